@@ -1,0 +1,72 @@
+"""Every error that cwdp raises for a reason it understands.
+
+CwdpError
+├── ConfigError            a setting, an argument or a file is wrong      (exit status 2)
+├── PrivilegeError         the caller may not do this
+├── DataplaneError         loading, pinning or attaching failed
+│   ├── InterfaceError     no such interface, or one that cannot be used
+│   ├── ForeignProgramError  somebody else's program holds the hook
+│   ├── VersionError       the pinned tree was made by another build
+│   └── KernelError        the kernel lacks something that is needed
+├── BusError               the message bus cannot be reached or started
+├── ManagerError           the manager cannot be reached or refused
+└── LabError               the lab cannot be built, found or changed
+
+Each carries what was wrong and the next step. A boundary translates what libraries raise.
+"""
+
+
+class CwdpError(Exception):
+    """What was wrong (`message`) and what to do next (`hint`)."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class ConfigError(CwdpError):
+    """A setting, an argument or a file is wrong."""
+
+    exit_status = 2
+
+
+class PrivilegeError(CwdpError):
+    """The caller may not do this."""
+
+
+class DataplaneError(CwdpError):
+    """Loading, pinning or attaching failed."""
+
+
+class InterfaceError(DataplaneError):
+    """No such interface, or one that cannot be used."""
+
+
+class ForeignProgramError(DataplaneError):
+    """Somebody else's program holds the hook."""
+
+
+class VersionError(DataplaneError):
+    """The pinned tree was made by another build."""
+
+
+class KernelError(DataplaneError):
+    """The kernel lacks something that is needed."""
+
+
+class BusError(CwdpError):
+    """The message bus cannot be reached or started."""
+
+
+class ManagerError(CwdpError):
+    """The manager cannot be reached or refused."""
+
+
+class LabError(CwdpError):
+    """The lab cannot be built, found or changed."""

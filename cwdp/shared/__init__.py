@@ -1,0 +1,1 @@
+"""What the host side and the manager both need; it imports neither."""
