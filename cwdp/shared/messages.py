@@ -1,0 +1,218 @@
+"""The contract between agent and manager: bus subjects and message types, version 1.
+
+Desired state goes down, measurements come up. Messages travel as MessagePack; an unknown field is
+ignored, so that one side can be upgraded before the other, and a wrong type is refused.
+
+| subject                | from    | type          | how                                         |
+| ---------------------- | ------- | ------------- | ------------------------------------------- |
+| `cwdp.v1.hello.HOST`   | agent   | `Hello`       | once a second: membership and link state    |
+| `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
+| `cwdp.v1.event.HOST`   | agent   | `Event`       | as it happens                               |
+| `cwdp.v1.clock.HOST`   | manager | `ClockUpdate` | after each solve                            |
+| KV `cwdp-desired`/HOST | manager | `Desired`     | a versioned document, kept by JetStream     |
+
+Host names become one subject token each (`token`). A NIC is named `HOST/IFNAME` (`nic_id`).
+Times ending in `_local_ns` are readings of that host's own clock; those on the common timeline end in `_ns`.
+"""
+
+import re
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+PREFIX = "cwdp.v1"
+DESIRED_BUCKET = "cwdp-desired"
+HELLO_INTERVAL_S = 1.0
+
+Port = Annotated[int, Meta(ge=1, le=65535)]
+ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
+DataplaneMode = Literal["native", "generic", "absent"]
+
+_T = TypeVar("_T", bound=Struct)
+
+
+class Nic(Struct, frozen=True, kw_only=True):
+    """One network interface that cwdp probes from."""
+
+    ifname: str
+    mac: str
+    ipv4: str | None
+    ipv6: str | None
+    carrier: bool
+    mode: DataplaneMode
+
+
+class Hello(Struct, frozen=True, kw_only=True):
+    """An agent is there; sent once a second and whenever a NIC changes."""
+
+    host: str
+    boot_id: str
+    version: str
+    dataplane_tag: str
+    nics: list[Nic]
+    desired_version: int
+    key_ids: list[int]
+
+
+class ProbeEdge(Struct, frozen=True, kw_only=True):
+    """A peer to probe: from the NIC `src` of this host to `dst` (`HOST/IFNAME`), over some paths.
+
+    `sports[k]` selects the way there and `reply_sports[k]` the way back. The peer is given the same pairs
+    with the two swapped, so both hosts initiate over the same physical paths.
+    """
+
+    src: str
+    dst: str
+    src_addr: str
+    dst_addr: str
+    sports: list[Port]
+    reply_sports: list[Port]
+    pairs_per_s: float
+
+
+class Desired(Struct, frozen=True, kw_only=True):
+    """What one host should be doing; a higher version replaces a lower one whole."""
+
+    host: str
+    version: int
+    probes: list[ProbeEdge]
+
+
+class EdgeFit(Struct, frozen=True, kw_only=True):
+    """One support-vector fit over one window, made by the initiator `src` (both are NIC names).
+
+    When the initiator's clock shows `ref_local_ns`, the peer's shows
+    `ref_local_ns + offset_base_ns + offset_ns`; the difference grows by `slope` per ns of the initiator's clock.
+    """
+
+    src: str
+    dst: str
+    ref_local_ns: int
+    offset_base_ns: int
+    offset_ns: float
+    slope: float
+    margin_ns: float
+    sigma_offset_ns: float
+    sigma_slope: float
+    points: float
+    pure_share: float
+
+
+class PathStat(Struct, frozen=True, kw_only=True):
+    """Probes of one path and their one-way delays on the common timeline, since the last report.
+
+    Delays are None while either end is not synced. `fwd` is source to destination by `sport`, `rev` the
+    way back by `reply_sport`. `bound_ns` is the sum of both hosts' clock bounds. `queued` counts pairs whose
+    spacing changed on the way.
+    """
+
+    src: str
+    dst: str
+    sport: int
+    reply_sport: int
+    sent: int
+    lost: int
+    queued: int
+    rtt_min_ns: int | None
+    fwd_min_ns: int | None
+    fwd_p50_ns: int | None
+    fwd_p99_ns: int | None
+    rev_min_ns: int | None
+    rev_p50_ns: int | None
+    rev_p99_ns: int | None
+    bound_ns: int | None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What an agent measured. `seq` counts reports since its start: a gap is a lost report.
+
+    `counters` are totals since the dataplane was loaded or the agent started, by name and reason, for
+    instance `dataplane.nic0.probe_bad_mac` or `agent.report_dropped`.
+    """
+
+    host: str
+    boot_id: str
+    seq: int
+    local_ns: int
+    fits: list[EdgeFit]
+    paths: list[PathStat]
+    counters: dict[str, int]
+    clock: "ClockLine | None"
+
+
+class ClockLine(Struct, frozen=True, kw_only=True):
+    """A host's clock against the timeline: global = local + base + offset + drift * (local - ref).
+
+    The error bound at a local time is `bound_ns + bound_drift * |local - ref|`.
+    """
+
+    ref_local_ns: int
+    offset_base_ns: int
+    offset_ns: float
+    drift: float
+    bound_ns: float
+    bound_drift: float
+    state: ClockState
+
+
+class DriftPrior(Struct, frozen=True, kw_only=True):
+    """What is known of the rate of `dst`'s clock relative to this host's, for the next fits."""
+
+    dst: str
+    slope: float
+    sigma: float
+
+
+class ClockUpdate(Struct, frozen=True, kw_only=True):
+    """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one."""
+
+    host: str
+    timeline: str
+    seq: int
+    line: ClockLine
+    priors: list[DriftPrior]
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """Something happened on a host: `kind` is one of a small fixed set, `detail` is for people."""
+
+    host: str
+    local_ns: int
+    kind: Literal[
+        "link_up", "link_down", "dataplane_loaded", "dataplane_failed", "agent_started", "keys_changed"
+    ]
+    nic: str | None
+    detail: str
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(message: Struct) -> bytes:
+    """Bytes of a message for the bus."""
+    return _encoder.encode(message)
+
+
+def decode(kind: type[_T], data: bytes) -> _T:
+    """A message from the bus.
+
+    Raises:
+        msgspec.DecodeError: the bytes are not such a message (counted and dropped by the receiver).
+    """
+    return msgspec.msgpack.decode(data, type=kind)
+
+
+def token(host: str) -> str:
+    """A host name as one token of a bus subject: letters, digits, `-` and `_`; all else becomes `_`."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", host)
+
+
+def subject(kind: str, host: str) -> str:
+    """The subject of a kind of message for a host; `*` stands for every host."""
+    return f"{PREFIX}.{kind}.{host if host == '*' else token(host)}"
+
+
+def nic_id(host: str, ifname: str) -> str:
+    """The fabric-wide name of a NIC."""
+    return f"{host}/{ifname}"
