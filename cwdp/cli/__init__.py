@@ -1,1 +1,19 @@
+"""The command `cwdp`: one click program whose parts are imported only when they are called."""
 
+from cwdp.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "agent": ("cwdp.cli.agent:agent", "The service on each host."),
+    "clock": ("cwdp.cli.read:clock", "Show every host's clock against the timeline."),
+    "dataplane": ("cwdp.cli.dataplane:dataplane", "The eBPF programs on this host's interfaces."),
+    "host": ("cwdp.cli.read:host", "Show hosts, their interfaces and counters."),
+    "lab": ("tools.lab.cli:lab", "A leaf-spine fabric in network namespaces."),
+    "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
+    "owd": ("cwdp.cli.read:owd", "Show the one-way delay of every path."),
+}
+
+main = LazyGroup(
+    "cwdp",
+    commands_by_path=COMMANDS,
+    help="Makes the Ethernet fabric under an AI training cluster visible and steerable from the host edge.",
+)

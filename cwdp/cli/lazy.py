@@ -1,0 +1,66 @@
+"""A click group that imports a subcommand when it is called, and not to list it."""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from cwdp import __version__
+from cwdp.cli.errors import translated
+
+
+class LazyGroup(click.Group):
+    """The top of the command tree.
+
+    `commands_by_path` maps a name to ("module:attribute", one line of help). This is also where errors
+    are turned into messages.
+    """
+
+    def __init__(
+        self, name: str, *, commands_by_path: Mapping[str, tuple[str, str]], **settings: Any
+    ) -> None:
+        super().__init__(name, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
+        self._paths = commands_by_path
+        self.params.append(_version_option(name))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every subcommand's name."""
+        del ctx
+        return sorted(self._paths)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a subcommand."""
+        del ctx
+        if cmd_name not in self._paths:
+            return None
+        module, _, attribute = self._paths[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of subcommands in the help text, from their stored lines."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._paths[name][1]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand inside the error boundary."""
+        with translated(ctx):
+            return super().invoke(ctx)
+
+
+def _version_option(name: str) -> click.Option:
+    def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            click.echo(f"{name} {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Show the version.",
+    )

@@ -1,0 +1,317 @@
+"""The message bus as agent and manager see it: typed, and never in their way.
+
+A `Bus` keeps one connection to NATS in the background and replaces it when it breaks, with capped
+exponential backoff and jitter. Each connection is a session: subscriptions are made anew, documents
+are written and read anew, so nothing depends on what an earlier connection had in its buffers.
+Publishing never blocks and never raises; what cannot be sent is dropped and counted by reason.
+
+Desired state lives in the JetStream bucket `cwdp-desired`. A watch is a plain subscription to the
+bucket's subject plus a read at the start of each session (and now and then, should a message have been
+lost), which costs the server nothing per host.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import nats.errors
+import nats.js.errors
+from msgspec import Struct
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js.api import KeyValueConfig, StorageType
+
+from cwdp.shared.messages import DESIRED_BUCKET, Desired, decode, encode, token
+
+BACKOFF_FIRST_S = 0.1
+BACKOFF_MAX_S = 5.0
+CONNECT_TIMEOUT_S = 2
+PING_INTERVAL_S = 5
+SEND_QUEUE_MESSAGES = 2048
+PUT_BATCH = 64
+REREAD_INTERVAL_S = 60.0
+JETSTREAM_RETRY_S = 0.5
+
+COUNTERS = (
+    "published",
+    "received",
+    "connected",
+    "connect_failed",
+    "dropped_disconnected",
+    "dropped_too_large",
+    "dropped_slow",
+    "received_bad",
+    "received_slow",
+    "handler_failed",
+    "server_error",
+)
+
+_KV_STREAM = f"KV_{DESIRED_BUCKET}"
+_JETSTREAM_ERRORS = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
+
+_T = TypeVar("_T", bound=Struct)
+_log = logging.getLogger("cwdp.bus")
+
+
+class _Subscription(Generic[_T]):
+    """Decodes what arrives on one subject and hands it on; never lets an error out."""
+
+    def __init__(
+        self, subject: str, kind: type[_T], handler: Callable[[_T], None], counters: Counter[str]
+    ) -> None:
+        self.subject = subject
+        self._kind = kind
+        self._handler = handler
+        self._counters = counters
+
+    async def on_message(self, message: Msg) -> None:
+        """What nats-py calls for each message."""
+        self.deliver(message.data)
+
+    def deliver(self, data: bytes) -> None:
+        """Hand one message to the handler, or count why not."""
+        try:
+            value = decode(self._kind, data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._counters["received_bad"] += 1
+            _log.debug("dropped a bad message subject=%s error=%s", self.subject, error)
+            return
+        self._counters["received"] += 1
+        try:
+            self._handler(value)
+        except Exception:  # noqa: BLE001 - one bad message must not end the subscription
+            self._counters["handler_failed"] += 1
+            _log.exception("handler failed subject=%s", self.subject)
+
+
+class _Watch(_Subscription[Desired]):
+    """A subscription to one host's document that skips what it delivered already."""
+
+    def __init__(self, host: str, handler: Callable[[Desired], None], counters: Counter[str]) -> None:
+        super().__init__(_document_subject(host), Desired, handler, counters)
+        self._last = b""
+
+    def deliver(self, data: bytes) -> None:
+        """Hand on a document that differs from the last one."""
+        if data and data != self._last:
+            self._last = data
+            super().deliver(data)
+
+
+class Bus:
+    """One process's connection to the bus at `url`; `name` is what the server shows for it.
+
+    Set up subscriptions and watches, then `start`; the process may publish from then on, connected or not.
+    `on_change` is called with True when a session is ready and with False when it has ended.
+    `counters` holds totals by name (`COUNTERS`).
+    """
+
+    def __init__(self, url: str, *, name: str, on_change: Callable[[bool], None] | None = None) -> None:
+        self.url = url
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._name = name
+        self._on_change = on_change
+        self._subscriptions: list[_Subscription[Any]] = []
+        self._watches: list[_Watch] = []
+        self._documents: dict[str, bytes] = {}
+        self._unwritten: set[str] = set()
+        self._wakes_writer = asyncio.Event()
+        self._queue: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(SEND_QUEUE_MESSAGES)
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a session is ready now."""
+        return self._client is not None
+
+    def subscribe(self, subject: str, kind: type[_T], handler: Callable[[_T], None]) -> None:
+        """Call `handler` for each message on `subject`; before `start`."""
+        assert self._task is None
+        self._subscriptions.append(_Subscription(subject, kind, handler, self.counters))
+
+    def watch(self, host: str, handler: Callable[[Desired], None]) -> None:
+        """Call `handler` with a host's document, now and at each change; before `start`.
+
+        An older document may follow a newer one while connections change: versions order them.
+        """
+        assert self._task is None
+        self._watches.append(_Watch(host, handler, self.counters))
+
+    def start(self) -> None:
+        """Connect in the background, for ever, until `close`."""
+        assert self._task is None
+        self._task = asyncio.create_task(self._run(), name=f"bus {self._name}")
+
+    async def close(self) -> None:
+        """Send what is queued (for up to a second) and leave the bus."""
+        if self._task is None:
+            return
+        if self._client is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._queue.join(), 1.0)
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._task = None
+
+    def publish(self, subject: str, message: Struct) -> bool:
+        """Queue a message; False when it was dropped and counted."""
+        reason = self._why_not()
+        if reason is None:
+            data = encode(message)
+            if self._client is not None and len(data) <= self._client.max_payload:
+                self._queue.put_nowait((subject, data))
+                return True
+            reason = "dropped_too_large"
+        self.counters[reason] += 1
+        return False
+
+    def put(self, document: Desired) -> None:
+        """Keep a host's document on the bus; written when connected, and anew in each session."""
+        key = token(document.host)
+        self._documents[key] = encode(document)
+        self._unwritten.add(key)
+        self._wakes_writer.set()
+
+    def _why_not(self) -> str | None:
+        if self._client is None:
+            return "dropped_disconnected"
+        if self._queue.full():
+            return "dropped_slow"
+        return None
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            if await self._session():
+                failures = 0
+            delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**failures)
+            failures = min(failures + 1, 16)
+            await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+
+    async def _session(self) -> bool:
+        """Live through one connection, from dialling to its end; whether it was ever ready."""
+        client, closed = Client(), asyncio.Event()
+        ready = False
+        try:
+            await self._dial(client, closed)
+            ready = True
+            await self._serve(client, closed)
+        except _JETSTREAM_ERRORS as error:
+            self.counters["connect_failed"] += 1
+            _log.debug("no connection url=%s error=%s", self.url, error)
+        finally:
+            await self._hang_up(client, was_ready=ready)
+        return ready
+
+    async def _dial(self, client: Client, closed: asyncio.Event) -> None:
+        async def on_closed() -> None:
+            closed.set()
+
+        await client.connect(
+            self.url,
+            name=self._name,
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            ping_interval=PING_INTERVAL_S,
+            error_cb=self._on_error,
+            closed_cb=on_closed,
+        )
+        subscriptions: list[_Subscription[Any]] = [*self._subscriptions, *self._watches]
+        for subscription in subscriptions:
+            await client.subscribe(subscription.subject, cb=subscription.on_message)
+        await client.flush(CONNECT_TIMEOUT_S)
+
+    async def _serve(self, client: Client, closed: asyncio.Event) -> None:
+        self._client = client
+        self.counters["connected"] += 1
+        _log.info("connected to the bus url=%s", self.url)
+        self._tell(connected=True)
+        tasks = [asyncio.create_task(self._send(client)), asyncio.create_task(self._write_documents(client))]
+        tasks += [asyncio.create_task(_read(client, watch)) for watch in self._watches]
+        end = asyncio.create_task(closed.wait())
+        try:
+            done, _ = await asyncio.wait([end, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (end, *tasks):
+                task.cancel()
+            await asyncio.gather(end, *tasks, return_exceptions=True)
+
+    async def _hang_up(self, client: Client, *, was_ready: bool) -> None:
+        self._client = None
+        while not self._queue.empty():
+            self._queue.get_nowait()
+            self._queue.task_done()
+            self.counters["dropped_disconnected"] += 1
+        with contextlib.suppress(*_JETSTREAM_ERRORS):
+            await client.close()
+        if was_ready:
+            _log.warning("lost the bus url=%s", self.url)
+            self._tell(connected=False)
+
+    def _tell(self, *, connected: bool) -> None:
+        if self._on_change is not None:
+            self._on_change(connected)
+
+    async def _on_error(self, error: Exception) -> None:
+        slow = isinstance(error, nats.errors.SlowConsumerError)
+        self.counters["received_slow" if slow else "server_error"] += 1
+        _log.debug("bus error=%s", error or type(error).__name__)
+
+    async def _send(self, client: Client) -> None:
+        while True:
+            subject, data = await self._queue.get()
+            try:
+                await client.publish(subject, data)
+                self.counters["published"] += 1
+            except nats.errors.MaxPayloadError:
+                self.counters["dropped_too_large"] += 1
+            finally:
+                self._queue.task_done()
+
+    async def _write_documents(self, client: Client) -> None:
+        """Write every document once a session, and each again when it changes."""
+        self._unwritten.update(self._documents)
+        config = KeyValueConfig(bucket=DESIRED_BUCKET, history=1, storage=StorageType.FILE)
+        while True:
+            while not self._unwritten:
+                self._wakes_writer.clear()
+                await self._wakes_writer.wait()
+            try:
+                store = await client.jetstream().create_key_value(config)
+                while self._unwritten:
+                    keys = list(self._unwritten)[:PUT_BATCH]
+                    written = {key: self._documents[key] for key in keys}
+                    await asyncio.gather(*(store.put(key, data) for key, data in written.items()))
+                    self._unwritten -= {key for key in keys if self._documents[key] is written[key]}
+            except _JETSTREAM_ERRORS as error:
+                _log.debug("documents wait unwritten=%d error=%s", len(self._unwritten), error)
+                await asyncio.sleep(JETSTREAM_RETRY_S)
+
+
+async def _read(client: Client, watch: _Watch) -> None:
+    """Deliver a host's stored document at the start of a session and now and then."""
+    while True:
+        pause_s = REREAD_INTERVAL_S
+        try:
+            stored = await client.jetstream().get_last_msg(_KV_STREAM, watch.subject)
+            watch.deliver(stored.data or b"")
+        except nats.js.errors.NotFoundError:
+            pass  # not written yet: it will arrive by the subscription
+        except _JETSTREAM_ERRORS:
+            pause_s = JETSTREAM_RETRY_S
+        await asyncio.sleep(pause_s)
+
+
+def _document_subject(host: str) -> str:
+    return f"$KV.{DESIRED_BUCKET}.{token(host)}"
