@@ -1,0 +1,74 @@
+"""The handle on a lab that is up, for experiments, agents' launchers and tests."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tools.lab import process, state
+from tools.lab.state import Clock, LabState
+from tools.lab.topology import MGMT, MGMT_ADDRESS, LabSpec, Nic, Topology
+
+if TYPE_CHECKING:
+    import subprocess
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of the lab, with the truth of its clock."""
+
+    name: str
+    netns: str
+    nics: tuple[Nic, ...]
+    mgmt_address: IPv4Address
+    clock: Clock
+
+
+class Lab:
+    """A lab that is up. Made by `Lab.open`."""
+
+    mgmt_address = MGMT_ADDRESS
+
+    def __init__(self, known: LabState) -> None:
+        self.spec: LabSpec = known.spec
+        self.name = known.spec.name
+        self.topology = Topology(known.spec)
+        self.mgmt_netns = self.topology.netns(MGMT)
+        self.hosts = tuple(self._host(name, known.clocks[name]) for name in self.topology.hosts)
+
+    @classmethod
+    def open(cls, name: str) -> "Lab":
+        """Return the lab `name`; raise `LabError` if it is not up."""
+        return cls(state.require(name))
+
+    @property
+    def run_dir(self) -> Path:
+        """The directory for files of what runs in the lab; `down` removes it."""
+        return state.run_dir(self.name)
+
+    def host(self, name: str) -> Host:
+        """Return one host by name; raise `LabError` with names that are near."""
+        self.topology.require_node(name)
+        return next(host for host in self.hosts if host.name == name)
+
+    def netns(self, node: str) -> str:
+        """Return the namespace of a node; raise `LabError` with names that are near."""
+        return self.topology.netns(self.topology.require_node(node))
+
+    def popen(self, node: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+        """Start a process in a node's network namespace; `down` stops it if it still runs.
+
+        `options` are those of `subprocess.Popen`; the process leads a session of its own.
+        """
+        started = process.start(self.netns(node), argv, **options)
+        with state.locked(self.name):
+            known = state.require(self.name)
+            known.processes = [other for other in known.processes if process.is_alive(other)]
+            known.processes.append(process.record(node, started.pid, argv))
+            state.save(known)
+        return started
+
+    def _host(self, name: str, clock: Clock) -> Host:
+        nics = tuple(self.topology.nics[name])
+        return Host(name, self.topology.netns(name), nics, self.topology.mgmt_address(name), clock)

@@ -1,0 +1,31 @@
+"""Click parameter types for rates, queues, times and shares."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from cwdp.errors import ConfigError
+from tools.lab import units
+
+
+class Quantity(click.ParamType[Any]):
+    """A number with a unit, read by one of the parsers of `tools.lab.units`."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse text; values that are parsed already pass."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ConfigError as error:
+            self.fail(f"{error.message}. {error.hint}", param, ctx)
+
+
+RATE = Quantity("rate", units.parse_rate)
+TIME = Quantity("time", units.parse_time)
+SHARE = Quantity("share", units.parse_share)

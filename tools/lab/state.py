@@ -1,0 +1,143 @@
+"""What is known about a lab between commands: `/run/cwdp/lab/<name>/state.json`, written whole under a lock."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from cwdp.errors import LabError, PrivilegeError
+from tools.lab.topology import LabSpec
+
+RUN_ROOT = Path("/run/cwdp/lab")
+
+_LOCK_TIMEOUT_S = 30.0
+_LOCK_POLL_S = 0.02
+
+
+class Clock(msgspec.Struct, frozen=True):
+    """The truth of a host's clock: `local = raw + offset_ns + (raw - base_ns) * drift_ppb * 1e-9`.
+
+    `raw` is CLOCK_MONOTONIC in nanoseconds, `base_ns` its value when the lab came up.
+    """
+
+    offset_ns: int
+    drift_ppb: int
+    base_ns: int
+
+
+class LinkFault(msgspec.Struct):
+    """What was done to a link, by direction (`h1>l1`)."""
+
+    cut: bool = False
+    loss: dict[str, float] = {}
+    rate_bps: dict[str, int] = {}
+    drop_map_ids: dict[str, int] = {}
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process that the lab started; `start_ticks` tells it from a later one with the same pid."""
+
+    node: str
+    pid: int
+    start_ticks: int
+    argv: list[str]
+
+
+class LabState(msgspec.Struct):
+    """Everything that is not derived from the spec."""
+
+    spec: LabSpec
+    phase: Literal["building", "up"] = "building"
+    clocks: dict[str, Clock] = {}
+    faults: dict[str, LinkFault] = {}
+    processes: list[Process] = []
+
+
+def run_dir(name: str) -> Path:
+    """Return the directory for a lab's state and for the files of what runs in it."""
+    return RUN_ROOT / name
+
+
+def load(name: str) -> LabState | None:
+    """Return a lab's state, None if there is no such lab; raise `LabError` for a file that is not a state."""
+    path = _state_path(name)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=LabState)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise LabError(
+            f"{path} is not the state of a lab: {error}", f"Run `cwdp lab down --name {name}`."
+        ) from error
+
+
+def require(name: str) -> LabState:
+    """Return the state of a lab that is up; raise `LabError` if it is not."""
+    state = load(name)
+    if state is None:
+        raise LabError(f"the lab {name!r} is not up", f"Run `cwdp lab up --name {name}`.")
+    if state.phase != "up":
+        raise LabError(f"the lab {name!r} is half built", f"Run `cwdp lab up --name {name}`.")
+    return state
+
+
+def save(state: LabState) -> None:
+    """Replace the state file; readers see the old one or the new one."""
+    path = _state_path(state.spec.name)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
+    temporary.rename(path)
+
+
+def names() -> list[str]:
+    """Return the names of the labs that have a state."""
+    return sorted(path.parent.name for path in RUN_ROOT.glob("*/state.json"))
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold the lab's lock, an flock on its directory; raise `LabError` if another command keeps it for long."""
+    if os.geteuid() != 0:
+        raise PrivilegeError("only root can change a lab", "Run the command with sudo.")
+    fd = _acquire(run_dir(name), time.monotonic() + _LOCK_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        if not _state_path(name).exists():
+            with suppress(OSError):
+                run_dir(name).rmdir()
+        os.close(fd)
+
+
+def _acquire(directory: Path, deadline: float) -> int:
+    while True:
+        directory.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if _try_lock(fd, directory):
+                return fd
+            os.close(fd)
+        if time.monotonic() > deadline:
+            raise LabError(
+                f"another command has been changing the lab {directory.name!r} for {_LOCK_TIMEOUT_S:.0f} s",
+                "Wait for it to end, then try again.",
+            )
+        time.sleep(_LOCK_POLL_S)
+
+
+def _try_lock(fd: int, directory: Path) -> bool:
+    """Lock the directory unless it is taken, or was removed while it was being opened."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return directory.stat().st_ino == os.fstat(fd).st_ino
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _state_path(name: str) -> Path:
+    return run_dir(name) / "state.json"

@@ -1,0 +1,57 @@
+"""Rates, sizes, times and shares as people write them: `200mbit`, `256kb`, `5ms`, `0.5%`."""
+
+import re
+
+from cwdp.errors import ConfigError
+
+_NUMBER = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z%]*)")
+_RATES_BPS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+_SIZES_BYTES = {"b": 1, "kb": 2**10, "mb": 2**20}
+_TIMES_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def parse_rate(text: str) -> int:
+    """Return bits per second; raise `ConfigError` for anything but a number with a unit of rate."""
+    value, unit = _split(text, "rate", _RATES_BPS)
+    return round(value * _RATES_BPS[unit])
+
+
+def parse_queue(text: str, rate_bps: int) -> int:
+    """Return the bytes of a queue given as a size, or as the time that `rate_bps` takes to drain it."""
+    value, unit = _split(text, "queue", {**_SIZES_BYTES, **_TIMES_S})
+    if unit in _SIZES_BYTES:
+        return round(value * _SIZES_BYTES[unit])
+    return round(value * _TIMES_S[unit] * rate_bps / 8)
+
+
+def parse_time(text: str) -> float:
+    """Return seconds."""
+    value, unit = _split(text, "time", _TIMES_S)
+    return value * _TIMES_S[unit]
+
+
+def parse_share(text: str) -> float:
+    """Return a share from 0 to 1, written as `0.005` or as `0.5%`."""
+    value, unit = _split(text, "share", {"": 1, "%": 1})
+    share = value / 100 if unit == "%" else value
+    if share > 1:
+        raise ConfigError(
+            f"the share {text!r} is more than 1", "Give a share from 0 to 1, such as 0.005 or 0.5%."
+        )
+    return share
+
+
+def format_rate(rate_bps: int) -> str:
+    """Write a rate with the largest unit that leaves at least 1."""
+    for unit, scale in reversed(_RATES_BPS.items()):
+        if rate_bps >= scale:
+            return f"{rate_bps / scale:g}{unit}"
+    return "0bit"
+
+
+def _split(text: str, what: str, units: dict[str, int] | dict[str, float]) -> tuple[float, str]:
+    match = _NUMBER.fullmatch(text.strip().lower())
+    if match is None or match[2] not in units:
+        known = ", ".join(unit or "a plain number" for unit in units)
+        raise ConfigError(f"{text!r} is not a {what}", f"Give a number with one of these units: {known}.")
+    return float(match[1]), match[2]
