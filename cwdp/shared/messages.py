@@ -84,6 +84,7 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
 
     When the initiator's clock shows `ref_local_ns`, the peer's shows
     `ref_local_ns + offset_base_ns + offset_ns`; the difference grows by `slope` per ns of the initiator's clock.
+    In a `torn` fit the two clouds overlap, so a clock stepped or lied within the window; its numbers are void.
     """
 
     src: str
@@ -97,6 +98,7 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     sigma_slope: float
     points: float
     pure_share: float
+    torn: bool = False
 
 
 class PathStat(Struct, frozen=True, kw_only=True):
