@@ -11,7 +11,7 @@ import time
 class _LineFormatter(logging.Formatter):
     """`TIME LEVEL LOGGER MESSAGE` on one line, UTC; messages carry `key=value` pairs."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
 

@@ -1,0 +1,177 @@
+"""One-way delays of every path over a sliding window, in arrays: memory is bounded and linear in the paths.
+
+Each path has a ring of `SLOTS` slots, one for each report in which it appeared. A slot holds what the
+agent said of the probes since its last report: how many, and the least, median and 99th percentile of
+their delays. Quantiles over the window pool the slots as three-point distributions, which is exact up to
+three probes a slot and errs to the high side beyond.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import PathStat
+
+SLOTS = 40
+WINDOW_S = 10.0
+FORGET_AFTER_S = 30.0
+NO_DELAY = np.iinfo(np.int32).min
+MAX_DELAY = np.iinfo(np.int32).max
+TOP_SHARE = 1 / 64
+LEAST_SHARE = 1 / 4
+
+COUNTS = ("sent", "lost", "queued")
+DELAYS = ("fwd_min_ns", "fwd_p50_ns", "fwd_p99_ns", "rev_min_ns", "rev_p50_ns", "rev_p99_ns", "rtt_min_ns")
+LATEST = ("bound_ns",)
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+PathKey = tuple[str, str, int, int]
+Delays = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paths:
+    """All paths over the window; arrays of shape (paths,), delays float64 ns with NaN for unknown."""
+
+    keys: list[PathKey]
+    sent: NDArray[np.int64]
+    lost: NDArray[np.int64]
+    queued: NDArray[np.int64]
+    delays: dict[str, Delays]
+    bound_ns: Delays
+    age_s: Delays
+
+
+class OwdStore:
+    """Takes in reports' path statistics and answers for the last `WINDOW_S` seconds.
+
+    Times are seconds of the manager's monotonic clock. `sent` and `lost` are totals since the start.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.lost = 0
+        self.queued = 0
+        self._rows: dict[PathKey, int] = {}
+        self._free: list[int] = []
+        self._next = np.zeros(0, np.int64)
+        self._when_s = np.zeros((0, SLOTS), np.float64)
+        self._columns = {name: np.zeros((0, SLOTS), np.int32) for name in COUNTS + DELAYS}
+        self._latest = {name: np.zeros(0, np.int32) for name in LATEST}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, paths: Sequence[PathStat], now_s: float) -> None:
+        """Take in one report's paths, each of which appears once."""
+        if not paths:
+            return
+        rows = self._rows_of(paths)
+        slots = self._next[rows]
+        self._next[rows] = (slots + 1) % SLOTS
+        self._when_s[rows, slots] = now_s
+        for name, column in self._columns.items():
+            column[rows, slots] = _column(paths, name)
+        for name, last in self._latest.items():
+            last[rows] = _column(paths, name)
+        self.sent += sum(path.sent for path in paths)
+        self.lost += sum(path.lost for path in paths)
+        self.queued += sum(path.queued for path in paths)
+
+    def expire(self, now_s: float) -> None:
+        """Forget paths that nobody has reported for a while."""
+        newest = self._when_s.max(axis=1, initial=-np.inf)
+        for key, row in list(self._rows.items()):
+            if now_s - newest[row] > FORGET_AFTER_S:
+                del self._rows[key]
+                self._free.append(row)
+                self._when_s[row] = -np.inf
+
+    def snapshot(self, now_s: float) -> Paths:
+        """Every path over the window that ends now."""
+        keys = list(self._rows)
+        rows = np.fromiter(self._rows.values(), np.int64, len(keys))
+        current = self._when_s[rows] > now_s - WINDOW_S
+        counts = {name: np.where(current, self._columns[name][rows], 0).astype(np.int64) for name in COUNTS}
+        answered = np.maximum(counts["sent"] - counts["lost"], 0)
+        raw = {name: self._delay(name, rows, current) for name in DELAYS}
+        delays = {"rtt_min_ns": _least(raw["rtt_min_ns"])}
+        for way in ("fwd", "rev"):
+            least, middle, top = (raw[f"{way}_{q}_ns"] for q in ("min", "p50", "p99"))
+            delays[f"{way}_min_ns"] = _least(least)
+            delays[f"{way}_p50_ns"], delays[f"{way}_p99_ns"] = _pooled(least, middle, top, answered)
+        bound = self._latest["bound_ns"][rows]
+        return Paths(
+            keys=keys,
+            **{name: count.sum(axis=1) for name, count in counts.items()},
+            delays=delays,
+            bound_ns=np.where(bound == NO_DELAY, np.nan, bound),
+            age_s=now_s - self._when_s[rows].max(axis=1, initial=-np.inf),
+        )
+
+    def _delay(self, name: str, rows: NDArray[np.int64], current: NDArray[np.bool_]) -> Delays:
+        values = self._columns[name][rows]
+        return np.where(current & (values != NO_DELAY), values, np.nan)
+
+    def _rows_of(self, paths: Sequence[PathStat]) -> NDArray[np.int64]:
+        rows = []
+        for path in paths:
+            key = (path.src, path.dst, path.sport, path.reply_sport)
+            row = self._rows.get(key)
+            if row is None:
+                if not self._free:
+                    self._grow()
+                row = self._rows[key] = self._free.pop()
+            rows.append(row)
+        return np.array(rows, np.int64)
+
+    def _grow(self) -> None:
+        """Double the room for paths."""
+        old = len(self._next)
+        new = max(64, 2 * old)
+        self._free.extend(range(new - 1, old - 1, -1))
+        self._next = _extended(self._next, new)
+        self._when_s = _extended(self._when_s, new)
+        self._when_s[old:] = -np.inf
+        self._columns = {name: _extended(column, new) for name, column in self._columns.items()}
+        self._latest = {name: _extended(column, new) for name, column in self._latest.items()}
+
+
+def _column(paths: Sequence[PathStat], name: str) -> NDArray[np.int32]:
+    values = [NO_DELAY if (value := getattr(path, name)) is None else value for path in paths]
+    return np.array([min(max(value, NO_DELAY), MAX_DELAY) for value in values], np.int32)
+
+
+def _extended(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
+    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
+
+
+def _least(values: Delays) -> Delays:
+    """Minimum over axis 1 that ignores NaN; NaN where there is nothing else."""
+    least = np.fmin.reduce(values, axis=1, initial=np.inf)
+    return np.where(np.isinf(least), np.nan, least)
+
+
+def _pooled(least: Delays, middle: Delays, top: Delays, answered: NDArray[np.int64]) -> tuple[Delays, Delays]:
+    """Median and 99th percentile over slots of shape (paths, SLOTS): each slot is three weighted points."""
+    count = answered.astype(np.float64)
+    top_weight = np.minimum(count, np.maximum(1.0, TOP_SHARE * count))
+    least_weight = np.minimum(count - top_weight, np.maximum(1.0, LEAST_SHARE * count))
+    values = np.concatenate([least, middle, top], axis=1)
+    weights = np.concatenate([least_weight, count - top_weight - least_weight, top_weight], axis=1)
+    weights = np.where(np.isnan(values), 0.0, weights)
+    order = np.argsort(values, axis=1)
+    values = np.take_along_axis(values, order, axis=1)
+    reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)
+    return _quantile(values, reached, 0.5), _quantile(values, reached, 0.99)
+
+
+def _quantile(values: Delays, reached: Delays, share: float) -> Delays:
+    """The first value in each row at which the running weight reaches `share` of the whole."""
+    total = reached[:, -1:]
+    index = np.argmax(reached >= share * total, axis=1)
+    chosen = np.take_along_axis(values, index[:, None], axis=1)[:, 0]
+    return np.where(total[:, 0] > 0, chosen, np.nan)

@@ -1,0 +1,125 @@
+"""From probed pairs to each host's document: addresses, ports that select paths, and rates."""
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Literal
+
+from cwdp.shared.messages import Desired, Nic, ProbeEdge, nic_id
+from manager.probe_graph import GraphNic, Pairs
+
+FIRST_PORT = 49152
+PORT_MASK = 0x3FFF
+
+Family = Literal["4", "6", "both"]
+Member = tuple[str, Nic]
+
+
+def graph_nics(members: Iterable[Member]) -> list[GraphNic]:
+    """Members as nodes of the probe graph."""
+    return [
+        GraphNic(
+            name=nic_id(host, nic.ifname),
+            host=host,
+            families=(nic.ipv4 is not None) | (nic.ipv6 is not None) << 1,
+        )
+        for host, nic in members
+    ]
+
+
+def edges_by_host(
+    members: Sequence[Member], pairs: Pairs, *, family: Family, paths: int, pairs_per_s: float
+) -> dict[str, list[ProbeEdge]]:
+    """What each host probes: both ends of a pair initiate, over the same paths with the ports swapped.
+
+    Args:
+        members: (host, NIC), in the order that `pairs` indexes.
+        pairs: int64, shape (pairs, 2).
+        family: Which addresses a pair uses that has both; "both" alternates over the pairs.
+        paths: Source ports of each pair, each way.
+        pairs_per_s: Probe pairs of one NIC, divided over its peers.
+    """
+    degree = defaultdict[int, int](int)
+    for a, b in pairs.tolist():
+        degree[a] += 1
+        degree[b] += 1
+    edges: dict[str, list[ProbeEdge]] = {host: [] for host, _ in members}
+    for a, b in pairs.tolist():
+        first, second = sorted((a, b), key=lambda i: nic_id(members[i][0], members[i][1].ifname))
+        ports = _ports(_pair_key(members[first], members[second]), 2 * paths)
+        there, back = ports[:paths], ports[paths:]
+        for src, dst, sports, reply_sports in ((first, second, there, back), (second, first, back, there)):
+            host, nic = members[src]
+            src_addr, dst_addr = _addresses(members[src], members[dst], family)
+            edge = ProbeEdge(
+                src=nic_id(host, nic.ifname),
+                dst=nic_id(members[dst][0], members[dst][1].ifname),
+                src_addr=src_addr,
+                dst_addr=dst_addr,
+                sports=sports,
+                reply_sports=reply_sports,
+                pairs_per_s=pairs_per_s / degree[src],
+            )
+            edges[host].append(edge)
+    return edges
+
+
+class Documents:
+    """The document of every host, with a version that rises only when its content changes."""
+
+    def __init__(self) -> None:
+        self._current: dict[str, Desired] = {}
+
+    def update(
+        self, edges: Mapping[str, list[ProbeEdge]], known_versions: Mapping[str, int]
+    ) -> list[Desired]:
+        """The documents that changed.
+
+        A host that is in neither `edges` nor `known_versions` is forgotten; one that is in the latter only
+        is told to probe nothing.
+
+        Args:
+            edges: What each host should probe.
+            known_versions: The version that each host says it follows; ours must not be lower.
+        """
+        changed = []
+        for host in edges.keys() | known_versions.keys():
+            probes = list(edges.get(host, ()))
+            current = self._current.get(host)
+            known = known_versions.get(host, 0)
+            if current is None or current.probes != probes or current.version < known:
+                version = max(known, current.version if current else 0) + 1
+                self._current[host] = Desired(host=host, version=version, probes=probes)
+                changed.append(self._current[host])
+        for host in self._current.keys() - edges.keys() - known_versions.keys():
+            del self._current[host]
+        return changed
+
+
+def _addresses(src: Member, dst: Member, family: Family) -> tuple[str, str]:
+    """The addresses of the pair in the family that it uses; both ends come to the same one."""
+    by_family = {"4": (src[1].ipv4, dst[1].ipv4), "6": (src[1].ipv6, dst[1].ipv6)}
+    if family == "both":
+        key = _pair_key(*sorted((src, dst), key=lambda member: nic_id(member[0], member[1].ifname)))
+        family = "6" if blake2b(key, digest_size=1).digest()[0] & 1 else "4"
+    for choice in (by_family[family], *by_family.values()):
+        here, there = choice
+        if here is not None and there is not None:
+            return here, there
+    raise AssertionError("a pair without an address family in common")
+
+
+def _pair_key(first: Member, second: Member) -> bytes:
+    return "\0".join(nic_id(host, nic.ifname) for host, nic in (first, second)).encode()
+
+
+def _ports(key: bytes, count: int) -> list[int]:
+    """`count` different ephemeral ports, the same for the same key."""
+    ports: dict[int, None] = {}
+    turn = 0
+    while len(ports) < count:
+        digest = blake2b(key, digest_size=64, salt=turn.to_bytes(2, "little")).digest()
+        ports.update(dict.fromkeys(FIRST_PORT + (v & PORT_MASK) for v in struct.unpack("<32H", digest)))
+        turn += 1
+    return list(ports)[:count]
