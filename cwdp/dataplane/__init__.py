@@ -1,1 +1,1 @@
-
+"""The kernel side of one interface: loading, pinning, attaching, and typed access to its maps."""

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The one place where a clock is read, and the way from a host's clock to the common timeline. */
+#pragma once
+
+#include "maps.h"
+
+/* delta_ns * q48 / 2^48 without overflow for |delta_ns| < 2^44 (4.9 hours) and rates below 2^-14 (61 ppm);
+ * for 200 ppm, which no oscillator in use reaches, still for 1.2 hours. */
+static __always_inline __s64 scale_q48(__s64 delta_ns, __s64 q48)
+{
+	__s64 high = (delta_ns >> 16) * q48;
+	__s64 low = (delta_ns & 0xffff) * (q48 >> 16);
+
+	return (high + low) >> 32;
+}
+
+static __always_inline __u64 clock_local_ns(void)
+{
+	__u64 raw = bpf_ktime_get_ns();
+
+	if (test_clock_base_ns)
+		return raw + test_clock_offset_ns + scale_q48(raw - test_clock_base_ns, test_clock_drift_q48);
+	return raw;
+}
+
+/* A host's clock against the timeline at one moment. */
+struct clock_reading {
+	__s64 offset_ns; /* timeline minus local */
+	__u32 bound_ns;
+};
+
+static __always_inline struct clock_reading clock_read_line(__u64 local_ns)
+{
+	struct clock_reading reading = {.bound_ns = CWDP_BOUND_UNSYNCED};
+	struct cwdp_clock_line *line;
+	struct cwdp_clock *state;
+	__u32 zero = 0;
+	__s64 delta_ns;
+	__u64 bound_ns;
+
+	state = bpf_map_lookup_elem(&clock, &zero);
+	if (!state)
+		return reading;
+	line = &state->lines[*(volatile __u32 *)&state->active & 1];
+	if (!line->synced)
+		return reading;
+	delta_ns = local_ns - line->ref_local_ns;
+	reading.offset_ns = line->offset_ns + scale_q48(delta_ns, line->drift_q48);
+	if (delta_ns < 0)
+		delta_ns = -delta_ns;
+	bound_ns = line->bound_ns + scale_q48(delta_ns, line->bound_drift_q48);
+	if (bound_ns < CWDP_BOUND_UNSYNCED)
+		reading.bound_ns = bound_ns;
+	return reading;
+}
+
+/* Both clocks' bounds together; unsynced if either is. */
+static __always_inline __u32 add_bounds(__u32 a, __u32 b)
+{
+	__u64 sum = (__u64)a + b;
+
+	return sum < CWDP_BOUND_UNSYNCED ? sum : CWDP_BOUND_UNSYNCED;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Numbers of the wire formats and the sizes of tables; an enum, so that BTF carries them to Python. */
+#pragma once
+
+enum cwdp_constant {
+	CWDP_ABI = 1, /* of the pinned tree: maps, their layouts, their names */
+
+	CWDP_ROCE_PORT = 4791, /* IBTA A17: UDP destination port of RoCEv2 */
+
+	/* BTH opcodes 0xc0 to 0xff are left to manufacturers (IBTA 9.2.1). */
+	CWDP_BTH_OPCODE = 0xd7,
+	CWDP_BTH_QPN = 0x00c3d9, /* a queue pair that nobody owns */
+	CWDP_BTH_PKEY = 0xffff,
+
+	CWDP_PROBE_MAGIC = 0x43574450, /* "CWDP" */
+	CWDP_PROBE_VERSION = 1,
+
+	/* Set on the agent's sockets: only a process with CAP_NET_ADMIN can have a probe stamped and signed.
+	 */
+	CWDP_MARK = 0x43574450,
+
+	CWDP_SLOTS = 65536, /* probes under way or not yet read, a power of two */
+	CWDP_KEYS = 2,      /* two cluster keys are valid during a rotation */
+
+	CWDP_BOUND_UNSYNCED = 0xffffffffU,
+};

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* From an Ethernet frame to a probe. A parser returns false for what is not ours; it never changes anything.
+ */
+#pragma once
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <bpf/bpf_endian.h>
+
+#include "count.h"
+
+#define VLAN_DEPTH    2
+#define IP_FRAGMENTED 0x3fff /* more fragments, or an offset */
+
+struct vlan_tag {
+	__be16 tci;
+	__be16 proto;
+};
+
+/* Where the headers are; exactly one of ip and ip6 is set. */
+struct frame {
+	void *end;
+	struct ethhdr *eth;
+	struct iphdr *ip;
+	struct ipv6hdr *ip6;
+	struct cwdp_probe_packet *packet;
+	struct cwdp_probe *probe; /* in the packet; its own pointer, so that 64-bit fields are read as such */
+};
+
+/* A UDP datagram to the port of probes, not fragmented, without IP options or extension headers. */
+static __always_inline bool parse_probe_port(struct frame *frame, void *data, void *end)
+{
+	struct cwdp_probe_packet *packet;
+	struct ethhdr *eth = data;
+	void *next = eth + 1;
+	__be16 proto;
+
+	if (next > end)
+		return false;
+	proto = eth->h_proto;
+#pragma unroll
+	for (int i = 0; i < VLAN_DEPTH; i++) {
+		struct vlan_tag *tag = next;
+
+		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
+			break;
+		if ((void *)(tag + 1) > end)
+			return false;
+		proto = tag->proto;
+		next = tag + 1;
+	}
+	frame->end = end;
+	frame->eth = eth;
+	frame->ip = NULL;
+	frame->ip6 = NULL;
+	if (proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = next;
+
+		if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl != 5 ||
+		    ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(IP_FRAGMENTED))
+			return false;
+		frame->ip = ip;
+		next = ip + 1;
+	} else if (proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip6 = next;
+
+		if ((void *)(ip6 + 1) > end || ip6->version != 6 || ip6->nexthdr != IPPROTO_UDP)
+			return false;
+		frame->ip6 = ip6;
+		next = ip6 + 1;
+	} else {
+		return false;
+	}
+	packet = next;
+	if ((void *)&packet->bth > end || packet->dport != bpf_htons(probe_port))
+		return false;
+	frame->packet = packet;
+	frame->probe = (void *)packet + offsetof(struct cwdp_probe_packet, probe);
+	return true;
+}
+
+/* Does a BTH with our opcode and queue pair, and behind it the magic of a probe, follow? */
+static __always_inline bool is_probe(const struct frame *frame)
+{
+	struct cwdp_probe_packet *packet = frame->packet;
+
+	return (void *)(&frame->probe->magic + 1) <= frame->end && packet->bth.opcode == CWDP_BTH_OPCODE &&
+	       packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN) &&
+	       frame->probe->magic == bpf_htonl(CWDP_PROBE_MAGIC);
+}
+
+/* Do the frame, the IP header and the UDP header agree on the length of a probe? */
+static __always_inline bool probe_length_ok(const struct frame *frame)
+{
+	const struct cwdp_probe_packet *packet = frame->packet;
+
+	if ((void *)(packet + 1) > frame->end || packet->len != bpf_htons(sizeof(*packet)))
+		return false;
+	if (frame->ip)
+		return frame->ip->tot_len == bpf_htons(sizeof(*frame->ip) + sizeof(*packet));
+	return frame->ip6 && frame->ip6->payload_len == bpf_htons(sizeof(*packet));
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The three things that happen to a probe: it is sent, reflected, and comes home.
+ *
+ * A request is stamped at tc egress and a reply in XDP just before it is sent, so the two directions of one
+ * exchange differ by a constant. It cancels because both hosts of a probed pair initiate: the manager
+ * averages their two fits (cwdp.shared.clocksync.graph). */
+#pragma once
+
+#include "clock.h"
+#include "probe_mac.h"
+
+#define REPLY_TTL 64
+
+static __always_inline __u64 slot_tag(__be32 seq, enum cwdp_slot_state state)
+{
+	return (__u64)bpf_ntohl(seq) << 32 | state;
+}
+
+static __always_inline struct cwdp_slot *find_slot(__be32 seq)
+{
+	__u32 index = bpf_ntohl(seq) & (CWDP_SLOTS - 1);
+
+	return bpf_map_lookup_elem(&slots, &index);
+}
+
+/* Egress: sign the agent's template with the time of its leaving, and remember it. */
+static __always_inline enum cwdp_reason probe_send(struct frame *frame)
+{
+	struct cwdp_probe *probe = frame->probe;
+	struct cwdp_slot *slot;
+	struct cwdp_key *key;
+	struct siphash s;
+	__u64 length, t1;
+	__be64 mac;
+
+	if (probe->version != CWDP_PROBE_VERSION || probe->kind != CWDP_PROBE_REQUEST)
+		return CWDP_PROBE_BAD_TEMPLATE;
+	key = find_key(probe->key_id);
+	if (!key)
+		return CWDP_PROBE_NO_KEY;
+	slot = find_slot(probe->seq);
+	if (!slot)
+		return CWDP_PROBE_BAD_TEMPLATE;
+	length = mac_request_start(&s, key, frame);
+	t1 = clock_local_ns();
+	mac = mac_request_finish(&s, bpf_cpu_to_be64(t1), length);
+	probe->t1 = bpf_cpu_to_be64(t1);
+	probe->mac = mac;
+	slot->t1 = t1;
+	slot->request_mac = mac;
+	__sync_lock_test_and_set(&slot->tag, slot_tag(probe->seq, CWDP_SLOT_SENT));
+	return CWDP_PROBE_SENT;
+}
+
+static __always_inline void swap_bytes(void *a, void *b, int words)
+{
+	__u16 *x = a, *y = b;
+
+#pragma unroll
+	for (int i = 0; i < words; i++) {
+		__u16 kept = x[i];
+
+		x[i] = y[i];
+		y[i] = kept;
+	}
+}
+
+/* Headers of the way back. The IPv4 checksum is corrected for the new TTL (RFC 1624, equation 3); the swapped
+ * addresses leave it as it is. */
+static __always_inline void turn_headers(struct frame *frame)
+{
+	struct cwdp_probe_packet *packet = frame->packet;
+
+	swap_bytes(frame->eth->h_dest, frame->eth->h_source, ETH_ALEN / 2);
+	if (frame->ip) {
+		struct iphdr *ip = frame->ip;
+		__be32 source = ip->saddr;
+		__u32 sum = (__u16)~ip->check;
+
+		sum += (__u16)~bpf_htons(ip->ttl << 8) + bpf_htons(REPLY_TTL << 8);
+		sum = (sum & 0xffff) + (sum >> 16);
+		sum = (sum & 0xffff) + (sum >> 16);
+		ip->check = ~sum;
+		ip->ttl = REPLY_TTL;
+		ip->saddr = ip->daddr;
+		ip->daddr = source;
+	} else if (frame->ip6) {
+		swap_bytes(&frame->ip6->saddr, &frame->ip6->daddr, sizeof(struct in6_addr) / 2);
+		frame->ip6->hop_limit = REPLY_TTL;
+	}
+	packet->sport = frame->probe->reply_port;
+	packet->check = 0;
+}
+
+/* Ingress at the responder: verify, stamp, sign, turn round. */
+static __always_inline enum cwdp_reason probe_reflect(struct frame *frame, __u64 t2)
+{
+	struct cwdp_probe *probe = frame->probe;
+	struct clock_reading reading;
+	struct cwdp_key *key;
+	struct siphash s;
+	__u64 length;
+	__be64 t3;
+
+	key = find_key(probe->key_id);
+	if (!key)
+		return CWDP_REQUEST_UNKNOWN_KEY;
+	length = mac_request_start(&s, key, frame);
+	if (mac_request_finish(&s, probe->t1, length) != probe->mac)
+		return CWDP_REQUEST_BAD_MAC;
+	if (frame->packet->sport != probe->sport || !probe->reply_port)
+		return CWDP_REQUEST_BAD_PORT;
+	reading = clock_read_line(t2);
+	probe->kind = CWDP_PROBE_REPLY;
+	probe->bound_ns = bpf_htonl(reading.bound_ns);
+	probe->t2 = bpf_cpu_to_be64(t2);
+	probe->peer_offset = bpf_cpu_to_be64(reading.offset_ns);
+	turn_headers(frame);
+	mac_reply_start(&s, key, probe->mac, probe);
+	t3 = bpf_cpu_to_be64(clock_local_ns());
+	probe->mac = mac_reply_finish(&s, t3);
+	probe->t3 = t3;
+	return CWDP_REQUEST_REFLECTED;
+}
+
+/* Why a reply finds no probe of its own waiting in the slot. */
+static __always_inline enum cwdp_reason refuse_reply(__u64 tag, __u64 sent)
+{
+	if (tag >> 32 != sent >> 32)
+		return CWDP_REPLY_UNEXPECTED;
+	return (__u32)tag == CWDP_SLOT_FREE ? CWDP_REPLY_LATE : CWDP_REPLY_DUPLICATE;
+}
+
+/* Ingress at the initiator: verify against what was sent, and keep the four timestamps, once. */
+static __always_inline enum cwdp_reason probe_accept(struct frame *frame, __u64 t4)
+{
+	struct cwdp_probe *probe = frame->probe;
+	struct clock_reading reading;
+	struct cwdp_slot *slot;
+	struct cwdp_key *key;
+	struct siphash s;
+	__u64 t1, t2, t3, sent, tag;
+	__s64 peer_offset;
+
+	key = find_key(probe->key_id);
+	if (!key)
+		return CWDP_REPLY_UNKNOWN_KEY;
+	slot = find_slot(probe->seq);
+	sent = slot_tag(probe->seq, CWDP_SLOT_SENT);
+	if (!slot)
+		return CWDP_REPLY_UNEXPECTED;
+	tag = *(volatile __u64 *)&slot->tag;
+	if (tag != sent)
+		return refuse_reply(tag, sent);
+	mac_reply_start(&s, key, slot->request_mac, probe);
+	if (mac_reply_finish(&s, probe->t3) != probe->mac)
+		return CWDP_REPLY_BAD_MAC;
+	t1 = slot->t1;
+	t2 = bpf_be64_to_cpu(probe->t2);
+	t3 = bpf_be64_to_cpu(probe->t3);
+	if ((__s64)(t4 - t1) < 0 || (__s64)(t3 - t2) < 0 || t3 - t2 > t4 - t1)
+		return CWDP_REPLY_TIME_REVERSED;
+	if (__sync_val_compare_and_swap(&slot->tag, sent, slot_tag(probe->seq, CWDP_SLOT_FILLING)) != sent)
+		return CWDP_REPLY_DUPLICATE;
+	reading = clock_read_line(t4);
+	peer_offset = bpf_be64_to_cpu(probe->peer_offset);
+	slot->t2 = t2;
+	slot->t3 = t3;
+	slot->t4 = t4;
+	slot->fwd_owd_ns = (t2 + peer_offset) - (t1 + reading.offset_ns);
+	slot->rev_owd_ns = (t4 + reading.offset_ns) - (t3 + peer_offset);
+	slot->bound_ns = add_bounds(reading.bound_ns, bpf_ntohl(probe->bound_ns));
+	__sync_lock_test_and_set(&slot->tag, slot_tag(probe->seq, CWDP_SLOT_DONE));
+	return CWDP_REPLY_ACCEPTED;
+}

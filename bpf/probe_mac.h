@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What is signed. The newest timestamp comes last, so that little work lies between reading the clock and
+ * sending.
+ *
+ * request: the first 24 bytes of the probe | source address | destination address | t1
+ * reply:   mac of the request | sport, reply_port, bound_ns | t2 | peer_offset | t3
+ *
+ * The mac of the request stands for all that it covers, addresses included; the initiator has kept it. */
+#pragma once
+
+#include "parse.h"
+#include "siphash.h"
+
+#define REQUEST_BYTES     32 /* without the addresses */
+#define REPLY_BYTES       40
+#define IP_ADDRESS_BYTES  8 /* both */
+#define IP6_ADDRESS_BYTES 32
+
+/* Everything but t1; returns the length of the whole message. */
+static __always_inline __u64 mac_request_start(struct siphash *s, const struct cwdp_key *key,
+					       const struct frame *frame)
+{
+	const __u64 *probe = (const void *)frame->probe;
+	const __u64 *addresses;
+
+	siphash_start(s, key);
+	siphash_word(s, probe[0]);
+	siphash_word(s, probe[1]);
+	siphash_word(s, probe[2]);
+	if (frame->ip) {
+		siphash_word(s, *(const __u64 *)(const void *)&frame->ip->saddr);
+		return REQUEST_BYTES + IP_ADDRESS_BYTES;
+	}
+	if (!frame->ip6)
+		return 0;
+	addresses = (const void *)&frame->ip6->saddr;
+	siphash_word(s, addresses[0]);
+	siphash_word(s, addresses[1]);
+	siphash_word(s, addresses[2]);
+	siphash_word(s, addresses[3]);
+	return REQUEST_BYTES + IP6_ADDRESS_BYTES;
+}
+
+static __always_inline __u64 mac_request_finish(struct siphash *s, __be64 t1, __u64 length_bytes)
+{
+	siphash_word(s, t1);
+	return siphash_finish(s, length_bytes);
+}
+
+/* Everything but t3. */
+static __always_inline void mac_reply_start(struct siphash *s, const struct cwdp_key *key, __u64 request_mac,
+					    const struct cwdp_probe *probe)
+{
+	siphash_start(s, key);
+	siphash_word(s, request_mac);
+	siphash_word(s, *(const __u64 *)(const void *)&probe->sport);
+	siphash_word(s, probe->t2);
+	siphash_word(s, probe->peer_offset);
+}
+
+static __always_inline __u64 mac_reply_finish(struct siphash *s, __be64 t3)
+{
+	siphash_word(s, t3);
+	return siphash_finish(s, REPLY_BYTES);
+}
+
+/* The valid key of this number, or none. */
+static __always_inline struct cwdp_key *find_key(__u8 key_id)
+{
+	__u32 index = key_id % CWDP_KEYS;
+	struct cwdp_key *key = bpf_map_lookup_elem(&keys, &index);
+
+	if (!key || !key->valid || key->key_id != key_id)
+		return NULL;
+	return key;
+}

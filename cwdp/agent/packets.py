@@ -1,0 +1,118 @@
+"""Probe packets as arrays: IP header, UDP, BTH and probe, one row a packet."""
+
+import socket
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane import abi
+
+IPV4_HEADER = 20
+IPV6_HEADER = 40
+TTL = 64
+DSCP_DEFAULT = 26 << 2  # AF31, where most RoCEv2 fabrics put their traffic
+
+IPV4 = np.dtype(
+    [
+        ("version_ihl", "u1"),
+        ("tos", "u1"),
+        ("total_length", ">u2"),
+        ("id", ">u2"),
+        ("fragment", ">u2"),
+        ("ttl", "u1"),
+        ("protocol", "u1"),
+        ("checksum", ">u2"),
+        ("source", "S4"),
+        ("destination", "S4"),
+    ]
+)
+"""RFC 791; the kernel fills in the checksum of a packet from a raw socket."""
+
+IPV6 = np.dtype(
+    [
+        ("flow", ">u4"),
+        ("payload_length", ">u2"),
+        ("next_header", "u1"),
+        ("hop_limit", "u1"),
+        ("source", "S16"),
+        ("destination", "S16"),
+    ]
+)
+"""RFC 8200."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """One path to probe: addresses of one family, the ports that select the way there and back."""
+
+    number: int
+    source: str
+    destination: str
+    sport: int
+    reply_port: int
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        """AF_INET or AF_INET6."""
+        return socket.AF_INET6 if ":" in self.destination else socket.AF_INET
+
+
+def build(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:
+    """Templates of pairs, all of one address family: two packets a path, one behind the other.
+
+    Returns:
+        Shape (2 * len(paths),), with fields `ip` (IPV4 or IPV6) and `packet` (`abi.PROBE_PACKET`).
+    """
+    family = paths[0].family
+    header = IPV4 if family == socket.AF_INET else IPV6
+    templates = np.zeros(2 * len(paths), dtype=[("ip", header), ("packet", abi.PROBE_PACKET)])
+    _fill_ip(templates["ip"], paths, family)
+    packet = templates["packet"]
+    packet["sport"] = np.repeat([p.sport for p in paths], 2)
+    packet["dport"] = port
+    packet["len"] = abi.PROBE_PACKET.itemsize
+    bth = packet["bth"]
+    bth["opcode"], bth["pkey"], bth["qpn"] = abi.BTH_OPCODE, abi.BTH_PKEY, abi.BTH_QPN
+    probe = packet["probe"]
+    probe["magic"], probe["version"], probe["kind"] = (
+        abi.PROBE_MAGIC,
+        abi.PROBE_VERSION,
+        abi.ProbeKind.REQUEST,
+    )
+    probe["key_id"] = key_id
+    probe["pair_position"] = np.tile([0, 1], len(paths))
+    probe["path"] = np.repeat([p.number for p in paths], 2)
+    probe["sport"] = packet["sport"]
+    probe["reply_port"] = np.repeat([p.reply_port for p in paths], 2)
+    return templates
+
+
+def _fill_ip(ip: NDArray[np.void], paths: list[Path], family: socket.AddressFamily) -> None:
+    if family == socket.AF_INET:
+        ip["version_ihl"], ip["tos"], ip["ttl"], ip["protocol"] = 0x45, DSCP_DEFAULT, TTL, socket.IPPROTO_UDP
+        ip["total_length"] = IPV4_HEADER + abi.PROBE_PACKET.itemsize
+    else:
+        ip["flow"] = 6 << 28 | DSCP_DEFAULT << 20
+        ip["next_header"], ip["hop_limit"] = socket.IPPROTO_UDP, TTL
+        ip["payload_length"] = abi.PROBE_PACKET.itemsize
+    ip["source"] = np.repeat([socket.inet_pton(family, p.source) for p in paths], 2)
+    ip["destination"] = np.repeat([socket.inet_pton(family, p.destination) for p in paths], 2)
+
+
+def round_robin(rates: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.intp]:
+    """An order of paths in which each comes as often as its rate asks, evenly spread.
+
+    Args:
+        rates: relative rates, shape (n,), positive.
+        rng: makes the phases of the paths random, so that paths of equal rate are mixed.
+
+    Returns:
+        Indices into `rates`; the path with the lowest rate comes once.
+    """
+    times = np.maximum(1, np.round(rates / rates.min())).astype(np.intp)
+    index = np.repeat(np.arange(len(rates)), times)
+    turn = np.arange(len(index)) - np.repeat(np.cumsum(times) - times, times)
+    phase = rng.random(len(rates))
+    when: NDArray[np.float64] = (turn + phase[index]) / times[index]
+    return index[np.argsort(when, kind="stable")]

@@ -1,0 +1,108 @@
+"""Attaching to an interface: XDP by a link; tc egress by a TCX link, or by clsact on kernels before 6.6."""
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from pyroute2 import IPRoute, NetlinkError
+
+from cwdp.dataplane import libbpf, tree
+from cwdp.dataplane.abi import XdpMode
+from cwdp.errors import DataplaneError, ForeignProgramError, KernelError
+
+CLSACT_HANDLE = 0xFFFF0000
+EGRESS_PARENT = 0xFFFFFFF3
+FILTER_PRIORITY = 4791
+FILTER_NAME = "cwdp:tc_egress"
+ETH_P_ALL = 0x0003
+NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)
+
+
+def attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path) -> XdpMode:
+    """Attach by a pinned link, in the driver if it can, otherwise in the generic path.
+
+    Raises:
+        ForeignProgramError: another program is there already.
+        KernelError: XDP cannot be used at all.
+    """
+    for mode, flags in (
+        (XdpMode.NATIVE, libbpf.XDP_FLAGS_DRV_MODE),
+        (XdpMode.GENERIC, libbpf.XDP_FLAGS_SKB_MODE),
+    ):
+        try:
+            link = libbpf.link_create(program_fd, ifindex, libbpf.BPF_XDP, flags)
+        except OSError as error:
+            if error.errno in (errno.EBUSY, errno.EEXIST):
+                raise _foreign(ifindex, ifname) from error
+            if mode is XdpMode.NATIVE and error.errno in (*NOT_SUPPORTED, errno.ERANGE, errno.E2BIG):
+                continue
+            raise KernelError(
+                f"{ifname} takes no XDP program: {error.strerror}",
+                "a kernel of 5.18 or newer is needed, and an interface that carries Ethernet frames",
+            ) from error
+        _keep(link, pin)
+        return mode
+    raise AssertionError("the generic mode either attaches or raises")
+
+
+def _foreign(ifindex: int, ifname: str) -> ForeignProgramError:
+    program_id = None
+    with IPRoute() as ip, suppress(NetlinkError, IndexError):
+        xdp = ip.get_links(ifindex)[0].get_attr("IFLA_XDP")
+        program_id = xdp and xdp.get_attr("IFLA_XDP_PROG_ID")
+    named = f" (id {program_id})" if program_id else ""
+    return ForeignProgramError(
+        f"another XDP program{named} is attached to {ifname}",
+        f"see what it is with `bpftool net show dev {ifname}` and have its owner remove it",
+    )
+
+
+def _keep(link_fd: int, pin: Path) -> None:
+    try:
+        libbpf.pin(link_fd, pin)
+    finally:
+        os.close(link_fd)
+
+
+def attach_tc(program_fd: int, ifindex: int, directory: Path) -> None:
+    """Attach at tc egress: by a pinned TCX link where the kernel has them, else by clsact."""
+    try:
+        link = libbpf.link_create(program_fd, ifindex, libbpf.BPF_TCX_EGRESS)
+    except OSError as error:
+        if error.errno not in NOT_SUPPORTED:
+            raise DataplaneError(f"tc egress takes no program: {error.strerror}") from error
+        attach_clsact(program_fd, ifindex)
+        return
+    _keep(link, directory / tree.TCX_LINK)
+
+
+def attach_clsact(program_fd: int, ifindex: int) -> None:
+    """Attach, or swap atomically, our filter at clsact egress; others' filters stay."""
+    with IPRoute() as ip:
+        with suppress(NetlinkError):
+            ip.tc("add", "clsact", ifindex)
+        arguments = {
+            "parent": EGRESS_PARENT,
+            "fd": program_fd,
+            "name": FILTER_NAME,
+            "prio": FILTER_PRIORITY,
+            "protocol": ETH_P_ALL,
+            "direct_action": True,
+            "classid": 1,
+        }
+        try:
+            ip.tc("replace-filter", "bpf", ifindex, 1, **arguments)
+        except NetlinkError as error:
+            raise DataplaneError(
+                f"clsact egress takes no program: {os.strerror(error.code)}",
+                "is the kernel built with cls_bpf?",
+            ) from error
+
+
+def detach_clsact(ifindex: int) -> None:
+    """Remove our filter, and clsact itself where nobody else uses it."""
+    with IPRoute() as ip, suppress(NetlinkError):
+        ip.tc("del-filter", "bpf", ifindex, 1, parent=EGRESS_PARENT, prio=FILTER_PRIORITY, protocol=ETH_P_ALL)
+        if not any(ip.get_filters(ifindex, parent=p) for p in (EGRESS_PARENT, EGRESS_PARENT - 1)):
+            ip.tc("del", "clsact", ifindex)

@@ -1,0 +1,226 @@
+"""The few functions of libbpf 1.x that cwdp needs, typed. Failures raise OSError with the kernel's code."""
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Self
+
+LOG_BYTES = 1 << 18
+BPF_XDP = 37
+BPF_TCX_EGRESS = 47
+XDP_FLAGS_SKB_MODE = 2
+XDP_FLAGS_DRV_MODE = 4
+
+
+class _LinkCreateOpts(ctypes.Structure):
+    _fields_ = (("sz", c_size_t), ("flags", c_uint32), ("reserved", c_uint32))
+
+
+class _TestRunOpts(ctypes.Structure):
+    _fields_ = (
+        ("sz", c_size_t),
+        ("data_in", c_void_p),
+        ("data_out", c_void_p),
+        ("data_size_in", c_uint32),
+        ("data_size_out", c_uint32),
+        ("ctx_in", c_void_p),
+        ("ctx_out", c_void_p),
+        ("ctx_size_in", c_uint32),
+        ("ctx_size_out", c_uint32),
+        ("retval", c_uint32),
+        ("repeat", c_int),
+        ("duration_ns", c_uint32),
+        ("flags", c_uint32),
+        ("cpu", c_uint32),
+        ("batch_size", c_uint32),
+    )
+
+
+class _LinkInfo(ctypes.Structure):
+    _fields_ = (
+        ("type", c_uint32),
+        ("id", c_uint32),
+        ("prog_id", c_uint32),
+        ("reserved", c_uint32),
+        ("ifindex", c_uint32),
+        ("padding", ctypes.c_uint8 * 108),
+    )
+
+
+@functools.cache
+def _lib() -> ctypes.CDLL:
+    lib = ctypes.CDLL("libbpf.so.1", use_errno=True)
+    pointers = {
+        "bpf_object__open_file": [c_char_p, c_void_p],
+        "bpf_object__find_map_by_name": [c_void_p, c_char_p],
+        "bpf_object__find_program_by_name": [c_void_p, c_char_p],
+        "bpf_map__initial_value": [c_void_p, POINTER(c_size_t)],
+    }
+    integers = {
+        "bpf_object__load": [c_void_p],
+        "bpf_map__fd": [c_void_p],
+        "bpf_map__reuse_fd": [c_void_p, c_int],
+        "bpf_program__fd": [c_void_p],
+        "bpf_program__set_log_buf": [c_void_p, c_void_p, c_size_t],
+        "bpf_obj_pin": [c_int, c_char_p],
+        "bpf_obj_get": [c_char_p],
+        "bpf_obj_get_info_by_fd": [c_int, c_void_p, POINTER(c_uint32)],
+        "bpf_link_create": [c_int, c_int, c_int, c_void_p],
+        "bpf_link_update": [c_int, c_int, c_void_p],
+        "bpf_map_lookup_elem": [c_int, c_void_p, c_void_p],
+        "bpf_map_update_elem": [c_int, c_void_p, c_void_p, c_uint64],
+        "bpf_prog_test_run_opts": [c_int, c_void_p],
+        "libbpf_num_possible_cpus": [],
+    }
+    for name, arguments in pointers.items():
+        getattr(lib, name).argtypes = arguments
+        getattr(lib, name).restype = c_void_p
+    for name, arguments in integers.items():
+        getattr(lib, name).argtypes = arguments
+        getattr(lib, name).restype = c_int
+    lib.bpf_object__close.argtypes = [c_void_p]
+    lib.bpf_object__close.restype = None
+    lib.libbpf_set_print(None)
+    return lib
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = -result if result != -1 else ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def _found(pointer: int | None, what: str) -> int:
+    if not pointer:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return pointer
+
+
+class BpfObject:
+    """An object file between opening and closing; its maps and programs live on by their pins."""
+
+    def __init__(self, path: Path) -> None:
+        self._pointer = _found(_lib().bpf_object__open_file(os.fsencode(path), None), f"open {path}")
+        self._logs: dict[str, ctypes.Array[ctypes.c_char]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _lib().bpf_object__close(self._pointer)
+
+    def _map(self, name: str) -> int:
+        return _found(_lib().bpf_object__find_map_by_name(self._pointer, name.encode()), f"map {name}")
+
+    def _program(self, name: str) -> int:
+        return _found(
+            _lib().bpf_object__find_program_by_name(self._pointer, name.encode()), f"program {name}"
+        )
+
+    def set_initial_value(self, map_name: str, value: bytes) -> None:
+        """Write the first bytes that a global-data map will start with."""
+        size = c_size_t()
+        pointer = _found(_lib().bpf_map__initial_value(self._map(map_name), byref(size)), map_name)
+        if len(value) > size.value:
+            raise ValueError(f"{map_name} has {size.value} bytes, not {len(value)}")
+        ctypes.memmove(pointer, value, len(value))
+
+    def reuse_map(self, name: str, fd: int) -> None:
+        """Take an existing map instead of creating one."""
+        _check(_lib().bpf_map__reuse_fd(self._map(name), fd), f"reuse map {name}")
+
+    def keep_log(self, program: str) -> None:
+        """Have the verifier's words kept for `log`."""
+        self._logs[program] = ctypes.create_string_buffer(LOG_BYTES)
+        pointer = self._program(program)
+        _check(_lib().bpf_program__set_log_buf(pointer, self._logs[program], LOG_BYTES), f"log of {program}")
+
+    def log(self) -> str:
+        """The end of what the verifier said."""
+        text = "\n".join(log.value.decode(errors="replace") for log in self._logs.values())
+        return "\n".join(text.splitlines()[-6:])
+
+    def load(self) -> None:
+        """Create the maps and verify the programs."""
+        _check(_lib().bpf_object__load(self._pointer), "load programs")
+
+    def map_fd(self, name: str) -> int:
+        """The file descriptor of a map, valid while the object is open."""
+        return _check(_lib().bpf_map__fd(self._map(name)), f"map {name}")
+
+    def program_fd(self, name: str) -> int:
+        """The file descriptor of a program, valid while the object is open."""
+        return _check(_lib().bpf_program__fd(self._program(name)), f"program {name}")
+
+
+def pin(fd: int, path: Path) -> None:
+    """Pin a map, program or link."""
+    _check(_lib().bpf_obj_pin(fd, os.fsencode(path)), f"pin {path}")
+
+
+def get(path: Path) -> int:
+    """Open a pinned map, program or link; the caller closes it."""
+    return _check(_lib().bpf_obj_get(os.fsencode(path)), f"open {path}")
+
+
+def link_create(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
+    """Attach a program by a link; the caller pins and closes it."""
+    opts = _LinkCreateOpts(ctypes.sizeof(_LinkCreateOpts), flags, 0)
+    return _check(_lib().bpf_link_create(program_fd, ifindex, attach_type, byref(opts)), "attach")
+
+
+def link_update(link_fd: int, program_fd: int) -> None:
+    """Swap the program behind a link, atomically."""
+    _check(_lib().bpf_link_update(link_fd, program_fd, None), "update link")
+
+
+def link_target(link_fd: int) -> tuple[int, int]:
+    """Interface index (0 once the interface is gone) and program id of an XDP or TCX link."""
+    info = _LinkInfo()
+    size = c_uint32(ctypes.sizeof(info))
+    _check(_lib().bpf_obj_get_info_by_fd(link_fd, byref(info), byref(size)), "read link")
+    return info.ifindex, info.prog_id
+
+
+def map_lookup(fd: int, key: int, value_bytes: int) -> bytes:
+    """One value of an array map (all CPUs' values, one behind the other, of a per-CPU one)."""
+    value = ctypes.create_string_buffer(value_bytes)
+    _check(_lib().bpf_map_lookup_elem(fd, byref(c_uint32(key)), value), "read map")
+    return value.raw
+
+
+def map_update(fd: int, key: int, value: bytes) -> None:
+    """Write one value of an array map."""
+    _check(_lib().bpf_map_update_elem(fd, byref(c_uint32(key)), value, 0), "write map")
+
+
+def possible_cpus() -> int:
+    """How many values a per-CPU map has for each key."""
+    return _check(_lib().libbpf_num_possible_cpus(), "count CPUs")
+
+
+def prog_test_run(
+    program_fd: int, packet: bytes, *, ctx: bytes = b"", repeat: int = 1
+) -> tuple[int, bytes, int]:
+    """Run a program over a packet with BPF_PROG_TEST_RUN.
+
+    Returns:
+        The verdict, the packet as the program left it, and the mean duration in ns.
+    """
+    out = ctypes.create_string_buffer(len(packet) + 256)
+    opts = _TestRunOpts(
+        sz=ctypes.sizeof(_TestRunOpts), data_size_in=len(packet), data_size_out=len(out), repeat=repeat
+    )
+    source = ctypes.create_string_buffer(packet, len(packet))
+    context = ctypes.create_string_buffer(ctx, len(ctx))
+    opts.data_in = ctypes.cast(source, c_void_p)
+    opts.data_out = ctypes.cast(out, c_void_p)
+    if ctx:
+        opts.ctx_in = ctypes.cast(context, c_void_p)
+        opts.ctx_size_in = len(ctx)
+    _check(_lib().bpf_prog_test_run_opts(program_fd, byref(opts)), "test run")
+    return opts.retval, out.raw[: opts.data_size_out], opts.duration_ns

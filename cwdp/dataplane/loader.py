@@ -1,0 +1,311 @@
+"""Load, pin, attach, swap: each as a whole or not at all.
+
+A tree is made in a temporary directory under a lock and then renamed, so a crash leaves either the old state
+or the new one. An upgrade gives the new programs the old maps and swaps each behind its link: no packet sees
+the interface without a program, and no counter or probe under way is lost.
+"""
+
+import ctypes
+import errno
+import hashlib
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cwdp.dataplane import abi, hooks, libbpf, tree
+from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.tree import TreePath
+from cwdp.errors import DataplaneError, InterfaceError, KernelError, VersionError
+
+OBJECT = Path(__file__).resolve().parents[2] / "build" / "bpf" / "cwdp.bpf.o"
+
+
+@dataclass(frozen=True)
+class TestClock:
+    """A clock of its own for a host of the lab: local = raw + offset + (raw - base) * drift."""
+
+    base_ns: int
+    offset_ns: int
+    drift_ppb: float
+
+    def __post_init__(self) -> None:
+        if self.base_ns <= 0:
+            raise ValueError("base_ns must be positive")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is fixed when the dataplane is loaded."""
+
+    probe_port: int = abi.ROCE_PORT
+    test_clock: TestClock | None = None
+
+    def to_bytes(self) -> bytes:
+        """The `.rodata` of the object."""
+        record = np.zeros((), dtype=abi.SETTINGS)
+        record["probe_port"] = self.probe_port
+        if self.test_clock:
+            record["test_clock_base_ns"] = self.test_clock.base_ns
+            record["test_clock_offset_ns"] = self.test_clock.offset_ns
+            record["test_clock_drift_q48"] = round(self.test_clock.drift_ppb * 1e-9 * 2**48)
+        return record.tobytes()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One interface's dataplane as found: `changed` says whether the call made it so."""
+
+    where: TreePath
+    mode: XdpMode
+    tag: str
+    changed: bool = field(default=False, compare=False)
+
+
+def object_tag(path: Path = OBJECT) -> str:
+    """What tells builds apart: the start of the SHA-256 of the object file.
+
+    Raises:
+        DataplaneError: it has not been built.
+    """
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except FileNotFoundError as error:
+        raise DataplaneError(
+            f"the dataplane has not been built: {path} is missing", "run `make setup`"
+        ) from error
+
+
+def ifindex_of(ifname: str) -> int:
+    """The index of an interface of this namespace.
+
+    Raises:
+        InterfaceError: there is none of that name.
+    """
+    try:
+        return socket.if_nametoindex(ifname)
+    except OSError as error:
+        names = ", ".join(name for _, name in socket.if_nameindex())
+        raise InterfaceError(f"there is no interface {ifname}", f"interfaces here: {names}") from error
+
+
+def load(ifname: str, settings: Settings | None = None) -> Loaded:
+    """Have the dataplane on an interface; one that is there already, from the same build, stays as it is.
+
+    Raises:
+        VersionError: another build's dataplane is there; `upgrade` replaces it.
+        DataplaneError: it could not be loaded, pinned or attached; nothing has changed.
+    """
+    with tree.locked():
+        ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
+        old = _living(where, ifindex)
+        if old is None:
+            return _create(where, ifindex, (settings or Settings()).to_bytes(), tag)
+        if old.tag != tag:
+            raise VersionError(
+                f"{ifname} has the dataplane of another build ({old.tag}, this one is {tag})",
+                f"replace it without losing a packet: cwdp dataplane upgrade {ifname}",
+            )
+        return old
+
+
+def upgrade(ifname: str) -> Loaded:
+    """Replace another build's programs by this one's, keeping its maps and settings.
+
+    Raises:
+        DataplaneError: there is nothing to upgrade, or the new programs were refused; the old ones stay.
+    """
+    with tree.locked():
+        ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
+        old = _living(where, ifindex)
+        if old is None:
+            raise DataplaneError(
+                f"{ifname} has no dataplane to upgrade", f"run: cwdp dataplane load {ifname}"
+            )
+        return old if old.tag == tag else _swap(where, ifindex, old, tag)
+
+
+def unload(ifname: str) -> bool:
+    """Take the dataplane off an interface; False where there was none."""
+    with tree.locked():
+        where = tree.here(ifname)
+        if not where.path.exists():
+            return False
+        if not (where.path / tree.TCX_LINK).exists():
+            hooks.detach_clsact(ifindex_of(ifname))
+        tree.remove(where)
+        return True
+
+
+def inspect(where: TreePath) -> Loaded:
+    """What a tree says of itself.
+
+    Raises:
+        VersionError: the tree is of another layout than this build can read.
+        DataplaneError: it is not whole.
+    """
+    try:
+        with opened(where.path / "meta") as fd:
+            record = np.frombuffer(libbpf.map_lookup(fd, 0, abi.META.itemsize), dtype=abi.META)[0]
+    except OSError as error:
+        raise DataplaneError(
+            f"{where.path} is not whole: {error.strerror}", _reload_hint(where.ifname)
+        ) from error
+    if record["abi"] != abi.ABI:
+        raise VersionError(
+            f"{where.path} has layout {record['abi']}, this build reads {abi.ABI}", _reload_hint(where.ifname)
+        )
+    return Loaded(where, XdpMode(int(record["xdp_mode"])), bytes(record["tag"]).decode())
+
+
+def is_attached(where: TreePath) -> bool:
+    """Whether the XDP link still holds a living interface."""
+    try:
+        with opened(where.path / tree.XDP_LINK) as link:
+            return libbpf.link_target(link)[0] != 0
+    except OSError:
+        return False
+
+
+def _reload_hint(ifname: str) -> str:
+    return f"run: cwdp dataplane unload {ifname}; cwdp dataplane load {ifname}"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A pinned object's file descriptor, for a while."""
+    fd = libbpf.get(path)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _living(where: TreePath, ifindex: int) -> Loaded | None:
+    """The tree of an interface, if it is attached to this very interface; a dead one is cleared away."""
+    if not where.path.exists():
+        return None
+    with opened(where.path / tree.XDP_LINK) as link:
+        attached = libbpf.link_target(link)[0]
+    if attached == ifindex:
+        return inspect(where)
+    tree.remove(where)
+    return None
+
+
+@contextmanager
+def _temporary(where: TreePath) -> Iterator[Path]:
+    """A directory that takes the tree's place at the end, or vanishes with all that was pinned in it."""
+    new = where.temporary
+    try:
+        new.mkdir(parents=True, mode=0o750)
+        yield new
+        _take_place(new, where.path)
+    except OSError as error:
+        raise DataplaneError(
+            f"cannot pin below {where.path}: {error.strerror}", "look for what fills it: ls -R /sys/fs/bpf"
+        ) from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        tree.remove_if_empty(where.directory)
+
+
+def _take_place(new: Path, old: Path) -> None:
+    renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    exchange = 2 if old.exists() else 0
+    at_cwd = -100
+    if renameat2(at_cwd, os.fsencode(new), at_cwd, os.fsencode(old), exchange) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _open_and_load(settings: bytes, reused: Path | None) -> libbpf.BpfObject:
+    try:
+        obj = libbpf.BpfObject(OBJECT)
+    except OSError as error:
+        raise DataplaneError(f"{OBJECT} is no BPF object: {error.strerror}", "run `make setup`") from error
+    obj.set_initial_value(".rodata", settings)
+    if reused:
+        for name in tree.KEPT_MAPS:
+            _reuse(obj, name, reused / name)
+    for program in tree.PROGRAMS:
+        obj.keep_log(program)
+    try:
+        obj.load()
+    except OSError as error:
+        said = obj.log()
+        obj.__exit__()
+        raise _load_error(error, said) from error
+    return obj
+
+
+def _reuse(obj: libbpf.BpfObject, name: str, pin: Path) -> None:
+    with opened(pin) as fd:
+        try:
+            obj.reuse_map(name, fd)
+        except OSError as error:
+            raise VersionError(
+                f"map {name} of the running dataplane has another layout than this build's",
+                _reload_hint(pin.parent.name),
+            ) from error
+
+
+def _load_error(error: OSError, said: str) -> DataplaneError:
+    if error.errno == errno.EPERM:
+        return DataplaneError("the kernel refuses BPF programs", "CAP_BPF and CAP_NET_ADMIN are needed")
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return KernelError(
+            "this kernel has no BTF", "a kernel with CONFIG_DEBUG_INFO_BTF is needed, 5.18 or newer"
+        )
+    detail = f"\n{said}" if said else ""
+    return KernelError(
+        f"the kernel refused the programs: {error.strerror}{detail}", "report this with `uname -r`"
+    )
+
+
+def _pin_all(obj: libbpf.BpfObject, directory: Path) -> None:
+    for name in tree.MAPS:
+        libbpf.pin(obj.map_fd(name), directory / name)
+    libbpf.pin(obj.map_fd(".rodata"), directory / tree.SETTINGS_MAP)
+    for name in tree.PROGRAMS:
+        libbpf.pin(obj.program_fd(name), directory / name)
+
+
+def _write_meta(obj: libbpf.BpfObject, ifindex: int, mode: XdpMode, tag: str) -> None:
+    record = np.zeros((), dtype=abi.META)
+    record["abi"], record["ifindex"], record["xdp_mode"], record["tag"] = abi.ABI, ifindex, mode, tag.encode()
+    libbpf.map_update(obj.map_fd("meta"), 0, record.tobytes())
+
+
+def _create(where: TreePath, ifindex: int, settings: bytes, tag: str) -> Loaded:
+    with _open_and_load(settings, None) as obj, _temporary(where) as new:
+        _pin_all(obj, new)
+        mode = hooks.attach_xdp(obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK)
+        _write_meta(obj, ifindex, mode, tag)
+        hooks.attach_tc(obj.program_fd("tc_egress"), ifindex, new)
+    return Loaded(where, mode, tag, changed=True)
+
+
+def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
+    with opened(where.path / tree.SETTINGS_MAP) as fd:
+        settings = libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)
+    with _open_and_load(settings, where.path) as obj, _temporary(where) as new:
+        _pin_all(obj, new)
+        _write_meta(obj, ifindex, old.mode, tag)
+        _swap_link(obj, "xdp_ingress", where.path / tree.XDP_LINK, new)
+        if (where.path / tree.TCX_LINK).exists():
+            _swap_link(obj, "tc_egress", where.path / tree.TCX_LINK, new)
+        else:
+            hooks.attach_clsact(obj.program_fd("tc_egress"), ifindex)
+    return Loaded(where, old.mode, tag, changed=True)
+
+
+def _swap_link(obj: libbpf.BpfObject, program: str, pin: Path, new: Path) -> None:
+    with opened(pin) as link:
+        libbpf.link_update(link, obj.program_fd(program))
+        libbpf.pin(link, new / pin.name)

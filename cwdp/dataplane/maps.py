@@ -1,0 +1,94 @@
+"""Typed access to the pinned maps of one interface."""
+
+import mmap
+import os
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane import abi, libbpf
+from cwdp.dataplane.abi import Reason
+from cwdp.dataplane.tree import TreePath
+
+Q48 = float(1 << 48)
+STATE_BITS = np.uint64(32)
+
+
+class Maps:
+    """The open maps of one interface; `slots` and `clock` are shared memory, read and written in place.
+
+    Attributes:
+        slots: the table of probes under way and results; shape (SLOTS,), dtype `abi.SLOT`.
+    """
+
+    def __init__(self, where: TreePath) -> None:
+        self._fds = {name: libbpf.get(where.path / name) for name in ("slots", "clock", "keys", "counters")}
+        self.slots = self._shared("slots", abi.SLOT, abi.SLOTS)
+        self._clock = self._shared("clock", abi.CLOCK, 1)
+        self._cpus = libbpf.possible_cpus()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def _shared(self, name: str, dtype: np.dtype[np.void], count: int) -> NDArray[np.void]:
+        size = -(-dtype.itemsize * count // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = mmap.mmap(self._fds[name], size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        return np.frombuffer(memory, dtype=dtype, count=count)
+
+    def close(self) -> None:
+        """Close the maps; the arrays stay readable as long as somebody holds them."""
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
+
+    def counters(self) -> dict[str, int]:
+        """Totals over all CPUs since the dataplane was loaded, by reason in lower case."""
+        size = abi.COUNTERS.itemsize
+        raw = libbpf.map_lookup(self._fds["counters"], 0, size * self._cpus)
+        totals = np.frombuffer(raw, dtype=abi.COUNTERS)["count"].sum(axis=0)
+        return {reason.name.lower(): int(totals[reason]) for reason in Reason}
+
+    def set_key(self, key_id: int, secret: bytes) -> None:
+        """Accept and sign with a key of 16 bytes; it takes the place of the one with an id as even or as odd."""
+        record = np.zeros((), dtype=abi.KEY)
+        record["k0"], record["k1"] = np.frombuffer(secret, dtype="<u8")
+        record["key_id"], record["valid"] = key_id, 1
+        libbpf.map_update(self._fds["keys"], key_id % abi.KEYS, record.tobytes())
+
+    def drop_key(self, key_id: int) -> None:
+        """Accept nothing signed with a key any more."""
+        libbpf.map_update(self._fds["keys"], key_id % abi.KEYS, bytes(abi.KEY.itemsize))
+
+    def key_ids(self) -> list[int]:
+        """The keys that are valid now."""
+        raw = b"".join(libbpf.map_lookup(self._fds["keys"], i, abi.KEY.itemsize) for i in range(abi.KEYS))
+        records = np.frombuffer(raw, dtype=abi.KEY)
+        return sorted(int(k) for k in records["key_id"][records["valid"] == 1])
+
+    def write_clock(
+        self, *, ref_local_ns: int, offset_ns: int, drift: float, bound_ns: float, bound_drift: float
+    ) -> None:
+        """Have timestamps converted with a new line: timeline = local + offset + (local - ref) * drift."""
+        inactive = 1 - int(self._clock[0]["active"])
+        line = np.zeros((), dtype=abi.CLOCK_LINE)
+        line["ref_local_ns"], line["offset_ns"] = ref_local_ns, offset_ns
+        line["drift_q48"], line["bound_drift_q48"] = round(drift * Q48), round(bound_drift * Q48)
+        line["bound_ns"], line["synced"] = min(round(bound_ns + 0.5), abi.BOUND_UNSYNCED - 1), 1
+        self._clock["lines"][0, inactive] = line
+        self._clock["active"][0] = inactive
+
+    def clear_clock(self) -> None:
+        """Declare this host's clock unsynced."""
+        inactive = 1 - int(self._clock[0]["active"])
+        self._clock["lines"][0, inactive] = np.zeros((), dtype=abi.CLOCK_LINE)
+        self._clock["active"][0] = inactive
+
+    def read_clock(self) -> NDArray[np.void]:
+        """The line in force, a record of `abi.CLOCK_LINE`."""
+        line: NDArray[np.void] = self._clock["lines"][0, int(self._clock[0]["active"]) & 1].copy()
+        return line
