@@ -4,14 +4,19 @@ import os
 
 import click
 
+from cwdp.cli.output import emit
 from cwdp.errors import LabError
-from tools.lab import lifecycle, netns, units
+from tools.lab import faults, lifecycle, netns, units
+from tools.lab import status as report
 from tools.lab.lab import Lab
-from tools.lab.params import RATE
+from tools.lab.params import RATE, SHARE, TIME
 from tools.lab.topology import LabSpec
 
 _DEFAULT = LabSpec()
 _name_option = click.option("--name", default=_DEFAULT.name, show_default=True, help="The lab's name.")
+_convergence_option = click.option(
+    "--convergence", type=TIME, default="50ms", show_default=True, help="Time until the switches route anew."
+)
 
 
 @click.group()
@@ -78,6 +83,58 @@ def down(name: str) -> None:
         click.echo(f"The lab {name!r} is gone.")
     else:
         click.echo(f"There is no lab {name!r}: nothing to do.")
+
+
+@lab.command()
+@_name_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(name: str, as_json: bool) -> None:
+    """Show a lab's nodes, links and counters, and the truth of its clocks."""
+    found = report.collect(name)
+    emit(found, as_json=as_json, render=lambda: report.render(found))
+
+
+@lab.command()
+@_name_option
+@click.argument("link")
+@click.option("--silent", is_flag=True, help="Leave the carrier and drop everything.")
+@click.option("--loss", type=SHARE, help="Leave the carrier and drop a share, such as 0.5% or 0.005.")
+@click.option("--rate", type=RATE, help="Leave the carrier and change the rate.")
+@click.option("--direction", default=faults.BOTH, show_default=True, help="One way only, such as 'l1>s2'.")
+@_convergence_option
+def cut(
+    *,
+    name: str,
+    link: str,
+    silent: bool,
+    loss: float | None,
+    rate: int | None,
+    direction: str,
+    convergence: float,
+) -> None:
+    """Break LINK (h1-l1, l1-s2): take its carrier, or what the options say."""
+    chosen = [silent, loss is not None, rate is not None]
+    if sum(chosen) > 1:
+        raise click.UsageError("--silent, --loss and --rate exclude each other; give one per command.")
+    if not any(chosen) and direction != faults.BOTH:
+        raise click.UsageError(
+            "A carrier is lost both ways; add --silent, --loss or --rate to break one direction."
+        )
+    if silent or loss is not None:
+        faults.drop(name, link, 1.0 if loss is None else loss, direction)
+    elif rate is not None:
+        faults.slow(name, link, rate, direction)
+    else:
+        faults.cut(name, link, convergence)
+
+
+@lab.command()
+@_name_option
+@click.argument("link")
+@_convergence_option
+def heal(name: str, link: str, convergence: float) -> None:
+    """Undo everything that was done to LINK."""
+    faults.heal(name, link, convergence)
 
 
 @lab.command("exec", context_settings={"ignore_unknown_options": True})

@@ -96,10 +96,7 @@ def build(topology: Topology, nodes: dict[str, Node]) -> None:
     _build_mgmt(topology, nodes)
     for link in topology.links.values():
         for port in (link.a, link.b):
-            node = nodes[port.node]
-            shaping.set_rate(
-                node.ip, node.index(port.name), link.rate_bps, link.queue_bytes, topology.spec.frame_bytes
-            )
+            shape_port(topology, nodes[port.node], link, link.rate_bps)
     for host in topology.hosts:
         _configure_host(topology, nodes[host])
     for switch in topology.switches:
@@ -108,9 +105,15 @@ def build(topology: Topology, nodes: dict[str, Node]) -> None:
     install_routes(topology, nodes, down_links=())
 
 
+def shape_port(topology: Topology, node: Node, link: Link, rate_bps: int) -> None:
+    """Give a node's end of a link a rate, and the queue that the link was made with."""
+    index = node.index(link.port_of(node.name).name)
+    shaping.set_rate(node.ip, index, rate_bps, link.queue_bytes, topology.spec.frame_bytes)
+
+
 def configure_switch_port(topology: Topology, node: Node, link: Link) -> None:
     """Set what a switch port loses when it is set down: its neighbours and, below a leaf, the NIC's routes."""
-    port, peer = (link.a, link.b) if link.a.node == node.name else (link.b, link.a)
+    port, peer = link.port_of(node.name), link.peer_of(node.name)
     index = node.index(port.name)
     for address in _peer_addresses(topology, link, peer):
         _add_neighbour(node, index, address, peer.mac)
@@ -137,7 +140,7 @@ def _install_route(topology: Topology, node: Node, route: Route) -> None:
             node.ip.route("del", family=family, dst=str(destination))
         return
     hops = [
-        {"gateway": str(topology.router_addresses(hop)[v6]), "oif": node.index(hop), "flags": _ONLINK}
+        {"gateway": str(topology.gateways(hop)[v6]), "oif": node.index(hop), "flags": _ONLINK}
         for hop in route.next_hops
     ]
     source = str(topology.router_addresses(node.name)[v6])
@@ -199,7 +202,7 @@ def _configure_host(topology: Topology, node: Node) -> None:
     for number, nic in enumerate(topology.nics[node.name]):
         index = node.index(nic.name)
         leaf_mac = topology.link(f"{node.name}-{nic.leaf}").b.mac
-        gateway4, gateway6 = topology.router_addresses(nic.leaf)
+        gateway4, gateway6 = topology.gateways(nic.leaf)
         ways: tuple[tuple[Address, Address], ...] = ((nic.ipv4, gateway4), (nic.ipv6, gateway6))
         for address, gateway in ways:
             _add_address(node, index, address)
@@ -219,7 +222,7 @@ def _configure_host(topology: Topology, node: Node) -> None:
 
 def _peer_addresses(topology: Topology, link: Link, peer: Port) -> tuple[Address, Address]:
     if peer.node not in topology.nics:
-        return topology.router_addresses(peer.node)
+        return topology.gateways(peer.node)
     nic = next(nic for nic in topology.nics[peer.node] if nic.leaf == link.b.node)
     return nic.ipv4, nic.ipv6
 

@@ -1,11 +1,19 @@
-"""The rate and the queue of a port (TBF), and what it drops by chance (an eBPF classifier on clsact)."""
+"""The rate and the queue of a port (TBF), and the chance with which it drops (an eBPF classifier on clsact)."""
 
+import errno
 import math
+import socket
+from typing import Literal
 
-from pyroute2 import IPRoute
+from pyroute2 import IPRoute, NetlinkError
 
 _ROOT_HANDLE = 0x10000
 _CLOCK_GRAIN_S = 2e-6  # netlink carries the bucket as a time in whole microseconds
+_PARENTS = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}
+_ETH_P_ALL = 3
+_PRIORITY = 1
+
+Hook = Literal["ingress", "egress"]
 
 
 def set_rate(ip: IPRoute, index: int, rate_bps: int, queue_bytes: int, frame_bytes: int) -> None:
@@ -13,13 +21,40 @@ def set_rate(ip: IPRoute, index: int, rate_bps: int, queue_bytes: int, frame_byt
 
     The bucket holds one frame, so that a queue forms as soon as frames come faster than the rate.
     """
-    burst_bytes = frame_bytes + math.ceil(rate_bps / 8 * _CLOCK_GRAIN_S)
     ip.tc(
         "replace",
         "tbf",
         index=index,
         handle=_ROOT_HANDLE,
         rate=f"{rate_bps}bit",
-        burst=burst_bytes,
+        burst=frame_bytes + math.ceil(rate_bps / 8 * _CLOCK_GRAIN_S),
         limit=queue_bytes,
     )
+
+
+def attach_classifier(ip: IPRoute, index: int, hook: Hook, program_fd: int, name: str) -> None:
+    """Attach an eBPF classifier to an interface, beside what the other hook has."""
+    try:
+        ip.tc("add", "clsact", index=index)
+    except NetlinkError as error:
+        if error.code != errno.EEXIST:
+            raise
+    ip.tc(
+        "add-filter",
+        "bpf",
+        index=index,
+        parent=_PARENTS[hook],
+        info=socket.htons(_ETH_P_ALL) | _PRIORITY << 16,
+        fd=program_fd,
+        name=name,
+        direct_action=True,
+    )
+
+
+def detach_classifiers(ip: IPRoute, index: int) -> None:
+    """Remove every classifier of an interface; it need not have any."""
+    try:
+        ip.tc("del", "clsact", index=index)
+    except NetlinkError as error:
+        if error.code not in {errno.EINVAL, errno.ENOENT}:
+            raise

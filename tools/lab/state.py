@@ -80,7 +80,10 @@ def require(name: str) -> LabState:
     """Return the state of a lab that is up; raise `LabError` if it is not."""
     state = load(name)
     if state is None:
-        raise LabError(f"the lab {name!r} is not up", f"Run `cwdp lab up --name {name}`.")
+        others = ", ".join(_names()) or "none"
+        raise LabError(
+            f"the lab {name!r} is not up", f"Run `cwdp lab up --name {name}` (labs that are: {others})."
+        )
     if state.phase != "up":
         raise LabError(f"the lab {name!r} is half built", f"Run `cwdp lab up --name {name}`.")
     return state
@@ -92,11 +95,6 @@ def save(state: LabState) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
     temporary.rename(path)
-
-
-def names() -> list[str]:
-    """Return the names of the labs that have a state."""
-    return sorted(path.parent.name for path in RUN_ROOT.glob("*/state.json"))
 
 
 @contextmanager
@@ -141,3 +139,7 @@ def _try_lock(fd: int, directory: Path) -> bool:
 
 def _state_path(name: str) -> Path:
     return run_dir(name) / "state.json"
+
+
+def _names() -> list[str]:
+    return sorted(path.parent.name for path in RUN_ROOT.glob("*/state.json"))

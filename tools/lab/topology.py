@@ -96,8 +96,12 @@ class Link:
         """Both directions, `a>b` first."""
         return f"{self.a.node}>{self.b.node}", f"{self.b.node}>{self.a.node}"
 
-    def other_end(self, node: str) -> Port:
-        """Return the port that faces `node`."""
+    def port_of(self, node: str) -> Port:
+        """Return the end that `node` has."""
+        return self.a if node == self.a.node else self.b
+
+    def peer_of(self, node: str) -> Port:
+        """Return the end that faces `node`."""
         return self.b if node == self.a.node else self.a
 
 
@@ -166,6 +170,14 @@ class Topology:
         tier = 1 if switch in self.leaves else 2
         index = int(switch[1:])
         return IPv4Address(f"10.254.{tier}.{index}"), IPv6Address(f"fd0c:0:fe0{tier}::{index:x}")
+
+    def gateways(self, switch: str) -> tuple[IPv4Address, IPv6Address]:
+        """Return the addresses by which neighbours send through a switch.
+
+        For IPv6 a link-local one: the kernel refuses a global gateway while a detour leads to it elsewhere.
+        """
+        ipv4, ipv6 = self.router_addresses(switch)
+        return ipv4, IPv6Address((0xFE80 << 112) | (int(ipv6) & 0xFFFF) | int(switch in self.spines) << 16)
 
     def leaf_networks(self, leaf: str) -> tuple[IPv4Network, IPv6Network]:
         """Return the networks of the NICs below a leaf."""

@@ -1,0 +1,132 @@
+"""Breaking and mending links: carrier, silence, loss and slowness.
+
+Losses are dropped at the switch's end of a host's link, in both directions: on its egress towards the host, on its
+ingress from it. What a host reflects with XDP_TX never passes the host's own tc hooks, and what it receives is seen
+by XDP before tc.
+
+There is no routing daemon: `cut` and `heal` install the routes that one would have found, after the time that it
+would have taken. Silence, loss and slowness leave the carrier, so routing never learns of them.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cwdp.errors import ConfigError
+from tools.lab import drops, fabric, shaping, state
+from tools.lab.fabric import Node
+from tools.lab.lifecycle import kernel_errors
+from tools.lab.state import LabState, LinkFault
+from tools.lab.topology import Link, Port, Topology
+
+DEFAULT_CONVERGENCE_S = 0.05
+BOTH = "both"
+
+
+def cut(name: str, link_name: str, convergence_s: float = DEFAULT_CONVERGENCE_S) -> None:
+    """Take a link's carrier; after `convergence_s` the switches route round it."""
+    with _changing(name, link_name) as (known, topology, link):
+        _fault(known, link).cut = True
+        state.save(known)
+        with fabric.open_nodes(topology, topology.switches) as nodes:
+            _set_link(nodes[link.b.node], link, "down")
+            _converge(topology, nodes, known, link, convergence_s)
+
+
+def drop(name: str, link_name: str, share: float, direction: str = BOTH) -> None:
+    """Drop `share` (0 to 1, 1 is silence) of a link's packets, both ways or in one direction (`h1>l1`)."""
+    with _changing(name, link_name) as (known, topology, link):
+        fault = _fault(known, link)
+        fault.loss |= dict.fromkeys(_directions(link, direction), share)
+        state.save(known)
+        with fabric.open_nodes(topology, (link.a.node, link.b.node)) as nodes:
+            fault.drop_map_ids = _install_drops(topology, nodes, link, fault.loss)
+        state.save(known)
+
+
+def slow(name: str, link_name: str, rate_bps: int, direction: str = BOTH) -> None:
+    """Lower (or raise) a link's rate, both ways or in one direction; its queue keeps its size in bytes."""
+    with _changing(name, link_name) as (known, topology, link):
+        fault = _fault(known, link)
+        fault.rate_bps |= dict.fromkeys(_directions(link, direction), rate_bps)
+        state.save(known)
+        with fabric.open_nodes(topology, (link.a.node, link.b.node)) as nodes:
+            _set_rates(topology, nodes, link, fault.rate_bps)
+
+
+def heal(name: str, link_name: str, convergence_s: float = DEFAULT_CONVERGENCE_S) -> None:
+    """Undo everything that was done to a link; after `convergence_s` the switches use it again."""
+    with _changing(name, link_name) as (known, topology, link):
+        with fabric.open_nodes(topology, {*topology.switches, link.a.node}) as nodes:
+            _install_drops(topology, nodes, link, {})
+            _set_rates(topology, nodes, link, {})
+            was_cut = known.faults.pop(link.name, LinkFault()).cut
+            if was_cut:
+                _set_link(nodes[link.b.node], link, "up")
+                fabric.configure_switch_port(topology, nodes[link.b.node], link)
+                _converge(topology, nodes, known, link, convergence_s)
+        state.save(known)
+
+
+@contextmanager
+def _changing(name: str, link_name: str) -> Iterator[tuple[LabState, Topology, Link]]:
+    with state.locked(name), kernel_errors(f"to change the link {link_name!r}"):
+        known = state.require(name)
+        topology = Topology(known.spec)
+        yield known, topology, topology.link(link_name)
+
+
+def _fault(known: LabState, link: Link) -> LinkFault:
+    return known.faults.setdefault(link.name, LinkFault())
+
+
+def _directions(link: Link, direction: str) -> tuple[str, ...]:
+    if direction == BOTH:
+        return link.directions
+    if direction not in link.directions:
+        raise ConfigError(
+            f"{direction!r} is not a direction of the link {link.name}",
+            f"Give {BOTH}, {link.directions[0]} or {link.directions[1]}.",
+        )
+    return (direction,)
+
+
+def _set_link(node: Node, link: Link, operstate: str) -> None:
+    node.ip.link("set", index=node.index(link.port_of(node.name).name), state=operstate)
+
+
+def _converge(
+    topology: Topology, nodes: dict[str, Node], known: LabState, link: Link, convergence_s: float
+) -> None:
+    """Route round the links that are cut; a host's link changes nobody's routes but its leaf's own."""
+    if link.a.node in topology.leaves:
+        time.sleep(convergence_s)
+        fabric.install_routes(topology, nodes, [name for name, fault in known.faults.items() if fault.cut])
+
+
+def _set_rates(topology: Topology, nodes: dict[str, Node], link: Link, rates_bps: dict[str, int]) -> None:
+    for direction, port in zip(link.directions, (link.a, link.b), strict=True):
+        rate_bps = rates_bps.get(direction, link.rate_bps)
+        fabric.shape_port(topology, nodes[port.node], link, rate_bps)
+
+
+def _install_drops(
+    topology: Topology, nodes: dict[str, Node], link: Link, loss: dict[str, float]
+) -> dict[str, int]:
+    """Replace a link's classifiers; return the ids of the maps in which they count, by direction."""
+    for port in (link.a, link.b):
+        if port.node in topology.switches:
+            shaping.detach_classifiers(nodes[port.node].ip, nodes[port.node].index(port.name))
+    map_ids = {}
+    for direction, share in loss.items():
+        port, hook = _drop_point(topology, link, direction)
+        node = nodes[port.node]
+        with drops.loaded(share) as (program_fd, map_id):
+            map_ids[direction] = map_id
+            shaping.attach_classifier(node.ip, node.index(port.name), hook, program_fd, drops.OBJECT.name)
+    return map_ids
+
+
+def _drop_point(topology: Topology, link: Link, direction: str) -> tuple[Port, shaping.Hook]:
+    sender, receiver = (link.a, link.b) if direction == link.directions[0] else (link.b, link.a)
+    return (sender, "egress") if sender.node in topology.switches else (receiver, "ingress")
