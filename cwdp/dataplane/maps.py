@@ -2,7 +2,6 @@
 
 import mmap
 import os
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -32,7 +31,7 @@ class Maps:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _shared(self, name: str, dtype: np.dtype[np.void], count: int) -> NDArray[np.void]:
