@@ -1,0 +1,92 @@
+"""The agent's configuration file and the cluster's keys."""
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from cwdp.dataplane.abi import ROCE_PORT
+from cwdp.dataplane.loader import Settings, TestClock
+from cwdp.errors import ConfigError
+from cwdp.shared.config import read_toml
+from cwdp.shared.messages import Port
+
+DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
+DEFAULT_KEYS = "/etc/cwdp/keys.toml"
+SECRET_BYTES = 16
+MAX_KEYS = 2
+
+
+class TestClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A clock of its own for this host; only for labs."""
+
+    base_ns: Annotated[int, Meta(gt=0)]
+    offset_ns: int
+    drift_ppb: Annotated[float, Meta(ge=-60_000, le=60_000)]
+
+
+class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`/etc/cwdp/agent.toml`."""
+
+    nics: Annotated[list[str], Meta(min_length=1)]
+    nats: str = "nats://127.0.0.1:4222"
+    host: str = msgspec.field(default_factory=socket.gethostname)
+    keys: str = DEFAULT_KEYS
+    probe_port: Port = ROCE_PORT
+    test_clock: TestClockConfig | None = None
+
+    def settings(self) -> Settings:
+        """What the dataplane is loaded with."""
+        clock = self.test_clock
+        return Settings(
+            probe_port=self.probe_port,
+            test_clock=TestClock(clock.base_ns, clock.offset_ns, clock.drift_ppb) if clock else None,
+        )
+
+
+class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One cluster key: a number from 0 to 255 and 16 bytes in hex."""
+
+    id: Annotated[int, Meta(ge=0, le=255)]
+    secret: Annotated[str, Meta(pattern="^[0-9a-fA-F]{32}$")]
+
+
+class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`/etc/cwdp/keys.toml`: one key, or two during a rotation; `send` names the one to sign with."""
+
+    send: int
+    key: Annotated[list[Key], Meta(min_length=1, max_length=MAX_KEYS)]
+
+    def secrets(self) -> dict[int, bytes]:
+        """The secret of each key by its number."""
+        return {key.id: bytes.fromhex(key.secret) for key in self.key}
+
+
+def read_config(path: Path) -> AgentConfig:
+    """Read the agent's configuration.
+
+    Raises:
+        ConfigError: it is missing or wrong.
+    """
+    return read_toml(path, AgentConfig)
+
+
+def read_keys(path: Path) -> KeyFile:
+    """Read the cluster's keys.
+
+    Raises:
+        ConfigError: the file is missing or wrong, readable by others, or its keys do not fit together.
+    """
+    keys = read_toml(path, KeyFile)
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path} can be read by others than its owner", f"run: chmod 600 {path}")
+    ids = [key.id for key in keys.key]
+    if keys.send not in ids:
+        raise ConfigError(f"{path}: send = {keys.send} names no key of this file", f"keys here: {ids}")
+    if len({i % MAX_KEYS for i in ids}) < len(ids):
+        raise ConfigError(
+            f"{path}: the ids {ids} are both even or both odd", "number the next key one higher than the last"
+        )
+    return keys

@@ -1,0 +1,136 @@
+"""One NIC of this host: its dataplane, its maps, its prober."""
+
+import logging
+import socket
+from collections import Counter
+
+import numpy as np
+
+from cwdp.agent.config import KeyFile
+from cwdp.agent.links import LinkTable
+from cwdp.agent.prober import Drained, Prober
+from cwdp.agent.schedule import Schedule, make_schedule
+from cwdp.dataplane import loader
+from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.loader import Loaded, Settings
+from cwdp.dataplane.maps import Maps
+from cwdp.errors import InterfaceError
+from cwdp.shared.messages import DataplaneMode, Nic, ProbeEdge, nic_id
+
+MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
+
+_log = logging.getLogger("cwdp.agent")
+
+
+class HostNic:
+    """A NIC that is to be probed from; it may be absent now and come, or go and come back."""
+
+    def __init__(self, host: str, ifname: str, settings: Settings, links: LinkTable) -> None:
+        self.name = nic_id(host, ifname)
+        self.ifname = ifname
+        self.counters: Counter[str] = Counter()
+        self.maps: Maps | None = None
+        self.edges: list[ProbeEdge] = []
+        self._settings = settings
+        self._links = links
+        self._loaded: Loaded | None = None
+        self._prober: Prober | None = None
+        self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
+
+    def ensure(self, keys: KeyFile) -> bool:
+        """Have the dataplane on the NIC; True when it has just been found or loaded.
+
+        Raises:
+            DataplaneError: the NIC is there and its dataplane is not to be had.
+        """
+        if self._loaded and loader.is_attached(self._loaded.where):
+            return False
+        self._release()
+        try:
+            self._loaded = loader.load(self.ifname, self._settings)
+        except InterfaceError:
+            return False
+        if self._loaded.mode is XdpMode.GENERIC:
+            _log.warning("no native XDP, timestamps will be later and noisier nic=%s", self.ifname)
+        self.maps = Maps(self._loaded.where)
+        self.use_keys(keys)
+        return True
+
+    def use_keys(self, keys: KeyFile) -> None:
+        """Accept exactly these keys and sign with the one named."""
+        if self.maps is None:
+            return
+        secrets = keys.secrets()
+        for key_id in set(self.maps.key_ids()) - set(secrets):
+            self.maps.drop_key(key_id)
+        for key_id, secret in secrets.items():
+            self.maps.set_key(key_id, secret)
+        self.probe(self.edges, keys.send)
+
+    def probe(self, edges: list[ProbeEdge], key_id: int) -> None:
+        """Send these edges' probes from now on."""
+        self.edges = edges
+        self._stop_probing()
+        if self.maps is None:
+            return
+        schedule = make_schedule(
+            edges, key_id=key_id, port=self._settings.probe_port, rng=np.random.default_rng()
+        )
+        try:
+            self._prober = Prober(self.ifname, self.maps.slots, schedule, self._next_seq)
+        except OSError as error:
+            self.counters["probe_socket_failed"] += 1
+            _log.warning("cannot send probes nic=%s error=%s", self.ifname, error.strerror)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """What is being sent."""
+        return self._prober.schedule if self._prober else None
+
+    def send(self, now_ns: int) -> None:
+        """Send the probes that are due."""
+        if self._prober:
+            self._prober.send(now_ns, carrier=self._links.carrier(self.ifname))
+
+    def drain(self, now_ns: int) -> Drained | None:
+        """Results that have come in."""
+        return self._prober.drain(now_ns) if self._prober else None
+
+    def describe(self) -> Nic:
+        """The NIC as the manager is told of it."""
+        link = self._links.get(self.ifname)
+        return Nic(
+            ifname=self.ifname,
+            mac=link.mac if link else "",
+            ipv4=link.address(socket.AF_INET) if link else None,
+            ipv6=link.address(socket.AF_INET6) if link else None,
+            carrier=link.carrier if link else False,
+            mode=MODES[self._loaded.mode] if self._loaded else "absent",
+        )
+
+    def totals(self) -> dict[str, int]:
+        """Counters of the dataplane and of the sending, by name."""
+        totals = {f"agent.{self.ifname}.{name}": n for name, n in self._all_counters().items()}
+        if self.maps:
+            totals |= {f"dataplane.{self.ifname}.{name}": n for name, n in self.maps.counters().items()}
+        return totals
+
+    def close(self) -> None:
+        """Let go of sockets and maps; the dataplane stays."""
+        self._release()
+
+    def _all_counters(self) -> Counter[str]:
+        return self.counters + self._prober.counters if self._prober else self.counters
+
+    def _stop_probing(self) -> None:
+        if self._prober:
+            self._next_seq = self._prober.seq
+            self.counters.update(self._prober.counters)
+            self._prober.close()
+            self._prober = None
+
+    def _release(self) -> None:
+        self._stop_probing()
+        if self.maps:
+            self.maps.close()
+        self.maps, self._loaded = None, None

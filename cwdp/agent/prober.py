@@ -1,0 +1,171 @@
+"""One NIC's probes: sent in batches, their results read from the slots in bulk.
+
+A probe's sequence number names its slot. Both probes of a pair are neighbours, the first of them even. The
+agent alone hands out sequence numbers and never more than the table holds, so no result is overwritten: when
+it falls behind, it holds probes back and counts them.
+"""
+
+import errno
+from collections import Counter, deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.agent.schedule import FamilySchedule, Schedule
+from cwdp.agent.sender import MAX_BATCH, BatchSender
+from cwdp.dataplane import abi
+from cwdp.dataplane.abi import SlotState
+
+REPLY_TIMEOUT_NS = 100_000_000
+CATCH_UP_S = 0.1
+SEQ_MASK = 0xFFFFFFFF
+STATE_MASK = np.uint64(0xFFFFFFFF)
+SEQ_SHIFT = np.uint64(32)
+COUNTERS = (
+    "pairs_sent",
+    "pairs_held_back",
+    "pairs_skipped",
+    "probes_unsent",
+    "probes_lost",
+    "probes_answered",
+)
+
+
+@dataclass(frozen=True)
+class Drained:
+    """What became of probes, in the order of sending; pairs are rows 2k and 2k + 1.
+
+    Attributes:
+        path: index into the schedule's paths, shape (n,), intp.
+        sent: whether the probe left the host, shape (n,), bool.
+        answered: whether its reply came in time; the other fields of `slots` hold then.
+        slots: shape (n,), dtype `abi.SLOT`.
+    """
+
+    path: NDArray[np.intp]
+    sent: NDArray[np.bool_]
+    answered: NDArray[np.bool_]
+    slots: NDArray[np.void]
+
+
+class _Ring:
+    """The packets of one address family, sent round and round."""
+
+    def __init__(self, ifname: str, schedule: FamilySchedule) -> None:
+        self.schedule = schedule
+        self.sender = BatchSender(ifname, schedule.family, schedule.templates)
+        self._seq = schedule.templates["packet"]["probe"]["seq"]
+        self._psn = schedule.templates["packet"]["bth"]["psn"]
+        self._next = 0
+        self._started_ns: int | None = None
+        self._counted = 0
+
+    def due(self, now_ns: int, counters: Counter[str]) -> int:
+        """How many pairs should have left since the last call; a long stall is not made up for."""
+        rate = self.schedule.pairs_per_s
+        if self._started_ns is None:
+            self._started_ns = now_ns
+        wanted = int((now_ns - self._started_ns) * 1e-9 * rate) - self._counted
+        most = max(1, int(rate * CATCH_UP_S))
+        counters["pairs_skipped"] += max(0, wanted - most)
+        self._counted += wanted
+        return min(wanted, most)
+
+    def take(self, pairs: int, seq: int) -> tuple[int, int]:
+        """Number the next packets, up to the end of the ring; returns the rows [start, stop)."""
+        start = self._next
+        stop = min(start + 2 * pairs, start + MAX_BATCH, len(self._seq))
+        numbers = np.arange(seq, seq + stop - start) & SEQ_MASK
+        self._seq[start:stop] = numbers
+        self._psn[start:stop] = numbers & 0xFFFFFF
+        self._next = stop % len(self._seq)
+        return start, stop
+
+
+class Prober:
+    """Sends one NIC's schedule and reads its results.
+
+    Args:
+        ifname: the NIC.
+        slots: its table, from `Maps.slots`.
+        schedule: what to send.
+        seq: the first sequence number, even; taken on from the prober before, so that late replies to that
+            one's probes are told apart.
+
+    Raises:
+        OSError: a socket cannot be made or bound.
+    """
+
+    def __init__(self, ifname: str, slots: NDArray[np.void], schedule: Schedule, seq: int) -> None:
+        self.schedule = schedule
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._slots = slots
+        self._rings: list[_Ring] = []
+        try:
+            for family in schedule.families:
+                self._rings.append(_Ring(ifname, family))
+        except OSError:
+            self.close()
+            raise
+        self._head = self._tail = seq
+        self._batches: deque[tuple[int, int, NDArray[np.intp]]] = deque()
+
+    @property
+    def seq(self) -> int:
+        """The next sequence number."""
+        return self._head & SEQ_MASK
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for ring in self._rings:
+            ring.sender.close()
+
+    def send(self, now_ns: int, *, carrier: bool) -> None:
+        """Send what is due."""
+        for ring in self._rings:
+            pairs = ring.due(now_ns, self.counters)
+            free = (abi.SLOTS - (self._head - self._tail)) // 2
+            if not carrier or pairs > free:
+                held = pairs if not carrier else pairs - free
+                self.counters["pairs_held_back"] += held
+                pairs -= held
+            while pairs > 0:
+                pairs -= self._send_some(ring, pairs, now_ns)
+
+    def _send_some(self, ring: _Ring, pairs: int, now_ns: int) -> int:
+        start, stop = ring.take(pairs, self._head)
+        count = stop - start
+        self._batches.append((now_ns, count, ring.schedule.path[start // 2 : stop // 2]))
+        self._head += count
+        while start < stop:
+            sent, code = ring.sender.send(start, stop)
+            if code:
+                self.counters[f"send_{errno.errorcode.get(code, str(code)).lower()}"] += 1
+                sent = 1
+            start += sent
+        self.counters["pairs_sent"] += count // 2
+        return count // 2
+
+    def drain(self, now_ns: int) -> Drained | None:
+        """Results of the probes whose time to be answered is over; None where there are none."""
+        paths, count = [], 0
+        while self._batches and now_ns - self._batches[0][0] >= REPLY_TIMEOUT_NS:
+            _, n, path = self._batches.popleft()
+            paths.append(path)
+            count += n
+        if not count:
+            return None
+        seq = np.arange(self._tail, self._tail + count, dtype=np.uint64) & STATE_MASK
+        index = (seq % np.uint64(abi.SLOTS)).astype(np.intp)
+        slots = self._slots[index]
+        self._tail += count
+        state = slots["tag"] & STATE_MASK
+        sent = slots["tag"] >> SEQ_SHIFT == seq
+        answered = sent & (state == SlotState.DONE)
+        waiting = sent & ~answered
+        self._slots["tag"][index[waiting]] = seq[waiting] << SEQ_SHIFT | np.uint64(SlotState.FREE)
+        self.counters["probes_unsent"] += int(np.count_nonzero(~sent))
+        self.counters["probes_lost"] += int(np.count_nonzero(waiting))
+        self.counters["probes_answered"] += int(np.count_nonzero(answered))
+        return Drained(np.repeat(np.concatenate(paths), 2), sent, answered, slots)

@@ -1,0 +1,250 @@
+"""The agent: everything that runs on a host, held together by one event loop.
+
+Packets keep flowing and clocks keep going without it: it can be killed and started again at any time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Literal
+
+import cwdp
+from cwdp.agent.config import AgentConfig, KeyFile, read_keys
+from cwdp.agent.edges import HostEdges
+from cwdp.agent.hostclock import HostClock, LocalClock
+from cwdp.agent.links import LinkTable
+from cwdp.agent.nic import HostNic
+from cwdp.agent.pathstats import path_stats
+from cwdp.agent.prober import Drained
+from cwdp.agent.window import weigh
+from cwdp.dataplane import loader
+from cwdp.errors import ConfigError, DataplaneError
+from cwdp.shared import messages
+from cwdp.shared.bus import Bus
+from cwdp.shared.messages import ClockUpdate, Desired, Event, Hello, PathStat, Report
+from cwdp.shared.service import notify
+
+SEND_INTERVAL_S = 0.02
+FIT_INTERVAL_S = 0.25
+PATHS_EVERY = 4
+ENSURE_INTERVAL_S = 1.0
+
+_log = logging.getLogger("cwdp.agent")
+
+
+class Agent:
+    """The service of one host.
+
+    Args:
+        config: its settings.
+        keys: the cluster's keys; the file is read again when it changes.
+    """
+
+    def __init__(self, config: AgentConfig, keys: KeyFile) -> None:
+        self._config, self._keys = config, keys
+        self._boot_id = uuid.uuid4().hex
+        self._tag = loader.object_tag()
+        self._counters: Counter[str] = Counter()
+        self._links = LinkTable(self._link_changed)
+        settings = config.settings()
+        self._clock = LocalClock(settings)
+        self._host_clock = HostClock(self._clock)
+        self._nics = [HostNic(config.host, ifname, settings, self._links) for ifname in config.nics]
+        self._edges = HostEdges()
+        self._desired_version = 0
+        self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
+        self._carrier: dict[str, bool] = {}
+        self._report_seq = 0
+        self._bus = Bus(config.nats, name=f"agent {config.host}")
+        self._bus.watch(config.host, self._take_desired)
+        self._bus.subscribe(messages.subject("clock", config.host), ClockUpdate, self._take_clock)
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT.
+
+        Raises:
+            DataplaneError: the dataplane cannot be loaded on a NIC that is there.
+        """
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        for nic in self._nics:
+            self._ensure(nic)
+        self._bus.start()
+        tasks = [asyncio.create_task(job) for job in self._jobs()]
+        self._event("agent_started", None, cwdp.__version__)
+        notify("READY=1")
+        _log.info("running host=%s nics=%s", self._config.host, ",".join(self._config.nics))
+        stopped = asyncio.create_task(stop.wait())
+        try:
+            done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            notify("STOPPING=1")
+            for task in (stopped, *tasks):
+                task.cancel()
+            await asyncio.gather(stopped, *tasks, return_exceptions=True)
+            await self._bus.close()
+            for nic in self._nics:
+                nic.close()
+
+    def _jobs(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            self._links.follow(),
+            self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
+            self._every(FIT_INTERVAL_S, self._measure),
+            self._every(messages.HELLO_INTERVAL_S, self._say_hello),
+            self._every(ENSURE_INTERVAL_S, self._look_after),
+        ]
+
+    async def _every(self, interval_s: float, action: Callable[[], None], jitter: float = 0.0) -> None:
+        """Call `action` at a steady mean rate; jitter keeps probes from beating with periodic traffic."""
+        due = time.monotonic()
+        while True:
+            action()
+            due = max(due + interval_s, time.monotonic() - interval_s)
+            spread = interval_s * random.uniform(-jitter, jitter)  # noqa: S311 - not a secret
+            await asyncio.sleep(max(0.0, due + spread - time.monotonic()))
+
+    def _send(self) -> None:
+        now_ns = time.monotonic_ns()
+        for nic in self._nics:
+            nic.send(now_ns)
+
+    def _measure(self) -> None:
+        """Drain, fit, report, and move the clock on."""
+        now_ns = time.monotonic_ns()
+        for nic in self._nics:
+            drained = nic.drain(now_ns)
+            if drained is not None and nic.schedule is not None:
+                slots = self._edges.slots([(e.src, e.dst) for e in nic.edges])
+                self._edges.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
+                self._drained[nic.ifname].append(drained)
+        self._host_clock.write([nic.maps for nic in self._nics if nic.maps])
+        fits = self._edges.fit(self._clock.now_ns())
+        paths = self._path_stats() if self._report_seq % PATHS_EVERY == 0 else []
+        report = Report(
+            host=self._config.host,
+            boot_id=self._boot_id,
+            seq=self._report_seq,
+            local_ns=self._clock.now_ns(),
+            fits=fits,
+            paths=paths,
+            counters=self._totals() if paths else {},
+            clock=self._host_clock.report(),
+        )
+        self._report_seq += 1
+        self._bus.publish(messages.subject("report", self._config.host), report)
+
+    def _path_stats(self) -> list[PathStat]:
+        stats: list[PathStat] = []
+        for nic in self._nics:
+            if nic.schedule is not None:
+                stats += path_stats(nic.schedule.paths, self._drained[nic.ifname])
+            self._drained[nic.ifname] = []
+        return stats
+
+    def _totals(self) -> dict[str, int]:
+        totals = {f"agent.{name}": n for name, n in self._counters.items()}
+        totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}
+        for nic in self._nics:
+            totals |= nic.totals()
+        return totals
+
+    def _take_desired(self, desired: Desired) -> None:
+        if desired.version <= self._desired_version:
+            return
+        self._desired_version = desired.version
+        self._edges.assign([(edge.src, edge.dst) for edge in desired.probes])
+        for nic in self._nics:
+            mine = [edge for edge in desired.probes if edge.src == nic.name]
+            self._drained[nic.ifname] = []
+            nic.probe(mine, self._keys.send)
+        _log.info("new desired state version=%d edges=%d", desired.version, len(desired.probes))
+
+    def _take_clock(self, update: ClockUpdate) -> None:
+        self._host_clock.follow(update)
+        self._edges.believe(update.priors)
+
+    def _look_after(self) -> None:
+        self._reread_keys()
+        for nic in self._nics:
+            try:
+                self._ensure(nic)
+            except DataplaneError as error:
+                self._counters["dataplane_failed"] += 1
+                self._event("dataplane_failed", nic.ifname, error.message)
+
+    def _ensure(self, nic: HostNic) -> None:
+        if nic.ensure(self._keys) and nic.maps:
+            self._host_clock.take_up(nic.maps)
+            self._event("dataplane_loaded", nic.ifname, self._tag)
+
+    def _reread_keys(self) -> None:
+        try:
+            keys = read_keys(Path(self._config.keys))
+        except ConfigError as error:
+            self._counters["keys_unreadable"] += 1
+            _log.warning("going on with the keys of before error=%s", error.message)
+            return
+        if keys == self._keys:
+            return
+        self._keys = keys
+        for nic in self._nics:
+            nic.use_keys(keys)
+        self._event("keys_changed", None, f"signing with key {keys.send}")
+
+    def _link_changed(self, ifname: str) -> None:
+        if ifname not in self._config.nics:
+            return
+        carrier = self._links.carrier(ifname)
+        if self._carrier.get(ifname) not in (None, carrier):
+            self._event("link_up" if carrier else "link_down", ifname, "carrier")
+        self._carrier[ifname] = carrier
+        if self._report_seq:
+            self._say_hello()
+
+    def _say_hello(self) -> None:
+        hello = Hello(
+            host=self._config.host,
+            boot_id=self._boot_id,
+            version=cwdp.__version__,
+            dataplane_tag=self._tag,
+            nics=[nic.describe() for nic in self._nics],
+            desired_version=self._desired_version,
+            key_ids=sorted(self._keys.secrets()),
+        )
+        self._bus.publish(messages.subject("hello", self._config.host), hello)
+
+    def _event(
+        self,
+        kind: Literal[
+            "link_up", "link_down", "dataplane_loaded", "dataplane_failed", "agent_started", "keys_changed"
+        ],
+        nic: str | None,
+        detail: str,
+    ) -> None:
+        _log.info("event kind=%s nic=%s detail=%s", kind, nic or "-", detail)
+        event = Event(
+            host=self._config.host, local_ns=self._clock.now_ns(), kind=kind, nic=nic, detail=detail
+        )
+        self._bus.publish(messages.subject("event", self._config.host), event)
+
+
+def run(config: AgentConfig) -> None:
+    """Run the agent of this host until it is told to stop.
+
+    Raises:
+        CwdpError: it cannot start.
+    """
+    agent = Agent(config, read_keys(Path(config.keys)))
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(agent.run())

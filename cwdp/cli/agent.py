@@ -1,0 +1,28 @@
+"""`cwdp agent`: the service on each host."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from cwdp.agent import service
+from cwdp.agent.config import DEFAULT_CONFIG, read_config
+from cwdp.dataplane.tree import require_root
+from cwdp.shared.service import log_to_stderr
+
+
+@click.group()
+def agent() -> None:
+    """The service on each host."""
+
+
+@agent.command()
+@click.option("--config", type=click.Path(path_type=Path), default=DEFAULT_CONFIG, show_default=True)
+@click.option("--nats", metavar="URL", help="The bus, instead of the one in the configuration.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
+def run(config: Path, nats: str | None, log_level: str) -> None:
+    """Keep the dataplane loaded, send probes, fit edges, follow the timeline."""
+    require_root()
+    log_to_stderr(log_level)
+    settings = read_config(config)
+    service.run(msgspec.structs.replace(settings, nats=nats) if nats else settings)
