@@ -1,0 +1,243 @@
+"""One solution of all clocks from all edge fits, at a common instant.
+
+Unknown per node is g = global - local. An edge from A to B measures g_A - g_B. Predictions, in whole
+nanoseconds, are taken off first, so that clocks may differ by years; the rest is least squares on
+the graph (`laplacian`), robust against edges that lie (`robust`); hosts that most of their edges
+speak against are named (`blame`).
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool, split_ns
+from cwdp.shared.clocksync.blame import blame
+from cwdp.shared.clocksync.edge import EdgeFits, FitReason
+from cwdp.shared.clocksync.laplacian import Laplacian
+from cwdp.shared.clocksync.memory import WANDER
+from cwdp.shared.clocksync.pairs import PairEdges, merge_directed
+from cwdp.shared.clocksync.propagate import components, line_at, propagate, sigma_at
+from cwdp.shared.clocksync.robust import REJECT_SIGMAS, RobustSolution, robust_solve
+
+_STALE_NS = 50e3
+_LEAST_SIGMA_NS = 0.2
+_PRIOR_EDGES = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdges:
+    """Directed fits with their ends.
+
+    Attributes:
+        src, dst: int64 [fits], initiator and responder, nodes 0 to n - 1.
+        path: int64 [fits], which of several paths between the two; 0 where there is one.
+        fits: one per directed edge, valid or not.
+    """
+
+    src: I64
+    dst: I64
+    path: I64
+    fits: EdgeFits
+
+    def where(self, keep: Bool) -> "GraphEdges":
+        """Those of a bool [fits] mask."""
+        chosen = EdgeFits(*(getattr(self.fits, f.name)[keep] for f in fields(EdgeFits)))
+        return GraphEdges(self.src[keep], self.dst[keep], self.path[keep], chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Where the clocks should be by what was known before.
+
+    Attributes:
+        instant_ns: global time; None where there is no timeline yet.
+        g_ns: int64 [nodes], global - local at the instant.
+        known: bool [nodes], False where g is to be found from the edges.
+    """
+
+    instant_ns: int | None
+    g_ns: I64
+    known: Bool
+
+    @classmethod
+    def nothing(cls, n_nodes: int) -> "Prediction":
+        """No timeline yet."""
+        return cls(None, np.zeros(n_nodes, np.int64), np.zeros(n_nodes, bool))
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """All clocks at one instant, up to one constant (`track.Tracks` keeps the timeline).
+
+    Attributes:
+        instant_ns: global time that all of it is for.
+        g_ns, g_frac_ns: int64 and float64 [nodes], global - local is their sum.
+        sigma_ns: float64 [nodes], standard error against the mean; inf where there is nothing.
+        reached: bool [nodes], in the main component of edges that agree.
+        liar: bool [nodes], set aside because most of its edges speak against it.
+        restarted: bool [nodes], was predicted but is found elsewhere by more than 50 us.
+        rejected: bool [fits], valid fits that were not believed.
+        residual_ns: float64 [fits], measured minus solved; NaN for fits that are not valid.
+        inflation: by how much all claimed errors were widened, >= 1.
+        drift, sigma_drift: float64 [nodes], d(global - local) / d(global), up to one constant, and its
+            standard error; None unless asked for.
+    """
+
+    instant_ns: int
+    g_ns: I64
+    g_frac_ns: F64
+    sigma_ns: F64
+    reached: Bool
+    liar: Bool
+    restarted: Bool
+    rejected: Bool
+    residual_ns: F64
+    inflation: float
+    drift: F64 | None = None
+    sigma_drift: F64 | None = None
+
+
+def solve_graph(
+    edges: GraphEdges,
+    prediction: Prediction,
+    *,
+    wander: float = WANDER,
+    with_drift: bool = False,
+) -> Solution | None:
+    """Solve all clocks at the instant of the prediction.
+
+    Args:
+        edges: the newest fit of every directed edge.
+        prediction: for `n` nodes.
+        wander: random walk of relative frequency, per sqrt(s).
+        with_drift: solve for relative frequencies too.
+
+    Returns:
+        The solution, or None where no fit is valid.
+    """
+    valid = edges.fits.valid
+    if not valid.any():
+        return None
+    n = len(prediction.known)
+    torn = edges.fits.reason == FitReason.TORN
+    good = edges if valid.all() else edges.where(valid)
+    g_base, instant, restarted = _bases(good, prediction)
+    y, sigma = _against(good, g_base, instant, wander)
+    pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n)
+    liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
+    solved, liar, lap = _solve_without_liars(n, pairs, liar)
+    rejected, residual = _per_fit(edges, valid, pairs, solved, y)
+    reached = _main_component(n, pairs, solved.weight > 0) & ~liar
+    variance = lap.variance(solved.weight) * _local_inflation(lap, solved)
+    whole, frac = split_ns(g_base, solved.x_ns)
+    drift, sigma_drift = _drift(n, good, lap, solved) if with_drift else (None, None)
+    return Solution(
+        instant_ns=instant,
+        g_ns=whole,
+        g_frac_ns=frac,
+        sigma_ns=np.sqrt(variance),
+        reached=reached,
+        liar=liar,
+        restarted=restarted,
+        rejected=rejected,
+        residual_ns=residual,
+        inflation=solved.inflation,
+        drift=drift,
+        sigma_drift=sigma_drift,
+    )
+
+
+def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, int, Bool]:
+    """Global minus local of every node to within microseconds, the instant, and whose prediction proved void."""
+    known, n = prediction.known, len(prediction.known)
+    restarted = np.zeros(n, bool)
+    if prediction.instant_ns is not None and known.any():
+        both = known[good.src] & known[good.dst]
+        y, _ = _against(good, prediction.g_ns, prediction.instant_ns, 0.0)
+        off = both & (np.abs(y) > _STALE_NS)
+        if off.any():
+            restarted = blame(n, good.src[both], good.dst[both], off[both])
+    known = known & ~restarted
+    if prediction.instant_ns is not None and known[good.src].all() and known[good.dst].all():
+        return prediction.g_ns, prediction.instant_ns, restarted
+    g_base, _, instant = propagate(
+        good.src, good.dst, good.fits, prediction.g_ns, known, instant_ns=prediction.instant_ns
+    )
+    return g_base, instant, restarted
+
+
+def _against(edges: GraphEdges, g_base: I64, instant: int, wander: float) -> tuple[F64, F64]:
+    """Measured minus predicted g_src - g_dst, and its standard error: float64 [fits]."""
+    local = instant - g_base[edges.src]
+    whole, rest = line_at(edges.fits, local)
+    y = (whole - (g_base[edges.src] - g_base[edges.dst])) + rest
+    return y, np.maximum(sigma_at(edges.fits, local, wander), _LEAST_SIGMA_NS)
+
+
+def _torn_hosts(n: int, edges: GraphEdges, torn: Bool, valid: Bool) -> Bool:
+    if not torn.any():
+        return np.zeros(n, bool)
+    judged = torn | valid
+    return blame(n, edges.src[judged], edges.dst[judged], torn[judged])
+
+
+def _two_faced(n: int, pairs: PairEdges) -> Bool:
+    """Hosts whose two directed fits disagree with most peers': one time told, another kept."""
+    mutual = pairs.mutual
+    if not mutual.any():
+        return np.zeros(n, bool)
+    bias, sigma = np.abs(pairs.bias_ns[mutual]), pairs.sigma_bias_ns[mutual]
+    return blame(n, pairs.a[mutual], pairs.b[mutual], bias > REJECT_SIGMAS * sigma)
+
+
+def _solve_without_liars(n: int, pairs: PairEdges, liar: Bool) -> tuple[RobustSolution, Bool, Laplacian]:
+    lap = Laplacian(n, pairs.a, pairs.b)
+    usable = ~(liar[pairs.a] | liar[pairs.b])
+    solved = robust_solve(lap, pairs.y_ns, pairs.sigma_ns, usable)
+    if solved.rejected.any():
+        more = blame(n, pairs.a[usable], pairs.b[usable], solved.rejected[usable])
+        if more.any():
+            liar = liar | more
+            usable = ~(liar[pairs.a] | liar[pairs.b])
+            solved = robust_solve(lap, pairs.y_ns, pairs.sigma_ns, usable)
+    return solved, liar, lap
+
+
+def _per_fit(
+    edges: GraphEdges, valid: Bool, pairs: PairEdges, solved: RobustSolution, y: F64
+) -> tuple[Bool, F64]:
+    rejected = np.zeros(len(valid), bool)
+    rejected[valid] = (solved.weight == 0)[pairs.of_fit]
+    residual = np.full(len(valid), np.nan)
+    src, dst = edges.src[valid], edges.dst[valid]
+    residual[valid] = y - (solved.x_ns[src] - solved.x_ns[dst])
+    return rejected, residual
+
+
+def _main_component(n: int, pairs: PairEdges, used: Bool) -> Bool:
+    """The largest set of hosts that used edges connect."""
+    number = components(n, pairs.a[used], pairs.b[used])
+    has_edge = np.zeros(n, bool)
+    has_edge[pairs.a[used]] = has_edge[pairs.b[used]] = True
+    if not has_edge.any():
+        return has_edge
+    return np.asarray(has_edge & (number == np.argmax(np.bincount(number[has_edge]))))
+
+
+def _local_inflation(lap: Laplacian, solved: RobustSolution) -> F64:
+    """By how much the residuals round each host exceed what was claimed: a variance factor >= 1."""
+    used = (solved.weight > 0).astype(np.float64)
+    squares = lap.node_sum(solved.weight * solved.residual_ns**2)
+    count = lap.node_sum(used)
+    prior = _PRIOR_EDGES * solved.inflation**2
+    return np.maximum(1.0, (squares + prior) / (count + _PRIOR_EDGES))
+
+
+def _drift(n: int, good: GraphEdges, lap: Laplacian, solved: RobustSolution) -> tuple[F64, F64]:
+    """Relative frequencies from the fitted slopes: log(1 + slope) = z_src - z_dst."""
+    y = np.log1p(np.clip(good.fits.slope, -0.5, 0.5)) * NS_PER_S
+    sigma = np.maximum(good.fits.sigma_slope * NS_PER_S, 1e-3)
+    pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n)
+    weight = np.where(solved.weight > 0, pairs.sigma_ns**-2.0, 0.0)
+    z = lap.solve(pairs.y_ns, weight) / NS_PER_S
+    return -np.expm1(-z), np.sqrt(lap.variance(weight)) / NS_PER_S

@@ -1,0 +1,125 @@
+"""What one agent remembers of its edges from fit to fit: relative frequency and one-way floor.
+
+The frequency is followed by a two-state Kalman filter per edge over the fitted offsets, since offsets
+seconds apart tell it far better than one window can. The floor is the best margin of late, so that a
+fit can see how much of its margin is queueing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
+from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior
+
+WANDER = 3e-9
+"""Random walk of a relative frequency, per square root of a second."""
+
+_LEAST_STEP_S = 0.9
+_FLOOR_DEPTH = 32
+_STEP_SIGMAS = 10.0
+_SLOPE_SIGMA_AT_START = 2.0
+
+
+@dataclass(slots=True)
+class _Lines:
+    ref_ns: I64
+    offset_ns: I64
+    frac_ns: F64
+    slope: F64
+    var_offset: F64
+    covariance: F64
+    var_slope: F64
+
+
+class EdgeMemory:
+    """State of `n_edges` edges, one slot each, in the order of the fits.
+
+    Args:
+        n_edges: how many slots.
+        wander: random walk of the relative frequency, per sqrt(s).
+    """
+
+    def __init__(self, n_edges: int, wander: float = WANDER) -> None:
+        self._wander_ns = wander * NS_PER_S
+        whole, real = np.zeros(n_edges, np.int64), np.zeros(n_edges)
+        self._lines = _Lines(whole, whole.copy(), real, *(real.copy() for _ in range(4)))
+        self._known = np.zeros(n_edges, bool)
+        self._margins = np.full((n_edges, _FLOOR_DEPTH), np.nan)
+        self._margin_sigmas = np.full((n_edges, _FLOOR_DEPTH), np.nan)
+        self._next = np.zeros(n_edges, np.int64)
+
+    def forget(self, edges: Bool) -> None:
+        """Drop what is known of some slots (bool [n_edges]): another peer or another path."""
+        self._known[edges] = False
+        self._margins[edges] = np.nan
+        self._margin_sigmas[edges] = np.nan
+
+    def prior(self, now_ns: int) -> EdgePrior:
+        """What the next fit may assume, with windows that end at `now_ns` on the local clock."""
+        age = np.maximum((now_ns - self._lines.ref_ns) / NS_PER_S, 0.0)
+        sigma = np.sqrt(self._lines.var_slope + self._wander_ns**2 * age) / NS_PER_S
+        floor, sigma_floor = self._floor()
+        return EdgePrior(
+            slope=self._lines.slope / NS_PER_S,
+            sigma_slope=np.where(self._known, sigma, np.inf),
+            floor_ns=floor,
+            sigma_floor_ns=sigma_floor,
+        )
+
+    def update(self, fits: EdgeFits) -> None:
+        """Learn from the fits; those that overlap the last one learnt from too much are passed over."""
+        step_s = (fits.ref_ns - self._lines.ref_ns) / NS_PER_S
+        due = fits.valid & (~self._known | (step_s >= _LEAST_STEP_S))
+        self._remember_floor(fits, due)
+        advanced, gone = self._advance(fits, np.where(due, step_s, 0.0))
+        start = due & (~self._known | gone)
+        fresh = _Lines(
+            fits.ref_ns,
+            fits.offset_ns,
+            fits.offset_frac_ns,
+            fits.slope * NS_PER_S,
+            fits.sigma_offset_ns**2,
+            np.zeros(len(due)),
+            (_SLOPE_SIGMA_AT_START * fits.sigma_slope * NS_PER_S) ** 2,
+        )
+        for name in _Lines.__slots__:
+            merged = np.where(start, getattr(fresh, name), getattr(advanced, name))
+            setattr(self._lines, name, np.where(due, merged, getattr(self._lines, name)))
+        self._known |= due
+
+    def _advance(self, fits: EdgeFits, step_s: F64) -> tuple[_Lines, Bool]:
+        """Kalman step of every line to the fits; True where the clock must have stepped instead."""
+        old, q = self._lines, self._wander_ns**2
+        var = old.var_offset + step_s * (2 * old.covariance + step_s * old.var_slope) + q * step_s**3 / 3
+        cov = old.covariance + step_s * old.var_slope + q * step_s**2 / 2
+        var_slope = old.var_slope + q * step_s
+        predicted = old.frac_ns + old.slope * step_s
+        innovation = (fits.offset_ns - old.offset_ns) + (fits.offset_frac_ns - predicted)
+        total = np.maximum(var + fits.sigma_offset_ns**2, 1e-12)
+        gain, gain_slope = var / total, cov / total
+        lines = _Lines(
+            fits.ref_ns,
+            old.offset_ns,
+            predicted + gain * innovation,
+            old.slope + gain_slope * innovation,
+            (1 - gain) * var,
+            (1 - gain) * cov,
+            var_slope - gain_slope * cov,
+        )
+        return lines, innovation**2 > _STEP_SIGMAS**2 * total
+
+    def _remember_floor(self, fits: EdgeFits, due: Bool) -> None:
+        rows = np.flatnonzero(due)
+        column = self._next[rows] % _FLOOR_DEPTH
+        self._margins[rows, column] = fits.margin_ns[rows]
+        self._margin_sigmas[rows, column] = fits.sigma_offset_ns[rows]
+        self._next[rows] += 1
+
+    def _floor(self) -> tuple[F64, F64]:
+        score = np.where(np.isnan(self._margins), np.inf, self._margins + self._margin_sigmas)
+        best = np.argmin(score, axis=1)[:, None]
+        return (
+            np.take_along_axis(self._margins, best, axis=1)[:, 0],
+            np.take_along_axis(self._margin_sigmas, best, axis=1)[:, 0],
+        )

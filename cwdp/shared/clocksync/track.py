@@ -1,0 +1,255 @@
+"""Every host's clock over time, on one timeline.
+
+A two-state Kalman filter per host, offset and drift, fed by graph solutions. The graph leaves one
+constant open; it is chosen so that hosts that go on are, in the mean, where they were predicted, so
+the timeline is an ensemble timescale that hosts may join and leave without moving it.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, Bool, split_ns
+from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
+from cwdp.shared.clocksync.memory import WANDER
+
+BOUND_SIGMAS = 4.5
+_DRIFT_AT_START = 100e-6
+_LEAST_BOUND_NS = 1.0
+_STEP_SIGMAS = 8.0
+_ROUNDS_TO_READMIT = 3
+_WINDOW_S = 2.0
+_SETTLED_DRIFT_SIGMA = 20e-9
+
+
+class HostState(IntEnum):
+    """What a host's clock is worth."""
+
+    UNSYNCED = 0  # never tied to the main component
+    SYNCED = 1
+    HOLDOVER = 2  # was synced, has no usable edge now; its bound grows
+    SET_ASIDE = 3  # lies, or its clock stepped
+
+
+@dataclass(frozen=True, slots=True)
+class HostClocks:
+    """Per host: global = local + g at `instant_ns`, and d(global)/d(local) - 1.
+
+    Attributes:
+        instant_ns: global time.
+        ref_local_ns: int64 [hosts], each host's local time at the instant.
+        offset_ns, offset_frac_ns: int64 and float64 [hosts], their sum is global - local.
+        drift: float64 [hosts], d(global - local) / d(local).
+        bound_ns: float64 [hosts], holds with 99.9 %; inf where nothing is known.
+        bound_growth: float64 [hosts], ns of bound per second out of touch.
+        state: uint8 [hosts], a `HostState`.
+    """
+
+    instant_ns: int
+    ref_local_ns: I64
+    offset_ns: I64
+    offset_frac_ns: F64
+    drift: F64
+    bound_ns: F64
+    bound_growth: F64
+    state: U8
+
+
+class Tracks:
+    """The clocks of `n_hosts` slots. The owner maps hosts to slots and clears a slot before reuse.
+
+    Args:
+        n_hosts: how many slots.
+        wander: random walk of a host's frequency, per sqrt(s).
+        window_s: span of the edge fits; solutions closer than that share data.
+    """
+
+    def __init__(self, n_hosts: int, wander: float = WANDER, window_s: float = _WINDOW_S) -> None:
+        self._wander, self._window_s = wander, window_s
+        self._instant_ns: int | None = None
+        self._g_ns, self._frac_ns = np.zeros(n_hosts, np.int64), np.zeros(n_hosts)
+        self._drift_ns = np.zeros(n_hosts)
+        self._var, self._cov, self._var_drift = (np.zeros(n_hosts) for _ in range(3))
+        self._locked = np.zeros(n_hosts, bool)
+        self._suspect_rounds = np.zeros(n_hosts, np.int64)
+        self._state = np.zeros(n_hosts, np.uint8)
+
+    @property
+    def n_hosts(self) -> int:
+        """How many slots there are."""
+        return len(self._locked)
+
+    def resize(self, n_hosts: int) -> None:
+        """Add empty slots at the end, or drop the last ones."""
+        fresh = Tracks(n_hosts)
+        kept = min(n_hosts, self.n_hosts)
+        for name, array in vars(fresh).items():
+            if isinstance(array, np.ndarray):
+                array[:kept] = getattr(self, name)[:kept]
+                setattr(self, name, array)
+
+    def clear(self, slots: I64) -> None:
+        """Forget the hosts of some slots."""
+        self._locked[slots] = False
+        self._suspect_rounds[slots] = 0
+        self._state[slots] = HostState.UNSYNCED
+
+    def step(self, edges: GraphEdges) -> Solution | None:
+        """Solve the graph for the newest fits and move every clock on to their common instant.
+
+        Args:
+            edges: the newest fit of each directed edge; drop those older than a few seconds first.
+
+        Returns:
+            The solution, on the timeline, or None where no fit is valid (nothing moves then).
+        """
+        instant = self._instant_of(edges)
+        prediction = self._predict(instant)
+        unsettled = ~self._locked | (self._var_drift > (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
+        touched = np.zeros(self.n_hosts, bool)
+        touched[edges.src] = touched[edges.dst] = True
+        solution = solve_graph(
+            edges, prediction, wander=self._wander, with_drift=bool((unsettled & touched).any())
+        )
+        if solution is None:
+            return None
+        self._advance(solution.instant_ns)
+        return self._absorb(solution, unsettled)
+
+    def clocks(self) -> HostClocks | None:
+        """All clocks at the last solution's instant; None before the first."""
+        if self._instant_ns is None:
+            return None
+        drift = self._drift_ns / NS_PER_S
+        sigma = np.sqrt(np.where(self._locked, self._var, np.inf))
+        growth = np.sqrt(np.where(self._locked, self._var_drift, np.inf))
+        return HostClocks(
+            instant_ns=self._instant_ns,
+            ref_local_ns=self._instant_ns - self._g_ns,
+            offset_ns=self._g_ns.copy(),
+            offset_frac_ns=self._frac_ns + 0.0,
+            drift=drift / (1 - drift),
+            bound_ns=BOUND_SIGMAS * sigma + _LEAST_BOUND_NS,
+            bound_growth=BOUND_SIGMAS * growth,
+            state=self._state.copy(),
+        )
+
+    def _instant_of(self, edges: GraphEdges) -> int | None:
+        """Median global time of the fits' references, by the hosts that are known; never backwards."""
+        if self._instant_ns is None:
+            return None
+        rows = np.flatnonzero(edges.fits.valid & self._locked[edges.src])
+        if rows.size == 0:
+            return None if not self._locked.any() else self._instant_ns
+        globals_ns = edges.fits.ref_ns[rows] + self._g_ns[edges.src[rows]]
+        return max(self._instant_ns, int(np.partition(globals_ns, rows.size // 2)[rows.size // 2]))
+
+    def _predict(self, instant: int | None) -> Prediction:
+        if instant is None or self._instant_ns is None:
+            return Prediction.nothing(self.n_hosts)
+        elapsed_s = (instant - self._instant_ns) / NS_PER_S
+        whole, _ = split_ns(self._g_ns, self._frac_ns + self._drift_ns * elapsed_s)
+        return Prediction(instant, whole, self._locked)
+
+    def _advance(self, instant: int) -> None:
+        """Predict every clock to the instant: the state in ns and ns/s, its covariance."""
+        dt = (instant - self._instant_ns) / NS_PER_S if self._instant_ns is not None else 0.0
+        self._instant_ns = instant
+        q = (self._wander * NS_PER_S) ** 2
+        self._g_ns, self._frac_ns = split_ns(self._g_ns, self._frac_ns + self._drift_ns * dt)
+        self._var = self._var + dt * (2 * self._cov + dt * self._var_drift) + q * dt**3 / 3
+        self._cov = self._cov + dt * self._var_drift + q * dt**2 / 2
+        self._var_drift = self._var_drift + q * dt
+        self._overlap = max(1.0, self._window_s / dt) if dt > 0 else self._window_s * NS_PER_S
+
+    def _absorb(self, solution: Solution, unsettled: Bool) -> Solution:
+        usable = solution.reached & np.isfinite(solution.sigma_ns)
+        going_on = usable & self._locked & ~solution.restarted & (self._suspect_rounds == 0)
+        ahead = (solution.g_ns - self._g_ns) + (solution.g_frac_ns - self._frac_ns)
+        first = not going_on.any()
+        if first:
+            # A moment keeps its place on every local clock, so its global name moves along with g.
+            middle = _middle(solution, usable)
+            self._instant_ns = solution.instant_ns - middle
+            whole, frac = solution.g_ns - middle, solution.g_frac_ns
+        else:
+            lead = _mean_lead(solution, ahead, going_on, self._var)
+            whole, frac = split_ns(solution.g_ns, solution.g_frac_ns - lead)
+        innovation = (whole - self._g_ns) + (frac - self._frac_ns)
+        stepped = self._stepped(solution, usable, innovation)
+        begin = usable & (~self._locked | (stepped & (self._suspect_rounds >= _ROUNDS_TO_READMIT)))
+        go_on = usable & self._locked & ~stepped
+        self._update(go_on, innovation, solution.sigma_ns**2 * self._overlap)
+        self._learn_drift(go_on & unsettled, solution)
+        self._begin(begin, whole, frac, solution, first=first)
+        self._suspect_rounds = np.where(stepped & ~begin, self._suspect_rounds + 1, 0)
+        self._set_states(solution, usable, stepped & ~begin)
+        return solution
+
+    def _stepped(self, solution: Solution, usable: Bool, innovation: F64) -> Bool:
+        allowed = _STEP_SIGMAS**2 * (self._var + solution.sigma_ns**2)
+        jumped = solution.restarted | (innovation**2 > allowed)
+        return usable & self._locked & jumped
+
+    def _update(self, rows: Bool, innovation: F64, variance: F64) -> None:
+        i = np.flatnonzero(rows)
+        total = self._var[i] + variance[i]
+        gain, gain_drift = self._var[i] / total, self._cov[i] / total
+        self._g_ns[i], self._frac_ns[i] = split_ns(self._g_ns[i], self._frac_ns[i] + gain * innovation[i])
+        self._drift_ns[i] += gain_drift * innovation[i]
+        self._var_drift[i] -= gain_drift * self._cov[i]
+        self._cov[i] *= 1 - gain
+        self._var[i] *= 1 - gain
+
+    def _learn_drift(self, rows: Bool, solution: Solution) -> None:
+        """While drift is poorly known, take it from the fitted slopes where those know it better."""
+        if solution.drift is None or solution.sigma_drift is None:
+            return
+        common = self._drift_gauge(solution)
+        variance = (solution.sigma_drift * NS_PER_S) ** 2
+        i = np.flatnonzero(rows & (variance < self._var_drift / 2))
+        self._drift_ns[i] = solution.drift[i] * NS_PER_S + common
+        self._var_drift[i], self._cov[i] = variance[i], 0.0
+
+    def _drift_gauge(self, solution: Solution) -> float:
+        """What to add to solved drifts, ns/s, so that settled hosts keep theirs; else median zero."""
+        assert solution.drift is not None
+        solved = solution.drift * NS_PER_S
+        settled = solution.reached & self._locked & (self._var_drift < (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
+        if settled.any():
+            return float(np.median((self._drift_ns - solved)[settled]))
+        return -float(np.median(solved[solution.reached])) if solution.reached.any() else 0.0
+
+    def _begin(self, rows: Bool, whole: I64, frac: F64, solution: Solution, *, first: bool) -> None:
+        i = np.flatnonzero(rows)
+        if i.size == 0:
+            return
+        self._g_ns[i], self._frac_ns[i] = split_ns(whole[i], frac[i])
+        self._var[i], self._cov[i] = solution.sigma_ns[i] ** 2, 0.0
+        self._drift_ns[i], self._var_drift[i] = 0.0, (_DRIFT_AT_START * NS_PER_S) ** 2
+        if first:
+            self._locked[:] = False
+        self._learn_drift(rows, solution)
+        self._locked[i] = True
+
+    def _set_states(self, solution: Solution, usable: Bool, suspect: Bool) -> None:
+        out_of_touch = np.where(self._locked, HostState.HOLDOVER, HostState.UNSYNCED)
+        state = np.where(usable & self._locked, HostState.SYNCED, out_of_touch)
+        self._state = np.where(solution.liar | suspect, HostState.SET_ASIDE, state).astype(np.uint8)
+
+
+def _middle(solution: Solution, usable: Bool) -> int:
+    """What the first timeline takes off: the median host's clock is right."""
+    g_ns = solution.g_ns[usable]
+    return int(np.partition(g_ns, g_ns.size // 2)[g_ns.size // 2]) if g_ns.size else 0
+
+
+def _mean_lead(solution: Solution, ahead: F64, going_on: Bool, var: F64) -> float:
+    """By how much hosts that go on are ahead of their predictions in the mean, outliers left out."""
+    lead = ahead[going_on]
+    median = float(np.median(lead))
+    sigma = np.sqrt(var + solution.sigma_ns**2)[going_on]
+    scale = max(1.0, float(np.median(np.abs(lead - median) / sigma)) * 1.4826)
+    believed = np.abs(lead - median) <= _STEP_SIGMAS * scale * sigma
+    return float(np.mean(lead[believed]))
