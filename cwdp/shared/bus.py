@@ -124,6 +124,7 @@ class Bus:
         self._queue: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(SEND_QUEUE_MESSAGES)
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
+        self._leaving = False
 
     @property
     def connected(self) -> bool:
@@ -155,10 +156,10 @@ class Bus:
         if self._client is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._queue.join(), 1.0)
+        self._leaving = True
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        self._task = None
 
     def publish(self, subject: str, message: Struct) -> bool:
         """Queue a message; False when it was dropped and counted."""
@@ -256,7 +257,8 @@ class Bus:
         with contextlib.suppress(*_JETSTREAM_ERRORS):
             await client.close()
         if was_ready:
-            _log.warning("lost the bus url=%s", self.url)
+            if not self._leaving:
+                _log.warning("lost the bus url=%s", self.url)
             self._tell(connected=False)
 
     def _tell(self, *, connected: bool) -> None:

@@ -1,0 +1,253 @@
+"""The clock service: fits come in, the graph is solved a few times a second, a line per host goes out.
+
+Only `solve_edges` is heavy and touches nothing but the tracks, so a thread may run it.
+"""
+
+import logging
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.clocksync.graph import GraphEdges, Solution
+from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
+from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report
+from manager.fit_table import FitTable
+from manager.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
+
+SEED_WAIT_S = 1.0
+SEED_WAIT_AFTER_RESTART_S = 6.0
+PRIORS_EVERY = 4
+
+STATES: dict[int, ClockState] = {
+    HostState.UNSYNCED: "unsynced",
+    HostState.SYNCED: "synced",
+    HostState.HOLDOVER: "holdover",
+    HostState.SET_ASIDE: "set_aside",
+}
+assert set(STATES.values()) == set(get_args(ClockState))
+
+_log = logging.getLogger("cwdp.manager.clock")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostClock:
+    """One host's clock for people: `offset_ns` is timeline minus local when local shows `ref_local_ns`."""
+
+    host: str
+    state: ClockState
+    ref_local_ns: int
+    offset_ns: int
+    drift_ppb: float
+    bound_ns: float | None
+    edges_used: int
+    edges_rejected: int
+    residual_p99_ns: float | None
+    age_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Solved:
+    edges: GraphEdges
+    solution: Solution
+    clocks: HostClocks
+    now_s: float
+
+
+class ClockService:
+    """All clocks. Times ending in `now_s` are seconds of the manager's monotonic clock.
+
+    A manager that has `continued` an earlier one's work waits for hosts that carry its timeline on.
+    """
+
+    def __init__(self, identity: Identity, *, continued: bool) -> None:
+        self.timeline = identity.timeline
+        self.fits = FitTable()
+        self.changes: list[tuple[str, ClockState]] = []
+        self._seq = identity.first_seq
+        self._tracks = ContinuedTracks(0)
+        self._seed_wait_s = SEED_WAIT_AFTER_RESTART_S if continued else SEED_WAIT_S
+        self._seeds: dict[str, tuple[int, ClockLine]] = {}
+        self._first_report_s: float | None = None
+        self._running = False
+        self._solved: _Solved | None = None
+        self._states: dict[str, ClockState] = {}
+        self._synced_s: dict[str, float] = {}
+
+    def hear(self, report: Report, known: Collection[str], now_s: float) -> None:
+        """Take in a report's fits, and the line that its host follows now."""
+        if self._first_report_s is None:
+            self._first_report_s = now_s
+        if not self._running and report.clock is not None and is_running(report.clock):
+            self._seeds[report.host] = (report.local_ns, report.clock)
+        self.fits.add(report.host, report.fits, known, now_s)
+
+    def begin(self, now_s: float) -> GraphEdges | None:
+        """The edges to solve now, with a slot for each of their hosts; None while there is nothing to do."""
+        edges = self.fits.edges(now_s)
+        if len(edges.src) == 0 or not (self._running or self._may_start(now_s)):
+            return None
+        if not self._running:
+            self._start()
+        if self._tracks.n_hosts < self.fits.slot_count:
+            self._tracks.resize(self.fits.slot_count)
+        return edges
+
+    def solve_edges(self, edges: GraphEdges) -> tuple[Solution, HostClocks] | None:
+        """Solve and move the tracks on; None when no fit was of use."""
+        solution = self._tracks.step(edges)
+        clocks = self._tracks.clocks()
+        return None if solution is None or clocks is None else (solution, clocks)
+
+    def finish(self, edges: GraphEdges, solved: tuple[Solution, HostClocks], now_s: float) -> None:
+        """Take over a solution, and note whose state changed (in `changes`)."""
+        solution, clocks = solved
+        self._solved = _Solved(edges=edges, solution=solution, clocks=clocks, now_s=now_s)
+        self._seq += 1
+        for host, slot in self.fits.slots.items():
+            state = self._state(slot)
+            if state == "synced":
+                self._synced_s[host] = now_s
+            if self._states.get(host, "unsynced") != state:
+                self.changes.append((host, state))
+            self._states[host] = state
+
+    def updates(self) -> list[ClockUpdate]:
+        """What to tell each host of the last solution; drift priors go along now and then."""
+        priors = self._priors() if self._seq % PRIORS_EVERY == 0 else {}
+        updates = []
+        for host, slot in self.fits.slots.items():
+            line = self._line(slot)
+            if line is not None:
+                updates.append(
+                    ClockUpdate(
+                        host=host,
+                        timeline=self.timeline,
+                        seq=self._seq,
+                        line=line,
+                        priors=priors.get(host, []),
+                    )
+                )
+        return updates
+
+    def forget(self, host: str) -> None:
+        """Drop a host that is gone for good, or whose clock began anew."""
+        slot = self.fits.forget_host(host)
+        if slot is not None and slot < self._tracks.n_hosts:
+            self._tracks.clear(np.array([slot]))
+        self._seeds.pop(host, None)
+        self._states.pop(host, None)
+        self._synced_s.pop(host, None)
+        self._solved = None
+
+    def view(self, now_s: float) -> list[HostClock]:
+        """Every host that has probed or been probed, in order of name."""
+        if self._solved is None:
+            return []
+        return [
+            self._view(host, slot, self._solved, now_s)
+            for host, slot in sorted(self.fits.slots.items())
+            if slot < len(self._solved.clocks.state)
+        ]
+
+    def state_of(self, host: str) -> ClockState:
+        """What a host's clock is worth."""
+        return self._states.get(host, "unsynced")
+
+    def states(self) -> Counter[str]:
+        """How many hosts are in each state."""
+        counts = Counter[str](dict.fromkeys(STATES.values(), 0))
+        counts.update(self._states.values())
+        return counts
+
+    def edge_counts(self) -> tuple[int, int]:
+        """Fits of the last solution: used and rejected."""
+        if self._solved is None:
+            return 0, 0
+        rejected = int(self._solved.solution.rejected.sum())
+        return int(self._solved.edges.fits.valid.sum()) - rejected, rejected
+
+    def _may_start(self, now_s: float) -> bool:
+        """Whether all was waited for that could carry a running timeline on."""
+        if self._first_report_s is None:
+            return False
+        wait_s = SEED_WAIT_S if self._seeds else self._seed_wait_s
+        return now_s - self._first_report_s >= wait_s
+
+    def _start(self) -> None:
+        self._running = True
+        seeds = {self.fits.slot(host): seed for host, seed in self._seeds.items()}
+        self._tracks.resize(self.fits.slot_count)
+        if seeds:
+            self._tracks.adopt(seeds)
+        _log.info("clocks start timeline=%s taken_up_from=%d", self.timeline, len(seeds))
+        self._seeds.clear()
+
+    def _state(self, slot: int) -> ClockState:
+        if self._solved is None or slot >= len(self._solved.clocks.state):
+            return "unsynced"
+        return STATES[int(self._solved.clocks.state[slot])]
+
+    def _line(self, slot: int) -> ClockLine | None:
+        if self._solved is None or slot >= len(self._solved.clocks.state):
+            return None
+        clocks = self._solved.clocks
+        bound_ns, bound_drift = float(clocks.bound_ns[slot]), float(clocks.bound_growth[slot]) / NS_PER_S
+        if not (math.isfinite(bound_ns) and math.isfinite(bound_drift)):
+            return None
+        return ClockLine(
+            ref_local_ns=int(clocks.ref_local_ns[slot]),
+            offset_base_ns=int(clocks.offset_ns[slot]),
+            offset_ns=float(clocks.offset_frac_ns[slot]),
+            drift=float(clocks.drift[slot]),
+            bound_ns=bound_ns,
+            bound_drift=bound_drift,
+            state=self._state(slot),
+        )
+
+    def _priors(self) -> dict[str, list[DriftPrior]]:
+        """The rate of each probed NIC's clock against its prober's, by prober."""
+        if self._solved is None:
+            return {}
+        clocks = self._solved.clocks
+        sigma = clocks.bound_growth / BOUND_SIGMAS / NS_PER_S
+        priors = defaultdict[str, list[DriftPrior]](list)
+        for src, dst in self.fits.peers(self._solved.now_s):
+            host = src.rpartition("/")[0]
+            a, b = self.fits.slots[host], self.fits.slots[dst.rpartition("/")[0]]
+            spread = math.hypot(sigma[a], sigma[b]) if max(a, b) < len(sigma) else math.inf
+            if math.isfinite(spread):
+                slope = (1 + clocks.drift[a]) / (1 + clocks.drift[b]) - 1
+                priors[host].append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
+        return priors
+
+    def _view(self, host: str, slot: int, solved: _Solved, now_s: float) -> HostClock:
+        clocks = solved.clocks
+        of_host = (solved.edges.src == slot) | (solved.edges.dst == slot)
+        bound_ns = clocks.bound_ns[slot] + clocks.bound_growth[slot] * (now_s - solved.now_s)
+        synced_s = self._synced_s.get(host)
+        return HostClock(
+            host=host,
+            state=self._state(slot),
+            ref_local_ns=int(clocks.ref_local_ns[slot]),
+            offset_ns=int(clocks.offset_ns[slot]) + round(float(clocks.offset_frac_ns[slot])),
+            drift_ppb=round(float(clocks.drift[slot]) * 1e9, 3),
+            bound_ns=_finite(bound_ns),
+            edges_used=int((of_host & solved.edges.fits.valid & ~solved.solution.rejected).sum()),
+            edges_rejected=int((of_host & solved.solution.rejected).sum()),
+            residual_p99_ns=_p99(np.abs(solved.solution.residual_ns[of_host & ~solved.solution.rejected])),
+            age_s=None if synced_s is None else round(now_s - synced_s, 3),
+        )
+
+
+def _p99(values: NDArray[np.float64]) -> float | None:
+    values = values[np.isfinite(values)]
+    return _finite(np.quantile(values, 0.99)) if values.size else None
+
+
+def _finite(value: float) -> float | None:
+    return round(float(value), 1) if math.isfinite(value) else None

@@ -1,0 +1,75 @@
+"""The manager's settings, from a TOML file; the command line overrides them."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cwdp.errors import ConfigError
+from manager.schedule import Family
+
+DEFAULT_SOCKET = "/run/cwdp/manager.sock"
+DEFAULT_STATE_DIR = "/var/lib/cwdp"
+DEFAULT_BUS_LISTEN = "127.0.0.1:4222"
+
+
+class ProbeSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the fabric is probed. `pairs_per_s` is per NIC and divided over its `degree` peers."""
+
+    degree: Annotated[int, Meta(ge=2, le=64)] = 10
+    paths: Annotated[int, Meta(ge=1, le=64)] = 8
+    pairs_per_s: Annotated[float, Meta(gt=0, le=1e6)] = 1000.0
+    family: Family = "4"
+    seed: Annotated[int, Meta(ge=0, lt=2**63)] = 1
+
+
+class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings. Without `nats`, a private nats-server listens on `bus_listen`."""
+
+    nats: str | None = None
+    bus_listen: str = DEFAULT_BUS_LISTEN
+    state_dir: str = DEFAULT_STATE_DIR
+    socket: str = DEFAULT_SOCKET
+    listen: str | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    probes: ProbeSettings = ProbeSettings()
+
+
+def load(path: Path) -> ManagerConfig:
+    """Read a config file.
+
+    Raises:
+        ConfigError: the file can't be read, isn't TOML, has an unknown key or a value of the wrong type.
+    """
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=ManagerConfig)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read {path}: {error.strerror}", "give a TOML file with `--config`"
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}", _hint(str(error))) from error
+
+
+def host_port(text: str, option: str) -> tuple[str, int]:
+    """Split HOST:PORT; an IPv6 host stands in brackets.
+
+    Raises:
+        ConfigError: it is not of that form.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{option}: {text!r} is not HOST:PORT", "for instance 127.0.0.1:4222 or [::1]:4222")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _hint(message: str) -> str:
+    """What is allowed where the error is."""
+    kind: type[Struct] = ProbeSettings if "$.probes" in message else ManagerConfig
+    place = "[probes]" if kind is ProbeSettings else "the top level"
+    known = ", ".join(kind.__struct_fields__)
+    if re.search("unknown field", message):
+        return f"known keys of {place}: {known}"
+    return f"correct the value; keys of {place}: {known}"

@@ -1,0 +1,144 @@
+"""The HTTP API, read-only, on a unix socket and, where asked for, on TCP."""
+
+import contextlib
+import errno
+import logging
+import os
+import socket as sockets
+import time
+from pathlib import Path
+from typing import get_args
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from cwdp.errors import ManagerError
+from manager import views
+from manager.config import host_port
+from manager.metrics import FleetCollector, Sources
+
+SOCKET_MODE = 0o660
+
+_log = logging.getLogger("cwdp.manager.http")
+
+
+class HttpServer:
+    """Answers from `sources`; started and stopped with the manager."""
+
+    def __init__(self, sources: Sources, *, socket: Path, listen: str | None) -> None:
+        self._sources = sources
+        self._socket = socket
+        self._listen = host_port(listen, "--listen") if listen else None
+        self._registry = CollectorRegistry()
+        self._registry.register(FleetCollector(sources))
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ManagerError: the socket or port can't be listened on, or another manager is there.
+        """
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", self._health),
+                web.get("/metrics", self._metrics),
+                web.get("/v1/clock", self._clock),
+                web.get("/v1/owd", self._owd),
+                web.get("/v1/host", self._host),
+                web.get("/v1/events", self._events),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        try:
+            await self._listen_on_socket(self._runner)
+            if self._listen is not None:
+                await self._listen_on_tcp(self._runner, *self._listen)
+        except ManagerError:
+            await self._runner.cleanup()
+            raise
+
+    async def stop(self) -> None:
+        """Stop listening and remove the socket."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        with contextlib.suppress(OSError):
+            self._socket.unlink()
+
+    async def _listen_on_socket(self, runner: web.AppRunner) -> None:
+        if _is_served(self._socket):
+            raise ManagerError(
+                f"another manager answers on {self._socket}",
+                "stop it first, or give this one a socket of its own with `--socket PATH`",
+            )
+        try:
+            self._socket.parent.mkdir(parents=True, exist_ok=True)
+            self._socket.unlink(missing_ok=True)
+            await web.UnixSite(runner, str(self._socket)).start()
+            os.chmod(self._socket, SOCKET_MODE)  # noqa: PTH101 - Path.chmod blocks just as long
+        except OSError as error:
+            raise ManagerError(
+                f"cannot listen on {self._socket}: {_why(error)}", "give another path with `--socket PATH`"
+            ) from error
+
+    async def _listen_on_tcp(self, runner: web.AppRunner, host: str, port: int) -> None:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise ManagerError(
+                f"cannot listen on {host}:{port}: {_why(error)}",
+                "give a free address with `--listen HOST:PORT`",
+            ) from error
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        connected = self._sources.bus.connected
+        status = {"status": "ok" if connected else "bus_disconnected"}
+        return web.json_response(status, status=200 if connected else 503)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def _clock(self, _request: web.Request) -> web.Response:
+        return web.json_response(views.clock(self._sources.state, time.monotonic()))
+
+    async def _owd(self, request: web.Request) -> web.Response:
+        query = request.query
+        sort, limit = query.get("sort", "worst"), query.get("limit", "0")
+        if sort not in get_args(views.Sort) or not limit.isdecimal():
+            known = " or ".join(get_args(views.Sort))
+            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+        answer = views.owd(
+            self._sources.state,
+            time.monotonic(),
+            src=query.get("src", ""),
+            dst=query.get("dst", ""),
+            sort="worst" if sort == "worst" else "name",
+            limit=int(limit),
+        )
+        return web.json_response(answer)
+
+    async def _host(self, request: web.Request) -> web.Response:
+        name = request.query.get("name", "")
+        return web.json_response(views.hosts(self._sources.state, time.monotonic(), name=name))
+
+    async def _events(self, _request: web.Request) -> web.Response:
+        return web.json_response(views.events(self._sources.state))
+
+
+def _is_served(path: Path) -> bool:
+    """Whether somebody listens on a unix socket; one that a killed manager left behind does not count."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
+    return True
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

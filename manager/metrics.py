@@ -1,0 +1,177 @@
+"""Prometheus metrics, collected when they are asked for; labels come from small fixed sets."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from cwdp import __version__
+from cwdp.shared.bus import Bus
+from manager.fit_table import REFUSALS
+from manager.members import HostState, Reason
+from manager.nats_server import NatsServer
+from manager.state import REPORT_REASONS, FleetState
+
+NS = 1e-9
+QUANTILES = (0.5, 0.99, 1.0)
+AREAS = {"dataplane": "Packets, by what became of them.", "agent": "What agents counted, by reason."}
+
+_log = logging.getLogger("cwdp.manager.metrics")
+
+
+@dataclass(kw_only=True)
+class SolveTimes:
+    """How often the clock graph was solved, and how long that took in all and last, in seconds."""
+
+    useful: int = 0
+    useless: int = 0
+    total_s: float = 0.0
+    last_s: float = 0.0
+
+    def add(self, took_s: float, *, useful: bool) -> None:
+        """Count one solve; it is useful when a fit could be used."""
+        self.useful += useful
+        self.useless += not useful
+        self.total_s += took_s
+        self.last_s = took_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where figures come from. `server` is None when the bus is somebody else's."""
+
+    state: FleetState
+    bus: Bus
+    server: NatsServer | None
+    solves: SolveTimes = field(default_factory=SolveTimes)
+
+
+class FleetCollector(Collector):
+    """All of the manager's metrics; it also says whether it succeeded and how long it took."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric; if one part fails, the rest of that collection is left out and success is 0."""
+        started, success = time.monotonic(), 1.0
+        try:
+            yield from self._metrics()
+        except Exception:  # noqa: BLE001 - a scrape must answer, and says that it is incomplete
+            _log.exception("collecting metrics failed")
+            success = 0.0
+        yield _gauge("cwdp_collector_success", "Whether the last collection was complete.", success)
+        took_s = time.monotonic() - started
+        yield _gauge("cwdp_collector_duration_seconds", "How long the last collection took.", took_s)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the registry need not collect to know."""
+        return []
+
+    def _metrics(self) -> Iterator[Metric]:
+        yield _gauge("cwdp_build_info", "The version, as a label.", 1, {"version": __version__})
+        yield from self._fleet()
+        yield from self._bus()
+        yield from self._clock()
+        yield from self._owd()
+        yield from self._counters()
+
+    def _fleet(self) -> Iterator[Metric]:
+        state, now_s = self._sources.state, time.monotonic()
+        hosts = dict.fromkeys(get_args(HostState), 0)
+        nics = dict.fromkeys(get_args(Reason), 0)
+        for host in state.members.hosts.values():
+            hosts[host.state] += 1
+            for nic in host.hello.nics:
+                nics[state.members.reason(host, nic, now_s)] += 1
+        yield _gauges("cwdp_manager_hosts", "Hosts by state.", "state", hosts)
+        yield _gauges("cwdp_manager_nics", "NICs by whether, or why not, they are probed.", "reason", nics)
+        yield _gauge("cwdp_manager_probed_pairs", "Pairs of NICs that probe each other.", state.probed_pairs)
+        reports = {reason: state.reports[reason] for reason in REPORT_REASONS}
+        yield _counters("cwdp_manager_reports", "Agents' reports by outcome.", "reason", reports)
+
+    def _bus(self) -> Iterator[Metric]:
+        bus, server = self._sources.bus, self._sources.server
+        yield _gauge("cwdp_bus_connected", "Whether the bus is connected.", bus.connected)
+        yield _counters(
+            "cwdp_bus_messages", "Messages and errors of the bus by outcome.", "reason", bus.counters
+        )
+        restarts = 0 if server is None else server.restarts
+        yield _counter("cwdp_bus_server_restarts", "Restarts of the private nats-server.", restarts)
+
+    def _clock(self) -> Iterator[Metric]:
+        clock, solves = self._sources.state.clock, self._sources.solves
+        unmeasured = len(self._sources.state.members.hosts.keys() - clock.fits.slots.keys())
+        states = {**clock.states()}
+        states["unsynced"] += unmeasured
+        yield _gauges("cwdp_clock_hosts", "Hosts by the state of their clock.", "state", states)
+        used, rejected = clock.edge_counts()
+        edges = {"used": used, "rejected": rejected}
+        yield _gauges("cwdp_clock_edges", "Fits of the last solution, believed or not.", "state", edges)
+        refused = {reason: clock.fits.refused[reason] for reason in REFUSALS}
+        yield _counters("cwdp_clock_fits_refused", "Fits that were not taken, by reason.", "reason", refused)
+        bounds = np.array([v.bound_ns for v in clock.view(time.monotonic()) if v.bound_ns is not None])
+        yield _quantiles("cwdp_clock_bound_seconds", "Error bound of the clocks, over hosts.", bounds * NS)
+        outcomes = {"solved": solves.useful, "no_valid_fit": solves.useless}
+        yield _counters("cwdp_clock_solves", "Solutions of the clock graph by outcome.", "outcome", outcomes)
+        yield _counter("cwdp_clock_solve_seconds", "Time spent on solving.", solves.total_s)
+        yield _gauge("cwdp_clock_last_solve_seconds", "Time spent on the last solution.", solves.last_s)
+
+    def _owd(self) -> Iterator[Metric]:
+        owd = self._sources.state.owd
+        paths = owd.snapshot(time.monotonic())
+        yield _gauge("cwdp_owd_paths", "Paths that are reported.", len(owd))
+        outcomes = {"answered": owd.sent - owd.lost, "lost": owd.lost}
+        yield _counters("cwdp_owd_probes", "Probes by outcome.", "outcome", outcomes)
+        yield _counter("cwdp_owd_queued_pairs", "Pairs whose spacing changed on the way.", owd.queued)
+        for statistic in ("min", "p50", "p99"):
+            both = [paths.delays[f"{way}_{statistic}_ns"] for way in ("fwd", "rev")]
+            values = np.concatenate(both) * NS
+            name = f"cwdp_owd_{statistic}_seconds"
+            yield _quantiles(
+                name, f"One-way delay, {statistic} of a path over its window, over paths.", values
+            )
+
+    def _counters(self) -> Iterator[Metric]:
+        totals = self._sources.state.counters
+        for area, text in AREAS.items():
+            values = {reason: value for (of, reason), value in totals.totals.items() if of == area}
+            yield _counters(f"cwdp_{area}_events", text, "reason", values)
+        yield _counter("cwdp_manager_counters_dropped", "Reported counters not taken.", totals.dropped)
+
+
+def _gauge(name: str, text: str, value: float, labels: Mapping[str, str] | None = None) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=list(labels or ()))
+    family.add_metric(list((labels or {}).values()), value)
+    return family
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=value)
+
+
+def _counters(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def _quantiles(name: str, text: str, values: np.typing.NDArray[np.float64]) -> Metric:
+    known = values[np.isfinite(values)]
+    family = GaugeMetricFamily(name, text, labels=["quantile"])
+    for quantile in QUANTILES if known.size else ():
+        family.add_metric([str(quantile)], float(np.quantile(known, quantile)))
+    return family

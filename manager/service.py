@@ -1,0 +1,162 @@
+"""The manager service: bus, clocks, probe graph and HTTP held together by a few loops."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from cwdp import __version__
+from cwdp.shared.bus import Bus
+from cwdp.shared.messages import Event, Hello, Report, subject
+from cwdp.shared.service import notify
+from manager.config import ManagerConfig, host_port
+from manager.graph_timer import GraphTimer
+from manager.http import HttpServer
+from manager.metrics import SolveTimes, Sources
+from manager.nats_server import NatsServer
+from manager.schedule import Member
+from manager.state import FleetState
+from manager.timeline import load_identity
+
+CLOCK_INTERVAL_S = 0.25
+SOLVE_SHARE = 0.25
+MEMBERS_INTERVAL_S = 0.1
+MEMBERS_SHARE = 0.1
+EXPIRE_INTERVAL_S = 1.0
+THREAD_ABOVE_EDGES = 10_000
+THREAD_ABOVE_NICS = 1_000
+
+_log = logging.getLogger("cwdp.manager")
+
+
+class Manager:
+    """One manager; `run` returns when `stop` is called."""
+
+    def __init__(self, config: ManagerConfig) -> None:
+        self.config = config
+        self.solves = SolveTimes()
+        self.server: NatsServer | None = None
+        self._state_dir = Path(config.state_dir)
+        identity, continued = load_identity(self._state_dir / "timeline.json")
+        self.state = FleetState(identity, config.probes, continued=continued)
+        if config.nats is None:
+            self.server = NatsServer(*host_port(config.bus_listen, "--bus-listen"), self._state_dir / "nats")
+        url = config.nats if self.server is None else self.server.url
+        assert url is not None
+        self.bus = Bus(url, name="cwdp-manager", on_change=self._on_bus_change)
+        self._graph = GraphTimer()
+        self._busy = asyncio.Lock()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until stopped; a loop that fails ends the service."""
+        async with self._running():
+            tasks = [
+                asyncio.create_task(loop(), name=loop.__name__)
+                for loop in (self._clock_loop, self._members_loop, self._stopping.wait)
+            ]
+            notify("READY=1")
+            _log.info(
+                "manager runs version=%s bus=%s socket=%s", __version__, self.bus.url, self.config.socket
+            )
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                notify("STOPPING=1")
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Ask `run` to return."""
+        self._stopping.set()
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        """Everything that must be undone, in order."""
+        async with contextlib.AsyncExitStack() as stack:
+            sources = Sources(state=self.state, bus=self.bus, solves=self.solves, server=self.server)
+            http = HttpServer(sources, socket=Path(self.config.socket), listen=self.config.listen)
+            await http.start()
+            stack.push_async_callback(http.stop)
+            if self.server is not None:
+                stack.push_async_callback(self.server.stop)
+                await self.server.start()
+            self.bus.subscribe(subject("hello", "*"), Hello, self._on_hello)
+            self.bus.subscribe(subject("report", "*"), Report, self._on_report)
+            self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
+            self.bus.start()
+            stack.push_async_callback(self.bus.close)
+            yield
+
+    def _on_bus_change(self, connected: bool) -> None:
+        if connected:
+            self.state.members.excuse(time.monotonic())
+
+    def _on_hello(self, hello: Hello) -> None:
+        self.state.hear_hello(hello, time.monotonic())
+
+    def _on_report(self, report: Report) -> None:
+        self.state.hear_report(report, time.monotonic())
+
+    async def _clock_loop(self) -> None:
+        while True:
+            started = time.monotonic()
+            async with self._busy:
+                await self._solve()
+            took_s = time.monotonic() - started
+            await asyncio.sleep(max(CLOCK_INTERVAL_S - took_s, took_s / SOLVE_SHARE - took_s))
+
+    async def _solve(self) -> None:
+        clock, started = self.state.clock, time.monotonic()
+        edges = clock.begin(started)
+        if edges is None:
+            return
+        if len(edges.src) > THREAD_ABOVE_EDGES:
+            solved = await asyncio.to_thread(clock.solve_edges, edges)
+        else:
+            solved = clock.solve_edges(edges)
+        self.solves.add(time.monotonic() - started, useful=solved is not None)
+        if solved is None:
+            return
+        clock.finish(edges, solved, time.monotonic())
+        self.state.take_clock_changes()
+        for update in clock.updates():
+            self.bus.publish(subject("clock", update.host), update)
+
+    async def _members_loop(self) -> None:
+        expire_s = 0.0
+        while True:
+            started = time.monotonic()
+            if self.bus.connected and started >= expire_s:
+                expire_s = started + EXPIRE_INTERVAL_S
+                async with self._busy:
+                    self.state.expire(started)
+            members = self.state.probeable(started)
+            if self.bus.connected and self._graph.due(members, started, taken_up=self.state.was_directed()):
+                await self._rebuild(members)
+            await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
+
+    async def _rebuild(self, members: list[Member]) -> None:
+        if len(members) > THREAD_ABOVE_NICS:
+            pairs = await asyncio.to_thread(self.state.build_graph, members)
+        else:
+            pairs = self.state.build_graph(members)
+        changed = self.state.schedule(members, pairs)
+        for document in changed:
+            self.bus.put(document)
+        _log.info("probe graph nics=%d pairs=%d hosts_changed=%d", len(members), len(pairs), len(changed))
+
+
+async def serve(config: ManagerConfig) -> None:
+    """Run a manager until SIGTERM or SIGINT."""
+    manager = Manager(config)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, manager.stop)
+    await manager.run()

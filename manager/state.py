@@ -1,0 +1,148 @@
+"""All that the manager knows, and how messages change it. No I/O: the service feeds it and acts on it."""
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cwdp.shared.messages import Desired, Event, Hello, PathStat, Report, nic_id
+from manager.clock import ClockService
+from manager.config import ProbeSettings
+from manager.counters import CounterTotals
+from manager.members import Members
+from manager.owd import OwdStore
+from manager.probe_graph import Pairs, build
+from manager.schedule import Documents, Member, edges_by_host, graph_nics
+from manager.timeline import Identity
+
+EVENTS_KEPT = 1000
+REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path")
+
+_log = logging.getLogger("cwdp.manager")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening:
+    """An event for people, of an agent or of the manager's own; `time_s` is the manager's wall clock."""
+
+    time_s: float
+    host: str
+    kind: str
+    nic: str | None
+    detail: str
+
+
+@dataclass(kw_only=True)
+class _Sequence:
+    boot_id: str
+    seq: int
+
+
+class FleetState:
+    """Members, clocks, delays, counters and events. `reports` counts by reason (`REPORT_REASONS`)."""
+
+    def __init__(self, identity: Identity, probes: ProbeSettings, *, continued: bool) -> None:
+        self.members = Members()
+        self.clock = ClockService(identity, continued=continued)
+        self.owd = OwdStore()
+        self.counters = CounterTotals()
+        self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
+        self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
+        self.probed_pairs = 0
+        self._probes = probes
+        self._documents = Documents()
+        self._sequences: dict[str, _Sequence] = {}
+        self._clock_gone: set[str] = set()
+
+    def hear_hello(self, hello: Hello, now_s: float) -> None:
+        """A host is there."""
+        known = self.members.hosts.get(hello.host)
+        if known is not None and known.hello.boot_id != hello.boot_id:
+            self._clock_gone.add(hello.host)
+            self.note(hello.host, "host_rebooted", "its clock is measured anew")
+        if self.members.hear(hello, now_s):
+            self.note(hello.host, "host_up", f"version {hello.version}, {len(hello.nics)} NICs")
+
+    def hear_report(self, report: Report, now_s: float) -> None:
+        """A host measured."""
+        if report.host not in self.members.hosts:
+            self.reports["unknown_host"] += 1
+            return
+        self.reports["ok"] += 1
+        self._follow_sequence(report)
+        self.clock.hear(report, self.members.hosts.keys(), now_s)
+        self.owd.add(self._own_paths(report), now_s)
+        self.counters.add(report.host, report.counters)
+
+    def hear_event(self, event: Event) -> None:
+        """Something happened on a host."""
+        if event.host in self.members.hosts:
+            self.note(event.host, event.kind, event.detail, nic=event.nic)
+
+    def note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
+        """Keep an event, and log it."""
+        self.events.append(Happening(time_s=time.time(), host=host, kind=kind, nic=nic, detail=detail))
+        _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
+
+    def expire(self, now_s: float) -> None:
+        """Let go of what is gone. Not while clocks are being solved."""
+        for host in self.members.expire(now_s):
+            self.note(host, "host_lost", "no hello for several seconds")
+        for host in self.clock.fits.slots.keys() - self.members.hosts.keys() | self._clock_gone:
+            self.clock.forget(host)
+        for host in self._sequences.keys() - self.members.hosts.keys():
+            del self._sequences[host]
+            self.counters.forget(host)
+        self._clock_gone.clear()
+        self.clock.fits.expire(now_s)
+        self.owd.expire(now_s)
+
+    def probeable(self, now_s: float) -> list[Member]:
+        """What the probe graph is to be built over."""
+        return list(self.members.probeable(now_s))
+
+    def was_directed(self) -> bool:
+        """Whether some host follows a document already, of an earlier manager or of this one."""
+        return any(host.hello.desired_version > 0 for host in self.members.hosts.values())
+
+    def schedule(self, members: Sequence[Member], pairs: Pairs) -> list[Desired]:
+        """The documents that change with a new probe graph."""
+        self.probed_pairs = len(pairs)
+        edges = edges_by_host(
+            members,
+            pairs,
+            family=self._probes.family,
+            paths=self._probes.paths,
+            pairs_per_s=self._probes.pairs_per_s,
+        )
+        known = {name: host.hello.desired_version for name, host in self.members.hosts.items()}
+        return self._documents.update(edges, known)
+
+    def build_graph(self, members: Sequence[Member]) -> Pairs:
+        """The probe graph over members; touches nothing, so a thread may run it."""
+        return build(graph_nics(members), degree=self._probes.degree, seed=self._probes.seed)
+
+    def take_clock_changes(self) -> None:
+        """Note the hosts whose clock changed its state."""
+        for host, state in self.clock.changes:
+            self.note(host, f"clock_{state}", f"clock is {state.replace('_', ' ')}")
+            if state == "set_aside":
+                _log.warning("host set aside: its clock disagrees with its peers host=%s", host)
+        self.clock.changes.clear()
+
+    def _follow_sequence(self, report: Report) -> None:
+        last = self._sequences.get(report.host)
+        if last is not None and last.boot_id == report.boot_id and report.seq > last.seq + 1:
+            self.reports["lost_on_the_way"] += report.seq - last.seq - 1
+        self._sequences[report.host] = _Sequence(boot_id=report.boot_id, seq=report.seq)
+
+    def _own_paths(self, report: Report) -> list[PathStat]:
+        """The paths that start at the reporting host, each once."""
+        own = {
+            (path.src, path.dst, path.sport, path.reply_sport): path
+            for path in report.paths
+            if path.src.startswith(nic_id(report.host, "")) and 0 <= path.lost <= path.sent
+        }
+        self.reports["foreign_path"] += len(report.paths) - len(own)
+        return list(own.values())

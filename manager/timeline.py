@@ -1,0 +1,99 @@
+"""The timeline's identity and its continuity over a restart of the manager.
+
+The clocks live on in the agents: a new manager takes up the lines that they report, so that its first
+solution goes on where the last manager's stopped.
+"""
+
+import contextlib
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from cwdp.errors import ManagerError
+from cwdp.shared.clocksync.track import BOUND_SIGMAS, Tracks
+from cwdp.shared.messages import ClockLine
+
+NS_PER_S = 1e9
+LEAST_DRIFT_SIGMA = 25e-9
+SEQ_PER_START = 1 << 32
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """What a manager keeps in its state directory: the timeline's name, and how often it has started."""
+
+    timeline: str
+    starts: int
+
+    @property
+    def first_seq(self) -> int:
+        """Where this start counts its updates from: above all those of earlier starts."""
+        return self.starts * SEQ_PER_START
+
+
+def load_identity(path: Path) -> tuple[Identity, bool]:
+    """This start's identity, and whether an earlier start left one behind; it is written back at once.
+
+    Raises:
+        ManagerError: the file cannot be written.
+    """
+    earlier = None
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        earlier = msgspec.json.decode(path.read_bytes(), type=Identity)
+    if earlier is None:
+        identity = Identity(timeline=uuid.uuid4().hex, starts=1)
+    else:
+        identity = Identity(timeline=earlier.timeline, starts=earlier.starts + 1)
+    save_identity(path, identity)
+    return identity, earlier is not None
+
+
+def save_identity(path: Path, identity: Identity) -> None:
+    """Replace the file in one step."""
+    draft = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.encode(identity))
+        draft.replace(path)
+    except OSError as error:
+        raise ManagerError(
+            f"cannot write {path}: {error.strerror}",
+            "give a directory that the manager may write with `--state-dir DIR`",
+        ) from error
+
+
+def is_running(line: ClockLine | None) -> bool:
+    """Whether a reported line can carry the timeline on."""
+    return line is not None and line.state in ("synced", "holdover") and np.isfinite(line.bound_ns)
+
+
+class ContinuedTracks(Tracks):
+    """Tracks that can begin from lines that agents follow already."""
+
+    def adopt(self, lines: Mapping[int, tuple[int, ClockLine]]) -> None:
+        """Take up a running timeline, before the first step.
+
+        Args:
+            lines: per slot, a reading of the host's clock in ns and the line that it followed then.
+        """
+        slots = np.fromiter(lines, np.int64, len(lines))
+        now = [_global_ns(local_ns, line) for local_ns, line in lines.values()]
+        self._instant_ns = sorted(now)[len(now) // 2]
+        for slot, then_ns, (local_ns, line) in zip(slots, now, lines.values(), strict=True):
+            ahead_local_ns = round((self._instant_ns - then_ns) / (1 + line.drift))
+            self._g_ns[slot] = self._instant_ns - (local_ns + ahead_local_ns)
+            self._drift_ns[slot] = line.drift / (1 + line.drift) * NS_PER_S
+            age_ns = abs(local_ns + ahead_local_ns - line.ref_local_ns)
+            self._var[slot] = ((line.bound_ns + line.bound_drift * age_ns) / BOUND_SIGMAS) ** 2
+            sigma_drift = max(line.bound_drift / BOUND_SIGMAS, LEAST_DRIFT_SIGMA)
+            self._var_drift[slot] = (sigma_drift * NS_PER_S) ** 2
+        self._frac_ns[slots], self._cov[slots] = 0.0, 0.0
+        self._locked[slots] = True
+
+
+def _global_ns(local_ns: int, line: ClockLine) -> int:
+    rest = line.offset_ns + line.drift * (local_ns - line.ref_local_ns)
+    return local_ns + line.offset_base_ns + round(rest)

@@ -1,0 +1,176 @@
+"""Hosts that exist in arithmetic only: they speak to the manager like agents do, with perfect fits plus noise."""
+
+import asyncio
+import random
+import time
+
+from cwdp.shared.bus import Bus
+from cwdp.shared.messages import (
+    ClockLine,
+    ClockUpdate,
+    Desired,
+    EdgeFit,
+    Hello,
+    Nic,
+    PathStat,
+    ProbeEdge,
+    Report,
+    nic_id,
+    subject,
+)
+
+REPORT_INTERVAL_S = 0.2
+NOISE_NS = 5.0
+
+
+class FakeHost:
+    """One host with a clock of its own; `lie_ns` is what it adds to the times that it tells others."""
+
+    def __init__(self, name: str, url: str, *, offset_ns: int, drift: float) -> None:
+        self.name = name
+        self.offset_ns = offset_ns
+        self.drift = drift
+        self.lie_ns = 0.0
+        self.fleet: dict[str, FakeHost] = {}
+        self.update: ClockUpdate | None = None
+        self.desired: Desired | None = None
+        self.updates = 0
+        self.random = random.Random(name)
+        self.bus = Bus(url, name=name)
+        self.bus.subscribe(subject("clock", name), ClockUpdate, self._on_update)
+        self.bus.watch(name, self._on_desired)
+        self._seq = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.bus.start()
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.bus.close()
+
+    def local_ns(self, true_ns: int) -> int:
+        return true_ns + self.offset_ns + round(self.drift * (true_ns - ORIGIN_NS))
+
+    def global_ns(self, true_ns: int) -> float:
+        """What this host believes the timeline shows, as a difference from true time."""
+        assert self.update is not None
+        line = self.update.line
+        local_ns = self.local_ns(true_ns)
+        rest = line.offset_ns + line.drift * (local_ns - line.ref_local_ns)
+        return local_ns + line.offset_base_ns - true_ns + rest
+
+    def hello(self) -> Hello:
+        return hello(self.name, desired_version=self.desired.version if self.desired else 0)
+
+    def report(self) -> Report:
+        true_ns = time.monotonic_ns()
+        probes = self.desired.probes if self.desired else []
+        self._seq += 1
+        return Report(
+            host=self.name,
+            boot_id="boot",
+            seq=self._seq,
+            local_ns=self.local_ns(true_ns),
+            fits=[self._fit(probe, true_ns) for probe in probes],
+            paths=[path_stat(probe) for probe in probes],
+            counters={"dataplane.eth0.probe_ok": self._seq, "agent.report_sent": self._seq},
+            clock=self._line(),
+        )
+
+    def _line(self) -> ClockLine | None:
+        return None if self.update is None else self.update.line
+
+    def _fit(self, probe: ProbeEdge, true_ns: int) -> EdgeFit:
+        peer = self.fleet[probe.dst.partition("/")[0]]
+        difference = peer.local_ns(true_ns) - self.local_ns(true_ns)
+        return EdgeFit(
+            src=probe.src,
+            dst=probe.dst,
+            ref_local_ns=self.local_ns(true_ns),
+            offset_base_ns=difference,
+            offset_ns=self.random.gauss(0, NOISE_NS) + peer.lie_ns - self.lie_ns,
+            slope=(1 + peer.drift) / (1 + self.drift) - 1,
+            margin_ns=5000.0,
+            sigma_offset_ns=NOISE_NS,
+            sigma_slope=2e-9,
+            points=16.0,
+            pure_share=1.0,
+        )
+
+    def _on_update(self, update: ClockUpdate) -> None:
+        self.update = update
+        self.updates += 1
+
+    def _on_desired(self, desired: Desired) -> None:
+        if self.desired is None or desired.version > self.desired.version:
+            self.desired = desired
+
+    async def _run(self) -> None:
+        turn = 0
+        while True:
+            if turn % 5 == 0:
+                self.bus.publish(subject("hello", self.name), self.hello())
+            self.bus.publish(subject("report", self.name), self.report())
+            turn += 1
+            await asyncio.sleep(REPORT_INTERVAL_S)
+
+
+ORIGIN_NS = time.monotonic_ns()
+
+
+def fleet(count: int, url: str) -> list[FakeHost]:
+    """Hosts whose clocks are seconds apart and drift by up to 50 ppm."""
+    source = random.Random(count)
+    hosts = [
+        FakeHost(
+            f"h{i}", url, offset_ns=source.randrange(-5 * 10**9, 5 * 10**9), drift=source.uniform(-5e-5, 5e-5)
+        )
+        for i in range(count)
+    ]
+    for host in hosts:
+        host.fleet = {other.name: other for other in hosts}
+    return hosts
+
+
+def hello(host: str, *, nics: int = 1, desired_version: int = 0, boot_id: str = "boot") -> Hello:
+    return Hello(
+        host=host,
+        boot_id=boot_id,
+        version="0",
+        dataplane_tag="tag",
+        nics=[nic(f"eth{i}") for i in range(nics)],
+        desired_version=desired_version,
+        key_ids=[1],
+    )
+
+
+def nic(ifname: str = "eth0", *, ipv4: str | None = "10.0.0.1", ipv6: str | None = "fd00::1") -> Nic:
+    return Nic(ifname=ifname, mac="02:00:00:00:00:01", ipv4=ipv4, ipv6=ipv6, carrier=True, mode="native")
+
+
+def path_stat(probe: ProbeEdge) -> PathStat:
+    return PathStat(
+        src=probe.src,
+        dst=probe.dst,
+        sport=probe.sports[0],
+        reply_sport=probe.reply_sports[0],
+        sent=100,
+        lost=1,
+        queued=3,
+        rtt_min_ns=10_000,
+        fwd_min_ns=5000,
+        fwd_p50_ns=5100,
+        fwd_p99_ns=9000,
+        rev_min_ns=4900,
+        rev_p50_ns=5000,
+        rev_p99_ns=7000,
+        bound_ns=40,
+    )
+
+
+def host_nic(host: str) -> str:
+    return nic_id(host, "eth0")
