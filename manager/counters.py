@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 LARGEST_NAMES = 512
-_NAME = re.compile(r"(?P<area>dataplane|agent)\.(?:[^.]+\.)*(?P<reason>[a-z0-9_]{1,64})")
+_NAME = re.compile(r"(?P<area>dataplane|agent|bus)\.(?:[^.]+\.)*(?P<reason>[a-z0-9_]{1,64})")
 
 
 class CounterTotals:
@@ -20,7 +20,7 @@ class CounterTotals:
         self._last: dict[str, Mapping[str, int]] = {}
 
     def add(self, host: str, counters: Mapping[str, int]) -> None:
-        """Take in one host's counters; a value below the last one began anew at 0."""
+        """Take in all of one host's counters; a value below the last one began anew at 0."""
         last = self._last.get(host, {})
         for name, value in counters.items():
             match = _NAME.fullmatch(name)

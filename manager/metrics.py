@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from cwdp import __version__
+from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus import Bus
 from manager.fit_table import REFUSALS
 from manager.members import HostState, Reason
@@ -19,7 +20,11 @@ from manager.state import REPORT_REASONS, FleetState
 
 NS = 1e-9
 QUANTILES = (0.5, 0.99, 1.0)
-AREAS = {"dataplane": "Packets, by what became of them.", "agent": "What agents counted, by reason."}
+AREAS = {
+    "dataplane": ("cwdp_dataplane_events", "What the eBPF programs counted on all hosts, by reason."),
+    "agent": ("cwdp_agent_events", "What all agents counted, by reason."),
+    "bus": ("cwdp_agent_bus_messages", "Messages and errors of all agents' bus connections, by outcome."),
+}
 
 _log = logging.getLogger("cwdp.manager.metrics")
 
@@ -139,9 +144,10 @@ class FleetCollector(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         totals = self._sources.state.counters
-        for area, text in AREAS.items():
-            values = {reason: value for (of, reason), value in totals.totals.items() if of == area}
-            yield _counters(f"cwdp_{area}_events", text, "reason", values)
+        for area, (name, text) in AREAS.items():
+            values = dict.fromkeys(BUS_COUNTERS if area == "bus" else (), 0)
+            values |= {reason: value for (of, reason), value in totals.totals.items() if of == area}
+            yield _counters(name, text, "reason", values)
         yield _counter("cwdp_manager_counters_dropped", "Reported counters not taken.", totals.dropped)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.messages import PathStat
 
-SLOTS = 40
+SLOTS = 16
 WINDOW_S = 10.0
 FORGET_AFTER_S = 30.0
 NO_DELAY = np.iinfo(np.int32).min

@@ -53,14 +53,9 @@ class FleetState:
         self._probes = probes
         self._documents = Documents()
         self._sequences: dict[str, _Sequence] = {}
-        self._clock_gone: set[str] = set()
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
-        known = self.members.hosts.get(hello.host)
-        if known is not None and known.hello.boot_id != hello.boot_id:
-            self._clock_gone.add(hello.host)
-            self.note(hello.host, "host_rebooted", "its clock is measured anew")
         if self.members.hear(hello, now_s):
             self.note(hello.host, "host_up", f"version {hello.version}, {len(hello.nics)} NICs")
 
@@ -73,7 +68,8 @@ class FleetState:
         self._follow_sequence(report)
         self.clock.hear(report, self.members.hosts.keys(), now_s)
         self.owd.add(self._own_paths(report), now_s)
-        self.counters.add(report.host, report.counters)
+        if report.counters:
+            self.counters.add(report.host, report.counters)
 
     def hear_event(self, event: Event) -> None:
         """Something happened on a host."""
@@ -89,12 +85,11 @@ class FleetState:
         """Let go of what is gone. Not while clocks are being solved."""
         for host in self.members.expire(now_s):
             self.note(host, "host_lost", "no hello for several seconds")
-        for host in self.clock.fits.slots.keys() - self.members.hosts.keys() | self._clock_gone:
+        for host in self.clock.fits.slots.keys() - self.members.hosts.keys():
             self.clock.forget(host)
         for host in self._sequences.keys() - self.members.hosts.keys():
             del self._sequences[host]
             self.counters.forget(host)
-        self._clock_gone.clear()
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
 

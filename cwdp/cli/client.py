@@ -1,0 +1,106 @@
+"""How commands that read reach the manager: HTTP over its unix socket, or over TCP."""
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Mapping
+from glob import glob
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from cwdp.errors import ConfigError, ManagerError
+
+SOCKETS = ("/run/cwdp/manager.sock", "/run/cwdp/lab/*/manager.sock")
+TIMEOUT_S = 5.0
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(self._path)
+
+
+class ManagerClient:
+    """A manager at `url`: unix:///PATH or http://HOST:PORT; without one, the only socket that there is.
+
+    Raises:
+        ConfigError: the URL is of another form.
+        ManagerError: there is no socket, or there are several.
+    """
+
+    def __init__(self, url: str | None) -> None:
+        self.url = url or f"unix://{_only_socket()}"
+        parts = urlsplit(self.url)
+        if not (parts.scheme == "unix" and parts.path) and not (parts.scheme == "http" and parts.hostname):
+            raise ConfigError(f"{self.url!r} is no manager URL", "give unix:///PATH or http://HOST:PORT")
+
+    def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
+        """The decoded answer.
+
+        Raises:
+            ManagerError: the manager does not answer, or refused.
+        """
+        connection = self._connection()
+        try:
+            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise ManagerError(
+                f"no manager answers at {self.url}: {_why(error)}", _next_step(error)
+            ) from error
+        finally:
+            connection.close()
+        return self._decoded(answer.status, body)
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme == "unix":
+            return _UnixConnection(parts.path)
+        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+
+    def _decoded(self, status: int, body: bytes) -> Any:
+        try:
+            answer = json.loads(body)
+        except ValueError as error:
+            raise ManagerError(
+                f"what answers at {self.url} is no cwdp manager", "check the URL given with --manager"
+            ) from error
+        if status >= 400:
+            detail = answer.get("error", f"HTTP status {status}") if isinstance(answer, dict) else status
+            raise ManagerError(f"the manager refused: {detail}", "correct the arguments")
+        return answer
+
+
+def _only_socket() -> str:
+    found = sorted(path for pattern in SOCKETS for path in glob(pattern))  # noqa: PTH207 - absolute patterns
+    if not found:
+        raise ManagerError(
+            "no manager runs on this host",
+            "start one with `cwdp manager run`, raise a lab, or name one with --manager URL or CWDP_MANAGER",
+        )
+    if len(found) > 1:
+        listed = "\n".join(f"--manager unix://{path}" for path in found)
+        raise ManagerError("several managers run on this host", f"choose one of\n{listed}")
+    return found[0]
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def _next_step(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return "its socket may be used by root and its group only"
+    return "start it with `cwdp manager run`, or name another with --manager URL"

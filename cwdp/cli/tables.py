@@ -1,0 +1,130 @@
+"""Tables for people from what the manager answers; they fit 80 columns."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+NONE = "-"
+STATE_STYLES = {
+    "synced": "green",
+    "up": "green",
+    "ok": "green",
+    "holdover": "yellow",
+    "unsynced": "yellow",
+    "set_aside": "red",
+    "lost": "red",
+}
+
+
+def clock(answer: Any) -> RenderableType:
+    """One row per host."""
+    table = _table(
+        "host", "state", "offset", "drift ppb", "bound", "edges", "rejected", "residual p99", "age"
+    )
+    for row in answer["hosts"]:
+        table.add_row(
+            row["host"],
+            _state(row["state"]),
+            NONE if row["offset_ns"] is None else f"{row['offset_ns']:+,}",
+            NONE if row["drift_ppb"] is None else f"{row['drift_ppb']:+,.1f}",
+            duration(row["bound_ns"]),
+            _edges(row["edges_used"], row["edges_rejected"]),
+            duration(row["residual_p99_ns"]),
+            seconds(row["age_s"]),
+        )
+    note = (
+        f"timeline {answer['timeline'][:8]}; edges used of those measured; residual p99 over a host's edges"
+    )
+    return Group(table, Text(note, style="dim"))
+
+
+def owd(answer: Any) -> RenderableType:
+    """One row per path; delays there over those back."""
+    table = _table("path", "port", "loss", "queued", "min", "p50", "p99", "bound")
+    for row in answer["paths"]:
+        table.add_row(
+            f"{row['src']} > {row['dst']}",
+            f"{row['sport']}\n{row['reply_sport']}",
+            share(row["loss"]),
+            share(row["queued_share"]),
+            *(_both(row, quantile) for quantile in ("min", "p50", "p99")),
+            duration(row["bound_ns"]),
+        )
+    shown, count = len(answer["paths"]), answer["path_count"]
+    note = f"{shown} of {count} paths, last {answer['window_s']:g} s; first line there, second line back"
+    return Group(table, Text(note, style="dim"))
+
+
+def hosts(answer: Any) -> RenderableType:
+    """One row per NIC."""
+    table = _table("host", "state", "clock", "NIC", "address", "carrier", "mode", "probed", "seen")
+    for row in answer["hosts"]:
+        first = [row["host"], _state(row["state"]), _state(row["clock_state"])]
+        for nic in row["nics"] or [None]:
+            cells = [NONE] * 5 if nic is None else _nic_cells(nic)
+            table.add_row(*first, *cells, seconds(row["last_seen_s"]) if first[0] else "")
+            first = ["", "", ""]
+    return table
+
+
+def one_host(answer: Any) -> RenderableType:
+    """A host with its NICs and all counters."""
+    row = answer["hosts"][0]
+    facts = Table.grid(padding=(0, 2))
+    for key in ("version", "dataplane_tag", "boot_id", "restarts", "desired_version", "key_ids"):
+        facts.add_row(key.replace("_", " "), str(row[key]))
+    counters = _table("counter", "total")
+    for name, value in row["counters"].items():
+        counters.add_row(name, f"{value:,}")
+    return Group(hosts(answer), facts, counters)
+
+
+def duration(ns: float | None) -> str:
+    """Nanoseconds in the unit that reads best, to three or four digits."""
+    if ns is None:
+        return NONE
+    if abs(ns) < 10_000:
+        return f"{ns:,.0f} ns"
+    if abs(ns) < 10_000_000:
+        return f"{ns / 1e3:,.1f} us"
+    if abs(ns) < 10_000_000_000:
+        return f"{ns / 1e6:,.1f} ms"
+    return f"{ns / 1e9:,.1f} s"
+
+
+def seconds(value: float | None) -> str:
+    """An age."""
+    return NONE if value is None else f"{value:.1f} s"
+
+
+def share(value: float | None) -> str:
+    """A ratio as a percentage."""
+    return NONE if value is None else f"{100 * value:.3g}%"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    for i, column in enumerate(columns):
+        is_text = column in {"host", "state", "clock", "NIC", "address", "mode", "probed", "path", "counter"}
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=i == 0, overflow="fold")
+    return table
+
+
+def _nic_cells(nic: Any) -> list[RenderableType]:
+    carrier = Text("yes", "green") if nic["carrier"] else Text("no", "red")
+    addresses = "\n".join(address for address in (nic["ipv4"], nic["ipv6"]) if address) or NONE
+    return [nic["ifname"], addresses, carrier, nic["mode"], _state(nic["reason"])]
+
+
+def _both(row: Any, quantile: str) -> str:
+    return f"{duration(row[f'fwd_{quantile}_ns'])}\n{duration(row[f'rev_{quantile}_ns'])}"
+
+
+def _state(state: str) -> Text:
+    return Text(state.replace("_", " "), STATE_STYLES.get(state, ""))
+
+
+def _edges(used: int, rejected: int) -> Text:
+    return Text(f"{used}/{used + rejected}", "red" if rejected else "")
