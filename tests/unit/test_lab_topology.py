@@ -1,0 +1,142 @@
+"""The fabric as a value: addresses, links, routes, clocks and quantities, without a kernel."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cwdp.errors import ConfigError, LabError
+from tools.lab import units
+from tools.lab.lifecycle import clocks
+from tools.lab.routing import equal_cost_next_hops, switch_routes
+from tools.lab.topology import LabSpec, Topology
+
+specs = st.builds(
+    LabSpec,
+    leaves=st.integers(2, 6),
+    spines=st.integers(1, 6),
+    hosts_per_leaf=st.integers(1, 5),
+    nics=st.integers(1, 2),
+)
+
+
+def test_default_lab_has_the_stated_size() -> None:
+    topology = Topology(LabSpec())
+    assert (len(topology.leaves), len(topology.spines), len(topology.hosts)) == (2, 4, 8)
+    assert len(topology.links) == 8 + 2 * 4
+    assert topology.link("s2-l1") is topology.link("l1-s2")
+
+
+@given(specs)
+def test_addresses_are_distinct_and_inside_their_leaf(spec: LabSpec) -> None:
+    topology = Topology(spec)
+    nics = [nic for nics in topology.nics.values() for nic in nics]
+    addresses = [address for nic in nics for address in (nic.ipv4, nic.ipv6)]
+    addresses += [address for switch in topology.switches for address in topology.router_addresses(switch)]
+    assert max(Counter(map(str, addresses)).values()) == 1
+    for nic in nics:
+        ipv4_network, ipv6_network = topology.leaf_networks(nic.leaf)
+        assert nic.ipv4 in ipv4_network
+        assert nic.ipv6 in ipv6_network
+    macs = [port.mac for link in topology.links.values() for port in (link.a, link.b)]
+    assert len(set(macs)) == len(macs)
+
+
+@given(specs)
+def test_a_hosts_nics_are_on_different_leaves(spec: LabSpec) -> None:
+    for nics in Topology(spec).nics.values():
+        assert len({nic.leaf for nic in nics}) == spec.nics
+
+
+@given(specs)
+def test_leaves_reach_each_other_over_all_spines(spec: LabSpec) -> None:
+    topology = Topology(spec)
+    for leaf in topology.leaves:
+        for route in switch_routes(topology, ())[leaf]:
+            if route.destination.prefixlen in {16, 48}:
+                assert sorted(route.next_hops) == sorted(topology.spines)
+
+
+def test_the_far_leaf_avoids_a_spine_that_lost_its_link() -> None:
+    topology = Topology(LabSpec())
+    network = topology.leaf_networks("l1")[0]
+    routes = switch_routes(topology, ["l1-s2"])["l2"]
+    assert [r.next_hops for r in routes if r.destination == network] == [("s1", "s3", "s4")]
+
+
+def test_a_leaf_without_links_is_out_of_reach() -> None:
+    topology = Topology(LabSpec(spines=2))
+    routes = switch_routes(topology, ["l1-s1", "l1-s2"])
+    assert {route.next_hops for route in routes["l1"]} == {()}
+
+
+def test_next_hops_are_on_shortest_paths_only() -> None:
+    ring = {"a": ["b", "d"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c", "a"]}
+    assert equal_cost_next_hops(ring, "a") == {"b": ["a"], "d": ["a"], "c": ["b", "d"]}
+
+
+def test_clocks_come_from_the_seed_and_stay_in_range() -> None:
+    drawn = clocks(LabSpec(seed=7), base_ns=5)
+    assert drawn == clocks(LabSpec(seed=7), base_ns=5)
+    assert drawn != clocks(LabSpec(seed=8), base_ns=5)
+    for clock in drawn.values():
+        assert abs(clock.offset_ns) <= 3_000_000_000
+        assert abs(clock.drift_ppb) <= 50_000
+        assert clock.base_ns == 5
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        (LabSpec(leaves=0), "--leaves is 0"),
+        (LabSpec(leaves=1, nics=2), "2 NICs a host need as many leaves"),
+        (LabSpec(nics=3), "--nics is 3"),
+        (LabSpec(mtu=100), "--mtu is 100"),
+        (LabSpec(queue_bytes=1500), "--queue in bytes is 1500"),
+        (LabSpec(name="Two Words"), "'Two Words' is not a name"),
+    ],
+)
+def test_impossible_specs_are_refused_by_name(spec: LabSpec, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        spec.validate()
+    assert caught.value.hint
+
+
+def test_unknown_links_and_nodes_name_their_neighbours() -> None:
+    topology = Topology(LabSpec())
+    with pytest.raises(LabError, match="no link 'h1-l9'") as caught:
+        topology.link("h1-l9")
+    assert "h1-l1" in caught.value.hint
+    with pytest.raises(LabError, match="no node 'l3'") as caught:
+        topology.require_node("l3")
+    assert "l1" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_bps"),
+    [("200mbit", 200_000_000), ("1.5gbit", 1_500_000_000), ("10 kbit", 10_000), ("7bit", 7)],
+)
+def test_rates(text: str, rate_bps: int) -> None:
+    assert units.parse_rate(text) == rate_bps
+
+
+@pytest.mark.parametrize(("text", "queue_bytes"), [("256kb", 262_144), ("5ms", 125_000), ("9000b", 9000)])
+def test_queues_by_size_and_by_time(text: str, queue_bytes: int) -> None:
+    assert units.parse_queue(text, rate_bps=200_000_000) == queue_bytes
+
+
+@pytest.mark.parametrize(("text", "share"), [("0.5%", 0.005), ("0.005", 0.005), ("100%", 1.0), ("1", 1.0)])
+def test_shares(text: str, share: float) -> None:
+    assert units.parse_share(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "200", "-5mbit", "200mbps"])
+def test_what_is_not_a_rate_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not a rate"):
+        units.parse_rate(text)
+
+
+def test_a_share_above_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="more than 1"):
+        units.parse_share("150%")
