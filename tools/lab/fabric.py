@@ -1,10 +1,7 @@
 """Building the fabric in the kernel: namespaces, veth pairs, addresses, neighbours, routes and queues."""
 
-import ctypes
-import fcntl
 import os
 import socket
-import struct
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from ipaddress import IPv4Address, IPv6Address
@@ -12,9 +9,13 @@ from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
+from cwdp.dataplane.libbpf import BpfObject
+from cwdp.errors import LabError
 from tools.lab import netns, shaping
 from tools.lab.routing import Route, switch_routes
 from tools.lab.topology import MGMT, MGMT_ADDRESS, MGMT_PORT, MGMT_PREFIX_LENGTH, Link, Port, Topology
+
+PORT_OBJECT = Path(__file__).parents[2] / "build/bpf/lab_port.bpf.o"
 
 _ONLINK = 4  # RTNH_F_ONLINK
 _PERMANENT = 0x80  # NUD_PERMANENT
@@ -24,8 +25,6 @@ _FIRST_MGMT_INDEX = 100_000
 _BRIDGE = "br0"
 _MGMT_MTU = 1500
 _NIC_TABLE = 100  # the policy-routing table of nic<i> is 100 + i
-_SIOCETHTOOL = 0x8946
-_ETHTOOL_SGRO = 0x2C
 _NO_SUCH_ROUTE = 3  # ESRCH
 
 _ALL_NODES = {
@@ -120,7 +119,7 @@ def configure_switch_port(topology: Topology, node: Node, link: Link) -> None:
         if peer.node in topology.nics:
             node.ip.route("replace", family=_family(address), dst=_host_route(address), oif=index)
     if peer.node in topology.nics:
-        _switch_gro_on(node, port.name)
+        _take_xdp_frames(node, index)
 
 
 def install_routes(topology: Topology, nodes: dict[str, Node], down_links: Collection[str]) -> None:
@@ -237,12 +236,13 @@ def _add_neighbour(node: Node, index: int, address: Address, mac: str) -> None:
     node.ip.neigh("replace", family=family, dst=str(address), lladdr=mac, ifindex=index, state=_PERMANENT)
 
 
-def _switch_gro_on(node: Node, ifname: str) -> None:
-    """Switch GRO on, and with it NAPI, without which the neighbour's XDP_TX has nowhere to go."""
-    command = ctypes.create_string_buffer(struct.pack("=II", _ETHTOOL_SGRO, 1))
-    request = struct.pack("=16sQ16x", ifname.encode(), ctypes.addressof(command))
-    with netns.netns_enter(node.netns), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        fcntl.ioctl(control, _SIOCETHTOOL, request)
+def _take_xdp_frames(node: Node, index: int) -> None:
+    """Give a port the NAPI without which the neighbour's XDP_TX has nowhere to go."""
+    if not PORT_OBJECT.exists():
+        raise LabError(f"{PORT_OBJECT.name} is not built", "Run `make setup`.")
+    with BpfObject(PORT_OBJECT) as port:
+        port.load()
+        node.ip.link("set", index=index, xdp_fd=port.program_fd("lab_port"))
 
 
 def _family(address: Address) -> int:
