@@ -9,6 +9,7 @@ from cwdp.dataplane.maps import Maps
 from cwdp.shared import clocksync
 from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
 
+VOID: tuple[ClockState, ...] = ("unsynced", "set_aside")
 SLEW_S = 0.5
 STEP_LIMIT_NS = 1_000_000
 SILENCE_S = 2.0
@@ -55,7 +56,7 @@ class HostClock:
     @property
     def state(self) -> ClockState:
         """What the host's clock is good for."""
-        if self._target is not None and self._target.state in ("unsynced", "set_aside"):
+        if self._target is not None and self._target.state in VOID:
             return self._target.state
         if self.published is None:
             return "unsynced"
@@ -77,7 +78,7 @@ class HostClock:
         new_timeline = self._timeline is not None and update.timeline != self._timeline
         self._timeline = update.timeline
         self._target, self._target_came_ns = update.line, self._clock.now_ns()
-        if update.line.state not in ("synced", "holdover"):
+        if update.line.state in VOID:
             return
         target = _line(update.line)
         if self.published is not None:
@@ -87,14 +88,12 @@ class HostClock:
 
     def write(self, all_maps: list[Maps]) -> None:
         """Move the published line on and give it to the dataplane of every NIC."""
-        if self.state in ("unsynced", "set_aside"):
+        if self._target is not None and self._target.state not in VOID:
+            self.published = self._approach(self._target, self._clock.now_ns())
+        if self.published is None or self.state in VOID:
             for maps in all_maps:
                 maps.clear_clock()
             return
-        now_ns = self._clock.now_ns()
-        if self._target is not None:
-            self.published = self._approach(self._target, now_ns)
-        assert self.published is not None
         for maps in all_maps:
             maps.write_clock(
                 ref_local_ns=self.published.line.ref_local_ns,

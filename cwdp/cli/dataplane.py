@@ -1,0 +1,95 @@
+"""`cwdp dataplane`: the eBPF programs on this host's interfaces."""
+
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from cwdp.cli.output import emit
+from cwdp.dataplane import loader, tree
+from cwdp.dataplane.abi import ROCE_PORT, XdpMode
+from cwdp.dataplane.loader import Loaded, Settings
+from cwdp.dataplane.status import describe, refused
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def dataplane() -> None:
+    """The eBPF programs on this host's interfaces."""
+
+
+@dataplane.command()
+@click.argument("ifname")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=ROCE_PORT, show_default=True, help="UDP port of probes."
+)
+def load(ifname: str, port: int) -> None:
+    """Load, pin and attach the programs on IFNAME."""
+    _say(loader.load(ifname, Settings(probe_port=port)), "loaded")
+
+
+@dataplane.command()
+@click.argument("ifname")
+def upgrade(ifname: str) -> None:
+    """Replace another build's programs on IFNAME without losing a packet."""
+    _say(loader.upgrade(ifname), "upgraded")
+
+
+@dataplane.command()
+@click.argument("ifname")
+def unload(ifname: str) -> None:
+    """Detach and remove the programs of IFNAME."""
+    click.echo(f"{ifname}: unloaded" if loader.unload(ifname) else f"{ifname}: nothing is loaded")
+
+
+@dataplane.command()
+@click.option("--all", "everywhere", is_flag=True, help="Other network namespaces' interfaces too.")
+@json_option
+def status(everywhere: bool, as_json: bool) -> None:
+    """Show what is loaded, and what it has counted."""
+    tree.require_root()
+    cookie = tree.netns_cookie()
+    found = [describe(where) for where in tree.all_trees() if everywhere or where.netns_cookie == cookie]
+    emit({"interfaces": found}, as_json=as_json, render=lambda: _render(found))
+
+
+def _say(loaded: Loaded, done: str) -> None:
+    state = done if loaded.changed else f"already {done}, nothing to do"
+    click.echo(f"{loaded.where.ifname}: {state} (build {loaded.tag}, {loaded.mode.name.lower()} XDP)")
+    if loaded.mode is XdpMode.GENERIC:
+        click.echo(
+            "  this driver has no native XDP, so the generic one is used: timestamps are later and noisier",
+            err=True,
+        )
+
+
+def _render(found: list[dict[str, Any]]) -> RenderableType:
+    if not found:
+        return "no dataplane is loaded here; `cwdp dataplane load IFNAME` loads one"
+    table = Table(box=None, pad_edge=False)
+    for name in ("NIC", "XDP", "TC", "BUILD", "KEYS"):
+        table.add_column(name, no_wrap=True)
+    for name in ("BOUND NS", "SENT", "ANSWERED", "REFLECTED", "REFUSED"):
+        table.add_column(name, no_wrap=True, justify="right")
+    problems = []
+    for nic in found:
+        if "error" in nic:
+            problems.append(f"{nic['ifname']}: {nic['error']}")
+            continue
+        counters = nic["counters"]
+        bound = nic["clock"]["bound_ns"]
+        table.add_row(
+            nic["ifname"]
+            if nic["netns_cookie"] == tree.netns_cookie()
+            else f"{nic['netns_cookie']}/{nic['ifname']}",
+            nic["mode"] if nic["attached"] else "detached",
+            nic["egress"],
+            nic["tag"][:6] if nic["current"] else "other",
+            ",".join(map(str, nic["key_ids"])) or "none",
+            "-" if bound is None else str(bound),
+            *(str(counters[name]) for name in ("probe_sent", "reply_accepted", "request_reflected")),
+            str(refused(counters)),
+        )
+    return Group(table, *problems)

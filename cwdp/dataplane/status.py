@@ -1,0 +1,48 @@
+"""What is loaded where, as plain data for tables and JSON."""
+
+from typing import Any
+
+from cwdp.dataplane import loader, tree
+from cwdp.dataplane.abi import BOUND_UNSYNCED, Reason
+from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.tree import TreePath
+from cwdp.errors import DataplaneError
+
+REFUSED = [r.name.lower() for r in Reason if r.name.startswith(("REQUEST_", "REPLY_", "BAD_", "PROBE_"))]
+GOOD = ("probe_sent", "request_reflected", "reply_accepted")
+
+
+def describe(where: TreePath) -> dict[str, Any]:
+    """One interface's dataplane; `error` says what is wrong with a tree that cannot be read."""
+    found: dict[str, Any] = {
+        "netns_cookie": where.netns_cookie,
+        "ifname": where.ifname,
+        "path": str(where.path),
+        "attached": loader.is_attached(where),
+    }
+    try:
+        loaded = loader.inspect(where)
+        with Maps(where) as maps:
+            counters, key_ids, clock = maps.counters(), maps.key_ids(), maps.read_clock()
+    except DataplaneError as error:
+        return found | {"error": error.message}
+    synced = bool(clock["synced"]) and int(clock["bound_ns"]) != BOUND_UNSYNCED
+    return found | {
+        "mode": loaded.mode.name.lower(),
+        "egress": "tcx" if (where.path / tree.TCX_LINK).exists() else "clsact",
+        "tag": loaded.tag,
+        "current": loaded.tag == loader.object_tag(),
+        "key_ids": key_ids,
+        "clock": {
+            "synced": synced,
+            "offset_ns": int(clock["offset_ns"]) if synced else None,
+            "drift_ppb": float(clock["drift_q48"]) / 2**48 * 1e9 if synced else None,
+            "bound_ns": int(clock["bound_ns"]) if synced else None,
+        },
+        "counters": counters,
+    }
+
+
+def refused(counters: dict[str, int]) -> int:
+    """How many packets looked like probes and were not accepted, for whatever reason."""
+    return sum(counters[name] for name in REFUSED if name not in GOOD)

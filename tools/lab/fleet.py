@@ -1,0 +1,160 @@
+"""One manager and one agent per host, running in a lab, and started again when they die.
+
+It stands where systemd stands on a real host: the processes know nothing of each other's restarts.
+"""
+
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cwdp.errors import LabError
+from tools.lab.lab import Host, Lab
+
+BUS_PORT = 4222
+RESTART_AFTER_S = 0.5
+POLL_S = 0.1
+STOP_WAIT_S = 5.0
+MANAGER = "manager"
+
+
+class Fleet:
+    """The processes of a lab, as a context: started on entry, stopped on exit.
+
+    Args:
+        lab: a lab that is up.
+        manager_options: more arguments for `cwdp manager run`.
+        agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        manager_options: tuple[str, ...] = (),
+        agent_commands: dict[str, list[str]] | None = None,
+    ) -> None:
+        self.lab = lab
+        self.restarts = 0
+        self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
+        self._manager_options = manager_options
+        self._agent_commands = agent_commands or {}
+        self._processes: dict[str, subprocess.Popen[Any]] = {}
+        self._wanted: set[str] = set()
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="fleet", daemon=True)
+
+    @property
+    def socket(self) -> Path:
+        """Where the manager answers."""
+        return self.lab.run_dir / "manager.sock"
+
+    def __enter__(self) -> Self:
+        self._write_keys()
+        for host in self.lab.hosts:
+            self._write_config(host)
+        for name in (MANAGER, *(host.name for host in self.lab.hosts)):
+            self.start(name)
+        self._keeper.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._keeper.join()
+        for process in self._processes.values():
+            process.terminate()
+        for process in self._processes.values():
+            try:
+                process.wait(STOP_WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start(self, name: str) -> None:
+        """Start the manager or a host's agent."""
+        with self._lock:
+            self._wanted.add(name)
+            self._processes[name] = self._spawn(name)
+
+    def stop(self, name: str) -> None:
+        """Stop one, and leave it stopped."""
+        with self._lock:
+            self._wanted.discard(name)
+            process = self._processes[name]
+        process.terminate()
+        process.wait(STOP_WAIT_S)
+
+    def process(self, name: str) -> "subprocess.Popen[Any]":
+        """The process of the manager or of a host's agent that runs now."""
+        with self._lock:
+            return self._processes[name]
+
+    def log(self, name: str) -> Path:
+        """The log of the manager or of a host's agent."""
+        return self.lab.run_dir / f"{name}.log"
+
+    def check(self) -> None:
+        """Complain if something keeps dying.
+
+        Raises:
+            LabError: it has been restarted too often.
+        """
+        if self.restarts > 3 * (len(self.lab.hosts) + 1):
+            raise LabError("processes of the lab keep dying", f"read the logs: {self.lab.run_dir}/*.log")
+
+    def _spawn(self, name: str) -> "subprocess.Popen[Any]":
+        node = "mgmt" if name == MANAGER else name
+        with self.log(name).open("ab") as log:
+            return self.lab.popen(
+                node, self._command(name), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def _command(self, name: str) -> list[str]:
+        cwdp = [sys.executable, "-m", "cwdp"]
+        if name == MANAGER:
+            listen = f"{self.lab.mgmt_address}:{BUS_PORT}"
+            state = str(self.lab.run_dir / "manager")
+            own = ["--socket", str(self.socket), "--state-dir", state, "--bus-listen", listen]
+            return [*cwdp, "manager", "run", *own, *self._manager_options]
+        agent = self._agent_commands.get(name, [*cwdp, "agent", "run"])
+        return [*agent, "--config", str(self._config(name))]
+
+    def _keep(self) -> None:
+        died: dict[str, float] = {}
+        while not self._stopping.wait(POLL_S):
+            with self._lock:
+                dead = [name for name in self._wanted if self._processes[name].poll() is not None]
+                for name in dead:
+                    since = died.setdefault(name, time.monotonic())
+                    if time.monotonic() - since >= RESTART_AFTER_S:
+                        self._processes[name] = self._spawn(name)
+                        self.restarts += 1
+                        del died[name]
+
+    def _config(self, host: str) -> Path:
+        return self.lab.run_dir / f"{host}.toml"
+
+    def _write_keys(self) -> None:
+        path = self.lab.run_dir / "keys.toml"
+        path.touch(mode=0o600)
+        path.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
+
+    def _write_config(self, host: Host) -> None:
+        nics = ", ".join(f'"{nic.name}"' for nic in host.nics)
+        clock = host.clock
+        self._config(host.name).write_text(
+            f'host = "{host.name}"\n'
+            f"nics = [{nics}]\n"
+            f'nats = "{self._bus_url}"\n'
+            f'keys = "{self.lab.run_dir / "keys.toml"}"\n'
+            "[test_clock]\n"
+            f"base_ns = {clock.base_ns}\n"
+            f"offset_ns = {clock.offset_ns}\n"
+            f"drift_ppb = {float(clock.drift_ppb)}\n"
+        )
