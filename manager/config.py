@@ -22,7 +22,7 @@ class ProbeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     paths: Annotated[int, Meta(ge=1, le=64)] = 8
     pairs_per_s: Annotated[float, Meta(gt=0, le=1e6)] = 1000.0
     family: Family = "4"
-    seed: Annotated[int, Meta(ge=0, lt=2**63)] = 1
+    seed: Annotated[int, Meta(ge=0, le=2**32)] = 1
 
 
 class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,0 +1,106 @@
+"""Membership and when to rebuild the graph over it; time is an argument."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from fakes import hello, nic
+
+from manager.graph_timer import FIRST_AFTER_S, LATEST_S, QUIET_S, TAKE_UP_AFTER_S, GraphTimer
+from manager.members import CARRIER_GRACE_S, FORGET_AFTER_S, MISSED_HELLOS, Members
+
+
+def _reasons(members: Members, now_s: float) -> list[str]:
+    return [members.reason(host, n, now_s) for host in members.hosts.values() for n in host.hello.nics]
+
+
+def test_a_host_is_lost_after_missed_hellos_and_comes_back() -> None:
+    members = Members()
+    assert members.hear(hello("a"), 0.0)
+    assert not members.hear(hello("a"), 1.0)
+    assert members.expire(1.0 + MISSED_HELLOS) == []
+    assert members.expire(1.1 + MISSED_HELLOS) == ["a"]
+    assert members.expire(9.0) == []
+    assert _reasons(members, 9.0) == ["host_lost"]
+    assert members.hear(hello("a"), 10.0)
+    assert _reasons(members, 10.0) == ["ok"]
+
+
+def test_a_lost_host_is_forgotten_in_the_end() -> None:
+    members = Members()
+    members.hear(hello("a"), 0.0)
+    members.expire(100.0)
+    members.expire(FORGET_AFTER_S + 1)
+    assert members.hosts == {}
+
+
+def test_silence_of_the_bus_is_nobodys_fault() -> None:
+    members = Members()
+    members.hear(hello("a"), 0.0)
+    members.excuse(100.0)
+    assert members.expire(101.0) == []
+
+
+def test_a_nic_keeps_its_place_for_a_while_without_carrier() -> None:
+    members = Members()
+    down = msgspec.structs.replace(hello("a"), nics=[msgspec.structs.replace(nic(), carrier=False)])
+    members.hear(down, 0.0)
+    members.hear(down, CARRIER_GRACE_S)
+    assert _reasons(members, CARRIER_GRACE_S) == ["ok"]
+    assert _reasons(members, CARRIER_GRACE_S + 1) == ["no_carrier"]
+    members.hear(hello("a"), CARRIER_GRACE_S + 2)
+    members.hear(down, CARRIER_GRACE_S + 3)
+    assert _reasons(members, CARRIER_GRACE_S + 4) == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [({"ipv4": None, "ipv6": None}, "no_address"), ({"mode": "absent"}, "no_dataplane")],
+)
+def test_why_a_nic_is_not_probed(changes: dict[str, Any], reason: str) -> None:
+    members = Members()
+    members.hear(msgspec.structs.replace(hello("a"), nics=[msgspec.structs.replace(nic(), **changes)]), 0.0)
+    assert _reasons(members, 0.0) == [reason]
+    assert list(members.probeable(0.0)) == []
+
+
+def test_restarts_are_counted() -> None:
+    members = Members()
+    for boot in ("x", "x", "y"):
+        members.hear(hello("a", boot_id=boot), 0.0)
+    assert members.hosts["a"].restarts == 1
+
+
+def _times_due(
+    timer: GraphTimer, arrivals: list[float], *, taken_up: bool = False, until_s: float = 12.0
+) -> list[float]:
+    """When the timer fires, as member h_i arrives at arrivals[i]."""
+    due = []
+    for tick in range(round(until_s * 10)):
+        now_s = tick / 10
+        members = [(f"h{i}", nic()) for i, at in enumerate(arrivals) if at <= now_s]
+        if timer.due(members, now_s, taken_up=taken_up):
+            due.append(now_s)
+    return due
+
+
+def test_the_first_graph_waits_for_all_to_say_hello() -> None:
+    assert _times_due(GraphTimer(), [0, 0.3, 0.9]) == [pytest.approx(0.9 + QUIET_S, abs=0.11)]
+    assert _times_due(GraphTimer(), [0]) == [pytest.approx(FIRST_AFTER_S, abs=0.11)]
+
+
+def test_a_fleet_that_was_directed_before_is_given_time_to_come_back() -> None:
+    assert _times_due(GraphTimer(), [0, 4], taken_up=True) == [pytest.approx(TAKE_UP_AFTER_S, abs=0.11)]
+
+
+def test_endless_arrivals_do_not_put_the_graph_off_for_ever() -> None:
+    first, *_ = _times_due(GraphTimer(), [i * 0.2 for i in range(60)])
+    assert first == pytest.approx(LATEST_S, abs=0.11)
+
+
+def test_a_flapping_carrier_does_not_rebuild_the_graph() -> None:
+    timer = GraphTimer()
+    assert timer.due([("a", nic()), ("b", nic())], 0.0, taken_up=False) is False
+    assert timer.due([("a", nic()), ("b", nic())], 2.0, taken_up=False) is True
+    down = msgspec.structs.replace(nic(), carrier=False)
+    assert not any(timer.due([("a", down), ("b", nic())], 3.0 + i, taken_up=False) for i in range(5))

@@ -1,0 +1,90 @@
+"""Documents: mutual edges with swapped ports, addresses of one family, versions that rise only on change."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import nic
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cwdp.shared.messages import ProbeEdge
+from manager.schedule import Documents, Family, Member, edges_by_host, graph_nics
+
+PAIRS = np.array([[0, 1], [0, 2], [1, 2]])
+
+
+def _members(count: int = 3, **addresses: Any) -> list[Member]:
+    return [(f"h{i}", nic("eth0", **addresses)) for i in range(count)]
+
+
+def _edges(members: list[Member] | None = None, **settings: Any) -> dict[str, list[ProbeEdge]]:
+    given_settings = {"family": "4", "paths": 8, "pairs_per_s": 1000.0} | settings
+    return edges_by_host(members or _members(), PAIRS, **given_settings)
+
+
+@given(st.integers(1, 64))
+def test_both_ends_probe_the_same_paths_with_ports_swapped(paths: int) -> None:
+    edges = _edges(paths=paths)
+    there = {(e.src, e.dst): e for host in edges.values() for e in host}
+    assert len(there) == 6
+    for (src, dst), edge in there.items():
+        back = there[dst, src]
+        assert edge.sports == back.reply_sports
+        assert edge.reply_sports == back.sports
+        assert len(set(edge.sports + edge.reply_sports)) == 2 * paths
+        assert all(49152 <= port <= 65535 for port in edge.sports + edge.reply_sports)
+
+
+def test_the_rate_of_a_nic_is_divided_over_its_peers() -> None:
+    assert {e.pairs_per_s for e in _edges()["h0"]} == {500.0}
+
+
+def test_ports_depend_on_the_pair_only() -> None:
+    few = _edges()["h0"][0]
+    many = edges_by_host(_members(9), np.array([[0, 1]]), family="6", paths=8, pairs_per_s=1.0)["h0"][0]
+    assert (few.sports, few.reply_sports) == (many.sports, many.reply_sports)
+
+
+@pytest.mark.parametrize(("family", "expected"), [("4", {"10.0.0.1"}), ("6", {"fd00::1"})])
+def test_family_decides_where_both_ends_have_both(family: Family, expected: set[str]) -> None:
+    assert {e.src_addr for e in _edges(family=family)["h0"]} == expected
+
+
+def test_both_families_alternate_and_agree_at_both_ends() -> None:
+    members = _members(40)
+    pairs = np.array([[a, b] for a in range(40) for b in range(a)])
+    edges = edges_by_host(members, pairs, family="both", paths=1, pairs_per_s=1.0)
+    by_pair = {(e.src, e.dst): e for host in edges.values() for e in host}
+    used = [e.src_addr for e in by_pair.values()]
+    assert 0.4 < used.count("fd00::1") / len(used) < 0.6
+    assert all(by_pair[dst, src].src_addr == e.dst_addr for (src, dst), e in by_pair.items())
+
+
+def test_the_other_family_is_used_where_the_wanted_one_is_missing() -> None:
+    assert {e.src_addr for e in _edges(_members(ipv4=None))["h0"]} == {"fd00::1"}
+
+
+def test_graph_nics_carry_their_families() -> None:
+    members = [("a", nic(ipv6=None)), ("b", nic(ipv4=None)), ("c", nic())]
+    assert [n.families for n in graph_nics(members)] == [1, 2, 3]
+
+
+def test_versions_rise_only_with_a_change() -> None:
+    documents, known = Documents(), dict.fromkeys(("h0", "h1", "h2"), 0)
+    assert {d.version for d in documents.update(_edges(), known)} == {1}
+    assert documents.update(_edges(), dict.fromkeys(known, 1)) == []
+    changed = documents.update({**_edges(), "h1": []}, dict.fromkeys(known, 1))
+    assert [(d.host, d.version, d.probes) for d in changed] == [("h1", 2, [])]
+
+
+def test_a_new_manager_goes_above_what_hosts_follow_already() -> None:
+    changed = Documents().update(_edges(), {"h0": 41, "h1": 0, "h2": 0})
+    assert {d.host: d.version for d in changed} == {"h0": 42, "h1": 1, "h2": 1}
+
+
+def test_a_host_without_a_nic_to_probe_from_is_told_to_stop() -> None:
+    documents = Documents()
+    documents.update(_edges(), dict.fromkeys(("h0", "h1", "h2"), 0))
+    changed = documents.update({"h0": [], "h1": []}, {"h0": 1, "h1": 1, "h2": 1})
+    assert {(d.host, d.version, len(d.probes)) for d in changed} == {(f"h{i}", 2, 0) for i in range(3)}
