@@ -19,6 +19,7 @@ PORT_OBJECT = Path(__file__).parents[2] / "build/bpf/lab_port.bpf.o"
 
 _ONLINK = 4  # RTNH_F_ONLINK
 _PERMANENT = 0x80  # NUD_PERMANENT
+_NO_DUPLICATE_DETECTION = 0x02  # IFA_F_NODAD
 _LOOPBACK_INDEX = 1
 _FIRST_INDEX = 10_000
 _FIRST_MGMT_INDEX = 100_000
@@ -228,7 +229,9 @@ def _peer_addresses(topology: Topology, link: Link, peer: Port) -> tuple[Address
 
 def _add_address(node: Node, index: int, address: Address, prefix_length: int | None = None) -> None:
     length = address.max_prefixlen if prefix_length is None else prefix_length
-    node.ip.addr("add", index=index, address=str(address), prefixlen=length)
+    # Duplicate detection ends some time later, and until then no route may have the address as its source.
+    flags = _NO_DUPLICATE_DETECTION if address.version == 6 else 0
+    node.ip.addr("add", index=index, address=str(address), prefixlen=length, flags=flags)
 
 
 def _add_neighbour(node: Node, index: int, address: Address, mac: str) -> None:
