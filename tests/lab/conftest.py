@@ -1,0 +1,39 @@
+"""Labs for the tests, under names of their own."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tools.lab import Lab, LabSpec, lifecycle
+
+
+def lab_name(suffix: str) -> str:
+    """Return a name that no other run of the tests has."""
+    return f"t{os.getpid()}{suffix}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() != 0:
+        for item in items:
+            if "lab" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs root, for network namespaces"))
+
+
+@pytest.fixture(scope="session")
+def default_lab() -> Iterator[Lab]:
+    """The default lab, shared by all tests that leave it as they found it."""
+    name = lab_name("shared")
+    lifecycle.up(LabSpec(name=name))
+    try:
+        yield Lab.open(name)
+    finally:
+        lifecycle.down(name)
+
+
+@pytest.fixture
+def spare_name() -> Iterator[str]:
+    """A name for a lab of the test's own, taken down at its end whatever happened."""
+    name = lab_name("own")
+    yield name
+    lifecycle.down(name)
