@@ -111,7 +111,7 @@ class NatsServer:
 
     async def _spawn(self) -> None:
         """Start the child, tied to this process by the kernel (PR_SET_PDEATHSIG), and wait for its port."""
-        with self._log_path.open("wb") as log:
+        with self._log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 "setpriv", "--pdeathsig", "TERM", BINARY, "-c", str(self._config_path), stdout=log, stderr=log
             )

@@ -7,7 +7,8 @@ rings cannot give (a pair twice, two NICs of one host, no address family in comm
 edge switches that keep all other degrees.
 
 The graph depends on the set of NICs and the seed only, so a restarted manager arrives at the same one, and
-a NIC that comes or goes disturbs its ring neighbours only: on average about 3/2 `degree` edges change.
+a NIC that comes or goes disturbs its ring neighbours only: about 3/2 `degree` edges change on average,
+up to twice that among a few dozen NICs, where rings collide more.
 """
 
 from collections import deque

@@ -284,7 +284,7 @@ class Bus:
     async def _write_documents(self, client: Client) -> None:
         """Write every document once a session, and each again when it changes."""
         self._unwritten.update(self._documents)
-        config = KeyValueConfig(bucket=DESIRED_BUCKET, history=1, storage=StorageType.FILE)
+        config = KeyValueConfig(bucket=DESIRED_BUCKET, history=1, storage=StorageType.FILE, direct=True)
         while True:
             while not self._unwritten:
                 self._wakes_writer.clear()
@@ -302,16 +302,21 @@ class Bus:
 
 
 async def _read(client: Client, watch: _Watch) -> None:
-    """Deliver a host's stored document at the start of a session and now and then."""
+    """Deliver a host's stored document at the start of a session and now and then.
+
+    By direct get, which the stream itself answers: asked through the JetStream API while the bucket is being
+    made, nats-server 2.9.10 crashes (a nil store in `jsMsgGetRequest`).
+    """
+    retry_s = JETSTREAM_RETRY_S
     while True:
         pause_s = REREAD_INTERVAL_S
         try:
-            stored = await client.jetstream().get_last_msg(_KV_STREAM, watch.subject)
+            stored = await client.jetstream().get_last_msg(_KV_STREAM, watch.subject, direct=True)
             watch.deliver(stored.data or b"")
         except nats.js.errors.NotFoundError:
             pass  # not written yet: it will arrive by the subscription
         except _JETSTREAM_ERRORS:
-            pause_s = JETSTREAM_RETRY_S
+            pause_s, retry_s = retry_s, min(2 * retry_s, REREAD_INTERVAL_S)
         await asyncio.sleep(pause_s)
 
 

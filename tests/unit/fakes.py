@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import socket
 import time
+from collections.abc import Callable
 
 from cwdp.shared.bus import Bus
 from cwdp.shared.messages import (
@@ -15,7 +17,6 @@ from cwdp.shared.messages import (
     PathStat,
     ProbeEdge,
     Report,
-    nic_id,
     subject,
 )
 
@@ -172,5 +173,16 @@ def path_stat(probe: ProbeEdge) -> PathStat:
     )
 
 
-def host_nic(host: str) -> str:
-    return nic_id(host, "eth0")
+def free_port() -> int:
+    """A TCP port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to be"
+        await asyncio.sleep(0.02)

@@ -84,7 +84,7 @@ def test_one_nic_that_goes_disturbs_few_pairs(hosts: int, seed: int) -> None:
     rest = nics[:gone] + nics[gone + 1 :]
     before = _names(nics, build(nics, degree=10, seed=seed))
     after = _names(rest, build(rest, degree=10, seed=seed))
-    assert len(before ^ after) <= 40
+    assert len(before ^ after) <= 60
 
 
 def test_on_average_three_halves_of_the_degree_change() -> None:
