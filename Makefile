@@ -1,0 +1,87 @@
+# Everything a newcomer needs: `make demo`, `make test`. Each sets up what it needs first.
+
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+SUDO   := $(shell [ $$(id -u) = 0 ] || echo sudo)
+
+CLANG        := clang-16
+CLANG_FORMAT := clang-format-16
+BPF_CFLAGS   := -target bpf -mcpu=v3 -g -O2 -Wall -Wextra -Werror -I/usr/include/$(shell uname -m)-linux-gnu
+BPF_HEADERS  := $(wildcard bpf/*.h)
+BPF_OBJECTS  := $(patsubst bpf/%.c,build/bpf/%.o,$(wildcard bpf/*.bpf.c))
+
+DEBIAN_PACKAGES := bpftool $(CLANG) $(CLANG_FORMAT) ethtool iproute2 iputils-ping libbpf-dev libbpf1 \
+	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
+
+.PHONY: setup bpf abi abi-check demo test check lint types unit bench pin clean
+
+setup: build/.packages build/.venv bpf abi-check
+
+build/.packages: Makefile
+	@mkdir -p build
+	@missing=$$(dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(DEBIAN_PACKAGES) 2>/dev/null \
+		| awk '$$1 == "installed" {print $$2}' | sort > build/installed; \
+		printf '%s\n' $(DEBIAN_PACKAGES) | sort | comm -23 - build/installed); \
+	if [ -n "$$missing" ]; then \
+		echo "installing Debian packages:" $$missing; \
+		$(SUDO) apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing > build/apt.log 2>&1 \
+		|| { tail -20 build/apt.log; exit 1; }; \
+	fi
+	@touch $@
+
+# From the distribution's Python, since bcc and pyverbs are built against it.
+build/.venv: requirements.txt requirements-dev.txt pyproject.toml | build/.packages
+	@[ -x $(PYTHON) ] || /usr/bin/python3 -m venv --system-site-packages $(VENV)
+	@echo "installing Python packages"
+	@$(PYTHON) -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt -r requirements-dev.txt
+	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+bpf: $(BPF_OBJECTS)
+
+build/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS) Makefile | build/.packages
+	@mkdir -p build/bpf
+	$(CLANG) $(BPF_CFLAGS) -c $< -o $@.new
+	@mv $@.new $@
+
+# cwdp/dataplane/abi.py is written from the object's BTF; a drift between C and Python fails the build.
+abi: build/bpf/cwdp.bpf.o build/.venv
+	$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py
+
+abi-check: build/.abi
+
+build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py tools/gen_abi.py build/.venv
+	@$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py --check
+	@touch $@
+
+demo: setup
+	$(SUDO) $(VENV)/bin/cwdp lab run demo
+
+test: check
+	$(SUDO) $(PYTHON) tools/run_tests.py tests/bpf tests/lab
+
+check: setup lint types unit
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c
+
+types:
+	$(PYTHON) -m mypy
+
+unit:
+	$(PYTHON) tools/run_tests.py tests/unit
+
+bench: setup
+	$(SUDO) $(PYTHON) -m tools.bench
+
+pin:
+	$(PYTHON) -m piptools compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--strip-extras -o requirements.txt requirements.in
+	$(PYTHON) -m piptools compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--strip-extras --allow-unsafe -o requirements-dev.txt requirements-dev.in
+
+clean:
+	rm -rf build $(VENV) *.egg-info
