@@ -13,6 +13,7 @@ __u64 dropped_packets;
 SEC("tc")
 int lab_link(struct __sk_buff *skb)
 {
+	(void)skb;
 	if (bpf_get_prandom_u32() >= drop_threshold)
 		return TC_ACT_UNSPEC;
 	__sync_fetch_and_add(&dropped_packets, 1);
