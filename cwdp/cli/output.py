@@ -20,3 +20,8 @@ def emit(data: Any, *, as_json: bool, render: Callable[[], RenderableType]) -> N
         sys.stdout.write("\n")
     else:
         console().print(render())
+
+
+def progress(what: str) -> None:
+    """Say on standard error what a long command is doing."""
+    Console(stderr=True, highlight=False).print(what, style="dim", markup=False)

@@ -10,6 +10,7 @@ from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
 from tools.lab.lab import Lab
 from tools.lab.params import RATE, SHARE, TIME
+from tools.lab.sync import sync
 from tools.lab.topology import LabSpec
 
 _DEFAULT = LabSpec()
@@ -27,6 +28,9 @@ def lab() -> None:
 @lab.group()
 def run() -> None:
     """Run an experiment in a lab."""
+
+
+run.add_command(sync)
 
 
 @lab.command()

@@ -73,15 +73,21 @@ class Node:
         """Return the index of an interface; the kernel is asked once for all of them."""
         if ifname not in self._indices:
             self._indices = {link.get_attr("IFLA_IFNAME"): link["index"] for link in self.ip.get_links()}
+        if ifname not in self._indices:
+            raise LabError(
+                f"{self.netns} lacks the interface {ifname!r}", "`cwdp lab down`, then `cwdp lab up`."
+            )
         return self._indices[ifname]
 
 
 @contextmanager
 def open_nodes(topology: Topology, names: Iterable[str]) -> Iterator[dict[str, Node]]:
-    """Open netlink sockets in the namespaces of the named nodes."""
+    """Open netlink sockets in the namespaces of the named nodes; raise `LabError` if one is gone."""
     with ExitStack() as stack:
         yield {
-            name: Node(name, topology.netns(name), stack.enter_context(IPRoute(netns=topology.netns(name))))
+            name: Node(
+                name, topology.netns(name), stack.enter_context(netns.open_netlink(topology.netns(name)))
+            )
             for name in names
         }
 

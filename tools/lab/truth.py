@@ -5,6 +5,7 @@ nanosecond. The timeline belongs to no single host; an error is a host's distanc
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,10 +53,17 @@ class Truth:
         self._lab = lab
         self._maps: dict[str, Maps] = {}
 
-    def close(self) -> None:
-        """Close the maps."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for maps in self._maps.values():
             maps.close()
+
+    def probes_sent(self) -> int:
+        """How many probes all hosts have sent since their dataplanes were loaded."""
+        opened = filter(None, (self._open(host) for host in self._lab.hosts))
+        return sum(maps.counters()["probe_sent"] for maps in opened)
 
     def read(self, raw_ns: int) -> Reading:
         """Compare all hosts at an instant, which should be now."""

@@ -1,0 +1,110 @@
+"""`cwdp lab run sync`: how far every host's clock is from the truth, idle or under load."""
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from cwdp.cli.output import emit, progress
+from tools.lab.fleet import Fleet
+from tools.lab.params import SHARE
+from tools.lab.session import Traffic, lab_for_run, sample, wait_for_lock
+from tools.lab.topology import LabSpec
+from tools.lab.truth import Truth
+
+SETTLE_S = 10.0
+RUN_NAME = "sync"
+
+
+@click.command()
+@click.option(
+    "--load", "share", type=SHARE, default="0", show_default=True, help="Share of the links' rate to fill."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=1), default=30.0, show_default=True, help="How long to measure."
+)
+@click.option("--name", help="A lab that is up; else the default one is raised for the run.")
+@click.option("--seed", default=1, show_default=True, help="Draws the hosts' clocks.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def sync(share: float, seconds: float, name: str | None, seed: int, as_json: bool) -> None:
+    """Sync the lab's clocks from cold, then compare them with the truth that the lab set."""
+    result = run_sync(share, seconds, name, seed)
+    emit(result, as_json=as_json, render=lambda: _render(result))
+
+
+def run_sync(share: float, seconds: float, name: str | None = None, seed: int = 1) -> dict[str, Any]:
+    """Run the experiment; what `--json` prints.
+
+    Raises:
+        LabError: the lab or its processes failed.
+    """
+    spec = None if name else LabSpec(name=RUN_NAME, seed=seed)
+    with lab_for_run(name or RUN_NAME, spec) as lab, Fleet(lab) as fleet, Truth(lab) as truth:
+        start = wait_for_lock(fleet, truth)
+        progress(f"all clocks within 1 us {start.locked_s:.2f} s after the first probe")
+        with Traffic(lab, share, SETTLE_S + seconds) as traffic:
+            progress(f"settling for {SETTLE_S:.0f} s")
+            time.sleep(SETTLE_S)
+            progress(f"measuring for {seconds:.0f} s")
+            error, bound = sample(truth, seconds, fleet)
+            sent = traffic.result()
+        return {
+            "lab": {"leaves": lab.spec.leaves, "spines": lab.spec.spines, "hosts": len(lab.hosts)},
+            "seconds": seconds,
+            "cold_start": asdict(start),
+            "load": {"share": share, "sent": sent},
+            "hosts": [
+                {"host": host.name, **summary(error[:, i], bound[:, i])} for i, host in enumerate(lab.hosts)
+            ],
+            "all": summary(error.ravel(), bound.ravel()),
+            "restarts": fleet.restarts,
+        }
+
+
+def summary(error_ns: NDArray[np.float64], bound_ns: NDArray[np.float64]) -> dict[str, Any]:
+    """Quantiles of the absolute error, the bound claimed, and how often the truth lay outside it.
+
+    Samples in which the host claimed no bound at all are counted apart, as `unsynced_share`.
+    """
+    synced = ~np.isnan(bound_ns)
+    error, bound = np.abs(error_ns[synced]), bound_ns[synced]
+    if not len(error):
+        return {"samples": 0, "unsynced_share": 1.0}
+    p50, p99 = np.percentile(error, (50, 99))
+    return {
+        "samples": len(error),
+        "unsynced_share": float(1 - synced.mean()),
+        "p50_ns": round(float(p50), 3),
+        "p99_ns": round(float(p99), 3),
+        "max_ns": round(float(error.max()), 3),
+        "bound_p50_ns": round(float(np.median(bound)), 3),
+        "bound_max_ns": round(float(bound.max()), 3),
+        "outside_share": float((error > bound).mean()),
+    }
+
+
+def _render(result: dict[str, Any]) -> RenderableType:
+    table = Table(box=None, pad_edge=False)
+    for column in ("HOST", "P50 NS", "P99 NS", "MAX NS", "BOUND NS", "MAX BOUND NS", "OUTSIDE"):
+        table.add_column(column, justify="left" if column == "HOST" else "right")
+    for row in [*result["hosts"], {"host": "all", **result["all"]}]:
+        if not row["samples"]:
+            table.add_row(row["host"], *["-"] * 5, "unsynced")
+            continue
+        numbers = (
+            f"{row[key]:.1f}" for key in ("p50_ns", "p99_ns", "max_ns", "bound_p50_ns", "bound_max_ns")
+        )
+        table.add_row(row["host"], *numbers, f"{row['outside_share']:.2%}")
+    start, sent = result["cold_start"], result["load"]["sent"]
+    load = f"load {sent['measured_share']:.0%} of every host's link" if sent else "idle"
+    return Group(
+        table,
+        f"{load}; {result['all']['samples']} samples in {result['seconds']:.0f} s",
+        f"cold start: clocks {start['offsets_ns'] / 1e9:.1f} s apart, "
+        f"within 1 us {start['locked_s']:.2f} s after the first probe",
+    )
