@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal
 
+import msgspec
+
 from cwdp.shared.messages import Desired, Nic, ProbeEdge, nic_id
 from manager.probe_graph import GraphNic, Pairs
 
@@ -95,6 +97,16 @@ class Documents:
         for host in self._current.keys() - edges.keys() - known_versions.keys():
             del self._current[host]
         return changed
+
+    def overtaken(self, known_versions: Mapping[str, int]) -> list[Desired]:
+        """Documents that hosts would not take, as they follow a higher version of an earlier manager's."""
+        raised = [
+            msgspec.structs.replace(document, version=known_versions[host] + 1)
+            for host, document in self._current.items()
+            if document.version < known_versions.get(host, 0)
+        ]
+        self._current.update((document.host, document) for document in raised)
+        return raised
 
 
 def _addresses(src: Member, dst: Member, family: Family) -> tuple[str, str]:

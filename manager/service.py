@@ -137,6 +137,8 @@ class Manager:
                 expire_s = started + EXPIRE_INTERVAL_S
                 async with self._busy:
                     self.state.expire(started)
+                for document in self.state.overtaken():
+                    self.bus.put(document)
             members = self.state.probeable(started)
             if self.bus.connected and self._graph.due(members, started, taken_up=self.state.was_directed()):
                 await self._rebuild(members)

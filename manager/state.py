@@ -111,8 +111,14 @@ class FleetState:
             paths=self._probes.paths,
             pairs_per_s=self._probes.pairs_per_s,
         )
-        known = {name: host.hello.desired_version for name, host in self.members.hosts.items()}
-        return self._documents.update(edges, known)
+        return self._documents.update(edges, self._followed_versions())
+
+    def overtaken(self) -> list[Desired]:
+        """Documents that must be published again, above what their hosts took from an earlier manager."""
+        return self._documents.overtaken(self._followed_versions())
+
+    def _followed_versions(self) -> dict[str, int]:
+        return {name: host.hello.desired_version for name, host in self.members.hosts.items()}
 
     def build_graph(self, members: Sequence[Member]) -> Pairs:
         """The probe graph over members; touches nothing, so a thread may run it."""

@@ -83,6 +83,15 @@ def test_a_new_manager_goes_above_what_hosts_follow_already() -> None:
     assert {d.host: d.version for d in changed} == {"h0": 42, "h1": 1, "h2": 1}
 
 
+def test_a_host_that_finds_an_older_document_later_is_overtaken() -> None:
+    documents = Documents()
+    documents.update(_edges(), dict.fromkeys(("h0", "h1", "h2"), 0))
+    raised = documents.overtaken({"h0": 5, "h1": 1, "stranger": 9})
+    assert [(d.host, d.version) for d in raised] == [("h0", 6)]
+    assert raised[0].probes == _edges()["h0"]
+    assert documents.overtaken({"h0": 5}) == []
+
+
 def test_a_host_without_a_nic_to_probe_from_is_told_to_stop() -> None:
     documents = Documents()
     documents.update(_edges(), dict.fromkeys(("h0", "h1", "h2"), 0))

@@ -233,7 +233,6 @@ async def test_a_killed_manager_takes_up_the_timeline_without_a_step(tmp_path: P
             for _ in range(6):
                 await _all_updated(hosts)
                 steps += _steps_ns(hosts, before)
-            print("STEPS", max(map(abs, steps)), [round(x) for x in steps])
             assert max(map(abs, steps)) < 100
             assert _agree(hosts)
             seen = {host.update.timeline for host in hosts if host.update}

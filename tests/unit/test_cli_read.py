@@ -1,0 +1,169 @@
+"""The main command: quick and lazy, with errors for people; finding the manager; the tables."""
+
+import socket
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from cwdp.cli import COMMANDS, client, main, tables
+from cwdp.cli.client import ManagerClient
+from cwdp.cli.lazy import LazyGroup
+from cwdp.errors import ConfigError, CwdpError, ManagerError, PrivilegeError
+
+
+def _imported_by(*arguments: str) -> set[str]:
+    """What a run of the command has imported in the end."""
+    script = (
+        "import sys\nfrom cwdp.cli import main\n"
+        f"try: main({list(arguments)!r}, prog_name='cwdp')\nexcept SystemExit: pass\n"
+        "print('MODULES', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("MODULES")[2].split())
+
+
+def test_help_names_every_command_and_imports_none_of_them() -> None:
+    output = CliRunner().invoke(main, ["--help"]).output
+    assert all(name in output and text in output for name, (_, text) in COMMANDS.items())
+    imported = _imported_by("--help")
+    assert not imported & {"scipy", "numpy", "rich", "aiohttp", "nats", "manager", "tools"}
+
+
+def test_commands_on_a_host_import_neither_the_manager_nor_scipy() -> None:
+    for command in ("dataplane", "agent"):
+        assert not _imported_by(command, "--help") & {"scipy", "manager"}
+
+
+def test_commands_that_read_are_small() -> None:
+    assert not _imported_by("clock", "--help") & {"scipy", "numpy", "manager", "aiohttp", "nats"}
+
+
+@pytest.mark.parametrize("name", ["agent", "clock", "dataplane", "host", "manager", "owd"])
+def test_every_command_has_help(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0, result.output
+
+
+class _Failing(LazyGroup):
+    """A group with one command, which fails."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__("x", commands_by_path={})
+        self._error = error
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        def fail() -> None:
+            raise self._error
+
+        return click.Command(cmd_name, callback=fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "output"),
+    [
+        (
+            ManagerError("it is not there", "start it\nor not"),
+            1,
+            "error: it is not there\n  start it\n  or not\n",
+        ),
+        (ConfigError("wrong", "right it"), 2, "error: wrong\n  right it\n"),
+        (PrivilegeError("you may not"), 1, "error: you may not\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_a_message_and_an_exit_status(error: BaseException, status: int, output: str) -> None:
+    result = CliRunner().invoke(_Failing(error), ["fail"])
+    assert (result.exit_code, result.stderr, result.stdout) == (status, output, "")
+
+
+def test_usage_errors_exit_with_2() -> None:
+    for arguments in (
+        ["nonsense"],
+        ["owd", "--sort", "x"],
+        ["clock", "--watch", "0"],
+        ["manager", "run", "--x"],
+    ):
+        assert CliRunner().invoke(main, arguments).exit_code == 2
+
+
+def test_a_wrong_config_is_a_message_with_status_2(tmp_path: Path) -> None:
+    path = tmp_path / "manager.toml"
+    path.write_text("probe = 1")
+    result = CliRunner().invoke(main, ["manager", "run", "--config", str(path)])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"error: {path}: Object contains unknown field `probe`\n  known keys")
+
+
+def test_the_version() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output.startswith("cwdp 0.")
+
+
+@pytest.mark.parametrize("url", ["x", "unix://", "ftp://x", "http://", "/run/cwdp/manager.sock"])
+def test_a_manager_url_of_another_form(url: str) -> None:
+    with pytest.raises(ConfigError, match="no manager URL"):
+        ManagerClient(url)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    patterns = (f"{tmp_path}/manager.sock", f"{tmp_path}/lab/*/manager.sock")
+    monkeypatch.setattr(client, "SOCKETS", patterns)
+    return tmp_path
+
+
+def test_without_a_manager_the_next_step_is_named(run_dir: Path) -> None:
+    result = CliRunner().invoke(main, ["clock"], env={"CWDP_MANAGER": None})
+    assert result.exit_code == 1
+    assert "cwdp manager run" in result.stderr
+
+
+def test_one_manager_is_found_and_several_are_named(run_dir: Path) -> None:
+    labs = [run_dir / "lab" / name / "manager.sock" for name in ("one", "two")]
+    for path in labs:
+        path.parent.mkdir(parents=True)
+    labs[0].touch()
+    assert ManagerClient(None).url == f"unix://{labs[0]}"
+    labs[1].touch()
+    with pytest.raises(ManagerError, match="several") as caught:
+        ManagerClient(None)
+    assert all(f"--manager unix://{path}" in caught.value.hint for path in labs)
+
+
+def test_a_manager_that_does_not_answer(tmp_path: Path) -> None:
+    path = tmp_path / "manager.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+        with pytest.raises(ManagerError, match="Connection refused") as caught:
+            ManagerClient(f"unix://{path}").get("/v1/clock")
+    assert isinstance(caught.value, CwdpError)
+    assert "cwdp manager run" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0, "0 ns"), (-12.4, "-12 ns"), (9999, "9,999 ns"), (12345, "12.3 us"), (3.2e10, "32.0 s")],
+)
+def test_durations_read_well(value: float | None, text: str) -> None:
+    assert tables.duration(value) == text
+
+
+def _text(renderable: Any) -> str:
+    out = StringIO()
+    Console(file=out, width=80).print(renderable)
+    return out.getvalue()
+
+
+def test_tables_bear_what_is_not_known_yet() -> None:
+    clock = dict.fromkeys(("offset_ns", "drift_ppb", "bound_ns", "residual_p99_ns", "age_s"))
+    row = {"host": "a", "state": "unsynced", "edges_used": 0, "edges_rejected": 0, **clock}
+    assert "unsynced" in _text(tables.clock({"timeline": "t", "hosts": [row]}))
+    assert "0 of 0 paths" in _text(tables.owd({"paths": [], "path_count": 0, "window_s": 10.0}))
+    host = {"host": "a", "state": "up", "clock_state": "unsynced", "nics": [], "last_seen_s": 0.1}
+    assert "up" in _text(tables.hosts({"hosts": [host]}))
