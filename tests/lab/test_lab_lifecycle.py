@@ -85,6 +85,11 @@ def test_a_damaged_lab_is_named_as_such(spare_name: str) -> None:
     refused = invoke("up", "--name", spare_name, *SMALL)
     assert isinstance(refused.exception, LabError)
     assert "lacks s1" in refused.exception.message
+    for command, *arguments in (["status"], ["cut", "l1-s1"]):
+        failed = run_command(command, "--name", spare_name, *arguments)
+        assert (failed.returncode, "Traceback" in failed.stderr) == (1, False)
+        assert f"no network namespace 'cw-{spare_name}-s1'" in failed.stderr
+    assert not Path("/run/netns", f"cw-{spare_name}-s1").exists()
 
 
 @pytest.mark.parametrize("namespaces", [1, 6, 15])

@@ -61,11 +61,18 @@ def create(netns: str, mark: str) -> None:
     in_thread(unshare_mark_and_name)
 
 
+def open_netlink(netns: str) -> IPRoute:
+    """Open a netlink socket in a namespace; raise `LabError` if there is none of that name."""
+    if not (RUN_DIR / netns).exists():
+        raise _missing(netns)
+    return IPRoute(netns=netns, flags=0)  # with its default flags it would make the namespace
+
+
 def mark_of(netns: str) -> str | None:
     """Return the mark of a namespace, None where it has none, "" where the name leads to no namespace at all."""
     if (RUN_DIR / netns).stat().st_dev == RUN_DIR.stat().st_dev:
         return ""
-    with IPRoute(netns=netns) as ip:
+    with open_netlink(netns) as ip:
         mark: str | None = ip.get_links(_LOOPBACK_INDEX)[0].get_attr("IFLA_IFALIAS")
         return mark
 
@@ -92,13 +99,15 @@ def _open(path: Path) -> Iterator[int]:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise LabError(
-            f"there is no network namespace {path.name!r}", "`cwdp lab up` makes a lab's."
-        ) from error
+        raise _missing(path.name) from error
     try:
         yield fd
     finally:
         os.close(fd)
+
+
+def _missing(netns: str) -> LabError:
+    return LabError(f"there is no network namespace {netns!r}", "Run `cwdp lab down`, then `cwdp lab up`.")
 
 
 def _call(function: Callable[..., int], *arguments: int) -> None:

@@ -74,7 +74,9 @@ def _link(link: Link, fault: LinkFault, counters: dict[str, dict[str, dict[str, 
         "queue_bytes": link.queue_bytes,
         "directions": {
             direction: {
-                "state": _direction_state(fault, direction),
+                "state": _direction_state(fault, direction)
+                if all("carrier" in end for end in ends)
+                else "missing",
                 "rate_bps": fault.rate_bps.get(direction, link.rate_bps),
                 "loss": fault.loss.get(direction, 0.0),
                 "lost_packets": drops.dropped_packets(fault.drop_map_ids.get(direction, 0)),
