@@ -8,6 +8,7 @@ from cwdp.cli.output import emit
 from cwdp.errors import LabError
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
+from tools.lab.demo import demo
 from tools.lab.lab import Lab
 from tools.lab.params import RATE, SHARE, TIME
 from tools.lab.sync import sync
@@ -30,6 +31,7 @@ def run() -> None:
     """Run an experiment in a lab."""
 
 
+run.add_command(demo)
 run.add_command(sync)
 
 

@@ -6,6 +6,7 @@ as an independent process per NIC. The process is drawn in absolute time, so a l
 """
 
 import json
+import os
 import socket
 import struct
 import sys
@@ -181,6 +182,8 @@ def _throw_all_away(sink: socket.socket) -> None:
 @click.option("--ipv6", is_flag=True, help="Send IPv6.")
 def main(name: str, share: float, seconds: float, frame_bytes: int | None, ipv6: bool) -> None:
     """Fill a lab's fabric to a share of its rate, then print what was sent as JSON."""
+    # Woken late, it would send a burst that no queue holds: it goes before what it shares the processors with.
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     with Load(Lab.open(name), share, frame_bytes=frame_bytes, ipv6=ipv6) as load:
         click.echo(json.dumps(asdict(load.run(seconds))))
 

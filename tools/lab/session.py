@@ -24,6 +24,7 @@ from tools.lab.truth import Reading, Truth
 SAMPLE_INTERVAL_S = 0.05
 LOCKED_NS = 1_000.0
 START_TIMEOUT_S = 60.0
+SETTLE_S = 10.0
 
 
 @contextmanager

@@ -13,11 +13,10 @@ from rich.table import Table
 from cwdp.cli.output import emit, progress
 from tools.lab.fleet import Fleet
 from tools.lab.params import SHARE
-from tools.lab.session import Traffic, lab_for_run, sample, wait_for_lock
+from tools.lab.session import SETTLE_S, Traffic, lab_for_run, sample, wait_for_lock
 from tools.lab.topology import LabSpec
 from tools.lab.truth import Truth
 
-SETTLE_S = 10.0
 RUN_NAME = "sync"
 
 
