@@ -149,10 +149,11 @@ def heal(name: str, link: str, convergence: float) -> None:
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(name: str, node: str, command: tuple[str, ...]) -> None:
     """Run COMMAND in the network namespace of NODE (h1, l1, s1, mgmt); nothing but the network changes."""
-    netns.enter_for_good(Lab.open(name).netns(node))
+    namespace = Lab.open(name).netns(node)
     try:
+        netns.enter_for_good(namespace)
         os.execvp(command[0], command)  # noqa: S606 - no shell is wanted
     except OSError as error:
         raise LabError(
-            f"cannot run {command[0]!r}: {error.strerror}", "Check the command's name and path."
+            f"cannot run {command[0]!r}: {error.strerror}", "Check its name and path, and that you are root."
         ) from error

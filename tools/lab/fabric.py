@@ -75,7 +75,7 @@ class Node:
             self._indices = {link.get_attr("IFLA_IFNAME"): link["index"] for link in self.ip.get_links()}
         if ifname not in self._indices:
             raise LabError(
-                f"{self.netns} lacks the interface {ifname!r}", "`cwdp lab down`, then `cwdp lab up`."
+                f"{self.netns} lacks the interface {ifname!r}", "Run `cwdp lab down`, then `cwdp lab up`."
             )
         return self._indices[ifname]
 

@@ -61,9 +61,9 @@ class Lab:
 
         `options` are those of `subprocess.Popen`; the process leads a session of its own.
         """
-        started = process.start(self.netns(node), argv, **options)
         with state.locked(self.name):
             known = state.require(self.name)
+            started = process.start(self.netns(node), argv, **options)
             known.processes = [other for other in known.processes if process.is_alive(other)]
             known.processes.append(process.record(node, started.pid, argv))
             state.save(known)

@@ -73,7 +73,7 @@ def kernel_errors(doing: str) -> Iterator[None]:
         yield
     except (NetlinkError, OSError) as error:
         raise LabError(
-            f"the kernel refused {doing}: {error}", "`cwdp lab down`, then `cwdp lab up`."
+            f"the kernel refused {doing}: {error}", "Run `cwdp lab down`, then `cwdp lab up`."
         ) from error
 
 
