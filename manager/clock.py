@@ -89,7 +89,10 @@ class ClockService:
     def begin(self, now_s: float) -> GraphEdges | None:
         """The edges to solve now, with a slot for each of their hosts; None while there is nothing to do."""
         edges = self.fits.edges(now_s)
-        if len(edges.src) == 0 or not (self._running or self._may_start(now_s)):
+        if len(edges.src) == 0:
+            self._lapse()
+            return None
+        if not (self._running or self._may_start(now_s)):
             return None
         if not self._running:
             self._start()
@@ -112,9 +115,7 @@ class ClockService:
             state = self._state(slot)
             if state == "synced":
                 self._synced_s[host] = now_s
-            if self._states.get(host, "unsynced") != state:
-                self.changes.append((host, state))
-            self._states[host] = state
+            self._set_state(host, state)
 
     def updates(self) -> list[ClockUpdate]:
         """What to tell each host of the last solution; drift priors go along now and then."""
@@ -146,13 +147,42 @@ class ClockService:
 
     def view(self, now_s: float) -> list[HostClock]:
         """Every host that has probed or been probed, in order of name."""
-        if self._solved is None:
+        solved = self._solved
+        if solved is None:
             return []
+        n = len(solved.clocks.state)
+        ends = np.concatenate([solved.edges.src, solved.edges.dst])
+        rejected = np.tile(solved.solution.rejected, 2)
+        used = np.tile(solved.edges.fits.valid, 2) & ~rejected
+        used_count = np.bincount(ends[used], minlength=n)
+        rejected_count = np.bincount(ends[rejected], minlength=n)
+        residual = _p99_by_group(ends[used], np.tile(np.abs(solved.solution.residual_ns), 2)[used], n)
+        clocks = solved.clocks
+        bound_ns = clocks.bound_ns + clocks.bound_growth * (now_s - solved.now_s)
         return [
-            self._view(host, slot, self._solved, now_s)
+            HostClock(
+                host=host,
+                state=self.state_of(host),
+                ref_local_ns=int(clocks.ref_local_ns[slot]),
+                offset_ns=int(clocks.offset_ns[slot]) + round(float(clocks.offset_frac_ns[slot])),
+                drift_ppb=round(float(clocks.drift[slot]) * 1e9, 3),
+                bound_ns=_finite(bound_ns[slot]),
+                edges_used=int(used_count[slot]),
+                edges_rejected=int(rejected_count[slot]),
+                residual_p99_ns=_finite(residual[slot]),
+                age_s=round(now_s - self._synced_s[host], 3) if host in self._synced_s else None,
+            )
             for host, slot in sorted(self.fits.slots.items())
-            if slot < len(self._solved.clocks.state)
+            if slot < n
         ]
+
+    def bounds_ns(self, now_s: float) -> NDArray[np.float64]:
+        """The bounds of all clocks that have one, in no order."""
+        if self._solved is None:
+            return np.empty(0)
+        clocks = self._solved.clocks
+        bounds = clocks.bound_ns + clocks.bound_growth * (now_s - self._solved.now_s)
+        return bounds[np.isfinite(bounds)]
 
     def state_of(self, host: str) -> ClockState:
         """What a host's clock is worth."""
@@ -177,6 +207,17 @@ class ClockService:
             return False
         wait_s = SEED_WAIT_S if self._seeds else self._seed_wait_s
         return now_s - self._first_report_s >= wait_s
+
+    def _set_state(self, host: str, state: ClockState) -> None:
+        if self.state_of(host) != state:
+            self.changes.append((host, state))
+        self._states[host] = state
+
+    def _lapse(self) -> None:
+        """No fit is fresh: whoever was synced goes on by what was known."""
+        for host, state in list(self._states.items()):
+            if state == "synced":
+                self._set_state(host, "holdover")
 
     def _start(self) -> None:
         self._running = True
@@ -225,28 +266,16 @@ class ClockService:
                 priors[host].append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
         return priors
 
-    def _view(self, host: str, slot: int, solved: _Solved, now_s: float) -> HostClock:
-        clocks = solved.clocks
-        of_host = (solved.edges.src == slot) | (solved.edges.dst == slot)
-        bound_ns = clocks.bound_ns[slot] + clocks.bound_growth[slot] * (now_s - solved.now_s)
-        synced_s = self._synced_s.get(host)
-        return HostClock(
-            host=host,
-            state=self._state(slot),
-            ref_local_ns=int(clocks.ref_local_ns[slot]),
-            offset_ns=int(clocks.offset_ns[slot]) + round(float(clocks.offset_frac_ns[slot])),
-            drift_ppb=round(float(clocks.drift[slot]) * 1e9, 3),
-            bound_ns=_finite(bound_ns),
-            edges_used=int((of_host & solved.edges.fits.valid & ~solved.solution.rejected).sum()),
-            edges_rejected=int((of_host & solved.solution.rejected).sum()),
-            residual_p99_ns=_p99(np.abs(solved.solution.residual_ns[of_host & ~solved.solution.rejected])),
-            age_s=None if synced_s is None else round(now_s - synced_s, 3),
-        )
 
-
-def _p99(values: NDArray[np.float64]) -> float | None:
-    values = values[np.isfinite(values)]
-    return _finite(np.quantile(values, 0.99)) if values.size else None
+def _p99_by_group(group: NDArray[np.int64], values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
+    """The value at rank ceil(0.99 count) of each group, NaN for one without values: float64 [groups]."""
+    order = np.lexsort((values, group))
+    count = np.bincount(group, minlength=groups)
+    rank = np.ceil(0.99 * count).astype(np.int64) - 1
+    result = np.full(groups, np.nan)
+    some = count > 0
+    result[some] = values[order][(np.cumsum(count) - count + rank)[some]]
+    return result
 
 
 def _finite(value: float) -> float | None:

@@ -16,6 +16,7 @@ from cwdp.shared.bus import Bus
 from manager.fit_table import REFUSALS
 from manager.members import HostState, Reason
 from manager.nats_server import NatsServer
+from manager.owd import Paths
 from manager.state import REPORT_REASONS, FleetState
 
 NS = 1e-9
@@ -57,10 +58,14 @@ class Sources:
 
 
 class FleetCollector(Collector):
-    """All of the manager's metrics; it also says whether it succeeded and how long it took."""
+    """All of the manager's metrics; it also says whether it succeeded and how long it took.
+
+    `paths` is to be set before each collection, as a snapshot of a large store is taken in a thread.
+    """
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
+        self.paths: Paths | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Every metric; if one part fails, the rest of that collection is left out and success is 0."""
@@ -120,8 +125,8 @@ class FleetCollector(Collector):
         yield _gauges("cwdp_clock_edges", "Fits of the last solution, believed or not.", "state", edges)
         refused = {reason: clock.fits.refused[reason] for reason in REFUSALS}
         yield _counters("cwdp_clock_fits_refused", "Fits that were not taken, by reason.", "reason", refused)
-        bounds = np.array([v.bound_ns for v in clock.view(time.monotonic()) if v.bound_ns is not None])
-        yield _quantiles("cwdp_clock_bound_seconds", "Error bound of the clocks, over hosts.", bounds * NS)
+        bounds_s = clock.bounds_ns(time.monotonic()) * NS
+        yield _quantiles("cwdp_clock_bound_seconds", "Error bound of the clocks, over hosts.", bounds_s)
         outcomes = {"solved": solves.useful, "no_valid_fit": solves.useless}
         yield _counters("cwdp_clock_solves", "Solutions of the clock graph by outcome.", "outcome", outcomes)
         yield _counter("cwdp_clock_solve_seconds", "Time spent on solving.", solves.total_s)
@@ -129,13 +134,16 @@ class FleetCollector(Collector):
 
     def _owd(self) -> Iterator[Metric]:
         owd = self._sources.state.owd
-        paths = owd.snapshot(time.monotonic())
         yield _gauge("cwdp_owd_paths", "Paths that are reported.", len(owd))
-        outcomes = {"answered": owd.sent - owd.lost, "lost": owd.lost}
+        outcomes = {"answered": owd.totals["sent"] - owd.totals["lost"], "lost": owd.totals["lost"]}
         yield _counters("cwdp_owd_probes", "Probes by outcome.", "outcome", outcomes)
-        yield _counter("cwdp_owd_queued_pairs", "Pairs whose spacing changed on the way.", owd.queued)
+        yield _counter(
+            "cwdp_owd_queued_pairs", "Pairs whose spacing changed on the way.", owd.totals["queued"]
+        )
+        if self.paths is None:
+            return
         for statistic in ("min", "p50", "p99"):
-            both = [paths.delays[f"{way}_{statistic}_ns"] for way in ("fwd", "rev")]
+            both = [self.paths.delays[f"{way}_{statistic}_ns"] for way in ("fwd", "rev")]
             values = np.concatenate(both) * NS
             name = f"cwdp_owd_{statistic}_seconds"
             yield _quantiles(

@@ -6,8 +6,10 @@ their delays. Quantiles over the window pool the slots as three-point distributi
 three probes a slot and errs to the high side beyond.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -25,7 +27,7 @@ LEAST_SHARE = 1 / 4
 
 COUNTS = ("sent", "lost", "queued")
 DELAYS = ("fwd_min_ns", "fwd_p50_ns", "fwd_p99_ns", "rev_min_ns", "rev_p50_ns", "rev_p99_ns", "rtt_min_ns")
-LATEST = ("bound_ns",)
+_FIELDS = attrgetter(*COUNTS, *DELAYS, "bound_ns")
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 PathKey = tuple[str, str, int, int]
@@ -48,19 +50,17 @@ class Paths:
 class OwdStore:
     """Takes in reports' path statistics and answers for the last `WINDOW_S` seconds.
 
-    Times are seconds of the manager's monotonic clock. `sent` and `lost` are totals since the start.
+    Times are seconds of the manager's monotonic clock. `totals` counts probes since the start.
     """
 
     def __init__(self) -> None:
-        self.sent = 0
-        self.lost = 0
-        self.queued = 0
+        self.totals = Counter(dict.fromkeys(COUNTS, 0))
         self._rows: dict[PathKey, int] = {}
         self._free: list[int] = []
         self._next = np.zeros(0, np.int64)
         self._when_s = np.zeros((0, SLOTS), np.float64)
         self._columns = {name: np.zeros((0, SLOTS), np.int32) for name in COUNTS + DELAYS}
-        self._latest = {name: np.zeros(0, np.int32) for name in LATEST}
+        self._bound_ns = np.zeros(0, np.int32)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -73,13 +73,12 @@ class OwdStore:
         slots = self._next[rows]
         self._next[rows] = (slots + 1) % SLOTS
         self._when_s[rows, slots] = now_s
-        for name, column in self._columns.items():
-            column[rows, slots] = _column(paths, name)
-        for name, last in self._latest.items():
-            last[rows] = _column(paths, name)
-        self.sent += sum(path.sent for path in paths)
-        self.lost += sum(path.lost for path in paths)
-        self.queued += sum(path.queued for path in paths)
+        fields = _as_int32([_FIELDS(path) for path in paths])
+        for name, values in zip((*COUNTS, *DELAYS), fields.T[:-1], strict=True):
+            self._columns[name][rows, slots] = values
+        self._bound_ns[rows] = fields[:, -1]
+        for name in COUNTS:
+            self.totals[name] += sum(getattr(path, name) for path in paths)
 
     def expire(self, now_s: float) -> None:
         """Forget paths that nobody has reported for a while."""
@@ -91,9 +90,10 @@ class OwdStore:
                 self._when_s[row] = -np.inf
 
     def snapshot(self, now_s: float) -> Paths:
-        """Every path over the window that ends now."""
-        keys = list(self._rows)
-        rows = np.fromiter(self._rows.values(), np.int64, len(keys))
+        """Every path over the window that ends now; other threads may add and expire meanwhile."""
+        keyed = list(self._rows.items())
+        keys = [key for key, _ in keyed]
+        rows = np.array([row for _, row in keyed], np.int64)
         current = self._when_s[rows] > now_s - WINDOW_S
         counts = {name: np.where(current, self._columns[name][rows], 0).astype(np.int64) for name in COUNTS}
         answered = np.maximum(counts["sent"] - counts["lost"], 0)
@@ -103,7 +103,7 @@ class OwdStore:
             least, middle, top = (raw[f"{way}_{q}_ns"] for q in ("min", "p50", "p99"))
             delays[f"{way}_min_ns"] = _least(least)
             delays[f"{way}_p50_ns"], delays[f"{way}_p99_ns"] = _pooled(least, middle, top, answered)
-        bound = self._latest["bound_ns"][rows]
+        bound = self._bound_ns[rows]
         return Paths(
             keys=keys,
             **{name: count.sum(axis=1) for name, count in counts.items()},
@@ -137,12 +137,14 @@ class OwdStore:
         self._when_s = _extended(self._when_s, new)
         self._when_s[old:] = -np.inf
         self._columns = {name: _extended(column, new) for name, column in self._columns.items()}
-        self._latest = {name: _extended(column, new) for name, column in self._latest.items()}
+        self._bound_ns = _extended(self._bound_ns, new)
 
 
-def _column(paths: Sequence[PathStat], name: str) -> NDArray[np.int32]:
-    values = [NO_DELAY if (value := getattr(path, name)) is None else value for path in paths]
-    return np.array([min(max(value, NO_DELAY), MAX_DELAY) for value in values], np.int32)
+def _as_int32(rows: list[tuple[int | None, ...]]) -> NDArray[np.int32]:
+    """Whole numbers of any size as int32, clipped, `NO_DELAY` for None: shape (paths, fields)."""
+    values = np.array(rows, np.float64)
+    clipped = np.clip(values, NO_DELAY + 1, MAX_DELAY)
+    return np.where(np.isnan(values), NO_DELAY, clipped).astype(np.int32)
 
 
 def _extended(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:

@@ -116,6 +116,7 @@ class Manager:
         clock, started = self.state.clock, time.monotonic()
         edges = clock.begin(started)
         if edges is None:
+            self.state.take_clock_changes()
             return
         if len(edges.src) > THREAD_ABOVE_EDGES:
             solved = await asyncio.to_thread(clock.solve_edges, edges)

@@ -21,20 +21,16 @@ def clock(state: FleetState, now_s: float) -> Json:
     return {"timeline": state.clock.timeline, "hosts": hosts}
 
 
-def owd(
-    state: FleetState, now_s: float, *, src: str = "", dst: str = "", sort: Sort = "worst", limit: int = 0
-) -> Json:
+def owd(paths: Paths, *, src: str = "", dst: str = "", sort: Sort = "worst", limit: int = 0) -> Json:
     """Every path's delays over the window.
 
     Args:
-        state: The fleet.
-        now_s: The manager's monotonic clock.
+        paths: All paths.
         src: Only paths from this host or NIC; all where empty.
         dst: Only paths to it.
         sort: `worst` puts the largest p99 of either way first.
         limit: At most so many; 0 for all.
     """
-    paths = state.owd.snapshot(now_s)
     chosen = [i for i, key in enumerate(paths.keys) if _is_at(key[0], src) and _is_at(key[1], dst)]
     chosen.sort(key=_worst_first(paths) if sort == "worst" else lambda i: paths.keys[i])
     shown = chosen[:limit] if limit > 0 else chosen

@@ -59,6 +59,8 @@ class _Failing(LazyGroup):
         self._error = error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        del ctx
+
         def fail() -> None:
             raise self._error
 

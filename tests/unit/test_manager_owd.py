@@ -78,7 +78,7 @@ def test_only_the_window_counts_and_totals_go_on() -> None:
     paths = store.snapshot(WINDOW_S + 1)
     assert (paths.sent[0], paths.lost[0], paths.queued[0]) == (1, 0, 0)
     assert paths.delays["fwd_min_ns"][0] == 7
-    assert (store.sent, store.lost, store.queued) == (4, 1, 1)
+    assert store.totals == {"sent": 4, "lost": 1, "queued": 1}
 
 
 def test_a_path_without_an_answer_has_loss_and_no_delay() -> None:
@@ -98,6 +98,14 @@ def test_stale_paths_go_and_their_room_is_used_again() -> None:
         assert len(store) == 100
     assert len(store.snapshot(now_s).keys) == 100
     assert store._next.size == 128
+
+
+def test_numbers_of_any_size_are_clipped() -> None:
+    store = OwdStore()
+    store.add([_stat([2**63, 2**64 - 1, -(2**63)])], 0.0)
+    paths = store.snapshot(0.0)
+    assert paths.delays["fwd_min_ns"][0] == -(2**31) + 1
+    assert paths.delays["fwd_p99_ns"][0] == 2**31 - 1
 
 
 def test_an_empty_store_answers() -> None:
