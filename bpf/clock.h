@@ -35,7 +35,7 @@ static __always_inline struct clock_reading clock_read_line(__u64 local_ns)
 	struct cwdp_clock_line *line;
 	struct cwdp_clock *state;
 	__u32 zero = 0;
-	__s64 delta_ns;
+	__s64 delta_ns, slewed_ns;
 	__u64 bound_ns;
 
 	state = bpf_map_lookup_elem(&clock, &zero);
@@ -45,7 +45,9 @@ static __always_inline struct clock_reading clock_read_line(__u64 local_ns)
 	if (!line->synced)
 		return reading;
 	delta_ns = local_ns - line->ref_local_ns;
-	reading.offset_ns = line->offset_ns + scale_q48(delta_ns, line->drift_q48);
+	slewed_ns = delta_ns < line->slew_ns ? delta_ns : line->slew_ns;
+	reading.offset_ns =
+		line->offset_ns + scale_q48(delta_ns, line->drift_q48) + scale_q48(slewed_ns, line->slew_q48);
 	if (delta_ns < 0)
 		delta_ns = -delta_ns;
 	bound_ns = line->bound_ns + scale_q48(delta_ns, line->bound_drift_q48);

@@ -101,11 +101,14 @@ struct cwdp_slot {
 	__u32 reserved;
 };
 
-/* timeline = local + offset_ns + (local - ref_local_ns) * drift; drift in units of 2^-48 */
+/* timeline = local + offset_ns + d * drift + min(d, slew_ns) * slew, with d = local - ref_local_ns; rates in
+ * units of 2^-48. The slew ends by itself: a writer that dies in the middle of one leaves a sound line. */
 struct cwdp_clock_line {
 	__u64 ref_local_ns;
 	__s64 offset_ns;
 	__s64 drift_q48;
+	__s64 slew_q48;
+	__s64 slew_ns;
 	__u64 bound_drift_q48; /* growth of the bound with the distance from ref_local_ns */
 	__u32 bound_ns;        /* at ref_local_ns */
 	__u32 synced;

@@ -2,10 +2,10 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.maps import Q48, Maps
 from cwdp.shared import clocksync
 from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
 
@@ -17,11 +17,25 @@ SILENCE_S = 2.0
 
 @dataclass(frozen=True)
 class Published:
-    """What the dataplane converts timestamps with now."""
+    """What the dataplane converts timestamps with now.
+
+    Attributes:
+        line: where the clock will go when the slew is over.
+        slew, slew_ns: a rate on top, for so long from the line's reference.
+        bound_ns, bound_drift: error bound at the reference, and its growth per ns.
+    """
 
     line: clocksync.ClockLine
+    slew: float
+    slew_ns: int
     bound_ns: float
     bound_drift: float
+
+    def at(self, local_ns: int) -> clocksync.ClockLine:
+        """The offset at a local time, as a line with its reference there."""
+        slewed_ns = self.slew * min(local_ns - self.line.ref_local_ns, self.slew_ns)
+        whole = replace(self.line, offset_frac_ns=self.line.offset_frac_ns + slewed_ns)
+        return whole.at(local_ns)
 
 
 class LocalClock:
@@ -69,9 +83,10 @@ class HostClock:
         if self.published is not None or not record["synced"]:
             return
         line = clocksync.ClockLine(
-            int(record["ref_local_ns"]), int(record["offset_ns"]), 0.0, float(record["drift_q48"]) / 2**48
+            int(record["ref_local_ns"]), int(record["offset_ns"]), 0.0, float(record["drift_q48"]) / Q48
         )
-        self.published = Published(line, float(record["bound_ns"]), float(record["bound_drift_q48"]) / 2**48)
+        slew, bound_drift = (float(record[name]) / Q48 for name in ("slew_q48", "bound_drift_q48"))
+        self.published = Published(line, slew, int(record["slew_ns"]), float(record["bound_ns"]), bound_drift)
 
     def follow(self, update: ClockUpdate) -> None:
         """Take in the manager's latest solution."""
@@ -82,7 +97,8 @@ class HostClock:
             return
         target = _line(update.line)
         if self.published is not None:
-            behind = abs(target.minus_ns(self.published.line, self._target_came_ns))
+            here = self.published.at(self._target_came_ns)
+            behind = abs(target.minus_ns(here, self._target_came_ns))
             if new_timeline or behind > STEP_LIMIT_NS:
                 self.published = None
 
@@ -99,28 +115,34 @@ class HostClock:
                 ref_local_ns=self.published.line.ref_local_ns,
                 offset_ns=self.published.line.offset_ns + round(self.published.line.offset_frac_ns),
                 drift=self.published.line.drift,
+                slew=self.published.slew,
+                slew_ns=self.published.slew_ns,
                 bound_ns=self.published.bound_ns,
                 bound_drift=self.published.bound_drift,
             )
 
     def _approach(self, target: ClockLine, now_ns: int) -> Published:
-        goal = _line(target)
-        line = clocksync.slew(self.published.line if self.published else None, goal, now_ns, SLEW_S)
-        away_ns = abs(goal.minus_ns(line, now_ns))
-        age_ns = abs(now_ns - target.ref_local_ns)
-        return Published(line, target.bound_ns + target.bound_drift * age_ns + away_ns, target.bound_drift)
+        goal = _line(target).at(now_ns)
+        here = self.published.at(now_ns) if self.published else None
+        line = clocksync.slew(here, goal, now_ns, SLEW_S)
+        slew = line.drift - goal.drift
+        behind_ns = goal.minus_ns(line, now_ns)
+        slew_ns = round(behind_ns / slew) if slew else 0
+        bound_ns = target.bound_ns + target.bound_drift * abs(now_ns - target.ref_local_ns) + abs(behind_ns)
+        return Published(replace(line, drift=goal.drift), slew, slew_ns, bound_ns, target.bound_drift)
 
     def report(self) -> ClockLine | None:
-        """The published line as a message."""
+        """The published line as a message, as it stands now."""
         if self.published is None:
             return None
-        line = self.published.line
+        now_ns = self._clock.now_ns()
+        line, age_ns = self.published.at(now_ns), now_ns - self.published.line.ref_local_ns
         return ClockLine(
-            ref_local_ns=line.ref_local_ns,
+            ref_local_ns=now_ns,
             offset_base_ns=line.offset_ns,
             offset_ns=line.offset_frac_ns,
             drift=line.drift,
-            bound_ns=self.published.bound_ns,
+            bound_ns=self.published.bound_ns + self.published.bound_drift * abs(age_ns),
             bound_drift=self.published.bound_drift,
             state=self.state,
         )

@@ -131,23 +131,25 @@ SLOT: Final = _record(
 )
 
 CLOCK_LINE: Final = _record(
-    40,
+    56,
     [
         ("ref_local_ns", "<u8", 0),
         ("offset_ns", "<i8", 8),
         ("drift_q48", "<i8", 16),
-        ("bound_drift_q48", "<u8", 24),
-        ("bound_ns", "<u4", 32),
-        ("synced", "<u4", 36),
+        ("slew_q48", "<i8", 24),
+        ("slew_ns", "<i8", 32),
+        ("bound_drift_q48", "<u8", 40),
+        ("bound_ns", "<u4", 48),
+        ("synced", "<u4", 52),
     ],
 )
 
 CLOCK: Final = _record(
-    88,
+    120,
     [
         ("lines", (CLOCK_LINE, (2,)), 0),
-        ("active", "<u4", 80),
-        ("reserved", "<u4", 84),
+        ("active", "<u4", 112),
+        ("reserved", "<u4", 116),
     ],
 )
 

@@ -70,13 +70,25 @@ class Maps:
         return sorted(int(k) for k in records["key_id"][records["valid"] == 1])
 
     def write_clock(
-        self, *, ref_local_ns: int, offset_ns: int, drift: float, bound_ns: float, bound_drift: float
+        self,
+        *,
+        ref_local_ns: int,
+        offset_ns: int,
+        drift: float,
+        slew: float = 0.0,
+        slew_ns: int = 0,
+        bound_ns: float,
+        bound_drift: float,
     ) -> None:
-        """Have timestamps converted with a new line: timeline = local + offset + (local - ref) * drift."""
+        """Have timestamps converted with a new line.
+
+        timeline = local + offset + d * drift + min(d, slew_ns) * slew, with d = local - ref.
+        """
         inactive = 1 - int(self._clock[0]["active"])
         line = np.zeros((), dtype=abi.CLOCK_LINE)
         line["ref_local_ns"], line["offset_ns"] = ref_local_ns, offset_ns
         line["drift_q48"], line["bound_drift_q48"] = round(drift * Q48), round(bound_drift * Q48)
+        line["slew_q48"], line["slew_ns"] = round(slew * Q48), slew_ns
         line["bound_ns"], line["synced"] = min(round(bound_ns + 0.5), abi.BOUND_UNSYNCED - 1), 1
         self._clock["lines"][0, inactive] = line
         self._clock["active"][0] = inactive

@@ -3,6 +3,7 @@
 It stands where systemd stands on a real host: the processes know nothing of each other's restarts.
 """
 
+import json
 import secrets
 import subprocess
 import sys
@@ -12,7 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import asdict
+
 from cwdp.errors import LabError
+from manager.config import ProbeSettings
 from tools.lab.lab import Host, Lab
 
 BUS_PORT = 4222
@@ -27,20 +31,20 @@ class Fleet:
 
     Args:
         lab: a lab that is up.
-        manager_options: more arguments for `cwdp manager run`.
+        probes: how the fabric is probed, as the `[probes]` of the manager's configuration.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
     def __init__(
         self,
         lab: Lab,
-        manager_options: tuple[str, ...] = (),
+        probes: ProbeSettings | None = None,
         agent_commands: dict[str, list[str]] | None = None,
     ) -> None:
         self.lab = lab
         self.restarts = 0
         self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
-        self._manager_options = manager_options
+        self._probes = probes or ProbeSettings()
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()
@@ -55,8 +59,9 @@ class Fleet:
 
     def __enter__(self) -> Self:
         self._write_keys()
+        self._write_manager_config()
         for host in self.lab.hosts:
-            self._write_config(host)
+            self._write_agent_config(host)
         for name in (MANAGER, *(host.name for host in self.lab.hosts)):
             self.start(name)
         self._keeper.start()
@@ -121,7 +126,7 @@ class Fleet:
             listen = f"{self.lab.mgmt_address}:{BUS_PORT}"
             state = str(self.lab.run_dir / "manager")
             own = ["--socket", str(self.socket), "--state-dir", state, "--bus-listen", listen]
-            return [*cwdp, "manager", "run", *own, *self._manager_options]
+            return [*cwdp, "manager", "run", "--config", str(self._config(name)), *own]
         agent = self._agent_commands.get(name, [*cwdp, "agent", "run"])
         return [*agent, "--config", str(self._config(name))]
 
@@ -145,7 +150,11 @@ class Fleet:
         path.touch(mode=0o600)
         path.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
 
-    def _write_config(self, host: Host) -> None:
+    def _write_manager_config(self) -> None:
+        settings = (f"{name} = {json.dumps(value)}\n" for name, value in asdict(self._probes).items())
+        self._config(MANAGER).write_text("[probes]\n" + "".join(settings))
+
+    def _write_agent_config(self, host: Host) -> None:
         nics = ", ".join(f'"{nic.name}"' for nic in host.nics)
         clock = host.clock
         self._config(host.name).write_text(

@@ -11,6 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from cwdp.cli.output import emit, progress
+from manager.config import ProbeSettings
+from manager.schedule import Family
 from tools.lab.fleet import Fleet
 from tools.lab.params import SHARE
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, sample, wait_for_lock
@@ -29,21 +31,27 @@ RUN_NAME = "sync"
 )
 @click.option("--name", help="A lab that is up; else the default one is raised for the run.")
 @click.option("--seed", default=1, show_default=True, help="Draws the hosts' clocks.")
+@click.option(
+    "--family", type=click.Choice(["4", "6", "both"]), default="4", show_default=True, help="IP version."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def sync(share: float, seconds: float, name: str | None, seed: int, as_json: bool) -> None:
+def sync(*, share: float, seconds: float, name: str | None, seed: int, family: Family, as_json: bool) -> None:
     """Sync the lab's clocks from cold, then compare them with the truth that the lab set."""
-    result = run_sync(share, seconds, name, seed)
+    result = run_sync(share, seconds, name=name, seed=seed, family=family)
     emit(result, as_json=as_json, render=lambda: _render(result))
 
 
-def run_sync(share: float, seconds: float, name: str | None = None, seed: int = 1) -> dict[str, Any]:
+def run_sync(
+    share: float, seconds: float, *, name: str | None = None, seed: int = 1, family: Family = "4"
+) -> dict[str, Any]:
     """Run the experiment; what `--json` prints.
 
     Raises:
         LabError: the lab or its processes failed.
     """
     spec = None if name else LabSpec(name=RUN_NAME, seed=seed)
-    with lab_for_run(name or RUN_NAME, spec) as lab, Fleet(lab) as fleet, Truth(lab) as truth:
+    probes = ProbeSettings(family=family)
+    with lab_for_run(name or RUN_NAME, spec) as lab, Fleet(lab, probes) as fleet, Truth(lab) as truth:
         start = wait_for_lock(fleet, truth)
         progress(f"all clocks within 1 us {start.locked_s:.2f} s after the first probe")
         with Traffic(lab, share, SETTLE_S + seconds) as traffic:

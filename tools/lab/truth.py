@@ -1,7 +1,8 @@
 """How far each host's published clock is from the truth that the lab set.
 
 All hosts share one real clock, so what each host's dataplane makes of the same instant can be compared to the
-nanosecond. The timeline belongs to no single host; an error is a host's distance from the mean of all hosts.
+nanosecond. The timeline belongs to no single host; an error is a host's distance from the median of all hosts,
+which one host that is off does not move.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Reading:
 
     Attributes:
         raw_ns: the instant, on the machine's clock.
-        error_ns: distance from the mean of the synced hosts, shape (hosts,); NaN where not synced.
+        error_ns: distance from the median of the synced hosts, shape (hosts,); NaN where not synced.
         bound_ns: the bound claimed, shape (hosts,); NaN where not synced.
     """
 
@@ -71,7 +72,7 @@ class Truth:
         first = next((t for t, _ in timeline if t is not None), 0)
         error = np.array([np.nan if t is None else float(t - first) for t, _ in timeline])
         if not np.isnan(error).all():
-            error -= np.nanmean(error)
+            error -= np.nanmedian(error)
         return Reading(raw_ns, error, np.array([bound for _, bound in timeline]))
 
     def _timeline(self, host: Host, raw_ns: int) -> tuple[int | None, float]:
@@ -82,7 +83,10 @@ class Truth:
         local = local_ns(host, raw_ns)
         delta = local - int(line["ref_local_ns"])
         bound = int(line["bound_ns"]) + scale_q48(abs(delta), int(line["bound_drift_q48"]))
-        return local + int(line["offset_ns"]) + scale_q48(delta, int(line["drift_q48"])), float(bound)
+        slewed = scale_q48(min(delta, int(line["slew_ns"])), int(line["slew_q48"]))
+        return local + int(line["offset_ns"]) + scale_q48(delta, int(line["drift_q48"])) + slewed, float(
+            bound
+        )
 
     def _open(self, host: Host) -> Maps | None:
         if host.name not in self._maps:
