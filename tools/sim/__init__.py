@@ -1,1 +1,1 @@
-
+"""Simulations of what the lab cannot hold; they feed the clock module that production uses."""

@@ -10,6 +10,9 @@ Bool = npt.NDArray[np.bool_]
 
 NS_PER_S = 1e9
 
+WANDER = 3e-9
+"""Random walk of a frequency that is reckoned with, per square root of a second."""
+
 
 def split_ns(base_ns: I64, remainder_ns: F64) -> tuple[I64, F64]:
     """Carry whole nanoseconds over, so that the remainder lies within half a nanosecond of zero.

@@ -27,7 +27,7 @@ MAX_SLOPE = 250e-6
 _BLOCKS = 32
 _KEPT_PER_BLOCK = 4
 _SLOPE_SUPPORT = 8
-_SUPPORTS = (4, 8, 16, 32)
+_SUPPORTS = (1, 2, 4, 8, 16, 32)
 _KNOWN_SLOPE_SIGMA = 50e-9
 _BISECTIONS = 24
 _SIGMA_FLOOR_NS = 0.05
@@ -280,7 +280,7 @@ def _supports(residual: F64, x: F64, weight: F64) -> tuple[F64, F64, F64, F64, F
     with np.errstate(invalid="ignore"):
         means = np.cumsum(np.where(weight > 0, weight * residual, 0.0), axis=-1) / np.maximum(mass, 1e-12)
         spreads = residual - residual[..., :1]
-    cost = np.stack([_cost(spreads[..., k - 1], k) for k in options])
+    cost = np.stack([_cost(spreads, k) for k in options])
     best = np.argmin(cost, axis=0)
     k = np.asarray(options)[best]
     last = (k - 1)[None, :, None]
@@ -295,12 +295,19 @@ def _supports(residual: F64, x: F64, weight: F64) -> tuple[F64, F64, F64, F64, F
     return floors, sigma, centre, spread_x, total
 
 
-def _cost(spread: F64, k: int) -> F64:
-    """Standard error of the offset from a support of k points each side: [edges]."""
+def _cost(spreads: F64, k: int) -> F64:
+    """Standard error of the offset from a support of k points each side: [edges].
+
+    The gaps between fewer than four points tell too little, so four stand in for one and two.
+    """
+    seen = min(max(k, 4), spreads.shape[-1])
+    spread = spreads[..., seen - 1]
     with np.errstate(invalid="ignore"):
         unequal = (spread[0] - spread[1]) / 4
-        scale = np.sqrt(k / 3) / max(k - 1, 1) / 2
-        cost: F64 = np.sqrt((scale * spread[0]) ** 2 + (scale * spread[1]) ** 2 + unequal**2)
+        scale = np.sqrt((k + 2) / 3 if k < 4 else k / 3) / max(seen - 1, 1) / 2
+        cost: F64 = np.sqrt(
+            (scale * spread[0]) ** 2 + (scale * spread[1]) ** 2 + (min(k, 4) / 4 * unequal) ** 2
+        )
     cost[np.isnan(cost)] = np.inf
     return cost
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool, split_ns
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.edge import EdgeFits, FitReason
 from cwdp.shared.clocksync.laplacian import Laplacian
-from cwdp.shared.clocksync.memory import WANDER
 from cwdp.shared.clocksync.pairs import PairEdges, merge_directed
 from cwdp.shared.clocksync.propagate import components, line_at, propagate, sigma_at
 from cwdp.shared.clocksync.robust import REJECT_SIGMAS, RobustSolution, robust_solve

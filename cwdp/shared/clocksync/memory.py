@@ -9,11 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior
-
-WANDER = 3e-9
-"""Random walk of a relative frequency, per square root of a second."""
 
 _LEAST_STEP_S = 0.9
 _FLOOR_DEPTH = 32
@@ -55,8 +52,8 @@ class EdgeMemory:
         self._margins[edges] = np.nan
         self._margin_sigmas[edges] = np.nan
 
-    def prior(self, now_ns: int) -> EdgePrior:
-        """What the next fit may assume, with windows that end at `now_ns` on the local clock."""
+    def prior(self, now_ns: int | I64) -> EdgePrior:
+        """What the next fit may assume, for windows that end at `now_ns` on the local clock."""
         age = np.maximum((now_ns - self._lines.ref_ns) / NS_PER_S, 0.0)
         sigma = np.sqrt(self._lines.var_slope + self._wander_ns**2 * age) / NS_PER_S
         floor, sigma_floor = self._floor()

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool
+
+_AGEING = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,21 @@ def clouds(exchanges: Exchanges) -> Clouds:
     base = up[:, 0]
     x = np.stack((t1 - ref[:, None], ref[:, None] - t4)) / NS_PER_S
     value = np.stack((up - base[:, None], base[:, None] - low)).astype(np.float64)
+    value += _ageing_ns(np.take_along_axis(t1, last, axis=1) - t1)
     value[:, ~present] = np.inf
     weight = np.stack((exchanges.weight_out[index], exchanges.weight_back[index]))
     weight[:, ~present] = 0.0
     return Clouds(ref, base, x, value, weight, count, span / NS_PER_S)
+
+
+def _ageing_ns(age_ns: I64) -> F64:
+    """How far bounds are moved out for their age: twice the wander of a clock since then.
+
+    So recent probes decide where there are enough good ones, and older ones step in under load.
+    """
+    age_s = np.maximum(age_ns, 0) / NS_PER_S
+    moved: F64 = _AGEING * (WANDER * NS_PER_S / np.sqrt(3)) * age_s * np.sqrt(age_s)
+    return moved
 
 
 def _padding(starts: I64) -> tuple[I64, Bool]:

@@ -10,9 +10,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, Bool, split_ns
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
-from cwdp.shared.clocksync.memory import WANDER
 
 BOUND_SIGMAS = 4.5
 _DRIFT_AT_START = 100e-6

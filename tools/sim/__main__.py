@@ -1,0 +1,78 @@
+"""`python -m tools.sim two-node|clos|solve`, each with --seed and --json."""
+
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.table import Table
+
+from cwdp.cli.output import emit
+from tools.sim.clos import ClosOptions, ClosSimulation
+from tools.sim.solve import solve
+from tools.sim.two_node import two_node
+
+_seed = click.option("--seed", default=0, show_default=True, help="Of all randomness.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def main() -> None:
+    """Simulate the clock sync where the lab cannot."""
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+    return table
+
+
+def _print(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    emit(rows, as_json=as_json, render=lambda: _table(rows))
+
+
+@main.command("two-node")
+@click.option("--queued", type=click.FloatRange(0, 1), multiple=True, default=(0.0, 0.4, 0.9))
+@click.option("--pairs", type=click.FloatRange(16, 100_000), multiple=True, default=(128.0, 1000.0))
+@click.option("--seconds", type=click.FloatRange(15, 3600), default=120.0, show_default=True)
+@_seed
+@_json
+def two_node_command(
+    queued: tuple[float, ...], pairs: tuple[float, ...], seconds: float, seed: int, as_json: bool
+) -> None:
+    """Two clocks over a path whose packets are queued with a probability, at some pairs per second."""
+    rows = [asdict(two_node(share, rate, seconds, seed)) for rate in pairs for share in queued]
+    _print(rows, as_json=as_json)
+
+
+@main.command("clos")
+@click.option("--nics", type=click.IntRange(8, 100_000), default=248, show_default=True)
+@click.option("--load", type=click.FloatRange(0, 0.95), default=0.4, show_default=True)
+@click.option("--seconds", type=click.FloatRange(20, 3600), default=30.0, show_default=True)
+@click.option("--rate-gbps", type=click.FloatRange(1, 1600), default=400.0, show_default=True)
+@click.option("--peers", type=click.IntRange(2, 64), default=10, show_default=True)
+@click.option("--pairs", type=click.FloatRange(10, 10_000), default=100.0, show_default=True)
+@click.option("--stamp-noise-ns", type=click.FloatRange(0, 1000), default=5.0, show_default=True)
+@click.option("--stamp-bias-ns", type=click.FloatRange(0, 1000), default=0.0, show_default=True)
+@click.option("--asymmetric", type=click.FloatRange(0, 1), default=0.0, show_default=True)
+@click.option("--liars", type=click.FloatRange(0, 0.5), default=0.0, show_default=True)
+@_seed
+@_json
+def clos_command(as_json: bool, rate_gbps: float, pairs: float, **options: Any) -> None:
+    """Many NICs in a three-stage Clos under load; some paths may be asymmetric, some hosts lie."""
+    chosen = ClosOptions(rate_bps=rate_gbps * 1e9, pairs_per_s=pairs, **options)
+    _print([asdict(ClosSimulation(chosen).run())], as_json=as_json)
+
+
+@main.command("solve")
+@click.option("--nodes", type=click.IntRange(2, 4_000_000), default=100_000, show_default=True)
+@click.option("--edges", type=click.IntRange(2, 40_000_000), default=1_000_000, show_default=True)
+@_seed
+@_json
+def solve_command(nodes: int, edges: int, seed: int, as_json: bool) -> None:
+    """The graph solve of a large fleet: time and memory."""
+    _print([asdict(solve(nodes, edges, seed))], as_json=as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""True clocks: what each host's clock shows at a true time, in steps of a grid."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
+
+GRID_S = 0.05
+_TEMPERATURE_PERIOD_S = (60.0, 600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Oscillators:
+    """Clocks with an offset, a drift, a random walk of frequency and a slow swing with temperature.
+
+    Attributes:
+        offset_ns: int64 [hosts], local - true at time 0.
+        phase_ns: float64 [hosts, grid + 1], what drift has added by each grid point.
+    """
+
+    offset_ns: I64
+    phase_ns: F64
+
+    @classmethod
+    def random(
+        cls,
+        n_hosts: int,
+        seconds: float,
+        rng: np.random.Generator,
+        *,
+        drift_ppm: float = 50.0,
+        wander: float = 1e-9,
+        temperature: float = 0.0,
+    ) -> "Oscillators":
+        """Clocks up to 3 s apart.
+
+        Args:
+            n_hosts: how many.
+            seconds: how long they must last.
+            rng: source of randomness.
+            drift_ppm: drifts are uniform within plus or minus this.
+            wander: random walk of frequency, per sqrt(s).
+            temperature: amplitude of the swing of frequency, with periods of one to ten minutes.
+        """
+        steps = int(np.ceil(seconds / GRID_S)) + 2
+        time_s = np.arange(steps) * GRID_S
+        frequency = rng.normal(0, wander * np.sqrt(GRID_S), (n_hosts, steps)).cumsum(axis=1)
+        period = rng.uniform(*_TEMPERATURE_PERIOD_S, (n_hosts, 1))
+        angle = 2 * np.pi * (time_s / period + rng.random((n_hosts, 1)))
+        frequency += temperature * np.sin(angle) + rng.uniform(-drift_ppm, drift_ppm, (n_hosts, 1)) * 1e-6
+        phase = np.zeros((n_hosts, steps + 1))
+        np.cumsum(frequency * GRID_S * NS_PER_S, axis=1, out=phase[:, 1:])
+        return cls(rng.integers(-3 * 10**9, 3 * 10**9, n_hosts), phase)
+
+    def local(self, host: I64, true_ns: F64) -> tuple[I64, F64]:
+        """Local time of hosts at true times (float64 ns, hosts broadcast): whole and remainder ns."""
+        step = true_ns / (GRID_S * NS_PER_S)
+        index = step.astype(np.int64)
+        before = self.phase_ns[host, index]
+        phase = before + (step - index) * (self.phase_ns[host, index + 1] - before)
+        whole = np.rint(true_ns)
+        return whole.astype(np.int64) + self.offset_ns[host], (true_ns - whole) + phase
+
+    def stamp(self, host: I64, true_ns: F64) -> I64:
+        """Local time rounded to whole ns."""
+        whole, rest = self.local(host, true_ns)
+        return whole + np.rint(rest).astype(np.int64)
