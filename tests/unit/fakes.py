@@ -180,7 +180,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
