@@ -7,7 +7,7 @@ import msgspec
 
 from cwdp.agent import service
 from cwdp.agent.config import DEFAULT_CONFIG, read_config
-from cwdp.dataplane.tree import require_root
+from cwdp.dataplane.tree import require_privileges
 from cwdp.shared.service import log_to_stderr
 
 
@@ -22,7 +22,7 @@ def agent() -> None:
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
 def run(config: Path, nats: str | None, log_level: str) -> None:
     """Keep the dataplane loaded, send probes, fit edges, follow the timeline."""
-    require_root()
+    require_privileges()
     log_to_stderr(log_level)
     settings = read_config(config)
     service.run(msgspec.structs.replace(settings, nats=nats) if nats else settings)

@@ -21,6 +21,8 @@ ROOT = BPFFS / "cwdp"
 TEMPORARY = "%new-"
 SO_NETNS_COOKIE = 71
 BPF_FS_MAGIC = 0xCAFE4A11
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
+CAP_SYS_ADMIN = 21  # stands for the last two
 
 KEPT_MAPS = ("slots", "clock", "keys", "counters")
 MAPS = (*KEPT_MAPS, "meta")
@@ -78,16 +80,28 @@ def _is_bpffs() -> bool:
     return libc.statfs(os.fsencode(BPFFS), buffer) == 0 and buffer[0] == BPF_FS_MAGIC
 
 
-def require_root() -> None:
-    """Loading and reading the dataplane need privileges.
+def require_privileges() -> None:
+    """Loading and reading the dataplane need capabilities, which root has unless they were taken from it.
+
+    CAP_PERFMON because the verifier lets only its holders compare packet pointers with NULL, as the parser does.
 
     Raises:
-        PrivilegeError: the caller has none.
+        PrivilegeError: one is missing.
     """
-    if os.geteuid() != 0:
+    held = _effective_capabilities()
+    if held >> CAP_SYS_ADMIN & 1:
+        held |= 1 << CAPABILITIES["CAP_PERFMON"] | 1 << CAPABILITIES["CAP_BPF"]
+    missing = [name for name, bit in CAPABILITIES.items() if not held >> bit & 1]
+    if missing:
         raise PrivilegeError(
-            "this needs root", "run it with sudo, or as a service with CAP_BPF and CAP_NET_ADMIN"
+            f"this needs {', '.join(missing)}", "run it with sudo, or give its service these capabilities"
         )
+
+
+def _effective_capabilities() -> int:
+    """The calling thread's effective capabilities, one bit each (capabilities(7))."""
+    lines = Path("/proc/thread-self/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
 
 
 def _ensure_bpffs() -> None:
@@ -105,7 +119,7 @@ def _ensure_bpffs() -> None:
 @contextmanager
 def locked() -> Iterator[None]:
     """Hold the lock of the whole tree, with what a crash left half made cleared away."""
-    require_root()
+    require_privileges()
     _ensure_bpffs()
     try:
         ROOT.mkdir(mode=0o750, exist_ok=True)
