@@ -27,7 +27,8 @@ LEAST_SHARE = 1 / 4
 
 COUNTS = ("sent", "lost", "queued")
 DELAYS = ("fwd_min_ns", "fwd_p50_ns", "fwd_p99_ns", "rev_min_ns", "rev_p50_ns", "rev_p99_ns", "rtt_min_ns")
-_FIELDS = attrgetter(*COUNTS, *DELAYS, "bound_ns")
+COLUMNS = (*COUNTS, *DELAYS, "bound_ns")
+_FIELDS = attrgetter(*COLUMNS)
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 PathKey = tuple[str, str, int, int]
@@ -36,7 +37,10 @@ Delays = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """All paths over the window; arrays of shape (paths,), delays float64 ns with NaN for unknown."""
+    """All paths over the window; arrays of shape (paths,), delays float64 ns with NaN for unknown.
+
+    `bound_ns` is the widest bound that any of the delays came with.
+    """
 
     keys: list[PathKey]
     sent: NDArray[np.int64]
@@ -59,8 +63,7 @@ class OwdStore:
         self._free: list[int] = []
         self._next = np.zeros(0, np.int64)
         self._when_s = np.zeros((0, SLOTS), np.float64)
-        self._columns = {name: np.zeros((0, SLOTS), np.int32) for name in COUNTS + DELAYS}
-        self._bound_ns = np.zeros(0, np.int32)
+        self._columns = {name: np.zeros((0, SLOTS), np.int32) for name in COLUMNS}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -74,9 +77,8 @@ class OwdStore:
         self._next[rows] = (slots + 1) % SLOTS
         self._when_s[rows, slots] = now_s
         fields = _as_int32([_FIELDS(path) for path in paths])
-        for name, values in zip((*COUNTS, *DELAYS), fields.T[:-1], strict=True):
+        for name, values in zip(COLUMNS, fields.T, strict=True):
             self._columns[name][rows, slots] = values
-        self._bound_ns[rows] = fields[:, -1]
         for name in COUNTS:
             self.totals[name] += sum(getattr(path, name) for path in paths)
 
@@ -103,12 +105,12 @@ class OwdStore:
             least, middle, top = (raw[f"{way}_{q}_ns"] for q in ("min", "p50", "p99"))
             delays[f"{way}_min_ns"] = _least(least)
             delays[f"{way}_p50_ns"], delays[f"{way}_p99_ns"] = _pooled(least, middle, top, answered)
-        bound = self._bound_ns[rows]
+        bound = np.fmax.reduce(self._delay("bound_ns", rows, current), axis=1, initial=-np.inf)
         return Paths(
             keys=keys,
             **{name: count.sum(axis=1) for name, count in counts.items()},
             delays=delays,
-            bound_ns=np.where(bound == NO_DELAY, np.nan, bound),
+            bound_ns=np.where(np.isinf(bound), np.nan, bound),
             age_s=now_s - self._when_s[rows].max(axis=1, initial=-np.inf),
         )
 
@@ -137,7 +139,6 @@ class OwdStore:
         self._when_s = _extended(self._when_s, new)
         self._when_s[old:] = -np.inf
         self._columns = {name: _extended(column, new) for name, column in self._columns.items()}
-        self._bound_ns = _extended(self._bound_ns, new)
 
 
 def _as_int32(rows: list[tuple[int | None, ...]]) -> NDArray[np.int32]:
