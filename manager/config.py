@@ -1,13 +1,12 @@
 """The manager's settings, from a TOML file; the command line overrides them."""
 
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from cwdp.errors import ConfigError
+from cwdp.shared.config import read_toml
 from manager.schedule import Family
 
 DEFAULT_SOCKET = "/run/cwdp/manager.sock"
@@ -43,14 +42,7 @@ def load(path: Path) -> ManagerConfig:
     Raises:
         ConfigError: the file can't be read, isn't TOML, has an unknown key or a value of the wrong type.
     """
-    try:
-        return msgspec.toml.decode(path.read_bytes(), type=ManagerConfig)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}", "give a TOML file with `--config`"
-        ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}", _hint(str(error))) from error
+    return read_toml(path, ManagerConfig)
 
 
 def host_port(text: str, option: str) -> tuple[str, int]:
@@ -63,13 +55,3 @@ def host_port(text: str, option: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"{option}: {text!r} is not HOST:PORT", "for instance 127.0.0.1:4222 or [::1]:4222")
     return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _hint(message: str) -> str:
-    """What is allowed where the error is."""
-    kind: type[Struct] = ProbeSettings if "$.probes" in message else ManagerConfig
-    place = "[probes]" if kind is ProbeSettings else "the top level"
-    known = ", ".join(kind.__struct_fields__)
-    if re.search("unknown field", message):
-        return f"known keys of {place}: {known}"
-    return f"correct the value; keys of {place}: {known}"

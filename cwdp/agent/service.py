@@ -28,6 +28,7 @@ from cwdp.dataplane import loader
 from cwdp.errors import ConfigError, DataplaneError
 from cwdp.shared import messages
 from cwdp.shared.bus import Bus
+from cwdp.shared.config import check_bus_url
 from cwdp.shared.messages import ClockUpdate, Desired, Event, Hello, PathStat, Report
 from cwdp.shared.service import notify
 
@@ -245,6 +246,7 @@ def run(config: AgentConfig) -> None:
     Raises:
         CwdpError: it cannot start.
     """
+    check_bus_url(config.nats)
     agent = Agent(config, read_keys(Path(config.keys)))
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(agent.run())

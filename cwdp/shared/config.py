@@ -1,14 +1,17 @@
 """Configuration files: TOML into typed structs, with errors that a person can act on."""
 
+import re
 import tomllib
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, get_args
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Struct
 
 from cwdp.errors import ConfigError
 
-_T = TypeVar("_T", bound=msgspec.Struct)
+_T = TypeVar("_T", bound=Struct)
 
 
 def read_toml(path: Path, kind: type[_T]) -> _T:
@@ -18,17 +21,53 @@ def read_toml(path: Path, kind: type[_T]) -> _T:
         ConfigError: the file is missing, is not TOML, or has an unknown key or a wrong type.
     """
     try:
-        text = path.read_text()
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
     except OSError as error:
         raise ConfigError(
-            f"cannot read {path}: {error.strerror}", "name another file, or create it"
+            f"cannot read {path}: {error.strerror}", "create it, or name another file with --config"
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text file", "it must be TOML") from error
-    try:
-        return msgspec.convert(tomllib.loads(text), kind)
+        raise ConfigError(f"{path} is not a text file", "it must be TOML in UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+        raise ConfigError(f"{path} is not valid TOML: {error}", "correct that line") from error
     except msgspec.ValidationError as error:
-        known = ", ".join(msgspec.structs.fields(kind)[i].name for i in range(len(kind.__struct_fields__)))
-        raise ConfigError(f"{path}: {error}", f"known keys: {known}") from error
+        raise ConfigError(f"{path}: {error}", _hint(str(error), kind)) from error
+
+
+def check_bus_url(url: str) -> None:
+    """Let through what a bus can be reached at, nats://HOST:PORT or tls://HOST:PORT.
+
+    Raises:
+        ConfigError: it is of another form.
+    """
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0 and " " not in url
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ConfigError(f"{url!r} is no bus URL", "for instance nats://127.0.0.1:4222")
+
+
+def _hint(message: str, kind: type[Struct]) -> str:
+    """What is allowed where msgspec's message says the error is (`... - at `$.section.key``)."""
+    place, section = "the top level", kind
+    for name in re.findall(r"\.(\w+)", message.rpartition(" - at ")[2]):
+        fields = {field.name: field.type for field in msgspec.structs.fields(section)}
+        inner = _struct_in(fields.get(name))
+        if inner is not None:
+            place, section = f"[{name}]", inner
+    known = ", ".join(section.__struct_fields__)
+    if "unknown field" in message:
+        return f"known keys of {place}: {known}"
+    if "missing required field" in message:
+        return f"add it; keys of {place}: {known}"
+    return f"correct the value; keys of {place}: {known}"
+
+
+def _struct_in(annotation: Any) -> type[Struct] | None:
+    """The struct that an annotation such as `Annotated[list[Key], ...]` or `Key | None` holds."""
+    arguments = get_args(annotation)
+    if arguments:
+        return next((found for found in map(_struct_in, arguments) if found), None)
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Struct) else None
