@@ -19,7 +19,8 @@ _PREDICTED_WITHIN_NS = 20
 class SolveResult:
     """One solve of a random graph, from edge fits to clocks, assembly and error bounds included.
 
-    `error_ratio` is the RMS error over sigma * sqrt((n - 1) / edges), which independent errors reach.
+    `error_ratio` is the RMS error of the solved edges over sigma * sqrt((n - 1) / edges), what least
+    squares reaches with independent errors.
     """
 
     nodes: int
@@ -44,9 +45,10 @@ def solve(n_nodes: int, n_edges: int, seed: int) -> SolveResult:
     seconds = time.perf_counter() - begin
     assert solution is not None
     error = (solution.g_ns - g_ns) + solution.g_frac_ns
+    of_edges = error[src] - error[dst]
     ideal = _SIGMA_NS * np.sqrt((n_nodes - 1) / len(src))
     peak = _peak_mib(edges, prediction)
-    return SolveResult(n_nodes, len(src), seconds, peak, float(error.std() / ideal))
+    return SolveResult(n_nodes, len(src), seconds, peak, float(of_edges.std() / ideal))
 
 
 def _fits(src: I64, dst: I64, g_ns: I64, rng: np.random.Generator) -> EdgeFits:

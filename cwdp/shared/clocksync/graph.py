@@ -121,7 +121,8 @@ def solve_graph(
     torn = edges.fits.reason == FitReason.TORN
     good = edges if valid.all() else edges.where(valid)
     g_base, instant, restarted = _bases(good, prediction)
-    y, sigma = _against(good, g_base, instant, wander)
+    y = _measured(good, g_base, instant)
+    sigma = np.maximum(sigma_at(good.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
     pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n)
     liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
     solved, liar, lap = _solve_without_liars(n, pairs, liar)
@@ -152,7 +153,7 @@ def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, int, Bool]:
     restarted = np.zeros(n, bool)
     if prediction.instant_ns is not None and known.any():
         both = known[good.src] & known[good.dst]
-        y, _ = _against(good, prediction.g_ns, prediction.instant_ns, 0.0)
+        y = _measured(good, prediction.g_ns, prediction.instant_ns)
         off = both & (np.abs(y) > _STALE_NS)
         if off.any():
             restarted = blame(n, good.src[both], good.dst[both], off[both])
@@ -165,12 +166,11 @@ def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, int, Bool]:
     return g_base, instant, restarted
 
 
-def _against(edges: GraphEdges, g_base: I64, instant: int, wander: float) -> tuple[F64, F64]:
-    """Measured minus predicted g_src - g_dst, and its standard error: float64 [fits]."""
-    local = instant - g_base[edges.src]
-    whole, rest = line_at(edges.fits, local)
-    y = (whole - (g_base[edges.src] - g_base[edges.dst])) + rest
-    return y, np.maximum(sigma_at(edges.fits, local, wander), _LEAST_SIGMA_NS)
+def _measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
+    """Measured minus predicted g_src - g_dst: float64 [fits]."""
+    of_src = g_base[edges.src]
+    whole, rest = line_at(edges.fits, instant - of_src)
+    return np.asarray((whole - (of_src - g_base[edges.dst])) + rest)
 
 
 def _torn_hosts(n: int, edges: GraphEdges, torn: Bool, valid: Bool) -> Bool:

@@ -83,4 +83,5 @@ def sigma_at(fits: EdgeFits, local_ns: I64, wander: float) -> F64:
     """Standard error of `line_at`: float64 [edges], ns; wander per sqrt(s)."""
     gap_s = (local_ns - fits.ref_ns) / NS_PER_S
     slope_ns = fits.sigma_slope * NS_PER_S * gap_s
-    return np.sqrt(fits.sigma_offset_ns**2 + slope_ns**2 + (wander * NS_PER_S) ** 2 * np.abs(gap_s) ** 3 / 3)
+    walk_ns2 = (wander * NS_PER_S) ** 2 / 3 * np.abs(gap_s * gap_s * gap_s)
+    return np.sqrt(fits.sigma_offset_ns * fits.sigma_offset_ns + slope_ns * slope_ns + walk_ns2)
