@@ -61,10 +61,14 @@ class Truth:
         for maps in self._maps.values():
             maps.close()
 
+    def counters(self, host: str) -> dict[str, int]:
+        """What a host's dataplane has counted, by reason; empty where none is loaded."""
+        maps = self._open(self._lab.host(host))
+        return maps.counters() if maps else {}
+
     def probes_sent(self) -> int:
         """How many probes all hosts have sent since their dataplanes were loaded."""
-        opened = filter(None, (self._open(host) for host in self._lab.hosts))
-        return sum(maps.counters()["probe_sent"] for maps in opened)
+        return sum(self.counters(host.name).get("probe_sent", 0) for host in self._lab.hosts)
 
     def read(self, raw_ns: int) -> Reading:
         """Compare all hosts at an instant, which should be now."""
