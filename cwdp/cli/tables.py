@@ -7,6 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 NONE = "-"
+TEXT_COLUMNS = {"host", "state", "clock", "NIC", "address", "mode", "probed", "path", "counter"}
+FOLDED_COLUMNS = {"path", "host", "address"}
 STATE_STYLES = {
     "synced": "green",
     "up": "green",
@@ -20,23 +22,18 @@ STATE_STYLES = {
 
 def clock(answer: Any) -> RenderableType:
     """One row per host."""
-    table = _table(
-        "host", "state", "offset", "drift ppb", "bound", "edges", "rejected", "residual p99", "age"
-    )
+    table = _table("host", "state", "offset s", "drift ppb", "bound", "edges", "age")
     for row in answer["hosts"]:
         table.add_row(
             row["host"],
             _state(row["state"]),
-            NONE if row["offset_ns"] is None else f"{row['offset_ns']:+,}",
-            NONE if row["drift_ppb"] is None else f"{row['drift_ppb']:+,.1f}",
+            NONE if row["offset_ns"] is None else exact_seconds(row["offset_ns"]),
+            NONE if row["drift_ppb"] is None else f"{row['drift_ppb']:+.1f}",
             duration(row["bound_ns"]),
             _edges(row["edges_used"], row["edges_rejected"]),
-            duration(row["residual_p99_ns"]),
             seconds(row["age_s"]),
         )
-    note = (
-        f"timeline {answer['timeline'][:8]}; edges used of those measured; residual p99 over a host's edges"
-    )
+    note = f"timeline {answer['timeline'][:8]}; edges used of all measured"
     return Group(table, Text(note, style="dim"))
 
 
@@ -94,6 +91,12 @@ def duration(ns: float | None) -> str:
     return f"{ns / 1e9:,.1f} s"
 
 
+def exact_seconds(ns: int) -> str:
+    """Whole nanoseconds as signed seconds, to the last digit."""
+    whole, rest = divmod(abs(ns), 10**9)
+    return f"{'-' if ns < 0 else '+'}{whole}.{rest:09d}"
+
+
 def seconds(value: float | None) -> str:
     """An age."""
     return NONE if value is None else f"{value:.1f} s"
@@ -106,9 +109,13 @@ def share(value: float | None) -> str:
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for i, column in enumerate(columns):
-        is_text = column in {"host", "state", "clock", "NIC", "address", "mode", "probed", "path", "counter"}
-        table.add_column(column, justify="left" if is_text else "right", no_wrap=i == 0, overflow="fold")
+    for column in columns:
+        table.add_column(
+            column,
+            justify="left" if column in TEXT_COLUMNS else "right",
+            no_wrap=column not in FOLDED_COLUMNS,
+            overflow="fold",
+        )
     return table
 
 

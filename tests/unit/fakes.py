@@ -11,6 +11,7 @@ from cwdp.shared.messages import (
     ClockLine,
     ClockUpdate,
     Desired,
+    DriftPrior,
     EdgeFit,
     Hello,
     Nic,
@@ -36,6 +37,7 @@ class FakeHost:
         self.update: ClockUpdate | None = None
         self.desired: Desired | None = None
         self.updates = 0
+        self.priors: dict[str, DriftPrior] = {}
         self.random = random.Random(name)
         self.bus = Bus(url, name=name)
         self.bus.subscribe(subject("clock", name), ClockUpdate, self._on_update)
@@ -105,6 +107,7 @@ class FakeHost:
     def _on_update(self, update: ClockUpdate) -> None:
         self.update = update
         self.updates += 1
+        self.priors |= {prior.dst: prior for prior in update.priors}
 
     def _on_desired(self, desired: Desired) -> None:
         if self.desired is None or desired.version > self.desired.version:

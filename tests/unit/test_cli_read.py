@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from cwdp.cli import COMMANDS, client, main, tables
+from cwdp.cli import COMMANDS, client, main, read, tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.lazy import LazyGroup
 from cwdp.errors import ConfigError, CwdpError, ManagerError, PrivilegeError
@@ -160,6 +160,49 @@ def _text(renderable: Any) -> str:
     out = StringIO()
     Console(file=out, width=80).print(renderable)
     return out.getvalue()
+
+
+def _clock_row(**changes: Any) -> dict[str, Any]:
+    return {
+        "host": "gpu-node-17",
+        "state": "set_aside",
+        "offset_ns": -8_640_004_726_085_905,
+        "drift_ppb": -41_478.56,
+        "bound_ns": 12_345.6,
+        "edges_used": 18,
+        "edges_rejected": 2,
+        "residual_p99_ns": 8.4,
+        "age_s": 0.2,
+    } | changes
+
+
+def test_the_clock_table_has_one_line_a_host_within_80_columns() -> None:
+    rows = [_clock_row(), _clock_row(state="synced", edges_rejected=0)]
+    lines = _text(tables.clock({"timeline": "0123456789", "hosts": rows})).splitlines()
+    assert len(lines) == 4
+    assert [" ".join(line.split()) for line in lines] == [
+        "host state offset s drift ppb bound edges age",
+        "gpu-node-17 set aside -8640004.726085905 -41478.6 12.3 us 18/20 0.2 s",
+        "gpu-node-17 synced -8640004.726085905 -41478.6 12.3 us 18/18 0.2 s",
+        "timeline 01234567; edges used of all measured",
+    ]
+
+
+def test_a_live_view_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(read.time, "sleep", sleep)
+    monkeypatch.setattr(ManagerClient, "get", lambda *_: {"timeline": "t", "hosts": [_clock_row()]})
+    for arguments in (["--watch", "2", "--json"], ["--watch", "2"]):
+        pauses.clear()
+        result = CliRunner().invoke(main, ["clock", "--manager", "unix:///x", *arguments])
+        assert (result.exit_code, result.stderr, pauses) == (130, "", [2.0, 2.0, 2.0])
+        assert "gpu-node-17" in result.stdout
 
 
 def test_tables_bear_what_is_not_known_yet() -> None:

@@ -137,8 +137,18 @@ async def test_clocks_converge_and_are_shown(tmp_path: Path) -> None:
         assert {event["kind"] for event in events["events"]} >= {"host_up", "clock_synced"}
         assert (await _get(config.socket, "/healthz"))[0] == 200
         assert (await _get(config.socket, "/v1/owd?sort=nonsense"))[0] == 400
+        await until(lambda: all(len(host.priors) == HOSTS - 1 for host in hosts))
+        _check_priors(hosts)
         await _check_metrics(config.socket)
         await asyncio.to_thread(_check_commands, config.socket)
+
+
+def _check_priors(hosts: list[FakeHost]) -> None:
+    for host in hosts:
+        for dst, prior in host.priors.items():
+            truth = (1 + host.fleet[dst.partition("/")[0]].drift) / (1 + host.drift) - 1
+            assert abs(prior.slope - truth) < 6 * prior.sigma
+            assert 0 < prior.sigma < 1e-6
 
 
 async def _check_metrics(socket: str) -> None:
