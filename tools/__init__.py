@@ -1,1 +1,1 @@
-
+"""Labs, simulations, benchmarks and generators around cwdp; nothing of it runs in production."""

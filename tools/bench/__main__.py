@@ -1,0 +1,24 @@
+"""`python -m tools.bench [PART ...]`: one JSON line per figure; without a part, all of them."""
+
+import importlib
+import json
+
+import click
+
+from cwdp.cli.output import progress
+
+PARTS = ("clock", "programs", "agent", "lab")
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+def main(parts: tuple[str, ...]) -> None:
+    """Measure PARTS and print their figures."""
+    for part in parts or PARTS:
+        progress(f"measuring: {part}")
+        for figure in importlib.import_module(f"tools.bench.{part}").figures():
+            click.echo(json.dumps(figure))
+
+
+if __name__ == "__main__":
+    main()
