@@ -82,8 +82,9 @@ class ClockService:
         """Take in a report's fits, and the line that its host follows now."""
         if self._first_report_s is None:
             self._first_report_s = now_s
-        if not self._running and report.clock is not None and is_running(report.clock):
-            self._seeds[report.host] = (report.local_ns, report.clock)
+        line = report.clock
+        if not self._running and line is not None and is_running(report.local_ns, line):
+            self._seeds[report.host] = (report.local_ns, line)
         self.fits.add(report.host, report.fits, known, now_s)
 
     def begin(self, now_s: float) -> GraphEdges | None:

@@ -17,7 +17,7 @@ from manager.fit_table import REFUSALS
 from manager.members import HostState, Reason
 from manager.nats_server import NatsServer
 from manager.owd import Paths
-from manager.state import REPORT_REASONS, FleetState
+from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
 
 NS = 1e-9
 QUANTILES = (0.5, 0.99, 1.0)
@@ -102,6 +102,8 @@ class FleetCollector(Collector):
         yield _gauges("cwdp_manager_hosts", "Hosts by state.", "state", hosts)
         yield _gauges("cwdp_manager_nics", "NICs by whether, or why not, they are probed.", "reason", nics)
         yield _gauge("cwdp_manager_probed_pairs", "Pairs of NICs that probe each other.", state.probed_pairs)
+        hellos = {reason: state.hellos[reason] for reason in HELLO_REASONS}
+        yield _counters("cwdp_manager_hellos", "Agents' hellos by outcome.", "reason", hellos)
         reports = {reason: state.reports[reason] for reason in REPORT_REASONS}
         yield _counters("cwdp_manager_reports", "Agents' reports by outcome.", "reason", reports)
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
 
 from cwdp.shared.messages import Desired, Event, Hello, PathStat, Report, nic_id
 from manager.clock import ClockService
@@ -17,6 +18,9 @@ from manager.schedule import Documents, Member, edges_by_host, graph_nics
 from manager.timeline import Identity
 
 EVENTS_KEPT = 1000
+DETAIL_CHARACTERS = 200
+LARGEST_VERSION = 2**53
+HELLO_REASONS = ("ok", "not_sane")
 REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path")
 
 _log = logging.getLogger("cwdp.manager")
@@ -40,7 +44,10 @@ class _Sequence:
 
 
 class FleetState:
-    """Members, clocks, delays, counters and events. `reports` counts by reason (`REPORT_REASONS`)."""
+    """Members, clocks, delays, counters and events.
+
+    `hellos` and `reports` count by reason (`HELLO_REASONS`, `REPORT_REASONS`).
+    """
 
     def __init__(self, identity: Identity, probes: ProbeSettings, *, continued: bool) -> None:
         self.members = Members()
@@ -48,6 +55,7 @@ class FleetState:
         self.owd = OwdStore()
         self.counters = CounterTotals()
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
+        self.hellos: Counter[str] = Counter(dict.fromkeys(HELLO_REASONS, 0))
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
         self.probed_pairs = 0
         self._probes = probes
@@ -56,6 +64,10 @@ class FleetState:
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
+        if not _sane(hello):
+            self.hellos["not_sane"] += 1
+            return
+        self.hellos["ok"] += 1
         if self.members.hear(hello, now_s):
             self.note(hello.host, "host_up", f"version {hello.version}, {len(hello.nics)} NICs")
 
@@ -73,11 +85,15 @@ class FleetState:
 
     def hear_event(self, event: Event) -> None:
         """Something happened on a host."""
-        if event.host in self.members.hosts:
-            self.note(event.host, event.kind, event.detail, nic=event.nic)
+        host = self.members.hosts.get(event.host)
+        if host is None:
+            return
+        named = event.nic in {nic.ifname for nic in host.hello.nics}
+        self.note(event.host, event.kind, event.detail, nic=event.nic if named else None)
 
     def note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
         """Keep an event, and log it."""
+        detail = detail[:DETAIL_CHARACTERS]
         self.events.append(Happening(time_s=time.time(), host=host, kind=kind, nic=nic, detail=detail))
         _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
 
@@ -147,3 +163,19 @@ class FleetState:
         }
         self.reports["foreign_path"] += len(report.paths) - len(own)
         return list(own.values())
+
+
+def _sane(hello: Hello) -> bool:
+    """Whether others can be told of a host as it says it is: its names and addresses go to its peers."""
+    names = [hello.host, *(nic.ifname for nic in hello.nics)]
+    if not all(name and "/" not in name and name.isprintable() for name in names):
+        return False
+    if len(names) != len({*names[1:]}) + 1 or not 0 <= hello.desired_version <= LARGEST_VERSION:
+        return False
+    try:
+        for nic in hello.nics:
+            IPv4Address(nic.ipv4 or "0.0.0.0")  # noqa: S104 - parsed, not bound
+            IPv6Address(nic.ipv6 or "::")
+    except ValueError:
+        return False
+    return True

@@ -5,6 +5,7 @@ solution goes on where the last manager's stopped.
 """
 
 import contextlib
+import math
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from cwdp.shared.messages import ClockLine
 
 NS_PER_S = 1e9
 LEAST_DRIFT_SIGMA = 25e-9
+LARGEST_TIME_NS = 2**61
+LARGEST_DRIFT = 1e-3
 SEQ_PER_START = 1 << 32
 
 
@@ -65,9 +68,18 @@ def save_identity(path: Path, identity: Identity) -> None:
         ) from error
 
 
-def is_running(line: ClockLine | None) -> bool:
-    """Whether a reported line can carry the timeline on."""
-    return line is not None and line.state in ("synced", "holdover") and np.isfinite(line.bound_ns)
+def is_running(local_ns: int, line: ClockLine | None) -> bool:
+    """Whether what a host reports can carry the timeline on; numbers beyond all sense can't."""
+    if line is None or line.state not in ("synced", "holdover"):
+        return False
+    numbers = (line.offset_ns, line.drift, line.bound_ns, line.bound_drift)
+    times = (local_ns, line.ref_local_ns, line.offset_base_ns)
+    return (
+        all(math.isfinite(number) for number in numbers)
+        and max(map(abs, times)) <= LARGEST_TIME_NS
+        and abs(line.drift) <= LARGEST_DRIFT
+        and min(line.bound_ns, line.bound_drift) >= 0
+    )
 
 
 class ContinuedTracks(Tracks):

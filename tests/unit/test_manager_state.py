@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes import hello, path_stat
+from fakes import hello, nic, path_stat
 
 from cwdp.errors import ConfigError, ManagerError
-from cwdp.shared.messages import EdgeFit, ProbeEdge, Report
+from cwdp.shared.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report
 from manager.config import ManagerConfig, ProbeSettings, host_port, load
 from manager.counters import CounterTotals
 from manager.state import FleetState
-from manager.timeline import Identity, load_identity
+from manager.timeline import Identity, is_running, load_identity
 
 FIT = EdgeFit(
     src="a/eth0",
@@ -74,6 +74,69 @@ def test_a_fit_that_cannot_be_is_counted_and_harmless(changes: dict[str, Any], r
     state.hear_report(_report(fits=[msgspec.structs.replace(FIT, **changes), FIT]), 1.0)
     assert state.clock.fits.refused[reason] == 1
     assert len(state.clock.fits) == 1
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        hello(""),
+        hello("a/b"),
+        hello("a\nb"),
+        hello("c", desired_version=2**64 - 1),
+        hello("c", desired_version=-1),
+        msgspec.structs.replace(hello("c"), nics=[nic(), nic()]),
+        msgspec.structs.replace(hello("c"), nics=[nic("")]),
+        msgspec.structs.replace(hello("c"), nics=[nic("eth/0")]),
+        msgspec.structs.replace(hello("c"), nics=[nic(ipv4="fd00::1")]),
+        msgspec.structs.replace(hello("c"), nics=[nic(ipv6="nonsense")]),
+    ],
+)
+def test_a_hello_that_peers_could_not_use_is_counted_and_harmless(bad: Hello) -> None:
+    state = _state()
+    state.hear_hello(bad, 1.0)
+    assert state.hellos == {"ok": 2, "not_sane": 1}
+    assert set(state.members.hosts) == {"a", "b"}
+
+
+LINE = ClockLine(
+    ref_local_ns=10**12,
+    offset_base_ns=5,
+    offset_ns=0.0,
+    drift=1e-6,
+    bound_ns=10.0,
+    bound_drift=1e-9,
+    state="synced",
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"drift": -1.0},
+        {"drift": math.nan},
+        {"bound_ns": math.inf},
+        {"bound_drift": -1.0},
+        {"offset_base_ns": 2**63},
+        {"ref_local_ns": -(2**63)},
+        {"state": "unsynced"},
+        {"state": "set_aside"},
+    ],
+)
+def test_a_line_that_cannot_carry_the_timeline_on(changes: dict[str, Any]) -> None:
+    assert is_running(10**12, LINE)
+    assert not is_running(10**12, msgspec.structs.replace(LINE, **changes))
+    assert not is_running(2**63, LINE)
+    assert not is_running(10**12, None)
+
+
+def test_events_are_cut_and_those_of_strangers_dropped() -> None:
+    state = _state()
+    before = len(state.events)
+    event = Event(host="a", local_ns=1, kind="link_up", nic="eth0", detail="x" * 10**6)
+    state.hear_event(event)
+    state.hear_event(msgspec.structs.replace(event, nic="nonsense"))
+    state.hear_event(msgspec.structs.replace(event, host="stranger"))
+    assert [(e.nic, len(e.detail)) for e in list(state.events)[before:]] == [("eth0", 200), (None, 200)]
 
 
 def test_a_torn_fit_is_kept_for_the_solver_to_judge() -> None:
