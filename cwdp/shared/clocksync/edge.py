@@ -30,7 +30,9 @@ _SLOPE_SUPPORT = 8
 _SUPPORTS = (1, 2, 4, 8, 16, 32)
 _KNOWN_SLOPE_SIGMA = 50e-9
 _BISECTIONS = 24
-_SIGMA_FLOOR_NS = 0.05
+_SIGMA_FLOOR_NS = 0.2
+_LEAST_SEEN = 4
+_FEW_SURCHARGE = 1.4
 _SLOPE_SIGMA_FACTOR = 1.5
 _TORN_SIGMAS = 8.0
 _TORN_NS = 200.0
@@ -119,10 +121,12 @@ def fit_edges(exchanges: Exchanges, prior: EdgePrior | None = None) -> EdgeFits:
         prior = EdgePrior.unknown(n_edges)
     cloud = clouds(exchanges)
     slope = np.where(np.isfinite(prior.sigma_slope), prior.slope, 0.0)
-    if np.any(prior.sigma_slope > _KNOWN_SLOPE_SIGMA):
-        slope = _steepest(cloud, _coarse_slope(cloud, slope, prior), prior)
-    slope = _steepest(cloud, slope, prior)
-    return _measure(cloud, slope, prior)
+    # Rows of few points hold infinities; what comes of them is marked void by its reason.
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        if np.any(prior.sigma_slope > _KNOWN_SLOPE_SIGMA):
+            slope = _steepest(cloud, _coarse_slope(cloud, slope, prior), prior)
+        slope = np.nan_to_num(_steepest(cloud, slope, prior))
+        return _measure(cloud, slope, prior)
 
 
 def _no_fits(n_edges: int) -> EdgeFits:
@@ -144,8 +148,8 @@ def _coarse_slope(cloud: Clouds, slope: F64, prior: EdgePrior) -> F64:
         - np.take_along_axis(cloud.value_ns[1], best, axis=1)
     ) / 2
     usable = np.isfinite(trip)
-    typical = np.nanmedian(np.where(usable, excess, np.nan), axis=1, keepdims=True) if usable.any() else 0.0
-    weight = np.where(usable, 1 / (np.where(usable, excess, 0) + np.nan_to_num(typical) + 10.0) ** 2, 0.0)
+    excess = np.where(usable, excess, 0.0)
+    weight = np.where(usable, (excess + np.median(excess, axis=1, keepdims=True) + 10.0) ** -2.0, 0.0)
     offset = np.where(usable, offset, 0.0)
     total = np.maximum(weight.sum(axis=1, keepdims=True), 1e-30)
     x = x - (weight * x).sum(axis=1, keepdims=True) / total
@@ -298,16 +302,15 @@ def _supports(residual: F64, x: F64, weight: F64) -> tuple[F64, F64, F64, F64, F
 def _cost(spreads: F64, k: int) -> F64:
     """Standard error of the offset from a support of k points each side: [edges].
 
-    The gaps between fewer than four points tell too little, so four stand in for one and two.
+    The gaps between fewer than four points tell too little, so four stand in for one and two, at a
+    surcharge for the luck of the choice.
     """
-    seen = min(max(k, 4), spreads.shape[-1])
+    seen = min(max(k, _LEAST_SEEN), spreads.shape[-1])
     spread = spreads[..., seen - 1]
-    with np.errstate(invalid="ignore"):
-        unequal = (spread[0] - spread[1]) / 4
-        scale = np.sqrt((k + 2) / 3 if k < 4 else k / 3) / max(seen - 1, 1) / 2
-        cost: F64 = np.sqrt(
-            (scale * spread[0]) ** 2 + (scale * spread[1]) ** 2 + (min(k, 4) / 4 * unequal) ** 2
-        )
+    few = k < _LEAST_SEEN
+    scale = (_FEW_SURCHARGE * np.sqrt((k + 2) / 3) if few else np.sqrt(k / 3)) / max(seen - 1, 1) / 2
+    unequal = min(k / _LEAST_SEEN, 1.0) * (spread[0] - spread[1]) / 4
+    cost: F64 = np.sqrt((scale * spread[0]) ** 2 + (scale * spread[1]) ** 2 + unequal**2)
     cost[np.isnan(cost)] = np.inf
     return cost
 

@@ -105,7 +105,11 @@ class Tracks:
         """
         instant = self._instant_of(edges)
         prediction = self._predict(instant)
-        unsettled = ~self._locked | (self._var_drift > (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
+        unsettled = (
+            ~self._locked
+            | (self._suspect_rounds > 0)
+            | (self._var_drift > (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
+        )
         touched = np.zeros(self.n_hosts, bool)
         touched[edges.src] = touched[edges.dst] = True
         solution = solve_graph(
