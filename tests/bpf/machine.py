@@ -1,0 +1,176 @@
+"""One loaded dataplane, run packet by packet with BPF_PROG_TEST_RUN."""
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from probes import KEY, KEY_ID, Probe, signed
+from pyroute2 import IPRoute
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from cwdp.dataplane import abi, libbpf, loader
+from cwdp.dataplane.abi import Reason, SlotState
+from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.maps import Maps
+
+XDP_DROP, XDP_PASS, XDP_TX = 1, 2, 3
+TC_ACT_UNSPEC = 0xFFFFFFFF
+CLONE_NEWNET = 0x40000000
+SKB_CONTEXT_BYTES, SKB_MARK_OFFSET = 192, 8
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Namespace:
+    """A network namespace without a name: it is gone when it is closed, or when the process dies."""
+
+    def __init__(self) -> None:
+        with _returning():
+            assert _libc.unshare(CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+            self._fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """This thread is inside."""
+        with _returning():
+            _set_namespace(self._fd)
+            yield
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@contextmanager
+def _returning() -> Iterator[None]:
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        yield
+    finally:
+        _set_namespace(home)
+        os.close(home)
+
+
+def _set_namespace(fd: int) -> None:
+    assert _libc.setns(fd, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
+
+
+def add_link(ifname: str, kind: str, **settings: object) -> None:
+    """Make an interface in this namespace and switch it on."""
+    with IPRoute() as ip:
+        ip.link("add", ifname=ifname, kind=kind, **settings)
+        ip.link("set", index=ip.link_lookup(ifname=ifname)[0], state="up")
+
+
+def add_veth(ifname: str, peer: str) -> None:
+    """A pair of interfaces, both up."""
+    with IPRoute() as ip:
+        ip.link("add", ifname=ifname, kind="veth", peer={"ifname": peer})
+        for name in (ifname, peer):
+            ip.link("set", index=ip.link_lookup(ifname=name)[0], state="up")
+
+
+def delete_link(ifname: str) -> None:
+    with IPRoute() as ip:
+        ip.link("del", ifname=ifname)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a program did: `counted` holds the reasons whose counters moved."""
+
+    verdict: int
+    packet: bytes
+    counted: dict[Reason, int]
+
+    @property
+    def dissected(self) -> Packet:
+        return Ether(self.packet)
+
+
+class Machine:
+    """A dataplane on a veth in a namespace of its own, with one key."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._namespace = Namespace()
+        with self._namespace.entered():
+            add_veth("roce0", "far0")
+            self._where = loader.load("roce0", settings).where
+        self.maps = Maps(self._where)
+        self._xdp = libbpf.get(self._where.path / "xdp_ingress")
+        self._tc = libbpf.get(self._where.path / "tc_egress")
+        self.reset()
+
+    def close(self) -> None:
+        for fd in (self._xdp, self._tc):
+            os.close(fd)
+        self.maps.close()
+        with self._namespace.entered():
+            loader.unload("roce0")
+        self._namespace.close()
+
+    def reset(self) -> None:
+        """As after loading, but for the counters, and with KEY under KEY_ID."""
+        self.maps.slots[:] = np.zeros((), dtype=abi.SLOT)
+        for index in range(abi.KEYS):
+            self.maps.drop_key(index)
+        self.maps.set_key(KEY_ID, KEY)
+        self.maps.clear_clock()
+
+    def ingress(self, packet: Packet | bytes) -> Run:
+        """XDP."""
+        return self._run(self._xdp, packet, b"")
+
+    def egress(self, packet: Packet | bytes, mark: int = abi.MARK) -> Run:
+        """tc egress, for a packet of that mark."""
+        context = bytearray(SKB_CONTEXT_BYTES)
+        struct.pack_into("=I", context, SKB_MARK_OFFSET, mark)
+        return self._run(self._tc, packet, bytes(context))
+
+    def _run(self, program: int, packet: Packet | bytes, context: bytes) -> Run:
+        before = self.maps.counters()
+        verdict, out, _ = libbpf.prog_test_run(program, bytes(packet), ctx=context)
+        after = self.maps.counters()
+        moved = {Reason[name.upper()]: n - before[name] for name, n in after.items() if n != before[name]}
+        return Run(verdict, out, moved)
+
+    def slot(self, seq: int) -> NDArray[np.void]:
+        """The slot of a sequence number."""
+        record: NDArray[np.void] = self.maps.slots[seq % abi.SLOTS]
+        return record
+
+    def expect_reply(self, template: Packet, t1: int) -> Packet:
+        """Pretend that a request left at t1; returns it, signed."""
+        sent = signed(template, t1)
+        seq = sent[Probe].seq
+        slot = self.slot(seq)
+        slot["t1"] = t1
+        slot["request_mac"] = int.from_bytes(sent[Probe].mac.to_bytes(8, "big"), "little")
+        slot["tag"] = seq << 32 | SlotState.SENT
+        return sent
+
+    def state(self, seq: int) -> tuple[int, SlotState]:
+        """The sequence number in a slot, and how far it is."""
+        tag = int(self.slot(seq)["tag"])
+        return tag >> 32, SlotState(tag & 0xFFFFFFFF)
+
+
+@contextmanager
+def machine(settings: Settings | None = None) -> Iterator[Machine]:
+    """A machine for a while."""
+    made = Machine(settings)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def unload_quietly(ifname: str) -> None:
+    """For the end of a test that may have unloaded already."""
+    with suppress(Exception):
+        loader.unload(ifname)
