@@ -29,7 +29,7 @@ class HostEdges:
         gone = set(self._slot) - set(edges)
         freed = {self._slot.pop(edge) for edge in gone}
         self._free += sorted(freed)
-        new = [edge for edge in edges if edge not in self._slot]
+        new = [edge for edge in dict.fromkeys(edges) if edge not in self._slot]
         if len(new) > len(self._free):
             self._grow(max(2 * self._size, len(self._slot) + len(new)))
         self._window.forget(freed)

@@ -1,5 +1,6 @@
 """Links and addresses of this network namespace, followed by netlink."""
 
+import asyncio
 import ipaddress
 import logging
 import socket
@@ -10,6 +11,7 @@ from typing import Any
 from pyroute2 import AsyncIPRoute, NetlinkError
 from pyroute2.netlink.rtnl import RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR, RTMGRP_LINK
 
+RETRY_S = 0.2
 IFF_UP_LOWER_UP = 0x1 | 0x10000
 SCOPE_UNIVERSE = 0
 IFA_F_UNUSABLE = 0x08 | 0x40  # duplicate or tentative
@@ -60,6 +62,7 @@ class LinkTable:
                             self.take(message)
             except (NetlinkError, OSError) as error:
                 _log.warning("netlink failed, reading everything anew error=%s", error)
+                await asyncio.sleep(RETRY_S)
 
     async def _read_all(self, ip: AsyncIPRoute) -> None:
         self._links.clear()
@@ -71,12 +74,12 @@ class LinkTable:
     def take(self, message: Any) -> None:
         """Take in one netlink message; those of other kinds are passed over."""
         match message["event"]:
+            case "RTM_NEWLINK" | "RTM_DELLINK" if message["family"] != socket.AF_UNSPEC:
+                pass  # a bridge speaks of its port, not of the link
             case "RTM_NEWLINK":
                 self._new_link(message)
             case "RTM_DELLINK":
-                name = message.get_attr("IFLA_IFNAME")
-                if self._links.pop(name, None):
-                    self._on_change(name)
+                self._forget(message.get_attr("IFLA_IFNAME"))
             case "RTM_NEWADDR" | "RTM_DELADDR":
                 self._address(message, new=message["event"] == "RTM_NEWADDR")
 
@@ -84,24 +87,32 @@ class LinkTable:
         name = message.get_attr("IFLA_IFNAME")
         carrier = message["flags"] & IFF_UP_LOWER_UP == IFF_UP_LOWER_UP
         mac = message.get_attr("IFLA_ADDRESS") or ""
-        old = self._links.get(name)
-        known = old.addresses if old and old.index == message["index"] else []
-        link = Link(message["index"], mac, carrier, known)
+        known = [(n, link) for n, link in self._links.items() if link.index == message["index"]]
+        old_name, old = known[0] if known else (name, None)
+        if old_name != name:
+            self._forget(old_name)
+        link = Link(message["index"], mac, carrier, old.addresses if old else [])
+        changed = self._links.get(name) != link
         self._links[name] = link
-        if link != old:
+        if changed:
+            self._on_change(name)
+
+    def _forget(self, name: str) -> None:
+        if self._links.pop(name, None):
             self._on_change(name)
 
     def _address(self, message: Any, *, new: bool) -> None:
         found = [(name, link) for name, link in self._links.items() if link.index == message["index"]]
-        flags = message.get_attr("IFA_FLAGS") or message["flags"]
-        if not found or message["scope"] != SCOPE_UNIVERSE or (new and flags & IFA_F_UNUSABLE):
+        if not found or message["scope"] != SCOPE_UNIVERSE:
             return
         name, link = found[0]
+        flags = message.get_attr("IFA_FLAGS") or message["flags"]
         address = message.get_attr("IFA_LOCAL") or message.get_attr("IFA_ADDRESS")
-        if new and address not in link.addresses:
-            link.addresses.append(address)
-        elif not new and address in link.addresses:
-            link.addresses.remove(address)
-        else:
+        usable = new and not flags & IFA_F_UNUSABLE
+        if usable == (address in link.addresses):
             return
+        if usable:
+            link.addresses.append(address)
+        else:
+            link.addresses.remove(address)
         self._on_change(name)

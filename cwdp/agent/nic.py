@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from cwdp.agent import prober
 from cwdp.agent.config import KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.prober import Drained, Prober
@@ -28,7 +29,7 @@ class HostNic:
     def __init__(self, host: str, ifname: str, settings: Settings, links: LinkTable) -> None:
         self.name = nic_id(host, ifname)
         self.ifname = ifname
-        self.counters: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter(dict.fromkeys((*prober.COUNTERS, "probe_socket_failed"), 0))
         self.maps: Maps | None = None
         self.edges: list[ProbeEdge] = []
         self._settings = settings
@@ -120,7 +121,10 @@ class HostNic:
         self._release()
 
     def _all_counters(self) -> Counter[str]:
-        return self.counters + self._prober.counters if self._prober else self.counters
+        total = self.counters.copy()
+        if self._prober:
+            total.update(self._prober.counters)
+        return total
 
     def _stop_probing(self) -> None:
         if self._prober:

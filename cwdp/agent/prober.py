@@ -26,6 +26,7 @@ COUNTERS = (
     "pairs_sent",
     "pairs_held_back",
     "pairs_skipped",
+    "probes_abandoned",
     "probes_unsent",
     "probes_lost",
     "probes_answered",
@@ -101,6 +102,8 @@ class Prober:
         self.schedule = schedule
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._slots = slots
+        self._head = self._tail = seq
+        self._batches: deque[tuple[int, int, NDArray[np.intp]]] = deque()
         self._rings: list[_Ring] = []
         try:
             for family in schedule.families:
@@ -108,8 +111,6 @@ class Prober:
         except OSError:
             self.close()
             raise
-        self._head = self._tail = seq
-        self._batches: deque[tuple[int, int, NDArray[np.intp]]] = deque()
 
     @property
     def seq(self) -> int:
@@ -117,7 +118,8 @@ class Prober:
         return self._head & SEQ_MASK
 
     def close(self) -> None:
-        """Close the sockets."""
+        """Close the sockets; nobody will ask for the results of probes that are still under way."""
+        self.counters["probes_abandoned"] += self._head - self._tail
         for ring in self._rings:
             ring.sender.close()
 
