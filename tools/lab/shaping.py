@@ -8,7 +8,7 @@ from typing import Literal
 from pyroute2 import IPRoute, NetlinkError
 
 _ROOT_HANDLE = 0x10000
-_CLOCK_GRAIN_S = 2e-6  # netlink carries the bucket as a time in whole microseconds
+_TIMER_SLACK_S = 2e-6
 _PARENTS = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}
 _ETH_P_ALL = 3
 _PRIORITY = 1
@@ -19,7 +19,8 @@ Hook = Literal["ingress", "egress"]
 def set_rate(ip: IPRoute, index: int, rate_bps: int, queue_bytes: int, frame_bytes: int) -> None:
     """Shape what leaves by an interface to `rate_bps` behind a queue of `queue_bytes`.
 
-    The bucket holds one frame, so that a queue forms as soon as frames come faster than the rate.
+    The bucket holds little more than one frame, so that a queue forms as soon as frames come faster than the rate;
+    with one frame alone, each late timer costs rate (8 % of 200 Mbit/s on two busy cores).
     """
     ip.tc(
         "replace",
@@ -27,7 +28,7 @@ def set_rate(ip: IPRoute, index: int, rate_bps: int, queue_bytes: int, frame_byt
         index=index,
         handle=_ROOT_HANDLE,
         rate=f"{rate_bps}bit",
-        burst=frame_bytes + math.ceil(rate_bps / 8 * _CLOCK_GRAIN_S),
+        burst=frame_bytes + math.ceil(rate_bps / 8 * _TIMER_SLACK_S),
         limit=queue_bytes,
     )
 
