@@ -24,7 +24,7 @@ def mutual_ring_graph(n: int, rings: int, rng: np.random.Generator) -> tuple[I64
     return np.concatenate((a, b)).astype(np.int64), np.concatenate((b, a)).astype(np.int64)
 
 
-def measured(src: I64, dst: I64, g_ns: I64, drift: F64, at_ns: int, noise_ns: F64) -> EdgeFits:
+def measured(src: I64, dst: I64, g_ns: I64, drift: F64, *, at_ns: int, noise_ns: F64) -> EdgeFits:
     """Fits of clocks with global - local = g at `at_ns`; drift is d(g) / d(global)."""
     zero = np.zeros(len(src))
     rate = 1 - drift
@@ -56,7 +56,7 @@ class Fleet:
     def edges(self, at_s: float, lie: F64 | float | None = None) -> GraphEdges:
         g_ns = self.g0 + np.rint(self.drift * at_s * 1e9).astype(np.int64)
         noise = self.rng.normal(0, SIGMA_NS, len(self.src))
-        fits = measured(self.src, self.dst, g_ns, self.drift, 10**12 + int(at_s * 1e9), noise)
+        fits = measured(self.src, self.dst, g_ns, self.drift, at_ns=10**12 + int(at_s * 1e9), noise_ns=noise)
         if lie is not None:
             fits.offset_frac_ns[:] += lie
         return GraphEdges(self.src, self.dst, self.path, fits)

@@ -48,7 +48,7 @@ def two_node_command(
 @main.command("clos")
 @click.option("--nics", type=click.IntRange(8, 100_000), default=248, show_default=True)
 @click.option("--load", type=click.FloatRange(0, 0.95), default=0.4, show_default=True)
-@click.option("--seconds", type=click.FloatRange(20, 3600), default=30.0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(15, 3600), default=30.0, show_default=True)
 @click.option("--rate-gbps", type=click.FloatRange(1, 1600), default=400.0, show_default=True)
 @click.option("--peers", type=click.IntRange(2, 64), default=10, show_default=True)
 @click.option("--pairs", type=click.FloatRange(10, 10_000), default=100.0, show_default=True)

@@ -68,7 +68,7 @@ class ClosResult:
         bound_over_p99: that over p99_ns.
         synced_share: of honest NICs and rounds.
         liars_named: share of liars set aside in the last round.
-        liar_rounds: most rounds until a liar of 100 us or more was set aside; NaN without.
+        liar_rounds: most rounds until a liar of 100 us or more was set aside; None without any.
         honest_named: share of honest NICs and rounds set aside.
     """
 
@@ -80,7 +80,7 @@ class ClosResult:
     bound_over_p99: float
     synced_share: float
     liars_named: float
-    liar_rounds: float
+    liar_rounds: int | None
     honest_named: float
 
 
@@ -210,7 +210,7 @@ class ClosSimulation:
         error, limit = np.abs(signed[settled][used]), bound[settled][used]
         aside = state == HostState.SET_ASIDE
         gross = aside[lying_from:, self.lie_ns >= 1e5]
-        first = np.where(gross.any(axis=0), gross.argmax(axis=0) + 1, np.inf)
+        first = np.where(gross.any(axis=0), gross.argmax(axis=0) + 1, len(gross) + 1)
         p99 = float(np.quantile(error, 0.99))
         return ClosResult(
             p50_ns=float(np.median(error)),
@@ -221,7 +221,7 @@ class ClosSimulation:
             bound_over_p99=float(np.median(limit)) / p99,
             synced_share=float(used.sum() / honest.sum()),
             liars_named=float(aside[-1, self.liar].mean()) if self.liar.any() else 1.0,
-            liar_rounds=float(first.max()) if first.size else float("nan"),
+            liar_rounds=int(first.max()) if first.size else None,
             honest_named=float(aside[settled][honest].mean()),
         )
 

@@ -30,6 +30,7 @@ _SLOPE_SUPPORT = 8
 _SUPPORTS = (1, 2, 4, 8, 16, 32)
 _KNOWN_SLOPE_SIGMA = 50e-9
 _BISECTIONS = 24
+_SLOPE_RESOLUTION = 2e-11
 _SIGMA_FLOOR_NS = 0.2
 _LEAST_SEEN = 4
 _FEW_SURCHARGE = 1.4
@@ -193,12 +194,13 @@ def _steepest(cloud: Clouds, start: F64, prior: EdgePrior) -> F64:
     precision = np.where(np.isfinite(prior.sigma_slope), (NS_PER_S * prior.sigma_slope) ** -2.0, 0.0)
     density = _density(_residual(x, value, start), support)
     centre = np.where(precision > 0, prior.slope, 0.0)
+    row = (np.arange(x.size // x.shape[2]) * x.shape[2]).reshape(2, -1, 1)
 
     def gradient(slope: F64) -> F64:
         """Of the log posterior, density times the gap, per ns/s."""
-        chosen = np.argpartition(_residual(x, value, slope), support - 1, axis=-1)[..., :support]
-        w = np.take_along_axis(weight, chosen, axis=-1)
-        mean_x = (w * np.take_along_axis(x, chosen, axis=-1)).sum(-1) / np.maximum(w.sum(-1), 1e-12)
+        chosen = np.argpartition(_residual(x, value, slope), support - 1, axis=-1)[..., :support] + row
+        w = np.take(weight, chosen)
+        mean_x = (w * np.take(x, chosen)).sum(-1) / np.maximum(w.sum(-1), 1e-12)
         pull: F64 = -density * mean_x.sum(axis=0) - precision * (slope - centre) * NS_PER_S
         return pull
 
@@ -208,7 +210,7 @@ def _steepest(cloud: Clouds, start: F64, prior: EdgePrior) -> F64:
         middle = (low + high) / 2
         rising = gradient(middle) > 0
         low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-        if np.max(high - low) < 2e-12:
+        if np.max(high - low) < _SLOPE_RESOLUTION:
             break
     return (low + high) / 2
 
@@ -294,7 +296,13 @@ def _supports(residual: F64, x: F64, weight: F64) -> tuple[F64, F64, F64, F64, F
     total = np.maximum(w.sum(axis=(0, 2)), 1e-12)
     time = x * np.array([1.0, -1.0])[:, None, None]
     centre = (w * time).sum(axis=(0, 2)) / total
-    spread_x = np.sqrt((w * (time - centre[:, None]) ** 2).sum(axis=(0, 2)) / total)
+    # The slope rested on more points than the offset may do.
+    v = np.where(
+        rank < np.maximum(k, _SLOPE_SUPPORT)[:, None], np.where(np.isfinite(residual), weight, 0.0), 0.0
+    )
+    spread_x = np.sqrt(
+        (v * (time - centre[:, None]) ** 2).sum(axis=(0, 2)) / np.maximum(v.sum(axis=(0, 2)), 1e-12)
+    )
     sigma = np.maximum(np.take_along_axis(cost, best[None], axis=0)[0], _SIGMA_FLOOR_NS)
     return floors, sigma, centre, spread_x, total
 
