@@ -1,16 +1,17 @@
 """The edges of a host: their slots, their window, their memory, and the fits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.window import Samples, Window
-from cwdp.shared.clocksync import EdgeMemory, EdgePrior, FitReason, fit_edges
+from cwdp.shared.clocksync import EdgeFits, EdgeMemory, EdgePrior, FitReason, fit_edges
 from cwdp.shared.messages import DriftPrior, EdgeFit
 
 EdgeName = tuple[str, str]
-LEAST_SLOTS = 16
+LEAST_SLOTS = 64
 
 
 class HostEdges:
@@ -60,7 +61,11 @@ class HostEdges:
 
     def fit(self, now_local_ns: int) -> list[EdgeFit]:
         """Fit every edge over the window; edges without enough to go on are left out."""
-        fits = fit_edges(self._window.exchanges(self._size), self._prior(now_local_ns))
+        exchanges = self._window.exchanges(self._size)
+        probed = np.flatnonzero(np.diff(exchanges.starts))
+        starts = np.append(exchanges.starts[probed], exchanges.starts[-1])
+        some = fit_edges(replace(exchanges, starts=starts), self._prior(now_local_ns, probed))
+        fits = _of_all(some, probed, self._size)
         self._memory.update(fits)
         out = []
         for (src, dst), slot in self._slot.items():
@@ -84,10 +89,24 @@ class HostEdges:
             )
         return out
 
-    def _prior(self, now_local_ns: int) -> EdgePrior:
+    def _prior(self, now_local_ns: int, slots: NDArray[np.intp]) -> EdgePrior:
+        """What is known of some slots: the surer of the manager's word and this host's own memory."""
         prior = self._memory.prior(now_local_ns)
         for (_, dst), slot in self._slot.items():
             known = self._priors.get(dst)
             if known is not None and known.sigma < prior.sigma_slope[slot]:
                 prior.slope[slot], prior.sigma_slope[slot] = known.slope, known.sigma
-        return prior
+        return EdgePrior(
+            prior.slope[slots], prior.sigma_slope[slots], prior.floor_ns[slots], prior.sigma_floor_ns[slots]
+        )
+
+
+def _of_all(fits: EdgeFits, slots: NDArray[np.intp], size: int) -> EdgeFits:
+    """The fits of some slots as those of all: the others had nothing to go on."""
+    whole = {}
+    for name in EdgeFits.__slots__:
+        some = getattr(fits, name)
+        fill = FitReason.TOO_FEW if name == "reason" else 0
+        whole[name] = np.full(size, fill, some.dtype)
+        whole[name][slots] = some
+    return EdgeFits(**whole)
