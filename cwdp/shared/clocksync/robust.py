@@ -54,17 +54,16 @@ def robust_solve(lap: Laplacian, y: F64, sigma: F64, usable: Bool) -> RobustSolu
     if np.mean(score[usable] > REJECT_SIGMAS) > _MOSTLY_GOOD if usable.any() else False:
         x = _huber(lap, y, sigma, usable)
         score, inflation = _score(y - lap.differences(x), sigma, usable)
+    # A host that is not where it was predicted must get there before its edges are judged.
     rejected = ~usable
-    for number in range(_REJECT_ROUNDS):
+    for _ in range(_REJECT_ROUNDS):
         doubted = np.minimum(1.0, DOUBT_SIGMAS / np.maximum(score, 1e-12))
-        # A host that is not where it was predicted must get there before its edges are judged.
-        reject = number > 0
-        before, rejected = rejected, ~usable | (reject & (score > REJECT_SIGMAS))
         weight = np.where(rejected, 0.0, precision * doubted)
         x = lap.solve(y, weight, start=x)
         residual = y - lap.differences(x)
         score, inflation = _score(residual, sigma, usable)
-        if reject and np.array_equal(before, rejected):
+        before, rejected = rejected, ~usable | (score > REJECT_SIGMAS)
+        if np.array_equal(before, rejected):
             break
     return RobustSolution(x, weight, residual, rejected & usable, inflation)
 

@@ -13,7 +13,7 @@ import numpy as np
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
 
-BOUND_SIGMAS = 4.5
+BOUND_SIGMAS = 5.0
 _DRIFT_AT_START = 100e-6
 _LEAST_BOUND_NS = 1.0
 _STEP_SIGMAS = 8.0
