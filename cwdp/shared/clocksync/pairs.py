@@ -55,8 +55,7 @@ def merge_directed(src: I64, dst: I64, path: I64, *, y_ns: F64, sigma_ns: F64, n
     backward = src > dst
     a, b = np.where(backward, dst, src), np.where(backward, src, dst)
     key = ((path * n_nodes + a) if path.any() else a) * n_nodes + b
-    order = np.argsort(key)
-    key = key[order]
+    key, order = _sorted(key)
     starts = np.concatenate(([True], key[1:] != key[:-1]))
     pair = np.cumsum(starts) - 1
     first = order[starts]
@@ -78,6 +77,16 @@ def merge_directed(src: I64, dst: I64, path: I64, *, y_ns: F64, sigma_ns: F64, n
     sigma = np.where(mutual, sigma_mutual, np.sqrt(var_ab + var_ba + scatter**2))
     sigma_bias = np.where(mutual, np.hypot(sigma_mutual, scatter), np.inf)
     return PairEdges(a[first], b[first], y, sigma, mutual, bias - fleet, sigma_bias, of_fit)
+
+
+def _sorted(key: I64) -> tuple[I64, I64]:
+    """Keys (>= 0) in ascending order, and where each was; packed into one word where they fit."""
+    bits = len(key).bit_length()
+    if int(key.max(initial=0)).bit_length() + bits > 63:
+        order = np.argsort(key)
+        return key[order], order
+    packed = np.sort((key << bits) | np.arange(len(key)))
+    return packed >> bits, packed & ((1 << bits) - 1)
 
 
 def _centre(values: F64) -> tuple[float, float]:
