@@ -243,6 +243,7 @@ def _measure(cloud: Clouds, slope: F64, prior: EdgePrior) -> EdgeFits:
     floors, sigma, centre, spread_x, points = _supports(residual, x, weight)
     offset, margin = (floors[0] - floors[1]) / 2, (floors[0] + floors[1]) / 2
     offset += slope * NS_PER_S * centre
+    sigma = np.maximum(sigma, _error_of_blocks(cloud, slope))
     sigma = _with_floor(sigma, margin, prior)
     sigma_slope = _SLOPE_SIGMA_FACTOR * sigma / np.maximum(spread_x, 0.01) / NS_PER_S
     sigma_slope = 1 / np.hypot(1 / sigma_slope, 1 / prior.sigma_slope)
@@ -323,15 +324,32 @@ def _cost(spreads: F64, k: int) -> F64:
     return cost
 
 
+def _error_of_blocks(cloud: Clouds, slope: F64) -> F64:
+    """Standard error of the offset by the least residuals of blocks of time: [edges].
+
+    Probes that are close in time meet the same queue, so the gaps between the lowest of them are no
+    measure of how near the floor they are; those of different blocks are.
+    """
+    residual = _residual(cloud.x_s, cloud.value_ns, slope)
+    n = residual.shape[2]
+    size = -(-n // _BLOCKS)
+    padded = np.full((*residual.shape[:2], _BLOCKS * size), np.inf)
+    padded[..., :n] = residual
+    least = padded.reshape(*residual.shape[:2], _BLOCKS, size).min(axis=-1)
+    least = np.partition(least, (0, _LEAST_SEEN - 1), axis=-1)
+    spread = least[..., _LEAST_SEEN - 1] - least[..., 0]
+    error: F64 = np.hypot(spread[0], spread[1]) / (_LEAST_SEEN - 1) / 2
+    return np.nan_to_num(error, nan=np.inf)
+
+
 def _with_floor(sigma: F64, margin: F64, prior: EdgePrior) -> F64:
-    """Tighten sigma where the floor is known: the excess of the margin bounds the error.
+    """Claim no less than what queueing may have done, where the floor is known.
 
     The one-way excesses e1, e2 of the two directions move the offset by (e1 - e2) / 2 and the margin
     by (e1 + e2) / 2; given the sum, the difference is about uniform.
     """
-    excess = np.maximum(margin - prior.floor_ns, 0.0)
-    known = np.hypot(excess / np.sqrt(3), prior.sigma_floor_ns)
-    return np.where(np.isfinite(known), np.minimum(sigma, known), sigma)
+    excess = np.maximum(margin - prior.floor_ns, 0.0) / np.sqrt(3)
+    return np.where(np.isfinite(excess), np.maximum(sigma, excess), sigma)
 
 
 def _reason(cloud: Clouds, slope: F64, margin: F64, sigma: F64) -> U8:

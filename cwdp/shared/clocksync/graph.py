@@ -19,6 +19,7 @@ from cwdp.shared.clocksync.propagate import components, line_at, propagate, sigm
 from cwdp.shared.clocksync.robust import REJECT_SIGMAS, RobustSolution, robust_solve
 
 _STALE_NS = 50e3
+_STALE_SIGMAS = 8.0
 _LEAST_SIGMA_NS = 0.2
 _PRIOR_EDGES = 10.0
 
@@ -154,7 +155,8 @@ def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, int, Bool]:
     if prediction.instant_ns is not None and known.any():
         both = known[good.src] & known[good.dst]
         y = _measured(good, prediction.g_ns, prediction.instant_ns)
-        off = both & (np.abs(y) > _STALE_NS)
+        doubt = np.maximum(_STALE_NS, _STALE_SIGMAS * good.fits.sigma_offset_ns)
+        off = both & (np.abs(y) > doubt)
         if off.any():
             restarted = blame(n, good.src[both], good.dst[both], off[both])
     known = known & ~restarted
