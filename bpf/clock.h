@@ -9,7 +9,7 @@
 static __always_inline __s64 scale_q48(__s64 delta_ns, __s64 q48)
 {
 	__s64 high = (delta_ns >> 16) * q48;
-	__s64 low = (delta_ns & 0xffff) * (q48 >> 16);
+	__s64 low = ((delta_ns & 0xffff) * q48) >> 16;
 
 	return (high + low) >> 32;
 }
@@ -22,6 +22,9 @@ static __always_inline __u64 clock_local_ns(void)
 		return raw + test_clock_offset_ns + scale_q48(raw - test_clock_base_ns, test_clock_drift_q48);
 	return raw;
 }
+
+/* As far from its reference a line says anything: scale_q48 holds, at any rate that it can have. */
+#define LINE_REACH_NS (1LL << 44)
 
 /* A host's clock against the timeline at one moment. */
 struct clock_reading {
@@ -45,6 +48,8 @@ static __always_inline struct clock_reading clock_read_line(__u64 local_ns)
 	if (!line->synced)
 		return reading;
 	delta_ns = local_ns - line->ref_local_ns;
+	if (delta_ns >= LINE_REACH_NS || delta_ns <= -LINE_REACH_NS)
+		return reading;
 	slewed_ns = delta_ns < line->slew_ns ? delta_ns : line->slew_ns;
 	reading.offset_ns =
 		line->offset_ns + scale_q48(delta_ns, line->drift_q48) + scale_q48(slewed_ns, line->slew_q48);

@@ -43,11 +43,12 @@ static __always_inline enum cwdp_reason probe_send(struct frame *frame)
 		return CWDP_PROBE_BAD_TEMPLATE;
 	length = mac_request_start(&s, key, frame);
 	t1 = clock_local_ns();
-	mac = mac_request_finish(&s, bpf_cpu_to_be64(t1), length);
+	mac = mac_request_finish(&s, t1, length);
 	probe->t1 = bpf_cpu_to_be64(t1);
 	probe->mac = mac;
 	slot->t1 = t1;
 	slot->request_mac = mac;
+	slot->reply_port = probe->reply_port;
 	__sync_lock_test_and_set(&slot->tag, slot_tag(probe->seq, CWDP_SLOT_SENT));
 	return CWDP_PROBE_SENT;
 }
@@ -99,26 +100,31 @@ static __always_inline enum cwdp_reason probe_reflect(struct frame *frame, __u64
 	struct clock_reading reading;
 	struct cwdp_key *key;
 	struct siphash s;
-	__u64 length;
-	__be64 t3;
+	__be64 t2_sent, peer_offset, t3;
+	__u64 length, mac;
+	__be32 bound_ns;
 
 	key = find_key(probe->key_id);
 	if (!key)
 		return CWDP_REQUEST_UNKNOWN_KEY;
+	mac = probe->mac;
 	length = mac_request_start(&s, key, frame);
-	if (mac_request_finish(&s, probe->t1, length) != probe->mac)
+	if (mac_request_finish(&s, bpf_be64_to_cpu(probe->t1), length) != mac)
 		return CWDP_REQUEST_BAD_MAC;
 	if (frame->packet->sport != probe->sport || !probe->reply_port)
 		return CWDP_REQUEST_BAD_PORT;
 	reading = clock_read_line(t2);
-	probe->kind = CWDP_PROBE_REPLY;
-	probe->bound_ns = bpf_htonl(reading.bound_ns);
-	probe->t2 = bpf_cpu_to_be64(t2);
-	probe->peer_offset = bpf_cpu_to_be64(reading.offset_ns);
+	bound_ns = bpf_htonl(reading.bound_ns);
+	t2_sent = bpf_cpu_to_be64(t2);
+	peer_offset = bpf_cpu_to_be64(reading.offset_ns);
+	mac_reply_start(&s, key, mac, t2_sent, peer_offset);
 	turn_headers(frame);
-	mac_reply_start(&s, key, probe->mac, probe);
+	probe->kind = CWDP_PROBE_REPLY;
+	probe->bound_ns = bound_ns;
+	probe->t2 = t2_sent;
+	probe->peer_offset = peer_offset;
 	t3 = bpf_cpu_to_be64(clock_local_ns());
-	probe->mac = mac_reply_finish(&s, t3);
+	probe->mac = mac_reply_finish(&s, t3, bound_ns);
 	probe->t3 = t3;
 	return CWDP_REQUEST_REFLECTED;
 }
@@ -152,9 +158,11 @@ static __always_inline enum cwdp_reason probe_accept(struct frame *frame, __u64 
 	tag = *(volatile __u64 *)&slot->tag;
 	if (tag != sent)
 		return refuse_reply(tag, sent);
-	mac_reply_start(&s, key, slot->request_mac, probe);
-	if (mac_reply_finish(&s, probe->t3) != probe->mac)
+	mac_reply_start(&s, key, slot->request_mac, probe->t2, probe->peer_offset);
+	if (mac_reply_finish(&s, probe->t3, probe->bound_ns) != probe->mac)
 		return CWDP_REPLY_BAD_MAC;
+	if (frame->packet->sport != slot->reply_port)
+		return CWDP_REPLY_BAD_PORT;
 	t1 = slot->t1;
 	t2 = bpf_be64_to_cpu(probe->t2);
 	t3 = bpf_be64_to_cpu(probe->t3);

@@ -2,17 +2,20 @@
 /* What is signed. The newest timestamp comes last, so that little work lies between reading the clock and
  * sending.
  *
- * request: the first 24 bytes of the probe | source address | destination address | t1
- * reply:   mac of the request | sport, reply_port, bound_ns | t2 | peer_offset | t3
+ * request: seq, path | version to pair_position, sport, reply_port | source address | destination address |
+ * t1 reply:   mac of the request | t2 | peer_offset | t3 | bound_ns
  *
- * The mac of the request stands for all that it covers, addresses included; the initiator has kept it. */
+ * Of t1, which nobody but the initiator reads, the low 56 bits are signed: they share the last block with the
+ * length. The mac of the request stands for all that it covers, addresses and ports included; the initiator
+ * has kept it. The lengths tell the two kinds of message apart. */
 #pragma once
 
 #include "parse.h"
 #include "siphash.h"
 
-#define REQUEST_BYTES     32 /* without the addresses */
-#define REPLY_BYTES       40
+#define T1_SIGNED_BITS    56
+#define REQUEST_BYTES     23 /* without the addresses */
+#define REPLY_BYTES       36
 #define IP_ADDRESS_BYTES  8 /* both */
 #define IP6_ADDRESS_BYTES 32
 
@@ -20,13 +23,13 @@
 static __always_inline __u64 mac_request_start(struct siphash *s, const struct cwdp_key *key,
 					       const struct frame *frame)
 {
-	const __u64 *probe = (const void *)frame->probe;
+	const struct cwdp_probe *probe = frame->probe;
 	const __u64 *addresses;
 
 	siphash_start(s, key);
-	siphash_word(s, probe[0]);
-	siphash_word(s, probe[1]);
-	siphash_word(s, probe[2]);
+	siphash_word(s, *(const __u64 *)(const void *)&probe->seq);
+	siphash_word(s, *(const __u32 *)(const void *)&probe->version |
+				(__u64) * (const __u32 *)(const void *)&probe->sport << 32);
 	if (frame->ip) {
 		siphash_word(s, *(const __u64 *)(const void *)&frame->ip->saddr);
 		return REQUEST_BYTES + IP_ADDRESS_BYTES;
@@ -41,27 +44,25 @@ static __always_inline __u64 mac_request_start(struct siphash *s, const struct c
 	return REQUEST_BYTES + IP6_ADDRESS_BYTES;
 }
 
-static __always_inline __u64 mac_request_finish(struct siphash *s, __be64 t1, __u64 length_bytes)
+static __always_inline __u64 mac_request_finish(struct siphash *s, __u64 t1, __u64 length_bytes)
 {
-	siphash_word(s, t1);
-	return siphash_finish(s, length_bytes);
+	return siphash_finish(s, t1 & ((1ULL << T1_SIGNED_BITS) - 1), length_bytes);
 }
 
-/* Everything but t3. */
+/* Everything but t3 and what follows it. */
 static __always_inline void mac_reply_start(struct siphash *s, const struct cwdp_key *key, __u64 request_mac,
-					    const struct cwdp_probe *probe)
+					    __be64 t2, __be64 peer_offset)
 {
 	siphash_start(s, key);
 	siphash_word(s, request_mac);
-	siphash_word(s, *(const __u64 *)(const void *)&probe->sport);
-	siphash_word(s, probe->t2);
-	siphash_word(s, probe->peer_offset);
+	siphash_word(s, t2);
+	siphash_word(s, peer_offset);
 }
 
-static __always_inline __u64 mac_reply_finish(struct siphash *s, __be64 t3)
+static __always_inline __u64 mac_reply_finish(struct siphash *s, __be64 t3, __be32 bound_ns)
 {
 	siphash_word(s, t3);
-	return siphash_finish(s, REPLY_BYTES);
+	return siphash_finish(s, bound_ns, REPLY_BYTES);
 }
 
 /* The valid key of this number, or none. */

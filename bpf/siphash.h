@@ -45,10 +45,10 @@ static __always_inline void siphash_word(struct siphash *s, __u64 word)
 	s->v0 ^= word;
 }
 
-/* length is that of the whole message, in bytes, a multiple of 8. */
-static __always_inline __u64 siphash_finish(struct siphash *s, __u64 length_bytes)
+/* rest holds the last bytes, fewer than 8, of a message of length_bytes. */
+static __always_inline __u64 siphash_finish(struct siphash *s, __u64 rest, __u64 length_bytes)
 {
-	siphash_word(s, length_bytes << 56);
+	siphash_word(s, rest | length_bytes << 56);
 	s->v2 ^= 0xff;
 	sip_round(s);
 	sip_round(s);

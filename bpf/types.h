@@ -19,6 +19,7 @@ enum cwdp_reason {
 	CWDP_REPLY_ACCEPTED,      /* ingress: a sample */
 	CWDP_REPLY_UNKNOWN_KEY,   /* ingress: signed with a key that is not valid here */
 	CWDP_REPLY_BAD_MAC,       /* ingress: the signature is wrong */
+	CWDP_REPLY_BAD_PORT,      /* ingress: source port changed on the way */
 	CWDP_REPLY_UNEXPECTED,    /* ingress: no such probe is under way (replayed, or later than the table is
 				     long) */
 	CWDP_REPLY_LATE,          /* ingress: the agent had given this probe up for lost */
@@ -98,7 +99,8 @@ struct cwdp_slot {
 	__s64 fwd_owd_ns; /* on the timeline; meaningful where bound_ns is not CWDP_BOUND_UNSYNCED */
 	__s64 rev_owd_ns;
 	__u32 bound_ns; /* both clocks' bounds together, saturating */
-	__u32 reserved;
+	__be16 reply_port;
+	__u16 reserved;
 };
 
 /* timeline = local + offset_ns + d * drift + min(d, slew_ns) * slew, with d = local - ref_local_ns; rates in

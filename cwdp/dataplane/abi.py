@@ -31,13 +31,14 @@ class Reason(IntEnum):
     REPLY_ACCEPTED = 7
     REPLY_UNKNOWN_KEY = 8
     REPLY_BAD_MAC = 9
-    REPLY_UNEXPECTED = 10
-    REPLY_LATE = 11
-    REPLY_DUPLICATE = 12
-    REPLY_TIME_REVERSED = 13
-    BAD_LENGTH = 14
-    BAD_VERSION = 15
-    BAD_KIND = 16
+    REPLY_BAD_PORT = 10
+    REPLY_UNEXPECTED = 11
+    REPLY_LATE = 12
+    REPLY_DUPLICATE = 13
+    REPLY_TIME_REVERSED = 14
+    BAD_LENGTH = 15
+    BAD_VERSION = 16
+    BAD_KIND = 17
 
 
 class ProbeKind(IntEnum):
@@ -126,7 +127,8 @@ SLOT: Final = _record(
         ("fwd_owd_ns", "<i8", 48),
         ("rev_owd_ns", "<i8", 56),
         ("bound_ns", "<u4", 64),
-        ("reserved", "<u4", 68),
+        ("reply_port", ">u2", 68),
+        ("reserved", "<u2", 70),
     ],
 )
 
@@ -164,9 +166,9 @@ KEY: Final = _record(
 )
 
 COUNTERS: Final = _record(
-    136,
+    144,
     [
-        ("count", ("<u8", (17,)), 0),
+        ("count", ("<u8", (18,)), 0),
     ],
 )
 

@@ -1,5 +1,6 @@
 """Typed access to the pinned maps of one interface."""
 
+import math
 import mmap
 import os
 from typing import Self
@@ -89,7 +90,7 @@ class Maps:
         line["ref_local_ns"], line["offset_ns"] = ref_local_ns, offset_ns
         line["drift_q48"], line["bound_drift_q48"] = round(drift * Q48), round(bound_drift * Q48)
         line["slew_q48"], line["slew_ns"] = round(slew * Q48), slew_ns
-        line["bound_ns"], line["synced"] = min(round(bound_ns + 0.5), abi.BOUND_UNSYNCED - 1), 1
+        line["bound_ns"], line["synced"] = math.ceil(min(bound_ns, abi.BOUND_UNSYNCED - 1)), 1
         self._clock["lines"][0, inactive] = line
         self._clock["active"][0] = inactive
 

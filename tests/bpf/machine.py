@@ -151,6 +151,7 @@ class Machine:
         slot = self.slot(seq)
         slot["t1"] = t1
         slot["request_mac"] = int.from_bytes(sent[Probe].mac.to_bytes(8, "big"), "little")
+        slot["reply_port"] = sent[Probe].reply_port
         slot["tag"] = seq << 32 | SlotState.SENT
         return sent
 

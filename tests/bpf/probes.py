@@ -93,22 +93,14 @@ def addresses(packet: Packet) -> bytes:
 def request_mac(packet: Packet, key: bytes = KEY) -> int:
     """The field `mac` of a request, as the big-endian number that scapy shows."""
     probe = packet[Probe]
-    message = bytes(probe)[:24] + addresses(packet) + struct.pack(">Q", probe.t1)
+    whole = bytes(probe)
+    message = whole[8:16] + whole[4:8] + whole[16:20] + addresses(packet) + probe.t1.to_bytes(8, "little")[:7]
     return as_field(siphash_2_4(key, message))
 
 
 def reply_mac(probe: Packet, signed_request_mac: int, key: bytes = KEY) -> int:
     """The field `mac` of a reply to the request with that `mac`."""
-    message = struct.pack(
-        ">QHHIQqQ",
-        signed_request_mac,
-        probe.sport,
-        probe.reply_port,
-        probe.bound_ns,
-        probe.t2,
-        probe.peer_offset,
-        probe.t3,
-    )
+    message = struct.pack(">QQqQI", signed_request_mac, probe.t2, probe.peer_offset, probe.t3, probe.bound_ns)
     return as_field(siphash_2_4(key, message))
 
 

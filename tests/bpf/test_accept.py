@@ -6,6 +6,7 @@ import time
 import pytest
 from machine import XDP_DROP, XDP_PASS, Machine
 from probes import KEY_ID, Probe, reflected, request, signed
+from scapy.layers.inet import UDP
 from scapy.packet import Packet
 
 from cwdp.dataplane import abi
@@ -58,7 +59,7 @@ def test_owd(dataplane: Machine, own_offset_ns: int, peer_offset_ns: int, years:
     slot = dataplane.slot(SEQ)
     assert slot["fwd_owd_ns"] == t2 + peer_offset_ns - (t1 + own_offset_ns)
     assert slot["rev_owd_ns"] == int(slot["t4"]) + own_offset_ns - (t3 + peer_offset_ns)
-    assert slot["bound_ns"] == 50
+    assert slot["bound_ns"] == 49
 
 
 @pytest.mark.parametrize(
@@ -155,6 +156,13 @@ def test_a_replay_changes_nothing(dataplane: Machine) -> None:
     sample = dataplane.slot(SEQ).copy()
     assert_refused(dataplane, reply, Reason.REPLY_DUPLICATE)
     assert dataplane.slot(SEQ) == sample
+
+
+def test_a_reply_from_another_port_took_another_path(dataplane: Machine) -> None:
+    sent, t1 = sent_long_ago(dataplane, request(seq=SEQ))
+    reply = reflected(sent, t1 + 5, t1 + 6)
+    reply[UDP].sport += 1
+    assert_refused(dataplane, reply, Reason.REPLY_BAD_PORT)
 
 
 def test_replies_in_any_order(dataplane: Machine) -> None:

@@ -53,6 +53,7 @@ WAYS: dict[Reason, Callable[[Machine], Run]] = {
     Reason.REPLY_ACCEPTED: lambda d: d.ingress(reply(d)),
     Reason.REPLY_UNKNOWN_KEY: lambda d: d.ingress(forget_keys(d, reply(d))),
     Reason.REPLY_BAD_MAC: lambda d: d.ingress(forged(reply(d))),
+    Reason.REPLY_BAD_PORT: lambda d: d.ingress(with_sport(reply(d), 1)),
     Reason.REPLY_UNEXPECTED: lambda d: d.ingress(request(kind=2, seq=1)),
     Reason.REPLY_LATE: lambda d: d.ingress(reply(d, state=SlotState.FREE)),
     Reason.REPLY_DUPLICATE: lambda d: d.ingress(reply(d, state=SlotState.DONE)),

@@ -1,0 +1,189 @@
+"""What the probe programs cost a packet, and how long the dataplane takes to load.
+
+Needs root and `build/bpf/bench.bpf.o`. A cost is the median over interleaved repetitions of a program's mean
+duration under BPF_PROG_TEST_RUN minus that of its reference in the same repetition, so that a change of the
+machine's speed meets both alike.
+"""
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pyroute2 import IPRoute
+
+from cwdp.agent import packets
+from cwdp.dataplane import abi, libbpf, loader
+from cwdp.dataplane.libbpf import BpfObject
+from tools.lab import netns
+
+BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")
+REPETITIONS = 15
+RUNS = 100_000
+PROBE_TARGET_NS = 150
+FOREIGN_TARGET_NS = 15
+LOADS = 15
+LOAD_TARGET_MS = 50
+SETTLE_S = 0.1
+"""The kernel frees a detached program after a grace period, under a lock that the next load would wait for."""
+
+FRAME_BYTES = 144
+"""`struct bench_frame`: probes are padded to this."""
+
+KEY_ID = 1
+SKB_BYTES = 192
+SKB_MARK_OFFSET = 8
+PATHS = {
+    "ipv4": packets.Path(0, "10.0.0.1", "10.0.0.2", 50_001, 50_002),
+    "ipv6": packets.Path(0, "fd00::1", "fd00::2", 50_001, 50_002),
+}
+ETHER_TYPES = {"ipv4": 0x0800, "ipv6": 0x86DD}
+
+Figure = dict[str, Any]
+
+
+def figures() -> Iterator[Figure]:
+    """Every figure of this part."""
+    yield from cost_figures()
+    yield load_figure()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program over a packet, its reference over the same, and the most that it may cost beyond it."""
+
+    name: str
+    program: str
+    reference: str
+    packet: bytes
+    target_ns: float
+    mark: int = 0
+
+
+def cost_figures() -> Iterator[Figure]:
+    """What each thing that can happen to a packet costs over an empty program."""
+    with BpfObject(BENCH_OBJECT) as obj:
+        obj.load()
+        _set_key(obj)
+        for family in PATHS:
+            yield from _family_figures(obj, family)
+
+
+def _family_figures(obj: BpfObject, family: str) -> Iterator[Figure]:
+    template = _template(family)
+    request = _run(obj, "tc_egress", template, abi.MARK)
+    reply = _run(obj, "xdp_ingress", request)
+    libbpf.map_update(obj.map_fd("bench_frame"), 0, request)
+    foreign = bytearray(template)
+    foreign[template.index(abi.PROBE_MAGIC.to_bytes(4, "big"))] ^= 0xFF
+    cases = [
+        Case("send", "tc_egress", "tc_empty", template, PROBE_TARGET_NS, abi.MARK),
+        Case("reflect", "xdp_reflect", "xdp_put_frame_back", request, PROBE_TARGET_NS),
+        Case("accept", "xdp_accept", "xdp_put_slot_back", reply, PROBE_TARGET_NS),
+        Case("foreign_xdp", "xdp_ingress", "xdp_empty", bytes(foreign), FOREIGN_TARGET_NS),
+        Case("foreign_tc", "tc_egress", "tc_empty", bytes(foreign), FOREIGN_TARGET_NS),
+    ]
+    durations = np.array([[_durations(obj, case) for case in cases] for _ in range(REPETITIONS)])
+    costs = np.median(durations[:, :, 0] - durations[:, :, 1], axis=0)
+    references = np.median(durations[:, :, 1], axis=0)
+    for case, cost, reference in zip(cases, costs, references, strict=True):
+        yield _figure(f"program_{case.name}_{family}", cost, "ns", reference, case.target_ns)
+
+
+def _durations(obj: BpfObject, case: Case) -> tuple[int, int]:
+    """Mean durations in ns of the program and of its reference."""
+    context = _skb_context(case.mark) if case.program.startswith("tc") else b""
+    measured = [
+        libbpf.prog_test_run(obj.program_fd(name), case.packet, ctx=context, repeat=RUNS)[2]
+        for name in (case.program, case.reference)
+    ]
+    return measured[0], measured[1]
+
+
+def _run(obj: BpfObject, program: str, packet: bytes, mark: int | None = None) -> bytes:
+    """The packet as the program leaves it."""
+    context = _skb_context(mark) if mark is not None else b""
+    return libbpf.prog_test_run(obj.program_fd(program), packet, ctx=context)[1]
+
+
+def _skb_context(mark: int) -> bytes:
+    context = bytearray(SKB_BYTES)
+    struct.pack_into("=I", context, SKB_MARK_OFFSET, mark)
+    return bytes(context)
+
+
+def _template(family: str) -> bytes:
+    """A probe as the agent hands it to the kernel, in an Ethernet frame, its sequence number 0."""
+    datagram = packets.build([PATHS[family]], KEY_ID, abi.ROCE_PORT)[:1].tobytes()
+    frame = bytes(12) + ETHER_TYPES[family].to_bytes(2, "big") + datagram
+    return frame.ljust(FRAME_BYTES, b"\0")
+
+
+def _set_key(obj: BpfObject) -> None:
+    record = np.zeros((), dtype=abi.KEY)
+    record["k0"], record["k1"], record["key_id"], record["valid"] = 1, 2, KEY_ID, 1
+    libbpf.map_update(obj.map_fd("keys"), KEY_ID % abi.KEYS, record.tobytes())
+
+
+def load_figure() -> Figure:
+    """The whole call of `loader.load` on a veth with native XDP, against that of loading empty programs."""
+    with _veth() as ifname:
+        loads, empties = [], []
+        for _ in range(LOADS):
+            empties.append(_timed_empty_attach(ifname))
+            start = time.perf_counter()
+            loader.load(ifname)
+            loads.append(time.perf_counter() - start)
+            loader.unload(ifname)
+            time.sleep(SETTLE_S)
+    value, reference = (1e3 * float(np.median(times)) for times in (loads, empties))
+    return _figure("dataplane_load", value, "ms", reference, LOAD_TARGET_MS)
+
+
+def _timed_empty_attach(ifname: str) -> float:
+    """How long the kernel takes to attach empty programs to the same hooks, in seconds."""
+    ifindex = loader.ifindex_of(ifname)
+    with BpfObject(BENCH_OBJECT) as obj:
+        obj.load()
+        start = time.perf_counter()
+        links = [
+            libbpf.link_create(
+                obj.program_fd("xdp_empty"), ifindex, libbpf.BPF_XDP, libbpf.XDP_FLAGS_DRV_MODE
+            ),
+            libbpf.link_create(obj.program_fd("tc_empty"), ifindex, libbpf.BPF_TCX_EGRESS),
+        ]
+        took = time.perf_counter() - start
+        for link in links:
+            os.close(link)
+    time.sleep(SETTLE_S)
+    return took
+
+
+@contextmanager
+def _veth() -> Iterator[str]:
+    """A veth in a namespace of its own, which this thread is in."""
+    name = f"cwdp-bench-{os.getpid()}"
+    netns.create(name, "cwdp bench")
+    try:
+        with netns.netns_enter(name), IPRoute() as ip:
+            ip.link("add", ifname="roce0", kind="veth", peer={"ifname": "far0"})
+            for ifname in ("roce0", "far0"):
+                ip.link("set", index=ip.link_lookup(ifname=ifname)[0], state="up")
+            yield "roce0"
+    finally:
+        netns.remove(name)
+
+
+def _figure(name: str, value: float, unit: str, reference: float, target: float) -> Figure:
+    return {
+        "name": name,
+        "value": round(float(value), 1),
+        "unit": unit,
+        "reference": round(float(reference), 1),
+        "target": target,
+        "met": bool(value <= target),
+    }
