@@ -1,0 +1,270 @@
+"""The host's clock: locked once, then only slewed, and never further off than it says."""
+
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cwdp.agent import hostclock
+from cwdp.agent.hostclock import SILENCE_S, HostClock, LocalClock
+from cwdp.dataplane import abi, loader
+from cwdp.dataplane.maps import Maps
+from cwdp.shared.clocksync.slew import MAX_SLEW
+from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
+
+S = 1_000_000_000
+TICK_NS = S // 4
+
+
+class FakeTime(LocalClock):
+    """A local clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        super().__init__(loader.Settings())
+        self.at_ns = 1_000 * S
+
+    def now_ns(self) -> int:
+        return self.at_ns
+
+
+class FakeMaps(Maps):
+    """The real writing of a line, into memory of our own."""
+
+    def __init__(self) -> None:
+        self._clock = np.zeros(1, dtype=abi.CLOCK)
+
+    def offset_ns(self, local_ns: int) -> float:
+        """What the dataplane's clock.h makes of the line."""
+        line = self.read_clock()
+        past_ns = local_ns - int(line["ref_local_ns"])
+        slewed_ns = min(past_ns, int(line["slew_ns"]))
+        rates = past_ns * int(line["drift_q48"]) + slewed_ns * int(line["slew_q48"])
+        return int(line["offset_ns"]) + rates / 2**48
+
+    def bound_ns(self, local_ns: int) -> float:
+        line = self.read_clock()
+        past_ns = abs(local_ns - int(line["ref_local_ns"]))
+        return int(line["bound_ns"]) + past_ns * int(line["bound_drift_q48"]) / 2**48
+
+    @property
+    def synced(self) -> bool:
+        return bool(self.read_clock()["synced"])
+
+
+class Bench:
+    """A host clock, its time, and its maps."""
+
+    def __init__(self) -> None:
+        self.time = FakeTime()
+        self.clock = HostClock(self.time)
+        self.maps = FakeMaps()
+        self.seq = 0
+
+    def tell(
+        self,
+        offset_ns: float,
+        *,
+        drift: float = 0.0,
+        state: ClockState = "synced",
+        timeline: str = "t",
+        bound_ns: float = 20.0,
+    ) -> None:
+        """A solution arrives: the offset that holds now."""
+        self.seq += 1
+        whole = round(offset_ns)
+        line = ClockLine(
+            ref_local_ns=self.time.at_ns,
+            offset_base_ns=whole,
+            offset_ns=offset_ns - whole,
+            drift=drift,
+            bound_ns=bound_ns,
+            bound_drift=1e-9,
+            state=state,
+        )
+        self.clock.follow(ClockUpdate(host="h", timeline=timeline, seq=self.seq, line=line, priors=[]))
+
+    def tick(self, ticks: int = 1) -> None:
+        for _ in range(ticks):
+            self.time.at_ns += TICK_NS
+            self.clock.write([cast("Maps", self.maps)])
+
+    @property
+    def offset_ns(self) -> float:
+        return self.maps.offset_ns(self.time.at_ns)
+
+    def state(self) -> str:
+        return self.clock.state
+
+    def synced(self) -> bool:
+        return self.maps.synced
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_unsynced_until_there_is_word(bench: Bench) -> None:
+    bench.tick()
+    assert not bench.synced()
+    assert bench.state() == "unsynced"
+    assert bench.clock.report() is None
+    bench.tell(0.0, state="unsynced")
+    bench.tick()
+    assert not bench.synced()
+
+
+def test_the_first_lock_takes_the_line_as_it_is(bench: Bench) -> None:
+    bench.tell(-2_500_000_000.25, drift=3e-5)
+    bench.tick()
+    assert bench.synced()
+    assert bench.offset_ns == pytest.approx(-2_500_000_000.25 + 3e-5 * TICK_NS, abs=0.51)
+    assert bench.state() == "synced"
+
+
+def test_a_correction_is_slewed_and_ends_by_itself(bench: Bench) -> None:
+    bench.tell(1000.0)
+    bench.tick()
+    bench.tell(1400.0)
+    before = bench.offset_ns
+    bench.clock.write([cast("Maps", bench.maps)])
+    assert bench.offset_ns == pytest.approx(before, abs=0.6)
+    start_ns = bench.time.at_ns
+    assert bench.maps.offset_ns(start_ns + S // 4) == pytest.approx(1200, abs=1)
+    for later_s in (0.5, 1, 100):  # the agent may die now
+        assert bench.maps.offset_ns(start_ns + int(later_s * S)) == pytest.approx(1400, abs=1)
+
+
+def test_the_bound_has_the_way_to_go_in_it(bench: Bench) -> None:
+    bench.tell(0.0)
+    bench.tick()
+    bench.tell(5000.0)
+    bench.clock.write([cast("Maps", bench.maps)])
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(5020, abs=2)
+    bench.tick(8)
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(20, abs=25)
+
+
+def test_the_bound_grows_with_silence_and_the_line_goes_on(bench: Bench) -> None:
+    bench.tell(100.0, drift=-2e-5)
+    bench.tick()
+    first = bench.maps.bound_ns(bench.time.at_ns)
+    bench.tick(40)
+    assert bench.state() == "holdover"
+    assert bench.synced()
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(first + 10, abs=1.1)
+    assert bench.offset_ns == pytest.approx(100 - 2e-5 * 41 * TICK_NS, abs=1)
+    bench.tell(bench.offset_ns)
+    assert bench.state() == "synced"
+
+
+def test_holdover_begins_after_two_seconds_of_silence(bench: Bench) -> None:
+    bench.tell(0.0)
+    bench.tick()
+    bench.time.at_ns += int(SILENCE_S * S) - TICK_NS
+    assert bench.state() == "synced"
+    bench.time.at_ns += 1
+    assert bench.state() == "holdover"
+
+
+def test_a_host_that_is_set_aside_is_cleared_and_says_so(bench: Bench) -> None:
+    bench.tell(100.0)
+    bench.tick()
+    bench.tell(100.0, state="set_aside")
+    bench.tick()
+    assert not bench.synced()
+    assert bench.state() == "set_aside"
+    report = bench.clock.report()
+    assert report is not None
+    assert report.state == "set_aside"
+    bench.tell(150.0)
+    bench.tick(20)
+    assert bench.synced()
+    assert bench.offset_ns == pytest.approx(150, abs=1)
+
+
+def test_a_new_timeline_is_taken_at_once(bench: Bench) -> None:
+    bench.tell(100.0, timeline="old")
+    bench.tick()
+    bench.tell(900_000.0, timeline="new")
+    bench.tick()
+    assert bench.offset_ns == pytest.approx(900_000, abs=1)
+
+
+def test_what_no_slew_would_mend_is_a_new_lock(bench: Bench) -> None:
+    bench.tell(0.0)
+    bench.tick()
+    bench.tell(hostclock.STEP_LIMIT_NS + 1.0)
+    bench.tick()
+    assert bench.offset_ns == pytest.approx(hostclock.STEP_LIMIT_NS, abs=2)
+
+
+def test_an_agent_that_is_started_again_takes_up_the_line(bench: Bench) -> None:
+    bench.tell(1_000.0, drift=4e-5)
+    bench.tick()
+    bench.tell(3_000.0, drift=4e-5)
+    bench.clock.write([cast("Maps", bench.maps)])
+    expected = [bench.maps.offset_ns(bench.time.at_ns + n * TICK_NS) for n in range(8)]
+    bounds = [bench.maps.bound_ns(bench.time.at_ns + n * TICK_NS) for n in range(8)]
+    bench.clock = HostClock(bench.time)
+    bench.clock.take_up(bench.maps)
+    assert bench.state() == "holdover"
+    for n in range(8):
+        bench.clock.write([cast("Maps", bench.maps)])
+        assert bench.offset_ns == pytest.approx(expected[n], abs=0.6)
+        assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(bounds[n], abs=1)
+        report = bench.clock.report()
+        assert report is not None
+        assert report.offset_base_ns + report.offset_ns == pytest.approx(expected[n], abs=0.6)
+        bench.time.at_ns += TICK_NS
+
+
+def test_a_map_without_a_line_is_not_taken_up_and_a_second_one_neither(bench: Bench) -> None:
+    bench.clock.take_up(FakeMaps())
+    assert bench.clock.published is None
+    bench.tell(7.0)
+    bench.tick()
+    kept = bench.clock.published
+    bench.clock.take_up(bench.maps)
+    assert bench.clock.published is kept
+
+
+def test_every_nic_gets_the_line(bench: Bench) -> None:
+    other = FakeMaps()
+    bench.tell(55.0)
+    bench.clock.write([bench.maps, other])
+    assert bench.maps.read_clock() == other.read_clock()
+
+
+corrections = st.lists(st.floats(-4e5, 4e5), min_size=1, max_size=12)
+
+
+@given(corrections, st.floats(-6e-5, 6e-5), st.integers(1, 3))
+def test_once_locked_time_never_steps_nor_runs_off(offsets: list[float], drift: float, ticks: int) -> None:
+    bench = Bench()
+    bench.tell(0.0, drift=drift)
+    bench.tick()
+    origin_ns = bench.time.at_ns - TICK_NS
+    for offset in offsets:
+        drifted = drift * (bench.time.at_ns - origin_ns)
+        bench.tell(drifted + offset, drift=drift)
+        for _ in range(ticks):
+            expected = bench.maps.offset_ns(bench.time.at_ns + TICK_NS)
+            rate = (expected - bench.offset_ns) / TICK_NS
+            assert abs(rate - drift) <= MAX_SLEW * 1.001
+            bench.tick()
+            assert bench.offset_ns == pytest.approx(expected, abs=1.1)
+            goal = drift * (bench.time.at_ns - origin_ns) + offset
+            assert abs(bench.offset_ns - goal) <= bench.maps.bound_ns(bench.time.at_ns) + 1
+
+
+@given(st.integers(1, 2**40), st.integers(-(2**32), 2**32), st.floats(-60_000, 60_000))
+def test_the_local_clock_is_the_one_that_the_dataplane_stamps_with(
+    base_ns: int, offset_ns: int, drift_ppb: float
+) -> None:
+    clock = LocalClock(loader.Settings(test_clock=loader.TestClock(base_ns, offset_ns, drift_ppb)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic_ns", lambda: base_ns + 7 * S)
+        assert clock.now_ns() == pytest.approx(base_ns + 7 * S + offset_ns + 7 * drift_ppb, abs=1.1)
