@@ -1,0 +1,202 @@
+"""Links and addresses from synthetic netlink messages; counters of a NIC that is not there."""
+
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cwdp.agent import prober
+from cwdp.agent.links import IFF_UP_LOWER_UP, LinkTable
+from cwdp.agent.nic import HostNic
+from cwdp.dataplane import loader
+
+TENTATIVE = 0x40
+DAD_FAILED = 0x08
+LINK_SCOPE = 253
+
+
+class Message(dict[str, Any]):
+    """As pyroute2 hands it over: fixed fields by name, attributes by `get_attr`."""
+
+    def get_attr(self, name: str) -> Any:
+        return dict(self["attrs"]).get(name)
+
+
+def link(
+    name: str, index: int = 2, *, up: bool = True, mac: str = "02:00:00:00:00:01", **more: Any
+) -> Message:
+    fields = {"event": "RTM_NEWLINK", "family": socket.AF_UNSPEC} | more
+    attributes = [("IFLA_IFNAME", name), ("IFLA_ADDRESS", mac)]
+    return Message(index=index, flags=IFF_UP_LOWER_UP if up else 0x1, attrs=attributes, **fields)
+
+
+def address(text: str, index: int = 2, *, new: bool = True, scope: int = 0, flags: int = 0x80) -> Message:
+    attributes: list[tuple[str, Any]] = [("IFA_ADDRESS", text), ("IFA_FLAGS", flags)]
+    if "." in text:
+        attributes.insert(0, ("IFA_LOCAL", text))
+    event = "RTM_NEWADDR" if new else "RTM_DELADDR"
+    return Message(event=event, index=index, scope=scope, flags=flags & 0xFF, attrs=attributes)
+
+
+class Table(LinkTable):
+    """A table that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.changed: list[str] = []
+        super().__init__(self.changed.append)
+
+    def told(self, *messages: Message) -> list[str]:
+        """Take messages in; the names that changed."""
+        self.changed.clear()
+        for message in messages:
+            self.take(message)
+        return list(self.changed)
+
+    def addresses(self, ifname: str) -> tuple[str | None, str | None]:
+        found = self.get(ifname)
+        assert found is not None
+        return found.address(socket.AF_INET), found.address(socket.AF_INET6)
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table()
+
+
+def test_a_link_and_its_carrier(table: Table) -> None:
+    assert not table.carrier("nic0")
+    assert table.told(link("nic0")) == ["nic0"]
+    assert table.carrier("nic0")
+    assert table.told(link("nic0")) == []
+    assert table.told(link("nic0", up=False), link("nic0"), link("nic0", up=False)) == ["nic0"] * 3
+    assert not table.carrier("nic0")
+
+
+def test_up_without_carrier_and_carrier_without_up_are_no_carrier(table: Table) -> None:
+    for flags in (0, 0x1, 0x10000):
+        table.take(Message(link("nic0"), flags=flags))
+        assert not table.carrier("nic0")
+
+
+def test_addresses_come_and_go_in_order(table: Table) -> None:
+    table.take(link("nic0"))
+    assert table.told(address("10.0.0.1"), address("10.0.0.2"), address("fd00::1")) == ["nic0"] * 3
+    assert table.addresses("nic0") == ("10.0.0.1", "fd00::1")
+    assert table.told(address("10.0.0.1")) == []
+    assert table.told(address("10.0.0.1", new=False)) == ["nic0"]
+    assert table.addresses("nic0") == ("10.0.0.2", "fd00::1")
+    assert table.told(address("10.9.9.9", new=False)) == []
+    assert table.told(link("nic0", up=False)) == ["nic0"]
+    assert table.addresses("nic0") == ("10.0.0.2", "fd00::1")
+
+
+@pytest.mark.parametrize("flags", [TENTATIVE, DAD_FAILED, TENTATIVE | DAD_FAILED])
+def test_an_address_under_examination_is_not_used(table: Table, flags: int) -> None:
+    table.take(link("nic0"))
+    assert table.told(address("fd00::1", flags=flags)) == []
+    assert table.told(address("fd00::1")) == ["nic0"]
+    assert table.told(address("fd00::1", flags=flags)) == ["nic0"]
+    assert table.addresses("nic0") == (None, None)
+
+
+def test_link_local_addresses_and_unknown_links_are_passed_over(table: Table) -> None:
+    table.take(link("nic0"))
+    assert table.told(address("fe80::1", scope=LINK_SCOPE), address("10.0.0.1", index=77)) == []
+    assert table.addresses("nic0") == (None, None)
+
+
+def test_an_old_kernel_gives_address_flags_in_the_header_only(table: Table) -> None:
+    table.take(link("nic0"))
+    message = address("fd00::1", flags=TENTATIVE)
+    message["attrs"] = [("IFA_ADDRESS", "fd00::1")]
+    assert table.told(message) == []
+
+
+def test_a_link_that_is_removed(table: Table) -> None:
+    table.told(link("nic0"), address("10.0.0.1"))
+    assert table.told(link("nic0", event="RTM_DELLINK")) == ["nic0"]
+    assert table.get("nic0") is None
+    assert table.told(link("nic0", event="RTM_DELLINK")) == []
+
+
+def test_a_link_that_comes_back_is_another_one(table: Table) -> None:
+    table.told(link("nic0"), address("10.0.0.1"), link("nic0", event="RTM_DELLINK"), link("nic0", 9))
+    assert table.addresses("nic0") == (None, None)
+    table.take(address("10.0.0.5", index=9))
+    assert table.addresses("nic0") == ("10.0.0.5", None)
+
+
+def test_a_renamed_link_leaves_its_old_name_and_keeps_its_addresses(table: Table) -> None:
+    table.told(link("eth0"), address("10.0.0.1"))
+    assert table.told(link("nic0")) == ["eth0", "nic0"]
+    assert table.get("eth0") is None
+    assert not table.carrier("eth0")
+    assert table.addresses("nic0") == ("10.0.0.1", None)
+    table.told(address("10.0.0.2"), link("nic0", up=False))
+    assert table.get("eth0") is None
+    assert not table.carrier("nic0")
+
+
+def test_two_links_swap_their_names(table: Table) -> None:
+    table.told(link("a", 1), link("b", 2), address("10.0.0.1", 1), address("10.0.0.2", 2))
+    table.told(link("tmp", 1), link("a", 2), link("b", 1))
+    assert (table.addresses("a")[0], table.addresses("b")[0]) == ("10.0.0.2", "10.0.0.1")
+    assert table.get("tmp") is None
+
+
+def test_a_bridge_that_lets_a_port_go_does_not_remove_the_link(table: Table) -> None:
+    table.take(link("nic0"))
+    assert table.told(link("nic0", event="RTM_DELLINK", family=socket.AF_BRIDGE)) == []
+    assert table.told(link("nic0", up=False, family=socket.AF_BRIDGE)) == []
+    assert table.carrier("nic0")
+
+
+def test_a_new_mac_is_a_change_and_no_mac_is_none(table: Table) -> None:
+    table.take(link("nic0"))
+    assert table.told(link("nic0", mac="02:00:00:00:00:09")) == ["nic0"]
+    assert table.told(Message(link("tun0", 5), attrs=[("IFLA_IFNAME", "tun0")])) == ["tun0"]
+    found = table.get("tun0")
+    assert found is not None
+    assert found.mac == ""
+
+
+def test_messages_of_other_kinds_are_passed_over(table: Table) -> None:
+    assert table.told(Message(event="RTM_NEWROUTE", attrs=[])) == []
+
+
+names = st.sampled_from(["a", "b", "c"])
+events = st.one_of(
+    st.builds(link, names, st.integers(1, 3), up=st.booleans()),
+    st.builds(link, names, st.integers(1, 3), event=st.just("RTM_DELLINK")),
+    st.builds(address, st.sampled_from(["10.0.0.1", "fd00::1"]), st.integers(1, 3), new=st.booleans()),
+)
+
+
+@given(st.lists(events, max_size=40))
+def test_no_order_of_messages_breaks_the_table(messages: list[Message]) -> None:
+    table = Table()
+    table.told(*messages)
+    found = [known for name in "abc" if (known := table.get(name))]
+    assert len({known.index for known in found}) == len(found)
+    assert all(len(set(known.addresses)) == len(known.addresses) for known in found)
+
+
+def test_every_counter_of_a_nic_is_there_from_the_start(table: Table) -> None:
+    nic = HostNic("h", "nic0", loader.Settings(), table)
+    expected = {f"agent.nic0.{name}": 0 for name in (*prober.COUNTERS, "probe_socket_failed")}
+    assert nic.totals() == expected
+
+
+def test_a_nic_that_is_not_there_is_described_as_absent(table: Table) -> None:
+    nic = HostNic("h", "nic0", loader.Settings(), table)
+    told = nic.describe()
+    assert (told.mode, told.carrier, told.mac, told.ipv4) == ("absent", False, "", None)
+    table.told(link("nic0"), address("10.0.0.1"))
+    told = nic.describe()
+    assert (told.carrier, told.mac, told.ipv4, told.ipv6) == (True, "02:00:00:00:00:01", "10.0.0.1", None)
+    nic.send(0)
+    assert nic.drain(0) is None
+    nic.probe([], 1)
+    nic.close()
