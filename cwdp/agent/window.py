@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.prober import Drained
-from cwdp.dataplane import abi
 from cwdp.shared.clocksync import Exchanges, group_by_edge, pair_purity
 
 WINDOW_NS = 2_000_000_000
@@ -21,31 +20,30 @@ class Samples:
 
     Attributes:
         edge: the edge's slot, shape (n,), intp.
-        path: index into the schedule's paths, shape (n,), intp.
-        slots: shape (n,), dtype `abi.SLOT`.
+        stamps_ns: t1 to t4, each on the clock that it was taken with, shape (4, n), int64.
         weight_out, weight_back: purity of the way there and back, shape (n,), float64.
     """
 
     edge: NDArray[np.intp]
-    path: NDArray[np.intp]
-    slots: NDArray[np.void]
+    stamps_ns: NDArray[np.int64]
     weight_out: NDArray[np.float64]
     weight_back: NDArray[np.float64]
 
 
 def weigh(drained: Drained, edge_of_path: NDArray[np.intp]) -> Samples:
     """The answered probes of a drain; one whose partner is missing counts as one that met a queue."""
-    pairs_answered = drained.answered.reshape(-1, 2)
-    whole = pairs_answered[:, 0] & pairs_answered[:, 1]
-    stamps = {name: drained.slots[name].astype(np.int64).reshape(-1, 2)[whole] for name in STAMPS}
-    spacing = {name: pair[:, 1] - pair[:, 0] for name, pair in stamps.items()}
+    stamps_ns = np.stack([drained.slots[name].astype(np.int64) for name in STAMPS])
+    answered = drained.answered.reshape(-1, 2)
+    whole = answered[:, 0] & answered[:, 1]
+    pairs_ns = stamps_ns.reshape(4, -1, 2)[:, whole]
+    spacing_ns = pairs_ns[..., 1] - pairs_ns[..., 0]
     weights = []
-    for tx, rx in (("t1", "t2"), ("t3", "t4")):
+    for tx, rx in ((0, 1), (2, 3)):
         weight = np.full(len(whole), UNPAIRED_WEIGHT)
-        weight[whole] = pair_purity(spacing[tx], spacing[rx]).weight
+        weight[whole] = pair_purity(spacing_ns[tx], spacing_ns[rx]).weight
         weights.append(np.repeat(weight, 2)[drained.answered])
-    path = drained.path[drained.answered]
-    return Samples(edge_of_path[path], path, drained.slots[drained.answered], *weights)
+    edge = edge_of_path[drained.path[drained.answered]]
+    return Samples(edge, stamps_ns[:, drained.answered], *weights)
 
 
 class Window:
@@ -65,7 +63,7 @@ class Window:
         gone = np.fromiter(edges, np.intp, len(edges))
         for index, (when, samples) in enumerate(self._chunks):
             keep = ~np.isin(samples.edge, gone)
-            kept = {name: getattr(samples, name)[keep] for name in Samples.__dataclass_fields__}
+            kept = {name: getattr(samples, name)[..., keep] for name in Samples.__dataclass_fields__}
             self._chunks[index] = (when, Samples(**kept))
 
     def exchanges(self, n_edges: int) -> Exchanges:
@@ -75,17 +73,14 @@ class Window:
             empty, none = np.zeros(0, np.int64), np.zeros(0)
             return Exchanges(empty, empty, empty, empty, np.zeros(n_edges + 1, np.int64), none, none)
         order, starts = group_by_edge(np.concatenate([c.edge for c in chunks]), n_edges)
-        slots = np.concatenate([c.slots for c in chunks])[order]
-        t1, t2, t3, t4 = (slots[name].astype(np.int64) for name in STAMPS)
+        stamps_ns = np.concatenate([c.stamps_ns for c in chunks], axis=1)[:, order]
+        t1_ns, t2_ns, t3_ns, t4_ns = stamps_ns
         return Exchanges(
-            t1,
-            t2,
-            t3,
-            t4,
+            t1_ns,
+            t2_ns,
+            t3_ns,
+            t4_ns,
             starts=starts,
             weight_out=np.concatenate([c.weight_out for c in chunks])[order],
             weight_back=np.concatenate([c.weight_back for c in chunks])[order],
         )
-
-
-assert set(STAMPS) <= set(abi.SLOT.names or ())

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from cwdp.agent.edges import LEAST_SLOTS, EdgeName, HostEdges
 from cwdp.agent.window import Samples
-from cwdp.dataplane import abi
 from cwdp.shared.messages import DriftPrior
 
 S = 1_000_000_000
@@ -35,17 +34,15 @@ class Fabric:
         """A quarter of a second of probing."""
         t1 = self.now_ns + np.arange(per_step) * (STEP_NS // per_step)
         slot_of = edges.slots(_names(*peers))
-        slots = np.zeros((len(peers), per_step), dtype=abi.SLOT)
+        stamps_ns = np.zeros((4, len(peers), per_step), dtype=np.int64)
         for row, peer in enumerate(peers):
             offset_ns, rate = self.clocks[peer]
-            jitter = self._rng.exponential(5.0, (2, per_step)).astype(np.int64)
-            slots["t1"][row] = t1
-            slots["t2"][row] = t1 + ONE_WAY_NS + jitter[0] + offset_ns + np.rint(rate * t1).astype(np.int64)
-            slots["t3"][row] = slots["t2"][row]
-            slots["t4"][row] = t1 + 2 * ONE_WAY_NS + jitter[0] + jitter[1]
-        weight = np.ones(slots.size)
+            there, back = self._rng.exponential(5.0, (2, per_step)).astype(np.int64) + ONE_WAY_NS
+            at_peer = t1 + there + offset_ns + np.rint(rate * t1).astype(np.int64)
+            stamps_ns[:, row] = t1, at_peer, at_peer, t1 + there + back
         edge = np.repeat(slot_of, per_step)
-        edges.add(self.now_ns, Samples(edge, np.zeros_like(edge), slots.ravel(), weight, weight))
+        weight = np.ones(len(edge))
+        edges.add(self.now_ns, Samples(edge, stamps_ns.reshape(4, -1), weight, weight))
         self.now_ns += STEP_NS
 
     def offset_ns(self, peer: str, local_ns: int) -> float:

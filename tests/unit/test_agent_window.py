@@ -48,7 +48,6 @@ def _delay(drained: Drained, probe: int, there_ns: int = 0, back_ns: int = 0) ->
 def test_undisturbed_pairs_weigh_one() -> None:
     samples = weigh(_drained([0, 1, 2, 1]), np.array([5, 3, 5]))
     assert samples.edge.tolist() == [5, 5, 3, 3, 5, 5, 3, 3]
-    assert samples.path.tolist() == [0, 0, 1, 1, 2, 2, 1, 1]
     assert samples.weight_out.tolist() == samples.weight_back.tolist() == [1.0] * 8
 
 
@@ -66,14 +65,14 @@ def test_a_probe_without_its_partner_counts_as_one_that_met_a_queue() -> None:
     drained = _drained([0, 1, 2, 3], answered)
     drained.slots["t4"][~drained.answered] = 77  # what is left of an earlier use must not matter
     samples = weigh(drained, np.arange(4))
-    assert samples.path.tolist() == [0, 0, 1, 2]
+    assert samples.edge.tolist() == [0, 0, 1, 2]
     expected = [1.0, 1.0, UNPAIRED_WEIGHT, UNPAIRED_WEIGHT]
     assert samples.weight_out.tolist() == samples.weight_back.tolist() == expected
 
 
 def test_nothing_answered_is_no_sample() -> None:
     samples = weigh(_drained([0, 1], [False] * 4), np.arange(2))
-    assert len(samples.edge) == len(samples.weight_out) == len(samples.slots) == 0
+    assert len(samples.edge) == len(samples.weight_out) == samples.stamps_ns.size == 0
 
 
 def test_the_window_slides() -> None:
