@@ -131,15 +131,15 @@ class Agent:
                 self._drained[nic.ifname].append(drained)
         self._host_clock.write([nic.maps for nic in self._nics if nic.maps])
         fits = self._edges.fit(self._clock.now_ns())
-        paths = self._path_stats() if self._report_seq % PATHS_EVERY == 0 else []
+        in_full = self._report_seq % PATHS_EVERY == 0
         report = Report(
             host=self._config.host,
             boot_id=self._boot_id,
             seq=self._report_seq,
             local_ns=self._clock.now_ns(),
             fits=fits,
-            paths=paths,
-            counters=self._totals() if paths else {},
+            paths=self._path_stats() if in_full else [],
+            counters=self._totals() if in_full else {},
             clock=self._host_clock.report(),
         )
         self._report_seq += 1

@@ -1,0 +1,215 @@
+"""What holds the agent together, with a bus and NICs that only take notes."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_fakes import edges
+
+from cwdp.agent import service
+from cwdp.agent.config import AgentConfig, KeyFile, read_keys
+from cwdp.agent.service import Agent
+from cwdp.errors import DataplaneError
+from cwdp.shared.messages import ClockLine, ClockUpdate, Desired, Event, Hello, Nic, ProbeEdge, Report
+
+KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
+
+
+class NoteBus:
+    """Keeps what is published, and the handlers."""
+
+    def __init__(self, _url: str, **_: str) -> None:
+        self.counters: Counter[str] = Counter(published=3)
+        self.published: list[tuple[str, Any]] = []
+
+    def watch(self, _host: str, handler: Callable[[Desired], None]) -> None:
+        self.take_desired = handler
+
+    def subscribe(self, subject: str, kind: type, handler: Callable[[ClockUpdate], None]) -> None:
+        assert (subject, kind) == ("cwdp.v1.clock.a", ClockUpdate)
+        self.take_clock = handler
+
+    def publish(self, subject: str, message: Any) -> bool:
+        self.published.append((subject, message))
+        return True
+
+
+class NoteNic:
+    """Keeps what it is told to do."""
+
+    def __init__(self, host: str, ifname: str, *_: object) -> None:
+        self.name, self.ifname = f"{host}/{ifname}", ifname
+        self.maps = self.schedule = None
+        self.edges: list[ProbeEdge] = []
+        self.keys: list[KeyFile] = []
+        self.failure: DataplaneError | None = None
+
+    def ensure(self, _keys: KeyFile) -> bool:
+        if self.failure:
+            raise self.failure
+        return False
+
+    def use_keys(self, keys: KeyFile) -> None:
+        self.keys.append(keys)
+
+    def probe(self, probes: list[ProbeEdge], _key_id: int) -> None:
+        self.edges = probes
+
+    def drain(self, _now_ns: int) -> None:
+        return None
+
+    def describe(self) -> Nic:
+        return Nic(ifname=self.ifname, mac="", ipv4=None, ipv6=None, carrier=False, mode="absent")
+
+    def totals(self) -> dict[str, int]:
+        return {f"agent.{self.ifname}.pairs_sent": 7}
+
+
+class Setup:
+    """An agent of the host `a` with two NICs."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.keys = tmp_path / "keys.toml"
+        self.write_keys("send = 1\n" + KEY.format(1))
+        config = AgentConfig(host="a", nics=["nic0", "nic1"], keys=str(self.keys))
+        self.agent = Agent(config, read_keys(self.keys))
+        self.bus: Any = self.agent._bus
+        self.nics: Any = self.agent._nics
+
+    def write_keys(self, text: str) -> None:
+        self.keys.write_text(text)
+        self.keys.chmod(0o600)
+
+    def said(self, kind: type) -> list[Any]:
+        return [message for _, message in self.bus.published if isinstance(message, kind)]
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    monkeypatch.setattr(service, "Bus", NoteBus)
+    monkeypatch.setattr(service, "HostNic", NoteNic)
+    monkeypatch.setattr("cwdp.dataplane.loader.object_tag", lambda: "0123456789abcdef")
+    return Setup(tmp_path)
+
+
+def _desired(version: int, peers: int) -> Desired:
+    return Desired(host="a", version=version, probes=edges(peers))
+
+
+def test_each_nic_probes_its_own_edges(setup: Setup) -> None:
+    setup.bus.take_desired(_desired(3, 2))
+    assert [edge.dst for edge in setup.nics[0].edges] == ["p0/nic0", "p1/nic0"]
+    assert setup.nics[1].edges == []
+
+
+@pytest.mark.parametrize("version", [3, 2, 0, -1])
+def test_a_document_that_is_not_newer_is_passed_over(setup: Setup, version: int) -> None:
+    setup.bus.take_desired(_desired(3, 2))
+    setup.bus.take_desired(_desired(version, 1))
+    assert len(setup.nics[0].edges) == 2
+    setup.agent._say_hello()
+    assert setup.said(Hello)[-1].desired_version == 3
+
+
+def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> None:
+    for _ in range(6):
+        setup.agent._measure()
+    reports = setup.said(Report)
+    assert [report.seq for report in reports] == list(range(6))
+    assert [bool(report.counters) for report in reports] == [True, False, False, False, True, False]
+    assert reports[0].counters == {
+        "bus.published": 3,
+        "agent.nic0.pairs_sent": 7,
+        "agent.nic1.pairs_sent": 7,
+    }
+    assert len({report.boot_id for report in reports}) == 1
+
+
+def test_new_keys_are_taken_up_while_it_runs(setup: Setup) -> None:
+    setup.agent._look_after()
+    assert setup.nics[0].keys == []
+    setup.write_keys("send = 2\n" + KEY.format(1) + KEY.format(2))
+    setup.agent._look_after()
+    setup.agent._look_after()
+    for nic in setup.nics:
+        assert [keys.send for keys in nic.keys] == [2]
+    assert [event.kind for event in setup.said(Event)] == ["keys_changed"]
+    setup.agent._say_hello()
+    assert setup.said(Hello)[-1].key_ids == [1, 2]
+
+
+@pytest.mark.parametrize("text", ["nonsense", "send = 9\n" + KEY.format(1)])
+def test_bad_keys_are_counted_and_the_old_ones_stay(setup: Setup, text: str) -> None:
+    setup.write_keys(text)
+    setup.agent._look_after()
+    setup.keys.unlink()
+    setup.agent._look_after()
+    assert setup.nics[0].keys == []
+    assert setup.agent._totals()["agent.keys_unreadable"] == 2
+
+
+def test_a_dataplane_that_fails_is_told_and_does_not_stop_the_others(setup: Setup) -> None:
+    setup.nics[0].failure = DataplaneError("the kernel refuses BPF programs", "run as root")
+    setup.agent._look_after()
+    (event,) = setup.said(Event)
+    assert (event.kind, event.nic, event.detail) == (
+        "dataplane_failed",
+        "nic0",
+        "the kernel refuses BPF programs",
+    )
+    assert setup.agent._totals()["agent.dataplane_failed"] == 1
+
+
+def test_a_change_of_carrier_is_told_at_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = setup.agent
+    carrier = {"nic0": True}
+    monkeypatch.setattr(agent._links, "carrier", lambda ifname: carrier.get(ifname, False))
+    agent._link_changed("lo")
+    agent._link_changed("nic0")
+    assert setup.bus.published == []
+    agent._measure()
+    carrier["nic0"] = False
+    agent._link_changed("nic0")
+    agent._link_changed("nic0")
+    carrier["nic0"] = True
+    agent._link_changed("nic0")
+    assert [(event.kind, event.nic) for event in setup.said(Event)] == [
+        ("link_down", "nic0"),
+        ("link_up", "nic0"),
+    ]
+    assert len(setup.said(Hello)) == 3
+
+
+def test_the_clock_follows_the_manager(setup: Setup) -> None:
+    line = ClockLine(
+        ref_local_ns=time.monotonic_ns(),
+        offset_base_ns=500,
+        offset_ns=0.25,
+        drift=0.0,
+        bound_ns=9.0,
+        bound_drift=0.0,
+        state="synced",
+    )
+    setup.bus.take_clock(ClockUpdate(host="a", timeline="t", seq=1, line=line, priors=[]))
+    setup.agent._measure()
+    clock = setup.said(Report)[-1].clock
+    assert (clock.state, clock.offset_base_ns + clock.offset_ns) == ("synced", pytest.approx(500.25))
+
+
+def test_probes_leave_at_a_steady_mean_rate(setup: Setup) -> None:
+    calls: list[float] = []
+
+    async def run() -> None:
+        job = asyncio.create_task(
+            setup.agent._every(0.01, lambda: calls.append(time.monotonic()), jitter=0.5)
+        )
+        await asyncio.sleep(0.3)
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
+
+    asyncio.run(run())
+    assert 15 <= len(calls) <= 33
