@@ -1,6 +1,7 @@
 """The few functions of libbpf 1.x that cwdp needs, typed. Failures raise OSError with the kernel's code."""
 
 import ctypes
+import errno
 import functools
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
@@ -49,6 +50,18 @@ class _LinkInfo(ctypes.Structure):
     )
 
 
+class _MapInfo(ctypes.Structure):
+    _fields_ = (
+        ("type", c_uint32),
+        ("id", c_uint32),
+        ("key_size", c_uint32),
+        ("value_size", c_uint32),
+        ("max_entries", c_uint32),
+        ("map_flags", c_uint32),
+        ("padding", ctypes.c_uint8 * 104),
+    )
+
+
 @functools.cache
 def _lib() -> ctypes.CDLL:
     lib = ctypes.CDLL("libbpf.so.1", use_errno=True)
@@ -61,7 +74,11 @@ def _lib() -> ctypes.CDLL:
     integers = {
         "bpf_object__load": [c_void_p],
         "bpf_map__fd": [c_void_p],
+        "bpf_map__map_flags": [c_void_p],
+        "bpf_map__max_entries": [c_void_p],
         "bpf_map__reuse_fd": [c_void_p, c_int],
+        "bpf_map__type": [c_void_p],
+        "bpf_map__value_size": [c_void_p],
         "bpf_program__fd": [c_void_p],
         "bpf_program__set_log_buf": [c_void_p, c_void_p, c_size_t],
         "bpf_obj_pin": [c_int, c_char_p],
@@ -69,6 +86,7 @@ def _lib() -> ctypes.CDLL:
         "bpf_obj_get_info_by_fd": [c_int, c_void_p, POINTER(c_uint32)],
         "bpf_link_create": [c_int, c_int, c_int, c_void_p],
         "bpf_link_update": [c_int, c_int, c_void_p],
+        "bpf_link_detach": [c_int],
         "bpf_map_lookup_elem": [c_int, c_void_p, c_void_p],
         "bpf_map_update_elem": [c_int, c_void_p, c_void_p, c_uint64],
         "bpf_prog_test_run_opts": [c_int, c_void_p],
@@ -130,8 +148,18 @@ class BpfObject:
         ctypes.memmove(pointer, value, len(value))
 
     def reuse_map(self, name: str, fd: int) -> None:
-        """Take an existing map instead of creating one."""
-        _check(_lib().bpf_map__reuse_fd(self._map(name), fd), f"reuse map {name}")
+        """Take an existing map instead of creating one.
+
+        Raises:
+            OSError: EINVAL where it has another layout, of which libbpf itself says nothing.
+        """
+        pointer, found = self._map(name), _MapInfo()
+        size = c_uint32(ctypes.sizeof(found))
+        _check(_lib().bpf_obj_get_info_by_fd(fd, byref(found), byref(size)), f"read map {name}")
+        for attribute in ("type", "value_size", "max_entries", "map_flags"):
+            if getattr(_lib(), f"bpf_map__{attribute}")(pointer) != getattr(found, attribute):
+                raise OSError(errno.EINVAL, f"map {name} has another {attribute}")
+        _check(_lib().bpf_map__reuse_fd(pointer, fd), f"reuse map {name}")
 
     def keep_log(self, program: str) -> None:
         """Have the verifier's words kept for `log`."""
@@ -176,6 +204,11 @@ def link_create(program_fd: int, ifindex: int, attach_type: int, flags: int = 0)
 def link_update(link_fd: int, program_fd: int) -> None:
     """Swap the program behind a link, atomically."""
     _check(_lib().bpf_link_update(link_fd, program_fd, None), "update link")
+
+
+def link_detach(link_fd: int) -> None:
+    """Take the program off its hook now; closing the last reference does so only some time later."""
+    _check(_lib().bpf_link_detach(link_fd), "detach link")
 
 
 def link_target(link_fd: int) -> tuple[int, int]:

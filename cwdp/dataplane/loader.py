@@ -9,7 +9,6 @@ import ctypes
 import errno
 import hashlib
 import os
-import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,8 @@ from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError, KernelError, VersionError
 
+KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
+LINKS = {tree.XDP_LINK: "xdp_ingress", tree.TCX_LINK: "tc_egress"}
 OBJECT = Path(__file__).resolve().parents[2] / "build" / "bpf" / "cwdp.bpf.o"
 
 
@@ -67,17 +68,17 @@ class Loaded:
     changed: bool = field(default=False, compare=False)
 
 
-def object_tag(path: Path = OBJECT) -> str:
+def object_tag() -> str:
     """What tells builds apart: the start of the SHA-256 of the object file.
 
     Raises:
         DataplaneError: it has not been built.
     """
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return hashlib.sha256(OBJECT.read_bytes()).hexdigest()[:16]
     except FileNotFoundError as error:
         raise DataplaneError(
-            f"the dataplane has not been built: {path} is missing", "run `make setup`"
+            f"the dataplane has not been built: {OBJECT} is missing", "run `make setup`"
         ) from error
 
 
@@ -163,13 +164,18 @@ def inspect(where: TreePath) -> Loaded:
     return Loaded(where, XdpMode(int(record["xdp_mode"])), bytes(record["tag"]).decode())
 
 
-def is_attached(where: TreePath) -> bool:
-    """Whether the XDP link still holds a living interface."""
+def attached_to(where: TreePath) -> int:
+    """The index of the interface that the XDP link holds; 0 where there is none any more."""
     try:
         with opened(where.path / tree.XDP_LINK) as link:
-            return libbpf.link_target(link)[0] != 0
+            return libbpf.link_target(link)[0]
     except OSError:
-        return False
+        return 0
+
+
+def is_attached(where: TreePath) -> bool:
+    """Whether the XDP link still holds a living interface."""
+    return attached_to(where) != 0
 
 
 def _reload_hint(ifname: str) -> str:
@@ -190,9 +196,7 @@ def _living(where: TreePath, ifindex: int) -> Loaded | None:
     """The tree of an interface, if it is attached to this very interface; a dead one is cleared away."""
     if not where.path.exists():
         return None
-    with opened(where.path / tree.XDP_LINK) as link:
-        attached = libbpf.link_target(link)[0]
-    if attached == ifindex:
+    if attached_to(where) == ifindex:
         return inspect(where)
     tree.remove(where)
     return None
@@ -211,7 +215,7 @@ def _temporary(where: TreePath) -> Iterator[Path]:
             f"cannot pin below {where.path}: {error.strerror}", "look for what fills it: ls -R /sys/fs/bpf"
         ) from error
     finally:
-        shutil.rmtree(new, ignore_errors=True)
+        tree.discard(new)
         tree.remove_if_empty(where.directory)
 
 
@@ -258,7 +262,7 @@ def _reuse(obj: libbpf.BpfObject, name: str, pin: Path) -> None:
 def _load_error(error: OSError, said: str) -> DataplaneError:
     if error.errno == errno.EPERM:
         return DataplaneError("the kernel refuses BPF programs", "CAP_BPF and CAP_NET_ADMIN are needed")
-    if not Path("/sys/kernel/btf/vmlinux").exists():
+    if not KERNEL_BTF.exists():
         return KernelError(
             "this kernel has no BTF", "a kernel with CONFIG_DEBUG_INFO_BTF is needed, 5.18 or newer"
         )
@@ -297,15 +301,24 @@ def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
     with _open_and_load(settings, where.path) as obj, _temporary(where) as new:
         _pin_all(obj, new)
         _write_meta(obj, ifindex, old.mode, tag)
-        _swap_link(obj, "xdp_ingress", where.path / tree.XDP_LINK, new)
-        if (where.path / tree.TCX_LINK).exists():
-            _swap_link(obj, "tc_egress", where.path / tree.TCX_LINK, new)
-        else:
-            hooks.attach_clsact(obj.program_fd("tc_egress"), ifindex)
+        for name in LINKS:
+            if (where.path / name).exists():
+                with opened(where.path / name) as link:
+                    libbpf.pin(link, new / name)
+        try:
+            _point_hooks_at(new, where.path, ifindex)
+        except (OSError, DataplaneError):
+            _point_hooks_at(where.path, where.path, ifindex)
+            raise
     return Loaded(where, old.mode, tag, changed=True)
 
 
-def _swap_link(obj: libbpf.BpfObject, program: str, pin: Path, new: Path) -> None:
-    with opened(pin) as link:
-        libbpf.link_update(link, obj.program_fd(program))
-        libbpf.pin(link, new / pin.name)
+def _point_hooks_at(programs: Path, links: Path, ifindex: int) -> None:
+    """Have the interface run the programs pinned in a directory."""
+    for name, program in LINKS.items():
+        with opened(programs / program) as program_fd:
+            if (links / name).exists():
+                with opened(links / name) as link:
+                    libbpf.link_update(link, program_fd)
+            else:
+                hooks.attach_clsact(program_fd, ifindex)

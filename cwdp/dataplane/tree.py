@@ -10,10 +10,11 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cwdp.dataplane import libbpf
 from cwdp.errors import DataplaneError, PrivilegeError
 
 BPFFS = Path("/sys/fs/bpf")
@@ -131,7 +132,7 @@ def locked() -> Iterator[None]:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
         for left_over in ROOT.glob(f"*/{TEMPORARY}*"):
-            shutil.rmtree(left_over)
+            discard(left_over)
         yield
     finally:
         os.close(fd)
@@ -142,15 +143,40 @@ def all_trees() -> list[TreePath]:
     if not _is_bpffs() or not ROOT.is_dir():
         return []
     found = (
-        path for path in ROOT.glob("*/*") if path.parent.name.isdigit() and not path.name.startswith(".")
+        path
+        for path in ROOT.glob("*/*")
+        if path.parent.name.isdigit() and not path.name.startswith(TEMPORARY)
     )
-    return sorted((TreePath(int(path.parent.name), path.name) for path in found), key=lambda t: str(t.path))
+    return sorted(
+        (TreePath(int(path.parent.name), _unquote(path.name)) for path in found), key=lambda t: str(t.path)
+    )
 
 
 def remove(tree: TreePath) -> None:
-    """Unpin everything: what nobody holds open is detached and freed."""
+    """Detach and unpin everything; maps that somebody holds open live on."""
+    _detach_links(tree.path)
     shutil.rmtree(tree.path)
     remove_if_empty(tree.directory)
+
+
+def discard(temporary: Path) -> None:
+    """Remove a temporary directory.
+
+    What is attached by its links alone is detached; the links of an upgrade are those of the tree as well.
+    """
+    if not temporary.with_name(temporary.name.removeprefix(TEMPORARY)).exists():
+        _detach_links(temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _detach_links(directory: Path) -> None:
+    for name in (XDP_LINK, TCX_LINK):
+        with suppress(OSError):
+            link = libbpf.get(directory / name)
+            try:
+                libbpf.link_detach(link)
+            finally:
+                os.close(link)
 
 
 def remove_if_empty(directory: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from machine import Machine, machine
+from machine import Machine, Namespace, add_veth, machine
 
 from cwdp.dataplane import loader
 
@@ -38,3 +38,23 @@ def dataplane(loaded: Machine) -> Machine:
     """The shared machine, its slots, keys and clock as new."""
     loaded.reset()
     return loaded
+
+
+@pytest.fixture
+def namespace() -> Iterator[Namespace]:
+    """A network namespace with roce0 and its peer far0; the test is inside."""
+    made = Namespace()
+    try:
+        with made.entered():
+            add_veth("roce0", "far0")
+            yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def other_build(tmp_path: Path) -> Path:
+    """The same programs under another tag."""
+    path = tmp_path / "other.bpf.o"
+    path.write_bytes(loader.OBJECT.read_bytes() + b"\0")
+    return path

@@ -4,7 +4,7 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +14,11 @@ from pyroute2 import IPRoute
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from cwdp.dataplane import abi, libbpf, loader
+from cwdp.dataplane import abi, libbpf, loader, tree
 from cwdp.dataplane.abi import Reason, SlotState
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.tree import TreePath
 
 XDP_DROP, XDP_PASS, XDP_TX = 1, 2, 3
 TC_ACT_UNSPEC = 0xFFFFFFFF
@@ -33,17 +34,21 @@ class Namespace:
     def __init__(self) -> None:
         with _returning():
             assert _libc.unshare(CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
-            self._fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+            self.fd = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """This thread is inside."""
         with _returning():
-            _set_namespace(self._fd)
+            set_namespace(self.fd)
             yield
 
     def close(self) -> None:
-        os.close(self._fd)
+        """Let it go, with whatever trees its interfaces have."""
+        with self.entered():
+            for where in trees_here():
+                tree.remove(where)
+        os.close(self.fd)
 
 
 @contextmanager
@@ -52,11 +57,12 @@ def _returning() -> Iterator[None]:
     try:
         yield
     finally:
-        _set_namespace(home)
+        set_namespace(home)
         os.close(home)
 
 
-def _set_namespace(fd: int) -> None:
+def set_namespace(fd: int) -> None:
+    """Move this thread."""
     assert _libc.setns(fd, CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
 
 
@@ -80,6 +86,12 @@ def delete_link(ifname: str) -> None:
         ip.link("del", ifname=ifname)
 
 
+def trees_here() -> list[TreePath]:
+    """The trees of this namespace."""
+    cookie = tree.netns_cookie()
+    return [where for where in tree.all_trees() if where.netns_cookie == cookie]
+
+
 @dataclass(frozen=True)
 class Run:
     """What a program did: `counted` holds the reasons whose counters moved."""
@@ -97,22 +109,32 @@ class Machine:
     """A dataplane on a veth in a namespace of its own, with one key."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self._namespace = Namespace()
-        with self._namespace.entered():
+        self.namespace = Namespace()
+        with self.namespace.entered():
             add_veth("roce0", "far0")
             self._where = loader.load("roce0", settings).where
         self.maps = Maps(self._where)
-        self._xdp = libbpf.get(self._where.path / "xdp_ingress")
-        self._tc = libbpf.get(self._where.path / "tc_egress")
+        self._open_programs()
         self.reset()
 
-    def close(self) -> None:
+    def _open_programs(self) -> None:
+        self._xdp = libbpf.get(self._where.path / "xdp_ingress")
+        self._tc = libbpf.get(self._where.path / "tc_egress")
+
+    def reopen(self) -> None:
+        """Run the programs that are pinned now."""
+        self._close_programs()
+        self._open_programs()
+
+    def _close_programs(self) -> None:
         for fd in (self._xdp, self._tc):
             os.close(fd)
+
+    def close(self) -> None:
+        """Unload it."""
+        self._close_programs()
         self.maps.close()
-        with self._namespace.entered():
-            loader.unload("roce0")
-        self._namespace.close()
+        self.namespace.close()
 
     def reset(self) -> None:
         """As after loading, but for the counters, and with KEY under KEY_ID."""
@@ -169,9 +191,3 @@ def machine(settings: Settings | None = None) -> Iterator[Machine]:
         yield made
     finally:
         made.close()
-
-
-def unload_quietly(ifname: str) -> None:
-    """For the end of a test that may have unloaded already."""
-    with suppress(Exception):
-        loader.unload(ifname)
