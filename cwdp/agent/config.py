@@ -32,7 +32,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     nics: Annotated[list[str], Meta(min_length=1)]
     nats: str = "nats://127.0.0.1:4222"
-    host: str = msgspec.field(default_factory=socket.gethostname)
+    host: Annotated[str, Meta(pattern="^[^/ ]+$")] = msgspec.field(default_factory=socket.gethostname)
     keys: str = DEFAULT_KEYS
     probe_port: Port = ROCE_PORT
     test_clock: TestClockConfig | None = None
@@ -70,7 +70,10 @@ def read_config(path: Path) -> AgentConfig:
     Raises:
         ConfigError: it is missing or wrong.
     """
-    return read_toml(path, AgentConfig)
+    config = read_toml(path, AgentConfig)
+    if len(set(config.nics)) < len(config.nics):
+        raise ConfigError(f"{path}: nics names an interface twice: {config.nics}", "name each one once")
+    return config
 
 
 def read_keys(path: Path) -> KeyFile:

@@ -36,6 +36,7 @@ class HostNic:
         self._links = links
         self._loaded: Loaded | None = None
         self._prober: Prober | None = None
+        self._awaited = False
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
 
     def ensure(self, keys: KeyFile) -> bool:
@@ -49,8 +50,12 @@ class HostNic:
         self._release()
         try:
             self._loaded = loader.load(self.ifname, self._settings)
-        except InterfaceError:
+        except InterfaceError as error:
+            if not self._awaited:
+                _log.warning("waiting for an interface: %s (%s)", error.message, error.hint)
+            self._awaited = True
             return False
+        self._awaited = False
         if self._loaded.mode is XdpMode.GENERIC:
             _log.warning("no native XDP, timestamps will be later and noisier nic=%s", self.ifname)
         self.maps = Maps(self._loaded.where)

@@ -52,7 +52,8 @@ class Agent:
         self._config, self._keys = config, keys
         self._boot_id = uuid.uuid4().hex
         self._tag = loader.object_tag()
-        self._counters: Counter[str] = Counter()
+        self._counters: Counter[str] = Counter(dataplane_failed=0, keys_unreadable=0)
+        self._troubles: dict[str, str] = {}
         self._links = LinkTable(self._link_changed)
         settings = config.settings()
         self._clock = LocalClock(settings)
@@ -182,10 +183,18 @@ class Agent:
                 self._ensure(nic)
             except DataplaneError as error:
                 self._counters["dataplane_failed"] += 1
-                self._event("dataplane_failed", nic.ifname, error.message)
+                if self._is_news(nic.ifname, error.message):
+                    self._event("dataplane_failed", nic.ifname, error.message)
+
+    def _is_news(self, what: str, trouble: str) -> bool:
+        """Whether a trouble is another one than before: what lasts is told once and counted each time."""
+        news = self._troubles.get(what) != trouble
+        self._troubles[what] = trouble
+        return news
 
     def _ensure(self, nic: HostNic) -> None:
         if nic.ensure(self._keys) and nic.maps:
+            self._troubles.pop(nic.ifname, None)
             self._host_clock.take_up(nic.maps)
             self._event("dataplane_loaded", nic.ifname, self._tag)
 
@@ -194,8 +203,10 @@ class Agent:
             keys = read_keys(Path(self._config.keys))
         except ConfigError as error:
             self._counters["keys_unreadable"] += 1
-            _log.warning("going on with the keys of before error=%s", error.message)
+            if self._is_news("keys", error.message):
+                _log.warning("going on with the keys of before error=%s", error.message)
             return
+        self._troubles.pop("keys", None)
         if keys == self._keys:
             return
         self._keys = keys

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.agent import prober
+from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import IFF_UP_LOWER_UP, LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.dataplane import loader
+from cwdp.errors import InterfaceError
 
 TENTATIVE = 0x40
 DAD_FAILED = 0x08
@@ -187,6 +189,21 @@ def test_every_counter_of_a_nic_is_there_from_the_start(table: Table) -> None:
     nic = HostNic("h", "nic0", loader.Settings(), table)
     expected = {f"agent.nic0.{name}": 0 for name in (*prober.COUNTERS, "probe_socket_failed")}
     assert nic.totals() == expected
+
+
+def test_an_interface_that_is_not_there_is_awaited_and_named_once(
+    table: Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def load(ifname: str, _settings: loader.Settings) -> loader.Loaded:
+        raise InterfaceError(f"there is no interface {ifname}", "interfaces here: lo")
+
+    monkeypatch.setattr(loader, "load", load)
+    nic = HostNic("h", "nci0", loader.Settings(), table)
+    keys = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
+    assert not nic.ensure(keys)
+    assert not nic.ensure(keys)
+    (record,) = caplog.records
+    assert "there is no interface nci0 (interfaces here: lo)" in record.getMessage()
 
 
 def test_a_nic_that_is_not_there_is_described_as_absent(table: Table) -> None:

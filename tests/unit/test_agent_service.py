@@ -122,6 +122,8 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
     assert [report.seq for report in reports] == list(range(6))
     assert [bool(report.counters) for report in reports] == [True, False, False, False, True, False]
     assert reports[0].counters == {
+        "agent.dataplane_failed": 0,
+        "agent.keys_unreadable": 0,
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,
@@ -155,13 +157,14 @@ def test_bad_keys_are_counted_and_the_old_ones_stay(setup: Setup, text: str) -> 
 def test_a_dataplane_that_fails_is_told_and_does_not_stop_the_others(setup: Setup) -> None:
     setup.nics[0].failure = DataplaneError("the kernel refuses BPF programs", "run as root")
     setup.agent._look_after()
+    setup.agent._look_after()
     (event,) = setup.said(Event)
     assert (event.kind, event.nic, event.detail) == (
         "dataplane_failed",
         "nic0",
         "the kernel refuses BPF programs",
     )
-    assert setup.agent._totals()["agent.dataplane_failed"] == 1
+    assert setup.agent._totals()["agent.dataplane_failed"] == 2
 
 
 def test_a_change_of_carrier_is_told_at_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,3 +216,10 @@ def test_probes_leave_at_a_steady_mean_rate(setup: Setup) -> None:
 
     asyncio.run(run())
     assert 15 <= len(calls) <= 33
+
+
+def test_a_trouble_that_comes_again_is_told_again(setup: Setup) -> None:
+    for message in ("one", "one", "two", "one"):
+        setup.nics[0].failure = DataplaneError(message)
+        setup.agent._look_after()
+    assert [event.detail for event in setup.said(Event)] == ["one", "two", "one"]
