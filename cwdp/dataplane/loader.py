@@ -100,7 +100,8 @@ def load(ifname: str, settings: Settings | None = None) -> Loaded:
 
     Raises:
         VersionError: another build's dataplane is there; `upgrade` replaces it.
-        DataplaneError: it could not be loaded, pinned or attached; nothing has changed.
+        DataplaneError: it was loaded with settings other than those given, or it could not be loaded, pinned or
+            attached; nothing has changed.
     """
     with tree.locked():
         ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
@@ -111,6 +112,10 @@ def load(ifname: str, settings: Settings | None = None) -> Loaded:
             raise VersionError(
                 f"{ifname} has the dataplane of another build ({old.tag}, this one is {tag})",
                 f"replace it without losing a packet: cwdp dataplane upgrade {ifname}",
+            )
+        if settings is not None and _settings(where) != settings.to_bytes():
+            raise DataplaneError(
+                f"{ifname} has a dataplane that was loaded with other settings", _reload_hint(ifname)
             )
         return old
 
@@ -190,6 +195,12 @@ def opened(path: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _settings(where: TreePath) -> bytes:
+    """What a tree was loaded with."""
+    with opened(where.path / tree.SETTINGS_MAP) as fd:
+        return libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)
 
 
 def _living(where: TreePath, ifindex: int) -> Loaded | None:
@@ -296,9 +307,7 @@ def _create(where: TreePath, ifindex: int, settings: bytes, tag: str) -> Loaded:
 
 
 def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
-    with opened(where.path / tree.SETTINGS_MAP) as fd:
-        settings = libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)
-    with _open_and_load(settings, where.path) as obj, _temporary(where) as new:
+    with _open_and_load(_settings(where), where.path) as obj, _temporary(where) as new:
         _pin_all(obj, new)
         _write_meta(obj, ifindex, old.mode, tag)
         for name in LINKS:

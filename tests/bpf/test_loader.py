@@ -81,6 +81,15 @@ def test_settings_are_kept() -> None:
         assert libbpf.map_lookup(fd, 0, 136)[:2] == (18515).to_bytes(2, "little")
 
 
+def test_other_settings_are_refused() -> None:
+    loader.load("roce0", Settings(probe_port=5000))
+    with pytest.raises(DataplaneError, match="loaded with other settings") as caught:
+        loader.load("roce0", Settings())
+    assert "cwdp dataplane unload roce0" in caught.value.hint
+    assert not loader.load("roce0", Settings(probe_port=5000)).changed
+    assert not loader.load("roce0").changed
+
+
 @pytest.mark.parametrize("ifname", ["eth0.100", "..x", "a.b.c", "@+-_=,~!#$"])
 def test_odd_names(ifname: str) -> None:
     add_veth(ifname, "peer0")
