@@ -15,7 +15,7 @@ from cwdp.dataplane import loader
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.maps import Maps
-from cwdp.errors import InterfaceError
+from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Nic, ProbeEdge, nic_id
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
@@ -49,16 +49,20 @@ class HostNic:
             return False
         self._release()
         try:
-            self._loaded = loader.load(self.ifname, self._settings)
+            loaded = loader.load(self.ifname, self._settings)
+            maps = Maps(loaded.where)
         except InterfaceError as error:
             if not self._awaited:
                 _log.warning("waiting for an interface: %s (%s)", error.message, error.hint)
             self._awaited = True
             return False
-        self._awaited = False
-        if self._loaded.mode is XdpMode.GENERIC:
+        except OSError as error:
+            raise DataplaneError(
+                f"cannot open the maps of {self.ifname}: {error.strerror}", "the agent tries again by itself"
+            ) from error
+        self._loaded, self.maps, self._awaited = loaded, maps, False
+        if loaded.mode is XdpMode.GENERIC:
             _log.warning("no native XDP, timestamps will be later and noisier nic=%s", self.ifname)
-        self.maps = Maps(self._loaded.where)
         self.use_keys(keys)
         return True
 

@@ -1,5 +1,6 @@
 """Links and addresses from synthetic netlink messages; counters of a NIC that is not there."""
 
+import errno
 import socket
 from typing import Any
 
@@ -12,8 +13,11 @@ from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import IFF_UP_LOWER_UP, LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.dataplane import loader
-from cwdp.errors import InterfaceError
+from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.tree import TreePath
+from cwdp.errors import DataplaneError, InterfaceError
 
+KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
 TENTATIVE = 0x40
 DAD_FAILED = 0x08
 LINK_SCOPE = 253
@@ -199,11 +203,30 @@ def test_an_interface_that_is_not_there_is_awaited_and_named_once(
 
     monkeypatch.setattr(loader, "load", load)
     nic = HostNic("h", "nci0", loader.Settings(), table)
-    keys = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
-    assert not nic.ensure(keys)
-    assert not nic.ensure(keys)
+    assert not nic.ensure(KEYS)
+    assert not nic.ensure(KEYS)
     (record,) = caplog.records
     assert "there is no interface nci0 (interfaces here: lo)" in record.getMessage()
+
+
+def test_a_dataplane_that_goes_while_it_is_opened_is_tried_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[TreePath] = []
+
+    def open_maps(where: TreePath) -> None:
+        attempts.append(where)
+        raise OSError(errno.ENOENT, "No such file or directory")
+
+    found = loader.Loaded(TreePath(1, "nic0"), XdpMode.NATIVE, "tag")
+    monkeypatch.setattr(loader, "load", lambda _ifname, _settings: found)
+    monkeypatch.setattr("cwdp.agent.nic.Maps", open_maps)
+    nic = HostNic("h", "nic0", loader.Settings(), table)
+    for _ in range(2):
+        with pytest.raises(DataplaneError, match="cannot open the maps of nic0"):
+            nic.ensure(KEYS)
+    assert len(attempts) == 2
+    assert nic.describe().mode == "absent"
 
 
 def test_a_nic_that_is_not_there_is_described_as_absent(table: Table) -> None:
