@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cwdp import __version__
 from cwdp.shared.bus import Bus
+from cwdp.shared.config import check_bus_url
 from cwdp.shared.messages import Event, Hello, Report, subject
 from cwdp.shared.service import notify
 from manager.config import ManagerConfig, host_port
@@ -36,6 +37,8 @@ class Manager:
     """One manager; `run` returns when `stop` is called."""
 
     def __init__(self, config: ManagerConfig) -> None:
+        if config.nats is not None:
+            check_bus_url(config.nats)
         self.config = config
         self.solves = SolveTimes()
         self.server: NatsServer | None = None

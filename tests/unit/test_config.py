@@ -12,6 +12,8 @@ from cwdp.cli import main
 from cwdp.dataplane import loader
 from cwdp.errors import ConfigError
 from cwdp.shared.config import check_bus_url
+from manager.config import ManagerConfig
+from manager.service import Manager
 
 SECRET = "00112233445566778899aabbccddeeff"
 KEY = f'[[key]]\nid = {{}}\nsecret = "{SECRET}"\n'
@@ -152,10 +154,12 @@ def test_urls_of_a_bus(url: str) -> None:
         "nats://[::1:4",
     ],
 )
-def test_urls_of_no_bus_stop_the_agent_at_its_start(url: str) -> None:
+def test_urls_of_no_bus_stop_both_services_at_their_start(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="no bus URL") as caught:
         run(AgentConfig(nics=["eth0"], nats=url))
     assert "nats://" in caught.value.hint
+    with pytest.raises(ConfigError, match="no bus URL"):
+        Manager(ManagerConfig(nats=url, state_dir=str(tmp_path)))
 
 
 def test_the_command_says_it_on_standard_error_with_status_2(
