@@ -2,19 +2,20 @@
 /* What is signed. The newest timestamp comes last, so that little work lies between reading the clock and
  * sending.
  *
- * request: seq, path | version to pair_position, sport, reply_port | source address | destination address |
- * t1 reply:   mac of the request | t2 | peer_offset | t3 | bound_ns
+ * - request: seq, sport, reply_port | source address | destination address | t1
+ * - reply: mac of the request | t2 | peer_offset | t3 | bound_ns
  *
- * Of t1, which nobody but the initiator reads, the low 56 bits are signed: they share the last block with the
- * length. The mac of the request stands for all that it covers, addresses and ports included; the initiator
- * has kept it. The lengths tell the two kinds of message apart. */
+ * Version, kind and key each have one value that is right; path and position are read by nobody on the way,
+ * the initiator knows them by seq. Of t1, which only the initiator reads, the low 56 bits are signed: they
+ * share the last block with the length. The mac of the request stands for all that it covers, addresses and
+ * ports included; the initiator has kept it. The lengths tell the two kinds of message apart. */
 #pragma once
 
 #include "parse.h"
 #include "siphash.h"
 
 #define T1_SIGNED_BITS    56
-#define REQUEST_BYTES     23 /* without the addresses */
+#define REQUEST_BYTES     15 /* without the addresses */
 #define REPLY_BYTES       36
 #define IP_ADDRESS_BYTES  8 /* both */
 #define IP6_ADDRESS_BYTES 32
@@ -27,9 +28,7 @@ static __always_inline __u64 mac_request_start(struct siphash *s, const struct c
 	const __u64 *addresses;
 
 	siphash_start(s, key);
-	siphash_word(s, *(const __u64 *)(const void *)&probe->seq);
-	siphash_word(s, *(const __u32 *)(const void *)&probe->version |
-				(__u64) * (const __u32 *)(const void *)&probe->sport << 32);
+	siphash_word(s, probe->seq | (__u64) * (const __u32 *)(const void *)&probe->sport << 32);
 	if (frame->ip) {
 		siphash_word(s, *(const __u64 *)(const void *)&frame->ip->saddr);
 		return REQUEST_BYTES + IP_ADDRESS_BYTES;

@@ -94,7 +94,7 @@ def request_mac(packet: Packet, key: bytes = KEY) -> int:
     """The field `mac` of a request, as the big-endian number that scapy shows."""
     probe = packet[Probe]
     whole = bytes(probe)
-    message = whole[8:16] + whole[4:8] + whole[16:20] + addresses(packet) + probe.t1.to_bytes(8, "little")[:7]
+    message = whole[8:12] + whole[16:20] + addresses(packet) + probe.t1.to_bytes(8, "little")[:7]
     return as_field(siphash_2_4(key, message))
 
 
