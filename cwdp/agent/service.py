@@ -10,7 +10,7 @@ import random
 import signal
 import time
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ SEND_INTERVAL_S = 0.02
 FIT_INTERVAL_S = 0.25
 PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
+EVENTS_KEPT = 100
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -64,7 +65,8 @@ class Agent:
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
         self._report_seq = 0
-        self._bus = Bus(config.nats, name=f"agent {config.host}")
+        self._unsaid: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._bus = Bus(config.nats, name=f"agent {config.host}", on_change=self._bus_changed)
         self._bus.watch(config.host, self._take_desired)
         self._bus.subscribe(messages.subject("clock", config.host), ClockUpdate, self._take_clock)
 
@@ -248,7 +250,20 @@ class Agent:
         event = Event(
             host=self._config.host, local_ns=self._clock.now_ns(), kind=kind, nic=nic, detail=detail
         )
-        self._bus.publish(messages.subject("event", self._config.host), event)
+        self._say(event)
+
+    def _say(self, event: Event) -> None:
+        """Send an event, now or when there is a bus again; the last ones are kept."""
+        if not self._bus.publish(messages.subject("event", self._config.host), event):
+            self._unsaid.append(event)
+
+    def _bus_changed(self, connected: bool) -> None:
+        """Make up at once for what could not be said."""
+        if not connected:
+            return
+        self._say_hello()
+        for _ in range(len(self._unsaid)):
+            self._say(self._unsaid.popleft())
 
 
 def run(config: AgentConfig) -> None:

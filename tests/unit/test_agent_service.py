@@ -22,7 +22,10 @@ KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
 class NoteBus:
     """Keeps what is published, and the handlers."""
 
-    def __init__(self, _url: str, **_: str) -> None:
+    def __init__(self, _url: str, *, name: str, on_change: Callable[[bool], None]) -> None:
+        assert name == "agent a"
+        self.change = on_change
+        self.connected = True
         self.counters: Counter[str] = Counter(published=3)
         self.published: list[tuple[str, Any]] = []
 
@@ -34,8 +37,9 @@ class NoteBus:
         self.take_clock = handler
 
     def publish(self, subject: str, message: Any) -> bool:
-        self.published.append((subject, message))
-        return True
+        if self.connected:
+            self.published.append((subject, message))
+        return self.connected
 
 
 class NoteNic:
@@ -223,3 +227,19 @@ def test_a_trouble_that_comes_again_is_told_again(setup: Setup) -> None:
         setup.nics[0].failure = DataplaneError(message)
         setup.agent._look_after()
     assert [event.detail for event in setup.said(Event)] == ["one", "two", "one"]
+
+
+def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: Setup) -> None:
+    setup.bus.connected = False
+    for number in range(service.EVENTS_KEPT + 5):
+        setup.agent._event("link_up", "nic0", str(number))
+    setup.bus.change(False)
+    assert setup.bus.published == []
+    setup.bus.connected = True
+    setup.bus.change(True)
+    setup.bus.change(True)
+    first, *_ = setup.bus.published
+    assert first[0] == "cwdp.v1.hello.a"
+    assert [event.detail for event in setup.said(Event)] == [
+        str(n) for n in range(5, service.EVENTS_KEPT + 5)
+    ]
