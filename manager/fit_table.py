@@ -26,7 +26,17 @@ Column = NDArray[Any]
 Refusal = Literal["not_its_own", "unknown_peer", "not_sane"]
 REFUSALS: tuple[str, ...] = get_args(Refusal)
 
-_FLOATS = ("offset_ns", "slope", "margin_ns", "sigma_offset_ns", "sigma_slope", "points", "pure_share")
+_FLOATS = (
+    "offset_ns",
+    "slope",
+    "margin_ns",
+    "sigma_offset_ns",
+    "sigma_out_ns",
+    "sigma_back_ns",
+    "sigma_slope",
+    "points",
+    "pure_share",
+)
 _COLUMNS = {
     "ref_local_ns": np.int64,
     "offset_base_ns": np.int64,
@@ -89,6 +99,8 @@ class FitTable:
             slope=column["slope"],
             margin_ns=column["margin_ns"],
             sigma_offset_ns=column["sigma_offset_ns"],
+            sigma_out_ns=column["sigma_out_ns"],
+            sigma_back_ns=column["sigma_back_ns"],
             sigma_slope=column["sigma_slope"],
             points=column["points"],
             pure_share=column["pure_share"],
@@ -169,5 +181,6 @@ def _sane(fit: EdgeFit) -> bool:
     if max(abs(fit.ref_local_ns), abs(fit.offset_base_ns)) > LARGEST_TIME_NS:
         return False
     return fit.torn or (
-        abs(fit.slope) < LARGEST_SLOPE and min(fit.sigma_offset_ns, fit.sigma_slope, fit.points) > 0
+        abs(fit.slope) < LARGEST_SLOPE
+        and min(fit.sigma_offset_ns, fit.sigma_out_ns, fit.sigma_back_ns, fit.sigma_slope, fit.points) > 0
     )

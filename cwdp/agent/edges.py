@@ -58,6 +58,7 @@ class HostEdges:
     def add(self, now_ns: int, samples: Samples) -> None:
         """Take in samples."""
         self._window.add(now_ns, samples)
+        self._window.age(now_ns, self._memory.slope)
 
     def fit(self, now_local_ns: int) -> list[EdgeFit]:
         """Fit every edge over the window; edges without enough to go on are left out."""
@@ -67,6 +68,7 @@ class HostEdges:
         some = fit_edges(replace(exchanges, starts=starts), self._prior(now_local_ns, probed))
         fits = _of_all(some, probed, self._size)
         self._memory.update(fits)
+        self._window.forget_remembered(set(np.flatnonzero(fits.reason == FitReason.TORN).tolist()))
         out = []
         for (src, dst), slot in self._slot.items():
             if fits.reason[slot] not in (FitReason.OK, FitReason.TORN):
@@ -81,6 +83,8 @@ class HostEdges:
                     slope=float(fits.slope[slot]),
                     margin_ns=float(fits.margin_ns[slot]),
                     sigma_offset_ns=float(fits.sigma_offset_ns[slot]),
+                    sigma_out_ns=float(fits.sigma_out_ns[slot]),
+                    sigma_back_ns=float(fits.sigma_back_ns[slot]),
                     sigma_slope=float(fits.sigma_slope[slot]),
                     points=float(fits.points[slot]),
                     pure_share=float(fits.pure_share[slot]),

@@ -1,4 +1,4 @@
-"""The sliding window of samples that a host's edges are fitted over."""
+"""The sliding window of samples that a host's edges are fitted over, and what is remembered beyond it."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.prober import Drained
-from cwdp.shared.clocksync import Exchanges, group_by_edge, pair_purity
+from cwdp.shared.clocksync import Exchanges, group_by_edge, nearest_to_floor, pair_purity
 
 WINDOW_NS = 2_000_000_000
+MEMORY_NS = 8_000_000_000
 STAMPS = ("t1", "t2", "t3", "t4")
 UNPAIRED_WEIGHT = 0.25
 
@@ -29,6 +30,12 @@ class Samples:
     weight_out: NDArray[np.float64]
     weight_back: NDArray[np.float64]
 
+    def where(self, keep: NDArray[np.intp] | NDArray[np.bool_]) -> "Samples":
+        """Some of them, by index or mask."""
+        return Samples(
+            self.edge[keep], self.stamps_ns[:, keep], self.weight_out[keep], self.weight_back[keep]
+        )
+
 
 def weigh(drained: Drained, edge_of_path: NDArray[np.intp]) -> Samples:
     """The answered probes of a drain; one whose partner is missing counts as one that met a queue."""
@@ -47,28 +54,47 @@ def weigh(drained: Drained, edge_of_path: NDArray[np.intp]) -> Samples:
 
 
 class Window:
-    """The last two seconds of samples of all of a host's edges."""
+    """All samples of the last two seconds, and of those before, the ones that waited least."""
 
     def __init__(self) -> None:
-        self._chunks: deque[tuple[int, Samples]] = deque()
+        self._recent: deque[tuple[int, Samples]] = deque()
+        self._remembered: deque[tuple[int, Samples]] = deque()
 
     def add(self, now_ns: int, samples: Samples) -> None:
-        """Take in samples, and let go of those that are too old."""
-        self._chunks.append((now_ns, samples))
-        while now_ns - self._chunks[0][0] > WINDOW_NS:
-            self._chunks.popleft()
+        """Take in samples."""
+        self._recent.append((now_ns, samples))
+
+    def age(self, now_ns: int, slope: NDArray[np.float64]) -> None:
+        """Thin what has left the window, and let go of what is too old.
+
+        Args:
+            now_ns: as in `add`.
+            slope: relative frequency of each edge by slot, shape (slots,).
+        """
+        while self._recent and now_ns - self._recent[0][0] > WINDOW_NS:
+            when, samples = self._recent.popleft()
+            kept = nearest_to_floor(samples.edge, slope, samples.stamps_ns)
+            self._remembered.append((when, samples.where(kept)))
+        while self._remembered and now_ns - self._remembered[0][0] > MEMORY_NS:
+            self._remembered.popleft()
 
     def forget(self, edges: set[int]) -> None:
         """Drop the samples of some edges, whose slots are about to be used anew."""
+        self._drop(self._recent, edges)
+        self.forget_remembered(edges)
+
+    def forget_remembered(self, edges: set[int]) -> None:
+        """Drop what is remembered of some edges, whose clocks have stepped."""
+        self._drop(self._remembered, edges)
+
+    def _drop(self, chunks: deque[tuple[int, Samples]], edges: set[int]) -> None:
         gone = np.fromiter(edges, np.intp, len(edges))
-        for index, (when, samples) in enumerate(self._chunks):
-            keep = ~np.isin(samples.edge, gone)
-            kept = {name: getattr(samples, name)[..., keep] for name in Samples.__dataclass_fields__}
-            self._chunks[index] = (when, Samples(**kept))
+        for index, (when, samples) in enumerate(chunks if edges else ()):
+            chunks[index] = (when, samples.where(~np.isin(samples.edge, gone)))
 
     def exchanges(self, n_edges: int) -> Exchanges:
         """Everything in the window, edge by edge, as the fit wants it."""
-        chunks = [samples for _, samples in self._chunks]
+        chunks = [samples for _, samples in (*self._remembered, *self._recent)]
         if not chunks:
             empty, none = np.zeros(0, np.int64), np.zeros(0)
             return Exchanges(empty, empty, empty, empty, np.zeros(n_edges + 1, np.int64), none, none)

@@ -95,6 +95,8 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     slope: float
     margin_ns: float
     sigma_offset_ns: float
+    sigma_out_ns: float
+    sigma_back_ns: float
     sigma_slope: float
     points: float
     pure_share: float

@@ -99,6 +99,8 @@ class FakeHost:
             slope=(1 + peer.drift) / (1 + self.drift) - 1,
             margin_ns=5000.0,
             sigma_offset_ns=NOISE_NS,
+            sigma_out_ns=NOISE_NS * 2**0.5,
+            sigma_back_ns=NOISE_NS * 2**0.5,
             sigma_slope=2e-9,
             points=16.0,
             pure_share=1.0,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cwdp.agent.pathstats import QUEUED_NS, path_stats, queued_pairs
 from cwdp.agent.prober import Drained
 from cwdp.agent.schedule import PathKey
-from cwdp.agent.window import STAMPS, UNPAIRED_WEIGHT, WINDOW_NS, Window, weigh
+from cwdp.agent.window import MEMORY_NS, STAMPS, UNPAIRED_WEIGHT, Window, weigh
 from cwdp.dataplane import abi
 
 KEYS = [PathKey("a/nic0", "b/nic0", 50_000 + n, 60_000 + n) for n in range(4)]
@@ -78,7 +78,8 @@ def test_nothing_answered_is_no_sample() -> None:
 def test_the_window_slides() -> None:
     window = Window()
     for tick in range(5):
-        window.add(tick * WINDOW_NS // 2, weigh(_drained([0]), np.array([tick])))
+        window.add(tick * MEMORY_NS // 2, weigh(_drained([0]), np.array([tick])))
+        window.age(tick * MEMORY_NS // 2, np.zeros(6))
     starts = window.exchanges(6).starts
     assert np.diff(starts).tolist() == [0, 0, 2, 2, 2, 0]
 

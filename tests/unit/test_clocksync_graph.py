@@ -35,6 +35,8 @@ def measured(src: I64, dst: I64, g_ns: I64, drift: F64, *, at_ns: int, noise_ns:
         slope=rate[dst] / rate[src] - 1,
         margin_ns=zero + 500,
         sigma_offset_ns=zero + SIGMA_NS,
+        sigma_out_ns=zero + SIGMA_NS * np.sqrt(2),
+        sigma_back_ns=zero + SIGMA_NS * np.sqrt(2),
         sigma_slope=zero + 1e-9,
         points=zero + 10,
         pure_share=zero + 1,

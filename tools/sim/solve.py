@@ -60,6 +60,8 @@ def _fits(src: I64, dst: I64, g_ns: I64, rng: np.random.Generator) -> EdgeFits:
         slope=zero,
         margin_ns=zero,
         sigma_offset_ns=zero + _SIGMA_NS,
+        sigma_out_ns=zero + _SIGMA_NS * np.sqrt(2),
+        sigma_back_ns=zero + _SIGMA_NS * np.sqrt(2),
         sigma_slope=zero + 1e-9,
         points=zero + 10,
         pure_share=zero + 1,

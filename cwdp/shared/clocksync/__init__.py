@@ -33,6 +33,7 @@ from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior, FitReason, fit_edges
 from cwdp.shared.clocksync.memory import EdgeMemory
 from cwdp.shared.clocksync.samples import Exchanges, group_by_edge
 from cwdp.shared.clocksync.slew import ClockLine, slew
+from cwdp.shared.clocksync.thin import nearest_to_floor
 
 __all__ = [
     "ClockLine",
@@ -44,6 +45,7 @@ __all__ = [
     "Purity",
     "fit_edges",
     "group_by_edge",
+    "nearest_to_floor",
     "pair_purity",
     "slew",
 ]

@@ -10,7 +10,7 @@ Bool = npt.NDArray[np.bool_]
 
 NS_PER_S = 1e9
 
-WANDER = 3e-9
+WANDER = 2e-9
 """Random walk of a frequency that is reckoned with, per square root of a second."""
 
 

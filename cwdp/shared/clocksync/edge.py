@@ -59,6 +59,8 @@ class EdgeFits:
         slope: float64 [edges], B's rate over A's minus one, dimensionless.
         margin_ns: float64 [edges], half the gap between the clouds: the one-way floor.
         sigma_offset_ns: float64 [edges], standard error of the offset at ref.
+        sigma_out_ns, sigma_back_ns: float64 [edges], standard errors of the two lines alone, requests'
+            (offset + margin) and replies' (margin - offset); a queue that stood all the time is in neither.
         sigma_slope: float64 [edges], standard error of the slope.
         points: float64 [edges], the weight of the points that the lines rest on.
         pure_share: float64 [edges], mean weight of all points.
@@ -71,6 +73,8 @@ class EdgeFits:
     slope: F64
     margin_ns: F64
     sigma_offset_ns: F64
+    sigma_out_ns: F64
+    sigma_back_ns: F64
     sigma_slope: F64
     points: F64
     pure_share: F64
@@ -133,7 +137,8 @@ def fit_edges(exchanges: Exchanges, prior: EdgePrior | None = None) -> EdgeFits:
 def _no_fits(n_edges: int) -> EdgeFits:
     zero, whole = np.zeros(n_edges), np.zeros(n_edges, np.int64)
     reason = np.full(n_edges, FitReason.TOO_FEW, np.uint8)
-    return EdgeFits(whole, whole, zero, zero, zero, zero + np.inf, zero + np.inf, zero, zero, reason)
+    void = zero + np.inf
+    return EdgeFits(whole, whole, zero, zero, zero, void, void, void, void, zero, zero, reason)
 
 
 def _coarse_slope(cloud: Clouds, slope: F64, prior: EdgePrior) -> F64:
@@ -240,11 +245,11 @@ def _measure(cloud: Clouds, slope: F64, prior: EdgePrior) -> EdgeFits:
     residual = _residual(x, value, slope)
     order = np.argsort(residual, axis=-1)[..., : max(_SUPPORTS)]
     residual, x, weight = (np.take_along_axis(a, order, axis=-1) for a in (residual, x, weight))
-    floors, sigma, centre, spread_x, points = _supports(residual, x, weight)
+    floors, ways, centre, spread_x, points = _supports(residual, x, weight)
     offset, margin = (floors[0] - floors[1]) / 2, (floors[0] + floors[1]) / 2
     offset += slope * NS_PER_S * centre
-    sigma = np.maximum(sigma, _error_of_blocks(cloud, slope))
-    sigma = _with_floor(sigma, margin, prior)
+    ways = np.maximum(ways, _errors_of_blocks(cloud, slope))
+    sigma = _with_floor(np.hypot(ways[0], ways[1]) / 2, margin, prior)
     sigma_slope = _SLOPE_SIGMA_FACTOR * sigma / np.maximum(spread_x, 0.01) / NS_PER_S
     sigma_slope = 1 / np.hypot(1 / sigma_slope, 1 / prior.sigma_slope)
     reason = _reason(cloud, slope, margin, sigma)
@@ -258,6 +263,8 @@ def _measure(cloud: Clouds, slope: F64, prior: EdgePrior) -> EdgeFits:
         slope=slope,
         margin_ns=np.nan_to_num(margin, posinf=0.0, neginf=0.0),
         sigma_offset_ns=np.nan_to_num(sigma, nan=1e9, posinf=1e9),
+        sigma_out_ns=np.nan_to_num(ways[0], nan=1e9, posinf=1e9),
+        sigma_back_ns=np.nan_to_num(ways[1], nan=1e9, posinf=1e9),
         sigma_slope=np.nan_to_num(sigma_slope, nan=1e-3, posinf=1e-3),
         points=points,
         pure_share=share,
@@ -278,7 +285,8 @@ def _supports(residual: F64, x: F64, weight: F64) -> tuple[F64, F64, F64, F64, F
         weight: float64 [2, edges, kept].
 
     Returns:
-        (floors [2, edges], sigma, centre of the support, its spread, its weight), the rest [edges].
+        (floors [2, edges], their errors [2, edges], centre of the support, its spread, its weight),
+        the rest [edges].
     """
     kept = residual.shape[-1]
     mass = np.cumsum(weight, axis=-1)
@@ -287,8 +295,8 @@ def _supports(residual: F64, x: F64, weight: F64) -> tuple[F64, F64, F64, F64, F
     with np.errstate(invalid="ignore"):
         means = np.cumsum(np.where(weight > 0, weight * residual, 0.0), axis=-1) / np.maximum(mass, 1e-12)
         spreads = residual - residual[..., :1]
-    cost = np.stack([_cost(spreads, k) for k in options])
-    best = np.argmin(cost, axis=0)
+    errors = np.stack([_errors(spreads, k) for k in options])
+    best = np.argmin(np.square(errors).sum(axis=1), axis=0)
     k = np.asarray(options)[best]
     last = (k - 1)[None, :, None]
     floors = np.take_along_axis(means, np.broadcast_to(last, (2, *last.shape[1:])), axis=-1)[..., 0]
@@ -304,12 +312,12 @@ def _supports(residual: F64, x: F64, weight: F64) -> tuple[F64, F64, F64, F64, F
     spread_x = np.sqrt(
         (v * (time - centre[:, None]) ** 2).sum(axis=(0, 2)) / np.maximum(v.sum(axis=(0, 2)), 1e-12)
     )
-    sigma = np.maximum(np.take_along_axis(cost, best[None], axis=0)[0], _SIGMA_FLOOR_NS)
-    return floors, sigma, centre, spread_x, total
+    chosen = np.take_along_axis(errors, best[None, None], axis=0)[0]
+    return floors, np.maximum(chosen, _SIGMA_FLOOR_NS), centre, spread_x, total
 
 
-def _cost(spreads: F64, k: int) -> F64:
-    """Standard error of the offset from a support of k points each side: [edges].
+def _errors(spreads: F64, k: int) -> F64:
+    """Standard errors of the two lines from a support of k points each: [2, edges].
 
     The gaps between fewer than four points tell too little, so four stand in for one and two, at a
     surcharge for the luck of the choice.
@@ -317,15 +325,15 @@ def _cost(spreads: F64, k: int) -> F64:
     seen = min(max(k, _LEAST_SEEN), spreads.shape[-1])
     spread = spreads[..., seen - 1]
     few = k < _LEAST_SEEN
-    scale = (_FEW_SURCHARGE * np.sqrt((k + 2) / 3) if few else np.sqrt(k / 3)) / max(seen - 1, 1) / 2
-    unequal = min(k / _LEAST_SEEN, 1.0) * (spread[0] - spread[1]) / 4
-    cost: F64 = np.sqrt((scale * spread[0]) ** 2 + (scale * spread[1]) ** 2 + unequal**2)
-    cost[np.isnan(cost)] = np.inf
-    return cost
+    scale = (_FEW_SURCHARGE * np.sqrt((k + 2) / 3) if few else np.sqrt(k / 3)) / max(seen - 1, 1)
+    unequal = min(k / _LEAST_SEEN, 1.0) * (spread[0] - spread[1]) / np.sqrt(8)
+    errors: F64 = np.hypot(scale * spread, unequal)
+    errors[np.isnan(errors)] = np.inf
+    return errors
 
 
-def _error_of_blocks(cloud: Clouds, slope: F64) -> F64:
-    """Standard error of the offset by the least residuals of blocks of time: [edges].
+def _errors_of_blocks(cloud: Clouds, slope: F64) -> F64:
+    """Standard errors of the two lines by the least residuals of blocks of time: [2, edges].
 
     Probes that are close in time meet the same queue, so the gaps between the lowest of them are no
     measure of how near the floor they are; those of different blocks are.
@@ -338,8 +346,7 @@ def _error_of_blocks(cloud: Clouds, slope: F64) -> F64:
     least = padded.reshape(*residual.shape[:2], _BLOCKS, size).min(axis=-1)
     least = np.partition(least, (0, _LEAST_SEEN - 1), axis=-1)
     spread = least[..., _LEAST_SEEN - 1] - least[..., 0]
-    error: F64 = np.hypot(spread[0], spread[1]) / (_LEAST_SEEN - 1) / 2
-    return np.nan_to_num(error, nan=np.inf)
+    return np.nan_to_num(spread / (_LEAST_SEEN - 1), nan=np.inf)
 
 
 def _with_floor(sigma: F64, margin: F64, prior: EdgePrior) -> F64:

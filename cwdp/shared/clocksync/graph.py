@@ -14,7 +14,7 @@ from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool, split
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.edge import EdgeFits, FitReason
 from cwdp.shared.clocksync.laplacian import Laplacian
-from cwdp.shared.clocksync.pairs import PairEdges, merge_directed
+from cwdp.shared.clocksync.pairs import PairEdges, PairFloors, Ways, merge_directed
 from cwdp.shared.clocksync.propagate import components, line_at, propagate, sigma_at
 from cwdp.shared.clocksync.robust import REJECT_SIGMAS, RobustSolution, robust_solve
 
@@ -103,6 +103,7 @@ def solve_graph(
     *,
     wander: float = WANDER,
     with_drift: bool = False,
+    floors: PairFloors | None = None,
 ) -> Solution | None:
     """Solve all clocks at the instant of the prediction.
 
@@ -111,6 +112,8 @@ def solve_graph(
         prediction: for `n` nodes.
         wander: random walk of relative frequency, per sqrt(s).
         with_drift: solve for relative frequencies too.
+        floors: least margins of the pairs, kept from solution to solution; None weighs requests and
+            replies alike.
 
     Returns:
         The solution, or None where no fit is valid.
@@ -124,7 +127,8 @@ def solve_graph(
     g_base, instant, restarted = _bases(good, prediction)
     y = _measured(good, g_base, instant)
     sigma = np.maximum(sigma_at(good.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
-    pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n)
+    ways = None if floors is None else _ways(good.fits, sigma, floors, instant)
+    pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n, ways=ways)
     liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
     solved, liar, lap = _solve_without_liars(n, pairs, liar)
     rejected, residual = _per_fit(edges, valid, pairs, solved, y)
@@ -173,6 +177,13 @@ def _measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
     of_src = g_base[edges.src]
     whole, rest = line_at(edges.fits, instant - of_src)
     return np.asarray((whole - (of_src - g_base[edges.dst])) + rest)
+
+
+def _ways(fits: EdgeFits, sigma_ns: F64, floors: PairFloors, instant: int) -> Ways:
+    """The lines' errors at the instant, which lies as far from their references as the offsets' does."""
+    since = np.maximum(sigma_ns**2 - fits.sigma_offset_ns**2, 0.0)
+    out, back = (np.sqrt(s * s + since) for s in (fits.sigma_out_ns, fits.sigma_back_ns))
+    return Ways(fits.margin_ns, out, back, floors, instant)
 
 
 def _torn_hosts(n: int, edges: GraphEdges, torn: Bool, valid: Bool) -> Bool:

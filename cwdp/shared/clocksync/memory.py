@@ -52,6 +52,11 @@ class EdgeMemory:
         self._margins[edges] = np.nan
         self._margin_sigmas[edges] = np.nan
 
+    @property
+    def slope(self) -> F64:
+        """Relative frequencies as last known, 0 where nothing is: float64 [edges]."""
+        return self._lines.slope / NS_PER_S
+
     def prior(self, now_ns: int | I64) -> EdgePrior:
         """What the next fit may assume, for windows that end at `now_ns` on the local clock."""
         age = np.maximum((now_ns - self._lines.ref_ns) / NS_PER_S, 0.0)

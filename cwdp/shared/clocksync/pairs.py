@@ -5,8 +5,14 @@ points of a host: the fit of A to B is off by (c_A' + c_B'') / 2 with some such 
 that of B to A, with the same sign, because either initiator is late by its own tc point. Half the
 difference of the two fits is free of what is common; half their sum is what they disagree by, which
 also shows a host that tells its peers one time and itself another.
+
+Better still, requests of both ends make one estimate and replies of both another, each free of the
+constant by itself. Under load replies wait in the responder's driver behind what arrived with the
+request, requests do not; so each of the two is weighed by how far its margin stands above the least
+that it has been (what queues add moves the estimate by no more than that).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +20,59 @@ import numpy as np
 from cwdp.shared.clocksync._types import F64, I64, Bool
 
 _MAD_TO_SIGMA = 1.4826
+_EPOCH_NS = 60_000_000_000
+
+
+class PairFloors:
+    """The least margins of every pair, of requests and of replies, over the last one to two minutes."""
+
+    def __init__(self) -> None:
+        self._key = np.zeros(0, np.int64)
+        self._now = np.zeros((2, 0))
+        self._before = np.zeros((2, 0))
+        self._since_ns = 0
+
+    def update(self, key: I64, margin_ns: F64, instant_ns: int) -> F64:
+        """Take in margins and return the floors with them.
+
+        Args:
+            key: int64 [pairs], ascending, the same for a pair each time.
+            margin_ns: float64 [2, pairs], NaN where there is none.
+            instant_ns: global time.
+        """
+        if not np.array_equal(key, self._key):
+            self._now, self._before = self._moved(self._now, key), self._moved(self._before, key)
+            self._key = key
+        if not 0 <= instant_ns - self._since_ns < _EPOCH_NS:
+            self._before, self._now, self._since_ns = self._now, np.full_like(margin_ns, np.nan), instant_ns
+        self._now = np.fmin(self._now, margin_ns)
+        floors: F64 = np.fmin(self._now, self._before)
+        return floors
+
+    def _moved(self, values: F64, key: I64) -> F64:
+        """The values of pairs that stay, NaN for new ones."""
+        if not len(self._key):
+            return np.full((2, len(key)), np.nan)
+        place = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
+        return np.where(self._key[place] == key, values[:, place], np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What is known of the two lines of each directed fit.
+
+    Attributes:
+        margin_ns: float64 [fits].
+        sigma_out_ns, sigma_back_ns: float64 [fits], at the common instant.
+        floors: kept from solution to solution.
+        instant_ns: global time.
+    """
+
+    margin_ns: F64
+    sigma_out_ns: F64
+    sigma_back_ns: F64
+    floors: PairFloors
+    instant_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +98,9 @@ class PairEdges:
     of_fit: I64
 
 
-def merge_directed(src: I64, dst: I64, path: I64, *, y_ns: F64, sigma_ns: F64, n_nodes: int) -> PairEdges:
+def merge_directed(
+    src: I64, dst: I64, path: I64, *, y_ns: F64, sigma_ns: F64, n_nodes: int, ways: Ways | None = None
+) -> PairEdges:
     """Merge directed fits by pair and path, the two directions with equal weight.
 
     A pair seen from one end only is corrected by the fleet's median bias, whose scatter it inherits.
@@ -51,6 +112,7 @@ def merge_directed(src: I64, dst: I64, path: I64, *, y_ns: F64, sigma_ns: F64, n
         y_ns: float64 [fits], g_src - g_dst as measured.
         sigma_ns: float64 [fits].
         n_nodes: how many nodes there are.
+        ways: weighs requests and replies apart; without, the two fits of a pair count alike.
     """
     backward = src > dst
     a, b = np.where(backward, dst, src), np.where(backward, src, dst)
@@ -66,14 +128,21 @@ def merge_directed(src: I64, dst: I64, path: I64, *, y_ns: F64, sigma_ns: F64, n
     count = np.bincount(side, minlength=size)
     divisor = np.maximum(count, 1)
     variance = np.square(sigma_ns[order])
-    (y_ab, y_ba) = (np.bincount(side, y_ns[order], size) / divisor).reshape(-1, 2).T
-    (var_ab, var_ba) = (np.bincount(side, variance, size) / divisor).reshape(-1, 2).T
+
+    def by_side(values: F64) -> F64:
+        means: F64 = (np.bincount(side, values, size) / divisor).reshape(-1, 2).T
+        return means
+
+    (y_ab, y_ba), (var_ab, var_ba) = by_side(y_ns[order]), by_side(variance)
     (has_ab, has_ba) = (count > 0).reshape(-1, 2).T
     mutual = has_ab & has_ba
     sigma_mutual = np.sqrt(var_ab + var_ba) / 2
-    bias = np.where(mutual, (y_ab + y_ba) / 2, np.nan)
+    y_mutual, bias = (y_ab - y_ba) / 2, np.where(mutual, (y_ab + y_ba) / 2, np.nan)
+    if ways is not None and mutual.any():
+        weighed = _weigh_ways(ways, key[starts], order, by_side, np.where(mutual, (y_ab, y_ba), np.nan))
+        y_mutual, sigma_mutual, bias = weighed
     fleet, scatter = _centre(bias[mutual])
-    y = np.where(mutual, (y_ab - y_ba) / 2, np.where(has_ab, y_ab - fleet, fleet - y_ba))
+    y = np.where(mutual, y_mutual, np.where(has_ab, y_ab - fleet, fleet - y_ba))
     sigma = np.where(mutual, sigma_mutual, np.sqrt(var_ab + var_ba + scatter**2))
     sigma_bias = np.where(mutual, np.hypot(sigma_mutual, scatter), np.inf)
     return PairEdges(a[first], b[first], y, sigma, mutual, bias - fleet, sigma_bias, of_fit)
@@ -87,6 +156,39 @@ def _sorted(key: I64) -> tuple[I64, I64]:
         return key[order], order
     packed = np.sort((key << bits) | np.arange(len(key)))
     return packed >> bits, packed & ((1 << bits) - 1)
+
+
+def _weigh_ways(
+    ways: Ways, key: I64, order: I64, by_side: Callable[[F64], F64], y_sides: F64
+) -> tuple[F64, F64, F64]:
+    """From the four lines of each mutual pair, one estimate of y.
+
+    Queues only ever add to a margin, so what the two ends disagree by is read from the floors; a lie
+    takes from one margin what it gives to the other, and shows there at once.
+
+    Args:
+        ways: the lines.
+        key: int64 [pairs], ascending.
+        order: int64 [fits], that sorts fits by pair.
+        by_side: means of sorted fits by pair and side, [2, pairs].
+        y_sides: float64 [2, pairs], the directed fits; NaN where not mutual.
+
+    Returns:
+        (y, its standard error, bias), float64 [pairs]; NaN where not mutual.
+    """
+    half_y, half_sum = (y_sides[0] - y_sides[1]) / 2, (y_sides[0] + y_sides[1]) / 2
+    margin = by_side(ways.margin_ns[order])
+    skew, mean = (margin[0] - margin[1]) / 2, (margin[0] + margin[1]) / 2
+    y = np.stack((half_y + skew, half_y - skew))
+    margins = np.stack((mean + half_sum, mean - half_sum))
+    lines = np.stack(
+        [by_side(np.square(s[order])).sum(axis=0) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
+    )
+    floors = ways.floors.update(key, margins, ways.instant_ns)
+    sigma = np.maximum(np.sqrt(lines) / 2, (margins - floors) / np.sqrt(3))
+    weight = sigma**-2.0
+    total = weight.sum(axis=0)
+    return (weight * y).sum(axis=0) / total, total**-0.5, (floors[0] - floors[1]) / 2
 
 
 def _centre(values: F64) -> tuple[float, float]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
+from cwdp.shared.clocksync.pairs import PairFloors
 
 BOUND_SIGMAS = 5.0
 _DRIFT_AT_START = 100e-6
@@ -67,6 +68,7 @@ class Tracks:
     def __init__(self, n_hosts: int, wander: float = WANDER, window_s: float = _WINDOW_S) -> None:
         self._wander, self._window_s = wander, window_s
         self._instant_ns: int | None = None
+        self._floors = PairFloors()
         self._g_ns, self._frac_ns = np.zeros(n_hosts, np.int64), np.zeros(n_hosts)
         self._drift_ns = np.zeros(n_hosts)
         self._var, self._cov, self._var_drift = (np.zeros(n_hosts) for _ in range(3))
@@ -113,7 +115,11 @@ class Tracks:
         touched = np.zeros(self.n_hosts, bool)
         touched[edges.src] = touched[edges.dst] = True
         solution = solve_graph(
-            edges, prediction, wander=self._wander, with_drift=bool((unsettled & touched).any())
+            edges,
+            prediction,
+            wander=self._wander,
+            with_drift=bool((unsettled & touched).any()),
+            floors=self._floors,
         )
         if solution is None:
             return None
