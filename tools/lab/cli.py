@@ -41,7 +41,7 @@ run.add_command(sync)
 @click.option("--spines", default=_DEFAULT.spines, show_default=True, help="Spine switches.")
 @click.option("--hosts", default=_DEFAULT.hosts_per_leaf, show_default=True, help="Hosts per leaf.")
 @click.option("--nics", default=_DEFAULT.nics, show_default=True, help="NICs per host, each to another leaf.")
-@click.option("--rate", type=RATE, default="200mbit", show_default=True, help="Rate of the hosts' links.")
+@click.option("--rate", type=RATE, default="100mbit", show_default=True, help="Rate of the hosts' links.")
 @click.option("--spine-rate", type=RATE, help="Rate of the leaf-spine links.  [default: as --rate]")
 @click.option(
     "--queue", default="256kb", show_default=True, help="Queue of each port, as a size or a time (5ms)."

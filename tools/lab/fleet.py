@@ -24,6 +24,8 @@ RESTART_AFTER_S = 0.5
 POLL_S = 0.1
 STOP_WAIT_S = 5.0
 MANAGER = "manager"
+LAB_PROBES = ProbeSettings(pairs_per_s=500.0)
+"""Half the manager's own default: a lab has all of its hosts and switches on the cores of one machine."""
 
 
 class Fleet:
@@ -31,7 +33,7 @@ class Fleet:
 
     Args:
         lab: a lab that is up.
-        probes: how the fabric is probed, as the `[probes]` of the manager's configuration.
+        probes: how the fabric is probed, as the `[probes]` of the manager's configuration; `LAB_PROBES` unless given.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -44,7 +46,7 @@ class Fleet:
         self.lab = lab
         self.restarts = 0
         self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
-        self._probes = probes or ProbeSettings()
+        self._probes = probes or LAB_PROBES
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()

@@ -5,15 +5,15 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Group, RenderableType
 from rich.table import Table
 
 from cwdp.cli.output import emit, progress
-from manager.config import ProbeSettings
 from manager.schedule import Family
-from tools.lab.fleet import Fleet
+from tools.lab.fleet import LAB_PROBES, Fleet
 from tools.lab.params import SHARE
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, sample, wait_for_lock
 from tools.lab.topology import LabSpec
@@ -50,7 +50,7 @@ def run_sync(
         LabError: the lab or its processes failed.
     """
     spec = None if name else LabSpec(name=RUN_NAME, seed=seed)
-    probes = ProbeSettings(family=family)
+    probes = msgspec.structs.replace(LAB_PROBES, family=family)
     with lab_for_run(name or RUN_NAME, spec) as lab, Fleet(lab, probes) as fleet, Truth(lab) as truth:
         start = wait_for_lock(fleet, truth)
         progress(f"all clocks within 1 us {start.locked_s:.2f} s after the first probe")

@@ -37,8 +37,8 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     spines: int = 4
     hosts_per_leaf: int = 4
     nics: int = 1
-    rate_bps: int = 200_000_000
-    spine_rate_bps: int = 200_000_000
+    rate_bps: int = 100_000_000
+    spine_rate_bps: int = 100_000_000
     queue_bytes: int = 256 * 1024
     spine_queue_bytes: int = 256 * 1024
     mtu: int = 9000
