@@ -88,7 +88,7 @@ def _path(paths: Paths, i: int) -> Json:
         "sent": sent,
         "lost": lost,
         "loss": round(lost / sent, 6) if sent else None,
-        "queued_share": round(queued / (sent - lost), 6) if sent > lost else None,
+        "queued_share": min(1.0, round(2 * queued / (sent - lost), 6)) if sent > lost else None,
         **{name: _whole(paths.delays[name][i]) for name in DELAYS},
         "bound_ns": _whole(paths.bound_ns[i]),
         "age_s": round(float(paths.age_s[i]), 3),

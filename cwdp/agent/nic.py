@@ -45,7 +45,7 @@ class HostNic:
         Raises:
             DataplaneError: the NIC is there and its dataplane is not to be had.
         """
-        if self._loaded and loader.is_attached(self._loaded.where):
+        if self._loaded and loader.is_attached(self._loaded.where) and self.maps and self.maps.still_pinned():
             return False
         self._release()
         try:

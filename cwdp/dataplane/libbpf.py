@@ -219,6 +219,14 @@ def link_target(link_fd: int) -> tuple[int, int]:
     return info.ifindex, info.prog_id
 
 
+def map_id(fd: int) -> int:
+    """The kernel's number of a map, never used again."""
+    info = _MapInfo()
+    size = c_uint32(ctypes.sizeof(info))
+    _check(_lib().bpf_obj_get_info_by_fd(fd, byref(info), byref(size)), "read map info")
+    return int(info.id)
+
+
 def map_lookup(fd: int, key: int, value_bytes: int) -> bytes:
     """One value of an array map (all CPUs' values, one behind the other, of a per-CPU one)."""
     value = ctypes.create_string_buffer(value_bytes)

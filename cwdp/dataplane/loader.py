@@ -272,7 +272,9 @@ def _reuse(obj: libbpf.BpfObject, name: str, pin: Path) -> None:
 
 def _load_error(error: OSError, said: str) -> DataplaneError:
     if error.errno == errno.EPERM:
-        return DataplaneError("the kernel refuses BPF programs", "CAP_BPF and CAP_NET_ADMIN are needed")
+        return DataplaneError(
+            "the kernel refuses BPF programs", "CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are needed"
+        )
     if not KERNEL_BTF.exists():
         return KernelError(
             "this kernel has no BTF", "a kernel with CONFIG_DEBUG_INFO_BTF is needed, 5.18 or newer"

@@ -24,6 +24,7 @@ class Maps:
     """
 
     def __init__(self, where: TreePath) -> None:
+        self._where = where
         self._fds = {name: libbpf.get(where.path / name) for name in ("slots", "clock", "keys", "counters")}
         self.slots = self._shared("slots", abi.SLOT, abi.SLOTS)
         self._clock = self._shared("clock", abi.CLOCK, 1)
@@ -39,6 +40,17 @@ class Maps:
         size = -(-dtype.itemsize * count // mmap.PAGESIZE) * mmap.PAGESIZE
         memory = mmap.mmap(self._fds[name], size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         return np.frombuffer(memory, dtype=dtype, count=count)
+
+    def still_pinned(self) -> bool:
+        """Whether the tree still has these very maps: it may have been unloaded and loaded anew."""
+        try:
+            pinned = libbpf.get(self._where.path / "slots")
+        except OSError:
+            return False
+        try:
+            return libbpf.map_id(pinned) == libbpf.map_id(self._fds["slots"])
+        finally:
+            os.close(pinned)
 
     def close(self) -> None:
         """Close the maps; the arrays stay readable as long as somebody holds them."""

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -113,6 +114,7 @@ class Bus:
 
     def __init__(self, url: str, *, name: str, on_change: Callable[[bool], None] | None = None) -> None:
         self.url = url
+        self._shown_url = re.sub(r"//[^@/]*@", "//", url)
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._name = name
         self._on_change = on_change
@@ -206,7 +208,7 @@ class Bus:
             await self._serve(client, closed)
         except _JETSTREAM_ERRORS as error:
             self.counters["connect_failed"] += 1
-            _log.debug("no connection url=%s error=%s", self.url, error)
+            _log.debug("no connection url=%s error=%s", self._shown_url, error)
         finally:
             await self._hang_up(client, was_ready=ready)
         return ready
@@ -234,7 +236,7 @@ class Bus:
     async def _serve(self, client: Client, closed: asyncio.Event) -> None:
         self._client = client
         self.counters["connected"] += 1
-        _log.info("connected to the bus url=%s", self.url)
+        _log.info("connected to the bus url=%s", self._shown_url)
         self._tell(connected=True)
         tasks = [asyncio.create_task(self._send(client)), asyncio.create_task(self._write_documents(client))]
         tasks += [asyncio.create_task(_read(client, watch)) for watch in self._watches]
@@ -258,7 +260,7 @@ class Bus:
             await client.close()
         if was_ready:
             if not self._leaving:
-                _log.warning("lost the bus url=%s", self.url)
+                _log.warning("lost the bus url=%s", self._shown_url)
             self._tell(connected=False)
 
     def _tell(self, *, connected: bool) -> None:

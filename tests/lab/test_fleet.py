@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 from conftest import lab_name
 
+from cwdp.agent.config import read_config
 from cwdp.cli.client import ManagerClient
+from cwdp.dataplane import loader
 from cwdp.dataplane.tree import TreePath
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle, netns
@@ -211,6 +213,21 @@ def test_a_cut_link_is_reported_and_so_is_its_return(running: Running) -> None:
     until(lambda: running.worst_ns() < FAR_NS, "the clock of the host that was cut off")
 
 
+def test_an_agent_finds_a_dataplane_that_was_loaded_anew_behind_its_back(running: Running) -> None:
+    host = running.lab.host("h3")
+    settings = read_config(running.lab.run_dir / "h3.toml").settings()
+    with netns.netns_enter(host.netns):
+        loader.unload(host.nics[0].name)
+        loader.load(host.nics[0].name, settings)
+    with Truth(running.lab) as fresh:
+        until(lambda: fresh.counters("h3").get("reply_accepted", 0) > 50, "probes over the new dataplane")
+        until(
+            lambda: np.abs(fresh.read(time.monotonic_ns()).error_ns).max() < FAR_NS,
+            "the clock in the new map",
+        )
+    running.truth.reopen()
+
+
 def test_a_stopped_agent_is_lost_and_found_again(running: Running) -> None:
     def state() -> str:
         row = running.client.get("/v1/host", {"name": "h4"})["hosts"][0]
@@ -221,6 +238,7 @@ def test_a_stopped_agent_is_lost_and_found_again(running: Running) -> None:
     assert all(row["state"] == "synced" for host, row in running.clocks().items() if host != "h4")
     running.fleet.start("h4")
     until(lambda: state() == "up" and running.clocks()["h4"]["state"] == "synced", "the return of h4")
+    until(lambda: running.worst_ns() < FAR_NS, "the clock of h4")
     assert running.watch_steps(2.0) < FAR_NS
 
 

@@ -58,8 +58,13 @@ class Truth:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Let go of all maps; they are opened anew when they are read."""
         for maps in self._maps.values():
             maps.close()
+        self._maps.clear()
 
     def counters(self, host: str) -> dict[str, int]:
         """What a host's dataplane has counted, by reason; empty where none is loaded."""

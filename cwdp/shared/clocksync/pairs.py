@@ -20,11 +20,12 @@ import numpy as np
 from cwdp.shared.clocksync._types import F64, I64, Bool
 
 _MAD_TO_SIGMA = 1.4826
-_EPOCH_NS = 60_000_000_000
+_EPOCH_NS = 20_000_000_000
+_SURE_SIGMAS = 3.0
 
 
 class PairFloors:
-    """The least margins of every pair, of requests and of replies, over the last one to two minutes."""
+    """The least margins of every pair, of requests and of replies, over the last 20 to 40 seconds."""
 
     def __init__(self) -> None:
         self._key = np.zeros(0, np.int64)
@@ -37,7 +38,7 @@ class PairFloors:
 
         Args:
             key: int64 [pairs], ascending, the same for a pair each time.
-            margin_ns: float64 [2, pairs], NaN where there is none.
+            margin_ns: float64 [2, pairs], each with what it may be too low by; NaN where there is none.
             instant_ns: global time.
         """
         if not np.array_equal(key, self._key):
@@ -184,8 +185,10 @@ def _weigh_ways(
     lines = np.stack(
         [by_side(np.square(s[order])).sum(axis=0) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
     )
-    floors = ways.floors.update(key, margins, ways.instant_ns)
-    sigma = np.maximum(np.sqrt(lines) / 2, (margins - floors) / np.sqrt(3))
+    lines = np.sqrt(lines) / 2
+    # A poor fit, as after a restart, must not set a floor that no good one reaches.
+    floors = ways.floors.update(key, margins + _SURE_SIGMAS * lines, ways.instant_ns)
+    sigma = np.maximum(lines, (margins - floors) / np.sqrt(3))
     weight = sigma**-2.0
     total = weight.sum(axis=0)
     return (weight * y).sum(axis=0) / total, total**-0.5, (floors[0] - floors[1]) / 2
