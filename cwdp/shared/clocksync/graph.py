@@ -124,14 +124,13 @@ def solve_graph(
     n = len(prediction.known)
     torn = edges.fits.reason == FitReason.TORN
     good = edges if valid.all() else edges.where(valid)
-    g_base, instant, restarted = _bases(good, prediction)
-    y = _measured(good, g_base, instant)
+    g_base, y, instant, restarted = _bases(good, prediction)
     sigma = np.maximum(sigma_at(good.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
     ways = None if floors is None else _ways(good.fits, sigma, floors, instant)
     pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n, ways=ways)
     liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
     solved, liar, lap = _solve_without_liars(n, pairs, liar)
-    rejected, residual = _per_fit(edges, valid, pairs, solved, y)
+    rejected, residual = _per_fit(good, valid, pairs, solved, y)
     reached = _main_component(n, pairs, solved.weight > 0) & ~liar
     variance = lap.variance(solved.weight) * _local_inflation(lap, solved)
     whole, frac = split_ns(g_base, solved.x_ns)
@@ -152,24 +151,25 @@ def solve_graph(
     )
 
 
-def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, int, Bool]:
-    """Global minus local of every node to within microseconds, the instant, and whose prediction proved void."""
-    known, n = prediction.known, len(prediction.known)
+def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, F64, int, Bool]:
+    """First guesses of g, what was measured less those, the instant, and whose prediction proved void.
+
+    The guesses are right to within microseconds.
+    """
+    known, n, instant = prediction.known, len(prediction.known), prediction.instant_ns
     restarted = np.zeros(n, bool)
-    if prediction.instant_ns is not None and known.any():
+    if instant is not None and known.any():
         both = known[good.src] & known[good.dst]
-        y = _measured(good, prediction.g_ns, prediction.instant_ns)
+        y = _measured(good, prediction.g_ns, instant)
         doubt = np.maximum(_STALE_NS, _STALE_SIGMAS * good.fits.sigma_offset_ns)
         off = both & (np.abs(y) > doubt)
         if off.any():
             restarted = blame(n, good.src[both], good.dst[both], off[both])
-    known = known & ~restarted
-    if prediction.instant_ns is not None and known[good.src].all() and known[good.dst].all():
-        return prediction.g_ns, prediction.instant_ns, restarted
-    g_base, _, instant = propagate(
-        good.src, good.dst, good.fits, prediction.g_ns, known, instant_ns=prediction.instant_ns
-    )
-    return g_base, instant, restarted
+        known = known & ~restarted
+        if known[good.src].all() and known[good.dst].all():
+            return prediction.g_ns, y, instant, restarted
+    g_base, _, instant = propagate(good.src, good.dst, good.fits, prediction.g_ns, known, instant_ns=instant)
+    return g_base, _measured(good, g_base, instant), instant, restarted
 
 
 def _measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
@@ -216,21 +216,21 @@ def _solve_without_liars(n: int, pairs: PairEdges, liar: Bool) -> tuple[RobustSo
 
 
 def _per_fit(
-    edges: GraphEdges, valid: Bool, pairs: PairEdges, solved: RobustSolution, y: F64
+    good: GraphEdges, valid: Bool, pairs: PairEdges, solved: RobustSolution, y: F64
 ) -> tuple[Bool, F64]:
     rejected = np.zeros(len(valid), bool)
     rejected[valid] = (solved.weight == 0)[pairs.of_fit]
     residual = np.full(len(valid), np.nan)
-    src, dst = edges.src[valid], edges.dst[valid]
-    residual[valid] = y - (solved.x_ns[src] - solved.x_ns[dst])
+    residual[valid] = y - (solved.x_ns[good.src] - solved.x_ns[good.dst])
     return rejected, residual
 
 
 def _main_component(n: int, pairs: PairEdges, used: Bool) -> Bool:
     """The largest set of hosts that used edges connect."""
-    number = components(n, pairs.a[used], pairs.b[used])
+    a, b = (pairs.a, pairs.b) if used.all() else (pairs.a[used], pairs.b[used])
+    number = components(n, a, b)
     has_edge = np.zeros(n, bool)
-    has_edge[pairs.a[used]] = has_edge[pairs.b[used]] = True
+    has_edge[a] = has_edge[b] = True
     if not has_edge.any():
         return has_edge
     return np.asarray(has_edge & (number == np.argmax(np.bincount(number[has_edge]))))

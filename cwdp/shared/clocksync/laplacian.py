@@ -29,17 +29,8 @@ class Laplacian:
 
     def __init__(self, n_nodes: int, a: Nodes, b: Nodes) -> None:
         self.n_nodes = n_nodes
-        self.a, self.b = a.astype(np.int32), b.astype(np.int32)
-        ends = np.concatenate((self.a, self.b))
-        others = np.concatenate((self.b, self.a))
-        halves = np.arange(len(ends), dtype=np.int32)
-        # A counting sort of the half-edges by node that, unlike COO to CSR, keeps parallel edges apart.
-        by_node = sparse.csr_array(
-            (halves, ends, np.arange(len(ends) + 1)), shape=(len(ends), n_nodes)
-        ).tocsc()
-        self._edge_of_entry = by_node.data % max(len(a), 1)
-        self._indices = others[by_node.data]
-        self._indptr = by_node.indptr
+        self.a, self.b = a, b
+        self._ends = a.astype(np.int32), b.astype(np.int32)
 
     def solve(self, y: F64, weight: F64, start: F64 | None = None, tolerance_ns: float = 1e-3) -> F64:
         """Minimise the sum of weight * (x[a] - x[b] - y)**2.
@@ -53,7 +44,7 @@ class Laplacian:
         Returns:
             x float64 [nodes], up to one constant per component; nodes without edges keep their start.
         """
-        adjacency = self._adjacency(weight)
+        half = self._half_adjacency(weight)
         degree = self.node_sum(weight)
         inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree > 0)
         x = np.zeros(self.n_nodes) if start is None else start.copy()
@@ -66,7 +57,9 @@ class Laplacian:
         for _ in range(min(4 * self.n_nodes + 20, _MOST_STEPS)):
             if product <= 0 or np.max(np.abs(preconditioned)) < tolerance:
                 break
-            image = degree * direction - adjacency @ direction
+            image = degree * direction
+            image -= half @ direction
+            image -= half.T @ direction
             step = product / float(direction @ image)
             x += step * direction
             residual -= step * image
@@ -96,8 +89,8 @@ class Laplacian:
         degree = self.node_sum(weight)
         alone = degree <= 0
         if self.n_nodes <= _DENSE_UP_TO:
-            dense = np.diag(degree) - self._adjacency(weight).toarray()
-            exact = np.diag(np.linalg.pinv(dense, hermitian=True)).copy()
+            half = self._half_adjacency(weight).toarray()
+            exact = np.diag(np.linalg.pinv(np.diag(degree) - half - half.T, hermitian=True)).copy()
             return np.asarray(np.where(alone, np.inf, np.maximum(exact, 0.0)))
         inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=~alone)
         square = weight**2
@@ -106,9 +99,9 @@ class Laplacian:
         second *= inverse**2
         return np.where(alone, np.inf, inverse + second)
 
-    def _node_total(self, end: npt.NDArray[np.int32], per_edge: F64) -> F64:
+    def _node_total(self, end: Nodes, per_edge: F64) -> F64:
         return np.asarray(np.bincount(end, per_edge, self.n_nodes), np.float64)
 
-    def _adjacency(self, weight: F64) -> "sparse.csr_array":
-        shape = (self.n_nodes, self.n_nodes)
-        return sparse.csr_array((weight[self._edge_of_entry], self._indices, self._indptr), shape)
+    def _half_adjacency(self, weight: F64) -> "sparse.coo_array":
+        """Weights at [a, b]; adding the transpose gives the whole. COO needs no assembly at all."""
+        return sparse.coo_array((weight, self._ends), (self.n_nodes, self.n_nodes))

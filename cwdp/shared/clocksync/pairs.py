@@ -115,38 +115,42 @@ def merge_directed(
         n_nodes: how many nodes there are.
         ways: weighs requests and replies apart; without, the two fits of a pair count alike.
     """
-    backward = src > dst
-    a, b = np.where(backward, dst, src), np.where(backward, src, dst)
-    key = ((path * n_nodes + a) if path.any() else a) * n_nodes + b
-    key, order = _sorted(key)
+    node_bits = n_nodes.bit_length()
+    key = (np.minimum(src, dst) << node_bits) | np.maximum(src, dst)
+    key, order = _sorted(key | (path << 2 * node_bits) if path.any() else key)
     starts = np.concatenate(([True], key[1:] != key[:-1]))
-    pair = np.cumsum(starts) - 1
-    first = order[starts]
-    of_fit = np.empty(len(key), np.int64)
+    pair = np.cumsum(starts)
+    pair -= 1
+    key = key[starts]
+    of_fit = np.empty_like(pair)
     of_fit[order] = pair
     # Sums run over the sorted fits: at random, a million of them would miss the cache every time.
-    side, size = 2 * pair + backward[order], 2 * len(first)
-    count = np.bincount(side, minlength=size)
-    divisor = np.maximum(count, 1)
-    variance = np.square(sigma_ns[order])
-
-    def by_side(values: F64) -> F64:
-        means: F64 = (np.bincount(side, values, size) / divisor).reshape(-1, 2).T
-        return means
-
-    (y_ab, y_ba), (var_ab, var_ba) = by_side(y_ns[order]), by_side(variance)
-    (has_ab, has_ba) = (count > 0).reshape(-1, 2).T
+    backward = (src > dst)[order]
+    side = 2 * pair + backward
+    count = np.bincount(side, minlength=2 * len(key))
+    has_ab, has_ba = count[0::2] > 0, count[1::2] > 0
     mutual = has_ab & has_ba
-    sigma_mutual = np.sqrt(var_ab + var_ba) / 2
-    y_mutual, bias = (y_ab - y_ba) / 2, np.where(mutual, (y_ab + y_ba) / 2, np.nan)
+    share = 1 / count[side]
+
+    def of_both(values: F64, *, signed: bool = False) -> F64:
+        values = values[order]
+        values *= share
+        if signed:
+            np.negative(values, out=values, where=backward)
+        return np.asarray(np.bincount(pair, values, len(key)), np.float64)
+
+    y, bias = of_both(y_ns, signed=True), np.where(mutual, of_both(y_ns) / 2, np.nan)
+    variance = of_both(np.square(sigma_ns))
+    y_mutual, sigma_mutual = y / 2, np.sqrt(variance) / 2
     if ways is not None and mutual.any():
-        weighed = _weigh_ways(ways, key[starts], order, by_side, np.where(mutual, (y_ab, y_ba), np.nan))
-        y_mutual, sigma_mutual, bias = weighed
+        y_mutual, sigma_mutual, bias = _weigh_ways(ways, key, of_both, y_mutual, bias)
     fleet, scatter = _centre(bias[mutual])
-    y = np.where(mutual, y_mutual, np.where(has_ab, y_ab - fleet, fleet - y_ba))
-    sigma = np.where(mutual, sigma_mutual, np.sqrt(var_ab + var_ba + scatter**2))
-    sigma_bias = np.where(mutual, np.hypot(sigma_mutual, scatter), np.inf)
-    return PairEdges(a[first], b[first], y, sigma, mutual, bias - fleet, sigma_bias, of_fit)
+    y = np.where(mutual, y_mutual, np.where(has_ab, y - fleet, y + fleet))
+    sigma = np.where(mutual, sigma_mutual, np.sqrt(variance + scatter**2))
+    sigma_bias = np.where(mutual, np.sqrt(sigma_mutual**2 + scatter**2), np.inf)
+    lowest = (1 << node_bits) - 1
+    a, b = (key >> node_bits) & lowest, key & lowest
+    return PairEdges(a, b, y, sigma, mutual, bias - fleet, sigma_bias, of_fit)
 
 
 def _sorted(key: I64) -> tuple[I64, I64]:
@@ -155,12 +159,14 @@ def _sorted(key: I64) -> tuple[I64, I64]:
     if int(key.max(initial=0)).bit_length() + bits > 63:
         order = np.argsort(key)
         return key[order], order
-    packed = np.sort((key << bits) | np.arange(len(key)))
+    packed = key << bits
+    packed |= np.arange(len(key))
+    packed.sort()
     return packed >> bits, packed & ((1 << bits) - 1)
 
 
 def _weigh_ways(
-    ways: Ways, key: I64, order: I64, by_side: Callable[[F64], F64], y_sides: F64
+    ways: Ways, key: I64, of_both: Callable[..., F64], half_y: F64, half_sum: F64
 ) -> tuple[F64, F64, F64]:
     """From the four lines of each mutual pair, one estimate of y.
 
@@ -170,25 +176,19 @@ def _weigh_ways(
     Args:
         ways: the lines.
         key: int64 [pairs], ascending.
-        order: int64 [fits], that sorts fits by pair.
-        by_side: means of sorted fits by pair and side, [2, pairs].
-        y_sides: float64 [2, pairs], the directed fits; NaN where not mutual.
+        of_both: the sum, or with `signed` the difference, of the two directions' values of each pair.
+        half_y: float64 [pairs], half the difference of the directed fits.
+        half_sum: float64 [pairs], half their sum; NaN where not mutual.
 
     Returns:
-        (y, its standard error, bias), float64 [pairs]; NaN where not mutual.
+        (y, its standard error, bias), float64 [pairs]; of use only where mutual.
     """
-    half_y, half_sum = (y_sides[0] - y_sides[1]) / 2, (y_sides[0] + y_sides[1]) / 2
-    margin = by_side(ways.margin_ns[order])
-    skew, mean = (margin[0] - margin[1]) / 2, (margin[0] + margin[1]) / 2
+    skew, mean = of_both(ways.margin_ns, signed=True) / 2, of_both(ways.margin_ns) / 2
     y = np.stack((half_y + skew, half_y - skew))
     margins = np.stack((mean + half_sum, mean - half_sum))
-    lines = np.stack(
-        [by_side(np.square(s[order])).sum(axis=0) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
-    )
-    lines = np.sqrt(lines) / 2
-    # A poor fit, as after a restart, must not set a floor that no good one reaches.
-    floors = ways.floors.update(key, margins + _SURE_SIGMAS * lines, ways.instant_ns)
-    sigma = np.maximum(lines, (margins - floors) / np.sqrt(3))
+    lines = np.stack([of_both(np.square(s)) for s in (ways.sigma_out_ns, ways.sigma_back_ns)])
+    floors = ways.floors.update(key, margins, ways.instant_ns)
+    sigma = np.maximum(np.sqrt(lines) / 2, (margins - floors) / np.sqrt(3))
     weight = sigma**-2.0
     total = weight.sum(axis=0)
     return (weight * y).sum(axis=0) / total, total**-0.5, (floors[0] - floors[1]) / 2

@@ -15,7 +15,7 @@ def line_at(fits: EdgeFits, local_ns: I64) -> tuple[I64, F64]:
 
 def components(n_nodes: int, a: I64, b: I64) -> I64:
     """The number of the component of each node: int64 [nodes]."""
-    graph = sparse.coo_array((np.ones(len(a), np.int8), (a, b)), (n_nodes, n_nodes))
+    graph = sparse.coo_array((np.ones(len(a)), (a, b)), (n_nodes, n_nodes))
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
 

@@ -48,7 +48,7 @@ def robust_solve(lap: Laplacian, y: F64, sigma: F64, usable: Bool) -> RobustSolu
         sigma: float64 [edges], their standard errors, ns.
         usable: bool [edges], False takes an edge out beforehand.
     """
-    precision = np.where(usable, sigma**-2.0, 0.0)
+    precision = usable / np.square(sigma)
     x = np.zeros(lap.n_nodes)
     score, inflation = _score(y, sigma, usable)
     if np.mean(score[usable] > REJECT_SIGMAS) > _MOSTLY_GOOD if usable.any() else False:
@@ -57,8 +57,8 @@ def robust_solve(lap: Laplacian, y: F64, sigma: F64, usable: Bool) -> RobustSolu
     # A host that is not where it was predicted must get there before its edges are judged.
     rejected = ~usable
     for _ in range(_REJECT_ROUNDS):
-        doubted = np.minimum(1.0, DOUBT_SIGMAS / np.maximum(score, 1e-12))
-        weight = np.where(rejected, 0.0, precision * doubted)
+        weight = precision / np.maximum(1.0, score / DOUBT_SIGMAS)
+        weight[rejected] = 0.0
         x = lap.solve(y, weight, start=x)
         residual = y - lap.differences(x)
         score, inflation = _score(residual, sigma, usable)
@@ -70,19 +70,23 @@ def robust_solve(lap: Laplacian, y: F64, sigma: F64, usable: Bool) -> RobustSolu
 
 def _score(residual: F64, sigma: F64, usable: Bool) -> tuple[F64, float]:
     """Residuals in standard errors, and by how much those had to be widened."""
-    score = np.abs(residual) / sigma
-    typical = float(np.median(score[usable])) / _HALF_OF_NORMAL if usable.any() else 1.0
+    score = np.abs(residual)
+    score /= sigma
+    judged = score[usable]
+    typical = float(np.median(judged, overwrite_input=True)) / _HALF_OF_NORMAL if judged.size else 1.0
     inflation = max(1.0, typical)
-    return score / inflation, inflation
+    score /= inflation
+    return score, inflation
 
 
 def _huber(lap: Laplacian, y: F64, sigma: F64, usable: Bool) -> F64:
     x = np.zeros(lap.n_nodes)
-    weight = np.where(usable, sigma**-2.0, 0.0)
+    precision = usable / np.square(sigma)
+    weight = precision
     for _ in range(_HUBER_ROUNDS):
         previous, x = x, lap.solve(y, weight, start=x)
         score, _ = _score(y - lap.differences(x), sigma, usable)
-        weight = np.where(usable, sigma**-2.0 * np.minimum(1.0, 1 / np.maximum(score, 1e-12)), 0.0)
+        weight = precision / np.maximum(1.0, score)
         if np.max(np.abs(x - previous), initial=0.0) < _SETTLED_NS:
             break
     return x
