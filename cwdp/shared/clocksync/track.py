@@ -222,12 +222,18 @@ class Tracks:
         self._var_drift[i], self._cov[i] = variance[i], 0.0
 
     def _drift_gauge(self, solution: Solution) -> float:
-        """What to add to solved drifts, ns/s, so that settled hosts keep theirs; else median zero."""
+        """What to add to solved drifts, ns/s, so that the timeline keeps its rate.
+
+        The hosts that are followed already carry it, the settled ones where there are any; on a new
+        timeline the median host's rate is right.
+        """
         assert solution.drift is not None
         solved = solution.drift * NS_PER_S
-        settled = solution.reached & self._locked & (self._var_drift < (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
-        if settled.any():
-            return float(np.median((self._drift_ns - solved)[settled]))
+        followed = solution.reached & self._locked & (self._var_drift < (_DRIFT_AT_START * NS_PER_S) ** 2)
+        settled = followed & (self._var_drift < (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
+        if followed.any():
+            carriers = settled if settled.any() else followed
+            return float(np.median((self._drift_ns - solved)[carriers]))
         return -float(np.median(solved[solution.reached])) if solution.reached.any() else 0.0
 
     def _begin(self, rows: Bool, whole: I64, frac: F64, solution: Solution, *, first: bool) -> None:
