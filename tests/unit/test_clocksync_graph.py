@@ -12,6 +12,7 @@ from cwdp.shared.clocksync._types import F64, I64
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction, solve_graph
 from cwdp.shared.clocksync.laplacian import Laplacian
+from cwdp.shared.clocksync.pairs import PairFloors, Ways, merge_directed
 from cwdp.shared.clocksync.track import HostClocks, HostState, Tracks
 
 SIGMA_NS = 2.0
@@ -24,15 +25,14 @@ def mutual_ring_graph(n: int, rings: int, rng: np.random.Generator) -> tuple[I64
     return np.concatenate((a, b)).astype(np.int64), np.concatenate((b, a)).astype(np.int64)
 
 
-def measured(src: I64, dst: I64, g_ns: I64, drift: F64, *, at_ns: int, noise_ns: F64) -> EdgeFits:
-    """Fits of clocks with global - local = g at `at_ns`; drift is d(g) / d(global)."""
-    zero = np.zeros(len(src))
-    rate = 1 - drift
+def measured(g_ns: tuple[I64, I64], drift: tuple[F64, F64], *, at_ns: I64 | int, noise_ns: F64) -> EdgeFits:
+    """Fits of clocks, each of (src, dst), with global - local = g at `at_ns`; drift is d(g) / d(global)."""
+    zero = np.zeros(len(noise_ns))
     return EdgeFits(
-        ref_ns=at_ns - g_ns[src],
-        offset_ns=g_ns[src] - g_ns[dst],
+        ref_ns=at_ns - g_ns[0],
+        offset_ns=g_ns[0] - g_ns[1],
         offset_frac_ns=noise_ns,
-        slope=rate[dst] / rate[src] - 1,
+        slope=(1 - drift[1]) / (1 - drift[0]) - 1,
         margin_ns=zero + 500,
         sigma_offset_ns=zero + SIGMA_NS,
         sigma_out_ns=zero + SIGMA_NS * np.sqrt(2),
@@ -40,7 +40,7 @@ def measured(src: I64, dst: I64, g_ns: I64, drift: F64, *, at_ns: int, noise_ns:
         sigma_slope=zero + 1e-9,
         points=zero + 10,
         pure_share=zero + 1,
-        reason=np.zeros(len(src), np.uint8),
+        reason=np.zeros(len(noise_ns), np.uint8),
     )
 
 
@@ -55,10 +55,16 @@ class Fleet:
         self.g0 = self.rng.integers(-spread_ns, spread_ns, n)
         self.drift = self.rng.uniform(-50e-6, 50e-6, n)
 
-    def edges(self, at_s: float, lie: F64 | float | None = None) -> GraphEdges:
-        g_ns = self.g0 + np.rint(self.drift * at_s * 1e9).astype(np.int64)
+    def edges(self, at_s: F64 | float, lie: F64 | float | None = None) -> GraphEdges:
+        """Fits with their references at a time, of all or of each."""
+        drift = self.drift[self.src], self.drift[self.dst]
+        since_ns = np.rint(np.asarray(at_s) * 1e9).astype(np.int64)
+        src, dst = (
+            self.g0[ends] + np.rint(rate * since_ns).astype(np.int64)
+            for ends, rate in zip((self.src, self.dst), drift, strict=True)
+        )
         noise = self.rng.normal(0, SIGMA_NS, len(self.src))
-        fits = measured(self.src, self.dst, g_ns, self.drift, at_ns=10**12 + int(at_s * 1e9), noise_ns=noise)
+        fits = measured((src, dst), drift, at_ns=10**12 + since_ns, noise_ns=noise)
         if lie is not None:
             fits.offset_frac_ns[:] += lie
         return GraphEdges(self.src, self.dst, self.path, fits)
@@ -253,6 +259,58 @@ def test_slots_can_be_added_cleared_and_dropped() -> None:
     tracks.resize(5)
     assert tracks.n_hosts == 5
     assert len(tracks.clocks().state) == 5
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_first_fits_of_restarted_agents_set_no_host_aside(seed: int) -> None:
+    """They rest on a short window: newer than the others, their slopes known to 15 us/s only."""
+    fleet = Fleet(n=8, seed=seed)
+    tracks = Tracks(fleet.n)
+    first = fleet.src < 3
+    for number in range(30):
+        young = first & (10 <= number < 13)
+        edges = fleet.edges(number * 0.25 + 1.0 * young)
+        edges.fits.slope[young] += fleet.rng.normal(0, 15e-6, young.sum())
+        edges.fits.sigma_slope[young] = 15e-6
+        tracks.step(edges)
+        assert (tracks.clocks().state == HostState.SYNCED).all()
+    clocks = tracks.clocks()
+    error = np.abs(fleet.error_ns(clocks, 7.25))
+    assert (error <= np.minimum(clocks.bound_ns, 20)).all()
+
+
+def test_a_fit_that_can_hardly_be_carried_to_the_instant_is_no_restart() -> None:
+    fleet = Fleet(n=20)
+    edges = fleet.edges(1.0)
+    edges.fits.slope[:] += fleet.rng.normal(0, 100e-6, len(fleet.src))
+    edges.fits.sigma_slope[:] = 100e-6
+    solution = solve_graph(edges, Prediction(10**12, fleet.g0, np.ones(fleet.n, bool)))
+    assert not solution.restarted.any()
+
+
+def test_a_margin_that_is_hardly_known_sets_no_floor() -> None:
+    floors, pairs, of_both = PairFloors(), np.array([3, 8]), np.ones((2, 2))
+    floors.update(pairs, 500 * of_both, 5 * of_both, YEAR_NS)
+    poor = np.array([[-4000.0, 480.0], [5000.0, 520.0]])
+    floor, sigma = floors.update(pairs, poor, of_both * [5000.0, 1.0], YEAR_NS + 1)
+    assert floor.tolist() == [[500, 480], [500, 500]]
+    assert sigma.tolist() == [[5, 1], [5, 5]]
+
+
+def test_floors_stay_with_their_pairs_when_the_fleet_grows() -> None:
+    floors = PairFloors()
+
+    def sigma_ns(a: int, b: int, margin_ns: float, n_nodes: int) -> float:
+        ends, one = np.array([a, b]), np.ones(2)
+        ways = Ways(margin_ns * one, SIGMA_NS * one, SIGMA_NS * one, floors, YEAR_NS)
+        merged = merge_directed(
+            ends, ends[::-1], ends * 0, y_ns=0 * one, sigma_ns=one, n_nodes=n_nodes, ways=ways
+        )
+        return float(merged.sigma_ns[0])
+
+    alone = sigma_ns(1, 2, 500.0, n_nodes=7)
+    assert sigma_ns(0, 10, 5000.0, n_nodes=20) == alone
+    assert sigma_ns(0, 10, 6000.0, n_nodes=40) > 100
 
 
 def test_no_valid_fit_moves_nothing() -> None:

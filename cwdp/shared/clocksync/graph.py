@@ -124,7 +124,7 @@ def solve_graph(
     n = len(prediction.known)
     torn = edges.fits.reason == FitReason.TORN
     good = edges if valid.all() else edges.where(valid)
-    g_base, y, instant, restarted = _bases(good, prediction)
+    g_base, y, instant, restarted = _bases(good, prediction, wander)
     sigma = np.maximum(sigma_at(good.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
     ways = None if floors is None else _ways(good.fits, sigma, floors, instant)
     pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n, ways=ways)
@@ -151,7 +151,7 @@ def solve_graph(
     )
 
 
-def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, F64, int, Bool]:
+def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64, F64, int, Bool]:
     """First guesses of g, what was measured less those, the instant, and whose prediction proved void.
 
     The guesses are right to within microseconds.
@@ -161,9 +161,11 @@ def _bases(good: GraphEdges, prediction: Prediction) -> tuple[I64, F64, int, Boo
     if instant is not None and known.any():
         both = known[good.src] & known[good.dst]
         y = _measured(good, prediction.g_ns, instant)
-        doubt = np.maximum(_STALE_NS, _STALE_SIGMAS * good.fits.sigma_offset_ns)
-        off = both & (np.abs(y) > doubt)
+        off = both & (np.abs(y) > _STALE_NS)
         if off.any():
+            off &= np.abs(y) > _STALE_SIGMAS * sigma_at(
+                good.fits, instant - prediction.g_ns[good.src], wander
+            )
             restarted = blame(n, good.src[both], good.dst[both], off[both])
         known = known & ~restarted
         if known[good.src].all() and known[good.dst].all():

@@ -22,40 +22,59 @@ from cwdp.shared.clocksync._types import F64, I64, Bool
 _MAD_TO_SIGMA = 1.4826
 _EPOCH_NS = 20_000_000_000
 _SURE_SIGMAS = 3.0
+_NAME_BITS = 21
 
 
 class PairFloors:
-    """The least margins of every pair, of requests and of replies, over the last 20 to 40 seconds."""
+    """The least margins of every pair, of requests and of replies, over the last 20 to 40 seconds.
+
+    A margin counts by what it is at most, so that a poor fit, as after a restart, sets no floor that no
+    good one reaches. Floors are float64 [2, 2, pairs]: margin and standard error, of requests and replies.
+    """
 
     def __init__(self) -> None:
         self._key = np.zeros(0, np.int64)
-        self._now = np.zeros((2, 0))
-        self._before = np.zeros((2, 0))
+        self._now = _no_floors(0)
+        self._before = _no_floors(0)
         self._since_ns = 0
 
-    def update(self, key: I64, margin_ns: F64, instant_ns: int) -> F64:
+    def update(self, key: I64, margin_ns: F64, sigma_ns: F64, instant_ns: int) -> tuple[F64, F64]:
         """Take in margins and return the floors with them.
 
         Args:
             key: int64 [pairs], ascending, the same for a pair each time.
-            margin_ns: float64 [2, pairs], each with what it may be too low by; NaN where there is none.
+            margin_ns: float64 [2, pairs], of requests and of replies; NaN where there is none.
+            sigma_ns: float64 [2, pairs], their standard errors.
             instant_ns: global time.
+
+        Returns:
+            (floors, their standard errors), float64 [2, pairs].
         """
         if not np.array_equal(key, self._key):
             self._now, self._before = self._moved(self._now, key), self._moved(self._before, key)
             self._key = key
         if not 0 <= instant_ns - self._since_ns < _EPOCH_NS:
-            self._before, self._now, self._since_ns = self._now, np.full_like(margin_ns, np.nan), instant_ns
-        self._now = np.fmin(self._now, margin_ns)
-        floors: F64 = np.fmin(self._now, self._before)
-        return floors
+            self._before, self._now, self._since_ns = self._now, _no_floors(len(key)), instant_ns
+        self._now = _lower(self._now, np.stack((margin_ns, sigma_ns)))
+        floors, sigmas = _lower(self._now, self._before)
+        return floors, sigmas
 
     def _moved(self, values: F64, key: I64) -> F64:
         """The values of pairs that stay, NaN for new ones."""
         if not len(self._key):
-            return np.full((2, len(key)), np.nan)
+            return _no_floors(len(key))
         place = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
-        return np.where(self._key[place] == key, values[:, place], np.nan)
+        return np.where(self._key[place] == key, values[..., place], np.nan)
+
+
+def _no_floors(pairs: int) -> F64:
+    return np.full((2, 2, pairs), np.nan)
+
+
+def _lower(a: F64, b: F64) -> F64:
+    """Of two floors, the one that is surely at most so high; either may be NaN."""
+    most_a, most_b = a[0] + _SURE_SIGMAS * a[1], b[0] + _SURE_SIGMAS * b[1]
+    return np.where((most_a <= most_b) | np.isnan(most_b), a, b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +160,17 @@ def merge_directed(
 
     y, bias = of_both(y_ns, signed=True), np.where(mutual, of_both(y_ns) / 2, np.nan)
     variance = of_both(np.square(sigma_ns))
+    lowest = (1 << node_bits) - 1
+    a, b = (key >> node_bits) & lowest, key & lowest
     y_mutual, sigma_mutual = y / 2, np.sqrt(variance) / 2
+    sigma_bias = sigma_mutual
     if ways is not None and mutual.any():
-        y_mutual, sigma_mutual, bias = _weigh_ways(ways, key, of_both, y_mutual, bias)
+        name = (key >> 2 * node_bits) << 2 * _NAME_BITS | a << _NAME_BITS | b
+        y_mutual, sigma_mutual, bias, sigma_bias = _weigh_ways(ways, name, of_both, y_mutual, bias)
     fleet, scatter = _centre(bias[mutual])
     y = np.where(mutual, y_mutual, np.where(has_ab, y - fleet, y + fleet))
     sigma = np.where(mutual, sigma_mutual, np.sqrt(variance + scatter**2))
-    sigma_bias = np.where(mutual, np.sqrt(sigma_mutual**2 + scatter**2), np.inf)
-    lowest = (1 << node_bits) - 1
-    a, b = (key >> node_bits) & lowest, key & lowest
+    sigma_bias = np.where(mutual, np.sqrt(sigma_bias**2 + scatter**2), np.inf)
     return PairEdges(a, b, y, sigma, mutual, bias - fleet, sigma_bias, of_fit)
 
 
@@ -166,8 +187,8 @@ def _sorted(key: I64) -> tuple[I64, I64]:
 
 
 def _weigh_ways(
-    ways: Ways, key: I64, of_both: Callable[..., F64], half_y: F64, half_sum: F64
-) -> tuple[F64, F64, F64]:
+    ways: Ways, name: I64, of_both: Callable[..., F64], half_y: F64, half_sum: F64
+) -> tuple[F64, F64, F64, F64]:
     """From the four lines of each mutual pair, one estimate of y.
 
     Queues only ever add to a margin, so what the two ends disagree by is read from the floors; a lie
@@ -175,23 +196,26 @@ def _weigh_ways(
 
     Args:
         ways: the lines.
-        key: int64 [pairs], ascending.
+        name: int64 [pairs], ascending, the same for a pair each time.
         of_both: the sum, or with `signed` the difference, of the two directions' values of each pair.
         half_y: float64 [pairs], half the difference of the directed fits.
         half_sum: float64 [pairs], half their sum; NaN where not mutual.
 
     Returns:
-        (y, its standard error, bias), float64 [pairs]; of use only where mutual.
+        (y, its standard error, bias, its standard error), float64 [pairs]; of use only where mutual.
     """
     skew, mean = of_both(ways.margin_ns, signed=True) / 2, of_both(ways.margin_ns) / 2
     y = np.stack((half_y + skew, half_y - skew))
     margins = np.stack((mean + half_sum, mean - half_sum))
-    lines = np.stack([of_both(np.square(s)) for s in (ways.sigma_out_ns, ways.sigma_back_ns)])
-    floors = ways.floors.update(key, margins, ways.instant_ns)
-    sigma = np.maximum(np.sqrt(lines) / 2, (margins - floors) / np.sqrt(3))
+    variances = [of_both(np.square(s)) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
+    lines = np.sqrt(np.stack(variances)) / 2
+    floors, sigma_floors = ways.floors.update(name, margins, lines, ways.instant_ns)
+    sigma = np.maximum(lines, (margins - floors) / np.sqrt(3))
     weight = sigma**-2.0
     total = weight.sum(axis=0)
-    return (weight * y).sum(axis=0) / total, total**-0.5, (floors[0] - floors[1]) / 2
+    # Floors that were learnt under load may be off by what the lines are off by now.
+    variance_bias = np.square(sigma_floors).sum(axis=0) / 4 + 1 / total
+    return (weight * y).sum(axis=0) / total, total**-0.5, (floors[0] - floors[1]) / 2, np.sqrt(variance_bias)
 
 
 def _centre(values: F64) -> tuple[float, float]:
