@@ -43,7 +43,6 @@ _SWITCHES = {
     "ipv6/fib_multipath_hash_policy": "1",
     "ipv4/conf/all/ignore_routes_with_linkdown": "1",
     "ipv4/conf/default/ignore_routes_with_linkdown": "1",
-    "ipv6/conf/all/ignore_routes_with_linkdown": "1",
     "ipv6/conf/default/ignore_routes_with_linkdown": "1",
     "ipv4/icmp_ratelimit": "0",
     "ipv4/icmp_ratemask": "0",
