@@ -4,7 +4,6 @@ What agents send is not trusted: numbers that are not finite or beyond all sense
 hosts and unknown peers are refused and counted.
 """
 
-import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, get_args
@@ -20,6 +19,7 @@ from cwdp.shared.messages import EdgeFit
 STALE_AFTER_S = 3.0
 LARGEST_TIME_NS = 2**62
 LARGEST_SLOPE = 1e-3
+LARGEST_NUMBER = 1e12
 PATH_MASK = (1 << 20) - 1
 
 Column = NDArray[Any]
@@ -176,7 +176,7 @@ def _path(key: tuple[str, str]) -> int:
 
 def _sane(fit: EdgeFit) -> bool:
     """Whether a fit's numbers can be computed with; those of a torn fit are not used."""
-    if not all(math.isfinite(getattr(fit, name)) for name in _FLOATS):
+    if not all(abs(getattr(fit, name)) <= LARGEST_NUMBER for name in _FLOATS):
         return False
     if max(abs(fit.ref_local_ns), abs(fit.offset_base_ns)) > LARGEST_TIME_NS:
         return False

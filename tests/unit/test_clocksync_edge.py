@@ -19,6 +19,7 @@ from cwdp.shared.clocksync import (
 )
 from cwdp.shared.clocksync._types import F64, I64
 
+STAMPS = ("t1_ns", "t2_ns", "t3_ns", "t4_ns")
 YEAR_NS = 365 * 86_400 * 10**9
 
 
@@ -91,6 +92,21 @@ def test_offset_of_a_clock_shifts_the_fit_and_nothing_else(seed: int, shift: int
     assert np.array_equal(plain.slope, shifted.slope)
 
 
+def test_a_young_edge_is_fitted_beside_old_ones_as_it_is_alone() -> None:
+    old, young = exchanges(1, probes=600), exchanges(2, edges=20, probes=20, seconds=0.15)
+    alone = fit_edges(young)
+    both = Exchanges(
+        *(np.concatenate((getattr(old, name), getattr(young, name))) for name in STAMPS),
+        np.concatenate((old.starts, old.starts[-1] + young.starts[1:])),
+        np.ones(old.starts[-1] + young.starts[-1]),
+        np.ones(old.starts[-1] + young.starts[-1]),
+    )
+    beside = fit_edges(both)
+    assert beside.valid.all()
+    for name in ("sigma_offset_ns", "sigma_out_ns", "sigma_back_ns", "margin_ns"):
+        assert getattr(beside, name)[3:] == pytest.approx(getattr(alone, name), rel=0.05), name
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 20), min_size=0, max_size=5),
@@ -104,8 +120,8 @@ def test_no_input_makes_a_nan(counts: list[int], seed: int, size: int) -> None:
     fits = fit_edges(Exchanges(*stamps, starts, np.ones(starts[-1]), np.ones(starts[-1])))
     for name in ("offset_frac_ns", "slope", "margin_ns", "points", "pure_share"):
         assert np.isfinite(getattr(fits, name)).all(), name
-    assert not np.isnan(fits.sigma_offset_ns).any()
-    assert not np.isnan(fits.sigma_slope).any()
+    for name in ("sigma_offset_ns", "sigma_out_ns", "sigma_back_ns", "sigma_slope"):
+        assert not np.isnan(getattr(fits, name)).any(), name
 
 
 def test_too_little_to_go_on_is_said() -> None:

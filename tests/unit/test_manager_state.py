@@ -63,6 +63,8 @@ def _state() -> FleetState:
         ({"slope": 0.5}, "not_sane"),
         ({"sigma_offset_ns": 0.0}, "not_sane"),
         ({"sigma_offset_ns": -1.0}, "not_sane"),
+        ({"sigma_out_ns": 1e300}, "not_sane"),
+        ({"margin_ns": -1e300}, "not_sane"),
         ({"ref_local_ns": 2**63}, "not_sane"),
         ({"offset_base_ns": -(2**63)}, "not_sane"),
         ({"src": "b/eth0", "dst": "a/eth0"}, "not_its_own"),

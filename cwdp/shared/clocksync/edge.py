@@ -346,7 +346,7 @@ def _errors_of_blocks(cloud: Clouds, slope: F64) -> F64:
     least = padded.reshape(*residual.shape[:2], _BLOCKS, size).min(axis=-1)
     least = np.partition(least, (0, _LEAST_SEEN - 1), axis=-1)
     spread = least[..., _LEAST_SEEN - 1] - least[..., 0]
-    return np.nan_to_num(spread / (_LEAST_SEEN - 1), nan=np.inf)
+    return np.nan_to_num(spread / (_LEAST_SEEN - 1), nan=np.inf, posinf=np.inf)
 
 
 def _with_floor(sigma: F64, margin: F64, prior: EdgePrior) -> F64:

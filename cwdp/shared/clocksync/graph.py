@@ -184,7 +184,8 @@ def _measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
 def _ways(fits: EdgeFits, sigma_ns: F64, floors: PairFloors, instant: int) -> Ways:
     """The lines' errors at the instant, which lies as far from their references as the offsets' does."""
     since = np.maximum(sigma_ns**2 - fits.sigma_offset_ns**2, 0.0)
-    out, back = (np.sqrt(s * s + since) for s in (fits.sigma_out_ns, fits.sigma_back_ns))
+    lines = (np.maximum(s, _LEAST_SIGMA_NS) for s in (fits.sigma_out_ns, fits.sigma_back_ns))
+    out, back = (np.sqrt(s * s + since) for s in lines)
     return Ways(fits.margin_ns, out, back, floors, instant)
 
 

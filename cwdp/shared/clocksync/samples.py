@@ -50,7 +50,8 @@ class Clouds:
     """Bounds on the offset, folded so that the lowest points of both clouds are the informative ones.
 
     Row 0 holds t2 - t1 over t1, upper bounds; row 1 the negated t3 - t4 over the negated t4. For a
-    slope a, `value - a * x` are residuals whose lower envelope is sought in both rows.
+    slope a, `value - a * x` are residuals whose lower envelope is sought in both rows. The points of every
+    edge are spread over the whole row, so that a block of columns is the same share of each edge's time.
 
     Attributes:
         ref_ns: int64 [edges], the initiator's time at x = 0.
@@ -72,19 +73,19 @@ class Clouds:
 
 
 def clouds(exchanges: Exchanges) -> Clouds:
-    """Pad the ragged exchanges to the longest edge and fold them into clouds."""
-    index, present = _padding(exchanges.starts)
+    """Stretch the ragged exchanges to the longest edge and fold them into clouds."""
+    index, present = _stretched(exchanges.starts)
     t1, t4 = exchanges.t1_ns[index], exchanges.t4_ns[index]
     up = exchanges.t2_ns[index] - t1
     low = exchanges.t3_ns[index] - t4
     count = np.diff(exchanges.starts)
-    last = np.maximum(count - 1, 0)[:, None]
-    span = np.take_along_axis(t1, last, axis=1)[:, 0] - t1[:, 0]
+    last = exchanges.t1_ns[np.clip(exchanges.starts[1:] - 1, exchanges.starts[:-1], len(exchanges.t1_ns) - 1)]
+    span = last - t1[:, 0]
     ref = t1[:, 0] + span // 2
     base = up[:, 0]
     x = np.stack((t1 - ref[:, None], ref[:, None] - t4)) / NS_PER_S
     value = np.stack((up - base[:, None], base[:, None] - low)).astype(np.float64)
-    value += _ageing_ns(np.take_along_axis(t1, last, axis=1) - t1)
+    value += _ageing_ns(last[:, None] - t1)
     value[:, ~present] = np.inf
     weight = np.stack((exchanges.weight_out[index], exchanges.weight_back[index]))
     weight[:, ~present] = 0.0
@@ -101,8 +102,10 @@ def _ageing_ns(age_ns: I64) -> F64:
     return moved
 
 
-def _padding(starts: I64) -> tuple[I64, Bool]:
-    counts = np.diff(starts)
-    index = starts[:-1, None] + np.arange(max(int(counts.max(initial=0)), 1))
-    present = index < starts[1:, None]
-    return np.where(present, index, np.minimum(starts[:-1, None], max(int(starts[-1]) - 1, 0))), present
+def _stretched(starts: I64) -> tuple[I64, Bool]:
+    """The probe of each column of each edge, and whether it is the first column of that probe."""
+    counts = np.diff(starts)[:, None]
+    columns = max(int(counts.max(initial=0)), 1)
+    turn = np.arange(-1, columns) * counts // columns
+    index = np.minimum(starts[:-1, None] + turn[:, 1:], max(int(starts[-1]) - 1, 0))
+    return index, turn[:, 1:] > turn[:, :-1]
