@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The receiving side of a reliable connection: in order or not at all, acknowledged (IBTA 9.7.4, 9.7.5),
+ * congestion notified (A17.9.3). No I/O and no clock: the caller brings packets and times in ns of
+ * CLOCK_MONOTONIC. */
+#pragma once
+
+#include "histogram.h"
+#include "qp.h"
+
+/* A packet came before others that should have come first. */
+struct gap {
+	uint64_t at_ns;
+	uint64_t last_arrival_ns;   /* of the packet before */
+	uint64_t last_lost_sent_ns; /* when the last of the missing was sent; 0 where payloads have no stamps
+				     */
+	uint64_t resumed_ns;        /* when the first of the missing came; 0 if it never did */
+	uint32_t psn;               /* of the first of the missing */
+	uint32_t missing;
+	bool overtaken; /* it was not lost, only late */
+};
+
+struct responder {
+	struct qp qp;
+
+	uint64_t expected; /* sequence number of the packet that has to come next */
+	bool ack_due;
+	bool nak_due;
+	bool cnp_due;
+	bool queued;          /* for its turn to answer; the caller's */
+	bool in_gap;          /* a NAK was sent for what is expected: not another one */
+	uint64_t gap_sent_ns; /* when the packet that opened it was sent */
+	uint64_t cnp_ns;      /* of the last CNP */
+
+	uint64_t first_ns; /* of deliveries */
+	uint64_t last_ns;
+	uint64_t arrival_ns; /* of any packet, the last */
+	uint64_t outage_ns;  /* the longest time between two deliveries */
+	uint64_t outage_start_ns;
+	uint64_t packets; /* delivered, as are bytes and messages */
+	uint64_t bytes;
+	uint64_t messages;
+	uint64_t duplicates;
+	uint64_t out_of_sequence;
+	uint64_t ce;
+	uint64_t acks;
+	uint64_t naks;
+	uint64_t cnps;
+	uint64_t gap_total;
+	uint64_t gaps_overtaken;
+	struct gap *gaps;
+	struct histogram owd; /* of packets delivered: from the stamp to the arrival */
+};
+
+/* Takes in a packet of a WRITE. */
+void responder_on_write(struct responder *responder, const struct packet *packet, uint64_t now_ns);
+
+/* Says what to answer, if anything; nothing has changed until it is told as answered. */
+bool responder_answer(const struct responder *responder, struct transport *transport);
+void responder_answered(struct responder *responder, const struct transport *transport);
