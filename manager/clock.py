@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cwdp.shared.clocksync.graph import GraphEdges, Solution
 from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
 from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report
-from manager.fit_table import FitTable
+from manager.fit_table import FitTable, host_of
 from manager.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
 
 SEED_WAIT_S = 1.0
@@ -61,7 +61,9 @@ class _Solved:
 class ClockService:
     """All clocks. Times ending in `now_s` are seconds of the manager's monotonic clock.
 
-    A manager that has `continued` an earlier one's work waits for hosts that carry its timeline on.
+    A manager that has `continued` an earlier one's work waits for hosts that carry its timeline on, until
+    whoever is measured has measured too: they find the bus again one by one, and a pair seen from one end
+    only is off by what its stamping points differ by.
     """
 
     def __init__(self, identity: Identity, *, continued: bool) -> None:
@@ -72,6 +74,8 @@ class ClockService:
         self._tracks = ContinuedTracks(0)
         self._seed_wait_s = SEED_WAIT_AFTER_RESTART_S if continued else SEED_WAIT_S
         self._seeds: dict[str, tuple[int, ClockLine]] = {}
+        self._measured: set[str] = set()
+        self._measuring: set[str] = set()
         self._first_report_s: float | None = None
         self._running = False
         self._solved: _Solved | None = None
@@ -82,9 +86,8 @@ class ClockService:
         """Take in a report's fits, and the line that its host follows now."""
         if self._first_report_s is None:
             self._first_report_s = now_s
-        line = report.clock
-        if not self._running and line is not None and is_running(report.local_ns, line):
-            self._seeds[report.host] = (report.local_ns, line)
+        if not self._running:
+            self._prepare(report)
         self.fits.add(report.host, report.fits, known, now_s)
 
     def begin(self, now_s: float) -> GraphEdges | None:
@@ -202,11 +205,20 @@ class ClockService:
         rejected = int(self._solved.solution.rejected.sum())
         return int(self._solved.edges.fits.valid.sum()) - rejected, rejected
 
+    def _prepare(self, report: Report) -> None:
+        """Note what a host can carry on, and whom to wait for."""
+        if report.fits:
+            self._measuring.add(report.host)
+        self._measured.update(host_of(fit.dst) for fit in report.fits)
+        if report.clock is not None and is_running(report.local_ns, report.clock):
+            self._seeds[report.host] = (report.local_ns, report.clock)
+
     def _may_start(self, now_s: float) -> bool:
         """Whether all was waited for that could carry a running timeline on."""
         if self._first_report_s is None:
             return False
-        wait_s = SEED_WAIT_S if self._seeds else self._seed_wait_s
+        complete = self._seeds and self._measured <= self._measuring
+        wait_s = SEED_WAIT_S if complete else self._seed_wait_s
         return now_s - self._first_report_s >= wait_s
 
     def _set_state(self, host: str, state: ClockState) -> None:
@@ -227,7 +239,8 @@ class ClockService:
         if seeds:
             self._tracks.adopt(seeds)
         _log.info("clocks start timeline=%s taken_up_from=%d", self.timeline, len(seeds))
-        self._seeds.clear()
+        for done_with in (self._seeds, self._measured, self._measuring):
+            done_with.clear()
 
     def _state(self, slot: int) -> ClockState:
         if self._solved is None or slot >= len(self._solved.clocks.state):
@@ -259,8 +272,8 @@ class ClockService:
         sigma = clocks.bound_growth / BOUND_SIGMAS / NS_PER_S
         priors = defaultdict[str, list[DriftPrior]](list)
         for src, dst in self.fits.peers(self._solved.now_s):
-            host = src.rpartition("/")[0]
-            a, b = self.fits.slots[host], self.fits.slots[dst.rpartition("/")[0]]
+            host = host_of(src)
+            a, b = self.fits.slots[host], self.fits.slots[host_of(dst)]
             spread = math.hypot(sigma[a], sigma[b]) if max(a, b) < len(sigma) else math.inf
             if math.isfinite(spread):
                 slope = (1 + clocks.drift[a]) / (1 + clocks.drift[b]) - 1

@@ -122,14 +122,14 @@ class FitTable:
         slot = self.slots.pop(host, None)
         if slot is not None:
             self._free_slots.append(slot)
-            self._drop([key for key in self._rows if host in (_host_of(key[0]), _host_of(key[1]))])
+            self._drop([key for key in self._rows if host in (host_of(key[0]), host_of(key[1]))])
         return slot
 
     def _accept(self, host: str, fit: EdgeFit, known: Collection[str]) -> bool:
         reason: Refusal | None = None
-        if _host_of(fit.src) != host or _host_of(fit.dst) == host:
+        if host_of(fit.src) != host or host_of(fit.dst) == host:
             reason = "not_its_own"
-        elif _host_of(fit.dst) not in known or host not in known:
+        elif host_of(fit.dst) not in known or host not in known:
             reason = "unknown_peer"
         elif not _sane(fit):
             reason = "not_sane"
@@ -144,8 +144,8 @@ class FitTable:
             if not self._free_rows:
                 self._grow()
             row = self._rows[key] = self._free_rows.pop()
-            self._columns["src_slot"][row] = self.slot(_host_of(fit.src))
-            self._columns["dst_slot"][row] = self.slot(_host_of(fit.dst))
+            self._columns["src_slot"][row] = self.slot(host_of(fit.src))
+            self._columns["dst_slot"][row] = self.slot(host_of(fit.dst))
             self._columns["path"][row] = _path(key)
         return row
 
@@ -165,7 +165,8 @@ class FitTable:
             self._free_rows.append(row)
 
 
-def _host_of(nic: str) -> str:
+def host_of(nic: str) -> str:
+    """The host of a NIC's fabric-wide name."""
     return nic.rpartition("/")[0]
 
 

@@ -262,13 +262,13 @@ def test_slots_can_be_added_cleared_and_dropped() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_first_fits_of_restarted_agents_set_no_host_aside(seed: int) -> None:
+def test_the_first_fits_of_a_restarted_agent_set_no_host_aside(seed: int) -> None:
     """They rest on a short window: newer than the others, their slopes known to 15 us/s only."""
     fleet = Fleet(n=8, seed=seed)
     tracks = Tracks(fleet.n)
-    first = fleet.src < 3
+    first = fleet.src == 3
     for number in range(30):
-        young = first & (10 <= number < 13)
+        young = first & (number == 10)
         edges = fleet.edges(number * 0.25 + 1.0 * young)
         edges.fits.slope[young] += fleet.rng.normal(0, 15e-6, young.sum())
         edges.fits.sigma_slope[young] = 15e-6

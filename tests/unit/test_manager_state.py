@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from fakes import hello, nic, path_stat
 
@@ -48,8 +49,8 @@ def _report(host: str = "a", **changes: Any) -> Report:
     return msgspec.structs.replace(report, **changes)
 
 
-def _state() -> FleetState:
-    state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
+def _state(*, continued: bool = False) -> FleetState:
+    state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=continued)
     for host in ("a", "b"):
         state.hear_hello(hello(host), 0.0)
     return state
@@ -131,6 +132,21 @@ def test_a_line_that_cannot_carry_the_timeline_on(changes: dict[str, Any]) -> No
     assert not is_running(10**12, msgspec.structs.replace(LINE, **changes))
     assert not is_running(2**63, LINE)
     assert not is_running(10**12, None)
+
+
+@pytest.mark.parametrize(("others_s", "started_s"), [((0.5,), 1.0), ((3.0,), 3.0), ((), 6.0)])
+def test_a_timeline_is_taken_up_when_every_host_that_is_measured_has_measured_too(
+    others_s: tuple[float, ...], started_s: float
+) -> None:
+    state = _state(continued=True)
+    for now_s in np.arange(0, 7, 0.5):
+        state.hear_report(_report(fits=[FIT], clock=LINE), now_s)
+        if now_s in others_s:
+            back = msgspec.structs.replace(FIT, src=FIT.dst, dst=FIT.src)
+            state.hear_report(_report("b", fits=[back], clock=LINE), now_s)
+        if state.clock.begin(now_s) is not None:
+            break
+    assert now_s == started_s
 
 
 def test_events_are_cut_and_those_of_strangers_dropped() -> None:
