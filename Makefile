@@ -9,13 +9,17 @@ CLANG_FORMAT := clang-format-16
 BPF_CFLAGS   := -target bpf -mcpu=v3 -g -O2 -Wall -Wextra -Werror -I/usr/include/$(shell uname -m)-linux-gnu
 BPF_HEADERS  := $(wildcard bpf/*.h)
 BPF_OBJECTS  := $(patsubst bpf/%.c,build/bpf/%.o,$(wildcard bpf/*.bpf.c))
+CC           := gcc
+ROCE_CFLAGS  := -std=gnu11 -O2 -Wall -Wextra -Werror
+ROCE_SOURCES := $(wildcard tools/roce/*.c)
+ROCE_HEADERS := $(wildcard tools/roce/*.h)
 
-DEBIAN_PACKAGES := bpftool $(CLANG) $(CLANG_FORMAT) ethtool iproute2 iputils-ping libbpf-dev libbpf1 \
+DEBIAN_PACKAGES := bpftool $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
 
-.PHONY: setup bpf abi abi-check demo test check lint types unit bench pin clean
+.PHONY: setup bpf roce abi abi-check demo test check lint types unit bench pin clean
 
-setup: build/.packages build/.venv bpf abi-check
+setup: build/.packages build/.venv bpf roce abi-check
 
 build/.packages: Makefile
 	@mkdir -p build
@@ -45,6 +49,14 @@ build/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS) Makefile | build/.packages
 	$(CLANG) $(BPF_CFLAGS) -c $< -o $@.new
 	@mv $@.new $@
 
+# The traffic generator's program, one process a host of the lab.
+roce: build/roce/cwdp-roce
+
+build/roce/cwdp-roce: $(ROCE_SOURCES) $(ROCE_HEADERS) Makefile | build/.packages
+	@mkdir -p build/roce
+	$(CC) $(ROCE_CFLAGS) $(ROCE_SOURCES) -o $@.new
+	@mv $@.new $@
+
 # cwdp/dataplane/abi.py is written from the object's BTF; a drift between C and Python fails the build.
 abi: build/bpf/cwdp.bpf.o build/.venv
 	$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py
@@ -66,7 +78,7 @@ check: setup lint types unit
 lint:
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
-	$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c
+	$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c $(ROCE_HEADERS) $(ROCE_SOURCES)
 
 types:
 	$(PYTHON) -m mypy

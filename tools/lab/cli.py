@@ -13,6 +13,7 @@ from tools.lab.lab import Lab
 from tools.lab.params import RATE, SHARE, TIME
 from tools.lab.sync import sync
 from tools.lab.topology import LabSpec
+from tools.roce.cli import traffic
 
 _DEFAULT = LabSpec()
 _name_option = click.option("--name", default=_DEFAULT.name, show_default=True, help="The lab's name.")
@@ -33,6 +34,7 @@ def run() -> None:
 
 run.add_command(demo)
 run.add_command(sync)
+lab.add_command(traffic)
 
 
 @lab.command()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any
 
 from cwdp.errors import ConfigError
 
@@ -127,6 +128,24 @@ def flow_label(qpn: int, remote_qpn: int) -> int:
 def source_port(label: int) -> int:
     """The UDP source port, 49152 to 65535, that Linux makes of a flow label (`rdma_flow_label_to_udp_sport`)."""
     return FIRST_PORT | (label & 0x3FFF) ^ (label >> 14)
+
+
+def verbs_flow(
+    number: int, source: Endpoint, target: Endpoint, qpn: int, remote_qpn: int, **settings: Any
+) -> Flow:
+    """A flow between two queue pairs, with the flow label and the source ports that Linux would give them."""
+    label = flow_label(qpn, remote_qpn)
+    return Flow(
+        id=number,
+        source=source,
+        target=target,
+        qpn=qpn,
+        remote_qpn=remote_qpn,
+        sport=source_port(label),
+        ack_sport=source_port(label),
+        flow_label=label,
+        **settings,
+    )
 
 
 def _line(kind: str, settings: dict[str, object]) -> str:

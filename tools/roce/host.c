@@ -113,12 +113,12 @@ static void watch(const struct host *host, int fd, uint32_t events, void *what)
 		fail_system("epoll");
 }
 
-static void watch_room(const struct host *host, struct qp *qp)
+static void watch_room(const struct host *host, struct channel *channel)
 {
-	struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.ptr = qp};
+	struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.ptr = channel};
 
-	qp->blocked = true;
-	if (epoll_ctl(host->epoll, EPOLL_CTL_MOD, qp->socket, &event))
+	channel->blocked = true;
+	if (epoll_ctl(host->epoll, EPOLL_CTL_MOD, channel->socket, &event))
 		fail_system("epoll");
 }
 
@@ -138,8 +138,8 @@ static void open_queue_pair(struct host *host, struct qp *qp, size_t buffer_byte
 	if (!*open)
 		open_family(host, qp->path.family);
 	*open = true;
-	qp->socket = net_sender(&qp->path, buffer_bytes);
-	watch(host, qp->socket, 0, qp);
+	net_channel_open(&qp->channel, qp->path.family, qp->path.local, qp->path.remote, buffer_bytes);
+	watch(host, qp->channel.socket, 0, &qp->channel);
 }
 
 static void open_all(struct host *host)
@@ -224,8 +224,8 @@ static bool answer(const struct host *host, struct responder *responder)
 	while (responder_answer(responder, &transport)) {
 		size_t length = wire_build(&responder->qp.path, &transport, packet);
 
-		if (!net_send(responder->qp.socket, packet, length)) {
-			watch_room(host, &responder->qp);
+		if (!net_send(&responder->qp.channel, packet, length)) {
+			watch_room(host, &responder->qp.channel);
 			return false;
 		}
 		responder_answered(responder, &transport);
@@ -240,7 +240,7 @@ static void answer_all(struct host *host)
 	for (size_t i = 0; i < host->answering_total; i++) {
 		struct responder *responder = host->answering[i];
 
-		responder->queued = responder->qp.blocked || !answer(host, responder);
+		responder->queued = responder->qp.channel.blocked || !answer(host, responder);
 		if (responder->queued)
 			host->answering[left++] = responder;
 	}
@@ -251,17 +251,17 @@ static void send_burst(const struct host *host, struct requester *requester)
 {
 	uint8_t packet[MAX_PACKET_BYTES];
 
-	for (int i = 0; i < SEND_BURST && !requester->qp.blocked; i++) {
+	for (int i = 0; i < SEND_BURST && !requester->qp.channel.blocked; i++) {
 		uint64_t now = now_ns();
 		size_t length;
 
 		if (requester_send_ns(requester) > now)
 			return;
 		length = requester_build(requester, now, packet);
-		if (net_send(requester->qp.socket, packet, length))
+		if (net_send(&requester->qp.channel, packet, length))
 			requester_sent(requester, now, length);
 		else
-			watch_room(host, &requester->qp);
+			watch_room(host, &requester->qp.channel);
 	}
 }
 
@@ -321,7 +321,7 @@ static uint64_t next_event_ns(const struct host *host)
 		const struct requester *requester = &host->plan->requesters[i];
 
 		next = earlier(next, requester_timer_ns(requester));
-		if (!requester->qp.blocked)
+		if (!requester->qp.channel.blocked)
 			next = earlier(next, requester_send_ns(requester));
 	}
 	return next;
@@ -338,7 +338,7 @@ static void wait_for_event(struct host *host)
 		if (events[i].data.ptr == host)
 			command_read(host);
 		else if (events[i].data.ptr)
-			((struct qp *)events[i].data.ptr)->blocked = false;
+			((struct channel *)events[i].data.ptr)->blocked = false;
 	}
 }
 

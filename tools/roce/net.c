@@ -12,17 +12,12 @@
 #include <unistd.h>
 
 #include "fail.h"
+#include "wire.h"
 
 #define SLOTS       2048
 #define SLOT_BYTES  8192
 #define BLOCK_BYTES (16 * SLOT_BYTES)
 #define NS_PER_S    1000000000ull
-
-union address {
-	struct sockaddr any;
-	struct sockaddr_in ipv4;
-	struct sockaddr_in6 ipv6;
-};
 
 static socklen_t fill_address(union address *address, int family, const uint8_t *ip, uint16_t port)
 {
@@ -53,24 +48,26 @@ static int open_socket(int family, int type, int protocol)
 	return opened;
 }
 
-int net_sender(const struct path *path, size_t buffer_bytes)
+/* The socket is not connected: packets would carry a hash of the socket's own, by which switches on the same
+ * kernel choose their way in place of the ports. */
+void net_channel_open(struct channel *channel, int family, const uint8_t *local, const uint8_t *remote,
+		      size_t buffer_bytes)
 {
-	int opened = open_socket(path->family, SOCK_RAW, IPPROTO_RAW), half = buffer_bytes / 2;
+	int half = buffer_bytes / 2; /* the kernel doubles it */
 	union address address;
-	socklen_t length = fill_address(&address, path->family, path->local, 0);
+	socklen_t length = fill_address(&address, family, local, 0);
 
-	set_option(opened, SOL_SOCKET, SO_SNDBUF, &half, sizeof(half)); /* the kernel doubles it */
-	if (bind(opened, &address.any, length))
+	channel->socket = open_socket(family, SOCK_RAW, IPPROTO_RAW);
+	channel->remote_length = fill_address(&channel->remote, family, remote, 0);
+	set_option(channel->socket, SOL_SOCKET, SO_SNDBUF, &half, sizeof(half));
+	if (bind(channel->socket, &address.any, length))
 		fail_system("bind to the local address of a queue pair");
-	length = fill_address(&address, path->family, path->remote, 0);
-	if (connect(opened, &address.any, length))
-		fail_system("find a route to the remote address of a queue pair");
-	return opened;
 }
 
-bool net_send(int socket, const uint8_t *data, size_t length)
+bool net_send(const struct channel *channel, const uint8_t *data, size_t length)
 {
-	return send(socket, data, length, 0) >= 0 || errno != EAGAIN;
+	return sendto(channel->socket, data, length, 0, &channel->remote.any, channel->remote_length) >= 0 ||
+	       errno != EAGAIN;
 }
 
 static void attach_filter(int socket, const struct sock_filter *code, size_t steps)

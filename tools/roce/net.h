@@ -3,11 +3,25 @@
  * packet sockets to receive them with their IP headers, behind XDP. */
 #pragma once
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
-#include "wire.h"
+union address {
+	struct sockaddr any;
+	struct sockaddr_in ipv4;
+	struct sockaddr_in6 ipv6;
+};
+
+/* A way to send from one address to another. */
+struct channel {
+	int socket;
+	union address remote;
+	socklen_t remote_length;
+	bool blocked; /* the socket has no room; the caller's to set and to clear */
+};
 
 /* Packets that have come from the network, in memory shared with the kernel. */
 struct ring {
@@ -23,13 +37,14 @@ struct arrival {
 	uint64_t at_ns; /* when the kernel took it in, CLOCK_REALTIME */
 };
 
-/* A socket that sends from and to the addresses of a path, never more than `buffer_bytes` of memory at a
+/* Opens a channel between two addresses, whose packets never hold more than `buffer_bytes` of memory at a
  * time. */
-int net_sender(const struct path *path, size_t buffer_bytes);
+void net_channel_open(struct channel *channel, int family, const uint8_t *local, const uint8_t *remote,
+		      size_t buffer_bytes);
 
 /* Sends a packet; returns false if there is no room now. What is refused for another reason counts as lost on
  * the way, as it would be behind a NIC. */
-bool net_send(int socket, const uint8_t *data, size_t length);
+bool net_send(const struct channel *channel, const uint8_t *data, size_t length);
 
 /* Takes all RoCEv2 packets of a family, whatever interface they come in by. */
 void net_ring_open(struct ring *ring, int family);

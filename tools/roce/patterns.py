@@ -7,7 +7,7 @@ from typing import Any
 
 from cwdp.errors import ConfigError
 from tools.lab.lab import Lab
-from tools.roce.flows import MAX_QPN, MTUS, Endpoint, Flow, flow_label, source_port
+from tools.roce.flows import MAX_QPN, MTUS, Endpoint, Flow, verbs_flow
 
 NIC_WINDOW = 64
 
@@ -76,12 +76,14 @@ def plan_flows(
         for source, target in pairs
         for nic in range(lab.spec.nics)
     ]
-    qpns = iter(rng.sample(range(_FIRST_QPN, MAX_QPN + 1), 2 * len(ends)))
+    qpns = rng.sample(range(_FIRST_QPN, MAX_QPN + 1), 2 * len(ends))
     settings.setdefault("mtu", largest_mtu(lab.spec.mtu))
     settings.setdefault("window", shared_window(ends))
     return [
-        _flow(number, source, target, next(qpns), next(qpns), rng.randrange(_PSNS), settings)
-        for number, (source, target) in enumerate(ends)
+        verbs_flow(
+            number, *pair, *qpns[2 * number : 2 * number + 2], first_psn=rng.randrange(_PSNS), **settings
+        )
+        for number, pair in enumerate(ends)
     ]
 
 
@@ -103,27 +105,3 @@ def shared_window(ends: Sequence[tuple[Endpoint, Endpoint]]) -> int:
 def _endpoint(lab: Lab, host: int, nic: int, ipv6: bool) -> Endpoint:
     port = lab.hosts[host].nics[nic]
     return Endpoint(lab.hosts[host].name, port.ipv6 if ipv6 else port.ipv4)
-
-
-def _flow(
-    number: int,
-    source: Endpoint,
-    target: Endpoint,
-    qpn: int,
-    remote_qpn: int,
-    first_psn: int,
-    settings: dict[str, Any],
-) -> Flow:
-    label = flow_label(qpn, remote_qpn)
-    return Flow(
-        id=number,
-        source=source,
-        target=target,
-        qpn=qpn,
-        remote_qpn=remote_qpn,
-        sport=source_port(label),
-        ack_sport=source_port(label),
-        first_psn=first_psn,
-        flow_label=label,
-        **settings,
-    )

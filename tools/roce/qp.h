@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "net.h"
 #include "wire.h"
 
 #define PSN_HALF  (1u << 23)
@@ -23,8 +24,7 @@ struct qp {
 	struct port_count *ports; /* UDP source ports of what came, in the order of their first use */
 	uint32_t port_total;
 	uint32_t port_last; /* the index of the one that came last */
-	int socket;         /* to send by */
-	bool blocked;       /* the socket's buffer is full: it waits for room */
+	struct channel channel;
 };
 
 /* Times in the first bytes of every payload that has room for them, both CLOCK_MONOTONIC in ns. A receiver

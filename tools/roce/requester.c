@@ -62,6 +62,9 @@ void requester_init(struct requester *requester)
 		requester->limit =
 			whole * packets_of(requester, requester->message_bytes) + packets_of(requester, rest);
 	}
+	/* Half a window, so that it never closes without an acknowledgement on its way. */
+	if (requester->ack_every > (requester->window + 1) / 2)
+		requester->ack_every = (requester->window + 1) / 2;
 	requester->sent_ns = need(calloc(requester->window, sizeof(*requester->sent_ns)));
 	requester->started_ns = need(calloc(requester->window, sizeof(*requester->started_ns)));
 }
@@ -108,8 +111,7 @@ static const uint8_t *pattern(void)
 
 static bool wants_ack(const struct requester *requester, const struct place *place)
 {
-	return place->index + 1 == place->packets || (requester->next + 1) % requester->ack_every == 0 ||
-	       requester->next + 1 == requester->acked + requester->window;
+	return place->index + 1 == place->packets || (requester->next + 1) % requester->ack_every == 0;
 }
 
 size_t requester_build(const struct requester *requester, uint64_t now_ns, uint8_t *out)

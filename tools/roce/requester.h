@@ -21,7 +21,7 @@ struct requester {
 
 	uint32_t mtu;
 	uint32_t window;    /* packets without acknowledgement */
-	uint32_t ack_every; /* packets between two requests for one */
+	uint32_t ack_every; /* packets from one request for one to the next, at most half a window */
 	uint32_t retries;   /* without progress, before the queue pair fails */
 	uint64_t message_bytes;
 	uint64_t total_bytes; /* 0: until told to finish */

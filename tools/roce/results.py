@@ -124,7 +124,7 @@ def timeline(snapshots: Mapping[str, Sequence[Message]]) -> list[dict[str, Any]]
         {
             "at_ns": snapshot["at_ns"],
             "host": host,
-            "delivered_bytes": {flow: count for flow, count in snapshot["delivered"]},
+            "delivered_bytes": dict(snapshot["delivered"]),
             "acked_bytes": {flow: count for flow, count, _ in snapshot["acked"]},
             "retransmitted_packets": {flow: count for flow, _, count in snapshot["acked"]},
         }

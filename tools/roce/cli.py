@@ -1,0 +1,114 @@
+"""`cwdp lab traffic`: RoCEv2 queue pairs over a lab, in a pattern."""
+
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from cwdp.cli.output import emit, progress
+from tools.lab.lab import Lab
+from tools.lab.params import RATE, TIME
+from tools.lab.topology import LabSpec
+from tools.roce.generator import Generator
+from tools.roce.patterns import NIC_WINDOW, PATTERNS, plan_flows
+
+_DEFAULT_SECONDS = 10.0
+_DRAIN_S = 60.0  # for what was begun, after the time is over
+_MS_NS = 1e6
+
+
+@click.command()
+@click.argument("pattern", type=click.Choice(list(PATTERNS)))
+@click.option("--name", default=LabSpec().name, show_default=True, help="The lab's name.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help=f"How long messages are begun.  [default: {_DEFAULT_SECONDS:.0f}]",
+)
+@click.option(
+    "--bytes", "total_bytes", type=click.IntRange(min=1), help="Send so much per queue pair instead."
+)
+@click.option(
+    "--message-bytes",
+    type=click.IntRange(1, 2**31),
+    default=2**18,
+    show_default=True,
+    help="Length of a WRITE.",
+)
+@click.option(
+    "--qps", type=click.IntRange(1, 1000), default=1, show_default=True, help="Queue pairs per pair."
+)
+@click.option(
+    "--rate", type=RATE, help="Rate of a queue pair, such as 10mbit.  [default: as fast as it goes]"
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1, 2**20),
+    help=f"Packets under way per queue pair.  [default: {NIC_WINDOW}, shared by those that meet at a NIC]",
+)
+@click.option("--ipv6", is_flag=True, help="Send IPv6.")
+@click.option("--seed", default=1, show_default=True, help="Draws permutation, QPNs and PSNs.")
+@click.option(
+    "--snapshots", type=TIME, help="Add a timeline with a point so often, such as 100ms (JSON only)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def traffic(
+    *,
+    pattern: str,
+    name: str,
+    seconds: float | None,
+    total_bytes: int | None,
+    message_bytes: int,
+    qps: int,
+    rate: int | None,
+    window: int | None,
+    ipv6: bool,
+    seed: int,
+    snapshots: float | None,
+    as_json: bool,
+) -> None:
+    """Send RDMA WRITEs over a lab in PATTERN, and show what each queue pair got through."""
+    if seconds is not None and total_bytes is not None:
+        raise click.UsageError("--seconds and --bytes exclude each other; give one of them.")
+    if total_bytes is None:
+        seconds = seconds or _DEFAULT_SECONDS
+    settings: dict[str, Any] = {"message_bytes": message_bytes, "total_bytes": total_bytes, "rate_bps": rate}
+    if window is not None:
+        settings["window"] = window
+    lab = Lab.open(name)
+    flows = plan_flows(lab, pattern, qps=qps, ipv6=ipv6, seed=seed, **settings)
+    with Generator(flows, lab.popen, lab.run_dir, snapshots) as generator:
+        progress(f"{len(flows)} queue pairs over {len(lab.hosts)} hosts")
+        generator.start(seconds)
+        result = {"pattern": pattern} | generator.result(None if seconds is None else seconds + _DRAIN_S)
+    emit(result, as_json=as_json, render=lambda: _render(result))
+
+
+def _render(result: dict[str, Any]) -> RenderableType:
+    table = Table(box=None, pad_edge=False)
+    for column in ("FLOW", "SPORT", "MBIT/S", "RESENT", "NAKS", "TIMEOUTS", "P50 MS", "P99 MS", "OUTAGE MS"):
+        table.add_column(column, justify="left" if column == "FLOW" else "right")
+    for flow in result["flows"]:
+        table.add_row(
+            f"{flow['source']} > {flow['target']}" + (" failed" if flow["failed"] else ""),
+            str(flow["sport"]),
+            f"{flow['goodput_bps'] / 1e6:.1f}",
+            str(flow["retransmitted_packets"]),
+            str(flow["naks_received"]),
+            str(flow["timeouts"]),
+            _ms(flow["completion"]["p50_ns"]),
+            _ms(flow["completion"]["p99_ns"]),
+            _ms(flow["outage_ns"]),
+        )
+    total = result["total"]
+    return Group(
+        table,
+        f"{total['goodput_bps'] / 1e6:,.1f} Mbit/s in all, {total['retransmitted_packets']} packets sent again, "
+        f"{total['icrc_errors']} ICRC errors, {total['failed']} queue pairs failed",
+        f"P50, P99: completion of a message; processors: {total['cpu_ns'] / 1e9:.2f} s, the fabric's part included",
+    )
+
+
+def _ms(duration_ns: int | None) -> str:
+    return "-" if duration_ns is None else f"{duration_ns / _MS_NS:.2f}"
