@@ -36,7 +36,8 @@ static __always_inline void put_frame_back(struct xdp_md *ctx)
 /* The only slot that the benchmark uses waits for its reply again. */
 static __always_inline void put_slot_back(void)
 {
-	struct cwdp_slot *slot = find_slot(0);
+	__u32 zero = 0;
+	struct cwdp_slot *slot = bpf_map_lookup_elem(&slots, &zero);
 
 	if (slot)
 		slot->tag = CWDP_SLOT_SENT;

@@ -3,7 +3,7 @@
 #pragma once
 
 enum cwdp_constant {
-	CWDP_ABI = 1, /* of the pinned tree: maps, their layouts, their names */
+	CWDP_ABI = 2, /* of the pinned tree: maps, their layouts, their names */
 
 	CWDP_ROCE_PORT = 4791, /* IBTA A17: UDP destination port of RoCEv2 */
 
@@ -23,4 +23,18 @@ enum cwdp_constant {
 	CWDP_KEYS = 2,      /* two cluster keys are valid during a rotation */
 
 	CWDP_BOUND_UNSYNCED = 0xffffffffU,
+
+	/* UDP source ports of RoCEv2 (IBTA A17) lie above this. */
+	CWDP_SPORT_MIN = 0xc000,
+	CWDP_QPN_MAX = 0xffffff,
+	CWDP_UDP_MAX = 9216, /* longest UDP datagram that is steered: a jumbo frame's */
+
+	CWDP_QP_WAYS = 8,
+	CWDP_QP_BUCKETS = 4096,   /* times CWDP_QP_WAYS queue pairs a direction, unless set otherwise */
+	CWDP_STEER_MAX = 65536,   /* queue pairs steered */
+	CWDP_PATHS = 4096,        /* paths watched; number 0 means none */
+	CWDP_PULSE_SLOTS = 32768, /* pulses under way or not yet read, a power of two */
+	CWDP_SAMPLES = 65536,     /* data packets stamped and not yet read, a power of two */
+	CWDP_EVENTS = 1024,       /* last events of the dataplane, a power of two */
+	CWDP_NAK_KINDS = 6,
 };

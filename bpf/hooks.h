@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* From a probe's reason to a packet's verdict. Whatever is not a sound probe leaves as it came. */
+/* From a packet to its verdict. What is not ours, or is not in order, leaves as it came. */
 #pragma once
 
 #include <linux/pkt_cls.h>
 
 #include "probe.h"
+#include "steer.h"
+#include "telemetry.h"
 
-static __always_inline int ingress(struct xdp_md *ctx)
+#define HEADERS_BYTES                                                                                        \
+	96 /* as far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more                \
+	    */
+
+static __always_inline int ingress_probe(struct frame *frame)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 now = clock_local_ns();
 	enum cwdp_reason reason;
-	struct cwdp_probe *probe;
-	struct frame frame;
-	__u64 now;
+	struct cwdp_probe *probe = frame->probe;
 
-	if (!parse_probe_port(&frame, data, end) || !is_probe(&frame))
-		return XDP_PASS;
-	now = clock_local_ns();
-	probe = frame.probe;
-	if (!probe_length_ok(&frame))
+	if (!probe_length_ok(frame))
 		reason = CWDP_BAD_LENGTH;
 	else if (probe->version != CWDP_PROBE_VERSION)
 		reason = CWDP_BAD_VERSION;
 	else if (probe->kind == CWDP_PROBE_REQUEST)
-		reason = probe_reflect(&frame, now);
+		reason = probe_reflect(frame, now);
 	else if (probe->kind == CWDP_PROBE_REPLY)
-		reason = probe_accept(&frame, now);
+		reason = probe_accept(frame, now);
 	else
 		reason = CWDP_BAD_KIND;
 	count(reason);
@@ -34,16 +34,110 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	return reason == CWDP_REPLY_ACCEPTED ? XDP_DROP : XDP_PASS;
 }
 
-static __always_inline int egress(struct __sk_buff *skb)
+static __always_inline bool is_roce(const struct frame *frame)
 {
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	return frame->packet->dport == bpf_htons(CWDP_ROCE_PORT);
+}
+
+static __always_inline struct cwdp_control *find_control(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+static __always_inline void ingress_roce(const struct frame *frame)
+{
+	struct cwdp_control *settings = find_control();
+	struct roce_packet packet;
+	struct cwdp_qp *qp;
+
+	if (!settings)
+		return;
+	roce_describe(&packet, frame, CWDP_INGRESS);
+	qp = qp_find(CWDP_INGRESS, &packet.key, settings->hash_seed);
+	if (!qp)
+		return;
+	telemetry(qp, &packet, CWDP_INGRESS);
+	qp->used_sport = packet.sport;
+	if (is_sampled(&packet, settings->sample_below))
+		take_sample(&packet, packet.sport, CWDP_INGRESS);
+}
+
+static __always_inline int ingress(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct frame frame;
 
-	if (skb->mark != CWDP_MARK)
-		return TC_ACT_UNSPEC;
-	if (parse_probe_port(&frame, data, end) && is_probe(&frame) && probe_length_ok(&frame))
-		count(probe_send(&frame));
-	else
+	if (!parse_roce(&frame, data, end))
+		return XDP_PASS;
+	if (is_probe(&frame))
+		return ingress_probe(&frame);
+	if (is_roce(&frame))
+		ingress_roce(&frame);
+	return XDP_PASS;
+}
+
+static __always_inline void egress_probe(struct frame *frame)
+{
+	count(is_probe(frame) && probe_length_ok(frame) ? probe_send(frame) : CWDP_PROBE_BAD_TEMPLATE);
+}
+
+static __always_inline void egress_roce(struct __sk_buff *skb, struct frame *frame)
+{
+	struct cwdp_control *settings = find_control();
+	struct roce_packet packet;
+	struct cwdp_qp *qp;
+
+	if (!settings)
+		return;
+	roce_describe(&packet, frame, CWDP_EGRESS);
+	qp = qp_find(CWDP_EGRESS, &packet.key, settings->hash_seed);
+	if (!qp)
+		return;
+	telemetry(qp, &packet, CWDP_EGRESS);
+	if (qp->generation != settings->generation) {
+		qp_refresh(qp, settings->generation);
+		slice_assign(qp, frame);
+	}
+	qp->used_sport = packet.sport;
+	if (qp->flags & CWDP_STEER_PACED)
+		slice_pace(skb, qp);
+	if (qp->flags & CWDP_STEER_ON)
+		steer_packet(skb, frame, qp, settings);
+	if (is_sampled(&packet, settings->sample_below))
+		take_sample(&packet, qp->used_sport, CWDP_EGRESS);
+}
+
+/* Do the headers go on outside the linear part of a buffer that could be ours? TCP's always do. */
+static __always_inline bool is_cut_short(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ipv6hdr *ip6 = data + ETH_HLEN;
+	struct iphdr *ip = data + ETH_HLEN;
+
+	if (data + HEADERS_BYTES <= end || skb->len <= (__u32)(end - data))
+		return false;
+	if (skb->protocol == bpf_htons(ETH_P_IP) && (void *)(ip + 1) <= end)
+		return ip->protocol == IPPROTO_UDP;
+	if (skb->protocol == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= end)
+		return ip6->nexthdr == IPPROTO_UDP;
+	return true;
+}
+
+static __always_inline int egress(struct __sk_buff *skb)
+{
+	struct frame frame;
+
+	if (is_cut_short(skb))
+		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
+	if (parse_roce(&frame, (void *)(long)skb->data, (void *)(long)skb->data_end)) {
+		if (skb->mark == CWDP_MARK)
+			egress_probe(&frame);
+		else if (is_roce(&frame) && !is_probe(&frame))
+			egress_roce(skb, &frame);
+	} else if (skb->mark == CWDP_MARK) {
 		count(CWDP_PROBE_BAD_TEMPLATE);
+	}
 	return TC_ACT_UNSPEC;
 }

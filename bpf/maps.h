@@ -11,7 +11,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, CWDP_SLOTS);
+	__uint(max_entries, CWDP_SLOTS + CWDP_PULSE_SLOTS);
 	__type(key, __u32);
 	__type(value, struct cwdp_slot);
 } slots SEC(".maps");
@@ -38,6 +38,71 @@ struct {
 	__type(value, struct cwdp_counters);
 } counters SEC(".maps");
 
+/* Queue pairs by egress and by ingress; the sizes are set at load time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CWDP_QP_BUCKETS);
+	__type(key, __u32);
+	__type(value, struct cwdp_qp_bucket);
+} qps_out SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CWDP_QP_BUCKETS);
+	__type(key, __u32);
+	__type(value, struct cwdp_qp_bucket);
+} qps_in SEC(".maps");
+
+/* Stands in where the table has no place for a queue pair. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cwdp_qp);
+} qp_scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, CWDP_STEER_MAX);
+	__type(key, struct cwdp_qp_key);
+	__type(value, struct cwdp_steer);
+} steer SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CWDP_PATHS);
+	__type(key, __u32);
+	__type(value, struct cwdp_path);
+} paths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cwdp_control);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CWDP_SAMPLES);
+	__type(key, __u32);
+	__type(value, struct cwdp_sample);
+} samples SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CWDP_EVENTS);
+	__type(key, __u32);
+	__type(value, struct cwdp_event);
+} events SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -47,6 +112,13 @@ struct {
 
 /* UDP destination port of probes and their replies. */
 volatile const __u16 probe_port = CWDP_ROCE_PORT;
+
+/* Buckets of qps_out and of qps_in, a power of two. */
+volatile const __u32 qp_buckets = CWDP_QP_BUCKETS;
+
+/* x^(8 (4 i - 2)) modulo the polynomial of CRC-32, bits reflected: what a change of the source port of a UDP
+ * datagram of 4 i bytes is multiplied by to give the change of its ICRC. */
+volatile const __u32 icrc_powers[CWDP_UDP_MAX / 4 + 1] = {};
 
 /* A clock of its own for a host of the lab: local = raw + offset + (raw - base) * drift. Zero elsewhere. */
 volatile const __u64 test_clock_base_ns = 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* From an Ethernet frame to a probe. A parser returns false for what is not ours; it never changes anything.
- */
+/* From an Ethernet frame to a RoCEv2 packet, and to a probe. A parser never changes anything. */
 #pragma once
 
 #include <linux/if_ether.h>
@@ -32,8 +31,9 @@ struct frame {
 	struct cwdp_probe *probe; /* in the packet; its own pointer, so that 64-bit fields are read as such */
 };
 
-/* A UDP datagram to the port of probes, not fragmented, without IP options or extension headers. */
-static __always_inline bool parse_probe_port(struct frame *frame, void *data, void *end)
+/* A UDP datagram to the port of RoCEv2 or of probes, not fragmented, without IP options or extension headers.
+ */
+static __always_inline bool parse_roce(struct frame *frame, void *data, void *end)
 {
 	struct cwdp_probe_packet *packet;
 	struct ethhdr *eth = data;
@@ -61,15 +61,15 @@ static __always_inline bool parse_probe_port(struct frame *frame, void *data, vo
 	if (proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = next;
 
-		if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl != 5 ||
-		    ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(IP_FRAGMENTED))
+		if ((void *)(ip + 1) > end || ip->protocol != IPPROTO_UDP || ip->version != 4 ||
+		    ip->ihl != 5 || ip->frag_off & bpf_htons(IP_FRAGMENTED))
 			return false;
 		frame->ip = ip;
 		next = ip + 1;
 	} else if (proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip6 = next;
 
-		if ((void *)(ip6 + 1) > end || ip6->version != 6 || ip6->nexthdr != IPPROTO_UDP)
+		if ((void *)(ip6 + 1) > end || ip6->nexthdr != IPPROTO_UDP || ip6->version != 6)
 			return false;
 		frame->ip6 = ip6;
 		next = ip6 + 1;
@@ -77,20 +77,21 @@ static __always_inline bool parse_probe_port(struct frame *frame, void *data, vo
 		return false;
 	}
 	packet = next;
-	if ((void *)&packet->bth > end || packet->dport != bpf_htons(probe_port))
+	if ((void *)(&packet->bth + 1) > end ||
+	    (packet->dport != bpf_htons(CWDP_ROCE_PORT) && packet->dport != bpf_htons(probe_port)))
 		return false;
 	frame->packet = packet;
 	frame->probe = (void *)packet + offsetof(struct cwdp_probe_packet, probe);
 	return true;
 }
 
-/* Does a BTH with our opcode and queue pair, and behind it the magic of a probe, follow? */
+/* To the port of probes, with a BTH of our opcode and queue pair, and behind it the magic? */
 static __always_inline bool is_probe(const struct frame *frame)
 {
 	struct cwdp_probe_packet *packet = frame->packet;
 
-	return (void *)(&frame->probe->magic + 1) <= frame->end && packet->bth.opcode == CWDP_BTH_OPCODE &&
-	       packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN) &&
+	return (void *)(&frame->probe->magic + 1) <= frame->end && packet->dport == bpf_htons(probe_port) &&
+	       packet->bth.opcode == CWDP_BTH_OPCODE && packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN) &&
 	       frame->probe->magic == bpf_htonl(CWDP_PROBE_MAGIC);
 }
 

@@ -6,7 +6,7 @@
  * averages their two fits (cwdp.shared.clocksync.graph). */
 #pragma once
 
-#include "clock.h"
+#include "failover.h"
 #include "probe_mac.h"
 
 #define REPLY_TTL 64
@@ -16,9 +16,13 @@ static __always_inline __u64 slot_tag(__be32 seq, enum cwdp_slot_state state)
 	return (__u64)bpf_ntohl(seq) << 32 | state;
 }
 
-static __always_inline struct cwdp_slot *find_slot(__be32 seq)
+/* Pulses have slots of their own, behind those of the pairs. */
+static __always_inline struct cwdp_slot *find_slot(const struct cwdp_probe *probe)
 {
-	__u32 index = bpf_ntohl(seq) & (CWDP_SLOTS - 1);
+	__u32 seq = bpf_ntohl(probe->seq), index = seq & (CWDP_SLOTS - 1);
+
+	if (probe->pair_position == CWDP_POSITION_PULSE)
+		index = CWDP_SLOTS + (seq & (CWDP_PULSE_SLOTS - 1));
 
 	return bpf_map_lookup_elem(&slots, &index);
 }
@@ -27,10 +31,12 @@ static __always_inline struct cwdp_slot *find_slot(__be32 seq)
 static __always_inline enum cwdp_reason probe_send(struct frame *frame)
 {
 	struct cwdp_probe *probe = frame->probe;
+	struct cwdp_path *path = NULL;
 	struct cwdp_slot *slot;
 	struct cwdp_key *key;
 	struct siphash s;
 	__u64 length, t1;
+	__u32 number = 0;
 	__be64 mac;
 
 	if (probe->version != CWDP_PROBE_VERSION || probe->kind != CWDP_PROBE_REQUEST)
@@ -38,9 +44,15 @@ static __always_inline enum cwdp_reason probe_send(struct frame *frame)
 	key = find_key(probe->key_id);
 	if (!key)
 		return CWDP_PROBE_NO_KEY;
-	slot = find_slot(probe->seq);
+	slot = find_slot(probe);
 	if (!slot)
 		return CWDP_PROBE_BAD_TEMPLATE;
+	if (probe->pair_position == CWDP_POSITION_PULSE) {
+		number = bpf_ntohl(probe->path);
+		path = find_path(number);
+		if (!path)
+			return CWDP_PULSE_BAD_PATH;
+	}
 	length = mac_request_start(&s, key, frame);
 	t1 = clock_local_ns();
 	mac = mac_request_finish(&s, t1, length);
@@ -49,6 +61,9 @@ static __always_inline enum cwdp_reason probe_send(struct frame *frame)
 	slot->t1 = t1;
 	slot->request_mac = mac;
 	slot->reply_port = probe->reply_port;
+	slot->path = number;
+	if (path)
+		pulse_sent(path, t1);
 	__sync_lock_test_and_set(&slot->tag, slot_tag(probe->seq, CWDP_SLOT_SENT));
 	return CWDP_PROBE_SENT;
 }
@@ -151,7 +166,7 @@ static __always_inline enum cwdp_reason probe_accept(struct frame *frame, __u64 
 	key = find_key(probe->key_id);
 	if (!key)
 		return CWDP_REPLY_UNKNOWN_KEY;
-	slot = find_slot(probe->seq);
+	slot = find_slot(probe);
 	sent = slot_tag(probe->seq, CWDP_SLOT_SENT);
 	if (!slot)
 		return CWDP_REPLY_UNEXPECTED;
@@ -178,6 +193,8 @@ static __always_inline enum cwdp_reason probe_accept(struct frame *frame, __u64 
 	slot->fwd_owd_ns = (t2 + peer_offset) - (t1 + reading.offset_ns);
 	slot->rev_owd_ns = (t4 + reading.offset_ns) - (t3 + peer_offset);
 	slot->bound_ns = add_bounds(reading.bound_ns, bpf_ntohl(probe->bound_ns));
+	if (slot->path)
+		pulse_answered(slot->path, t1, t4);
 	__sync_lock_test_and_set(&slot->tag, slot_tag(probe->seq, CWDP_SLOT_DONE));
 	return CWDP_REPLY_ACCEPTED;
 }

@@ -28,12 +28,29 @@ enum cwdp_reason {
 	CWDP_BAD_LENGTH,          /* ingress: the magic of a probe, but not its length */
 	CWDP_BAD_VERSION,         /* ingress: a probe of another version */
 	CWDP_BAD_KIND,            /* ingress: neither request nor reply */
+	CWDP_PULSE_BAD_PATH,      /* egress: a pulse for a path that the table does not have */
+	CWDP_QP_ADDED,            /* a queue pair seen for the first time, or again after its eviction */
+	CWDP_QP_EVICTED,          /* the coldest queue pair of a full bucket made room */
+	CWDP_QP_UNTRACKED,        /* a packet passed, and was steered, without a place in the table */
+	CWDP_STEER_REWRITTEN,     /* egress: left with the source port of its path */
+	CWDP_STEER_BAD_LENGTH,    /* egress: lengths of headers and packet disagree; left as it came */
+	CWDP_STEER_GSO,           /* egress: several datagrams in one buffer; left as they came */
+	CWDP_STEER_NO_MEMORY,     /* egress: could not be made writable; left as it came */
+	CWDP_PATH_WENT_DOWN,      /* a path was given up for its backup */
+	CWDP_PATH_CAME_UP,        /* a path had been healthy for its hold-down time */
 	CWDP_REASON_COUNT,
 };
 
 enum cwdp_probe_kind {
 	CWDP_PROBE_REQUEST = 1,
 	CWDP_PROBE_REPLY = 2,
+};
+
+/* Place of a probe in its pair, or that it has none: a pulse only asks whether a path is alive. */
+enum cwdp_position {
+	CWDP_POSITION_FIRST,
+	CWDP_POSITION_SECOND,
+	CWDP_POSITION_PULSE,
 };
 
 enum cwdp_slot_state {
@@ -64,9 +81,9 @@ struct cwdp_probe {
 	__u8 version;
 	__u8 kind;
 	__u8 key_id;
-	__u8 pair_position; /* 0 or 1 */
+	__u8 pair_position; /* enum cwdp_position */
 	__be32 seq;
-	__be32 path;        /* the initiator's own number of the path */
+	__be32 path;        /* the initiator's own number of the path; of a pulse, its index in paths */
 	__be16 sport;       /* the source port that the request was sent from */
 	__be16 reply_port;  /* the source port that the reply is to be sent from */
 	__be32 bound_ns;    /* reply: error bound of the responder's clock */
@@ -100,7 +117,7 @@ struct cwdp_slot {
 	__s64 rev_owd_ns;
 	__u32 bound_ns; /* both clocks' bounds together, saturating */
 	__be16 reply_port;
-	__u16 reserved;
+	__u16 path; /* of a pulse: index in paths */
 };
 
 /* timeline = local + offset_ns + d * drift + min(d, slew_ns) * slew, with d = local - ref_local_ns; rates in
@@ -135,6 +152,151 @@ struct cwdp_counters {
 	__u64 count[CWDP_REASON_COUNT];
 };
 
+/* Kinds of NAK, by the syndrome of the AETH (IBTA 9.7.5.2.2); the index of their counter. */
+enum cwdp_nak {
+	CWDP_NAK_RNR,
+	CWDP_NAK_PSN_SEQUENCE,
+	CWDP_NAK_INVALID_REQUEST,
+	CWDP_NAK_REMOTE_ACCESS,
+	CWDP_NAK_REMOTE_OPERATION,
+	CWDP_NAK_OTHER,
+};
+
+enum cwdp_steer_flag {
+	CWDP_STEER_ON = 1,
+	CWDP_STEER_BACKUP = 2,     /* backup_sport is to be used while the primary path is down */
+	CWDP_STEER_FLOW_LABEL = 4, /* IPv6: the flow label follows the source port */
+	CWDP_STEER_PACED = 8,      /* has a slice, or a rate of its own */
+};
+
+/* A queue pair as one end of the wire names it: the other end's address (IPv4 as ::ffff:a.b.c.d) and the
+ * destination QPN of its packets in this direction. */
+struct cwdp_qp_key {
+	__be32 addr[4];
+	__u32 qpn;
+};
+
+/* What operators want of a queue pair; kept until they want otherwise. */
+struct cwdp_steer {
+	__be16 sport;
+	__be16 backup_sport;
+	__u16 path; /* indices in paths; 0: not watched */
+	__u16 backup_path;
+	__u16 flags;   /* enum cwdp_steer_flag */
+	__u16 managed; /* by the agent's desired state; otherwise by hand */
+};
+
+/* One direction of a queue pair, in three cache lines: what every packet needs, what steered ones need, what
+ * is rare. `generation` tells whether what was copied from steer and slices is of today. */
+struct cwdp_qp {
+	__u64 tag; /* hash of the key; 0: free */
+	__u64 packets;
+	__u64 bytes; /* of IP packets */
+	__u64 last_seen_ns;
+	__u16 tick; /* when last_seen_ns was written, in units of 2^QP_TICK_SHIFT jiffies */
+	__u16 slice;
+	__u32 generation;
+	__u32 next_psn;    /* of requests; QP_PSN_* above the 24 bits */
+	__be16 used_sport; /* of the last packet, as it was on the wire */
+	__be16 sport;
+	__be16 backup_sport;
+	__u16 path;
+	__u16 backup_path;
+	__u16 flags;         /* enum cwdp_steer_flag */
+	__u64 icrc_known[2]; /* UDP length << 48 | old XOR new source port << 32 | change of the ICRC */
+	__u64 departure_ns;  /* earliest, of the next packet */
+	__u32 pace_q18;      /* 2^-18 ns per byte; 0: not paced by itself */
+	__u32 priority;
+	__u64 psn_window; /* requests received: bit i stands for next_psn - 1 - i */
+	struct cwdp_qp_key key;
+	__u32 next_response_psn;
+	__u64 acks;
+	__u64 ce_marks;
+	__u64 cnps;
+	__u64 psn_retransmitted; /* egress: sent again; ingress: arrived again */
+	__u64 psn_gaps;          /* ingress: passed over when a later one arrived */
+	__u64 psn_reordered;     /* ingress: passed over, and arrived later */
+	__u32 naks[CWDP_NAK_KINDS];
+};
+
+struct cwdp_qp_bucket {
+	struct cwdp_qp ways[CWDP_QP_WAYS];
+};
+
+enum cwdp_path_state {
+	CWDP_PATH_UP,
+	CWDP_PATH_DOWN,
+};
+
+/* A watched path: to one address from one source port. The first line is the dataplane's, the second names
+ * the path and is the user's. */
+struct cwdp_path {
+	__u64 waiting_since_ns; /* when the first pulse after the last answer left */
+	__u64 last_answer_ns;
+	__u64 answered_sent_ns; /* when the pulse left that was answered last */
+	__u32 unanswered;       /* pulses since the last answer */
+	__u32 state;            /* enum cwdp_path_state */
+	__u64 changed_ns;
+	__u64 healthy_since_ns;
+	__u64 hold_ns; /* how long it must be healthy before it is used again */
+	__u64 flaps;
+	__be32 dst[4];
+	__be16 sport;
+	__u16 reserved;
+	__u32 users; /* queue pairs steered over it or backed up by it; 0: free */
+	__u64 unused[5];
+};
+
+/* What may be changed while packets flow, and, in a cache line of their own, what they move. */
+struct cwdp_control {
+	__u32 generation;   /* raised by every change of steer or of slices */
+	__u32 sample_below; /* data packets whose hash lies below are stamped; 0: none */
+	__u64 hash_seed;
+	__u64 dead_after_ns;
+	__u64 hold_down_ns;
+	__u64 hold_down_max_ns;
+	__u64 unused[3];
+	__u64 sample_head; /* samples taken so far */
+	__u64 event_head;  /* events so far */
+	__u64 unused_too[6];
+};
+
+enum cwdp_direction {
+	CWDP_EGRESS,
+	CWDP_INGRESS,
+};
+
+/* A data packet as it passed one end; both ends pick the same ones. */
+struct cwdp_sample {
+	__u64 number; /* from 1; written last */
+	__u64 local_ns;
+	__s64 offset_ns; /* timeline minus local */
+	__u32 bound_ns;
+	__u32 psn; /* opcode << 24 | PSN */
+	struct cwdp_qp_key key;
+	__be16 sport;
+	__u16 direction; /* enum cwdp_direction */
+};
+
+enum cwdp_event_kind {
+	CWDP_EVENT_PATH_DOWN,
+	CWDP_EVENT_PATH_UP,
+};
+
+/* A decision of the dataplane. */
+struct cwdp_event {
+	__u64 number; /* from 1; written last */
+	__u64 local_ns;
+	__s64 offset_ns; /* timeline minus local */
+	__u32 bound_ns;
+	__u16 kind; /* enum cwdp_event_kind */
+	__u16 path;
+	__u64 lasted_ns; /* down: since the first unanswered pulse; up: how long it has been healthy */
+	__u64 hold_ns;
+	__u32 unanswered;
+	__u32 reserved;
+};
+
 /* What the pinned tree was made from. */
 struct cwdp_meta {
 	__u32 abi;
@@ -151,4 +313,10 @@ struct cwdp_abi_types {
 	enum cwdp_reason reason;
 	enum cwdp_probe_kind probe_kind;
 	enum cwdp_slot_state slot_state;
+	enum cwdp_position position;
+	enum cwdp_nak nak;
+	enum cwdp_steer_flag steer_flag;
+	enum cwdp_path_state path_state;
+	enum cwdp_direction direction;
+	enum cwdp_event_kind event_kind;
 };

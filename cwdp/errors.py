@@ -8,6 +8,8 @@ CwdpError
 │   ├── ForeignProgramError  somebody else's program holds the hook
 │   ├── VersionError       the pinned tree was made by another build
 │   └── KernelError        the kernel lacks something that is needed
+├── SteeringError          a queue pair that cannot be steered so            (exit status 2)
+├── RdmaError              no RDMA here, or a device that cannot do it
 ├── BusError               the message bus cannot be reached or started
 ├── ManagerError           the manager cannot be reached or refused
 └── LabError               the lab cannot be built, found or changed
@@ -58,6 +60,16 @@ class VersionError(DataplaneError):
 
 class KernelError(DataplaneError):
     """The kernel lacks something that is needed."""
+
+
+class SteeringError(CwdpError):
+    """A queue pair cannot be steered as asked."""
+
+    exit_status = 2
+
+
+class RdmaError(CwdpError):
+    """No RDMA here, or a device that cannot do what was asked."""
 
 
 class BusError(CwdpError):

@@ -26,8 +26,29 @@ ENUM_PREFIXES = {
     "cwdp_probe_kind": "CWDP_PROBE_",
     "cwdp_slot_state": "CWDP_SLOT_",
     "cwdp_xdp_mode": "CWDP_XDP_",
+    "cwdp_position": "CWDP_POSITION_",
+    "cwdp_nak": "CWDP_NAK_",
+    "cwdp_steer_flag": "CWDP_STEER_",
+    "cwdp_path_state": "CWDP_PATH_",
+    "cwdp_direction": "CWDP_",
+    "cwdp_event_kind": "CWDP_EVENT_",
 }
-STRUCTS = ("probe_packet", "slot", "clock_line", "clock", "key", "counters", "meta")
+STRUCTS = (
+    "probe_packet",
+    "slot",
+    "clock_line",
+    "clock",
+    "key",
+    "counters",
+    "meta",
+    "qp_key",
+    "steer",
+    "qp",
+    "path",
+    "control",
+    "sample",
+    "event",
+)
 
 Btf = dict[int, dict[str, Any]]
 

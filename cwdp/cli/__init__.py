@@ -10,6 +10,8 @@ COMMANDS = {
     "lab": ("tools.lab.cli:lab", "A leaf-spine fabric in network namespaces."),
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
     "owd": ("cwdp.cli.read:owd", "Show the one-way delay of every path."),
+    "rdma": ("cwdp.cli.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
+    "steer": ("cwdp.cli.steer:steer", "Which path each queue pair of this host takes."),
 }
 
 main = LazyGroup(

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-ABI: Final = 0x1
+ABI: Final = 0x2
 ROCE_PORT: Final = 0x12B7
 BTH_OPCODE: Final = 0xD7
 BTH_QPN: Final = 0xC3D9
@@ -16,6 +16,17 @@ MARK: Final = 0x43574450
 SLOTS: Final = 0x10000
 KEYS: Final = 0x2
 BOUND_UNSYNCED: Final = 0xFFFFFFFF
+SPORT_MIN: Final = 0xC000
+QPN_MAX: Final = 0xFFFFFF
+UDP_MAX: Final = 0x2400
+QP_WAYS: Final = 0x8
+QP_BUCKETS: Final = 0x1000
+STEER_MAX: Final = 0x10000
+PATHS: Final = 0x1000
+PULSE_SLOTS: Final = 0x8000
+SAMPLES: Final = 0x10000
+EVENTS: Final = 0x400
+NAK_KINDS: Final = 0x6
 
 
 class Reason(IntEnum):
@@ -39,6 +50,16 @@ class Reason(IntEnum):
     BAD_LENGTH = 15
     BAD_VERSION = 16
     BAD_KIND = 17
+    PULSE_BAD_PATH = 18
+    QP_ADDED = 19
+    QP_EVICTED = 20
+    QP_UNTRACKED = 21
+    STEER_REWRITTEN = 22
+    STEER_BAD_LENGTH = 23
+    STEER_GSO = 24
+    STEER_NO_MEMORY = 25
+    PATH_WENT_DOWN = 26
+    PATH_CAME_UP = 27
 
 
 class ProbeKind(IntEnum):
@@ -62,6 +83,55 @@ class XdpMode(IntEnum):
 
     NATIVE = 1
     GENERIC = 2
+
+
+class Position(IntEnum):
+    """`enum cwdp_position`."""
+
+    FIRST = 0
+    SECOND = 1
+    PULSE = 2
+
+
+class Nak(IntEnum):
+    """`enum cwdp_nak`."""
+
+    RNR = 0
+    PSN_SEQUENCE = 1
+    INVALID_REQUEST = 2
+    REMOTE_ACCESS = 3
+    REMOTE_OPERATION = 4
+    OTHER = 5
+
+
+class SteerFlag(IntEnum):
+    """`enum cwdp_steer_flag`."""
+
+    ON = 1
+    BACKUP = 2
+    FLOW_LABEL = 4
+    PACED = 8
+
+
+class PathState(IntEnum):
+    """`enum cwdp_path_state`."""
+
+    UP = 0
+    DOWN = 1
+
+
+class Direction(IntEnum):
+    """`enum cwdp_direction`."""
+
+    EGRESS = 0
+    INGRESS = 1
+
+
+class EventKind(IntEnum):
+    """`enum cwdp_event_kind`."""
+
+    PATH_DOWN = 0
+    PATH_UP = 1
 
 
 def _record(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
@@ -128,7 +198,7 @@ SLOT: Final = _record(
         ("rev_owd_ns", "<i8", 56),
         ("bound_ns", "<u4", 64),
         ("reply_port", ">u2", 68),
-        ("reserved", "<u2", 70),
+        ("path", "<u2", 70),
     ],
 )
 
@@ -166,9 +236,9 @@ KEY: Final = _record(
 )
 
 COUNTERS: Final = _record(
-    144,
+    224,
     [
-        ("count", ("<u8", (18,)), 0),
+        ("count", ("<u8", (28,)), 0),
     ],
 )
 
@@ -183,12 +253,134 @@ META: Final = _record(
     ],
 )
 
+QP_KEY: Final = _record(
+    20,
+    [
+        ("addr", (">u4", (4,)), 0),
+        ("qpn", "<u4", 16),
+    ],
+)
+
+STEER: Final = _record(
+    12,
+    [
+        ("sport", ">u2", 0),
+        ("backup_sport", ">u2", 2),
+        ("path", "<u2", 4),
+        ("backup_path", "<u2", 6),
+        ("flags", "<u2", 8),
+        ("managed", "<u2", 10),
+    ],
+)
+
+QP: Final = _record(
+    192,
+    [
+        ("tag", "<u8", 0),
+        ("packets", "<u8", 8),
+        ("bytes", "<u8", 16),
+        ("last_seen_ns", "<u8", 24),
+        ("tick", "<u2", 32),
+        ("slice", "<u2", 34),
+        ("generation", "<u4", 36),
+        ("next_psn", "<u4", 40),
+        ("used_sport", ">u2", 44),
+        ("sport", ">u2", 46),
+        ("backup_sport", ">u2", 48),
+        ("path", "<u2", 50),
+        ("backup_path", "<u2", 52),
+        ("flags", "<u2", 54),
+        ("icrc_known", ("<u8", (2,)), 56),
+        ("departure_ns", "<u8", 72),
+        ("pace_q18", "<u4", 80),
+        ("priority", "<u4", 84),
+        ("psn_window", "<u8", 88),
+        ("key", QP_KEY, 96),
+        ("next_response_psn", "<u4", 116),
+        ("acks", "<u8", 120),
+        ("ce_marks", "<u8", 128),
+        ("cnps", "<u8", 136),
+        ("psn_retransmitted", "<u8", 144),
+        ("psn_gaps", "<u8", 152),
+        ("psn_reordered", "<u8", 160),
+        ("naks", ("<u4", (6,)), 168),
+    ],
+)
+
+PATH: Final = _record(
+    128,
+    [
+        ("waiting_since_ns", "<u8", 0),
+        ("last_answer_ns", "<u8", 8),
+        ("answered_sent_ns", "<u8", 16),
+        ("unanswered", "<u4", 24),
+        ("state", "<u4", 28),
+        ("changed_ns", "<u8", 32),
+        ("healthy_since_ns", "<u8", 40),
+        ("hold_ns", "<u8", 48),
+        ("flaps", "<u8", 56),
+        ("dst", (">u4", (4,)), 64),
+        ("sport", ">u2", 80),
+        ("reserved", "<u2", 82),
+        ("users", "<u4", 84),
+        ("unused", ("<u8", (5,)), 88),
+    ],
+)
+
+CONTROL: Final = _record(
+    128,
+    [
+        ("generation", "<u4", 0),
+        ("sample_below", "<u4", 4),
+        ("hash_seed", "<u8", 8),
+        ("dead_after_ns", "<u8", 16),
+        ("hold_down_ns", "<u8", 24),
+        ("hold_down_max_ns", "<u8", 32),
+        ("unused", ("<u8", (3,)), 40),
+        ("sample_head", "<u8", 64),
+        ("event_head", "<u8", 72),
+        ("unused_too", ("<u8", (6,)), 80),
+    ],
+)
+
+SAMPLE: Final = _record(
+    56,
+    [
+        ("number", "<u8", 0),
+        ("local_ns", "<u8", 8),
+        ("offset_ns", "<i8", 16),
+        ("bound_ns", "<u4", 24),
+        ("psn", "<u4", 28),
+        ("key", QP_KEY, 32),
+        ("sport", ">u2", 52),
+        ("direction", "<u2", 54),
+    ],
+)
+
+EVENT: Final = _record(
+    56,
+    [
+        ("number", "<u8", 0),
+        ("local_ns", "<u8", 8),
+        ("offset_ns", "<i8", 16),
+        ("bound_ns", "<u4", 24),
+        ("kind", "<u2", 28),
+        ("path", "<u2", 30),
+        ("lasted_ns", "<u8", 32),
+        ("hold_ns", "<u8", 40),
+        ("unanswered", "<u4", 48),
+        ("reserved", "<u4", 52),
+    ],
+)
+
 SETTINGS: Final = _record(
-    136,
+    9384,
     [
         ("probe_port", "<u2", 0),
-        ("test_clock_base_ns", "<u8", 8),
-        ("test_clock_offset_ns", "<i8", 16),
-        ("test_clock_drift_q48", "<i8", 24),
+        ("qp_buckets", "<u4", 4),
+        ("icrc_powers", ("<u4", (2305,)), 8),
+        ("test_clock_base_ns", "<u8", 9232),
+        ("test_clock_offset_ns", "<i8", 9240),
+        ("test_clock_drift_q48", "<i8", 9248),
     ],
 )

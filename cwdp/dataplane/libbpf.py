@@ -78,6 +78,7 @@ def _lib() -> ctypes.CDLL:
         "bpf_map__max_entries": [c_void_p],
         "bpf_map__reuse_fd": [c_void_p, c_int],
         "bpf_map__type": [c_void_p],
+        "bpf_map__set_max_entries": [c_void_p, c_uint32],
         "bpf_map__value_size": [c_void_p],
         "bpf_program__fd": [c_void_p],
         "bpf_program__set_log_buf": [c_void_p, c_void_p, c_size_t],
@@ -87,6 +88,8 @@ def _lib() -> ctypes.CDLL:
         "bpf_link_create": [c_int, c_int, c_int, c_void_p],
         "bpf_link_update": [c_int, c_int, c_void_p],
         "bpf_link_detach": [c_int],
+        "bpf_map_delete_elem": [c_int, c_void_p],
+        "bpf_map_get_next_key": [c_int, c_void_p, c_void_p],
         "bpf_map_lookup_elem": [c_int, c_void_p, c_void_p],
         "bpf_map_update_elem": [c_int, c_void_p, c_void_p, c_uint64],
         "bpf_prog_test_run_opts": [c_int, c_void_p],
@@ -146,6 +149,10 @@ class BpfObject:
         if len(value) > size.value:
             raise ValueError(f"{map_name} has {size.value} bytes, not {len(value)}")
         ctypes.memmove(pointer, value, len(value))
+
+    def set_max_entries(self, map_name: str, count: int) -> None:
+        """Give a map another size than it was written with."""
+        _check(_lib().bpf_map__set_max_entries(self._map(map_name), count), f"size of {map_name}")
 
     def reuse_map(self, name: str, fd: int) -> None:
         """Take an existing map instead of creating one.
@@ -219,12 +226,26 @@ def link_target(link_fd: int) -> tuple[int, int]:
     return info.ifindex, info.prog_id
 
 
-def map_id(fd: int) -> int:
-    """The kernel's number of a map, never used again."""
+def _map_info(fd: int) -> _MapInfo:
     info = _MapInfo()
     size = c_uint32(ctypes.sizeof(info))
     _check(_lib().bpf_obj_get_info_by_fd(fd, byref(info), byref(size)), "read map info")
-    return int(info.id)
+    return info
+
+
+def map_id(fd: int) -> int:
+    """The kernel's number of a map, never used again."""
+    return int(_map_info(fd).id)
+
+
+def map_entries(fd: int) -> int:
+    """How many values a map has room for."""
+    return int(_map_info(fd).max_entries)
+
+
+def map_value_bytes(fd: int) -> int:
+    """The size of one value."""
+    return int(_map_info(fd).value_size)
 
 
 def map_lookup(fd: int, key: int, value_bytes: int) -> bytes:
@@ -237,6 +258,46 @@ def map_lookup(fd: int, key: int, value_bytes: int) -> bytes:
 def map_update(fd: int, key: int, value: bytes) -> None:
     """Write one value of an array map."""
     _check(_lib().bpf_map_update_elem(fd, byref(c_uint32(key)), value, 0), "write map")
+
+
+def hash_update(fd: int, key: bytes, value: bytes) -> None:
+    """Write one value of a hash map.
+
+    Raises:
+        OSError: E2BIG where it is full.
+    """
+    _check(_lib().bpf_map_update_elem(fd, key, value, 0), "write map")
+
+
+def hash_lookup(fd: int, key: bytes, value_bytes: int) -> bytes | None:
+    """One value of a hash map; None where there is none."""
+    value = ctypes.create_string_buffer(value_bytes)
+    result = _lib().bpf_map_lookup_elem(fd, key, value)
+    if result < 0 and ctypes.get_errno() == errno.ENOENT:
+        return None
+    _check(result, "read map")
+    return value.raw
+
+
+def hash_delete(fd: int, key: bytes) -> bool:
+    """Remove one value of a hash map; False where there was none."""
+    result = _lib().bpf_map_delete_elem(fd, key)
+    if result < 0 and ctypes.get_errno() == errno.ENOENT:
+        return False
+    _check(result, "delete from map")
+    return True
+
+
+def hash_items(fd: int, key_bytes: int, value_bytes: int) -> list[tuple[bytes, bytes]]:
+    """Everything in a hash map; what changes meanwhile may be missing, or be there twice."""
+    items: list[tuple[bytes, bytes]] = []
+    key, value = ctypes.create_string_buffer(key_bytes), ctypes.create_string_buffer(value_bytes)
+    previous: bytes | None = None
+    while _lib().bpf_map_get_next_key(fd, previous, key) == 0:
+        previous = key.raw
+        if _lib().bpf_map_lookup_elem(fd, key, value) == 0:
+            items.append((key.raw, value.raw))
+    return items
 
 
 def possible_cpus() -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cwdp.dataplane import abi, hooks, libbpf, tree
+from cwdp.dataplane import abi, control, hooks, icrc, libbpf, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError, KernelError, VersionError
@@ -42,15 +42,27 @@ class TestClock:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is fixed when the dataplane is loaded."""
+    """What is fixed when the dataplane is loaded.
+
+    Attributes:
+        probe_port: UDP destination port of probes.
+        qp_buckets: places for queue pairs of each direction, in buckets of 8; a power of two.
+    """
 
     probe_port: int = abi.ROCE_PORT
+    qp_buckets: int = abi.QP_BUCKETS
     test_clock: TestClock | None = None
+
+    def __post_init__(self) -> None:
+        if self.qp_buckets <= 0 or self.qp_buckets & (self.qp_buckets - 1):
+            raise ValueError("qp_buckets must be a power of two")
 
     def to_bytes(self) -> bytes:
         """The `.rodata` of the object."""
         record = np.zeros((), dtype=abi.SETTINGS)
         record["probe_port"] = self.probe_port
+        record["qp_buckets"] = self.qp_buckets
+        record["icrc_powers"] = icrc.icrc_powers()
         if self.test_clock:
             record["test_clock_base_ns"] = self.test_clock.base_ns
             record["test_clock_offset_ns"] = self.test_clock.offset_ns
@@ -200,6 +212,11 @@ def opened(path: Path) -> Iterator[int]:
 def _settings(where: TreePath) -> bytes:
     """What a tree was loaded with."""
     with opened(where.path / tree.SETTINGS_MAP) as fd:
+        if libbpf.map_value_bytes(fd) != abi.SETTINGS.itemsize:
+            raise VersionError(
+                f"{where.path} was loaded with settings that this build does not know",
+                _reload_hint(where.ifname),
+            )
         return libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)
 
 
@@ -245,6 +262,8 @@ def _open_and_load(settings: bytes, reused: Path | None) -> libbpf.BpfObject:
     except OSError as error:
         raise DataplaneError(f"{OBJECT} is no BPF object: {error.strerror}", "run `make setup`") from error
     obj.set_initial_value(".rodata", settings)
+    for name in tree.QP_MAPS:
+        obj.set_max_entries(name, int(np.frombuffer(settings, dtype=abi.SETTINGS)[0]["qp_buckets"]))
     if reused:
         for name in tree.KEPT_MAPS:
             _reuse(obj, name, reused / name)
@@ -304,6 +323,7 @@ def _create(where: TreePath, ifindex: int, settings: bytes, tag: str) -> Loaded:
         _pin_all(obj, new)
         mode = hooks.attach_xdp(obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK)
         _write_meta(obj, ifindex, mode, tag)
+        libbpf.map_update(obj.map_fd("control"), 0, control.initial().tobytes())
         hooks.attach_tc(obj.program_fd("tc_egress"), ifindex, new)
     return Loaded(where, mode, tag, changed=True)
 

@@ -9,25 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
-from cwdp.dataplane.abi import Reason
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.abi import Direction, Reason
+from cwdp.dataplane.tree import KEPT_MAPS, TreePath
 
 Q48 = float(1 << 48)
 STATE_BITS = np.uint64(32)
 
 
 class Maps:
-    """The open maps of one interface; `slots` and `clock` are shared memory, read and written in place.
+    """The open maps of one interface; most are shared memory, read and written in place.
 
     Attributes:
-        slots: the table of probes under way and results; shape (SLOTS,), dtype `abi.SLOT`.
+        slots: the table of probes under way and results, pulses behind pairs; shape (SLOTS + PULSE_SLOTS,),
+            dtype `abi.SLOT`.
+        qps: queue pairs by direction; each shape (buckets * QP_WAYS,), dtype `abi.QP`, free ones with a tag of 0.
+        paths: watched paths by their numbers; shape (PATHS,), dtype `abi.PATH`, free ones without users.
+        control: what may be changed while packets flow; shape (1,), dtype `abi.CONTROL`.
+        samples: data packets stamped, by their numbers; shape (SAMPLES,), dtype `abi.SAMPLE`.
+        events: decisions of the dataplane, by their numbers; shape (EVENTS,), dtype `abi.EVENT`.
     """
 
     def __init__(self, where: TreePath) -> None:
         self._where = where
-        self._fds = {name: libbpf.get(where.path / name) for name in ("slots", "clock", "keys", "counters")}
-        self.slots = self._shared("slots", abi.SLOT, abi.SLOTS)
-        self._clock = self._shared("clock", abi.CLOCK, 1)
+        self._fds = {name: libbpf.get(where.path / name) for name in KEPT_MAPS}
+        self.slots = self._shared("slots", abi.SLOT)
+        self._clock = self._shared("clock", abi.CLOCK)
+        self.qps = {
+            Direction.EGRESS: self._shared("qps_out", abi.QP, abi.QP_WAYS),
+            Direction.INGRESS: self._shared("qps_in", abi.QP, abi.QP_WAYS),
+        }
+        self.paths = self._shared("paths", abi.PATH)
+        self.control = self._shared("control", abi.CONTROL)
+        self.samples = self._shared("samples", abi.SAMPLE)
+        self.events = self._shared("events", abi.EVENT)
         self._cpus = libbpf.possible_cpus()
 
     def __enter__(self) -> Self:
@@ -36,7 +50,9 @@ class Maps:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _shared(self, name: str, dtype: np.dtype[np.void], count: int) -> NDArray[np.void]:
+    def _shared(self, name: str, dtype: np.dtype[np.void], each: int = 1) -> NDArray[np.void]:
+        """An array map whose values are `each` records."""
+        count = libbpf.map_entries(self._fds[name]) * each
         size = -(-dtype.itemsize * count // mmap.PAGESIZE) * mmap.PAGESIZE
         memory = mmap.mmap(self._fds[name], size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         return np.frombuffer(memory, dtype=dtype, count=count)
@@ -64,6 +80,15 @@ class Maps:
         raw = libbpf.map_lookup(self._fds["counters"], 0, size * self._cpus)
         totals = np.frombuffer(raw, dtype=abi.COUNTERS)["count"].sum(axis=0)
         return {reason.name.lower(): int(totals[reason]) for reason in Reason}
+
+    @property
+    def steer_fd(self) -> int:
+        """The hash map of steered queue pairs."""
+        return self._fds["steer"]
+
+    def next_generation(self) -> None:
+        """Have every queue pair's steering and slice looked up again."""
+        self.control["generation"][0] = int(self.control["generation"][0]) % 0xFFFFFFFF + 1
 
     def set_key(self, key_id: int, secret: bytes) -> None:
         """Accept and sign with a key of 16 bytes; it takes the place of the one with an id as even or as odd."""

@@ -25,7 +25,19 @@ BPF_FS_MAGIC = 0xCAFE4A11
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
 CAP_SYS_ADMIN = 21  # stands for the last two
 
-KEPT_MAPS = ("slots", "clock", "keys", "counters")
+QP_MAPS = ("qps_out", "qps_in")
+KEPT_MAPS = (
+    "slots",
+    "clock",
+    "keys",
+    "counters",
+    *QP_MAPS,
+    "steer",
+    "paths",
+    "control",
+    "samples",
+    "events",
+)
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
 PROGRAMS = ("xdp_ingress", "tc_egress")

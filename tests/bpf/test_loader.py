@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from machine import Namespace, add_link, add_veth, delete_link, trees_here
 
-from cwdp.dataplane import hooks, libbpf, loader, tree
+from cwdp.dataplane import abi, hooks, libbpf, loader, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
@@ -69,7 +69,7 @@ def test_unload_then_load_at_once() -> None:
 
 
 def test_outlives_its_process(namespace: Namespace) -> None:
-    code = "from cwdp.dataplane import loader; loader.load('roce0')"
+    code = "from cwdp.dataplane import abi, loader; loader.load('roce0')"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert pins() == WHOLE
     assert not loader.load("roce0").changed
@@ -78,7 +78,7 @@ def test_outlives_its_process(namespace: Namespace) -> None:
 def test_settings_are_kept() -> None:
     loader.load("roce0", Settings(probe_port=18515))
     with loader.opened(tree.here("roce0").path / tree.SETTINGS_MAP) as fd:
-        assert libbpf.map_lookup(fd, 0, 136)[:2] == (18515).to_bytes(2, "little")
+        assert libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)[:2] == (18515).to_bytes(2, "little")
 
 
 def test_other_settings_are_refused() -> None:
@@ -273,7 +273,7 @@ def test_a_kernel_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_privileges(action: str) -> None:
     code = f"""
 import os
-from cwdp.dataplane import loader
+from cwdp.dataplane import abi, loader
 from cwdp.errors import PrivilegeError
 os.setuid(65534)
 try:

@@ -65,7 +65,7 @@ def test_keeps_maps_and_settings(namespace: Namespace, builds: list[Path]) -> No
             maps.slots["t1"][1234] = 78
             assert new.slots["t1"][1234] == 78
     with loader.opened(where.path / tree.SETTINGS_MAP) as fd:
-        assert libbpf.map_lookup(fd, 0, 2 + 134)[:2] == (18515).to_bytes(2, "little")
+        assert libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)[:2] == (18515).to_bytes(2, "little")
 
 
 def test_a_failed_upgrade_leaves_the_old_programs(

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The tables of queue pairs: each has its place in one of two buckets of eight, found by a hash, so neither a
+ * helper is called nor a list walked. A full bucket gives up its coldest. What operators want of a queue pair
+ * is not lost with it, but copied from `steer` again. */
+#pragma once
+
+#include "roce.h"
+
+#define QP_TICK_SHIFT 5 /* last_seen_ns is written once in 32 jiffies: 32 to 320 ms */
+#define QP_BUSY       1 /* a tag while its place is filled in */
+
+static __always_inline __u64 qp_hash(const struct cwdp_qp_key *key, __u64 seed)
+{
+	__u64 high = (__u64)key->addr[0] << 32 | key->addr[1];
+	__u64 low = (__u64)key->addr[2] << 32 | key->addr[3];
+	__u64 h = (seed ^ high) * 0x9e3779b97f4a7c15ULL;
+
+	h = (h ^ h >> 32 ^ low) * 0xbf58476d1ce4e5b9ULL;
+	h = (h ^ h >> 32 ^ key->qpn) * 0x94d049bb133111ebULL;
+	return (h ^ h >> 32) | 2;
+}
+
+static __always_inline struct cwdp_qp_bucket *qp_bucket(enum cwdp_direction direction, __u32 index)
+{
+	index &= qp_buckets - 1;
+	return direction == CWDP_EGRESS ? bpf_map_lookup_elem(&qps_out, &index)
+					: bpf_map_lookup_elem(&qps_in, &index);
+}
+
+static __always_inline __u32 first_bucket(__u64 tag)
+{
+	return tag >> 32;
+}
+
+static __always_inline __u32 second_bucket(__u64 tag)
+{
+	return tag >> 8 ^ tag >> 40;
+}
+
+/* clang would add the way to the bucket before it is known to be there, which the verifier forbids. */
+static __always_inline struct cwdp_qp *qp_in(struct cwdp_qp_bucket *bucket, __u32 way)
+{
+	barrier_var(bucket);
+	return &bucket->ways[way % CWDP_QP_WAYS];
+}
+
+/* The way that holds a tag; CWDP_QP_WAYS where none does. */
+static __always_inline __u32 way_of(struct cwdp_qp_bucket *bucket, __u64 tag)
+{
+	__u32 start = tag >> 2;
+
+#pragma unroll
+	for (__u32 i = 0; i < CWDP_QP_WAYS; i++) {
+		__u32 way = (start ^ i) % CWDP_QP_WAYS;
+
+		if (*(volatile __u64 *)&qp_in(bucket, way)->tag == tag)
+			return way;
+	}
+	return CWDP_QP_WAYS;
+}
+
+/* The free way that a queue pair would be looked for first, or the coldest one; CWDP_QP_WAYS where all are
+ * being filled in. */
+static __always_inline __u32 room_in(struct cwdp_qp_bucket *bucket, __u64 tag)
+{
+	__u32 start = tag >> 2, coldest = CWDP_QP_WAYS;
+	__u64 seen = ~0ULL;
+
+	for (__u32 i = 0; i < CWDP_QP_WAYS; i++) {
+		__u32 way = (start ^ i) % CWDP_QP_WAYS;
+		struct cwdp_qp *qp = qp_in(bucket, way);
+
+		if (!qp->tag)
+			return way;
+		if (qp->tag != QP_BUSY && qp->last_seen_ns < seen) {
+			seen = qp->last_seen_ns;
+			coldest = way;
+		}
+	}
+	return coldest;
+}
+
+static __always_inline void qp_start(struct cwdp_qp *qp, const struct cwdp_qp_key *key)
+{
+	__u64 *words = (__u64 *)qp;
+
+	/* all but the tag */
+	for (__u32 i = 1; i < sizeof(*qp) / sizeof(*words); i++)
+		words[i] = 0;
+	qp->key = *key;
+}
+
+/* Make a place for a queue pair. Its generation, 0, is nobody's, so what is wanted of it will be looked up.
+ * Two CPUs may make two places for one; whoever reads adds them up. */
+__noinline int qp_add(__u32 direction, const struct cwdp_qp_key *key, __u64 tag)
+{
+	__u32 index = first_bucket(tag), way, other;
+	struct cwdp_qp_bucket *bucket = qp_bucket(direction, index), *second;
+	struct cwdp_qp *qp;
+	__u64 before;
+
+	second = qp_bucket(direction, second_bucket(tag));
+	if (!bucket || !second || !key)
+		return -1;
+	way = room_in(bucket, tag);
+	if (way == CWDP_QP_WAYS || qp_in(bucket, way)->tag) {
+		other = room_in(second, tag);
+		if (other < CWDP_QP_WAYS && !qp_in(second, other)->tag) {
+			bucket = second;
+			index = second_bucket(tag);
+			way = other;
+		}
+	}
+	if (way >= CWDP_QP_WAYS)
+		return -1;
+	qp = qp_in(bucket, way);
+	before = *(volatile __u64 *)&qp->tag;
+	if (before == QP_BUSY || __sync_val_compare_and_swap(&qp->tag, before, QP_BUSY) != before)
+		return -1;
+	qp_start(qp, key);
+	qp->last_seen_ns = bpf_ktime_get_ns();
+	__sync_lock_test_and_set(&qp->tag, tag);
+	count(before ? CWDP_QP_EVICTED : CWDP_QP_ADDED);
+	return (index & (qp_buckets - 1)) * CWDP_QP_WAYS + way;
+}
+
+static __always_inline struct cwdp_qp *qp_scratch_for(const struct cwdp_qp_key *key)
+{
+	struct cwdp_qp *qp;
+	__u32 zero = 0;
+
+	count(CWDP_QP_UNTRACKED);
+	qp = bpf_map_lookup_elem(&qp_scratch, &zero);
+	if (qp)
+		qp_start(qp, key);
+	return qp;
+}
+
+/* The place of a queue pair, made if need be: the number of its bucket times CWDP_QP_WAYS plus its way; -1
+ * where there is none. */
+static __always_inline int qp_place(__u32 direction, const struct cwdp_qp_key *key, __u64 seed)
+{
+	struct cwdp_qp_bucket *bucket;
+	__u32 index, way;
+	__u64 tag;
+
+	if (!key)
+		return -1;
+	tag = qp_hash(key, seed);
+	index = first_bucket(tag);
+	bucket = qp_bucket(direction, index);
+	way = bucket ? way_of(bucket, tag) : CWDP_QP_WAYS;
+	if (way < CWDP_QP_WAYS)
+		return (index & (qp_buckets - 1)) * CWDP_QP_WAYS + way;
+	index = second_bucket(tag);
+	bucket = qp_bucket(direction, index);
+	way = bucket ? way_of(bucket, tag) : CWDP_QP_WAYS;
+	if (way < CWDP_QP_WAYS)
+		return (index & (qp_buckets - 1)) * CWDP_QP_WAYS + way;
+	return qp_add(direction, key, tag);
+}
+
+/* NULL only where a map is missing. */
+static __always_inline struct cwdp_qp *qp_find(enum cwdp_direction direction, const struct cwdp_qp_key *key,
+					       __u64 seed)
+{
+	int place = qp_place(direction, key, seed);
+	struct cwdp_qp_bucket *bucket;
+
+	if (place < 0)
+		return qp_scratch_for(key);
+	bucket = qp_bucket(direction, place / CWDP_QP_WAYS);
+	return bucket ? qp_in(bucket, place) : NULL;
+}
