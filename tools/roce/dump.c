@@ -110,6 +110,7 @@ static void dump(int family, bool with_checksum, uint32_t mtu, uint64_t message_
 	transfer->responder.qp.qpn = RESPONDER_QPN;
 	transfer->responder.qp.first_psn = PSN_MASK - 2;
 	set_path(&transfer->responder.qp.path, family, with_checksum, true);
+	printf("transfer %u %llu\n", mtu, (unsigned long long)requester->total_bytes);
 	run(transfer);
 	free(requester->sent_ns);
 	free(requester->started_ns);
