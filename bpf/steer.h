@@ -8,10 +8,11 @@
 #include "icrc.h"
 #include "slice.h"
 
-#define ICRC_BYTES 4
-#define UDP_MIN    (offsetof(struct cwdp_probe_packet, probe) + ICRC_BYTES)
-#define UDP_MASK   0x3fff
-#define UDP_CHECK  offsetof(struct cwdp_probe_packet, check)
+#define PORT_IN_LABEL 0x3fff /* the two bits above are set in every RoCEv2 port */
+#define ICRC_BYTES    4
+#define UDP_MIN       (offsetof(struct cwdp_probe_packet, probe) + ICRC_BYTES)
+#define UDP_MASK      0x3fff
+#define UDP_CHECK     offsetof(struct cwdp_probe_packet, check)
 
 /* What is wanted of a queue pair, copied anew after each change. */
 __noinline int qp_refresh(struct cwdp_qp *qp, __u32 generation)
@@ -51,32 +52,42 @@ static __always_inline __u32 steerable_bytes(const struct frame *frame, __u32 of
 	return bytes;
 }
 
-/* The label that the flow-label-to-port rule of RoCEv2 (IBTA A17, as Linux has it) turns into this port. */
-static __always_inline void set_flow_label(struct ipv6hdr *ip6, __be16 sport)
+/* Version, traffic class and the flow label that the label-to-port rule of RoCEv2 (IBTA A17, as Linux has it)
+ * turns into this port. */
+static __always_inline __be32 with_flow_label(__be32 first_word, __be16 sport)
 {
-	__u32 label = bpf_ntohs(sport) & 0x3fff;
-
-	ip6->flow_lbl[0] &= 0xf0;
-	ip6->flow_lbl[1] = label >> 8;
-	ip6->flow_lbl[2] = label;
+	return (first_word & bpf_htonl(~IPV6_FLOW_LABEL)) | bpf_htonl(bpf_ntohs(sport) & PORT_IN_LABEL);
 }
 
+/* A packet whose source port is to change. */
+struct rewrite {
+	__u32 udp_offset;
+	__u32 udp_bytes;
+	__be16 from;
+	__be16 to;
+	__u32 icrc_change;
+	__be32 first_word; /* of the IPv6 header, with its new flow label; 0: stays as it is */
+	bool has_checksum;
+};
+
 /* By helpers, which make the buffer writable and know of checksums left to the device. */
-static __always_inline enum cwdp_reason rewrite_slowly(struct __sk_buff *skb, __u32 offset, __u32 bytes,
-						       __u32 ports, __u32 change, bool has_checksum)
+static __always_inline enum cwdp_reason rewrite_slowly(struct __sk_buff *skb, const struct rewrite *rewrite)
 {
-	__u32 icrc_offset = offset + bytes - ICRC_BYTES, icrc, old;
-	__u16 from = ports, to = ports >> 16;
+	__u32 udp = rewrite->udp_offset, icrc_offset = udp + rewrite->udp_bytes - ICRC_BYTES, icrc, old;
 
 	if (bpf_skb_load_bytes(skb, icrc_offset, &old, sizeof(old)))
 		return CWDP_STEER_BAD_LENGTH;
-	icrc = old ^ change;
+	icrc = old ^ rewrite->icrc_change;
 	if (bpf_skb_store_bytes(skb, icrc_offset, &icrc, sizeof(icrc), 0))
 		return CWDP_STEER_NO_MEMORY;
-	bpf_skb_store_bytes(skb, offset, &to, sizeof(to), 0);
-	if (has_checksum) {
-		bpf_l4_csum_replace(skb, offset + UDP_CHECK, from, to, sizeof(to) | BPF_F_MARK_MANGLED_0);
-		bpf_l4_csum_replace(skb, offset + UDP_CHECK, old, icrc, sizeof(icrc) | BPF_F_MARK_MANGLED_0);
+	bpf_skb_store_bytes(skb, udp, &rewrite->to, sizeof(rewrite->to), 0);
+	if (rewrite->first_word)
+		bpf_skb_store_bytes(skb, udp - sizeof(struct ipv6hdr), &rewrite->first_word,
+				    sizeof(rewrite->first_word), 0);
+	if (rewrite->has_checksum) {
+		bpf_l4_csum_replace(skb, udp + UDP_CHECK, rewrite->from, rewrite->to,
+				    sizeof(rewrite->to) | BPF_F_MARK_MANGLED_0);
+		bpf_l4_csum_replace(skb, udp + UDP_CHECK, old, icrc, sizeof(icrc) | BPF_F_MARK_MANGLED_0);
 	}
 	return CWDP_STEER_REWRITTEN;
 }
@@ -86,23 +97,29 @@ static __always_inline enum cwdp_reason rewrite_sport(struct __sk_buff *skb, str
 						      struct cwdp_qp *qp, __be16 sport)
 {
 	struct cwdp_probe_packet *packet = frame->packet;
-	__u32 offset = (void *)packet - (void *)(long)skb->data, change, bytes;
-	__be16 before = packet->sport;
+	struct rewrite rewrite = {
+		.udp_offset = (void *)packet - (void *)(long)skb->data,
+		.from = packet->sport,
+		.to = sport,
+		.has_checksum = packet->check,
+	};
 	__u32 *icrc;
 
 	if (skb->gso_size)
 		return CWDP_STEER_GSO;
-	bytes = steerable_bytes(frame, offset, skb->len);
-	if (!bytes)
+	rewrite.udp_bytes = steerable_bytes(frame, rewrite.udp_offset, skb->len);
+	if (!rewrite.udp_bytes)
 		return CWDP_STEER_BAD_LENGTH;
-	change = icrc_change(qp, bytes, before ^ sport);
+	rewrite.icrc_change = icrc_change(qp, rewrite.udp_bytes, rewrite.from ^ sport);
 	if (frame->ip6 && qp->flags & CWDP_STEER_FLOW_LABEL)
-		set_flow_label(frame->ip6, sport);
-	icrc = (void *)packet + ((bytes - ICRC_BYTES) & UDP_MASK);
-	if (packet->check || (void *)(icrc + 1) > frame->end)
-		return rewrite_slowly(skb, offset, bytes, (__u32)sport << 16 | before, change, packet->check);
-	*icrc ^= change;
+		rewrite.first_word = with_flow_label(*(__be32 *)frame->ip6, sport);
+	icrc = (void *)packet + ((rewrite.udp_bytes - ICRC_BYTES) & UDP_MASK);
+	if (rewrite.has_checksum || (void *)(icrc + 1) > frame->end)
+		return rewrite_slowly(skb, &rewrite);
+	*icrc ^= rewrite.icrc_change;
 	packet->sport = sport;
+	if (frame->ip6 && rewrite.first_word)
+		*(__be32 *)frame->ip6 = rewrite.first_word;
 	return CWDP_STEER_REWRITTEN;
 }
 
