@@ -49,6 +49,8 @@ def _allowed(importer: str, imported: str) -> bool:
         return _within(imported, "cwdp", "manager")
     if _within(importer, "cwdp.shared"):
         return _within(imported, "cwdp.shared", "cwdp.errors")
+    if _within(importer, "cwdp.rdma"):
+        return _within(imported, "cwdp.rdma", "cwdp.shared", "cwdp.errors")
     return _within(imported, "cwdp") and not _within(imported, "cwdp.cli")
 
 
@@ -69,6 +71,9 @@ def test_the_arrow_of_imports_runs_one_way(path: Path) -> None:
         ("cwdp.agent.service", "manager.service", False),
         ("cwdp.agent.service", "cwdp.dataplane.maps", True),
         ("cwdp.shared.bus", "cwdp.agent.config", False),
+        ("cwdp.rdma.udprobe", "cwdp.errors", True),
+        ("cwdp.rdma.udprobe", "cwdp.dataplane.maps", False),
+        ("cwdp.rdma.udprobe", "cwdp.agent.service", False),
         ("cwdp.cli.manager", "manager.service", True),
         ("cwdp.cli.manager", "tools.lab", False),
         ("tools.lab.fleet", "manager.config", True),
@@ -107,6 +112,10 @@ def test_the_agent_loads_no_more_than_it_needs() -> None:
     assert "numpy" in loaded
     too_much = {"scipy", "rich", "click", "manager", "tools", "prometheus_client"}  # nats-py loads aiohttp
     assert loaded & too_much == set()
+
+
+def test_what_reads_rdma_devices_loads_pyverbs_only_when_it_is_asked_for() -> None:
+    assert "pyverbs" not in _loaded_by("import cwdp.cli.rdma, cwdp.rdma.sport, cwdp.rdma.udlink")
 
 
 def test_help_does_not_wait_for_numpy() -> None:

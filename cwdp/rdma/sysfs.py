@@ -1,0 +1,182 @@
+"""RDMA devices, ports, GIDs and counters, as the kernel shows them below /sys/class/infiniband.
+
+The files and what they hold: Documentation/ABI/stable/sysfs-class-infiniband of the Linux kernel.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cwdp.errors import RdmaError
+
+SYSFS = Path("/sys/class/infiniband")
+COUNTER_GROUPS = ("counters", "hw_counters")
+NO_COUNTERS = {"lifespan"}  # how long the kernel keeps a reading, in ms
+RATE = re.compile(r"([\d.]+) Gb/sec")
+NO_DEVICE_HINT = (
+    "load the NIC's RDMA driver (mlx5_ib, irdma, bnxt_re ...), or for Soft-RoCE:\n"
+    "  modprobe rdma_rxe && rdma link add rxe0 type rxe netdev IFNAME"
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """One RDMA device; `node_guid` is written as the kernel does, `firmware` is None where it has none."""
+
+    device: str
+    node_type: str
+    firmware: str | None
+    node_guid: str
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port; `rate_bps` is None where the kernel does not say, `netdev` where there is none."""
+
+    device: str
+    port: int
+    state: str
+    physical_state: str
+    link_layer: str
+    rate_bps: int | None
+    netdev: str | None
+
+
+@dataclass(frozen=True)
+class Gid:
+    """One entry of a port's GID table (IBTA 4.1.1); `type` is "RoCE v1", "RoCE v2" or "IB"."""
+
+    device: str
+    port: int
+    index: int
+    gid: str
+    type: str
+    netdev: str | None
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One counter of a port: of the group `counters` (IBTA 16.1.3.5) or `hw_counters` (the driver's own)."""
+
+    device: str
+    port: int
+    group: str
+    name: str
+    value: int
+
+
+def devices(root: Path = SYSFS) -> list[Device]:
+    """Every RDMA device, by name.
+
+    Raises:
+        RdmaError: there is none.
+    """
+    found = [
+        Device(
+            device=where.name,
+            node_type=_after_colon(_read(where / "node_type")),
+            firmware=_read(where / "fw_ver") or None,
+            node_guid=_read(where / "node_guid"),
+        )
+        for where in _device_folders(root)
+    ]
+    if not found:
+        raise RdmaError("this host has no RDMA device", NO_DEVICE_HINT)
+    return found
+
+
+def ports(root: Path = SYSFS) -> list[Port]:
+    """Every port of every device."""
+    return [
+        Port(
+            device=device,
+            port=number,
+            state=_after_colon(_read(where / "state")),
+            physical_state=_after_colon(_read(where / "phys_state")),
+            link_layer=_read(where / "link_layer"),
+            rate_bps=_rate_bps(_read(where / "rate")),
+            netdev=_port_netdev(where),
+        )
+        for device, number, where in _port_folders(root)
+    ]
+
+
+def gids(root: Path = SYSFS) -> list[Gid]:
+    """Every entry in use of every port's GID table."""
+    found = []
+    for device, number, where in _port_folders(root):
+        for path in _by_number(where / "gids"):
+            gid = _gid(_read(path))
+            if gid is not None:
+                kind = _read(where / "gid_attrs" / "types" / path.name) or "IB"
+                found.append(Gid(device, number, int(path.name), gid, kind, _gid_netdev(where, path.name)))
+    return found
+
+
+def counters(root: Path = SYSFS) -> list[Counter]:
+    """Every counter of every port; those that a driver cannot read now are left out."""
+    return [
+        Counter(device, number, group, path.name, int(text))
+        for device, number, where in _port_folders(root)
+        for group in COUNTER_GROUPS
+        for path in sorted((where / group).glob("*"))
+        if path.name not in NO_COUNTERS and (text := _read(path)).isdigit()
+    ]
+
+
+def _device_folders(root: Path) -> list[Path]:
+    return sorted(root.glob("*"))
+
+
+def _port_folders(root: Path) -> Iterator[tuple[str, int, Path]]:
+    for device in _device_folders(root):
+        for where in _by_number(device / "ports"):
+            yield device.name, int(where.name), where
+
+
+def _by_number(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9]*"), key=lambda path: int(path.name))
+
+
+def _read(path: Path) -> str:
+    """A file's text; empty where it is not there, or where the kernel answers EINVAL for an empty entry."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _after_colon(text: str) -> str:
+    """The name in "4: ACTIVE"."""
+    return text.rpartition(": ")[2]
+
+
+def _rate_bps(text: str) -> int | None:
+    """The rate in "100 Gb/sec (4X EDR)"."""
+    found = RATE.match(text)
+    return round(float(found[1]) * 1e9) if found else None
+
+
+def _gid(text: str) -> str | None:
+    """A GID in the shortest form, IPv4-mapped ones with dots; None for an unused entry.
+
+    An unused entry is all zeros, or on InfiniBand the subnet prefix alone.
+    """
+    if not text:
+        return None
+    address = ipaddress.IPv6Address(text)
+    if int(address) & (1 << 64) - 1 == 0:
+        return None
+    return f"::ffff:{address.ipv4_mapped}" if address.ipv4_mapped else str(address)
+
+
+def _gid_netdev(port: Path, index: str) -> str | None:
+    return _read(port / "gid_attrs" / "ndevs" / index) or None
+
+
+def _port_netdev(port: Path) -> str | None:
+    """The network interface of a port: that of its first GID which names one."""
+    names = (_gid_netdev(port, path.name) for path in _by_number(port / "gid_attrs" / "ndevs"))
+    return next((name for name in names if name), None)

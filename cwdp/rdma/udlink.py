@@ -1,0 +1,132 @@
+"""Carries probes between UD queue pairs of one port, by pyverbs."""
+
+import select
+import time
+from collections.abc import Callable
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import Any
+
+from cwdp.errors import RdmaError
+from cwdp.rdma import netlink, verbs
+from cwdp.rdma.handles import AddressHandles
+from cwdp.rdma.sport import rxe_ud_sport
+from cwdp.rdma.udprobe import Received, UdAddress, gid_bytes
+from cwdp.rdma.udqueues import GRH_BYTES, ReceiveQueue, SendQueues
+
+RXE_QUEUE_PAIRS = 16
+EVENT_FILE = "anon_inode:[infinibandevent]"
+IPV4_AT = 20  # where an IPv4 header lies in the GRH (IBTA annex A17.4.5.2)
+
+
+class UdLink:
+    """Messages over one port of one RDMA device, from one of its RoCE v2 GIDs.
+
+    Most devices derive the source port from the flow label, so one queue pair sends from any. Soft-RoCE does
+    not, for UD; there each of RXE_QUEUE_PAIRS queue pairs has a port of its own, which `address.sports` names.
+
+    Args:
+        device: its name, such as mlx5_0.
+        port: its number, from 1.
+        gid_index: the GID to send from, as `cwdp rdma gid` lists them.
+        clock: ns; read when a message is seen.
+
+    Raises:
+        RdmaError: pyverbs is missing, or the device refuses.
+    """
+
+    def __init__(
+        self, device: str, port: int, gid_index: int, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        failed = verbs.failure()
+        self._clock = clock
+        soft = netlink.drivers().get(device) == "rxe"
+        self._context = verbs.open_device(device)
+        try:
+            self._gid = gid_bytes(str(self._context.query_gid(port, gid_index)))
+            pd = verbs.load("pd").PD(self._context)
+            self._channel, self._event_fd = _completion_channel(self._context)
+            self._receiver = ReceiveQueue(self._context, pd, port, self._channel)
+            self._sender = SendQueues(self._context, pd, port, RXE_QUEUE_PAIRS if soft else 1)
+            self._receiver.cq.req_notify()
+        except failed as error:
+            self._context.close()
+            raise RdmaError(
+                f"{device} port {port} cannot carry probes from GID {gid_index}: {verbs.reason(error)}",
+                "`cwdp rdma port` and `cwdp rdma gid` show what there is",
+            ) from error
+        self._handles = AddressHandles(pd, port, gid_index, clock)
+        self._by_sport = (
+            {rxe_ud_sport(qpn): index for index, qpn in enumerate(self._sender.qpns)} if soft else {}
+        )
+
+    @property
+    def address(self) -> UdAddress:
+        """Where this end can be reached."""
+        return UdAddress(str(IPv6Address(self._gid)), self._receiver.qpn, tuple(sorted(self._by_sport)))
+
+    def fileno(self) -> int:
+        """Readable when there is something to poll."""
+        return self._event_fd
+
+    def close(self) -> None:
+        """Give back queue pairs and memory."""
+        self._handles.close()
+        self._context.close()
+
+    def suspect(self, gid: bytes) -> None:
+        """Nothing came back from here: its next hop may have changed."""
+        self._handles.suspect(gid)
+
+    def send(self, gid: bytes, qpn: int, sport: int, data: bytes) -> bool:
+        """Send a message from a source port; False where it could not be sent."""
+        index = self._by_sport.get(sport) if self._by_sport else 0
+        handle = self._handles.get(gid, sport)
+        return index is not None and handle is not None and self._sender.send(index, handle, qpn, data)
+
+    def poll(self) -> list[Received]:
+        """What has arrived since the last call."""
+        while select.select([self._event_fd], [], [], 0)[0]:
+            self._channel.get_cq_event(self._receiver.cq)
+            self._receiver.cq.ack_events(1)
+            self._receiver.cq.req_notify()
+        found = []
+        for data in self._receiver.receive():
+            arrived_ns = self._clock()
+            addresses = read_grh(data[:GRH_BYTES])
+            if addresses is not None and addresses[1] == self._gid:
+                found.append(Received(arrived_ns, addresses[0], data[GRH_BYTES:]))
+        return found
+
+
+def read_grh(grh: bytes) -> tuple[bytes, bytes] | None:
+    """Source and destination GID of a message; None where it came with neither IPv4 nor IPv6 header.
+
+    RoCE v2 puts the IP header in the place of the GRH, an IPv4 header into its last 20 bytes.
+    """
+    if grh[0] >> 4 == 6:
+        return grh[8:24], grh[24:40]
+    ipv4 = grh[IPV4_AT:]
+    if ipv4[0] >> 4 == 4:
+        mapped = bytes(10) + b"\xff\xff"
+        return mapped + ipv4[12:16], mapped + ipv4[16:20]
+    return None
+
+
+def _completion_channel(context: Any) -> tuple[Any, int]:
+    """A completion channel and its file descriptor, which pyverbs does not tell: the one that came with it."""
+    before = _event_files()
+    channel = verbs.load("cq").CompChannel(context)
+    (descriptor,) = _event_files() - before
+    return channel, descriptor
+
+
+def _event_files() -> set[int]:
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            if str(path.readlink()) == EVENT_FILE:
+                found.add(int(path.name))
+        except OSError:  # closed in between
+            continue
+    return found

@@ -1,0 +1,250 @@
+"""Probes by UD queue pair: the transport where the NIC takes UDP port 4791 before XDP could see it.
+
+The same two questions are answered as by the kernel's probes, per destination and source port: does the path
+live, and how long is the round trip. Stamps are read in user space at both ends. What a message waits in the
+responder's program between arrival and answer is taken off, what it waits before the program looks is not:
+whoever owns a prober watches `fileno()` and calls `poll()` when it becomes readable.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from ipaddress import IPv6Address
+from typing import Protocol
+
+from cwdp.errors import ConfigError
+from cwdp.rdma import udwire
+from cwdp.rdma.sport import check_sport
+from cwdp.rdma.udwire import Head, Kind, Message, WireError
+
+REPLY_TIMEOUT_NS = 100_000_000
+SEQ_MASK = 0xFFFFFFFF
+COUNTERS = (
+    "sent",
+    "unsent",
+    "answered",
+    "lost",
+    "reflected",
+    "unreflected",
+    "malformed",
+    "unknown_key",
+    "bad_mac",
+    "unexpected_reply",
+)
+
+
+@dataclass(frozen=True)
+class UdAddress:
+    """Where a prober can be reached, to be told to its peers.
+
+    Attributes:
+        gid: its RoCE v2 GID.
+        qpn: its queue pair.
+        sports: the UDP source ports that it can send from; empty for any from 0xC000 to 0xFFFF.
+    """
+
+    gid: str
+    qpn: int
+    sports: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class UdPath:
+    """A path there and back: the peer, and the source port of each direction."""
+
+    peer: UdAddress
+    sport: int
+    reply_sport: int
+
+
+@dataclass(frozen=True)
+class UdSample:
+    """What became of a probe; `rtt_ns` is None where no answer came within REPLY_TIMEOUT_NS."""
+
+    path: UdPath
+    sent_ns: int
+    rtt_ns: int | None
+
+
+@dataclass(frozen=True)
+class Received:
+    """A message as the link hands it over: when it was seen, who sent it (GID, 16 bytes), and what it says."""
+
+    arrived_ns: int
+    source: bytes
+    data: bytes
+
+
+class Link(Protocol):
+    """What carries messages: a `UdLink`, or in tests a stand-in."""
+
+    @property
+    def address(self) -> UdAddress:
+        """Where this end can be reached."""
+
+    def send(self, gid: bytes, qpn: int, sport: int, data: bytes) -> bool:
+        """Send a message from a source port; False where it could not be sent."""
+
+    def poll(self) -> list[Received]:
+        """What has arrived since the last call."""
+
+    def suspect(self, gid: bytes) -> None:
+        """Nothing came back from here: its next hop may have changed."""
+
+    def fileno(self) -> int:
+        """Readable when there is something to poll."""
+
+    def close(self) -> None:
+        """Give back what the link holds."""
+
+
+@dataclass(frozen=True)
+class _Pending:
+    path: UdPath
+    key: bytes
+    mac: int
+    sent_ns: int
+
+
+class UdProber:
+    """Sends probes over a link, and answers those of others.
+
+    Args:
+        link: the queue pairs; closed with the prober.
+        keys: the cluster's keys by number, 16 bytes each.
+        send_key: the number of the one to sign with.
+        clock: ns; the same for all stamps of this host.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        keys: Mapping[int, bytes],
+        send_key: int,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self.address = link.address
+        self._link = link
+        self._keys = dict(keys)
+        self._send_key = send_key
+        self._clock = clock
+        self._gid = gid_bytes(self.address.gid)
+        self._seq = 0
+        self._pending: dict[int, _Pending] = {}
+
+    def fileno(self) -> int:
+        """Readable when there is something to poll."""
+        return self._link.fileno()
+
+    def close(self) -> None:
+        """Give back the queue pairs; probes under way are forgotten."""
+        self._link.close()
+
+    def send(self, paths: Sequence[UdPath]) -> None:
+        """Send one probe on each path.
+
+        Raises:
+            ConfigError: a path asks for a source port that its sender cannot use.
+        """
+        for path in paths:
+            check_path(self.address, path)
+        for path in paths:
+            self._send_one(path)
+
+    def poll(self) -> list[UdSample]:
+        """Take in what has arrived, answer requests, and tell what became of probes.
+
+        Returns:
+            Answered probes, and those whose time to be answered is over.
+        """
+        samples = [sample for one in self._link.poll() if (sample := self._take(one)) is not None]
+        return samples + self._expire()
+
+    def _send_one(self, path: UdPath) -> None:
+        self._seq = self._seq + 1 & SEQ_MASK
+        peer = gid_bytes(path.peer.gid)
+        key = self._keys[self._send_key]
+        head = Head(Kind.REQUEST, self._send_key, self.address.qpn, self._seq, path.sport, path.reply_sport)
+        request = udwire.sign_request(key, head, self._gid, peer, self._clock)
+        if not self._link.send(peer, path.peer.qpn, path.sport, request.data):
+            self.counters["unsent"] += 1
+            return
+        self.counters["sent"] += 1
+        self._pending[self._seq] = _Pending(path, key, request.mac, request.stamp_ns)
+
+    def _take(self, received: Received) -> UdSample | None:
+        try:
+            message = Message.unpack(received.data)
+        except WireError:
+            self.counters["malformed"] += 1
+            return None
+        if message.head.kind is Kind.REPLY:
+            return self._take_reply(received, message)
+        self._reflect(received, message)
+        return None
+
+    def _take_reply(self, received: Received, message: Message) -> UdSample | None:
+        pending = self._pending.get(message.head.seq)
+        if pending is None or received.source != gid_bytes(pending.path.peer.gid):
+            self.counters["unexpected_reply"] += 1
+            return None
+        if not udwire.reply_is_valid(pending.key, message, pending.mac):
+            self.counters["bad_mac"] += 1
+            return None
+        del self._pending[message.head.seq]
+        self.counters["answered"] += 1
+        t2, t3 = message.stamps
+        rtt_ns = received.arrived_ns - pending.sent_ns - (t3 - t2)
+        return UdSample(pending.path, pending.sent_ns, rtt_ns)
+
+    def _reflect(self, received: Received, message: Message) -> None:
+        asked = message.head
+        key = self._keys.get(asked.key_id)
+        if key is None:
+            self.counters["unknown_key"] += 1
+            return
+        if not udwire.request_is_valid(key, message, received.source, self._gid):
+            self.counters["bad_mac"] += 1
+            return
+        head = Head(Kind.REPLY, asked.key_id, self.address.qpn, asked.seq, asked.reply_sport, asked.sport)
+        reply = udwire.sign_reply(key, head, message.mac, received.arrived_ns, self._clock)
+        done = self._link.send(received.source, asked.qpn, asked.reply_sport, reply.data)
+        self.counters["reflected" if done else "unreflected"] += 1
+
+    def _expire(self) -> list[UdSample]:
+        """Give up the oldest probes; they are in the order of sending."""
+        before = self._clock() - REPLY_TIMEOUT_NS
+        samples = []
+        while self._pending:
+            seq, pending = next(iter(self._pending.items()))
+            if pending.sent_ns > before:
+                break
+            del self._pending[seq]
+            self.counters["lost"] += 1
+            self._link.suspect(gid_bytes(pending.path.peer.gid))
+            samples.append(UdSample(pending.path, pending.sent_ns, None))
+        return samples
+
+
+def check_path(own: UdAddress, path: UdPath) -> None:
+    """Refuse a path that one of its ends cannot send on.
+
+    Raises:
+        ConfigError: a source port outside of the dynamic range, or not among those that an end has.
+    """
+    for end, sport in ((own, path.sport), (path.peer, path.reply_sport)):
+        check_sport(sport)
+        if end.sports and sport not in end.sports:
+            raise ConfigError(
+                f"{end.gid} cannot send from source port {sport}",
+                f"its device has these only: {', '.join(map(str, end.sports))}",
+            )
+
+
+@cache
+def gid_bytes(gid: str) -> bytes:
+    """A GID's 16 bytes."""
+    return IPv6Address(gid).packed

@@ -1,0 +1,159 @@
+"""UD queue pairs in two roles, so that neither hinders the other: some send, one receives.
+
+A queue pair that failed to send (its interface lost its route, say) falls into an error state and is started
+anew under its own number. Since it holds no receive buffers, nothing else is lost by that.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from cwdp.rdma import verbs
+from cwdp.rdma.udwire import MESSAGE_BYTES
+
+QKEY = 0x43574450
+GRH_BYTES = 40
+SEND_SLOTS = 256
+RECEIVE_SLOTS = 512
+RECEIVE_BYTES = GRH_BYTES + MESSAGE_BYTES
+
+
+class _UdQueuePair:
+    """One UD queue pair of either role, ready to send."""
+
+    def __init__(self, pd: Any, port: int, cq: Any, *, sends: int, receives: int) -> None:
+        self._enums = verbs.load("enums")
+        self._qp_module = verbs.load("qp")
+        self._port = port
+        module = self._qp_module
+        cap = module.QPCap(max_send_wr=sends, max_recv_wr=receives, max_send_sge=1, max_recv_sge=1)
+        init = module.QPInitAttr(qp_type=self._enums.IBV_QPT_UD, scq=cq, rcq=cq, cap=cap)
+        self.qp = module.QP(pd, init, self._attributes())
+
+    def restart(self) -> None:
+        """Take the queue pair through RESET back to RTS; what was posted on it is gone."""
+        attributes = self._qp_module.QPAttr()
+        attributes.qp_state = self._enums.IBV_QPS_RESET
+        self.qp.modify(attributes, self._enums.IBV_QP_STATE)
+        self.qp.to_rts(self._attributes())
+
+    def _attributes(self) -> Any:
+        attributes = self._qp_module.QPAttr(port_num=self._port)
+        attributes.qkey = QKEY
+        return attributes
+
+
+class SendQueues:
+    """Queue pairs that send, with one pool of buffers.
+
+    Args:
+        context, pd: of pyverbs.
+        port: the device's port.
+        count: how many queue pairs.
+
+    Raises:
+        pyverbs.PyverbsError: the device refuses.
+    """
+
+    def __init__(self, context: Any, pd: Any, port: int, count: int) -> None:
+        work = verbs.load("wr")
+        enums = verbs.load("enums")
+        self._failed = verbs.failure()
+        self._memory = verbs.load("mr").MR(pd, SEND_SLOTS * MESSAGE_BYTES, enums.IBV_ACCESS_LOCAL_WRITE)
+        self._cq = verbs.load("cq").CQ(context, SEND_SLOTS, None, None, 0)
+        self._queues = [_UdQueuePair(pd, port, self._cq, sends=SEND_SLOTS, receives=1) for _ in range(count)]
+        self._requests = [
+            work.SendWR(slot, num_sge=1, sg=[_buffer(work, self._memory, slot, MESSAGE_BYTES)])
+            for slot in range(SEND_SLOTS)
+        ]
+        self._free = list(range(SEND_SLOTS))
+        self._posted_on: dict[int, int] = {}
+
+    @property
+    def qpns(self) -> list[int]:
+        """The numbers of the queue pairs."""
+        return [queue.qp.qp_num for queue in self._queues]
+
+    def send(self, index: int, handle: Any, qpn: int, data: bytes) -> bool:
+        """Send a message from one of the queue pairs; False where there is no room."""
+        self._reap()
+        if not self._free:
+            return False
+        slot = self._free.pop()
+        self._memory.write(data, len(data), slot * MESSAGE_BYTES)
+        self._requests[slot].set_wr_ud(handle, qpn, QKEY)
+        try:
+            self._queues[index].qp.post_send(self._requests[slot])
+        except self._failed:
+            self._free.append(slot)
+            return False
+        self._posted_on[slot] = index
+        return True
+
+    def _reap(self) -> None:
+        """Take back the buffers of what was sent; start anew what failed."""
+        _, completions = self._cq.poll(SEND_SLOTS)
+        failed = set()
+        for completion in completions:
+            index = self._posted_on.pop(completion.wr_id, None)
+            if index is not None:
+                self._free.append(completion.wr_id)
+                if completion.status != 0:
+                    failed.add(index)
+        for index in failed:
+            self._queues[index].restart()
+            for slot in [slot for slot, posted_on in self._posted_on.items() if posted_on == index]:
+                del self._posted_on[slot]
+                self._free.append(slot)
+
+
+class ReceiveQueue:
+    """The queue pair that receives.
+
+    Args:
+        context, pd: of pyverbs.
+        port: the device's port.
+        channel: the completion channel that tells of arrivals.
+
+    Raises:
+        pyverbs.PyverbsError: the device refuses.
+    """
+
+    def __init__(self, context: Any, pd: Any, port: int, channel: Any) -> None:
+        work = verbs.load("wr")
+        enums = verbs.load("enums")
+        self._memory = verbs.load("mr").MR(pd, RECEIVE_SLOTS * RECEIVE_BYTES, enums.IBV_ACCESS_LOCAL_WRITE)
+        self.cq = verbs.load("cq").CQ(context, RECEIVE_SLOTS, None, channel, 0)
+        self._queue = _UdQueuePair(pd, port, self.cq, sends=1, receives=RECEIVE_SLOTS)
+        self._requests = [
+            work.RecvWR(slot, num_sge=1, sg=[_buffer(work, self._memory, slot, RECEIVE_BYTES)])
+            for slot in range(RECEIVE_SLOTS)
+        ]
+        self._post_all()
+
+    @property
+    def qpn(self) -> int:
+        """The number of the queue pair."""
+        number: int = self._queue.qp.qp_num
+        return number
+
+    def receive(self) -> Iterator[bytes]:
+        """What has arrived, each with 40 bytes of GRH before it (IBTA 11.4.1.2)."""
+        while True:
+            count, completions = self.cq.poll(RECEIVE_SLOTS)
+            if any(completion.status != 0 for completion in completions):
+                self._queue.restart()
+                self._post_all()
+                return
+            for completion in completions:
+                yield self._memory.read(completion.byte_len, completion.wr_id * RECEIVE_BYTES)
+                self._queue.qp.post_recv(self._requests[completion.wr_id])
+            if count < RECEIVE_SLOTS:
+                return
+
+    def _post_all(self) -> None:
+        for request in self._requests:
+            self._queue.qp.post_recv(request)
+
+
+def _buffer(work: Any, memory: Any, slot: int, size: int) -> Any:
+    return work.SGE(memory.buf + slot * size, size, memory.lkey)

@@ -1,0 +1,279 @@
+"""Probes by UD queue pair over a stand-in for the network: what is answered, refused, counted and given up."""
+
+from collections import deque
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cwdp.errors import ConfigError
+from cwdp.rdma import siphash, udwire
+from cwdp.rdma.udlink import read_grh
+from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Received, UdAddress, UdPath, UdProber, UdSample, gid_bytes
+from cwdp.rdma.udwire import Head, Kind, Message, WireError
+
+KEY = bytes(range(16))
+A, B = "::ffff:10.0.1.1", "fd00:2::1"
+DELAY_NS = 3_000
+
+
+class Clock:
+    """A clock that a test moves; each reading takes 10 ns."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000_000
+
+    def __call__(self) -> int:
+        self.now_ns += 10
+        return self.now_ns
+
+
+class Network:
+    """Hands messages over, each after DELAY_NS; `lose` and `refuse` are a test's."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.queues: dict[tuple[bytes, int], deque[Received]] = {}
+        self.log: list[tuple[bytes, int, bytes]] = []
+        self.lose = False
+        self.refuse = False
+
+    def carry(self, source: bytes, gid: bytes, qpn: int, sport: int, data: bytes) -> None:
+        self.log.append((gid, sport, data))
+        self.clock.now_ns += DELAY_NS
+        if not self.lose:
+            self.queues[gid, qpn].append(Received(self.clock(), source, data))
+
+
+class Link:
+    def __init__(self, network: Network, address: UdAddress) -> None:
+        self.network, self.address = network, address
+        self.gid = gid_bytes(address.gid)
+        self.queue = network.queues[self.gid, address.qpn] = deque()
+        self.suspected: list[bytes] = []
+        self.closed = False
+
+    def send(self, gid: bytes, qpn: int, sport: int, data: bytes) -> bool:
+        if self.network.refuse:
+            return False
+        self.network.carry(self.gid, gid, qpn, sport, data)
+        return True
+
+    def poll(self) -> list[Received]:
+        found = list(self.queue)
+        self.queue.clear()
+        return found
+
+    def suspect(self, gid: bytes) -> None:
+        self.suspected.append(gid)
+
+    def fileno(self) -> int:
+        return 7
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Pair:
+    """Two probers, A and B, and a path between them."""
+
+    def __init__(self, b_keys: dict[int, bytes] | None = None) -> None:
+        self.network = Network()
+        self.links = [Link(self.network, UdAddress(A, 0x11)), Link(self.network, UdAddress(B, 0x22))]
+        clock = self.network.clock
+        self.a = UdProber(self.links[0], {1: KEY}, 1, clock)
+        self.b = UdProber(self.links[1], b_keys or {1: KEY}, next(iter(b_keys or {1: KEY})), clock)
+        self.path = UdPath(self.b.address, 50_001, 50_002)
+
+    def exchange(self) -> list[UdSample]:
+        self.a.send([self.path])
+        self.network.clock.now_ns += 5_000  # B is slow to look
+        self.b.poll()
+        return self.a.poll()
+
+
+@pytest.fixture
+def pair() -> Pair:
+    return Pair()
+
+
+def test_siphash_after_the_paper() -> None:
+    """Appendix A hashes 00 to 0e under the key 00 to 0f; its last word has the length in the highest byte."""
+    message = bytes(range(15))
+    state = siphash.absorb(siphash.start(KEY), message[:8])
+    last = int.from_bytes(message[8:], "little") | 15 << 56
+    v = siphash.absorb(state, last.to_bytes(8, "little"))
+    tag = siphash._rounds((v[0], v[1], v[2] ^ 0xFF, v[3]), 4)
+    assert tag[0] ^ tag[1] ^ tag[2] ^ tag[3] == 0xA129CA6149BE45E5
+
+
+def test_siphash_of_whole_words() -> None:
+    """From the vectors of the reference implementation: nothing, and 00 to 07."""
+    for length, tag in ((0, 0x726FDB47DD0E0E31), (8, 0x93F5F5799A932462)):
+        assert siphash.finish(siphash.absorb(siphash.start(KEY), bytes(range(length))), length) == tag
+
+
+def test_a_round_trip_without_the_time_at_the_far_end(pair: Pair) -> None:
+    (sample,) = pair.exchange()
+    assert sample.path == pair.path
+    assert sample.rtt_ns is not None
+    assert 2 * DELAY_NS <= sample.rtt_ns <= 2 * DELAY_NS + 100
+    assert (pair.a.counters["answered"], pair.b.counters["reflected"]) == (1, 1)
+
+
+def test_each_way_takes_its_own_source_port(pair: Pair) -> None:
+    pair.exchange()
+    assert [(gid, sport) for gid, sport, _ in pair.network.log] == [
+        (gid_bytes(B), 50_001),
+        (gid_bytes(A), 50_002),
+    ]
+
+
+def test_many_paths_at_once(pair: Pair) -> None:
+    paths = [UdPath(pair.b.address, sport, 60_000) for sport in range(50_000, 50_064)]
+    pair.a.send(paths)
+    pair.b.poll()
+    samples = pair.a.poll()
+    assert [sample.path for sample in samples] == paths
+    assert all(a.sent_ns < b.sent_ns for a, b in pairwise(samples))
+
+
+def test_no_answer_is_a_loss_once_its_time_is_over(pair: Pair) -> None:
+    pair.network.lose = True
+    pair.a.send([pair.path])
+    assert pair.a.poll() == []
+    pair.network.clock.now_ns += REPLY_TIMEOUT_NS
+    (sample,) = pair.a.poll()
+    assert (sample.path, sample.rtt_ns) == (pair.path, None)
+    assert pair.links[0].suspected == [gid_bytes(B)]
+    assert pair.a.poll() == []
+
+
+def test_an_answer_that_comes_late_is_not_believed(pair: Pair) -> None:
+    pair.a.send([pair.path])
+    pair.network.clock.now_ns += REPLY_TIMEOUT_NS
+    assert [sample.rtt_ns for sample in pair.a.poll()] == [None]
+    pair.b.poll()
+    assert pair.a.poll() == []
+    assert pair.a.counters["unexpected_reply"] == 1
+
+
+def test_what_could_not_be_sent_says_nothing_about_the_path(pair: Pair) -> None:
+    pair.network.refuse = True
+    pair.a.send([pair.path])
+    pair.network.clock.now_ns += REPLY_TIMEOUT_NS
+    assert pair.a.poll() == []
+    assert (pair.a.counters["sent"], pair.a.counters["unsent"]) == (0, 1)
+
+
+def test_a_second_copy_of_an_answer_is_no_second_sample(pair: Pair) -> None:
+    pair.exchange()
+    data = pair.network.log[-1][2]
+    pair.links[0].queue.append(Received(pair.network.clock(), gid_bytes(B), data))
+    assert pair.a.poll() == []
+    assert pair.a.counters["unexpected_reply"] == 1
+
+
+def test_an_answer_from_somebody_else_is_not_believed(pair: Pair) -> None:
+    pair.a.send([pair.path])
+    pair.b.poll()
+    answer = pair.links[0].queue.pop()
+    pair.links[0].queue.append(replace(answer, source=gid_bytes("fd00:3::1")))
+    assert pair.a.poll() == []
+    assert pair.a.counters["unexpected_reply"] == 1
+
+
+@pytest.mark.parametrize("byte", range(udwire.MESSAGE_BYTES))
+def test_no_byte_of_a_message_can_be_changed(pair: Pair, byte: int) -> None:
+    def change(link: Link) -> None:
+        message = link.queue.pop()
+        data = bytearray(message.data)
+        data[byte] ^= 0x40
+        link.queue.append(replace(message, data=bytes(data)))
+
+    pair.a.send([pair.path])
+    change(pair.links[1])
+    pair.b.poll()
+    assert pair.b.counters["reflected"] == 0
+    pair.a.send([pair.path])
+    pair.b.poll()
+    change(pair.links[0])
+    assert pair.a.poll() == []
+    assert pair.a.counters["answered"] == 0
+
+
+def test_a_request_sent_on_to_another_host_is_not_answered(pair: Pair) -> None:
+    pair.a.send([pair.path])
+    stolen = pair.links[1].queue.pop()
+    pair.links[1].queue.append(replace(stolen, source=gid_bytes("fd00:3::1")))
+    pair.b.poll()
+    assert pair.b.counters["bad_mac"] == 1
+
+
+def test_keys_that_differ() -> None:
+    unknown = Pair({2: KEY})
+    unknown.exchange()
+    assert unknown.b.counters["unknown_key"] == 1
+    wrong = Pair({1: bytes(16)})
+    wrong.exchange()
+    assert wrong.b.counters["bad_mac"] == 1
+
+
+@given(st.binary(max_size=80))
+def test_whatever_arrives_is_counted_and_nothing_else(data: bytes) -> None:
+    pair = Pair()
+    pair.links[0].queue.append(Received(5, gid_bytes(B), data))
+    assert pair.a.poll() == []
+    assert sum(pair.a.counters.values()) == 1
+
+
+def test_ports_are_refused_before_anything_is_sent(pair: Pair) -> None:
+    good = pair.path
+    few = UdAddress(B, 0x22, (50_002,))
+    for bad in (
+        replace(good, sport=4791),
+        replace(good, reply_sport=80),
+        replace(good, peer=few, reply_sport=50_003),
+    ):
+        with pytest.raises(ConfigError):
+            pair.a.send([good, bad])
+    assert pair.network.log == []
+
+
+def test_the_prober_is_watched_and_closed_by_way_of_its_link(pair: Pair) -> None:
+    assert pair.a.fileno() == 7
+    pair.a.close()
+    assert pair.links[0].closed
+
+
+@given(
+    st.builds(
+        Head,
+        kind=st.sampled_from(Kind),
+        key_id=st.integers(0, 255),
+        qpn=st.integers(0, (1 << 24) - 1),
+        seq=st.integers(0, (1 << 32) - 1),
+        sport=st.integers(0, 65535),
+        reply_sport=st.integers(0, 65535),
+    )
+)
+def test_heads_survive_the_wire(head: Head) -> None:
+    signed = udwire.sign_request(KEY, head, bytes(16), bytes(16), lambda: 42)
+    assert Message.unpack(signed.data) == Message(head, (42, 0), signed.mac)
+
+
+def test_other_versions_are_refused() -> None:
+    signed = udwire.sign_request(KEY, Head(Kind.REQUEST, 1, 2, 3, 4, 5), bytes(16), bytes(16), lambda: 0)
+    for wrong in (b"XX" + signed.data[2:], signed.data[:2] + b"\x09" + signed.data[3:], signed.data[:-1]):
+        with pytest.raises(WireError):
+            Message.unpack(wrong)
+
+
+def test_addresses_in_the_place_of_the_grh() -> None:
+    v6 = b"\x60" + bytes(7) + gid_bytes("fd00:1::1") + gid_bytes(B)
+    assert read_grh(v6) == (gid_bytes("fd00:1::1"), gid_bytes(B))
+    v4 = bytes(20) + b"\x45" + bytes(11) + bytes([10, 0, 1, 1]) + bytes([10, 0, 2, 1])
+    assert read_grh(v4) == (gid_bytes("::ffff:10.0.1.1"), gid_bytes("::ffff:10.0.2.1"))
+    assert read_grh(bytes(40)) is None
