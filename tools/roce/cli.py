@@ -104,9 +104,9 @@ def _render(result: dict[str, Any]) -> RenderableType:
     total = result["total"]
     return Group(
         table,
-        f"{total['goodput_bps'] / 1e6:,.1f} Mbit/s in all, {total['retransmitted_packets']} packets sent again, "
+        f"{total['goodput_bps'] / 1e6:,.1f} Mbit/s, {total['retransmitted_packets']} packets sent again, "
         f"{total['icrc_errors']} ICRC errors, {total['failed']} queue pairs failed",
-        f"P50, P99: completion of a message; processors: {total['cpu_ns'] / 1e9:.2f} s, the fabric's part included",
+        f"P50, P99: a message's completion; CPU: {total['cpu_ns'] / 1e9:.2f} s, much of it the fabric's",
     )
 
 
