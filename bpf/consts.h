@@ -37,4 +37,9 @@ enum cwdp_constant {
 	CWDP_SAMPLES = 65536,     /* data packets stamped and not yet read, a power of two */
 	CWDP_EVENTS = 1024,       /* last events of the dataplane, a power of two */
 	CWDP_NAK_KINDS = 6,
+
+	CWDP_SLICES = 256,      /* bandwidth slices; number 0 is all that is in none */
+	CWDP_SLICE_RULES = 256, /* that say which queue pair is in which */
+	CWDP_JOB_QPS = 65536,   /* queue pairs that are known to be of some job */
+	CWDP_NAME_BYTES = 32,   /* names of slices and jobs, not terminated where they are as long */
 };

@@ -78,8 +78,9 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-static __always_inline void egress_probe(struct frame *frame)
+static __always_inline void egress_probe(struct __sk_buff *skb, struct frame *frame)
 {
+	slice_probe(skb);
 	count(is_probe(frame) && probe_length_ok(frame) ? probe_send(frame) : CWDP_PROBE_BAD_TEMPLATE);
 }
 
@@ -133,7 +134,7 @@ static __always_inline int egress(struct __sk_buff *skb)
 		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
 	if (parse_roce(&frame, (void *)(long)skb->data, (void *)(long)skb->data_end)) {
 		if (skb->mark == CWDP_MARK)
-			egress_probe(&frame);
+			egress_probe(skb, &frame);
 		else if (is_roce(&frame) && !is_probe(&frame))
 			egress_roce(skb, &frame);
 	} else if (skb->mark == CWDP_MARK) {

@@ -1,29 +1,154 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which slice a queue pair belongs to, and when its packets may leave. */
+/* Which slice a queue pair belongs to, and when its packets may leave. Where fq is the qdisc, each packet is
+ * given its earliest departure time; where htb is, its class. */
 #pragma once
 
 #include "qp.h"
 
+#define PACE_SHIFT      18
+#define PACE_HORIZON_NS 8000000000ULL /* fq keeps no times that are 10 s away */
+
+static __always_inline __u32 dscp_of(const struct frame *frame)
+{
+	if (frame->ip)
+		return frame->ip->tos >> 2;
+	/* the traffic class lies across the first two bytes */
+	return frame->ip6 ? frame->ip6->priority << 2 | frame->ip6->flow_lbl[0] >> 6 : 0;
+}
+
+static __always_inline bool rule_matches(const struct cwdp_slice_rule *rule, const struct cwdp_qp_key *key,
+					 __u32 job, __u32 dscp)
+{
+	__u32 differ = (rule->qpn ^ key->qpn) & rule->qpn_mask;
+
+	differ |= (rule->dscp ^ dscp) & rule->dscp_mask;
+	differ |= rule->job ? rule->job ^ job : 0;
+#pragma unroll
+	for (__u32 i = 0; i < 4; i++)
+		differ |= (rule->addr[i] ^ key->addr[i]) & rule->addr_mask[i];
+	return !differ;
+}
+
+static __always_inline struct cwdp_slice_table *find_slice_table(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&slice_table, &zero);
+}
+
+/* The slice of the first rule that matches; 0 where none does. */
+static __always_inline __u32 slice_of(const struct cwdp_qp_key *key, __u32 dscp)
+{
+	struct cwdp_slice_table *table = find_slice_table();
+	struct cwdp_job *member = bpf_map_lookup_elem(&jobs, key);
+	struct cwdp_slice_list *list;
+	__u32 job;
+
+	if (!table)
+		return 0;
+	job = member ? member->job : 0;
+	list = &table->lists[table->active & 1];
+	for (__u32 i = 0; i < CWDP_SLICE_RULES; i++) {
+		const struct cwdp_slice_rule *rule = &list->rules[i];
+
+		if (!rule->slice || rule_matches(rule, key, job, dscp))
+			return rule->slice;
+	}
+	return 0;
+}
+
+/* The class of a queue pair: its slice's, or one of those below, which it then keeps. */
+static __always_inline __u32 class_of(struct cwdp_slice *slice, __u32 current)
+{
+	__u32 leaf = current - slice->class_id - 1;
+
+	if (!slice->leaves)
+		return slice->class_id;
+	if (leaf >= slice->leaves)
+		leaf = __sync_fetch_and_add(&slice->next_leaf, 1) % slice->leaves;
+	return slice->class_id + 1 + leaf;
+}
+
+__noinline int slice_look_up(struct cwdp_qp *qp, __u32 dscp)
+{
+	struct cwdp_slice *slice;
+	struct cwdp_qp_key key;
+	__u32 number;
+
+	if (!qp)
+		return 0;
+	key = qp->key;
+	number = slice_of(&key, dscp);
+	slice = bpf_map_lookup_elem(&slices, &number);
+	if (!slice)
+		return 0;
+	qp->slice = number;
+	qp->priority = class_of(slice, qp->priority);
+	qp->pace_q18 = slice->qp_pace_q18;
+	if (qp->priority || slice->fair_q18)
+		qp->flags |= CWDP_STEER_PACED;
+	return 0;
+}
+
 /* A queue pair's slice, looked up once per generation. */
 static __always_inline void slice_assign(struct cwdp_qp *qp, const struct frame *frame)
 {
-	(void)frame;
-	qp->slice = 0;
+	slice_look_up(qp, dscp_of(frame));
 }
 
-/* Give a packet its class and its time of departure. */
+/* The next time at which a slice may send, taken for a packet. */
+static __always_inline __u64 slice_departure(struct cwdp_slice *slice, __u64 now, __u32 bytes)
+{
+	__u64 pace = slice->lease_ns > now ? slice->pace_q18 : slice->fair_q18;
+	__u64 cost = bytes * pace >> PACE_SHIFT;
+	__u64 last = *(volatile __u64 *)&slice->departure_ns;
+	__u64 departure = last > now ? last : now;
+
+	if (departure - now > PACE_HORIZON_NS) {
+		count(CWDP_PACE_CLAMPED);
+		return now + PACE_HORIZON_NS;
+	}
+	if (__sync_val_compare_and_swap(&slice->departure_ns, last, departure + cost) == last)
+		return departure;
+	return __sync_fetch_and_add(&slice->departure_ns, cost);
+}
+
+/* When a packet may leave. Never before the one ahead of it, which may have been given its time by another
+ * slice. The rates count skb->len: the Ethernet frame without FCS. */
+static __always_inline void slice_delay(struct __sk_buff *skb, struct cwdp_qp *qp, struct cwdp_slice *slice)
+{
+	__u64 now = bpf_ktime_get_ns(), departure = slice_departure(slice, now, skb->len);
+
+	__sync_fetch_and_add(&slice->bytes, skb->len);
+	if (departure < qp->departure_ns)
+		departure = qp->departure_ns;
+	if (departure > now + PACE_HORIZON_NS)
+		departure = now + PACE_HORIZON_NS;
+	qp->departure_ns = departure + ((__u64)skb->len * qp->pace_q18 >> PACE_SHIFT);
+	if (departure > now)
+		skb->tstamp = departure;
+}
+
+/* Give a packet its class or its time of departure. */
 static __always_inline void slice_pace(struct __sk_buff *skb, struct cwdp_qp *qp)
 {
-	__u64 now, departure;
+	__u32 number = qp->slice;
+	struct cwdp_slice *slice;
 
-	if (qp->priority)
+	if (qp->priority) {
 		skb->priority = qp->priority;
-	if (!qp->pace_q18)
 		return;
-	now = bpf_ktime_get_ns();
-	departure = qp->departure_ns;
-	if (departure < now)
-		departure = now;
-	qp->departure_ns = departure + ((__u64)skb->len * qp->pace_q18 >> 18);
-	skb->tstamp = departure;
+	}
+	slice = bpf_map_lookup_elem(&slices, &number);
+	if (slice)
+		slice_delay(skb, qp, slice);
+}
+
+/* A probe passes what waits here: it is to see the queues of the fabric. */
+static __always_inline void slice_probe(struct __sk_buff *skb)
+{
+	struct cwdp_slice_table *table = find_slice_table();
+
+	if (table && table->probe_class)
+		skb->priority = table->probe_class;
 }

@@ -38,6 +38,7 @@ enum cwdp_reason {
 	CWDP_STEER_NO_MEMORY,     /* egress: could not be made writable; left as it came */
 	CWDP_PATH_WENT_DOWN,      /* a path was given up for its backup */
 	CWDP_PATH_CAME_UP,        /* a path had been healthy for its hold-down time */
+	CWDP_PACE_CLAMPED,        /* egress: would have had to wait longer than the queue keeps time for */
 	CWDP_REASON_COUNT,
 };
 
@@ -297,6 +298,67 @@ struct cwdp_event {
 	__u32 reserved;
 };
 
+/* What holds slices to their rates. */
+enum cwdp_enforcer {
+	CWDP_ENFORCER_NONE,
+	CWDP_ENFORCER_EDT, /* earliest departure times, kept by the qdisc fq */
+	CWDP_ENFORCER_HTB, /* classes of the qdisc htb, by the priorities of packets */
+};
+
+/* Queue pairs that agree with it in every bit of the masks are in its slice. */
+struct cwdp_slice_rule {
+	__be32 addr[4]; /* destination, IPv4 as ::ffff:a.b.c.d */
+	__be32 addr_mask[4];
+	__u32 qpn;
+	__u32 qpn_mask;
+	__u32 job; /* of struct cwdp_job; 0: any, or none */
+	__u8 dscp;
+	__u8 dscp_mask;
+	__u16 slice; /* 0: no more rules follow */
+	char job_name[CWDP_NAME_BYTES];
+};
+
+struct cwdp_slice_list {
+	struct cwdp_slice_rule rules[CWDP_SLICE_RULES];
+};
+
+/* The writer fills the list that is not active, then switches, then raises the generation. */
+struct cwdp_slice_table {
+	struct cwdp_slice_list lists[2];
+	__u32 active;
+	__u32 enforcer; /* enum cwdp_enforcer */
+	__u64 link_bps;
+	__u32 probe_class; /* of the agent's probes; 0: none */
+	__u32 managed;     /* by the agent's desired state; otherwise by hand */
+};
+
+/* The job of a queue pair: the CRC-32 of its name. */
+struct cwdp_job {
+	__u32 job;
+	__u32 managed; /* by the agent's desired state; otherwise by hand */
+};
+
+/* A slice: what is wanted, and in a cache line of its own what packets move. Rates are of Ethernet frames
+ * without FCS; in units of 2^-18 ns per byte where packets are given times, 0 where classes hold the rate. */
+struct cwdp_slice {
+	char name[CWDP_NAME_BYTES]; /* empty: free */
+	__u64 guaranteed_bps;
+	__u64 ceiling_bps;
+	__u64 qp_bps;   /* of each queue pair; 0: as the slice allows */
+	__u32 priority; /* 0 is served first */
+	__u32 unused;
+	__u64 departure_ns; /* earliest, of the next packet */
+	__u64 bytes;        /* that were given times */
+	__u64 lease_ns;     /* until when pace_q18 holds, then fair_q18 */
+	__u32 pace_q18;
+	__u32 fair_q18;
+	__u32 qp_pace_q18; /* of each queue pair; 0: as the slice allows */
+	__u32 class_id;    /* of htb, for skb->priority; 0: none */
+	__u32 leaves;      /* classes below it, numbered from class_id + 1, one a queue pair; 0: none */
+	__u32 next_leaf;
+	__u64 unused_too[2];
+};
+
 /* What the pinned tree was made from. */
 struct cwdp_meta {
 	__u32 abi;
@@ -319,4 +381,5 @@ struct cwdp_abi_types {
 	enum cwdp_path_state path_state;
 	enum cwdp_direction direction;
 	enum cwdp_event_kind event_kind;
+	enum cwdp_enforcer enforcer;
 };

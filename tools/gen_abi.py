@@ -32,6 +32,7 @@ ENUM_PREFIXES = {
     "cwdp_path_state": "CWDP_PATH_",
     "cwdp_direction": "CWDP_",
     "cwdp_event_kind": "CWDP_EVENT_",
+    "cwdp_enforcer": "CWDP_ENFORCER_",
 }
 STRUCTS = (
     "probe_packet",
@@ -48,6 +49,11 @@ STRUCTS = (
     "control",
     "sample",
     "event",
+    "slice_rule",
+    "slice_list",
+    "slice_table",
+    "slice",
+    "job",
 )
 
 Btf = dict[int, dict[str, Any]]

@@ -27,6 +27,10 @@ PULSE_SLOTS: Final = 0x8000
 SAMPLES: Final = 0x10000
 EVENTS: Final = 0x400
 NAK_KINDS: Final = 0x6
+SLICES: Final = 0x100
+SLICE_RULES: Final = 0x100
+JOB_QPS: Final = 0x10000
+NAME_BYTES: Final = 0x20
 
 
 class Reason(IntEnum):
@@ -60,6 +64,7 @@ class Reason(IntEnum):
     STEER_NO_MEMORY = 25
     PATH_WENT_DOWN = 26
     PATH_CAME_UP = 27
+    PACE_CLAMPED = 28
 
 
 class ProbeKind(IntEnum):
@@ -132,6 +137,14 @@ class EventKind(IntEnum):
 
     PATH_DOWN = 0
     PATH_UP = 1
+
+
+class Enforcer(IntEnum):
+    """`enum cwdp_enforcer`."""
+
+    NONE = 0
+    EDT = 1
+    HTB = 2
 
 
 def _record(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.void]:
@@ -236,9 +249,9 @@ KEY: Final = _record(
 )
 
 COUNTERS: Final = _record(
-    224,
+    232,
     [
-        ("count", ("<u8", (28,)), 0),
+        ("count", ("<u8", (29,)), 0),
     ],
 )
 
@@ -373,8 +386,72 @@ EVENT: Final = _record(
     ],
 )
 
+SLICE_RULE: Final = _record(
+    80,
+    [
+        ("addr", (">u4", (4,)), 0),
+        ("addr_mask", (">u4", (4,)), 16),
+        ("qpn", "<u4", 32),
+        ("qpn_mask", "<u4", 36),
+        ("job", "<u4", 40),
+        ("dscp", "<u1", 44),
+        ("dscp_mask", "<u1", 45),
+        ("slice", "<u2", 46),
+        ("job_name", "S32", 48),
+    ],
+)
+
+SLICE_LIST: Final = _record(
+    20480,
+    [
+        ("rules", (SLICE_RULE, (256,)), 0),
+    ],
+)
+
+SLICE_TABLE: Final = _record(
+    40984,
+    [
+        ("lists", (SLICE_LIST, (2,)), 0),
+        ("active", "<u4", 40960),
+        ("enforcer", "<u4", 40964),
+        ("link_bps", "<u8", 40968),
+        ("probe_class", "<u4", 40976),
+        ("managed", "<u4", 40980),
+    ],
+)
+
+SLICE: Final = _record(
+    128,
+    [
+        ("name", "S32", 0),
+        ("guaranteed_bps", "<u8", 32),
+        ("ceiling_bps", "<u8", 40),
+        ("qp_bps", "<u8", 48),
+        ("priority", "<u4", 56),
+        ("unused", "<u4", 60),
+        ("departure_ns", "<u8", 64),
+        ("bytes", "<u8", 72),
+        ("lease_ns", "<u8", 80),
+        ("pace_q18", "<u4", 88),
+        ("fair_q18", "<u4", 92),
+        ("qp_pace_q18", "<u4", 96),
+        ("class_id", "<u4", 100),
+        ("leaves", "<u4", 104),
+        ("next_leaf", "<u4", 108),
+        ("unused_too", ("<u8", (2,)), 112),
+    ],
+)
+
+JOB: Final = _record(
+    8,
+    [
+        ("job", "<u4", 0),
+        ("managed", "<u4", 4),
+    ],
+)
+
 SETTINGS: Final = _record(
-    9384,
+    9388,
     [
         ("probe_port", "<u2", 0),
         ("qp_buckets", "<u4", 4),

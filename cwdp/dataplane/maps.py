@@ -27,6 +27,8 @@ class Maps:
         control: what may be changed while packets flow; shape (1,), dtype `abi.CONTROL`.
         samples: data packets stamped, by their numbers; shape (SAMPLES,), dtype `abi.SAMPLE`.
         events: decisions of the dataplane, by their numbers; shape (EVENTS,), dtype `abi.EVENT`.
+        slices: bandwidth slices by their numbers; shape (SLICES,), dtype `abi.SLICE`, free ones without a name.
+        slice_table: which queue pairs are in which slice; shape (1,), dtype `abi.SLICE_TABLE`.
     """
 
     def __init__(self, where: TreePath) -> None:
@@ -42,6 +44,8 @@ class Maps:
         self.control = self._shared("control", abi.CONTROL)
         self.samples = self._shared("samples", abi.SAMPLE)
         self.events = self._shared("events", abi.EVENT)
+        self.slices = self._shared("slices", abi.SLICE)
+        self.slice_table = self._shared("slice_table", abi.SLICE_TABLE)
         self._cpus = libbpf.possible_cpus()
 
     def __enter__(self) -> Self:
@@ -85,6 +89,11 @@ class Maps:
     def steer_fd(self) -> int:
         """The hash map of steered queue pairs."""
         return self._fds["steer"]
+
+    @property
+    def jobs_fd(self) -> int:
+        """The hash map of queue pairs and the jobs that they are of."""
+        return self._fds["jobs"]
 
     def next_generation(self) -> None:
         """Have every queue pair's steering and slice looked up again."""

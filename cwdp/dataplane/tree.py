@@ -37,6 +37,9 @@ KEPT_MAPS = (
     "control",
     "samples",
     "events",
+    "slices",
+    "slice_table",
+    "jobs",
 )
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
