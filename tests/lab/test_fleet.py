@@ -233,6 +233,7 @@ def test_a_stopped_agent_is_lost_and_found_again(running: Running) -> None:
         row = running.client.get("/v1/host", {"name": "h4"})["hosts"][0]
         return str(row["state"])
 
+    restarts = running.fleet.restarts
     running.fleet.stop("h4")
     until(lambda: state() == "lost", "the loss of h4")
     assert all(row["state"] == "synced" for host, row in running.clocks().items() if host != "h4")
@@ -240,6 +241,7 @@ def test_a_stopped_agent_is_lost_and_found_again(running: Running) -> None:
     until(lambda: state() == "up" and running.clocks()["h4"]["state"] == "synced", "the return of h4")
     until(lambda: running.worst_ns() < FAR_NS, "the clock of h4")
     assert running.watch_steps(2.0) < FAR_NS
+    assert running.fleet.restarts == restarts
 
 
 def test_a_lying_host_is_set_aside_and_named_and_the_others_are_not_harmed() -> None:
