@@ -39,7 +39,7 @@ PATH_MIGRATION_STATES = ("MIGRATED", "REARM", "ARMED")
 DRIVERS = {
     1: "mlx5", 2: "mlx4", 3: "cxgb3", 4: "cxgb4", 5: "mthca", 6: "bnxt_re", 7: "ocrdma", 8: "nes", 9: "irdma",
     10: "vmw_pvrdma", 11: "qedr", 12: "hns", 13: "usnic", 14: "rxe", 15: "hfi1", 16: "qib", 17: "efa",
-    18: "siw", 19: "erdma",
+    18: "siw", 19: "erdma", 20: "mana",
 }  # fmt: skip
 """enum rdma_driver_id."""
 

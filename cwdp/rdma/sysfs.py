@@ -3,13 +3,13 @@
 The files and what they hold: Documentation/ABI/stable/sysfs-class-infiniband of the Linux kernel.
 """
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cwdp.errors import RdmaError
+from cwdp.rdma.gid import gid_bytes, gid_text
 
 SYSFS = Path("/sys/class/infiniband")
 COUNTER_GROUPS = ("counters", "hw_counters")
@@ -160,16 +160,13 @@ def _rate_bps(text: str) -> int | None:
 
 
 def _gid(text: str) -> str | None:
-    """A GID in the shortest form, IPv4-mapped ones with dots; None for an unused entry.
+    """A GID in the shortest form; None for an unused entry.
 
     An unused entry is all zeros, or on InfiniBand the subnet prefix alone.
     """
     if not text:
         return None
-    address = ipaddress.IPv6Address(text)
-    if int(address) & (1 << 64) - 1 == 0:
-        return None
-    return f"::ffff:{address.ipv4_mapped}" if address.ipv4_mapped else str(address)
+    return gid_text(text) if any(gid_bytes(text)[8:]) else None
 
 
 def _gid_netdev(port: Path, index: str) -> str | None:

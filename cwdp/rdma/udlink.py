@@ -3,17 +3,18 @@
 import select
 import time
 from collections.abc import Callable
-from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
-from cwdp.errors import RdmaError
-from cwdp.rdma import netlink, verbs
+from cwdp.errors import ConfigError, RdmaError
+from cwdp.rdma import netlink, sysfs, verbs
+from cwdp.rdma.gid import gid_bytes, gid_text
 from cwdp.rdma.handles import AddressHandles
 from cwdp.rdma.sport import rxe_ud_sport
-from cwdp.rdma.udprobe import Received, UdAddress, gid_bytes
+from cwdp.rdma.udprobe import Received, UdAddress
 from cwdp.rdma.udqueues import GRH_BYTES, ReceiveQueue, SendQueues
 
+ROCE_V2 = "RoCE v2"
 RXE_QUEUE_PAIRS = 16
 EVENT_FILE = "anon_inode:[infinibandevent]"
 IPV4_AT = 20  # where an IPv4 header lies in the GRH (IBTA annex A17.4.5.2)
@@ -32,6 +33,7 @@ class UdLink:
         clock: ns; read when a message is seen.
 
     Raises:
+        ConfigError: there is no such GID, or it is not of RoCE v2.
         RdmaError: pyverbs is missing, or the device refuses.
     """
 
@@ -39,11 +41,11 @@ class UdLink:
         self, device: str, port: int, gid_index: int, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         failed = verbs.failure()
+        self._gid = _own_gid(device, port, gid_index)
         self._clock = clock
         soft = netlink.drivers().get(device) == "rxe"
         self._context = verbs.open_device(device)
         try:
-            self._gid = gid_bytes(str(self._context.query_gid(port, gid_index)))
             pd = verbs.load("pd").PD(self._context)
             self._channel, self._event_fd = _completion_channel(self._context)
             self._receiver = ReceiveQueue(self._context, pd, port, self._channel)
@@ -52,8 +54,8 @@ class UdLink:
         except failed as error:
             self._context.close()
             raise RdmaError(
-                f"{device} port {port} cannot carry probes from GID {gid_index}: {verbs.reason(error)}",
-                "`cwdp rdma port` and `cwdp rdma gid` show what there is",
+                f"{device} port {port} cannot carry probes: {verbs.reason(error)}",
+                "`cwdp rdma port` shows its state; UD queue pairs take locked memory (`ulimit -l`)",
             ) from error
         self._handles = AddressHandles(pd, port, gid_index, clock)
         self._by_sport = (
@@ -63,7 +65,7 @@ class UdLink:
     @property
     def address(self) -> UdAddress:
         """Where this end can be reached."""
-        return UdAddress(str(IPv6Address(self._gid)), self._receiver.qpn, tuple(sorted(self._by_sport)))
+        return UdAddress(gid_text(self._gid), self._receiver.qpn, tuple(sorted(self._by_sport)))
 
     def fileno(self) -> int:
         """Readable when there is something to poll."""
@@ -97,6 +99,16 @@ class UdLink:
             if addresses is not None and addresses[1] == self._gid:
                 found.append(Received(arrived_ns, addresses[0], data[GRH_BYTES:]))
         return found
+
+
+def _own_gid(device: str, port: int, index: int) -> bytes:
+    for gid in sysfs.gids():
+        if (gid.device, gid.port, gid.index, gid.type) == (device, port, index, ROCE_V2):
+            return gid_bytes(gid.gid)
+    raise ConfigError(
+        f"{device} port {port} has no RoCE v2 GID of index {index}",
+        f"`cwdp rdma gid --dev {device}` lists them",
+    )
 
 
 def read_grh(grh: bytes) -> tuple[bytes, bytes] | None:

@@ -10,12 +10,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from ipaddress import IPv6Address
 from typing import Protocol
 
 from cwdp.errors import ConfigError
 from cwdp.rdma import udwire
+from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.sport import check_sport
 from cwdp.rdma.udwire import Head, Kind, Message, WireError
 
@@ -61,7 +60,7 @@ class UdPath:
 
 @dataclass(frozen=True)
 class UdSample:
-    """What became of a probe; `rtt_ns` is None where no answer came within REPLY_TIMEOUT_NS."""
+    """What became of a probe; `rtt_ns` is None where REPLY_TIMEOUT_NS was over and no answer had come."""
 
     path: UdPath
     sent_ns: int
@@ -242,9 +241,3 @@ def check_path(own: UdAddress, path: UdPath) -> None:
                 f"{end.gid} cannot send from source port {sport}",
                 f"its device has these only: {', '.join(map(str, end.sports))}",
             )
-
-
-@cache
-def gid_bytes(gid: str) -> bytes:
-    """A GID's 16 bytes."""
-    return IPv6Address(gid).packed

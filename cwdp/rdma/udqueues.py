@@ -91,19 +91,29 @@ class SendQueues:
 
     def _reap(self) -> None:
         """Take back the buffers of what was sent; start anew what failed."""
-        _, completions = self._cq.poll(SEND_SLOTS)
-        failed = set()
-        for completion in completions:
-            index = self._posted_on.pop(completion.wr_id, None)
-            if index is not None:
-                self._free.append(completion.wr_id)
-                if completion.status != 0:
-                    failed.add(index)
+        failed = self._complete()
         for index in failed:
             self._queues[index].restart()
-            for slot in [slot for slot, posted_on in self._posted_on.items() if posted_on == index]:
-                del self._posted_on[slot]
-                self._free.append(slot)
+        if failed:
+            self._complete()
+            for slot in [slot for slot, index in self._posted_on.items() if index in failed]:
+                self._give_back(slot)
+
+    def _complete(self) -> set[int]:
+        """Take in completions; returns the queue pairs that failed."""
+        failed = set()
+        for completion in self._cq.poll(SEND_SLOTS)[1]:
+            index = self._give_back(completion.wr_id)
+            if completion.status != 0 and index is not None:
+                failed.add(index)
+        return failed
+
+    def _give_back(self, slot: int) -> int | None:
+        """Free a buffer; returns the queue pair that it was posted on, None where it is free already."""
+        index = self._posted_on.pop(slot, None)
+        if index is not None:
+            self._free.append(slot)
+        return index
 
 
 class ReceiveQueue:

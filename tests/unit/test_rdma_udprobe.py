@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from cwdp.errors import ConfigError
 from cwdp.rdma import siphash, udwire
+from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.udlink import read_grh
-from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Received, UdAddress, UdPath, UdProber, UdSample, gid_bytes
+from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Received, UdAddress, UdPath, UdProber, UdSample
 from cwdp.rdma.udwire import Head, Kind, Message, WireError
 
 KEY = bytes(range(16))
