@@ -10,7 +10,7 @@ MTUS = (256, 512, 1024, 2048, 4096)
 FIRST_PORT = 49152
 MAX_QPN = 2**24 - 2
 DEFAULT_TIMEOUT_NS = 67_108_864
-"""4.096 us * 2^14, the local acknowledgement timeout that verbs programs commonly set (IBTA 9.9.2.1.1)."""
+"""4.096 us * 2^14, the local acknowledgement timeout that verbs programs commonly set."""
 
 _DSCP_SHIFT = 2
 

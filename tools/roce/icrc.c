@@ -34,6 +34,7 @@ static uint32_t fold(uint64_t word, int distance)
 {
 	uint32_t crc = 0;
 
+#pragma GCC unroll 8
 	for (int i = 0; i < 8; i++)
 		crc ^= table[distance - 1 - i][word >> 8 * i & 0xff];
 	return crc;

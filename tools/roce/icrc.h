@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The invariant CRC of RoCEv2 (IBTA Annex A17, section 17.3.3) and the UDP checksum (RFC 768, RFC 8200). */
+/* The invariant CRC of RoCEv2 (IBTA Annex A17) and the UDP checksum (RFC 768, RFC 8200). */
 #pragma once
 
 #include <stdbool.h>

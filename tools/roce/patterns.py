@@ -13,7 +13,7 @@ NIC_WINDOW = 64
 
 _MIN_WINDOW = 4
 _HEADER_BYTES = 80  # IPv6, UDP, BTH, RETH, ICRC
-_FIRST_QPN = 2  # 0 and 1 are reserved (IBTA 3.9.1)
+_FIRST_QPN = 2  # 0 and 1 are reserved
 _PSNS = 2**24
 
 Pairs = list[tuple[int, int]]
@@ -88,7 +88,7 @@ def plan_flows(
 
 
 def largest_mtu(link_mtu: int) -> int:
-    """The largest path MTU of RoCEv2 on links of an MTU, as NICs choose it (IBTA A17.9.1); both in bytes."""
+    """The largest path MTU of RoCEv2 on links of an MTU that NICs would choose; both in bytes."""
     return max(mtu for mtu in MTUS if mtu + _HEADER_BYTES <= link_mtu)
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sending side of a reliable connection: RDMA WRITE messages behind a window, go-back-N
- * (IBTA 9.7.5, 9.7.8). No I/O and no clock: the caller brings packets and times in ns of CLOCK_MONOTONIC. */
+ * (IBTA 9.7). No I/O and no clock: the caller brings packets and times in ns of CLOCK_MONOTONIC. */
 #pragma once
 
 #include "histogram.h"

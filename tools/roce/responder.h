@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The receiving side of a reliable connection: in order or not at all, acknowledged (IBTA 9.7.4, 9.7.5),
- * congestion notified (A17.9.3). No I/O and no clock: the caller brings packets and times in ns of
+/* The receiving side of a reliable connection: in order or not at all, acknowledged (IBTA 9.7),
+ * congestion notified (IBTA Annex A17). No I/O and no clock: the caller brings packets and times in ns of
  * CLOCK_MONOTONIC. */
 #pragma once
 

@@ -21,7 +21,7 @@
 #define FIRST_VENDOR_CODE 0xc0 /* opcodes from here on are left to manufacturers (IBTA 9.2.1) */
 #define CNP_PADDING_BYTES 16
 
-/* IBTA 9.2.1 and, for the CNP, A17.9.3. */
+/* IBTA 9.2.1 and, for the CNP, Annex A17. */
 enum opcode {
 	RC_WRITE_FIRST = 0x06,
 	RC_WRITE_MIDDLE = 0x07,
@@ -31,7 +31,7 @@ enum opcode {
 	CNP = 0x81,
 };
 
-/* IBTA 9.7.5.2: syndromes of the AETH. Credits are not used, which 31 says. */
+/* Syndromes of the AETH (IBTA 9.7.5). Credits are not used, which 31 says. */
 enum syndrome {
 	SYNDROME_ACK = 0x1f,
 	SYNDROME_NAK_SEQUENCE = 0x60,
