@@ -35,6 +35,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     host: Annotated[str, Meta(pattern="^[^/ ]+$")] = msgspec.field(default_factory=socket.gethostname)
     keys: str = DEFAULT_KEYS
     probe_port: Port = ROCE_PORT
+    pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = 2.0
     test_clock: TestClockConfig | None = None
 
     def settings(self) -> Settings:

@@ -10,11 +10,13 @@ from cwdp.agent import prober
 from cwdp.agent.config import KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.prober import Drained, Prober
+from cwdp.agent.pulses import PulseOrder
 from cwdp.agent.schedule import Schedule, make_schedule
-from cwdp.dataplane import loader
+from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.steering import Steering
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Nic, ProbeEdge, nic_id
 
@@ -37,6 +39,7 @@ class HostNic:
         self._loaded: Loaded | None = None
         self._prober: Prober | None = None
         self._awaited = False
+        self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
 
     def ensure(self, keys: KeyFile) -> bool:
@@ -61,6 +64,9 @@ class HostNic:
                 f"cannot open the maps of {self.ifname}: {error.strerror}", "the agent tries again by itself"
             ) from error
         self._loaded, self.maps, self._awaited = loaded, maps, False
+        self._loads += 1
+        with tree.locked():
+            Steering(maps).recount()
         if loaded.mode is XdpMode.GENERIC:
             _log.warning("no native XDP, timestamps will be later and noisier nic=%s", self.ifname)
         self.use_keys(keys)
@@ -116,6 +122,20 @@ class HostNic:
             ipv6=link.address(socket.AF_INET6) if link else None,
             carrier=link.carrier if link else False,
             mode=MODES[self._loaded.mode] if self._loaded else "absent",
+        )
+
+    def pulse_order(self, key_id: int) -> PulseOrder | None:
+        """What the NIC's pulses are sent from; None while it has no dataplane."""
+        if self.maps is None:
+            return None
+        link = self._links.get(self.ifname)
+        return PulseOrder(
+            ifname=self.ifname,
+            load=self._loads,
+            key_id=key_id,
+            port=self._settings.probe_port,
+            ipv4=link.address(socket.AF_INET) if link else None,
+            ipv6=link.address(socket.AF_INET6) if link else None,
         )
 
     def totals(self) -> dict[str, int]:

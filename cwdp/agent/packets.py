@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
+from cwdp.dataplane.abi import Position
 
 IPV4_HEADER = 20
 IPV6_HEADER = 40
@@ -62,14 +63,26 @@ def build(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:
     """Templates of pairs, all of one address family: two packets a path, one behind the other.
 
     Returns:
-        Shape (2 * len(paths),), with fields `ip` (IPV4 or IPV6) and `packet` (`abi.PROBE_PACKET`).
+        Shape (2 * len(paths),), as of `requests`.
+    """
+    templates = requests([path for path in paths for _ in range(2)], key_id, port)
+    positions = [Position.FIRST, Position.SECOND]
+    templates["packet"]["probe"]["pair_position"] = np.tile(positions, len(paths))
+    return templates
+
+
+def requests(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:
+    """Templates of requests, all of one address family, one a path.
+
+    Returns:
+        Shape (len(paths),), with fields `ip` (IPV4 or IPV6) and `packet` (`abi.PROBE_PACKET`).
     """
     family = paths[0].family
     header = IPV4 if family == socket.AF_INET else IPV6
-    templates = np.zeros(2 * len(paths), dtype=[("ip", header), ("packet", abi.PROBE_PACKET)])
+    templates = np.zeros(len(paths), dtype=[("ip", header), ("packet", abi.PROBE_PACKET)])
     _fill_ip(templates["ip"], paths, family)
     packet = templates["packet"]
-    packet["sport"] = np.repeat([p.sport for p in paths], 2)
+    packet["sport"] = [p.sport for p in paths]
     packet["dport"] = port
     packet["len"] = abi.PROBE_PACKET.itemsize
     bth = packet["bth"]
@@ -81,10 +94,9 @@ def build(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:
         abi.ProbeKind.REQUEST,
     )
     probe["key_id"] = key_id
-    probe["pair_position"] = np.tile([0, 1], len(paths))
-    probe["path"] = np.repeat([p.number for p in paths], 2)
+    probe["path"] = [p.number for p in paths]
     probe["sport"] = packet["sport"]
-    probe["reply_port"] = np.repeat([p.reply_port for p in paths], 2)
+    probe["reply_port"] = [p.reply_port for p in paths]
     return templates
 
 
@@ -96,8 +108,8 @@ def _fill_ip(ip: NDArray[np.void], paths: list[Path], family: socket.AddressFami
         ip["flow"] = 6 << 28 | DSCP_DEFAULT << 20
         ip["next_header"], ip["hop_limit"] = socket.IPPROTO_UDP, TTL
         ip["payload_length"] = abi.PROBE_PACKET.itemsize
-    ip["source"] = np.repeat([socket.inet_pton(family, p.source) for p in paths], 2)
-    ip["destination"] = np.repeat([socket.inet_pton(family, p.destination) for p in paths], 2)
+    ip["source"] = [socket.inet_pton(family, p.source) for p in paths]
+    ip["destination"] = [socket.inet_pton(family, p.destination) for p in paths]
 
 
 def round_robin(rates: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.intp]:

@@ -66,8 +66,15 @@ class BatchSender:
         Returns:
             How many packets the kernel took, and the error number that stopped it (0 if none).
         """
-        at = self._messages.ctypes.data + start * MSGHDR.itemsize
-        sent: int = _libc.sendmmsg(self._socket.fileno(), c_void_p(at), c_uint(stop - start), 0)
+        return self._send(self._messages.ctypes.data + start * MSGHDR.itemsize, stop - start)
+
+    def send_rows(self, rows: NDArray[np.intp]) -> tuple[int, int]:
+        """Send chosen rows, at most MAX_BATCH; returns what `send` does."""
+        chosen = self._messages[rows]
+        return self._send(chosen.ctypes.data, len(chosen))
+
+    def _send(self, at: int, count: int) -> tuple[int, int]:
+        sent: int = _libc.sendmmsg(self._socket.fileno(), c_void_p(at), c_uint(count), 0)
         return (sent, 0) if sent >= 0 else (0, ctypes.get_errno())
 
     def close(self) -> None:

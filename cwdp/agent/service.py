@@ -23,6 +23,7 @@ from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.agent.pathstats import path_stats
 from cwdp.agent.prober import Drained
+from cwdp.agent.pulsekeeper import PulseKeeper
 from cwdp.agent.window import weigh
 from cwdp.dataplane import loader
 from cwdp.errors import ConfigError, DataplaneError
@@ -61,6 +62,7 @@ class Agent:
         self._host_clock = HostClock(self._clock)
         self._nics = [HostNic(config.host, ifname, settings, self._links) for ifname in config.nics]
         self._edges = HostEdges()
+        self._pulses = PulseKeeper(config.pulse_interval_ms)
         self._desired_version = 0
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
@@ -103,6 +105,7 @@ class Agent:
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         return [
             self._links.follow(),
+            self._pulses.run(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._every(FIT_INTERVAL_S, self._measure),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
@@ -158,6 +161,7 @@ class Agent:
 
     def _totals(self) -> dict[str, int]:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
+        totals |= {f"agent.{name}": n for name, n in self._pulses.counters.items()}
         totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}
         for nic in self._nics:
             totals |= nic.totals()
@@ -187,6 +191,11 @@ class Agent:
                 self._counters["dataplane_failed"] += 1
                 if self._is_news(nic.ifname, error.message):
                     self._event("dataplane_failed", nic.ifname, error.message)
+        self._order_pulses()
+
+    def _order_pulses(self) -> None:
+        orders = [nic.pulse_order(self._keys.send) for nic in self._nics]
+        self._pulses.order([order for order in orders if order is not None])
 
     def _is_news(self, what: str, trouble: str) -> bool:
         """Whether a trouble is another one than before: what lasts is told once and counted each time."""
@@ -223,6 +232,7 @@ class Agent:
         if self._carrier.get(ifname) not in (None, carrier):
             self._event("link_up" if carrier else "link_down", ifname, "carrier")
         self._carrier[ifname] = carrier
+        self._order_pulses()
         if self._report_seq:
             self._say_hello()
 

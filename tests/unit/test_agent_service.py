@@ -66,6 +66,9 @@ class NoteNic:
     def drain(self, _now_ns: int) -> None:
         return None
 
+    def pulse_order(self, _key_id: int) -> None:
+        return None
+
     def describe(self) -> Nic:
         return Nic(ifname=self.ifname, mac="", ipv4=None, ipv6=None, carrier=False, mode="absent")
 
@@ -128,6 +131,7 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
     assert reports[0].counters == {
         "agent.dataplane_failed": 0,
         "agent.keys_unreadable": 0,
+        "agent.pulse_restarts": 0,
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,

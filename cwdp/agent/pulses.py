@@ -1,0 +1,214 @@
+"""The pulses of one NIC: small probes that tell the dataplane which of the watched paths are alive.
+
+The paths are read from the map `paths`, whoever put them there. Answers are the dataplane's to judge; what is read
+of them here only chooses the ways back (`cwdp.agent.replyports`).
+"""
+
+import socket
+from collections import Counter
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.agent import packets
+from cwdp.agent.replyports import PORTS, ReplyTurns, draw_ports
+from cwdp.agent.sender import MAX_BATCH, BatchSender
+from cwdp.dataplane import abi
+from cwdp.dataplane.abi import PathState, Position, SlotState
+from cwdp.dataplane.steering import words_address
+
+COUNTERS = ("pulses_sent", "pulses_unsent", "pulses_without_address")
+URGENT_FROM = 2
+URGENT_BELOW = 16
+FLOW_LABEL_MASK = 0x3FFF
+SEQ_END = 0xFFFFFFFF - abi.PATHS
+
+_SEQ_SHIFT = np.uint64(32)
+
+
+class PulseOrder(msgspec.Struct, frozen=True):
+    """What the agent has a NIC's pulses be.
+
+    Attributes:
+        load: changes whenever the dataplane was loaded anew, so that its maps are opened anew.
+        ipv4, ipv6: the addresses to send from.
+    """
+
+    ifname: str
+    load: int
+    key_id: int
+    port: int
+    ipv4: str | None
+    ipv6: str | None
+
+
+class Tables(Protocol):
+    """What pulses need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+
+    slots: NDArray[np.void]
+    paths: NDArray[np.void]
+
+
+class _Ring:
+    """The paths of one address family: a template for each turn and path, turn by turn."""
+
+    def __init__(self, order: PulseOrder, paths: list[packets.Path], rng: np.random.Generator) -> None:
+        self.numbers = np.array([path.number for path in paths], dtype=np.intp)
+        self._templates = np.tile(packets.requests(paths, order.key_id, order.port), PORTS)
+        if paths[0].family == socket.AF_INET6:
+            self._templates["ip"]["flow"] |= self._templates["packet"]["sport"] & FLOW_LABEL_MASK
+        probe = self._templates["packet"]["probe"]
+        probe["pair_position"] = Position.PULSE
+        self._reply_port, self._seq = probe["reply_port"], probe["seq"]
+        self._ports = draw_ports(len(paths), rng)
+        self._turns = ReplyTurns(len(paths))
+        self._turn = 0
+        self._choose_ports()
+        self._remember()
+        self.sender = BatchSender(order.ifname, paths[0].family, self._templates)
+
+    def send(self, seq: int) -> tuple[int, int]:
+        """Send a pulse over each path, numbered from `seq`; returns how many there were, and were sent."""
+        start = self._next_turn()
+        stop = start + len(self.numbers)
+        self._seq[start:stop] = np.arange(seq, seq + stop - start)
+        sent = sum(
+            self.sender.send(row, min(row + MAX_BATCH, stop))[0] for row in range(start, stop, MAX_BATCH)
+        )
+        return stop - start, sent
+
+    def send_some(self, chosen: NDArray[np.intp], seq: int) -> tuple[int, int]:
+        """Send one over each chosen path, at most MAX_BATCH; returns what `send` does."""
+        rows = self._next_turn() + chosen[:MAX_BATCH]
+        self._seq[rows] = np.arange(seq, seq + len(rows))
+        return len(rows), self.sender.send_rows(rows)[0]
+
+    def judge(self, slots: NDArray[np.void], now_ns: int) -> None:
+        """See what became of the pulses that were the last ones at the call before, and choose ways back."""
+        tags = slots["tag"][self._slots]
+        unanswered = tags == self._tags | np.uint64(SlotState.SENT)
+        if unanswered.any() or self._turns.is_any_resting:
+            answered = tags == self._tags | np.uint64(SlotState.DONE)
+            self._turns.judge(self._by_port(answered), self._by_port(unanswered), now_ns)
+        self._remember()
+        self._choose_ports()
+
+    def _next_turn(self) -> int:
+        """The first row of the next turn."""
+        self._turn = (self._turn + 1) % PORTS
+        return self._turn * len(self.numbers)
+
+    def _choose_ports(self) -> None:
+        path = np.arange(len(self.numbers))
+        self._chosen = self._turns.order.T
+        self._reply_port[:] = self._ports[path, self._chosen].ravel()
+
+    def _remember(self) -> None:
+        """Keep what the next judgement is about: the last pulse of each turn, and its reply port."""
+        seq = self._seq.astype(np.uint64)
+        self._tags = seq << _SEQ_SHIFT
+        self._slots = abi.SLOTS + (seq % np.uint64(abi.PULSE_SLOTS)).astype(np.intp)
+        self._judged = self._chosen
+
+    def _by_port(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether something holds for some pulse of each path and reply port; shape (paths, PORTS)."""
+        turn, path = np.nonzero(rows.reshape(PORTS, -1))
+        held = np.zeros((len(self.numbers), PORTS), dtype=bool)
+        held[path, self._judged[turn, path]] = True
+        return held
+
+
+class Pulses:
+    """Sends the pulses of one NIC.
+
+    Args:
+        order: what to send from, and how.
+        tables: the interface's maps; they stay the caller's.
+        rng: draws the first sequence number and the reply ports.
+        counters: totals by name (`COUNTERS`), over all NICs.
+    """
+
+    def __init__(
+        self, order: PulseOrder, tables: Tables, rng: np.random.Generator, counters: Counter[str]
+    ) -> None:
+        self._order, self._tables, self._rng, self._counters = order, tables, rng, counters
+        self._next_seq = int(rng.integers(0, SEQ_END))
+        self._numbers = np.zeros(0, dtype=np.intp)
+        self._unanswered = tables.paths["unanswered"]
+        self._watched = b""
+        self._rings: list[_Ring] = []
+
+    @property
+    def count(self) -> int:
+        """How many paths are watched."""
+        return len(self._numbers)
+
+    def refresh(self, now_ns: int) -> None:
+        """Take up changes of the paths, and choose among ways back; meant for some twenty times a second.
+
+        Raises:
+            OSError: a socket cannot be made or bound.
+        """
+        table = self._tables.paths
+        numbers = np.flatnonzero(table["users"])
+        numbers = numbers[numbers > 0]
+        watched = table[numbers]
+        names = numbers.tobytes() + watched["dst"].tobytes() + watched["sport"].tobytes()
+        if names != self._watched:
+            self._take_up(numbers, watched)
+            self._watched = names
+        for ring in self._rings:
+            ring.judge(self._tables.slots, now_ns)
+
+    def send(self) -> None:
+        """Send a pulse over every path."""
+        for ring in self._rings:
+            self._count(*ring.send(self._next_seq))
+
+    def send_urgent(self) -> None:
+        """Send one over each path that may be found dead within the next few."""
+        urgent = self._urgent()
+        for ring in self._rings:
+            chosen = np.flatnonzero(np.isin(ring.numbers, urgent))
+            if len(chosen):
+                self._count(*ring.send_some(chosen, self._next_seq))
+
+    def is_urgent(self) -> bool:
+        """Whether some path's last pulses are unanswered, and it has not been given up yet."""
+        return len(self._urgent()) > 0
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for ring in self._rings:
+            ring.sender.close()
+        self._rings = []
+
+    def _urgent(self) -> NDArray[np.intp]:
+        """The numbers of those paths."""
+        unanswered = self._unanswered[self._numbers]
+        chosen: NDArray[np.intp] = self._numbers[(unanswered >= URGENT_FROM) & (unanswered < URGENT_BELOW)]
+        if len(chosen):
+            chosen = chosen[self._tables.paths["state"][chosen] == PathState.UP]
+        return chosen
+
+    def _count(self, wanted: int, sent: int) -> None:
+        self._counters["pulses_sent"] += sent
+        self._counters["pulses_unsent"] += wanted - sent
+        self._next_seq = (self._next_seq + wanted) % SEQ_END
+
+    def _take_up(self, numbers: NDArray[np.intp], watched: NDArray[np.void]) -> None:
+        self.close()
+        self._numbers = numbers
+        by_family: dict[int, list[packets.Path]] = {4: [], 6: []}
+        sources = {4: self._order.ipv4, 6: self._order.ipv6}
+        for number, record in zip(numbers.tolist(), watched, strict=True):
+            address = words_address(record["dst"])
+            source = sources[address.version]
+            if source is None:
+                self._counters["pulses_without_address"] += 1
+                continue
+            path = packets.Path(number, source, str(address), int(record["sport"]), 0)
+            by_family[address.version].append(path)
+        self._rings = [_Ring(self._order, paths, self._rng) for paths in by_family.values() if paths]
