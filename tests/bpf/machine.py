@@ -6,24 +6,29 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 import numpy as np
 from numpy.typing import NDArray
 from probes import KEY, KEY_ID, Probe, signed
 from pyroute2 import IPRoute
+from scapy.contrib.roce import BTH
+from scapy.layers.inet import IP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from cwdp.dataplane import abi, libbpf, loader, tree
-from cwdp.dataplane.abi import Reason, SlotState
+from cwdp.dataplane import abi, control, libbpf, loader, tree
+from cwdp.dataplane.abi import Direction, Reason, SlotState
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.steering import QpKey, Steer, Steering
 from cwdp.dataplane.tree import TreePath
 
 XDP_DROP, XDP_PASS, XDP_TX = 1, 2, 3
 TC_ACT_UNSPEC = 0xFFFFFFFF
 CLONE_NEWNET = 0x40000000
-SKB_CONTEXT_BYTES, SKB_MARK_OFFSET = 192, 8
+SKB_CONTEXT_BYTES, SKB_MARK_OFFSET, SKB_GSO_SIZE_OFFSET = 192, 8, 176
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -114,6 +119,7 @@ class Machine:
             add_veth("roce0", "far0")
             self._where = loader.load("roce0", settings).where
         self.maps = Maps(self._where)
+        self.steering = Steering(self.maps)
         self._open_programs()
         self.reset()
 
@@ -137,12 +143,18 @@ class Machine:
         self.namespace.close()
 
     def reset(self) -> None:
-        """As after loading, but for the counters, and with KEY under KEY_ID."""
+        """As after loading, but for the counters, and with KEY under KEY_ID; no packet is sampled."""
         self.maps.slots[:] = np.zeros((), dtype=abi.SLOT)
         for index in range(abi.KEYS):
             self.maps.drop_key(index)
         self.maps.set_key(KEY_ID, KEY)
         self.maps.clear_clock()
+        for key in self.steering.all():
+            self.steering.unset(key)
+        self.maps.control[0] = control.initial()
+        self.maps.control["sample_below"] = 0
+        for records in (*self.maps.qps.values(), self.maps.paths, self.maps.samples, self.maps.events):
+            records[:] = np.zeros((), dtype=records.dtype)
 
     def ingress(self, packet: Packet | bytes) -> Run:
         """XDP."""
@@ -150,8 +162,15 @@ class Machine:
 
     def egress(self, packet: Packet | bytes, mark: int = abi.MARK) -> Run:
         """tc egress, for a packet of that mark."""
+        return self._egress(packet, SKB_MARK_OFFSET, mark)
+
+    def leave(self, packet: Packet | bytes, *, gso_size: int = 0) -> Run:
+        """tc egress, for somebody else's packet."""
+        return self._egress(packet, SKB_GSO_SIZE_OFFSET, gso_size)
+
+    def _egress(self, packet: Packet | bytes, field_offset: int, value: int) -> Run:
         context = bytearray(SKB_CONTEXT_BYTES)
-        struct.pack_into("=I", context, SKB_MARK_OFFSET, mark)
+        struct.pack_into("=I", context, field_offset, value)
         return self._run(self._tc, packet, bytes(context))
 
     def _run(self, program: int, packet: Packet | bytes, context: bytes) -> Run:
@@ -160,6 +179,16 @@ class Machine:
         after = self.maps.counters()
         moved = {Reason[name.upper()]: n - before[name] for name, n in after.items() if n != before[name]}
         return Run(verdict, out, moved)
+
+    def steer(self, packet: Packet, wanted: Steer) -> None:
+        """Have the queue pair of a packet take a path."""
+        self.steering.set(qp_key(packet), wanted)
+
+    def qp(self, direction: Direction) -> NDArray[np.void]:
+        """The only queue pair of a direction, dtype `abi.QP`."""
+        found: NDArray[np.void] = self.maps.qps[direction][self.maps.qps[direction]["tag"] != 0]
+        assert len(found) == 1
+        return found[0]
 
     def slot(self, seq: int) -> NDArray[np.void]:
         """The slot of a sequence number."""
@@ -181,6 +210,12 @@ class Machine:
         """The sequence number in a slot, and how far it is."""
         tag = int(self.slot(seq)["tag"])
         return tag >> 32, SlotState(tag & 0xFFFFFFFF)
+
+
+def qp_key(packet: Packet) -> QpKey:
+    """The queue pair that a packet goes to."""
+    ip = packet[IP] if IP in packet else packet[IPv6]
+    return QpKey(ip_address(ip.dst), packet[BTH].dqpn)
 
 
 @contextmanager

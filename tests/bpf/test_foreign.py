@@ -1,6 +1,6 @@
 """What is not a probe, or not a whole one: both programs leave it as it came."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from machine import TC_ACT_UNSPEC, XDP_PASS, XDP_TX, Machine
@@ -23,7 +23,6 @@ BODY = transport() / Probe()
 class Row:
     description: str
     packet: Packet
-    counted: dict[Reason, int] = field(default_factory=dict)
 
 
 NOT_OURS = [
@@ -35,12 +34,7 @@ NOT_OURS = [
     Row("ICMP", link() / network() / ICMP() / Raw(bytes(100))),
     Row("another UDP port", link() / network() / transport(dport=4792) / Probe()),
     Row("from the port of probes to another", link() / network() / transport(4791, 4792) / Probe()),
-    Row("RoCEv2: an RC write", link() / network() / transport(opcode=0x0A, dqpn=17) / Raw(bytes(1024))),
-    Row("RoCEv2 to our queue pair number", link() / network() / transport(opcode=0x64) / Raw(bytes(100))),
-    Row("our opcode to another queue pair", link() / network() / transport(dqpn=17) / bytes(Probe())),
-    Row("another magic", link() / network() / transport() / Probe(magic=0x50445743)),
     Row("an empty datagram", link() / network() / UDP(sport=1, dport=4791)),
-    Row("a BTH without a probe", link() / network() / transport()),
     Row("the first fragment", link() / network(flags="MF") / BODY),
     Row("a middle fragment", link() / network(flags="MF", frag=100) / BODY),
     Row("the last fragment", link() / network(frag=100) / BODY),
@@ -57,14 +51,36 @@ NOT_OURS = [
     Row("a probe in IP in IP", link() / network() / network() / BODY),
 ]
 
+ROCE = [
+    Row("an RC write", link() / network() / transport(opcode=0x0A, dqpn=17) / Raw(bytes(1024))),
+    Row("a datagram to our queue pair", link() / network() / transport(opcode=0x64) / Raw(bytes(100))),
+    Row("our opcode to another queue pair", link() / network() / transport(dqpn=17) / bytes(Probe())),
+    Row("another magic", link() / network() / transport() / Probe(magic=0x50445743)),
+    Row("a BTH and nothing behind it", link() / network() / transport()),
+]
+
 
 @pytest.mark.parametrize("row", NOT_OURS, ids=lambda row: row.description)
 def test_is_not_ours(dataplane: Machine, row: Row) -> None:
     packet = bytes(row.packet)
     run = dataplane.ingress(packet)
     assert (run.verdict, run.packet, run.counted) == (XDP_PASS, packet, {})
-    run = dataplane.egress(packet, mark=0)
+    run = dataplane.leave(packet)
     assert (run.verdict, run.packet, run.counted) == (TC_ACT_UNSPEC, packet, {})
+    run = dataplane.egress(packet)
+    assert (run.verdict, run.packet) == (TC_ACT_UNSPEC, packet)
+    assert run.counted == {Reason.PROBE_BAD_TEMPLATE: 1}
+
+
+@pytest.mark.parametrize("row", ROCE, ids=lambda row: row.description)
+def test_is_a_queue_pairs(dataplane: Machine, row: Row) -> None:
+    """RoCEv2 that is no probe is followed, not touched; with the mark of probes it is a bad template."""
+    packet = bytes(row.packet)
+    for counted in ({Reason.QP_ADDED: 1}, {}):
+        run = dataplane.ingress(packet)
+        assert (run.verdict, run.packet, run.counted) == (XDP_PASS, packet, counted)
+        run = dataplane.leave(packet)
+        assert (run.verdict, run.packet, run.counted) == (TC_ACT_UNSPEC, packet, counted)
     run = dataplane.egress(packet)
     assert (run.verdict, run.packet) == (TC_ACT_UNSPEC, packet)
     assert run.counted == {Reason.PROBE_BAD_TEMPLATE: 1}
@@ -76,9 +92,10 @@ REQUEST6 = signed(request(6, 2), T1)
 
 @pytest.mark.parametrize("whole", [REQUEST, REPLY, REQUEST6], ids=["request", "reply", "tagged IPv6 request"])
 def test_cut_at_every_length(dataplane: Machine, whole: Packet) -> None:
-    """Passed on; counted from the magic on, before which it might be anybody's."""
+    """Passed on; counted from the magic on, before which it might be any queue pair's."""
     packet = bytes(whole)
     magic_end = packet.index(b"CWDP") + 4
+    dataplane.ingress(packet[: magic_end - 1])
     for length in range(14, len(packet)):
         run = dataplane.ingress(packet[:length])
         assert (run.verdict, run.packet) == (XDP_PASS, packet[:length]), f"cut to {length} bytes"

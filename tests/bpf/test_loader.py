@@ -342,7 +342,7 @@ def tc(*arguments: str) -> str:
 def test_another_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     loader.load("roce0")
     monkeypatch.setattr("cwdp.dataplane.abi.ABI", 99)
-    with pytest.raises(VersionError, match="has layout 1, this build reads 99") as caught:
+    with pytest.raises(VersionError, match=r"has layout [0-9]+, this build reads 99") as caught:
         loader.load("roce0")
     assert "cwdp dataplane unload roce0" in caught.value.hint
     assert "error" in describe(tree.here("roce0"))

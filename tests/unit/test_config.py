@@ -41,7 +41,7 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
     )
     config = read_config(_file(tmp_path, text))
     assert config.host == "h"
-    assert config.settings() == loader.Settings(5000, loader.TestClock(5, -7, -50_000.0))
+    assert config.settings() == loader.Settings(5000, test_clock=loader.TestClock(5, -7, -50_000.0))
 
 
 @pytest.mark.parametrize(
