@@ -1,4 +1,5 @@
-"""The traffic generator's packets, taken apart by scapy; both ends run in one process that loses every 11th packet."""
+"""The traffic generator's packets, taken apart by scapy; both ends run in one process, which loses
+every 11th packet or has it come after the next."""
 
 import itertools
 import subprocess
@@ -26,7 +27,7 @@ PSNS = 2**24
 @dataclass
 class Packet:
     sender: str
-    lost: bool
+    fate: str
     raw: bytes
     ip: Any = field(init=False)
 
@@ -53,6 +54,8 @@ class Transfer:
     mtu: int
     total_bytes: int
     packets: list[Packet] = field(default_factory=list)
+    gaps: int = 0
+    gaps_overtaken: int = 0
 
     def sent_by(self, sender: str) -> list[Packet]:
         return [packet for packet in self.packets if packet.sender == sender]
@@ -60,16 +63,15 @@ class Transfer:
 
 def read_dump() -> Iterator[Transfer]:
     done = subprocess.run([PROGRAM, "--dump"], capture_output=True, text=True, check=True, timeout=60)
-    transfer = None
     for line in done.stdout.splitlines():
         words = line.split()
         if words[0] == "transfer":
-            if transfer:
-                yield transfer
             transfer = Transfer(int(words[1]), int(words[2]))
+        elif words[0] == "gaps":
+            transfer.gaps, transfer.gaps_overtaken = int(words[1]), int(words[2])
+            yield transfer
         else:
-            transfer.packets.append(Packet(words[0], words[1] == "lost", bytes.fromhex(words[2])))
-    yield transfer
+            transfer.packets.append(Packet(words[0], words[1], bytes.fromhex(words[2])))
 
 
 @pytest.fixture(scope="module")
@@ -142,12 +144,27 @@ def test_messages_are_cut_into_packets_of_the_mtu(transfers: list[Transfer]) -> 
                 assert len(packet.payload) == transfer.mtu
 
 
+def with_fate(transfers: list[Transfer], fate: str) -> list[Transfer]:
+    return [
+        transfer
+        for transfer in transfers
+        if fate in {packet.fate for packet in transfer.sent_by("requester")}
+    ]
+
+
+def test_reordering_is_told_from_loss(transfers: list[Transfer]) -> None:
+    lossy, reordered = with_fate(transfers, "lost"), with_fate(transfers, "late")
+    assert sum(transfer.gaps for transfer in lossy) > 10
+    assert all(transfer.gaps_overtaken == 0 for transfer in lossy)
+    assert all(transfer.gaps_overtaken == transfer.gaps > 0 for transfer in reordered)
+
+
 def test_a_lost_packet_is_asked_for_once_and_all_from_it_on_are_sent_again(transfers: list[Transfer]) -> None:
     naks = 0
-    for transfer in transfers:
+    for transfer in with_fate(transfers, "lost"):
         lost_psn = None
         for packet, following in itertools.pairwise(transfer.packets):
-            if packet.lost:
+            if packet.fate == "lost":
                 lost_psn = packet.bth.psn
             if packet.bth.opcode == ACKNOWLEDGE and packet.ip[AETH].syndrome == NAK_SEQUENCE:
                 naks += 1

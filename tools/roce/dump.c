@@ -13,9 +13,18 @@
 #define STEP_NS       1000
 #define TIMEOUT_NS    100000
 #define START_NS      1000000
-#define LOSE_EVERY    11
+#define FATE_EVERY    11
 #define REQUESTER_QPN 0x000011
 #define RESPONDER_QPN 0xfffffe
+
+/* What becomes of every FATE_EVERYth packet of the requester. */
+enum fate {
+	KEPT,
+	LOST,
+	LATE,
+};
+
+static const char *const fate_names[] = {"kept", "lost", "late"};
 
 /* The connection, and what is on its way to the requester; the way to the responder takes no time. */
 struct transfer {
@@ -23,11 +32,14 @@ struct transfer {
 	struct responder responder;
 	uint64_t now_ns;
 	unsigned sent;
+	enum fate fate;
+	size_t late_length;
+	uint8_t late[MAX_PACKET_BYTES];
 };
 
-static void print(const char *sender, bool lost, const uint8_t *packet, size_t length)
+static void print(const char *sender, enum fate fate, const uint8_t *packet, size_t length)
 {
-	printf("%s %s ", sender, lost ? "lost" : "kept");
+	printf("%s %s ", sender, fate_names[fate]);
 	for (size_t i = 0; i < length; i++)
 		printf("%02x", packet[i]);
 	putchar('\n');
@@ -43,23 +55,35 @@ static void answer(struct transfer *transfer)
 		size_t length = wire_build(&transfer->responder.qp.path, &transport, bytes);
 
 		responder_answered(&transfer->responder, &transport);
-		print("responder", false, bytes, length);
+		print("responder", KEPT, bytes, length);
 		if (wire_parse(bytes, length, &packet) == PACKET_OK && packet.opcode == RC_ACKNOWLEDGE)
 			requester_on_acknowledge(&transfer->requester, &packet, transfer->now_ns);
 	}
 }
 
+static void arrive(struct transfer *transfer, const uint8_t *bytes, size_t length)
+{
+	struct packet packet;
+
+	if (wire_parse(bytes, length, &packet) == PACKET_OK)
+		responder_on_write(&transfer->responder, &packet, transfer->now_ns);
+}
+
+/* Packets that come late do so just after the next one. */
 static void send_packet(struct transfer *transfer)
 {
 	uint8_t bytes[MAX_PACKET_BYTES];
 	size_t length = requester_build(&transfer->requester, transfer->now_ns, bytes);
-	bool lost = ++transfer->sent % LOSE_EVERY == 0;
-	struct packet packet;
+	enum fate fate = ++transfer->sent % FATE_EVERY ? KEPT : transfer->fate;
 
 	requester_sent(&transfer->requester, transfer->now_ns, length);
-	print("requester", lost, bytes, length);
-	if (!lost && wire_parse(bytes, length, &packet) == PACKET_OK)
-		responder_on_write(&transfer->responder, &packet, transfer->now_ns);
+	print("requester", fate, bytes, length);
+	if (fate == KEPT)
+		arrive(transfer, bytes, length);
+	if (transfer->late_length)
+		arrive(transfer, transfer->late, transfer->late_length);
+	transfer->late_length = fate == LATE ? length : 0;
+	memcpy(transfer->late, bytes, transfer->late_length);
 }
 
 static void run(struct transfer *transfer)
@@ -90,12 +114,13 @@ static void set_path(struct path *path, int family, bool with_checksum, bool tur
 		abort();
 }
 
-static void dump(int family, bool with_checksum, uint32_t mtu, uint64_t message_bytes)
+static void dump(int family, bool with_checksum, uint32_t mtu, uint64_t message_bytes, enum fate fate)
 {
 	struct transfer *transfer = need(calloc(1, sizeof(*transfer)));
 	struct requester *requester = &transfer->requester;
 
 	transfer->now_ns = START_NS;
+	transfer->fate = fate;
 	*requester = (struct requester){.mtu = mtu,
 					.window = 8,
 					.ack_every = 4,
@@ -112,6 +137,8 @@ static void dump(int family, bool with_checksum, uint32_t mtu, uint64_t message_
 	set_path(&transfer->responder.qp.path, family, with_checksum, true);
 	printf("transfer %u %llu\n", mtu, (unsigned long long)requester->total_bytes);
 	run(transfer);
+	printf("gaps %llu %llu\n", (unsigned long long)transfer->responder.gap_total,
+	       (unsigned long long)transfer->responder.gaps_overtaken);
 	free(requester->sent_ns);
 	free(requester->started_ns);
 	free(requester->go_backs);
@@ -126,9 +153,10 @@ void dump_transfers(void)
 	for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++)
 		for (int with_checksum = 0; with_checksum < 2; with_checksum++) {
 			for (uint64_t bytes = 1; bytes <= 9; bytes++)
-				dump(families[i], with_checksum, 256, bytes);
+				dump(families[i], with_checksum, 256, bytes, LOST);
 			for (uint64_t bytes = 1021; bytes <= 1025; bytes++)
-				dump(families[i], with_checksum, 256, bytes);
-			dump(families[i], with_checksum, 4096, 10003);
+				dump(families[i], with_checksum, 256, bytes, LOST);
+			dump(families[i], with_checksum, 4096, 10003, LOST);
+			dump(families[i], with_checksum, 256, 5000, LATE);
 		}
 }

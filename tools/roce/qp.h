@@ -27,11 +27,12 @@ struct qp {
 	struct channel channel;
 };
 
-/* Times in the first bytes of every payload that has room for them, both CLOCK_MONOTONIC in ns. A receiver
- * that misses packets learns from the next one when the last of them was sent. */
+/* The first bytes of every payload that has room for them; times are CLOCK_MONOTONIC in ns. A receiver that
+ * misses packets learns from the next one when the last of them was sent, and whether they may still come. */
 struct stamp {
 	uint64_t sent_ns;
 	uint64_t previous_sent_ns; /* when the packet with the PSN before was sent last */
+	uint64_t round;            /* from 1; a step back begins the next. No packet is sent twice in one */
 };
 
 /* Counts a packet under its source port. */

@@ -120,7 +120,9 @@ size_t requester_build(const struct requester *requester, uint64_t now_ns, uint8
 	uint64_t offset = place.index * requester->mtu, left = place.message_bytes - offset;
 	uint64_t previous_ns =
 		requester->next ? requester->sent_ns[(requester->next - 1) % requester->window] : 0;
-	struct stamp stamp = {.sent_ns = htobe64(now_ns), .previous_sent_ns = htobe64(previous_ns)};
+	struct stamp stamp = {.sent_ns = htobe64(now_ns),
+			      .previous_sent_ns = htobe64(previous_ns),
+			      .round = htobe64(requester->go_back_total + 1)};
 	uint8_t payload[MAX_MTU] __attribute__((aligned(CACHE_LINE)));
 	struct transport transport = {.opcode = opcode_of(&place),
 				      .psn = qp_psn(&requester->qp, requester->next),

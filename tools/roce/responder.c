@@ -17,8 +17,28 @@ static struct stamp stamp_of(const struct packet *packet)
 		memcpy(&stamp, packet->payload, sizeof(stamp));
 		stamp.sent_ns = be64toh(stamp.sent_ns);
 		stamp.previous_sent_ns = be64toh(stamp.previous_sent_ns);
+		stamp.round = be64toh(stamp.round);
 	}
 	return stamp;
+}
+
+static uint64_t *seen_word(struct responder *responder, uint64_t sequence, uint64_t *bit)
+{
+	*bit = 1ull << sequence % 64;
+	return &responder->seen[sequence % SEEN_PACKETS / 64];
+}
+
+/* Had all packets from the expected one on come in this round, too early, and been dropped here? */
+static bool all_seen(struct responder *responder, uint32_t missing)
+{
+	uint64_t bit;
+
+	if (missing > SEEN_PACKETS)
+		return false;
+	for (uint64_t sequence = responder->expected; missing; sequence++, missing--)
+		if (!(*seen_word(responder, sequence, &bit) & bit))
+			return false;
+	return true;
 }
 
 static void open_gap(struct responder *responder, const struct stamp *stamp, uint32_t missing,
@@ -34,25 +54,41 @@ static void open_gap(struct responder *responder, const struct stamp *stamp, uin
 				     .psn = qp_psn(&responder->qp, responder->expected),
 				     .missing = missing};
 	responder->gap_total++;
-	responder->gap_sent_ns = stamp->sent_ns;
+	responder->gap_overtaken = all_seen(responder, missing);
 	responder->in_gap = true;
 	responder->nak_due = true;
 }
 
-/* What was sent before the packet that overtook it is no retransmission. */
+/* What is of the same round as the packets that overtook it is no retransmission. */
 static void close_gap(struct responder *responder, const struct stamp *stamp, uint64_t now_ns)
 {
-	bool overtaken = stamp->sent_ns && stamp->sent_ns <= responder->gap_sent_ns;
-
+	if (stamp->round && stamp->round == responder->round)
+		responder->gap_overtaken = true;
 	if (responder->gap_total <= LOG_LIMIT) {
 		struct gap *gap = &responder->gaps[responder->gap_total - 1];
 
 		gap->resumed_ns = now_ns;
-		gap->overtaken = overtaken;
+		gap->overtaken = responder->gap_overtaken;
 	}
-	responder->gaps_overtaken += overtaken;
+	responder->gaps_overtaken += responder->gap_overtaken;
 	responder->in_gap = false;
 	responder->nak_due = false;
+}
+
+static void drop_early(struct responder *responder, const struct packet *packet, uint32_t ahead,
+		       uint64_t now_ns)
+{
+	struct stamp stamp = stamp_of(packet);
+	uint64_t bit, *word = seen_word(responder, responder->expected + ahead, &bit);
+
+	if (stamp.round != responder->round)
+		memset(responder->seen, 0, sizeof(responder->seen));
+	responder->round = stamp.round;
+	responder->out_of_sequence++;
+	if (!responder->in_gap)
+		open_gap(responder, &stamp, ahead, now_ns);
+	if (stamp.round && ahead < SEEN_PACKETS)
+		*word |= bit;
 }
 
 static void note_delivery(struct responder *responder, const struct stamp *stamp, uint64_t now_ns)
@@ -71,7 +107,9 @@ static void note_delivery(struct responder *responder, const struct stamp *stamp
 static void deliver(struct responder *responder, const struct packet *packet, uint64_t now_ns)
 {
 	struct stamp stamp = stamp_of(packet);
+	uint64_t bit, *word = seen_word(responder, responder->expected, &bit);
 
+	*word &= ~bit;
 	if (responder->in_gap)
 		close_gap(responder, &stamp, now_ns);
 	note_delivery(responder, &stamp, now_ns);
@@ -103,11 +141,7 @@ void responder_on_write(struct responder *responder, const struct packet *packet
 	if (ahead == 0) {
 		deliver(responder, packet, now_ns);
 	} else if (ahead < PSN_HALF) {
-		struct stamp stamp = stamp_of(packet);
-
-		responder->out_of_sequence++;
-		if (!responder->in_gap)
-			open_gap(responder, &stamp, ahead, now_ns);
+		drop_early(responder, packet, ahead, now_ns);
 	} else {
 		responder->duplicates++;
 		responder->ack_due = true;

@@ -7,6 +7,8 @@
 #include "histogram.h"
 #include "qp.h"
 
+#define SEEN_PACKETS 4096 /* further ahead than this is taken as not seen before */
+
 /* A packet came before others that should have come first. */
 struct gap {
 	uint64_t at_ns;
@@ -16,7 +18,7 @@ struct gap {
 	uint64_t resumed_ns;        /* when the first of the missing came; 0 if it never did */
 	uint32_t psn;               /* of the first of the missing */
 	uint32_t missing;
-	bool overtaken; /* it was not lost, only late */
+	bool overtaken; /* nothing was lost: it was late, or had come too early and been dropped here */
 };
 
 struct responder {
@@ -26,10 +28,13 @@ struct responder {
 	bool ack_due;
 	bool nak_due;
 	bool cnp_due;
-	bool queued;          /* for its turn to answer; the caller's */
-	bool in_gap;          /* a NAK was sent for what is expected: not another one */
-	uint64_t gap_sent_ns; /* when the packet that opened it was sent */
-	uint64_t cnp_ns;      /* of the last CNP */
+	bool queued;        /* for its turn to answer; the caller's */
+	bool in_gap;        /* a NAK was sent for what is expected: not another one */
+	bool gap_overtaken; /* the gap that was opened last, as far as is known */
+	uint64_t round;     /* of the packet that came out of sequence last, see struct stamp */
+	uint64_t seen[SEEN_PACKETS /
+		      64]; /* came out of sequence in that round: a bit each, by sequence number */
+	uint64_t cnp_ns;   /* of the last CNP */
 
 	uint64_t first_ns; /* of deliveries */
 	uint64_t last_ns;
