@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cwdp.cli.output import emit
-from cwdp.errors import ConfigError
+from cwdp.errors import ConfigError, RdmaError
 from cwdp.rdma import netlink, sysfs, verbs
 from cwdp.rdma.sysfs import Port
 
@@ -116,10 +116,10 @@ def _of_chosen(dev: str | None, read: Callable[[], Iterable[Any]]) -> Rows:
 
 
 def _limits(name: str, ports: list[int]) -> tuple[int | None, dict[int, int]]:
-    """What only verbs know; without pyverbs that is said once on standard error, and left out."""
+    """What only verbs know; where they cannot say, that is told once on standard error, and left out."""
     try:
         found = verbs.limits(name, ports)
-    except verbs.VerbsMissingError as error:
+    except RdmaError as error:
         _warn_once(f"{error.message}; queue pair limits and MTUs are not shown\n  {error.hint}")
         return None, {}
     return found.max_queue_pairs, found.active_mtu_bytes

@@ -105,14 +105,22 @@ def ports(root: Path = SYSFS) -> list[Port]:
 
 def gids(root: Path = SYSFS) -> list[Gid]:
     """Every entry in use of every port's GID table."""
-    found = []
-    for device, number, where in _port_folders(root):
-        for path in _by_number(where / "gids"):
-            gid = _gid(_read(path))
-            if gid is not None:
-                kind = _read(where / "gid_attrs" / "types" / path.name) or "IB"
-                found.append(Gid(device, number, int(path.name), gid, kind, _gid_netdev(where, path.name)))
-    return found
+    return [
+        found
+        for device, port, where in _port_folders(root)
+        for path in _by_number(where / "gids")
+        if (found := gid(device, port, int(path.name), root)) is not None
+    ]
+
+
+def gid(device: str, port: int, index: int, root: Path = SYSFS) -> Gid | None:
+    """One entry of a port's GID table; None where it is not in use."""
+    where = root / device / "ports" / str(port)
+    text = _read(where / "gids" / str(index))
+    if not _is_gid(text):
+        return None
+    kind = _read(where / "gid_attrs" / "types" / str(index)) or "IB"
+    return Gid(device, port, index, gid_text(text), kind, _gid_netdev(where, str(index)))
 
 
 def counters(root: Path = SYSFS) -> list[Counter]:
@@ -159,14 +167,9 @@ def _rate_bps(text: str) -> int | None:
     return round(float(found[1]) * 1e9) if found else None
 
 
-def _gid(text: str) -> str | None:
-    """A GID in the shortest form; None for an unused entry.
-
-    An unused entry is all zeros, or on InfiniBand the subnet prefix alone.
-    """
-    if not text:
-        return None
-    return gid_text(text) if any(gid_bytes(text)[8:]) else None
+def _is_gid(text: str) -> bool:
+    """Whether an entry is in use: one that is not holds all zeros, or on InfiniBand the subnet prefix alone."""
+    return bool(text) and any(gid_bytes(text)[8:])
 
 
 def _gid_netdev(port: Path, index: str) -> str | None:

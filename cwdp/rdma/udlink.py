@@ -2,7 +2,8 @@
 
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,33 @@ class UdLink:
     def __init__(
         self, device: str, port: int, gid_index: int, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
-        failed = verbs.failure()
         self._gid = _own_gid(device, port, gid_index)
+        self._device = device
+        self._failed = verbs.failure()
         self._clock = clock
         soft = netlink.drivers().get(device) == "rxe"
         self._context = verbs.open_device(device)
         try:
-            pd = verbs.load("pd").PD(self._context)
-            self._channel, self._event_fd = _completion_channel(self._context)
-            self._receiver = ReceiveQueue(self._context, pd, port, self._channel)
-            self._sender = SendQueues(self._context, pd, port, RXE_QUEUE_PAIRS if soft else 1)
-            self._receiver.cq.req_notify()
-        except failed as error:
+            pd = self._open(port, RXE_QUEUE_PAIRS if soft else 1)
+        except RdmaError:
             self._context.close()
-            raise RdmaError(
-                f"{device} port {port} cannot carry probes: {verbs.reason(error)}",
-                "`cwdp rdma port` shows its state; UD queue pairs take locked memory (`ulimit -l`)",
-            ) from error
+            raise
         self._handles = AddressHandles(pd, port, gid_index, clock)
+        self._events = select.poll()
+        self._events.register(self._event_fd, select.POLLIN)
         self._by_sport = (
             {rxe_ud_sport(qpn): index for index, qpn in enumerate(self._sender.qpns)} if soft else {}
         )
+
+    def _open(self, port: int, senders: int) -> Any:
+        """Make the queue pairs; returns the protection domain that they share."""
+        with self._translated():
+            pd = verbs.load("pd").PD(self._context)
+            self._channel, self._event_fd = _completion_channel(self._context)
+            self._receiver = ReceiveQueue(self._context, pd, port, self._channel)
+            self._sender = SendQueues(self._context, pd, port, senders)
+            self._receiver.cq.req_notify()
+        return pd
 
     @property
     def address(self) -> UdAddress:
@@ -81,34 +88,57 @@ class UdLink:
         self._handles.suspect(gid)
 
     def send(self, gid: bytes, qpn: int, sport: int, data: bytes) -> bool:
-        """Send a message from a source port; False where it could not be sent."""
+        """Send a message from a source port; False where it could not be sent.
+
+        Raises:
+            RdmaError: the device failed.
+        """
         index = self._by_sport.get(sport) if self._by_sport else 0
-        handle = self._handles.get(gid, sport)
-        return index is not None and handle is not None and self._sender.send(index, handle, qpn, data)
+        handle = None if index is None else self._handles.get(gid, sport)
+        if index is None or handle is None:
+            return False
+        with self._translated():
+            return self._sender.send(index, handle, qpn, data)
 
     def poll(self) -> list[Received]:
-        """What has arrived since the last call."""
-        while select.select([self._event_fd], [], [], 0)[0]:
-            self._channel.get_cq_event(self._receiver.cq)
-            self._receiver.cq.ack_events(1)
-            self._receiver.cq.req_notify()
+        """What has arrived since the last call.
+
+        Raises:
+            RdmaError: the device failed.
+        """
+        with self._translated():
+            while self._events.poll(0):
+                self._channel.get_cq_event(self._receiver.cq)
+                self._receiver.cq.ack_events(1)
+                self._receiver.cq.req_notify()
+            arrived = [(self._clock(), data) for data in self._receiver.receive()]
         found = []
-        for data in self._receiver.receive():
-            arrived_ns = self._clock()
+        for arrived_ns, data in arrived:
             addresses = read_grh(data[:GRH_BYTES])
             if addresses is not None and addresses[1] == self._gid:
                 found.append(Received(arrived_ns, addresses[0], data[GRH_BYTES:]))
         return found
 
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn what pyverbs raises into our own error."""
+        try:
+            yield
+        except self._failed as error:
+            raise RdmaError(
+                f"{self._device} cannot carry probes: {verbs.reason(error)}",
+                "`cwdp rdma port` shows its state; UD queue pairs take locked memory (`ulimit -l`)",
+            ) from error
+
 
 def _own_gid(device: str, port: int, index: int) -> bytes:
-    for gid in sysfs.gids():
-        if (gid.device, gid.port, gid.index, gid.type) == (device, port, index, ROCE_V2):
-            return gid_bytes(gid.gid)
-    raise ConfigError(
-        f"{device} port {port} has no RoCE v2 GID of index {index}",
-        f"`cwdp rdma gid --dev {device}` lists them",
-    )
+    found = sysfs.gid(device, port, index)
+    if found is None or found.type != ROCE_V2:
+        raise ConfigError(
+            f"{device} port {port} has no RoCE v2 GID of index {index}",
+            f"`cwdp rdma gid --dev {device}` lists them",
+        )
+    return gid_bytes(found.gid)
 
 
 def read_grh(grh: bytes) -> tuple[bytes, bytes] | None:

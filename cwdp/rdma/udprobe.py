@@ -15,7 +15,7 @@ from typing import Protocol
 from cwdp.errors import ConfigError
 from cwdp.rdma import udwire
 from cwdp.rdma.gid import gid_bytes
-from cwdp.rdma.sport import check_sport
+from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN, check_sport
 from cwdp.rdma.udwire import Head, Kind, Message, WireError
 
 REPLY_TIMEOUT_NS = 100_000_000
@@ -207,6 +207,9 @@ class UdProber:
             return
         if not udwire.request_is_valid(key, message, received.source, self._gid):
             self.counters["bad_mac"] += 1
+            return
+        if not SPORT_MIN <= asked.reply_sport <= SPORT_MAX:
+            self.counters["unreflected"] += 1
             return
         head = Head(Kind.REPLY, asked.key_id, self.address.qpn, asked.seq, asked.reply_sport, asked.sport)
         reply = udwire.sign_reply(key, head, message.mac, received.arrived_ns, self._clock)

@@ -21,7 +21,7 @@ class _UdQueuePair:
     """One UD queue pair of either role, ready to send."""
 
     def __init__(self, pd: Any, port: int, cq: Any, *, sends: int, receives: int) -> None:
-        self._enums = verbs.load("enums")
+        self._enums = verbs.enums()
         self._qp_module = verbs.load("qp")
         self._port = port
         module = self._qp_module
@@ -56,7 +56,7 @@ class SendQueues:
 
     def __init__(self, context: Any, pd: Any, port: int, count: int) -> None:
         work = verbs.load("wr")
-        enums = verbs.load("enums")
+        enums = verbs.enums()
         self._failed = verbs.failure()
         self._memory = verbs.load("mr").MR(pd, SEND_SLOTS * MESSAGE_BYTES, enums.IBV_ACCESS_LOCAL_WRITE)
         self._cq = verbs.load("cq").CQ(context, SEND_SLOTS, None, None, 0)
@@ -130,7 +130,7 @@ class ReceiveQueue:
 
     def __init__(self, context: Any, pd: Any, port: int, channel: Any) -> None:
         work = verbs.load("wr")
-        enums = verbs.load("enums")
+        enums = verbs.enums()
         self._memory = verbs.load("mr").MR(pd, RECEIVE_SLOTS * RECEIVE_BYTES, enums.IBV_ACCESS_LOCAL_WRITE)
         self.cq = verbs.load("cq").CQ(context, RECEIVE_SLOTS, None, channel, 0)
         self._queue = _UdQueuePair(pd, port, self.cq, sends=1, receives=RECEIVE_SLOTS)

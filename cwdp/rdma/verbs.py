@@ -17,7 +17,7 @@ class VerbsMissingError(RdmaError):
 
 @dataclass(frozen=True)
 class DeviceLimits:
-    """What verbs know of a device, and the kernel's files do not."""
+    """What verbs know of a device, and the kernel's files do not; `active_mtu_bytes` by port, where it has one."""
 
     max_queue_pairs: int
     active_mtu_bytes: dict[int, int]
@@ -36,6 +36,18 @@ def load(module: str) -> ModuleType:
             f"pyverbs is missing: {error}",
             "install Debian's python3-pyverbs; the virtual environment must be made with --system-site-packages",
         ) from error
+
+
+def enums() -> ModuleType:
+    """The enumerations of verbs: `enums` up to rdma-core 44, `libibverbs_enums` later.
+
+    Raises:
+        VerbsMissingError: they are not there.
+    """
+    try:
+        return load("enums")
+    except VerbsMissingError:
+        return load("libibverbs_enums")
 
 
 def open_device(name: str) -> Any:
@@ -78,7 +90,8 @@ def limits(name: str, ports: list[int]) -> DeviceLimits:
     failed = failure()
     with open_device(name) as context:
         try:
-            mtus = {port: MTU_BYTES[context.query_port(port).active_mtu] for port in ports}
+            active = {port: context.query_port(port).active_mtu for port in ports}
+            mtus = {port: MTU_BYTES[mtu] for port, mtu in active.items() if mtu in MTU_BYTES}
             return DeviceLimits(context.query_device().max_qp, mtus)
         except failed as error:
             raise RdmaError(f"the RDMA device {name} does not answer: {reason(error)}") from error

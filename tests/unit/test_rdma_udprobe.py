@@ -213,6 +213,12 @@ def test_a_request_sent_on_to_another_host_is_not_answered(pair: Pair) -> None:
     assert pair.b.counters["bad_mac"] == 1
 
 
+def test_a_reply_port_that_is_none_is_not_used(pair: Pair) -> None:
+    pair.a._send_one(replace(pair.path, reply_sport=80))
+    pair.b.poll()
+    assert (pair.b.counters["unreflected"], len(pair.network.log)) == (1, 1)
+
+
 def test_keys_that_differ() -> None:
     unknown = Pair({2: KEY})
     unknown.exchange()
