@@ -135,7 +135,11 @@ static __always_inline void steer_packet(struct __sk_buff *skb, struct frame *fr
 	if (frame->packet->sport == sport)
 		return;
 	reason = rewrite_sport(skb, frame, qp, sport);
-	if (reason == CWDP_STEER_REWRITTEN)
-		qp->used_sport = sport;
 	count(reason);
+	if (reason != CWDP_STEER_REWRITTEN)
+		return;
+	qp->used_sport = sport;
+	/* a connected socket's hash would have software switches keep to the old path */
+	if (skb->hash)
+		bpf_set_hash_invalid(skb);
 }
