@@ -153,7 +153,15 @@ class Machine:
             self.steering.unset(key)
         self.maps.control[0] = control.initial()
         self.maps.control["sample_below"] = 0
-        for records in (*self.maps.qps.values(), self.maps.paths, self.maps.samples, self.maps.events):
+        maps = self.maps
+        for records in (
+            *maps.qps.values(),
+            maps.paths,
+            maps.samples,
+            maps.events,
+            maps.slices,
+            maps.slice_table,
+        ):
             records[:] = np.zeros((), dtype=records.dtype)
 
     def ingress(self, packet: Packet | bytes) -> Run:

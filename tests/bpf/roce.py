@@ -74,7 +74,7 @@ def data(
     vlans: int = 0,
     sport: int = SPORT,
     checksum: bool = False,
-    ip: dict[str, Any] | None = None,
+    dst: str | None = None,
     **bth: Any,
 ) -> Packet:
     """A packet of an opcode with `payload` bytes, padded to words as senders do, with its ICRC."""
@@ -83,7 +83,9 @@ def data(
     fields = {"opcode": number, "dqpn": QPN, "psn": PSN, "padcount": pad} | bth
     body = bytes(n * 7 & 0xFF for n in range(extended + payload)) + bytes(pad)
     udp = UDP(sport=sport, dport=abi.ROCE_PORT, chksum=None if checksum else 0)
-    return rebuilt(link(vlans) / network(ip_version, **(ip or {})) / udp / BTH(**fields) / Raw(body))
+    ip = network(ip_version)
+    ip.dst = dst or ip.dst
+    return rebuilt(link(vlans) / ip / udp / BTH(**fields) / Raw(body))
 
 
 def acknowledge(syndrome: int = 0, *, dqpn: int = QPN, psn: int = PSN) -> Packet:

@@ -65,6 +65,13 @@ def without_last_word(packet: Packet) -> bytes:
     return bytes(packet)[:-4]
 
 
+def at_full_horizon(dataplane: Machine) -> Run:
+    """A packet of a slice whose next departure lies further away than a queue keeps times for."""
+    default = dataplane.maps.slices[0]
+    default["fair_q18"], default["departure_ns"] = 1, 2**62
+    return dataplane.leave(roce.data())
+
+
 def losing_primary(dataplane: Machine) -> Run:
     """A packet meets a silent primary path and an answering backup."""
     paths = Paths(dataplane)
@@ -111,10 +118,15 @@ WAYS: dict[Reason, Callable[[Machine], Run]] = {
     Reason.STEER_REWRITTEN: lambda d: steered(d, roce.data()),
     Reason.STEER_BAD_LENGTH: lambda d: steered(d, without_last_word(roce.data())),
     Reason.STEER_GSO: lambda d: steered(d, roce.data(), gso_size=40),
+    Reason.PACE_CLAMPED: at_full_horizon,
     Reason.PATH_WENT_DOWN: losing_primary,
     Reason.PATH_CAME_UP: healing_primary,
 }
-BESIDE = {Reason.PATH_WENT_DOWN: Reason.STEER_REWRITTEN, Reason.PATH_CAME_UP: Reason.REPLY_ACCEPTED}
+BESIDE = {
+    Reason.PACE_CLAMPED: Reason.QP_ADDED,
+    Reason.PATH_WENT_DOWN: Reason.STEER_REWRITTEN,
+    Reason.PATH_CAME_UP: Reason.REPLY_ACCEPTED,
+}
 """What else is counted of the same packet."""
 
 NOT_TRIED = {Reason.STEER_NO_MEMORY}
