@@ -145,8 +145,14 @@ class HttpServer:
         name = request.query.get("name", "")
         return web.json_response(views.hosts(self._sources.state, time.monotonic(), name=name))
 
-    async def _events(self, _request: web.Request) -> web.Response:
-        return web.json_response(views.events(self._sources.state))
+    async def _events(self, request: web.Request) -> web.Response:
+        try:
+            last_s = float(request.query.get("last", "inf"))
+        except ValueError:
+            return web.json_response({"error": "last is a number of seconds"}, status=400)
+        host = request.query.get("host", "")
+        answer = views.events(self._sources.state, host=host, since_s=time.time() - last_s)
+        return web.json_response(answer)
 
 
 def _is_served(path: Path) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from cwdp.shared.messages import Desired, Event, Hello, PathStat, Report, nic_id
+from cwdp.shared.messages import Desired, Event, Hello, PathChange, PathStat, Report, nic_id
 from manager.clock import ClockService
 from manager.config import ProbeSettings
 from manager.counters import CounterTotals
@@ -35,6 +35,7 @@ class Happening:
     kind: str
     nic: str | None
     detail: str
+    path: PathChange | None = None
 
 
 @dataclass(kw_only=True)
@@ -89,12 +90,16 @@ class FleetState:
         if host is None:
             return
         named = event.nic in {nic.ifname for nic in host.hello.nics}
-        self.note(event.host, event.kind, event.detail, nic=event.nic if named else None)
+        nic = event.nic if named else None
+        self.note(event.host, event.kind, event.detail, nic=nic, path=event.path)
 
-    def note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
+    def note(
+        self, host: str, kind: str, detail: str, *, nic: str | None = None, path: PathChange | None = None
+    ) -> None:
         """Keep an event, and log it."""
         detail = detail[:DETAIL_CHARACTERS]
-        self.events.append(Happening(time_s=time.time(), host=host, kind=kind, nic=nic, detail=detail))
+        happening = Happening(time_s=time.time(), host=host, kind=kind, nic=nic, detail=detail, path=path)
+        self.events.append(happening)
         _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
 
     def expire(self, now_s: float) -> None:

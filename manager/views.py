@@ -5,10 +5,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from manager.owd import DELAYS, WINDOW_S, Paths
-from manager.state import FleetState
+from manager.state import FleetState, Happening
 
 Json = dict[str, Any]
 Sort = Literal["worst", "name"]
@@ -47,9 +48,20 @@ def hosts(state: FleetState, now_s: float, *, name: str = "") -> Json:
     return {"hosts": [_host(state, host, now_s, with_counters=bool(name)) for host in names]}
 
 
-def events(state: FleetState) -> Json:
-    """What happened, oldest first."""
-    return {"events": [asdict(event) for event in state.events]}
+def events(state: FleetState, *, host: str = "", since_s: float = 0.0) -> Json:
+    """What happened, oldest first.
+
+    Args:
+        state: What the manager knows.
+        host: Only of this host; of all where empty.
+        since_s: Only from this moment of the manager's wall clock on.
+    """
+    chosen = (event for event in state.events if host in ("", event.host) and event.time_s >= since_s)
+    return {"events": [_event(event) for event in chosen]}
+
+
+def _event(event: Happening) -> Json:
+    return asdict(event) | {"path": None if event.path is None else msgspec.structs.asdict(event.path)}
 
 
 def _unmeasured(host: str) -> Json:

@@ -8,6 +8,7 @@ import numpy as np
 
 from cwdp.agent import prober
 from cwdp.agent.config import KeyFile
+from cwdp.agent.failover import PathEvents
 from cwdp.agent.links import LinkTable
 from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
@@ -18,9 +19,10 @@ from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import Steering
 from cwdp.errors import DataplaneError, InterfaceError
-from cwdp.shared.messages import DataplaneMode, Nic, ProbeEdge, nic_id
+from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, nic_id
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
+COUNTERS = ("probe_socket_failed", "events_lost")
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -31,13 +33,15 @@ class HostNic:
     def __init__(self, host: str, ifname: str, settings: Settings, links: LinkTable) -> None:
         self.name = nic_id(host, ifname)
         self.ifname = ifname
-        self.counters: Counter[str] = Counter(dict.fromkeys((*prober.COUNTERS, "probe_socket_failed"), 0))
+        self.counters: Counter[str] = Counter(dict.fromkeys((*prober.COUNTERS, *COUNTERS), 0))
         self.maps: Maps | None = None
         self.edges: list[ProbeEdge] = []
+        self._host = host
         self._settings = settings
         self._links = links
         self._loaded: Loaded | None = None
         self._prober: Prober | None = None
+        self._path_events: PathEvents | None = None
         self._awaited = False
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
@@ -64,6 +68,7 @@ class HostNic:
                 f"cannot open the maps of {self.ifname}: {error.strerror}", "the agent tries again by itself"
             ) from error
         self._loaded, self.maps, self._awaited = loaded, maps, False
+        self._path_events = PathEvents(maps)
         self._loads += 1
         with tree.locked():
             Steering(maps).recount()
@@ -124,6 +129,10 @@ class HostNic:
             mode=MODES[self._loaded.mode] if self._loaded else "absent",
         )
 
+    def path_events(self) -> list[Event]:
+        """What the dataplane has decided about paths since the last call."""
+        return self._path_events.take(self._host, self.ifname) if self._path_events else []
+
     def pulse_order(self, key_id: int) -> PulseOrder | None:
         """What the NIC's pulses are sent from; None while it has no dataplane."""
         if self.maps is None:
@@ -153,6 +162,8 @@ class HostNic:
         total = self.counters.copy()
         if self._prober:
             total.update(self._prober.counters)
+        if self._path_events:
+            total["events_lost"] += self._path_events.lost
         return total
 
     def _stop_probing(self) -> None:
@@ -164,6 +175,9 @@ class HostNic:
 
     def _release(self) -> None:
         self._stop_probing()
+        if self._path_events:
+            self.counters["events_lost"] += self._path_events.lost
+            self._path_events = None
         if self.maps:
             self.maps.close()
         self.maps, self._loaded = None, None

@@ -13,7 +13,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import cwdp
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
@@ -30,7 +30,7 @@ from cwdp.errors import ConfigError, DataplaneError
 from cwdp.shared import messages
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
-from cwdp.shared.messages import ClockUpdate, Desired, Event, Hello, PathStat, Report
+from cwdp.shared.messages import ClockUpdate, Desired, Event, EventName, Hello, PathStat, Report
 from cwdp.shared.service import notify
 
 SEND_INTERVAL_S = 0.02
@@ -135,6 +135,9 @@ class Agent:
                 slots = self._edges.slots([(e.src, e.dst) for e in nic.edges])
                 self._edges.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
                 self._drained[nic.ifname].append(drained)
+        for nic in self._nics:
+            for event in nic.path_events():
+                self._say(event)
         self._host_clock.write([nic.maps for nic in self._nics if nic.maps])
         fits = self._edges.fit(self._clock.now_ns())
         in_full = self._report_seq % PATHS_EVERY == 0
@@ -248,15 +251,7 @@ class Agent:
         )
         self._bus.publish(messages.subject("hello", self._config.host), hello)
 
-    def _event(
-        self,
-        kind: Literal[
-            "link_up", "link_down", "dataplane_loaded", "dataplane_failed", "agent_started", "keys_changed"
-        ],
-        nic: str | None,
-        detail: str,
-    ) -> None:
-        _log.info("event kind=%s nic=%s detail=%s", kind, nic or "-", detail)
+    def _event(self, kind: EventName, nic: str | None, detail: str) -> None:
         event = Event(
             host=self._config.host, local_ns=self._clock.now_ns(), kind=kind, nic=nic, detail=detail
         )
@@ -264,6 +259,10 @@ class Agent:
 
     def _say(self, event: Event) -> None:
         """Send an event, now or when there is a bus again; the last ones are kept."""
+        _log.info("event kind=%s nic=%s detail=%s", event.kind, event.nic or "-", event.detail)
+        self._publish(event)
+
+    def _publish(self, event: Event) -> None:
         if not self._bus.publish(messages.subject("event", self._config.host), event):
             self._unsaid.append(event)
 
@@ -272,8 +271,10 @@ class Agent:
         if not connected:
             return
         self._say_hello()
-        for _ in range(len(self._unsaid)):
-            self._say(self._unsaid.popleft())
+        unsaid = list(self._unsaid)
+        self._unsaid.clear()
+        for event in unsaid:
+            self._publish(event)
 
 
 def run(config: AgentConfig) -> None:

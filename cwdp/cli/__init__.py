@@ -6,6 +6,7 @@ COMMANDS = {
     "agent": ("cwdp.cli.agent:agent", "The service on each host."),
     "clock": ("cwdp.cli.read:clock", "Show every host's clock against the timeline."),
     "dataplane": ("cwdp.cli.dataplane:dataplane", "The eBPF programs on this host's interfaces."),
+    "event": ("cwdp.cli.read:event", "Show what happened to links, paths, clocks and agents."),
     "host": ("cwdp.cli.read:host", "Show hosts, their interfaces and counters."),
     "lab": ("tools.lab.cli:lab", "A leaf-spine fabric in network namespaces."),
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),

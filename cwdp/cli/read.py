@@ -1,4 +1,4 @@
-"""The commands that read from the manager: `cwdp clock`, `cwdp owd`, `cwdp host`."""
+"""The commands that read from the manager: `cwdp clock`, `cwdp owd`, `cwdp host`, `cwdp event`."""
 
 import time
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from rich.live import Live
 from cwdp.cli import tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import console, emit
+from cwdp.cli.params import DURATION
 from cwdp.errors import ManagerError
 
 DEFAULT_WATCH_S = 1.0
@@ -95,6 +96,19 @@ def host(name: str, url: str | None, as_json: bool, watch: float | None) -> None
         return answer
 
     _show(fetch, tables.one_host if name else tables.hosts, as_json=as_json, watch_s=watch)
+
+
+@click.command()
+@click.option("--host", "name", default="", metavar="HOST", help="Only of this host.")
+@click.option("--since", type=DURATION, metavar="TIME", help="Only of the last 90s, 15m, 2h or 1d.")
+@_reading
+def event(*, name: str, since: float | None, url: str | None, as_json: bool, watch: float | None) -> None:
+    """Show what happened: links, paths, clocks, agents; the manager keeps the last 1,000."""
+    client = ManagerClient(url)
+    query: dict[str, str | int] = {"host": name}
+    if since is not None:
+        query["last"] = str(since)
+    _show(lambda: client.get("/v1/events", query), tables.events, as_json=as_json, watch_s=watch)
 
 
 def _show(

@@ -1,5 +1,6 @@
 """Tables for people from what the manager answers; they fit 80 columns."""
 
+from datetime import datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -7,8 +8,28 @@ from rich.table import Table
 from rich.text import Text
 
 NONE = "-"
-TEXT_COLUMNS = {"host", "state", "clock", "NIC", "address", "mode", "probed", "path", "counter"}
-FOLDED_COLUMNS = {"path", "host", "address"}
+TEXT_COLUMNS = {
+    "host",
+    "state",
+    "clock",
+    "NIC",
+    "address",
+    "mode",
+    "probed",
+    "path",
+    "counter",
+    "time",
+    "event",
+    "what",
+}
+FOLDED_COLUMNS = {"path", "host", "address", "what"}
+EVENT_STYLES = {
+    "path_down": "red",
+    "link_down": "red",
+    "host_lost": "red",
+    "path_up": "green",
+    "link_up": "green",
+}
 STATE_STYLES = {
     "synced": "green",
     "up": "green",
@@ -76,6 +97,21 @@ def one_host(answer: Any) -> RenderableType:
     for name, value in row["counters"].items():
         counters.add_row(name, f"{value:,}")
     return Group(hosts(answer), facts, counters)
+
+
+def events(answer: Any) -> RenderableType:
+    """One row per event, the oldest first, at the local time of who asks."""
+    table = _table("time", "host", "NIC", "event", "what")
+    for row in answer["events"]:
+        when = datetime.fromtimestamp(row["time_s"]).astimezone()
+        table.add_row(
+            f"{when:%m-%d %H:%M:%S}.{when.microsecond // 1000:03d}",
+            row["host"],
+            row["nic"] or NONE,
+            Text(row["kind"].replace("_", " "), EVENT_STYLES.get(row["kind"], "")),
+            row["detail"],
+        )
+    return table
 
 
 def duration(ns: float | None) -> str:

@@ -178,16 +178,45 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     priors: list[DriftPrior]
 
 
+class PathChange(Struct, frozen=True, kw_only=True):
+    """A path that was given up for its backup, or is used again; decided by the dataplane.
+
+    `time_ns` with its bound is on the common timeline, None while the host was not synced. `lasted_ns` is how
+    long the path was silent, or healthy. `queue_pairs` counts those that take it and have a backup.
+    """
+
+    time_ns: int | None
+    bound_ns: int | None
+    dst_addr: str
+    sport: int
+    lasted_ns: int
+    unanswered: int
+    hold_down_ns: int
+    queue_pairs: int
+
+
+EventName = Literal[
+    "link_up",
+    "link_down",
+    "path_down",
+    "path_up",
+    "steer_refused",
+    "dataplane_loaded",
+    "dataplane_failed",
+    "agent_started",
+    "keys_changed",
+]
+
+
 class Event(Struct, frozen=True, kw_only=True):
-    """Something happened on a host: `kind` is one of a small fixed set, `detail` is for people."""
+    """Something happened on a host; `detail` is for people."""
 
     host: str
     local_ns: int
-    kind: Literal[
-        "link_up", "link_down", "dataplane_loaded", "dataplane_failed", "agent_started", "keys_changed"
-    ]
+    kind: EventName
     nic: str | None
     detail: str
+    path: PathChange | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -50,6 +50,7 @@ class NoteNic:
         self.maps = self.schedule = None
         self.edges: list[ProbeEdge] = []
         self.keys: list[KeyFile] = []
+        self.events: list[Event] = []
         self.failure: DataplaneError | None = None
 
     def ensure(self, _keys: KeyFile) -> bool:
@@ -65,6 +66,9 @@ class NoteNic:
 
     def drain(self, _now_ns: int) -> None:
         return None
+
+    def path_events(self) -> list[Event]:
+        return self.events
 
     def pulse_order(self, _key_id: int) -> None:
         return None
