@@ -6,6 +6,7 @@ CwdpError
 ├── DataplaneError         loading, pinning or attaching failed
 │   ├── InterfaceError     no such interface, or one that cannot be used
 │   ├── ForeignProgramError  somebody else's program holds the hook
+│   ├── ForeignQdiscError  somebody else shapes what leaves by the interface
 │   ├── VersionError       the pinned tree was made by another build
 │   └── KernelError        the kernel lacks something that is needed
 ├── SteeringError          a queue pair that cannot be steered so            (exit status 2)
@@ -52,6 +53,10 @@ class InterfaceError(DataplaneError):
 
 class ForeignProgramError(DataplaneError):
     """Somebody else's program holds the hook."""
+
+
+class ForeignQdiscError(DataplaneError):
+    """Somebody else shapes what leaves by the interface."""
 
 
 class VersionError(DataplaneError):

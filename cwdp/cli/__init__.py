@@ -12,6 +12,7 @@ COMMANDS = {
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
     "owd": ("cwdp.cli.read:owd", "Show the one-way delay of every path."),
     "rdma": ("cwdp.cli.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
+    "slice": ("cwdp.cli.slice:slice_", "Bandwidth slices of this host's interfaces."),
     "steer": ("cwdp.cli.steer:steer", "Which path each queue pair of this host takes."),
 }
 

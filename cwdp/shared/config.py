@@ -1,7 +1,9 @@
-"""Configuration files: TOML into typed structs, with errors that a person can act on."""
+"""Files of settings: TOML or JSON into typed structs, with errors that a person can act on."""
 
+import json
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -15,21 +17,32 @@ _T = TypeVar("_T", bound=Struct)
 
 
 def read_toml(path: Path, kind: type[_T]) -> _T:
-    """Read a file whose keys are the fields of `kind` (a struct with `forbid_unknown_fields`).
+    """Read a configuration file whose keys are the fields of `kind` (a struct with `forbid_unknown_fields`).
 
     Raises:
         ConfigError: the file is missing, is not TOML, or has an unknown key or a wrong type.
     """
+    return _converted(path, kind, tomllib.loads, "TOML", "create it, or name another file with --config")
+
+
+def read_document(path: Path, kind: type[_T]) -> _T:
+    """Read a file given as an argument: JSON where its name ends so, otherwise TOML; else as `read_toml`."""
+    if path.suffix == ".json":
+        return _converted(path, kind, json.loads, "JSON", "name a file that is there")
+    return _converted(path, kind, tomllib.loads, "TOML", "name a file that is there")
+
+
+def _converted(
+    path: Path, kind: type[_T], parse: Callable[[str], Any], language: str, missing_hint: str
+) -> _T:
     try:
-        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), kind)
+        return msgspec.convert(parse(path.read_text(encoding="utf-8")), kind)
     except OSError as error:
-        raise ConfigError(
-            f"cannot read {path}: {error.strerror}", "create it, or name another file with --config"
-        ) from error
+        raise ConfigError(f"cannot read {path}: {error.strerror}", missing_hint) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text file", "it must be TOML in UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", "correct that line") from error
+        raise ConfigError(f"{path} is not a text file", f"it must be {language} in UTF-8") from error
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path} is not valid {language}: {error}", "correct that line") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}", _hint(str(error), kind)) from error
 

@@ -1,0 +1,125 @@
+"""Slices by earliest departure times, which the dataplane writes into packets and the qdisc fq keeps.
+
+The dataplane holds each slice to a rate; nothing in the kernel lends what one leaves unused to another. That is done
+by `cwdp.slices.lending`, as long as it runs. Without it every slice has its guarantee, and what is in none the rest.
+"""
+
+import time
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from pyroute2 import IPRoute, NetlinkError
+from pyroute2.netlink.rtnl import TC_H_ROOT
+
+from cwdp.dataplane import abi
+from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.maps import Maps
+from cwdp.shared.slices import MAX_PRIORITY, Share
+from cwdp.slices import qdiscs
+from cwdp.slices.enforcer import Usage
+from cwdp.slices.qdiscs import HANDLE, Place
+
+QUEUE_PACKETS = 1_000_000
+"""RoCEv2 does not back off for a short queue, it sends again; what bounds it is the senders' windows."""
+
+FQ_SETTINGS = {
+    "plimit": QUEUE_PACKETS,
+    "flow_plimit": QUEUE_PACKETS,
+    "horizon": 10_000_000,
+    "horizon_drop": 0,
+}
+REST_SHARE = 0.001
+DRAIN_S = 10.0
+POLL_S = 0.005
+PACE_SHIFT = 18
+NS_BITS_PER_BYTE = 8 * 10**9
+
+
+def pace_q18(rate_bps: float) -> int:
+    """A rate as the dataplane has it: 2^-18 ns per byte; at least 1, since 0 is no pace."""
+    return max(round((NS_BITS_PER_BYTE << PACE_SHIFT) / rate_bps), 1)
+
+
+class Edt:
+    """The departure times on one interface.
+
+    Args:
+        ip: a netlink socket in the interface's namespace; it stays the caller's.
+        maps: of the interface.
+    """
+
+    kind = abi.Enforcer.EDT
+    probe_class = 0
+
+    def __init__(self, ip: IPRoute, index: int, place: Place, maps: Maps) -> None:
+        self._ip = ip
+        self._index = index
+        self._place = place
+        self._maps = maps
+
+    def hold(self, wanted: Mapping[int, Share], link_bps: int) -> None:
+        """What is in no slice has what is guaranteed to nobody, if only a crumb."""
+        left_bps = link_bps - sum(share.guaranteed_bps for share in wanted.values())
+        rest = self._maps.slices[0]
+        rest["ceiling_bps"] = link_bps
+        rest["guaranteed_bps"] = max(left_bps, round(link_bps * REST_SHARE))
+        rest["priority"] = MAX_PRIORITY + 1
+        rest["fair_q18"] = pace_q18(float(rest["guaranteed_bps"]))
+
+    def describe(self, record: np.void, number: int, share: Share) -> None:
+        """Write the rates of a slice that nobody lends to."""
+        del number
+        record["fair_q18"] = pace_q18(share.guaranteed_bps)
+        record["qp_pace_q18"] = pace_q18(share.qp_bps) if share.qp_bps else 0
+
+    def retire(self, keep: Collection[int]) -> None:
+        """Nothing waits in a slice here, but with its time in fq; a queue pair's packets stay in order by themselves."""
+
+    def usage(self) -> dict[int, Usage]:
+        """What passes. Slices have no queues of their own here: what fq has dropped is under 0."""
+        slices, now_ns = self._maps.slices, time.monotonic_ns()
+        found: dict[int, Usage] = {}
+        for number in np.flatnonzero(slices["fair_q18"]):
+            ahead_ns = max(int(slices["departure_ns"][number]) - now_ns, 0)
+            backlog_bytes = (ahead_ns << PACE_SHIFT) // int(slices["fair_q18"][number])
+            dropped = 0 if number else self._drops()
+            found[int(number)] = Usage(int(slices["bytes"][number]), backlog_bytes, dropped)
+        return found
+
+    def release(self) -> None:
+        """Give every packet leave to go, and wait until those that have a time are gone."""
+        slices = self._maps.slices
+        slices["lease_ns"] = 0
+        slices["qp_pace_q18"] = 0
+        slices["fair_q18"][slices["fair_q18"] > 0] = 1
+        self._maps.next_generation()
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline and self._last_departure_ns() > time.monotonic_ns():
+            time.sleep(POLL_S)
+
+    def remove(self) -> None:
+        """Remove fq."""
+        qdiscs.take_away(self._ip, self._index, self._place)
+
+    def _last_departure_ns(self) -> int:
+        pairs = self._maps.qps[Direction.EGRESS]["departure_ns"]
+        return max(int(pairs.max()), int(self._maps.slices["departure_ns"].max()))
+
+    def _drops(self) -> int:
+        kept = (q for q in self._ip.get_qdiscs(index=self._index) if q.get_attr("TCA_KIND") == "fq")
+        return sum(q.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] for q in kept)
+
+
+def put_fq(ip: IPRoute, index: int, place: Place) -> bool:
+    """Have fq keep departure times, one for each transmit queue; False where the kernel has no fq."""
+    try:
+        qdiscs.put(ip, index, place, "fq", **FQ_SETTINGS)
+    except NetlinkError as error:
+        if error.code == qdiscs.UNKNOWN_KIND:
+            return False
+        raise
+    if place.parent == TC_H_ROOT and place.queues > 1:
+        qdiscs.put(ip, index, place, "mq")
+        for queue in range(1, place.queues + 1):
+            ip.tc("replace", "fq", index=index, parent=HANDLE | queue, handle=0, **FQ_SETTINGS)
+    return True

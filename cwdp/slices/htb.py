@@ -1,0 +1,214 @@
+"""Slices as classes of the qdisc htb, chosen by skb->priority.
+
+    4791:      htb
+    └── 4791:1      the link: its rate, and what is left is lent out by priority
+        ├── 4791:2      all that is in no slice: what is not guaranteed to anybody, last in line
+        ├── 4791:3      the agent's probes: first in line
+        ├── 4791:100    slice 1
+        └── 4791:200    slice 2, whose queue pairs have a rate of their own
+            ├── 4791:201
+            └── ...         one class a queue pair
+
+Classes are changed in place, and removed when they have run empty, so that no packet is lost or overtaken.
+"""
+
+import math
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pyroute2 import IPRoute
+
+from cwdp.dataplane import abi
+from cwdp.shared.slices import MAX_PRIORITY, Share
+from cwdp.slices import qdiscs
+from cwdp.slices.enforcer import Usage
+from cwdp.slices.qdiscs import HANDLE, Place
+
+LINK, DEFAULT, PROBES = HANDLE | 1, HANDLE | 2, HANDLE | 3
+NUMBER_SHIFT = 8
+MINOR_MASK = 0xFFFF
+QP_CLASSES = 64
+QUEUE_PACKETS = 10_000
+"""RoCEv2 does not back off for a short queue, it sends again; what bounds it is the senders' windows."""
+
+LINK_BURST_S = 0.001
+BURST_S = 0.002
+QP_GUARANTEED_BPS = 80_000
+DEFAULT_SHARE = 0.001
+PROBE_SHARE = 0.02
+DRAIN_BPS = 8 * 10**12
+DRAIN_S = 5.0
+POLL_S = 0.005
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a class is guaranteed, what it may borrow up to, and its place in line.
+
+    Attributes:
+        burst_s: how late a timer may be without costing rate; so much is sent at once.
+    """
+
+    guaranteed_bps: int
+    ceiling_bps: int
+    priority: int
+    burst_s: float = BURST_S
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class as it is."""
+
+    parent: int
+    priority: int
+    waiting_packets: int
+    usage: Usage
+
+    @classmethod
+    def read(cls, message: Any) -> "Class":
+        """From netlink's RTM_NEWTCLASS."""
+        parms = message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")
+        stats = message.get_attr("TCA_STATS2")
+        queue = stats.get_attr("TCA_STATS_QUEUE")
+        sent_bytes = stats.get_attr("TCA_STATS_BASIC")["bytes"]
+        usage = Usage(sent_bytes, queue["backlog"], queue["drops"])
+        return cls(message["parent"], parms["prio"], queue["qlen"], usage)
+
+
+def class_id(number: int) -> int:
+    """The class of a slice."""
+    return HANDLE | number << NUMBER_SHIFT
+
+
+def number_of(handle: int) -> int:
+    """The slice that a class belongs to; 0 for those that belong to none."""
+    return (handle & MINOR_MASK) >> NUMBER_SHIFT
+
+
+def classes_of(number: int, share: Share) -> dict[int, tuple[int, Limits]]:
+    """The classes of a slice, parents first: each with its parent."""
+    own = class_id(number)
+    classes = {own: (LINK, Limits(share.guaranteed_bps, share.ceiling_bps, share.priority))}
+    if share.qp_bps:
+        each = Limits(min(QP_GUARANTEED_BPS, share.qp_bps), share.qp_bps, share.priority)
+        classes |= {own + 1 + i: (own, each) for i in range(QP_CLASSES)}
+    return classes
+
+
+def common_classes(wanted: Iterable[Share], link_bps: int) -> dict[int, tuple[int, Limits]]:
+    """The classes that belong to no slice. What is in none has what is guaranteed to nobody, if only a crumb."""
+    left_bps = link_bps - sum(share.guaranteed_bps for share in wanted)
+    crumb_bps, probe_bps = round(link_bps * DEFAULT_SHARE), round(link_bps * PROBE_SHARE)
+    return {
+        LINK: (HANDLE, Limits(link_bps, link_bps, 0, LINK_BURST_S)),
+        DEFAULT: (LINK, Limits(max(left_bps, crumb_bps), link_bps, MAX_PRIORITY)),
+        PROBES: (LINK, Limits(probe_bps, link_bps, 0)),
+    }
+
+
+class Htb:
+    """The classes of one interface.
+
+    Args:
+        ip: a netlink socket in the interface's namespace; it stays the caller's.
+        frame_bytes: longest Ethernet frame, without FCS.
+    """
+
+    kind = abi.Enforcer.HTB
+    probe_class = PROBES
+
+    def __init__(self, ip: IPRoute, index: int, place: Place, frame_bytes: int) -> None:
+        self._ip = ip
+        self._index = index
+        self._place = place
+        self._frame_bytes = frame_bytes
+
+    def hold(self, wanted: Mapping[int, Share], link_bps: int) -> None:
+        """Make or change the classes of these slices, and what all have in common."""
+        present = self._classes()
+        classes = common_classes(wanted.values(), link_bps)
+        for number, share in wanted.items():
+            classes |= classes_of(number, share)
+        for handle, (parent, limits) in classes.items():
+            self._set(handle, parent, limits)
+            if handle not in present and not _has_children(handle, classes):
+                self._ip.tc("add", "pfifo", index=self._index, parent=handle, limit=QUEUE_PACKETS)
+
+    def describe(self, record: np.void, number: int, share: Share) -> None:
+        """Write the class of a slice, and how many there are below it."""
+        record["class_id"] = class_id(number)
+        record["leaves"] = QP_CLASSES if share.qp_bps else 0
+
+    def retire(self, keep: Collection[int]) -> None:
+        """Remove the classes of other slices as soon as nothing waits in them."""
+        leaving = {h for h in self._classes() if number_of(h) and number_of(h) not in keep}
+        self._drain(leaving)
+        for handle in sorted(leaving, reverse=True):
+            self._ip.tc("del-class", index=self._index, handle=handle)
+
+    def usage(self) -> dict[int, Usage]:
+        """What passes; what is in no slice is under 0."""
+        found: dict[int, Usage] = {}
+        for handle, seen in self._classes().items():
+            if handle not in (LINK, PROBES):
+                number = number_of(handle)
+                whole_slice = found.get(number, Usage())
+                sent_bytes = seen.usage.sent_bytes if seen.parent == LINK else 0  # of its classes too
+                found[number] = Usage(
+                    whole_slice.sent_bytes + sent_bytes,
+                    whole_slice.backlog_bytes + seen.usage.backlog_bytes,
+                    whole_slice.dropped_packets + seen.usage.dropped_packets,
+                )
+        return found
+
+    def release(self) -> None:
+        """Nothing: packets that are told of no class go to the one of what is in no slice."""
+
+    def remove(self) -> None:
+        """Have all classes run empty at the speed of the device, then remove the qdisc."""
+        self._drain(set(self._classes()))
+        qdiscs.take_away(self._ip, self._index, self._place)
+
+    def _set(self, handle: int, parent: int, limits: Limits) -> None:
+        rate, ceiling = limits.guaranteed_bps // 8, limits.ceiling_bps // 8
+        self._ip.tc(
+            "replace-class",
+            "htb",
+            index=self._index,
+            handle=handle,
+            parent=parent,
+            rate=rate,
+            ceil=ceiling,
+            burst=self._frame_bytes + math.ceil(rate * limits.burst_s),
+            cburst=self._frame_bytes + math.ceil(ceiling * limits.burst_s),
+            prio=limits.priority,
+            quantum=self._frame_bytes,
+            mtu=self._frame_bytes,
+        )
+
+    def _classes(self) -> dict[int, Class]:
+        found = (c for c in self._ip.get_classes(index=self._index) if c["handle"] & ~MINOR_MASK == HANDLE)
+        return {c["handle"]: Class.read(c) for c in found}
+
+    def _drain(self, leaving: Collection[int]) -> None:
+        """Wait until nothing is left in some classes, at the speed of the device, for `DRAIN_S` at most."""
+        for handle, seen in self._classes().items():
+            if handle in leaving:
+                self._set(handle, seen.parent, Limits(DRAIN_BPS, DRAIN_BPS, seen.priority))
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            if not any(c.waiting_packets for handle, c in self._classes().items() if handle in leaving):
+                return
+
+
+def _has_children(handle: int, classes: Mapping[int, tuple[int, Limits]]) -> bool:
+    return any(parent == handle for parent, _ in classes.values())
+
+
+def put_htb(ip: IPRoute, index: int, place: Place) -> None:
+    """Have htb at a place, still without classes: what passes is not held up."""
+    qdiscs.put(ip, index, place, "htb", default=DEFAULT & MINOR_MASK)

@@ -1,0 +1,209 @@
+"""The slices of one interface: what is wanted brought into the qdiscs and the dataplane's maps, and read from them."""
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroute2 import IPRoute
+
+from cwdp.dataplane import abi, loader
+from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.maps import Maps
+from cwdp.errors import ConfigError
+from cwdp.shared.rates import format_rate, parse_rate
+from cwdp.shared.slices import Match, Share, SliceSet
+from cwdp.slices import jobs, qdiscs, shares
+from cwdp.slices.edt import Edt, put_fq
+from cwdp.slices.enforcer import Enforcer, Usage
+from cwdp.slices.htb import Htb, put_htb
+from cwdp.slices.qdiscs import Place
+from cwdp.slices.shares import Shape
+
+ETHERNET_BYTES = 18
+"""Of an Ethernet header with one VLAN tag."""
+
+SETTLE_S = 0.005
+"""A packet that was judged by the old rules has reached the qdisc by then."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A slice as it is; number 0 is all that is in none, and has neither name nor matches."""
+
+    number: int
+    name: str
+    guaranteed_bps: int
+    ceiling_bps: int
+    priority: int
+    qp_bps: int
+    matches: tuple[Match, ...]
+    queue_pairs: int
+    usage: Usage
+
+
+class Slicing:
+    """The slices of one interface. Callers that change them hold `tree.locked()`.
+
+    Args:
+        maps: the interface's open maps; they stay the caller's.
+        ip: a netlink socket in the interface's namespace; it stays the caller's.
+    """
+
+    def __init__(self, maps: Maps, ip: IPRoute, ifname: str) -> None:
+        self._maps = maps
+        self._ip = ip
+        self._ifname = ifname
+        self._index = loader.ifindex_of(ifname)
+
+    @property
+    def enforcer(self) -> abi.Enforcer:
+        """What holds the slices to their rates; NONE where there are none."""
+        return abi.Enforcer(int(self._maps.slice_table["enforcer"][0]))
+
+    @property
+    def link_bps(self) -> int:
+        """Of the link that they are slices of."""
+        return int(self._maps.slice_table["link_bps"][0])
+
+    @property
+    def managed(self) -> bool:
+        """Whether they are wanted by the agent's desired state."""
+        return bool(self._maps.slice_table["managed"][0])
+
+    def apply(self, wanted: SliceSet, *, managed: bool = False) -> None:
+        """Have exactly these slices; what does not change keeps its queue, and no packet is lost.
+
+        Raises:
+            ConfigError: they cannot be had, or somebody applied others by hand and `managed` is set.
+            ForeignQdiscError: somebody else shapes the interface.
+            DataplaneError: the kernel refused.
+        """
+        if managed and self.enforcer and not self.managed:
+            raise ConfigError(
+                f"the slices of {self._ifname} were applied by hand",
+                f"let go of them: cwdp slice delete --dev {self._ifname}",
+            )
+        with qdiscs.kernel_errors(self._ifname):
+            place = qdiscs.find_place(self._ip, self._index, self._ifname)
+            link_bps = self._choose_link_bps(wanted, place)
+            asked = wanted.shares(link_bps)
+            enforcer = self._installed(place) or self._install(place)
+            numbered = shares.number(asked, self._present(enforcer))
+            enforcer.hold(numbered, link_bps)
+            jobs.replace(self._maps.jobs_fd, wanted.job, managed=managed)
+            self._publish(numbered, enforcer, link_bps, managed=managed)
+            enforcer.retire(numbered)
+        self._forget_others(numbered)
+
+    def delete(self) -> bool:
+        """Have no slices; False where there were none."""
+        managed = self.managed
+        with qdiscs.kernel_errors(self._ifname):
+            enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
+            found = enforcer is not None or bool(self.enforcer)
+            if enforcer:
+                enforcer.release()
+            self._publish({}, None, 0, managed=False)
+            if enforcer:
+                enforcer.remove()
+        self._forget_others(())
+        jobs.replace(self._maps.jobs_fd, (), managed=managed)
+        return found
+
+    def listed(self) -> list[Listed]:
+        """All slices in the order of their first matches, and last what is in none; empty where there are none."""
+        if not self.enforcer:
+            return []
+        with qdiscs.kernel_errors(self._ifname):
+            enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
+        usage = enforcer.usage() if enforcer else {}
+        matches = shares.matches(self._active_rules())
+        queue_pairs = self._queue_pairs()
+        return [
+            _listed(n, self._maps.slices[n], matches.get(n, ()), int(queue_pairs[n]), usage.get(n, Usage()))
+            for n in (*matches, 0)
+        ]
+
+    def _choose_link_bps(self, wanted: SliceSet, place: Place) -> int:
+        given_bps = None if wanted.link_rate is None else parse_rate(wanted.link_rate)
+        link_bps = given_bps or place.link_bps
+        if link_bps is None:
+            raise ConfigError(
+                f"the driver of {self._ifname} does not tell the link's rate", "give --link-rate"
+            )
+        if place.limit_bytes and place.link_bps and link_bps > place.link_bps:
+            raise ConfigError(
+                f"{self._ifname} has a token bucket (tbf) of {format_rate(place.link_bps)}, less than the "
+                f"{format_rate(link_bps)} asked for",
+                "raise it, or leave the link's rate out: it is the bucket's then",
+            )
+        return link_bps
+
+    def _installed(self, place: Place) -> Enforcer | None:
+        if place.ours == "htb":
+            mtu = self._ip.get_links(self._index)[0].get_attr("IFLA_MTU")
+            return Htb(self._ip, self._index, place, mtu + ETHERNET_BYTES)
+        return Edt(self._ip, self._index, place, self._maps) if place.ours else None
+
+    def _install(self, place: Place) -> Enforcer:
+        if not put_fq(self._ip, self._index, place):
+            put_htb(self._ip, self._index, place)
+        enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
+        assert enforcer is not None
+        return enforcer
+
+    def _present(self, enforcer: Enforcer) -> dict[int, Shape]:
+        """The numbers in use; those of which only the enforcer knows are a killed process's, and nobody's."""
+        slices = self._maps.slices
+        known = {int(n): shares.shape(slices[n]) for n in np.flatnonzero(slices["name"] != b"")}
+        return dict.fromkeys(enforcer.usage(), ("", False)) | known
+
+    def _active_rules(self) -> NDArray[np.void]:
+        table = self._maps.slice_table[0]
+        rules: NDArray[np.void] = table["lists"]["rules"][int(table["active"]) & 1]
+        return rules
+
+    def _publish(
+        self, numbered: Mapping[int, Share], enforcer: Enforcer | None, link_bps: int, *, managed: bool
+    ) -> None:
+        """Tell the dataplane, and wait until no packet can be on its way that was judged by what was before."""
+        for number, share in numbered.items():
+            record = self._maps.slices[number]
+            shares.describe(record, share)
+            if enforcer:
+                enforcer.describe(record, number, share)
+        table = self._maps.slice_table
+        inactive = 1 - (int(table["active"][0]) & 1)
+        table["lists"]["rules"][0, inactive] = shares.rules(numbered)
+        table["active"] = inactive
+        table["enforcer"] = enforcer.kind if enforcer else abi.Enforcer.NONE
+        table["probe_class"] = enforcer.probe_class if enforcer else 0
+        table["link_bps"], table["managed"] = link_bps, managed
+        self._maps.next_generation()
+        time.sleep(SETTLE_S)
+
+    def _forget_others(self, keep: Collection[int]) -> None:
+        others = [n for n in range(len(self._maps.slices)) if n not in keep and (n or not keep)]
+        self._maps.slices[others] = np.zeros((), dtype=abi.SLICE)
+
+    def _queue_pairs(self) -> NDArray[np.int64]:
+        """How many have sent since the last change, by slice; shape (SLICES,)."""
+        pairs = self._maps.qps[Direction.EGRESS]
+        seen = (pairs["tag"] != 0) & (pairs["generation"] == self._maps.control["generation"][0])
+        return np.bincount(pairs["slice"][seen], minlength=abi.SLICES)
+
+
+def _listed(number: int, record: np.void, matches: tuple[Match, ...], pairs: int, usage: Usage) -> Listed:
+    return Listed(
+        number=number,
+        name=record["name"].decode(),
+        guaranteed_bps=int(record["guaranteed_bps"]),
+        ceiling_bps=int(record["ceiling_bps"]),
+        priority=int(record["priority"]),
+        qp_bps=int(record["qp_bps"]),
+        matches=matches,
+        queue_pairs=pairs,
+        usage=usage,
+    )
