@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,8 @@ from tools.rdma.programs import Transfer, started
 from tools.rdma.pyverbs_client import Endpoint
 from tools.rdma.scenarios import Bench
 
-TRANSFER = Transfer("ib_write_bw", 4, messages=64)
+TRANSFER = Transfer("ib_write_bw", 4, messages=512)
+CONNECTED = ("RTR", "RTS")  # the end that only receives stays in the former
 SPORTS = (49152, 50000, 65535)
 KEY_ID, KEY, OTHER_KEY = 7, bytes(range(16)), bytes(16)
 DEVICE_PORT = 1
@@ -53,8 +54,7 @@ def plan() -> Iterator[tuple[str, Scenario]]:
 def run_listing(bench: Bench) -> dict[str, Any]:
     """List all while a transfer runs, and what iproute2 says of the queue pairs at the same time."""
     with started(TRANSFER, bench.source, bench.target) as running:
-        queue_pairs = _connected()
-        reference = subprocess.run(("rdma", "-j", "res", "show", "qp"), check=True, capture_output=True)
+        queue_pairs, reference = _listed_twice()
         running.finish()
     return {
         "devices": [asdict(device) for device in sysfs.devices()],
@@ -64,7 +64,7 @@ def run_listing(bench: Bench) -> dict[str, Any]:
         "drivers": netlink.drivers(),
         "limits": asdict(verbs.limits(bench.source.device, [DEVICE_PORT])),
         "queue_pairs": [asdict(qp) for qp in queue_pairs],
-        "iproute2": json.loads(reference.stdout),
+        "iproute2": reference,
     }
 
 
@@ -160,14 +160,22 @@ def _probe_once(prober: UdProber, mirror: UdProber, paths: list[UdPath]) -> list
     return samples
 
 
-def _connected() -> list[QueuePair]:
-    """All queue pairs, once two of them are connected with each other."""
+def _listed_twice() -> tuple[list[QueuePair], list[dict[str, Any]]]:
+    """Our list and iproute2's, once two queue pairs are connected and nothing changed between the two."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
-        found = netlink.queue_pairs()
-        if sum(qp.type == "RC" and qp.state == "RTS" for qp in found) == 2:
-            return found
+        before = netlink.queue_pairs()
+        reference = subprocess.run(("rdma", "-j", "res", "show", "qp"), check=True, capture_output=True)
+        after = netlink.queue_pairs()
+        connected = sum(qp.type == "RC" and qp.state in CONNECTED for qp in after) == 2
+        if connected and list(map(_lasting, before)) == list(map(_lasting, after)):
+            return after, json.loads(reference.stdout)
     raise LabError("no queue pairs were connected within the time")
+
+
+def _lasting(qp: QueuePair) -> QueuePair:
+    """A queue pair without what changes with every packet."""
+    return replace(qp, sq_psn=None, rq_psn=None)
 
 
 def _sport_seen(capture: socket.socket, deadline: float) -> int | None:
