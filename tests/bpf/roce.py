@@ -14,6 +14,7 @@ from cwdp.dataplane import abi
 
 QPN, PSN = 0x12AB34, 0xFFFF80
 ICRC_BYTES = 4
+IP_AT, UDP_AT = 14, {4: 34, 6: 54}
 FLOW_LABEL_BITS = 0x3FFF
 
 RC, UC, RD, UD, XRC = 0x00, 0x20, 0x40, 0x60, 0xA0
@@ -115,6 +116,31 @@ def steered(packet: Packet, sport: int, *, flow_label: bool = False) -> bytes:
     return bytes(out)
 
 
+def plain(payload: int, ip_version: int = 4) -> bytes:
+    """What `data` makes of no other arguments, without scapy: for tests over thousands of lengths."""
+    head = bytearray(_EMPTY[ip_version])
+    udp = UDP_AT[ip_version]
+    pad = -payload % 4
+    udp_length = len(head) - udp + payload + pad + ICRC_BYTES
+    struct.pack_into(">H", head, udp + 4, udp_length)
+    head[udp + 9] |= pad << 4
+    if ip_version == 4:
+        struct.pack_into(">HHHBBH", head, IP_AT + 2, udp_length + 20, 7, 0, 63, 17, 0)
+        struct.pack_into(">H", head, IP_AT + 10, 0xFFFF - int.from_bytes(head[IP_AT:udp], "big") % 0xFFFF)
+    else:
+        struct.pack_into(">H", head, IP_AT + 4, udp_length)
+    body = (_PATTERN * (payload // len(_PATTERN) + 1))[:payload] + bytes(pad)
+    return bytes(head) + body + icrc(bytes(head[IP_AT:]) + body)
+
+
+def from_port(frame: bytes, ip_version: int, sport: int) -> bytes:
+    """What `steered` makes of a frame without tags and checksum, without scapy."""
+    out = bytearray(frame)
+    struct.pack_into(">H", out, UDP_AT[ip_version], sport)
+    out[-ICRC_BYTES:] = icrc(bytes(out[IP_AT:-ICRC_BYTES]))
+    return bytes(out)
+
+
 def icrc(datagram: bytes) -> bytes:
     """The ICRC (IBTA A17.3.3) of an IP packet without options, which ends where the ICRC is to begin."""
     masked = bytearray(datagram)
@@ -129,3 +155,7 @@ def icrc(datagram: bytes) -> bytes:
     masked[udp + 6 : udp + 8] = b"\xff\xff"
     masked[udp + 12] = 0xFF
     return struct.pack("<I", crc32(b"\xff" * 8 + masked))
+
+
+_PATTERN = bytes(n * 7 & 0xFF for n in range(256))
+_EMPTY = {version: bytes(data(payload=0, ip_version=version))[:-ICRC_BYTES] for version in (4, 6)}
