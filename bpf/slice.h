@@ -96,7 +96,7 @@ static __always_inline void slice_assign(struct cwdp_qp *qp, const struct frame 
 	slice_look_up(qp, dscp_of(frame));
 }
 
-/* The next time at which a slice may send, taken for a packet. */
+/* The next time at which a slice may send, taken for a packet unless it is too far away. */
 static __always_inline __u64 slice_departure(struct cwdp_slice *slice, __u64 now, __u32 bytes)
 {
 	__u64 pace = slice->lease_ns > now ? slice->pace_q18 : slice->fair_q18;
@@ -104,10 +104,8 @@ static __always_inline __u64 slice_departure(struct cwdp_slice *slice, __u64 now
 	__u64 last = *(volatile __u64 *)&slice->departure_ns;
 	__u64 departure = last > now ? last : now;
 
-	if (departure - now > PACE_HORIZON_NS) {
-		count(CWDP_PACE_CLAMPED);
-		return now + PACE_HORIZON_NS;
-	}
+	if (departure - now > PACE_HORIZON_NS)
+		return departure;
 	if (__sync_val_compare_and_swap(&slice->departure_ns, last, departure + cost) == last)
 		return departure;
 	return __sync_fetch_and_add(&slice->departure_ns, cost);
@@ -122,8 +120,10 @@ static __always_inline void slice_delay(struct __sk_buff *skb, struct cwdp_qp *q
 	__sync_fetch_and_add(&slice->bytes, skb->len);
 	if (departure < qp->departure_ns)
 		departure = qp->departure_ns;
-	if (departure > now + PACE_HORIZON_NS)
+	if (departure > now + PACE_HORIZON_NS) {
 		departure = now + PACE_HORIZON_NS;
+		count(CWDP_PACE_CLAMPED);
+	}
 	qp->departure_ns = departure + ((__u64)skb->len * qp->pace_q18 >> PACE_SHIFT);
 	if (departure > now)
 		skb->tstamp = departure;

@@ -306,9 +306,9 @@ def possible_cpus() -> int:
 
 
 def prog_test_run(
-    program_fd: int, packet: bytes, *, ctx: bytes = b"", repeat: int = 1
+    program_fd: int, packet: bytes, *, ctx: bytes | bytearray = b"", repeat: int = 1
 ) -> tuple[int, bytes, int]:
-    """Run a program over a packet with BPF_PROG_TEST_RUN.
+    """Run a program over a packet with BPF_PROG_TEST_RUN, in a context that, as a bytearray, is left as the program did.
 
     Returns:
         The verdict, the packet as the program left it, and the mean duration in ns.
@@ -318,11 +318,15 @@ def prog_test_run(
         sz=ctypes.sizeof(_TestRunOpts), data_size_in=len(packet), data_size_out=len(out), repeat=repeat
     )
     source = ctypes.create_string_buffer(packet, len(packet))
-    context = ctypes.create_string_buffer(ctx, len(ctx))
+    context = ctypes.create_string_buffer(bytes(ctx), len(ctx))
     opts.data_in = ctypes.cast(source, c_void_p)
     opts.data_out = ctypes.cast(out, c_void_p)
     if ctx:
         opts.ctx_in = ctypes.cast(context, c_void_p)
         opts.ctx_size_in = len(ctx)
+    if isinstance(ctx, bytearray):
+        opts.ctx_out, opts.ctx_size_out = opts.ctx_in, len(ctx)
     _check(_lib().bpf_prog_test_run_opts(program_fd, byref(opts)), "test run")
+    if isinstance(ctx, bytearray):
+        ctx[:] = context.raw
     return opts.retval, out.raw[: opts.data_size_out], opts.duration_ns

@@ -28,7 +28,8 @@ from cwdp.dataplane.tree import TreePath
 XDP_DROP, XDP_PASS, XDP_TX = 1, 2, 3
 TC_ACT_UNSPEC = 0xFFFFFFFF
 CLONE_NEWNET = 0x40000000
-SKB_CONTEXT_BYTES, SKB_MARK_OFFSET, SKB_GSO_SIZE_OFFSET = 192, 8, 176
+SKB_CONTEXT_BYTES, SKB_MARK_OFFSET, SKB_PRIORITY_OFFSET = 192, 8, 32
+SKB_TSTAMP_OFFSET, SKB_GSO_SIZE_OFFSET = 152, 176
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -99,15 +100,24 @@ def trees_here() -> list[TreePath]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a program did: `counted` holds the reasons whose counters moved."""
+    """What a program did: `counted` holds the reasons whose counters moved, `context` the struct __sk_buff it left."""
 
     verdict: int
     packet: bytes
     counted: dict[Reason, int]
+    context: bytes
 
     @property
     def dissected(self) -> Packet:
         return Ether(self.packet)
+
+    @property
+    def priority(self) -> int:
+        return int(struct.unpack_from("=I", self.context, SKB_PRIORITY_OFFSET)[0])
+
+    @property
+    def departure_ns(self) -> int:
+        return int(struct.unpack_from("=Q", self.context, SKB_TSTAMP_OFFSET)[0])
 
 
 class Machine:
@@ -166,7 +176,7 @@ class Machine:
 
     def ingress(self, packet: Packet | bytes) -> Run:
         """XDP."""
-        return self._run(self._xdp, packet, b"")
+        return self._run(self._xdp, packet, bytearray())
 
     def egress(self, packet: Packet | bytes, mark: int = abi.MARK) -> Run:
         """tc egress, for a packet of that mark."""
@@ -179,14 +189,19 @@ class Machine:
     def _egress(self, packet: Packet | bytes, field_offset: int, value: int) -> Run:
         context = bytearray(SKB_CONTEXT_BYTES)
         struct.pack_into("=I", context, field_offset, value)
-        return self._run(self._tc, packet, bytes(context))
+        return self._run(self._tc, packet, context)
 
-    def _run(self, program: int, packet: Packet | bytes, context: bytes) -> Run:
+    def repeat(self, direction: Direction, packet: Packet | bytes, times: int) -> None:
+        """A packet over and over again, on this thread's CPU, as it was left the time before."""
+        program = self._tc if direction == Direction.EGRESS else self._xdp
+        libbpf.prog_test_run(program, bytes(packet), repeat=times)
+
+    def _run(self, program: int, packet: Packet | bytes, context: bytearray) -> Run:
         before = self.maps.counters()
         verdict, out, _ = libbpf.prog_test_run(program, bytes(packet), ctx=context)
         after = self.maps.counters()
         moved = {Reason[name.upper()]: n - before[name] for name, n in after.items() if n != before[name]}
-        return Run(verdict, out, moved)
+        return Run(verdict, out, moved, bytes(context))
 
     def steer(self, packet: Packet, wanted: Steer) -> None:
         """Have the queue pair of a packet take a path."""
