@@ -19,8 +19,8 @@ from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, DriftPrior,
 from manager.fit_table import FitTable, host_of
 from manager.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
 
-SEED_WAIT_S = 1.0
-SEED_WAIT_AFTER_RESTART_S = 6.0
+START_AFTER_S = 1.0
+START_LATEST_S = 6.0
 PRIORS_EVERY = 4
 
 STATES: dict[int, ClockState] = {
@@ -61,9 +61,9 @@ class _Solved:
 class ClockService:
     """All clocks. Times ending in `now_s` are seconds of the manager's monotonic clock.
 
-    A manager that has `continued` an earlier one's work waits for hosts that carry its timeline on, until
-    whoever is measured has measured too: they find the bus again one by one, and a pair seen from one end
-    only is off by what its stamping points differ by.
+    The clocks start when whoever is measured has measured too: hosts find the bus one by one, and a pair seen
+    from one end only is off by what its stamping points differ by. A manager that has `continued` an earlier
+    one's work also waits for hosts that carry its timeline on.
     """
 
     def __init__(self, identity: Identity, *, continued: bool) -> None:
@@ -72,7 +72,7 @@ class ClockService:
         self.changes: list[tuple[str, ClockState]] = []
         self._seq = identity.first_seq
         self._tracks = ContinuedTracks(0)
-        self._seed_wait_s = SEED_WAIT_AFTER_RESTART_S if continued else SEED_WAIT_S
+        self._continued = continued
         self._seeds: dict[str, tuple[int, ClockLine]] = {}
         self._measured: set[str] = set()
         self._measuring: set[str] = set()
@@ -214,11 +214,11 @@ class ClockService:
             self._seeds[report.host] = (report.local_ns, report.clock)
 
     def _may_start(self, now_s: float) -> bool:
-        """Whether all was waited for that could carry a running timeline on."""
+        """Whether all was waited for that the first solution should rest on."""
         if self._first_report_s is None:
             return False
-        complete = self._seeds and self._measured <= self._measuring
-        wait_s = SEED_WAIT_S if complete else self._seed_wait_s
+        complete = self._measured <= self._measuring and (self._seeds or not self._continued)
+        wait_s = START_AFTER_S if complete else START_LATEST_S
         return now_s - self._first_report_s >= wait_s
 
     def _set_state(self, host: str, state: ClockState) -> None:

@@ -134,11 +134,12 @@ def test_a_line_that_cannot_carry_the_timeline_on(changes: dict[str, Any]) -> No
     assert not is_running(10**12, None)
 
 
+@pytest.mark.parametrize("continued", [False, True])
 @pytest.mark.parametrize(("others_s", "started_s"), [((0.5,), 1.0), ((3.0,), 3.0), ((), 6.0)])
-def test_a_timeline_is_taken_up_when_every_host_that_is_measured_has_measured_too(
-    others_s: tuple[float, ...], started_s: float
+def test_clocks_start_when_every_host_that_is_measured_has_measured_too(
+    others_s: tuple[float, ...], started_s: float, *, continued: bool
 ) -> None:
-    state = _state(continued=True)
+    state = _state(continued=continued)
     for now_s in np.arange(0, 7, 0.5):
         state.hear_report(_report(fits=[FIT], clock=LINE), now_s)
         if now_s in others_s:
