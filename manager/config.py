@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from cwdp.errors import ConfigError
 from cwdp.shared.config import read_toml
+from cwdp.shared.messages import RoceSettings
 from manager.schedule import Family
 
 DEFAULT_SOCKET = "/run/cwdp/manager.sock"
@@ -24,6 +25,10 @@ class ProbeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     seed: Annotated[int, Meta(ge=0, le=2**32)] = 1
 
 
+class RoceConfig(RoceSettings, frozen=True, forbid_unknown_fields=True):
+    """What every host's dataplane goes by."""
+
+
 class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings. Without `nats`, a private nats-server listens on `bus_listen`."""
 
@@ -34,6 +39,7 @@ class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     listen: str | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     probes: ProbeSettings = ProbeSettings()
+    roce: RoceConfig = RoceConfig()
 
 
 def load(path: Path) -> ManagerConfig:

@@ -1,4 +1,4 @@
-"""The HTTP API, read-only, on a unix socket and, where asked for, on TCP."""
+"""The HTTP API on a unix socket and, where asked for, on TCP."""
 
 import asyncio
 import contextlib
@@ -20,6 +20,7 @@ from manager import views
 from manager.config import host_port
 from manager.metrics import FleetCollector, Sources
 from manager.owd import Paths
+from manager.steer_http import SteerApi
 
 SOCKET_MODE = 0o660
 THREAD_ABOVE_PATHS = 5_000
@@ -56,6 +57,7 @@ class HttpServer:
                 web.get("/v1/owd", self._owd),
                 web.get("/v1/host", self._host),
                 web.get("/v1/events", self._events),
+                *SteerApi(self._sources.state, self._sources.bus).routes(),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None)

@@ -73,28 +73,27 @@ class Documents:
     def __init__(self) -> None:
         self._current: dict[str, Desired] = {}
 
-    def update(
-        self, edges: Mapping[str, list[ProbeEdge]], known_versions: Mapping[str, int]
-    ) -> list[Desired]:
+    def update(self, wanted: Iterable[Desired], known_versions: Mapping[str, int]) -> list[Desired]:
         """The documents that changed.
 
-        A host that is in neither `edges` nor `known_versions` is forgotten; one that is in the latter only
-        is told to probe nothing.
+        A host that is in neither `wanted` nor `known_versions` is forgotten; one that is in the latter only
+        is told to do nothing.
 
         Args:
-            edges: What each host should probe.
+            wanted: What hosts should do, whatever the version.
             known_versions: The version that each host says it follows; ours must not be lower.
         """
         changed = []
-        for host in edges.keys() | known_versions.keys():
-            probes = list(edges.get(host, ()))
+        by_host = {host: Desired(host=host, version=0, probes=[]) for host in known_versions}
+        by_host |= {document.host: document for document in wanted}
+        for host, document in by_host.items():
             current = self._current.get(host)
             known = known_versions.get(host, 0)
-            if current is None or current.probes != probes or current.version < known:
-                version = max(known, current.version if current else 0) + 1
-                self._current[host] = Desired(host=host, version=version, probes=probes)
+            version = current.version if current else 0
+            if current != msgspec.structs.replace(document, version=version) or version < known:
+                self._current[host] = msgspec.structs.replace(document, version=max(known, version) + 1)
                 changed.append(self._current[host])
-        for host in self._current.keys() - edges.keys() - known_versions.keys():
+        for host in self._current.keys() - by_host.keys():
             del self._current[host]
         return changed
 

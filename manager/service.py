@@ -20,6 +20,7 @@ from manager.metrics import SolveTimes, Sources
 from manager.nats_server import NatsServer
 from manager.schedule import Member
 from manager.state import FleetState
+from manager.steering import SteerTable
 from manager.timeline import load_identity
 
 CLOCK_INTERVAL_S = 0.25
@@ -44,7 +45,10 @@ class Manager:
         self.server: NatsServer | None = None
         self._state_dir = Path(config.state_dir)
         identity, continued = load_identity(self._state_dir / "timeline.json")
-        self.state = FleetState(identity, config.probes, continued=continued)
+        steering = SteerTable(self._state_dir / "steer.json")
+        self.state = FleetState(
+            identity, config.probes, continued=continued, roce=config.roce, steering=steering
+        )
         if config.nats is None:
             self.server = NatsServer(*host_port(config.bus_listen, "--bus-listen"), self._state_dir / "nats")
         url = config.nats if self.server is None else self.server.url

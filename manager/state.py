@@ -7,7 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
-from cwdp.shared.messages import Desired, Event, Hello, PathChange, PathStat, Report, nic_id
+from cwdp.shared.messages import (
+    Desired,
+    Event,
+    Hello,
+    PathChange,
+    PathStat,
+    ProbeEdge,
+    Report,
+    RoceSettings,
+    nic_id,
+)
 from manager.clock import ClockService
 from manager.config import ProbeSettings
 from manager.counters import CounterTotals
@@ -15,6 +25,7 @@ from manager.members import Members
 from manager.owd import OwdStore
 from manager.probe_graph import Pairs, build
 from manager.schedule import Documents, Member, edges_by_host, graph_nics
+from manager.steering import SteerTable
 from manager.timeline import Identity
 
 EVENTS_KEPT = 1000
@@ -50,7 +61,15 @@ class FleetState:
     `hellos` and `reports` count by reason (`HELLO_REASONS`, `REPORT_REASONS`).
     """
 
-    def __init__(self, identity: Identity, probes: ProbeSettings, *, continued: bool) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        probes: ProbeSettings,
+        *,
+        continued: bool,
+        roce: RoceSettings | None = None,
+        steering: SteerTable | None = None,
+    ) -> None:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
         self.owd = OwdStore()
@@ -59,7 +78,10 @@ class FleetState:
         self.hellos: Counter[str] = Counter(dict.fromkeys(HELLO_REASONS, 0))
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
         self.probed_pairs = 0
+        self.steering = SteerTable(None) if steering is None else steering
         self._probes = probes
+        self._roce = roce
+        self._edges: dict[str, list[ProbeEdge]] | None = None
         self._documents = Documents()
         self._sequences: dict[str, _Sequence] = {}
 
@@ -125,14 +147,30 @@ class FleetState:
     def schedule(self, members: Sequence[Member], pairs: Pairs) -> list[Desired]:
         """The documents that change with a new probe graph."""
         self.probed_pairs = len(pairs)
-        edges = edges_by_host(
+        self._edges = edges_by_host(
             members,
             pairs,
             family=self._probes.family,
             paths=self._probes.paths,
             pairs_per_s=self._probes.pairs_per_s,
         )
-        return self._documents.update(edges, self._followed_versions())
+        return self.documents()
+
+    def documents(self) -> list[Desired]:
+        """The documents that have changed; none before the first probe graph, which says whom they are for."""
+        if self._edges is None:
+            return []
+        steer = self.steering.messages()
+        wanted = [
+            Desired(host=host, version=0, probes=edges, steer=steer.get(host, []), roce=self._roce)
+            for host, edges in self._edges.items()
+        ]
+        known = self._followed_versions()
+        wanted += [
+            Desired(host=host, version=0, probes=[], steer=steer.get(host, []), roce=self._roce)
+            for host in known.keys() - self._edges.keys()
+        ]
+        return self._documents.update(wanted, known)
 
     def overtaken(self) -> list[Desired]:
         """Documents that must be published again, above what their hosts took from an earlier manager."""

@@ -24,13 +24,14 @@ from cwdp.agent.nic import HostNic
 from cwdp.agent.pathstats import path_stats
 from cwdp.agent.prober import Drained
 from cwdp.agent.pulsekeeper import PulseKeeper
+from cwdp.agent.steering import DesiredSteering
 from cwdp.agent.window import weigh
 from cwdp.dataplane import loader
 from cwdp.errors import ConfigError, DataplaneError
 from cwdp.shared import messages
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
-from cwdp.shared.messages import ClockUpdate, Desired, Event, EventName, Hello, PathStat, Report
+from cwdp.shared.messages import ClockUpdate, Desired, Event, EventName, Hello, PathStat, ProbeEdge, Report
 from cwdp.shared.service import notify
 
 SEND_INTERVAL_S = 0.02
@@ -63,7 +64,11 @@ class Agent:
         self._nics = [HostNic(config.host, ifname, settings, self._links) for ifname in config.nics]
         self._edges = HostEdges()
         self._pulses = PulseKeeper(config.pulse_interval_ms)
+        self._steering = DesiredSteering(
+            config.nics, lambda ifname, detail: self._event("steer_refused", ifname, detail)
+        )
         self._desired_version = 0
+        self._probes: list[ProbeEdge] = []
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
         self._report_seq = 0
@@ -106,6 +111,7 @@ class Agent:
         return [
             self._links.follow(),
             self._pulses.run(),
+            self._steering.follow(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._every(FIT_INTERVAL_S, self._measure),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
@@ -164,7 +170,8 @@ class Agent:
 
     def _totals(self) -> dict[str, int]:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
-        totals |= {f"agent.{name}": n for name, n in self._pulses.counters.items()}
+        for counters in (self._pulses.counters, self._steering.counters):
+            totals |= {f"agent.{name}": n for name, n in counters.items()}
         totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}
         for nic in self._nics:
             totals |= nic.totals()
@@ -174,12 +181,21 @@ class Agent:
         if desired.version <= self._desired_version:
             return
         self._desired_version = desired.version
+        self._steering.want(desired.steer, desired.roce)
+        _log.info(
+            "new desired state version=%d edges=%d steered=%d",
+            desired.version,
+            len(desired.probes),
+            len(desired.steer),
+        )
+        if desired.probes == self._probes:
+            return
+        self._probes = desired.probes
         self._edges.assign([(edge.src, edge.dst) for edge in desired.probes])
         for nic in self._nics:
             mine = [edge for edge in desired.probes if edge.src == nic.name]
             self._drained[nic.ifname] = []
             nic.probe(mine, self._keys.send)
-        _log.info("new desired state version=%d edges=%d", desired.version, len(desired.probes))
 
     def _take_clock(self, update: ClockUpdate) -> None:
         self._host_clock.follow(update)
@@ -210,6 +226,7 @@ class Agent:
         if nic.ensure(self._keys) and nic.maps:
             self._troubles.pop(nic.ifname, None)
             self._host_clock.take_up(nic.maps)
+            self._steering.loaded(nic.ifname)
             self._event("dataplane_loaded", nic.ifname, self._tag)
 
     def _reread_keys(self) -> None:

@@ -49,18 +49,31 @@ class ManagerClient:
         Raises:
             ManagerError: the manager does not answer, or refused.
         """
+        return self._ask("GET", path, query)
+
+    def put(self, path: str, document: Mapping[str, Any]) -> Any:
+        """Have the manager keep something; what it made of it. Raises what `get` raises."""
+        return self._ask("PUT", path, body=json.dumps(document))
+
+    def delete(self, path: str, query: Mapping[str, str | int]) -> Any:
+        """Have the manager drop something. Raises what `get` raises."""
+        return self._ask("DELETE", path, query)
+
+    def _ask(
+        self, method: str, path: str, query: Mapping[str, str | int] | None = None, body: str | None = None
+    ) -> Any:
         connection = self._connection()
         try:
-            connection.request("GET", f"{path}?{urlencode(query)}" if query else path)
+            connection.request(method, f"{path}?{urlencode(query)}" if query else path, body)
             answer = connection.getresponse()
-            body = answer.read()
+            said = answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise ManagerError(
                 f"no manager answers at {self.url}: {_why(error)}", _next_step(error)
             ) from error
         finally:
             connection.close()
-        return self._decoded(answer.status, body)
+        return self._decoded(answer.status, said)
 
     def _connection(self) -> http.client.HTTPConnection:
         parts = urlsplit(self.url)
@@ -76,8 +89,9 @@ class ManagerClient:
                 f"what answers at {self.url} is no cwdp manager", "check the URL given with --manager"
             ) from error
         if status >= 400:
-            detail = answer.get("error", f"HTTP status {status}") if isinstance(answer, dict) else status
-            raise ManagerError(f"the manager refused: {detail}", "correct the arguments")
+            said = answer if isinstance(answer, dict) else {}
+            detail = said.get("error", f"HTTP status {status}")
+            raise ManagerError(f"the manager refused: {detail}", said.get("hint") or "correct the arguments")
         return answer
 
 

@@ -1,4 +1,4 @@
-"""`cwdp steer`: which path each queue pair of this host takes."""
+"""`cwdp steer`: which path each queue pair takes, of this host or, through the manager, of any."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ import click
 from rich.console import RenderableType
 from rich.table import Table
 
+from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.maps import Maps
@@ -15,9 +16,20 @@ from cwdp.dataplane.routes import require_routed
 from cwdp.dataplane.steering import QpKey, Steer, Steered, Steering, parse_address
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError
+from cwdp.shared.messages import nic_id
 
 dev_option = click.option("--dev", required=True, metavar="IF", help="The interface that it leaves by.")
 dst_option = click.option("--dst", required=True, metavar="ADDR", help="Destination address.")
+host_option = click.option(
+    "--host", metavar="HOST", help="Of this host, by way of the manager, which has it stay so."
+)
+manager_option = click.option(
+    "--manager",
+    "url",
+    envvar="CWDP_MANAGER",
+    metavar="URL",
+    help="With --host: unix:///PATH; else the only manager on this host.",
+)
 qpn_option = click.option("--qpn", required=True, type=int, help="Destination queue pair number.")
 
 
@@ -33,27 +45,37 @@ def steer() -> None:
 @click.option("--sport", required=True, type=int, help="UDP source port, which selects the path.")
 @click.option("--backup", "backup_sport", type=int, help="Source port to take while that path is dead.")
 @click.option("--flow-label", is_flag=True, help="IPv6: have the flow label follow the source port.")
-def set_(dev: str, dst: str, qpn: int, **wanted_fields: Any) -> None:
+@host_option
+@manager_option
+def set_(dev: str, dst: str, qpn: int, host: str | None, url: str | None, **wanted_fields: Any) -> None:
     """Steer a queue pair, or move it to another path."""
     key, wanted = QpKey(parse_address(dst), qpn), Steer(**wanted_fields)
-    loader.ifindex_of(dev)
-    with _changing(dev) as steering:
-        require_routed(dev, key.dst)
-        steering.set(key, wanted)
+    if host is not None:
+        ManagerClient(url).put("/v1/steer", {**_name(host, dev, key), **wanted_fields})
+    else:
+        loader.ifindex_of(dev)
+        with _changing(dev) as steering:
+            require_routed(dev, key.dst)
+            steering.set(key, wanted)
     backed = "" if wanted.backup_sport is None else f", backed up by {wanted.backup_sport}"
-    click.echo(f"{dev}: {key.dst} QPN {key.qpn} leaves from {wanted.sport}{backed}")
+    click.echo(f"{_place(host, dev)}: {key.dst} QPN {key.qpn} leaves from {wanted.sport}{backed}")
 
 
 @steer.command()
 @dev_option
 @dst_option
 @qpn_option
-def unset(dev: str, dst: str, qpn: int) -> None:
+@host_option
+@manager_option
+def unset(dev: str, dst: str, qpn: int, host: str | None, url: str | None) -> None:
     """Let a queue pair go where its own source port leads."""
     key = QpKey(parse_address(dst), qpn)
-    with _changing(dev) as steering:
-        steering.unset(key)
-    click.echo(f"{dev}: {key.dst} QPN {key.qpn} is not steered any more")
+    if host is not None:
+        ManagerClient(url).delete("/v1/steer", _name(host, dev, key))
+    else:
+        with _changing(dev) as steering:
+            steering.unset(key)
+    click.echo(f"{_place(host, dev)}: {key.dst} QPN {key.qpn} is not steered any more")
 
 
 @steer.command("list")
@@ -72,6 +94,15 @@ def list_(dev: str | None, as_json: bool) -> None:
             with Maps(where) as maps:
                 rows += [_row(where.ifname, steered) for steered in Steering(maps).listed()]
     emit({"steered": rows}, as_json=as_json, render=lambda: _render(rows))
+
+
+def _name(host: str, ifname: str, key: QpKey) -> dict[str, str | int]:
+    """A queue pair as the manager names it."""
+    return {"host": host, "nic": ifname, "dst": str(key.dst), "qpn": key.qpn}
+
+
+def _place(host: str | None, ifname: str) -> str:
+    return ifname if host is None else nic_id(host, ifname)
 
 
 def _loaded(ifname: str) -> TreePath:

@@ -71,12 +71,46 @@ class ProbeEdge(Struct, frozen=True, kw_only=True):
     pairs_per_s: float
 
 
+class SteerQp(Struct, frozen=True, kw_only=True):
+    """Where the packets of one queue pair are to go that leave by a NIC of this host.
+
+    The queue pair is named by its far end: destination address and QPN. `sport` and `backup_sport` select its
+    path and the one to take while that is dead. Over IPv6 the flow label follows the port where `flow_label` is set.
+    """
+
+    nic: str
+    dst_addr: str
+    qpn: int
+    sport: int
+    backup_sport: int | None = None
+    flow_label: bool = False
+
+
+Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
+
+
+class RoceSettings(Struct, frozen=True, kw_only=True):
+    """What the dataplanes of all hosts go by.
+
+    A path is given up after `dead_after_ms` of silence and used again after `hold_down_ms` of health, twice as
+    long with each relapse up to `hold_down_max_ms`. One data packet in `sample_every` is stamped at both ends; 0
+    for none.
+    """
+
+    dead_after_ms: Milliseconds = 10.0
+    hold_down_ms: Milliseconds = 500.0
+    hold_down_max_ms: Milliseconds = 60_000.0
+    sample_every: Annotated[int, Meta(ge=0, le=2**24)] = 256
+
+
 class Desired(Struct, frozen=True, kw_only=True):
-    """What one host should be doing; a higher version replaces a lower one whole."""
+    """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it."""
 
     host: str
     version: int
     probes: list[ProbeEdge]
+    steer: list[SteerQp] = []
+    roce: RoceSettings | None = None
 
 
 class EdgeFit(Struct, frozen=True, kw_only=True):

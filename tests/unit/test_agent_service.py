@@ -136,6 +136,7 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.dataplane_failed": 0,
         "agent.keys_unreadable": 0,
         "agent.pulse_restarts": 0,
+        "agent.steer_refused": 0,
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,

@@ -8,7 +8,7 @@ from fakes import nic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cwdp.shared.messages import ProbeEdge
+from cwdp.shared.messages import Desired, ProbeEdge, RoceSettings, SteerQp
 from manager.schedule import Documents, Family, Member, edges_by_host, graph_nics
 
 PAIRS = np.array([[0, 1], [0, 2], [1, 2]])
@@ -70,22 +70,26 @@ def test_graph_nics_carry_their_families() -> None:
     assert [n.families for n in graph_nics(members)] == [1, 2, 3]
 
 
+def _wanted(edges: dict[str, list[ProbeEdge]] | None = None) -> list[Desired]:
+    return [Desired(host=h, version=0, probes=p) for h, p in (edges or _edges()).items()]
+
+
 def test_versions_rise_only_with_a_change() -> None:
     documents, known = Documents(), dict.fromkeys(("h0", "h1", "h2"), 0)
-    assert {d.version for d in documents.update(_edges(), known)} == {1}
-    assert documents.update(_edges(), dict.fromkeys(known, 1)) == []
-    changed = documents.update({**_edges(), "h1": []}, dict.fromkeys(known, 1))
+    assert {d.version for d in documents.update(_wanted(), known)} == {1}
+    assert documents.update(_wanted(), dict.fromkeys(known, 1)) == []
+    changed = documents.update(_wanted({**_edges(), "h1": []}), dict.fromkeys(known, 1))
     assert [(d.host, d.version, d.probes) for d in changed] == [("h1", 2, [])]
 
 
 def test_a_new_manager_goes_above_what_hosts_follow_already() -> None:
-    changed = Documents().update(_edges(), {"h0": 41, "h1": 0, "h2": 0})
+    changed = Documents().update(_wanted(), {"h0": 41, "h1": 0, "h2": 0})
     assert {d.host: d.version for d in changed} == {"h0": 42, "h1": 1, "h2": 1}
 
 
 def test_a_host_that_finds_an_older_document_later_is_overtaken() -> None:
     documents = Documents()
-    documents.update(_edges(), dict.fromkeys(("h0", "h1", "h2"), 0))
+    documents.update(_wanted(), dict.fromkeys(("h0", "h1", "h2"), 0))
     raised = documents.overtaken({"h0": 5, "h1": 1, "stranger": 9})
     assert [(d.host, d.version) for d in raised] == [("h0", 6)]
     assert raised[0].probes == _edges()["h0"]
@@ -94,6 +98,20 @@ def test_a_host_that_finds_an_older_document_later_is_overtaken() -> None:
 
 def test_a_host_without_a_nic_to_probe_from_is_told_to_stop() -> None:
     documents = Documents()
-    documents.update(_edges(), dict.fromkeys(("h0", "h1", "h2"), 0))
-    changed = documents.update({"h0": [], "h1": []}, {"h0": 1, "h1": 1, "h2": 1})
+    documents.update(_wanted(), dict.fromkeys(("h0", "h1", "h2"), 0))
+    changed = documents.update(_wanted({"h0": [], "h1": []}), {"h0": 1, "h1": 1, "h2": 1})
     assert {(d.host, d.version, len(d.probes)) for d in changed} == {(f"h{i}", 2, 0) for i in range(3)}
+
+
+def test_a_change_of_steering_or_settings_makes_a_new_version() -> None:
+    documents = Documents()
+    plain = Desired(host="h0", version=0, probes=[])
+    steered = Desired(
+        host="h0", version=0, probes=[], steer=[SteerQp(nic="n", dst_addr="10.0.0.1", qpn=5, sport=50_000)]
+    )
+    settled = Desired(host="h0", version=0, probes=[], roce=RoceSettings(dead_after_ms=20))
+    versions = [
+        [document.version for document in documents.update([wanted], {"h0": 0})]
+        for wanted in (plain, plain, steered, steered, settled, plain)
+    ]
+    assert versions == [[1], [], [2], [], [3], [4]]

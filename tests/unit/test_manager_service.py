@@ -16,14 +16,14 @@ from typing import Any
 import aiohttp
 import nats
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from fakes import FakeHost, fleet, free_port, until
 from prometheus_client.parser import text_string_to_metric_families
 
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared.messages import ClockUpdate, subject
+from cwdp.shared.messages import ClockUpdate, RoceSettings, SteerQp, subject
 from manager.config import ManagerConfig
 from manager.service import Manager
 
@@ -190,6 +190,50 @@ def _check_commands(socket: str) -> None:
     assert ManagerClient(f"unix://{socket}").get("/healthz") == {"status": "ok"}
     with pytest.raises(ManagerError, match="refused"):
         ManagerClient(f"unix://{socket}").get("/v1/owd", {"sort": "nonsense"})
+
+
+def _steer(socket: str, *arguments: str) -> Result:
+    key = ("--host", "h0", "--dev", "eth0", "--dst", "10.0.0.9", "--qpn", "7")
+    return CliRunner().invoke(
+        main, ["steer", arguments[0], *key, *arguments[1:], "--manager", f"unix://{socket}"]
+    )
+
+
+@asynchronous
+async def test_steering_reaches_the_host_and_outlives_the_manager(tmp_path: Path) -> None:
+    port = free_port()
+    config = _config(tmp_path, port)
+    wanted = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=7, sport=50_000, backup_sport=50_001)
+
+    def followed(hosts: list[FakeHost], steer: list[SteerQp]) -> bool:
+        return hosts[0].desired is not None and hosts[0].desired.steer == steer
+
+    async with _fleet(port) as hosts:
+        async with _manager(config):
+            await until(lambda: all(host.desired and host.desired.probes for host in hosts))
+            ports = ("--sport", "50000", "--backup", "50001")
+            result = await asyncio.to_thread(_steer, config.socket, "set", *ports)
+            assert (result.exit_code, result.output) == (
+                0,
+                "h0/eth0: 10.0.0.9 QPN 7 leaves from 50000, backed up by 50001\n",
+            )
+            await until(lambda: followed(hosts, [wanted]))
+            answer = await _json(config.socket, "/v1/steer?host=h0")
+            assert [(row["dst"], row["sport"]) for row in answer["steered"]] == [("10.0.0.9", 50_000)]
+        before = hosts[0].desired
+        assert before is not None
+        assert before.roce == RoceSettings()
+        async with _manager(config):
+            await until(lambda: hosts[0].desired is not None and hosts[0].desired.version > before.version)
+            assert followed(hosts, [wanted])
+            result = await asyncio.to_thread(_steer, config.socket, "unset")
+            assert result.exit_code == 0, result.output
+            await until(lambda: followed(hosts, []))
+            result = await asyncio.to_thread(_steer, config.socket, "unset")
+            assert (result.exit_code, result.stderr) == (
+                1,
+                "error: the manager refused: 10.0.0.9 QPN 7 is not steered at h0/eth0\n  correct the arguments\n",
+            )
 
 
 @asynchronous
