@@ -1,6 +1,6 @@
 """Watched paths and the pulses over them: failover on a clock of its own.
 
-Time does not pass by waiting: `pass_time` moves all that the dataplane remembers of its paths into the past, by
+Time does not pass by waiting: `pass_time` moves all that the dataplane remembers of its paths and pulses into the past, by
 seconds where the test itself takes milliseconds, so that no result hangs on the speed of the machine.
 """
 
@@ -65,9 +65,9 @@ class Paths:
 
     def pass_time(self, span_ns: int) -> None:
         """All that is remembered is so much longer ago."""
-        paths = self.dataplane.maps.paths
-        for name in TIMES:
-            paths[name] -= np.where(paths[name] > 0, np.uint64(span_ns), np.uint64(0))
+        maps = self.dataplane.maps
+        for times in (maps.slots["t1"], *(maps.paths[name] for name in TIMES)):
+            times -= np.where(times > 0, np.uint64(span_ns), np.uint64(0))
 
     def port(self) -> int:
         """The source port that a packet of the queue pair leaves with now."""
