@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,8 +135,12 @@ class Machine:
         self.reset()
 
     def _open_programs(self) -> None:
-        self._xdp = libbpf.get(self._where.path / "xdp_ingress")
-        self._tc = libbpf.get(self._where.path / "tc_egress")
+        self._xdp = libbpf.get(self.pin("xdp_ingress"))
+        self._tc = libbpf.get(self.pin("tc_egress"))
+
+    def pin(self, name: str) -> Path:
+        """Where a program is pinned."""
+        return self._where.path / name
 
     def reopen(self) -> None:
         """Run the programs that are pinned now."""

@@ -67,7 +67,7 @@ class Paths:
         """All that is remembered is so much longer ago."""
         maps = self.dataplane.maps
         for times in (maps.slots["t1"], *(maps.paths[name] for name in TIMES)):
-            times -= np.where(times > 0, np.uint64(span_ns), np.uint64(0))
+            np.subtract(times, np.uint64(span_ns), out=times, where=times > 0)
 
     def port(self) -> int:
         """The source port that a packet of the queue pair leaves with now."""

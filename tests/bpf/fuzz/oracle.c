@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "oracle.h"
+
+#include <linux/bpf.h>
+#include <string.h>
+
+#define TC_ACT_UNSPEC (-1)
+#define DATAGRAM_MIN  (UDP_HEADER + BTH_BYTES + ICRC_BYTES)
+#define DATAGRAM_MAX  9216
+#define PORT_TO_LABEL 0x3fff
+#define STAMP_BYTES   8
+
+static void destination_of(const struct frame *frame, const struct layout *layout, uint8_t address[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	if (layout->is_ipv6) {
+		memcpy(address, frame->bytes + layout->ip + 24, 16);
+		return;
+	}
+	memcpy(address, mapped, sizeof(mapped));
+	memcpy(address + sizeof(mapped), frame->bytes + layout->ip + 16, 4);
+}
+
+static const struct steered *find_steered(const struct rules *rules, const struct frame *frame,
+					  const struct layout *layout)
+{
+	uint32_t qpn = get32(frame->bytes + layout->udp + UDP_HEADER + 4) & 0xffffff;
+	uint8_t address[16];
+
+	destination_of(frame, layout, address);
+	for (size_t i = 0; i < rules->total; i++)
+		if (rules->steered[i].qpn == qpn &&
+		    !memcmp(rules->steered[i].address, address, sizeof(address)))
+			return &rules->steered[i];
+	return NULL;
+}
+
+static bool lengths_agree(const struct frame *frame, const struct layout *layout)
+{
+	uint32_t length = get16(frame->bytes + layout->udp + 4);
+
+	return length >= DATAGRAM_MIN && length <= DATAGRAM_MAX && length % 4 == 0 &&
+	       length == frame_ip_payload(frame, layout) && layout->udp + length <= frame->length;
+}
+
+const struct steered *oracle_steers(const struct rules *rules, const struct frame *frame)
+{
+	const struct steered *found;
+	struct layout layout;
+
+	if (!frame_parse(frame, &layout) || frame_is_probe(frame, &layout))
+		return NULL;
+	found = find_steered(rules, frame, &layout);
+	if (!found || get16(frame->bytes + layout.udp) == found->port || !lengths_agree(frame, &layout))
+		return NULL;
+	return found;
+}
+
+/* All but the UDP checksum, which has two forms of zero. */
+static void steer_as_expected(struct frame *frame, const struct layout *layout, const struct steered *steered)
+{
+	uint8_t *label = frame->bytes + layout->ip + 1;
+	uint8_t *icrc = frame->bytes + layout->udp + get16(frame->bytes + layout->udp + 4) - ICRC_BYTES;
+	uint32_t change = frame_icrc(frame, layout);
+
+	put16(frame->bytes + layout->udp, steered->port);
+	if (layout->is_ipv6 && steered->flow_label) {
+		label[0] &= 0xf0;
+		put16(label + 1, steered->port & PORT_TO_LABEL);
+	}
+	change ^= frame_icrc(frame, layout);
+	put32_little(icrc, get32_little(icrc) ^ change);
+}
+
+static bool same(const struct frame *a, const struct frame *b)
+{
+	return a->length == b->length && !memcmp(a->bytes, b->bytes, a->length);
+}
+
+const char *oracle_egress(const struct rules *rules, const struct frame *in, const struct frame *out,
+			  int verdict)
+{
+	const struct steered *steered = oracle_steers(rules, in);
+	struct frame expected;
+	struct layout layout;
+	uint8_t *check;
+
+	if (verdict != TC_ACT_UNSPEC)
+		return "egress: another verdict than to go on";
+	if (!steered)
+		return same(in, out) ? NULL : "egress: changed what is not steered";
+	expected = *in;
+	frame_parse(&expected, &layout);
+	steer_as_expected(&expected, &layout, steered);
+	check = expected.bytes + layout.udp + 6;
+	if (get16(check)) {
+		memcpy(check, out->bytes + layout.udp + 6, 2);
+		if (!get16(check))
+			return "egress: a UDP checksum became none";
+		if (frame_udp_sum(in, &layout) != frame_udp_sum(&expected, &layout))
+			return "egress: the UDP checksum does not follow the change";
+	}
+	return same(&expected, out) ? NULL : "egress: not what steering should have made of it";
+}
+
+const char *oracle_probe_egress(const struct frame *in, const struct frame *out, int verdict)
+{
+	struct frame restored = *out;
+	struct layout layout;
+
+	if (verdict != TC_ACT_UNSPEC)
+		return "egress of a probe: another verdict than to go on";
+	if (frame_parse(in, &layout) && frame_is_probe(in, &layout)) {
+		size_t probe = layout.udp + UDP_HEADER + BTH_BYTES;
+
+		if (probe + PROBE_MAC + STAMP_BYTES <= in->length) {
+			memcpy(restored.bytes + probe + PROBE_STAMPED, in->bytes + probe + PROBE_STAMPED,
+			       STAMP_BYTES);
+			memcpy(restored.bytes + probe + PROBE_MAC, in->bytes + probe + PROBE_MAC,
+			       STAMP_BYTES);
+		}
+	}
+	return same(in, &restored) ? NULL : "egress of a probe: changed more than t1 and mac";
+}
+
+const char *oracle_ingress(const struct frame *in, const struct frame *out, int verdict)
+{
+	struct layout layout;
+
+	if (verdict == XDP_PASS)
+		return same(in, out) ? NULL : "ingress: passed, but changed";
+	if (verdict != XDP_TX)
+		return "ingress: neither passed nor reflected";
+	if (!frame_parse(in, &layout) || !frame_is_probe(in, &layout))
+		return "ingress: reflected what is no probe";
+	return in->length == out->length ? NULL : "ingress: reflected with another length";
+}
