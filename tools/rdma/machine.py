@@ -1,0 +1,120 @@
+"""The virtual machine: Debian's stock kernel under QEMU over this machine's own file system (virtme-ng)."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from cwdp.errors import CwdpError
+
+CHECKOUT = Path(__file__).parents[2]
+KERNEL_FOLDER = CHECKOUT / "build/rdma/kernel"
+TIMEOUT_S = 900.0
+
+_VNG = Path(sys.executable).with_name("vng")
+_PROGRAMS = ("qemu-system-x86_64", "ib_write_bw", "ibv_rc_pingpong", "rdma", "busybox", "modprobe")
+_CACHED = "cached"  # tag of the second export of the file system
+_STOP_TIMEOUT_S = 5.0
+_PREPARE = "Run `tools/rdma/provision.sh programs` and `tools/rdma/provision.sh vm build/rdma/kernel`."
+
+
+class MachineError(CwdpError):
+    """The machine cannot run here, or it did not come to its end."""
+
+
+def require() -> Path:
+    """Return the kernel to boot.
+
+    Raises:
+        MachineError: something that the machine needs is missing here.
+    """
+    if os.geteuid() != 0:
+        raise MachineError("the virtual machine reads the whole file system", "Run it as root.")
+    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+    if not _VNG.exists():
+        missing.append("virtme-ng")
+    if missing:
+        raise MachineError(f"not installed: {', '.join(missing)}", _PREPARE)
+    kernels = sorted(KERNEL_FOLDER.glob("boot/vmlinuz-*"))
+    if not kernels:
+        raise MachineError(f"there is no kernel in {KERNEL_FOLDER}", _PREPARE)
+    return kernels[-1]
+
+
+def run(timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """Boot the machine, run every scenario in it, and return what happened, by scenario.
+
+    What the machine prints is passed on to standard error as it comes.
+
+    Raises:
+        MachineError: the machine cannot run here, or ended without results.
+    """
+    kernel = require()
+    with tempfile.TemporaryDirectory(dir=KERNEL_FOLDER.parent, prefix="run-") as folder:
+        results = Path(folder) / "results.json"
+        status = _boot(_command(kernel, results), timeout_s)
+        if not results.exists():
+            raise MachineError(
+                f"the virtual machine ended with status {status} and without results", "See above."
+            )
+        report: dict[str, Any] = json.loads(results.read_text())
+    return report
+
+
+def _command(kernel: Path, results: Path) -> list[str]:
+    """Return the command of the machine: emulated, as hardware virtualisation is often there and yet unusable."""
+    guest = [str(CHECKOUT / "tools/rdma/guest.sh"), _CACHED, str(CHECKOUT), str(results)]
+    export = (
+        f"-fsdev local,id={_CACHED},path=/,security_model=none,readonly=on,multidevs=remap "
+        f"-device virtio-9p-pci,fsdev={_CACHED},mount_tag={_CACHED}"
+    )
+    return [
+        *(str(_VNG), "--run", str(kernel), "--disable-kvm", "--force-9p", "--cpus", "2", "--memory", "2G"),
+        *(f"--rwdir={results.parent}", f"--qemu-opts={export}", "--", shlex.join(guest)),
+    ]
+
+
+def _boot(command: list[str], timeout_s: float) -> int:
+    """Run the machine to its end or to the end of its time, and leave nothing of it behind; its exit status."""
+    path = f"{_VNG.parent}:{os.environ['PATH']}"  # vng starts its other half by name
+    signal.signal(signal.SIGTERM, _exit)
+    machine = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.stderr.fileno(),
+        stderr=subprocess.STDOUT,
+        env=os.environ | {"PATH": path},
+        start_new_session=True,
+    )
+    try:
+        return machine.wait(timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise MachineError(
+            f"the virtual machine was not done after {timeout_s:.0f} s", "See above."
+        ) from error
+    finally:
+        _end_session(machine)
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    """Unwind on SIGTERM too, so that the machine does not outlive this process."""
+    sys.exit(128 + number)
+
+
+def _end_session(machine: "subprocess.Popen[bytes]") -> None:
+    """End QEMU and whatever else runs in the machine's session, which nobody else's process belongs to."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(machine.pid, number)
+            machine.wait(_STOP_TIMEOUT_S)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
