@@ -29,7 +29,7 @@ FQ_SETTINGS = {
     "horizon_drop": 0,
 }
 REST_SHARE = 0.001
-DRAIN_S = 10.0
+DRAIN_S = 1.0
 POLL_S = 0.005
 PACE_SHIFT = 18
 NS_BITS_PER_BYTE = 8 * 10**9
@@ -72,8 +72,18 @@ class Edt:
         record["fair_q18"] = pace_q18(share.guaranteed_bps)
         record["qp_pace_q18"] = pace_q18(share.qp_bps) if share.qp_bps else 0
 
-    def retire(self, keep: Collection[int]) -> None:
-        """Nothing waits in a slice here, but with its time in fq; a queue pair's packets stay in order by themselves."""
+    def release(self, numbers: Collection[int]) -> None:
+        """Give packets of some slices leave to go at once, and wait until those that have a time are gone."""
+        slices = self._maps.slices
+        for number in numbers:
+            slices["lease_ns"][number], slices["fair_q18"][number], slices["qp_pace_q18"][number] = 0, 1, 0
+        self._maps.next_generation()
+        deadline = time.monotonic() + DRAIN_S
+        while self._last_departure_ns(numbers) > time.monotonic_ns() and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Nothing: a slice has no queue of its own here."""
 
     def usage(self) -> dict[int, Usage]:
         """What passes. Slices have no queues of their own here: what fq has dropped is under 0."""
@@ -86,24 +96,16 @@ class Edt:
             found[int(number)] = Usage(int(slices["bytes"][number]), backlog_bytes, dropped)
         return found
 
-    def release(self) -> None:
-        """Give every packet leave to go, and wait until those that have a time are gone."""
-        slices = self._maps.slices
-        slices["lease_ns"] = 0
-        slices["qp_pace_q18"] = 0
-        slices["fair_q18"][slices["fair_q18"] > 0] = 1
-        self._maps.next_generation()
-        deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline and self._last_departure_ns() > time.monotonic_ns():
-            time.sleep(POLL_S)
-
-    def remove(self) -> None:
+    def dismantle(self) -> None:
         """Remove fq."""
         qdiscs.take_away(self._ip, self._index, self._place)
 
-    def _last_departure_ns(self) -> int:
-        pairs = self._maps.qps[Direction.EGRESS]["departure_ns"]
-        return max(int(pairs.max()), int(self._maps.slices["departure_ns"].max()))
+    def _last_departure_ns(self, numbers: Collection[int]) -> int:
+        pairs = self._maps.qps[Direction.EGRESS]
+        theirs = pairs["departure_ns"][np.isin(pairs["slice"], list(numbers))]
+        return max(
+            [int(theirs.max(initial=0)), *(int(self._maps.slices["departure_ns"][n]) for n in numbers)]
+        )
 
     def _drops(self) -> int:
         kept = (q for q in self._ip.get_qdiscs(index=self._index) if q.get_attr("TCA_KIND") == "fq")

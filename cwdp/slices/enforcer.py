@@ -22,8 +22,9 @@ class Usage:
 class Enforcer(Protocol):
     """Holds the slices of one interface to their rates.
 
-    A change goes in this order, so that nothing is lost: `hold` what is wanted, tell the dataplane by `describe`d
-    records, `retire` what is no longer wanted. The end of all: `release`, tell the dataplane, `remove`.
+    A change goes in this order, so that nothing is lost or overtaken: `hold` what is wanted, `release` what is not, tell
+    the dataplane by records that were `describe`d, `remove` what it does not use any more. The end of all:
+    `release` everything, tell the dataplane, `dismantle`.
     """
 
     kind: abi.Enforcer
@@ -36,14 +37,14 @@ class Enforcer(Protocol):
     def describe(self, record: np.void, number: int, share: Share) -> None:
         """Write what the dataplane needs into a record of `abi.SLICE`."""
 
-    def retire(self, keep: Collection[int]) -> None:
-        """Let all slices run empty that are not to be kept, and remove them."""
+    def release(self, numbers: Collection[int]) -> None:
+        """Hold some slices back no more, and wait until nothing waits in them, a second at most."""
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Have some slices no more; what is still told of them goes with what is in none."""
 
     def usage(self) -> dict[int, Usage]:
         """What passes, by number of slice; 0 is all that is in none."""
 
-    def release(self) -> None:
-        """Hold nothing back any more."""
-
-    def remove(self) -> None:
-        """Let what still waits go, and take the qdisc away."""
+    def dismantle(self) -> None:
+        """Let go what still waits, and take the qdisc away."""

@@ -9,7 +9,8 @@
             ├── 4791:201
             └── ...         one class a queue pair
 
-Classes are changed in place, and removed when they have run empty, so that no packet is lost or overtaken.
+Classes are changed in place, and removed when they have run empty. A queue pair that changes its class while the link
+itself is full may see packets overtake each other, as its old class then cannot run empty first.
 """
 
 import math
@@ -34,13 +35,13 @@ QP_CLASSES = 64
 QUEUE_PACKETS = 10_000
 """RoCEv2 does not back off for a short queue, it sends again; what bounds it is the senders' windows."""
 
-LINK_BURST_S = 0.001
+LINK_BURST_S = 0.005
 BURST_S = 0.002
 QP_GUARANTEED_BPS = 80_000
 DEFAULT_SHARE = 0.001
 PROBE_SHARE = 0.02
 DRAIN_BPS = 8 * 10**12
-DRAIN_S = 5.0
+DRAIN_S = 1.0
 POLL_S = 0.005
 
 
@@ -63,19 +64,17 @@ class Class:
     """A class as it is."""
 
     parent: int
-    priority: int
     waiting_packets: int
     usage: Usage
 
     @classmethod
     def read(cls, message: Any) -> "Class":
         """From netlink's RTM_NEWTCLASS."""
-        parms = message.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")
         stats = message.get_attr("TCA_STATS2")
         queue = stats.get_attr("TCA_STATS_QUEUE")
         sent_bytes = stats.get_attr("TCA_STATS_BASIC")["bytes"]
         usage = Usage(sent_bytes, queue["backlog"], queue["drops"])
-        return cls(message["parent"], parms["prio"], queue["qlen"], usage)
+        return cls(message["parent"], queue["qlen"], usage)
 
 
 def class_id(number: int) -> int:
@@ -142,9 +141,13 @@ class Htb:
         record["class_id"] = class_id(number)
         record["leaves"] = QP_CLASSES if share.qp_bps else 0
 
-    def retire(self, keep: Collection[int]) -> None:
-        """Remove the classes of other slices as soon as nothing waits in them."""
-        leaving = {h for h in self._classes() if number_of(h) and number_of(h) not in keep}
+    def release(self, numbers: Collection[int]) -> None:
+        """Have the classes of some slices run empty at the speed of the device."""
+        self._drain([handle for handle in self._classes() if number_of(handle) in numbers])
+
+    def remove(self, numbers: Collection[int]) -> None:
+        """Remove the classes of some slices, children first."""
+        leaving = [handle for handle in self._classes() if number_of(handle) in numbers]
         self._drain(leaving)
         for handle in sorted(leaving, reverse=True):
             self._ip.tc("del-class", index=self._index, handle=handle)
@@ -164,12 +167,9 @@ class Htb:
                 )
         return found
 
-    def release(self) -> None:
-        """Nothing: packets that are told of no class go to the one of what is in no slice."""
-
-    def remove(self) -> None:
-        """Have all classes run empty at the speed of the device, then remove the qdisc."""
-        self._drain(set(self._classes()))
+    def dismantle(self) -> None:
+        """Have all classes run empty, then remove the qdisc."""
+        self._drain(list(self._classes()))
         qdiscs.take_away(self._ip, self._index, self._place)
 
     def _set(self, handle: int, parent: int, limits: Limits) -> None:
@@ -194,15 +194,14 @@ class Htb:
         return {c["handle"]: Class.read(c) for c in found}
 
     def _drain(self, leaving: Collection[int]) -> None:
-        """Wait until nothing is left in some classes, at the speed of the device, for `DRAIN_S` at most."""
-        for handle, seen in self._classes().items():
-            if handle in leaving:
-                self._set(handle, seen.parent, Limits(DRAIN_BPS, DRAIN_BPS, seen.priority))
+        """Wait until nothing is left in some classes, which are first in line and at no rate, `DRAIN_S` at most."""
+        present = self._classes()
+        for handle in leaving:
+            self._set(handle, present[handle].parent, Limits(DRAIN_BPS, DRAIN_BPS, 0))
         deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline:
+        while any(present[handle].waiting_packets for handle in leaving) and time.monotonic() < deadline:
             time.sleep(POLL_S)
-            if not any(c.waiting_packets for handle, c in self._classes().items() if handle in leaving):
-                return
+            present = self._classes()
 
 
 def _has_children(handle: int, classes: Mapping[int, tuple[int, Limits]]) -> bool:

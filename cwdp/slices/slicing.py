@@ -1,7 +1,7 @@
 """The slices of one interface: what is wanted brought into the qdiscs and the dataplane's maps, and read from them."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,12 +90,15 @@ class Slicing:
             link_bps = self._choose_link_bps(wanted, place)
             asked = wanted.shares(link_bps)
             enforcer = self._installed(place) or self._install(place)
-            numbered = shares.number(asked, self._present(enforcer))
+            present = self._present(enforcer)
+            numbered = shares.number(asked, present)
+            leaving = present.keys() - numbered.keys()
             enforcer.hold(numbered, link_bps)
+            enforcer.release(leaving)
             jobs.replace(self._maps.jobs_fd, wanted.job, managed=managed)
             self._publish(numbered, enforcer, link_bps, managed=managed)
-            enforcer.retire(numbered)
-        self._forget_others(numbered)
+            enforcer.remove(leaving)
+        self._maps.slices[list(leaving)] = np.zeros((), dtype=abi.SLICE)
 
     def delete(self) -> bool:
         """Have no slices; False where there were none."""
@@ -104,11 +107,11 @@ class Slicing:
             enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
             found = enforcer is not None or bool(self.enforcer)
             if enforcer:
-                enforcer.release()
+                enforcer.release({0, *self._present(enforcer)})
             self._publish({}, None, 0, managed=False)
             if enforcer:
-                enforcer.remove()
-        self._forget_others(())
+                enforcer.dismantle()
+        self._maps.slices[:] = np.zeros((), dtype=abi.SLICE)
         jobs.replace(self._maps.jobs_fd, (), managed=managed)
         return found
 
@@ -155,10 +158,10 @@ class Slicing:
         return enforcer
 
     def _present(self, enforcer: Enforcer) -> dict[int, Shape]:
-        """The numbers in use; those of which only the enforcer knows are a killed process's, and nobody's."""
+        """The numbers of slices in use; those of which only the enforcer knows were left by a killed process."""
         slices = self._maps.slices
         known = {int(n): shares.shape(slices[n]) for n in np.flatnonzero(slices["name"] != b"")}
-        return dict.fromkeys(enforcer.usage(), ("", False)) | known
+        return dict.fromkeys(enforcer.usage().keys() - {0}, ("", False)) | known
 
     def _active_rules(self) -> NDArray[np.void]:
         table = self._maps.slice_table[0]
@@ -183,10 +186,6 @@ class Slicing:
         table["link_bps"], table["managed"] = link_bps, managed
         self._maps.next_generation()
         time.sleep(SETTLE_S)
-
-    def _forget_others(self, keep: Collection[int]) -> None:
-        others = [n for n in range(len(self._maps.slices)) if n not in keep and (n or not keep)]
-        self._maps.slices[others] = np.zeros((), dtype=abi.SLICE)
 
     def _queue_pairs(self) -> NDArray[np.int64]:
         """How many have sent since the last change, by slice; shape (SLICES,)."""

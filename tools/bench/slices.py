@@ -1,0 +1,135 @@
+"""Bandwidth slices on a link of their own: rates, sharing, and the delay of a slice that is to be served first.
+
+The measured rates are of Ethernet frames that have arrived, counted by the receiver's dataplane. Delays are of the
+data packets themselves, from the sender's tc hook (before the queue) to the receiver's XDP; both read one clock.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane.ring import Ring
+from cwdp.shared.rates import format_rate, parse_rate
+from cwdp.shared.slices import Match, Slice, SliceSet
+from tools.bench.pair import Pair, pair
+
+LINK = "1gbit"
+RATES = (("1mbit", 250), ("10mbit", 1_000), ("100mbit", 4_158), (LINK, 8_042))
+"""Each with frames so short that one more or less in a second is no more than 0.2 %."""
+
+RATE_WITHIN = 0.01
+LINK_USED = 0.97
+WINDOWS = 3
+SETTLE_S = 0.5
+
+SLOW_LINK = "100mbit"
+FRAME_BYTES, URGENT_FRAME_BYTES = 4_158, 1_086
+URGENT_INTERVAL_S = 0.002
+URGENT_DSCP, BULK_DSCP, IDLE_DSCP = 46, 0, 8
+URGENT, BULK = 1, 2
+DELAY_S = 4.0
+DELAY_RATIO = 1.5
+SAMPLE_ALL = 2**32 - 1
+
+Figure = dict[str, Any]
+
+
+def figures() -> Iterator[Figure]:
+    """Every figure of this part."""
+    with pair(f"cwdp-bench-{os.getpid()}") as hosts:
+        for rate, frame_bytes in RATES:
+            yield _rate_figure(hosts, rate, frame_bytes)
+        yield _idle_figure(hosts)
+        yield _delay_figure(hosts)
+
+
+def _rate_figure(hosts: Pair, rate: str, frame_bytes: int) -> Figure:
+    """The largest deviation of a second's rate from the one that was set."""
+    only = Slice(name="only", guaranteed=rate, ceiling=rate, match=(Match(dscp=BULK_DSCP),))
+    hosts.apply(SliceSet(slice=(only,), link_rate=LINK))
+    with hosts.flood(BULK, frame_bytes, dscp=BULK_DSCP):
+        time.sleep(SETTLE_S)
+        measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
+    off = max(abs(one / parse_rate(rate) - 1) for one in measured)
+    reference = {"set_bps": parse_rate(rate), "measured_bps": [round(one) for one in measured]}
+    return _figure(f"slice_rate_off_{rate}", off, "share", reference, RATE_WITHIN)
+
+
+def _idle_figure(hosts: Pair) -> Figure:
+    """How much of the link one slice fills while the other, which has a guarantee of half of it, sends nothing."""
+    half = format_rate(parse_rate(LINK) / 2)
+    busy = Slice(name="busy", guaranteed=half, match=(Match(dscp=BULK_DSCP),))
+    idle = Slice(name="idle", guaranteed=half, priority=0, match=(Match(dscp=IDLE_DSCP),))
+    hosts.apply(SliceSet(slice=(busy, idle), link_rate=LINK))
+    with hosts.flood(BULK, RATES[-1][1], dscp=BULK_DSCP):
+        time.sleep(SETTLE_S)
+        measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
+    used = min(measured) / parse_rate(LINK)
+    figure = _figure("slice_link_used_one_idle", used, "share", {"link_bps": parse_rate(LINK)}, LINK_USED)
+    return figure | {"met": used >= LINK_USED}
+
+
+def _delay_figure(hosts: Pair) -> Figure:
+    """The urgent slice's delay under a bulk flood, over one and a half times that without, plus one frame of bulk."""
+    urgent = Slice(name="urgent", guaranteed="10mbit", priority=0, match=(Match(dscp=URGENT_DSCP),))
+    bulk = Slice(name="bulk", guaranteed="50mbit", match=(Match(dscp=BULK_DSCP),))
+    hosts.apply(SliceSet(slice=(urgent, bulk), link_rate=SLOW_LINK))
+    alone = _urgent_delays_ns(hosts)
+    with hosts.flood(BULK, FRAME_BYTES, dscp=BULK_DSCP):
+        time.sleep(SETTLE_S)
+        flooded = _urgent_delays_ns(hosts)
+    p99_alone, p99_flooded = (float(np.percentile(delays, 99)) for delays in (alone, flooded))
+    allowed_ns = DELAY_RATIO * p99_alone + FRAME_BYTES * 8e9 / parse_rate(SLOW_LINK)
+    reference = {
+        "alone_p99_ns": round(p99_alone),
+        "flooded_p99_ns": round(p99_flooded),
+        "allowed_ns": round(allowed_ns),
+        "packets": [len(alone), len(flooded)],
+    }
+    return _figure("slice_urgent_delay_p99", p99_flooded / allowed_ns, "share of allowed", reference, 1.0)
+
+
+def _received_bps(hosts: Pair, qpn: int) -> float:
+    """The rate at which frames arrive, over about a second."""
+    (before, start), (after, end) = _reading(hosts, qpn), _reading(hosts, qpn, wait_s=1.0)
+    return (after - before) * 8e9 / (end - start)
+
+
+def _reading(hosts: Pair, qpn: int, wait_s: float = 0.0) -> tuple[int, float]:
+    """Bytes that have arrived, and the middle of the time in which they were read, in ns."""
+    time.sleep(wait_s)
+    start = time.monotonic_ns()
+    _, frame_bytes = hosts.received().get(qpn, (0, 0))
+    return frame_bytes, (start + time.monotonic_ns()) / 2
+
+
+def _urgent_delays_ns(hosts: Pair) -> NDArray[np.int64]:
+    """Of every packet of a sparse flow in the urgent slice."""
+    rings = {host: Ring(maps.samples, maps.control["sample_head"]) for host, maps in hosts.maps.items()}
+    for maps in hosts.maps.values():
+        maps.control["sample_below"] = SAMPLE_ALL
+    with hosts.flood(URGENT, URGENT_FRAME_BYTES, dscp=URGENT_DSCP, interval_s=URGENT_INTERVAL_S):
+        time.sleep(DELAY_S)
+    sent, arrived = (_stamps(rings[host].take()) for host in ("a", "b"))
+    return np.array([arrived[psn] - sent[psn] for psn in sent.keys() & arrived.keys()])
+
+
+def _stamps(samples: NDArray[np.void]) -> dict[int, int]:
+    """When each packet of the urgent flow passed, by its PSN (and opcode), in ns."""
+    mine = samples[samples["key"]["qpn"] == URGENT]
+    return dict(zip(mine["psn"].tolist(), mine["local_ns"].tolist(), strict=True))
+
+
+def _figure(name: str, value: float, unit: str, reference: object, target: float) -> Figure:
+    return {
+        "name": name,
+        "value": round(value, 5),
+        "unit": unit,
+        "reference": reference,
+        "target": target,
+        "met": value <= target,
+    }
