@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
-from manager import views
+from manager import qp_views, views
 from manager.config import host_port
 from manager.metrics import FleetCollector, Sources
 from manager.owd import Paths
@@ -57,6 +57,7 @@ class HttpServer:
                 web.get("/v1/owd", self._owd),
                 web.get("/v1/host", self._host),
                 web.get("/v1/events", self._events),
+                web.get("/v1/qp", self._queue_pairs),
                 *SteerApi(self._sources.state, self._sources.bus).routes(),
             ]
         )
@@ -146,6 +147,17 @@ class HttpServer:
     async def _host(self, request: web.Request) -> web.Response:
         name = request.query.get("name", "")
         return web.json_response(views.hosts(self._sources.state, time.monotonic(), name=name))
+
+    async def _queue_pairs(self, request: web.Request) -> web.Response:
+        query = request.query
+        sort, limit = query.get("sort", "rate"), query.get("limit", "0")
+        if sort not in qp_views.SORTS or not limit.isdecimal():
+            known = " or ".join(qp_views.SORTS)
+            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+        answer = qp_views.queue_pairs(
+            self._sources.state, time.monotonic(), host=query.get("host", ""), sort=sort, limit=int(limit)
+        )
+        return web.json_response(answer)
 
     async def _events(self, request: web.Request) -> web.Response:
         try:

@@ -13,11 +13,13 @@ from prometheus_client.registry import Collector
 from cwdp import __version__
 from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus import Bus
+from cwdp.shared.records import DIRECTIONS, NAK_KINDS
 from manager.fit_table import REFUSALS
 from manager.members import HostState, Reason
 from manager.nats_server import NatsServer
 from manager.owd import Paths
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
+from manager.traffic import REPORT_REASONS as TRAFFIC_REASONS
 
 NS = 1e-9
 QUANTILES = (0.5, 0.99, 1.0)
@@ -25,6 +27,16 @@ AREAS = {
     "dataplane": ("cwdp_dataplane_events", "What the eBPF programs counted on all hosts, by reason."),
     "agent": ("cwdp_agent_events", "What all agents counted, by reason."),
     "bus": ("cwdp_agent_bus_messages", "Messages and errors of all agents' bus connections, by outcome."),
+}
+QP_METRICS = {
+    "packets": ("cwdp_qp_packets", "RoCEv2 packets."),
+    "bytes": ("cwdp_qp_bytes", "Bytes of their IP packets."),
+    "ce_marks": ("cwdp_qp_ce_marked_packets", "RoCEv2 packets that a switch marked (ECN CE)."),
+    "cnps": ("cwdp_qp_cnps", "Congestion notification packets."),
+    "acks": ("cwdp_qp_acks", "Acknowledgements without NAKs."),
+    "psn_retransmitted": ("cwdp_qp_retransmitted_packets", "Packets sent, or come, again."),
+    "psn_gaps": ("cwdp_qp_missed_packets", "Packets passed over when a later one came."),
+    "psn_reordered": ("cwdp_qp_reordered_packets", "Packets passed over that came later."),
 }
 
 _log = logging.getLogger("cwdp.manager.metrics")
@@ -89,6 +101,7 @@ class FleetCollector(Collector):
         yield from self._bus()
         yield from self._clock()
         yield from self._owd()
+        yield from self._traffic()
         yield from self._counters()
 
     def _fleet(self) -> Iterator[Metric]:
@@ -151,6 +164,21 @@ class FleetCollector(Collector):
             yield _quantiles(
                 name, f"One-way delay, {statistic} of a path over its window, over paths.", values
             )
+
+    def _traffic(self) -> Iterator[Metric]:
+        traffic = self._sources.state.traffic
+        totals = traffic.queue_pairs.totals
+        count = traffic.queue_pairs.count()
+        yield _gauges("cwdp_qp_queue_pairs", "Queue pairs seen of late.", "direction", count)
+        for name, (metric, text) in QP_METRICS.items():
+            both = {direction: totals[name, direction] for direction in DIRECTIONS}
+            yield _counters(metric, text, "direction", both)
+        naks = {kind: sum(totals[f"nak_{kind}", direction] for direction in DIRECTIONS) for kind in NAK_KINDS}
+        yield _counters("cwdp_qp_naks", "NAKs that left or came, by kind.", "kind", naks)
+        outcomes = traffic.delays.outcomes
+        yield _counters("cwdp_qp_samples", "Stamps of data packets by outcome.", "outcome", outcomes)
+        reports = {reason: traffic.reports[reason] for reason in TRAFFIC_REASONS}
+        yield _counters("cwdp_qp_reports", "Agents' reports of queue pairs by outcome.", "reason", reports)
 
     def _counters(self) -> Iterator[Metric]:
         totals = self._sources.state.counters

@@ -11,7 +11,7 @@ from pathlib import Path
 from cwdp import __version__
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
-from cwdp.shared.messages import Event, Hello, Report, subject
+from cwdp.shared.messages import Event, Hello, QpReport, Report, SampleReport, subject
 from cwdp.shared.service import notify
 from manager.config import ManagerConfig, host_port
 from manager.graph_timer import GraphTimer
@@ -28,6 +28,7 @@ SOLVE_SHARE = 0.25
 MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
+JOIN_INTERVAL_S = 0.5
 THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
 
@@ -63,7 +64,7 @@ class Manager:
         async with self._running():
             tasks = [
                 asyncio.create_task(loop(), name=loop.__name__)
-                for loop in (self._clock_loop, self._members_loop, self._stopping.wait)
+                for loop in (self._clock_loop, self._members_loop, self._join_loop, self._stopping.wait)
             ]
             notify("READY=1")
             _log.info(
@@ -96,6 +97,8 @@ class Manager:
                 await self.server.start()
             self.bus.subscribe(subject("hello", "*"), Hello, self._on_hello)
             self.bus.subscribe(subject("report", "*"), Report, self._on_report)
+            self.bus.subscribe(subject("qp", "*"), QpReport, self._on_queue_pairs)
+            self.bus.subscribe(subject("sample", "*"), SampleReport, self._on_samples)
             self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
             self.bus.start()
             stack.push_async_callback(self.bus.close)
@@ -110,6 +113,17 @@ class Manager:
 
     def _on_report(self, report: Report) -> None:
         self.state.hear_report(report, time.monotonic())
+
+    def _on_queue_pairs(self, report: QpReport) -> None:
+        self.state.traffic.hear_queue_pairs(report, time.monotonic())
+
+    def _on_samples(self, report: SampleReport) -> None:
+        self.state.traffic.hear_samples(report, time.monotonic())
+
+    async def _join_loop(self) -> None:
+        while True:
+            self.state.traffic.join(time.monotonic())
+            await asyncio.sleep(JOIN_INTERVAL_S)
 
     async def _clock_loop(self) -> None:
         while True:

@@ -27,6 +27,7 @@ from manager.probe_graph import Pairs, build
 from manager.schedule import Documents, Member, edges_by_host, graph_nics
 from manager.steering import SteerTable
 from manager.timeline import Identity
+from manager.traffic import Traffic
 
 EVENTS_KEPT = 1000
 DETAIL_CHARACTERS = 200
@@ -74,6 +75,7 @@ class FleetState:
         self.clock = ClockService(identity, continued=continued)
         self.owd = OwdStore()
         self.counters = CounterTotals()
+        self.traffic = Traffic(self.members)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.hellos: Counter[str] = Counter(dict.fromkeys(HELLO_REASONS, 0))
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
@@ -103,6 +105,7 @@ class FleetState:
         self._follow_sequence(report)
         self.clock.hear(report, self.members.hosts.keys(), now_s)
         self.owd.add(self._own_paths(report), now_s)
+        self.traffic.hear_clock(report.clock, now_s)
         if report.counters:
             self.counters.add(report.host, report.counters)
 
@@ -135,6 +138,7 @@ class FleetState:
             self.counters.forget(host)
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
+        self.traffic.expire(now_s)
 
     def probeable(self, now_s: float) -> list[Member]:
         """What the probe graph is to be built over."""

@@ -12,6 +12,7 @@ from cwdp.agent.failover import PathEvents
 from cwdp.agent.links import LinkTable
 from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
+from cwdp.agent.queuepairs import QueuePairs
 from cwdp.agent.schedule import Schedule, make_schedule
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import XdpMode
@@ -22,7 +23,7 @@ from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, nic_id
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
-COUNTERS = ("probe_socket_failed", "events_lost")
+COUNTERS = ("probe_socket_failed", "events_lost", "samples_lost", "samples_unsynced")
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -42,6 +43,7 @@ class HostNic:
         self._loaded: Loaded | None = None
         self._prober: Prober | None = None
         self._path_events: PathEvents | None = None
+        self.queue_pairs: QueuePairs | None = None
         self._awaited = False
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
@@ -69,6 +71,7 @@ class HostNic:
             ) from error
         self._loaded, self.maps, self._awaited = loaded, maps, False
         self._path_events = PathEvents(maps)
+        self.queue_pairs = QueuePairs(self._host, self.ifname, maps)
         self._loads += 1
         with tree.locked():
             Steering(maps).recount()
@@ -162,9 +165,14 @@ class HostNic:
         total = self.counters.copy()
         if self._prober:
             total.update(self._prober.counters)
-        if self._path_events:
-            total["events_lost"] += self._path_events.lost
+        total.update(self._reader_counters())
         return total
+
+    def _reader_counters(self) -> Counter[str]:
+        """What those count that read the dataplane's rings."""
+        if self._path_events is None or self.queue_pairs is None:
+            return Counter()
+        return Counter(events_lost=self._path_events.lost) + self.queue_pairs.counters
 
     def _stop_probing(self) -> None:
         if self._prober:
@@ -175,9 +183,8 @@ class HostNic:
 
     def _release(self) -> None:
         self._stop_probing()
-        if self._path_events:
-            self.counters["events_lost"] += self._path_events.lost
-            self._path_events = None
+        self.counters.update(self._reader_counters())
+        self._path_events = self.queue_pairs = None
         if self.maps:
             self.maps.close()
         self.maps, self._loaded = None, None

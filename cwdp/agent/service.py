@@ -141,9 +141,6 @@ class Agent:
                 slots = self._edges.slots([(e.src, e.dst) for e in nic.edges])
                 self._edges.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
                 self._drained[nic.ifname].append(drained)
-        for nic in self._nics:
-            for event in nic.path_events():
-                self._say(event)
         self._host_clock.write([nic.maps for nic in self._nics if nic.maps])
         fits = self._edges.fit(self._clock.now_ns())
         in_full = self._report_seq % PATHS_EVERY == 0
@@ -159,6 +156,19 @@ class Agent:
         )
         self._report_seq += 1
         self._bus.publish(messages.subject("report", self._config.host), report)
+        self._tell_of_traffic(queue_pairs=in_full)
+
+    def _tell_of_traffic(self, *, queue_pairs: bool) -> None:
+        """What the dataplane decided, stamped and, now and then, counted."""
+        for nic in self._nics:
+            for event in nic.path_events():
+                self._say(event)
+            if nic.queue_pairs is None:
+                continue
+            for samples in nic.queue_pairs.samples():
+                self._bus.publish(messages.subject("sample", self._config.host), samples)
+            for counted in nic.queue_pairs.reports(self._clock.now_ns()) if queue_pairs else ():
+                self._bus.publish(messages.subject("qp", self._config.host), counted)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []

@@ -11,6 +11,7 @@ COMMANDS = {
     "lab": ("tools.lab.cli:lab", "A leaf-spine fabric in network namespaces."),
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
     "owd": ("cwdp.cli.read:owd", "Show the one-way delay of every path."),
+    "qp": ("cwdp.cli.qp:qp", "Show RoCEv2 queue pairs: rates, marks, losses, delays."),
     "rdma": ("cwdp.cli.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
     "slice": ("cwdp.cli.slice:slice_", "Bandwidth slices of this host's interfaces."),
     "steer": ("cwdp.cli.steer:steer", "Which path each queue pair of this host takes."),

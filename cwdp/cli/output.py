@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
+LINES_AROUND_TABLE = 6
+
 
 def console() -> Console:
     """A console on standard output; plain text where that is not a terminal."""
@@ -20,6 +22,12 @@ def emit(data: Any, *, as_json: bool, render: Callable[[], RenderableType]) -> N
         sys.stdout.write("\n")
     else:
         console().print(render())
+
+
+def rows_that_fit(lines_each: int) -> int:
+    """How many rows of so many lines the terminal holds; all (0) where the output is none."""
+    terminal = console()
+    return max(3, (terminal.height - LINES_AROUND_TABLE) // lines_each) if terminal.is_terminal else 0
 
 
 def progress(what: str) -> None:

@@ -10,18 +10,17 @@ from rich.live import Live
 
 from cwdp.cli import tables
 from cwdp.cli.client import ManagerClient
-from cwdp.cli.output import console, emit
+from cwdp.cli.output import console, emit, rows_that_fit
 from cwdp.cli.params import DURATION
 from cwdp.errors import ManagerError
 
 DEFAULT_WATCH_S = 1.0
-LINES_AROUND_TABLE = 6
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def _reading(command: Callable[_P, _R]) -> Callable[_P, _R]:
+def reading(command: Callable[_P, _R]) -> Callable[_P, _R]:
     """The options that all commands here share."""
     for option in (
         click.option(
@@ -46,14 +45,14 @@ def _reading(command: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @click.command()
-@_reading
+@reading
 def clock(url: str | None, as_json: bool, watch: float | None) -> None:
     """Show every host's clock against the timeline.
 
     The offset is the timeline minus the host's clock, and lies within the bound of the truth.
     """
     client = ManagerClient(url)
-    _show(lambda: client.get("/v1/clock"), tables.clock, as_json=as_json, watch_s=watch)
+    show(lambda: client.get("/v1/clock"), tables.clock, as_json=as_json, watch_s=watch)
 
 
 @click.command()
@@ -63,7 +62,7 @@ def clock(url: str | None, as_json: bool, watch: float | None) -> None:
 @click.option(
     "--limit", type=click.IntRange(min=0), help="Show so many paths, 0 for all; else what fits the terminal."
 )
-@_reading
+@reading
 def owd(
     *,
     src: str,
@@ -77,14 +76,14 @@ def owd(
     """Show the one-way delay of every path, there (>) and back (<), over the last seconds."""
     client = ManagerClient(url)
     if limit is None:
-        limit = 0 if as_json else _paths_that_fit()
+        limit = 0 if as_json else rows_that_fit(lines_each=2)
     query: dict[str, str | int] = {"src": src, "dst": dst, "sort": sort, "limit": limit}
-    _show(lambda: client.get("/v1/owd", query), tables.owd, as_json=as_json, watch_s=watch)
+    show(lambda: client.get("/v1/owd", query), tables.owd, as_json=as_json, watch_s=watch)
 
 
 @click.command()
 @click.argument("name", default="")
-@_reading
+@reading
 def host(name: str, url: str | None, as_json: bool, watch: float | None) -> None:
     """Show hosts and their interfaces; one host with all its counters when NAME is given."""
     client = ManagerClient(url)
@@ -95,23 +94,23 @@ def host(name: str, url: str | None, as_json: bool, watch: float | None) -> None
             raise ManagerError(f"the manager knows no host {name!r}", "`cwdp host` lists those that it knows")
         return answer
 
-    _show(fetch, tables.one_host if name else tables.hosts, as_json=as_json, watch_s=watch)
+    show(fetch, tables.one_host if name else tables.hosts, as_json=as_json, watch_s=watch)
 
 
 @click.command()
 @click.option("--host", "name", default="", metavar="HOST", help="Only of this host.")
 @click.option("--since", type=DURATION, metavar="TIME", help="Only of the last 90s, 15m, 2h or 1d.")
-@_reading
+@reading
 def event(*, name: str, since: float | None, url: str | None, as_json: bool, watch: float | None) -> None:
     """Show what happened: links, paths, clocks, agents; the manager keeps the last 1,000."""
     client = ManagerClient(url)
     query: dict[str, str | int] = {"host": name}
     if since is not None:
         query["last"] = str(since)
-    _show(lambda: client.get("/v1/events", query), tables.events, as_json=as_json, watch_s=watch)
+    show(lambda: client.get("/v1/events", query), tables.events, as_json=as_json, watch_s=watch)
 
 
-def _show(
+def show(
     fetch: Callable[[], Any],
     render: Callable[[Any], RenderableType],
     *,
@@ -131,9 +130,3 @@ def _show(
             while True:
                 time.sleep(watch_s)
                 live.update(render(fetch()), refresh=True)
-
-
-def _paths_that_fit() -> int:
-    """How many paths of two lines the terminal holds; all (0) where the output is none."""
-    terminal = console()
-    return max(3, (terminal.height - LINES_AROUND_TABLE) // 2) if terminal.is_terminal else 0

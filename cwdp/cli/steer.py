@@ -9,13 +9,12 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from cwdp.cli.client import ManagerClient
+from cwdp.cli.loaded import require_loaded
 from cwdp.cli.output import emit
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.routes import require_routed
 from cwdp.dataplane.steering import QpKey, Steer, Steered, Steering, parse_address
-from cwdp.dataplane.tree import TreePath
-from cwdp.errors import DataplaneError
 from cwdp.shared.messages import nic_id
 
 dev_option = click.option("--dev", required=True, metavar="IF", help="The interface that it leaves by.")
@@ -85,7 +84,7 @@ def list_(dev: str | None, as_json: bool) -> None:
     """Show the queue pairs that are steered, and how their paths are."""
     tree.require_privileges()
     if dev is not None:
-        _loaded(dev)
+        require_loaded(dev)
     cookie = tree.netns_cookie()
     rows: list[dict[str, Any]] = []
     for where in tree.all_trees():
@@ -105,23 +104,9 @@ def _place(host: str | None, ifname: str) -> str:
     return ifname if host is None else nic_id(host, ifname)
 
 
-def _loaded(ifname: str) -> TreePath:
-    """The tree of an interface.
-
-    Raises:
-        DataplaneError: there is none.
-    """
-    loader.ifindex_of(ifname)
-    where = tree.here(ifname)
-    if not where.path.exists():
-        raise DataplaneError(f"{ifname} has no dataplane", f"run: cwdp dataplane load {ifname}")
-    loader.inspect(where)
-    return where
-
-
 @contextmanager
 def _changing(ifname: str) -> Iterator[Steering]:
-    with tree.locked(), Maps(_loaded(ifname)) as maps:
+    with tree.locked(), Maps(require_loaded(ifname)) as maps:
         yield Steering(maps)
 
 

@@ -21,8 +21,9 @@ TEXT_COLUMNS = {
     "time",
     "event",
     "what",
+    "queue pair",
 }
-FOLDED_COLUMNS = {"path", "host", "address", "what"}
+FOLDED_COLUMNS = {"path", "queue pair", "host", "address", "what"}
 EVENT_STYLES = {
     "path_down": "red",
     "link_down": "red",
@@ -43,7 +44,7 @@ STATE_STYLES = {
 
 def clock(answer: Any) -> RenderableType:
     """One row per host."""
-    table = _table("host", "state", "offset s", "drift ppb", "bound", "edges", "age")
+    table = new_table("host", "state", "offset s", "drift ppb", "bound", "edges", "age")
     for row in answer["hosts"]:
         table.add_row(
             row["host"],
@@ -60,7 +61,7 @@ def clock(answer: Any) -> RenderableType:
 
 def owd(answer: Any) -> RenderableType:
     """One row per path; delays there over those back."""
-    table = _table("path", "port", "loss", "queued", "min", "p50", "p99", "bound")
+    table = new_table("path", "port", "loss", "queued", "min", "p50", "p99", "bound")
     for row in answer["paths"]:
         table.add_row(
             f"{row['src']} > {row['dst']}",
@@ -77,7 +78,7 @@ def owd(answer: Any) -> RenderableType:
 
 def hosts(answer: Any) -> RenderableType:
     """One row per NIC."""
-    table = _table("host", "state", "clock", "NIC", "address", "carrier", "mode", "probed", "seen")
+    table = new_table("host", "state", "clock", "NIC", "address", "carrier", "mode", "probed", "seen")
     for row in answer["hosts"]:
         first = [row["host"], _state(row["state"]), _state(row["clock_state"])]
         for nic in row["nics"] or [None]:
@@ -93,7 +94,7 @@ def one_host(answer: Any) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     for key in ("version", "dataplane_tag", "boot_id", "restarts", "desired_version", "key_ids"):
         facts.add_row(key.replace("_", " "), str(row[key]))
-    counters = _table("counter", "total")
+    counters = new_table("counter", "total")
     for name, value in row["counters"].items():
         counters.add_row(name, f"{value:,}")
     return Group(hosts(answer), facts, counters)
@@ -101,7 +102,7 @@ def one_host(answer: Any) -> RenderableType:
 
 def events(answer: Any) -> RenderableType:
     """One row per event, the oldest first, at the local time of who asks."""
-    table = _table("time", "host", "NIC", "event", "what")
+    table = new_table("time", "host", "NIC", "event", "what")
     for row in answer["events"]:
         when = datetime.fromtimestamp(row["time_s"]).astimezone()
         table.add_row(
@@ -138,12 +139,23 @@ def seconds(value: float | None) -> str:
     return NONE if value is None else f"{value:.1f} s"
 
 
+def quantity(value: float | None) -> str:
+    """A count or a rate in three digits, with k, M, G or T for thousands."""
+    if value is None:
+        return NONE
+    for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 0.9995 * factor:
+            return f"{value / factor:.3g}{unit}"
+    return f"{value:.3g}"
+
+
 def share(value: float | None) -> str:
     """A ratio as a percentage."""
     return NONE if value is None else f"{100 * value:.3g}%"
 
 
-def _table(*columns: str) -> Table:
+def new_table(*columns: str) -> Table:
+    """A table whose columns know by their names how they are laid out."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for column in columns:
         table.add_column(

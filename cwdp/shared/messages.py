@@ -7,6 +7,8 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | ---------------------- | ------- | ------------- | ------------------------------------------- |
 | `cwdp.v1.hello.HOST`   | agent   | `Hello`       | once a second: membership and link state    |
 | `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
+| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | once a second per NIC with RoCEv2 traffic   |
+| `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
 | `cwdp.v1.event.HOST`   | agent   | `Event`       | as it happens                               |
 | `cwdp.v1.clock.HOST`   | manager | `ClockUpdate` | after each solve                            |
 | KV `cwdp-desired`/HOST | manager | `Desired`     | a versioned document, kept by JetStream     |
@@ -210,6 +212,27 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     seq: int
     line: ClockLine
     priors: list[DriftPrior]
+
+
+class QpReport(Struct, frozen=True, kw_only=True):
+    """Queue pairs of a NIC that sent or received since the last report, the busiest if there are too many.
+
+    `rows` are `cwdp.shared.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out.
+    """
+
+    host: str
+    nic: str
+    local_ns: int
+    rows: bytes
+    unlisted: int
+
+
+class SampleReport(Struct, frozen=True, kw_only=True):
+    """Data packets that were stamped as they passed a NIC: `cwdp.shared.records.SAMPLE_ROW`s."""
+
+    host: str
+    nic: str
+    rows: bytes
 
 
 class PathChange(Struct, frozen=True, kw_only=True):

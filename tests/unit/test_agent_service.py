@@ -47,7 +47,7 @@ class NoteNic:
 
     def __init__(self, host: str, ifname: str, *_: object) -> None:
         self.name, self.ifname = f"{host}/{ifname}", ifname
-        self.maps = self.schedule = None
+        self.maps = self.schedule = self.queue_pairs = None
         self.edges: list[ProbeEdge] = []
         self.keys: list[KeyFile] = []
         self.events: list[Event] = []

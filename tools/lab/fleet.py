@@ -27,6 +27,9 @@ MANAGER = "manager"
 LAB_PROBES = ProbeSettings(pairs_per_s=500.0)
 """Half the manager's own default: a lab has all of its hosts and switches on the cores of one machine."""
 
+LAB_SAMPLE_EVERY = 16
+"""One data packet in so many is stamped: a lab's queue pairs send hundreds a second, not millions."""
+
 
 class Fleet:
     """The processes of a lab, as a context: started on entry, stopped on exit.
@@ -154,7 +157,8 @@ class Fleet:
 
     def _write_manager_config(self) -> None:
         settings = (f"{name} = {json.dumps(value)}\n" for name, value in asdict(self._probes).items())
-        self._config(MANAGER).write_text("[probes]\n" + "".join(settings))
+        roce = f"[roce]\nsample_every = {LAB_SAMPLE_EVERY}\n"
+        self._config(MANAGER).write_text("[probes]\n" + "".join(settings) + roce)
 
     def _write_agent_config(self, host: Host) -> None:
         nics = ", ".join(f'"{nic.name}"' for nic in host.nics)

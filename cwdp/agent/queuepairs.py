@@ -1,0 +1,57 @@
+"""What an agent reports of a NIC's queue pairs: what was counted, and which data packets were stamped."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.telemetry import QpReader, SampleReader
+from cwdp.shared.messages import QpReport, SampleReport
+
+MOST_LISTED = 4096
+ROWS_PER_QP_REPORT = 2048
+ROWS_PER_SAMPLE_REPORT = 16_384
+"""Both kinds of message stay below 1 MiB, the most that nats-server takes by default."""
+
+
+class QueuePairs:
+    """Reads one interface's tables.
+
+    Args:
+        host: this host's name.
+        ifname: the interface.
+        maps: its open maps; they stay the caller's.
+    """
+
+    def __init__(self, host: str, ifname: str, maps: Maps) -> None:
+        self._host, self._ifname = host, ifname
+        self._qps = QpReader(maps)
+        self._samples = SampleReader(maps)
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Samples that came to nothing, by why."""
+        return Counter(samples_lost=self._samples.lost, samples_unsynced=self._samples.unsynced)
+
+    def reports(self, local_ns: int) -> Iterator[QpReport]:
+        """The queue pairs that moved since the last call, at `local_ns`."""
+        rows, moved = self._qps.read()
+        unlisted = max(0, len(rows) - MOST_LISTED)
+        if unlisted:
+            rows = rows[np.argpartition(moved, unlisted)[unlisted:]]
+        for start in range(0, len(rows), ROWS_PER_QP_REPORT):
+            yield QpReport(
+                host=self._host,
+                nic=self._ifname,
+                local_ns=local_ns,
+                rows=rows[start : start + ROWS_PER_QP_REPORT].tobytes(),
+                unlisted=unlisted if start == 0 else 0,
+            )
+
+    def samples(self) -> Iterator[SampleReport]:
+        """The data packets stamped since the last call."""
+        rows = self._samples.read()
+        for start in range(0, len(rows), ROWS_PER_SAMPLE_REPORT):
+            chunk = rows[start : start + ROWS_PER_SAMPLE_REPORT]
+            yield SampleReport(host=self._host, nic=self._ifname, rows=chunk.tobytes())

@@ -1,0 +1,109 @@
+"""Rows that travel in bulk: fixed layouts, little-endian, as bytes within a message.
+
+An address has 16 bytes, IPv4 as ::ffff:a.b.c.d. `direction` is 0 for packets that left a NIC, 1 for those that came.
+"""
+
+from ipaddress import IPv6Address, ip_address
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+EGRESS, INGRESS = 0, 1
+DIRECTIONS = ("egress", "ingress")
+NAK_KINDS = (
+    "rnr",
+    "psn_sequence",
+    "invalid_request",
+    "remote_access",
+    "remote_operation",
+    "other",
+)
+"""By the syndrome of the AETH (IBTA 9.7.5.2.2), in the order of `naks`."""
+
+QP_COUNTERS = (
+    "packets",
+    "bytes",
+    "ce_marks",
+    "cnps",
+    "acks",
+    "psn_retransmitted",
+    "psn_gaps",
+    "psn_reordered",
+)
+
+QP_ROW = np.dtype(
+    [
+        ("addr", "u1", (16,)),
+        ("qpn", "<u4"),
+        ("direction", "u1"),
+        ("reserved", "u1"),
+        ("sport", "<u2"),
+        ("slice", "<u4"),
+        ("naks", "<u4", (len(NAK_KINDS),)),
+        *((name, "<u8") for name in QP_COUNTERS),
+        ("age_ns", "<u8"),
+    ]
+)
+"""One direction of a queue pair: the other end's address, the destination QPN, totals, and how long ago it was seen."""
+
+SAMPLE_ROW = np.dtype(
+    [
+        ("time_ns", "<i8"),
+        ("addr", "u1", (16,)),
+        ("qpn", "<u4"),
+        ("psn", "<u4"),
+        ("bound_ns", "<u4"),
+        ("sport", "<u2"),
+        ("direction", "u1"),
+        ("reserved", "u1"),
+    ]
+)
+"""A data packet as it passed one end, on the common timeline; `psn` is opcode << 24 | PSN."""
+
+KEY_BYTES = 21
+
+
+def unpack(data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """Rows from a message.
+
+    Raises:
+        ValueError: the bytes are no whole number of rows.
+    """
+    return np.frombuffer(data, dtype=dtype)
+
+
+def qp_keys(rows: NDArray[np.void]) -> NDArray[np.bytes_]:
+    """What tells QP_ROWs of one NIC apart (address, QPN, direction), to sort and compare; shape (rows,)."""
+    flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), QP_ROW.itemsize)
+    keys: NDArray[np.bytes_] = np.ascontiguousarray(flat[:, :KEY_BYTES]).view(f"S{KEY_BYTES}").ravel()
+    return keys
+
+
+def qp_as_json(row: np.void) -> dict[str, Any]:
+    """A QP_ROW for programs; its age as of when it was read."""
+    return {
+        "direction": DIRECTIONS[row["direction"]],
+        "peer_addr": shown_address(row["addr"].tobytes()),
+        "qpn": int(row["qpn"]),
+        "sport": int(row["sport"]),
+        "slice": int(row["slice"]),
+        **{name: int(row[name]) for name in QP_COUNTERS},
+        "naks": dict(zip(NAK_KINDS, row["naks"].tolist(), strict=True)),
+    }
+
+
+def packed_address(text: str) -> bytes:
+    """An address as rows have it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    address = ip_address(text)
+    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
+
+
+def shown_address(packed: bytes) -> str:
+    """An address of a row as people write it."""
+    address = IPv6Address(packed)
+    return str(address.ipv4_mapped or address)
