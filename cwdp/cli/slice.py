@@ -43,8 +43,9 @@ def apply(file: Path, dev: str, link_rate: str | None) -> None:
     loader.ifindex_of(dev)
     with tree.locked(), _opened(dev) as slicing:
         slicing.apply(wanted)
-        count, enforcer, link_bps = len(wanted.slice), slicing.enforcer.name.lower(), slicing.link_bps
-    click.echo(f"{dev}: {count} slices of {format_rate(link_bps)}, held by {enforcer}")
+        enforcer, link_bps = slicing.enforcer.name.lower(), slicing.link_bps
+    count = f"{len(wanted.slice)} slice{'' if len(wanted.slice) == 1 else 's'}"
+    click.echo(f"{dev}: {count} of {format_rate(link_bps)}, held by {enforcer}")
 
 
 @slice_.command()
