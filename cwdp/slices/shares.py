@@ -46,7 +46,7 @@ def describe(record: np.void, share: Share) -> None:
 
 def shape(record: np.void) -> Shape:
     """Name and shape of a record of `abi.SLICE`."""
-    return record["name"].decode(), record["qp_bps"] > 0
+    return record["name"].decode(), bool(record["qp_bps"])
 
 
 def job_number(name: str) -> int:

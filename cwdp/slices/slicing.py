@@ -73,7 +73,7 @@ class Slicing:
         return bool(self._maps.slice_table["managed"][0])
 
     def apply(self, wanted: SliceSet, *, managed: bool = False) -> None:
-        """Have exactly these slices; what does not change keeps its queue, and no packet is lost.
+        """Have exactly these slices; what does not change keeps its queue, and no packet is lost. None: as `delete`.
 
         Raises:
             ConfigError: they cannot be had, or somebody applied others by hand and `managed` is set.
@@ -85,6 +85,9 @@ class Slicing:
                 f"the slices of {self._ifname} were applied by hand",
                 f"let go of them: cwdp slice delete --dev {self._ifname}",
             )
+        if not wanted.slice:
+            self.delete()
+            return
         with qdiscs.kernel_errors(self._ifname):
             place = qdiscs.find_place(self._ip, self._index, self._ifname)
             link_bps = self._choose_link_bps(wanted, place)

@@ -221,6 +221,12 @@ def test_after_delete_all_is_as_before(lab: Lab, slicing: Slicing) -> None:
         assert_nothing_lost(generator.result(30))
 
 
+def test_none_wanted_is_none_there(slicing: Slicing) -> None:
+    slicing.apply(of(one(1)))
+    slicing.apply(of())
+    assert (slicing.enforcer, slicing.listed()) == (abi.Enforcer.NONE, [])
+
+
 def test_the_agent_does_not_overrule_what_was_applied_by_hand(slicing: Slicing) -> None:
     slicing.apply(of(one(1)))
     with pytest.raises(ConfigError, match="by hand"):

@@ -51,6 +51,8 @@ def _allowed(importer: str, imported: str) -> bool:
         return _within(imported, "cwdp.shared", "cwdp.errors")
     if _within(importer, "cwdp.rdma"):
         return _within(imported, "cwdp.rdma", "cwdp.shared", "cwdp.errors")
+    if _within(importer, "cwdp.slices"):
+        return _within(imported, "cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors")
     return _within(imported, "cwdp") and not _within(imported, "cwdp.cli")
 
 
@@ -74,6 +76,8 @@ def test_the_arrow_of_imports_runs_one_way(path: Path) -> None:
         ("cwdp.rdma.udprobe", "cwdp.errors", True),
         ("cwdp.rdma.udprobe", "cwdp.dataplane.maps", False),
         ("cwdp.rdma.udprobe", "cwdp.agent.service", False),
+        ("cwdp.slices.slicing", "cwdp.dataplane.maps", True),
+        ("cwdp.slices.slicing", "cwdp.agent.service", False),
         ("cwdp.cli.manager", "manager.service", True),
         ("cwdp.cli.manager", "tools.lab", False),
         ("tools.lab.fleet", "manager.config", True),
