@@ -1,17 +1,12 @@
 """What the probe programs cost a packet, and how long the dataplane takes to load.
 
-Needs root and `build/bpf/bench.bpf.o`. A cost is the median over interleaved repetitions of a program's mean
-duration under BPF_PROG_TEST_RUN minus that of its reference in the same repetition, so that a change of the
-machine's speed meets both alike.
+Needs root and `build/bpf/bench.bpf.o`.
 """
 
 import os
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from pyroute2 import IPRoute
@@ -19,11 +14,10 @@ from pyroute2 import IPRoute
 from cwdp.agent import packets
 from cwdp.dataplane import abi, libbpf, loader
 from cwdp.dataplane.libbpf import BpfObject
+from tools.bench.costs import Case, Figure, costs, figure, skb_context
 from tools.lab import netns
 
 BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")
-REPETITIONS = 15
-RUNS = 100_000
 PROBE_TARGET_NS = 150
 FOREIGN_TARGET_NS = 15
 LOADS = 15
@@ -35,33 +29,17 @@ FRAME_BYTES = 144
 """`struct bench_frame`: probes are padded to this."""
 
 KEY_ID = 1
-SKB_BYTES = 192
-SKB_MARK_OFFSET = 8
 PATHS = {
     "ipv4": packets.Path(0, "10.0.0.1", "10.0.0.2", 50_001, 50_002),
     "ipv6": packets.Path(0, "fd00::1", "fd00::2", 50_001, 50_002),
 }
 ETHER_TYPES = {"ipv4": 0x0800, "ipv6": 0x86DD}
 
-Figure = dict[str, Any]
-
 
 def figures() -> Iterator[Figure]:
     """Every figure of this part."""
     yield from cost_figures()
     yield load_figure()
-
-
-@dataclass(frozen=True)
-class Case:
-    """A program over a packet, its reference over the same, and the most that it may cost beyond it."""
-
-    name: str
-    program: str
-    reference: str
-    packet: bytes
-    target_ns: float
-    mark: int = 0
 
 
 def cost_figures() -> Iterator[Figure]:
@@ -87,33 +65,14 @@ def _family_figures(obj: BpfObject, family: str) -> Iterator[Figure]:
         Case("foreign_xdp", "xdp_ingress", "xdp_empty", bytes(foreign), FOREIGN_TARGET_NS),
         Case("foreign_tc", "tc_egress", "tc_empty", bytes(foreign), FOREIGN_TARGET_NS),
     ]
-    durations = np.array([[_durations(obj, case) for case in cases] for _ in range(REPETITIONS)])
-    costs = np.median(durations[:, :, 0] - durations[:, :, 1], axis=0)
-    references = np.median(durations[:, :, 1], axis=0)
-    for case, cost, reference in zip(cases, costs, references, strict=True):
-        yield _figure(f"program_{case.name}_{family}", cost, "ns", reference, case.target_ns)
-
-
-def _durations(obj: BpfObject, case: Case) -> tuple[int, int]:
-    """Mean durations in ns of the program and of its reference."""
-    context = _skb_context(case.mark) if case.program.startswith("tc") else b""
-    measured = [
-        libbpf.prog_test_run(obj.program_fd(name), case.packet, ctx=context, repeat=RUNS)[2]
-        for name in (case.program, case.reference)
-    ]
-    return measured[0], measured[1]
+    for case, cost in zip(cases, costs(obj, cases), strict=True):
+        yield figure(f"program_{case.name}_{family}", cost.ns, "ns", cost.reference_ns, case.target_ns)
 
 
 def _run(obj: BpfObject, program: str, packet: bytes, mark: int | None = None) -> bytes:
     """The packet as the program leaves it."""
-    context = _skb_context(mark) if mark is not None else b""
+    context = skb_context(mark) if mark is not None else b""
     return libbpf.prog_test_run(obj.program_fd(program), packet, ctx=context)[1]
-
-
-def _skb_context(mark: int) -> bytes:
-    context = bytearray(SKB_BYTES)
-    struct.pack_into("=I", context, SKB_MARK_OFFSET, mark)
-    return bytes(context)
 
 
 def _template(family: str) -> bytes:
@@ -141,7 +100,7 @@ def load_figure() -> Figure:
             loader.unload(ifname)
             time.sleep(SETTLE_S)
     value, reference = (1e3 * float(np.median(times)) for times in (loads, empties))
-    return _figure("dataplane_load", value, "ms", reference, LOAD_TARGET_MS)
+    return figure("dataplane_load", value, "ms", reference, LOAD_TARGET_MS)
 
 
 def _timed_empty_attach(ifname: str) -> float:
@@ -176,14 +135,3 @@ def _veth() -> Iterator[str]:
             yield "roce0"
     finally:
         netns.remove(name)
-
-
-def _figure(name: str, value: float, unit: str, reference: float, target: float) -> Figure:
-    return {
-        "name": name,
-        "value": round(float(value), 1),
-        "unit": unit,
-        "reference": round(float(reference), 1),
-        "target": target,
-        "met": bool(value <= target),
-    }

@@ -1,0 +1,221 @@
+"""What the dataplane costs a RoCEv2 packet, and how that goes with the number of queue pairs.
+
+Needs root and `build/bpf/bench.bpf.o`, whose programs make the next packet of a flow before each run: its PSN
+advances, and its source port is the sender's again. BPF_PROG_TEST_RUN makes no buffer for tc that is longer than a
+page, so a full packet has 3,328 bytes of payload here instead of 4,096; nothing that is measured reads it. Cycles
+and instructions are not reported: virtual machines of this kind have no performance counters.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+
+import numpy as np
+
+from cwdp.dataplane import abi, control, libbpf, tree
+from cwdp.dataplane.abi import SteerFlag
+from cwdp.dataplane.libbpf import BpfObject
+from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.steering import QpKey
+from tools.bench.costs import Case, Figure, costs, figure
+from tools.bench.programs import BENCH_OBJECT
+
+UNSTEERED_TARGET_NS = 40
+STEERED_TARGET_NS = 80
+FOREIGN_TARGET_NS = 10
+SAMPLING_TARGET_NS = 5
+
+QP_BUCKETS = 16_384
+QPN_FIRST = 4_096
+QPS_BITS = (0, 4, 8, 12, 16)
+WARM_ROUNDS = 8
+SAMPLING_ROUNDS = 5
+ADDRESSES = {"ipv4": ("10.0.0.1", "10.0.0.2"), "ipv6": ("fd00::1", "fd00::2")}
+OPCODES = {"full": 0x07, "ack": 0x11}
+BEHIND_BTH_BYTES = {"full": 3_328, "ack": 4}
+SPORT, STEERED_SPORT, BACKUP_SPORT = 50_001, 60_002, 60_003
+ALTERNATING_BIT = 0x0100
+HTB_CLASS = 0x10001
+FLOWS = np.dtype(
+    [
+        ("number", "<u4"),
+        ("random", "<u4"),
+        ("qps_bits", "<u4"),
+        ("is_random", "<u4"),
+        ("udp_offset", "<u4"),
+        ("icrc_offset", "<u4"),
+        ("icrc", "<u4"),
+        ("sport", ">u2"),
+        ("sport_flips", ">u2"),
+    ]
+)
+"""`struct bench_flows`."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of all queue pairs: a path, departure times, a class, a share of samples."""
+
+    steered: bool = False
+    paced: bool = False
+    in_class: bool = False
+    sample_every: int = control.SAMPLE_EVERY
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Packets alike but for their PSNs, of 2^qps_bits queue pairs by turns or at random."""
+
+    family: str
+    size: str
+    qps_bits: int = 0
+    is_random: bool = False
+    sport_flips: int = 0
+    dport: int = abi.ROCE_PORT
+
+    @property
+    def udp_offset(self) -> int:
+        """Where the UDP header begins."""
+        return 34 if self.family == "ipv4" else 54
+
+    def frame(self) -> bytes:
+        """An Ethernet frame with lengths that agree; nobody looks at its ICRC."""
+        source, destination = (ip_address(address).packed for address in ADDRESSES[self.family])
+        udp_length = 8 + 12 + BEHIND_BTH_BYTES[self.size] + 4
+        udp = struct.pack(">HHHH", SPORT, self.dport, udp_length, 0)
+        bth = struct.pack(">BBHII", OPCODES[self.size], 0, abi.BTH_PKEY, QPN_FIRST, 0)
+        if self.family == "ipv4":
+            head = struct.pack(">HBBHHHBBH", 0x0800, 0x45, 0, 20 + udp_length, 0, 0, 64, 17, 0)
+        else:
+            head = struct.pack(">HIHBB", 0x86DD, 6 << 28, udp_length, 17, 64)
+        return bytes(12) + head + source + destination + udp + bth + bytes(BEHIND_BTH_BYTES[self.size] + 4)
+
+    def record(self) -> bytes:
+        """As a record of `FLOWS`."""
+        record = np.zeros((), dtype=FLOWS)
+        record["qps_bits"], record["is_random"] = self.qps_bits, self.is_random
+        record["udp_offset"], record["icrc_offset"] = self.udp_offset, len(self.frame()) - 4
+        record["sport"], record["sport_flips"] = SPORT, self.sport_flips
+        return record.tobytes()
+
+
+class Bench:
+    """The loaded benchmark programs."""
+
+    def __init__(self, obj: BpfObject) -> None:
+        self._obj = obj
+        self._generation = 0
+
+    def want(self, wanted: Wanted, flow: Flow) -> None:
+        """Have the queue pairs of a flow treated so, and each be known."""
+        self._generation += 1
+        record = control.initial()
+        record["generation"], record["hash_seed"] = self._generation, 1
+        record["sample_below"] = control.sample_below(wanted.sample_every)
+        libbpf.map_update(self._obj.map_fd("control"), 0, record.tobytes())
+        self._write_default_slice(wanted)
+        destination = ip_address(ADDRESSES[flow.family][1])
+        for n in range(1 << flow.qps_bits):
+            key = QpKey(destination, QPN_FIRST + n).pack()
+            if wanted.steered:
+                libbpf.hash_update(self._obj.map_fd("steer"), key, _steer_record())
+            else:
+                libbpf.hash_delete(self._obj.map_fd("steer"), key)
+        libbpf.map_update(self._obj.map_fd("bench_flows"), 0, flow.record())
+        for program in ("xdp_flows", "tc_flows"):
+            fd = self._obj.program_fd(program)
+            _, packet, _ = libbpf.prog_test_run(fd, flow.frame(), repeat=WARM_ROUNDS << flow.qps_bits)
+        left_from = int.from_bytes(packet[flow.udp_offset :][:2], "big")
+        if wanted.steered != (left_from == STEERED_SPORT):
+            raise RuntimeError(f"the packet left from port {left_from}: nothing worth measuring")
+
+    def _write_default_slice(self, wanted: Wanted) -> None:
+        record = np.zeros((), dtype=abi.SLICE)
+        record["fair_q18"] = wanted.paced
+        record["class_id"] = HTB_CLASS if wanted.in_class else 0
+        libbpf.map_update(self._obj.map_fd("slices"), 0, record.tobytes())
+
+    def cost_ns(self, flow: Flow, hook: str = "tc", *, of: str = "flows") -> tuple[float, float]:
+        """What a program costs the flow's packets beyond making them, and what making them takes."""
+        case = Case("", f"{hook}_{of}", f"{hook}_next_packet", flow.frame(), None)
+        (cost,) = costs(self._obj, [case])
+        return cost.ns, cost.reference_ns
+
+
+def _steer_record() -> bytes:
+    record = np.zeros((), dtype=abi.STEER)
+    record["sport"], record["backup_sport"] = STEERED_SPORT, BACKUP_SPORT
+    record["path"], record["backup_path"] = 1, 2
+    record["flags"] = int(SteerFlag.ON | SteerFlag.BACKUP)
+    return record.tobytes()
+
+
+def figures() -> Iterator[Figure]:
+    """Every figure of this part."""
+    with BpfObject(BENCH_OBJECT) as obj:
+        obj.set_initial_value(".rodata", Settings(qp_buckets=QP_BUCKETS).to_bytes())
+        for name in tree.QP_MAPS:
+            obj.set_max_entries(name, QP_BUCKETS)
+        obj.load()
+        bench = Bench(obj)
+        for family in ADDRESSES:
+            for size in OPCODES:
+                yield from packet_figures(bench, Flow(family, size), f"{size}_{family}")
+            yield from foreign_figures(bench, family)
+        yield sampling_figure(bench, Flow("ipv4", "full"))
+        yield from curve_figures(bench)
+
+
+def packet_figures(bench: Bench, flow: Flow, name: str) -> Iterator[Figure]:
+    """A packet of one steady queue pair, in each way that it can be treated."""
+    wanted = {
+        "steered": (Wanted(steered=True), flow, STEERED_TARGET_NS),
+        "steered_class": (Wanted(steered=True, in_class=True), flow, STEERED_TARGET_NS),
+        "steered_paced": (Wanted(steered=True, paced=True), flow, STEERED_TARGET_NS),
+        "steered_icrc_miss": (Wanted(steered=True), replace(flow, sport_flips=ALTERNATING_BIT), None),
+    }
+    bench.want(Wanted(), flow)
+    for hook, side in (("tc", "egress"), ("xdp", "ingress")):
+        yield figure(f"roce_unsteered_{side}_{name}", *_ns(bench.cost_ns(flow, hook)), UNSTEERED_TARGET_NS)
+    for what, (how, treated, target_ns) in wanted.items():
+        bench.want(how, treated)
+        yield figure(f"roce_{what}_egress_{name}", *_ns(bench.cost_ns(treated)), target_ns)
+
+
+def foreign_figures(bench: Bench, family: str) -> Iterator[Figure]:
+    """A packet that is not RoCEv2: UDP to the port beside."""
+    flow = Flow(family, "ack", dport=abi.ROCE_PORT + 1)
+    bench.want(Wanted(), flow)
+    for hook, side in (("tc", "egress"), ("xdp", "ingress")):
+        yield figure(f"roce_foreign_{side}_{family}", *_ns(bench.cost_ns(flow, hook)), FOREIGN_TARGET_NS)
+
+
+def sampling_figure(bench: Bench, flow: Flow) -> Figure:
+    """What sampling at the usual rate adds to a packet, against none."""
+    rounds = []
+    for _ in range(SAMPLING_ROUNDS):
+        bench.want(Wanted(), flow)
+        with_samples, _ = bench.cost_ns(flow)
+        bench.want(Wanted(sample_every=0), flow)
+        rounds.append((with_samples, bench.cost_ns(flow)[0]))
+    sampled, unsampled = np.median(rounds, axis=0)
+    return figure("roce_sampling", sampled - unsampled, "ns", unsampled, SAMPLING_TARGET_NS)
+
+
+def curve_figures(bench: Bench) -> Iterator[Figure]:
+    """Steered packets of more and more queue pairs; the reference touches an array as large as the table."""
+    for is_random in (False, True):
+        for bits in QPS_BITS:
+            flow = Flow("ipv4", "ack", qps_bits=bits, is_random=is_random)
+            bench.want(Wanted(steered=True), flow)
+            order = "random" if is_random else "turns"
+            for hook, side in (("tc", "egress"), ("xdp", "ingress")):
+                memory_ns, _ = bench.cost_ns(flow, hook, of="touch_places")
+                cost_ns, _ = bench.cost_ns(flow, hook)
+                yield figure(f"roce_qps_{1 << bits}_{order}_{side}", cost_ns, "ns", memory_ns, None)
+
+
+def _ns(cost: tuple[float, float]) -> tuple[float, str, float]:
+    value_ns, reference_ns = cost
+    return value_ns, "ns", reference_ns
