@@ -12,6 +12,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("cwdp", "manager", "tools")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+RULES = {
+    "tools": PACKAGES,
+    "manager": ("manager", "cwdp.shared", "cwdp.errors", "cwdp.__version__"),
+    "cwdp.cli": ("cwdp", "manager"),
+    "cwdp.shared": ("cwdp.shared", "cwdp.errors"),
+    "cwdp.rdma": ("cwdp.rdma", "cwdp.shared", "cwdp.errors"),
+    "cwdp.slices": ("cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
+}
+"""What the modules of a package may import of the project."""
+
 BPF = sorted((ROOT / "bpf").glob("*.[ch]"))
 
 
@@ -40,19 +50,9 @@ def _within(name: str, *packages: str) -> bool:
 
 
 def _allowed(importer: str, imported: str) -> bool:
-    if _within(importer, "tools"):
-        return True
-    if _within(importer, "manager"):
-        shared = ("manager", "cwdp.shared", "cwdp.errors", "cwdp.__version__")
-        return imported == "cwdp" or _within(imported, *shared)
-    if _within(importer, "cwdp.cli"):
-        return _within(imported, "cwdp", "manager")
-    if _within(importer, "cwdp.shared"):
-        return _within(imported, "cwdp.shared", "cwdp.errors")
-    if _within(importer, "cwdp.rdma"):
-        return _within(imported, "cwdp.rdma", "cwdp.shared", "cwdp.errors")
-    if _within(importer, "cwdp.slices"):
-        return _within(imported, "cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors")
+    for package, allowed in RULES.items():
+        if _within(importer, package):
+            return _within(imported, *allowed) or (package == "manager" and imported == "cwdp")
     return _within(imported, "cwdp") and not _within(imported, "cwdp.cli")
 
 
