@@ -39,7 +39,7 @@ def solve(n_nodes: int, n_edges: int, seed: int) -> SolveResult:
     g_ns = rng.integers(-(10**9), 10**9, n_nodes)
     edges = GraphEdges(src, dst, np.zeros(len(src), np.int64), _fits(src, dst, g_ns, rng))
     near = g_ns + rng.integers(-_PREDICTED_WITHIN_NS, _PREDICTED_WITHIN_NS, n_nodes)
-    prediction = Prediction(_INSTANT_NS, near, np.ones(n_nodes, bool))
+    prediction = Prediction.of_offsets(_INSTANT_NS, near, np.ones(n_nodes, bool))
     begin = time.perf_counter()
     solution = solve_graph(edges, prediction)
     seconds = time.perf_counter() - begin

@@ -6,7 +6,7 @@ the graph (`laplacian`), robust against edges that lie (`robust`); hosts that mo
 speak against are named (`blame`).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -53,16 +53,25 @@ class Prediction:
         instant_ns: global time; None where there is no timeline yet.
         g_ns: int64 [nodes], global - local at the instant.
         known: bool [nodes], False where g is to be found from the edges.
+        drift: float64 [nodes], d(global - local) / d(global), up to one constant.
+        sigma_drift: float64 [nodes], its standard error; inf where nothing is known.
     """
 
     instant_ns: int | None
     g_ns: I64
     known: Bool
+    drift: F64
+    sigma_drift: F64
 
     @classmethod
     def nothing(cls, n_nodes: int) -> "Prediction":
         """No timeline yet."""
-        return cls(None, np.zeros(n_nodes, np.int64), np.zeros(n_nodes, bool))
+        return cls.of_offsets(None, np.zeros(n_nodes, np.int64), np.zeros(n_nodes, bool))
+
+    @classmethod
+    def of_offsets(cls, instant_ns: int | None, g_ns: I64, known: Bool) -> "Prediction":
+        """Nothing is known of the drifts."""
+        return cls(instant_ns, g_ns, known, np.zeros(len(known)), np.full(len(known), np.inf))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +133,9 @@ def solve_graph(
     n = len(prediction.known)
     torn = edges.fits.reason == FitReason.TORN
     good = edges if valid.all() else edges.where(valid)
-    g_base, y, instant, restarted = _bases(good, prediction, wander)
-    sigma = np.maximum(sigma_at(good.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
+    carried = _with_known_slopes(good, prediction)
+    g_base, y, instant, restarted = _bases(carried, prediction, wander)
+    sigma = np.maximum(sigma_at(carried.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
     ways = None if floors is None else _ways(good.fits, sigma, floors, instant)
     pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n, ways=ways)
     liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
@@ -149,6 +159,22 @@ def solve_graph(
         drift=drift,
         sigma_drift=sigma_drift,
     )
+
+
+def _with_known_slopes(good: GraphEdges, prediction: Prediction) -> GraphEdges:
+    """Fits with the slopes by which they are carried to the instant: the predicted ones where those are surer.
+
+    A slope from a window of some 50 ms, as after a restart of an agent, is off by what one queue that drains
+    makes of it, and by more than it says; the clocks themselves have gone on as before.
+    """
+    a, b = good.src, good.dst
+    sigma = np.hypot(prediction.sigma_drift[a], prediction.sigma_drift[b])
+    surer = sigma < good.fits.sigma_slope
+    if not surer.any():
+        return good
+    predicted = (1 - prediction.drift[b]) / (1 - prediction.drift[a]) - 1
+    slope, sigma = np.where(surer, (predicted, sigma), (good.fits.slope, good.fits.sigma_slope))
+    return replace(good, fits=replace(good.fits, slope=slope, sigma_slope=sigma))
 
 
 def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64, F64, int, Bool]:

@@ -159,7 +159,8 @@ class Tracks:
             return Prediction.nothing(self.n_hosts)
         elapsed_s = (instant - self._instant_ns) / NS_PER_S
         whole, _ = split_ns(self._g_ns, self._frac_ns + self._drift_ns * elapsed_s)
-        return Prediction(instant, whole, self._locked)
+        sigma_drift = np.where(self._locked, np.sqrt(self._var_drift), np.inf)
+        return Prediction(instant, whole, self._locked, self._drift_ns / NS_PER_S, sigma_drift / NS_PER_S)
 
     def _advance(self, instant: int) -> None:
         """Predict every clock to the instant: the state in ns and ns/s, its covariance."""
