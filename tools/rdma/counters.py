@@ -89,7 +89,11 @@ class Counters:
 
     def spines(self) -> dict[str, int]:
         """Return how many packets each spine has sent."""
-        return {node.name: _sent_packets(node) for node in self._spines}
+        return {node.name: sum(_sent_packets(node).values()) for node in self._spines}
+
+    def sent_to(self, leaf: str) -> dict[str, int]:
+        """Return how many packets each spine has sent to a leaf."""
+        return {node.name: _sent_packets(node)[leaf] for node in self._spines}
 
 
 @contextmanager
@@ -137,8 +141,12 @@ def _device_counters() -> dict[str, int]:
     return total
 
 
-def _sent_packets(node: Node) -> int:
-    return sum(link.get_attr("IFLA_STATS64")["tx_packets"] for link in node.ip.get_links())
+def _sent_packets(node: Node) -> dict[str, int]:
+    """Return the packets sent by each port of a switch, by the neighbour, its name."""
+    return {
+        link.get_attr("IFLA_IFNAME"): link.get_attr("IFLA_STATS64")["tx_packets"]
+        for link in node.ip.get_links()
+    }
 
 
 def _difference(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:

@@ -132,7 +132,7 @@ def _move(topology: Topology, host: str, ifname: str) -> None:
 
 
 def _configure(ip: IPRoute, topology: Topology, host: str, number: int) -> None:
-    """Give a NIC what it lost by moving, and a way out for all that has its address as the source."""
+    """Give a NIC what it lost by moving, and a way out for what has its address or is bound to it."""
     nic, table = topology.nics[host][0], _FIRST_TABLE + number
     index = ip.link_lookup(ifname=_ifname(number))[0]
     ip.link("set", index=index, state="up")
@@ -148,8 +148,9 @@ def _configure(ip: IPRoute, topology: Topology, host: str, number: int) -> None:
         ip.neigh("add", family=family, dst=str(gateway), lladdr=leaf_mac, ifindex=index, state=_PERMANENT)
         way_out = {"dst": "default", "gateway": str(gateway), "oif": index, "flags": _ONLINK}
         ip.route("add", family=family, table=table, **way_out)
-        source = {"src": str(address), "src_len": bits, "iifname": "lo"}
-        ip.rule("add", family=family, priority=_TO_THE_WIRE, table=table, **source)
+        from_address = {"src": str(address), "src_len": bits, "iifname": "lo"}
+        for chosen_by in (from_address, {"oifname": _ifname(number)}):
+            ip.rule("add", family=family, priority=_TO_THE_WIRE, table=table, **chosen_by)
 
 
 def _run(*argv: str) -> None:

@@ -34,7 +34,7 @@ class Mover:
         """Move to one random port after another until a transfer has ended; return how often, of each direction."""
         moves, sport = 0, 0
         while running.is_running():
-            sport = _another_port(draw, sport)
+            sport = another_port(draw, sport)
             self.move(sport)
             moves += 1
             time.sleep(_INTERVAL_S)
@@ -81,6 +81,7 @@ def _await_keys(running: Running, ends: tuple[tuple[RdmaHost, RdmaHost], ...], v
     raise LabError("the queue pairs of the transfer were never connected", running.finish().client_output)
 
 
-def _another_port(draw: random.Random, sport: int) -> int:
+def another_port(draw: random.Random, sport: int) -> int:
+    """Draw a source port of RoCEv2's range that is not `sport`."""
     drawn = draw.randint(abi.SPORT_MIN, SPORT_MAX)
-    return drawn if drawn != sport else _another_port(draw, sport)
+    return drawn if drawn != sport else another_port(draw, sport)

@@ -10,10 +10,8 @@ from functools import partial
 from typing import Any
 
 from cwdp.dataplane import loader
-from cwdp.errors import LabError
-from tools.lab import faults
 from tools.rdma.counters import Counters
-from tools.rdma.fabric import LAB, RdmaHost
+from tools.rdma.fabric import RdmaHost
 from tools.rdma.moves import mover
 from tools.rdma.programs import Transfer, started
 
@@ -37,15 +35,9 @@ STEERED = {
 }
 """Transfers that are moved from path to path all the time; 24 MiB last 10 s at the rate of a host's link."""
 
-STORY = Transfer("pyverbs", 4, messages=384, ack_timeout="17")
-"""The transfer of the story: it gives up after 7 tries of 0.54 s, 3.8 s without an answer."""
-
 WITHOUT_ICRC = Transfer("ibv_rc_pingpong", 4, messages=1, size=64)
 """The control: a transfer whose ports are rewritten and nothing else. It never ends."""
 
-_FLOW_PACKETS = 500
-_FLOW_TIMEOUT_S = 60.0
-_FLOW_POLL_S = 0.2
 _CONTROL_S = 3.0
 _SEED = 20
 _ROCE_PORT = "4791"
@@ -69,8 +61,6 @@ def plan() -> Iterator[tuple[str, Scenario]]:
     for name, transfer in PLAIN.items():
         yield f"plain: {name}", partial(run_plain, transfer)
     yield "control: ports rewritten without the ICRC", run_control
-    yield "failure: none", partial(run_plain, STORY)
-    yield "failure: silent, without cwdp", run_cut
     yield "dataplane", load_dataplane
     for name, transfer in STEERED.items():
         yield f"steered: {name}", partial(run_steered, transfer)
@@ -78,14 +68,14 @@ def plan() -> Iterator[tuple[str, Scenario]]:
 
 def run_plain(transfer: Transfer, bench: Bench) -> dict[str, Any]:
     """Run a transfer that nobody touches."""
-    with _recorded(bench) as record, started(transfer, bench.source, bench.target) as running:
+    with recorded(bench) as record, started(transfer, bench.source, bench.target) as running:
         record.update(asdict(running.finish()))
     return record
 
 
 def run_steered(transfer: Transfer, bench: Bench) -> dict[str, Any]:
     """Run a transfer whose both directions are moved until it ends."""
-    with _recorded(bench) as record, started(transfer, bench.source, bench.target) as running:
+    with recorded(bench) as record, started(transfer, bench.source, bench.target) as running:
         with mover(running, bench.source, bench.target, transfer.version) as steering:
             record["moves"] = steering.move_while(running, random.Random(_SEED))
         record.update(asdict(running.finish()))
@@ -95,7 +85,7 @@ def run_steered(transfer: Transfer, bench: Bench) -> dict[str, Any]:
 def run_control(bench: Bench) -> dict[str, Any]:
     """Rewrite source ports and leave the ICRC as it is: what a correct one is told from."""
     interface = ("dev", bench.source.ifname)
-    with _recorded(bench) as record:
+    with recorded(bench) as record:
         _tc("qdisc", "add", *interface, "clsact")
         try:
             _tc("filter", "add", *interface, "egress", *_ROCE, *_REWRITE)
@@ -106,45 +96,14 @@ def run_control(bench: Bench) -> dict[str, Any]:
     return record
 
 
-def run_cut(bench: Bench) -> dict[str, Any]:
-    """Cut the link that a transfer uses, silently, and wait for what becomes of it."""
-    with _recorded(bench) as record, started(STORY, bench.source, bench.target) as running:
-        link = f"l1-{spine_in_use(bench.counters)}"
-        record["cut"] = link
-        faults.drop(LAB.name, link, 1.0)
-        try:
-            began_s = time.monotonic()
-            record.update(asdict(running.finish()))
-            record["lived_on_s"] = time.monotonic() - began_s
-        finally:
-            faults.heal(LAB.name, link)
-    return record
-
-
 def load_dataplane(bench: Bench) -> dict[str, Any]:
     """Load the dataplane on both hosts' NICs."""
     return {host.ifname: loader.load(host.ifname).mode.name.lower() for host in (bench.source, bench.target)}
 
 
-def spine_in_use(counters: Counters) -> str:
-    """Return the spine that carries a transfer, once there is one under way.
-
-    Raises:
-        LabError: nothing was under way for long.
-    """
-    deadline = time.monotonic() + _FLOW_TIMEOUT_S
-    before = counters.spines()
-    while time.monotonic() < deadline:
-        time.sleep(_FLOW_POLL_S)
-        sent = {spine: now - before[spine] for spine, now in counters.spines().items()}
-        if max(sent.values()) >= _FLOW_PACKETS:
-            return max(sent, key=sent.__getitem__)
-    raise LabError("no packets of the transfer pass the spines")
-
-
 @contextmanager
-def _recorded(bench: Bench) -> Iterator[dict[str, Any]]:
-    """Add to a record how long it took and what was counted meanwhile."""
+def recorded(bench: Bench) -> Iterator[dict[str, Any]]:
+    """Give a record, to which is added how long it took and what was counted meanwhile."""
     record: dict[str, Any] = {}
     before, began_s = bench.counters.settled(), time.monotonic()
     yield record
