@@ -19,7 +19,7 @@ FUZZ_FRAMES  := 20000000
 DEBIAN_PACKAGES := bpftool $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
 
-.PHONY: setup bpf roce abi abi-check demo test check lint types unit fuzz bench pin clean
+.PHONY: setup bpf roce abi abi-check demo test test-rdma check lint types unit fuzz bench pin clean
 
 setup: build/.packages build/.venv bpf roce abi-check
 
@@ -74,6 +74,13 @@ demo: setup
 
 test: check
 	$(SUDO) $(PYTHON) tools/run_tests.py tests/bpf tests/lab
+	@$(MAKE) --no-print-directory test-rdma
+
+# Real RDMA in a virtual machine; where none can run, the tests skip and say why.
+test-rdma: setup
+	@$(SUDO) tools/rdma/provision.sh programs && $(SUDO) tools/rdma/provision.sh vm build/rdma/kernel \
+		|| echo "the virtual machine could not be provided" >&2
+	$(SUDO) $(PYTHON) -m pytest -s tests/rdma
 
 check: setup lint types unit
 
