@@ -21,6 +21,7 @@ from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import Steering
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, nic_id
+from cwdp.slices.lending import Lender
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
 COUNTERS = ("probe_socket_failed", "events_lost", "samples_lost", "samples_unsynced")
@@ -44,6 +45,7 @@ class HostNic:
         self._prober: Prober | None = None
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
+        self._lender: Lender | None = None
         self._awaited = False
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
@@ -72,6 +74,7 @@ class HostNic:
         self._loaded, self.maps, self._awaited = loaded, maps, False
         self._path_events = PathEvents(maps)
         self.queue_pairs = QueuePairs(self._host, self.ifname, maps)
+        self._lender = Lender(maps)
         self._loads += 1
         with tree.locked():
             Steering(maps).recount()
@@ -115,6 +118,11 @@ class HostNic:
         """Send the probes that are due."""
         if self._prober:
             self._prober.send(now_ns, carrier=self._links.carrier(self.ifname))
+
+    def lend(self, now_ns: int) -> None:
+        """Lend what some slices leave unused to others, where that is not the kernel's work."""
+        if self._lender:
+            self._lender.step(now_ns)
 
     def drain(self, now_ns: int) -> Drained | None:
         """Results that have come in."""
@@ -184,7 +192,7 @@ class HostNic:
     def _release(self) -> None:
         self._stop_probing()
         self.counters.update(self._reader_counters())
-        self._path_events = self.queue_pairs = None
+        self._path_events = self.queue_pairs = self._lender = None
         if self.maps:
             self.maps.close()
         self.maps, self._loaded = None, None

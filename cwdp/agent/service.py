@@ -35,6 +35,7 @@ from cwdp.shared.messages import ClockUpdate, Desired, Event, EventName, Hello, 
 from cwdp.shared.service import notify
 
 SEND_INTERVAL_S = 0.02
+LEND_INTERVAL_S = 0.02
 FIT_INTERVAL_S = 0.25
 PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
@@ -113,6 +114,7 @@ class Agent:
             self._pulses.run(),
             self._steering.follow(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
+            self._every(LEND_INTERVAL_S, self._lend),
             self._every(FIT_INTERVAL_S, self._measure),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
             self._every(ENSURE_INTERVAL_S, self._look_after),
@@ -131,6 +133,11 @@ class Agent:
         now_ns = time.monotonic_ns()
         for nic in self._nics:
             nic.send(now_ns)
+
+    def _lend(self) -> None:
+        now_ns = time.monotonic_ns()
+        for nic in self._nics:
+            nic.lend(now_ns)
 
     def _measure(self) -> None:
         """Drain, fit, report, and move the clock on."""

@@ -73,10 +73,10 @@ def _render(found: list[dict[str, Any]]) -> RenderableType:
         table.add_column(name, no_wrap=True)
     for name in ("BOUND NS", "SENT", "ANSWERED", "REFLECTED", "REFUSED"):
         table.add_column(name, no_wrap=True, justify="right")
-    problems = []
+    notes = []
     for nic in found:
         if "error" in nic:
-            problems.append(f"{nic['ifname']}: {nic['error']}")
+            notes.append(f"{nic['ifname']}: {nic['error']}")
             continue
         counters = nic["counters"]
         bound = nic["clock"]["bound_ns"]
@@ -92,4 +92,6 @@ def _render(found: list[dict[str, Any]]) -> RenderableType:
             *(str(counters[name]) for name in ("probe_sent", "reply_accepted", "request_reflected")),
             str(refused(counters)),
         )
-    return Group(table, *problems)
+        if nic["slices"] != "none":
+            notes.append(f"{nic['ifname']}: slices held by {nic['slices']}, see: cwdp slice list")
+    return Group(table, *notes)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cwdp.dataplane import loader, tree
-from cwdp.dataplane.abi import BOUND_UNSYNCED, Reason
+from cwdp.dataplane.abi import BOUND_UNSYNCED, Enforcer, Reason
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError
@@ -24,6 +24,7 @@ def describe(where: TreePath) -> dict[str, Any]:
         loaded = loader.inspect(where)
         with Maps(where) as maps:
             counters, key_ids, clock = maps.counters(), maps.key_ids(), maps.read_clock()
+            enforcer = Enforcer(int(maps.slice_table["enforcer"][0]))
     except DataplaneError as error:
         return found | {"error": error.message}
     synced = bool(clock["synced"]) and int(clock["bound_ns"]) != BOUND_UNSYNCED
@@ -33,6 +34,7 @@ def describe(where: TreePath) -> dict[str, Any]:
         "tag": loaded.tag,
         "current": loaded.tag == loader.object_tag(),
         "key_ids": key_ids,
+        "slices": enforcer.name.lower(),
         "clock": {
             "synced": synced,
             "offset_ns": int(clock["offset_ns"]) if synced else None,

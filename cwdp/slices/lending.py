@@ -10,8 +10,9 @@ from cwdp.dataplane.maps import Maps
 from cwdp.slices.allocation import Rates, allocate
 from cwdp.slices.edt import NS_BITS_PER_BYTE, PACE_SHIFT
 
-INTERVAL_S = 0.02
 LEASE_NS = 250_000_000
+"""Many times as long as the time between two steps."""
+
 BACKLOG_NS = 1_000_000
 """A slice whose next packet would have to wait for longer wants more than it has."""
 
@@ -31,7 +32,7 @@ class Lender:
         self._last_bytes = maps.slices["bytes"].copy()
 
     def step(self, now_ns: int) -> bool:
-        """Divide the link anew; to be called every `INTERVAL_S`.
+        """Divide the link anew; to be called every few dozen milliseconds.
 
         Args:
             now_ns: CLOCK_MONOTONIC.
