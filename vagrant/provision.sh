@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Make a machine run the checkout in /opt/cwdp: an agent, and the manager where CWDP_ADDRESS is CWDP_MANAGER's.
+# Make a machine run the checkout in /opt/cwdp: a leaf switch with a Soft-RoCE NIC below it, an agent, and the manager
+# where CWDP_ADDRESS is CWDP_MANAGER's. Run at every start, as the switch and the NIC do not outlive the machine.
 set -euo pipefail
 
 : "${CWDP_ADDRESS:?the address of this machine on the fabric}"
+: "${CWDP_PEERS:?the addresses of the other machines}"
 : "${CWDP_MANAGER:?the address of the machine with the manager}"
 : "${CWDP_SECRET:?the secret of the cluster, 32 hexadecimal digits}"
 
@@ -12,8 +14,15 @@ apt-get install -y -qq --no-install-recommends make
 make -C /opt/cwdp setup
 ln -sf /opt/cwdp/.venv/bin/cwdp /usr/local/bin/cwdp
 
-nic=$(ip -oneline -4 address show to "$CWDP_ADDRESS/32" | awk '{print $2}')
-[ -n "$nic" ] || { echo "no interface has $CWDP_ADDRESS" >&2; exit 1; }
+underlay=$(ip -oneline -4 address show to "$CWDP_ADDRESS/32" | awk '{print $2}')
+[ -n "$underlay" ] || { echo "no interface has $CWDP_ADDRESS" >&2; exit 1; }
+read -ra peers <<< "$CWDP_PEERS"
+
+systemctl stop cwdp-agent.service 2> /dev/null || true
+rdma=/opt/cwdp/tools/rdma/provision.sh
+$rdma programs
+$rdma leaf "$underlay" "${CWDP_ADDRESS##*.}" "${peers[@]}"
+$rdma device roce0
 
 install -d -m 0755 /etc/cwdp
 umask 077
@@ -26,7 +35,7 @@ secret = "$CWDP_SECRET"
 EOF
 umask 022
 cat > /etc/cwdp/agent.toml <<EOF
-nics = ["$nic"]
+nics = ["roce0"]
 nats = "nats://$CWDP_MANAGER:4222"
 EOF
 
@@ -39,9 +48,6 @@ if [ "$CWDP_ADDRESS" = "$CWDP_MANAGER" ]; then
 	cat > /etc/cwdp/manager.toml <<EOF
 bus_listen = "$CWDP_MANAGER:4222"
 listen = "$CWDP_MANAGER:9464"
-
-[probes]
-paths = 1
 EOF
 fi
 for unit in "${units[@]}"; do

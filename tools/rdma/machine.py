@@ -16,7 +16,7 @@ from cwdp.errors import CwdpError
 
 CHECKOUT = Path(__file__).parents[2]
 KERNEL_FOLDER = CHECKOUT / "build/rdma/kernel"
-TIMEOUT_S = 900.0
+TIMEOUT_S = 1800.0
 
 _VNG = Path(sys.executable).with_name("vng")
 _PROGRAMS = ("qemu-system-x86_64", "ib_write_bw", "ibv_rc_pingpong", "rdma", "busybox", "modprobe")
