@@ -84,7 +84,7 @@ def _command(kernel: Path, results: Path) -> list[str]:
 def _boot(command: list[str], timeout_s: float) -> int:
     """Run the machine to its end or to the end of its time, and leave nothing of it behind; its exit status."""
     path = f"{_VNG.parent}:{os.environ['PATH']}"  # vng starts its other half by name
-    signal.signal(signal.SIGTERM, _exit)
+    before = signal.signal(signal.SIGTERM, _exit)
     machine = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -101,6 +101,7 @@ def _boot(command: list[str], timeout_s: float) -> int:
         ) from error
     finally:
         _end_session(machine)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _exit(number: int, _frame: FrameType | None) -> None:

@@ -20,7 +20,7 @@ _ACK_TIMEOUT = (
 )
 _LISTENING = "0A"
 _START_TIMEOUT_S = 60.0
-_RUN_TIMEOUT_S = 150.0
+_RUN_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 5.0
 _POLL_S = 0.05
 
@@ -98,9 +98,9 @@ class Running:
         """Return whether the client has not ended yet."""
         return self._client.poll() is None
 
-    def finish(self, timeout_s: float = _RUN_TIMEOUT_S) -> Outcome:
-        """Wait for the end, at most so long; a server whose client failed waits in vain and is stopped."""
-        client_output = _output(self._client, timeout_s)
+    def finish(self) -> Outcome:
+        """Wait for the end; a server whose client failed waits in vain and is stopped."""
+        client_output = _output(self._client, _RUN_TIMEOUT_S)
         failed = self._client.returncode != 0
         server_output = _output(self._server, _STOP_TIMEOUT_S if failed else _RUN_TIMEOUT_S)
         return Outcome(self._server.returncode, self._client.returncode, server_output, client_output)

@@ -1,7 +1,8 @@
 """`python -m tools.rdma.pyverbs_client`: a transfer of our own over a reliable queue pair, checked byte by byte.
 
 The receiver (`receive`) posts a buffer for every message before the sender (`send`) may begin, so that no message ever
-finds the receiver unready. Each end prints one JSON object, `failed` alone where the transfer failed. The ends learn each other's address over TCP on loopback.
+finds the receiver unready. The ends learn each other's address over TCP on loopback. Each prints one JSON object, with
+`failed` alone where the transfer failed.
 """
 
 import json
