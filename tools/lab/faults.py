@@ -115,7 +115,7 @@ def _install_drops(
 ) -> dict[str, int]:
     """Replace a link's classifiers; return the ids of the maps in which they count, by direction."""
     for port in (link.a, link.b):
-        if port.node in topology.switches:
+        if port.node in topology.switches and not loss:
             shaping.detach_classifiers(nodes[port.node].ip, nodes[port.node].index(port.name))
     map_ids = {}
     for direction, share in loss.items():

@@ -16,7 +16,7 @@ from typing import Any, Self
 from msgspec.structs import asdict
 
 from cwdp.errors import LabError
-from manager.config import ProbeSettings
+from manager.config import ProbeSettings, RoceConfig
 from tools.lab.lab import Host, Lab
 
 BUS_PORT = 4222
@@ -27,8 +27,8 @@ MANAGER = "manager"
 LAB_PROBES = ProbeSettings(pairs_per_s=500.0)
 """Half the manager's own default: a lab has all of its hosts and switches on the cores of one machine."""
 
-LAB_SAMPLE_EVERY = 16
-"""One data packet in so many is stamped: a lab's queue pairs send hundreds a second, not millions."""
+LAB_ROCE = RoceConfig(sample_every=16)
+"""Many data packets are stamped: a lab's queue pairs send hundreds a second, not millions."""
 
 
 class Fleet:
@@ -37,6 +37,7 @@ class Fleet:
     Args:
         lab: a lab that is up.
         probes: how the fabric is probed, as the `[probes]` of the manager's configuration; `LAB_PROBES` unless given.
+        roce: what the dataplanes go by, as the `[roce]` of the manager's configuration.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -45,11 +46,13 @@ class Fleet:
         lab: Lab,
         probes: ProbeSettings | None = None,
         agent_commands: dict[str, list[str]] | None = None,
+        roce: RoceConfig = LAB_ROCE,
     ) -> None:
         self.lab = lab
         self.restarts = 0
         self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
         self._probes = probes or LAB_PROBES
+        self._roce = roce
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()
@@ -156,9 +159,12 @@ class Fleet:
         path.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
 
     def _write_manager_config(self) -> None:
-        settings = (f"{name} = {json.dumps(value)}\n" for name, value in asdict(self._probes).items())
-        roce = f"[roce]\nsample_every = {LAB_SAMPLE_EVERY}\n"
-        self._config(MANAGER).write_text("[probes]\n" + "".join(settings) + roce)
+        sections = {"probes": self._probes, "roce": self._roce}
+        lines = []
+        for section, settings in sections.items():
+            lines.append(f"[{section}]\n")
+            lines += [f"{name} = {json.dumps(value)}\n" for name, value in asdict(settings).items()]
+        self._config(MANAGER).write_text("".join(lines))
 
     def _write_agent_config(self, host: Host) -> None:
         nics = ", ".join(f'"{nic.name}"' for nic in host.nics)

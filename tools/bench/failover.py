@@ -1,0 +1,215 @@
+"""Failover on real packets: how long steered queue pairs lose packets after a link goes silent; false switches.
+
+Queue pairs of the generator run between the leaves of a lab, data and acknowledgements steered over one spine each
+and backed up over another, by the manager. A link of some primary path is made silent both ways, and mended. The cut
+itself is not stamped: what is counted begins with the last packet that came through before it, so that a figure
+is too large by up to one interval between packets. All links that are cut have classifiers that drop nothing before, as
+only one classifier in place of another makes a cut at a moment (`tools.lab.shaping`).
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cwdp.cli.client import ManagerClient
+from cwdp.cli.output import progress
+from cwdp.errors import LabError
+from manager.config import ProbeSettings, RoceConfig
+from tools.lab import Host, Lab, LabSpec, faults
+from tools.lab.fleet import Fleet
+from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
+from tools.lab.spines import MOST_PORTS, spines_by_port
+from tools.lab.truth import Truth
+from tools.roce import Endpoint, Flow, Generator
+
+NAME = "failover"
+PAIRS = (("h1", "h5"), ("h2", "h6"), ("h7", "h3"))
+FIRST_PORT = 50_000
+CUTS = 100
+DARK_S = 0.25
+MENDED_S = 0.9
+RATE_BPS = 4_000_000
+PACKET_BYTES = 256
+WINDOW = 512
+LOAD = 0.8
+WATCH_S = 120.0
+TARGET_MS = 15.0
+DEAD_AFTER_MS = 10.0
+PROBES = ProbeSettings(pairs_per_s=200.0)
+ROCE = RoceConfig(dead_after_ms=DEAD_AFTER_MS, hold_down_ms=300.0, hold_down_max_ms=300.0, sample_every=16)
+
+Figure = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction of a queue pair: its two ports, and the links of its primary path that can be made silent."""
+
+    source: Host
+    target: Host
+    sport: int
+    backup_sport: int
+    spine: str
+
+    @property
+    def links(self) -> tuple[str, str]:
+        """Between the leaves and the spine."""
+        return f"{self.source.nics[0].leaf}-{self.spine}", f"{self.target.nics[0].leaf}-{self.spine}"
+
+
+def figures() -> Iterator[Figure]:
+    """Both experiments."""
+    yield from cut_figures()
+    yield false_switch_figure()
+
+
+def cut_figures(cuts: int = CUTS, seed: int = 1) -> Iterator[Figure]:
+    """From the cut of a link to the last lost packet, over many cuts."""
+    rng = np.random.default_rng(seed)
+    with _steered() as (fleet, flows, ways):
+        for link in {link for way in ways for link in way.links}:
+            faults.drop(fleet.lab.name, link, 0.0)
+        lasted_ms: list[float] = []
+        missed = 0
+        with Generator(flows, fleet.lab.popen, fleet.lab.run_dir) as generator:
+            generator.start()
+            time.sleep(1.0)
+            spans = []
+            for number in range(cuts):
+                way = ways[rng.integers(len(ways))]
+                spans.append(_cut(fleet.lab.name, way.links[rng.integers(2)], rng))
+                if number % 10 == 9:
+                    progress(f"{number + 1} of {cuts} cuts")
+            result = generator.stop()
+        for span in spans:
+            found = [_lasted_ms(flow, *span) for flow in result["flows"]]
+            hit = [lasted for lasted in found if lasted is not None]
+            lasted_ms += hit
+            missed += not hit
+        went_down = sum(_went_down(fleet).values())
+    if not lasted_ms:
+        raise LabError("no cut hit a queue pair", f"read the logs: {fleet.lab.run_dir}/*.log")
+    p50, p99 = (float(np.quantile(lasted_ms, q)) for q in (0.5, 0.99))
+    reference = {
+        "cuts": cuts,
+        "queue_pairs_hit": len(lasted_ms),
+        "cuts_that_hit_acknowledgements_only": missed,
+        "p50_ms": round(p50, 2),
+        "max_ms": round(max(lasted_ms), 2),
+        "paths_went_down": went_down,
+        "dead_after_ms": DEAD_AFTER_MS,
+    }
+    yield _figure("failover_cut_to_last_loss_p99", p99, "ms", reference, TARGET_MS)
+    yield _figure("failover_beyond_dead_after_p99", p99 - DEAD_AFTER_MS, "ms", reference, 5.0)
+
+
+def false_switch_figure(seconds: float = WATCH_S) -> Figure:
+    """Paths given up while nothing is wrong, with the fabric at 80 % load."""
+    with _steered() as (fleet, flows, _), Traffic(fleet.lab, LOAD, SETTLE_S + seconds) as traffic:
+        time.sleep(SETTLE_S)
+        with Generator(flows, fleet.lab.popen, fleet.lab.run_dir) as generator:
+            generator.start()
+            before = sum(_went_down(fleet).values())
+            time.sleep(seconds)
+            switches = sum(_went_down(fleet).values()) - before
+            generator.stop()
+        sent = traffic.result()
+    reference = {"seconds": seconds, "measured_load": round(sent["measured_share"], 3) if sent else None}
+    return _figure("failover_false_switches", float(switches), "switches", reference, 0.0)
+
+
+@contextmanager
+def _steered() -> Iterator[tuple[Fleet, list[Flow], list[Way]]]:
+    """A lab whose clocks agree, queue pairs that are steered both ways, and those ways."""
+    with lab_for_run(NAME, LabSpec(name=NAME)) as lab:
+        ends = [(lab.host(a), lab.host(b)) for a, b in PAIRS]
+        ways = [_way(lab, *pair) for a, b in ends for pair in ((a, b), (b, a))]
+        flows = [_flow(number, *pair) for number, pair in enumerate(ends)]
+        with Fleet(lab, PROBES, roce=ROCE) as fleet, Truth(lab) as truth:
+            wait_for_lock(fleet, truth)
+            client = ManagerClient(f"unix://{fleet.socket}")
+            for flow, there, back in zip(flows, ways[::2], ways[1::2], strict=True):
+                _steer(client, there, flow.remote_qpn)
+                _steer(client, back, flow.qpn)
+            time.sleep(2.0)
+            yield fleet, flows, ways
+            fleet.check()
+
+
+def _way(lab: Lab, source: Host, target: Host) -> Way:
+    spines = spines_by_port(lab, source, target, range(FIRST_PORT, FIRST_PORT + MOST_PORTS))
+    sport, spine = min(spines.items())
+    backup_sport = min(port for port, other in spines.items() if other != spine)
+    return Way(source, target, sport, backup_sport, spine)
+
+
+def _flow(number: int, source: Host, target: Host) -> Flow:
+    return Flow(
+        id=number,
+        source=Endpoint(source.name, source.nics[0].ipv4),
+        target=Endpoint(target.name, target.nics[0].ipv4),
+        qpn=1000 + 2 * number,
+        remote_qpn=1001 + 2 * number,
+        sport=60_000 + number,
+        ack_sport=60_100 + number,
+        mtu=PACKET_BYTES,
+        message_bytes=16 * PACKET_BYTES,
+        rate_bps=RATE_BPS,
+        window=WINDOW,
+        retries=1000,
+    )
+
+
+def _steer(client: ManagerClient, way: Way, qpn: int) -> None:
+    client.put(
+        "/v1/steer",
+        {
+            "host": way.source.name,
+            "nic": way.source.nics[0].name,
+            "dst": str(way.target.nics[0].ipv4),
+            "qpn": qpn,
+            "sport": way.sport,
+            "backup_sport": way.backup_sport,
+        },
+    )
+
+
+def _cut(name: str, link: str, rng: np.random.Generator) -> tuple[int, int]:
+    """Make a link silent for a while; when that began and ended (CLOCK_MONOTONIC)."""
+    start_ns = time.monotonic_ns()
+    faults.drop(name, link, 1.0)
+    time.sleep(DARK_S)
+    end_ns = time.monotonic_ns()
+    faults.drop(name, link, 0.0)
+    time.sleep(MENDED_S * rng.uniform(1.0, 1.2))
+    return start_ns, end_ns
+
+
+def _lasted_ms(flow: dict[str, Any], start_ns: int, end_ns: int) -> float | None:
+    """From the last packet that came before a cut to the last one lost by it; None where it lost none."""
+    gaps = [gap for gap in flow["gap_events"] if start_ns <= gap["last_arrival_ns"] <= end_ns]
+    if not gaps:
+        return None
+    last_ns: int = max(gap["last_lost_sent_ns"] for gap in gaps)
+    return (last_ns - int(gaps[0]["last_arrival_ns"])) / 1e6
+
+
+def _went_down(fleet: Fleet) -> dict[str, int]:
+    """How often each host gave a path up."""
+    with Truth(fleet.lab) as truth:
+        return {host.name: truth.counters(host.name).get("path_went_down", 0) for host in fleet.lab.hosts}
+
+
+def _figure(name: str, value: float, unit: str, reference: Figure, target: float) -> Figure:
+    return {
+        "name": name,
+        "value": round(value, 3),
+        "unit": unit,
+        "reference": reference,
+        "target": target,
+        "met": value <= target,
+    }
