@@ -10,7 +10,7 @@ only one classifier in place of another makes a cut at a moment (`tools.lab.shap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,9 @@ CUTS = 100
 DARK_S = 0.25
 MENDED_S = 0.9
 RATE_BPS = 4_000_000
+SLOW_BPS = 500_000
+"""Beside the load, which leaves the machine little: enough to ask for a decision every few milliseconds."""
+
 PACKET_BYTES = 256
 WINDOW = 512
 LOAD = 0.8
@@ -111,7 +114,8 @@ def false_switch_figure(seconds: float = WATCH_S) -> Figure:
     """Paths given up while nothing is wrong, with the fabric at 80 % load."""
     with _steered() as (fleet, flows, _), Traffic(fleet.lab, LOAD, SETTLE_S + seconds) as traffic:
         time.sleep(SETTLE_S)
-        with Generator(flows, fleet.lab.popen, fleet.lab.run_dir) as generator:
+        slow = [replace(flow, rate_bps=SLOW_BPS) for flow in flows]
+        with Generator(slow, fleet.lab.popen, fleet.lab.run_dir) as generator:
             generator.start()
             before = sum(_went_down(fleet).values())
             time.sleep(seconds)

@@ -1,0 +1,136 @@
+"""One-way delays of data packets against the truth: the lab knows how far each host's clock is off.
+
+The stamps of both ends are joined as the manager joins them, once by the times that the hosts claim and once by the
+machine's own clock, which all hosts share. The difference of the two delays of a packet is the error.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane import abi
+from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.ring import Ring
+from cwdp.dataplane.steering import words_address
+from cwdp.dataplane.tree import TreePath
+from cwdp.errors import LabError
+from manager.sample_join import STAMP, join_settled, packet_names
+from tools.lab import Host, LabSpec, netns
+from tools.lab.fleet import Fleet
+from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
+from tools.lab.truth import Q48_BITS, Truth
+from tools.roce import Generator, plan_flows
+
+NAME = "qpowd"
+SECONDS = 20.0
+RATE_BPS = 10_000_000
+LOADS = ((0.0, "idle"), (0.6, "loaded"))
+TARGET_NS = 1000.0
+FOREVER_NS = 2**62
+
+Figure = dict[str, Any]
+
+
+def figures() -> Iterator[Figure]:
+    """The error with nothing else on the fabric, and beside 60 % load."""
+    for share, label in LOADS:
+        yield owd_figure(share, label)
+
+
+def owd_figure(share: float, label: str, seconds: float = SECONDS) -> Figure:
+    """The 99th percentile of the error over all packets stamped at both ends.
+
+    Raises:
+        LabError: none was.
+    """
+    spec = LabSpec(name=NAME, hosts_per_leaf=2, spines=2)
+    with lab_for_run(NAME, spec) as lab, Fleet(lab) as fleet, Truth(lab) as truth, ExitStack() as stack:
+        wait_for_lock(fleet, truth)
+        with Traffic(lab, share, SETTLE_S + seconds):
+            time.sleep(SETTLE_S)
+            rings = {host: stack.enter_context(_open(host)) for host in lab.hosts}
+            readers = {host: Ring(m.samples, m.control["sample_head"]) for host, m in rings.items()}
+            flows = plan_flows(lab, "ring", rate_bps=RATE_BPS)
+            with Generator(flows, lab.popen, lab.run_dir) as generator:
+                generator.start(seconds)
+                generator.result(seconds + SETTLE_S)
+            records = {host: reader.take() for host, reader in readers.items()}
+    error_ns, bound_ns = _errors(records)
+    if not len(error_ns):
+        raise LabError("no data packet was stamped at both ends", f"read the logs: {fleet.lab.run_dir}/*.log")
+    p50, p99 = (float(np.quantile(np.abs(error_ns), q)) for q in (0.5, 0.99))
+    reference = {
+        "samples": len(error_ns),
+        "p50_ns": round(p50, 1),
+        "max_ns": int(np.abs(error_ns).max()),
+        "bound_p50_ns": float(np.median(bound_ns)),
+        "within_bound_share": round(float(np.mean(np.abs(error_ns) <= bound_ns)), 5),
+    }
+    return {
+        "name": f"data_packet_owd_error_p99_{label}",
+        "value": round(p99, 1),
+        "unit": "ns",
+        "reference": reference,
+        "target": TARGET_NS,
+        "met": p99 <= TARGET_NS,
+    }
+
+
+def _open(host: Host) -> Maps:
+    return Maps(TreePath(netns.cookie(host.netns), host.nics[0].name))
+
+
+def _errors(records: dict[Host, NDArray[np.void]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The error of each packet's delay, and its bound; both ns, shape (packets,)."""
+    hosts = list(records)
+    numbers = {host.nics[0].ipv4: number for number, host in enumerate(hosts)}
+    claimed, true = [], []
+    for host, found in records.items():
+        synced = found[found["bound_ns"] != abi.BOUND_UNSYNCED]
+        stamps = _stamps(synced, numbers, numbers[host.nics[0].ipv4])
+        stamps["time_ns"] = synced["local_ns"].astype(np.int64) + synced["offset_ns"]
+        claimed.append(stamps)
+        stamps = stamps.copy()
+        stamps["time_ns"] = _raw_ns(host, synced["local_ns"].astype(np.int64))
+        true.append(stamps)
+    by_claim, by_truth = (_delays(np.concatenate(stamps)) for stamps in (claimed, true))
+    _, here, there = np.intersect1d(by_claim["flow"], by_truth["flow"], return_indices=True)
+    error_ns: NDArray[np.int64] = by_claim["owd_ns"][here] - by_truth["owd_ns"][there]
+    return error_ns, by_claim["bound_ns"][here]
+
+
+def _delays(stamps: NDArray[np.void]) -> NDArray[np.void]:
+    """Packets found at both ends; `flow` is the row of the stamp of the leaving one."""
+    stamps["flow"] = np.arange(len(stamps))
+    joined, _ = join_settled(stamps, FOREVER_NS, Counter())
+    return joined
+
+
+def _stamps(records: NDArray[np.void], numbers: dict[Any, int], own: int) -> NDArray[np.void]:
+    stamps = np.zeros(len(records), dtype=STAMP)
+    peer = np.array([numbers.get(words_address(words), -1) for words in records["key"]["addr"]], np.int64)
+    leaves = records["direction"] == Direction.EGRESS
+    mine = np.full(len(records), own)
+    stamps["name"] = packet_names(
+        np.where(leaves, mine, peer),
+        np.where(leaves, peer, mine),
+        records["key"]["qpn"],
+        records["psn"],
+    )
+    for name in ("bound_ns", "sport", "direction"):
+        stamps[name] = records[name]
+    return stamps
+
+
+def _raw_ns(host: Host, local_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """When a host's own clock showed that, on the machine's clock."""
+    rate = round(host.clock.drift_ppb * 1e-9 * 2**Q48_BITS) / 2**Q48_BITS
+    since = (local_ns - host.clock.offset_ns - host.clock.base_ns) / (1 + rate)
+    raw_ns: NDArray[np.int64] = host.clock.base_ns + np.rint(since).astype(np.int64)
+    return raw_ns
