@@ -18,6 +18,7 @@ from cwdp.shared.slices import MAX_PRIORITY, Share
 from cwdp.slices import qdiscs
 from cwdp.slices.enforcer import Usage
 from cwdp.slices.qdiscs import HANDLE, Place
+from cwdp.slices.shares import rest_bps
 
 QUEUE_PACKETS = 1_000_000
 """RoCEv2 does not back off for a short queue, it sends again; what bounds it is the senders' windows."""
@@ -28,7 +29,6 @@ FQ_SETTINGS = {
     "horizon": 10_000_000,
     "horizon_drop": 0,
 }
-REST_SHARE = 0.001
 DRAIN_S = 1.0
 POLL_S = 0.005
 PACE_SHIFT = 18
@@ -58,11 +58,10 @@ class Edt:
         self._maps = maps
 
     def hold(self, wanted: Mapping[int, Share], link_bps: int) -> None:
-        """What is in no slice has what is guaranteed to nobody, if only a crumb."""
-        left_bps = link_bps - sum(share.guaranteed_bps for share in wanted.values())
+        """Slices need no room here; what is in none has what they leave."""
         rest = self._maps.slices[0]
         rest["ceiling_bps"] = link_bps
-        rest["guaranteed_bps"] = max(left_bps, round(link_bps * REST_SHARE))
+        rest["guaranteed_bps"] = rest_bps(wanted.values(), link_bps)
         rest["priority"] = MAX_PRIORITY + 1
         rest["fair_q18"] = pace_q18(float(rest["guaranteed_bps"]))
 
@@ -114,14 +113,18 @@ class Edt:
 
 def put_fq(ip: IPRoute, index: int, place: Place) -> bool:
     """Have fq keep departure times, one for each transmit queue; False where the kernel has no fq."""
+    per_queue = place.parent == TC_H_ROOT and place.queues > 1
     try:
-        qdiscs.put(ip, index, place, "fq", **FQ_SETTINGS)
+        if per_queue:
+            qdiscs.put(ip, index, place, "mq")
+            for queue in range(1, place.queues + 1):
+                ip.tc("replace", "fq", index=index, parent=HANDLE | queue, handle=0, **FQ_SETTINGS)
+        else:
+            qdiscs.put(ip, index, place, "fq", **FQ_SETTINGS)
     except NetlinkError as error:
-        if error.code == qdiscs.UNKNOWN_KIND:
-            return False
-        raise
-    if place.parent == TC_H_ROOT and place.queues > 1:
-        qdiscs.put(ip, index, place, "mq")
-        for queue in range(1, place.queues + 1):
-            ip.tc("replace", "fq", index=index, parent=HANDLE | queue, handle=0, **FQ_SETTINGS)
+        if error.code != qdiscs.UNKNOWN_KIND:
+            raise
+        if per_queue:
+            qdiscs.take_away(ip, index, place)
+        return False
     return True

@@ -27,6 +27,7 @@ from cwdp.shared.slices import MAX_PRIORITY, Share
 from cwdp.slices import qdiscs
 from cwdp.slices.enforcer import Usage
 from cwdp.slices.qdiscs import HANDLE, Place
+from cwdp.slices.shares import rest_bps
 
 LINK, DEFAULT, PROBES = HANDLE | 1, HANDLE | 2, HANDLE | 3
 NUMBER_SHIFT = 8
@@ -38,7 +39,6 @@ QUEUE_PACKETS = 10_000
 LINK_BURST_S = 0.005
 BURST_S = 0.002
 QP_GUARANTEED_BPS = 80_000
-DEFAULT_SHARE = 0.001
 PROBE_SHARE = 0.02
 DRAIN_BPS = 8 * 10**12
 DRAIN_S = 1.0
@@ -98,12 +98,11 @@ def classes_of(number: int, share: Share) -> dict[int, tuple[int, Limits]]:
 
 
 def common_classes(wanted: Iterable[Share], link_bps: int) -> dict[int, tuple[int, Limits]]:
-    """The classes that belong to no slice. What is in none has what is guaranteed to nobody, if only a crumb."""
-    left_bps = link_bps - sum(share.guaranteed_bps for share in wanted)
-    crumb_bps, probe_bps = round(link_bps * DEFAULT_SHARE), round(link_bps * PROBE_SHARE)
+    """The classes that belong to no slice."""
+    probe_bps = round(link_bps * PROBE_SHARE)
     return {
         LINK: (HANDLE, Limits(link_bps, link_bps, 0, LINK_BURST_S)),
-        DEFAULT: (LINK, Limits(max(left_bps, crumb_bps), link_bps, MAX_PRIORITY)),
+        DEFAULT: (LINK, Limits(rest_bps(wanted, link_bps), link_bps, MAX_PRIORITY)),
         PROBES: (LINK, Limits(probe_bps, link_bps, 0)),
     }
 

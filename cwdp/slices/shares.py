@@ -1,7 +1,7 @@
 """Which number each slice has, and what the dataplane is told: arrays of its maps, no I/O."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ MAPPED_BITS = 96
 """IPv4 addresses are ::ffff:a.b.c.d in the dataplane."""
 
 DSCP_MASK = 0x3F
+CRUMB, CRUMB_BPS = 0.001, 500_000
+"""Of the link; the management of a host may be in no slice."""
 
 Shape = tuple[str, bool]
 """Name of a slice, and whether its queue pairs have rates of their own."""
@@ -35,6 +37,12 @@ def number(wanted: tuple[Share, ...], present: Mapping[int, Shape]) -> dict[int,
     return {
         numbers[s] if s in numbers else next(free): share for s, share in zip(shapes, wanted, strict=True)
     }
+
+
+def rest_bps(shares: Iterable[Share], link_bps: int) -> int:
+    """What all that is in no slice is guaranteed: what nobody else is, if only a crumb."""
+    left_bps = link_bps - sum(share.guaranteed_bps for share in shares)
+    return max(left_bps, round(link_bps * CRUMB), CRUMB_BPS)
 
 
 def describe(record: np.void, share: Share) -> None:

@@ -21,6 +21,8 @@ from tools.lab import netns, process
 NIC = "roce0"
 MTU = 9000
 ETHERNET_BYTES = 14
+QUEUE_S = 0.25
+MIN_QUEUE_BYTES = 64 * 1024
 ADDRESSES = {"a": IPv4Address("10.77.0.1"), "b": IPv4Address("10.77.0.2")}
 MACS = {"a": "02:00:00:77:00:01", "b": "02:00:00:77:00:02"}
 
@@ -49,9 +51,12 @@ class Pair:
             self.slicing.delete()
 
     @contextmanager
-    def flood(self, qpn: int, frame_bytes: int, *, dscp: int = 0, interval_s: float = 0.0) -> Iterator[None]:
-        """Frames from a to b for a while, with pauses or as fast as they go."""
-        given = (ADDRESSES["b"], qpn, frame_bytes, dscp, interval_s)
+    def flood(
+        self, qpn: int, frame_bytes: int, *, dscp: int = 0, interval_s: float = 0.0, rate_bps: int = 0
+    ) -> Iterator[None]:
+        """Frames from a to b for a while, with pauses, or as fast as they go: with a queue of `QUEUE_S` at a rate."""
+        queue_bytes = max(round(rate_bps / 8 * QUEUE_S), MIN_QUEUE_BYTES)
+        given = (ADDRESSES["b"], qpn, frame_bytes, dscp, interval_s, queue_bytes)
         sender = process.start(
             self.prefix + "a", [sys.executable, "-m", "tools.bench.flood", *map(str, given)]
         )

@@ -51,7 +51,7 @@ def _rate_figure(hosts: Pair, rate: str, frame_bytes: int) -> Figure:
     """The largest deviation of a second's rate from the one that was set."""
     only = Slice(name="only", guaranteed=rate, ceiling=rate, match=(Match(dscp=BULK_DSCP),))
     hosts.apply(SliceSet(slice=(only,), link_rate=LINK))
-    with hosts.flood(BULK, frame_bytes, dscp=BULK_DSCP):
+    with hosts.flood(BULK, frame_bytes, dscp=BULK_DSCP, rate_bps=parse_rate(rate)):
         time.sleep(SETTLE_S)
         measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
     off = max(abs(one / parse_rate(rate) - 1) for one in measured)
@@ -65,7 +65,7 @@ def _idle_figure(hosts: Pair) -> Figure:
     busy = Slice(name="busy", guaranteed=half, match=(Match(dscp=BULK_DSCP),))
     idle = Slice(name="idle", guaranteed=half, priority=0, match=(Match(dscp=IDLE_DSCP),))
     hosts.apply(SliceSet(slice=(busy, idle), link_rate=LINK))
-    with hosts.flood(BULK, RATES[-1][1], dscp=BULK_DSCP):
+    with hosts.flood(BULK, RATES[-1][1], dscp=BULK_DSCP, rate_bps=parse_rate(LINK)):
         time.sleep(SETTLE_S)
         measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
     used = min(measured) / parse_rate(LINK)
@@ -79,7 +79,7 @@ def _delay_figure(hosts: Pair) -> Figure:
     bulk = Slice(name="bulk", guaranteed="50mbit", match=(Match(dscp=BULK_DSCP),))
     hosts.apply(SliceSet(slice=(urgent, bulk), link_rate=SLOW_LINK))
     alone = _urgent_delays_ns(hosts)
-    with hosts.flood(BULK, FRAME_BYTES, dscp=BULK_DSCP):
+    with hosts.flood(BULK, FRAME_BYTES, dscp=BULK_DSCP, rate_bps=parse_rate(SLOW_LINK)):
         time.sleep(SETTLE_S)
         flooded = _urgent_delays_ns(hosts)
     p99_alone, p99_flooded = (float(np.percentile(delays, 99)) for delays in (alone, flooded))
