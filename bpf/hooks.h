@@ -16,15 +16,14 @@ static __always_inline int ingress_probe(struct frame *frame)
 {
 	__u64 now = clock_local_ns();
 	enum cwdp_reason reason;
-	struct cwdp_probe *probe = frame->probe;
 
-	if (!probe_length_ok(frame))
+	if (!find_probe_again(frame) || !probe_length_ok(frame))
 		reason = CWDP_BAD_LENGTH;
-	else if (probe->version != CWDP_PROBE_VERSION)
+	else if (frame->probe->version != CWDP_PROBE_VERSION)
 		reason = CWDP_BAD_VERSION;
-	else if (probe->kind == CWDP_PROBE_REQUEST)
+	else if (frame->probe->kind == CWDP_PROBE_REQUEST)
 		reason = probe_reflect(frame, now);
-	else if (probe->kind == CWDP_PROBE_REPLY)
+	else if (frame->probe->kind == CWDP_PROBE_REPLY)
 		reason = probe_accept(frame, now);
 	else
 		reason = CWDP_BAD_KIND;
@@ -49,7 +48,7 @@ static __always_inline struct cwdp_control *find_control(void)
 static __always_inline void ingress_roce(const struct frame *frame)
 {
 	struct cwdp_control *settings = find_control();
-	struct roce_packet packet;
+	struct roce_packet packet = {};
 	struct cwdp_qp *qp;
 
 	if (!settings)
@@ -87,7 +86,7 @@ static __always_inline void egress_probe(struct __sk_buff *skb, struct frame *fr
 static __always_inline void egress_roce(struct __sk_buff *skb, struct frame *frame)
 {
 	struct cwdp_control *settings = find_control();
-	struct roce_packet packet;
+	struct roce_packet packet = {};
 	struct cwdp_qp *qp;
 
 	if (!settings)
@@ -99,13 +98,13 @@ static __always_inline void egress_roce(struct __sk_buff *skb, struct frame *fra
 	telemetry(qp, &packet, CWDP_EGRESS);
 	if (qp->generation != settings->generation) {
 		qp_refresh(qp, settings->generation);
-		slice_assign(qp, frame);
+		slice_assign(qp, &packet);
 	}
 	qp->used_sport = packet.sport;
 	if (qp->flags & CWDP_STEER_PACED)
 		slice_pace(skb, qp);
 	if (qp->flags & CWDP_STEER_ON)
-		steer_packet(skb, frame, qp, settings);
+		steer_packet(skb, &packet, qp, settings);
 	if (is_sampled(&packet, settings->sample_below))
 		take_sample(&packet, qp->used_sport, CWDP_EGRESS);
 }
@@ -132,7 +131,7 @@ static __always_inline int egress(struct __sk_buff *skb)
 
 	if (is_cut_short(skb))
 		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
-	if (parse_roce(&frame, (void *)(long)skb->data, (void *)(long)skb->data_end)) {
+	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end)) {
 		if (skb->mark == CWDP_MARK)
 			egress_probe(skb, &frame);
 		else if (is_roce(&frame) && !is_probe(&frame))

@@ -15,21 +15,31 @@
 
 #define VLAN_DEPTH    2
 #define IP_FRAGMENTED 0x3fff /* more fragments, or an offset */
+#define HEADERS_MASK  0x3f   /* no UDP header lies further in than 62 bytes */
 
 struct vlan_tag {
 	__be16 tci;
 	__be16 proto;
 };
 
-/* Where the headers are; exactly one of ip and ip6 is set. */
+/* Where the headers are. A flag says which of ip and ip6 it is: the verifier would take either for NULL or
+ * not. */
 struct frame {
 	void *end;
 	struct ethhdr *eth;
 	struct iphdr *ip;
 	struct ipv6hdr *ip6;
+	bool is_ipv6;
 	struct cwdp_probe_packet *packet;
 	struct cwdp_probe *probe; /* in the packet; its own pointer, so that 64-bit fields are read as such */
 };
+
+/* Read anew, so that nothing is known of the packet: the verifier would follow every length that has been
+ * looked at. */
+static __always_inline void *skb_data(const struct __sk_buff *skb)
+{
+	return (void *)(long)*(const volatile __u32 *)&skb->data;
+}
 
 /* A UDP datagram to the port of RoCEv2 or of probes, not fragmented, without IP options or extension headers.
  */
@@ -56,22 +66,21 @@ static __always_inline bool parse_roce(struct frame *frame, void *data, void *en
 	}
 	frame->end = end;
 	frame->eth = eth;
-	frame->ip = NULL;
-	frame->ip6 = NULL;
+	frame->ip = next;
+	frame->ip6 = next;
+	frame->is_ipv6 = proto == bpf_htons(ETH_P_IPV6);
 	if (proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = next;
 
 		if ((void *)(ip + 1) > end || ip->protocol != IPPROTO_UDP || ip->version != 4 ||
 		    ip->ihl != 5 || ip->frag_off & bpf_htons(IP_FRAGMENTED))
 			return false;
-		frame->ip = ip;
 		next = ip + 1;
 	} else if (proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip6 = next;
 
 		if ((void *)(ip6 + 1) > end || ip6->nexthdr != IPPROTO_UDP || ip6->version != 6)
 			return false;
-		frame->ip6 = ip6;
 		next = ip6 + 1;
 	} else {
 		return false;
@@ -95,6 +104,38 @@ static __always_inline bool is_probe(const struct frame *frame)
 	       frame->probe->magic == bpf_htonl(CWDP_PROBE_MAGIC);
 }
 
+/* From one header to another, as a number of which the verifier knows nothing. It would follow each stack of
+ * headers, and each constant that comes of it, through all that is done with the packet. */
+static __always_inline __u32 bytes_between(const void *from, const void *to)
+{
+	__u32 bytes;
+
+	barrier_var(to); /* clang would remember how it was found */
+	bytes = to - from;
+	barrier_var(bytes); /* and count only where the number is needed */
+	return bytes;
+}
+
+/* A header that was found so far from the beginning. */
+static __always_inline void *header_at(void *data, __u32 offset)
+{
+	return data + (offset & HEADERS_MASK);
+}
+
+/* Is a whole probe there? Its headers are found anew, without knowledge of what lies before them. */
+static __always_inline bool find_probe_again(struct frame *frame)
+{
+	void *data = frame->eth;
+	void *ip = header_at(data, bytes_between(data, frame->ip));
+	struct cwdp_probe_packet *packet = header_at(data, bytes_between(data, frame->packet));
+
+	frame->ip = ip;
+	frame->ip6 = ip;
+	frame->packet = packet;
+	frame->probe = (void *)packet + offsetof(struct cwdp_probe_packet, probe);
+	return ip + sizeof(struct ipv6hdr) <= frame->end && (void *)(packet + 1) <= frame->end;
+}
+
 /* Do the frame, the IP header and the UDP header agree on the length of a probe? */
 static __always_inline bool probe_length_ok(const struct frame *frame)
 {
@@ -102,7 +143,7 @@ static __always_inline bool probe_length_ok(const struct frame *frame)
 
 	if ((void *)(packet + 1) > frame->end || packet->len != bpf_htons(sizeof(*packet)))
 		return false;
-	if (frame->ip)
-		return frame->ip->tot_len == bpf_htons(sizeof(*frame->ip) + sizeof(*packet));
-	return frame->ip6 && frame->ip6->payload_len == bpf_htons(sizeof(*packet));
+	if (frame->is_ipv6)
+		return frame->ip6->payload_len == bpf_htons(sizeof(*packet));
+	return frame->ip->tot_len == bpf_htons(sizeof(*frame->ip) + sizeof(*packet));
 }

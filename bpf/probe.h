@@ -88,7 +88,7 @@ static __always_inline void turn_headers(struct frame *frame)
 	struct cwdp_probe_packet *packet = frame->packet;
 
 	swap_bytes(frame->eth->h_dest, frame->eth->h_source, ETH_ALEN / 2);
-	if (frame->ip) {
+	if (!frame->is_ipv6) {
 		struct iphdr *ip = frame->ip;
 		__be32 source = ip->saddr;
 		__u32 sum = (__u16)~ip->check;
@@ -100,7 +100,7 @@ static __always_inline void turn_headers(struct frame *frame)
 		ip->ttl = REPLY_TTL;
 		ip->saddr = ip->daddr;
 		ip->daddr = source;
-	} else if (frame->ip6) {
+	} else {
 		swap_bytes(&frame->ip6->saddr, &frame->ip6->daddr, sizeof(struct in6_addr) / 2);
 		frame->ip6->hop_limit = REPLY_TTL;
 	}

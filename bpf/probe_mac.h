@@ -29,12 +29,10 @@ static __always_inline __u64 mac_request_start(struct siphash *s, const struct c
 
 	siphash_start(s, key);
 	siphash_word(s, probe->seq | (__u64) * (const __u32 *)(const void *)&probe->sport << 32);
-	if (frame->ip) {
+	if (!frame->is_ipv6) {
 		siphash_word(s, *(const __u64 *)(const void *)&frame->ip->saddr);
 		return REQUEST_BYTES + IP_ADDRESS_BYTES;
 	}
-	if (!frame->ip6)
-		return 0;
 	addresses = (const void *)&frame->ip6->saddr;
 	siphash_word(s, addresses[0]);
 	siphash_word(s, addresses[1]);

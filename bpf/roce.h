@@ -7,6 +7,7 @@
 #define PSN_MASK        0xffffff
 #define BTH_OPERATION   0x1f /* of the opcode; the three bits above are the transport */
 #define BTH_CNP         0x81 /* IBTA A17.9.3 */
+#define ECN_BITS        2
 #define ECN_MASK        0x03
 #define ECN_CE          0x03
 #define IPV6_FLOW_LABEL 0x000fffff
@@ -33,10 +34,12 @@ struct roce_packet {
 	struct cwdp_qp_key key; /* egress: whom it goes to; ingress: whom it comes from, and to which QPN */
 	__u32 psn;
 	__u32 ip_bytes; /* of the whole IP packet, as its header has it */
+	__u32 ip_header_bytes;
+	__u32 udp_offset; /* from the beginning of the frame */
 	__be16 sport;
 	__u8 opcode;
-	__u8 syndrome; /* of the AETH, if there is one */
-	bool ce_marked;
+	__u8 syndrome;      /* of the AETH, if there is one */
+	__u8 traffic_class; /* of IPv6, or the type of service of IPv4 */
 };
 
 /* Do its packets carry a PSN of one sender's stream? Those of datagrams come from many senders. */
@@ -60,10 +63,14 @@ static __always_inline bool roce_is_response(__u8 operation)
 static __always_inline void roce_describe_ip(struct roce_packet *packet, const struct iphdr *ip,
 					     enum cwdp_direction direction)
 {
-	packet->key.addr[2] = bpf_htonl(0xffff);
+	__u32 nothing = bytes_between(ip, ip);
+
+	packet->key.addr[0] = nothing;
+	packet->key.addr[1] = nothing;
+	packet->key.addr[2] = bpf_htonl(0xffff) | nothing;
 	packet->key.addr[3] = direction == CWDP_EGRESS ? ip->daddr : ip->saddr;
 	packet->ip_bytes = bpf_ntohs(ip->tot_len);
-	packet->ce_marked = (ip->tos & ECN_MASK) == ECN_CE;
+	packet->traffic_class = ip->tos;
 }
 
 static __always_inline void roce_describe_ip6(struct roce_packet *packet, const struct ipv6hdr *ip6,
@@ -76,8 +83,7 @@ static __always_inline void roce_describe_ip6(struct roce_packet *packet, const 
 	packet->key.addr[2] = addr->in6_u.u6_addr32[2];
 	packet->key.addr[3] = addr->in6_u.u6_addr32[3];
 	packet->ip_bytes = bpf_ntohs(ip6->payload_len) + sizeof(*ip6);
-	/* the two lowest bits of the traffic class lie in the second byte */
-	packet->ce_marked = (ip6->flow_lbl[0] >> 4 & ECN_MASK) == ECN_CE;
+	packet->traffic_class = ip6->priority << 4 | ip6->flow_lbl[0] >> 4;
 }
 
 static __always_inline void roce_describe(struct roce_packet *packet, const struct frame *frame,
@@ -86,16 +92,17 @@ static __always_inline void roce_describe(struct roce_packet *packet, const stru
 	const struct cwdp_bth *bth = &frame->packet->bth;
 	const __u8 *aeth = (void *)(bth + 1);
 
-	*packet = (struct roce_packet){
-		.key.qpn = bpf_ntohl(bth->qpn) & CWDP_QPN_MAX,
-		.psn = bpf_ntohl(bth->psn) & PSN_MASK,
-		.sport = frame->packet->sport,
-		.opcode = bth->opcode,
-	};
-	if ((void *)(aeth + 1) <= frame->end)
-		packet->syndrome = *aeth;
-	if (frame->ip)
+	packet->key.qpn = bpf_ntohl(bth->qpn) & CWDP_QPN_MAX;
+	packet->psn = bpf_ntohl(bth->psn) & PSN_MASK;
+	packet->sport = frame->packet->sport;
+	packet->opcode = bth->opcode;
+	packet->syndrome = *((void *)(aeth + 1) <= frame->end ? aeth : &bth->opcode);
+	packet->udp_offset = bytes_between(frame->eth, frame->packet);
+	if (!frame->is_ipv6) {
+		packet->ip_header_bytes = bytes_between(frame->ip, frame->packet);
 		roce_describe_ip(packet, frame->ip, direction);
-	else if (frame->ip6)
+	} else {
+		packet->ip_header_bytes = bytes_between(frame->ip6, frame->packet);
 		roce_describe_ip6(packet, frame->ip6, direction);
+	}
 }

@@ -8,14 +8,6 @@
 #define PACE_SHIFT      18
 #define PACE_HORIZON_NS 8000000000ULL /* fq keeps no times that are 10 s away */
 
-static __always_inline __u32 dscp_of(const struct frame *frame)
-{
-	if (frame->ip)
-		return frame->ip->tos >> 2;
-	/* the traffic class lies across the first two bytes */
-	return frame->ip6 ? frame->ip6->priority << 2 | frame->ip6->flow_lbl[0] >> 6 : 0;
-}
-
 static __always_inline bool rule_matches(const struct cwdp_slice_rule *rule, const struct cwdp_qp_key *key,
 					 __u32 job, __u32 dscp)
 {
@@ -91,9 +83,9 @@ __noinline int slice_look_up(struct cwdp_qp *qp, __u32 dscp)
 }
 
 /* A queue pair's slice, looked up once per generation. */
-static __always_inline void slice_assign(struct cwdp_qp *qp, const struct frame *frame)
+static __always_inline void slice_assign(struct cwdp_qp *qp, const struct roce_packet *packet)
 {
-	slice_look_up(qp, dscp_of(frame));
+	slice_look_up(qp, packet->traffic_class >> ECN_BITS);
 }
 
 /* The next time at which a slice may send, taken for a packet unless it is too far away. */

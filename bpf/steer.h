@@ -36,18 +36,10 @@ __noinline int qp_refresh(struct cwdp_qp *qp, __u32 generation)
 }
 
 /* The UDP length, where IP, UDP and buffer agree on it and there is an ICRC to put right; else 0. */
-static __always_inline __u32 steerable_bytes(const struct frame *frame, __u32 offset, __u32 skb_bytes)
+static __always_inline __u32 steerable_bytes(const struct roce_packet *roce, __u32 bytes, __u32 skb_bytes)
 {
-	__u32 bytes = bpf_ntohs(frame->packet->len);
-	__u32 ip_bytes;
-
-	if (!frame->ip && !frame->ip6)
-		return 0;
-	ip_bytes = frame->ip ? bpf_ntohs(frame->ip->tot_len) - sizeof(struct iphdr)
-			     : bpf_ntohs(frame->ip6->payload_len);
-
-	if (bytes < UDP_MIN || bytes > CWDP_UDP_MAX || bytes % 4 || bytes != ip_bytes ||
-	    offset + bytes > skb_bytes)
+	if (bytes < UDP_MIN || bytes > CWDP_UDP_MAX || bytes % 4 ||
+	    bytes + roce->ip_header_bytes != roce->ip_bytes || roce->udp_offset + bytes > skb_bytes)
 		return 0;
 	return bytes;
 }
@@ -92,49 +84,61 @@ static __always_inline enum cwdp_reason rewrite_slowly(struct __sk_buff *skb, co
 	return CWDP_STEER_REWRITTEN;
 }
 
-/* Rewrite the source port; the frame's pointers are void afterwards. */
-static __always_inline enum cwdp_reason rewrite_sport(struct __sk_buff *skb, struct frame *frame,
+/* The word with the flow label, where that is to follow the port; else NULL. */
+static __always_inline __be32 *flow_label_of(struct __sk_buff *skb, const struct roce_packet *roce,
+					     const struct cwdp_qp *qp)
+{
+	__be32 *word = header_at(skb_data(skb), roce->udp_offset - sizeof(struct ipv6hdr));
+
+	if (roce->ip_header_bytes != sizeof(struct ipv6hdr) || !(qp->flags & CWDP_STEER_FLOW_LABEL) ||
+	    (void *)(word + 1) > (void *)(long)skb->data_end)
+		return NULL;
+	return word;
+}
+
+/* Rewrite the source port; pointers into the packet are void afterwards. */
+static __always_inline enum cwdp_reason rewrite_sport(struct __sk_buff *skb, const struct roce_packet *roce,
 						      struct cwdp_qp *qp, __be16 sport)
 {
-	struct cwdp_probe_packet *packet = frame->packet;
-	struct rewrite rewrite = {
-		.udp_offset = (void *)packet - (void *)(long)skb->data,
-		.from = packet->sport,
-		.to = sport,
-		.has_checksum = packet->check,
-	};
+	struct cwdp_probe_packet *packet = header_at(skb_data(skb), roce->udp_offset);
+	__be32 *label = flow_label_of(skb, roce, qp);
+	void *end = (void *)(long)skb->data_end;
+	struct rewrite rewrite = {.udp_offset = roce->udp_offset, .from = roce->sport, .to = sport};
 	__u32 *icrc;
 
 	if (skb->gso_size)
 		return CWDP_STEER_GSO;
-	rewrite.udp_bytes = steerable_bytes(frame, rewrite.udp_offset, skb->len);
+	if ((void *)(&packet->bth + 1) > end)
+		return CWDP_STEER_BAD_LENGTH;
+	rewrite.udp_bytes = steerable_bytes(roce, bpf_ntohs(packet->len), skb->len);
 	if (!rewrite.udp_bytes)
 		return CWDP_STEER_BAD_LENGTH;
+	rewrite.has_checksum = packet->check;
 	rewrite.icrc_change = icrc_change(qp, rewrite.udp_bytes, rewrite.from ^ sport);
-	if (frame->ip6 && qp->flags & CWDP_STEER_FLOW_LABEL)
-		rewrite.first_word = with_flow_label(*(__be32 *)frame->ip6, sport);
+	if (label)
+		rewrite.first_word = with_flow_label(*label, sport);
 	icrc = (void *)packet + ((rewrite.udp_bytes - ICRC_BYTES) & UDP_MASK);
-	if (rewrite.has_checksum || (void *)(icrc + 1) > frame->end)
+	if (rewrite.has_checksum || (void *)(icrc + 1) > end)
 		return rewrite_slowly(skb, &rewrite);
 	*icrc ^= rewrite.icrc_change;
 	packet->sport = sport;
-	if (frame->ip6 && rewrite.first_word)
-		*(__be32 *)frame->ip6 = rewrite.first_word;
+	if (label)
+		*label = rewrite.first_word;
 	return CWDP_STEER_REWRITTEN;
 }
 
 /* Egress: the path that the queue pair is to take, and a packet that looks like it. */
-static __always_inline void steer_packet(struct __sk_buff *skb, struct frame *frame, struct cwdp_qp *qp,
-					 struct cwdp_control *settings)
+static __always_inline void steer_packet(struct __sk_buff *skb, const struct roce_packet *roce,
+					 struct cwdp_qp *qp, struct cwdp_control *settings)
 {
 	__be16 sport = qp->sport;
 	enum cwdp_reason reason;
 
 	if (qp->flags & CWDP_STEER_BACKUP && on_backup(settings, qp))
 		sport = qp->backup_sport;
-	if (frame->packet->sport == sport)
+	if (roce->sport == sport)
 		return;
-	reason = rewrite_sport(skb, frame, qp, sport);
+	reason = rewrite_sport(skb, roce, qp, sport);
 	count(reason);
 	if (reason != CWDP_STEER_REWRITTEN)
 		return;

@@ -133,7 +133,7 @@ static __always_inline int telemetry(struct cwdp_qp *qp, const struct roce_packe
 		qp->tick = tick;
 		qp->last_seen_ns = bpf_ktime_get_ns();
 	}
-	if (packet->ce_marked)
+	if ((packet->traffic_class & ECN_MASK) == ECN_CE)
 		__sync_fetch_and_add(&qp->ce_marks, 1);
 	if (packet->opcode == BTH_CNP)
 		__sync_fetch_and_add(&qp->cnps, 1);
