@@ -28,25 +28,43 @@ static __always_inline struct cwdp_slice_table *find_slice_table(void)
 	return bpf_map_lookup_elem(&slice_table, &zero);
 }
 
-/* The slice of the first rule that matches; 0 where none does. */
+/* Of one queue pair, over the rules. */
+struct rule_search {
+	const struct cwdp_slice_list *list;
+	struct cwdp_qp_key key;
+	__u32 job;
+	__u32 dscp;
+	__u32 slice; /* found; 0: none */
+};
+
+/* Try one rule; nonzero ends the search. */
+static long try_rule(__u64 number, struct rule_search *search)
+{
+	const struct cwdp_slice_rule *rule;
+
+	if (number >= CWDP_SLICE_RULES)
+		return 1;
+	rule = &search->list->rules[number];
+	if (rule->slice && !rule_matches(rule, &search->key, search->job, search->dscp))
+		return 0;
+	search->slice = rule->slice;
+	return 1;
+}
+
+/* The slice of the first rule that matches; 0 where none does. By bpf_loop, so that the verifier follows one
+ * rule and not all of them. */
 static __always_inline __u32 slice_of(const struct cwdp_qp_key *key, __u32 dscp)
 {
 	struct cwdp_slice_table *table = find_slice_table();
 	struct cwdp_job *member = bpf_map_lookup_elem(&jobs, key);
-	struct cwdp_slice_list *list;
-	__u32 job;
+	struct rule_search search = {.key = *key, .dscp = dscp};
 
 	if (!table)
 		return 0;
-	job = member ? member->job : 0;
-	list = &table->lists[table->active & 1];
-	for (__u32 i = 0; i < CWDP_SLICE_RULES; i++) {
-		const struct cwdp_slice_rule *rule = &list->rules[i];
-
-		if (!rule->slice || rule_matches(rule, key, job, dscp))
-			return rule->slice;
-	}
-	return 0;
+	search.job = member ? member->job : 0;
+	search.list = &table->lists[table->active & 1];
+	bpf_loop(CWDP_SLICE_RULES, try_rule, &search, 0);
+	return search.slice;
 }
 
 /* The class of a queue pair: its slice's, or one of those below, which it then keeps. */
