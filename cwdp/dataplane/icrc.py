@@ -21,15 +21,30 @@ def times_x(power: int) -> int:
     return power >> 1 ^ (POLYNOMIAL if power & 1 else 0)
 
 
+def times(powers: NDArray[np.uint32], factor: int) -> NDArray[np.uint32]:
+    """Polynomials, each times one and the same, modulo that of CRC-32; shape (n,) as given."""
+    products = np.zeros_like(powers)
+    for bit in range(31, -1, -1):
+        products ^= np.where(powers >> bit & 1, np.uint32(factor), np.uint32(0))
+        factor = times_x(factor)
+    return products
+
+
 def icrc_powers() -> NDArray[np.uint32]:
     """x^(8 (4 i - 2)) for UDP datagrams of 4 i bytes; shape (UDP_MAX / 4 + 1,), `icrc_powers` in `bpf/maps.h`.
 
     Entry 0 stands for no datagram and is 0.
     """
     powers = np.zeros(abi.UDP_MAX // 4 + 1, dtype=np.uint32)
-    power = ONE
-    for i in range(1, len(powers)):
-        for _ in range(16 if i == 1 else 32):
-            power = times_x(power)
-        powers[i] = power
+    step = ONE
+    for _ in range(16):
+        step = times_x(step)
+    powers[1] = step
+    step = int(times(powers[1:2], step)[0])
+    known = 1
+    while known < len(powers) - 1:
+        more = powers[1 : len(powers) - known][:known]
+        powers[1 + known : 1 + known + len(more)] = times(more, step)
+        step = int(times(np.array([step], dtype=np.uint32), step)[0])
+        known *= 2
     return powers

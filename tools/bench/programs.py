@@ -19,7 +19,6 @@ from tools.lab import netns
 
 BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")
 PROBE_TARGET_NS = 150
-FOREIGN_TARGET_NS = 15
 LOADS = 15
 LOAD_TARGET_MS = 50
 SETTLE_S = 0.1
@@ -43,7 +42,7 @@ def figures() -> Iterator[Figure]:
 
 
 def cost_figures() -> Iterator[Figure]:
-    """What each thing that can happen to a packet costs over an empty program."""
+    """What each thing that can happen to a probe costs over an empty program."""
     with BpfObject(BENCH_OBJECT) as obj:
         obj.load()
         _set_key(obj)
@@ -56,14 +55,10 @@ def _family_figures(obj: BpfObject, family: str) -> Iterator[Figure]:
     request = _run(obj, "tc_egress", template, abi.MARK)
     reply = _run(obj, "xdp_ingress", request)
     libbpf.map_update(obj.map_fd("bench_frame"), 0, request)
-    foreign = bytearray(template)
-    foreign[template.index(abi.PROBE_MAGIC.to_bytes(4, "big"))] ^= 0xFF
     cases = [
         Case("send", "tc_egress", "tc_empty", template, PROBE_TARGET_NS, abi.MARK),
         Case("reflect", "xdp_reflect", "xdp_put_frame_back", request, PROBE_TARGET_NS),
         Case("accept", "xdp_accept", "xdp_put_slot_back", reply, PROBE_TARGET_NS),
-        Case("foreign_xdp", "xdp_ingress", "xdp_empty", bytes(foreign), FOREIGN_TARGET_NS),
-        Case("foreign_tc", "tc_egress", "tc_empty", bytes(foreign), FOREIGN_TARGET_NS),
     ]
     for case, cost in zip(cases, costs(obj, cases), strict=True):
         yield figure(f"program_{case.name}_{family}", cost.ns, "ns", cost.reference_ns, case.target_ns)
