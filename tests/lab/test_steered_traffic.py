@@ -1,0 +1,245 @@
+"""Steered queue pairs on real packets: failover, what is told of it, telemetry, and delays of data packets."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from conftest import lab_name
+
+from cwdp.cli.client import ManagerClient
+from cwdp.dataplane.abi import Direction
+from cwdp.errors import ManagerError
+from manager.config import ProbeSettings, RoceConfig
+from tools.lab import Lab, LabSpec, faults, lifecycle
+from tools.lab.fleet import Fleet
+from tools.lab.session import wait_for_lock
+from tools.lab.spines import MOST_PORTS, spines_by_port
+from tools.lab.truth import Truth
+from tools.roce import Endpoint, Flow, Generator
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+
+PATIENCE_S = 30.0
+SOURCE, TARGET = "h1", "h3"
+QPN, REMOTE_QPN = 1000, 1001
+PORTS = range(50_000, 50_000 + MOST_PORTS)
+
+
+def until(condition: Callable[[], Any], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited for: {what}"
+        time.sleep(0.05)
+
+
+class Running:
+    """A lab with its services, and a queue pair from h1 to h3 steered over one spine and backed up by the other."""
+
+    def __init__(self, lab: Lab, fleet: Fleet, truth: Truth, ways: list[tuple[int, int, str]]) -> None:
+        self.lab, self.fleet, self.truth = lab, fleet, truth
+        self.client = ManagerClient(f"unix://{fleet.socket}")
+        (self.sport, self.backup_sport, self.spine), self.back = ways
+        self.ends = [lab.host(SOURCE), lab.host(TARGET)]
+
+    def steer(self) -> None:
+        """Both directions, by the manager."""
+        source, target = self.ends
+        for here, there, qpn, sport, backup_sport in (
+            (source, target, REMOTE_QPN, self.sport, self.backup_sport),
+            (target, source, QPN, *self.back[:2]),
+        ):
+            wish = {"host": here.name, "nic": "nic0", "dst": str(there.nics[0].ipv4), "qpn": qpn}
+            self.client.put("/v1/steer", wish | {"sport": sport, "backup_sport": backup_sport})
+        until(lambda: self.used_ports() >= {self.sport, self.backup_sport}, "the wish in the maps")
+
+    def used_ports(self) -> set[int]:
+        """Source ports whose paths h1 watches."""
+        maps = self.truth._open(self.ends[0])
+        assert maps is not None
+        return set(maps.paths["sport"][maps.paths["users"] > 0].tolist())
+
+    def flow(self, **settings: Any) -> Flow:
+        """The queue pair, at a rate that the lab can do beside all else."""
+        source, target = self.ends
+        return Flow(
+            id=0,
+            source=Endpoint(SOURCE, source.nics[0].ipv4),
+            target=Endpoint(TARGET, target.nics[0].ipv4),
+            qpn=QPN,
+            remote_qpn=REMOTE_QPN,
+            sport=60_000,
+            ack_sport=60_001,
+            mtu=256,
+            message_bytes=4096,
+            rate_bps=2_000_000,
+            window=512,
+            retries=1000,
+            **settings,
+        )
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """What h1 has told of a kind, oldest first."""
+        events = self.client.get("/v1/events", {"host": SOURCE})["events"]
+        return [event for event in events if event["kind"] == kind]
+
+    def row(self, host: str, direction: str, qpn: int) -> dict[str, Any]:
+        rows = self.client.get("/v1/qp", {"host": host})["queue_pairs"]
+        return next((row for row in rows if (row["direction"], row["qpn"]) == (direction, qpn)), {})
+
+    def knows(self, host: str, direction: str, packets: int) -> bool:
+        """Whether the manager has heard of so many packets."""
+        return self.row(host, direction, REMOTE_QPN).get("packets") == packets
+
+    def counted(self, host: str, direction: Direction) -> int:
+        """Packets of the queue pair in the dataplane's own table."""
+        maps = self.truth._open(self.lab.host(host))
+        assert maps is not None
+        table = maps.qps[direction]
+        return int(table["packets"][table["key"]["qpn"] == REMOTE_QPN].sum())
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    name = lab_name("steered")
+    lifecycle.up(LabSpec(name=name, hosts_per_leaf=2, spines=2, seed=5))
+    roce = RoceConfig(hold_down_ms=200.0, hold_down_max_ms=200.0, sample_every=4)
+    try:
+        lab = Lab.open(name)
+        ends = lab.host(SOURCE), lab.host(TARGET)
+        ways = []
+        for source, target in (ends, ends[::-1]):
+            spines = spines_by_port(lab, source, target, PORTS)
+            sport, spine = min(spines.items())
+            ways.append((sport, min(port for port, other in spines.items() if other != spine), spine))
+        with Fleet(lab, ProbeSettings(pairs_per_s=200.0, degree=3), roce=roce) as fleet, Truth(lab) as truth:
+            wait_for_lock(fleet, truth)
+            made = Running(lab, fleet, truth, ways)
+            made.steer()
+            yield made
+    finally:
+        lifecycle.down(name)
+
+
+def _ports_used(flow: dict[str, Any]) -> set[int]:
+    return {port["port"] for port in flow["sports"]}
+
+
+def test_packets_take_the_path_that_the_manager_was_told(running: Running) -> None:
+    with Generator([running.flow(total_bytes=100_000)], running.lab.popen, running.lab.run_dir) as generator:
+        generator.start()
+        (flow,) = generator.result(PATIENCE_S)["flows"]
+    assert _ports_used(flow) == {running.sport}
+    assert {port["port"] for port in flow["ack_sports"]} == {running.back[0]}
+    assert (flow["retransmitted_packets"], flow["failed"]) == (0, False)
+
+
+def test_a_silent_link_is_left_and_used_again_and_both_are_told(running: Running) -> None:
+    link = f"l1-{running.spine}"
+    downs, ups = len(running.events("path_down")), len(running.events("path_up"))
+    with Generator([running.flow()], running.lab.popen, running.lab.run_dir) as generator:
+        generator.start()
+        time.sleep(1.0)
+        faults.drop(running.lab.name, link, 1.0)
+        try:
+            until(lambda: len(running.events("path_down")) > downs, "the path given up")
+            time.sleep(0.5)
+        finally:
+            faults.heal(running.lab.name, link)
+        until(lambda: len(running.events("path_up")) > ups, "the path used again")
+        time.sleep(0.5)
+        result = generator.stop()
+    (flow,) = result["flows"]
+    assert _ports_used(flow) == {running.sport, running.backup_sport}
+    first, last = flow["sports"][0], max(flow["sports"], key=lambda port: port["last_ns"])
+    assert first["port"] == last["port"] == running.sport
+    assert not flow["failed"]
+    assert result["total"]["icrc_errors"] == 0
+    event = running.events("path_down")[downs]
+    assert event["nic"] == "nic0"
+    assert event["path"]["sport"] in {running.sport, running.backup_sport}
+    assert event["path"]["dst_addr"] == str(running.ends[1].nics[0].ipv4)
+    assert event["path"]["lasted_ns"] > 10_000_000
+    assert event["path"]["unanswered"] >= 4
+    assert event["path"]["queue_pairs"] == 1
+    assert event["path"]["bound_ns"] is not None
+
+
+def test_pulses_stop_with_the_agent_and_nothing_else_does(running: Running) -> None:
+    before = running.truth.counters(SOURCE)
+    agent, starts = running.fleet.process(SOURCE), len(running.events("agent_started"))
+    with Generator([running.flow()], running.lab.popen, running.lab.run_dir) as generator:
+        generator.start()
+        time.sleep(0.5)
+        agent.send_signal(signal.SIGKILL)
+        agent.wait()
+        until(lambda: len(running.events("agent_started")) > starts, "another agent")
+        time.sleep(2.0)
+        result = generator.stop()
+    (flow,) = result["flows"]
+    assert _ports_used(flow) == {running.sport}
+    assert flow["retransmitted_packets"] == 0
+    after = running.truth.counters(SOURCE)
+    assert after["path_went_down"] == before["path_went_down"]
+    assert after["steer_rewritten"] > before["steer_rewritten"]
+    assert not _orphans()
+
+
+def _orphans() -> list[int]:
+    """Processes that send pulses for nobody."""
+    found = []
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough
+        try:
+            with open(f"/proc/{entry}/cmdline", "rb") as line, open(f"/proc/{entry}/stat") as stat:  # noqa: PTH123
+                is_pulse = b"cwdp.agent.pulse\0" in line.read()
+                if is_pulse and stat.read().rpartition(")")[2].split()[1] == "1":
+                    found.append(int(entry))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def test_queue_pairs_are_counted_alike_at_both_ends(running: Running) -> None:
+    ends = [(SOURCE, Direction.EGRESS), (TARGET, Direction.INGRESS)]
+    before = [running.counted(*end) for end in ends]
+    with Generator([running.flow(total_bytes=200_000)], running.lab.popen, running.lab.run_dir) as generator:
+        generator.start()
+        (flow,) = generator.result(PATIENCE_S)["flows"]
+    after = [running.counted(*end) for end in ends]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [flow["sent_packets"]] * 2
+    for (host, direction), packets in zip(ends, after, strict=True):
+        name = direction.name.lower()
+        knows = partial(running.knows, host, name, packets)
+        until(knows, "the manager to know")
+        assert running.row(host, name, REMOTE_QPN)["sport"] == running.sport
+    assert running.row(SOURCE, "egress", REMOTE_QPN)["peer"] == f"{TARGET}/nic0"
+    assert running.row(SOURCE, "ingress", QPN)["acks"] > 0
+
+
+def test_data_packets_have_delays(running: Running) -> None:
+    with Generator([running.flow()], running.lab.popen, running.lab.run_dir) as generator:
+        generator.start()
+        until(
+            lambda: (running.row(SOURCE, "egress", REMOTE_QPN).get("owd") or {}).get("samples", 0) > 50,
+            "delays",
+        )
+        generator.stop()
+    delay = running.row(SOURCE, "egress", REMOTE_QPN)["owd"]
+    assert -delay["bound_ns"] <= delay["min_ns"] <= delay["p50_ns"] <= delay["p99_ns"] <= delay["max_ns"]
+    assert 1_000 < delay["p50_ns"] < 100_000_000
+
+
+def test_wishes_that_cannot_be_are_refused_or_told(running: Running) -> None:
+    wish = {"host": SOURCE, "nic": "nic0", "dst": "10.2.0.2", "qpn": 7, "sport": 50_000}
+    for wrong in ({"sport": 80}, {"qpn": 1 << 24}, {"host": "h9"}, {"nic": "nic7"}, {"dst": "h3"}):
+        with pytest.raises(ManagerError, match="refused"):
+            running.client.put("/v1/steer", wish | wrong)
+    elsewhere = str(running.ends[0].nics[0].ipv4)
+    running.client.put("/v1/steer", wish | {"dst": elsewhere})
+    until(lambda: running.events("steer_refused"), "the host's refusal")
+    detail = running.events("steer_refused")[-1]["detail"]
+    assert detail.startswith(f"what goes to {elsewhere} does not leave by nic0")
+    running.client.delete("/v1/steer", {"host": SOURCE, "nic": "nic0", "dst": elsewhere, "qpn": 7})
