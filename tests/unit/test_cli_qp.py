@@ -165,7 +165,8 @@ def _count(local: LocalQueuePairs, place: int, packets: int) -> None:
 
 
 def test_rates_without_a_manager(local: LocalQueuePairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(monotonic=lambda: clock.now_s, now_s=100.0)
+    clock = SimpleNamespace(now_s=100.0)
+    clock.monotonic = lambda: clock.now_s
     monkeypatch.setattr(qp_local, "time", clock)
     _count(local, 1, 100)
     _count(local, 2, 100)
