@@ -25,7 +25,7 @@ PLAIN = {
 """Transfers that nobody touches."""
 
 STEERED = {
-    "ibv_rc_pingpong": Transfer("ibv_rc_pingpong", 4, messages=250, size=16384),
+    "ibv_rc_pingpong": Transfer("ibv_rc_pingpong", 4, messages=800, size=16384),
     "ib_write_bw": Transfer("ib_write_bw", 4, messages=384),
     "ib_send_bw": Transfer("ib_send_bw", 4, messages=384),
     "ib_read_bw": Transfer("ib_read_bw", 4, messages=384),
