@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cwdp.agent import nic as agent_nic
 from cwdp.agent import prober
 from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import IFF_UP_LOWER_UP, LinkTable
@@ -191,7 +192,7 @@ def test_no_order_of_messages_breaks_the_table(messages: list[Message]) -> None:
 
 def test_every_counter_of_a_nic_is_there_from_the_start(table: Table) -> None:
     nic = HostNic("h", "nic0", loader.Settings(), table)
-    expected = {f"agent.nic0.{name}": 0 for name in (*prober.COUNTERS, "probe_socket_failed")}
+    expected = {f"agent.nic0.{name}": 0 for name in (*prober.COUNTERS, *agent_nic.COUNTERS)}
     assert nic.totals() == expected
 
 
