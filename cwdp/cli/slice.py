@@ -54,8 +54,8 @@ def delete(dev: str) -> None:
     """Have no slices on an interface any more."""
     loader.ifindex_of(dev)
     with tree.locked(), _opened(dev) as slicing:
-        there_were = slicing.delete()
-    click.echo(f"{dev}: {'no slices any more' if there_were else 'there are no slices'}")
+        deletion = slicing.delete()
+    click.echo(f"{dev}: {deletion.value}")
 
 
 @slice_.command("list")

@@ -20,8 +20,8 @@ from cwdp.shared.rates import format_rate, parse_rate
 MIN_RATE_BPS = 1_000_000
 MAX_SLICES = 200
 MAX_MATCHES = 256
-MAX_PRIORITY = 7
-DEFAULT_PRIORITY = 4
+MAX_PRIORITY = 6
+DEFAULT_PRIORITY = 3
 QPN_MAX = 0xFFFFFF
 DSCP_MAX = 63
 
@@ -87,7 +87,7 @@ class Slice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     Attributes:
         guaranteed: rate that it has whatever others do.
         ceiling: rate that it never exceeds, the link's if not given.
-        priority: 0 to 7; 0 is served first, and first given what others leave unused.
+        priority: 0 to 6; 0 is served first, and first given what others leave unused.
         qp_rate: rate that none of its queue pairs exceeds.
         match: the queue pairs that are in it: those that any of these fits.
     """

@@ -29,8 +29,6 @@ FQ_SETTINGS = {
     "horizon": 10_000_000,
     "horizon_drop": 0,
 }
-DRAIN_S = 1.0
-POLL_S = 0.005
 PACE_SHIFT = 18
 NS_BITS_PER_BYTE = 8 * 10**9
 
@@ -77,9 +75,7 @@ class Edt:
         for number in numbers:
             slices["lease_ns"][number], slices["fair_q18"][number], slices["qp_pace_q18"][number] = 0, 1, 0
         self._maps.next_generation()
-        deadline = time.monotonic() + DRAIN_S
-        while self._last_departure_ns(numbers) > time.monotonic_ns() and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        qdiscs.becomes(lambda: self._last_departure_ns(numbers) <= time.monotonic_ns())
 
     def remove(self, numbers: Collection[int]) -> None:
         """Nothing: a slice has no queue of its own here."""
@@ -91,13 +87,20 @@ class Edt:
         for number in np.flatnonzero(slices["fair_q18"]):
             ahead_ns = max(int(slices["departure_ns"][number]) - now_ns, 0)
             backlog_bytes = (ahead_ns << PACE_SHIFT) // int(slices["fair_q18"][number])
-            dropped = 0 if number else self._drops()
+            dropped = 0 if number else self._queued("drops")
             found[int(number)] = Usage(int(slices["bytes"][number]), backlog_bytes, dropped)
         return found
 
-    def dismantle(self) -> None:
-        """Remove fq."""
+    def let_go(self) -> None:
+        """Give all packets leave to go."""
+        self.release(np.flatnonzero(self._maps.slices["fair_q18"]).tolist())
+
+    def dismantle(self) -> bool:
+        """Remove fq as soon as it is empty."""
+        if not qdiscs.becomes(lambda: self._queued("qlen") == 0):
+            return False
         qdiscs.take_away(self._ip, self._index, self._place)
+        return True
 
     def _last_departure_ns(self, numbers: Collection[int]) -> int:
         pairs = self._maps.qps[Direction.EGRESS]
@@ -106,9 +109,10 @@ class Edt:
             [int(theirs.max(initial=0)), *(int(self._maps.slices["departure_ns"][n]) for n in numbers)]
         )
 
-    def _drops(self) -> int:
+    def _queued(self, count: str) -> int:
+        """One of the counts of fq's queues, all of them together."""
         kept = (q for q in self._ip.get_qdiscs(index=self._index) if q.get_attr("TCA_KIND") == "fq")
-        return sum(q.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")["drops"] for q in kept)
+        return sum(q.get_attr("TCA_STATS2").get_attr("TCA_STATS_QUEUE")[count] for q in kept)
 
 
 def put_fq(ip: IPRoute, index: int, place: Place) -> bool:

@@ -22,9 +22,9 @@ class Usage:
 class Enforcer(Protocol):
     """Holds the slices of one interface to their rates.
 
-    A change goes in this order, so that nothing is lost or overtaken: `hold` what is wanted, `release` what is not, tell
+    A change goes in this order, so that nothing is lost: `hold` what is wanted, `release` what is not, tell
     the dataplane by records that were `describe`d, `remove` what it does not use any more. The end of all:
-    `release` everything, tell the dataplane, `dismantle`.
+    `let_go`, tell the dataplane, `dismantle`.
     """
 
     kind: abi.Enforcer
@@ -46,5 +46,8 @@ class Enforcer(Protocol):
     def usage(self) -> dict[int, Usage]:
         """What passes, by number of slice; 0 is all that is in none."""
 
-    def dismantle(self) -> None:
-        """Let go what still waits, and take the qdisc away."""
+    def let_go(self) -> None:
+        """Hold nothing back any more, and wait until nothing waits in a slice, a second at most."""
+
+    def dismantle(self) -> bool:
+        """Take the qdisc away as soon as nothing waits in it; False where that does not come within a second."""

@@ -9,12 +9,12 @@
             ├── 4791:201
             └── ...         one class a queue pair
 
-Classes are changed in place, and removed when they have run empty. A queue pair that changes its class while the link
-itself is full may see packets overtake each other, as its old class then cannot run empty first.
+Classes are changed in place, and removed when they have run empty, so that no packet is lost. What waits in a slice goes
+before what waits in none, so a queue pair that leaves its slice for none keeps its order. One that comes into a slice,
+or changes it, while packets of it wait may see that they are overtaken, once.
 """
 
 import math
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,13 +36,12 @@ QP_CLASSES = 64
 QUEUE_PACKETS = 10_000
 """RoCEv2 does not back off for a short queue, it sends again; what bounds it is the senders' windows."""
 
+REST_PRIORITY = MAX_PRIORITY + 1
 LINK_BURST_S = 0.005
 BURST_S = 0.002
 QP_GUARANTEED_BPS = 80_000
 PROBE_SHARE = 0.02
 DRAIN_BPS = 8 * 10**12
-DRAIN_S = 1.0
-POLL_S = 0.005
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def common_classes(wanted: Iterable[Share], link_bps: int) -> dict[int, tuple[in
     probe_bps = round(link_bps * PROBE_SHARE)
     return {
         LINK: (HANDLE, Limits(link_bps, link_bps, 0, LINK_BURST_S)),
-        DEFAULT: (LINK, Limits(rest_bps(wanted, link_bps), link_bps, MAX_PRIORITY)),
+        DEFAULT: (LINK, Limits(rest_bps(wanted, link_bps), link_bps, REST_PRIORITY)),
         PROBES: (LINK, Limits(probe_bps, link_bps, 0)),
     }
 
@@ -141,12 +140,12 @@ class Htb:
         record["leaves"] = QP_CLASSES if share.qp_bps else 0
 
     def release(self, numbers: Collection[int]) -> None:
-        """Have the classes of some slices run empty at the speed of the device."""
-        self._drain([handle for handle in self._classes() if number_of(handle) in numbers])
+        """Have the classes of some slices run empty."""
+        self._drain(self._classes_of(numbers))
 
     def remove(self, numbers: Collection[int]) -> None:
         """Remove the classes of some slices, children first."""
-        leaving = [handle for handle in self._classes() if number_of(handle) in numbers]
+        leaving = self._classes_of(numbers)
         self._drain(leaving)
         for handle in sorted(leaving, reverse=True):
             self._ip.tc("del-class", index=self._index, handle=handle)
@@ -166,10 +165,17 @@ class Htb:
                 )
         return found
 
-    def dismantle(self) -> None:
-        """Have all classes run empty, then remove the qdisc."""
-        self._drain(list(self._classes()))
+    def let_go(self) -> None:
+        """Have the classes of all slices run empty."""
+        self._hold_nothing(DEFAULT, LINK, REST_PRIORITY)
+        self._drain({handle: seen for handle, seen in self._classes().items() if number_of(handle)})
+
+    def dismantle(self) -> bool:
+        """Remove the qdisc as soon as it is empty."""
+        if not qdiscs.becomes(lambda: not self._waiting(self._classes())):
+            return False
         qdiscs.take_away(self._ip, self._index, self._place)
+        return True
 
     def _set(self, handle: int, parent: int, limits: Limits) -> None:
         rate, ceiling = limits.guaranteed_bps // 8, limits.ceiling_bps // 8
@@ -192,15 +198,20 @@ class Htb:
         found = (c for c in self._ip.get_classes(index=self._index) if c["handle"] & ~MINOR_MASK == HANDLE)
         return {c["handle"]: Class.read(c) for c in found}
 
-    def _drain(self, leaving: Collection[int]) -> None:
-        """Wait until nothing is left in some classes, which are first in line and at no rate, `DRAIN_S` at most."""
-        present = self._classes()
-        for handle in leaving:
-            self._set(handle, present[handle].parent, Limits(DRAIN_BPS, DRAIN_BPS, 0))
-        deadline = time.monotonic() + DRAIN_S
-        while any(present[handle].waiting_packets for handle in leaving) and time.monotonic() < deadline:
-            time.sleep(POLL_S)
-            present = self._classes()
+    def _classes_of(self, numbers: Collection[int]) -> dict[int, Class]:
+        return {handle: seen for handle, seen in self._classes().items() if number_of(handle) in numbers}
+
+    def _drain(self, leaving: Mapping[int, Class]) -> None:
+        """Wait until nothing is left in some classes, for as long as a queue may take."""
+        for handle, seen in leaving.items():
+            self._hold_nothing(handle, seen.parent, 0)
+        qdiscs.becomes(lambda: not self._waiting(leaving))
+
+    def _hold_nothing(self, handle: int, parent: int, priority: int) -> None:
+        self._set(handle, parent, Limits(DRAIN_BPS, DRAIN_BPS, priority))
+
+    def _waiting(self, handles: Collection[int]) -> int:
+        return sum(seen.waiting_packets for handle, seen in self._classes().items() if handle in handles)
 
 
 def _has_children(handle: int, classes: Mapping[int, tuple[int, Limits]]) -> bool:

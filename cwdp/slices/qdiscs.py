@@ -6,7 +6,8 @@ choice and stays.
 """
 
 import errno
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ HANDLE = 0x4791_0000
 NOBODYS = {"noqueue", "mq", "pfifo_fast", "fq", "fq_codel"}
 FILTERS_ONLY = {"clsact", "ingress"}
 PLAIN = "bfifo"
+WAIT_S, POLL_S = 1.0, 0.002
 UNKNOWN_KIND = errno.ENOENT
 
 
@@ -93,6 +95,16 @@ def take_away(ip: IPRoute, index: int, place: Place) -> None:
         ip.tc("del", index=index, parent=TC_H_ROOT)
     else:
         ip.tc("replace", PLAIN, index=index, parent=place.parent, handle=0, limit=place.limit_bytes)
+
+
+def becomes(condition: Callable[[], bool]) -> bool:
+    """Wait for a queue to come to something, a second at most; whether it did."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 @contextmanager

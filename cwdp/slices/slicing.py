@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,16 @@ ETHERNET_BYTES = 18
 
 SETTLE_S = 0.005
 """A packet that was judged by the old rules has reached the qdisc by then."""
+
+
+class Deletion(Enum):
+    """What became of the slices of an interface."""
+
+    NOTHING = "there are no slices"
+    DONE = "no slices any more"
+    QDISC_STAYS = (
+        "no slices any more; their qdisc stays, holding nothing back, while packets wait: delete again later"
+    )
 
 
 @dataclass(frozen=True)
@@ -103,20 +114,19 @@ class Slicing:
             enforcer.remove(leaving)
         self._maps.slices[list(leaving)] = np.zeros((), dtype=abi.SLICE)
 
-    def delete(self) -> bool:
-        """Have no slices; False where there were none."""
-        managed = self.managed
+    def delete(self) -> Deletion:
+        """Have no slices, and no qdisc for them as soon as that loses no packet."""
+        managed, gone = self.managed, Deletion.NOTHING
         with qdiscs.kernel_errors(self._ifname):
             enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
-            found = enforcer is not None or bool(self.enforcer)
             if enforcer:
-                enforcer.release({0, *self._present(enforcer)})
+                enforcer.let_go()
             self._publish({}, None, 0, managed=False)
             if enforcer:
-                enforcer.dismantle()
+                gone = Deletion.DONE if enforcer.dismantle() else Deletion.QDISC_STAYS
         self._maps.slices[:] = np.zeros((), dtype=abi.SLICE)
         jobs.replace(self._maps.jobs_fd, (), managed=managed)
-        return found
+        return gone
 
     def listed(self) -> list[Listed]:
         """All slices in the order of their first matches, and last what is in none; empty where there are none."""

@@ -122,7 +122,7 @@ REFUSED = [
     (SliceSet(slice=(a_slice("a" * 33),)), "is no name for a slice"),
     (SliceSet(slice=(a_slice(), a_slice())), "the slice a is there twice"),
     (SliceSet(slice=(a_slice(match=()),)), "slice a has no match"),
-    (SliceSet(slice=(a_slice(priority=8),)), "slice a has priority 8"),
+    (SliceSet(slice=(a_slice(priority=7),)), "slice a has priority 7"),
     (SliceSet(slice=(a_slice(priority=-1),)), "slice a has priority -1"),
     (SliceSet(slice=(a_slice(guaranteed="ten"),)), "'ten' is not a rate"),
     (SliceSet(slice=(a_slice(guaranteed="999kbit"),)), "slice a: guaranteed is 999kbit"),
