@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyroute2 import IPRoute
+from pyroute2 import config as pyroute2_config
 from pyroute2 import netns as pyroute2_netns
 
 from cwdp.errors import LabError
@@ -23,6 +24,11 @@ _CLONE_NEWNET = 0x40000000
 _SO_NETNS_COOKIE = 71
 _LOOPBACK_INDEX = 1
 _libc = ctypes.CDLL(None, use_errno=True)
+
+# A netlink socket in a namespace is made by a child process, which takes longer than the default 2 s on a machine
+# that is emulated or has much to do.
+pyroute2_config.default_communicate_timeout = 60
+pyroute2_config.default_create_socket_timeout = 60
 
 
 @contextmanager
