@@ -13,7 +13,7 @@ from typing import Any
 
 from cwdp.errors import CwdpError
 from tools.lab.topology import Topology
-from tools.rdma import counters, fabric, scenarios, story, verbs
+from tools.rdma import counters, fabric, scenarios, slicing, story, verbs
 from tools.rdma.scenarios import Bench
 
 
@@ -26,7 +26,9 @@ def main() -> int:
     hosts = fabric.up()
     with counters.counting(Topology(fabric.LAB)) as counted:
         bench = Bench(hosts[0], hosts[-1], counted)
-        for name, scenario in chain(story.without_cwdp(), scenarios.plan(), story.with_cwdp(), verbs.plan()):
+        for name, scenario in chain(
+            story.without_cwdp(), scenarios.plan(), story.with_cwdp(), verbs.plan(), slicing.plan()
+        ):
             say(name)
             report[name] = attempt(scenario, bench)
             complete = complete and "error" not in report[name]

@@ -19,7 +19,7 @@ from tools.rdma.fabric import RdmaHost
 from tools.rdma.programs import Transfer, started
 from tools.rdma.scenarios import Bench, Scenario, recorded
 
-TRANSFER = Transfer("ib_write_bw", 4, messages=256)
+TRANSFER = Transfer("ib_write_bw", 4, messages=400)
 RATES = ("4mbit", "8mbit")
 ETHERNET_BYTES = 14
 SETTLE_S = 2.5
