@@ -12,6 +12,8 @@
 #include "qp.h"
 
 #define UNANSWERED_MIN 4
+#define SLOW_FACTOR    2 /* what delays the backup is no death of the path: it has so much longer */
+#define SLOW_SHIFT     4
 
 static __always_inline struct cwdp_path *find_path(__u32 index)
 {
@@ -98,6 +100,7 @@ __noinline int take_backup(const struct cwdp_control *settings, const struct cwd
 	dead_after_ns = settings->dead_after_ns;
 	if (path->state == CWDP_PATH_DOWN)
 		return !is_silent(backup, now, dead_after_ns) || is_silent(path, now, dead_after_ns);
+	dead_after_ns += SLOW_FACTOR * backup->slow_ns;
 	if (!is_silent(path, now, dead_after_ns) || backup->state == CWDP_PATH_DOWN ||
 	    backup->answered_sent_ns < path->waiting_since_ns + dead_after_ns / 2)
 		return false;
@@ -122,6 +125,13 @@ static __always_inline void pulse_sent(struct cwdp_path *path, __u64 now)
 	__sync_fetch_and_add(&path->unanswered, 1);
 }
 
+/* How long answers took of late: the longest, forgotten by a 16th with each answer. */
+static __always_inline __u64 next_slow_ns(__u64 slow_ns, __u64 took_ns)
+{
+	slow_ns -= slow_ns >> SLOW_SHIFT;
+	return took_ns > slow_ns ? took_ns : slow_ns;
+}
+
 /* Ingress: a pulse that left at sent_ns has been answered. */
 static __always_inline void pulse_answered(__u32 number, __u64 sent_ns, __u64 now)
 {
@@ -136,6 +146,7 @@ static __always_inline void pulse_answered(__u32 number, __u64 sent_ns, __u64 no
 	was_silent = is_silent(path, now, settings->dead_after_ns);
 	path->last_answer_ns = now;
 	path->answered_sent_ns = sent_ns;
+	path->slow_ns = next_slow_ns(path->slow_ns, now - sent_ns);
 	path->unanswered = 0;
 	if (path->state == CWDP_PATH_UP)
 		return;

@@ -336,7 +336,8 @@ PATH: Final = _record(
         ("sport", ">u2", 80),
         ("reserved", "<u2", 82),
         ("users", "<u4", 84),
-        ("unused", ("<u8", (5,)), 88),
+        ("slow_ns", "<u8", 88),
+        ("unused", ("<u8", (4,)), 96),
     ],
 )
 

@@ -83,7 +83,22 @@ def test_an_answer_to_an_old_pulse_proves_nothing(paths: Paths) -> None:
     paths.ask(times=1)
     assert paths.answer(old).verdict == XDP_DROP
     assert paths.port() == PRIMARY
+    paths.pass_time(3 * SILENCE_NS)
+    assert paths.port() == PRIMARY
     assert paths.answer(paths.send(BACKUP)).verdict == XDP_DROP
+    assert paths.port() == BACKUP
+
+
+def test_while_the_backup_is_slow_the_primary_has_more_time(paths: Paths) -> None:
+    """A burst holds the answers of both paths up, and lets go of the backup's first."""
+    late = paths.send(BACKUP)
+    paths.ask()
+    paths.pass_time(SILENCE_NS)
+    paths.answer(late)
+    paths.ask(BACKUP, times=1)
+    assert paths.port() == PRIMARY
+    for _ in range(100):
+        paths.ask(BACKUP, times=1)
     assert paths.port() == BACKUP
 
 
