@@ -5,7 +5,9 @@
  * pulse left that followed its last answer: late answers, as long as they keep coming, are no silence, and a
  * host that sends no pulses hears no silence. A path is given up when it has been silent for dead_after and
  * its backup has answered a pulse sent well within that silence; so what stalls both, a busy CPU or a dead
- * NIC, moves nothing. Only pulses bring it back: healthy for hold_ns, which doubles with each relapse. */
+ * NIC, moves nothing. A burst delays both paths, but never equally, so the path has twice as long again as
+ * the backup's answers took of late. Only pulses bring it back: healthy for hold_ns, which doubles with each
+ * relapse. */
 #pragma once
 
 #include "clock.h"
