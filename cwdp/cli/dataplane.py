@@ -50,8 +50,7 @@ def unload(ifname: str) -> None:
 def status(everywhere: bool, as_json: bool) -> None:
     """Show what is loaded, and what it has counted."""
     tree.require_privileges()
-    cookie = tree.netns_cookie()
-    found = [describe(where) for where in tree.all_trees() if everywhere or where.netns_cookie == cookie]
+    found = [describe(where) for where in (tree.all_trees() if everywhere else tree.trees_here())]
     emit({"interfaces": found}, as_json=as_json, render=lambda: _render(found))
 
 

@@ -11,10 +11,11 @@ from pyroute2 import IPRoute
 from rich.console import RenderableType
 from rich.table import Table
 
+from cwdp.cli.loaded import require_loaded
 from cwdp.cli.output import emit
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.maps import Maps
-from cwdp.errors import DataplaneError
+from cwdp.dataplane.tree import TreePath
 from cwdp.shared.config import read_document
 from cwdp.shared.rates import format_rate
 from cwdp.shared.slices import SliceSet
@@ -41,7 +42,7 @@ def apply(file: Path, dev: str, link_rate: str | None) -> None:
     if link_rate is not None:
         wanted = msgspec.structs.replace(wanted, link_rate=link_rate)
     loader.ifindex_of(dev)
-    with tree.locked(), _opened(dev) as slicing:
+    with tree.locked(), _opened(require_loaded(dev)) as slicing:
         slicing.apply(wanted)
         enforcer, link_bps = slicing.enforcer.name.lower(), slicing.link_bps
     count = f"{len(wanted.slice)} slice{'' if len(wanted.slice) == 1 else 's'}"
@@ -53,7 +54,7 @@ def apply(file: Path, dev: str, link_rate: str | None) -> None:
 def delete(dev: str) -> None:
     """Have no slices on an interface any more."""
     loader.ifindex_of(dev)
-    with tree.locked(), _opened(dev) as slicing:
+    with tree.locked(), _opened(require_loaded(dev)) as slicing:
         deletion = slicing.delete()
     click.echo(f"{dev}: {deletion.value}")
 
@@ -64,28 +65,22 @@ def delete(dev: str) -> None:
 def list_(dev: str | None, as_json: bool) -> None:
     """Show the slices, and what passes them."""
     tree.require_privileges()
-    if dev is not None:
-        loader.ifindex_of(dev)
-    here = (where.ifname for where in tree.all_trees() if where.netns_cookie == tree.netns_cookie())
-    found = [_described(ifname) for ifname in ([dev] if dev else here)]
+    found = [_described(where) for where in ([require_loaded(dev)] if dev else tree.trees_here())]
     emit({"interfaces": found}, as_json=as_json, render=lambda: _render(found))
 
 
 @contextmanager
-def _opened(ifname: str) -> Iterator[Slicing]:
-    where = tree.here(ifname)
-    if not where.path.exists():
-        raise DataplaneError(f"{ifname} has no dataplane", f"run: cwdp dataplane load {ifname}")
-    loader.inspect(where)
+def _opened(where: TreePath) -> Iterator[Slicing]:
     with Maps(where) as maps, IPRoute() as ip:
-        yield Slicing(maps, ip, ifname)
+        yield Slicing(maps, ip, where.ifname)
 
 
-def _described(ifname: str) -> dict[str, Any]:
-    with _opened(ifname) as slicing:
+def _described(where: TreePath) -> dict[str, Any]:
+    loader.inspect(where)
+    with _opened(where) as slicing:
         listed = slicing.listed()
         return {
-            "ifname": ifname,
+            "ifname": where.ifname,
             "enforcer": slicing.enforcer.name.lower(),
             "link_bps": slicing.link_bps,
             "set_by": "agent" if slicing.managed else "hand",

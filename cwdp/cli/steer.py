@@ -85,10 +85,9 @@ def list_(dev: str | None, as_json: bool) -> None:
     tree.require_privileges()
     if dev is not None:
         require_loaded(dev)
-    cookie = tree.netns_cookie()
     rows: list[dict[str, Any]] = []
-    for where in tree.all_trees():
-        if where.netns_cookie == cookie and dev in (None, where.ifname):
+    for where in tree.trees_here():
+        if dev in (None, where.ifname):
             loader.inspect(where)
             with Maps(where) as maps:
                 rows += [_row(where.ifname, steered) for steered in Steering(maps).listed()]

@@ -167,6 +167,12 @@ def all_trees() -> list[TreePath]:
     )
 
 
+def trees_here() -> list[TreePath]:
+    """Every tree of this network namespace."""
+    cookie = netns_cookie()
+    return [where for where in all_trees() if where.netns_cookie == cookie]
+
+
 def remove(tree: TreePath) -> None:
     """Detach and unpin everything; maps that somebody holds open live on."""
     _detach_links(tree.path)

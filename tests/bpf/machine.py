@@ -24,7 +24,6 @@ from cwdp.dataplane.abi import Direction, Reason, SlotState
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
-from cwdp.dataplane.tree import TreePath
 
 XDP_DROP, XDP_PASS, XDP_TX = 1, 2, 3
 TC_ACT_UNSPEC = 0xFFFFFFFF
@@ -53,7 +52,7 @@ class Namespace:
     def close(self) -> None:
         """Let it go, with whatever trees its interfaces have."""
         with self.entered():
-            for where in trees_here():
+            for where in tree.trees_here():
                 tree.remove(where)
         os.close(self.fd)
 
@@ -91,12 +90,6 @@ def add_veth(ifname: str, peer: str) -> None:
 def delete_link(ifname: str) -> None:
     with IPRoute() as ip:
         ip.link("del", ifname=ifname)
-
-
-def trees_here() -> list[TreePath]:
-    """The trees of this namespace."""
-    cookie = tree.netns_cookie()
-    return [where for where in tree.all_trees() if where.netns_cookie == cookie]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from machine import Namespace, add_link, add_veth, delete_link, trees_here
+from machine import Namespace, add_link, add_veth, delete_link
 
 from cwdp.dataplane import abi, hooks, libbpf, loader, tree
 from cwdp.dataplane.abi import XdpMode
@@ -94,10 +94,10 @@ def test_other_settings_are_refused() -> None:
 def test_odd_names(ifname: str) -> None:
     add_veth(ifname, "peer0")
     where = loader.load(ifname).where
-    assert [found.ifname for found in trees_here()] == [ifname]
+    assert [found.ifname for found in tree.trees_here()] == [ifname]
     assert describe(where)["attached"]
     assert loader.unload(ifname)
-    assert trees_here() == []
+    assert tree.trees_here() == []
 
 
 @pytest.mark.parametrize("ifname", ["a%b", "a%2eb", "%2e", "%new-x", "a.%2e.b"])
@@ -119,7 +119,7 @@ def test_two_interfaces_and_two_namespaces_of_equal_names() -> None:
     finally:
         other.close()
     assert not loader.load("roce0").changed
-    assert {where.ifname for where in trees_here()} == {"roce0", "far0"}
+    assert {where.ifname for where in tree.trees_here()} == {"roce0", "far0"}
 
 
 def test_a_recreated_interface() -> None:

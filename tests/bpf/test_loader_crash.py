@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from machine import Namespace, trees_here
+from machine import Namespace
 
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.maps import Maps
@@ -56,7 +56,7 @@ def test_load(namespace: Namespace, step: tuple[str, int, str]) -> None:
     assert temporaries() == []
     assert loader.is_attached(where)
     assert loader.unload("roce0")
-    assert trees_here() == []
+    assert tree.trees_here() == []
 
 
 @pytest.mark.parametrize("step", UPGRADE_STEPS, ids=lambda step: "-".join(map(str, step)))
@@ -73,4 +73,4 @@ def test_upgrade(namespace: Namespace, other_build: Path, step: tuple[str, int, 
     with Maps(where) as maps:
         assert maps.key_ids() == [3]
     assert loader.unload("roce0")
-    assert trees_here() == []
+    assert tree.trees_here() == []
