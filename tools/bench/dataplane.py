@@ -18,7 +18,8 @@ from cwdp.dataplane.abi import SteerFlag
 from cwdp.dataplane.libbpf import BpfObject
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.steering import QpKey
-from tools.bench.costs import Case, Figure, costs, figure
+from tools.bench.costs import Case, cost_figure, costs
+from tools.bench.figures import Figure
 from tools.bench.programs import BENCH_OBJECT
 
 UNSTEERED_TARGET_NS = 40
@@ -177,10 +178,12 @@ def packet_figures(bench: Bench, flow: Flow, name: str) -> Iterator[Figure]:
     }
     bench.want(Wanted(), flow)
     for hook, side in (("tc", "egress"), ("xdp", "ingress")):
-        yield figure(f"roce_unsteered_{side}_{name}", *_ns(bench.cost_ns(flow, hook)), UNSTEERED_TARGET_NS)
+        yield cost_figure(
+            f"roce_unsteered_{side}_{name}", *_ns(bench.cost_ns(flow, hook)), UNSTEERED_TARGET_NS
+        )
     for what, (how, treated, target_ns) in wanted.items():
         bench.want(how, treated)
-        yield figure(f"roce_{what}_egress_{name}", *_ns(bench.cost_ns(treated)), target_ns)
+        yield cost_figure(f"roce_{what}_egress_{name}", *_ns(bench.cost_ns(treated)), target_ns)
 
 
 def foreign_figures(bench: Bench, family: str) -> Iterator[Figure]:
@@ -188,7 +191,7 @@ def foreign_figures(bench: Bench, family: str) -> Iterator[Figure]:
     flow = Flow(family, "ack", dport=abi.ROCE_PORT + 1)
     bench.want(Wanted(), flow)
     for hook, side in (("tc", "egress"), ("xdp", "ingress")):
-        yield figure(f"roce_foreign_{side}_{family}", *_ns(bench.cost_ns(flow, hook)), FOREIGN_TARGET_NS)
+        yield cost_figure(f"roce_foreign_{side}_{family}", *_ns(bench.cost_ns(flow, hook)), FOREIGN_TARGET_NS)
 
 
 def sampling_figure(bench: Bench, flow: Flow) -> Figure:
@@ -200,7 +203,7 @@ def sampling_figure(bench: Bench, flow: Flow) -> Figure:
         bench.want(Wanted(sample_every=0), flow)
         rounds.append((with_samples, bench.cost_ns(flow)[0]))
     sampled, unsampled = np.median(rounds, axis=0)
-    return figure("roce_sampling", sampled - unsampled, "ns", unsampled, SAMPLING_TARGET_NS)
+    return cost_figure("roce_sampling", sampled - unsampled, "ns", unsampled, SAMPLING_TARGET_NS)
 
 
 def curve_figures(bench: Bench) -> Iterator[Figure]:
@@ -213,7 +216,7 @@ def curve_figures(bench: Bench) -> Iterator[Figure]:
             for hook, side in (("tc", "egress"), ("xdp", "ingress")):
                 memory_ns, _ = bench.cost_ns(flow, hook, of="touch_places")
                 cost_ns, _ = bench.cost_ns(flow, hook)
-                yield figure(f"roce_qps_{1 << bits}_{order}_{side}", cost_ns, "ns", memory_ns, None)
+                yield cost_figure(f"roce_qps_{1 << bits}_{order}_{side}", cost_ns, "ns", memory_ns, None)
 
 
 def _ns(cost: tuple[float, float]) -> tuple[float, str, float]:

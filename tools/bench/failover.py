@@ -19,6 +19,7 @@ from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import progress
 from cwdp.errors import LabError
 from manager.config import ProbeSettings, RoceConfig
+from tools.bench.figures import Figure, figure
 from tools.lab import Host, Lab, LabSpec, faults
 from tools.lab.fleet import Fleet
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
@@ -44,8 +45,6 @@ TARGET_MS = 15.0
 DEAD_AFTER_MS = 10.0
 PROBES = ProbeSettings(pairs_per_s=200.0)
 ROCE = RoceConfig(dead_after_ms=DEAD_AFTER_MS, hold_down_ms=300.0, hold_down_max_ms=300.0, sample_every=16)
-
-Figure = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,8 @@ def cut_figures(cuts: int = CUTS, seed: int = 1) -> Iterator[Figure]:
         "paths_went_down": went_down,
         "dead_after_ms": DEAD_AFTER_MS,
     }
-    yield _figure("failover_cut_to_last_loss_p99", p99, "ms", reference, TARGET_MS)
-    yield _figure("failover_beyond_dead_after_p99", p99 - DEAD_AFTER_MS, "ms", reference, 5.0)
+    yield figure("failover_cut_to_last_loss_p99", p99, "ms", reference, TARGET_MS, digits=3)
+    yield figure("failover_beyond_dead_after_p99", p99 - DEAD_AFTER_MS, "ms", reference, 5.0, digits=3)
 
 
 def false_switch_figure(seconds: float = WATCH_S) -> Figure:
@@ -123,7 +122,7 @@ def false_switch_figure(seconds: float = WATCH_S) -> Figure:
             generator.stop()
         sent = traffic.result()
     reference = {"seconds": seconds, "measured_load": round(sent["measured_share"], 3) if sent else None}
-    return _figure("failover_false_switches", float(switches), "switches", reference, 0.0)
+    return figure("failover_false_switches", float(switches), "switches", reference, 0.0, digits=3)
 
 
 @contextmanager
@@ -206,14 +205,3 @@ def _went_down(fleet: Fleet) -> dict[str, int]:
     """How often each host gave a path up."""
     with Truth(fleet.lab) as truth:
         return {host.name: truth.counters(host.name).get("path_went_down", 0) for host in fleet.lab.hosts}
-
-
-def _figure(name: str, value: float, unit: str, reference: Figure, target: float) -> Figure:
-    return {
-        "name": name,
-        "value": round(value, 3),
-        "unit": unit,
-        "reference": reference,
-        "target": target,
-        "met": value <= target,
-    }

@@ -14,7 +14,8 @@ from pyroute2 import IPRoute
 from cwdp.agent import packets
 from cwdp.dataplane import abi, libbpf, loader
 from cwdp.dataplane.libbpf import BpfObject
-from tools.bench.costs import Case, Figure, costs, figure, skb_context
+from tools.bench.costs import Case, cost_figure, costs, skb_context
+from tools.bench.figures import Figure
 from tools.lab import netns
 
 BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")
@@ -61,7 +62,7 @@ def _family_figures(obj: BpfObject, family: str) -> Iterator[Figure]:
         Case("accept", "xdp_accept", "xdp_put_slot_back", reply, PROBE_TARGET_NS),
     ]
     for case, cost in zip(cases, costs(obj, cases), strict=True):
-        yield figure(f"program_{case.name}_{family}", cost.ns, "ns", cost.reference_ns, case.target_ns)
+        yield cost_figure(f"program_{case.name}_{family}", cost.ns, "ns", cost.reference_ns, case.target_ns)
 
 
 def _run(obj: BpfObject, program: str, packet: bytes, mark: int | None = None) -> bytes:
@@ -95,7 +96,7 @@ def load_figure() -> Figure:
             loader.unload(ifname)
             time.sleep(SETTLE_S)
     value, reference = (1e3 * float(np.median(times)) for times in (loads, empties))
-    return figure("dataplane_load", value, "ms", reference, LOAD_TARGET_MS)
+    return cost_figure("dataplane_load", value, "ms", reference, LOAD_TARGET_MS)
 
 
 def _timed_empty_attach(ifname: str) -> float:

@@ -21,6 +21,7 @@ from cwdp.dataplane.steering import words_address
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import LabError
 from manager.sample_join import STAMP, join_settled, packet_names
+from tools.bench.figures import Figure, figure
 from tools.lab import Host, LabSpec, netns
 from tools.lab.fleet import Fleet
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
@@ -33,8 +34,6 @@ RATE_BPS = 10_000_000
 LOADS = ((0.0, "idle"), (0.6, "loaded"))
 TARGET_NS = 1000.0
 FOREVER_NS = 2**62
-
-Figure = dict[str, Any]
 
 
 def figures() -> Iterator[Figure]:
@@ -72,14 +71,7 @@ def owd_figure(share: float, label: str, seconds: float = SECONDS) -> Figure:
         "bound_p50_ns": float(np.median(bound_ns)),
         "within_bound_share": round(float(np.mean(np.abs(error_ns) <= bound_ns)), 5),
     }
-    return {
-        "name": f"data_packet_owd_error_p99_{label}",
-        "value": round(p99, 1),
-        "unit": "ns",
-        "reference": reference,
-        "target": TARGET_NS,
-        "met": p99 <= TARGET_NS,
-    }
+    return figure(f"data_packet_owd_error_p99_{label}", p99, "ns", reference, TARGET_NS, digits=1)
 
 
 def _open(host: Host) -> Maps:

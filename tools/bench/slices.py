@@ -7,7 +7,6 @@ data packets themselves, from the sender's tc hook (before the queue) to the rec
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from cwdp.dataplane.ring import Ring
 from cwdp.shared.rates import format_rate, parse_rate
 from cwdp.shared.slices import Match, Slice, SliceSet
+from tools.bench.figures import Figure, figure
 from tools.bench.pair import Pair, pair
 
 LINK = "1gbit"
@@ -35,8 +35,6 @@ DELAY_S = 4.0
 DELAY_RATIO = 1.5
 SAMPLE_ALL = 2**32 - 1
 
-Figure = dict[str, Any]
-
 
 def figures() -> Iterator[Figure]:
     """Every figure of this part."""
@@ -56,7 +54,7 @@ def _rate_figure(hosts: Pair, rate: str, frame_bytes: int) -> Figure:
         measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
     off = max(abs(one / parse_rate(rate) - 1) for one in measured)
     reference = {"set_bps": parse_rate(rate), "measured_bps": [round(one) for one in measured]}
-    return _figure(f"slice_rate_off_{rate}", off, "share", reference, RATE_WITHIN)
+    return figure(f"slice_rate_off_{rate}", off, "share", reference, RATE_WITHIN)
 
 
 def _idle_figure(hosts: Pair) -> Figure:
@@ -69,8 +67,8 @@ def _idle_figure(hosts: Pair) -> Figure:
         time.sleep(SETTLE_S)
         measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
     used = min(measured) / parse_rate(LINK)
-    figure = _figure("slice_link_used_one_idle", used, "share", {"link_bps": parse_rate(LINK)}, LINK_USED)
-    return figure | {"met": used >= LINK_USED}
+    used_link = figure("slice_link_used_one_idle", used, "share", {"link_bps": parse_rate(LINK)}, LINK_USED)
+    return used_link | {"met": used >= LINK_USED}
 
 
 def _delay_figure(hosts: Pair) -> Figure:
@@ -90,7 +88,7 @@ def _delay_figure(hosts: Pair) -> Figure:
         "allowed_ns": round(allowed_ns),
         "packets": [len(alone), len(flooded)],
     }
-    return _figure("slice_urgent_delay_p99", p99_flooded / allowed_ns, "share of allowed", reference, 1.0)
+    return figure("slice_urgent_delay_p99", p99_flooded / allowed_ns, "share of allowed", reference, 1.0)
 
 
 def _received_bps(hosts: Pair, qpn: int) -> float:
@@ -122,14 +120,3 @@ def _stamps(samples: NDArray[np.void]) -> dict[int, int]:
     """When each packet of the urgent flow passed, by its PSN (and opcode), in ns."""
     mine = samples[samples["key"]["qpn"] == URGENT]
     return dict(zip(mine["psn"].tolist(), mine["local_ns"].tolist(), strict=True))
-
-
-def _figure(name: str, value: float, unit: str, reference: object, target: float) -> Figure:
-    return {
-        "name": name,
-        "value": round(value, 5),
-        "unit": unit,
-        "reference": reference,
-        "target": target,
-        "met": value <= target,
-    }
