@@ -9,6 +9,8 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
 | `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | once a second per NIC with RoCEv2 traffic   |
 | `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
+| `cwdp.v1.window.HOST`  | agent   | `WindowReport` | several a second per NIC that probes       |
+| `cwdp.v1.trace.HOST`   | agent   | `TraceReport` | when paths were traced that were asked for  |
 | `cwdp.v1.event.HOST`   | agent   | `Event`       | as it happens                               |
 | `cwdp.v1.clock.HOST`   | manager | `ClockUpdate` | after each solve                            |
 | KV `cwdp-desired`/HOST | manager | `Desired`     | a versioned document, kept by JetStream     |
@@ -46,7 +48,10 @@ class Nic(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Struct, frozen=True, kw_only=True):
-    """An agent is there; sent once a second and whenever a NIC changes."""
+    """An agent is there; sent once a second and whenever a NIC changes.
+
+    An agent that is to observe only measures and reports, and changes nothing about anybody's packets.
+    """
 
     host: str
     boot_id: str
@@ -55,6 +60,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     nics: list[Nic]
     desired_version: int
     key_ids: list[int]
+    observe_only: bool = False
 
 
 class ProbeEdge(Struct, frozen=True, kw_only=True):
@@ -105,6 +111,14 @@ class RoceSettings(Struct, frozen=True, kw_only=True):
     sample_every: Annotated[int, Meta(ge=0, le=2**24)] = 256
 
 
+class TraceOrder(Struct, frozen=True, kw_only=True):
+    """Whose hops are to be found, and kept track of: the paths from a NIC of this host by some source ports."""
+
+    nic: str
+    dst_addr: str
+    sports: list[Port]
+
+
 class Desired(Struct, frozen=True, kw_only=True):
     """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it."""
 
@@ -113,6 +127,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     probes: list[ProbeEdge]
     steer: list[SteerQp] = []
     roce: RoceSettings | None = None
+    traces: list[TraceOrder] = []
 
 
 class EdgeFit(Struct, frozen=True, kw_only=True):
@@ -233,6 +248,35 @@ class SampleReport(Struct, frozen=True, kw_only=True):
     host: str
     nic: str
     rows: bytes
+
+
+class WindowReport(Struct, frozen=True, kw_only=True):
+    """Probes of a NIC by path and short window of the timeline: `cwdp.shared.records.WINDOW_ROW`s."""
+
+    host: str
+    nic: str
+    rows: bytes
+
+
+class Trace(Struct, frozen=True, kw_only=True):
+    """The hops of one path. `hops[i]` answered to a hop limit of i + 1; None: nobody did, or two that disagreed.
+
+    `reached` says that the destination itself answered, so that there are no further hops.
+    """
+
+    nic: str
+    dst_addr: str
+    sport: int
+    hops: list[str | None]
+    reached: bool
+    local_ns: int
+
+
+class TraceReport(Struct, frozen=True, kw_only=True):
+    """Paths that were traced since the last report."""
+
+    host: str
+    traces: list[Trace]
 
 
 class PathChange(Struct, frozen=True, kw_only=True):

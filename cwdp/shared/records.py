@@ -61,6 +61,28 @@ SAMPLE_ROW = np.dtype(
 )
 """A data packet as it passed one end, on the common timeline; `psn` is opcode << 24 | PSN."""
 
+WINDOW_NS = 100_000_000
+NO_DELAY_NS = -(2**31)
+
+WINDOW_ROW = np.dtype(
+    [
+        ("window", "<i8"),
+        ("dst_addr", "u1", (16,)),
+        ("sport", "<u2"),
+        ("reply_sport", "<u2"),
+        ("sent", "<u2"),
+        ("lost", "<u2"),
+        ("fwd_min_ns", "<i4"),
+        ("fwd_mean_ns", "<i4"),
+        ("rev_min_ns", "<i4"),
+        ("rev_mean_ns", "<i4"),
+        ("bound_ns", "<u4"),
+        ("reserved", "<u4"),
+    ]
+)
+"""Probes of one path that left in one window, number `timeline // WINDOW_NS`: how many, how many were lost, and
+their one-way delays there and back, NO_DELAY_NS where there is none."""
+
 KEY_BYTES = 21
 
 
