@@ -11,6 +11,7 @@
 #pragma once
 
 #include "clock.h"
+#include "control.h"
 #include "qp.h"
 
 #define UNANSWERED_MIN 4
@@ -32,13 +33,12 @@ static __always_inline bool is_silent(const struct cwdp_path *path, __u64 now, _
 
 __noinline int path_event(const struct cwdp_path *path, __u32 number, __u32 kind, __u64 now)
 {
-	struct cwdp_control *settings;
+	struct cwdp_control *settings = find_control();
 	struct clock_reading reading;
 	struct cwdp_event *event;
-	__u32 index = 0;
+	__u32 index;
 	__u64 head;
 
-	settings = bpf_map_lookup_elem(&control, &index);
 	if (!settings || !path)
 		return 0;
 	head = __sync_fetch_and_add(&settings->event_head, 1) + 1;
@@ -137,12 +137,10 @@ static __always_inline __u64 next_slow_ns(__u64 slow_ns, __u64 took_ns)
 /* Ingress: a pulse that left at sent_ns has been answered. */
 static __always_inline void pulse_answered(__u32 number, __u64 sent_ns, __u64 now)
 {
+	struct cwdp_control *settings = find_control();
 	struct cwdp_path *path = find_path(number);
-	struct cwdp_control *settings;
 	bool was_silent;
-	__u32 zero = 0;
 
-	settings = bpf_map_lookup_elem(&control, &zero);
 	if (!path || !settings)
 		return;
 	was_silent = is_silent(path, now, settings->dead_after_ns);

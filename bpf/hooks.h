@@ -4,13 +4,13 @@
 
 #include <linux/pkt_cls.h>
 
+#include "control.h"
 #include "probe.h"
 #include "steer.h"
 #include "telemetry.h"
 
-#define HEADERS_BYTES                                                                                        \
-	96 /* as far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more                \
-	    */
+/* As far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more. */
+#define HEADERS_BYTES 96
 
 static __always_inline int ingress_probe(struct frame *frame)
 {
@@ -36,13 +36,6 @@ static __always_inline int ingress_probe(struct frame *frame)
 static __always_inline bool is_roce(const struct frame *frame)
 {
 	return frame->packet->dport == bpf_htons(CWDP_ROCE_PORT);
-}
-
-static __always_inline struct cwdp_control *find_control(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&control, &zero);
 }
 
 static __always_inline void ingress_roce(const struct frame *frame)

@@ -140,14 +140,10 @@ static __always_inline struct cwdp_qp *qp_scratch_for(const struct cwdp_qp_key *
  * where there is none. */
 static __always_inline int qp_place(__u32 direction, const struct cwdp_qp_key *key, __u64 seed)
 {
+	__u64 tag = qp_hash(key, seed);
 	struct cwdp_qp_bucket *bucket;
-	__u32 index, way;
-	__u64 tag;
+	__u32 index = first_bucket(tag), way;
 
-	if (!key)
-		return -1;
-	tag = qp_hash(key, seed);
-	index = first_bucket(tag);
 	bucket = qp_bucket(direction, index);
 	way = bucket ? way_of(bucket, tag) : CWDP_QP_WAYS;
 	if (way < CWDP_QP_WAYS)

@@ -12,6 +12,8 @@
 #define ECN_CE          0x03
 #define IPV6_FLOW_LABEL 0x000fffff
 
+#define ROCE_NO_SYNDROME 0x40 /* of a kind that is reserved */
+
 enum roce_transport {
 	ROCE_RC = 0x00,
 	ROCE_UC = 0x20,
@@ -38,7 +40,7 @@ struct roce_packet {
 	__u32 udp_offset; /* from the beginning of the frame */
 	__be16 sport;
 	__u8 opcode;
-	__u8 syndrome;      /* of the AETH, if there is one */
+	__u8 syndrome;      /* of the AETH, or ROCE_NO_SYNDROME */
 	__u8 traffic_class; /* of IPv6, or the type of service of IPv4 */
 };
 
@@ -96,7 +98,7 @@ static __always_inline void roce_describe(struct roce_packet *packet, const stru
 	packet->psn = bpf_ntohl(bth->psn) & PSN_MASK;
 	packet->sport = frame->packet->sport;
 	packet->opcode = bth->opcode;
-	packet->syndrome = *((void *)(aeth + 1) <= frame->end ? aeth : &bth->opcode);
+	packet->syndrome = (void *)(aeth + 1) <= frame->end ? *aeth : ROCE_NO_SYNDROME;
 	packet->udp_offset = bytes_between(frame->eth, frame->packet);
 	if (!frame->is_ipv6) {
 		packet->ip_header_bytes = bytes_between(frame->ip, frame->packet);

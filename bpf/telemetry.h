@@ -6,6 +6,7 @@
 #pragma once
 
 #include "clock.h"
+#include "control.h"
 #include "qp.h"
 
 #define QP_PSN_KNOWN  (1U << 31)
@@ -15,6 +16,7 @@
 #define AETH_VALUE(s) ((s)&0x1f)
 #define AETH_ACK      0
 #define AETH_RNR_NAK  1
+#define AETH_RESERVED 2
 
 /* How far b lies before a in the circle of PSNs, negative where it lies behind. */
 static __always_inline __s32 psn_distance(__u32 a, __u32 b)
@@ -109,24 +111,23 @@ static __always_inline enum cwdp_nak nak_kind(__u8 syndrome)
 
 static __always_inline void follow_acknowledge(struct cwdp_qp *qp, __u8 syndrome)
 {
-	__u32 kind;
+	__u32 kind = nak_kind(syndrome);
 
+	if (AETH_KIND(syndrome) == AETH_RESERVED)
+		return;
 	if (AETH_KIND(syndrome) == AETH_ACK) {
 		__sync_fetch_and_add(&qp->acks, 1);
 		return;
 	}
-	kind = nak_kind(syndrome);
 	if (kind < CWDP_NAK_KINDS)
 		__sync_fetch_and_add(&qp->naks[kind], 1);
 }
 
 /* Count a packet. */
-static __always_inline int telemetry(struct cwdp_qp *qp, const struct roce_packet *packet, __u32 direction)
+static __always_inline void telemetry(struct cwdp_qp *qp, const struct roce_packet *packet, __u32 direction)
 {
 	__u16 tick = bpf_jiffies64() >> QP_TICK_SHIFT;
 
-	if (!qp || !packet)
-		return 0;
 	__sync_fetch_and_add(&qp->packets, 1);
 	__sync_fetch_and_add(&qp->bytes, packet->ip_bytes);
 	if (qp->tick != tick) {
@@ -141,7 +142,6 @@ static __always_inline int telemetry(struct cwdp_qp *qp, const struct roce_packe
 		follow_acknowledge(qp, packet->syndrome);
 	else
 		follow_psn(qp, packet, direction);
-	return 0;
 }
 
 /* Do both ends stamp this packet? Acknowledgements share the PSNs of what they acknowledge. */
@@ -156,13 +156,12 @@ static __always_inline bool is_sampled(const struct roce_packet *packet, __u32 b
 /* Stamp a packet that left from, or came from, this source port. */
 __noinline int take_sample(const struct roce_packet *packet, __be16 sport, __u32 direction)
 {
+	struct cwdp_control *settings = find_control();
 	__u64 local_ns = clock_local_ns(), number;
-	struct cwdp_control *settings;
 	struct clock_reading reading;
 	struct cwdp_sample *sample;
-	__u32 index = 0;
+	__u32 index;
 
-	settings = bpf_map_lookup_elem(&control, &index);
 	if (!settings || !packet)
 		return 0;
 	number = __sync_fetch_and_add(&settings->sample_head, 1) + 1;

@@ -8,6 +8,7 @@ from probes import SPORT, link, network, rebuilt
 from scapy.contrib.roce import AETH, BTH, cnp
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
 from cwdp.dataplane import abi
@@ -93,6 +94,13 @@ def acknowledge(syndrome: int = 0, *, dqpn: int = QPN, psn: int = PSN) -> Packet
     """An acknowledgement, positive or not by its syndrome."""
     bth = BTH(opcode=opcode("RC_ACKNOWLEDGE"), dqpn=dqpn, psn=psn)
     return _over_ip(bth / AETH(syndrome=syndrome, msn=1))
+
+
+def headers_only(name: str) -> Packet:
+    """A packet that ends with its BTH."""
+    packet = data(name, payload=0)
+    behind = len(packet[BTH].payload) + ICRC_BYTES
+    return Ether(bytes(packet)[:-behind])
 
 
 def congestion_notification(dqpn: int = QPN) -> Packet:

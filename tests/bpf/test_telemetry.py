@@ -147,6 +147,18 @@ def test_acknowledgements_with_any_credits(dataplane: Machine, direction: Direct
 
 
 @BOTH
+def test_acknowledgements_that_say_nothing(dataplane: Machine, direction: Direction) -> None:
+    """Of a reserved kind, or cut off before they come to it."""
+    passed = passing(dataplane, direction)
+    passed(roce.acknowledge(0x40))
+    for name in ("RC_ACKNOWLEDGE", "XRC_ACKNOWLEDGE"):
+        passed(roce.headers_only(name))
+    assert counts(dataplane, direction) == {}
+    assert not dataplane.qp(direction)["naks"].any()
+    assert dataplane.qp(direction)["packets"] == 3
+
+
+@BOTH
 @pytest.mark.parametrize("ip_version", [4, 6])
 @pytest.mark.parametrize("ecn", [0, 1, 2, 3])
 def test_congestion_experienced(dataplane: Machine, direction: Direction, ip_version: int, ecn: int) -> None:
