@@ -25,6 +25,8 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cwdp.shared.slices import SliceSet
+
 PREFIX = "cwdp.v1"
 DESIRED_BUCKET = "cwdp-desired"
 HELLO_INTERVAL_S = 1.0
@@ -94,6 +96,13 @@ class SteerQp(Struct, frozen=True, kw_only=True):
     flow_label: bool = False
 
 
+class NicSlices(Struct, frozen=True, kw_only=True):
+    """The bandwidth slices of a NIC of this host. A NIC for which there are none wanted is in no such message."""
+
+    nic: str
+    wanted: SliceSet
+
+
 Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
 
 
@@ -128,6 +137,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     steer: list[SteerQp] = []
     roce: RoceSettings | None = None
     traces: list[TraceOrder] = []
+    slices: list[NicSlices] = []
 
 
 class EdgeFit(Struct, frozen=True, kw_only=True):
@@ -302,6 +312,7 @@ EventName = Literal[
     "path_down",
     "path_up",
     "steer_refused",
+    "slice_refused",
     "dataplane_loaded",
     "dataplane_failed",
     "agent_started",
