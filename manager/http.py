@@ -20,6 +20,7 @@ from manager import qp_views, views
 from manager.config import host_port
 from manager.metrics import FleetCollector, Sources
 from manager.owd import Paths
+from manager.slice_http import SliceApi
 from manager.steer_http import SteerApi
 
 SOCKET_MODE = 0o660
@@ -59,6 +60,7 @@ class HttpServer:
                 web.get("/v1/events", self._events),
                 web.get("/v1/qp", self._queue_pairs),
                 *SteerApi(self._sources.state, self._sources.bus).routes(),
+                *SliceApi(self._sources.state, self._sources.bus).routes(),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None)

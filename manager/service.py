@@ -19,6 +19,7 @@ from manager.http import HttpServer
 from manager.metrics import SolveTimes, Sources
 from manager.nats_server import NatsServer
 from manager.schedule import Member
+from manager.slicing import SliceTable
 from manager.state import FleetState
 from manager.steering import SteerTable
 from manager.timeline import load_identity
@@ -46,9 +47,13 @@ class Manager:
         self.server: NatsServer | None = None
         self._state_dir = Path(config.state_dir)
         identity, continued = load_identity(self._state_dir / "timeline.json")
-        steering = SteerTable(self._state_dir / "steer.json")
         self.state = FleetState(
-            identity, config.probes, continued=continued, roce=config.roce, steering=steering
+            identity,
+            config.probes,
+            continued=continued,
+            roce=config.roce,
+            steering=SteerTable(self._state_dir / "steer.json"),
+            slicing=SliceTable(self._state_dir / "slice.json"),
         )
         if config.nats is None:
             self.server = NatsServer(*host_port(config.bus_listen, "--bus-listen"), self._state_dir / "nats")

@@ -25,6 +25,7 @@ from manager.members import Members
 from manager.owd import OwdStore
 from manager.probe_graph import Pairs, build
 from manager.schedule import Documents, Member, edges_by_host, graph_nics
+from manager.slicing import SliceTable
 from manager.steering import SteerTable
 from manager.timeline import Identity
 from manager.traffic import Traffic
@@ -70,6 +71,7 @@ class FleetState:
         continued: bool,
         roce: RoceSettings | None = None,
         steering: SteerTable | None = None,
+        slicing: SliceTable | None = None,
     ) -> None:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
@@ -81,6 +83,7 @@ class FleetState:
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
         self.probed_pairs = 0
         self.steering = SteerTable(None) if steering is None else steering
+        self.slicing = SliceTable(None) if slicing is None else slicing
         self._probes = probes
         self._roce = roce
         self._edges: dict[str, list[ProbeEdge]] | None = None
@@ -164,15 +167,19 @@ class FleetState:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
         if self._edges is None:
             return []
-        steer = self.steering.messages()
-        wanted = [
-            Desired(host=host, version=0, probes=edges, steer=steer.get(host, []), roce=self._roce)
-            for host, edges in self._edges.items()
-        ]
         known = self._followed_versions()
-        wanted += [
-            Desired(host=host, version=0, probes=[], steer=steer.get(host, []), roce=self._roce)
-            for host in known.keys() - self._edges.keys()
+        edges: dict[str, list[ProbeEdge]] = {host: [] for host in known} | self._edges
+        steer, slices = self.steering.messages(), self.slicing.messages()
+        wanted = [
+            Desired(
+                host=host,
+                version=0,
+                probes=probes,
+                steer=steer.get(host, []),
+                roce=self._roce,
+                slices=slices.get(host, []),
+            )
+            for host, probes in edges.items()
         ]
         return self._documents.update(wanted, known)
 

@@ -1,9 +1,11 @@
-"""Kinds of arguments that several commands take."""
+"""Arguments and options that several commands take."""
 
 import re
 from typing import Any
 
 import click
+
+from cwdp.shared.messages import nic_id
 
 SECONDS_OF = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -22,3 +24,19 @@ class _Duration(click.ParamType[float]):
 
 
 DURATION = _Duration()
+
+host_option = click.option(
+    "--host", metavar="HOST", help="Of this host, by way of the manager, which has it stay so."
+)
+manager_option = click.option(
+    "--manager",
+    "url",
+    envvar="CWDP_MANAGER",
+    metavar="URL",
+    help="With --host: unix:///PATH; else the only manager on this host.",
+)
+
+
+def place(host: str | None, ifname: str) -> str:
+    """An interface of this host or, where one is named, of another."""
+    return ifname if host is None else nic_id(host, ifname)

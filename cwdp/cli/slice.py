@@ -1,4 +1,4 @@
-"""`cwdp slice`: bandwidth slices of this host's interfaces."""
+"""`cwdp slice`: bandwidth slices of this host's interfaces or, through the manager, of any host's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +11,10 @@ from pyroute2 import IPRoute
 from rich.console import RenderableType
 from rich.table import Table
 
+from cwdp.cli.client import ManagerClient
 from cwdp.cli.loaded import require_loaded
 from cwdp.cli.output import emit
+from cwdp.cli.params import host_option, manager_option, place
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.tree import TreePath
@@ -27,7 +29,7 @@ REST = "(the rest)"
 
 @click.group(name="slice")
 def slice_() -> None:
-    """Bandwidth slices of this host's interfaces."""
+    """Bandwidth slices of interfaces."""
 
 
 @slice_.command()
@@ -36,23 +38,36 @@ def slice_() -> None:
 @click.option(
     "--link-rate", metavar="RATE", help="Of the link, in place of the file's and of what the driver says."
 )
-def apply(file: Path, dev: str, link_rate: str | None) -> None:
+@host_option
+@manager_option
+def apply(file: Path, dev: str, link_rate: str | None, host: str | None, url: str | None) -> None:
     """Have exactly the slices of FILE (TOML, or JSON by its name) on an interface."""
     wanted = read_document(file, SliceSet)
     if link_rate is not None:
         wanted = msgspec.structs.replace(wanted, link_rate=link_rate)
+    count = f"{len(wanted.slice)} slice{'' if len(wanted.slice) == 1 else 's'}"
+    if host is not None:
+        wish = {"host": host, "nic": dev, "wanted": msgspec.to_builtins(wanted)}
+        ManagerClient(url).put("/v1/slice", wish)
+        click.echo(f"{place(host, dev)}: {count} wanted; what the host refuses becomes an event")
+        return
     loader.ifindex_of(dev)
     with tree.locked(), _opened(require_loaded(dev)) as slicing:
         slicing.apply(wanted)
         enforcer, link_bps = slicing.enforcer.name.lower(), slicing.link_bps
-    count = f"{len(wanted.slice)} slice{'' if len(wanted.slice) == 1 else 's'}"
     click.echo(f"{dev}: {count} of {format_rate(link_bps)}, held by {enforcer}")
 
 
 @slice_.command()
 @dev_option
-def delete(dev: str) -> None:
+@host_option
+@manager_option
+def delete(dev: str, host: str | None, url: str | None) -> None:
     """Have no slices on an interface any more."""
+    if host is not None:
+        ManagerClient(url).delete("/v1/slice", {"host": host, "nic": dev})
+        click.echo(f"{place(host, dev)}: no slices wanted any more")
+        return
     loader.ifindex_of(dev)
     with tree.locked(), _opened(require_loaded(dev)) as slicing:
         deletion = slicing.delete()

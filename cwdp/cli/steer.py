@@ -11,24 +11,14 @@ from rich.table import Table
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.loaded import require_loaded
 from cwdp.cli.output import emit
+from cwdp.cli.params import host_option, manager_option, place
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.routes import require_routed
 from cwdp.dataplane.steering import QpKey, Steer, Steered, Steering, parse_address
-from cwdp.shared.messages import nic_id
 
 dev_option = click.option("--dev", required=True, metavar="IF", help="The interface that it leaves by.")
 dst_option = click.option("--dst", required=True, metavar="ADDR", help="Destination address.")
-host_option = click.option(
-    "--host", metavar="HOST", help="Of this host, by way of the manager, which has it stay so."
-)
-manager_option = click.option(
-    "--manager",
-    "url",
-    envvar="CWDP_MANAGER",
-    metavar="URL",
-    help="With --host: unix:///PATH; else the only manager on this host.",
-)
 qpn_option = click.option("--qpn", required=True, type=int, help="Destination queue pair number.")
 
 
@@ -57,7 +47,7 @@ def set_(dev: str, dst: str, qpn: int, host: str | None, url: str | None, **want
             require_routed(dev, key.dst)
             steering.set(key, wanted)
     backed = "" if wanted.backup_sport is None else f", backed up by {wanted.backup_sport}"
-    click.echo(f"{_place(host, dev)}: {key.dst} QPN {key.qpn} leaves from {wanted.sport}{backed}")
+    click.echo(f"{place(host, dev)}: {key.dst} QPN {key.qpn} leaves from {wanted.sport}{backed}")
 
 
 @steer.command()
@@ -74,7 +64,7 @@ def unset(dev: str, dst: str, qpn: int, host: str | None, url: str | None) -> No
     else:
         with _changing(dev) as steering:
             steering.unset(key)
-    click.echo(f"{_place(host, dev)}: {key.dst} QPN {key.qpn} is not steered any more")
+    click.echo(f"{place(host, dev)}: {key.dst} QPN {key.qpn} is not steered any more")
 
 
 @steer.command("list")
@@ -97,10 +87,6 @@ def list_(dev: str | None, as_json: bool) -> None:
 def _name(host: str, ifname: str, key: QpKey) -> dict[str, str | int]:
     """A queue pair as the manager names it."""
     return {"host": host, "nic": ifname, "dst": str(key.dst), "qpn": key.qpn}
-
-
-def _place(host: str | None, ifname: str) -> str:
-    return ifname if host is None else nic_id(host, ifname)
 
 
 @contextmanager

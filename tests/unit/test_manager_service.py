@@ -23,7 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared.messages import ClockUpdate, RoceSettings, SteerQp, subject
+from cwdp.shared.messages import ClockUpdate, NicSlices, RoceSettings, SteerQp, subject
+from cwdp.shared.slices import Match, Slice, SliceSet
 from manager.config import ManagerConfig
 from manager.service import Manager
 
@@ -234,6 +235,51 @@ async def test_steering_reaches_the_host_and_outlives_the_manager(tmp_path: Path
                 1,
                 "error: the manager refused: 10.0.0.9 QPN 7 is not steered at h0/eth0\n  correct the arguments\n",
             )
+
+
+def _slice(socket: str, *arguments: str) -> Result:
+    where = ("--host", "h0", "--dev", "eth0", "--manager", f"unix://{socket}")
+    return CliRunner().invoke(main, ["slice", *arguments, *where])
+
+
+@asynchronous
+async def test_slices_reach_the_host_and_outlive_the_manager(tmp_path: Path) -> None:
+    port = free_port()
+    config = _config(tmp_path, port)
+    file = tmp_path / "slices.toml"
+    file.write_text('[[slice]]\nname = "bulk"\nguaranteed = "5mbit"\nmatch = [{ dscp = 8 }]\n')
+    bulk = Slice(name="bulk", guaranteed="5mbit", match=(Match(dscp=8),))
+    wanted = NicSlices(nic="eth0", wanted=SliceSet(slice=(bulk,), link_rate="1gbit"))
+
+    def followed(hosts: list[FakeHost], slices: list[NicSlices]) -> bool:
+        return hosts[0].desired is not None and hosts[0].desired.slices == slices
+
+    async with _fleet(port) as hosts:
+        async with _manager(config):
+            await until(lambda: all(host.desired and host.desired.probes for host in hosts))
+            result = await asyncio.to_thread(
+                _slice, config.socket, "apply", str(file), "--link-rate", "1gbit"
+            )
+            assert result.exit_code == 0, result.output
+            assert result.output.startswith("h0/eth0: 1 slice wanted")
+            await until(lambda: followed(hosts, [wanted]))
+            answer = await _json(config.socket, "/v1/slice?host=h0")
+            assert [row["wanted"]["slice"][0]["name"] for row in answer["interfaces"]] == ["bulk"]
+            result = await asyncio.to_thread(
+                _slice, config.socket, "apply", str(file), "--link-rate", "4mbit"
+            )
+            assert "the guarantees exceed the link: 5mbit = 5mbit" in result.stderr
+        before = hosts[0].desired
+        assert before is not None
+        async with _manager(config):
+            await until(lambda: hosts[0].desired is not None and hosts[0].desired.version > before.version)
+            assert followed(hosts, [wanted])
+            result = await asyncio.to_thread(_slice, config.socket, "delete")
+            assert result.exit_code == 0, result.output
+            await until(lambda: followed(hosts, []))
+            result = await asyncio.to_thread(_slice, config.socket, "delete")
+            assert result.exit_code == 1
+            assert result.stderr.startswith("error: the manager refused: no slices are wanted at h0/eth0\n")
 
 
 @asynchronous

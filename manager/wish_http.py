@@ -1,0 +1,71 @@
+"""What `/v1/steer` and `/v1/slice` have in common: who may change, of whom, and how a refusal is told."""
+
+import socket as sockets
+from collections.abc import Awaitable, Callable, Mapping
+
+from aiohttp import web
+
+from cwdp.errors import ConfigError, CwdpError, PrivilegeError
+from cwdp.shared.bus import Bus
+from manager.state import FleetState
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def changes(handler: Handler) -> Handler:
+    """A handler that changes something: by the unix socket only, its refusals told as JSON."""
+
+    async def guarded(request: web.Request) -> web.Response:
+        try:
+            _require_unix(request)
+            return await handler(request)
+        except CwdpError as error:
+            return _refusal(error)
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(ConfigError("that is more than a host can be told", "ask for less"))
+
+    return guarded
+
+
+def required(query: Mapping[str, str], *names: str) -> list[str]:
+    """The values of these parameters.
+
+    Raises:
+        ConfigError: one is missing.
+    """
+    for name in names:
+        if not query.get(name):
+            raise ConfigError(f"{name} is missing", f"{', '.join(names)} are needed")
+    return [query[name] for name in names]
+
+
+def require_known(state: FleetState, host: str, ifname: str) -> None:
+    """Let through a NIC that an agent has told of.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    known = state.members.hosts.get(host)
+    if known is None:
+        raise ConfigError(f"the manager knows no host {host!r}", "see: cwdp host")
+    if ifname not in {nic.ifname for nic in known.hello.nics}:
+        raise ConfigError(f"{host} has no interface {ifname!r} that cwdp uses", "see: cwdp host")
+
+
+def publish(state: FleetState, bus: Bus) -> None:
+    """Tell the hosts whose documents have changed."""
+    for document in state.documents():
+        bus.put(document)
+
+
+def _require_unix(request: web.Request) -> None:
+    """Changes come by the unix socket, which has an owner; TCP, which has none, is for reading."""
+    sock = request.transport.get_extra_info("socket") if request.transport else None
+    if sock is None or sock.family != sockets.AF_UNIX:
+        raise PrivilegeError("changes are taken by the unix socket only", "ask on the manager's host")
+
+
+def _refusal(error: CwdpError) -> web.Response:
+    """400 for what was wrong in the asking, 403 for where it came from, 500 for what is wrong here."""
+    status = {ConfigError: 400, PrivilegeError: 403}.get(type(error), 500)
+    return web.json_response({"error": error.message, "hint": error.hint}, status=status)
