@@ -70,10 +70,19 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-static __always_inline void egress_probe(struct __sk_buff *skb, struct frame *frame)
+/* What the agent marked. A function of its own, which the verifier follows once, not with each stack of
+ * headers that other packets have. */
+__noinline int egress_probe(struct __sk_buff *skb)
 {
+	enum cwdp_reason reason = CWDP_PROBE_BAD_TEMPLATE;
+	struct frame frame;
+
 	slice_probe(skb);
-	count(is_probe(frame) && probe_length_ok(frame) ? probe_send(frame) : CWDP_PROBE_BAD_TEMPLATE);
+	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_probe(&frame) &&
+	    find_probe_again(&frame) && probe_length_ok(&frame))
+		reason = probe_send(&frame);
+	count(reason);
+	return 0;
 }
 
 static __always_inline void egress_roce(struct __sk_buff *skb, struct frame *frame)
@@ -124,13 +133,10 @@ static __always_inline int egress(struct __sk_buff *skb)
 
 	if (is_cut_short(skb))
 		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
-	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end)) {
-		if (skb->mark == CWDP_MARK)
-			egress_probe(skb, &frame);
-		else if (is_roce(&frame) && !is_probe(&frame))
-			egress_roce(skb, &frame);
-	} else if (skb->mark == CWDP_MARK) {
-		count(CWDP_PROBE_BAD_TEMPLATE);
-	}
+	if (skb->mark == CWDP_MARK)
+		egress_probe(skb);
+	else if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&
+		 !is_probe(&frame))
+		egress_roce(skb, &frame);
 	return TC_ACT_UNSPEC;
 }

@@ -68,16 +68,29 @@ static __always_inline enum cwdp_reason probe_send(struct frame *frame)
 	return CWDP_PROBE_SENT;
 }
 
-static __always_inline void swap_bytes(void *a, void *b, int words)
+static __always_inline void swap_macs(struct ethhdr *eth)
 {
-	__u16 *x = a, *y = b;
+	__u16 *x = (void *)eth->h_dest, *y = (void *)eth->h_source;
 
 #pragma unroll
-	for (int i = 0; i < words; i++) {
+	for (int i = 0; i < ETH_ALEN / 2; i++) {
 		__u16 kept = x[i];
 
 		x[i] = y[i];
 		y[i] = kept;
+	}
+}
+
+static __always_inline void swap_addresses(struct ipv6hdr *ip6)
+{
+	__u64 *source = (void *)&ip6->saddr, *destination = (void *)&ip6->daddr;
+
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		__u64 kept = source[i];
+
+		source[i] = destination[i];
+		destination[i] = kept;
 	}
 }
 
@@ -87,7 +100,7 @@ static __always_inline void turn_headers(struct frame *frame)
 {
 	struct cwdp_probe_packet *packet = frame->packet;
 
-	swap_bytes(frame->eth->h_dest, frame->eth->h_source, ETH_ALEN / 2);
+	swap_macs(frame->eth);
 	if (!frame->is_ipv6) {
 		struct iphdr *ip = frame->ip;
 		__be32 source = ip->saddr;
@@ -101,7 +114,7 @@ static __always_inline void turn_headers(struct frame *frame)
 		ip->saddr = ip->daddr;
 		ip->daddr = source;
 	} else {
-		swap_bytes(&frame->ip6->saddr, &frame->ip6->daddr, sizeof(struct in6_addr) / 2);
+		swap_addresses(frame->ip6);
 		frame->ip6->hop_limit = REPLY_TTL;
 	}
 	packet->sport = frame->probe->reply_port;

@@ -59,25 +59,33 @@ static __always_inline __u32 way_of(struct cwdp_qp_bucket *bucket, __u64 tag)
 	return CWDP_QP_WAYS;
 }
 
+/* When a place was last of use: 0 where it is free, the end of time where it is being filled in. */
+static __always_inline __u64 qp_warmth(const struct cwdp_qp *qp)
+{
+	if (qp->tag == QP_BUSY)
+		return ~0ULL;
+	return qp->tag ? qp->last_seen_ns : 0;
+}
+
 /* The free way that a queue pair would be looked for first, or the coldest one; CWDP_QP_WAYS where all are
  * being filled in. */
-static __always_inline __u32 room_in(struct cwdp_qp_bucket *bucket, __u64 tag)
+__noinline __u32 room_in(struct cwdp_qp_bucket *bucket, __u64 tag)
 {
-	__u32 start = tag >> 2, coldest = CWDP_QP_WAYS;
-	__u64 seen = ~0ULL;
+	__u32 start = tag >> 2, coldest = start % CWDP_QP_WAYS;
+	__u64 least = ~0ULL;
 
+	if (!bucket)
+		return CWDP_QP_WAYS;
 	for (__u32 i = 0; i < CWDP_QP_WAYS; i++) {
 		__u32 way = (start ^ i) % CWDP_QP_WAYS;
-		struct cwdp_qp *qp = qp_in(bucket, way);
+		__u64 warmth = qp_warmth(qp_in(bucket, way));
 
-		if (!qp->tag)
-			return way;
-		if (qp->tag != QP_BUSY && qp->last_seen_ns < seen) {
-			seen = qp->last_seen_ns;
+		if (warmth < least) {
+			least = warmth;
 			coldest = way;
 		}
 	}
-	return coldest;
+	return least == ~0ULL ? CWDP_QP_WAYS : coldest;
 }
 
 static __always_inline void qp_start(struct cwdp_qp *qp, const struct cwdp_qp_key *key)
