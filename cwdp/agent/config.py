@@ -15,6 +15,7 @@ from cwdp.shared.messages import Port
 
 DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
 DEFAULT_KEYS = "/etc/cwdp/keys.toml"
+DEFAULT_PULSE_INTERVAL_MS = 2.0
 SECRET_BYTES = 16
 MAX_KEYS = 2
 
@@ -35,7 +36,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     host: Annotated[str, Meta(pattern="^[^/ ]+$")] = msgspec.field(default_factory=socket.gethostname)
     keys: str = DEFAULT_KEYS
     probe_port: Port = ROCE_PORT
-    pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = 2.0
+    pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
     test_clock: TestClockConfig | None = None
 
     def settings(self) -> Settings:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from msgspec.structs import asdict
 
+from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS
 from cwdp.errors import LabError
 from manager.config import ProbeSettings, RoceConfig
 from tools.lab.lab import Host, Lab
@@ -38,6 +39,7 @@ class Fleet:
         lab: a lab that is up.
         probes: how the fabric is probed, as the `[probes]` of the manager's configuration; `LAB_PROBES` unless given.
         roce: what the dataplanes go by, as the `[roce]` of the manager's configuration.
+        pulse_interval_ms: between two pulses over a watched path, as in the agents' configuration.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -47,12 +49,14 @@ class Fleet:
         probes: ProbeSettings | None = None,
         agent_commands: dict[str, list[str]] | None = None,
         roce: RoceConfig = LAB_ROCE,
+        pulse_interval_ms: float = DEFAULT_PULSE_INTERVAL_MS,
     ) -> None:
         self.lab = lab
         self.restarts = 0
         self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
         self._probes = probes or LAB_PROBES
         self._roce = roce
+        self._pulse_interval_ms = pulse_interval_ms
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()
@@ -174,6 +178,7 @@ class Fleet:
             f"nics = [{nics}]\n"
             f'nats = "{self._bus_url}"\n'
             f'keys = "{self.lab.run_dir / "keys.toml"}"\n'
+            f"pulse_interval_ms = {self._pulse_interval_ms}\n"
             "[test_clock]\n"
             f"base_ns = {clock.base_ns}\n"
             f"offset_ns = {clock.offset_ns}\n"

@@ -144,8 +144,8 @@ def _total(
     receivers: Iterable[Message],
     hosts: Iterable[Message],
 ) -> dict[str, Any]:
-    all_hosts, all_receivers = list(hosts), list(receivers)
-    begun = [sender["first_ns"] for sender in senders if sender["first_ns"]]
+    all_hosts, all_receivers, all_senders = list(hosts), list(receivers), list(senders)
+    begun = [sender["first_ns"] for sender in all_senders if sender["first_ns"]]
     delivered_bytes = sum(row["delivered_bytes"] for row in rows)
     goodput_bps = _rate_bps(
         delivered_bytes, min(begun, default=0), max(receiver["last_ns"] for receiver in all_receivers)
@@ -158,6 +158,7 @@ def _total(
         "icrc_errors": sum(host["icrc_errors"] for host in all_hosts),
         "cpu_ns": sum(host["user_cpu_ns"] + host["system_cpu_ns"] for host in all_hosts),
         "outage_ns": max(row["outage_ns"] for row in rows),
+        "completion": summary(sender["completion"] for sender in all_senders),
         "owd": summary(receiver["owd"] for receiver in all_receivers),
     }
 
