@@ -102,6 +102,12 @@ class HostClock:
             if new_timeline or behind > STEP_LIMIT_NS:
                 self.published = None
 
+    def offset_ns(self) -> int | None:
+        """What the timeline shows now, less this host's clock; None while that is not known."""
+        if self.published is None or self.state in VOID:
+            return None
+        return self.published.at(self._clock.now_ns()).offset_ns
+
     def write(self, all_maps: list[Maps]) -> None:
         """Move the published line on and give it to the dataplane of every NIC."""
         if self._target is not None and self._target.state not in VOID:

@@ -3,6 +3,7 @@
 import logging
 import socket
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,17 +15,18 @@ from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
 from cwdp.agent.queuepairs import QueuePairs
 from cwdp.agent.schedule import Schedule, make_schedule
+from cwdp.agent.windows import PathWindows
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import Steering
 from cwdp.errors import DataplaneError, InterfaceError
-from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, nic_id
+from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
 from cwdp.slices.lending import Lender
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
-COUNTERS = ("probe_socket_failed", "events_lost", "samples_lost", "samples_unsynced")
+COUNTERS = ("probe_socket_failed", "events_lost", "samples_lost", "samples_unsynced", "windows_unsynced")
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -43,6 +45,7 @@ class HostNic:
         self._links = links
         self._loaded: Loaded | None = None
         self._prober: Prober | None = None
+        self._windows: PathWindows | None = None
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
         self._lender: Lender | None = None
@@ -105,6 +108,7 @@ class HostNic:
         )
         try:
             self._prober = Prober(self.ifname, self.maps.slots, schedule, self._next_seq)
+            self._windows = PathWindows(schedule, edges)
         except OSError as error:
             self.counters["probe_socket_failed"] += 1
             _log.warning("cannot send probes nic=%s error=%s", self.ifname, error.strerror)
@@ -127,6 +131,19 @@ class HostNic:
     def drain(self, now_ns: int) -> Drained | None:
         """Results that have come in."""
         return self._prober.drain(now_ns) if self._prober else None
+
+    def window_reports(
+        self, drained: Drained, now_local_ns: int, offset_ns: int | None
+    ) -> Iterator[WindowReport]:
+        """The windows that a drain has completed; the timeline is `offset_ns` ahead of this host's clock."""
+        if self._windows is None:
+            return
+        if offset_ns is None:
+            self.counters["windows_unsynced"] += len(drained.path)
+            return
+        self._windows.add(drained, offset_ns)
+        for rows in self._windows.take(now_local_ns + offset_ns - prober.REPLY_TIMEOUT_NS):
+            yield WindowReport(host=self._host, nic=self.ifname, rows=rows)
 
     def describe(self) -> Nic:
         """The NIC as the manager is told of it."""
@@ -187,7 +204,7 @@ class HostNic:
             self._next_seq = self._prober.seq
             self.counters.update(self._prober.counters)
             self._prober.close()
-            self._prober = None
+            self._prober = self._windows = None
 
     def _release(self) -> None:
         self._stop_probing()
