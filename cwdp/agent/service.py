@@ -148,6 +148,7 @@ class Agent:
                 slots = self._edges.slots([(e.src, e.dst) for e in nic.edges])
                 self._edges.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
                 self._drained[nic.ifname].append(drained)
+                self._tell_windows(nic, drained)
         self._host_clock.write([nic.maps for nic in self._nics if nic.maps])
         fits = self._edges.fit(self._clock.now_ns())
         in_full = self._report_seq % PATHS_EVERY == 0
@@ -164,6 +165,11 @@ class Agent:
         self._report_seq += 1
         self._bus.publish(messages.subject("report", self._config.host), report)
         self._tell_of_traffic(queue_pairs=in_full)
+
+    def _tell_windows(self, nic: HostNic, drained: Drained) -> None:
+        """What became of probes in the windows that are over."""
+        for report in nic.window_reports(drained, self._clock.now_ns(), self._host_clock.offset_ns()):
+            self._bus.publish(messages.subject("window", self._config.host), report)
 
     def _tell_of_traffic(self, *, queue_pairs: bool) -> None:
         """What the dataplane decided, stamped and, now and then, counted."""

@@ -14,6 +14,9 @@ from cwdp.shared.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_addre
 ROWS_A_MESSAGE = 8_192
 LARGEST_NS = 2**31 - 1
 LARGEST_COUNT = 2**16 - 1
+MOST_AHEAD = 50
+"""Windows; a probe that left later than that from now was stamped on another timeline."""
+
 WAYS = ("fwd", "rev")
 
 
@@ -63,18 +66,19 @@ class PathWindows:
 
     def take(self, before_ns: int) -> Iterator[bytes]:
         """WINDOW_ROWs of the windows that ended by a time of the timeline, in messages of bounded size."""
-        over = self._pending["window"] < before_ns // WINDOW_NS
+        window, end = self._pending["window"], before_ns // WINDOW_NS
+        over = window < end
         if not over.any():
             return
         rows = self._rows(self._pending[over])
-        self._pending = self._pending[~over]
+        self._pending = self._pending[~over & (window < end + MOST_AHEAD)]
         for start in range(0, len(rows), ROWS_A_MESSAGE):
             yield rows[start : start + ROWS_A_MESSAGE].tobytes()
 
     def _rows(self, probes: NDArray[np.void]) -> NDArray[np.void]:
         """One row per window and path."""
         probes = probes[np.lexsort((probes["path"], probes["window"]))]
-        new = np.ones(len(probes["path"]), bool)
+        new = np.ones(len(probes), bool)
         new[1:] = (np.diff(probes["path"]) != 0) | (np.diff(probes["window"]) != 0)
         starts = np.flatnonzero(new)
         path = probes["path"][starts]
@@ -82,10 +86,8 @@ class PathWindows:
         rows["window"] = probes["window"][starts]
         rows["dst_addr"] = self._dst_addr[path]
         rows["sport"], rows["reply_sport"] = self._sport[path], self._reply_sport[path]
-        sent, lost = (
-            np.diff(np.append(starts, len(new))),
-            np.add.reduceat(~probes["answered"], starts, dtype=int),
-        )
+        sent = np.diff(np.append(starts, len(probes)))
+        lost = np.add.reduceat(~probes["answered"], starts, dtype=np.int64)
         rows["sent"], rows["lost"] = np.minimum(sent, LARGEST_COUNT), np.minimum(lost, LARGEST_COUNT)
         timed = np.add.reduceat(probes["timed"], starts, dtype=np.int64)
         for way in WAYS:
