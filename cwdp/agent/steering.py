@@ -1,76 +1,39 @@
 """Keeps the steering of this host's NICs as the manager wants it; what was set by hand stays."""
 
-import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 
+from cwdp.agent.wishes import Wishes
 from cwdp.dataplane import tree
 from cwdp.dataplane.control import sample_below
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.routes import require_routed
 from cwdp.dataplane.steering import Address, QpKey, Steer, Steering, parse_address
-from cwdp.errors import CwdpError, DataplaneError, SteeringError
+from cwdp.errors import CwdpError, SteeringError
 from cwdp.shared.messages import RoceSettings, SteerQp
-
-RETRY_S = 5.0
 
 _NS_PER_MS = 1_000_000
 
 
-class DesiredSteering:
-    """Applies the latest wish, and tries again what was refused.
-
-    Args:
-        ifnames: the NICs.
-        refuse: told, once, of each wish that cannot be granted: the NIC and why.
-
-    Attributes:
-        counters: totals by name.
-    """
+class DesiredSteering(Wishes):
+    """The steering that is wanted of each NIC; see `Wishes`."""
 
     def __init__(self, ifnames: Sequence[str], refuse: Callable[[str, str], None]) -> None:
-        self.counters: Counter[str] = Counter(steer_refused=0)
-        self._refuse = refuse
+        super().__init__(ifnames, refuse, "steer_refused")
         self._steer: list[SteerQp] | None = None
         self._roce: RoceSettings | None = None
-        self._refused: dict[str, set[str]] = {ifname: set() for ifname in ifnames}
-        self._stale: set[str] = set()
-        self._wake = asyncio.Event()
 
     def want(self, steer: list[SteerQp], roce: RoceSettings | None) -> None:
         """Have this from now on."""
         self._steer, self._roce = steer, roce
-        self._stale = set(self._refused)
-        self._wake.set()
+        self._look_at(self._ifnames)
 
     def loaded(self, ifname: str) -> None:
         """The dataplane of a NIC was found or loaded."""
         if self._steer is not None:
-            self._stale.add(ifname)
-            self._wake.set()
+            self._look_at({ifname})
 
-    async def follow(self) -> None:
-        """Apply what is wanted whenever that changes, in a thread, for ever."""
-        while True:
-            self._wake.clear()
-            for ifname in sorted(self._stale):
-                self._stale.discard(ifname)
-                await self._apply(ifname)
-            try:
-                await asyncio.wait_for(self._wake.wait(), RETRY_S)
-            except TimeoutError:
-                self._stale |= {ifname for ifname, refused in self._refused.items() if refused}
-
-    async def _apply(self, ifname: str) -> None:
-        mine = [wish for wish in self._steer or () if wish.nic == ifname]
-        try:
-            refused = {e.message for e in await asyncio.to_thread(apply, ifname, mine, self._roce)}
-        except (DataplaneError, OSError) as error:
-            refused = {error.message if isinstance(error, CwdpError) else str(error)}
-        for message in sorted(refused - self._refused[ifname]):
-            self.counters["steer_refused"] += 1
-            self._refuse(ifname, message)
-        self._refused[ifname] = refused
+    def _grant(self, ifname: str) -> list[CwdpError]:
+        return apply(ifname, [wish for wish in self._steer or () if wish.nic == ifname], self._roce)
 
 
 def apply(ifname: str, wanted: list[SteerQp], roce: RoceSettings | None) -> list[CwdpError]:

@@ -83,6 +83,13 @@ class Slicing:
         """Whether they are wanted by the agent's desired state."""
         return bool(self._maps.slice_table["managed"][0])
 
+    @property
+    def holding(self) -> bool:
+        """Whether there are slices and their qdisc still is where they put it."""
+        with qdiscs.kernel_errors(self._ifname):
+            place = qdiscs.find_place(self._ip, self._index, self._ifname)
+        return bool(self.enforcer) and place.ours is not None
+
     def apply(self, wanted: SliceSet, *, managed: bool = False) -> None:
         """Have exactly these slices; what does not change keeps its queue, and no packet is lost. None: as `delete`.
 

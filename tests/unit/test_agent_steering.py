@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import pytest
 from fakes import until
 
-from cwdp.agent import steering
+from cwdp.agent import steering, wishes
 from cwdp.agent.steering import DesiredSteering, translate
 from cwdp.dataplane.steering import QpKey, Steer
 from cwdp.errors import CwdpError, InterfaceError, SteeringError
@@ -63,7 +63,7 @@ class _Kernel:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> _Kernel:
     made = _Kernel()
     monkeypatch.setattr(steering, "apply", made.apply)
-    monkeypatch.setattr(steering, "RETRY_S", 0.01)
+    monkeypatch.setattr(wishes, "RETRY_S", 0.01)
     return made
 
 

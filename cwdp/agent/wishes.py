@@ -1,0 +1,82 @@
+"""Brings this host's NICs to what the manager wants of them, and tries again what was refused."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from cwdp.errors import CwdpError
+
+RETRY_S = 5.0
+
+
+class Wishes(ABC):
+    """What is wanted of one kind, NIC by NIC.
+
+    Args:
+        ifnames: the NICs.
+        refuse: told, once, of each wish that cannot be granted: the NIC and why.
+        counter: under which refusals are counted.
+
+    Attributes:
+        counters: totals by name.
+    """
+
+    def __init__(self, ifnames: Sequence[str], refuse: Callable[[str, str], None], counter: str) -> None:
+        self.counters: Counter[str] = Counter({counter: 0})
+        self._ifnames = tuple(ifnames)
+        self._counter = counter
+        self._refuse = refuse
+        self._refused: dict[str, set[str]] = {ifname: set() for ifname in ifnames}
+        self._stale: set[str] = set()
+        self._wake = asyncio.Event()
+
+    @abstractmethod
+    def loaded(self, ifname: str) -> None:
+        """The dataplane of a NIC was found or loaded."""
+
+    async def follow(self) -> None:
+        """Grant what is wanted whenever that changes, in a thread, for ever."""
+        while True:
+            self._wake.clear()
+            for ifname in sorted(self._stale):
+                self._stale.discard(ifname)
+                self._tell(ifname, await asyncio.to_thread(self._try, ifname))
+            try:
+                await asyncio.wait_for(self._wake.wait(), RETRY_S)
+            except TimeoutError:
+                self._stale |= self._unsettled()
+
+    @abstractmethod
+    def _grant(self, ifname: str) -> Collection[CwdpError]:
+        """Make a NIC what is wanted, in a thread.
+
+        Returns:
+            Why some of it could not be.
+
+        Raises:
+            CwdpError: nothing of it could be.
+            OSError: its maps cannot be opened or changed.
+        """
+
+    def _unsettled(self) -> set[str]:
+        """The NICs that are to be looked at again after a while."""
+        return {ifname for ifname, refused in self._refused.items() if refused}
+
+    def _look_at(self, ifnames: Iterable[str]) -> None:
+        self._stale.update(ifnames)
+        self._wake.set()
+
+    def _try(self, ifname: str) -> set[str]:
+        try:
+            return {error.message for error in self._grant(ifname)}
+        except CwdpError as error:
+            return {error.message}
+        except OSError as error:
+            return {f"the maps of {ifname} cannot be used: {error.strerror}"}
+
+    def _tell(self, ifname: str, refused: set[str]) -> None:
+        for message in sorted(refused - self._refused[ifname]):
+            self.counters[self._counter] += 1
+            self._refuse(ifname, message)
+        self._refused[ifname] = refused
