@@ -24,7 +24,9 @@ from cwdp.agent.nic import HostNic
 from cwdp.agent.pathstats import path_stats
 from cwdp.agent.prober import Drained
 from cwdp.agent.pulsekeeper import PulseKeeper
+from cwdp.agent.slicing import DesiredSlices
 from cwdp.agent.steering import DesiredSteering
+from cwdp.agent.trace import Tracing
 from cwdp.agent.window import weigh
 from cwdp.dataplane import loader
 from cwdp.errors import ConfigError, DataplaneError
@@ -67,6 +69,12 @@ class Agent:
         self._pulses = PulseKeeper(config.pulse_interval_ms)
         self._steering = DesiredSteering(
             config.nics, lambda ifname, detail: self._event("steer_refused", ifname, detail)
+        )
+        self._slices = DesiredSlices(
+            config.nics, lambda ifname, detail: self._event("slice_refused", ifname, detail)
+        )
+        self._tracing = Tracing(
+            config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
         self._desired_version = 0
         self._probes: list[ProbeEdge] = []
@@ -113,6 +121,8 @@ class Agent:
             self._links.follow(),
             self._pulses.run(),
             self._steering.follow(),
+            self._tracing.run(),
+            self._slices.follow(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._every(LEND_INTERVAL_S, self._lend),
             self._every(FIT_INTERVAL_S, self._measure),
@@ -172,9 +182,13 @@ class Agent:
             self._bus.publish(messages.subject("window", self._config.host), report)
 
     def _tell_of_traffic(self, *, queue_pairs: bool) -> None:
-        """What the dataplane decided, stamped and, now and then, counted."""
+        """What the dataplane decided, stamped and, now and then, counted; and the hops of paths that are news."""
+        for traced in self._tracing.reports():
+            self._bus.publish(messages.subject("trace", self._config.host), traced)
         for nic in self._nics:
-            for event in nic.path_events():
+            events = nic.path_events()
+            self._tracing.hear_events(events)
+            for event in events:
                 self._say(event)
             if nic.queue_pairs is None:
                 continue
@@ -189,11 +203,17 @@ class Agent:
             if nic.schedule is not None:
                 stats += path_stats(nic.schedule.paths, self._drained[nic.ifname])
             self._drained[nic.ifname] = []
+        self._tracing.hear_stats(stats, self._probes)
         return stats
 
     def _totals(self) -> dict[str, int]:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
-        for counters in (self._pulses.counters, self._steering.counters):
+        for counters in (
+            self._pulses.counters,
+            self._steering.counters,
+            self._slices.counters,
+            self._tracing.counters,
+        ):
             totals |= {f"agent.{name}": n for name, n in counters.items()}
         totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}
         for nic in self._nics:
@@ -205,6 +225,8 @@ class Agent:
             return
         self._desired_version = desired.version
         self._steering.want(desired.steer, desired.roce)
+        self._slices.want(desired.slices)
+        self._tracing.order(desired.traces)
         _log.info(
             "new desired state version=%d edges=%d steered=%d",
             desired.version,
@@ -250,6 +272,7 @@ class Agent:
             self._troubles.pop(nic.ifname, None)
             self._host_clock.take_up(nic.maps)
             self._steering.loaded(nic.ifname)
+            self._slices.loaded(nic.ifname)
             self._event("dataplane_loaded", nic.ifname, self._tag)
 
     def _reread_keys(self) -> None:
@@ -275,6 +298,7 @@ class Agent:
         if self._carrier.get(ifname) not in (None, carrier):
             self._event("link_up" if carrier else "link_down", ifname, "carrier")
         self._carrier[ifname] = carrier
+        self._tracing.readdress()
         self._order_pulses()
         if self._report_seq:
             self._say_hello()
@@ -311,6 +335,7 @@ class Agent:
         if not connected:
             return
         self._say_hello()
+        self._tracing.tell_all()
         unsaid = list(self._unsaid)
         self._unsaid.clear()
         for event in unsaid:
