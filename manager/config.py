@@ -29,6 +29,20 @@ class RoceConfig(RoceSettings, frozen=True, forbid_unknown_fields=True):
     """What every host's dataplane goes by."""
 
 
+class PlannerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the manager may do about queue pairs by itself.
+
+    No queue pair is moved twice within `hold_s`, and at most `moves_per_host_s` of a host and `moves_per_s` of the
+    fleet in a second. A move must make the fullest link that it is about emptier by the share `least_gain`.
+    """
+
+    enabled: bool = True
+    hold_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
+    moves_per_host_s: Annotated[float, Meta(gt=0, le=1e6)] = 8.0
+    moves_per_s: Annotated[float, Meta(gt=0, le=1e6)] = 1000.0
+    least_gain: Annotated[float, Meta(gt=0, lt=1)] = 0.03
+
+
 class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings. Without `nats`, a private nats-server listens on `bus_listen`."""
 
@@ -40,6 +54,7 @@ class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     probes: ProbeSettings = ProbeSettings()
     roce: RoceConfig = RoceConfig()
+    planner: PlannerSettings = PlannerSettings()
 
 
 def load(path: Path) -> ManagerConfig:

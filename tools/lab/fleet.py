@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS
 from cwdp.errors import LabError
-from manager.config import ProbeSettings, RoceConfig
+from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab.lab import Host, Lab
 
 BUS_PORT = 4222
@@ -40,6 +40,7 @@ class Fleet:
         probes: how the fabric is probed, as the `[probes]` of the manager's configuration; `LAB_PROBES` unless given.
         roce: what the dataplanes go by, as the `[roce]` of the manager's configuration.
         pulse_interval_ms: between two pulses over a watched path, as in the agents' configuration.
+        planner: what the manager may do about queue pairs by itself, as the `[planner]` of its configuration.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -50,6 +51,8 @@ class Fleet:
         agent_commands: dict[str, list[str]] | None = None,
         roce: RoceConfig = LAB_ROCE,
         pulse_interval_ms: float = DEFAULT_PULSE_INTERVAL_MS,
+        *,
+        planner: PlannerSettings | None = None,
     ) -> None:
         self.lab = lab
         self.restarts = 0
@@ -57,6 +60,7 @@ class Fleet:
         self._probes = probes or LAB_PROBES
         self._roce = roce
         self._pulse_interval_ms = pulse_interval_ms
+        self._planner = planner or PlannerSettings()
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()
@@ -163,7 +167,7 @@ class Fleet:
         path.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
 
     def _write_manager_config(self) -> None:
-        sections = {"probes": self._probes, "roce": self._roce}
+        sections = {"probes": self._probes, "roce": self._roce, "planner": self._planner}
         lines = []
         for section, settings in sections.items():
             lines.append(f"[{section}]\n")
