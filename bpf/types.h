@@ -244,9 +244,11 @@ struct cwdp_path {
 	__be32 dst[4];
 	__be16 sport;
 	__u16 reserved;
-	__u32 users;   /* queue pairs steered over it or backed up by it; 0: free */
-	__u64 slow_ns; /* how long answers took of late */
-	__u64 unused[4];
+	__u32 users;     /* queue pairs steered over it or backed up by it; 0: free */
+	__u64 slow_ns;   /* how long answers took of late */
+	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
+	__u32 reserved_too;
+	__u64 unused[3];
 };
 
 /* What may be changed while packets flow, and, in a cache line of their own, what they move. */

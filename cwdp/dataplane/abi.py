@@ -337,7 +337,9 @@ PATH: Final = _record(
         ("reserved", "<u2", 82),
         ("users", "<u4", 84),
         ("slow_ns", "<u8", 88),
-        ("unused", ("<u8", (4,)), 96),
+        ("primaries", "<u4", 96),
+        ("reserved_too", "<u4", 100),
+        ("unused", ("<u8", (3,)), 104),
     ],
 )
 
