@@ -6,6 +6,7 @@ import click
 
 from cwdp.cli.output import emit
 from cwdp.errors import LabError
+from tools.experiments.contention_run import contention
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
 from tools.lab.demo import demo
@@ -32,6 +33,7 @@ def run() -> None:
     """Run an experiment in a lab."""
 
 
+run.add_command(contention)
 run.add_command(demo)
 run.add_command(sync)
 lab.add_command(traffic)

@@ -1,0 +1,151 @@
+"""The experiment `contention`: two jobs whose queue pairs collide, placed by ECMP, by two rivals and by cwdp.
+
+Every host is a member of one of two all-to-all jobs, interleaved over the hosts, with one queue pair to each other
+member. A NIC takes turns among its queue pairs, so each sends at an even part of `OFFERED` of the link; the rest of
+the link is for acknowledgements and probes. Spine links have the rate at which the best placement of whole queue pairs
+just fits, unless given. A step of a collective ends with its slowest transfer: a member's goodput is what its slowest
+queue pair has, times their number; the experiment's is that of the slowest member.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from msgspec.structs import replace
+
+from tools.experiments import measure
+from tools.experiments.jobs import Job, interleaved, job_flows
+from tools.experiments.optimum import fair_optimum_bps, fitting_spine_flows, link_capacities
+from tools.experiments.rivals import MakeChooser
+from tools.experiments.rivals.hands import Hands
+from tools.experiments.rivals.hopper import Hopper
+from tools.experiments.rivals.plb import Plb
+from tools.experiments.runs import send
+from tools.lab import Lab, LabSpec
+from tools.lab.topology import Topology
+from tools.roce import Flow
+
+OFFERED = 0.94
+SETTLE_S = 3.0
+"""From the first packet to where goodput counts."""
+
+SECONDS = 9.0
+WINDOW = 12
+TIMEOUT_NS = 268_435_456
+"""4.096 us * 2^16: the lab's queues alone hold packets for tens of milliseconds, a thousand times a real fabric's."""
+
+MESSAGE_BYTES = 64 * 1024
+QUEUE_BYTES = 512 * 1024
+RATE_BPS = 30_000_000
+"""Of the NICs: more, and the processors of a small machine would be the limit."""
+
+MTU = 4096
+
+
+class Arm(StrEnum):
+    """How queue pairs find their paths."""
+
+    ECMP = "ecmp"
+    PLB = "plb"
+    HOPPER = "hopper"
+    CWDP = "cwdp"
+
+
+CHOOSERS: dict[Arm, MakeChooser] = {Arm.PLB: Plb, Arm.HOPPER: Hopper}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is the same for all arms and seeds.
+
+    Attributes:
+        spec: of the lab.
+        jobs: the two.
+        slow_bps: links with another rate than the spec's, by name.
+        flow_bps: what each queue pair offers, as links count it.
+        optimum_bps: payload that every queue pair can have at the same time, by linear program.
+    """
+
+    spec: LabSpec
+    jobs: tuple[Job, ...]
+    slow_bps: dict[str, float]
+    flow_bps: float
+    optimum_bps: float
+
+    @property
+    def transfers(self) -> int:
+        """Queue pairs of a member, of the job with the fewest."""
+        return min(len(job.members) for job in self.jobs) - 1
+
+    @property
+    def base_ns(self) -> float:
+        """Delay of a path whose links are busy but hold no queue: a full frame at each of its four ports."""
+        frame_bits = 8 * (MTU + measure.HEADERS_BYTES)
+        return 2e9 * frame_bits * (1 / self.spec.rate_bps + 1 / self.spec.spine_rate_bps)
+
+    def flows(self, seed: int) -> list[Flow]:
+        """The queue pairs; their QPNs, and so their source ports, are drawn by the seed."""
+        return job_flows(
+            Topology(self.spec),
+            self.jobs,
+            seed,
+            mtu=MTU,
+            rate_bps=round(self.flow_bps),
+            window=WINDOW,
+            timeout_ns=TIMEOUT_NS,
+            message_bytes=MESSAGE_BYTES,
+        )
+
+
+def make_setting(spec: LabSpec, *, spine_rate_bps: int | None, slow_share: float) -> Setting:
+    """Work out rates and the optimum.
+
+    Args:
+        spec: of the lab; its spine links' rate is not looked at.
+        spine_rate_bps: of the leaf-spine links, None for the rate at which the best placement just fits.
+        slow_share: what the links of the first spine carry of what the others' do.
+    """
+    topology = Topology(spec)
+    jobs = tuple(interleaved(topology.hosts))
+    pairs = [pair for job in jobs for pair in job.pairs]
+    most = max(len(job.members) for job in jobs) - 1
+    if spine_rate_bps is None:
+        fitting = fitting_spine_flows(topology, pairs, slow_share)
+        spine_rate_bps = round(fitting * spec.rate_bps / most)
+    spec = replace(spec, spine_rate_bps=spine_rate_bps)
+    topology = Topology(spec)
+    slow_bps = {}
+    if slow_share < 1:
+        slow_bps = {f"{leaf}-{topology.spines[0]}": slow_share * spine_rate_bps for leaf in topology.leaves}
+    flow_bps = OFFERED * spec.rate_bps / most
+    frames_bps = fair_optimum_bps(topology, pairs, flow_bps, link_capacities(topology, slow_bps))
+    optimum_bps = frames_bps * measure.payload_share(MESSAGE_BYTES, MTU)
+    return Setting(spec, jobs, slow_bps, flow_bps, optimum_bps)
+
+
+def run_arm(lab: Lab, setting: Setting, arm: Arm, seed: int, seconds: float = SECONDS) -> dict[str, Any]:
+    """One arm with the queue pairs of one seed; a row of the result."""
+    flows = setting.flows(seed)
+    beside = None
+    if arm in CHOOSERS:
+        beside = Hands(lab, flows, CHOOSERS[arm], setting.base_ns, seed)
+    result = send(lab, flows, seconds, beside)
+    return {"arm": str(arm), "seed": seed} | summarise(setting, result)
+
+
+def summarise(setting: Setting, result: measure.Result) -> dict[str, Any]:
+    """What a run's result says, over the time after SETTLE_S."""
+    deliveries = measure.Deliveries(result)
+    each_bps = deliveries.mean_bps(SETTLE_S * 1e9, deliveries.end_ns)
+    slowest_bps = float(each_bps.min())
+    by_host: dict[str, float] = {}
+    for flow, rate_bps in zip(result["flows"], each_bps, strict=True):
+        by_host[flow["source"]] = by_host.get(flow["source"], 0.0) + float(rate_bps)
+    return {
+        "slowest_member_bps": slowest_bps * setting.transfers,
+        "slowest_host_bps": min(by_host.values()),
+        "sum_bps": float(each_bps.sum()),
+        "optimum_share": slowest_bps / setting.optimum_bps,
+        "idle_share": result["idle_share"],
+        **measure.totals(result),
+    }

@@ -1,0 +1,229 @@
+"""`cwdp lab run contention`: every arm of the experiment with the queue pairs of every seed, and what came of it."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from cwdp.cli.output import emit, progress
+from tools.experiments.contention import (
+    QUEUE_BYTES,
+    RATE_BPS,
+    SECONDS,
+    SETTLE_S,
+    Arm,
+    Setting,
+    make_setting,
+    run_arm,
+)
+from tools.experiments.fleets import RARE_PULSES, running_fleet
+from tools.experiments.report import columns, mbit, ms, share
+from tools.lab import Lab, LabSpec, faults
+from tools.lab.params import RATE, SHARE
+from tools.lab.session import lab_for_run
+from tools.lab.units import format_rate
+
+NAME = "contention"
+MEDIANS = (
+    "slowest_member_bps",
+    "slowest_host_bps",
+    "sum_bps",
+    "optimum_share",
+    "completion_p50_ns",
+    "completion_p99_ns",
+    "owd_p99_ns",
+    "outage_ns",
+    "retransmitted_packets",
+    "moves",
+    "idle_share",
+)
+
+
+@click.command()
+@click.option(
+    "--seed", default=1, show_default=True, help="Draws the queue pairs, and so their source ports."
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many seeds, from --seed on.",
+)
+@click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches.")
+@click.option("--spines", default=LabSpec().spines, show_default=True, help="Spine switches.")
+@click.option("--hosts", default=LabSpec().hosts_per_leaf, show_default=True, help="Hosts per leaf.")
+@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
+@click.option(
+    "--spine-rate", type=RATE, help="Of leaf-spine links.  [default: where the best placement just fits]"
+)
+@click.option(
+    "--slow-spine",
+    type=SHARE,
+    default="1",
+    show_default=True,
+    help="What the first spine's links carry of the others' rate.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=SETTLE_S + 1),
+    default=SECONDS,
+    show_default=True,
+    help=f"Of traffic a run; the first {SETTLE_S:.0f} do not count.",
+)
+@click.option(
+    "--arm",
+    "arms",
+    type=click.Choice([str(arm) for arm in Arm]),
+    multiple=True,
+    help="Only this one; may be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def contention(
+    *,
+    seed: int,
+    seeds: int,
+    leaves: int,
+    spines: int,
+    hosts: int,
+    rate: int,
+    spine_rate: int | None,
+    slow_spine: float,
+    seconds: float,
+    arms: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Have two all-to-all jobs collide, and place them by ECMP, by PLB's and Hopper's ideas, and by cwdp."""
+    spec = LabSpec(
+        name=NAME,
+        leaves=leaves,
+        spines=spines,
+        hosts_per_leaf=hosts,
+        rate_bps=rate,
+        queue_bytes=QUEUE_BYTES,
+        spine_queue_bytes=QUEUE_BYTES,
+        seed=seed,
+    )
+    setting = make_setting(spec, spine_rate_bps=spine_rate, slow_share=slow_spine)
+    chosen = [arm for arm in Arm if not arms or arm in arms]
+    result = run_contention(setting, chosen, range(seed, seed + seeds), seconds)
+    emit(result, as_json=as_json, render=lambda: _render(result))
+
+
+def run_contention(
+    setting: Setting, arms: Sequence[Arm], seeds: Sequence[int], seconds: float = SECONDS
+) -> dict[str, Any]:
+    """Run the experiment; what `--json` prints.
+
+    Raises:
+        LabError: the lab or its processes failed.
+    """
+    runs: list[dict[str, Any]] = []
+    with lab_for_run(NAME, setting.spec) as lab:
+        for link, rate_bps in setting.slow_bps.items():
+            faults.slow(NAME, link, round(rate_bps))
+        for planner, group in ((False, [arm for arm in arms if arm is not Arm.CWDP]), (True, [Arm.CWDP])):
+            wanted = [arm for arm in group if arm in arms]
+            if wanted:
+                runs += _run_group(lab, setting, wanted, seeds, seconds, planner=planner)
+    return {
+        "lab": {
+            "leaves": setting.spec.leaves,
+            "spines": setting.spec.spines,
+            "hosts": len(lab.hosts),
+            "rate_bps": setting.spec.rate_bps,
+            "spine_rate_bps": setting.spec.spine_rate_bps,
+            "slow_links_bps": setting.slow_bps,
+        },
+        "queue_pairs": sum(len(job.pairs) for job in setting.jobs),
+        "seconds": seconds,
+        "settle_s": SETTLE_S,
+        "offered_bps": setting.flow_bps,
+        "optimum": {
+            "queue_pair_bps": setting.optimum_bps,
+            "slowest_member_bps": setting.optimum_bps * setting.transfers,
+        },
+        "arms": [summarise_arm(arm, runs) for arm in arms],
+        "runs": runs,
+    }
+
+
+def summarise_arm(arm: Arm, runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """An arm over all seeds: medians, the least share of the optimum, and how it compares with ECMP by seed."""
+    by_seed = {(run["arm"], run["seed"]): run for run in runs}
+    mine = [run for run in by_seed.values() if run["arm"] == arm]
+    gains = [
+        run["slowest_member_bps"] / ecmp["slowest_member_bps"]
+        for run in mine
+        if (ecmp := by_seed.get((Arm.ECMP, run["seed"])))
+    ]
+    return {
+        "arm": str(arm),
+        "seeds": len(mine),
+        **{name: _median([run[name] for run in mine]) for name in MEDIANS},
+        "optimum_share_min": min(run["optimum_share"] for run in mine),
+        "over_ecmp_median": _median(gains),
+        "over_ecmp_min": min(gains, default=None),
+        "queue_pairs_died": sum(run["queue_pairs_died"] for run in mine),
+    }
+
+
+def _run_group(
+    lab: Lab, setting: Setting, arms: Sequence[Arm], seeds: Sequence[int], seconds: float, *, planner: bool
+) -> list[dict[str, Any]]:
+    """Arms that share a fleet."""
+    runs = []
+    with running_fleet(lab, planner=planner, pulses=RARE_PULSES) as fleet:
+        for seed in seeds:
+            for arm in arms:
+                run = run_arm(lab, setting, arm, seed, seconds)
+                progress(
+                    f"seed {seed}, {arm}: slowest member {run['slowest_member_bps'] / 1e6:.1f} Mbit/s, "
+                    f"{run['optimum_share']:.0%} of the best possible"
+                )
+                runs.append(run)
+                fleet.check()
+    return runs
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def _render(result: dict[str, Any]) -> RenderableType:
+    table = Table(box=None, pad_edge=False)
+    columns(
+        table,
+        "ARM",
+        ("SLOWEST", "BEST", "LEAST", "GAIN", "SUM", "P50", "P99", "OWD", "AGAIN", "MOVES", "IDLE"),
+    )
+    for row in result["arms"]:
+        gain = row["over_ecmp_median"]
+        table.add_row(
+            row["arm"],
+            mbit(row["slowest_member_bps"]),
+            share(row["optimum_share"]),
+            share(row["optimum_share_min"]),
+            "-" if gain is None else f"{gain:.2f}",
+            mbit(row["sum_bps"]),
+            ms(row["completion_p50_ns"]),
+            ms(row["completion_p99_ns"]),
+            ms(row["owd_p99_ns"]),
+            f"{row['retransmitted_packets']:.0f}",
+            f"{row['moves']:.0f}",
+            share(row["idle_share"]),
+        )
+    lab, best = result["lab"], result["optimum"]
+    return Group(
+        table,
+        f"SLOWEST member's goodput and SUM in Mbit/s; BEST, LEAST: of the {best['slowest_member_bps'] / 1e6:.1f} Mbit/s",
+        f"that the linear program allows each member, median and least of {result['arms'][0]['seeds']} seeds; GAIN over ecmp;",
+        "P50, P99 of a message and P99 of the OWD in ms; AGAIN: packets sent again; IDLE: the",
+        "machine's processors",
+        f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
+        f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each",
+    )

@@ -1,0 +1,56 @@
+"""A fleet in a lab, with its clocks in agreement, as experiments want it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS
+from cwdp.cli.output import progress
+from manager.config import ProbeSettings, RoceConfig
+from tools.lab import Lab
+from tools.lab.fleet import Fleet
+from tools.lab.session import wait_for_lock
+from tools.lab.truth import Truth
+
+PROBES = ProbeSettings(pairs_per_s=200.0)
+
+
+@dataclass(frozen=True)
+class PulseSettings:
+    """How often watched paths are asked whether they are alive, and when they are given up."""
+
+    interval_ms: float
+    dead_after_ms: float
+
+
+USUAL_PULSES = PulseSettings(DEFAULT_PULSE_INTERVAL_MS, RoceConfig().dead_after_ms)
+RARE_PULSES = PulseSettings(15.0, 75.0)
+"""For links a thousand times slower than those that cwdp is for: the usual ones would fill a tenth of them."""
+
+
+@contextmanager
+def running_fleet(
+    lab: Lab, *, planner: bool, pulses: PulseSettings = USUAL_PULSES, hold_down_max_ms: float | None = None
+) -> Iterator[Fleet]:
+    """A fleet whose clocks agree.
+
+    Args:
+        lab: a lab that is up.
+        planner: let the manager place queue pairs.
+        pulses: how paths are watched.
+        hold_down_max_ms: the longest that a path which relapses is left alone.
+    """
+    roce = RoceConfig(
+        dead_after_ms=pulses.dead_after_ms,
+        hold_down_max_ms=hold_down_max_ms or RoceConfig().hold_down_max_ms,
+        sample_every=16,
+    )
+    with (
+        Fleet(lab, PROBES, roce=roce, pulse_interval_ms=pulses.interval_ms) as fleet,
+        Truth(lab) as truth,
+    ):
+        start = wait_for_lock(fleet, truth)
+        progress(
+            f"a fleet is up, its planner {'on' if planner else 'off'}; clocks agree after {start.locked_s:.1f} s"
+        )
+        yield fleet

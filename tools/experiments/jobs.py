@@ -1,0 +1,72 @@
+"""Jobs of an experiment: collectives whose members are spread over the fabric, and their queue pairs. No I/O."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cwdp.errors import ConfigError
+from tools.lab.topology import Topology
+from tools.roce.flows import MAX_QPN, Endpoint, Flow, verbs_flow
+from tools.roce.patterns import largest_mtu
+
+JOBS = 2
+FIRST_QPN = 2
+PSNS = 2**24
+
+
+@dataclass(frozen=True)
+class Job:
+    """A collective: every member has one queue pair to every other."""
+
+    name: str
+    members: tuple[str, ...]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Source and target of each queue pair."""
+        return [(a, b) for a in self.members for b in self.members if a != b]
+
+
+def interleaved(hosts: Sequence[str], jobs: int = JOBS) -> list[Job]:
+    """Jobs whose members take turns along the hosts, so that each job is spread over all leaves.
+
+    Raises:
+        ConfigError: there are too few hosts for two members each.
+    """
+    if len(hosts) < 2 * jobs:
+        raise ConfigError(
+            f"{jobs} jobs on {len(hosts)} hosts",
+            f"raise a lab of {2 * jobs} hosts or more: --hosts, --leaves",
+        )
+    return [Job(chr(ord("A") + number), tuple(hosts[number::jobs])) for number in range(jobs)]
+
+
+def job_flows(topology: Topology, jobs: Sequence[Job], seed: int, **settings: Any) -> list[Flow]:
+    """The queue pairs of all jobs, first NIC to first NIC over IPv4.
+
+    Args:
+        topology: of the lab.
+        jobs: in their order.
+        seed: draws QPNs and first PSNs; source ports follow from QPNs as they do in Linux.
+        settings: further fields of `Flow`, the same for all.
+    """
+    rng = random.Random(seed)
+    pairs = [pair for job in jobs for pair in job.pairs]
+    qpns = rng.sample(range(FIRST_QPN, MAX_QPN + 1), 2 * len(pairs))
+    settings.setdefault("mtu", largest_mtu(topology.spec.mtu))
+    return [
+        verbs_flow(
+            number,
+            _endpoint(topology, source),
+            _endpoint(topology, target),
+            *qpns[2 * number : 2 * number + 2],
+            first_psn=rng.randrange(PSNS),
+            **settings,
+        )
+        for number, (source, target) in enumerate(pairs)
+    ]
+
+
+def _endpoint(topology: Topology, host: str) -> Endpoint:
+    return Endpoint(host, topology.nics[host][0].ipv4)

@@ -1,0 +1,30 @@
+"""How experiments write numbers in tables."""
+
+from collections.abc import Iterable
+
+from rich.table import Table
+
+
+def columns(table: Table, name: str, numbers: Iterable[str]) -> None:
+    """The columns of a table: a name, then numbers to the right."""
+    table.add_column(name, no_wrap=True)
+    for column in numbers:
+        table.add_column(column, justify="right", no_wrap=True)
+
+
+def mbit(rate_bps: float | None) -> str:
+    """A rate in Mbit/s."""
+    return "-" if rate_bps is None else f"{rate_bps / 1e6:.1f}"
+
+
+def ms(duration_ns: float | None) -> str:
+    """A duration in ms, to three digits or so."""
+    if duration_ns is None:
+        return "-"
+    value = duration_ns / 1e6
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def share(value: float | None) -> str:
+    """A share in per cent."""
+    return "-" if value is None else f"{value:.0%}"

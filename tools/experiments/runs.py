@@ -1,0 +1,63 @@
+"""Traffic in a lab whose fleet is up, with what is done meanwhile, and how busy the machine was."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from tools.lab import Lab
+from tools.roce import Flow, Generator
+
+SNAPSHOT_S = 0.1
+NICE_FIELD, IDLE_FIELD, IOWAIT_FIELD = 1, 3, 4
+
+
+class IdleShare:
+    """What of the machine's processors has been idle since this was made, or had none but niced processes to run."""
+
+    def __init__(self) -> None:
+        self._before = _ticks()
+
+    def read(self) -> float:
+        """From 0 to 1; what is near 0 was measured on a machine that was too busy."""
+        idle, total = (now - then for now, then in zip(_ticks(), self._before, strict=True))
+        return idle / total if total else 1.0
+
+
+def send(
+    lab: Lab,
+    flows: Sequence[Flow],
+    seconds: float,
+    beside: AbstractContextManager[Any] | None = None,
+    during: Callable[[Generator], None] | None = None,
+) -> dict[str, Any]:
+    """Have queue pairs send for some time.
+
+    Args:
+        lab: where.
+        flows: the queue pairs.
+        seconds: from the first packet to the end.
+        beside: entered before the first packet and left after the last.
+        during: called once they send; what it takes counts as part of the time.
+
+    Returns:
+        The generator's result, with `idle_share` of the machine.
+    """
+    with (
+        Generator(flows, lab.popen, lab.run_dir, SNAPSHOT_S) as generator,
+        beside or nullcontext(),
+    ):
+        generator.start()
+        started, idle = time.monotonic(), IdleShare()
+        if during is not None:
+            during(generator)
+        time.sleep(max(0.0, seconds - (time.monotonic() - started)))
+        share = idle.read()
+        return generator.stop() | {"idle_share": share}
+
+
+def _ticks() -> tuple[int, int]:
+    """Ticks that could be had and all ticks, of all processors since boot."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return fields[NICE_FIELD] + fields[IDLE_FIELD] + fields[IOWAIT_FIELD], sum(fields)
