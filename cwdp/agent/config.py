@@ -29,7 +29,7 @@ class TestClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`/etc/cwdp/agent.toml`."""
+    """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and grants no wish about anybody's packets."""
 
     nics: Annotated[list[str], Meta(min_length=1)]
     nats: str = "nats://127.0.0.1:4222"
@@ -37,6 +37,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     keys: str = DEFAULT_KEYS
     probe_port: Port = ROCE_PORT
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
+    observe_only: bool = False
     test_clock: TestClockConfig | None = None
 
     def settings(self) -> Settings:

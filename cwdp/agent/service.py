@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import cwdp
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.edges import HostEdges
@@ -25,6 +27,7 @@ from cwdp.agent.pathstats import path_stats
 from cwdp.agent.prober import Drained
 from cwdp.agent.pulsekeeper import PulseKeeper
 from cwdp.agent.slicing import DesiredSlices
+from cwdp.agent.steered import steer_report
 from cwdp.agent.steering import DesiredSteering
 from cwdp.agent.trace import Tracing
 from cwdp.agent.window import weigh
@@ -41,6 +44,7 @@ LEND_INTERVAL_S = 0.02
 FIT_INTERVAL_S = 0.25
 PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
+STEERED_INTERVAL_S = 2.0
 EVENTS_KEPT = 100
 
 _log = logging.getLogger("cwdp.agent")
@@ -127,6 +131,7 @@ class Agent:
             self._every(LEND_INTERVAL_S, self._lend),
             self._every(FIT_INTERVAL_S, self._measure),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
+            self._every(STEERED_INTERVAL_S, self._tell_steering),
             self._every(ENSURE_INTERVAL_S, self._look_after),
         ]
 
@@ -174,15 +179,15 @@ class Agent:
         )
         self._report_seq += 1
         self._bus.publish(messages.subject("report", self._config.host), report)
-        self._tell_of_traffic(queue_pairs=in_full)
+        self._tell_of_traffic()
 
     def _tell_windows(self, nic: HostNic, drained: Drained) -> None:
         """What became of probes in the windows that are over."""
         for report in nic.window_reports(drained, self._clock.now_ns(), self._host_clock.offset_ns()):
             self._bus.publish(messages.subject("window", self._config.host), report)
 
-    def _tell_of_traffic(self, *, queue_pairs: bool) -> None:
-        """What the dataplane decided, stamped and, now and then, counted; and the hops of paths that are news."""
+    def _tell_of_traffic(self) -> None:
+        """What the dataplane decided, stamped and counted; and the hops of paths that are news."""
         for traced in self._tracing.reports():
             self._bus.publish(messages.subject("trace", self._config.host), traced)
         for nic in self._nics:
@@ -194,8 +199,13 @@ class Agent:
                 continue
             for samples in nic.queue_pairs.samples():
                 self._bus.publish(messages.subject("sample", self._config.host), samples)
-            for counted in nic.queue_pairs.reports(self._clock.now_ns()) if queue_pairs else ():
+            for counted in nic.queue_pairs.reports(self._clock.now_ns()):
                 self._bus.publish(messages.subject("qp", self._config.host), counted)
+
+    def _tell_steering(self) -> None:
+        maps = {nic.ifname: nic.maps for nic in self._nics if nic.maps}
+        report = steer_report(self._config.host, maps)
+        self._bus.publish(messages.subject("steer", self._config.host), report)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []
@@ -224,6 +234,8 @@ class Agent:
         if desired.version <= self._desired_version:
             return
         self._desired_version = desired.version
+        if self._config.observe_only:
+            desired = msgspec.structs.replace(desired, steer=[], slices=[])
         self._steering.want(desired.steer, desired.roce)
         self._slices.want(desired.slices)
         self._tracing.order(desired.traces)
@@ -312,6 +324,7 @@ class Agent:
             nics=[nic.describe() for nic in self._nics],
             desired_version=self._desired_version,
             key_ids=sorted(self._keys.secrets()),
+            observe_only=self._config.observe_only,
         )
         self._bus.publish(messages.subject("hello", self._config.host), hello)
 

@@ -7,7 +7,8 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | ---------------------- | ------- | ------------- | ------------------------------------------- |
 | `cwdp.v1.hello.HOST`   | agent   | `Hello`       | once a second: membership and link state    |
 | `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
-| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | once a second per NIC with RoCEv2 traffic   |
+| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic  |
+| `cwdp.v1.steer.HOST`   | agent   | `SteerReport` | every other second: what is steered now     |
 | `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
 | `cwdp.v1.window.HOST`  | agent   | `WindowReport` | several a second per NIC that probes       |
 | `cwdp.v1.trace.HOST`   | agent   | `TraceReport` | when paths were traced that were asked for  |
@@ -250,6 +251,15 @@ class QpReport(Struct, frozen=True, kw_only=True):
     local_ns: int
     rows: bytes
     unlisted: int
+
+
+class SteerReport(Struct, frozen=True, kw_only=True):
+    """What is steered on a host now: as the manager wanted it once, and by hand; `unlisted` counts what is left out."""
+
+    host: str
+    managed: list[SteerQp]
+    by_hand: list[SteerQp]
+    unlisted: int = 0
 
 
 class SampleReport(Struct, frozen=True, kw_only=True):
