@@ -240,10 +240,19 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     priors: list[DriftPrior]
 
 
+class PacedQp(Struct, frozen=True):
+    """A queue pair that congestion control holds to a rate, by its far end."""
+
+    dst_addr: str
+    qpn: int
+    rate_bps: float
+
+
 class QpReport(Struct, frozen=True, kw_only=True):
     """Queue pairs of a NIC that sent or received since the last report, the busiest if there are too many.
 
-    `rows` are `cwdp.shared.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out.
+    `rows` are `cwdp.shared.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out. `paced` are those
+    of the NIC that are held back now.
     """
 
     host: str
@@ -251,6 +260,7 @@ class QpReport(Struct, frozen=True, kw_only=True):
     local_ns: int
     rows: bytes
     unlisted: int
+    paced: list[PacedQp] = []
 
 
 class SteerReport(Struct, frozen=True, kw_only=True):
@@ -323,6 +333,8 @@ EventName = Literal[
     "path_up",
     "steer_refused",
     "slice_refused",
+    "incast_started",
+    "incast_ended",
     "dataplane_loaded",
     "dataplane_failed",
     "agent_started",
