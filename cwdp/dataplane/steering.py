@@ -5,14 +5,18 @@ path for the backup; what is here only says what is wanted.
 """
 
 import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
 from cwdp.dataplane.abi import PathState, SteerFlag
 from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pathtable import PathKey, PathTable
 from cwdp.errors import SteeringError
 
 Address = IPv4Address | IPv6Address
@@ -39,11 +43,6 @@ class QpKey:
         record = np.zeros((), dtype=abi.QP_KEY)
         record["addr"], record["qpn"] = address_words(self.dst), self.qpn
         return record.tobytes()
-
-    @classmethod
-    def unpack(cls, record: np.void) -> "QpKey":
-        """From a record of `abi.QP_KEY`."""
-        return cls(words_address(record["addr"]), int(record["qpn"]))
 
 
 @dataclass(frozen=True)
@@ -88,18 +87,26 @@ class Steered:
     key: QpKey
     steer: Steer
     primary_state: PathState
-    backup_state: PathState | None
+    backup_state: PathState | None = None
+
+
+def address_bytes(address: Address) -> bytes:
+    """An address as it stands in the maps: 16 bytes in network order, IPv4 as ::ffff:a.b.c.d."""
+    return bytes(10) + b"\xff\xff" + address.packed if address.version == 4 else address.packed
 
 
 def address_words(address: Address) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """An address as the dataplane has it, IPv4 as ::ffff:a.b.c.d; shape (4,), host order."""
-    packed = bytes(10) + b"\xff\xff" + address.packed if address.version == 4 else address.packed
-    return np.frombuffer(packed, dtype=">u4").astype(np.uint32)
+    """An address as the dataplane has it; shape (4,), host order."""
+    return np.frombuffer(address_bytes(address), dtype=">u4").astype(np.uint32)
 
 
 def words_address(words: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Address:
     """The address that `address_words` was made from."""
-    address = IPv6Address(np.asarray(words, dtype=">u4").tobytes())
+    return unmapped(IPv6Address(np.asarray(words, dtype=">u4").tobytes()))
+
+
+def unmapped(address: IPv6Address) -> Address:
+    """The IPv4 address that one of the form ::ffff:a.b.c.d stands for; others as they are."""
     return address.ipv4_mapped or address
 
 
@@ -124,19 +131,8 @@ class Steering:
             raise SteeringError(
                 f"{key.dst} QPN {key.qpn} is steered to {wanted.sport} already", "see: cwdp steer list"
             )
-        paths = [self._use_path(key.dst, port) for port in wanted.ports()]
-        try:
-            libbpf.hash_update(self._maps.steer_fd, key.pack(), _pack(wanted, paths))
-        except OSError as error:
-            for port in wanted.ports():
-                self._leave_path(key.dst, port)
-            raise SteeringError(
-                f"{abi.STEER_MAX} queue pairs are steered already, no more fit",
-                "let go of some: cwdp steer unset",
-            ) from error
-        self._maps.next_generation()
-        for port in before.ports() if before else ():
-            self._leave_path(key.dst, port)
+        with self._changes() as changes:
+            changes.put(key, before, wanted)
 
     def unset(self, key: QpKey) -> None:
         """Let a queue pair go where its own source port leads.
@@ -147,30 +143,26 @@ class Steering:
         before = self.get(key)
         if before is None:
             raise SteeringError(f"{key.dst} QPN {key.qpn} is not steered", "see: cwdp steer list")
-        libbpf.hash_delete(self._maps.steer_fd, key.pack())
-        self._maps.next_generation()
-        for port in before.ports():
-            self._leave_path(key.dst, port)
+        with self._changes() as changes:
+            changes.drop(key, before)
 
     def get(self, key: QpKey) -> Steer | None:
         """What is wanted of a queue pair, if anything."""
         value = libbpf.hash_lookup(self._maps.steer_fd, key.pack(), abi.STEER.itemsize)
-        return _unpack(value) if value is not None else None
+        return next(_unpack(np.frombuffer(value, dtype=abi.STEER))) if value is not None else None
 
     def all(self) -> dict[QpKey, Steer]:
         """Everything that is wanted."""
         items = libbpf.hash_items(self._maps.steer_fd, abi.QP_KEY.itemsize, abi.STEER.itemsize)
-        return {QpKey.unpack(np.frombuffer(key, dtype=abi.QP_KEY)[0]): _unpack(value) for key, value in items}
+        keys = np.frombuffer(b"".join(key for key, _ in items), dtype=abi.QP_KEY)
+        values = np.frombuffer(b"".join(value for _, value in items), dtype=abi.STEER)
+        return dict(zip(_unpack_keys(keys), _unpack(values), strict=True))
 
     def listed(self) -> list[Steered]:
         """Everything that is wanted, in order, with the states of the paths."""
+        paths = PathTable(self._maps.paths)
         return [
-            Steered(
-                key,
-                steer,
-                self._state(key.dst, steer.sport),
-                None if steer.backup_sport is None else self._state(key.dst, steer.backup_sport),
-            )
+            Steered(key, steer, *(paths.state(path) for path in path_keys(key, steer)))
             for key, steer in sorted(self.all().items(), key=lambda item: (str(item[0].dst), item[0].qpn))
         ]
 
@@ -182,66 +174,88 @@ class Steering:
         """
         refused: list[SteeringError] = []
         present = self.all()
-        for key, steer in present.items():
-            if steer.managed and key not in wanted:
-                self.unset(key)
-        for key, steer in wanted.items():
-            before = present.get(key)
-            if before is not None and not before.managed:
-                refused.append(
-                    SteeringError(
-                        f"{key.dst} QPN {key.qpn} was steered by hand", "let go of it: cwdp steer unset"
+        with self._changes() as changes:
+            for key, steer in present.items():
+                if steer.managed and key not in wanted:
+                    changes.drop(key, steer)
+            for key, steer in wanted.items():
+                before = present.get(key)
+                if before is not None and not before.managed:
+                    refused.append(
+                        SteeringError(
+                            f"{key.dst} QPN {key.qpn} was steered by hand", "let go of it: cwdp steer unset"
+                        )
                     )
-                )
-            elif before != steer:
-                try:
-                    self.set(key, steer)
-                except SteeringError as error:
-                    refused.append(error)
+                elif before != steer:
+                    try:
+                        changes.put(key, before, steer)
+                    except SteeringError as error:
+                        refused.append(error)
         return refused
 
     def recount(self) -> None:
         """Put right how many use each path, which a process killed in the middle of a change leaves wrong."""
-        users = np.zeros(len(self._maps.paths), dtype=np.uint32)
-        for key, steer in self.all().items():
-            for port in steer.ports():
-                number = self._find_path(key.dst, port)
-                if number is None:
-                    number = self._use_path(key.dst, port)
-                users[number] += 1
-        self._maps.paths["users"] = users
+        users = [path for key, steer in self.all().items() for path in path_keys(key, steer)]
+        PathTable(self._maps.paths).recount(users)
 
-    def _find_path(self, dst: Address, sport: int) -> int | None:
-        paths = self._maps.paths
-        here = (paths["users"] > 0) & (paths["sport"] == sport)
-        found = np.flatnonzero(here & (paths["dst"] == address_words(dst)).all(axis=1))
-        return int(found[0]) if len(found) else None
+    @contextmanager
+    def _changes(self) -> Iterator["_Changes"]:
+        changes = _Changes(self._maps)
+        try:
+            yield changes
+        finally:
+            changes.finish()
 
-    def _use_path(self, dst: Address, sport: int) -> int:
-        number = self._find_path(dst, sport)
-        paths = self._maps.paths
-        if number is None:
-            free = np.flatnonzero(paths["users"][1:] == 0)
-            if not len(free):
-                raise SteeringError(
-                    f"{abi.PATHS - 1} paths are watched already, no more fit",
-                    "use fewer source ports a destination",
-                )
-            number = int(free[0]) + 1
-            record = np.zeros((), dtype=abi.PATH)
-            record["dst"], record["sport"] = address_words(dst), sport
-            paths[number] = record
-        paths["users"][number] += 1
-        return number
 
-    def _leave_path(self, dst: Address, sport: int) -> None:
-        number = self._find_path(dst, sport)
-        if number is not None:
-            self._maps.paths["users"][number] -= 1
+class _Changes:
+    """Changes that the dataplane is told of together. Paths are let go of when it knows: it may use them until then."""
 
-    def _state(self, dst: Address, sport: int) -> PathState:
-        number = self._find_path(dst, sport)
-        return PathState.UP if number is None else PathState(int(self._maps.paths["state"][number]))
+    def __init__(self, maps: Maps) -> None:
+        self._maps = maps
+        self._paths = PathTable(maps.paths)
+        self._left: list[PathKey] = []
+
+    def put(self, key: QpKey, before: Steer | None, wanted: Steer) -> None:
+        """Steer a queue pair.
+
+        Raises:
+            SteeringError: the tables are full.
+        """
+        paths = path_keys(key, wanted)
+        try:
+            libbpf.hash_update(self._maps.steer_fd, key.pack(), _pack(wanted, self._use(paths)))
+        except OSError as error:
+            self._left += paths
+            raise SteeringError(
+                f"{abi.STEER_MAX} queue pairs are steered already, no more fit",
+                "let go of some: cwdp steer unset",
+            ) from error
+        self._left += path_keys(key, before) if before else ()
+
+    def drop(self, key: QpKey, before: Steer) -> None:
+        """Steer a queue pair no more."""
+        libbpf.hash_delete(self._maps.steer_fd, key.pack())
+        self._left += path_keys(key, before)
+
+    def finish(self) -> None:
+        """Tell the dataplane, then let go of what it does not use any more."""
+        self._maps.next_generation()
+        for path in self._left:
+            self._paths.leave(path)
+        self._left.clear()
+
+    def _use(self, paths: list[PathKey]) -> list[int]:
+        try:
+            return self._paths.use(paths)
+        except SteeringError:
+            self.finish()
+        return self._paths.use(paths)
+
+
+def path_keys(key: QpKey, steer: Steer) -> list[PathKey]:
+    """The one or two paths of a steered queue pair, the primary first."""
+    dst = address_bytes(key.dst)
+    return [(dst, port) for port in steer.ports()]
 
 
 def _pack(wanted: Steer, paths: list[int]) -> bytes:
@@ -257,15 +271,27 @@ def _pack(wanted: Steer, paths: list[int]) -> bytes:
     return record.tobytes()
 
 
-def _unpack(value: bytes) -> Steer:
-    record = np.frombuffer(value, dtype=abi.STEER)[0]
-    flags = int(record["flags"])
-    return Steer(
-        sport=int(record["sport"]),
-        backup_sport=int(record["backup_sport"]) if flags & SteerFlag.BACKUP else None,
-        flow_label=bool(flags & SteerFlag.FLOW_LABEL),
-        managed=bool(record["managed"]),
-    )
+def _unpack(records: NDArray[np.void]) -> Iterator[Steer]:
+    """From records of `abi.STEER`."""
+    columns = (records[name].tolist() for name in ("sport", "backup_sport", "flags", "managed"))
+    for sport, backup_sport, flags, managed in zip(*columns, strict=True):
+        yield Steer(
+            sport=sport,
+            backup_sport=backup_sport if flags & SteerFlag.BACKUP else None,
+            flow_label=bool(flags & SteerFlag.FLOW_LABEL),
+            managed=bool(managed),
+        )
+
+
+def _unpack_keys(records: NDArray[np.void]) -> Iterator[QpKey]:
+    """From records of `abi.QP_KEY`."""
+    packed, qpns = np.ascontiguousarray(records["addr"]).tobytes(), records["qpn"].tolist()
+    addresses: dict[bytes, Address] = {}
+    for i, qpn in enumerate(qpns):
+        dst = packed[16 * i : 16 * i + 16]
+        if dst not in addresses:
+            addresses[dst] = unmapped(IPv6Address(dst))
+        yield QpKey(addresses[dst], qpn)
 
 
 def parse_address(text: str) -> Address:

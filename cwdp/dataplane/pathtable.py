@@ -1,0 +1,86 @@
+"""Which number each watched path has in the map `paths`, found without looking through the map for each."""
+
+from collections import deque
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane import abi
+from cwdp.dataplane.abi import PathState
+from cwdp.errors import SteeringError
+
+PathKey = tuple[bytes, int]
+"""Destination as 16 bytes in network order, IPv4 as ::ffff:a.b.c.d, and UDP source port."""
+
+
+class PathTable:
+    """The paths as they were when this was made. Whoever changes them holds `tree.locked()` from then on.
+
+    Args:
+        paths: shape (PATHS,), dtype `abi.PATH`, shared with the dataplane; it stays the caller's. Number 0 is no path.
+    """
+
+    def __init__(self, paths: NDArray[np.void]) -> None:
+        self._paths = paths
+        self._users = paths["users"]
+        used = np.flatnonzero(self._users)
+        dsts = np.ascontiguousarray(paths["dst"][used]).tobytes()
+        sports = paths["sport"][used].tolist()
+        self._numbers: dict[PathKey, int] = {
+            (dsts[16 * i : 16 * i + 16], sports[i]): number for i, number in enumerate(used.tolist())
+        }
+
+    def state(self, key: PathKey) -> PathState:
+        """Whether a path is down; one that is not watched is taken to be up."""
+        number = self._numbers.get(key)
+        return PathState.UP if number is None else PathState(int(self._paths["state"][number]))
+
+    def use(self, keys: list[PathKey]) -> list[int]:
+        """Have one user more of each of these paths, which are watched from now on.
+
+        Raises:
+            SteeringError: there is no room for them; nothing was changed.
+        """
+        missing = len({key for key in keys if key not in self._numbers})
+        if missing and missing > len(self._free):
+            raise SteeringError(
+                f"{abi.PATHS - 1} paths are watched already, no more fit",
+                "use fewer source ports a destination",
+            )
+        numbers = [self._number(key) for key in keys]
+        for number in numbers:
+            self._users[number] += 1
+        return numbers
+
+    def leave(self, key: PathKey) -> None:
+        """Have one user less of a path; the last one's is not watched any more."""
+        number = self._numbers.get(key)
+        if number is None:
+            return
+        self._users[number] -= 1
+        if not self._users[number]:
+            self._free.append(number)
+            del self._numbers[key]
+
+    def recount(self, keys: list[PathKey]) -> None:
+        """Have exactly these users, each key standing for one."""
+        numbers = [self._number(key) for key in keys]
+        self._users[:] = np.bincount(numbers, minlength=len(self._users))
+
+    @cached_property
+    def _free(self) -> deque[int]:
+        """Numbers that no path has, those that were given back at the end."""
+        taken = np.zeros(len(self._users), dtype=bool)
+        taken[[0, *self._numbers.values()]] = True
+        return deque(np.flatnonzero(~taken).tolist())
+
+    def _number(self, key: PathKey) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._free.popleft()
+            record = np.zeros((), dtype=abi.PATH)
+            record["dst"], record["sport"] = np.frombuffer(key[0], dtype=">u4"), key[1]
+            self._paths[number] = record
+            self._numbers[key] = number
+        return number
