@@ -4,7 +4,7 @@ import re
 
 from cwdp.errors import ConfigError
 
-_RATE = re.compile(r"([0-9]*\.?[0-9]+)\s*([kmgt]?bit)")
+_RATE = re.compile(r"([0-9]{0,15}\.?[0-9]{1,15})\s*([kmgt]?bit)")
 _UNITS_BPS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9, "tbit": 10**12}
 
 

@@ -113,14 +113,6 @@ def test_unknown_links_and_nodes_name_their_neighbours() -> None:
     assert "l1" in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("text", "rate_bps"),
-    [("200mbit", 200_000_000), ("1.5gbit", 1_500_000_000), ("10 kbit", 10_000), ("7bit", 7)],
-)
-def test_rates(text: str, rate_bps: int) -> None:
-    assert units.parse_rate(text) == rate_bps
-
-
 @pytest.mark.parametrize(("text", "queue_bytes"), [("256kb", 262_144), ("5ms", 125_000), ("9000b", 9000)])
 def test_queues_by_size_and_by_time(text: str, queue_bytes: int) -> None:
     assert units.parse_queue(text, rate_bps=200_000_000) == queue_bytes
@@ -129,12 +121,6 @@ def test_queues_by_size_and_by_time(text: str, queue_bytes: int) -> None:
 @pytest.mark.parametrize(("text", "share"), [("0.5%", 0.005), ("0.005", 0.005), ("100%", 1.0), ("1", 1.0)])
 def test_shares(text: str, share: float) -> None:
     assert units.parse_share(text) == pytest.approx(share)
-
-
-@pytest.mark.parametrize("text", ["", "fast", "200", "-5mbit", "200mbps"])
-def test_what_is_not_a_rate_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not a rate"):
-        units.parse_rate(text)
 
 
 def test_a_share_above_one_is_refused() -> None:

@@ -45,13 +45,16 @@ queue_pairs = [{ dst = "10.0.0.2", qpn = 17 }]
         ("400GBIT", 400 * 10**9),
         (" 10 kbit ", 10_000),
         ("1tbit", 10**12),
+        ("7bit", 7),
     ],
 )
 def test_rates(text: str, rate_bps: int) -> None:
     assert parse_rate(text) == rate_bps
 
 
-@pytest.mark.parametrize("text", ["", "10", "mbit", "10mb", "-1mbit", "1e3mbit", "1mbit/s"])
+@pytest.mark.parametrize(
+    "text", ["", "10", "mbit", "10mb", "-1mbit", "1e3mbit", "1mbit/s", "fast", "200mbps", "9" * 400 + "bit"]
+)
 def test_what_is_no_rate(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a rate"):
         parse_rate(text)

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from cwdp.cli.output import emit, progress
+from cwdp.shared.rates import format_rate
 from tools.experiments.contention import (
     QUEUE_BYTES,
     RATE_BPS,
@@ -24,7 +25,6 @@ from tools.experiments.report import columns, mbit, ms, share
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.params import RATE, SHARE
 from tools.lab.session import lab_for_run
-from tools.lab.units import format_rate
 
 NAME = "contention"
 MEDIANS = (

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from cwdp.errors import ConfigError
+from cwdp.shared.rates import parse_rate
 from tools.lab import units
 
 
@@ -26,6 +27,6 @@ class Quantity(click.ParamType[Any]):
             self.fail(f"{error.message}. {error.hint}", param, ctx)
 
 
-RATE = Quantity("rate", units.parse_rate)
+RATE = Quantity("rate", parse_rate)
 TIME = Quantity("time", units.parse_time)
 SHARE = Quantity("share", units.parse_share)

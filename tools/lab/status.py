@@ -7,13 +7,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
 
+from cwdp.shared.rates import format_rate
 from tools.lab import drops, fabric, state
 from tools.lab.fabric import Node
 from tools.lab.lab import Lab
 from tools.lab.lifecycle import kernel_errors
 from tools.lab.state import LinkFault
 from tools.lab.topology import MGMT, MGMT_ADDRESS, Link
-from tools.lab.units import format_rate
 
 
 def collect(name: str) -> dict[str, Any]:

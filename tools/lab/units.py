@@ -1,19 +1,12 @@
-"""Rates, sizes, times and shares as people write them: `200mbit`, `256kb`, `5ms`, `0.5%`."""
+"""Sizes, times and shares as people write them: `256kb`, `5ms`, `0.5%`; rates are in `cwdp.shared.rates`."""
 
 import re
 
 from cwdp.errors import ConfigError
 
-_NUMBER = re.compile(r"([0-9]*\.?[0-9]+)\s*([a-z%]*)")
-_RATES_BPS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+_NUMBER = re.compile(r"([0-9]{0,15}\.?[0-9]{1,15})\s*([a-z%]*)")
 _SIZES_BYTES = {"b": 1, "kb": 2**10, "mb": 2**20}
 _TIMES_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-
-
-def parse_rate(text: str) -> int:
-    """Return bits per second; raise `ConfigError` for anything but a number with a unit of rate."""
-    value, unit = _split(text, "rate", _RATES_BPS)
-    return round(value * _RATES_BPS[unit])
 
 
 def parse_queue(text: str, rate_bps: int) -> int:
@@ -39,14 +32,6 @@ def parse_share(text: str) -> float:
             f"the share {text!r} is more than 1", "Give a share from 0 to 1, such as 0.005 or 0.5%."
         )
     return share
-
-
-def format_rate(rate_bps: int) -> str:
-    """Write a rate with the largest unit that leaves at least 1."""
-    for unit, scale in reversed(_RATES_BPS.items()):
-        if rate_bps >= scale:
-            return f"{rate_bps / scale:g}{unit}"
-    return "0bit"
 
 
 def _split(text: str, what: str, units: dict[str, int] | dict[str, float]) -> tuple[float, str]:
