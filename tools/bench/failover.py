@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from cwdp.cli.output import progress
 from cwdp.errors import LabError
 from manager.config import ProbeSettings, RoceConfig
 from tools.bench.figures import Figure, figure
+from tools.experiments.measure import outage_ns
 from tools.lab import Host, Lab, LabSpec, faults
 from tools.lab.fleet import Fleet
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
@@ -88,8 +88,8 @@ def cut_figures(cuts: int = CUTS, seed: int = 1) -> Iterator[Figure]:
                     progress(f"{number + 1} of {cuts} cuts")
             result = generator.stop()
         for span in spans:
-            found = [_lasted_ms(flow, *span) for flow in result["flows"]]
-            hit = [lasted for lasted in found if lasted is not None]
+            found = [outage_ns(flow, *span) for flow in result["flows"]]
+            hit = [lasted / 1e6 for lasted in found if lasted is not None]
             lasted_ms += hit
             missed += not hit
         went_down = sum(_went_down(fleet).values())
@@ -190,15 +190,6 @@ def _cut(name: str, link: str, rng: np.random.Generator) -> tuple[int, int]:
     faults.drop(name, link, 0.0)
     time.sleep(MENDED_S * rng.uniform(1.0, 1.2))
     return start_ns, end_ns
-
-
-def _lasted_ms(flow: dict[str, Any], start_ns: int, end_ns: int) -> float | None:
-    """From the last packet that came before a cut to the last one lost by it; None where it lost none."""
-    gaps = [gap for gap in flow["gap_events"] if start_ns <= gap["last_arrival_ns"] <= end_ns]
-    if not gaps:
-        return None
-    last_ns: int = max(gap["last_lost_sent_ns"] for gap in gaps)
-    return (last_ns - int(gaps[0]["last_arrival_ns"])) / 1e6
 
 
 def _went_down(fleet: Fleet) -> dict[str, int]:

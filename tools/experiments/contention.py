@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tools.experiments import measure
-from tools.experiments.jobs import Job, interleaved, job_flows
+from tools.experiments.jobs import Job, interleaved, pair_flows
 from tools.experiments.optimum import fair_optimum_bps, fitting_spine_flows, link_capacities
 from tools.experiments.rivals import MakeChooser
 from tools.experiments.rivals.hands import Hands
@@ -85,9 +85,9 @@ class Setting:
 
     def flows(self, seed: int) -> list[Flow]:
         """The queue pairs; their QPNs, and so their source ports, are drawn by the seed."""
-        return job_flows(
+        return pair_flows(
             Topology(self.spec),
-            self.jobs,
+            [pair for job in self.jobs for pair in job.pairs],
             seed,
             mtu=MTU,
             rate_bps=round(self.flow_bps),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS
 from cwdp.cli.output import progress
-from manager.config import ProbeSettings, RoceConfig
+from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab
 from tools.lab.fleet import Fleet
 from tools.lab.session import wait_for_lock
@@ -45,12 +45,12 @@ def running_fleet(
         hold_down_max_ms=hold_down_max_ms or RoceConfig().hold_down_max_ms,
         sample_every=16,
     )
+    settings = PlannerSettings(enabled=planner)
     with (
-        Fleet(lab, PROBES, roce=roce, pulse_interval_ms=pulses.interval_ms) as fleet,
+        Fleet(lab, PROBES, roce=roce, pulse_interval_ms=pulses.interval_ms, planner=settings) as fleet,
         Truth(lab) as truth,
     ):
         start = wait_for_lock(fleet, truth)
-        progress(
-            f"a fleet is up, its planner {'on' if planner else 'off'}; clocks agree after {start.locked_s:.1f} s"
-        )
+        state = "on" if planner else "off"
+        progress(f"the fleet is up, its planner {state}; clocks agreed after {start.locked_s:.1f} s")
         yield fleet

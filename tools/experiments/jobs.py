@@ -8,7 +8,6 @@ from typing import Any
 from cwdp.errors import ConfigError
 from tools.lab.topology import Topology
 from tools.roce.flows import MAX_QPN, Endpoint, Flow, verbs_flow
-from tools.roce.patterns import largest_mtu
 
 JOBS = 2
 FIRST_QPN = 2
@@ -42,19 +41,19 @@ def interleaved(hosts: Sequence[str], jobs: int = JOBS) -> list[Job]:
     return [Job(chr(ord("A") + number), tuple(hosts[number::jobs])) for number in range(jobs)]
 
 
-def job_flows(topology: Topology, jobs: Sequence[Job], seed: int, **settings: Any) -> list[Flow]:
-    """The queue pairs of all jobs, first NIC to first NIC over IPv4.
+def pair_flows(
+    topology: Topology, pairs: Sequence[tuple[str, str]], seed: int, **settings: Any
+) -> list[Flow]:
+    """A queue pair for each pair of hosts, first NIC to first NIC over IPv4.
 
     Args:
         topology: of the lab.
-        jobs: in their order.
+        pairs: source and target of each.
         seed: draws QPNs and first PSNs; source ports follow from QPNs as they do in Linux.
         settings: further fields of `Flow`, the same for all.
     """
     rng = random.Random(seed)
-    pairs = [pair for job in jobs for pair in job.pairs]
     qpns = rng.sample(range(FIRST_QPN, MAX_QPN + 1), 2 * len(pairs))
-    settings.setdefault("mtu", largest_mtu(topology.spec.mtu))
     return [
         verbs_flow(
             number,

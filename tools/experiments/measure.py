@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 NS_PER_S = 1_000_000_000
+BIN_S = 0.1
+"""Of goodput over time."""
+
 ETHERNET_BYTES, IPV4_BYTES, UDP_BYTES, BTH_BYTES, RETH_BYTES, ICRC_BYTES = 14, 20, 8, 12, 16, 4
 HEADERS_BYTES = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + ICRC_BYTES
 
@@ -96,5 +99,5 @@ def outage_ns(flow: Result, start_ns: int, end_ns: int) -> int | None:
     gaps = [gap for gap in flow["gap_events"] if start_ns <= gap["last_arrival_ns"] <= end_ns]
     if not gaps:
         return None
-    last_ns: int = max(gap["last_lost_sent_ns"] for gap in gaps)
+    last_ns: int = max(gap["last_lost_sent_ns"] or gap["last_arrival_ns"] for gap in gaps)
     return last_ns - int(gaps[0]["last_arrival_ns"])

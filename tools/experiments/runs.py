@@ -6,10 +6,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from tools.lab import Lab
+from tools.lab import Lab, status
 from tools.roce import Flow, Generator
 
 SNAPSHOT_S = 0.1
+WATCH_S = 0.3
 NICE_FIELD, IDLE_FIELD, IOWAIT_FIELD = 1, 3, 4
 
 
@@ -55,6 +56,24 @@ def send(
         time.sleep(max(0.0, seconds - (time.monotonic() - started)))
         share = idle.read()
         return generator.stop() | {"idle_share": share}
+
+
+def links_in_use(lab: Lab, least_bps: float) -> list[str]:
+    """The directed links between leaves and spines (`l1>s2`) that carry so much now, by the switches' counters."""
+    before, start = _sent_bytes(lab), time.monotonic()
+    time.sleep(WATCH_S)
+    after, end = _sent_bytes(lab), time.monotonic()
+    return [name for name, sent in after.items() if (sent - before[name]) * 8 >= least_bps * (end - start)]
+
+
+def _sent_bytes(lab: Lab) -> dict[str, int]:
+    """What each switch has sent to each other, by directed link."""
+    return {
+        direction: end["tx_bytes"]
+        for link in status.collect(lab.name)["links"]
+        for direction, end in zip(link["directions"], link["ends"], strict=True)
+        if set(direction.split(">")) <= set(lab.topology.switches)
+    }
 
 
 def _ticks() -> tuple[int, int]:

@@ -7,6 +7,7 @@ import click
 from cwdp.cli.output import emit
 from cwdp.errors import LabError
 from tools.experiments.contention_run import contention
+from tools.experiments.failover_run import failover
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
 from tools.lab.demo import demo
@@ -35,6 +36,7 @@ def run() -> None:
 
 run.add_command(contention)
 run.add_command(demo)
+run.add_command(failover)
 run.add_command(sync)
 lab.add_command(traffic)
 
