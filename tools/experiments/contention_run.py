@@ -6,7 +6,6 @@ from typing import Any
 import click
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
@@ -21,7 +20,7 @@ from tools.experiments.contention import (
     run_arm,
 )
 from tools.experiments.fleets import RARE_PULSES, running_fleet
-from tools.experiments.report import columns, mbit, ms, share
+from tools.experiments.report import mbit, ms, new_table, share
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.params import RATE, SHARE
 from tools.lab.session import lab_for_run
@@ -195,9 +194,7 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 
 def _render(result: dict[str, Any]) -> RenderableType:
-    table = Table(box=None, pad_edge=False)
-    columns(
-        table,
+    table = new_table(
         "ARM",
         ("SLOWEST", "BEST", "LEAST", "GAIN", "SUM", "P50", "P99", "OWD", "AGAIN", "MOVES", "IDLE"),
     )

@@ -8,7 +8,6 @@ from typing import Any
 import click
 import numpy as np
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
@@ -26,7 +25,7 @@ from tools.experiments.failover import (
     summarise_cut,
 )
 from tools.experiments.fleets import running_fleet
-from tools.experiments.report import columns, ms, share
+from tools.experiments.report import ms, new_table, share
 from tools.experiments.runs import links_in_use, send
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.params import RATE, SHARE
@@ -174,9 +173,7 @@ def _shown(run: dict[str, Any]) -> str:
 
 
 def _render(result: dict[str, Any]) -> RenderableType:
-    table = Table(box=None, pad_edge=False)
-    columns(
-        table,
+    table = new_table(
         "ARM",
         ("CUTS", "HIT", "P50", "P99", "DIED", "AFTER", "LEAST", "HEALED", "LEAST", "AGAIN", "MOVES", "IDLE"),
     )

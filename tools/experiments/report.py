@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from rich.table import Table
 
 
-def columns(table: Table, name: str, numbers: Iterable[str]) -> None:
-    """The columns of a table: a name, then numbers to the right."""
+def new_table(name: str, numbers: Iterable[str]) -> Table:
+    """A table with a column of names, then numbers to the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(name, no_wrap=True)
     for column in numbers:
         table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def mbit(rate_bps: float | None) -> str:
