@@ -4,10 +4,15 @@ A path is named by the NIC that it starts at, the destination address and the UD
 at its two ends, in the direction of travel.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pair = tuple[str, str]
 
 
 class PathName(NamedTuple):
@@ -19,7 +24,11 @@ class PathName(NamedTuple):
 
 
 class DirectedLink(NamedTuple):
-    """A link in one direction; a node is a switch's address, or a NIC as `HOST/IFNAME`."""
+    """A link in one direction.
+
+    A node is a switch's address, a NIC as `HOST/IFNAME`, or, beginning with `?`, something that does not answer; see
+    `manager.fabric.completion`.
+    """
 
     a: str
     b: str
@@ -31,7 +40,8 @@ class Routes:
 
     Attributes:
         version: another one whenever a path's links are others.
-        links: every link of every path.
+        links: every link of every path; a link keeps its number from one version to the next, so those that no path
+            crosses any more stay for a while.
         paths: the numbers of each path's links in `links`, in the order of travel.
     """
 
@@ -39,13 +49,46 @@ class Routes:
     links: tuple[DirectedLink, ...] = ()
     paths: Mapping[PathName, tuple[int, ...]] = field(default_factory=dict)
 
-    def ports(self, src: str, dst_addr: str) -> dict[int, tuple[int, ...]]:
+    def ports(self, src: str, dst_addr: str) -> Mapping[int, tuple[int, ...]]:
         """The links of each known path from a NIC to an address, by source port."""
+        if isinstance(self.paths, PackedPaths):
+            return self.paths.ports(src, dst_addr)
         return self._by_pair.get((src, dst_addr), {})
 
     @cached_property
-    def _by_pair(self) -> dict[tuple[str, str], dict[int, tuple[int, ...]]]:
-        pairs: dict[tuple[str, str], dict[int, tuple[int, ...]]] = {}
+    def _by_pair(self) -> dict[Pair, dict[int, tuple[int, ...]]]:
+        pairs: dict[Pair, dict[int, tuple[int, ...]]] = {}
         for name, links in self.paths.items():
             pairs.setdefault((name.src, name.dst_addr), {})[name.sport] = links
         return pairs
+
+
+class PackedPaths(Mapping[PathName, tuple[int, ...]]):
+    """Many paths in little room: nothing is unpacked before somebody asks for it.
+
+    Args:
+        pairs: rows by NIC, destination address and source port; not changed afterwards.
+        crossed: numbers of links in the order of travel, negative behind the last one, shape (rows, most links).
+    """
+
+    def __init__(self, pairs: Mapping[Pair, Mapping[int, int]], crossed: NDArray[np.int32]) -> None:
+        self.pairs, self.crossed = pairs, crossed
+        self._count = (crossed >= 0).sum(axis=1)
+
+    def __getitem__(self, name: PathName) -> tuple[int, ...]:
+        return self._links(self.pairs[name[0], name[1]][name[2]])
+
+    def __iter__(self) -> Iterator[PathName]:
+        for (src, dst_addr), rows in self.pairs.items():
+            for sport in rows:
+                yield PathName(src, dst_addr, sport)
+
+    def __len__(self) -> int:
+        return sum(len(rows) for rows in self.pairs.values())
+
+    def ports(self, src: str, dst_addr: str) -> dict[int, tuple[int, ...]]:
+        """The links of each path from a NIC to an address, by source port."""
+        return {sport: self._links(row) for sport, row in self.pairs.get((src, dst_addr), {}).items()}
+
+    def _links(self, row: int) -> tuple[int, ...]:
+        return tuple(self.crossed[row, : self._count[row]].tolist())

@@ -1,0 +1,188 @@
+"""Which claims about paths to believe: one liar moves nothing. Pure, over arrays.
+
+A link is corroborated once two hosts have crossed it, in either direction. A link that only one host tells of is
+contradicted where two others at least have gone on from the same place towards the same leaf, or come into the same
+leaf or NIC, so often that they would have met it, with the confidence of `coverage`. A path with a contradicted link is not believed
+as a whole.
+"""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.fabric.coverage import CONFIDENCE, confidence
+from manager.fabric.traces import MOST_HOPS, UNKNOWN, Claims
+
+LEAST_WITNESSES = 2
+
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is believed.
+
+    Attributes:
+        chain: NIC, hops and what is at the end of each row, UNKNOWN where silent or behind, (n, MOST_HOPS + 2).
+        trusted: rows that nobody contradicts, of hosts that are not set aside, shape (n,).
+        contradicted: rows that others contradict, whoever tells of them, shape (n,).
+        seat: the switch that most hosts meet before a NIC, by the NIC's number, UNKNOWN for none, shape (names,).
+        first: the switch that each NIC's own packets meet first, likewise.
+        is_symmetric: whether switches answer by one address whichever way they are entered.
+    """
+
+    chain: I32
+    trusted: Bool
+    contradicted: Bool
+    seat: I32
+    first: I32
+    is_symmetric: bool
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Every claim that one node follows another, shape (steps,) each: in which row, at which place, by which host."""
+
+    row: NDArray[np.intp]
+    place: NDArray[np.intp]
+    a: I32
+    b: I32
+    host: I32
+    heard: Bool
+
+
+def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Judgement:
+    """Decide what to believe.
+
+    Args:
+        claims: what hosts say.
+        names: how many names are numbered.
+        aside: numbers of hosts that are not to be believed in anything.
+    """
+    chain = chains(claims)
+    heard = ~np.isin(claims.host, np.fromiter(aside, np.int32, len(aside)))
+    first = _most_told(claims.src, chain[:, 1], claims.host, heard, names)
+    seat = _seats(claims, chain, heard, names)
+    both = (first != UNKNOWN) & (seat != UNKNOWN)
+    is_symmetric = bool(both.any()) and 2 * int((first == seat)[both].sum()) > int(both.sum())
+    steps = _steps(claims, chain, heard)
+    contradicted = _contradicted(claims, steps, seat, names, is_symmetric=is_symmetric)
+    trusted = heard & ~contradicted
+    first = _most_told(claims.src, chain[:, 1], claims.host, trusted, names)
+    return Judgement(chain, trusted, contradicted, seat, first, is_symmetric)
+
+
+def chains(claims: Claims) -> I32:
+    """Every node of each row in the order of travel; see `Judgement.chain`."""
+    chain = np.full((len(claims), MOST_HOPS + 2), UNKNOWN, np.int32)
+    chain[:, 0] = claims.src
+    chain[:, 1:-1] = claims.hops
+    ends = np.flatnonzero(claims.reached)
+    chain[ends, claims.length[ends] + 1] = claims.dst[ends]
+    return chain
+
+
+def _steps(claims: Claims, chain: I32, heard: Bool) -> _Steps:
+    row, place = np.nonzero((chain[:, :-1] != UNKNOWN) & (chain[:, 1:] != UNKNOWN))
+    return _Steps(row, place, chain[row, place], chain[row, place + 1], claims.host[row], heard[row])
+
+
+def _seats(claims: Claims, chain: I32, heard: Bool, names: int) -> I32:
+    """By the hosts that reach a NIC; where nobody does, by the last hop that answers."""
+    last = chain[np.arange(len(claims)), np.maximum(claims.length, 0)]
+    has_hops = claims.length > 0
+    reached = _most_told(claims.dst, last, claims.host, heard & claims.reached & has_hops, names)
+    silent = _most_told(claims.dst, last, claims.host, heard & ~claims.reached & has_hops, names)
+    return np.where(reached != UNKNOWN, reached, silent)
+
+
+def _most_told(node: I32, told: I32, host: I32, use: Bool, names: int) -> I32:
+    """For each node what most hosts tell of it, one voice a host and answer; ties go to the lower number."""
+    use = use & (told != UNKNOWN)
+    voices = np.unique(_packed(names, node[use], told[use], host[use]))
+    answers, count = np.unique(voices // names, return_counts=True)
+    order = np.lexsort((-answers, count))  # of several for one node, the last one stays
+    best = np.full(names, UNKNOWN, np.int32)
+    best[answers[order] // names] = answers[order] % names
+    return best
+
+
+def _contradicted(claims: Claims, steps: _Steps, seat: I32, names: int, *, is_symmetric: bool) -> Bool:
+    """Rows with a link that only their host tells of, and that others would have met."""
+    denied = np.zeros(len(claims), bool)
+    lone = _lone(steps, names)
+    if not is_symmetric:
+        lone = lone[steps.place[lone] > 0]  # nobody else knows by what address a NIC meets its first switch
+    if not len(lone):
+        return denied
+    dst = claims.dst[steps.row]
+    goal = np.where(seat[dst] != UNKNOWN, seat[dst], dst)
+    towards = _packed(names, steps.a, goal)
+    onward = _Witnesses(towards, steps.b, steps, towards[lone])
+    ends = np.where((steps.b == dst) | (steps.b == goal), steps.b, UNKNOWN)
+    into = _Witnesses(ends, steps.a, steps, np.concatenate([steps.a[lone], steps.b[lone]]))
+    for i in lone.tolist():
+        a, b, host = int(steps.a[i]), int(steps.b[i]), int(steps.host[i])
+        if steps.place[i] == 0:
+            is_denied = into.deny(a, b, host)
+        else:
+            is_denied = into.deny(b, a, host) or onward.deny(int(towards[i]), b, host)
+        denied[steps.row[i]] |= is_denied
+    return denied
+
+
+def _lone(steps: _Steps, names: int) -> NDArray[np.intp]:
+    """Steps over links that fewer than `LEAST_WITNESSES` hosts that are heard tell of."""
+    link = _packed(names, np.minimum(steps.a, steps.b), np.maximum(steps.a, steps.b))
+    told, hosts = np.unique(
+        np.unique(_packed(names, link[steps.heard], steps.host[steps.heard])) // names, return_counts=True
+    )
+    well_known = told[hosts >= LEAST_WITNESSES]
+    return np.flatnonzero(~np.isin(link, well_known))
+
+
+class _Witnesses:
+    """What hosts have met at some places, one place a key.
+
+    Args:
+        key: the place of each step, UNKNOWN for none.
+        met: what was met there.
+        steps: the steps.
+        asked: the places that will be asked for.
+    """
+
+    def __init__(
+        self,
+        key: NDArray[np.signedinteger],
+        met: I32,
+        steps: _Steps,
+        asked: NDArray[np.signedinteger],
+    ) -> None:
+        self._met: defaultdict[int, defaultdict[int, Counter[int]]] = defaultdict(
+            lambda: defaultdict(Counter)
+        )
+        use = steps.heard & (key != UNKNOWN) & np.isin(key, asked)
+        table = np.stack([key[use], met[use], steps.host[use]], axis=1)
+        found, count = np.unique(table, axis=0, return_counts=True)
+        for (place, node, host), times in zip(found.tolist(), count.tolist(), strict=True):
+            self._met[place][host][node] += times
+
+    def deny(self, place: int, node: int, host: int) -> bool:
+        """Whether other hosts have passed a place so often that they would have met a node there."""
+        others = [met for who, met in self._met.get(place, {}).items() if who != host]
+        if len(others) < LEAST_WITNESSES:
+            return False
+        met: Counter[int] = sum(others, Counter())
+        return node not in met and confidence(met.total(), len(met)) >= CONFIDENCE
+
+
+def _packed(names: int, *columns: NDArray[np.signedinteger]) -> I64:
+    """Several numbers below `names` as one, to compare and sort them together."""
+    packed: I64 = columns[0].astype(np.int64)
+    for column in columns[1:]:
+        packed = packed * names + column
+    return packed

@@ -1,0 +1,244 @@
+"""What agents say of each path's hops, as columns, one row a path. No I/O.
+
+Names of nodes are numbered: NICs as `HOST/IFNAME`, hops and foreign destinations by address.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import Trace, TraceReport, nic_id
+from manager.fabric.routes import Pair, PathName
+
+MOST_HOPS = 8
+MOST_ROWS_A_HOST = 16_384
+MOST_PORTS_A_PAIR = 512
+FORGET_AFTER_S = 600.0
+REASONS = ("ok", "unknown_nic", "unknown_destination", "not_sane", "too_many")
+UNKNOWN = -1
+
+_FIRST_ROWS = 256
+_SPARE_NAMES = 4_096
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Rows as they are now; arrays are not changed later.
+
+    Attributes:
+        host, src, dst: numbers of the reporting host, of the NIC at the start and of what is at the end, shape (n,).
+        sport: source ports, shape (n,).
+        hops: numbers of nodes, UNKNOWN for a silent one, shape (n, MOST_HOPS).
+        length: how many hops there are, shape (n,).
+        reached: whether the destination answered behind them, shape (n,).
+        row: where each is in the table, shape (n,).
+    """
+
+    host: NDArray[np.int32]
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    sport: NDArray[np.int32]
+    hops: NDArray[np.int32]
+    length: NDArray[np.int32]
+    reached: NDArray[np.bool_]
+    row: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+class Names:
+    """Numbers for names."""
+
+    def __init__(self) -> None:
+        self.of: list[str] = []
+        self._number: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """The number of a name, a new one if need be."""
+        number = self._number.setdefault(name, len(self.of))
+        if number == len(self.of):
+            self.of.append(name)
+        return number
+
+
+class TraceStore:
+    """All paths that were traced.
+
+    Attributes:
+        names: of hosts, NICs and hops.
+        pairs: rows by NIC, destination address and source port; an inner mapping is never changed, but replaced.
+        reasons: traces taken and refused, by reason (`REASONS`).
+        changes: counts what changed; equal counts mean equal hops.
+    """
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.pairs: dict[Pair, Mapping[int, int]] = {}
+        self.reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+        self.changes = 0
+        self._nics: dict[str, str] = {}
+        self._names_of: list[PathName | None] = []
+        self._free: list[int] = []
+        self._rows_of: Counter[str] = Counter()
+        self._host = np.zeros(0, np.int32)
+        self._src, self._dst, self._sport = (np.zeros(0, np.int32) for _ in range(3))
+        self._hops = np.zeros((0, MOST_HOPS), np.int32)
+        self._length = np.zeros(0, np.int32)
+        self._reached = np.zeros(0, bool)
+        self._heard_s = np.zeros(0)
+
+    def __len__(self) -> int:
+        return len(self._names_of) - len(self._free)
+
+    def know(self, nics: Mapping[str, str]) -> None:
+        """Say which NIC has each address."""
+        if nics == self._nics:
+            return
+        self._nics = dict(nics)
+        for row, name in enumerate(self._names_of):
+            if name is not None:
+                self._dst[row] = self._end(name[1])
+        self.changes += 1
+
+    def nic_at(self, address: str) -> str | None:
+        """The NIC that has an address."""
+        return self._nics.get(address)
+
+    def hear(self, report: TraceReport, ifnames: Iterable[str], now_s: float) -> None:
+        """Take in what a host says of paths from its own NICs."""
+        own = set(ifnames)
+        for trace in report.traces:
+            self.reasons[self._take(report.host, own, trace, now_s)] += 1
+
+    def expire(self, now_s: float) -> None:
+        """Drop paths that were not heard of for long."""
+        old = np.flatnonzero(now_s - self._heard_s[: len(self._names_of)] > FORGET_AFTER_S)
+        for row in old.tolist():
+            if self._names_of[row] is not None:
+                self._drop(row)
+
+    def hops(self, row: int) -> tuple[str | None, ...]:
+        """A path's hops as they were told."""
+        told = self._hops[row, : self._length[row]].tolist()
+        return tuple(None if hop == UNKNOWN else self.names.of[hop] for hop in told)
+
+    def is_reached(self, row: int) -> bool:
+        """Whether the path's destination answered."""
+        return bool(self._reached[row])
+
+    def path_name(self, row: int) -> PathName:
+        """The name of a path."""
+        name = self._names_of[row]
+        assert name is not None
+        return name
+
+    @property
+    def capacity(self) -> int:
+        """Above every row's number."""
+        return len(self._names_of)
+
+    def claims(self) -> Claims:
+        """All rows."""
+        self._tidy_names()
+        rows = np.array([i for i, name in enumerate(self._names_of) if name is not None], dtype=np.intp)
+        return Claims(
+            host=self._host[rows],
+            src=self._src[rows],
+            dst=self._dst[rows],
+            sport=self._sport[rows],
+            hops=self._hops[rows],
+            length=self._length[rows],
+            reached=self._reached[rows],
+            row=rows,
+        )
+
+    def _take(self, host: str, ifnames: set[str], trace: Trace, now_s: float) -> str:
+        if trace.nic not in ifnames:
+            return "unknown_nic"
+        owner = self._nics.get(trace.dst_addr)
+        if owner is None or owner == nic_id(host, trace.nic):
+            return "unknown_destination"
+        hops = _usual_hops(trace.hops)
+        if hops is None or len(set(hops) - {None}) + hops.count(None) < len(hops):
+            return "not_sane"
+        pair = nic_id(host, trace.nic), trace.dst_addr
+        row = self.pairs.get(pair, {}).get(trace.sport)
+        if row is None:
+            if len(self.pairs.get(pair, ())) >= MOST_PORTS_A_PAIR or self._rows_of[host] >= MOST_ROWS_A_HOST:
+                return "too_many"
+            row = self._add(host, pair, trace.sport)
+        numbers = np.full(MOST_HOPS, UNKNOWN, np.int32)
+        numbers[: len(hops)] = [UNKNOWN if hop is None else self.names.number(hop) for hop in hops]
+        self._heard_s[row] = now_s
+        same = self._length[row] == len(hops) and self._reached[row] == trace.reached
+        if not same or (self._hops[row] != numbers).any():
+            self._hops[row], self._length[row], self._reached[row] = numbers, len(hops), trace.reached
+            self.changes += 1
+        return "ok"
+
+    def _add(self, host: str, pair: Pair, sport: int) -> int:
+        if not self._free:
+            self._grow()
+        row = self._free.pop()
+        self._names_of[row] = PathName(*pair, sport)
+        self.pairs[pair] = {**self.pairs.get(pair, {}), sport: row}
+        self._rows_of[host] += 1
+        self._host[row], self._src[row] = self.names.number(host), self.names.number(pair[0])
+        self._dst[row], self._sport[row] = self._end(pair[1]), sport
+        self._length[row] = UNKNOWN
+        self.changes += 1
+        return row
+
+    def _drop(self, row: int) -> None:
+        name = self._names_of[row]
+        assert name is not None
+        src, dst_addr, sport = name
+        left = {port: other for port, other in self.pairs[src, dst_addr].items() if port != sport}
+        if left:
+            self.pairs[src, dst_addr] = left
+        else:
+            del self.pairs[src, dst_addr]
+        self._rows_of[src.rpartition("/")[0]] -= 1
+        self._names_of[row] = None
+        self._free.append(row)
+        self.changes += 1
+
+    def _end(self, address: str) -> int:
+        return self.names.number(self._nics.get(address, address))
+
+    def _grow(self) -> None:
+        old = len(self._names_of)
+        more = max(_FIRST_ROWS, old)
+        for name in ("_host", "_src", "_dst", "_sport", "_hops", "_length", "_reached", "_heard_s"):
+            column = getattr(self, name)
+            setattr(self, name, np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)]))
+        self._names_of += [None] * more
+        self._free += range(old + more - 1, old - 1, -1)
+
+    def _tidy_names(self) -> None:
+        """Forget names that no row has any more, once there are many."""
+        used = np.unique(np.concatenate([c.ravel() for c in (self._host, self._src, self._dst, self._hops)]))
+        used = used[used != UNKNOWN]
+        if len(self.names.of) <= 2 * len(used) + _SPARE_NAMES:
+            return
+        old, self.names = self.names, Names()
+        new = np.full(len(old.of) + 1, UNKNOWN, np.int32)  # the last one is for UNKNOWN
+        new[used] = [self.names.number(old.of[i]) for i in used.tolist()]
+        self._host, self._src, self._dst, self._hops = (
+            new[column] for column in (self._host, self._src, self._dst, self._hops)
+        )
+
+
+def _usual_hops(hops: list[str | None]) -> list[str | None] | None:
+    """Hops as addresses are usually written; None where there are too many, or one is no address."""
+    if len(hops) > MOST_HOPS:
+        return None
+    try:
+        return [None if hop is None else str(ip_address(hop)) for hop in hops]
+    except ValueError:
+        return None

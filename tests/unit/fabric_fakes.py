@@ -1,0 +1,161 @@
+"""A Clos in arithmetic: which hops a packet would take, and what an agent would say of them."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from cwdp.shared.messages import Trace, TraceReport
+from manager.fabric.fabric import Fabric
+from manager.fabric.routes import DirectedLink
+
+
+@dataclass(frozen=True)
+class FakeNic:
+    host: str
+    ifname: str
+    leaf: int
+    address: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.host}/{self.ifname}"
+
+
+@dataclass
+class FakeClos:
+    """Leaves, spines and hosts; with `pods` above 1, aggregation switches between them (three tiers).
+
+    Attributes:
+        dead: links (leaf or pod switch, the one above) that routing goes round.
+        silent: switches that never answer.
+        answer: whether a probe is answered, by chance.
+        per_port: switches answer by an address of the port that was entered, not by one of their own.
+    """
+
+    leaves: int = 2
+    spines: int = 4
+    hosts_per_leaf: int = 4
+    nics: int = 1
+    pods: int = 1
+    version: int = 4
+    dead: set[tuple[str, str]] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
+    answer: Callable[[], bool] = lambda: True
+    answers_at_end: bool = True
+    per_port: bool = False
+
+    def __post_init__(self) -> None:
+        self.hosts: dict[str, list[FakeNic]] = {}
+        for number in range(self.leaves * self.hosts_per_leaf):
+            home, slot = divmod(number, self.hosts_per_leaf)
+            host = f"h{number + 1}"
+            self.hosts[host] = []
+            for i in range(self.nics):
+                leaf = (home + i) % self.leaves
+                place = slot + 1 + i * self.hosts_per_leaf
+                address = f"10.{leaf + 1}.{place // 200}.{place % 200}"
+                if self.version == 6:
+                    address = f"fd00:{leaf + 1:x}::{place:x}"
+                self.hosts[host].append(FakeNic(host, f"nic{i}", leaf, address))
+
+    @property
+    def all_nics(self) -> list[FakeNic]:
+        return [nic for nics in self.hosts.values() for nic in nics]
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        return {nic.address: nic.name for nic in self.all_nics}
+
+    def switch(self, kind: str, number: int) -> str:
+        tier = {"leaf": 1, "agg": 2, "spine": 3}[kind]
+        return f"fd0c:{tier}::{number:x}" if self.version == 6 else f"10.254.{tier}.{number}"
+
+    def way(self, src: FakeNic, dst: FakeNic, sport: int) -> list[str]:
+        """The switches that a packet crosses."""
+        up, down = self.switch("leaf", src.leaf + 1), self.switch("leaf", dst.leaf + 1)
+        if up == down:
+            return [up]
+        options = [middle for middle in self._middles(src.leaf, dst.leaf) if self._alive([up, *middle, down])]
+        digest = blake2b(f"{src.address} {dst.address} {sport}".encode(), digest_size=8).digest()
+        return [up, *options[int.from_bytes(digest, "little") % len(options)], down]
+
+    def links(self) -> set[DirectedLink]:
+        """Every link that some path between different hosts may cross."""
+        found = set()
+        for src, dst in self.pairs():
+            up, down = self.switch("leaf", src.leaf + 1), self.switch("leaf", dst.leaf + 1)
+            middles = self._middles(src.leaf, dst.leaf) if up != down else []
+            ways = [[up, *m, down] for m in middles if self._alive([up, *m, down])] or [[up]]
+            for way in ways:
+                nodes = [src.name, *way, dst.name]
+                found |= {DirectedLink(a, b) for a, b in zip(nodes, nodes[1:], strict=False)}
+        return found
+
+    def pairs(self) -> Iterator[tuple[FakeNic, FakeNic]]:
+        for src in self.all_nics:
+            for dst in self.all_nics:
+                if src.host != dst.host:
+                    yield src, dst
+
+    def trace(self, src: FakeNic, dst: FakeNic, sport: int) -> Trace:
+        way = self.way(src, dst, sport)
+        told: list[str | None] = []
+        for i, switch in enumerate(way):
+            heard = switch not in self.silent and self.answer()
+            shown = self._port_address(switch, way[i - 1] if i else src.address) if self.per_port else switch
+            told.append(shown if heard else None)
+        if not self.answers_at_end:
+            while told and told[-1] is None:
+                told.pop()
+        return Trace(
+            nic=src.ifname,
+            dst_addr=dst.address,
+            sport=sport,
+            hops=told,
+            reached=self.answers_at_end,
+            local_ns=0,
+        )
+
+    def report(self, host: str, ports: int, rng: random.Random | None = None) -> TraceReport:
+        traces = [
+            self.trace(src, dst, 50_000 + port)
+            for src, dst in self.pairs()
+            if src.host == host
+            for port in range(ports)
+        ]
+        return TraceReport(host=host, traces=traces)
+
+    def tell(self, fabric: Fabric, ports: int = 32, now_s: float = 0.0, without: str = "") -> None:
+        """All hosts trace and report."""
+        fabric.know(self.addresses)
+        for host, nics in self.hosts.items():
+            if host != without:
+                fabric.hear(self.report(host, ports), [nic.ifname for nic in nics], now_s)
+        fabric.step(now_s)
+
+    def _middles(self, src_leaf: int, dst_leaf: int) -> list[list[str]]:
+        """Every way between two leaves, their own addresses left out."""
+        if self.pods == 1:
+            return [[self.switch("spine", s + 1)] for s in range(self.spines)]
+        per_pod = self.leaves // self.pods
+        up, down = src_leaf // per_pod, dst_leaf // per_pod
+        aggs = 2
+        if up == down:
+            return [[self.switch("agg", up * aggs + a + 1)] for a in range(aggs)]
+        return [
+            [
+                self.switch("agg", up * aggs + s % aggs + 1),
+                self.switch("spine", s + 1),
+                self.switch("agg", down * aggs + s % aggs + 1),
+            ]
+            for s in range(self.spines)
+        ]
+
+    def _alive(self, way: list[str]) -> bool:
+        steps = list(zip(way, way[1:], strict=False))
+        return not any(step in self.dead or step[::-1] in self.dead for step in steps)
+
+    def _port_address(self, switch: str, before: str) -> str:
+        digest = blake2b(f"{switch} {before}".encode(), digest_size=3).digest()
+        return f"10.200.{digest[0]}.{digest[1]}" if switch.startswith("10.") else switch
