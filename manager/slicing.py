@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from cwdp.errors import ConfigError
 from cwdp.shared.messages import NicSlices
-from cwdp.shared.rates import parse_rate
 from cwdp.shared.slices import SliceSet
 from manager.wishes import WishTable
 
@@ -47,10 +46,9 @@ def read_wish(body: bytes) -> SliceWish:
         wish = msgspec.json.decode(body, type=SliceWish)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(error), "see: cwdp slice apply --help") from error
-    wanted = wish.wanted
-    if not wanted.slice:
+    if not wish.wanted.slice:
         raise ConfigError("there is no slice in it", "to have none: cwdp slice delete")
-    wanted.shares(ANY_LINK_BPS if wanted.link_rate is None else parse_rate(wanted.link_rate))
+    wish.wanted.shares(wish.wanted.given_link_bps() or ANY_LINK_BPS)
     return wish
 
 

@@ -1,6 +1,5 @@
 """What operators want of the queue pairs of all hosts."""
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cwdp.errors import ConfigError
+from cwdp.shared.addresses import read_address
 from cwdp.shared.messages import SteerQp
 from manager.wishes import WishTable
 
@@ -67,7 +67,7 @@ def usual_address(text: str) -> str:
         ConfigError: it is none.
     """
     try:
-        return str(ip_address(text))
+        return str(read_address(text))
     except ValueError as error:
         raise ConfigError(f"{text!r} is no IP address", "give one like 10.0.0.2 or fd00::2") from error
 

@@ -53,6 +53,9 @@ def apply(file: Path, dev: str, link_rate: str | None, host: str | None, url: st
         return
     loader.ifindex_of(dev)
     with tree.locked(), _opened(require_loaded(dev)) as slicing:
+        if not wanted.slice:
+            click.echo(f"{dev}: {slicing.delete().value}")
+            return
         slicing.apply(wanted)
         enforcer, link_bps = slicing.enforcer.name.lower(), slicing.link_bps
     click.echo(f"{dev}: {count} of {format_rate(link_bps)}, held by {enforcer}")

@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Network, IPv6Network
 
 from msgspec import Struct
 
 from cwdp.errors import ConfigError
+from cwdp.shared.addresses import Address, read_address
 from cwdp.shared.rates import format_rate, parse_rate
 
 MIN_RATE_BPS = 1_000_000
@@ -61,6 +62,8 @@ class Match(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             raise ConfigError(
                 f"{self.dst!r} is no destination: {error}", "give an address, or a prefix like 10.1.0.0/16"
             ) from error
+        if "%" in self.dst:
+            raise ConfigError(f"{self.dst!r} names an interface", "leave out what begins with %")
         if (
             network.version == 6
             and network.prefixlen < _IPV4_MAPPED.prefixlen
@@ -124,6 +127,19 @@ class SliceSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     slice: tuple[Slice, ...] = ()
     job: tuple[Job, ...] = ()
     link_rate: str | None = None
+
+    def given_link_bps(self) -> int | None:
+        """The rate of the link, None where it is not given.
+
+        Raises:
+            ConfigError: it is none that a link can have.
+        """
+        if self.link_rate is None:
+            return None
+        link_bps = parse_rate(self.link_rate)
+        if link_bps < MIN_RATE_BPS:
+            raise ConfigError(f"link_rate is {self.link_rate}", f"give {format_rate(MIN_RATE_BPS)} or more")
+        return link_bps
 
     def shares(self, link_bps: int) -> "tuple[Share, ...]":
         """Every slice in numbers.
@@ -218,9 +234,9 @@ def _check_jobs(jobs: Iterable[Job]) -> None:
     _check_unique("queue pair", pairs)
 
 
-def _job_address(job: Job, pair: JobQueuePair) -> IPv4Address | IPv6Address:
+def _job_address(job: Job, pair: JobQueuePair) -> Address:
     try:
-        return ipaddress.ip_address(pair.dst)
+        return read_address(pair.dst)
     except ValueError as error:
         raise ConfigError(
             f"job {job.name}: {pair.dst!r} is no IP address", "give one like 10.0.0.2 or fd00::2"

@@ -26,6 +26,7 @@ def _wish(**changes: Any) -> Wish:
         ({"backup_sport": 49_151}, "backup_sport"),
         ({"backup_sport": 50_000}, "cannot be its own backup"),
         ({"dst": "h2"}, "no IP address"),
+        ({"dst": "fe80::1%eth0"}, "no IP address"),
         ({"host": 5}, "Expected `str`"),
         ({"nonsense": 1}, "unknown field `nonsense`"),
     ],
@@ -43,6 +44,7 @@ def test_what_is_no_wish_is_refused(body: bytes) -> None:
 
 def test_an_address_has_one_form() -> None:
     assert _wish(dst="FD00:0::2").key == _wish(dst="fd00::2").key
+    assert _wish(dst="::ffff:10.0.0.2").key == _wish(dst="10.0.0.2").key
 
 
 def test_the_file_keeps_what_was_wanted(tmp_path: Path) -> None:

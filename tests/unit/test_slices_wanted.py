@@ -134,6 +134,7 @@ REFUSED = [
     (matching(), "a match without any condition"),
     (matching(dst="10.0.0.256"), "'10.0.0.256' is no destination"),
     (matching(dst="10.0.0.1/8"), "has host bits set"),
+    (matching(dst="fe80::1%eth0"), "'fe80::1%eth0' names an interface"),
     (matching(dst="::/0"), "covers IPv4 addresses too"),
     (matching(qpn=2**24), "there is no qpn 16777216"),
     (matching(qpn=-1), "there is no qpn -1"),
@@ -146,6 +147,11 @@ REFUSED = [
         SliceSet(job=(Job("j", (JobQueuePair("::1", 1),)), Job("k", (JobQueuePair("0::1", 1),)))),
         "the queue pair ::1 QPN 1 is there twice",
     ),
+    (
+        SliceSet(job=(Job("j", (JobQueuePair("10.0.0.2", 1), JobQueuePair("::ffff:10.0.0.2", 1))),)),
+        "the queue pair 10.0.0.2 QPN 1 is there twice",
+    ),
+    (SliceSet(job=(Job("j", (JobQueuePair("fe80::1%eth0", 1),)),)), "'fe80::1%eth0' is no IP address"),
     (SliceSet(slice=tuple(a_slice(f"a{n}", "1mbit") for n in range(201))), "201 slices are too many"),
     (SliceSet(slice=(a_slice(match=(Match(qpn=1),) * 257),)), "257 matches are too many"),
 ]
@@ -157,6 +163,14 @@ def test_refused(wanted: SliceSet, message: str) -> None:
         wanted.shares(LINK_BPS)
     assert message in caught.value.message
     assert caught.value.hint
+
+
+def test_the_rate_of_the_link() -> None:
+    assert SliceSet().given_link_bps() is None
+    assert SliceSet(link_rate="2.5gbit").given_link_bps() == 2_500_000_000
+    for wrong in ("0mbit", "fast"):
+        with pytest.raises(ConfigError):
+            SliceSet(link_rate=wrong).given_link_bps()
 
 
 def test_guarantees_up_to_the_link() -> None:
