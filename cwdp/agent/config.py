@@ -12,6 +12,7 @@ from cwdp.dataplane.loader import Settings, TestClock
 from cwdp.errors import ConfigError
 from cwdp.shared.config import read_toml
 from cwdp.shared.messages import Port
+from cwdp.shared.rates import parse_rate
 
 DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
 DEFAULT_KEYS = "/etc/cwdp/keys.toml"
@@ -28,6 +29,17 @@ class TestClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drift_ppb: Annotated[float, Meta(ge=-60_000, le=60_000)]
 
 
+class CongestionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Queue pairs whose packets wait in the fabric for longer than this are paced.
+
+    Attributes:
+        link_rate: of the NICs, such as `100gbit`, where their drivers do not tell it.
+    """
+
+    threshold_us: Annotated[float, Meta(ge=1, le=1_000_000)] = 1_000.0
+    link_rate: str | None = None
+
+
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and grants no wish about anybody's packets."""
 
@@ -38,7 +50,13 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     probe_port: Port = ROCE_PORT
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
     observe_only: bool = False
+    congestion: CongestionConfig | None = None
     test_clock: TestClockConfig | None = None
+
+    @property
+    def pacing(self) -> CongestionConfig | None:
+        """How congestion is to be controlled; None for not at all."""
+        return None if self.observe_only else self.congestion
 
     def settings(self) -> Settings:
         """What the dataplane is loaded with."""
@@ -76,6 +94,8 @@ def read_config(path: Path) -> AgentConfig:
     config = read_toml(path, AgentConfig)
     if len(set(config.nics)) < len(config.nics):
         raise ConfigError(f"{path}: nics names an interface twice: {config.nics}", "name each one once")
+    if config.congestion and config.congestion.link_rate:
+        parse_rate(config.congestion.link_rate)
     return config
 
 

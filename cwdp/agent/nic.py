@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cwdp.agent import prober
-from cwdp.agent.config import KeyFile
+from cwdp.agent.config import CongestionConfig, KeyFile
 from cwdp.agent.failover import PathEvents
 from cwdp.agent.links import LinkTable
 from cwdp.agent.prober import Drained, Prober
@@ -16,6 +16,7 @@ from cwdp.agent.pulses import PulseOrder
 from cwdp.agent.queuepairs import QueuePairs
 from cwdp.agent.schedule import Schedule, make_schedule
 from cwdp.agent.windows import PathWindows
+from cwdp.congestion.order import Order
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Loaded, Settings
@@ -174,6 +175,12 @@ class HostNic:
             ipv4=link.address(socket.AF_INET) if link else None,
             ipv6=link.address(socket.AF_INET6) if link else None,
         )
+
+    def congestion_order(self, config: CongestionConfig) -> Order | None:
+        """How the congestion of what it sends is controlled; None while it has no dataplane."""
+        if self.maps is None:
+            return None
+        return Order(self.ifname, self._loads, config.threshold_us, config.link_rate)
 
     def totals(self) -> dict[str, int]:
         """Counters of the dataplane and of the sending, by name."""

@@ -7,7 +7,6 @@ and reads totals from standard output, once a second. Its end is the end of stan
 
 import gc
 import os
-import select
 import sys
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 
+from cwdp.agent.orders import Orders
 from cwdp.agent.pulses import COUNTERS, PulseOrder, Pulses
 from cwdp.dataplane import tree
 from cwdp.dataplane.maps import Maps
@@ -27,32 +27,6 @@ MOST_PER_S = 50_000
 """Pulses of a host in all; with more paths than that allows for, each path's interval grows."""
 
 _NS_PER_S = 1_000_000_000
-
-
-class Orders:
-    """What the agent writes, without waiting for it."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._poll = select.poll()
-        self._poll.register(fd, select.POLLIN)
-        self._rest = b""
-
-    def take(self) -> list[PulseOrder] | None:
-        """The latest orders; None where there are none that are new.
-
-        Raises:
-            EOFError: the agent is gone.
-        """
-        latest = None
-        while self._poll.poll(0):
-            data = os.read(self._fd, 1 << 16)
-            if not data:
-                raise EOFError
-            *lines, self._rest = (self._rest + data).split(b"\n")
-            if lines:
-                latest = lines[-1]
-        return None if latest is None else msgspec.json.decode(latest, type=list[PulseOrder])
 
 
 class PulseHost:
@@ -110,7 +84,7 @@ class PulseHost:
             maps.close()
 
 
-def run(interval_ns: int, orders: Orders, host: PulseHost) -> None:
+def run(interval_ns: int, orders: Orders[list[PulseOrder]], host: PulseHost) -> None:
     """Send pulses every so often until the agent is gone."""
     due_ns = time.monotonic_ns()
     refresh_ns = say_ns = due_ns
@@ -147,7 +121,7 @@ def main() -> None:
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     gc.disable()  # nothing here makes cycles
-    run(round(float(sys.argv[1]) * 1e6), Orders(sys.stdin.fileno()), PulseHost())
+    run(round(float(sys.argv[1]) * 1e6), Orders(sys.stdin.fileno(), list[PulseOrder]), PulseHost())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import numpy as np
 
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.telemetry import QpReader, SampleReader
-from cwdp.shared.messages import QpReport, SampleReport
+from cwdp.shared.messages import PacedQp, QpReport, SampleReport
 
 MOST_LISTED = 4096
 ROWS_PER_QP_REPORT = 2048
@@ -34,8 +34,8 @@ class QueuePairs:
         """Samples that came to nothing, by why."""
         return Counter(samples_lost=self._samples.lost, samples_unsynced=self._samples.unsynced)
 
-    def reports(self, local_ns: int) -> Iterator[QpReport]:
-        """The queue pairs that moved since the last call, at `local_ns`."""
+    def reports(self, local_ns: int, paced: list[PacedQp]) -> Iterator[QpReport]:
+        """The queue pairs that moved since the last call, at `local_ns`, and those that are paced."""
         rows, moved = self._qps.read()
         unlisted = max(0, len(rows) - MOST_LISTED)
         if unlisted:
@@ -47,6 +47,7 @@ class QueuePairs:
                 local_ns=local_ns,
                 rows=rows[start : start + ROWS_PER_QP_REPORT].tobytes(),
                 unlisted=unlisted if start == 0 else 0,
+                paced=paced,
             )
 
     def samples(self) -> Iterator[SampleReport]:

@@ -19,6 +19,7 @@ import msgspec
 
 import cwdp
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
+from cwdp.agent.congestionkeeper import CongestionKeeper
 from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import HostClock, LocalClock
 from cwdp.agent.links import LinkTable
@@ -31,6 +32,7 @@ from cwdp.agent.steered import steer_report
 from cwdp.agent.steering import DesiredSteering
 from cwdp.agent.trace import Tracing
 from cwdp.agent.window import weigh
+from cwdp.congestion import interface
 from cwdp.dataplane import loader
 from cwdp.errors import ConfigError, DataplaneError
 from cwdp.shared import messages
@@ -71,6 +73,7 @@ class Agent:
         self._nics = [HostNic(config.host, ifname, settings, self._links) for ifname in config.nics]
         self._edges = HostEdges()
         self._pulses = PulseKeeper(config.pulse_interval_ms)
+        self._congestion = CongestionKeeper(lambda told: self._event(told.kind, told.ifname, told.detail))
         self._steering = DesiredSteering(
             config.nics, lambda ifname, detail: self._event("steer_refused", ifname, detail)
         )
@@ -124,6 +127,7 @@ class Agent:
         return [
             self._links.follow(),
             self._pulses.run(),
+            *([self._congestion.run()] if self._config.pacing else []),
             self._steering.follow(),
             self._tracing.run(),
             self._slices.follow(),
@@ -199,7 +203,8 @@ class Agent:
                 continue
             for samples in nic.queue_pairs.samples():
                 self._bus.publish(messages.subject("sample", self._config.host), samples)
-            for counted in nic.queue_pairs.reports(self._clock.now_ns()):
+            paced = self._congestion.paced(nic.ifname)
+            for counted in nic.queue_pairs.reports(self._clock.now_ns(), paced):
                 self._bus.publish(messages.subject("qp", self._config.host), counted)
 
     def _tell_steering(self) -> None:
@@ -220,6 +225,7 @@ class Agent:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
         for counters in (
             self._pulses.counters,
+            *([self._congestion.counters] if self._config.pacing else []),
             self._steering.counters,
             self._slices.counters,
             self._tracing.counters,
@@ -267,11 +273,14 @@ class Agent:
                 self._counters["dataplane_failed"] += 1
                 if self._is_news(nic.ifname, error.message):
                     self._event("dataplane_failed", nic.ifname, error.message)
-        self._order_pulses()
+        self._order_helpers()
 
-    def _order_pulses(self) -> None:
-        orders = [nic.pulse_order(self._keys.send) for nic in self._nics]
-        self._pulses.order([order for order in orders if order is not None])
+    def _order_helpers(self) -> None:
+        pulses = [nic.pulse_order(self._keys.send) for nic in self._nics]
+        self._pulses.order([order for order in pulses if order is not None])
+        if self._config.pacing:
+            paced = [nic.congestion_order(self._config.pacing) for nic in self._nics]
+            self._congestion.order([order for order in paced if order is not None])
 
     def _is_news(self, what: str, trouble: str) -> bool:
         """Whether a trouble is another one than before: what lasts is told once and counted each time."""
@@ -285,6 +294,8 @@ class Agent:
             self._host_clock.take_up(nic.maps)
             self._steering.loaded(nic.ifname)
             self._slices.loaded(nic.ifname)
+            if not self._config.pacing:
+                interface.clear(nic.ifname)
             self._event("dataplane_loaded", nic.ifname, self._tag)
 
     def _reread_keys(self) -> None:
@@ -311,7 +322,7 @@ class Agent:
             self._event("link_up" if carrier else "link_down", ifname, "carrier")
         self._carrier[ifname] = carrier
         self._tracing.readdress()
-        self._order_pulses()
+        self._order_helpers()
         if self._report_seq:
             self._say_hello()
 

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
+from enum import Enum, IntFlag
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
 from cwdp.errors import ConfigError
 from cwdp.shared.rates import format_rate, parse_rate
-from cwdp.shared.slices import Match, Share, SliceSet
+from cwdp.shared.slices import DEFAULT_PRIORITY, Job, Match, Share, SliceSet
 from cwdp.slices import jobs, qdiscs, shares
 from cwdp.slices.edt import Edt, put_fq
 from cwdp.slices.enforcer import Enforcer, Usage
@@ -27,6 +27,22 @@ ETHERNET_BYTES = 18
 
 SETTLE_S = 0.005
 """A packet that was judged by the old rules has reached the qdisc by then."""
+
+
+EVERYTHING = "(everything)"
+"""Name of the slice of all queue pairs where nobody asked for any; no name that can be asked for."""
+
+EVERYTHING_SHARE = 0.9
+"""Of the link, guaranteed to it: the rest is for what is not RoCEv2."""
+
+ALL_DESTINATIONS = ("0.0.0.0/0", "2000::/3", "fc00::/7", "fe80::/10")
+
+
+class Wish(IntFlag):
+    """How the slices came about: by the desired state; with each queue pair held apart from the others of its slice."""
+
+    MANAGED = 1
+    APART = 2
 
 
 class Deletion(Enum):
@@ -81,7 +97,16 @@ class Slicing:
     @property
     def managed(self) -> bool:
         """Whether they are wanted by the agent's desired state."""
-        return bool(self._maps.slice_table["managed"][0])
+        return Wish.MANAGED in self._wish
+
+    @property
+    def unasked(self) -> bool:
+        """Whether nobody asked for the slices: there is one of everything, so that each queue pair can be paced."""
+        return bool((self._maps.slices["name"] == EVERYTHING.encode()).any())
+
+    @property
+    def _wish(self) -> Wish:
+        return Wish(int(self._maps.slice_table["managed"][0]))
 
     @property
     def holding(self) -> bool:
@@ -98,7 +123,7 @@ class Slicing:
             ForeignQdiscError: somebody else shapes the interface.
             DataplaneError: the kernel refused.
         """
-        if managed and self.enforcer and not self.managed:
+        if managed and self.enforcer and not (self.managed or self.unasked):
             raise ConfigError(
                 f"the slices of {self._ifname} were applied by hand",
                 f"let go of them: cwdp slice delete --dev {self._ifname}",
@@ -106,19 +131,48 @@ class Slicing:
         if not wanted.slice:
             self.delete()
             return
+        wish = (self._wish & Wish.APART) | (Wish.MANAGED if managed else Wish(0))
         with qdiscs.kernel_errors(self._ifname):
             place = qdiscs.find_place(self._ip, self._index, self._ifname)
             link_bps = self._choose_link_bps(wanted, place)
-            asked = wanted.shares(link_bps)
-            enforcer = self._installed(place) or self._install(place)
-            present = self._present(enforcer)
-            numbered = shares.number(asked, present)
-            leaving = present.keys() - numbered.keys()
-            enforcer.hold(numbered, link_bps)
-            enforcer.release(leaving)
-            jobs.replace(self._maps.jobs_fd, wanted.job, managed=managed)
-            self._publish(numbered, enforcer, link_bps, managed=managed)
-            enforcer.remove(leaving)
+            self._have(place, wanted.shares(link_bps), link_bps, wanted.job, wish)
+
+    def hold_apart(self, link_rate: str | None = None) -> None:
+        """See to it that each queue pair can be held to a rate of its own: in a slice of everything if there are none.
+
+        Slices that are there already have their queue pairs held apart from when they are applied again.
+
+        Args:
+            link_rate: of the interface, if the kernel does not know it or is wrong.
+
+        Raises:
+            ConfigError: the rate of the link is not known.
+            ForeignQdiscError: somebody else shapes the interface.
+            DataplaneError: the kernel refused.
+        """
+        if self.enforcer and (self.holding or not self.unasked):
+            self._maps.slice_table["managed"] = self._wish | Wish.APART
+            return
+        with qdiscs.kernel_errors(self._ifname):
+            place = qdiscs.find_place(self._ip, self._index, self._ifname)
+            link_bps = self._choose_link_bps(SliceSet(link_rate=link_rate), place)
+            self._have(place, (_everything(link_bps),), link_bps, (), Wish.APART)
+
+    def _have(
+        self, place: Place, asked: tuple[Share, ...], link_bps: int, members: tuple[Job, ...], wish: Wish
+    ) -> None:
+        """Have exactly these slices."""
+        if Wish.APART in wish:
+            asked = tuple(replace(share, qp_bps=share.qp_bps or share.ceiling_bps) for share in asked)
+        enforcer = self._installed(place) or self._install(place)
+        present = self._present(enforcer)
+        numbered = shares.number(asked, present)
+        leaving = present.keys() - numbered.keys()
+        enforcer.hold(numbered, link_bps)
+        enforcer.release(leaving)
+        jobs.replace(self._maps.jobs_fd, members, managed=Wish.MANAGED in wish)
+        self._publish(numbered, enforcer, link_bps, wish)
+        enforcer.remove(leaving)
         self._maps.slices[list(leaving)] = np.zeros((), dtype=abi.SLICE)
 
     def delete(self) -> Deletion:
@@ -128,7 +182,7 @@ class Slicing:
             enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
             if enforcer:
                 enforcer.let_go()
-            self._publish({}, None, 0, managed=False)
+            self._publish({}, None, 0, Wish(0))
             if enforcer:
                 gone = Deletion.DONE if enforcer.dismantle() else Deletion.QDISC_STAYS
         self._maps.slices[:] = np.zeros((), dtype=abi.SLICE)
@@ -189,7 +243,7 @@ class Slicing:
         return rules
 
     def _publish(
-        self, numbered: Mapping[int, Share], enforcer: Enforcer | None, link_bps: int, *, managed: bool
+        self, numbered: Mapping[int, Share], enforcer: Enforcer | None, link_bps: int, wish: Wish
     ) -> None:
         """Tell the dataplane, and wait until no packet can be on its way that was judged by what was before."""
         for number, share in numbered.items():
@@ -203,7 +257,7 @@ class Slicing:
         table["active"] = inactive
         table["enforcer"] = enforcer.kind if enforcer else abi.Enforcer.NONE
         table["probe_class"] = enforcer.probe_class if enforcer else 0
-        table["link_bps"], table["managed"] = link_bps, managed
+        table["link_bps"], table["managed"] = link_bps, wish
         self._maps.next_generation()
         time.sleep(SETTLE_S)
 
@@ -212,6 +266,17 @@ class Slicing:
         pairs = self._maps.qps[Direction.EGRESS]
         seen = (pairs["tag"] != 0) & (pairs["generation"] == self._maps.control["generation"][0])
         return np.bincount(pairs["slice"][seen], minlength=abi.SLICES)
+
+
+def _everything(link_bps: int) -> Share:
+    return Share(
+        name=EVERYTHING,
+        guaranteed_bps=round(EVERYTHING_SHARE * link_bps),
+        ceiling_bps=link_bps,
+        priority=DEFAULT_PRIORITY,
+        qp_bps=link_bps,
+        matches=tuple(Match(dst=destination) for destination in ALL_DESTINATIONS),
+    )
 
 
 def _listed(number: int, record: np.void, matches: tuple[Match, ...], pairs: int, usage: Usage) -> Listed:

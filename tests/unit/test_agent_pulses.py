@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from cwdp.agent import pulses, replyports
-from cwdp.agent.pulse import REFRESH_NS, Orders, PulseHost
+from cwdp.agent.orders import Orders
+from cwdp.agent.pulse import REFRESH_NS, PulseHost
 from cwdp.agent.pulses import PulseOrder, Pulses
 from cwdp.agent.replyports import PORTS, REST_NS, ReplyTurns, draw_ports
 from cwdp.dataplane import abi
@@ -212,7 +213,7 @@ def test_reply_ports_are_roce_source_ports_and_spread() -> None:
 
 def test_the_latest_orders_count_and_the_end_is_told() -> None:
     read, write = os.pipe()
-    orders = Orders(read)
+    orders = Orders(read, list[PulseOrder])
     assert orders.take() is None
     line = msgspec.json.encode([ORDER]) + b"\n"
     os.write(write, b"[]\n" + line + line[:9])

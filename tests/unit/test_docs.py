@@ -11,7 +11,7 @@ import click
 import msgspec
 import pytest
 
-from cwdp.agent.config import AgentConfig, KeyFile
+from cwdp.agent.config import AgentConfig, CongestionConfig, KeyFile
 from cwdp.agent.prober import COUNTERS as PROBER_COUNTERS
 from cwdp.cli import main
 from cwdp.dataplane.abi import Reason
@@ -179,7 +179,7 @@ def test_the_managers_settings_are_documented_with_their_defaults() -> None:
 def test_the_agents_settings_are_documented_with_their_defaults() -> None:
     text = documented_settings("/etc/cwdp/agent.toml")
     given = msgspec.convert(tomllib.loads(text), AgentConfig)
-    assert given == AgentConfig(nics=given.nics)
+    assert given == AgentConfig(nics=given.nics, congestion=CongestionConfig())
     whole = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
     assert {*whole, "test_clock"} == set(AgentConfig.__struct_fields__)
 

@@ -1,0 +1,63 @@
+"""Which queue pairs of an interface send enough to fill a queue, how fast, and over which path."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane.abi import Direction
+
+BUSY_SHARE = 0.002
+"""Of the link: what sends less, answers for instance, is left alone."""
+
+MOST_BUSY = 256
+FREE_OR_BUSY = 1
+"""Tags up to this stand for no queue pair."""
+
+ETHERNET_BYTES = 14
+
+
+class Tables(Protocol):
+    """What is read of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+
+    qps: dict[Direction, NDArray[np.void]]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What rows of the table have sent in all; every array has the shape (rows,)."""
+
+    tags: NDArray[np.uint64]
+    frame_bytes: NDArray[np.uint64]
+
+
+class BusyReader:
+    """Reads the table of queue pairs by egress, of which there may be many that rest."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._table = tables.qps[Direction.EGRESS]
+        self._last = self.sent(slice(None))
+        self._last_ns = 0
+
+    def sent(self, rows: NDArray[np.intp] | slice) -> Sent:
+        """What some rows have sent."""
+        tags, packets, ip_bytes = (self._table[name][rows].copy() for name in ("tag", "packets", "bytes"))
+        return Sent(tags, ip_bytes + np.uint64(ETHERNET_BYTES) * packets)
+
+    def busy(self, now_ns: int, link_bps: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """The rows that have sent most since the last call, and their rates in bit/s.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+            link_bps: of the interface.
+        """
+        sent, last = self.sent(slice(None)), self._last
+        known = (sent.tags == last.tags) & (sent.frame_bytes >= last.frame_bytes) & (sent.tags > FREE_OR_BUSY)
+        elapsed_ns, self._last, self._last_ns = now_ns - self._last_ns, sent, now_ns
+        moved = np.where(known, sent.frame_bytes - last.frame_bytes, 0)
+        rates_bps = moved * (8e9 / max(elapsed_ns, 1))
+        rows = np.flatnonzero(rates_bps > BUSY_SHARE * link_bps)
+        if len(rows) > MOST_BUSY:
+            rows = rows[np.argpartition(rates_bps[rows], -MOST_BUSY)[-MOST_BUSY:]]
+        return rows, rates_bps[rows]

@@ -1,0 +1,129 @@
+"""The signal: the delay that queues add on each watched path, from the pulses that have been answered.
+
+Pulses are stamped at tc egress and pass what waits in this host's own qdisc, so what is seen is the fabric's. Only the
+way there counts: answers may wait on their way back without anybody's rate being to blame.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane import abi
+from cwdp.dataplane.abi import SlotState
+
+LOOK_AHEAD = 1024
+"""Pulses that may have been sent since the last call."""
+
+GIVEN_UP_NS = 200_000_000
+LOST_TRACK_NS = 500_000_000
+BASE_RISE = 1e-6
+"""ns per ns: how fast the least delay of a path is forgotten, as routes change."""
+
+WIDEST_BOUND = 0.5
+"""Of the threshold: a clock less certain than that says nothing about queues."""
+
+_SEQ_SHIFT = np.uint64(32)
+_STATE_MASK = np.uint64(0xFFFFFFFF)
+
+
+class Tables(Protocol):
+    """What is read of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+
+    slots: NDArray[np.void]
+
+
+class PulseReader:
+    """Finds the pulses that were answered since the last call.
+
+    Their numbers go up by one from pulse to pulse, in a ring of slots; nothing else says which is the latest.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._slots = tables.slots[abi.SLOTS : abi.SLOTS + abi.PULSE_SLOTS]
+        self._head: int | None = None
+        self._moved_ns = 0
+        self._waiting = np.zeros(0, dtype=np.uint64)
+        self._since_ns = np.zeros(0, dtype=np.int64)
+
+    def take(self, now_ns: int) -> NDArray[np.void]:
+        """Slots of pulses that have been answered; dtype `abi.SLOT`.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC.
+        """
+        if self._head is None or now_ns - self._moved_ns > LOST_TRACK_NS:
+            self._find_head(now_ns)
+        self._follow(now_ns)
+        slots = self._slots[self._waiting.astype(np.intp) % abi.PULSE_SLOTS]
+        ours = slots["tag"] >> _SEQ_SHIFT == self._waiting
+        done = ours & (slots["tag"] & _STATE_MASK == SlotState.DONE)
+        left = ours & ~done & (now_ns - self._since_ns < GIVEN_UP_NS)
+        self._waiting, self._since_ns = self._waiting[left], self._since_ns[left]
+        answered: NDArray[np.void] = slots[done]
+        return answered
+
+    def _find_head(self, now_ns: int) -> None:
+        """The pulse that left last; those before it are passed over."""
+        tags = self._slots["tag"].copy()
+        sent = np.where(tags & _STATE_MASK == SlotState.FREE, 0, self._slots["t1"])
+        last = int(sent.argmax())
+        self._head = int(tags[last] >> _SEQ_SHIFT) if sent[last] else None
+        self._moved_ns = now_ns
+
+    def _follow(self, now_ns: int) -> None:
+        """Take up the pulses that have left since."""
+        if self._head is None:
+            return
+        ahead = np.arange(self._head + 1, self._head + 1 + LOOK_AHEAD, dtype=np.uint64)
+        tags = self._slots["tag"][ahead.astype(np.intp) % abi.PULSE_SLOTS]
+        sent = ahead[tags >> _SEQ_SHIFT == ahead]
+        if len(sent):
+            self._head, self._moved_ns = int(sent[-1]), now_ns
+            self._waiting = np.concatenate((self._waiting, sent))
+            self._since_ns = np.concatenate((self._since_ns, np.full(len(sent), now_ns)))
+
+
+@dataclass(frozen=True)
+class Delays:
+    """One-way delays of paths that were heard of; every array has the shape (paths,)."""
+
+    path: NDArray[np.intp]
+    owd_ns: NDArray[np.float64]
+
+
+def mean_delays(slots: NDArray[np.void], widest_bound_ns: float) -> tuple[Delays, int]:
+    """The mean delay of each path, and how many pulses say nothing since the clocks are too uncertain."""
+    usable = slots["bound_ns"] <= widest_bound_ns
+    path, of = np.unique(slots["path"][usable], return_inverse=True)
+    owd_ns = np.bincount(of, slots["fwd_owd_ns"][usable]) / np.bincount(of)
+    return Delays(path.astype(np.intp), owd_ns), int(np.count_nonzero(~usable))
+
+
+class Bases:
+    """The least delay of each path, which is not queueing.
+
+    A path that is new begins with the least of all: it may be full from its first pulse on.
+    """
+
+    def __init__(self) -> None:
+        self._base_ns = np.full(abi.PATHS, np.nan)
+        self._last_ns = 0
+
+    def forget(self, paths: NDArray[np.intp]) -> None:
+        """These numbers stand for other paths now."""
+        self._base_ns[paths] = np.nan
+
+    def queue_ns(self, delays: Delays, now_ns: int) -> NDArray[np.float64]:
+        """What queues add to each delay, shape (paths,); the bases are learnt from it."""
+        if not len(delays.path):
+            return delays.owd_ns
+        self._base_ns += BASE_RISE * (now_ns - self._last_ns) if self._last_ns else 0.0
+        self._last_ns = now_ns
+        least_ns = np.nanmin(np.append(self._base_ns[~np.isnan(self._base_ns)], delays.owd_ns))
+        known_ns = np.nan_to_num(self._base_ns[delays.path], nan=least_ns)
+        base_ns = np.minimum(known_ns, delays.owd_ns)
+        self._base_ns[delays.path] = base_ns
+        queue_ns: NDArray[np.float64] = delays.owd_ns - base_ns
+        return queue_ns
