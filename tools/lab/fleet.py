@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from msgspec.structs import asdict
 
-from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS
+from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS, CongestionConfig
 from cwdp.errors import LabError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab.lab import Host, Lab
@@ -42,6 +42,7 @@ class Fleet:
         pulse_interval_ms: between two pulses over a watched path, as in the agents' configuration.
         planner: what the manager may do by itself, as the `[planner]` of its configuration.
         planner: what the manager may do about queue pairs by itself, as the `[planner]` of its configuration.
+        congestion: how agents control congestion, as the `[congestion]` of their configuration; None for not at all.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -54,6 +55,7 @@ class Fleet:
         pulse_interval_ms: float = DEFAULT_PULSE_INTERVAL_MS,
         *,
         planner: PlannerSettings | None = None,
+        congestion: CongestionConfig | None = None,
     ) -> None:
         self.lab = lab
         self.restarts = 0
@@ -63,6 +65,7 @@ class Fleet:
         self._pulse_interval_ms = pulse_interval_ms
         self._planner = planner or PlannerSettings()
         self._planner = planner or PlannerSettings()
+        self._congestion = congestion
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()
@@ -189,4 +192,5 @@ class Fleet:
             f"base_ns = {clock.base_ns}\n"
             f"offset_ns = {clock.offset_ns}\n"
             f"drift_ppb = {float(clock.drift_ppb)}\n"
+            + (f"[congestion]\nthreshold_us = {self._congestion.threshold_us}\n" if self._congestion else "")
         )
