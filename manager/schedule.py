@@ -2,7 +2,7 @@
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Literal
 
@@ -13,6 +13,9 @@ from manager.probe_graph import GraphNic, Pairs
 
 FIRST_PORT = 49152
 PORT_MASK = 0x3FFF
+
+PortChoice = Callable[[str, str, list[int]], list[int]]
+"""From a NIC and a destination address: as many ports as those that would do, over different paths if it can."""
 
 Family = Literal["4", "6", "both"]
 Member = tuple[str, Nic]
@@ -31,7 +34,13 @@ def graph_nics(members: Iterable[Member]) -> list[GraphNic]:
 
 
 def edges_by_host(
-    members: Sequence[Member], pairs: Pairs, *, family: Family, paths: int, pairs_per_s: float
+    members: Sequence[Member],
+    pairs: Pairs,
+    *,
+    family: Family,
+    paths: int,
+    pairs_per_s: float,
+    choose: PortChoice = lambda _src, _dst_addr, ports: ports,
 ) -> dict[str, list[ProbeEdge]]:
     """What each host probes: both ends of a pair initiate, over the same paths with the ports swapped.
 
@@ -41,6 +50,7 @@ def edges_by_host(
         family: Which addresses a pair uses that has both; "both" alternates over the pairs.
         paths: Source ports of each pair, each way.
         pairs_per_s: Probe pairs of one NIC, divided over its peers.
+        choose: Changes the ports of one direction, where their paths are known.
     """
     degree = defaultdict[int, int](int)
     for a, b in pairs.tolist():
@@ -48,22 +58,25 @@ def edges_by_host(
         degree[b] += 1
     edges: dict[str, list[ProbeEdge]] = {host: [] for host, _ in members}
     for a, b in pairs.tolist():
-        first, second = sorted((a, b), key=lambda i: nic_id(members[i][0], members[i][1].ifname))
-        ports = _ports(_pair_key(members[first], members[second]), 2 * paths)
-        there, back = ports[:paths], ports[paths:]
-        for src, dst, sports, reply_sports in ((first, second, there, back), (second, first, back, there)):
-            host, nic = members[src]
-            src_addr, dst_addr = _addresses(members[src], members[dst], family)
+        first, second = sorted((a, b), key=lambda i: _name(members[i]))
+        ports = draw_ports(_pair_key(members[first], members[second]), 2 * paths)
+        here_addr, there_addr = _addresses(members[first], members[second], family)
+        there = choose(_name(members[first]), there_addr, ports[:paths])
+        back = choose(_name(members[second]), here_addr, ports[paths:])
+        for src, dst, src_addr, dst_addr, sports, reply_sports in (
+            (first, second, here_addr, there_addr, there, back),
+            (second, first, there_addr, here_addr, back, there),
+        ):
             edge = ProbeEdge(
-                src=nic_id(host, nic.ifname),
-                dst=nic_id(members[dst][0], members[dst][1].ifname),
+                src=_name(members[src]),
+                dst=_name(members[dst]),
                 src_addr=src_addr,
                 dst_addr=dst_addr,
                 sports=sports,
                 reply_sports=reply_sports,
                 pairs_per_s=pairs_per_s / degree[src],
             )
-            edges[host].append(edge)
+            edges[members[src][0]].append(edge)
     return edges
 
 
@@ -112,7 +125,7 @@ def _addresses(src: Member, dst: Member, family: Family) -> tuple[str, str]:
     """The addresses of the pair in the family that it uses; both ends come to the same one."""
     by_family = {"4": (src[1].ipv4, dst[1].ipv4), "6": (src[1].ipv6, dst[1].ipv6)}
     if family == "both":
-        key = _pair_key(*sorted((src, dst), key=lambda member: nic_id(member[0], member[1].ifname)))
+        key = _pair_key(*sorted((src, dst), key=_name))
         family = "6" if blake2b(key, digest_size=1).digest()[0] & 1 else "4"
     for choice in (by_family[family], *by_family.values()):
         here, there = choice
@@ -122,10 +135,14 @@ def _addresses(src: Member, dst: Member, family: Family) -> tuple[str, str]:
 
 
 def _pair_key(first: Member, second: Member) -> bytes:
-    return "\0".join(nic_id(host, nic.ifname) for host, nic in (first, second)).encode()
+    return "\0".join(_name(member) for member in (first, second)).encode()
 
 
-def _ports(key: bytes, count: int) -> list[int]:
+def _name(member: Member) -> str:
+    return nic_id(member[0], member[1].ifname)
+
+
+def draw_ports(key: bytes, count: int) -> list[int]:
     """`count` different ephemeral ports, the same for the same key."""
     ports: dict[int, None] = {}
     turn = 0

@@ -1,0 +1,107 @@
+"""How many paths are known of each pair, and of the leaves that it lies between. Pure, over arrays."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.fabric.completion import MARK
+from manager.fabric.coverage import confidence
+from manager.fabric.routes import PackedPaths, Pair, Routes
+
+I64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the paths of a pair.
+
+    Attributes:
+        ports: source ports whose whole paths are known.
+        paths: different paths that they lead over.
+        peer_ports, peer_paths: the same of all pairs between the same two leaves, whose NICs' links are left out.
+    """
+
+    ports: int = 0
+    paths: int = 0
+    peer_ports: int = 0
+    peer_paths: int = 0
+
+    @property
+    def confidence(self) -> float:
+        """How sure it is that no path between the leaves is unknown, 0 to 1."""
+        return confidence(self.peer_ports, self.peer_paths)
+
+
+class Census:
+    """Counts of all pairs of a snapshot.
+
+    Args:
+        routes: a snapshot with `PackedPaths`; of another kind nothing is counted.
+    """
+
+    def __init__(self, routes: Routes) -> None:
+        self._of: Mapping[Pair, int] = {}
+        self._counts = np.zeros((0, 4), np.int64)
+        if isinstance(routes.paths, PackedPaths) and routes.paths.pairs:
+            self._count(routes, routes.paths)
+
+    def of(self, src: str, dst_addr: str) -> Known:
+        """What is known of a pair."""
+        at = self._of.get((src, dst_addr))
+        return Known() if at is None else Known(*self._counts[at].tolist())
+
+    def _count(self, routes: Routes, paths: PackedPaths) -> None:
+        self._of = {pair: at for at, pair in enumerate(paths.pairs)}
+        sizes = np.array([len(rows) for rows in paths.pairs.values()])
+        row = np.fromiter(itertools.chain.from_iterable(r.values() for r in paths.pairs.values()), np.int64)
+        pair = np.repeat(np.arange(len(sizes)), sizes)
+        is_open = np.array([link.a.startswith(MARK) or link.b.startswith(MARK) for link in routes.links])
+        crossed = paths.crossed[row]
+        known = ~((crossed >= 0) & is_open[crossed]).any(axis=1)
+        crossed, pair = crossed[known], pair[known]
+        ends = _leaves(routes, crossed)
+        between = _fingerprint(crossed, without_ends=True)
+        peers, peer = np.unique(ends, return_inverse=True)
+        peer_counts = _tally(peer, between, len(peers))
+        pair_counts = _tally(pair, _fingerprint(crossed, without_ends=False), len(sizes))
+        peer_of = np.full(len(sizes), -1)
+        peer_of[pair] = peer
+        counted = np.concatenate([peer_counts, np.zeros((1, 2), np.int64)])[peer_of]
+        self._counts = np.concatenate([pair_counts, counted], axis=1)
+
+
+def _leaves(routes: Routes, crossed: NDArray[np.int32]) -> I64:
+    """One number for the first and the last switch of each path, shape (n,)."""
+    number: dict[str, int] = {}
+    into = np.array([number.setdefault(link.b, len(number)) for link in routes.links], np.int64)
+    out_of = np.array([number.setdefault(link.a, len(number)) for link in routes.links], np.int64)
+    last = crossed[np.arange(len(crossed)), (crossed >= 0).sum(axis=1) - 1]
+    ends: I64 = into[crossed[:, 0]] * len(number) + out_of[last]
+    return ends
+
+
+def _fingerprint(crossed: NDArray[np.int32], *, without_ends: bool) -> I64:
+    """A number that is the same for the same links only, but for a chance of 2^-64, shape (n,)."""
+    used = crossed >= 0
+    if without_ends:
+        used &= np.arange(crossed.shape[1]) < used.sum(axis=1)[:, None] - 1
+        used[:, 0] = False
+    weights = np.random.default_rng(0).integers(-(2**62), 2**62, crossed.shape[1])
+    mixed = (crossed.astype(np.int64) + 1) * np.int64(0x9E3779B97F4A7C1)
+    mixed ^= mixed >> 29
+    found: I64 = (np.where(used, mixed, 0) * weights).sum(axis=1)
+    return found
+
+
+def _tally(group: I64, what: I64, groups: int) -> I64:
+    """Members and different members of each group, shape (groups, 2)."""
+    order = np.lexsort((what, group))
+    group, what = group[order], what[order]
+    is_new = np.ones(len(group), bool)
+    is_new[1:] = (group[1:] != group[:-1]) | (what[1:] != what[:-1])
+    return np.stack(
+        [np.bincount(group, minlength=groups), np.bincount(group[is_new], minlength=groups)], axis=1
+    )

@@ -1,0 +1,69 @@
+"""Which source ports to use, so that their paths have as little in common as can be. Pure.
+
+A path is the numbers of its links; its first and last one are the NICs' own and common to all paths of a pair.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+Path = tuple[int, ...]
+
+
+def between_leaves(path: Path) -> Path:
+    """The links of a path that are not its ends' own."""
+    return path[1:-1]
+
+
+def disjoint_ports(paths: Mapping[int, Path]) -> list[int]:
+    """One port for each different path, such that the first few share as few links as can be.
+
+    Among equals, ports come in the order of `paths`.
+    """
+    first_port: dict[Path, int] = {}
+    for port, path in paths.items():
+        first_port.setdefault(path, port)
+    left = list(first_port)
+    used: Counter[int] = Counter()
+    chosen = []
+    while left:
+        best = min(left, key=lambda path: sum(used[link] for link in between_leaves(path)))
+        left.remove(best)
+        used.update(between_leaves(best))
+        chosen.append(first_port[best])
+    return chosen
+
+
+def primary_and_backup(paths: Mapping[int, Path]) -> tuple[int, int | None] | None:
+    """Two ports whose paths share no link between the leaves; no backup where there are none such.
+
+    None where no path is known.
+    """
+    ports = disjoint_ports(paths)
+    if not ports:
+        return None
+    for port in ports:
+        mine = set(between_leaves(paths[port]))
+        for other in ports:
+            if other != port and mine.isdisjoint(between_leaves(paths[other])):
+                return port, other
+    return ports[0], None
+
+
+def covering_ports(paths: Mapping[int, Path], ports: Sequence[int]) -> list[int]:
+    """As many ports as before, over as many different known paths as they can be.
+
+    A port stays unless its path is known to be another one's too, and a path that none leads over wants its place.
+    """
+    taken: set[Path] = set()
+    spare = []
+    for place, port in enumerate(ports):
+        path = paths.get(port)
+        if path in taken:
+            spare.append(place)
+        elif path is not None:
+            taken.add(path)
+    chosen = list(ports)
+    uncovered = [port for port in disjoint_ports(paths) if paths[port] not in taken]
+    for place, port in zip(spare, uncovered, strict=False):
+        chosen[place] = port
+    return chosen
