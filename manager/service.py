@@ -11,7 +11,7 @@ from pathlib import Path
 from cwdp import __version__
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
-from cwdp.shared.messages import Event, Hello, QpReport, Report, SampleReport, subject
+from cwdp.shared.messages import Event, Hello, QpReport, Report, SampleReport, TraceReport, subject
 from cwdp.shared.service import notify
 from manager.config import ManagerConfig, host_port
 from manager.graph_timer import GraphTimer
@@ -30,8 +30,11 @@ MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
 JOIN_INTERVAL_S = 0.5
+DISCOVERY_INTERVAL_S = 0.25
+DISCOVERY_SHARE = 0.1
 THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
+THREAD_ABOVE_PATHS = 20_000
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -69,7 +72,13 @@ class Manager:
         async with self._running():
             tasks = [
                 asyncio.create_task(loop(), name=loop.__name__)
-                for loop in (self._clock_loop, self._members_loop, self._join_loop, self._stopping.wait)
+                for loop in (
+                    self._clock_loop,
+                    self._members_loop,
+                    self._join_loop,
+                    self._discovery_loop,
+                    self._stopping.wait,
+                )
             ]
             notify("READY=1")
             _log.info(
@@ -104,6 +113,7 @@ class Manager:
             self.bus.subscribe(subject("report", "*"), Report, self._on_report)
             self.bus.subscribe(subject("qp", "*"), QpReport, self._on_queue_pairs)
             self.bus.subscribe(subject("sample", "*"), SampleReport, self._on_samples)
+            self.bus.subscribe(subject("trace", "*"), TraceReport, self.state.discovery.hear)
             self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
             self.bus.start()
             stack.push_async_callback(self.bus.close)
@@ -129,6 +139,21 @@ class Manager:
         while True:
             self.state.traffic.join(time.monotonic())
             await asyncio.sleep(JOIN_INTERVAL_S)
+
+    async def _discovery_loop(self) -> None:
+        discovery = self.state.discovery
+        while True:
+            started = time.monotonic()
+            if len(discovery.fabric.store) > THREAD_ABOVE_PATHS:
+                suspicions = await asyncio.to_thread(discovery.learn, started)
+            else:
+                suspicions = discovery.learn(started)
+            self.state.note_suspicions(suspicions)
+            if self.bus.connected:
+                for document in self.state.discover(time.monotonic()):
+                    self.bus.put(document)
+            took_s = time.monotonic() - started
+            await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
 
     async def _clock_loop(self) -> None:
         while True:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+import numpy as np
+
 from cwdp.shared.messages import (
     Desired,
     Event,
@@ -21,6 +23,8 @@ from cwdp.shared.messages import (
 from manager.clock import ClockService
 from manager.config import ProbeSettings
 from manager.counters import CounterTotals
+from manager.discovery import Discovery
+from manager.fabric.fabric import Fabric, Suspicion
 from manager.members import Members
 from manager.owd import OwdStore
 from manager.probe_graph import Pairs, build
@@ -84,8 +88,10 @@ class FleetState:
         self.probed_pairs = 0
         self.steering = SteerTable(None) if steering is None else steering
         self.slicing = SliceTable(None) if slicing is None else slicing
+        self.discovery = Discovery(self.members, self.traffic, self.steering)
         self._probes = probes
         self._roce = roce
+        self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self._edges: dict[str, list[ProbeEdge]] | None = None
         self._documents = Documents()
         self._sequences: dict[str, _Sequence] = {}
@@ -154,14 +160,34 @@ class FleetState:
     def schedule(self, members: Sequence[Member], pairs: Pairs) -> list[Desired]:
         """The documents that change with a new probe graph."""
         self.probed_pairs = len(pairs)
+        self._graph = members, pairs
+        self._choose_edges()
+        return self.documents()
+
+    @property
+    def fabric(self) -> Fabric:
+        """What is known of the fabric."""
+        return self.discovery.fabric
+
+    def discover(self, now_s: float) -> list[Desired]:
+        """The documents that change with what has become known of the fabric."""
+        if self._edges is None:
+            return []
+        is_mesh_due = self.discovery.is_mesh_due(now_s)
+        if is_mesh_due:
+            self._choose_edges()
+        return self.documents() if self.discovery.order(self._edges, now_s) or is_mesh_due else []
+
+    def _choose_edges(self) -> None:
+        members, pairs = self._graph
         self._edges = edges_by_host(
             members,
             pairs,
             family=self._probes.family,
             paths=self._probes.paths,
             pairs_per_s=self._probes.pairs_per_s,
+            choose=self.discovery.choose,
         )
-        return self.documents()
 
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
@@ -178,6 +204,7 @@ class FleetState:
                 steer=steer.get(host, []),
                 roce=self._roce,
                 slices=slices.get(host, []),
+                traces=self.discovery.orders.get(host, []),
             )
             for host, probes in edges.items()
         ]
@@ -193,6 +220,12 @@ class FleetState:
     def build_graph(self, members: Sequence[Member]) -> Pairs:
         """The probe graph over members; touches nothing, so a thread may run it."""
         return build(graph_nics(members), degree=self._probes.degree, seed=self._probes.seed)
+
+    def note_suspicions(self, suspicions: Sequence[Suspicion]) -> None:
+        """Note the hosts whose word about paths counts no more, or counts again."""
+        for suspicion in suspicions:
+            kind = "paths_set_aside" if suspicion.is_aside else "paths_believed"
+            self.note(suspicion.host, kind, suspicion.reason)
 
     def take_clock_changes(self) -> None:
         """Note the hosts whose clock changed its state."""

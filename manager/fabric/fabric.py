@@ -31,6 +31,13 @@ class Suspicion:
     contradicted: int
     paths: int
 
+    @property
+    def reason(self) -> str:
+        """For people."""
+        if self.is_aside:
+            return f"others contradict {self.contradicted} of the {self.paths} paths that it tells of"
+        return "others have not contradicted it for a while"
+
 
 class Fabric:
     """What is known of the fabric.

@@ -1,0 +1,147 @@
+"""Path discovery, held together: whose paths are to be traced, what is known of them, which ports the probes use.
+
+No I/O; times are seconds of the manager's monotonic clock.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from cwdp.shared.messages import ProbeEdge, TraceOrder, TraceReport, nic_id
+from cwdp.shared.records import EGRESS, shown_address
+from manager.fabric.census import Census
+from manager.fabric.choice import covering_ports
+from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.orders import Orders
+from manager.fabric.routes import Pair
+from manager.members import Members
+from manager.steering import SteerTable
+from manager.traffic import Traffic
+
+MOST_PENDING = 4_096
+IN_USE_S = 60.0
+ORDER_INTERVAL_S = 1.0
+CALM_S = 2.0
+MOST_UNREST_S = 10.0
+
+Edges = Mapping[str, Sequence[ProbeEdge]]
+
+
+class Discovery:
+    """What the manager does to know the fabric.
+
+    Attributes:
+        fabric: what is known.
+        census: how much of it is known, as of its latest routes.
+        dropped: reports that came faster than they could be taken in.
+    """
+
+    def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
+        self.fabric = Fabric()
+        self.census = Census(self.fabric.routes)
+        self.dropped = 0
+        self._members, self._traffic, self._steering = members, traffic, steering
+        self._members_version = -1
+        self._pending: list[TraceReport] = []
+        self._orders = Orders()
+        self._ordered_s = float("-inf")
+        self._mesh: dict[Pair, list[int]] = {}
+        self._mesh_version = 0
+        self._counted_version = 0
+        self._unrest_s: float | None = None
+        self._seen_version, self._changed_s = 0, 0.0
+
+    @property
+    def orders(self) -> Mapping[str, list[TraceOrder]]:
+        """What each host is to trace."""
+        return self._orders.by_host
+
+    def hear(self, report: TraceReport) -> None:
+        """A host traced paths; taken in with the next step."""
+        if len(self._pending) < MOST_PENDING:
+            self._pending.append(report)
+        else:
+            self.dropped += 1
+
+    def learn(self, now_s: float) -> list[Suspicion]:
+        """Take in what was heard; touches nothing but the fabric, so a thread may run it."""
+        if self._members.version != self._members_version:
+            self._members_version = self._members.version
+            self.fabric.know(_addresses(self._members))
+        pending, self._pending = self._pending, []
+        for report in pending:
+            host = self._members.hosts.get(report.host)
+            if host is not None:
+                self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
+        suspicions = self.fabric.step(now_s)
+        if self.fabric.routes.version != self._counted_version:
+            self._counted_version = self.fabric.routes.version
+            self.census = Census(self.fabric.routes)
+        return suspicions
+
+    def order(self, edges: Edges, now_s: float) -> bool:
+        """See what is to be traced; whether anything has changed."""
+        if now_s - self._ordered_s < ORDER_INTERVAL_S:
+            return False
+        self._ordered_s = now_s
+        return self._orders.update(self._in_use(edges, now_s), self.census, self.fabric.store.pairs)
+
+    def is_mesh_due(self, now_s: float) -> bool:
+        """Whether it is time to choose the probes' ports anew: paths have become known, and no more are coming."""
+        version = self.fabric.routes.version
+        if version == self._mesh_version:
+            return False
+        if self._unrest_s is None or version != self._seen_version:
+            self._seen_version, self._changed_s = version, now_s
+            self._unrest_s = now_s if self._unrest_s is None else self._unrest_s
+        if now_s - self._changed_s < CALM_S and now_s - self._unrest_s < MOST_UNREST_S:
+            return False
+        self._mesh_version, self._unrest_s = version, None
+        return True
+
+    def choose(self, src: str, dst_addr: str, usual: list[int]) -> list[int]:
+        """The ports to probe a pair over, one way; they change only if that covers more paths."""
+        kept = self._mesh.get((src, dst_addr), usual)
+        chosen = covering_ports(
+            self.fabric.routes.ports(src, dst_addr), kept if len(kept) == len(usual) else usual
+        )
+        if chosen != usual:
+            self._mesh[src, dst_addr] = chosen
+        return chosen
+
+    def _in_use(self, edges: Edges, now_s: float) -> dict[Pair, dict[int, None]]:
+        """Pairs to trace, with their ports: probed ones first, then those steered, then those with traffic."""
+        ports: dict[Pair, dict[int, None]] = {}
+        for probed in edges.values():
+            for edge in probed:
+                ports.setdefault((edge.src, edge.dst_addr), {}).update(dict.fromkeys(edge.sports))
+        for wish in self._steering.all():
+            mine = ports.setdefault((nic_id(wish.host, wish.nic), wish.dst), {})
+            mine.update(dict.fromkeys(port for port in (wish.sport, wish.backup_sport) if port))
+        for pair, port in self._queue_pairs(now_s):
+            ports.setdefault(pair, {})[port] = None
+        known = self.fabric.store
+        return {pair: mine for pair, mine in ports.items() if known.nic_at(pair[1]) not in (None, pair[0])}
+
+    def _queue_pairs(self, now_s: float) -> Iterator[tuple[Pair, int]]:
+        for nic, table in self._traffic.queue_pairs.tables.items():
+            rows = table.rows[(table.rows["direction"] == EGRESS) & (now_s - table.heard_s < IN_USE_S)]
+            flows = {(row["addr"].tobytes(), int(row["sport"])) for row in rows}
+            for address, sport in sorted(flows):
+                if sport:
+                    yield (nic_id(*nic), _shown(address)), sport
+
+
+def _addresses(members: Members) -> dict[str, str]:
+    """The NIC that has each address; of two that claim one, the host that was there first."""
+    found: dict[str, str] = {}
+    for name, host in members.hosts.items():
+        for nic in host.hello.nics:
+            for address in (nic.ipv4, nic.ipv6):
+                if address is not None:
+                    found.setdefault(address, nic_id(name, nic.ifname))
+    return found
+
+
+@lru_cache(65_536)
+def _shown(packed: bytes) -> str:
+    return shown_address(packed)

@@ -1,0 +1,98 @@
+"""Which source ports agents are to trace: those in use, and more until all paths between two leaves are covered. Pure.
+
+A pair's further ports come in a fixed order of its own, so a manager that starts anew asks for the same ones.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from cwdp.shared.messages import TraceOrder
+from manager.fabric.census import Census, Known
+from manager.fabric.coverage import CONFIDENCE
+from manager.fabric.routes import Pair
+from manager.schedule import draw_ports
+
+BATCH = 8
+MOST_CANDIDATES = 512
+MOST_IN_USE = 64
+MOST_PORTS_A_HOST = 4_096
+MOST_PORTS = 2_000_000
+
+InUse = Mapping[Pair, Collection[int]]
+
+
+@dataclass
+class _Plan:
+    """What is traced of one pair; `granted` candidates beside the ports in use."""
+
+    candidates: list[int] = field(default_factory=list)
+    granted: int = 0
+    in_use: tuple[int, ...] = ()
+    ports: tuple[int, ...] = ()
+
+
+class Orders:
+    """The orders of all hosts.
+
+    Attributes:
+        by_host: what each is to trace.
+    """
+
+    def __init__(self) -> None:
+        self.by_host: dict[str, list[TraceOrder]] = {}
+        self._plans: dict[Pair, _Plan] = {}
+
+    def update(self, in_use: InUse, census: Census, traced: Mapping[Pair, Collection[int]]) -> bool:
+        """Order what is missing; whether anything has changed.
+
+        Args:
+            in_use: the pairs to trace, with the ports that packets of theirs have, the more important pairs first.
+            census: what is known of the pairs' paths.
+            traced: ports of each pair whose hops were told.
+        """
+        for pair in self._plans.keys() - in_use.keys():
+            del self._plans[pair]
+        hosts = {_host(src) for src, _ in in_use}
+        budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(hosts)))
+        spent: Counter[str] = Counter()
+        for pair, ports in in_use.items():
+            host = _host(pair[0])
+            spent[host] += self._plan(
+                pair, ports, budget - spent[host], census.of(*pair), traced.get(pair, ())
+            )
+        orders = self._orders(in_use)
+        changed = orders != self.by_host
+        self.by_host = orders
+        return changed
+
+    def _plan(
+        self, pair: Pair, ports: Collection[int], left: int, known: Known, traced: Collection[int]
+    ) -> int:
+        """Decide on a pair's ports, at most `left`; how many there are."""
+        plan = self._plans.setdefault(pair, _Plan())
+        plan.in_use = tuple(ports)[:MOST_IN_USE]
+        is_told = bool(plan.ports) and all(port in traced for port in plan.ports)
+        is_covered = known.paths >= known.peer_paths and known.confidence >= CONFIDENCE
+        if is_told and known.peer_paths and not is_covered:
+            plan.granted = min(plan.granted + BATCH, MOST_CANDIDATES)
+        wanted = max(plan.granted, BATCH - len(plan.in_use))
+        if len(plan.candidates) < wanted:
+            plan.candidates = draw_ports("\0".join(pair).encode(), 2 * wanted)
+        plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:wanted])))[: max(0, left)]
+        return len(plan.ports)
+
+    def _orders(self, in_use: InUse) -> dict[str, list[TraceOrder]]:
+        orders: dict[str, list[TraceOrder]] = {}
+        for pair in in_use:
+            src, dst_addr = pair
+            host, _, ifname = src.rpartition("/")
+            ports = self._plans[pair].ports
+            if ports:
+                order = TraceOrder(nic=ifname, dst_addr=dst_addr, sports=list(ports))
+                orders.setdefault(host, []).append(order)
+        return orders
+
+
+def _host(nic: str) -> str:
+    return nic.rpartition("/")[0]
