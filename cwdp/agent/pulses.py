@@ -1,7 +1,8 @@
 """The pulses of one NIC: small probes that tell the dataplane which of the watched paths are alive.
 
-The paths are read from the map `paths`, whoever put them there. Answers are the dataplane's to judge; what is read
-of them here only chooses the ways back (`cwdp.agent.replyports`).
+The paths are read from the map `paths`, whoever put them there. While all is well, those that only back others up
+have a pulse now and then; as soon as something is not, all of them have every one. Answers are the dataplane's to
+judge; what is read of them here only chooses the ways back (`cwdp.agent.replyports`).
 """
 
 import socket
@@ -22,10 +23,14 @@ from cwdp.dataplane.steering import words_address
 COUNTERS = ("pulses_sent", "pulses_unsent", "pulses_without_address")
 URGENT_FROM = 2
 URGENT_BELOW = 16
+SPARE_EVERY = 9
+"""Pulses to one of a path that is only a backup, while all is well; has no factor in common with PORTS."""
+
 FLOW_LABEL_MASK = 0x3FFF
 SEQ_END = 0xFFFFFFFF - abi.PATHS
 
 _SEQ_SHIFT = np.uint64(32)
+_NO_SEQ = np.uint64(0xFFFFFFFF)
 
 
 class PulseOrder(msgspec.Struct, frozen=True):
@@ -52,10 +57,16 @@ class Tables(Protocol):
 
 
 class _Ring:
-    """The paths of one address family: a template for each turn and path, turn by turn."""
+    """The paths of one address family: a template for each turn and path, turn by turn.
 
-    def __init__(self, order: PulseOrder, paths: list[packets.Path], rng: np.random.Generator) -> None:
+    The first `in_use` of the paths are more than backups.
+    """
+
+    def __init__(
+        self, order: PulseOrder, paths: list[packets.Path], in_use: int, rng: np.random.Generator
+    ) -> None:
         self.numbers = np.array([path.number for path in paths], dtype=np.intp)
+        self._in_use = in_use
         self._templates = np.tile(packets.requests(paths, order.key_id, order.port), PORTS)
         if paths[0].family == socket.AF_INET6:
             self._templates["ip"]["flow"] |= self._templates["packet"]["sport"] & FLOW_LABEL_MASK
@@ -65,14 +76,20 @@ class _Ring:
         self._ports = draw_ports(len(paths), rng)
         self._turns = ReplyTurns(len(paths))
         self._turn = 0
+        self._remembered = np.zeros(len(self._templates), dtype=np.uint64)
         self._choose_ports()
         self._remember()
         self.sender = BatchSender(order.ifname, paths[0].family, self._templates)
 
-    def send(self, seq: int) -> tuple[int, int]:
-        """Send a pulse over each path, numbered from `seq`; returns how many there were, and were sent."""
+    def send(self, seq: int, *, spares: bool) -> tuple[int, int]:
+        """Send a pulse over each path, or each in use; returns how many there were, and were sent.
+
+        Args:
+            seq: the number of the first one.
+            spares: over those that are only backups too.
+        """
         start = self._next_turn()
-        stop = start + len(self.numbers)
+        stop = start + (len(self.numbers) if spares else self._in_use)
         self._seq[start:stop] = np.arange(seq, seq + stop - start)
         sent = sum(
             self.sender.send(row, min(row + MAX_BATCH, stop))[0] for row in range(start, stop, MAX_BATCH)
@@ -106,9 +123,10 @@ class _Ring:
         self._reply_port[:] = self._ports[path, self._chosen].ravel()
 
     def _remember(self) -> None:
-        """Keep what the next judgement is about: the last pulse of each turn, and its reply port."""
+        """Keep what the next judgement is about: the new pulses, the last of each turn, and their reply ports."""
         seq = self._seq.astype(np.uint64)
-        self._tags = seq << _SEQ_SHIFT
+        self._tags = np.where(seq == self._remembered, _NO_SEQ, seq) << _SEQ_SHIFT
+        self._remembered = seq
         self._slots = abi.SLOTS + (seq % np.uint64(abi.PULSE_SLOTS)).astype(np.intp)
         self._judged = self._chosen
 
@@ -138,6 +156,8 @@ class Pulses:
         self._numbers = np.zeros(0, dtype=np.intp)
         self._unanswered = tables.paths["unanswered"]
         self._watched = b""
+        self._turn = 0
+        self._in_use = self._numbers
         self._rings: list[_Ring] = []
 
     @property
@@ -154,18 +174,22 @@ class Pulses:
         table = self._tables.paths
         numbers = np.flatnonzero(table["users"])
         numbers = numbers[numbers > 0]
+        in_use = table["primaries"][numbers] > 0
+        numbers = np.concatenate([numbers[in_use], numbers[~in_use]])
         watched = table[numbers]
-        names = numbers.tobytes() + watched["dst"].tobytes() + watched["sport"].tobytes()
+        names = numbers.tobytes() + watched["dst"].tobytes() + watched["sport"].tobytes() + in_use.tobytes()
         if names != self._watched:
-            self._take_up(numbers, watched)
+            self._take_up(numbers, watched, int(in_use.sum()))
             self._watched = names
         for ring in self._rings:
             ring.judge(self._tables.slots, now_ns)
 
     def send(self) -> None:
-        """Send a pulse over every path."""
+        """Send a pulse over every path, or every one that needs it."""
+        self._turn += 1
+        spares = self._turn % SPARE_EVERY == 0 or self.is_urgent() or self._is_any_down()
         for ring in self._rings:
-            self._count(*ring.send(self._next_seq))
+            self._count(*ring.send(self._next_seq, spares=spares))
 
     def send_urgent(self) -> None:
         """Send one over each path that may be found dead within the next few."""
@@ -193,14 +217,18 @@ class Pulses:
             chosen = chosen[self._tables.paths["state"][chosen] == PathState.UP]
         return chosen
 
+    def _is_any_down(self) -> bool:
+        """Whether some path in use has been given up, so that its backup is in use."""
+        return bool((self._tables.paths["state"][self._in_use] == PathState.DOWN).any())
+
     def _count(self, wanted: int, sent: int) -> None:
         self._counters["pulses_sent"] += sent
         self._counters["pulses_unsent"] += wanted - sent
         self._next_seq = (self._next_seq + wanted) % SEQ_END
 
-    def _take_up(self, numbers: NDArray[np.intp], watched: NDArray[np.void]) -> None:
+    def _take_up(self, numbers: NDArray[np.intp], watched: NDArray[np.void], in_use: int) -> None:
         self.close()
-        self._numbers = numbers
+        self._numbers, self._in_use = numbers, numbers[:in_use]
         by_family: dict[int, list[packets.Path]] = {4: [], 6: []}
         sources = {4: self._order.ipv4, 6: self._order.ipv6}
         for number, record in zip(numbers.tolist(), watched, strict=True):
@@ -211,4 +239,9 @@ class Pulses:
                 continue
             path = packets.Path(number, source, str(address), int(record["sport"]), 0)
             by_family[address.version].append(path)
-        self._rings = [_Ring(self._order, paths, self._rng) for paths in by_family.values() if paths]
+        used = set(self._in_use.tolist())
+        self._rings = [
+            _Ring(self._order, paths, sum(path.number in used for path in paths), self._rng)
+            for paths in by_family.values()
+            if paths
+        ]

@@ -23,7 +23,7 @@ class PathTable:
 
     def __init__(self, paths: NDArray[np.void]) -> None:
         self._paths = paths
-        self._users = paths["users"]
+        self._users, self._primaries = paths["users"], paths["primaries"]
         used = np.flatnonzero(self._users)
         dsts = np.ascontiguousarray(paths["dst"][used]).tobytes()
         sports = paths["sport"][used].tolist()
@@ -37,7 +37,7 @@ class PathTable:
         return PathState.UP if number is None else PathState(int(self._paths["state"][number]))
 
     def use(self, keys: list[PathKey]) -> list[int]:
-        """Have one user more of each of these paths, which are watched from now on.
+        """Have one user more of these paths, which are watched from now on; the first one is its primary.
 
         Raises:
             SteeringError: there is no room for them; nothing was changed.
@@ -51,22 +51,25 @@ class PathTable:
         numbers = [self._number(key) for key in keys]
         for number in numbers:
             self._users[number] += 1
+        self._primaries[numbers[0]] += 1
         return numbers
 
-    def leave(self, key: PathKey) -> None:
-        """Have one user less of a path; the last one's is not watched any more."""
-        number = self._numbers.get(key)
-        if number is None:
-            return
-        self._users[number] -= 1
-        if not self._users[number]:
-            self._free.append(number)
-            del self._numbers[key]
+    def leave(self, keys: list[PathKey]) -> None:
+        """Have the user of these paths, the primary first, be gone; the last one's are not watched any more."""
+        for place, key in enumerate(keys):
+            number = self._numbers.get(key)
+            if number is None:
+                continue
+            self._users[number] -= 1
+            self._primaries[number] -= place == 0
+            if not self._users[number]:
+                self._free.append(number)
+                del self._numbers[key]
 
-    def recount(self, keys: list[PathKey]) -> None:
-        """Have exactly these users, each key standing for one."""
-        numbers = [self._number(key) for key in keys]
-        self._users[:] = np.bincount(numbers, minlength=len(self._users))
+    def recount(self, users: list[list[PathKey]]) -> None:
+        """Have exactly these users, each with its paths, the primary first."""
+        self._users[:] = self._counts([key for keys in users for key in keys])
+        self._primaries[:] = self._counts([keys[0] for keys in users])
 
     @cached_property
     def _free(self) -> deque[int]:
@@ -74,6 +77,11 @@ class PathTable:
         taken = np.zeros(len(self._users), dtype=bool)
         taken[[0, *self._numbers.values()]] = True
         return deque(np.flatnonzero(~taken).tolist())
+
+    def _counts(self, keys: list[PathKey]) -> NDArray[np.intp]:
+        """How often each path is among these; shape (PATHS,)."""
+        numbers = np.array([self._number(key) for key in keys], dtype=np.intp)
+        return np.bincount(numbers, minlength=len(self._users))
 
     def _number(self, key: PathKey) -> int:
         number = self._numbers.get(key)

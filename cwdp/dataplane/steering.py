@@ -195,7 +195,7 @@ class Steering:
 
     def recount(self) -> None:
         """Put right how many use each path, which a process killed in the middle of a change leaves wrong."""
-        users = [path for key, steer in self.all().items() for path in path_keys(key, steer)]
+        users = [path_keys(key, steer) for key, steer in self.all().items()]
         PathTable(self._maps.paths).recount(users)
 
     @contextmanager
@@ -213,7 +213,7 @@ class _Changes:
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
         self._paths = PathTable(maps.paths)
-        self._left: list[PathKey] = []
+        self._left: list[list[PathKey]] = []
 
     def put(self, key: QpKey, before: Steer | None, wanted: Steer) -> None:
         """Steer a queue pair.
@@ -225,23 +225,24 @@ class _Changes:
         try:
             libbpf.hash_update(self._maps.steer_fd, key.pack(), _pack(wanted, self._use(paths)))
         except OSError as error:
-            self._left += paths
+            self._left.append(paths)
             raise SteeringError(
                 f"{abi.STEER_MAX} queue pairs are steered already, no more fit",
                 "let go of some: cwdp steer unset",
             ) from error
-        self._left += path_keys(key, before) if before else ()
+        if before is not None:
+            self._left.append(path_keys(key, before))
 
     def drop(self, key: QpKey, before: Steer) -> None:
         """Steer a queue pair no more."""
         libbpf.hash_delete(self._maps.steer_fd, key.pack())
-        self._left += path_keys(key, before)
+        self._left.append(path_keys(key, before))
 
     def finish(self) -> None:
         """Tell the dataplane, then let go of what it does not use any more."""
         self._maps.next_generation()
-        for path in self._left:
-            self._paths.leave(path)
+        for paths in self._left:
+            self._paths.leave(paths)
         self._left.clear()
 
     def _use(self, paths: list[PathKey]) -> list[int]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cwdp.agent import pulses, replyports
 from cwdp.agent.orders import Orders
 from cwdp.agent.pulse import REFRESH_NS, PulseHost
-from cwdp.agent.pulses import PulseOrder, Pulses
+from cwdp.agent.pulses import SPARE_EVERY, URGENT_BELOW, PulseOrder, Pulses
 from cwdp.agent.replyports import PORTS, REST_NS, ReplyTurns, draw_ports
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState, Position, SlotState
@@ -60,9 +60,10 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return SimpleNamespace(slots=_Sender.slots, paths=np.zeros(abi.PATHS, dtype=abi.PATH))
 
 
-def _watch(tables: SimpleNamespace, number: int, dst: str, sport: int) -> None:
+def _watch(tables: SimpleNamespace, number: int, dst: str, sport: int, *, spare: bool = False) -> None:
     path = tables.paths[number]
     path["users"], path["dst"], path["sport"] = 1, address_words(ip_address(dst)), sport
+    path["primaries"] = not spare
 
 
 def _pulses(tables: SimpleNamespace, order: PulseOrder = ORDER) -> Pulses:
@@ -88,6 +89,66 @@ def test_a_pulse_goes_over_every_watched_path(tables: SimpleNamespace) -> None:
     assert bytes(six["ip"]["source"][0]) == ip_address("fd00::1").packed
     seqs = [int(seq) for packets in (four, six) for seq in packets["packet"]["probe"]["seq"]]
     assert seqs == list(range(seqs[0], seqs[0] + 3))
+
+
+def _rounds(made: Pulses, count: int) -> list[list[int]]:
+    """The numbers of the paths in each of the next rounds of one family."""
+    _Sender.sent.clear()
+    for _ in range(count):
+        made.send()
+    return [sent["packet"]["probe"]["path"].tolist() for sent in _Sender.sent]
+
+
+def test_a_path_that_only_backs_others_up_has_a_pulse_now_and_then(tables: SimpleNamespace) -> None:
+    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    _watch(tables, 2, "10.0.0.2", 50_001)
+    rounds = _rounds(_pulses(tables), 4 * SPARE_EVERY)
+    assert rounds.count([2, 1]) == 4
+    assert rounds.count([2]) == len(rounds) - 4
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("unanswered", 2), ("state", PathState.DOWN)], ids=["unanswered", "down"]
+)
+def test_backups_have_every_pulse_while_something_is_wrong(
+    tables: SimpleNamespace, column: str, value: int
+) -> None:
+    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    _watch(tables, 2, "10.0.0.2", 50_001)
+    made = _pulses(tables)
+    tables.paths[2][column] = value
+    assert _rounds(made, SPARE_EVERY) == [[2, 1]] * SPARE_EVERY
+    tables.paths[2][column] = 0
+    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
+
+
+def test_a_backup_that_is_dead_itself_wakes_nobody_for_long(tables: SimpleNamespace) -> None:
+    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    _watch(tables, 2, "10.0.0.2", 50_001)
+    made = _pulses(tables)
+    tables.paths[1]["unanswered"] = URGENT_BELOW
+    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
+
+
+def test_a_backup_comes_back_by_all_of_its_reply_ports_too(tables: SimpleNamespace) -> None:
+    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    made = _pulses(tables)
+    for _ in range(PORTS * SPARE_EVERY):
+        made.send()
+    ports = {int(packet["packet"]["probe"]["reply_port"]) for sent in _Sender.sent for packet in sent}
+    assert len(ports) == PORTS
+
+
+def test_a_lost_pulse_is_held_against_its_way_back_once(tables: SimpleNamespace) -> None:
+    """Though no other pulse goes that way until several judgements later."""
+    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    made = _pulses(tables)
+    _rounds(made, SPARE_EVERY)
+    _Sender.dead = {50_000}
+    _rounds(made, SPARE_EVERY)
+    for now_ns in range(1, 5):
+        made.refresh(now_ns)
+    assert made._rings[0]._turns._misses.sum() == 1
 
 
 def test_each_path_comes_back_by_all_of_its_reply_ports_in_turn(tables: SimpleNamespace) -> None:
