@@ -11,8 +11,10 @@ from cwdp.shared.records import EGRESS, shown_address
 from manager.fabric.census import Census
 from manager.fabric.choice import covering_ports
 from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.model import Model
 from manager.fabric.orders import Orders
 from manager.fabric.routes import Pair
+from manager.fabric.wiring import Suspect, suspects
 from manager.members import Members
 from manager.steering import SteerTable
 from manager.traffic import Traffic
@@ -32,12 +34,14 @@ class Discovery:
     Attributes:
         fabric: what is known.
         census: how much of it is known, as of its latest routes.
+        in_use: source ports that packets of each pair have, of probes or of queue pairs.
         dropped: reports that came faster than they could be taken in.
     """
 
     def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
         self.fabric = Fabric()
         self.census = Census(self.fabric.routes)
+        self.in_use: dict[Pair, dict[int, None]] = {}
         self.dropped = 0
         self._members, self._traffic, self._steering = members, traffic, steering
         self._members_version = -1
@@ -48,6 +52,7 @@ class Discovery:
         self._mesh_version = 0
         self._counted_version = 0
         self._unrest_s: float | None = None
+        self._model: Model | None = None
         self._seen_version, self._changed_s = 0, 0.0
 
     @property
@@ -78,12 +83,25 @@ class Discovery:
             self.census = Census(self.fabric.routes)
         return suspicions
 
+    def model(self) -> Model:
+        """The fabric as people know it."""
+        if self._model is None or self._model.routes is not self.fabric.routes:
+            self._model = Model(self.fabric.routes, frozenset(_addresses(self._members).values()))
+        return self._model
+
+    def suspects(self) -> list[Suspect]:
+        """Links that are not where the others' pattern puts them."""
+        addresses = {nic: address for address, nic in _addresses(self._members).items()}
+        covered = self.census.covered_leaves(self.fabric.routes)
+        return suspects(self.model(), addresses, covered.__contains__)
+
     def order(self, edges: Edges, now_s: float) -> bool:
         """See what is to be traced; whether anything has changed."""
         if now_s - self._ordered_s < ORDER_INTERVAL_S:
             return False
         self._ordered_s = now_s
-        return self._orders.update(self._in_use(edges, now_s), self.census, self.fabric.store.pairs)
+        self.in_use = self._in_use(edges, now_s)
+        return self._orders.update(self.in_use, self.census, self.fabric.store.pairs)
 
     def is_mesh_due(self, now_s: float) -> bool:
         """Whether it is time to choose the probes' ports anew: paths have become known, and no more are coming."""

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
-from manager import qp_views, views
+from manager import fabric_views, qp_views, views
 from manager.config import host_port
 from manager.metrics import FleetCollector, Sources
 from manager.owd import Paths
@@ -59,6 +59,8 @@ class HttpServer:
                 web.get("/v1/host", self._host),
                 web.get("/v1/events", self._events),
                 web.get("/v1/qp", self._queue_pairs),
+                web.get("/v1/fabric", self._fabric),
+                web.get("/v1/path", self._path),
                 *SteerApi(self._sources.state, self._sources.bus).routes(),
                 *SliceApi(self._sources.state, self._sources.bus).routes(),
             ]
@@ -160,6 +162,15 @@ class HttpServer:
             self._sources.state, time.monotonic(), host=query.get("host", ""), sort=sort, limit=int(limit)
         )
         return web.json_response(answer)
+
+    async def _fabric(self, _request: web.Request) -> web.Response:
+        return web.json_response(fabric_views.fabric(self._sources.state.discovery))
+
+    async def _path(self, request: web.Request) -> web.Response:
+        src, dst = request.query.get("src", ""), request.query.get("dst", "")
+        if not src or not dst:
+            return web.json_response({"error": "src and dst are hosts or NICs (HOST/IFNAME)"}, status=400)
+        return web.json_response(fabric_views.path(self._sources.state.discovery, src, dst))
 
     async def _events(self, request: web.Request) -> web.Response:
         try:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.completion import MARK
-from manager.fabric.coverage import confidence
+from manager.fabric.coverage import CONFIDENCE, confidence
 from manager.fabric.routes import PackedPaths, Pair, Routes
 
 I64 = NDArray[np.int64]
@@ -52,6 +52,16 @@ class Census:
         """What is known of a pair."""
         at = self._of.get((src, dst_addr))
         return Known() if at is None else Known(*self._counts[at].tolist())
+
+    def covered_leaves(self, routes: Routes) -> set[str]:
+        """Leaves from which all paths to each leaf that any path leads to are known, as far as can be told."""
+        covered: dict[str, bool] = {}
+        for (src, dst_addr), at in self._of.items():
+            if self._counts[at, 2]:
+                path = next(iter(routes.ports(src, dst_addr).values()))
+                leaf = routes.links[path[0]].b
+                covered[leaf] = covered.get(leaf, True) and self.of(src, dst_addr).confidence >= CONFIDENCE
+        return {leaf for leaf, is_covered in covered.items() if is_covered}
 
     def _count(self, routes: Routes, paths: PackedPaths) -> None:
         self._of = {pair: at for at, pair in enumerate(paths.pairs)}

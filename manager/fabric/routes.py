@@ -4,7 +4,7 @@ A path is named by the NIC that it starts at, the destination address and the UD
 at its two ends, in the direction of travel.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -55,6 +55,10 @@ class Routes:
             return self.paths.ports(src, dst_addr)
         return self._by_pair.get((src, dst_addr), {})
 
+    def pairs(self) -> Collection[Pair]:
+        """The NIC and the destination address of every known path, each pair once."""
+        return (self.paths.pairs if isinstance(self.paths, PackedPaths) else self._by_pair).keys()
+
     @cached_property
     def _by_pair(self) -> dict[Pair, dict[int, tuple[int, ...]]]:
         pairs: dict[Pair, dict[int, tuple[int, ...]]] = {}
@@ -89,6 +93,10 @@ class PackedPaths(Mapping[PathName, tuple[int, ...]]):
     def ports(self, src: str, dst_addr: str) -> dict[int, tuple[int, ...]]:
         """The links of each path from a NIC to an address, by source port."""
         return {sport: self._links(row) for sport, row in self.pairs.get((src, dst_addr), {}).items()}
+
+    def used(self) -> NDArray[np.int32]:
+        """The numbers of all links that some path crosses, with repetitions."""
+        return self.crossed[self.crossed >= 0]
 
     def _links(self, row: int) -> tuple[int, ...]:
         return tuple(self.crossed[row, : self._count[row]].tolist())

@@ -1,0 +1,96 @@
+"""The fabric as people know it: switches by tier, links, which NIC sits at which leaf, rails. Pure.
+
+It is read off the links that paths cross, so a link that no known path crosses is not in it.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from manager.fabric.completion import MARK, is_private
+from manager.fabric.routes import DirectedLink, PackedPaths, Routes
+
+Cable = tuple[str, str]
+"""A link without direction, the lower node (or the lower name) first."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A switch. `tier` is 1 for leaves, one more for each step up; `answers` is false for one that is only inferred."""
+
+    name: str
+    tier: int
+    answers: bool
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a snapshot of routes says of the fabric.
+
+    Attributes:
+        routes: the snapshot.
+        nics: every NIC (`HOST/IFNAME`) at an end of a path.
+    """
+
+    routes: Routes
+    nics: frozenset[str]
+
+    @cached_property
+    def links(self) -> frozenset[DirectedLink]:
+        """Links that some path crosses, but for those into the unknown of one path alone."""
+        paths = self.routes.paths
+        if isinstance(paths, PackedPaths):
+            numbers = np.unique(paths.used()).tolist()
+        else:
+            numbers = sorted({link for links in paths.values() for link in links})
+        found = (self.routes.links[number] for number in numbers)
+        return frozenset(link for link in found if not is_private(link.b))
+
+    @cached_property
+    def seats(self) -> Mapping[str, tuple[str, ...]]:
+        """The switches that each NIC hangs from; one, unless it is connected twice or its links answer differently."""
+        found = defaultdict[str, set[str]](set)
+        for a, b in self.links:
+            if a in self.nics and b not in self.nics:
+                found[a].add(b)
+            elif b in self.nics and a not in self.nics:
+                found[b].add(a)
+        return {nic: tuple(sorted(found[nic])) for nic in sorted(found)}
+
+    @cached_property
+    def cables(self) -> frozenset[Cable]:
+        """Links between switches, both directions as one."""
+        tier = {node.name: node.tier for node in self.nodes}
+        pairs = ((a, b) for a, b in self.links if a in tier and b in tier)
+        return frozenset((a, b) if (tier[a], a) <= (tier[b], b) else (b, a) for a, b in pairs)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every switch, leaves first: a tier is the distance from the nearest NIC."""
+        beside = defaultdict[str, set[str]](set)
+        for a, b in self.links:
+            if a not in self.nics and b not in self.nics:
+                beside[a].add(b)
+                beside[b].add(a)
+        tier = {switch: 1 for switches in self.seats.values() for switch in switches}
+        edge = list(tier)
+        while edge:
+            above = sorted({other for switch in edge for other in beside[switch]} - tier.keys())
+            tier |= dict.fromkeys(above, tier[edge[0]] + 1)
+            edge = above
+        nodes = (Node(name, level, not name.startswith(MARK)) for name, level in tier.items())
+        return tuple(sorted(nodes, key=lambda node: (node.tier, node.name)))
+
+    @cached_property
+    def rails(self) -> Mapping[str, tuple[str, ...]]:
+        """The leaves at which the NICs of each interface name sit, where no two names share one; else nothing."""
+        leaves = defaultdict[str, set[str]](set)
+        for nic, switches in self.seats.items():
+            leaves[nic.rpartition("/")[2]].update(switches)
+        total = sum(len(switches) for switches in leaves.values())
+        if len(leaves) < 2 or len(set().union(*leaves.values())) < total:
+            return {}
+        return {ifname: tuple(sorted(switches)) for ifname, switches in sorted(leaves.items())}
