@@ -1,0 +1,1 @@
+"""From lost and late probes to the one link, NIC or host that explains them."""

@@ -1,0 +1,107 @@
+"""What could have lost a probe: every link, one way or both, every switch and every host with more than one NIC.
+
+Causes that the same probes meet explain the same losses, whatever is measured; they share a class. Of a NIC's link,
+for instance, no round trip tells the direction. No I/O.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from manager.fabric.routes import DirectedLink
+from manager.faults.finding import Subject, cable, direction
+from manager.queues.matrix import PathMatrix, alike
+
+RANKS = {"link": 0, "direction": 1, "host": 2, "switch": 3}
+"""Which of the causes in a class is named: the simplest."""
+
+PRIOR = {"link": 0.0, "direction": 0.0, "host": -2.0, "switch": -2.0}
+"""Log of how likely a cause is beforehand, relative to a link."""
+
+
+@dataclass(frozen=True)
+class Class:
+    """Causes that cannot be told apart: the one to name, and those that are as simple."""
+
+    subject: Subject
+    also: tuple[Subject, ...]
+
+
+@dataclass(frozen=True)
+class Causes:
+    """All classes of a matrix.
+
+    Attributes:
+        classes: shape (classes,).
+        prior: log prior, shape (classes,).
+        rows: 1 where a class's cause lies on a row's round trip, shape (rows, classes).
+    """
+
+    classes: tuple[Class, ...]
+    prior: NDArray[np.float64]
+    rows: csr_array
+
+    @property
+    def by_class(self) -> csr_array:
+        """The transpose of `rows`."""
+        return csr_array(self.rows.T)
+
+
+def find_causes(matrix: PathMatrix) -> Causes:
+    """The causes that known paths of a matrix could have met."""
+    subjects = list(_subjects(matrix.routes.links))
+    number = {link: i for i, link in enumerate(matrix.routes.links)}
+    pairs = [(number[link], j) for j, subject in enumerate(subjects) for link in subject.links]
+    where = np.array(pairs, np.int64).reshape(-1, 2)
+    members = csr_array((np.ones(len(where)), (where[:, 0], where[:, 1])), shape=(len(number), len(subjects)))
+    rows = csr_array(matrix.round_trip @ members)
+    rows.data[:] = 1.0
+    first = alike(rows)
+    met = np.bincount(rows.indices, minlength=len(subjects)) > 0
+    groups: dict[int, list[Subject]] = {}
+    for j in np.flatnonzero(met).tolist():
+        groups.setdefault(int(first[j]), []).append(subjects[j])
+    classes = tuple(_class(group) for group in groups.values())
+    prior = np.array([PRIOR[each.subject.kind] for each in classes])
+    return Causes(classes, prior, csr_array(rows[:, list(groups)]))
+
+
+def _subjects(links: tuple[DirectedLink, ...]) -> Iterable[Subject]:
+    both = {link for link in links if DirectedLink(link.b, link.a) in set(links)} if links else set()
+    yield from {cable(link).name: cable(link) for link in both}.values()
+    yield from (direction(link) for link in links)
+    touching: dict[tuple[str, str], list[DirectedLink]] = {}
+    hosts: dict[str, set[str]] = {}
+    for link in links:
+        for node in link:
+            host, _, nic = node.partition("/")
+            kind = "host" if nic else "switch"
+            touching.setdefault((kind, host), []).append(link)
+            if nic:
+                hosts.setdefault(host, set()).add(nic)
+    for (kind, name), near in touching.items():
+        if kind == "switch":
+            yield Subject("switch", name, tuple(near))
+        elif len(hosts[name]) > 1:
+            yield Subject("host", name, tuple(near))
+
+
+def _class(group: list[Subject]) -> Class:
+    """One way of a link stands behind the link itself, which stands behind nothing of another link."""
+    group = sorted(group, key=lambda subject: (RANKS[subject.kind], subject.name))
+    named = group[0]
+    cables = {subject.links[0] for subject in group if subject.kind == "link"}
+    also = [
+        subject
+        for subject in group[1:]
+        if subject.kind in ("link", "direction")
+        and not (subject.kind == "direction" and _is_of(subject, cables))
+    ]
+    return Class(named, tuple(also))
+
+
+def _is_of(subject: Subject, cables: set[DirectedLink]) -> bool:
+    return cable(subject.links[0]).links[0] in cables

@@ -1,0 +1,117 @@
+"""Follows queues that stand: a link that carries less than its like, a host that is slow to send or to receive.
+
+A queue stands at a healthy link too, when more comes than it can carry; then it carries as much as its like do. No I/O.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.fabric.routes import DirectedLink
+from manager.faults.finding import Finding, Kind, Subject, cable, direction
+from manager.queues.inference import QueueInference
+from manager.queues.loads import LinkLoads, tiers
+
+STANDS_WINDOWS = 12
+OVER_WINDOWS = 30
+SLOW_SHARE = 0.7
+"""A link whose queue stands while it carries less than this share of what its like can."""
+
+IDLE_SHARE = 0.1
+"""An own queue of a NIC that sends or receives less than this share is its host's doing."""
+
+LEAST_SLOW_NS = 100_000.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Something that delays what it should not."""
+
+    kind: Kind
+    subject: Subject
+    evidence: str
+
+
+@dataclass(kw_only=True)
+class _Followed:
+    finding: Finding
+    link: DirectedLink
+    well: int = 0
+
+
+class DelayWatch:
+    """The standing queues of one fleet.
+
+    Args:
+        open_finding: announces one and returns its finding.
+        close_finding: announces that it is over.
+    """
+
+    def __init__(
+        self, open_finding: Callable[[Slow], Finding], close_finding: Callable[[Finding], None]
+    ) -> None:
+        self._open, self._close = open_finding, close_finding
+        self._followed: dict[DirectedLink, _Followed] = {}
+
+    def step(self, queues: QueueInference, loads: LinkLoads) -> None:
+        """Look at the queues as they are now; `loads` are of the same links."""
+        stands = queues.stands(STANDS_WINDOWS)
+        slow = dict(_slow(stands, queues.queue_ns[-STANDS_WINDOWS:], loads))
+        for link, what in slow.items():
+            if link not in self._followed:
+                self._followed[link] = _Followed(finding=self._open(what), link=link)
+        for link, followed in list(self._followed.items()):
+            followed.well = 0 if link in slow else followed.well + 1
+            if followed.well > OVER_WINDOWS:
+                self._close(followed.finding)
+                del self._followed[link]
+
+
+def _slow(
+    stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads
+) -> Iterator[tuple[DirectedLink, Slow]]:
+    links = loads.routes.links
+    tier = tiers(links)
+    for i in np.flatnonzero(stands).tolist():
+        link, delay_ns = links[i], float(queue_ns[:, i].mean())
+        like = tier == tier[i]
+        like[i] = False
+        best_bps = _best(loads, like)
+        if delay_ns < LEAST_SLOW_NS:
+            continue
+        load_bps = float(loads.load_bps[i])
+        own = "/" in link.a or "/" in link.b
+        waits = f"probes wait {delay_ns / 1e3:,.0f} us for it and it is never idle"
+        if own and load_bps <= IDLE_SHARE * best_bps and not _any_stands(stands, like):
+            yield link, _slow_host(link, f"{waits}, with {load_bps / 1e6:,.0f} Mbit/s of queue pairs over it")
+        elif IDLE_SHARE * best_bps < load_bps < SLOW_SHARE * best_bps:
+            carries = f"it carries {load_bps / 1e6:,.0f} Mbit/s, others like it {best_bps / 1e6:,.0f}"
+            subject = cable(link) if _both(stands, links, link) else direction(link)
+            yield link, Slow("slow", subject, f"{waits}; {carries}")
+
+
+def _best(loads: LinkLoads, like: NDArray[np.bool_]) -> float:
+    """What links of a tier carry, or have been seen to carry when full."""
+    if not like.any():
+        return 0.0
+    return float(np.fmax(loads.load_bps, loads.capacity_bps)[like].max())
+
+
+def _any_stands(stands: NDArray[np.bool_], like: NDArray[np.bool_]) -> bool:
+    return bool(2 * np.count_nonzero(stands & like) >= np.count_nonzero(like))
+
+
+def _both(stands: NDArray[np.bool_], links: tuple[DirectedLink, ...], link: DirectedLink) -> bool:
+    back = DirectedLink(link.b, link.a)
+    return back in links and bool(stands[links.index(back)])
+
+
+def _slow_host(link: DirectedLink, evidence: str) -> Slow:
+    nic = link.a if "/" in link.a else link.b
+    sends = nic == link.a
+    host = Subject("host", nic.partition("/")[0])
+    return Slow("slow_sender" if sends else "slow_receiver", host, f"{nic}: {evidence}")

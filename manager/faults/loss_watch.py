@@ -1,0 +1,224 @@
+"""Follows losses: finds what is silent or lossy, and when it is well again. No I/O.
+
+Losses of a queue that overflows blame no link: who loses probes only while its queues are long is spared, and its
+losses are set aside. Only a link that loses half of its probes or more is believed to be at fault whatever
+its queue.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.fabric.routes import DirectedLink
+from manager.faults.causes import Causes, Class, find_causes
+from manager.faults.finding import Finding, Kind, Subject
+from manager.faults.losses import (
+    HARD_LOSS,
+    LIKELY,
+    PATIENCE,
+    SPANS,
+    SURE,
+    Probes,
+    Recovery,
+    Suspect,
+    best_suspect,
+    overflowed,
+)
+from manager.queues.inference import QUIET_NS, QueueInference
+from manager.queues.matrix import PathMatrix
+from manager.queues.windows import Window
+
+SILENT_LOSS = 0.9
+LEAST_LOSSY = 0.003
+MOST_ELSEWHERE = 0.1
+"""Where more is lost everywhere, half of the probes may well be lost in queues too."""
+
+LEAST_OTHERS = 12
+"""Windows of a path to hold one against."""
+
+MOST_OVERFLOWS = 4
+"""Overflowing queues that are looked past at once."""
+
+WINDOWS_PER_S = 10
+
+Rows = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cause of losses, ready to be told."""
+
+    kind: Kind
+    named: Class
+    confidence: float
+    loss: float
+    evidence: list[str]
+    windows: int
+
+
+@dataclass(kw_only=True)
+class _Followed:
+    finding: Finding
+    recovery: Recovery
+    rows: Rows
+
+
+class LossWatch:
+    """The losses of one fleet.
+
+    Args:
+        open_finding: announces a cause and returns its finding.
+        close_finding: announces that it is over.
+    """
+
+    def __init__(
+        self, open_finding: Callable[[Found], Finding], close_finding: Callable[[Finding], None]
+    ) -> None:
+        self._open, self._close = open_finding, close_finding
+        self._followed: dict[int, _Followed] = {}
+        self._waited = 0
+        self._matrix: PathMatrix | None = None
+        self._causes: Causes | None = None
+        self._probes = Probes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32))
+        self._queued_ns = np.zeros((0, 0), np.float32)
+
+    def use(self, matrix: PathMatrix) -> None:
+        """Rows or routes are others than before."""
+        self._matrix, self._causes = matrix, find_causes(matrix)
+        for followed in self._followed.values():
+            followed.rows = crossing(matrix, followed.finding.subject)
+        shape = (SPANS[-1], len(matrix.known))
+        self._probes = Probes(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+        self._queued_ns = np.full(shape, np.nan, np.float32)
+
+    def follow(self, finding: Finding) -> None:
+        """Hold the losses over a subject against this finding, whoever found it."""
+        if self._matrix is not None:
+            rows = crossing(self._matrix, finding.subject)
+            recovery = Recovery(finding.loss or 1.0)
+            self._followed[finding.number] = _Followed(finding=finding, recovery=recovery, rows=rows)
+
+    def leave(self, finding: Finding) -> None:
+        """It is over, whoever found that; what was lost until now blames nobody else."""
+        followed = self._followed.pop(finding.number, None)
+        if followed is not None:
+            for counts in (self._probes.sent, self._probes.lost):
+                counts[:, followed.rows] = 0.0
+
+    def step(self, window: Window, queues: QueueInference) -> None:
+        """Take in the next window; its queues are known already."""
+        if self._matrix is None or self._causes is None:
+            return
+        for history, latest in (
+            (self._probes.sent, window.sent * self._matrix.known),
+            (self._probes.lost, window.lost * self._matrix.known),
+            (self._queued_ns, window.mean_ns.sum(axis=0)),
+        ):
+            history[:-1] = history[1:]
+            history[-1] = latest
+        self._look_for_recovery(window)
+        self._look_for_cause(self._causes, queues)
+
+    def _explained(self) -> Rows:
+        explained = np.zeros(self._probes.sent.shape[1], bool)
+        for followed in self._followed.values():
+            explained |= followed.rows
+        return explained
+
+    def _look_for_cause(self, causes: Causes, queues: QueueInference) -> None:
+        """Name the best explanation that is no overflowing queue, once it is clear enough."""
+        explained = self._explained()
+        for _ in range(MOST_OVERFLOWS):
+            suspect = best_suspect(self._probes.but(explained), causes)
+            if suspect is None or suspect.loss < LEAST_LOSSY:
+                break
+            rows = causes.rows[:, [suspect.number]].toarray()[:, 0] > 0
+            hard = suspect.loss >= HARD_LOSS and suspect.elsewhere < MOST_ELSEWHERE
+            verdict = not hard and self._overflowed(suspect, causes, rows, queues)
+            if verdict is False:
+                self._consider(suspect, causes)
+                return
+            if verdict is None:
+                break
+            explained |= rows
+        self._waited = 0
+
+    def _overflowed(
+        self, suspect: Suspect, causes: Causes, rows: Rows, queues: QueueInference
+    ) -> bool | None:
+        """Whether queues explain the losses of a span; None where that cannot be told yet."""
+        named = causes.classes[suspect.number]
+        links = {link for subject in (named.subject, *named.also) for link in subject.links}
+        if queues.stand(links):
+            return True
+        lost = self._probes.lost[-suspect.windows :, rows]
+        background = min(1.0, suspect.elsewhere / suspect.loss)
+        return overflowed(_ranks(self._queued_ns[:, rows], lost), background)
+
+    def _consider(self, suspect: Suspect, causes: Causes) -> None:
+        self._waited += 1
+        if suspect.confidence >= SURE or (suspect.confidence >= LIKELY and self._waited > PATIENCE):
+            self.follow(self._open(_found(suspect, causes)))
+
+    def _look_for_recovery(self, window: Window) -> None:
+        free = ~self._explained()
+        elsewhere = float(window.lost[free].sum() / max(window.sent[free].sum(), 1.0))
+        for followed in list(self._followed.values()):
+            alone = followed.rows.copy()
+            for other in self._followed.values():
+                if other is not followed:
+                    alone &= ~other.rows
+            sent, lost = float(window.sent[alone].sum()), float(window.lost[alone].sum())
+            if sent and followed.recovery.add(sent, lost, elsewhere):
+                self._close(followed.finding)
+                self.leave(followed.finding)
+
+
+def _found(suspect: Suspect, causes: Causes) -> Found:
+    named = causes.classes[suspect.number]
+    evidence = (
+        f"{suspect.lost} of {suspect.sent} probes over it were lost in "
+        f"{suspect.windows / WINDOWS_PER_S:.1f} s, {suspect.elsewhere:.2%} of others"
+    )
+    return Found(
+        kind="silent" if suspect.loss >= SILENT_LOSS else "lossy",
+        named=named,
+        confidence=suspect.confidence / (1 + len(named.also)),
+        loss=suspect.loss,
+        evidence=[evidence],
+        windows=suspect.windows,
+    )
+
+
+def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.float32]) -> NDArray[np.float64]:
+    """How long the queues of a path were when it lost a probe, by the share of its other windows with shorter ones.
+
+    Args:
+        queued_ns: there and back, NaN where nothing was answered, shape (windows, rows).
+        lost: of the last of those windows, shape (fewer windows, rows).
+
+    Returns:
+        One rank for each lost probe with a known delay, 0 where hardly anything was queued; the order has no meaning.
+    """
+    ranks = []
+    window, row = np.nonzero((lost > 0) & np.isfinite(queued_ns[-len(lost) :]))
+    for w, r in zip((window + len(queued_ns) - len(lost)).tolist(), row.tolist(), strict=True):
+        others = queued_ns[:, r][np.isfinite(queued_ns[:, r])]
+        here = queued_ns[w, r]
+        if len(others) < LEAST_OTHERS:
+            continue
+        shorter = (np.count_nonzero(others < here) + 0.5) / len(others)
+        count = int(lost[w - len(queued_ns), r])
+        ranks += [0.0 if here < QUIET_NS else shorter] * count
+    return np.array(ranks)
+
+
+def crossing(matrix: PathMatrix, subject: Subject) -> Rows:
+    """Which rows' round trips cross a subject; shape (rows,)."""
+    number: dict[DirectedLink, int] = {link: i for i, link in enumerate(matrix.routes.links)}
+    links = [number[link] for link in subject.links if link in number]
+    on = np.zeros(len(number))
+    on[links] = 1.0
+    return np.asarray(matrix.round_trip @ on > 0, bool)

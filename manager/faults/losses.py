@@ -1,0 +1,173 @@
+"""From lost probes to the cause that explains them best. No I/O.
+
+Each class of causes is held against the others by its likelihood, as in Flock (Harsh et al., "Flock: Accurate network
+fault localization at scale", CoNEXT 2023) and 007 (Arzani et al., NSDI 2018): probes that meet the cause are lost
+with one probability, all others with another, both at their most likely values. A cause is believed
+when it explains the losses far better than one probability for all probes does, so that losses which are everywhere
+blame nobody, and when hardly any probability is left for the other causes. Several spans of windows that end now are
+looked at, short ones for grave faults, long ones for faint ones.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import logsumexp
+
+from manager.faults.causes import Causes
+
+SPANS = (3, 6, 12, 20, 40)
+"""Windows."""
+
+LEAST_LOSS = 3e-4
+"""Losses that are rarer than this anyhow are no surprise."""
+
+EVIDENCE = 6.0
+"""Log likelihood ratio, beside the logarithm of how many causes there are to choose from."""
+
+EVIDENCE_AMID_LOSSES = 9.0
+"""As much more where probes that do not meet the cause are lost too."""
+
+SURE = 0.98
+LIKELY = 0.4
+PATIENCE = 10
+LEAST_WINDOWS_WITH_LOSS = 3
+HARD_LOSS = 0.5
+OVERFLOW_POWER = 2.0
+LEAST_RANK = 0.05
+FOR_LINK = 3.5
+FOR_OVERFLOW = -2.0
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """The best explanation.
+
+    Attributes:
+        number: of the class.
+        confidence: its share of the probability of all classes.
+        gain: log likelihood ratio to losses alike everywhere.
+        sent, lost: probes that met the cause.
+        elsewhere: share of the others that was lost.
+        windows: the span looked at.
+    """
+
+    number: int
+    confidence: float
+    gain: float
+    sent: int
+    lost: int
+    elsewhere: float
+    windows: int
+
+    @property
+    def loss(self) -> float:
+        """Share of the probes that meet the cause that are lost."""
+        return self.lost / self.sent
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Probes by row and window; the latest window last, shape (windows, rows), float32."""
+
+    sent: NDArray[np.float32]
+    lost: NDArray[np.float32]
+
+    def but(self, rows: NDArray[np.bool_]) -> "Probes":
+        """Without some rows' probes."""
+        return Probes(np.where(rows, 0.0, self.sent), np.where(rows, 0.0, self.lost))
+
+
+def best_suspect(probes: Probes, causes: Causes) -> Suspect | None:
+    """The class that explains the losses of some span, where that is far beyond chance."""
+    by_class = causes.by_class
+    suspects = [
+        suspect for span in SPANS if (suspect := _over(probes, by_class, causes.prior, span)) is not None
+    ]
+    return max(suspects, key=lambda suspect: suspect.gain, default=None)
+
+
+def _over(probes: Probes, by_class: csr_array, prior: Floats, span: int) -> Suspect | None:
+    row_sent, row_lost = (each[-span:].sum(axis=0, dtype=np.float64) for each in (probes.sent, probes.lost))
+    all_sent, all_lost = float(row_sent.sum()), float(row_lost.sum())
+    if not len(prior) or all_lost < LEAST_WINDOWS_WITH_LOSS:
+        return None
+    sent, lost = by_class @ row_sent, by_class @ row_lost
+    score, elsewhere = _score(sent, lost, all_sent, all_lost)
+    posterior = score + prior
+    best = int(np.argmax(posterior))
+    gain = float(score[best] - _uniform(all_sent, all_lost))
+    needed = EVIDENCE + np.log(len(sent)) + EVIDENCE_AMID_LOSSES * min(1.0, (all_lost - lost[best]) / 4)
+    rows = by_class.indices[by_class.indptr[best] : by_class.indptr[best + 1]]
+    windows = np.count_nonzero(probes.lost[-span:, rows].any(axis=1))
+    if gain < needed or windows < LEAST_WINDOWS_WITH_LOSS:
+        return None
+    confidence = float(np.exp(posterior[best] - logsumexp(posterior)))
+    return Suspect(best, confidence, gain, int(sent[best]), int(lost[best]), float(elsewhere[best]), span)
+
+
+def overflowed(rank: Floats, background: float) -> bool | None:
+    """Whether losses come from queues that overflow, which is not the link's fault.
+
+    A sequential test (Wald 1945) of how long the paths' queues were when probes were lost. A faulty link loses at any
+    time, so that ranks are uniform; an overflowing queue loses when it is at its longest, which is taken for a rank
+    density of 3 u^2, amid the losses that others have as well.
+
+    Args:
+        rank: for each lost probe whose path's delay at that time is known, the share of other times when it was less.
+        background: the share of losses that would be there anyhow.
+
+    Returns:
+        False where it is the link, True where it is the queue, None where that cannot be told yet.
+    """
+    queue = (OVERFLOW_POWER + 1.0) * np.clip(rank, LEAST_RANK, 1.0) ** OVERFLOW_POWER
+    for_link = -float(np.log(background + (1.0 - background) * queue).sum())
+    if for_link > FOR_LINK:
+        return False
+    return True if for_link < FOR_OVERFLOW else None
+
+
+def _score(sent: Floats, lost: Floats, all_sent: float, all_lost: float) -> tuple[Floats, Floats]:
+    """Log likelihood of all probes under each class, and the loss among those that do not meet it."""
+    rest_sent, rest_lost = all_sent - sent, all_lost - lost
+    outside = np.maximum(rest_lost / np.maximum(rest_sent, 1.0), LEAST_LOSS)
+    inside = np.maximum(lost / np.maximum(sent, 1.0), outside)
+    score = _log_likelihood(sent, lost, inside) + _log_likelihood(rest_sent, rest_lost, outside)
+    return score, outside
+
+
+def _uniform(all_sent: float, all_lost: float) -> float:
+    share = max(all_lost / max(all_sent, 1.0), LEAST_LOSS)
+    return float(_log_likelihood(np.array(all_sent), np.array(all_lost), np.array(share)))
+
+
+def _log_likelihood(sent: Floats, lost: Floats, share: Floats) -> Floats:
+    share = np.minimum(share, 1.0 - 1e-9)
+    return np.asarray(lost * np.log(share) + (sent - lost) * np.log1p(-share))
+
+
+class Recovery:
+    """Whether a cause that was found has gone: a sequential test, its loss against next to none (Wald 1945).
+
+    Args:
+        loss: that was found.
+    """
+
+    CLEAR = 7.0
+    LEAST_WINDOWS = 5
+
+    def __init__(self, loss: float) -> None:
+        self._loss = min(max(loss, 2 * LEAST_LOSS), 0.9)
+        self._for_recovery = 0.0
+        self._windows = 0
+
+    def add(self, sent: float, lost: float, elsewhere: float) -> bool:
+        """Take in a window's probes that meet the cause alone; whether it is over."""
+        healthy = min(max(elsewhere, LEAST_LOSS), self._loss / 2)
+        ratio = lost * np.log(healthy / self._loss) + (sent - lost) * np.log((1 - healthy) / (1 - self._loss))
+        self._for_recovery = max(0.0, self._for_recovery + float(ratio))
+        self._windows = self._windows + 1 if self._for_recovery > 0.0 else 0
+        return self._for_recovery > self.CLEAR and self._windows >= self.LEAST_WINDOWS

@@ -1,0 +1,168 @@
+"""Everything that finds faults, held together: one finding per cause, one event at its start and one at its end."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from manager.fabric.routes import DirectedLink
+from manager.faults.delay_watch import DelayWatch, Slow
+from manager.faults.finding import Finding, Findings, Kind, Subject, cable
+from manager.faults.flaps import MOST_CHANGES, Flaps
+from manager.faults.loss_watch import Found, LossWatch
+from manager.queues.inference import QueueInference
+from manager.queues.loads import LinkLoads
+from manager.queues.matrix import PathMatrix
+from manager.queues.windows import Window
+
+FABRIC = "fabric"
+"""Whose events those are that belong to no host."""
+
+
+class Note(Protocol):
+    """Keeps an event for people."""
+
+    def __call__(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
+        """Keep it."""
+
+
+class FaultWatch:
+    """The faults of one fleet.
+
+    Attributes:
+        findings: what holds, and what held.
+    """
+
+    def __init__(self, note: Note) -> None:
+        self.findings = Findings()
+        self._note = note
+        self._losses = LossWatch(self._found_losses, self._close)
+        self._delays = DelayWatch(self._found_slow, self._close)
+        self._flaps = Flaps()
+        self._flapping: dict[str, Finding] = {}
+        self._carriers: dict[str, Finding] = {}
+        self._clocks: dict[str, Finding] = {}
+        self._silent_hosts: frozenset[str] = frozenset()
+        self._lag_s = 0.0
+
+    def use(self, matrix: PathMatrix) -> None:
+        """Rows or routes are others than before."""
+        self._losses.use(matrix)
+
+    def step(self, window: Window, queues: QueueInference, loads: LinkLoads, *, lag_s: float) -> None:
+        """Take in the next window, which ended `lag_s` ago; its queues and loads are known already."""
+        self._lag_s = lag_s
+        self._losses.step(window, queues)
+        self._delays.step(queues, loads)
+
+    def follow_carriers(self, carriers: Mapping[str, bool], links: Iterable[DirectedLink]) -> None:
+        """Which NICs have a carrier, as their hosts say now; and all links, to tell which is whose."""
+        gone = {nic for nic, carrier in carriers.items() if not carrier}
+        for nic in gone - self._carriers.keys():
+            mine = next((link for link in links if link.a == nic), None)
+            subject = Subject("nic", nic) if mine is None else cable(mine)
+            self._supersede(subject)
+            finding = self._open("dead", subject, 1.0, ["its NIC has no carrier"], loss=1.0)
+            self._carriers[nic] = finding
+            self._losses.follow(finding)
+        for nic in self._carriers.keys() - gone:
+            finding = self._carriers.pop(nic)
+            self._close(finding)
+            self._losses.leave(finding)
+
+    def follow_clocks(self, set_aside: Iterable[str]) -> None:
+        """Hosts whose clock disagrees with their peers'."""
+        hosts = set(set_aside)
+        for host in hosts - self._clocks.keys():
+            evidence = ["its clock disagrees with those of most of its peers"]
+            self._clocks[host] = self._open("clock", Subject("host", host), 1.0, evidence)
+        for host in self._clocks.keys() - hosts:
+            self._close(self._clocks.pop(host))
+
+    def note_silent_hosts(self, hosts: Iterable[str]) -> None:
+        """Hosts that have not been heard of for a while."""
+        self._silent_hosts = frozenset(hosts)
+
+    def expire(self, now_s: float) -> None:
+        """End the flapping of what has been calm; `now_s` is monotonic."""
+        for name, finding in list(self._flapping.items()):
+            if self._flaps.is_calm(name, now_s):
+                del self._flapping[name]
+                self._flaps.calmed(name)
+                self._close(finding)
+
+    def _found_losses(self, found: Found) -> Finding:
+        subject, kind = found.named.subject, found.kind
+        hosts = {node.partition("/")[0] for link in subject.links for node in link if "/" in node}
+        if kind == "silent" and subject.kind == "link" and hosts & self._silent_hosts:
+            subject = Subject("host", hosts.pop(), subject.links)
+        return self._open(
+            kind, subject, found.confidence, found.evidence, also=found.named.also, loss=found.loss
+        )
+
+    def _found_slow(self, slow: Slow) -> Finding:
+        return self._open(slow.kind, slow.subject, 1.0, [slow.evidence])
+
+    def _supersede(self, subject: Subject) -> None:
+        """End what was found by losses of the same links: now the cause is known better."""
+        for finding in list(self.findings.of("silent", "lossy")):
+            if set(finding.subject.links) & set(subject.links):
+                self._close(finding)
+                self._losses.leave(finding)
+
+    def _open(
+        self,
+        kind: Kind,
+        subject: Subject,
+        confidence: float,
+        evidence: list[str],
+        *,
+        also: tuple[Subject, ...] = (),
+        loss: float = 0.0,
+    ) -> Finding:
+        finding = Finding(
+            number=0,
+            kind=kind,
+            subject=subject,
+            confidence=confidence,
+            evidence=evidence,
+            start_s=time.time() - self._lag_s,
+            also=also,
+            loss=loss,
+        )
+        self.findings.open(finding)
+        if subject.name not in self._flapping:
+            self._tell(finding, finding.event_kind, _described(finding))
+        if kind in ("dead", "silent"):
+            self._count_change(subject)
+        return finding
+
+    def _close(self, finding: Finding) -> None:
+        self.findings.close(finding, time.time() - self._lag_s)
+        assert finding.end_s is not None
+        if finding.subject.name not in self._flapping or finding.kind == "flapping":
+            lasted_s = finding.end_s - finding.start_s
+            self._tell(
+                finding, f"{finding.event_kind}_over", f"{finding.subject.name}: after {lasted_s:.1f} s"
+            )
+        if finding.kind in ("dead", "silent"):
+            self._count_change(finding.subject)
+
+    def _count_change(self, subject: Subject) -> None:
+        changes = self._flaps.add(subject.name, time.monotonic())
+        if changes > MOST_CHANGES and subject.name not in self._flapping:
+            evidence = [f"it went and came back {changes} times within the hour"]
+            self._flapping[subject.name] = self._open("flapping", subject, 1.0, evidence)
+
+    def _tell(self, finding: Finding, kind: str, detail: str) -> None:
+        nics = [node for link in finding.subject.links for node in link if "/" in node]
+        of_host = finding.subject.kind in ("host", "nic")
+        host = finding.subject.name.partition("/")[0] if of_host else FABRIC
+        nic = nics[0].partition("/")[2] if of_host and nics else None
+        self._note(host, kind, detail, nic=nic)
+
+
+def _described(finding: Finding) -> str:
+    text = f"{finding.subject.name}: {'; '.join(finding.evidence)}"
+    if finding.also:
+        text += f" (or {', '.join(subject.name for subject in finding.also)})"
+    return f"{text}; confidence {finding.confidence:.0%}"

@@ -1,0 +1,221 @@
+"""The links of the fabric as the manager sees them: windows in, queues, loads and faults out. No I/O."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import WindowReport, nic_id
+from cwdp.shared.records import WINDOW_NS, WINDOW_ROW, unpack
+from manager.fabric.routes import Routes
+from manager.faults.finding import Findings
+from manager.faults.watch import FaultWatch, Note
+from manager.members import Members
+from manager.queue_pairs import NicTable
+from manager.queues.inference import QueueInference
+from manager.queues.loads import Capacities, LinkLoads, LoadMeter, likely_bps, tiers
+from manager.queues.matrix import Nics, PathMatrix, build_matrix
+from manager.queues.windows import FWD, KEPT, REV, Window, WindowStore
+
+PATIENCE = 8
+"""Windows for which the reports of a slow host are waited for."""
+
+REPORTS = ("ok", "unknown_nic", "not_sane", "unsynced")
+SILENT_S = 1.5
+STANDS_WINDOWS = 5
+LOSS_WINDOWS = 30
+LOADS_EVERY = 2
+
+Tables = Iterable[tuple[tuple[str, str], NicTable]]
+
+
+class LinkWatch:
+    """Works windows off in order, as soon as all hosts have said what they saw.
+
+    Attributes:
+        windows: what hosts said.
+        loads: what is known of each link.
+        reports: messages by outcome (`REPORTS`).
+    """
+
+    def __init__(self, members: Members, note: Note) -> None:
+        self.windows = WindowStore()
+        self.loads = LinkLoads()
+        self.faults = FaultWatch(note)
+        self.reports: Counter[str] = Counter(dict.fromkeys(REPORTS, 0))
+        self._members = members
+        self._nics = Nics()
+        self._members_version = -1
+        self._last: int | None = None
+        self._matrix: PathMatrix | None = None
+        self._made_of: tuple[int, int, int] | None = None
+        self._queues: QueueInference | None = None
+        self._meter = LoadMeter(Routes())
+        self._capacities = Capacities()
+        self._losses: NDArray[np.float64] = np.zeros((0, 2, 0))
+
+    @property
+    def findings(self) -> Findings:
+        """What is wrong."""
+        return self.faults.findings
+
+    def hear(self, report: WindowReport, timeline_ns: int | None) -> None:
+        """A NIC's probes; `timeline_ns` is the time now, None where it is not known."""
+        host = self._members.hosts.get(report.host)
+        if host is None or report.nic not in {nic.ifname for nic in host.hello.nics}:
+            self.reports["unknown_nic"] += 1
+            return
+        if timeline_ns is None:
+            self.reports["unsynced"] += 1
+            return
+        try:
+            rows = unpack(report.rows, WINDOW_ROW)
+        except ValueError:
+            self.reports["not_sane"] += 1
+            return
+        self.reports["ok"] += 1
+        self.windows.hear(nic_id(report.host, report.nic), rows, timeline_ns // WINDOW_NS)
+
+    def step(self, now_s: float, timeline_ns: int | None, routes: Routes, tables: Tables) -> int:
+        """Work off the windows that are complete; returns how many.
+
+        Args:
+            now_s: the manager's monotonic clock.
+            timeline_ns: the timeline now.
+            routes: which links paths cross now.
+            tables: the queue pairs of each NIC.
+        """
+        if timeline_ns is None:
+            return 0
+        now = timeline_ns // WINDOW_NS
+        end = min(self.windows.complete_to(now, PATIENCE), now)
+        if self._last is None or not end - KEPT // 2 < self._last <= now:
+            self._last = end
+        if end <= self._last:
+            return 0
+        self._refresh(routes)
+        numbers = range(self._last + 1, end + 1)
+        for number in numbers:
+            window = self.windows.window(number)
+            lag_s = (timeline_ns - (number + 1) * WINDOW_NS) * 1e-9
+            self._step(window, now_s, tables, lag_s)
+        self._last = end
+        return len(numbers)
+
+    def expire(self, now_s: float, timeline_ns: int | None) -> None:
+        """Let go of what is gone, and see who is silent."""
+        if timeline_ns is not None:
+            self.windows.expire(timeline_ns // WINDOW_NS)
+        self.faults.expire(now_s)
+
+    def follow_members(self, now_s: float, set_aside: Iterable[str]) -> None:
+        """See which NICs have a carrier, which hosts are silent, and whose clocks are wrong."""
+        hosts = self._members.hosts.items()
+        carriers = {
+            nic_id(name, nic.ifname): nic.carrier
+            for name, host in hosts
+            if host.state == "up"
+            for nic in host.hello.nics
+        }
+        self.faults.note_silent_hosts(name for name, host in hosts if now_s - host.last_seen_s > SILENT_S)
+        self.faults.follow_carriers(carriers, self.loads.routes.links)
+        self.faults.follow_clocks(set_aside)
+
+    def _step(self, window: Window, now_s: float, tables: Tables, lag_s: float) -> None:
+        assert self._queues is not None
+        self._queues.step(window)
+        self._count_losses(window)
+        if window.number % LOADS_EVERY == 0 or not len(self.loads.queue_ns):
+            self.loads = self._measure(now_s, tables)
+        self.faults.step(window, self._queues, self.loads, lag_s=lag_s)
+
+    def _measure(self, now_s: float, tables: Tables) -> LinkLoads:
+        assert self._queues is not None
+        routes = self._queues.matrix.routes
+        load_bps = self._meter.measure(tables, now_s)
+        stands = self._queues.stands(STANDS_WINDOWS)
+        self._capacities.learn(routes.links, load_bps, stands)
+        known_bps = self._capacities.known_bps(routes.links)
+        history = self._queues.queue_ns
+        p50, p99 = _quantiles(history)
+        sent, lost = self._losses.sum(axis=0)
+        return LinkLoads(
+            routes=routes,
+            time_s=now_s,
+            queue_ns=history[-1].copy(),
+            queue_p50_ns=p50,
+            queue_p99_ns=p99,
+            load_bps=load_bps,
+            capacity_bps=known_bps,
+            likely_capacity_bps=likely_bps(known_bps, load_bps, tiers(routes.links)),
+            stands=stands,
+            loss=np.divide(lost, sent, out=np.full(len(sent), np.nan), where=sent > 0),
+        )
+
+    def _count_losses(self, window: Window) -> None:
+        assert self._matrix is not None
+        by_link = self._matrix.round_trip.T
+        self._losses = np.roll(self._losses, -1, axis=0)
+        self._losses[-1] = by_link @ window.sent, by_link @ window.lost
+
+    def _refresh(self, routes: Routes) -> None:
+        """Take up new rows, routes and addresses."""
+        made_of = (routes.version, self.windows.version, self._members.version)
+        if made_of == self._made_of:
+            return
+        if self._members.version != self._members_version:
+            self._members_version = self._members.version
+            self._nics = _nics(self._members)
+        before, matrix = self._matrix, build_matrix(self.windows.names, routes, self._nics)
+        self._made_of = made_of
+        self._matrix, self._meter = matrix, LoadMeter(routes)
+        if before is not None and self._queues is not None and before.same_as(matrix):
+            self._queues.matrix = matrix
+            return
+        self._forget_bases(before, matrix)
+        self._queues = QueueInference(matrix, self._queues)
+        self._losses = np.zeros((LOSS_WINDOWS, 2, len(routes.links)))
+        self.faults.use(matrix)
+
+    def _forget_bases(self, before: PathMatrix | None, now: PathMatrix) -> None:
+        """The least delays of paths that lead over other links than before mean nothing any more."""
+        if before is None or before.routes.version == now.routes.version:
+            return
+        for way, (old, new) in ((FWD, (before.fwd, now.fwd)), (REV, (before.rev, now.rev))):
+            changed = [
+                row
+                for row in range(old.shape[0])
+                if _links(before, old, row) not in (set(), _links(now, new, row))
+            ]
+            self.windows.forget_base(np.array(changed, np.intp), way)
+
+
+def _links(matrix: PathMatrix, ways: object, row: int) -> set[object]:
+    start, stop = ways.indptr[row : row + 2]  # type: ignore[attr-defined]
+    return {matrix.routes.links[i] for i in ways.indices[start:stop]}  # type: ignore[attr-defined]
+
+
+def _nics(members: Members) -> Nics:
+    owner: dict[str, str] = {}
+    addresses: dict[str, list[str]] = {}
+    for name, host in members.hosts.items():
+        for nic in host.hello.nics:
+            known = [address for address in (nic.ipv4, nic.ipv6) if address is not None]
+            addresses[nic_id(name, nic.ifname)] = known
+            owner |= dict.fromkeys(known, nic_id(name, nic.ifname))
+    return Nics(owner, addresses)
+
+
+def _quantiles(history: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Median and 99th percentile of each link's windows; NaN where there are none."""
+    seen = np.isfinite(history)
+    filled = np.sort(np.where(seen, history, np.inf), axis=0)
+    count = seen.sum(axis=0)
+    columns = np.arange(history.shape[1])
+    found = []
+    for q in (0.5, 0.99):
+        row = np.maximum(np.ceil(q * count).astype(int) - 1, 0)
+        value = filled[row, columns] if len(columns) else np.zeros(0)
+        found.append(np.where(count > 0, value, np.nan))
+    return found[0], found[1]

@@ -1,0 +1,146 @@
+"""What each link carries, and what it can carry. No I/O.
+
+The load is the sum of the rates of the queue pairs whose path crosses a link; one whose path is not known counts in
+equal parts for every known path of its pair, as ECMP would spread many. The capacity is the load that a link had
+while its queue never emptied; of a link that has not been seen so, the most common of its tier is the best guess.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import nic_id
+from cwdp.shared.records import EGRESS, shown_address
+from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.queue_pairs import RATE_HOLDS_S, NicTable
+
+CAPACITY_FALLS = 0.1
+"""How much of the way down a capacity goes with each look at a link that is full with less; up it goes at once."""
+
+LEAST_SHARE = 0.05
+"""A queue stands for other reasons where less than this share of the most loaded link's load flows."""
+
+BITS = 8
+_BYTES = 1
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinkLoads:
+    """What is known of each link of a `Routes`; arrays of shape (links,), in the order of `routes.links`.
+
+    Attributes:
+        routes: whose links they are.
+        time_s: when, by the manager's monotonic clock.
+        queue_ns: mean queueing delay of the latest window, NaN where nothing is known.
+        queue_p50_ns, queue_p99_ns: over the windows of the last seconds.
+        load_bps: what the queue pairs over the link send.
+        capacity_bps: what it can carry; NaN where it was never seen full.
+        likely_capacity_bps: the same, or where it is NaN that of its tier; NaN where the tier's is not known either.
+        stands: whether the queue has not emptied of late.
+        loss: share of the probes over the link that were lost in the last seconds, on any link; NaN for no probes.
+    """
+
+    routes: Routes = field(default_factory=Routes)
+    time_s: float = 0.0
+    queue_ns: Floats = field(default_factory=lambda: np.zeros(0))
+    queue_p50_ns: Floats = field(default_factory=lambda: np.zeros(0))
+    queue_p99_ns: Floats = field(default_factory=lambda: np.zeros(0))
+    load_bps: Floats = field(default_factory=lambda: np.zeros(0))
+    capacity_bps: Floats = field(default_factory=lambda: np.zeros(0))
+    likely_capacity_bps: Floats = field(default_factory=lambda: np.zeros(0))
+    stands: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    loss: Floats = field(default_factory=lambda: np.zeros(0))
+
+
+def tiers(links: Iterable[DirectedLink]) -> NDArray[np.intp]:
+    """The kind of each link, by what its ends are: NIC, switch next to NICs, other switch; shape (links,)."""
+    links = tuple(links)
+    edge = {b for a, b in links if _is_nic(a)} | {a for a, b in links if _is_nic(b)}
+
+    def kind(node: str) -> int:
+        return 0 if _is_nic(node) else 1 if node in edge else 2
+
+    return np.array([3 * kind(a) + kind(b) for a, b in links], np.intp)
+
+
+def _is_nic(node: str) -> bool:
+    return "/" in node
+
+
+class LoadMeter:
+    """Adds up queue pairs' rates over links; which row crosses what is worked out only when rows change."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes = routes
+        self._known: dict[tuple[str, str], tuple[bytes, NDArray[np.intp], NDArray[np.intp], Floats]] = {}
+
+    def measure(self, tables: Iterable[tuple[tuple[str, str], NicTable]], now_s: float) -> Floats:
+        """The load of each link in bit/s, shape (links,)."""
+        load = np.zeros(len(self._routes.links))
+        kept = {}
+        for nic, table in tables:
+            rate = np.where(now_s - table.heard_s < RATE_HOLDS_S, np.nan_to_num(table.rates[:, _BYTES]), 0.0)
+            rate[table.rows["direction"] != EGRESS] = 0.0
+            identity = table.keys.tobytes() + table.rows["sport"].tobytes()
+            known = self._known.get(nic)
+            if known is None or known[0] != identity:
+                known = (identity, *self._crossings(nic_id(*nic), table))
+            kept[nic] = known
+            _, row, link, share = known
+            np.add.at(load, link, BITS * rate[row] * share)
+        self._known = kept
+        return load
+
+    def _crossings(self, nic: str, table: NicTable) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        """Pairs of a row and a link that it crosses, and how much of it does."""
+        rows: list[int] = []
+        links: list[int] = []
+        shares: list[float] = []
+        for i in np.flatnonzero(table.rows["direction"] == EGRESS).tolist():
+            address = shown_address(table.rows["addr"][i].tobytes())
+            path = self._routes.paths.get(PathName(nic, address, int(table.rows["sport"][i])))
+            paths = [path] if path else list(self._routes.ports(nic, address).values())
+            for each in paths:
+                rows += [i] * len(each)
+                links += each
+                shares += [1.0 / len(paths)] * len(each)
+        return np.array(rows, np.intp), np.array(links, np.intp), np.array(shares)
+
+
+class Capacities:
+    """What links carried while their queues stood.
+
+    Attributes:
+        seen_bps: by link, which outlive a `Routes`.
+    """
+
+    def __init__(self) -> None:
+        self.seen_bps: dict[DirectedLink, float] = {}
+
+    def learn(self, links: tuple[DirectedLink, ...], load_bps: Floats, stands: NDArray[np.bool_]) -> None:
+        """Take in what links carry now."""
+        enough = stands & (load_bps > LEAST_SHARE * load_bps.max(initial=0.0))
+        for i in np.flatnonzero(enough).tolist():
+            load, seen = float(load_bps[i]), self.seen_bps.get(links[i], 0.0)
+            self.seen_bps[links[i]] = max(load, seen + CAPACITY_FALLS * (load - seen))
+        for link in self.seen_bps.keys() - set(links):
+            del self.seen_bps[link]
+
+    def known_bps(self, links: tuple[DirectedLink, ...]) -> Floats:
+        """Each link's capacity, NaN for those never seen full; shape (links,)."""
+        return np.array([self.seen_bps.get(link, np.nan) for link in links])
+
+
+def likely_bps(known_bps: Floats, load_bps: Floats, tier: NDArray[np.intp]) -> Floats:
+    """Capacities with the median of their tier's in place of the unknown; never less than what is carried."""
+    likely = known_bps.copy()
+    for each in np.unique(tier):
+        mine = tier == each
+        seen = known_bps[mine & np.isfinite(known_bps)]
+        if len(seen):
+            likely[mine & np.isnan(known_bps)] = np.median(seen)
+    return np.fmax(likely, np.where(np.isfinite(likely), load_bps, np.nan))

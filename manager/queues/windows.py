@@ -1,0 +1,215 @@
+"""Probes by path and 100 ms window, the latest few seconds of them, and each path's least delay. No I/O.
+
+Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`.
+"""
+
+from collections import Counter
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, shown_address
+
+KEPT = 64
+MOST_ROWS = 1 << 20
+MOST_ROWS_A_NIC = 1 << 14
+MOST_AHEAD = 5
+REASONS = ("ok", "not_sane", "too_old", "too_many")
+FORGET_AFTER = 600
+BASE_BUCKETS = 8
+BASE_BUCKET_WINDOWS = 300
+WIDEST_BOUND_NS = 100_000
+"""A delay that is known less well than this tells nothing of queues."""
+
+WAYS = ("fwd", "rev")
+FWD, REV = 0, 1
+_KEY = slice(8, 28)
+
+Floats = NDArray[np.float32]
+
+
+class RowName(NamedTuple):
+    """What is probed: from a NIC to an address by a port, and back by another."""
+
+    src: str
+    dst_addr: str
+    sport: int
+    reply_sport: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """All rows in one window.
+
+    Attributes:
+        number: of the window.
+        sent, lost: probes, float64, shape (rows,).
+        mean_ns, least_ns: delays above each path's least, there and back, NaN for none, shape (2, rows).
+    """
+
+    number: int
+    sent: NDArray[np.float64]
+    lost: NDArray[np.float64]
+    mean_ns: Floats
+    least_ns: Floats
+
+
+class WindowStore:
+    """Takes in reports of windows.
+
+    Attributes:
+        names: what each row is; None for a number that is free.
+        version: another one whenever `names` changes.
+        reports: rows by what became of them (`REASONS`).
+    """
+
+    def __init__(self) -> None:
+        self.names: list[RowName | None] = []
+        self.version = 0
+        self.reports: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+        self._of_nic: dict[str, dict[bytes, int]] = {}
+        self._newest: dict[str, int] = {}
+        self._free: list[int] = []
+        self._held = np.full(KEPT, -1, np.int64)
+        self._seen = np.zeros(0, np.int64)
+        self._counts = np.zeros((2, 0, KEPT), np.uint16)
+        self._delays = np.zeros((4, 0, KEPT), np.float32)
+        self._base = np.zeros((2, BASE_BUCKETS, 0), np.float32)
+        self._bucket = 0
+
+    def hear(self, nic: str, rows: NDArray[np.void], now: int) -> None:
+        """Take in WINDOW_ROWs of a NIC; `now` is the number of the present window."""
+        good = (rows["lost"] <= rows["sent"]) & (rows["window"] <= now + MOST_AHEAD)
+        self.reports["not_sane"] += int(np.count_nonzero(~good))
+        fresh = good & (rows["window"] > now - KEPT + MOST_AHEAD + 1)
+        self.reports["too_old"] += int(np.count_nonzero(good & ~fresh))
+        rows = rows[fresh]
+        if not len(rows):
+            return
+        number = self._numbers(nic, rows)
+        placed = number >= 0
+        self.reports["too_many"] += int(np.count_nonzero(~placed))
+        self.reports["ok"] += int(np.count_nonzero(placed))
+        rows, number = rows[placed], number[placed]
+        if len(rows):
+            self._newest[nic] = max(self._newest.get(nic, 0), int(rows["window"].max()))
+            self._keep(rows, number)
+
+    def complete_to(self, now: int, patience: int) -> int:
+        """The newest window of which every NIC that reported within `patience` windows has said all."""
+        newest = [window for window in self._newest.values() if window >= now - patience]
+        return min(newest, default=now - patience)
+
+    def reporting(self, now: int, patience: int) -> AbstractSet[str]:
+        """NICs that have reported of late."""
+        return {nic for nic, window in self._newest.items() if window >= now - patience}
+
+    def window(self, number: int) -> Window:
+        """What is known of a window."""
+        slot = number % KEPT
+        if self._held[slot] != number:
+            nothing = np.full((2, len(self.names)), np.nan, np.float32)
+            zero = np.zeros(len(self.names))
+            return Window(number, zero, zero, nothing, nothing)
+        sent, lost = self._counts[:, :, slot].astype(np.float64)
+        base = self._base.min(axis=1)
+        delays = self._delays[:, :, slot]
+        return Window(number, sent, lost, delays[:2] - base, delays[2:] - base)
+
+    def forget_base(self, rows: NDArray[np.intp], way: int) -> None:
+        """Have some rows' least delays one way begin anew: they lead over other links now."""
+        self._base[way, :, rows] = np.inf
+
+    def expire(self, now: int) -> None:
+        """Let go of rows that nobody has reported for long."""
+        old = np.flatnonzero((self._seen >= 0) & (self._seen < now - FORGET_AFTER))
+        if not len(old):
+            return
+        self._seen[old] = -1
+        gone = set(old.tolist())
+        for nic, known in list(self._of_nic.items()):
+            kept = {key: row for key, row in known.items() if row not in gone}
+            if kept:
+                self._of_nic[nic] = kept
+            else:
+                del self._of_nic[nic]
+                self._newest.pop(nic, None)
+        for row in gone:
+            self.names[row] = None
+        self._free.extend(sorted(gone, reverse=True))
+        self.version += 1
+
+    def _keep(self, rows: NDArray[np.void], number: NDArray[np.intp]) -> None:
+        window = rows["window"]
+        for each in np.unique(window).tolist():
+            self._open(each)
+        held = self._held[window % KEPT] == window
+        rows, number, window = rows[held], number[held], window[held]
+        slot = window % KEPT
+        self._counts[0, number, slot], self._counts[1, number, slot] = rows["sent"], rows["lost"]
+        np.maximum.at(self._seen, number, window)
+        known = rows["bound_ns"] < WIDEST_BOUND_NS
+        for way, name in enumerate(WAYS):
+            for row, value in ((way, f"{name}_mean_ns"), (2 + way, f"{name}_min_ns")):
+                delay = np.where(known & (rows[value] != NO_DELAY_NS), rows[value], np.nan)
+                self._delays[row, number, slot] = delay
+            least = np.where(np.isnan(delay), np.inf, delay).astype(np.float32)
+            np.minimum.at(self._base[way, self._bucket], number, least)
+
+    def _open(self, window: int) -> None:
+        """Make room for a window that is newer than what its slot holds."""
+        slot = window % KEPT
+        if window <= self._held[slot]:
+            return
+        self._held[slot] = window
+        self._counts[:, :, slot] = 0
+        self._delays[:, :, slot] = np.nan
+        bucket = window // BASE_BUCKET_WINDOWS % BASE_BUCKETS
+        if bucket != self._bucket and window >= self._held.max():
+            self._bucket = bucket
+            self._base[:, bucket] = np.inf
+
+    def _numbers(self, nic: str, rows: NDArray[np.void]) -> NDArray[np.intp]:
+        """The number of each row, -1 where there is no room."""
+        known = self._of_nic.setdefault(nic, {})
+        flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), WINDOW_ROW.itemsize)
+        keys = [key.tobytes() for key in np.ascontiguousarray(flat[:, _KEY])]
+        numbers = np.empty(len(rows), np.intp)
+        for i, key in enumerate(keys):
+            number = known.get(key)
+            if number is None:
+                number = self._new(nic, rows[i], len(known))
+                if number >= 0:
+                    known[key] = number
+            numbers[i] = number
+        return numbers
+
+    def _new(self, nic: str, row: np.void, have: int) -> int:
+        if have >= MOST_ROWS_A_NIC or len(self.names) - len(self._free) >= MOST_ROWS:
+            return -1
+        if not self._free:
+            self._grow()
+        number = self._free.pop()
+        address = shown_address(row["dst_addr"].tobytes())
+        self.names[number] = RowName(nic, address, int(row["sport"]), int(row["reply_sport"]))
+        self.version += 1
+        self._counts[:, number] = 0
+        self._delays[:, number] = np.nan
+        self._base[:, :, number] = np.inf
+        return number
+
+    def _grow(self) -> None:
+        """Double the room for rows."""
+        old = len(self.names)
+        more = max(64, old)
+        self.names += [None] * more
+        self._free.extend(range(old + more - 1, old - 1, -1))
+        self._seen = np.append(self._seen, np.full(more, -1, np.int64))
+        self._counts = np.concatenate([self._counts, np.zeros((2, more, KEPT), np.uint16)], axis=1)
+        self._delays = np.concatenate([self._delays, np.full((4, more, KEPT), np.nan, np.float32)], axis=1)
+        self._base = np.concatenate(
+            [self._base, np.full((2, BASE_BUCKETS, more), np.inf, np.float32)], axis=2
+        )
