@@ -11,7 +11,16 @@ from pathlib import Path
 from cwdp import __version__
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
-from cwdp.shared.messages import Event, Hello, QpReport, Report, SampleReport, TraceReport, subject
+from cwdp.shared.messages import (
+    Event,
+    Hello,
+    QpReport,
+    Report,
+    SampleReport,
+    SteerReport,
+    TraceReport,
+    subject,
+)
 from cwdp.shared.service import notify
 from manager.config import ManagerConfig, host_port
 from manager.graph_timer import GraphTimer
@@ -30,6 +39,9 @@ MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
 JOIN_INTERVAL_S = 0.5
+PLAN_INTERVAL_S = 0.25
+PLAN_GLANCE_S = 0.05
+PLAN_SHARE = 0.25
 DISCOVERY_INTERVAL_S = 0.25
 DISCOVERY_SHARE = 0.1
 THREAD_ABOVE_EDGES = 10_000
@@ -57,6 +69,7 @@ class Manager:
             roce=config.roce,
             steering=SteerTable(self._state_dir / "steer.json"),
             slicing=SliceTable(self._state_dir / "slice.json"),
+            planner=config.planner,
         )
         if config.nats is None:
             self.server = NatsServer(*host_port(config.bus_listen, "--bus-listen"), self._state_dir / "nats")
@@ -77,6 +90,7 @@ class Manager:
                     self._members_loop,
                     self._join_loop,
                     self._discovery_loop,
+                    self._plan_loop,
                     self._stopping.wait,
                 )
             ]
@@ -114,6 +128,7 @@ class Manager:
             self.bus.subscribe(subject("qp", "*"), QpReport, self._on_queue_pairs)
             self.bus.subscribe(subject("sample", "*"), SampleReport, self._on_samples)
             self.bus.subscribe(subject("trace", "*"), TraceReport, self.state.discovery.hear)
+            self.bus.subscribe(subject("steer", "*"), SteerReport, self._on_steering)
             self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
             self.bus.start()
             stack.push_async_callback(self.bus.close)
@@ -134,6 +149,20 @@ class Manager:
 
     def _on_samples(self, report: SampleReport) -> None:
         self.state.traffic.hear_samples(report, time.monotonic())
+
+    def _on_steering(self, report: SteerReport) -> None:
+        self.state.planner.hear_steering(report, time.monotonic())
+
+    async def _plan_loop(self) -> None:
+        due_s = 0.0
+        while True:
+            started = time.monotonic()
+            if self.bus.connected and (started >= due_s or self.state.planner.is_urgent(started)):
+                for document in self.state.plan(started):
+                    self.bus.put(document)
+                took_s = time.monotonic() - started
+                due_s = started + max(PLAN_INTERVAL_S, took_s / PLAN_SHARE)
+            await asyncio.sleep(PLAN_GLANCE_S)
 
     async def _join_loop(self) -> None:
         while True:

@@ -21,12 +21,14 @@ from cwdp.shared.messages import (
     nic_id,
 )
 from manager.clock import ClockService
-from manager.config import ProbeSettings
+from manager.config import PlannerSettings, ProbeSettings
 from manager.counters import CounterTotals
 from manager.discovery import Discovery
 from manager.fabric.fabric import Fabric, Suspicion
 from manager.members import Members
 from manager.owd import OwdStore
+from manager.planner.planner import Planner, merged
+from manager.planner.weather import LinkLoads, Unmeasured
 from manager.probe_graph import Pairs, build
 from manager.schedule import Documents, Member, edges_by_host, graph_nics
 from manager.slicing import SliceTable
@@ -76,6 +78,7 @@ class FleetState:
         roce: RoceSettings | None = None,
         steering: SteerTable | None = None,
         slicing: SliceTable | None = None,
+        planner: PlannerSettings | None = None,
     ) -> None:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
@@ -89,6 +92,10 @@ class FleetState:
         self.steering = SteerTable(None) if steering is None else steering
         self.slicing = SliceTable(None) if slicing is None else slicing
         self.discovery = Discovery(self.members, self.traffic, self.steering)
+        self.planner = Planner(
+            self.members, self.traffic.queue_pairs, planner or PlannerSettings(), self.note
+        )
+        self.link_loads: LinkLoads = Unmeasured()
         self._probes = probes
         self._roce = roce
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
@@ -125,6 +132,8 @@ class FleetState:
             return
         named = event.nic in {nic.ifname for nic in host.hello.nics}
         nic = event.nic if named else None
+        if nic is not None and event.path is not None:
+            self.planner.hear_path(event.host, nic, event.kind, event.path, time.monotonic())
         self.note(event.host, event.kind, event.detail, nic=nic, path=event.path)
 
     def note(
@@ -189,6 +198,17 @@ class FleetState:
             choose=self.discovery.choose,
         )
 
+    def plan(self, now_s: float) -> list[Desired]:
+        """Take a step of the planner; the documents that change with it."""
+        changed = self.planner.plan(
+            now_s,
+            routes=self.fabric.routes,
+            loads=self.link_loads,
+            localised=(),
+            wishes=self.steering.messages(),
+        )
+        return self.documents() if changed else []
+
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
         if self._edges is None:
@@ -201,7 +221,7 @@ class FleetState:
                 host=host,
                 version=0,
                 probes=probes,
-                steer=steer.get(host, []),
+                steer=merged(steer.get(host, []), self.planner.planned.get(host, [])),
                 roce=self._roce,
                 slices=slices.get(host, []),
                 traces=self.discovery.orders.get(host, []),

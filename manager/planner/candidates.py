@@ -1,0 +1,70 @@
+"""The paths that a queue pair could take, from the known routes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from manager.fabric.routes import Routes
+from manager.placement import PathSet
+
+MOST_CANDIDATES = 64
+
+Links = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The different paths of a pair of a NIC and an address.
+
+    Attributes:
+        paths: the links of each, without those that all of them cross.
+        ports: a source port for each.
+        by_port: the path of every known source port.
+    """
+
+    paths: tuple[Links, ...]
+    ports: tuple[int, ...]
+    by_port: dict[int, int]
+
+    def backups(self, primary: int) -> list[int]:
+        """The other paths, those that share the fewest links with one first."""
+        mine = set(self.paths[primary])
+        others = [k for k in range(len(self.paths)) if k != primary]
+        return sorted(others, key=lambda k: (len(mine.intersection(self.paths[k])), k))
+
+
+class Candidates:
+    """Choices of one version of the routes, worked out when asked for."""
+
+    def __init__(self, routes: Routes) -> None:
+        self.routes = routes
+        self._choices: dict[tuple[str, str], Choices | None] = {}
+
+    def of(self, src: str, dst_addr: str) -> Choices | None:
+        """The choices from a NIC to an address; None where no path is known."""
+        key = (src, dst_addr)
+        if key not in self._choices:
+            self._choices[key] = _choices(self.routes.ports(src, dst_addr))
+        return self._choices[key]
+
+    def path_set(self, choices: Sequence[Choices]) -> tuple[PathSet, list[int]]:
+        """The paths as placement wants them, and the pair in it that each of some choices is."""
+        numbers: dict[tuple[Links, ...], int] = {}
+        pairs = [numbers.setdefault(choice.paths, len(numbers)) for choice in choices]
+        return PathSet.of(list(numbers), len(self.routes.links)), pairs
+
+
+def _choices(ports: Mapping[int, Links]) -> Choices | None:
+    if not ports:
+        return None
+    shared = set.intersection(*(set(links) for links in ports.values()))
+    trimmed = {port: tuple(link for link in links if link not in shared) for port, links in ports.items()}
+    first: dict[Links, int] = {}
+    for port in sorted(trimmed):
+        first.setdefault(trimmed[port], port)
+    paths = tuple(sorted(first)[:MOST_CANDIDATES])
+    numbers = {path: k for k, path in enumerate(paths)}
+    return Choices(
+        paths=paths,
+        ports=tuple(first[path] for path in paths),
+        by_port={port: numbers[path] for port, path in trimmed.items() if path in numbers},
+    )

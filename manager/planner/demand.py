@@ -1,0 +1,105 @@
+"""What queue pairs would send if nothing inside the fabric were in their way.
+
+A transport takes what it gets, so its measured rate says nothing of what it could use: two that share a full link
+are seen at half their rates. What they could use is their max-min fair share of the links of the NICs alone.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.planner.flows import Flows
+
+HEADROOM = 1.25
+LEAST_BPS = 1e3
+STARVED = 0.85
+LIMITED = 0.7
+"""Below this share of what it could have, with no queue on its way, a queue pair is limited by its application."""
+
+_TOLERANCE = 1e-3
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+def max_min_rates(links: Indices, capacity_bps: Floats, most_bps: Floats) -> Floats:
+    """Max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2).
+
+    Args:
+        links: the links of each flow by hop, shape (hops, n).
+        capacity_bps: of each link, shape (links,); infinite for one that is no limit.
+        most_bps: what each flow sends at most, shape (n,); infinite where it takes what it gets.
+
+    Returns:
+        Shape (n,), to a thousandth.
+    """
+    rates = np.zeros(links.shape[1])
+    rising = np.ones(links.shape[1], dtype=bool)
+    while rising.any():
+        fixed = sum(np.bincount(row, np.where(rising, 0.0, rates), len(capacity_bps)) for row in links)
+        users = sum(np.bincount(row[rising], minlength=len(capacity_bps)) for row in links)
+        level = np.full(len(capacity_bps), np.inf)
+        np.divide(np.maximum(capacity_bps - fixed, 0.0), users, out=level, where=users > 0)
+        own = np.minimum(level[links].min(axis=0), most_bps)
+        least = float(own[rising].min())
+        stops = rising & (own <= least * (1 + _TOLERANCE))
+        rates[stops] = own[stops]
+        rising &= ~stops
+    return rates
+
+
+class NicRates:
+    """The rate of NICs' links: what the busiest was seen to send or take in the last while; all are taken for alike."""
+
+    REMEMBERED_S = 300.0
+    RISES = 0.1
+    """Of the way up that a somewhat larger rate goes: what is read twice in quick succession is not exact."""
+
+    def __init__(self) -> None:
+        self._best_bps = 0.0
+        self._best_s = 0.0
+
+    def learn(self, flows: Flows, now_s: float) -> float | None:
+        """Take in what is sent now; the rate in bit/s, None while nothing has been seen."""
+        rates = np.nan_to_num(flows.rate_bps)
+        ends = ([name.src for name in flows.names], flows.dst)
+        seen = max((_largest_sum(end, rates) for end in ends), default=0.0)
+        if seen > 2 * self._best_bps or now_s - self._best_s > self.REMEMBERED_S:
+            self._best_bps, self._best_s = seen, now_s
+        elif seen >= self._best_bps:
+            self._best_bps += self.RISES * (seen - self._best_bps)
+            self._best_s = now_s
+        return self._best_bps if self._best_bps > LEAST_BPS else None
+
+
+def _largest_sum(groups: list[str], rates: Floats) -> float:
+    if not groups:
+        return 0.0
+    _, number = np.unique(np.array(groups), return_inverse=True)
+    return float(np.bincount(number, rates).max())
+
+
+def demands(flows: Flows, nic_bps: float, rate_bps: Floats, queueing: NDArray[np.bool_]) -> Floats:
+    """What each queue pair would take, in bit/s.
+
+    Args:
+        flows: the queue pairs.
+        nic_bps: the rate of a NIC's link, each way.
+        rate_bps: their measured rates, smoothed, NaN where unknown, shape (n,).
+        queueing: whether there may be a queue on its way, shape (n,).
+    """
+    ends = _ends(flows)
+    capacity = np.full(int(ends.max(initial=0)) + 1, nic_bps)
+    measured = np.maximum(np.nan_to_num(rate_bps) * HEADROOM, LEAST_BPS)
+    elastic = np.where(flows.small, measured, np.inf)
+    fair = max_min_rates(ends, capacity, elastic)
+    limited = ~queueing & (rate_bps < LIMITED * fair)
+    if not limited.any():
+        return np.maximum(fair, LEAST_BPS)
+    return np.maximum(max_min_rates(ends, capacity, np.where(limited, measured, elastic)), LEAST_BPS)
+
+
+def _ends(flows: Flows) -> Indices:
+    """The links of the NICs at both ends of each queue pair, shape (2, n)."""
+    _, src = np.unique(np.array([name.src for name in flows.names], dtype=object), return_inverse=True)
+    _, dst = np.unique(np.array(flows.dst, dtype=object), return_inverse=True)
+    return np.stack([src, dst + (int(src.max(initial=-1)) + 1)])

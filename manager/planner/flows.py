@@ -1,0 +1,104 @@
+"""The queue pairs that send now, as the planner needs them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import nic_id
+from cwdp.shared.records import EGRESS, shown_address
+from manager.members import Members
+from manager.queue_pairs import NicTable, QueuePairStore
+
+ACTIVE_S = 1.5
+ACKNOWLEDGEMENT_BYTES = 128
+"""Packets that are smaller in the mean answer others' requests, or are messages too small to fill a link."""
+
+
+class QpName(NamedTuple):
+    """A queue pair by the NIC that it leaves by and its far end."""
+
+    host: str
+    nic: str
+    dst_addr: str
+    qpn: int
+
+    @property
+    def src(self) -> str:
+        """The NIC, by its name in the fabric."""
+        return nic_id(self.host, self.nic)
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """Queue pairs that have sent of late; arrays of shape (n,).
+
+    Attributes:
+        names: of each.
+        dst: the NIC at the far end, or its address where nobody is known to have it.
+        sport: the source port that its packets left with last.
+        rate_bps: between the last two reports, NaN where there was one only.
+        small: whether its packets are small ones, such as acknowledgements.
+    """
+
+    names: list[QpName]
+    dst: list[str]
+    sport: NDArray[np.int64]
+    rate_bps: NDArray[np.float64]
+    small: NDArray[np.bool_]
+
+
+class AddressBook:
+    """Which NIC has an address."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._version = -1
+        self._nics: dict[str, str] = {}
+
+    def nics(self) -> Mapping[str, str]:
+        """NICs by address."""
+        if self._members.version != self._version:
+            self._version = self._members.version
+            self._nics = {
+                address: nic_id(name, nic.ifname)
+                for name, host in self._members.hosts.items()
+                for nic in host.hello.nics
+                for address in (nic.ipv4, nic.ipv6)
+                if address is not None
+            }
+        return self._nics
+
+
+def sending(store: QueuePairStore, nics: Mapping[str, str], now_s: float) -> Flows:
+    """Those that an agent has reported of within `ACTIVE_S`."""
+    names: list[QpName] = []
+    dst: list[str] = []
+    columns: list[NDArray[np.float64]] = []
+    shown: dict[bytes, str] = {}
+    for (host, nic), table in store.tables.items():
+        chosen = _active(table, now_s)
+        for addr, qpn in zip(table.rows["addr"][chosen], table.rows["qpn"][chosen].tolist(), strict=True):
+            packed = addr.tobytes()
+            address = shown.get(packed) or shown.setdefault(packed, shown_address(packed))
+            names.append(QpName(host, nic, address, qpn))
+            dst.append(nics.get(address, address))
+        columns.append(_columns(table, chosen))
+    sport, rate_bps, mean_bytes = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0))
+    return Flows(names, dst, sport.astype(np.int64), rate_bps, mean_bytes < ACKNOWLEDGEMENT_BYTES)
+
+
+def _active(table: NicTable, now_s: float) -> NDArray[np.intp]:
+    rows = table.rows
+    return np.flatnonzero(
+        (rows["direction"] == EGRESS) & (now_s - table.heard_s < ACTIVE_S) & (rows["sport"] > 0)
+    )
+
+
+def _columns(table: NicTable, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Source port, rate in bit/s and mean size of a packet in bytes, shape (3, n)."""
+    rows = table.rows[chosen]
+    mean_bytes = rows["bytes"] / np.maximum(rows["packets"], 1)
+    return np.stack([rows["sport"].astype(np.float64), table.rates[chosen, 1] * 8, mean_bytes])

@@ -1,0 +1,139 @@
+"""What the planner has asked for, and when: its memory between two steps."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cwdp.shared.messages import SteerQp
+from manager.planner.flows import QpName
+
+IDLE_S = 30.0
+REFUSED_S = 60.0
+APPLIED_AFTER_S = 6.0
+MOST_ENTRIES = 1_000_000
+
+
+@dataclass(kw_only=True)
+class Entry:
+    """One queue pair. Times are seconds of the manager's monotonic clock.
+
+    Attributes:
+        first_s, active_s: when it was first and last seen to send.
+        sport, backup_sport: what its host was told; no port: nothing.
+        asked_s: when that was.
+        moved_s: when it was moved last of the planner's own accord.
+        refused_s: until when its host is taken not to do as it is told.
+        rate_bps: smoothed, NaN while unknown.
+    """
+
+    first_s: float
+    active_s: float
+    sport: int | None = None
+    backup_sport: int | None = None
+    asked_s: float = -math.inf
+    moved_s: float = -math.inf
+    refused_s: float = -math.inf
+    rate_bps: float = math.nan
+
+
+class Ledger:
+    """All queue pairs that send or have sent of late."""
+
+    SMOOTHING = 0.5
+
+    def __init__(self) -> None:
+        self.entries: dict[QpName, Entry] = {}
+        self._by_host: dict[str, set[QpName]] = {}
+
+    def see(self, name: QpName, rate_bps: float, now_s: float) -> Entry:
+        """A queue pair sends."""
+        entry = self.entries.get(name)
+        if entry is None:
+            entry = self._add(name, now_s)
+        entry.active_s = now_s
+        if not math.isnan(rate_bps):
+            before = rate_bps if math.isnan(entry.rate_bps) else entry.rate_bps
+            entry.rate_bps = before + self.SMOOTHING * (rate_bps - before)
+        return entry
+
+    def ask(self, name: QpName, sport: int, backup_sport: int | None, now_s: float) -> bool:
+        """Want a queue pair steered so; whether that is new."""
+        entry = self.entries[name]
+        if (entry.sport, entry.backup_sport) == (sport, backup_sport):
+            return False
+        entry.sport, entry.backup_sport, entry.asked_s = sport, backup_sport, now_s
+        return True
+
+    def adopt(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
+        """Take up what a host was told by an earlier manager; how many."""
+        taken = 0
+        for wish in steered:
+            name = QpName(host, wish.nic, wish.dst_addr, wish.qpn)
+            entry = self.entries.get(name)
+            if entry is None and len(self.entries) < MOST_ENTRIES:
+                entry = self._add(name, now_s)
+            if entry is not None and entry.sport is None:
+                entry.sport, entry.backup_sport, entry.asked_s = wish.sport, wish.backup_sport, now_s
+                taken += 1
+        return taken
+
+    def compare(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
+        """Note what a host was told a while ago and does not do; how many are new."""
+        done = {QpName(host, wish.nic, wish.dst_addr, wish.qpn): wish.sport for wish in steered}
+        refused = 0
+        for name in self._by_host.get(host, ()):
+            entry = self.entries[name]
+            waited = now_s - entry.asked_s > APPLIED_AFTER_S
+            if entry.sport is not None and waited and done.get(name) != entry.sport:
+                refused += entry.refused_s < now_s
+                entry.refused_s = now_s + REFUSED_S
+                entry.sport = entry.backup_sport = None
+        return refused
+
+    def release(self, host: str, keep: Iterable[QpName] = ()) -> int:
+        """Let go of all that a host was told but for some; how much that was."""
+        kept = set(keep)
+        held = [name for name in self._by_host.get(host, ()) if name not in kept]
+        steered = sum(self.entries[name].sport is not None for name in held)
+        for name in held:
+            self._drop(name)
+        return steered
+
+    def release_idle(self, now_s: float) -> list[QpName]:
+        """Let go of those that have not sent for long; those of them that were steered."""
+        idle = [name for name, entry in self.entries.items() if now_s - entry.active_s > IDLE_S]
+        steered = [name for name in idle if self.entries[name].sport is not None]
+        for name in idle:
+            self._drop(name)
+        return steered
+
+    def hosts(self) -> Iterator[str]:
+        """Hosts of which there is an entry."""
+        yield from self._by_host
+
+    def wanted(self, host: str) -> list[SteerQp]:
+        """What a host is to be told, in order."""
+        return [
+            SteerQp(
+                nic=name.nic,
+                dst_addr=name.dst_addr,
+                qpn=name.qpn,
+                sport=entry.sport,
+                backup_sport=entry.backup_sport,
+                flow_label=":" in name.dst_addr,
+            )
+            for name in sorted(self._by_host.get(host, ()))
+            if (entry := self.entries[name]).sport is not None
+        ]
+
+    def _add(self, name: QpName, now_s: float) -> Entry:
+        entry = self.entries[name] = Entry(first_s=now_s, active_s=now_s)
+        self._by_host.setdefault(name.host, set()).add(name)
+        return entry
+
+    def _drop(self, name: QpName) -> None:
+        del self.entries[name]
+        names = self._by_host[name.host]
+        names.discard(name)
+        if not names:
+            del self._by_host[name.host]

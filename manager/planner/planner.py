@@ -1,0 +1,256 @@
+"""The planner as the manager sees it: what it hears, what it wants of each host, and what it says about it."""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Protocol
+
+from cwdp.shared.messages import PathChange, SteerQp, SteerReport, nic_id
+from manager.config import PlannerSettings
+from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.members import Members
+from manager.planner.budget import Budget
+from manager.planner.candidates import Candidates
+from manager.planner.demand import NicRates
+from manager.planner.flows import AddressBook, QpName, sending
+from manager.planner.ledger import Ledger
+from manager.planner.step import Outcome, Sight, step
+from manager.planner.story import tell
+from manager.planner.suspects import Suspects
+from manager.planner.weather import LinkLoads, read_links
+from manager.queue_pairs import QueuePairStore
+
+COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
+MOST_BY_HAND = 4096
+FIRST_PORT, LAST_PORT = 49152, 65535
+
+_log = logging.getLogger("cwdp.manager")
+
+
+class Note(Protocol):
+    """Keeps an event."""
+
+    def __call__(self, host: str, kind: str, detail: str) -> None:
+        """Of a host, or of the fleet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How things are, for people.
+
+    Attributes:
+        flows: queue pairs that send.
+        steered: those that hosts were told about.
+        backed_up: those of them with a backup.
+        fullest: utilisation of the fullest link between the switches, as planned.
+        dead: links that are not used.
+    """
+
+    flows: int = 0
+    steered: int = 0
+    backed_up: int = 0
+    fullest: float = 0.0
+    dead: tuple[DirectedLink, ...] = ()
+
+
+class Planner:
+    """Decides where queue pairs go.
+
+    Args:
+        members: the hosts.
+        store: their queue pairs.
+        settings: what it may do.
+        note: is told of everything that it does.
+
+    Attributes:
+        planned: what each host is to be told.
+        counters: totals by what was done, or why it was not (`COUNTERS`).
+        standing: as of the last step.
+    """
+
+    def __init__(
+        self, members: Members, store: QueuePairStore, settings: PlannerSettings, note: Note
+    ) -> None:
+        self.settings = settings
+        self.planned: dict[str, list[SteerQp]] = {}
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self.standing = Standing()
+        self._members, self._store, self._note = members, store, note
+        self._book = AddressBook(members)
+        self._candidates = Candidates(Routes())
+        self._nic_rates = NicRates()
+        self._ledger = Ledger()
+        self._budget = Budget(settings.moves_per_s, settings.moves_per_host_s)
+        self._suspects = Suspects()
+        self._by_hand: dict[str, set[QpName]] = {}
+        self._heard: set[str] = set()
+
+    def hear_steering(self, report: SteerReport, now_s: float) -> None:
+        """A host says what is steered there now."""
+        known = self._members.hosts.get(report.host)
+        if known is None or not self.settings.enabled or known.hello.observe_only:
+            return
+        nics = {nic.ifname for nic in known.hello.nics}
+        managed = [wish for wish in report.managed if wish.nic in nics and is_sane(wish)]
+        self._by_hand[report.host] = set(_names(report.host, report.by_hand[:MOST_BY_HAND]))
+        if report.host not in self._heard:
+            self._heard.add(report.host)
+            self.counters["adopted"] += self._ledger.adopt(report.host, managed, now_s)
+            self._want(report.host)
+        elif not report.unlisted:
+            refused = self._ledger.compare(report.host, managed, now_s)
+            if refused:
+                self.counters["refused"] += refused
+                self._note(
+                    report.host, "qp_refused", f"{refused} queue pairs are not steered as they should be"
+                )
+
+    def hear_path(self, host: str, nic: str, kind: str, change: PathChange, now_s: float) -> None:
+        """A host's dataplane gave up a path, or uses it again."""
+        path = PathName(nic_id(host, nic), change.dst_addr, change.sport)
+        if kind == "path_down":
+            self._suspects.hear_down(path, now_s)
+        elif kind == "path_up":
+            self._suspects.hear_up(path, self._candidates.routes)
+
+    def is_urgent(self, now_s: float) -> bool:
+        """Whether a failure waits to be acted on."""
+        return self._suspects.settled(now_s)
+
+    def plan(
+        self,
+        now_s: float,
+        *,
+        routes: Routes,
+        loads: LinkLoads,
+        localised: Collection[DirectedLink],
+        wishes: Mapping[str, Iterable[SteerQp]],
+    ) -> bool:
+        """Take a step; whether some host is to be told something new.
+
+        Args:
+            now_s: seconds of the manager's monotonic clock.
+            routes: the known paths.
+            loads: what is known of the links, of these routes or of others.
+            localised: links that are known to be dead.
+            wishes: what operators want, by host; not to be touched.
+        """
+        if not self.settings.enabled:
+            return False
+        if routes is not self._candidates.routes:
+            self._candidates = Candidates(routes)
+        hosts = self._let_go(wishes, now_s)
+        dead = self._suspects.dead(routes, self._watched(), localised, now_s)
+        outcome = self._step(now_s, loads, dead, wishes)
+        for host in hosts | outcome.hosts:
+            self._want(host)
+        self._account(outcome, dead)
+        return bool(hosts or outcome.hosts)
+
+    def _step(
+        self,
+        now_s: float,
+        loads: LinkLoads,
+        dead: Collection[DirectedLink],
+        wishes: Mapping[str, Iterable[SteerQp]],
+    ) -> Outcome:
+        flows = sending(self._store, self._book.nics(), now_s)
+        hands_off = {name for host, wanted in wishes.items() for name in _names(host, wanted)}
+        sight = Sight(
+            now_s=now_s,
+            flows=flows,
+            candidates=self._candidates,
+            links=read_links(self._candidates.routes, loads),
+            dead=dead,
+            nic_bps=self._nic_rates.learn(flows, now_s),
+            hands_off=hands_off.union(*self._by_hand.values()),
+            observers=self._observers(),
+        )
+        outcome = step(sight, self._ledger, self._budget, self.settings)
+        entries = self._ledger.entries.values()
+        self.standing = Standing(
+            flows=len(flows.names),
+            steered=sum(entry.sport is not None for entry in entries),
+            backed_up=sum(entry.backup_sport is not None for entry in entries),
+            fullest=outcome.fullest_after,
+            dead=tuple(sorted(dead)),
+        )
+        return outcome
+
+    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]], now_s: float) -> set[str]:
+        """Release what is idle, or is others' business now; the hosts concerned."""
+        idle = self._ledger.release_idle(now_s)
+        hosts = {name.host for name in idle}
+        if idle:
+            self.counters["released"] += len(idle)
+            self._note(_whose(hosts), "qp_released", f"{len(idle)} queue pairs have not sent for a while")
+        gone = {host for host in self._ledger.hosts() if host not in self._members.hosts}
+        gone |= {name for name, host in self._members.hosts.items() if host.hello.observe_only}
+        for host in gone:
+            if self._ledger.release(host):
+                hosts.add(host)
+        self._heard -= gone
+        for host, wanted in wishes.items():
+            for name in _names(host, wanted):
+                entry = self._ledger.entries.get(name)
+                if entry is not None and entry.sport is not None:
+                    entry.sport = entry.backup_sport = None
+                    hosts.add(host)
+        return hosts
+
+    def _observers(self) -> set[str]:
+        """Hosts that are not to be told anything: they only observe, or have not said yet what is steered there."""
+        return self._members.hosts.keys() - self._heard
+
+    def _want(self, host: str) -> None:
+        wanted = self._ledger.wanted(host)
+        if wanted:
+            self.planned[host] = wanted
+        else:
+            self.planned.pop(host, None)
+
+    def _watched(self) -> Iterator[PathName]:
+        """The paths that dataplanes watch by now, as far as the planner is behind it."""
+        for name, entry in self._ledger.entries.items():
+            for port in (entry.sport, entry.backup_sport):
+                if port is not None:
+                    yield PathName(name.src, name.dst_addr, port)
+
+    def _account(self, outcome: Outcome, dead: Collection[DirectedLink]) -> None:
+        for what in ("moved", "rerouted", "backed_up"):
+            self.counters[what] += len(getattr(outcome, what))
+        self.counters["held_back"] += outcome.held_back["rate"]
+        self.counters["no_way_round"] += outcome.held_back["no_way_round"]
+        for host, kind, detail in tell(outcome, dead):
+            self._note(host, kind, detail)
+
+
+def is_sane(wish: SteerQp) -> bool:
+    """Whether a host can be told again what it says it was told once."""
+    ports = [wish.sport] if wish.backup_sport is None else [wish.sport, wish.backup_sport]
+    try:
+        usual = str(ip_address(wish.dst_addr)) == wish.dst_addr
+    except ValueError:
+        return False
+    return usual and 0 <= wish.qpn < 2**24 and len(set(ports)) == len(ports) and _are_roce(ports)
+
+
+def _are_roce(ports: Iterable[int]) -> bool:
+    return all(FIRST_PORT <= port <= LAST_PORT for port in ports)
+
+
+def merged(wishes: Iterable[SteerQp], planned: Iterable[SteerQp]) -> list[SteerQp]:
+    """What a host is to be told: what operators want, and of all other queue pairs what the planner does."""
+    wishes = list(wishes)
+    taken = {(wish.nic, wish.dst_addr, wish.qpn) for wish in wishes}
+    return wishes + [wish for wish in planned if (wish.nic, wish.dst_addr, wish.qpn) not in taken]
+
+
+def _names(host: str, steered: Iterable[SteerQp]) -> Iterator[QpName]:
+    return (QpName(host, wish.nic, wish.dst_addr, wish.qpn) for wish in steered)
+
+
+def _whose(hosts: Collection[str]) -> str:
+    return next(iter(hosts)) if len(hosts) == 1 else "fleet"

@@ -1,0 +1,100 @@
+"""Links that are taken for dead because dataplanes gave up paths over them, before anybody has localised the fault.
+
+A path that was given up crosses a link that does not work; every path that is watched and was not given up crosses
+only links that do. What is left is suspected: for a few seconds, longer with each relapse, as the analysis of probes
+is to confirm it by then. A liar can thus discredit only links that nobody else's packets cross.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from manager.fabric.routes import DirectedLink, PathName, Routes
+
+SETTLE_S = 0.15
+"""Before that, others whose packets cross the same link may not have said so yet."""
+
+SUSPECT_S = 3.0
+SUSPECT_MOST_S = 60.0
+FORGET_S = 600.0
+MOST_DOWN = 65_536
+
+
+@dataclass(kw_only=True)
+class _Suspicion:
+    since_s: float
+    until_s: float
+    lasts_s: float
+    confirmed: bool = False
+
+
+class Suspects:
+    """Paths given up, and the links that explain them. Times are seconds of the manager's monotonic clock."""
+
+    def __init__(self) -> None:
+        self._down: dict[PathName, float] = {}
+        self._links: dict[DirectedLink, _Suspicion] = {}
+
+    def hear_down(self, path: PathName, now_s: float) -> None:
+        """A dataplane gave up a path."""
+        if len(self._down) < MOST_DOWN:
+            self._down.setdefault(path, now_s)
+
+    def hear_up(self, path: PathName, routes: Routes) -> None:
+        """A dataplane uses a path again: none of its links is dead."""
+        self._down.pop(path, None)
+        for number in routes.paths.get(path, ()):
+            suspicion = self._links.get(routes.links[number])
+            if suspicion is not None:
+                suspicion.until_s = suspicion.since_s
+
+    def settled(self, now_s: float) -> bool:
+        """Whether a path was given up long enough ago to conclude something from it."""
+        return any(now_s - since_s >= SETTLE_S for since_s in self._down.values())
+
+    def dead(
+        self,
+        routes: Routes,
+        watched: Iterable[PathName],
+        localised: Collection[DirectedLink],
+        now_s: float,
+    ) -> set[DirectedLink]:
+        """The links not to use now.
+
+        Args:
+            routes: the known paths.
+            watched: paths that dataplanes watch now.
+            localised: links that are known to be dead; of these nobody decides here when they heal.
+            now_s: the time.
+        """
+        if self.settled(now_s):
+            alive = self._alive(routes, watched)
+            for path in [path for path, since_s in self._down.items() if now_s - since_s >= SETTLE_S]:
+                del self._down[path]
+                for number in set(routes.paths.get(path, ())) - alive:
+                    self._suspect(routes.links[number], now_s)
+        self._review(localised, now_s)
+        return {link for link, found in self._links.items() if now_s < found.until_s} | set(localised)
+
+    def _alive(self, routes: Routes, watched: Iterable[PathName]) -> set[int]:
+        """The links of paths that are watched and were not given up."""
+        alive: set[int] = set()
+        for path in watched:
+            if path not in self._down:
+                alive.update(routes.paths.get(path, ()))
+        return alive
+
+    def _suspect(self, link: DirectedLink, now_s: float) -> None:
+        before = self._links.get(link)
+        if before is not None and now_s < before.until_s:
+            return
+        lasts_s = SUSPECT_S if before is None else min(2 * before.lasts_s, SUSPECT_MOST_S)
+        self._links[link] = _Suspicion(since_s=now_s, until_s=now_s + lasts_s, lasts_s=lasts_s)
+
+    def _review(self, localised: Collection[DirectedLink], now_s: float) -> None:
+        for link, found in list(self._links.items()):
+            if link in localised:
+                found.confirmed = True
+            elif found.confirmed:
+                found.until_s = min(found.until_s, now_s)
+            if now_s - found.until_s > FORGET_S:
+                del self._links[link]
