@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
-from manager import fabric_views, qp_views, views
+from manager import fabric_views, link_views, qp_views, views
 from manager.config import host_port
 from manager.metrics import FleetCollector, Sources
 from manager.owd import Paths
@@ -59,6 +59,7 @@ class HttpServer:
                 web.get("/v1/host", self._host),
                 web.get("/v1/events", self._events),
                 web.get("/v1/qp", self._queue_pairs),
+                web.get("/v1/link", self._links),
                 web.get("/v1/fabric", self._fabric),
                 web.get("/v1/path", self._path),
                 *SteerApi(self._sources.state, self._sources.bus).routes(),
@@ -171,6 +172,14 @@ class HttpServer:
         if not src or not dst:
             return web.json_response({"error": "src and dst are hosts or NICs (HOST/IFNAME)"}, status=400)
         return web.json_response(fabric_views.path(self._sources.state.discovery, src, dst))
+
+    async def _links(self, request: web.Request) -> web.Response:
+        query = request.query
+        sort, limit = query.get("sort", "trouble"), query.get("limit", "0")
+        if sort not in link_views.SORTS or not limit.isdecimal():
+            known = " or ".join(link_views.SORTS)
+            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+        return web.json_response(link_views.links(self._sources.state, sort=sort, limit=int(limit)))
 
     async def _events(self, request: web.Request) -> web.Response:
         try:

@@ -19,6 +19,7 @@ from cwdp.shared.messages import (
     SampleReport,
     SteerReport,
     TraceReport,
+    WindowReport,
     subject,
 )
 from cwdp.shared.service import notify
@@ -39,6 +40,8 @@ MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
 JOIN_INTERVAL_S = 0.5
+LINKS_INTERVAL_S = 0.1
+LINKS_SHARE = 0.5
 PLAN_INTERVAL_S = 0.25
 PLAN_GLANCE_S = 0.05
 PLAN_SHARE = 0.25
@@ -89,6 +92,7 @@ class Manager:
                     self._clock_loop,
                     self._members_loop,
                     self._join_loop,
+                    self._links_loop,
                     self._discovery_loop,
                     self._plan_loop,
                     self._stopping.wait,
@@ -127,6 +131,7 @@ class Manager:
             self.bus.subscribe(subject("report", "*"), Report, self._on_report)
             self.bus.subscribe(subject("qp", "*"), QpReport, self._on_queue_pairs)
             self.bus.subscribe(subject("sample", "*"), SampleReport, self._on_samples)
+            self.bus.subscribe(subject("window", "*"), WindowReport, self._on_windows)
             self.bus.subscribe(subject("trace", "*"), TraceReport, self.state.discovery.hear)
             self.bus.subscribe(subject("steer", "*"), SteerReport, self._on_steering)
             self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
@@ -163,6 +168,15 @@ class Manager:
                 took_s = time.monotonic() - started
                 due_s = started + max(PLAN_INTERVAL_S, took_s / PLAN_SHARE)
             await asyncio.sleep(PLAN_GLANCE_S)
+
+    def _on_windows(self, report: WindowReport) -> None:
+        self.state.hear_windows(report, time.monotonic())
+
+    async def _links_loop(self) -> None:
+        while True:
+            started = time.monotonic()
+            self.state.watch_links(started)
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 
     async def _join_loop(self) -> None:
         while True:

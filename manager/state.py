@@ -18,6 +18,7 @@ from cwdp.shared.messages import (
     ProbeEdge,
     Report,
     RoceSettings,
+    WindowReport,
     nic_id,
 )
 from manager.clock import ClockService
@@ -25,11 +26,14 @@ from manager.config import PlannerSettings, ProbeSettings
 from manager.counters import CounterTotals
 from manager.discovery import Discovery
 from manager.fabric.fabric import Fabric, Suspicion
+from manager.faults.finding import Findings
+from manager.links import LinkWatch
 from manager.members import Members
 from manager.owd import OwdStore
 from manager.planner.planner import Planner, merged
 from manager.planner.weather import LinkLoads, Unmeasured
 from manager.probe_graph import Pairs, build
+from manager.queues.loads import LinkLoads
 from manager.schedule import Documents, Member, edges_by_host, graph_nics
 from manager.slicing import SliceTable
 from manager.steering import SteerTable
@@ -92,6 +96,7 @@ class FleetState:
         self.steering = SteerTable(None) if steering is None else steering
         self.slicing = SliceTable(None) if slicing is None else slicing
         self.discovery = Discovery(self.members, self.traffic, self.steering)
+        self.watch = LinkWatch(self.members, self.note)
         self.planner = Planner(
             self.members, self.traffic.queue_pairs, planner or PlannerSettings(), self.note
         )
@@ -157,6 +162,7 @@ class FleetState:
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
         self.traffic.expire(now_s)
+        self.watch.expire(now_s, self.traffic.timeline_ns(now_s))
 
     def probeable(self, now_s: float) -> list[Member]:
         """What the probe graph is to be built over."""
@@ -177,6 +183,29 @@ class FleetState:
     def fabric(self) -> Fabric:
         """What is known of the fabric."""
         return self.discovery.fabric
+
+    @property
+    def links(self) -> LinkLoads:
+        """What each link carries, and how long its queue is."""
+        return self.watch.loads
+
+    @property
+    def faults(self) -> Findings:
+        """What is wrong in the fabric."""
+        return self.watch.findings
+
+    def hear_windows(self, report: WindowReport, now_s: float) -> None:
+        """What became of a NIC's probes."""
+        self.watch.hear(report, self.traffic.timeline_ns(now_s))
+
+    def watch_links(self, now_s: float) -> None:
+        """Find queues and faults from what has been heard."""
+        tables = self.traffic.queue_pairs.tables.items()
+        self.watch.step(now_s, self.traffic.timeline_ns(now_s), self.fabric.routes, tables)
+        hosts = self.members.hosts
+        self.watch.follow_members(
+            now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside")
+        )
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""

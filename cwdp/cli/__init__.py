@@ -9,6 +9,7 @@ COMMANDS = {
     "event": ("cwdp.cli.read:event", "Show what happened to links, paths, clocks and agents."),
     "host": ("cwdp.cli.read:host", "Show hosts, their interfaces and counters."),
     "lab": ("tools.lab.cli:lab", "A leaf-spine fabric in network namespaces."),
+    "link": ("cwdp.cli.link:link", "Show queues, loads and faults of the fabric's links."),
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
     "owd": ("cwdp.cli.read:owd", "Show the one-way delay of every path."),
     "qp": ("cwdp.cli.qp:qp", "Show RoCEv2 queue pairs: rates, marks, losses, delays."),
