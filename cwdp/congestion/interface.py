@@ -1,6 +1,7 @@
 """One interface under congestion control, as the process sees it: opened, kept in shape, stepped, closed."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 from pyroute2 import IPRoute
 
@@ -91,9 +92,16 @@ class CongestionNic:
 def clear(ifname: str) -> None:
     """Take away what earlier congestion control has left on an interface where there is to be none.
 
+    In a thread, as a netlink socket cannot be made in one whose event loop runs.
+
     Raises:
         CwdpError: the kernel refused.
     """
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        executor.submit(_clear, ifname).result()
+
+
+def _clear(ifname: str) -> None:
     with tree.locked(), Maps(tree.here(ifname)) as maps, IPRoute() as ip:
         slicing = Slicing(maps, ip, ifname)
         if slicing.unasked:
