@@ -10,7 +10,7 @@ from cwdp.congestion.busy import BusyReader
 from cwdp.congestion.episodes import Held
 from cwdp.congestion.marks import MarkReader
 from cwdp.congestion.pacing import Pacer
-from cwdp.congestion.signal import WIDEST_BOUND, Bases, PulseReader, mean_delays
+from cwdp.congestion.signal import WIDEST_BOUND, Bases, PulseReader, path_delays
 from cwdp.congestion.watch import PathWatch
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
@@ -129,7 +129,7 @@ class NicControl:
     def _read_signal(self, now_ns: int) -> NDArray[np.float64]:
         """Queueing delay of each path that was heard of since the last call, else NaN; shape (PATHS,)."""
         answered = self._pulses.take(now_ns)
-        delays, unsynced = mean_delays(answered, WIDEST_BOUND * self._threshold_ns)
+        delays, unsynced = path_delays(answered, WIDEST_BOUND * self._threshold_ns)
         self.counters["congestion_signals"] += len(answered) - unsynced
         self.counters["congestion_signals_unsynced"] += unsynced
         news_ns = np.full(abi.PATHS, np.nan)

@@ -87,24 +87,35 @@ class PulseReader:
 
 @dataclass(frozen=True)
 class Delays:
-    """One-way delays of paths that were heard of; every array has the shape (paths,)."""
+    """One-way delays of paths that were heard of; every array has the shape (paths,).
+
+    Attributes:
+        path: numbers of the paths.
+        owd_ns: the mean on the way there.
+        least_ns: the least, there or back.
+    """
 
     path: NDArray[np.intp]
     owd_ns: NDArray[np.float64]
+    least_ns: NDArray[np.float64]
 
 
-def mean_delays(slots: NDArray[np.void], widest_bound_ns: float) -> tuple[Delays, int]:
-    """The mean delay of each path, and how many pulses say nothing since the clocks are too uncertain."""
+def path_delays(slots: NDArray[np.void], widest_bound_ns: float) -> tuple[Delays, int]:
+    """The delays of each path, and how many pulses say nothing since the clocks are too uncertain."""
     usable = slots["bound_ns"] <= widest_bound_ns
+    there, back = slots["fwd_owd_ns"][usable], slots["rev_owd_ns"][usable]
     path, of = np.unique(slots["path"][usable], return_inverse=True)
-    owd_ns = np.bincount(of, slots["fwd_owd_ns"][usable]) / np.bincount(of)
-    return Delays(path.astype(np.intp), owd_ns), int(np.count_nonzero(~usable))
+    least_ns = np.full(len(path), np.inf)
+    np.minimum.at(least_ns, of, np.minimum(there, back))
+    delays = Delays(path.astype(np.intp), np.bincount(of, there) / np.bincount(of), least_ns)
+    return delays, int(np.count_nonzero(~usable))
 
 
 class Bases:
     """The least delay of each path, which is not queueing.
 
-    A path that is new begins with the least of all: it may be full from its first pulse on.
+    It may be full from its first pulse on. Then the way back, which is as long and not full as well as a rule, says
+    what the way there would take; both are on one timeline.
     """
 
     def __init__(self) -> None:
@@ -116,14 +127,15 @@ class Bases:
         self._base_ns[paths] = np.nan
 
     def queue_ns(self, delays: Delays, now_ns: int) -> NDArray[np.float64]:
-        """What queues add to each delay, shape (paths,); the bases are learnt from it."""
-        if not len(delays.path):
-            return delays.owd_ns
+        """What queues add to each delay, shape (paths,); the bases are learnt from it.
+
+        Args:
+            delays: of the paths that were heard of.
+            now_ns: CLOCK_MONOTONIC.
+        """
         self._base_ns += BASE_RISE * (now_ns - self._last_ns) if self._last_ns else 0.0
         self._last_ns = now_ns
-        least_ns = np.nanmin(np.append(self._base_ns[~np.isnan(self._base_ns)], delays.owd_ns))
-        known_ns = np.nan_to_num(self._base_ns[delays.path], nan=least_ns)
-        base_ns = np.minimum(known_ns, delays.owd_ns)
+        base_ns = np.fmin(self._base_ns[delays.path], delays.least_ns)
         self._base_ns[delays.path] = base_ns
         queue_ns: NDArray[np.float64] = delays.owd_ns - base_ns
         return queue_ns

@@ -8,6 +8,7 @@ from cwdp.cli.output import emit
 from cwdp.errors import LabError
 from tools.experiments.contention_run import contention
 from tools.experiments.failover_run import failover
+from tools.experiments.incast_run import incast
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
 from tools.lab.demo import demo
@@ -37,6 +38,7 @@ def run() -> None:
 run.add_command(contention)
 run.add_command(demo)
 run.add_command(failover)
+run.add_command(incast)
 run.add_command(sync)
 lab.add_command(traffic)
 

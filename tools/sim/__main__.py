@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|solve`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|solve|incast`, each with --seed and --json."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,6 +8,7 @@ from rich.table import Table
 
 from cwdp.cli.output import emit
 from tools.sim.clos import ClosOptions, ClosSimulation
+from tools.sim.incast_laws import compare
 from tools.sim.solve import solve
 from tools.sim.two_node import two_node
 
@@ -17,7 +18,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group()
 def main() -> None:
-    """Simulate the clock sync where the lab cannot."""
+    """Simulate the clock sync, and congestion control, where the lab cannot."""
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
@@ -72,6 +73,17 @@ def clos_command(as_json: bool, rate_gbps: float, pairs: float, **options: Any) 
 def solve_command(nodes: int, edges: int, seed: int, as_json: bool) -> None:
     """The graph solve of a large fleet: time and memory."""
     _print([asdict(solve(nodes, edges, seed))], as_json=as_json)
+
+
+@main.command("incast")
+@click.option("--senders", type=click.IntRange(1, 64), default=7, show_default=True)
+@click.option("--seconds", type=click.FloatRange(3, 120), default=10.0, show_default=True)
+@click.option("--loop-ms", type=click.FloatRange(2, 50), default=10.0, show_default=True)
+@_seed
+@_json
+def incast_command(senders: int, seconds: float, loop_ms: float, seed: int, as_json: bool) -> None:
+    """An incast under several control laws; a pulse and a step every so often."""
+    _print(compare(senders, seconds, loop_ms / 1e3, seed), as_json=as_json)
 
 
 if __name__ == "__main__":

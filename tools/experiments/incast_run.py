@@ -1,0 +1,158 @@
+"""`cwdp lab run incast`: many send to one, with congestion control and without it."""
+
+import time
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+
+from cwdp.cli.output import emit, progress
+from cwdp.dataplane import tree
+from cwdp.dataplane.maps import Maps
+from cwdp.errors import LabError
+from cwdp.shared.rates import format_rate
+from manager.config import PlannerSettings, ProbeSettings
+from tools.experiments.incast import (
+    Incast,
+    compare,
+    congestion,
+    draw_incast,
+    lab_spec,
+    pulse_interval_ms,
+    summarise,
+)
+from tools.experiments.report import mbit, ms, new_table
+from tools.experiments.runs import send
+from tools.experiments.wire import WireTap
+from tools.lab import Lab, netns
+from tools.lab.fleet import Fleet
+from tools.lab.params import RATE
+from tools.lab.session import lab_for_run, wait_for_lock
+from tools.lab.truth import Truth
+
+NAME = "incast"
+ARMS = ("without", "with")
+SENDERS, SECONDS, MESSAGE_BYTES = 7, 10.0, 256 * 1024
+RATE_BPS = 100_000_000
+PROBES = ProbeSettings(pairs_per_s=100.0)
+"""Few, as pulses: every packet of theirs is missing from what a slow link carries of the incast."""
+
+CONTROLLED_TIMEOUT_S = 20.0
+POLL_S = 0.2
+
+
+@click.command()
+@click.option(
+    "--senders", type=click.IntRange(2, 60), default=SENDERS, show_default=True, help="To one host."
+)
+@click.option("--seed", default=1, show_default=True, help="Draws hosts, queue pairs and clocks.")
+@click.option(
+    "--seconds", type=click.FloatRange(3, 120), default=SECONDS, show_default=True, help="For each arm."
+)
+@click.option(
+    "--message-bytes", type=click.IntRange(1), default=MESSAGE_BYTES, show_default=True, help="Of a WRITE."
+)
+@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of all links.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def incast(*, senders: int, seed: int, seconds: float, message_bytes: int, rate: int, as_json: bool) -> None:
+    """Have many hosts send to one, with congestion control and without it."""
+    result = run_incast(senders, seed, seconds, message_bytes, rate)
+    emit(result, as_json=as_json, render=lambda: _render(result))
+
+
+def run_incast(senders: int, seed: int, seconds: float, message_bytes: int, rate_bps: int) -> dict[str, Any]:
+    """Run the experiment; what `--json` prints.
+
+    Raises:
+        LabError: the lab or its processes failed.
+    """
+    arms: dict[str, dict[str, Any]] = {}
+    with lab_for_run(NAME, lab_spec(NAME, senders, rate_bps, seed)) as lab:
+        drawn = draw_incast(lab.topology, senders, message_bytes, seed)
+        for arm in ARMS:
+            with _fleet(lab, senders, controlled=arm == "with") as fleet, Truth(lab) as truth:
+                wait_for_lock(fleet, truth)
+                if arm == "with":
+                    _wait_for_control(fleet, drawn)
+                progress(f"{senders} hosts send to {drawn.target}, {arm} congestion control")
+                arms[arm] = _send(lab, drawn, seconds)
+                fleet.check()
+    return {
+        "senders": senders,
+        "target": drawn.target,
+        "seed": seed,
+        "rate_bps": rate_bps,
+        "message_bytes": message_bytes,
+        **arms,
+        **compare(arms["without"], arms["with"]),
+    }
+
+
+def _fleet(lab: Lab, senders: int, *, controlled: bool) -> Fleet:
+    rate_bps = lab.spec.rate_bps
+    return Fleet(
+        lab,
+        PROBES,
+        pulse_interval_ms=pulse_interval_ms(senders, rate_bps),
+        planner=PlannerSettings(enabled=False),
+        congestion=congestion(rate_bps) if controlled else None,
+    )
+
+
+def _wait_for_control(fleet: Fleet, drawn: Incast) -> None:
+    """Until every sender controls congestion."""
+    deadline = time.monotonic() + CONTROLLED_TIMEOUT_S
+    while not all(_is_controlled(fleet.lab, source) for source in drawn.sources):
+        fleet.check()
+        if time.monotonic() > deadline:
+            raise LabError(
+                "waited for the agents to control congestion", f"read the logs: {fleet.lab.run_dir}/*.log"
+            )
+        time.sleep(POLL_S)
+
+
+def _is_controlled(lab: Lab, host: str) -> bool:
+    nic = lab.host(host).nics[0].name
+    with netns.netns_enter(lab.netns(host)):
+        where = tree.here(nic)
+    with Maps(where) as maps:
+        return bool(maps.slice_table["enforcer"][0])
+
+
+def _send(lab: Lab, drawn: Incast, seconds: float) -> dict[str, Any]:
+    with WireTap(lab, drawn.sources, drawn.target) as tap:
+        result = send(lab, drawn.flows, seconds)
+    left_ns, owd_ns = tap.delays_ns()
+    realtime_ns = time.time_ns() - time.monotonic_ns()
+    return summarise(
+        result, (left_ns - realtime_ns - result["start_ns"]).astype(float), owd_ns, lab.spec.rate_bps
+    )
+
+
+def _render(result: dict[str, Any]) -> RenderableType:
+    table = new_table(
+        "CONTROL",
+        ("OWD P50", "P99", "FIRST S", "GOODPUT", "OF LINK", "JAIN", "LEAST", "MOST", "RESENT", "IDLE"),
+    )
+    for arm in ARMS:
+        row = result[arm]
+        table.add_row(
+            arm,
+            *(ms(row[f"owd_{name}_ns"]) for name in ("p50", "p99", "beginning_p99")),
+            mbit(row["goodput_bps"]),
+            f"{row['goodput_share']:.1%}",
+            f"{row['jain']:.3f}",
+            mbit(row["least_bps"]),
+            mbit(row["most_bps"]),
+            str(row["retransmitted_packets"]),
+            f"{row['idle_share']:.0%}",
+        )
+    ratio = result["owd_p99_ratio"]
+    return Group(
+        table,
+        f"{result['senders']} hosts to {result['target']}, links of {format_rate(result['rate_bps'])}, messages of "
+        f"{result['message_bytes']} bytes",
+        "OWD: of data packets on the wire, in ms; FIRST S: p99 of the first second, not in the rest;",
+        "GOODPUT of the queue pairs together, LEAST and MOST of one, Mbit/s of payload",
+        f"p99 is {'-' if ratio is None else f'{ratio:.2f}'} of that without",
+    )
