@@ -31,7 +31,6 @@ from manager.links import LinkWatch
 from manager.members import Members
 from manager.owd import OwdStore
 from manager.planner.planner import Planner, merged
-from manager.planner.weather import LinkLoads, Unmeasured
 from manager.probe_graph import Pairs, build
 from manager.queues.loads import LinkLoads
 from manager.schedule import Documents, Member, edges_by_host, graph_nics
@@ -100,7 +99,6 @@ class FleetState:
         self.planner = Planner(
             self.members, self.traffic.queue_pairs, planner or PlannerSettings(), self.note
         )
-        self.link_loads: LinkLoads = Unmeasured()
         self._probes = probes
         self._roce = roce
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
@@ -203,9 +201,7 @@ class FleetState:
         tables = self.traffic.queue_pairs.tables.items()
         self.watch.step(now_s, self.traffic.timeline_ns(now_s), self.fabric.routes, tables)
         hosts = self.members.hosts
-        self.watch.follow_members(
-            now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside")
-        )
+        self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""
@@ -232,8 +228,8 @@ class FleetState:
         changed = self.planner.plan(
             now_s,
             routes=self.fabric.routes,
-            loads=self.link_loads,
-            localised=(),
+            loads=self.links,
+            localised=self.faults.dead_links(),
             wishes=self.steering.messages(),
         )
         return self.documents() if changed else []
