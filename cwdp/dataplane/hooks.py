@@ -2,8 +2,12 @@
 
 import errno
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from pyroute2 import IPRoute, NetlinkError
 
@@ -17,6 +21,23 @@ FILTER_PRIORITY = 4791
 FILTER_NAME = "cwdp:tc_egress"
 ETH_P_ALL = 0x0003
 NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _apart(work: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Have a function run in a thread of its own, in the same namespace.
+
+    pyroute2 runs an event loop of its own, which it cannot where the caller's runs already, as the agent's does.
+    """
+
+    @wraps(work)
+    def in_thread(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(work, *args, **kwargs).result()
+
+    return in_thread
 
 
 def attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path) -> XdpMode:
@@ -46,6 +67,7 @@ def attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path) -> XdpMode
     raise AssertionError("the generic mode either attaches or raises")
 
 
+@_apart
 def _foreign(ifindex: int, ifname: str) -> ForeignProgramError:
     program_id = None
     with IPRoute() as ip, suppress(NetlinkError, IndexError):
@@ -77,6 +99,7 @@ def attach_tc(program_fd: int, ifindex: int, directory: Path) -> None:
     _keep(link, directory / tree.TCX_LINK)
 
 
+@_apart
 def attach_clsact(program_fd: int, ifindex: int) -> None:
     """Attach, or swap atomically, our filter at clsact egress; others' filters stay."""
     with IPRoute() as ip:
@@ -100,6 +123,7 @@ def attach_clsact(program_fd: int, ifindex: int) -> None:
             ) from error
 
 
+@_apart
 def detach_clsact(ifindex: int) -> None:
     """Remove our filter, and clsact itself where nobody else uses it."""
     with IPRoute() as ip, suppress(NetlinkError):

@@ -1,5 +1,6 @@
 """Loading, unloading and what stands in the way of it."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -287,16 +288,22 @@ except PrivilegeError as error:
     assert_nothing_left()
 
 
-def test_clsact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On kernels without TCX: others' filters stay, and clsact too while somebody uses it."""
+@pytest.fixture
+def no_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on kernels before 6.6."""
     real = libbpf.link_create
 
-    def no_tcx(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
+    def refusing(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
         if attach_type == libbpf.BPF_TCX_EGRESS:
             raise OSError(22, "Invalid argument")
         return real(program_fd, ifindex, attach_type, flags)
 
-    monkeypatch.setattr(libbpf, "link_create", no_tcx)
+    monkeypatch.setattr(libbpf, "link_create", refusing)
+
+
+@pytest.mark.usefixtures("no_tcx")
+def test_clsact() -> None:
+    """On kernels without TCX: others' filters stay, and clsact too while somebody uses it."""
     tc("qdisc", "add", "dev", "roce0", "clsact")
     foreign = str(loader.OBJECT.with_name("lab_link.bpf.o"))
     tc(
@@ -322,6 +329,21 @@ def test_clsact(monkeypatch: pytest.MonkeyPatch) -> None:
     left = tc("filter", "show", "dev", "roce0", "egress")
     assert "lab_link" in left
     assert hooks.FILTER_NAME not in left
+
+
+@pytest.mark.usefixtures("no_tcx")
+def test_loading_from_a_running_event_loop() -> None:
+    """As the agent does; what asks the kernel by netlink has a loop of its own."""
+
+    async def load() -> None:
+        loader.load("roce0")
+
+    asyncio.run(load())
+    loader.unload("roce0")
+    obj = loader.OBJECT.with_name("lab_port.bpf.o")
+    subprocess.run(["ip", "link", "set", "roce0", "xdp", "obj", str(obj), "sec", "xdp.frags"], check=True)
+    with pytest.raises(ForeignProgramError, match=r"\(id \d+\)"):
+        asyncio.run(load())
 
 
 def test_clsact_of_our_own_goes_with_us() -> None:
