@@ -73,6 +73,11 @@ class Setting:
     optimum_bps: float
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Source and target of each queue pair."""
+        return [pair for job in self.jobs for pair in job.pairs]
+
+    @property
     def transfers(self) -> int:
         """Queue pairs of a member, of the job with the fewest."""
         return min(len(job.members) for job in self.jobs) - 1
@@ -87,7 +92,7 @@ class Setting:
         """The queue pairs; their QPNs, and so their source ports, are drawn by the seed."""
         return pair_flows(
             Topology(self.spec),
-            [pair for job in self.jobs for pair in job.pairs],
+            self.pairs,
             seed,
             mtu=MTU,
             rate_bps=round(self.flow_bps),

@@ -137,7 +137,7 @@ def run_contention(
             "spine_rate_bps": setting.spec.spine_rate_bps,
             "slow_links_bps": setting.slow_bps,
         },
-        "queue_pairs": sum(len(job.pairs) for job in setting.jobs),
+        "queue_pairs": len(setting.pairs),
         "seconds": seconds,
         "settle_s": SETTLE_S,
         "offered_bps": setting.flow_bps,

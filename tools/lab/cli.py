@@ -7,11 +7,11 @@ import click
 from cwdp.cli.output import emit
 from cwdp.errors import LabError
 from tools.experiments.contention_run import contention
+from tools.experiments.demo import demo
 from tools.experiments.failover_run import failover
 from tools.experiments.incast_run import incast
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
-from tools.lab.demo import demo
 from tools.lab.lab import Lab
 from tools.lab.params import RATE, SHARE, TIME
 from tools.lab.sync import sync

@@ -116,6 +116,13 @@ class Fleet:
         process.terminate()
         process.wait(STOP_WAIT_S)
 
+    def plan(self, planner: PlannerSettings) -> None:
+        """Start the manager anew with other settings of its planner; agents and packets go on meanwhile."""
+        self.stop(MANAGER)
+        self._planner = planner
+        self._write_manager_config()
+        self.start(MANAGER)
+
     def process(self, name: str) -> "subprocess.Popen[Any]":
         """The process of the manager or of a host's agent that runs now."""
         with self._lock:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from tools.roce.flows import Flow
 from tools.roce.process import HostProcess, Spawn
-from tools.roce.results import merge
+from tools.roce.results import merge, timeline
 
 _READY_TIMEOUT_S = 30.0
 _RESULT_TIMEOUT_S = 10.0
@@ -84,8 +84,14 @@ class Generator:
         """End at once, whatever is still under way; return what came of it."""
         self._tell("stop")
         hosts = {process.host: process.wait_for("result", _RESULT_TIMEOUT_S) for process in self._processes}
-        snapshots = {process.host: process.snapshots for process in self._processes}
-        return merge(self._flows, hosts, snapshots, self.start_ns)
+        return merge(self._flows, hosts, self._snapshots(), self.start_ns)
+
+    def timeline(self) -> list[dict[str, Any]]:
+        """The `timeline` of the result, as far as it has come."""
+        return timeline(self._snapshots())
+
+    def _snapshots(self) -> dict[str, list[dict[str, Any]]]:
+        return {process.host: list(process.snapshots) for process in self._processes}
 
     def _tell(self, command: str) -> None:
         for process in self._processes:

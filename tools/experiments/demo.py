@@ -1,0 +1,225 @@
+"""`cwdp lab run demo`: clocks put right, two jobs that collide taken apart, a link that dies under load.
+
+Every promise that it makes is checked against what was measured; its exit status says whether all were kept.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.rule import Rule
+
+from cwdp.cli.output import console
+from cwdp.errors import LabError
+from cwdp.shared.rates import format_rate
+from manager.config import PlannerSettings
+from tools.experiments import measure
+from tools.experiments.contention import QUEUE_BYTES, RATE_BPS, Setting, make_setting
+from tools.experiments.failover import Cut, Kind, draw_cut
+from tools.experiments.fleets import PulseSettings, running_fleet
+from tools.experiments.runs import SNAPSHOT_S, links_in_use
+from tools.lab import LabSpec, faults
+from tools.lab.fleet import Fleet
+from tools.lab.params import RATE
+from tools.lab.session import lab_for_run, sample
+from tools.lab.truth import Truth
+from tools.roce import Generator
+
+NAME = "demo"
+CLOCKS_S = 4.0
+BEFORE_S = 5.0
+PLACED_WITHIN_S = 20.0
+"""From the planner's start: the manager is started anew for it, and hears of everything first."""
+
+AFTER_S = 5.0
+DARK_S = 2.5
+HEALED_S = 4.0
+WATCHED_S = 3.0
+"""Goodput shown is that of the last few seconds."""
+
+PULSES = PulseSettings(interval_ms=4.0, dead_after_ms=20.0)
+CLOCK_ERROR_NS = 1_000.0
+COVERED_SHARE = 0.999
+OPTIMUM_SHARE = 0.9
+OUTAGE_NS = 100_000_000
+SHOWN_ROWS = 6
+
+
+@dataclass
+class Promises:
+    """What was promised, and whether it was seen."""
+
+    out: Console
+    broken: list[str] = field(default_factory=list)
+
+    def check(self, kept: bool, what: str) -> None:
+        """Show what was measured, and remember it if it is not as promised."""
+        self.out.print(f"[green]ok[/] {what}" if kept else f"[red]not as promised:[/] {what}")
+        if not kept:
+            self.broken.append(what)
+
+
+@click.command()
+@click.option(
+    "--seed", default=1, show_default=True, help="Draws clocks, queue pairs and the link that dies."
+)
+@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
+def demo(seed: int, rate: int) -> None:
+    """Show clocks put right, colliding jobs taken apart and a dead link survived; ends by itself in 90 s."""
+    spec = LabSpec(
+        name=NAME, rate_bps=rate, queue_bytes=QUEUE_BYTES, spine_queue_bytes=QUEUE_BYTES, seed=seed
+    )
+    setting = make_setting(spec, spine_rate_bps=None, slow_share=1.0)
+    promises = Promises(console())
+    with (
+        lab_for_run(NAME, setting.spec) as lab,
+        running_fleet(lab, planner=False, pulses=PULSES) as fleet,
+        Generator(setting.flows(seed), lab.popen, lab.run_dir, SNAPSHOT_S) as traffic,
+    ):
+        shown = _Story(fleet, setting, traffic, promises)
+        shown.clocks()
+        traffic.start()
+        shown.collision()
+        shown.placement()
+        shown.dead_link(seed)
+    if promises.broken:
+        raise LabError(
+            "the demonstration did not show what it promises:\n  " + "\n  ".join(promises.broken),
+            "Is the machine too busy? Try a lower --rate.",
+        )
+    promises.out.print("Everything was as promised.")
+
+
+class _Story:
+    """The parts of the demonstration, in their order."""
+
+    def __init__(self, fleet: Fleet, setting: Setting, traffic: Generator, promises: Promises) -> None:
+        self._lab, self._fleet, self._setting, self._traffic = fleet.lab, fleet, setting, traffic
+        self._promises, self._out = promises, promises.out
+
+    def clocks(self) -> None:
+        """The clocks that were set seconds apart, against the truth."""
+        self._title("Clocks, set seconds apart, agree")
+        self._show("clock")
+        with Truth(self._lab) as truth, self._out.status("watching the clocks"):
+            error_ns, bound_ns = sample(truth, CLOCKS_S, self._fleet)
+        p99 = float(np.nanpercentile(np.abs(error_ns), 99))
+        covered = float((np.abs(error_ns) <= bound_ns).mean())
+        self._promises.check(
+            p99 <= CLOCK_ERROR_NS and covered >= COVERED_SHARE,
+            f"clocks are {p99:.0f} ns off the truth at p99, within the bound claimed in {covered:.2%} of samples",
+        )
+
+    def collision(self) -> None:
+        """Two jobs where ECMP puts them."""
+        self._title("Two all-to-all jobs start, and ECMP has some of their queue pairs collide")
+        self._wait(BEFORE_S, "watching the jobs")
+        self._show("link", "--limit", str(SHOWN_ROWS))
+        self._show("qp", "--limit", str(SHOWN_ROWS))
+        self._out.print(f"slowest member: {self._goodput()}")
+
+    def placement(self) -> None:
+        """The same jobs where cwdp puts them."""
+        self._title("cwdp may place queue pairs now")
+        before = self._slowest_share()
+        self._fleet.plan(PlannerSettings())
+        deadline = time.monotonic() + PLACED_WITHIN_S
+        while self._slowest_share() < OPTIMUM_SHARE and time.monotonic() < deadline:
+            self._wait(0.5, "waiting for the planner")
+        self._wait(AFTER_S, "watching the jobs")
+        self._show("link", "--limit", str(SHOWN_ROWS))
+        self._show("event", "--since", "30s")
+        after = self._slowest_share()
+        self._promises.check(
+            after >= OPTIMUM_SHARE and after >= before,
+            f"slowest member: {self._goodput()}, {after / before:.2f} times what it had",
+        )
+
+    def dead_link(self, seed: int) -> None:
+        """A link in use goes silent under load, and is mended."""
+        self._title("A link goes silent under load")
+        name = self._lab.name
+        for leaf in self._lab.topology.leaves:
+            for spine in self._lab.topology.spines:
+                faults.drop(name, f"{leaf}-{spine}", 0.0)
+        used = links_in_use(self._lab, self._setting.flow_bps / 2)
+        cut = draw_cut(Kind.SILENT, used, self._lab.topology, random.Random(seed))
+        before = self._slowest_share()
+        cut_ns, mended_ns = self._cut(cut)
+        dark_share = self._slowest_share()
+        self._wait(HEALED_S, "watching the jobs")
+        self._show("event", "--since", "15s")
+        healed = self._slowest_share()
+        self._judge(cut, self._traffic.stop(), (cut_ns, mended_ns), (before, dark_share, healed))
+
+    def _cut(self, cut: Cut) -> tuple[int, int]:
+        cut_ns = time.monotonic_ns()
+        cut.make(self._lab.name)
+        self._out.print(f"{cut.shown} drops everything now")
+        try:
+            self._wait(DARK_S, "watching the jobs")
+        finally:
+            mended_ns = time.monotonic_ns()
+            cut.mend(self._lab.name)
+        self._out.print(f"{cut.shown} is mended")
+        return cut_ns, mended_ns
+
+    def _judge(
+        self, cut: Cut, result: dict[str, Any], span_ns: tuple[int, int], shares: Sequence[float]
+    ) -> None:
+        """What the cut cost."""
+        lasted = [measure.outage_ns(flow, *span_ns) for flow in result["flows"]]
+        outages = [outage for outage in lasted if outage is not None]
+        longest = max(outages, default=0)
+        died = result["total"]["failed"]
+        self._promises.check(
+            bool(outages) and longest <= OUTAGE_NS,
+            f"{cut.shown} was on the path of {len(outages)} queue pairs: they lost packets for "
+            f"{longest / 1e6:.1f} ms at most",
+        )
+        self._promises.check(died == 0, f"{died} queue pairs died")
+        before, dark, healed = shares
+        self._promises.check(
+            healed >= OPTIMUM_SHARE * before,
+            f"slowest member: {before:.0%} of the best possible before, {dark:.0%} with three quarters of the "
+            f"spines' links, {healed:.0%} after",
+        )
+
+    def _title(self, text: str) -> None:
+        self._out.print()
+        self._out.print(Rule(text, align="left") if self._out.is_terminal else f"== {text}")
+
+    def _wait(self, seconds: float, what: str) -> None:
+        with self._out.status(what):
+            time.sleep(seconds)
+
+    def _show(self, *command: str) -> None:
+        """What the operator sees."""
+        self._out.print(f"$ cwdp {' '.join(command)}", style="bold", markup=False)
+        argv = [sys.executable, "-m", "cwdp", *command, "--manager", f"unix://{self._fleet.socket}"]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        self._out.print(done.stdout.rstrip() or done.stderr.rstrip(), markup=False)
+
+    def _deliveries(self) -> measure.Deliveries:
+        flows = [{"id": flow.id} for flow in self._setting.flows(1)]
+        timeline = self._traffic.timeline()
+        return measure.Deliveries({"start_ns": self._traffic.start_ns, "flows": flows, "timeline": timeline})
+
+    def _slowest_share(self) -> float:
+        """The slowest queue pair's goodput of late, of the best possible."""
+        deliveries = self._deliveries()
+        end_ns = deliveries.end_ns
+        each_bps = deliveries.mean_bps(max(0.0, end_ns - WATCHED_S * 1e9), end_ns)
+        return float(each_bps.min()) / self._setting.optimum_bps
+
+    def _goodput(self) -> str:
+        share = self._slowest_share()
+        best_bps = self._setting.optimum_bps * self._setting.transfers
+        return f"{share * best_bps / 1e6:.1f} Mbit/s, {share:.0%} of the best possible"
