@@ -65,12 +65,22 @@ class _Extent:
 
 @dataclass(eq=False)
 class _Tracked:
-    """A path that is kept track of. `silent` counts the rounds in a row that each hop missed, by hop limit."""
+    """A path that is kept track of.
+
+    Attributes:
+        due_s: when its next round begins; infinite during one.
+        told_s: when it was last told of.
+        again: how many rounds more may follow soon after ones that missed hops.
+        has_changed: the last round did not find what the one before had found, or there was none.
+        found: its hops as of the last round.
+        silent: how many rounds in a row each hop missed, by hop limit.
+    """
 
     path: FlowPath
     due_s: float = math.inf
     told_s: float = -math.inf
     again: int = 0
+    has_changed: bool = True
     found: Found | None = None
     silent: dict[int, int] = field(default_factory=dict)
 
@@ -218,8 +228,8 @@ class TraceTable:
         if extent is None:
             self._searched.add(tracked.pair)
             return Round(tracked.path, given_up=given_up)
-        is_new = tracked.found is None
-        return Round(tracked.path, extent.limit, ends=extent.reached, ask_end=is_new, given_up=given_up)
+        ask_end = tracked.has_changed
+        return Round(tracked.path, extent.limit, ends=extent.reached, ask_end=ask_end, given_up=given_up)
 
     def _finish(self, now_s: float) -> None:
         for path, current in list(self._rounds.items()):
@@ -249,8 +259,8 @@ class TraceTable:
         if found != before or now_s - tracked.told_s >= TELL_AGAIN_S:
             tracked.told_s = now_s
             self._found.append(found)
-        if before is not None and contradicts(found.hops, before.hops):
-            self._extents.pop(tracked.pair, None)
+        tracked.has_changed = before is None or contradicts(found.hops, before.hops)
+        if before is not None and tracked.has_changed:
             self._spread(tracked.path.ifname, now_s)
 
     def _settle(self, tracked: _Tracked, current: Round) -> Found:

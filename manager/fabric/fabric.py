@@ -82,9 +82,10 @@ class Fabric:
         aside = frozenset(names.number(host) for host in self.aside)
         judged = judge(claims, len(names.of), aside)
         self._count_lies(claims, judged)
-        if len(self._numbers.of) > 2 * len(self.routes.links) + UNUSED_LINKS:
-            self._numbers = LinkNumbers()
         found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
+        if len(self._numbers.of) > 2 * len(np.unique(found)) + UNUSED_LINKS:
+            self._numbers = LinkNumbers()
+            found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
         crossed = np.full((self.store.capacity, found.shape[1]), -1, np.int32)
         crossed[claims.row] = found
         self._publish(PackedPaths(dict(self.store.pairs), crossed))

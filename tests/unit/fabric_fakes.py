@@ -1,12 +1,12 @@
 """A Clos in arithmetic: which hops a packet would take, and what an agent would say of them."""
 
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import pairwise
 
 from cwdp.shared.messages import Trace, TraceReport
-from manager.fabric.fabric import Fabric
+from manager.fabric.fabric import Fabric, Suspicion
 from manager.fabric.routes import DirectedLink
 
 
@@ -89,7 +89,7 @@ class FakeClos:
             ways = [[up, *m, down] for m in middles if self._alive([up, *m, down])] or [[up]]
             for way in ways:
                 nodes = [src.name, *way, dst.name]
-                found |= {DirectedLink(a, b) for a, b in zip(nodes, nodes[1:], strict=False)}
+                found |= {DirectedLink(a, b) for a, b in pairwise(nodes)}
         return found
 
     def pairs(self) -> Iterator[tuple[FakeNic, FakeNic]]:
@@ -117,7 +117,7 @@ class FakeClos:
             local_ns=0,
         )
 
-    def report(self, host: str, ports: int, rng: random.Random | None = None) -> TraceReport:
+    def report(self, host: str, ports: int) -> TraceReport:
         traces = [
             self.trace(src, dst, 50_000 + port)
             for src, dst in self.pairs()
@@ -126,13 +126,13 @@ class FakeClos:
         ]
         return TraceReport(host=host, traces=traces)
 
-    def tell(self, fabric: Fabric, ports: int = 32, now_s: float = 0.0, without: str = "") -> None:
+    def tell(self, fabric: Fabric, ports: int = 24, now_s: float = 0.0, without: str = "") -> list[Suspicion]:
         """All hosts trace and report."""
         fabric.know(self.addresses)
         for host, nics in self.hosts.items():
             if host != without:
                 fabric.hear(self.report(host, ports), [nic.ifname for nic in nics], now_s)
-        fabric.step(now_s)
+        return fabric.step(now_s)
 
     def _middles(self, src_leaf: int, dst_leaf: int) -> list[list[str]]:
         """Every way between two leaves, their own addresses left out."""
@@ -153,7 +153,7 @@ class FakeClos:
         ]
 
     def _alive(self, way: list[str]) -> bool:
-        steps = list(zip(way, way[1:], strict=False))
+        steps = list(pairwise(way))
         return not any(step in self.dead or step[::-1] in self.dead for step in steps)
 
     def _port_address(self, switch: str, before: str) -> str:

@@ -43,12 +43,10 @@ class Network:
 
     def answer(self, probe: HopProbe) -> None:
         hops = self.way(probe.path)
-        if probe.hop_limit <= len(hops):
-            hop, kind = hops[probe.hop_limit - 1], "expired"
-        else:
-            hop, kind = probe.path.destination, "unreachable"
+        is_inside = probe.hop_limit <= len(hops)
+        hop = hops[probe.hop_limit - 1] if is_inside else probe.path.destination
         if self.hears(probe, hop):
-            self.table.hear(Answer(hop, kind, probe.packet))
+            self.table.hear(Answer(hop, "expired" if is_inside else "unreachable", probe.packet))
 
 
 def paths(count: int, destination: str = "10.2.0.1", first: int = 50_000) -> list[FlowPath]:
