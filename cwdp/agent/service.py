@@ -43,6 +43,7 @@ from cwdp.shared.service import notify
 
 SEND_INTERVAL_S = 0.02
 LEND_INTERVAL_S = 0.02
+DECISIONS_INTERVAL_S = 0.05
 FIT_INTERVAL_S = 0.25
 PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
@@ -133,6 +134,7 @@ class Agent:
             self._slices.follow(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._every(LEND_INTERVAL_S, self._lend),
+            self._every(DECISIONS_INTERVAL_S, self._tell_decisions),
             self._every(FIT_INTERVAL_S, self._measure),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
             self._every(STEERED_INTERVAL_S, self._tell_steering),
@@ -191,14 +193,10 @@ class Agent:
             self._bus.publish(messages.subject("window", self._config.host), report)
 
     def _tell_of_traffic(self) -> None:
-        """What the dataplane decided, stamped and counted; and the hops of paths that are news."""
+        """What the dataplane stamped and counted, and the hops of paths that are news."""
         for traced in self._tracing.reports():
             self._bus.publish(messages.subject("trace", self._config.host), traced)
         for nic in self._nics:
-            events = nic.path_events()
-            self._tracing.hear_events(events)
-            for event in events:
-                self._say(event)
             if nic.queue_pairs is None:
                 continue
             for samples in nic.queue_pairs.samples():
@@ -206,6 +204,14 @@ class Agent:
             paced = self._congestion.paced(nic.ifname)
             for counted in nic.queue_pairs.reports(self._clock.now_ns(), paced):
                 self._bus.publish(messages.subject("qp", self._config.host), counted)
+
+    def _tell_decisions(self) -> None:
+        """What the dataplane decided: at once, as the manager re-plans by it."""
+        for nic in self._nics:
+            events = nic.path_events()
+            self._tracing.hear_events(events)
+            for event in events:
+                self._say(event)
 
     def _tell_steering(self) -> None:
         maps = {nic.ifname: nic.maps for nic in self._nics if nic.maps}

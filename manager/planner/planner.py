@@ -14,7 +14,7 @@ from manager.members import Members
 from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
 from manager.planner.demand import NicRates
-from manager.planner.flows import AddressBook, QpName, sending
+from manager.planner.flows import ACTIVE_S, AddressBook, QpName, sending
 from manager.planner.ledger import Ledger
 from manager.planner.step import Outcome, Sight, step
 from manager.planner.story import tell
@@ -142,7 +142,7 @@ class Planner:
         if routes is not self._candidates.routes:
             self._candidates = Candidates(routes)
         hosts = self._let_go(wishes, now_s)
-        dead = self._suspects.dead(routes, self._watched(), localised, now_s)
+        dead = self._suspects.dead(routes, self._watched(now_s), localised, now_s)
         outcome = self._step(now_s, loads, dead, wishes)
         for host in hosts | outcome.hosts:
             self._want(host)
@@ -211,12 +211,14 @@ class Planner:
         else:
             self.planned.pop(host, None)
 
-    def _watched(self) -> Iterator[PathName]:
-        """The paths that dataplanes watch by now, as far as the planner is behind it."""
+    def _watched(self, now_s: float) -> Iterator[PathName]:
+        """Paths that steered queue pairs take, whose dataplanes would have told if they had given them up.
+
+        A backup is none: nobody tells of it before it is needed.
+        """
         for name, entry in self._ledger.entries.items():
-            for port in (entry.sport, entry.backup_sport):
-                if port is not None:
-                    yield PathName(name.src, name.dst_addr, port)
+            if entry.sport is not None and now_s - entry.active_s < ACTIVE_S:
+                yield PathName(name.src, name.dst_addr, entry.sport)
 
     def _account(self, outcome: Outcome, dead: Collection[DirectedLink]) -> None:
         for what in ("moved", "rerouted", "backed_up"):

@@ -169,7 +169,7 @@ class _Room:
         problem, budget = self._problem, self._budget
         share = utilisation(problem.fabric, problem.demand, placed)
         outcome.fullest_after = top = float(share.max())
-        if self._sight.nic_bps is None or (top <= BUSY and not self._starved().any()):
+        if self._sight.nic_bps is None or not (self._is_full(share).any() or self._starved().any()):
             return placed
         budget.refill(self._sight.now_s)
         rested = self._sight.now_s - self._moved_s >= self._settings.hold_s
@@ -223,6 +223,11 @@ class _Room:
                 left[host] -= 1
                 beyond[i] = left[host] < 0
         return beyond
+
+    def _is_full(self, share: NDArray[np.float64]) -> Mask:
+        """Links that are wanted for more than they carry, unless they are known to have no queue."""
+        full: Mask = (share[:-1] > BUSY) & self._sight.links.queueing
+        return full
 
     def _starved(self) -> Mask:
         """Who gets less than it could have, and was not moved just now."""

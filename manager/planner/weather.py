@@ -28,8 +28,8 @@ class LinkLoads(Protocol):
         """What each can carry, NaN where nothing is known."""
 
     @property
-    def queue_p50_ns(self) -> Floats:
-        """The queueing delay of the last seconds, NaN where nothing is known."""
+    def queue_p99_ns(self) -> Floats:
+        """The longest queueing delay of the last seconds, NaN where nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Unmeasured:
 
     routes: Routes = field(default_factory=Routes)
     likely_capacity_bps: Floats = field(default_factory=lambda: np.zeros(0))
-    queue_p50_ns: Floats = field(default_factory=lambda: np.zeros(0))
+    queue_p99_ns: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 def read_links(routes: Routes, loads: LinkLoads) -> Links:
@@ -46,12 +46,12 @@ def read_links(routes: Routes, loads: LinkLoads) -> Links:
     count = len(routes.links)
     capacity, queue_ns = np.full(count, np.nan), np.full(count, np.nan)
     if loads.routes is routes:
-        capacity[:], queue_ns[:] = loads.likely_capacity_bps, loads.queue_p50_ns
+        capacity[:], queue_ns[:] = loads.likely_capacity_bps, loads.queue_p99_ns
     else:
         known = {link: i for i, link in enumerate(loads.routes.links)}
         places = np.array([known.get(link, -1) for link in routes.links], dtype=np.intp)
         found = places >= 0
         capacity[found] = loads.likely_capacity_bps[places[found]]
-        queue_ns[found] = loads.queue_p50_ns[places[found]]
+        queue_ns[found] = loads.queue_p99_ns[places[found]]
     enough_ns = np.fmax(LEAST_QUEUE_NS, QUEUE_BYTES * _BITS_NS / np.where(capacity > 0, capacity, np.inf))
     return Links(capacity_bps=capacity, queueing=~(queue_ns < enough_ns))
