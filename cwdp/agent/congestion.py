@@ -36,6 +36,7 @@ class CongestionHost:
         self._nics: dict[Order, CongestionNic] = {}
         self._orders: list[Order] = []
         self._happened: list[Happened] = []
+        self._troubles: dict[str, str] = {}
 
     def follow(self, orders: list[Order]) -> None:
         """Have exactly these NICs looked after."""
@@ -50,18 +51,16 @@ class CongestionHost:
                 if order not in self._nics:
                     self._nics[order] = CongestionNic(order)
                 self._nics[order].look_after()
-            except (CwdpError, OSError):
-                self.counters["congestion_failed"] += 1
-                self._drop(order)
+            except (CwdpError, OSError) as error:
+                self._fail(order, error)
 
     def step(self, now_ns: int) -> bool:
         """One step of each; whether any has queue pairs to follow."""
         for order, nic in list(self._nics.items()):
             try:
                 self._happened += nic.step(now_ns)
-            except OSError:
-                self.counters["congestion_failed"] += 1
-                self._drop(order)
+            except OSError as error:
+                self._fail(order, error)
         return any(nic.following for nic in self._nics.values())
 
     @property
@@ -85,6 +84,14 @@ class CongestionHost:
         """Hold nothing back any more."""
         for order in list(self._nics):
             self._drop(order)
+
+    def _fail(self, order: Order, error: CwdpError | OSError) -> None:
+        """Go on without an interface; it is tried again."""
+        self.counters["congestion_failed"] += 1
+        if self._troubles.get(order.ifname) != str(error):
+            self._troubles[order.ifname] = str(error)
+            sys.stderr.write(f"congestion of {order.ifname} is not controlled: {error}\n")
+        self._drop(order)
 
     def _drop(self, order: Order) -> None:
         nic = self._nics.pop(order, None)
