@@ -74,12 +74,12 @@ class Orders:
         plan.in_use = tuple(ports)[:MOST_IN_USE]
         is_told = bool(plan.ports) and all(port in traced for port in plan.ports)
         is_covered = known.paths >= known.peer_paths and known.confidence >= CONFIDENCE
+        plan.granted = max(plan.granted, BATCH - len(plan.in_use))
         if is_told and known.peer_paths and not is_covered:
             plan.granted = min(plan.granted + BATCH, MOST_CANDIDATES)
-        wanted = max(plan.granted, BATCH - len(plan.in_use))
-        if len(plan.candidates) < wanted:
-            plan.candidates = draw_ports("\0".join(pair).encode(), 2 * wanted)
-        plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:wanted])))[: max(0, left)]
+        if len(plan.candidates) < plan.granted:
+            plan.candidates = draw_ports("\0".join(pair).encode(), 2 * plan.granted)
+        plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[: plan.granted])))[: max(0, left)]
         return len(plan.ports)
 
     def _orders(self, in_use: InUse) -> dict[str, list[TraceOrder]]:
