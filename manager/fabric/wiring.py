@@ -47,36 +47,33 @@ def suspects(
     """
     seats = {nic: switches[0] for nic, switches in model.seats.items() if len(switches) == 1}
     by_nic = {suspect.what: suspect for suspect in _by_address(seats, addresses)}
-    by_nic |= {suspect.what: suspect for suspect in _by_host(seats)}
+    for accused in _by_host(seats):
+        agreed = [suspect for suspect in accused if suspect.what in by_nic] or accused
+        by_nic |= {suspect.what: suspect for suspect in agreed}
     return [by_nic[nic] for nic in sorted(by_nic)] + list(_by_tier(model, is_covered))
 
 
-def _by_host(seats: Mapping[str, str]) -> Iterator[Suspect]:
-    """NICs that are not at the leaf of the same NIC of hosts like theirs."""
+def _by_host(seats: Mapping[str, str]) -> Iterator[list[Suspect]]:
+    """Of each odd host the NICs that fit the host's other NICs least, by where hosts like it have theirs."""
     hosts = defaultdict[str, dict[str, str]](dict)
     for nic, leaf in seats.items():
         host, _, ifname = nic.rpartition("/")
         hosts[host][ifname] = leaf
-    ifnames = sorted({ifname for nics in hosts.values() for ifname in nics})
-    blamed = Counter[str]()
-    expected: dict[str, tuple[str, str, str]] = {}
-    for one, other in permutations(ifnames, 2):
-        both = {
-            host: (nics[one], nics[other]) for host, nics in hosts.items() if one in nics and other in nics
-        }
-        groups = defaultdict[str, Counter[str]](Counter)
-        for first, second in both.values():
-            groups[first][second] += 1
-        for host, (first, second) in both.items():
-            usual, count = groups[first].most_common(1)[0]
-            others = groups[first].total() - 1
-            if second != usual and count >= LEAST_LIKE and count >= MOST * others:
-                nic = f"{host}/{other}"
-                blamed[nic] += 1
-                expected[nic] = usual, one, first
-    for nic, (usual, one, first) in expected.items():
-        reason = f"hosts whose {one} is at {first} have their {nic.rpartition('/')[2]} at {usual}"
-        yield Suspect(nic, seats[nic], usual, reason)
+    usual = defaultdict[tuple[str, str, str], Counter[str]](Counter)
+    for nics in hosts.values():
+        for one, other in permutations(nics, 2):
+            usual[one, nics[one], other][nics[other]] += 1
+    for host, nics in hosts.items():
+        accused: dict[str, list[Suspect]] = defaultdict(list)
+        for one, other in permutations(sorted(nics), 2):
+            leaves = usual[one, nics[one], other]
+            leaf, count = leaves.most_common(1)[0]
+            if leaf != nics[other] and count >= LEAST_LIKE and count >= MOST * (leaves.total() - 1):
+                reason = f"hosts whose {one} is at {nics[one]} have their {other} at {leaf}"
+                accused[other].append(Suspect(f"{host}/{other}", nics[other], leaf, reason))
+        if accused:
+            most = max(len(reasons) for reasons in accused.values())
+            yield [reasons[0] for reasons in accused.values() if len(reasons) == most]
 
 
 def _by_address(seats: Mapping[str, str], addresses: Mapping[str, str]) -> Iterator[Suspect]:

@@ -1,7 +1,7 @@
 """A Clos in arithmetic: which hops a packet would take, and what an agent would say of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 
@@ -30,6 +30,7 @@ class FakeClos:
         dead: links (leaf or pod switch, the one above) that routing goes round.
         silent: switches that never answer.
         answer: whether a probe is answered, by chance.
+        moved: leaves (from 0) that NICs are plugged into with the addresses of their places.
         per_port: switches answer by an address of the port that was entered, not by one of their own.
     """
 
@@ -43,6 +44,7 @@ class FakeClos:
     silent: set[str] = field(default_factory=set)
     answer: Callable[[], bool] = lambda: True
     answers_at_end: bool = True
+    moved: dict[str, int] = field(default_factory=dict)
     per_port: bool = False
 
     def __post_init__(self) -> None:
@@ -57,7 +59,9 @@ class FakeClos:
                 address = f"10.{leaf + 1}.{place // 200}.{place % 200}"
                 if self.version == 6:
                     address = f"fd00:{leaf + 1:x}::{place:x}"
-                self.hosts[host].append(FakeNic(host, f"nic{i}", leaf, address))
+                nic = FakeNic(host, f"nic{i}", leaf, address)
+                seat = self.moved.get(nic.name, leaf)
+                self.hosts[host].append(replace(nic, leaf=seat))
 
     @property
     def all_nics(self) -> list[FakeNic]:
