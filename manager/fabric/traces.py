@@ -6,6 +6,7 @@ Names of nodes are numbered: NICs as `HOST/IFNAME`, hops and foreign destination
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 
 import numpy as np
@@ -83,6 +84,7 @@ class TraceStore:
         self.changes = 0
         self._nics: dict[str, str] = {}
         self._names_of: list[PathName | None] = []
+        self._told: list[tuple[list[str | None], bool] | None] = []
         self._free: list[int] = []
         self._rows_of: Counter[str] = Counter()
         self._host = np.zeros(0, np.int32)
@@ -122,15 +124,6 @@ class TraceStore:
             if self._names_of[row] is not None:
                 self._drop(row)
 
-    def hops(self, row: int) -> tuple[str | None, ...]:
-        """A path's hops as they were told."""
-        told = self._hops[row, : self._length[row]].tolist()
-        return tuple(None if hop == UNKNOWN else self.names.of[hop] for hop in told)
-
-    def is_reached(self, row: int) -> bool:
-        """Whether the path's destination answered."""
-        return bool(self._reached[row])
-
     def path_name(self, row: int) -> PathName:
         """The name of a path."""
         name = self._names_of[row]
@@ -163,22 +156,23 @@ class TraceStore:
         owner = self._nics.get(trace.dst_addr)
         if owner is None or owner == nic_id(host, trace.nic):
             return "unknown_destination"
+        pair = nic_id(host, trace.nic), trace.dst_addr
+        row = self.pairs.get(pair, {}).get(trace.sport)
+        if row is not None and self._told[row] == (trace.hops, trace.reached):
+            self._heard_s[row] = now_s
+            return "ok"
         hops = _usual_hops(trace.hops)
         if hops is None or len(set(hops) - {None}) + hops.count(None) < len(hops):
             return "not_sane"
-        pair = nic_id(host, trace.nic), trace.dst_addr
-        row = self.pairs.get(pair, {}).get(trace.sport)
         if row is None:
             if len(self.pairs.get(pair, ())) >= MOST_PORTS_A_PAIR or self._rows_of[host] >= MOST_ROWS_A_HOST:
                 return "too_many"
             row = self._add(host, pair, trace.sport)
-        numbers = np.full(MOST_HOPS, UNKNOWN, np.int32)
-        numbers[: len(hops)] = [UNKNOWN if hop is None else self.names.number(hop) for hop in hops]
-        self._heard_s[row] = now_s
-        same = self._length[row] == len(hops) and self._reached[row] == trace.reached
-        if not same or (self._hops[row] != numbers).any():
-            self._hops[row], self._length[row], self._reached[row] = numbers, len(hops), trace.reached
-            self.changes += 1
+        self._hops[row] = UNKNOWN
+        self._hops[row, : len(hops)] = [UNKNOWN if hop is None else self.names.number(hop) for hop in hops]
+        self._length[row], self._reached[row], self._heard_s[row] = len(hops), trace.reached, now_s
+        self._told[row] = trace.hops, trace.reached
+        self.changes += 1
         return "ok"
 
     def _add(self, host: str, pair: Pair, sport: int) -> int:
@@ -190,8 +184,6 @@ class TraceStore:
         self._rows_of[host] += 1
         self._host[row], self._src[row] = self.names.number(host), self.names.number(pair[0])
         self._dst[row], self._sport[row] = self._end(pair[1]), sport
-        self._length[row] = UNKNOWN
-        self.changes += 1
         return row
 
     def _drop(self, row: int) -> None:
@@ -204,7 +196,7 @@ class TraceStore:
         else:
             del self.pairs[src, dst_addr]
         self._rows_of[src.rpartition("/")[0]] -= 1
-        self._names_of[row] = None
+        self._names_of[row] = self._told[row] = None
         self._free.append(row)
         self.changes += 1
 
@@ -218,6 +210,7 @@ class TraceStore:
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)]))
         self._names_of += [None] * more
+        self._told += [None] * more
         self._free += range(old + more - 1, old - 1, -1)
 
     def _tidy_names(self) -> None:
@@ -239,6 +232,11 @@ def _usual_hops(hops: list[str | None]) -> list[str | None] | None:
     if len(hops) > MOST_HOPS:
         return None
     try:
-        return [None if hop is None else str(ip_address(hop)) for hop in hops]
+        return [None if hop is None else _usual(hop) for hop in hops]
     except ValueError:
         return None
+
+
+@lru_cache(65_536)
+def _usual(address: str) -> str:
+    return str(ip_address(address))

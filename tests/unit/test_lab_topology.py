@@ -126,3 +126,23 @@ def test_shares(text: str, share: float) -> None:
 def test_a_share_above_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="more than 1"):
         units.parse_share("150%")
+
+
+def test_a_miswired_host_keeps_its_addresses_at_another_leaf() -> None:
+    plain, odd = Topology(LabSpec(leaves=3)), Topology(LabSpec(leaves=3, miswired="h2"))
+    before, after = plain.nics["h2"][0], odd.nics["h2"][0]
+    assert (before.leaf, after.leaf) == ("l1", "l2")
+    assert (before.ipv4, before.ipv6) == (after.ipv4, after.ipv6)
+    assert "h2-l2" in odd.links
+    assert "h2-l1" not in odd.links
+    for switch, routes in switch_routes(odd, ()).items():
+        to = {str(route.destination): route.next_hops for route in routes}
+        assert (f"{after.ipv4}/32" in to) == (switch != "l2")
+    assert plain.strangers("l2") == []
+
+
+def test_a_host_that_cannot_be_miswired_is_refused() -> None:
+    for spec in (LabSpec(miswired="h9"), LabSpec(miswired="l1"), LabSpec(nics=2, miswired="h1")):
+        with pytest.raises(ConfigError, match="h"):
+            spec.validate()
+    LabSpec(nics=2, leaves=3, miswired="h1").validate()

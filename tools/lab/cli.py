@@ -56,6 +56,7 @@ lab.add_command(traffic)
 )
 @click.option("--mtu", default=_DEFAULT.mtu, show_default=True, help="MTU of the fabric in bytes.")
 @click.option("--seed", default=_DEFAULT.seed, show_default=True, help="Draws the hosts' clocks.")
+@click.option("--miswire", default="", metavar="HOST", help="Plug this host's first NIC into a wrong leaf.")
 def up(
     *,
     name: str,
@@ -68,6 +69,7 @@ def up(
     queue: str,
     mtu: int,
     seed: int,
+    miswire: str,
 ) -> None:
     """Raise a lab. The same lab twice is one lab."""
     spec = LabSpec(
@@ -82,6 +84,7 @@ def up(
         spine_queue_bytes=units.parse_queue(queue, spine_rate or rate),
         mtu=mtu,
         seed=seed,
+        miswired=miswire,
     )
     if lifecycle.up(spec):
         click.echo(f"The lab {name!r} is up: {leaves * hosts} hosts, {leaves} leaves, {spines} spines.")

@@ -66,5 +66,5 @@ def _networks(topology: Topology, switch: str) -> list[IPv4Network | IPv6Network
     ipv4, ipv6 = topology.router_addresses(switch)
     networks: list[IPv4Network | IPv6Network] = [IPv4Network(ipv4), IPv6Network(ipv6)]
     if switch in topology.leaves:
-        networks += topology.leaf_networks(switch)
+        networks += [*topology.leaf_networks(switch), *topology.strangers(switch)]
     return networks

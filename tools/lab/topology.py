@@ -8,7 +8,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
 import msgspec
 
@@ -30,7 +30,11 @@ _HOST, _LEAF, _SPINE, _MGMT = 1, 2, 3, 4
 
 
 class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lab is made of; two labs with the same spec are the same."""
+    """What a lab is made of; two labs with the same spec are the same.
+
+    The first NIC of the host `miswired` has the addresses of its place and is plugged into a leaf that is none of the
+    host's own.
+    """
 
     name: str = "cwdp"
     leaves: int = 2
@@ -43,6 +47,7 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     spine_queue_bytes: int = 256 * 1024
     mtu: int = 9000
     seed: int = 1
+    miswired: str = ""
 
     @property
     def frame_bytes(self) -> int:
@@ -65,6 +70,22 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"{self.nics} NICs a host need as many leaves, and there is {self.leaves}",
                 "Give --leaves 2 or more, or --nics 1.",
+            )
+        self._validate_miswired()
+
+    def _validate_miswired(self) -> None:
+        if not self.miswired:
+            return
+        hosts = [f"h{i}" for i in range(1, self.leaves * self.hosts_per_leaf + 1)]
+        if self.miswired not in hosts:
+            raise ConfigError(
+                f"--miswire names {self.miswired!r}, and the lab has no such host",
+                f"Give one from {hosts[0]} to {hosts[-1]}.",
+            )
+        if self.leaves <= self.nics:
+            raise ConfigError(
+                f"{self.miswired} is at every one of the {self.leaves} leaves already",
+                f"Give --leaves {self.nics + 1} or more.",
             )
 
 
@@ -184,6 +205,13 @@ class Topology:
         index = int(leaf[1:])
         return IPv4Network(f"10.{index}.0.0/16"), IPv6Network(f"fd0c:0:{index:x}::/48")
 
+    def strangers(self, leaf: str) -> list[IPv4Network | IPv6Network]:
+        """Return the addresses of NICs that are plugged into a leaf and belong at another one."""
+        if not self.spec.miswired:
+            return []
+        nic = self.nics[self.spec.miswired][0]
+        return [ip_network(nic.ipv4), ip_network(nic.ipv6)] if nic.leaf == leaf else []
+
     def mgmt_address(self, host: str) -> IPv4Address:
         """Return a host's address on the management network."""
         return MGMT_ADDRESS + int(host[1:])
@@ -197,6 +225,8 @@ class Topology:
         leaf = self.leaves[(home + index) % self.spec.leaves]
         slot = index * self.spec.hosts_per_leaf + position + 1
         ipv4, ipv6 = (network.network_address + slot for network in self.leaf_networks(leaf))
+        if host == self.spec.miswired and index == 0:
+            leaf = self.leaves[(home + self.spec.nics) % self.spec.leaves]
         return Nic(
             f"nic{index}", _mac(_HOST, int(host[1:]), index), leaf, IPv4Address(ipv4), IPv6Address(ipv6)
         )
