@@ -23,11 +23,13 @@ SPANS = (3, 6, 12, 20, 40)
 LEAST_LOSS = 3e-4
 """Losses that are rarer than this anyhow are no surprise."""
 
-EVIDENCE = 6.0
+EVIDENCE = 4.5
 """Log likelihood ratio, beside the logarithm of how many causes there are to choose from."""
 
-EVIDENCE_AMID_LOSSES = 9.0
-"""As much more where probes that do not meet the cause are lost too."""
+EVIDENCE_AMID_LOSSES = 10.0
+"""As much more where probes that do not meet the cause have been lost too, `MANY_LOST` or more of late."""
+
+MANY_LOST = 4.0
 
 SURE = 0.98
 LIKELY = 0.4
@@ -100,8 +102,9 @@ def _over(probes: Probes, by_class: csr_array, prior: Floats, span: int) -> Susp
     posterior = score + prior
     best = int(np.argmax(posterior))
     gain = float(score[best] - _uniform(all_sent, all_lost))
-    needed = EVIDENCE + np.log(len(sent)) + EVIDENCE_AMID_LOSSES * min(1.0, (all_lost - lost[best]) / 4)
     rows = by_class.indices[by_class.indptr[best] : by_class.indptr[best + 1]]
+    others_lost = float(probes.lost.sum() - probes.lost[:, rows].sum())
+    needed = EVIDENCE + np.log(len(sent)) + EVIDENCE_AMID_LOSSES * min(1.0, others_lost / MANY_LOST)
     windows = np.count_nonzero(probes.lost[-span:, rows].any(axis=1))
     if gain < needed or windows < LEAST_WINDOWS_WITH_LOSS:
         return None

@@ -88,10 +88,12 @@ class Bench:
         self.events.append((kind, detail))
 
 
-def random_case(rng: np.random.Generator, *, pairs_per_s: float = 500.0, least_leaves: int = 3) -> Case:
+def random_case(
+    rng: np.random.Generator, *, pairs_per_s: float = 500.0, least_leaves: int = 3, most_leaves: int = 6
+) -> Case:
     """One fault at a random place."""
     shape = Shape(
-        leaves=int(rng.integers(least_leaves, 7)),
+        leaves=int(rng.integers(least_leaves, most_leaves + 1)),
         spines=int(rng.integers(2, 9)),
         hosts_per_leaf=int(rng.integers(2, 7)),
         pairs_per_s=pairs_per_s,
