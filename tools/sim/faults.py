@@ -20,7 +20,7 @@ START_S = 1_000.0
 LATE_S = 0.4
 """From the end of a window until the manager has it: probes may be answered for 100 ms, agents speak every 250 ms."""
 
-WARM_WINDOWS = 20
+WARM_WINDOWS = 45
 LOOK_WINDOWS = 26
 IN_TIME_S = 2.0
 WINDOW_S = 0.1
