@@ -12,6 +12,7 @@ from cwdp import __version__
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
 from cwdp.shared.messages import (
+    BounceReport,
     Event,
     Hello,
     QpReport,
@@ -132,6 +133,7 @@ class Manager:
             self.bus.subscribe(subject("qp", "*"), QpReport, self._on_queue_pairs)
             self.bus.subscribe(subject("sample", "*"), SampleReport, self._on_samples)
             self.bus.subscribe(subject("window", "*"), WindowReport, self._on_windows)
+            self.bus.subscribe(subject("bounced", "*"), BounceReport, self.state.watch.faults.hear_bounces)
             self.bus.subscribe(subject("trace", "*"), TraceReport, self.state.discovery.hear)
             self.bus.subscribe(subject("steer", "*"), SteerReport, self._on_steering)
             self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
@@ -176,6 +178,8 @@ class Manager:
         while True:
             started = time.monotonic()
             self.state.watch_links(started)
+            for order in self.state.watch.bounce_orders(started):
+                self.bus.publish(subject("bounce", order.host), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 
     async def _join_loop(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 import cwdp
+from cwdp.agent.bounce import Bouncer
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.congestionkeeper import CongestionKeeper
 from cwdp.agent.edges import HostEdges
@@ -38,7 +39,18 @@ from cwdp.errors import ConfigError, DataplaneError
 from cwdp.shared import messages
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
-from cwdp.shared.messages import ClockUpdate, Desired, Event, EventName, Hello, PathStat, ProbeEdge, Report
+from cwdp.shared.messages import (
+    BounceOrder,
+    BounceReport,
+    ClockUpdate,
+    Desired,
+    Event,
+    EventName,
+    Hello,
+    PathStat,
+    ProbeEdge,
+    Report,
+)
 from cwdp.shared.service import notify
 
 SEND_INTERVAL_S = 0.02
@@ -84,6 +96,7 @@ class Agent:
         self._tracing = Tracing(
             config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
+        self._bouncer = Bouncer(config.host, config.nics, self._tell_bounced)
         self._desired_version = 0
         self._probes: list[ProbeEdge] = []
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
@@ -93,6 +106,7 @@ class Agent:
         self._bus = Bus(config.nats, name=f"agent {config.host}", on_change=self._bus_changed)
         self._bus.watch(config.host, self._take_desired)
         self._bus.subscribe(messages.subject("clock", config.host), ClockUpdate, self._take_clock)
+        self._bus.subscribe(messages.subject("bounce", config.host), BounceOrder, self._bouncer.order)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -192,6 +206,9 @@ class Agent:
         for report in nic.window_reports(drained, self._clock.now_ns(), self._host_clock.offset_ns()):
             self._bus.publish(messages.subject("window", self._config.host), report)
 
+    def _tell_bounced(self, report: BounceReport) -> None:
+        self._bus.publish(messages.subject("bounced", self._config.host), report)
+
     def _tell_of_traffic(self) -> None:
         """What the dataplane stamped and counted, and the hops of paths that are news."""
         for traced in self._tracing.reports():
@@ -235,6 +252,7 @@ class Agent:
             self._steering.counters,
             self._slices.counters,
             self._tracing.counters,
+            self._bouncer.counters,
         ):
             totals |= {f"agent.{name}": n for name, n in counters.items()}
         totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}

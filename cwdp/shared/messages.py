@@ -12,8 +12,10 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
 | `cwdp.v1.window.HOST`  | agent   | `WindowReport` | several a second per NIC that probes       |
 | `cwdp.v1.trace.HOST`   | agent   | `TraceReport` | when paths were traced that were asked for  |
+| `cwdp.v1.bounced.HOST` | agent   | `BounceReport` | when echoes were sent that were asked for  |
 | `cwdp.v1.event.HOST`   | agent   | `Event`       | as it happens                               |
 | `cwdp.v1.clock.HOST`   | manager | `ClockUpdate` | after each solve                            |
+| `cwdp.v1.bounce.HOST`  | manager | `BounceOrder` | to tell two suspected links apart           |
 | KV `cwdp-desired`/HOST | manager | `Desired`     | a versioned document, kept by JetStream     |
 
 Host names become one subject token each (`token`). A NIC is named `HOST/IFNAME` (`nic_id`).
@@ -307,6 +309,28 @@ class TraceReport(Struct, frozen=True, kw_only=True):
 
     host: str
     traces: list[Trace]
+
+
+class BounceOrder(Struct, frozen=True, kw_only=True):
+    """So many ICMP echoes from a NIC to a switch's own address, spread over a time; `number` names the order."""
+
+    host: str
+    nic: str
+    number: int
+    target: str
+    count: int
+    seconds: float
+
+
+class BounceReport(Struct, frozen=True, kw_only=True):
+    """What came of a `BounceOrder`."""
+
+    host: str
+    nic: str
+    number: int
+    target: str
+    sent: int
+    lost: int
 
 
 class PathChange(Struct, frozen=True, kw_only=True):
