@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import WindowReport, nic_id
+from cwdp.shared.messages import BounceOrder, WindowReport, nic_id
 from cwdp.shared.records import WINDOW_NS, WINDOW_ROW, unpack
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
@@ -103,6 +103,10 @@ class LinkWatch:
         self._last = end
         return len(numbers)
 
+    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+        """Echoes that hosts are to send now."""
+        return self.faults.bounce_orders(self.loads.routes.links, now_s)
+
     def expire(self, now_s: float, timeline_ns: int | None) -> None:
         """Let go of what is gone, and see who is silent."""
         if timeline_ns is not None:
@@ -128,7 +132,7 @@ class LinkWatch:
         self._count_losses(window)
         if window.number % LOADS_EVERY == 0 or not len(self.loads.queue_ns):
             self.loads = self._measure(now_s, tables)
-        self.faults.step(window, self._queues, self.loads, lag_s=lag_s)
+        self.faults.step(window, self._queues, self.loads, now_s=now_s, lag_s=lag_s)
 
     def _measure(self, now_s: float, tables: Tables) -> LinkLoads:
         assert self._queues is not None

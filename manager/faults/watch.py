@@ -1,10 +1,12 @@
 """Everything that finds faults, held together: one finding per cause, one event at its start and one at its end."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from cwdp.shared.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink
+from manager.faults.bounce import Bounces
 from manager.faults.delay_watch import DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Kind, Subject, cable
 from manager.faults.flaps import MOST_CHANGES, Flaps
@@ -16,6 +18,9 @@ from manager.queues.windows import Window
 
 FABRIC = "fabric"
 """Whose events those are that belong to no host."""
+
+TELL_AFTER_S = 1.0
+"""For so long the event of a finding waits until links are told apart that explain it alike."""
 
 
 class Note(Protocol):
@@ -43,16 +48,31 @@ class FaultWatch:
         self._clocks: dict[str, Finding] = {}
         self._silent_hosts: frozenset[str] = frozenset()
         self._lag_s = 0.0
+        self._now_s = 0.0
+        self._bounces = Bounces()
+        self._untold: dict[int, float] = {}
 
     def use(self, matrix: PathMatrix) -> None:
         """Rows or routes are others than before."""
         self._losses.use(matrix)
 
-    def step(self, window: Window, queues: QueueInference, loads: LinkLoads, *, lag_s: float) -> None:
-        """Take in the next window, which ended `lag_s` ago; its queues and loads are known already."""
-        self._lag_s = lag_s
+    def step(
+        self, window: Window, queues: QueueInference, loads: LinkLoads, *, now_s: float, lag_s: float
+    ) -> None:
+        """Take in the next window, which ended `lag_s` before `now_s`; its queues and loads are known already."""
+        self._now_s, self._lag_s = now_s, lag_s
         self._losses.step(window, queues)
         self._delays.step(queues, loads)
+        self._narrow()
+
+    def hear_bounces(self, report: BounceReport) -> None:
+        """What came of echoes that were asked for."""
+        self._bounces.hear(report)
+        self._narrow()
+
+    def bounce_orders(self, links: Sequence[DirectedLink], now_s: float) -> list[BounceOrder]:
+        """Echoes that hosts are to send now, to tell links apart."""
+        return self._bounces.orders(links, now_s)
 
     def follow_carriers(self, carriers: Mapping[str, bool], links: Iterable[DirectedLink]) -> None:
         """Which NICs have a carrier, as their hosts say now; and all links, to tell which is whose."""
@@ -84,6 +104,7 @@ class FaultWatch:
 
     def expire(self, now_s: float) -> None:
         """End the flapping of what has been calm; `now_s` is monotonic."""
+        self._now_s = now_s
         for name, finding in list(self._flapping.items()):
             if self._flaps.is_calm(name, now_s):
                 del self._flapping[name]
@@ -98,6 +119,19 @@ class FaultWatch:
         return self._open(
             kind, subject, found.confidence, found.evidence, also=found.named.also, loss=found.loss
         )
+
+    def _narrow(self) -> None:
+        """Take up what echoes have told apart, and tell what has been waited for long enough."""
+        for finding, subject, confidence, evidence in self._bounces.verdicts():
+            finding.subject, finding.also, finding.confidence = subject, (), confidence
+            finding.evidence.append(evidence)
+            if finding.number in self._untold:
+                self._tell_start(finding)
+            else:
+                self._tell(finding, f"{finding.event_kind}_located", _described(finding))
+        for number, due_s in list(self._untold.items()):
+            if self._now_s >= due_s:
+                self._tell_start(self.findings.current[number])
 
     def _found_slow(self, slow: Slow) -> Finding:
         return self._open(slow.kind, slow.subject, 1.0, [slow.evidence])
@@ -130,13 +164,18 @@ class FaultWatch:
             loss=loss,
         )
         self.findings.open(finding)
-        if subject.name not in self._flapping:
-            self._tell(finding, finding.event_kind, _described(finding))
+        if self._bounces.begin(finding):
+            self._untold[finding.number] = self._now_s + TELL_AFTER_S
+        else:
+            self._tell_start(finding)
         if kind in ("dead", "silent"):
             self._count_change(subject)
         return finding
 
     def _close(self, finding: Finding) -> None:
+        self._bounces.end(finding)
+        if finding.number in self._untold:
+            self._tell_start(finding)
         self.findings.close(finding, time.time() - self._lag_s)
         assert finding.end_s is not None
         if finding.subject.name not in self._flapping or finding.kind == "flapping":
@@ -148,10 +187,15 @@ class FaultWatch:
             self._count_change(finding.subject)
 
     def _count_change(self, subject: Subject) -> None:
-        changes = self._flaps.add(subject.name, time.monotonic())
+        changes = self._flaps.add(subject.name, self._now_s)
         if changes > MOST_CHANGES and subject.name not in self._flapping:
             evidence = [f"it went and came back {changes} times within the hour"]
             self._flapping[subject.name] = self._open("flapping", subject, 1.0, evidence)
+
+    def _tell_start(self, finding: Finding) -> None:
+        self._untold.pop(finding.number, None)
+        if finding.subject.name not in self._flapping:
+            self._tell(finding, finding.event_kind, _described(finding))
 
     def _tell(self, finding: Finding, kind: str, detail: str) -> None:
         nics = [node for link in finding.subject.links for node in link if "/" in node]
