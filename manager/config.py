@@ -1,9 +1,10 @@
 """The manager's settings, from a TOML file; the command line overrides them."""
 
 from pathlib import Path
+from socket import gethostname
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from cwdp.errors import ConfigError
 from cwdp.shared.config import read_toml
@@ -40,12 +41,13 @@ class PlannerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     hold_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     moves_per_host_s: Annotated[float, Meta(gt=0, le=1e6)] = 8.0
     moves_per_s: Annotated[float, Meta(gt=0, le=1e6)] = 1000.0
-    least_gain: Annotated[float, Meta(gt=0, lt=1)] = 0.03
+    least_gain: Annotated[float, Meta(gt=0, lt=1)] = 0.05
 
 
 class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings. Without `nats`, a private nats-server listens on `bus_listen`."""
+    """All settings; `name` is for people. Without `nats`, a private nats-server listens on `bus_listen`."""
 
+    name: str = field(default_factory=gethostname)
     nats: str | None = None
     bus_listen: str = DEFAULT_BUS_LISTEN
     state_dir: str = DEFAULT_STATE_DIR

@@ -7,7 +7,7 @@ import logging
 import os
 import socket as sockets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
-from manager import fabric_views, link_views, qp_views, views
+from manager import fabric_views, link_views, manager_views, qp_views, views
 from manager.config import host_port
 from manager.metrics import FleetCollector, Sources
 from manager.owd import Paths
@@ -24,9 +24,11 @@ from manager.slice_http import SliceApi
 from manager.steer_http import SteerApi
 
 SOCKET_MODE = 0o660
+CHANGING = ("PUT", "POST", "DELETE")
 THREAD_ABOVE_PATHS = 5_000
 
 _T = TypeVar("_T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _log = logging.getLogger("cwdp.manager.http")
 
@@ -49,11 +51,12 @@ class HttpServer:
         Raises:
             ManagerError: the socket or port can't be listened on, or another manager is there.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[self._leader_only])
         app.add_routes(
             [
                 web.get("/healthz", self._health),
                 web.get("/metrics", self._metrics),
+                web.get("/v1/manager", self._manager),
                 web.get("/v1/clock", self._clock),
                 web.get("/v1/owd", self._owd),
                 web.get("/v1/host", self._host),
@@ -107,6 +110,19 @@ class HttpServer:
                 f"cannot listen on {host}:{port}: {_why(error)}",
                 "give a free address with `--listen HOST:PORT`",
             ) from error
+
+    @web.middleware
+    async def _leader_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Changes are the leader's to take; whoever waits answers what is read."""
+        if request.method in CHANGING and not self._sources.state.leads:
+            holder = self._sources.lease.holder
+            leader = "nobody it knows of" if holder is None else repr(holder.name)
+            error = ManagerError(f"this manager waits: {leader} leads", "ask the one that leads")
+            return web.json_response({"error": error.message, "hint": error.hint}, status=503)
+        return await handler(request)
+
+    async def _manager(self, _request: web.Request) -> web.Response:
+        return web.json_response(manager_views.manager(self._sources.state, self._sources.lease))
 
     async def _health(self, _request: web.Request) -> web.Response:
         connected = self._sources.bus.connected

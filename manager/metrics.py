@@ -15,6 +15,7 @@ from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus import Bus
 from cwdp.shared.records import DIRECTIONS, NAK_KINDS
 from manager.fit_table import REFUSALS
+from manager.lease import Lease
 from manager.members import HostState, Reason
 from manager.nats_server import NatsServer
 from manager.owd import Paths
@@ -62,6 +63,8 @@ class SolveTimes:
 @dataclass(frozen=True, kw_only=True)
 class Sources:
     """Where figures come from. `server` is None when the bus is somebody else's."""
+
+    lease: Lease
 
     state: FleetState
     bus: Bus

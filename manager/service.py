@@ -5,8 +5,11 @@ import contextlib
 import logging
 import signal
 import time
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from cwdp import __version__
 from cwdp.shared.bus import Bus
@@ -27,13 +30,15 @@ from cwdp.shared.service import notify
 from manager.config import ManagerConfig, host_port
 from manager.graph_timer import GraphTimer
 from manager.http import HttpServer
+from manager.lease import Claim, Lease
 from manager.metrics import SolveTimes, Sources
 from manager.nats_server import NatsServer
+from manager.planner.story import FLEET
 from manager.schedule import Member
 from manager.slicing import SliceTable
 from manager.state import FleetState
 from manager.steering import SteerTable
-from manager.timeline import load_identity
+from manager.timeline import Identity, load_identity, save_identity
 
 CLOCK_INTERVAL_S = 0.25
 SOLVE_SHARE = 0.25
@@ -66,6 +71,7 @@ class Manager:
         self.server: NatsServer | None = None
         self._state_dir = Path(config.state_dir)
         identity, continued = load_identity(self._state_dir / "timeline.json")
+        self._starts = identity.starts
         self.state = FleetState(
             identity,
             config.probes,
@@ -80,6 +86,9 @@ class Manager:
         url = config.nats if self.server is None else self.server.url
         assert url is not None
         self.bus = Bus(url, name="cwdp-manager", on_change=self._on_bus_change)
+        claim = Claim(manager=uuid.uuid4().hex, name=config.name, timeline=identity.timeline)
+        self.lease = Lease(self.bus, claim, self._on_lease)
+        self.state.stand_by()
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -90,6 +99,7 @@ class Manager:
             tasks = [
                 asyncio.create_task(loop(), name=loop.__name__)
                 for loop in (
+                    self.lease.run,
                     self._clock_loop,
                     self._members_loop,
                     self._join_loop,
@@ -121,7 +131,9 @@ class Manager:
     async def _running(self) -> AsyncIterator[None]:
         """Everything that must be undone, in order."""
         async with contextlib.AsyncExitStack() as stack:
-            sources = Sources(state=self.state, bus=self.bus, solves=self.solves, server=self.server)
+            sources = Sources(
+                state=self.state, bus=self.bus, solves=self.solves, server=self.server, lease=self.lease
+            )
             http = HttpServer(sources, socket=Path(self.config.socket), listen=self.config.listen)
             await http.start()
             stack.push_async_callback(http.stop)
@@ -139,11 +151,33 @@ class Manager:
             self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
             self.bus.start()
             stack.push_async_callback(self.bus.close)
+            stack.push_async_callback(self.lease.release)
             yield
 
     def _on_bus_change(self, connected: bool) -> None:
         if connected:
             self.state.members.excuse(time.monotonic())
+
+    def _on_lease(self, leads: bool) -> None:
+        if not leads:
+            self.state.stand_by()
+            self.bus.withdraw()
+            self.state.note(FLEET, "manager_waits", f"{self.config.name} leads no more")
+            return
+        timeline = self._timeline_of_before()
+        self.state.lead(time.monotonic(), timeline=timeline)
+        self.state.note(FLEET, "manager_leads", f"{self.config.name} leads")
+
+    def _timeline_of_before(self) -> str | None:
+        """The timeline to carry on where another manager has led; None where none has since this one did."""
+        earlier, own = self.lease.earlier, self.lease.claim
+        if earlier is None:
+            return None
+        if earlier.timeline != own.timeline:
+            self.lease.claim = replace(own, timeline=earlier.timeline)
+            identity = Identity(timeline=earlier.timeline, starts=self._starts)
+            save_identity(self._state_dir / "timeline.json", identity)
+        return earlier.timeline
 
     def _on_hello(self, hello: Hello) -> None:
         self.state.hear_hello(hello, time.monotonic())
@@ -212,6 +246,8 @@ class Manager:
 
     async def _solve(self) -> None:
         clock, started = self.state.clock, time.monotonic()
+        if not self.state.leads:
+            return
         edges = clock.begin(started)
         if edges is None:
             self.state.take_clock_changes()
@@ -238,6 +274,8 @@ class Manager:
                     self.state.expire(started)
                 for document in self.state.overtaken():
                     self.bus.put(document)
+            for document in self.state.settle(started):
+                self.bus.put(document)
             members = self.state.probeable(started)
             if self.bus.connected and self._graph.due(members, started, taken_up=self.state.was_directed()):
                 await self._rebuild(members)

@@ -40,6 +40,7 @@ from manager.timeline import Identity
 from manager.traffic import Traffic
 
 EVENTS_KEPT = 1000
+TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
 LARGEST_VERSION = 2**53
 HELLO_REASONS = ("ok", "not_sane")
@@ -67,7 +68,7 @@ class _Sequence:
 
 
 class FleetState:
-    """Members, clocks, delays, counters and events.
+    """Members, clocks, delays, counters and events; it decides unless told to stand by.
 
     `hellos` and `reports` count by reason (`HELLO_REASONS`, `REPORT_REASONS`).
     """
@@ -102,9 +103,36 @@ class FleetState:
         self._probes = probes
         self._roce = roce
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
+        self.leads = True
+        self._directs = True
+        self._leads_since_s = 0.0
+        self._starts = identity.starts
         self._edges: dict[str, list[ProbeEdge]] | None = None
         self._documents = Documents()
         self._sequences: dict[str, _Sequence] = {}
+
+    def stand_by(self) -> None:
+        """Another manager decides; this one hears, and answers what is asked."""
+        self.leads = self._directs = False
+        self._documents = Documents()
+        self.planner.stand_by()
+
+    def lead(self, now_s: float, *, timeline: str | None = None) -> None:
+        """Decide from now on; `timeline` is that of another manager who did until now."""
+        self.leads, self._directs, self._leads_since_s = True, False, now_s
+        self._documents = Documents()
+        self.planner.lead(now_s)
+        if timeline is not None:
+            self.clock = ClockService(Identity(timeline=timeline, starts=self._starts), continued=True)
+
+    def settle(self, now_s: float) -> list[Desired]:
+        """The documents of a manager that has begun to lead, once it knows what hosts do already."""
+        if not self.leads or self._directs:
+            return []
+        up = [name for name, host in self.members.hosts.items() if host.state == "up"]
+        waited_s = now_s - self._leads_since_s
+        self._directs = not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
+        return self.documents()
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
@@ -225,6 +253,8 @@ class FleetState:
 
     def plan(self, now_s: float) -> list[Desired]:
         """Take a step of the planner; the documents that change with it."""
+        if not self._directs:
+            return []
         changed = self.planner.plan(
             now_s,
             routes=self.fabric.routes,
@@ -236,7 +266,7 @@ class FleetState:
 
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
-        if self._edges is None:
+        if self._edges is None or not self._directs:
             return []
         known = self._followed_versions()
         edges: dict[str, list[ProbeEdge]] = {host: [] for host in known} | self._edges

@@ -6,6 +6,9 @@ from pathlib import Path
 import click
 import msgspec
 
+from cwdp.cli import manager_table
+from cwdp.cli.client import ManagerClient
+from cwdp.cli.read import reading, show
 from cwdp.shared.service import log_to_stderr
 from manager.config import DEFAULT_BUS_LISTEN, DEFAULT_SOCKET, DEFAULT_STATE_DIR, ManagerConfig, load
 from manager.service import serve
@@ -36,3 +39,11 @@ def run(config: Path | None, **overrides: str | None) -> None:
     settings = msgspec.structs.replace(settings, **given)
     log_to_stderr(settings.log_level)
     asyncio.run(serve(settings))
+
+
+@manager.command()
+@reading
+def status(url: str | None, as_json: bool, watch: float | None) -> None:
+    """Show which manager leads, and what it does about queue pairs by itself."""
+    client = ManagerClient(url)
+    show(lambda: client.get("/v1/manager"), manager_table.status, as_json=as_json, watch_s=watch)

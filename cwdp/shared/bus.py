@@ -133,6 +133,11 @@ class Bus:
         """Whether a session is ready now."""
         return self._client is not None
 
+    @property
+    def session(self) -> Client | None:
+        """The connection that is ready now, for what only one side of the bus needs."""
+        return self._client
+
     def subscribe(self, subject: str, kind: type[_T], handler: Callable[[_T], None]) -> None:
         """Call `handler` for each message on `subject`; before `start`."""
         assert self._task is None
@@ -181,6 +186,11 @@ class Bus:
         self._documents[key] = encode(document)
         self._unwritten.add(key)
         self._wakes_writer.set()
+
+    def withdraw(self) -> None:
+        """Keep no document any more: what is on the bus is others' from now on."""
+        self._documents.clear()
+        self._unwritten.clear()
 
     def _why_not(self) -> str | None:
         if self._client is None:
@@ -297,7 +307,7 @@ class Bus:
                     keys = list(self._unwritten)[:PUT_BATCH]
                     written = {key: self._documents[key] for key in keys}
                     await asyncio.gather(*(store.put(key, data) for key, data in written.items()))
-                    self._unwritten -= {key for key in keys if self._documents[key] is written[key]}
+                    self._unwritten -= {key for key in keys if self._documents.get(key) is written[key]}
             except _JETSTREAM_ERRORS as error:
                 _log.debug("documents wait unwritten=%d error=%s", len(self._unwritten), error)
                 await asyncio.sleep(JETSTREAM_RETRY_S)

@@ -3,6 +3,7 @@
 from collections import Counter
 
 BURST_S = 1.0
+REST_S = 0.5
 
 
 class Budget:
@@ -18,6 +19,15 @@ class Budget:
         self._used = 0.0
         self._used_by: dict[str, float] = {}
         self._at_s = 0.0
+        self._rests_until_s = 0.0
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time to look for moves again."""
+        return now_s >= self._rests_until_s
+
+    def rest(self, now_s: float) -> None:
+        """No move was found: none will be for a little while."""
+        self._rests_until_s = now_s + REST_S
 
     def refill(self, now_s: float) -> None:
         """Time has passed."""

@@ -19,8 +19,9 @@ from manager.planner.ledger import Ledger
 from manager.planner.step import Outcome, Sight, step
 from manager.planner.story import tell
 from manager.planner.suspects import Suspects
-from manager.planner.weather import LinkLoads, read_links
+from manager.planner.weather import LinkWeather
 from manager.queue_pairs import QueuePairStore
+from manager.queues.loads import LinkLoads
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
 MOST_BY_HAND = 4096
@@ -81,16 +82,42 @@ class Planner:
         self._book = AddressBook(members)
         self._candidates = Candidates(Routes())
         self._nic_rates = NicRates()
+        self._weather = LinkWeather()
         self._ledger = Ledger()
         self._budget = Budget(settings.moves_per_s, settings.moves_per_host_s)
         self._suspects = Suspects()
         self._by_hand: dict[str, set[QpName]] = {}
         self._heard: set[str] = set()
+        self._reports: dict[str, SteerReport] = {}
+        self._leads = True
+
+    def stand_by(self) -> None:
+        """Another manager plans from now on; what hosts say is kept for when that ends."""
+        self._leads = False
+        self._ledger = Ledger()
+        self._heard.clear()
+        self.planned.clear()
+
+    def lead(self, now_s: float) -> None:
+        """Plan from now on, beginning with what hosts said last."""
+        self._leads = True
+        reports, self._reports = self._reports, {}
+        for report in reports.values():
+            self.hear_steering(report, now_s)
+
+    def knows(self, hosts: Collection[str]) -> bool:
+        """Whether all of these have said what is steered there, or need not."""
+        return not self.settings.enabled or self._heard.issuperset(
+            name for name in hosts if not self._members.hosts[name].hello.observe_only
+        )
 
     def hear_steering(self, report: SteerReport, now_s: float) -> None:
         """A host says what is steered there now."""
         known = self._members.hosts.get(report.host)
         if known is None or not self.settings.enabled or known.hello.observe_only:
+            return
+        if not self._leads:
+            self._reports[report.host] = report
             return
         nics = {nic.ifname for nic in known.hello.nics}
         managed = [wish for wish in report.managed if wish.nic in nics and is_sane(wish)]
@@ -162,7 +189,7 @@ class Planner:
             now_s=now_s,
             flows=flows,
             candidates=self._candidates,
-            links=read_links(self._candidates.routes, loads),
+            links=self._weather.read(self._candidates.routes, loads, now_s),
             dead=dead,
             nic_bps=self._nic_rates.learn(flows, now_s),
             hands_off=hands_off.union(*self._by_hand.values()),

@@ -20,8 +20,8 @@ from manager.planner.jobs import jobs
 from manager.planner.ledger import Entry, Ledger
 from manager.planner.problem import Links, Problem, capacities, locate
 
-BUSY = 0.9
-"""Above this utilisation a link is worth looking at, whether or not anybody is seen to suffer."""
+FULL = 1.02
+"""From this utilisation on more is wanted of a link than it carries."""
 
 SETTLED_S = 1.0
 """So long after a move a queue pair's rate is not yet what it will be."""
@@ -168,14 +168,15 @@ class _Room:
         """The choice to take in place of `placed`; `lost` are on the move in any case."""
         problem, budget = self._problem, self._budget
         share = utilisation(problem.fabric, problem.demand, placed)
-        outcome.fullest_after = top = float(share.max())
-        if self._sight.nic_bps is None or not (self._is_full(share).any() or self._starved().any()):
+        outcome.fullest_after = float(share.max())
+        target = self._target(share)
+        if target is None or not (budget.is_due(self._sight.now_s) or lost.any()):
             return placed
         budget.refill(self._sight.now_s)
         rested = self._sight.now_s - self._moved_s >= self._settings.hold_s
         movable = problem.free & (rested | lost)
         for _ in range(_TRIES):
-            chosen = self._improve(placed, movable, top / 2)
+            chosen = self._improve(placed, movable, target)
             moves = Counter(problem.names[i].host for i in np.flatnonzero(chosen != placed))
             over = {host for host, count in moves.items() if count > budget.left_of(host)}
             if not over:
@@ -184,6 +185,8 @@ class _Room:
             movable &= ~self._beyond(chosen != placed, over)
         else:
             return placed
+        if not moves:
+            budget.rest(self._sight.now_s)
         budget.spend(moves)
         self._tell(outcome, placed, chosen, lost)
         return chosen
@@ -224,10 +227,17 @@ class _Room:
                 beyond[i] = left[host] < 0
         return beyond
 
-    def _is_full(self, share: NDArray[np.float64]) -> Mask:
-        """Links that are wanted for more than they carry, unless they are known to have no queue."""
-        full: Mask = (share[:-1] > BUSY) & self._sight.links.queueing
-        return full
+    def _target(self, share: NDArray[np.float64]) -> float | None:
+        """How full links may stay; None where there is no reason to move anybody.
+
+        More is wanted of a link than it carries, unless it is known to have no queue; or somebody is starved, so that
+        some link carries less than it is thought to.
+        """
+        if self._sight.nic_bps is None:
+            return None
+        if ((share[:-1] > FULL) & self._sight.links.queueing).any():
+            return 1.0
+        return float(share.max()) / 2 if self._starved().any() else None
 
     def _starved(self) -> Mask:
         """Who gets less than it could have, and was not moved just now."""

@@ -18,6 +18,7 @@ from cwdp.dataplane.abi import Reason
 from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus import Bus
 from manager.config import ManagerConfig, ProbeSettings
+from manager.lease import Claim, Lease
 from manager.metrics import AREAS, FleetCollector, Sources
 from manager.state import FleetState
 from manager.timeline import Identity
@@ -122,7 +123,9 @@ def test_relative_links_resolve(page: Path) -> None:
 def metric_samples() -> dict[str, set[str]]:
     """Each metric's name as it is exposed, with all values of its labels, of a manager that knows no host."""
     state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
-    collector = FleetCollector(Sources(state=state, bus=Bus("nats://127.0.0.1:1", name="test"), server=None))
+    bus = Bus("nats://127.0.0.1:1", name="test")
+    lease = Lease(bus, Claim(manager="1", name="m", timeline="t"), lambda _leads: None)
+    collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     collector.paths = state.owd.snapshot(0.0)
     found: dict[str, set[str]] = {}
     for metric in collector.collect():

@@ -236,7 +236,7 @@ def test_a_state_directory_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("sockett = 'x'", "sockett", "known keys of the top level: nats, bus_listen"),
+        ("sockett = 'x'", "sockett", "known keys of the top level: name, nats, bus_listen"),
         ("[probes]\ndegre = 3", "degre", "known keys of [probes]: degree, paths"),
         ("[probes]\ndegree = 'x'", "Expected `int`, got `str` - at `$.probes.degree`", "degree"),
         ("[probes]\ndegree = 1", ">= 2", "degree"),
