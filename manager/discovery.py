@@ -77,7 +77,7 @@ class Discovery:
             host = self._members.hosts.get(report.host)
             if host is not None:
                 self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
-        suspicions = self.fabric.step(now_s)
+        suspicions = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version = self.fabric.routes.version
             self.census = Census(self.fabric.routes)
@@ -101,7 +101,9 @@ class Discovery:
             return False
         self._ordered_s = now_s
         self.in_use = self._in_use(edges, now_s)
-        return self._orders.update(self.in_use, self.census, self.fabric.store.pairs)
+        changed = self._orders.update(self.in_use, self.census, self.fabric.store.pairs)
+        self.fabric.store.forget(self._orders.withdrawn)
+        return changed
 
     def is_mesh_due(self, now_s: float) -> bool:
         """Whether it is time to choose the probes' ports anew: paths have become known, and no more are coming."""

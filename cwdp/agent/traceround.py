@@ -24,7 +24,6 @@ class Round:
     Attributes:
         probes: those that were sent, in order.
         is_search: whether the end is searched for, as it is not known or has turned out to be further on.
-        reached: whether the destination answered, or is known to.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Round:
         self.path = path
         self.probes: list[HopProbe] = []
         self.is_search = extent is None
-        self.reached = ends
+        self._has_answered = False
         self._limit = STRIDE if extent is None else extent - ends
         self._end: int | None = extent if ends else None
         self._given_up = given_up
@@ -47,6 +46,14 @@ class Round:
         self._attempts = 1
         self._due_s = -math.inf
         self._to_ask = list(range(1, self._limit + 1 + (ends and ask_end)))
+
+    @property
+    def reached(self) -> bool:
+        """Whether the destination answered, or is known to, and something on the way to it did this time."""
+        if self._end is None or self._has_answered:
+            return self._end is not None
+        before = self._end - 1
+        return before == 0 or before in self._answers or before in self._given_up
 
     @property
     def extent(self) -> int:
@@ -73,7 +80,7 @@ class Round:
         limit = probe.hop_limit
         if answer.kind == "unreachable":
             if answer.responder == self.path.destination:
-                self.reached = True
+                self._has_answered = True
                 self._end = limit if self._end is None else min(limit, self._end)
             return True
         if limit in self._answers and self._answers[limit] != answer.responder:
@@ -81,7 +88,7 @@ class Round:
             return False
         self._answers[limit] = answer.responder
         if self._end is not None and limit >= self._end:
-            self._end, self.reached, self.is_search = None, False, True
+            self._end, self._has_answered, self.is_search = None, False, True
             self._limit = max(self._limit, limit)
         return True
 

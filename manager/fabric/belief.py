@@ -23,6 +23,28 @@ Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
+class Steps:
+    """Every claim that one node follows another, in the order of rows.
+
+    Attributes:
+        row, place: where the claim is made, shape (steps,).
+        a, b: the two nodes, likewise.
+        host, heard: who makes it, and whether he is listened to, likewise.
+        link: the place of the link in `links`, likewise.
+        links: a * names + b of each different link, sorted.
+    """
+
+    row: NDArray[np.intp]
+    place: NDArray[np.intp]
+    a: I32
+    b: I32
+    host: I32
+    heard: Bool
+    link: NDArray[np.intp]
+    links: I64
+
+
+@dataclass(frozen=True)
 class Judgement:
     """What is believed.
 
@@ -32,6 +54,7 @@ class Judgement:
         contradicted: rows that others contradict, whoever tells of them, shape (n,).
         seat: the switch that most hosts meet before a NIC, by the NIC's number, UNKNOWN for none, shape (names,).
         first: the switch that each NIC's own packets meet first, likewise.
+        steps: the claims that were judged, one by one.
         is_symmetric: whether switches answer by one address whichever way they are entered.
     """
 
@@ -40,19 +63,8 @@ class Judgement:
     contradicted: Bool
     seat: I32
     first: I32
+    steps: Steps
     is_symmetric: bool
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """Every claim that one node follows another, shape (steps,) each: in which row, at which place, by which host."""
-
-    row: NDArray[np.intp]
-    place: NDArray[np.intp]
-    a: I32
-    b: I32
-    host: I32
-    heard: Bool
 
 
 def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Judgement:
@@ -64,16 +76,18 @@ def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Ju
         aside: numbers of hosts that are not to be believed in anything.
     """
     chain = chains(claims)
-    heard = ~np.isin(claims.host, np.fromiter(aside, np.int32, len(aside)))
+    heard = np.ones(len(claims), bool)
+    if aside:
+        heard = ~np.isin(claims.host, np.fromiter(aside, np.int32, len(aside)))
     first = _most_told(claims.src, chain[:, 1], claims.host, heard, names)
     seat = _seats(claims, chain, heard, names)
     both = (first != UNKNOWN) & (seat != UNKNOWN)
     is_symmetric = bool(both.any()) and 2 * int((first == seat)[both].sum()) > int(both.sum())
-    steps = _steps(claims, chain, heard)
+    steps = _steps(claims, chain, heard, names)
     contradicted = _contradicted(claims, steps, seat, names, is_symmetric=is_symmetric)
     trusted = heard & ~contradicted
     first = _most_told(claims.src, chain[:, 1], claims.host, trusted, names)
-    return Judgement(chain, trusted, contradicted, seat, first, is_symmetric)
+    return Judgement(chain, trusted, contradicted, seat, first, steps, is_symmetric)
 
 
 def chains(claims: Claims) -> I32:
@@ -86,9 +100,12 @@ def chains(claims: Claims) -> I32:
     return chain
 
 
-def _steps(claims: Claims, chain: I32, heard: Bool) -> _Steps:
+def _steps(claims: Claims, chain: I32, heard: Bool, names: int) -> Steps:
     row, place = np.nonzero((chain[:, :-1] != UNKNOWN) & (chain[:, 1:] != UNKNOWN))
-    return _Steps(row, place, chain[row, place], chain[row, place + 1], claims.host[row], heard[row])
+    a, b = chain[row, place], chain[row, place + 1]
+    key = _packed(names, a, b)
+    links, _ = _distinct(key)
+    return Steps(row, place, a, b, claims.host[row], heard[row], np.searchsorted(links, key), links)
 
 
 def _seats(claims: Claims, chain: I32, heard: Bool, names: int) -> I32:
@@ -103,15 +120,15 @@ def _seats(claims: Claims, chain: I32, heard: Bool, names: int) -> I32:
 def _most_told(node: I32, told: I32, host: I32, use: Bool, names: int) -> I32:
     """For each node what most hosts tell of it, one voice a host and answer; ties go to the lower number."""
     use = use & (told != UNKNOWN)
-    voices = np.unique(_packed(names, node[use], told[use], host[use]))
-    answers, count = np.unique(voices // names, return_counts=True)
+    voices, _ = _distinct(_packed(names, node[use], told[use], host[use]))
+    answers, count = _distinct(voices // names)
     order = np.lexsort((-answers, count))  # of several for one node, the last one stays
     best = np.full(names, UNKNOWN, np.int32)
     best[answers[order] // names] = answers[order] % names
     return best
 
 
-def _contradicted(claims: Claims, steps: _Steps, seat: I32, names: int, *, is_symmetric: bool) -> Bool:
+def _contradicted(claims: Claims, steps: Steps, seat: I32, names: int, *, is_symmetric: bool) -> Bool:
     """Rows with a link that only their host tells of, and that others would have met."""
     denied = np.zeros(len(claims), bool)
     lone = _lone(steps, names)
@@ -135,14 +152,21 @@ def _contradicted(claims: Claims, steps: _Steps, seat: I32, names: int, *, is_sy
     return denied
 
 
-def _lone(steps: _Steps, names: int) -> NDArray[np.intp]:
-    """Steps over links that fewer than `LEAST_WITNESSES` hosts that are heard tell of."""
-    link = _packed(names, np.minimum(steps.a, steps.b), np.maximum(steps.a, steps.b))
-    told, hosts = np.unique(
-        np.unique(_packed(names, link[steps.heard], steps.host[steps.heard])) // names, return_counts=True
-    )
-    well_known = told[hosts >= LEAST_WITNESSES]
-    return np.flatnonzero(~np.isin(link, well_known))
+def _lone(steps: Steps, names: int) -> NDArray[np.intp]:
+    """Steps over links that no two hosts that are heard tell of, in either direction."""
+    first = np.full(len(steps.links), np.iinfo(np.int32).max, np.int32)
+    last = np.full(len(steps.links), -1, np.int32)
+    np.minimum.at(first, steps.link[steps.heard], steps.host[steps.heard])
+    np.maximum.at(last, steps.link[steps.heard], steps.host[steps.heard])
+    a, b = np.divmod(steps.links, names)
+    back = np.searchsorted(steps.links, b * names + a)
+    has_back = np.zeros(len(steps.links), bool)
+    inside = back < len(steps.links)
+    has_back[inside] = steps.links[back[inside]] == (b * names + a)[inside]
+    either = np.flatnonzero(has_back)
+    first[either] = np.minimum(first[either], first[back[either]])
+    last[either] = np.maximum(last[either], last[back[either]])
+    return np.flatnonzero((first >= last)[steps.link])
 
 
 class _Witnesses:
@@ -159,7 +183,7 @@ class _Witnesses:
         self,
         key: NDArray[np.signedinteger],
         met: I32,
-        steps: _Steps,
+        steps: Steps,
         asked: NDArray[np.signedinteger],
     ) -> None:
         self._met: defaultdict[int, defaultdict[int, Counter[int]]] = defaultdict(
@@ -178,6 +202,13 @@ class _Witnesses:
             return False
         met: Counter[int] = sum(others, Counter())
         return node not in met and confidence(met.total(), len(met)) >= CONFIDENCE
+
+
+def _distinct(values: I64) -> tuple[I64, NDArray[np.intp]]:
+    """Sorted different values, and how often each is there; faster on many integers than `numpy.unique`."""
+    ordered = np.sort(values)
+    starts = np.flatnonzero(np.concatenate([[len(ordered) > 0], ordered[1:] != ordered[:-1]]))
+    return ordered[starts], np.diff(np.append(starts, len(ordered)))
 
 
 def _packed(names: int, *columns: NDArray[np.signedinteger]) -> I64:

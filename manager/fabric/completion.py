@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.belief import Judgement
+from manager.fabric.belief import Judgement, Steps
 from manager.fabric.coverage import CONFIDENCE, confidence
 from manager.fabric.routes import DirectedLink, PathName
 from manager.fabric.traces import MOST_HOPS, UNKNOWN, Claims
@@ -82,7 +82,7 @@ def complete(
     crossed = np.full((len(claims), MOST_LINKS), UNKNOWN, np.int32)
     inside = np.arange(MOST_HOPS) < claims.length[:, None]
     plain = judged.trusted & claims.reached & ~(inside & (claims.hops == UNKNOWN)).any(axis=1)
-    _cross_plain(crossed, plain, judged.chain, names, numbers)
+    _cross_plain(crossed, plain, judged.steps, names, numbers)
     others = np.flatnonzero(~plain)
     if not len(others):
         return crossed
@@ -98,22 +98,20 @@ def complete(
 def _cross_plain(
     crossed: NDArray[np.int32],
     plain: NDArray[np.bool_],
-    chain: NDArray[np.int32],
+    steps: Steps,
     names: Sequence[str],
     numbers: LinkNumbers,
 ) -> None:
     """Paths of which everything is known."""
-    a, b = chain[plain, :-1].astype(np.int64), chain[plain, 1:]
-    found, which = np.unique(np.where(b == UNKNOWN, UNKNOWN, a * len(names) + b), return_inverse=True)
-    number = np.array([_plain_number(key, names, numbers) for key in found.tolist()], np.int32)
-    crossed[plain, : MOST_HOPS + 1] = number[which].reshape(a.shape)
-
-
-def _plain_number(key: int, names: Sequence[str], numbers: LinkNumbers) -> int:
-    if key == UNKNOWN:
-        return UNKNOWN
-    a, b = divmod(key, len(names))
-    return numbers.number(DirectedLink(names[a], names[b]))
+    use = plain[steps.row]
+    link = steps.link[use]
+    crossed_links = np.zeros(len(steps.links), bool)
+    crossed_links[link] = True
+    number = np.full(len(steps.links), UNKNOWN, np.int32)
+    for i in np.flatnonzero(crossed_links).tolist():
+        a, b = divmod(int(steps.links[i]), len(names))
+        number[i] = numbers.number(DirectedLink(names[a], names[b]))
+    crossed[steps.row[use], steps.place[use]] = number[link]
 
 
 class _Ends:
@@ -121,10 +119,10 @@ class _Ends:
 
     def __init__(self, judged: Judgement, names: Sequence[str]) -> None:
         self._judged, self._names = judged, names
-        chain = judged.chain[judged.trusted]
-        known = (chain[:, :-1] != UNKNOWN) & (chain[:, 1:] != UNKNOWN)
-        links = chain[:, :-1][known].astype(np.int64) * len(names) + chain[:, 1:][known]
-        self._links = set(np.unique(links).tolist())
+        steps = judged.steps
+        believed = np.zeros(len(steps.links), bool)
+        believed[steps.link[judged.trusted[steps.row]]] = True
+        self._links = set(steps.links[believed].tolist())
 
     def fill(self, claims: Claims, i: int) -> list[Hop]:
         """All nodes of a row, its ends included, with what is not known between them."""

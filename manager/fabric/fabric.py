@@ -3,7 +3,7 @@
 Times are seconds of the manager's monotonic clock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from cwdp.shared.messages import TraceReport
 from manager.fabric.belief import Judgement, judge
 from manager.fabric.choice import disjoint_ports, primary_and_backup
 from manager.fabric.completion import LinkNumbers, complete
-from manager.fabric.routes import PackedPaths, Routes
+from manager.fabric.routes import PackedPaths, PathName, Routes
 from manager.fabric.traces import Claims, TraceStore
 
 LIES_ROWS = 3
@@ -75,9 +75,11 @@ class Fabric:
         """Two ports whose paths share no link between the leaves; no backup, or None, where there are none such."""
         return primary_and_backup(self.routes.ports(src, dst_addr))
 
-    def step(self, now_s: float) -> list[Suspicion]:
+    def step(
+        self, now_s: float, is_ordered: Callable[[PathName], bool] = lambda _path: True
+    ) -> list[Suspicion]:
         """Take in what was heard since; returns hosts that are set aside from now on, or forgiven."""
-        self.store.expire(now_s)
+        self.store.expire(now_s, is_ordered)
         if self.store.changes != self._changes:
             self._rebuild()
         suspicions = self._suspect(now_s)

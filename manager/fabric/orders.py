@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from cwdp.shared.messages import TraceOrder
 from manager.fabric.census import Census, Known
 from manager.fabric.coverage import CONFIDENCE
-from manager.fabric.routes import Pair
+from manager.fabric.routes import Pair, PathName
 from manager.schedule import draw_ports
 
 BATCH = 8
@@ -37,11 +37,18 @@ class Orders:
 
     Attributes:
         by_host: what each is to trace.
+        withdrawn: paths that are not to be traced any more since the last update.
     """
 
     def __init__(self) -> None:
         self.by_host: dict[str, list[TraceOrder]] = {}
+        self.withdrawn: list[PathName] = []
         self._plans: dict[Pair, _Plan] = {}
+
+    def is_ordered(self, path: PathName) -> bool:
+        """Whether a path is to be traced."""
+        plan = self._plans.get((path.src, path.dst_addr))
+        return plan is not None and path.sport in plan.ports
 
     def update(self, in_use: InUse, census: Census, traced: Mapping[Pair, Collection[int]]) -> bool:
         """Order what is missing; whether anything has changed.
@@ -51,8 +58,11 @@ class Orders:
             census: what is known of the pairs' paths.
             traced: ports of each pair whose hops were told.
         """
-        for pair in self._plans.keys() - in_use.keys():
-            del self._plans[pair]
+        self.withdrawn = [
+            PathName(*pair, port)
+            for pair in self._plans.keys() - in_use.keys()
+            for port in self._plans.pop(pair).ports
+        ]
         hosts = {_host(src) for src, _ in in_use}
         budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(hosts)))
         spent: Counter[str] = Counter()
@@ -79,7 +89,10 @@ class Orders:
             plan.granted = min(plan.granted + BATCH, MOST_CANDIDATES)
         if len(plan.candidates) < plan.granted:
             plan.candidates = draw_ports("\0".join(pair).encode(), 2 * plan.granted)
+        before = plan.ports
         plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[: plan.granted])))[: max(0, left)]
+        left_out = set(before).difference(plan.ports)
+        self.withdrawn += [PathName(*pair, port) for port in left_out]
         return len(plan.ports)
 
     def _orders(self, in_use: InUse) -> dict[str, list[TraceOrder]]:

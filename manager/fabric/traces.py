@@ -4,7 +4,7 @@ Names of nodes are numbered: NICs as `HOST/IFNAME`, hops and foreign destination
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
@@ -19,6 +19,8 @@ MOST_HOPS = 8
 MOST_ROWS_A_HOST = 16_384
 MOST_PORTS_A_PAIR = 512
 FORGET_AFTER_S = 600.0
+FORGET_UNORDERED_S = 60.0
+"""Longer than agents take to tell again what they are to trace."""
 REASONS = ("ok", "unknown_nic", "unknown_destination", "not_sane", "too_many")
 UNKNOWN = -1
 
@@ -117,11 +119,19 @@ class TraceStore:
         for trace in report.traces:
             self.reasons[self._take(report.host, own, trace, now_s)] += 1
 
-    def expire(self, now_s: float) -> None:
-        """Drop paths that were not heard of for long."""
-        old = np.flatnonzero(now_s - self._heard_s[: len(self._names_of)] > FORGET_AFTER_S)
-        for row in old.tolist():
-            if self._names_of[row] is not None:
+    def forget(self, paths: Iterable[PathName]) -> None:
+        """Drop paths that are not traced any more: their hops would not follow the fabric."""
+        for path in paths:
+            row = self.pairs.get((path.src, path.dst_addr), {}).get(path.sport)
+            if row is not None:
+                self._drop(row)
+
+    def expire(self, now_s: float, is_ordered: Callable[[PathName], bool] = lambda _path: True) -> None:
+        """Drop paths that were not heard of for long, sooner if they are not to be traced."""
+        old = now_s - self._heard_s[: len(self._names_of)] > FORGET_UNORDERED_S
+        for row in np.flatnonzero(old).tolist():
+            name = self._names_of[row]
+            if name is not None and (now_s - self._heard_s[row] > FORGET_AFTER_S or not is_ordered(name)):
                 self._drop(row)
 
     def path_name(self, row: int) -> PathName:
@@ -215,12 +225,14 @@ class TraceStore:
 
     def _tidy_names(self) -> None:
         """Forget names that no row has any more, once there are many."""
-        used = np.unique(np.concatenate([c.ravel() for c in (self._host, self._src, self._dst, self._hops)]))
-        used = used[used != UNKNOWN]
+        is_used = np.zeros(len(self.names.of) + 1, bool)  # the last one is for UNKNOWN
+        for column in (self._host, self._src, self._dst, self._hops):
+            is_used[column] = True
+        used = np.flatnonzero(is_used[:-1])
         if len(self.names.of) <= 2 * len(used) + _SPARE_NAMES:
             return
         old, self.names = self.names, Names()
-        new = np.full(len(old.of) + 1, UNKNOWN, np.int32)  # the last one is for UNKNOWN
+        new = np.full(len(is_used), UNKNOWN, np.int32)
         new[used] = [self.names.number(old.of[i]) for i in used.tolist()]
         self._host, self._src, self._dst, self._hops = (
             new[column] for column in (self._host, self._src, self._dst, self._hops)
