@@ -14,6 +14,7 @@ from cwdp import __version__
 from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus import Bus
 from cwdp.shared.records import DIRECTIONS, NAK_KINDS
+from manager.fabric.traces import REASONS as TRACE_REASONS
 from manager.fit_table import REFUSALS
 from manager.lease import Lease
 from manager.members import HostState, Reason
@@ -105,6 +106,7 @@ class FleetCollector(Collector):
         yield from self._clock()
         yield from self._owd()
         yield from self._traffic()
+        yield from self._fabric()
         yield from self._counters()
 
     def _fleet(self) -> Iterator[Metric]:
@@ -182,6 +184,16 @@ class FleetCollector(Collector):
         yield _counters("cwdp_qp_samples", "Stamps of data packets by outcome.", "outcome", outcomes)
         reports = {reason: traffic.reports[reason] for reason in TRAFFIC_REASONS}
         yield _counters("cwdp_qp_reports", "Agents' reports of queue pairs by outcome.", "reason", reports)
+
+    def _fabric(self) -> Iterator[Metric]:
+        discovery = self._sources.state.discovery
+        fabric = discovery.fabric
+        yield _gauge("cwdp_fabric_paths", "Paths whose links are known.", len(fabric.routes.paths))
+        yield _gauge("cwdp_fabric_hosts_set_aside", "Hosts not believed in paths.", len(fabric.aside))
+        reasons = {reason: fabric.store.reasons[reason] for reason in TRACE_REASONS}
+        yield _counters("cwdp_fabric_traces", "Paths that agents told of by outcome.", "reason", reasons)
+        dropped = discovery.dropped
+        yield _counter("cwdp_fabric_reports_dropped", "Reports of paths that came too fast.", dropped)
 
     def _counters(self) -> Iterator[Metric]:
         totals = self._sources.state.counters

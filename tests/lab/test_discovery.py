@@ -37,8 +37,9 @@ class Running:
         return answer
 
     def links(self) -> set[str]:
-        """Links between switches, by the lab's names."""
-        return {f"{self.names[link['a']]}-{self.names[link['b']]}" for link in self.fabric()["links"]}
+        """Links between switches that answer, by the lab's names."""
+        ends = ((self.names.get(link["a"]), self.names.get(link["b"])) for link in self.fabric()["links"])
+        return {f"{a}-{b}" for a, b in ends if a and b}
 
     def seats(self) -> dict[str, str]:
         return {
