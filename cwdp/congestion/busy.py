@@ -37,25 +37,26 @@ class BusyReader:
 
     def __init__(self, tables: Tables) -> None:
         self._table = tables.qps[Direction.EGRESS]
-        self._last = self.sent(slice(None))
+        self._tags, self._ip_bytes = self._table["tag"].copy(), self._table["bytes"].copy()
         self._last_ns = 0
 
-    def sent(self, rows: NDArray[np.intp] | slice) -> Sent:
+    def sent(self, rows: NDArray[np.intp]) -> Sent:
         """What some rows have sent."""
-        tags, packets, ip_bytes = (self._table[name][rows].copy() for name in ("tag", "packets", "bytes"))
+        tags, packets, ip_bytes = (self._table[name][rows] for name in ("tag", "packets", "bytes"))
         return Sent(tags, ip_bytes + np.uint64(ETHERNET_BYTES) * packets)
 
     def busy(self, now_ns: int, link_bps: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """The rows that have sent most since the last call, and their rates in bit/s.
+        """The rows that have sent most since the last call, and their rates in bit/s, of IP packets.
 
         Args:
             now_ns: CLOCK_MONOTONIC.
             link_bps: of the interface.
         """
-        sent, last = self.sent(slice(None)), self._last
-        known = (sent.tags == last.tags) & (sent.frame_bytes >= last.frame_bytes) & (sent.tags > FREE_OR_BUSY)
-        elapsed_ns, self._last, self._last_ns = now_ns - self._last_ns, sent, now_ns
-        moved = np.where(known, sent.frame_bytes - last.frame_bytes, 0)
+        tags, ip_bytes = self._table["tag"].copy(), self._table["bytes"].copy()
+        known = (tags == self._tags) & (ip_bytes >= self._ip_bytes) & (tags > FREE_OR_BUSY)
+        moved = np.where(known, ip_bytes - self._ip_bytes, 0)
+        elapsed_ns, self._last_ns = now_ns - self._last_ns, now_ns
+        self._tags, self._ip_bytes = tags, ip_bytes
         rates_bps = moved * (8e9 / max(elapsed_ns, 1))
         rows = np.flatnonzero(rates_bps > BUSY_SHARE * link_bps)
         if len(rows) > MOST_BUSY:

@@ -17,7 +17,7 @@ from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import words_address
 
-LOOK_NS = 50_000_000
+LOOK_NS = 100_000_000
 """How often the whole table is looked through for queue pairs that have begun to send."""
 
 KEPT_NS = 1_000_000_000
@@ -153,9 +153,15 @@ class NicControl:
 
     def _held(self) -> list[Held]:
         held = np.flatnonzero(self._flows["paced"])
-        keys = self._pairs["key"][self._followed["row"][held]]
+        rows, keys = self._followed["row"][held], self._pairs["key"]
         queue_ns = np.nan_to_num(self._queue_ns[self._followed["path"][held]])
         return [
-            Held(str(words_address(key["addr"])), int(key["qpn"]), float(rate), float(queue))
-            for key, rate, queue in zip(keys, self._flows["rate_bps"][held], queue_ns, strict=True)
+            Held(str(words_address(address)), qpn, rate, queue)
+            for address, qpn, rate, queue in zip(
+                keys["addr"][rows],
+                keys["qpn"][rows].tolist(),
+                self._flows["rate_bps"][held].tolist(),
+                queue_ns.tolist(),
+                strict=True,
+            )
         ]

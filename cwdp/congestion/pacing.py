@@ -69,14 +69,15 @@ class Pacer:
         """Which queue pairs can be held to a rate of their own; shape (rows,)."""
         if self.enforcer is Enforcer.EDT:
             return np.ones(len(rows), dtype=bool)
-        pairs = self._pairs[rows]
-        can: NDArray[np.bool_] = (pairs["priority"] != 0) & (self._slices["leaves"][pairs["slice"]] > 0)
+        leaves = self._slices["leaves"][self._pairs["slice"][rows]]
+        can: NDArray[np.bool_] = (self._pairs["priority"][rows] != 0) & (leaves > 0)
         return can
 
     def ceilings_bps(self, rows: NDArray[np.intp]) -> F64:
         """The most that slices allow each queue pair; shape (rows,)."""
-        here = self._slices[self._pairs["slice"][rows]]
-        allowed = np.where(here["qp_bps"] > 0, here["qp_bps"], here["ceiling_bps"])
+        numbers = self._pairs["slice"][rows]
+        own_bps, shared_bps = self._slices["qp_bps"][numbers], self._slices["ceiling_bps"][numbers]
+        allowed = np.where(own_bps > 0, own_bps, shared_bps)
         return np.where(allowed > 0, allowed, self.link_bps).astype(np.float64)
 
     def hold(self, rows: NDArray[np.intp], rates_bps: F64, now_ns: int) -> None:
@@ -118,10 +119,8 @@ class Pacer:
     def _hold_classes(self, rows: NDArray[np.intp], rates_bps: F64, now_ns: int) -> None:
         """Set what has changed. Queue pairs that share a class share the sum of their rates."""
         wanted: dict[int, tuple[int, float]] = {}
-        pairs = self._pairs[rows]
-        for handle, number, rate in zip(
-            pairs["priority"].tolist(), pairs["slice"].tolist(), rates_bps.tolist(), strict=True
-        ):
+        handles, numbers = self._pairs["priority"][rows], self._pairs["slice"][rows]
+        for handle, number, rate in zip(handles.tolist(), numbers.tolist(), rates_bps.tolist(), strict=True):
             wanted[handle] = number, wanted.get(handle, (number, 0.0))[1] + rate
         for handle in self._set.keys() - wanted.keys():
             self._change(handle, number_of(handle), np.inf)

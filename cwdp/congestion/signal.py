@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import SlotState
 
-LOOK_AHEAD = 1024
+LOOK_AHEAD = 256
 """Pulses that may have been sent since the last call."""
 
 GIVEN_UP_NS = 200_000_000
@@ -34,6 +34,10 @@ class Tables(Protocol):
     slots: NDArray[np.void]
 
 
+ANSWER = np.dtype([("path", np.intp), ("fwd_owd_ns", "i8"), ("rev_owd_ns", "i8"), ("bound_ns", "u4")])
+"""What is of use of a slot."""
+
+
 class PulseReader:
     """Finds the pulses that were answered since the last call.
 
@@ -48,7 +52,7 @@ class PulseReader:
         self._since_ns = np.zeros(0, dtype=np.int64)
 
     def take(self, now_ns: int) -> NDArray[np.void]:
-        """Slots of pulses that have been answered; dtype `abi.SLOT`.
+        """Pulses that have been answered; dtype ANSWER, shape (n,).
 
         Args:
             now_ns: CLOCK_MONOTONIC.
@@ -56,12 +60,15 @@ class PulseReader:
         if self._head is None or now_ns - self._moved_ns > LOST_TRACK_NS:
             self._find_head(now_ns)
         self._follow(now_ns)
-        slots = self._slots[self._waiting.astype(np.intp) % abi.PULSE_SLOTS]
-        ours = slots["tag"] >> _SEQ_SHIFT == self._waiting
-        done = ours & (slots["tag"] & _STATE_MASK == SlotState.DONE)
+        places = self._waiting.astype(np.intp) % abi.PULSE_SLOTS
+        tags = self._slots["tag"][places]
+        ours = tags >> _SEQ_SHIFT == self._waiting
+        done = ours & (tags & _STATE_MASK == SlotState.DONE)
         left = ours & ~done & (now_ns - self._since_ns < GIVEN_UP_NS)
         self._waiting, self._since_ns = self._waiting[left], self._since_ns[left]
-        answered: NDArray[np.void] = slots[done]
+        answered = np.zeros(np.count_nonzero(done), dtype=ANSWER)
+        for name in ANSWER.names or ():
+            answered[name] = self._slots[name][places[done]]
         return answered
 
     def _find_head(self, now_ns: int) -> None:
@@ -100,14 +107,14 @@ class Delays:
     least_ns: NDArray[np.float64]
 
 
-def path_delays(slots: NDArray[np.void], widest_bound_ns: float) -> tuple[Delays, int]:
+def path_delays(answers: NDArray[np.void], widest_bound_ns: float) -> tuple[Delays, int]:
     """The delays of each path, and how many pulses say nothing since the clocks are too uncertain."""
-    usable = slots["bound_ns"] <= widest_bound_ns
-    there, back = slots["fwd_owd_ns"][usable], slots["rev_owd_ns"][usable]
-    path, of = np.unique(slots["path"][usable], return_inverse=True)
+    usable = answers["bound_ns"] <= widest_bound_ns
+    there, back = answers["fwd_owd_ns"][usable], answers["rev_owd_ns"][usable]
+    path, of = np.unique(answers["path"][usable], return_inverse=True)
     least_ns = np.full(len(path), np.inf)
     np.minimum.at(least_ns, of, np.minimum(there, back))
-    delays = Delays(path.astype(np.intp), np.bincount(of, there) / np.bincount(of), least_ns)
+    delays = Delays(path, np.bincount(of, there) / np.bincount(of), least_ns)
     return delays, int(np.count_nonzero(~usable))
 
 

@@ -49,8 +49,7 @@ class PathWatch:
             path than at the call before, shape (changed,).
         """
         before, self._numbers = self._numbers, self._watched()
-        pairs = self._pairs[rows]
-        keys = _keys(pairs["key"]["addr"], pairs["used_sport"])
+        keys = _keys(self._pairs["key"]["addr"][rows], self._pairs["used_sport"][rows])
         missing = {key for key in keys if key not in self._numbers}
         self._own.update((key, now_ns) for key in keys if key in self._own or key in missing)
         old = [key for key, used_ns in self._own.items() if now_ns - used_ns > KEPT_NS]
@@ -63,8 +62,8 @@ class PathWatch:
 
     def _watched(self) -> dict[PathKey, int]:
         numbers = np.flatnonzero(self._paths["users"])
-        here = self._paths[numbers]
-        return dict(zip(_keys(here["dst"], here["sport"]), numbers.tolist(), strict=True))
+        keys = _keys(self._paths["dst"][numbers], self._paths["sport"][numbers])
+        return dict(zip(keys, numbers.tolist(), strict=True))
 
     def _change(self, missing: set[PathKey], old: list[PathKey]) -> None:
         with tree.locked():

@@ -128,7 +128,7 @@ def test_queue_pairs_that_send_much_are_found_with_their_rates() -> None:
     table["bytes"][5] = 1_000
     rows, rates = reader.busy(100 * MS, LINK)
     assert rows.tolist() == [3]
-    assert rates.tolist() == [1_014_000 * 8 * 10]
+    assert rates.tolist() == [1_000_000 * 8 * 10]
     assert reader.busy(200 * MS, LINK)[0].tolist() == []
 
 
