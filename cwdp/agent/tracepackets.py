@@ -52,7 +52,7 @@ class HopProbe:
     """A packet that is to expire after `hop_limit` hops.
 
     What a forger would have to guess is random: the IPv4 identification and, by way of the payload, the UDP
-    checksum, so 32 bits of the least quote (RFC 792: the IP header and 8 bytes), and 88 more where a quote goes on.
+    checksum, so 32 bits of the least quote (RFC 792: the IP header and 8 bytes), and 104 where a quote goes on.
     """
 
     path: FlowPath
