@@ -150,10 +150,10 @@ class ClockService:
         self._solved = None
 
     def view(self, now_s: float) -> list[HostClock]:
-        """Every host that has probed or been probed, in order of name."""
+        """Every host that has probed or been probed, in order of name; before the first solution as hosts report."""
         solved = self._solved
         if solved is None:
-            return []
+            return [_as_reported(host, line) for host, (_, line) in sorted(self._seeds.items())]
         n = len(solved.clocks.state)
         ends = np.concatenate([solved.edges.src, solved.edges.dst])
         rejected = np.tile(solved.solution.rejected, 2)
@@ -279,6 +279,21 @@ class ClockService:
                 slope = (1 + clocks.drift[a]) / (1 + clocks.drift[b]) - 1
                 priors[host].append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
         return priors
+
+
+def _as_reported(host: str, line: ClockLine) -> HostClock:
+    return HostClock(
+        host=host,
+        state=line.state,
+        ref_local_ns=line.ref_local_ns,
+        offset_ns=line.offset_base_ns + round(line.offset_ns),
+        drift_ppb=round(line.drift * 1e9, 3),
+        bound_ns=_finite(line.bound_ns),
+        edges_used=0,
+        edges_rejected=0,
+        residual_p99_ns=None,
+        age_s=None,
+    )
 
 
 def _p99_by_group(group: NDArray[np.int64], values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
