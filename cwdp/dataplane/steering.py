@@ -4,7 +4,6 @@ The dataplane takes a change up with the next packet. It needs nobody's help to 
 path for the backup; what is here only says what is wanted.
 """
 
-import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from cwdp.dataplane.abi import PathState, SteerFlag
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.pathtable import PathKey, PathTable
 from cwdp.errors import SteeringError
+from cwdp.shared.addresses import read_address
 
 Address = IPv4Address | IPv6Address
 SPORT_MAX = 0xFFFF
@@ -296,12 +296,12 @@ def _unpack_keys(records: NDArray[np.void]) -> Iterator[QpKey]:
 
 
 def parse_address(text: str) -> Address:
-    """An IPv4 or IPv6 address.
+    """An IPv4 or IPv6 address; see `cwdp.shared.addresses.read_address`.
 
     Raises:
         SteeringError: it is none.
     """
     try:
-        return ipaddress.ip_address(text)
+        return read_address(text)
     except ValueError as error:
         raise SteeringError(f"{text} is no IP address", "give one like 10.0.0.2 or fd00::2") from error

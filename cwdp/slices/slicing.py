@@ -13,7 +13,7 @@ from cwdp.dataplane import abi, loader
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
 from cwdp.errors import ConfigError
-from cwdp.shared.rates import format_rate, parse_rate
+from cwdp.shared.rates import format_rate
 from cwdp.shared.slices import DEFAULT_PRIORITY, Job, Match, Share, SliceSet
 from cwdp.slices import jobs, qdiscs, shares
 from cwdp.slices.edt import Edt, put_fq
@@ -204,8 +204,7 @@ class Slicing:
         ]
 
     def _choose_link_bps(self, wanted: SliceSet, place: Place) -> int:
-        given_bps = None if wanted.link_rate is None else parse_rate(wanted.link_rate)
-        link_bps = given_bps or place.link_bps
+        link_bps = wanted.given_link_bps() or place.link_bps
         if link_bps is None:
             raise ConfigError(
                 f"the driver of {self._ifname} does not tell the link's rate", "give --link-rate"

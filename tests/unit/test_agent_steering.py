@@ -8,7 +8,7 @@ from fakes import until
 
 from cwdp.agent import steering, wishes
 from cwdp.agent.steering import DesiredSteering, translate
-from cwdp.dataplane.steering import QpKey, Steer
+from cwdp.dataplane.steering import QpKey, Steer, parse_address
 from cwdp.errors import CwdpError, InterfaceError, SteeringError
 from cwdp.shared.messages import RoceSettings, SteerQp
 
@@ -42,6 +42,13 @@ def test_what_is_impossible_is_left_out_and_the_rest_done() -> None:
         "10.0.0.2 QPN 2 is wanted twice",
         "source port 50000 cannot be its own backup",
     ]
+
+
+def test_an_ipv4_address_has_one_form_and_none_names_an_interface() -> None:
+    assert parse_address("::ffff:10.0.0.2") == ip_address("10.0.0.2")
+    for text in ("fe80::1%nic0", "h2", ""):
+        with pytest.raises(SteeringError, match="is no IP address"):
+            parse_address(text)
 
 
 class _Kernel:
