@@ -78,7 +78,7 @@ class Bounces:
 
     def orders(self, links: Sequence[DirectedLink], now_s: float) -> list[BounceOrder]:
         """What hosts are to try now; `links` are all that are known."""
-        orders = []
+        orders: list[BounceOrder] = []
         for number, trial in list(self._trials.items()):
             if now_s < trial.due_s:
                 continue

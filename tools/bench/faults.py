@@ -2,7 +2,8 @@
 
 A fault is silence or loss, on a host's link or on one between switches, both ways or one way. Found in time is what is
 named within two seconds of the command that made it, and rightly so when the link is the one, or is among those that
-the finding says cannot be told apart from it (in a lab of two leaves: the two links of a spine).
+the finding says cannot be told apart from it (in a lab of two leaves, the two links of a spine, until echoes off the
+spine have told them apart).
 """
 
 import time
@@ -48,8 +49,9 @@ class Fault:
     Attributes:
         directions: of the link, as `faults.drop` takes them.
         took_s: until the first finding; None for none.
-        named: the first finding's subject and those as likely.
-        right, alone: whether the link is among them, and is the only one.
+        alone_s: until it named one link alone; None for never.
+        named: its subject and those as likely, in the end.
+        right: whether the link is among them.
         others: what else was found.
     """
 
@@ -57,9 +59,9 @@ class Fault:
     directions: tuple[str, ...]
     loss: float
     took_s: float | None
+    alone_s: float | None
     named: tuple[str, ...]
     right: bool
-    alone: bool
     others: tuple[str, ...]
 
 
@@ -91,7 +93,8 @@ def localised_figures(spec: LabSpec, count: int = FAULTS, seed: int = 1) -> Iter
         "leaves": spec.leaves,
         "spines": spec.spines,
         "right": len(right),
-        "named_alone": sum(fault.alone for fault in right),
+        "named_alone": sum(fault.alone_s is not None for fault in right),
+        "named_alone_in_2s": sum(fault.alone_s is not None and fault.alone_s <= IN_TIME_S for fault in right),
         "with_other_findings": sum(bool(fault.others) for fault in done),
         "p50_s": round(float(np.quantile(took_s, 0.5)), 2) if took_s else None,
         "p99_s": round(float(np.quantile(took_s, 0.99)), 2) if took_s else None,
@@ -143,16 +146,20 @@ def _try(lab: Lab, client: ManagerClient, link: Link, rng: np.random.Generator) 
     before = _numbers(client)
     began_s = time.monotonic()
     faults.drop(lab.name, link.name, loss, direction)
-    first, took_s = None, None
+    first, took_s, alone_s = None, None, None
     others: dict[int, str] = {}
     while time.monotonic() < began_s + LOOK_S:
         for finding in _findings(client):
             if finding["number"] in before:
                 continue
             if first is None:
-                first, took_s = finding, time.monotonic() - began_s
-            elif finding["number"] != first["number"]:
+                took_s = time.monotonic() - began_s
+            if first is None or finding["number"] == first["number"]:
+                first = finding
+            else:
                 others[finding["number"]] = _words(finding)
+        if first is not None and not first["also"] and alone_s is None:
+            alone_s = time.monotonic() - began_s
         time.sleep(POLL_S)
     faults.drop(lab.name, link.name, 0.0)
     _wait_until_well(client)
@@ -164,9 +171,9 @@ def _try(lab: Lab, client: ManagerClient, link: Link, rng: np.random.Generator) 
         directions=directions,
         loss=loss,
         took_s=took_s,
+        alone_s=alone_s,
         named=tuple(subject["name"] for subject in named),
         right=any(hits),
-        alone=hits == [True],
         others=tuple(others.values()),
     )
 
