@@ -134,10 +134,10 @@ def _paths(answer: Any) -> RenderableType:
 
 
 def _heading(pair: Any) -> str:
-    sure = (
-        f"all found with {100 * pair['confidence']:.4g}%" if pair["confidence"] else "how many is not known"
-    )
-    return (
-        f"{pair['src']} > {pair['dst']} ({pair['dst_addr']}): {pair['paths_known']} of "
-        f"{pair['paths_between_leaves']} known paths between the leaves, {sure}"
+    text = f"{pair['src']} > {pair['dst']} ({pair['dst_addr']}): "
+    if not pair["paths_between_leaves"]:
+        return text + "no path is known whole"
+    return text + (
+        f"{pair['paths_known']} of {pair['paths_between_leaves']} known paths between the leaves, "
+        f"all found with {100 * pair['confidence']:.4g}%"
     )
