@@ -1,0 +1,143 @@
+"""Echoes off switches: packets, limits, and what is made of the answers."""
+
+import numpy as np
+import pytest
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.inet6 import ICMPv6EchoReply
+
+from cwdp.agent.bounce import Bouncer, echo_request, reply_number
+from cwdp.shared.messages import BounceOrder, BounceReport
+from manager.fabric.routes import DirectedLink
+from manager.faults.bounce import ECHOES, MOST_ROUNDS, PATIENCE_S, Bounces
+from manager.faults.finding import Finding, cable, direction
+
+LINKS = [
+    *(DirectedLink(f"h{i}/nic0", "l1") for i in range(3)),
+    *(DirectedLink(f"h{i}/nic0", "l2") for i in range(3, 9)),
+    *(DirectedLink(a, b) for leaf in ("l1", "l2") for a, b in ((leaf, "s1"), ("s1", leaf))),
+]
+
+
+def _finding(loss: float, *, one_way: bool) -> Finding:
+    first, second = DirectedLink("l1", "s1"), DirectedLink("s1", "l2")
+    subject, also = (direction(first), direction(second)) if one_way else (cable(first), cable(second))
+    return Finding(
+        number=1,
+        kind="lossy",
+        subject=subject,
+        confidence=0.5,
+        evidence=[],
+        start_s=0.0,
+        also=(also,),
+        loss=loss,
+    )
+
+
+def _answer(
+    bounces: Bounces, orders: list[BounceOrder], loss: dict[str, float], rng: np.random.Generator
+) -> None:
+    """Hosts below l1 and l2 lose these shares of their echoes."""
+    for order in orders:
+        leaf = "l1" if int(order.host[1:]) < 3 else "l2"
+        lost = int(rng.binomial(order.count, loss[leaf]))
+        report = BounceReport(
+            host=order.host,
+            nic=order.nic,
+            number=order.number,
+            target=order.target,
+            sent=order.count,
+            lost=lost,
+        )
+        bounces.hear(report)
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("one_way", [True, False])
+def test_the_link_that_loses_echoes_is_named(seed: int, one_way: bool) -> None:
+    rng = np.random.default_rng(seed)
+    loss = float(np.exp(rng.uniform(np.log(0.005), 0.0)))
+    guilty = str(rng.choice(["l1", "l2"]))
+    bounces, finding = Bounces(), _finding(loss, one_way=one_way)
+    assert bounces.begin(finding)
+    share = {"l1": 0.0, "l2": 0.0} | {guilty: loss}
+    for round_number in range(MOST_ROUNDS):
+        _answer(bounces, bounces.orders(LINKS, float(round_number)), share, rng)
+        found = list(bounces.verdicts())
+        if found:
+            break
+    ((told, subject, confidence, _),) = found
+    assert told is finding
+    assert guilty in subject.name
+    assert confidence > 0.98
+    assert not bounces.is_under_way(finding)
+
+
+def test_switches_that_do_not_answer_and_hosts_that_do_not_report_decide_nothing() -> None:
+    bounces = Bounces()
+    bounces.begin(_finding(1.0, one_way=False))
+    rng = np.random.default_rng(0)
+    _answer(bounces, bounces.orders(LINKS, 0.0), {"l1": 1.0, "l2": 1.0}, rng)
+    assert not list(bounces.verdicts())
+    bounces = Bounces()
+    bounces.begin(_finding(1.0, one_way=False))
+    orders = bounces.orders(LINKS, 1.0)
+    _answer(bounces, [order for order in orders if int(order.host[1:]) < 3], {"l1": 0.0, "l2": 0.0}, rng)
+    assert not list(bounces.verdicts())
+    assert bounces.orders(LINKS, 1.5) == []
+    rounds = sum(bool(bounces.orders(LINKS, 2.0 + PATIENCE_S * i)) for i in range(50))
+    assert rounds == MOST_ROUNDS - 1
+
+
+def test_answers_to_nobody_and_impossible_ones_are_passed_over() -> None:
+    bounces = Bounces()
+    bounces.begin(_finding(0.5, one_way=True))
+    order = bounces.orders(LINKS, 0.0)[0]
+    for host, number, lost in (
+        (order.host, 999, 100),
+        ("stranger", order.number, 100),
+        (order.host, order.number, 101),
+    ):
+        bounces.hear(
+            BounceReport(host=host, nic="nic0", number=number, target=order.target, sent=100, lost=lost)
+        )
+    assert not list(bounces.verdicts())
+
+
+def test_few_hosts_send_few_echoes_to_the_switch_at_the_far_end() -> None:
+    bounces = Bounces()
+    bounces.begin(_finding(0.5, one_way=True))
+    orders = bounces.orders(LINKS, 0.0)
+    assert {order.target for order in orders} == {"s1"}
+    assert {order.host for order in orders} == {"h0", "h1", "h2", "h3", "h4", "h5", "h6"}
+    assert all(order.count == ECHOES for order in orders)
+
+
+def test_what_is_no_link_between_switches_that_answer_is_not_tried() -> None:
+    for a, b in (("h1/nic0", "l1"), ("l1", "?1")):
+        finding = _finding(0.5, one_way=True)
+        finding.also = (direction(DirectedLink(a, b)),)
+        assert not Bounces().begin(finding)
+
+
+def test_an_echo_request_is_one_and_its_reply_is_known() -> None:
+    request = echo_request(8, 4711, 17)
+    packet = ICMP(request)
+    assert (packet.type, packet.code, packet.id, packet.seq) == (8, 0, 4711, 17)
+    del packet.chksum
+    assert bytes(packet) == request
+    reply = bytes(IP(src="10.0.0.1", dst="10.0.0.2") / ICMP(type=0, id=4711, seq=17))
+    assert reply_number(reply, 4, 0, 4711) == 17
+    assert reply_number(reply, 4, 0, 4712) is None
+    assert reply_number(bytes(ICMPv6EchoReply(id=4711, seq=9)), 6, 129, 4711) == 9
+    for garbage in (b"", b"\x45", b"\xff" * 20, reply[:24]):
+        assert reply_number(garbage, 4, 0, 4711) is None
+
+
+@pytest.mark.parametrize(
+    "changes", [{"nic": "eth7"}, {"count": 0}, {"count": 10_000}, {"seconds": 60.0}, {"seconds": -1.0}]
+)
+def test_orders_that_ask_too_much_are_refused(changes: dict[str, object]) -> None:
+    bouncer = Bouncer("h1", ["nic0"], lambda _: None)
+    wanted = {"host": "h1", "nic": "nic0", "number": 1, "target": "10.0.0.1", "count": 5, "seconds": 0.1}
+    bouncer.order(BounceOrder(**(wanted | changes)))  # type: ignore[arg-type]
+    assert bouncer.counters["bounces_refused"] == 1
