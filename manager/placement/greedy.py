@@ -19,14 +19,14 @@ def place(fabric: Fabric, demand: Demand, choice: Indices | None = None) -> Indi
     share = utilisation(fabric, demand, out)
     homeless = demand.by_rate[out[demand.by_rate] < 0]
     hops, cost = list(fabric.paths.links), fabric.seconds_per_bit
-    even = _evenly_fast(fabric).tolist()
+    even = _evenly_fast(fabric, demand.pair[homeless]).tolist()
     worst, other = np.empty(fabric.paths.candidates), np.empty(fabric.paths.candidates)
     pairs, rates = demand.pair[homeless].tolist(), demand.rate_bps[homeless].tolist()
-    for q, pair, rate in zip(homeless.tolist(), pairs, rates, strict=True):
+    for q, pair, rate, alike in zip(homeless.tolist(), pairs, rates, even, strict=True):
         rows = [links[pair] for links in hops]
-        _share_with(share, cost, rows[0], 0.0 if even[pair] else rate, worst)
+        _share_with(share, cost, rows[0], 0.0 if alike else rate, worst)
         for row in rows[1:]:
-            _share_with(share, cost, row, 0.0 if even[pair] else rate, other)
+            _share_with(share, cost, row, 0.0 if alike else rate, other)
             np.maximum(worst, other, out=worst)
         k = int(worst.argmin())
         out[q] = k
@@ -36,13 +36,14 @@ def place(fabric: Fabric, demand: Demand, choice: Indices | None = None) -> Indi
     return out
 
 
-def _evenly_fast(fabric: Fabric) -> NDArray[np.bool_]:
-    """Pairs that cross links of one capacity only, so that a rate adds the same anywhere, shape (pairs,)."""
-    links = fabric.paths.links
+def _evenly_fast(fabric: Fabric, pair: Indices) -> NDArray[np.bool_]:
+    """Queue pairs whose pair crosses links of one capacity only, so that a rate adds the same anywhere, shape (n,)."""
+    used, which = np.unique(pair, return_inverse=True)
+    links = fabric.paths.links[:, used]
     cost = fabric.seconds_per_bit[links]
-    none = links == fabric.paths.link_count
-    most, least = cost.max(axis=(0, 2)), np.where(none, np.inf, cost).min(axis=(0, 2))
-    even: NDArray[np.bool_] = (most == least) & ~none.any(axis=(0, 2))
+    some = links != fabric.paths.link_count
+    most, least = cost.max(axis=(0, 2)), np.where(some, cost, np.inf).min(axis=(0, 2))
+    even: NDArray[np.bool_] = ((most == least) & some.all(axis=(0, 2)))[which]
     return even
 
 
@@ -54,8 +55,8 @@ def replace_lost(fabric: Fabric, demand: Demand, choice: Indices) -> Indices:
     """
     dead = np.append(fabric.capacity_bps <= 0, False)
     crosses = np.zeros(len(choice), dtype=bool)
-    for links in fabric.paths.links:
-        crosses |= dead[links[demand.pair, choice]]
+    for links in fabric.paths.taken(demand.pair, choice):
+        crosses |= dead.take(links)
     return place(fabric, demand, np.where(crosses, -1, choice))
 
 

@@ -81,7 +81,7 @@ class _Board:
         self._kept = kept
         self.choice = choice.copy()
         self._share = utilisation(fabric, demand, choice)
-        self._first = [_Index(links[demand.pair, choice], self._none + 1) for links in self._links]
+        self._first = [_Index(links, self._none + 1) for links in fabric.paths.taken(demand.pair, choice)]
         self._known: dict[int, set[int]] = {}
 
     def fullest(self, but: list[int]) -> tuple[int, float]:

@@ -45,6 +45,11 @@ class PathSet:
         """Candidates of each pair, spare ones included."""
         return int(self.links.shape[2])
 
+    def taken(self, pair: Indices, choice: Indices) -> list[Indices]:
+        """The link at each hop of queue pairs of some pairs that take some candidates, each of shape (n,)."""
+        place = pair * self.candidates + choice
+        return [links.ravel().take(place) for links in self.links]
+
     @cached_property
     def groups(self) -> list[tuple[Indices, Indices]]:
         """By hop: the different sets of links that pairs choose from, and which of them each pair has.
@@ -110,8 +115,8 @@ def link_loads(fabric: Fabric, demand: Demand, choice: Indices) -> Floats:
     if len(choice) and choice.min() < 0:
         placed = choice >= 0
         pair, rate_bps, choice = pair[placed], rate_bps[placed], choice[placed]
-    for links in fabric.paths.links:
-        loads += np.bincount(links[pair, choice], rate_bps, len(loads))
+    for links in fabric.paths.taken(pair, choice):
+        loads += np.bincount(links, rate_bps, len(loads))
     return loads
 
 

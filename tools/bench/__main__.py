@@ -7,7 +7,7 @@ import click
 
 from cwdp.cli.output import progress
 
-PARTS = ("clock", "programs", "dataplane", "agent", "lab", "slices", "failover", "faults", "fabric", "qp")
+PARTS = ("clock", "programs", "dataplane", "agent", "lab", "slices", "failover", "faults", "fabric", "qp", "placement")
 
 
 @click.command()
