@@ -10,6 +10,7 @@ from cwdp.shared.messages import BounceOrder, WindowReport, nic_id
 from cwdp.shared.records import WINDOW_NS, WINDOW_ROW, unpack
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
+from manager.faults.reroutes import left_links
 from manager.faults.watch import FaultWatch, Note
 from manager.members import Members
 from manager.queue_pairs import NicTable
@@ -94,7 +95,7 @@ class LinkWatch:
             self._last = end
         if end <= self._last:
             return 0
-        self._refresh(routes)
+        self._refresh(routes, now_s)
         numbers = range(self._last + 1, end + 1)
         for number in numbers:
             window = self.windows.window(number)
@@ -125,6 +126,7 @@ class LinkWatch:
         self.faults.note_silent_hosts(name for name, host in hosts if now_s - host.last_seen_s > SILENT_S)
         self.faults.follow_carriers(carriers, self.loads.routes.links)
         self.faults.follow_clocks(set_aside)
+        self.faults.look_for_reroutes(now_s)
 
     def _step(self, window: Window, now_s: float, tables: Tables, lag_s: float) -> None:
         assert self._queues is not None
@@ -163,7 +165,7 @@ class LinkWatch:
         self._losses = np.roll(self._losses, -1, axis=0)
         self._losses[-1] = by_link @ window.sent, by_link @ window.lost
 
-    def _refresh(self, routes: Routes) -> None:
+    def _refresh(self, routes: Routes, now_s: float) -> None:
         """Take up new rows, routes and addresses."""
         made_of = (routes.version, self.windows.version, self._members.version)
         if made_of == self._made_of:
@@ -177,27 +179,18 @@ class LinkWatch:
         if before is not None and self._queues is not None and before.same_as(matrix):
             self._queues.matrix = matrix
             return
-        self._forget_bases(before, matrix)
+        if before is not None and before.routes.version != routes.version:
+            self.faults.follow_routes(before, matrix, now_s)
+            self._forget_bases(before, matrix)
         self._queues = QueueInference(matrix, self._queues)
         self._losses = np.zeros((LOSS_WINDOWS, 2, len(routes.links)))
         self.faults.use(matrix)
 
-    def _forget_bases(self, before: PathMatrix | None, now: PathMatrix) -> None:
+    def _forget_bases(self, before: PathMatrix, now: PathMatrix) -> None:
         """The least delays of paths that lead over other links than before mean nothing any more."""
-        if before is None or before.routes.version == now.routes.version:
-            return
-        for way, (old, new) in ((FWD, (before.fwd, now.fwd)), (REV, (before.rev, now.rev))):
-            changed = [
-                row
-                for row in range(old.shape[0])
-                if _links(before, old, row) not in (set(), _links(now, new, row))
-            ]
-            self.windows.forget_base(np.array(changed, np.intp), way)
-
-
-def _links(matrix: PathMatrix, ways: object, row: int) -> set[object]:
-    start, stop = ways.indptr[row : row + 2]  # type: ignore[attr-defined]
-    return {matrix.routes.links[i] for i in ways.indices[start:stop]}  # type: ignore[attr-defined]
+        for way, old, new in ((FWD, before.fwd, now.fwd), (REV, before.rev, now.rev)):
+            rows, _ = left_links(old, new)
+            self.windows.forget_base(np.unique(rows), way)
 
 
 def _nics(members: Members) -> Nics:

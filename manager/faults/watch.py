@@ -11,6 +11,7 @@ from manager.faults.delay_watch import DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Kind, Subject, cable
 from manager.faults.flaps import MOST_CHANGES, Flaps
 from manager.faults.loss_watch import Found, LossWatch
+from manager.faults.reroutes import Reroutes
 from manager.queues.inference import QueueInference
 from manager.queues.loads import LinkLoads
 from manager.queues.matrix import PathMatrix
@@ -46,6 +47,8 @@ class FaultWatch:
         self._flapping: dict[str, Finding] = {}
         self._carriers: dict[str, Finding] = {}
         self._clocks: dict[str, Finding] = {}
+        self._reroutes = Reroutes()
+        self._routed_round: dict[str, Finding] = {}
         self._silent_hosts: frozenset[str] = frozenset()
         self._lag_s = 0.0
         self._now_s = 0.0
@@ -73,6 +76,21 @@ class FaultWatch:
     def bounce_orders(self, links: Sequence[DirectedLink], now_s: float) -> list[BounceOrder]:
         """Echoes that hosts are to send now, to tell links apart."""
         return self._bounces.orders(links, now_s)
+
+    def follow_routes(self, before: PathMatrix, now: PathMatrix, now_s: float) -> None:
+        """Paths lead over other links than before."""
+        self._reroutes.step(before, now, now_s)
+
+    def look_for_reroutes(self, now_s: float) -> None:
+        """Name links that no path takes any more, unless they are known to be at fault, and see which are back."""
+        known = {link for each in self.findings.of("dead", "silent") for link in each.subject.links}
+        for subject in self._reroutes.subjects(now_s):
+            if not known & set(subject.links):
+                evidence = ["the switches route round it: paths that led over it lead over others"]
+                self._routed_round[subject.name] = self._open("dead", subject, 1.0, evidence, loss=1.0)
+        for name, finding in list(self._routed_round.items()):
+            if self._reroutes.is_back(finding.subject):
+                self._close(self._routed_round.pop(name))
 
     def follow_carriers(self, carriers: Mapping[str, bool], links: Iterable[DirectedLink]) -> None:
         """Which NICs have a carrier, as their hosts say now; and all links, to tell which is whose."""
