@@ -146,3 +146,74 @@ def false_alarms(
     for _ in bench.run(round(seconds / WINDOW_S), trouble):
         pass
     return bench.events
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came of many cases.
+
+    Attributes:
+        right: whose first finding names the faulty link.
+        alone: of those, how many name nothing beside it.
+        in_time: right, within two seconds.
+        with_others: with further findings.
+        p50_s, p99_s: from the fault to the finding, where it was right.
+    """
+
+    cases: int
+    right: int
+    alone: int
+    in_time: int
+    with_others: int
+    p50_s: float
+    p99_s: float
+
+
+def many_cases(
+    cases: int, seed: int, *, pairs_per_s: float, least_leaves: int = 3
+) -> tuple[Summary, list[Case]]:
+    """Random cases, each of a seed of its own, and those that went wrong."""
+    done = [
+        random_case(np.random.default_rng((seed, i)), pairs_per_s=pairs_per_s, least_leaves=least_leaves)
+        for i in range(cases)
+    ]
+    right = [case for case in done if case.right]
+    in_time = [case for case in right if case.took_s <= IN_TIME_S]
+    took_s = [case.took_s for case in right] or [np.nan]
+    p50_s, p99_s = (round(float(np.quantile(took_s, q)), 2) for q in (0.5, 0.99))
+    summary = Summary(
+        cases=cases,
+        right=len(right),
+        alone=sum(case.alone for case in right),
+        in_time=len(in_time),
+        with_others=sum(case.others > 0 for case in done),
+        p50_s=p50_s,
+        p99_s=p99_s,
+    )
+    return summary, [case for case in done if case.took_s > IN_TIME_S or not case.right or case.others]
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """What a fabric without a fault was found to have; `everywhere` is the share of all probes that is lost."""
+
+    leaves: int
+    spines: int
+    hosts_per_leaf: int
+    load: float
+    everywhere: float
+    seconds: float
+    alarms: int
+
+
+def watch_well(seconds: float, seed: int, *, load: float, everywhere: float) -> Alarms:
+    """A random fabric in which nothing is wrong."""
+    rng = np.random.default_rng(seed)
+    shape = Shape(
+        leaves=int(rng.integers(2, 5)),
+        spines=int(rng.integers(2, 6)),
+        hosts_per_leaf=int(rng.integers(2, 5)),
+        load=load,
+    )
+    events = false_alarms(seconds, shape, Trouble(everywhere=everywhere), rng)
+    return Alarms(shape.leaves, shape.spines, shape.hosts_per_leaf, load, everywhere, seconds, len(events))
