@@ -9,6 +9,7 @@ from rich.table import Table
 from cwdp.cli.output import emit
 from tools.sim.clos import ClosOptions, ClosSimulation
 from tools.sim.incast_laws import compare
+from tools.sim.faults import many_cases, watch_well
 from tools.sim.solve import solve
 from tools.sim.two_node import two_node
 
@@ -84,6 +85,31 @@ def solve_command(nodes: int, edges: int, seed: int, as_json: bool) -> None:
 def incast_command(senders: int, seconds: float, loop_ms: float, seed: int, as_json: bool) -> None:
     """An incast under several control laws; a pulse and a step every so often."""
     _print(compare(senders, seconds, loop_ms / 1e3, seed), as_json=as_json)
+
+
+@main.command("faults")
+@click.option("--cases", type=click.IntRange(1, 100_000), default=200, show_default=True)
+@click.option("--leaves", type=click.IntRange(2, 6), default=3, show_default=True, help="At least so many.")
+@click.option("--pairs", type=click.FloatRange(10, 10_000), default=500.0, show_default=True, help="A NIC's.")
+@_seed
+@_json
+def faults_command(cases: int, leaves: int, pairs: float, seed: int, as_json: bool) -> None:
+    """Single faults at random places of random fabrics: how many are put down to the right link, how soon."""
+    summary, wrong = many_cases(cases, seed, pairs_per_s=pairs, least_leaves=leaves)
+    _print([asdict(summary)], as_json=as_json)
+    for case in wrong:
+        click.echo(f"late or wrong: {case}", err=True)
+
+
+@main.command("no-faults")
+@click.option("--seconds", type=click.FloatRange(10, 36_000), default=600.0, show_default=True)
+@click.option("--load", type=click.FloatRange(0, 0.95), default=0.8, show_default=True)
+@click.option("--lost", type=click.FloatRange(0, 0.5), default=0.0, show_default=True, help="Of all probes.")
+@_seed
+@_json
+def no_faults_command(seconds: float, load: float, lost: float, seed: int, as_json: bool) -> None:
+    """A fabric under load in which nothing is wrong: how often something is said to be."""
+    _print([asdict(watch_well(seconds, seed, load=load, everywhere=lost))], as_json=as_json)
 
 
 if __name__ == "__main__":
