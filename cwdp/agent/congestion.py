@@ -19,11 +19,12 @@ from cwdp.congestion.order import Happened, Order, Word
 from cwdp.errors import CwdpError
 from cwdp.shared.messages import PacedQp
 
-STEP_NS = 10_000_000
+STEP_NS = 20_000_000
 REST_NS = 50_000_000
 """Between steps while nobody sends much."""
 
 SAY_NS = 1_000_000_000
+NICER = -10
 
 _NS_PER_S = 1_000_000_000
 
@@ -121,6 +122,8 @@ def run(orders: Orders[list[Order]], host: CongestionHost) -> None:
 
 def main() -> None:
     """Run, and let go at the end."""
+    with suppress(PermissionError):
+        os.nice(NICER)  # a step that is late lets a queue grow
     gc.disable()  # nothing here makes cycles
     host = CongestionHost()
     try:

@@ -23,6 +23,9 @@ LOOK_NS = 100_000_000
 KEPT_NS = 1_000_000_000
 """A queue pair that was busy is followed for so long after."""
 
+QUIET_NS = 100_000_000
+"""How often rates are judged where nothing is heard."""
+
 FLOOR_S = 0.04
 """In this time a queue pair may always send a packet: htb has it wait for as long as its last packet took at the rate of
 then, whatever the rate is now."""
@@ -60,7 +63,8 @@ class NicControl:
         self._followed = np.zeros(0, dtype=_FOLLOWED)
         self._flows = law.new_flows(0, 0)
         self._queue_ns = np.full(abi.PATHS, np.nan)
-        self._looked_ns = self._stepped_ns = 0
+        self._is_news = np.zeros(abi.PATHS, dtype=bool)
+        self._looked_ns = self._judged_ns = 0
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         pacer.release_all()
 
@@ -69,8 +73,8 @@ class NicControl:
         """Whether there are queue pairs that may have to be held back."""
         return len(self._followed) > 0
 
-    def step(self, now_ns: int) -> list[Held]:
-        """Read, judge, and set the rates; what is held back now.
+    def step(self, now_ns: int) -> None:
+        """Read, judge, and set the rates.
 
         Args:
             now_ns: CLOCK_MONOTONIC.
@@ -78,20 +82,40 @@ class NicControl:
         if now_ns - self._looked_ns >= LOOK_NS:
             self._looked_ns = now_ns
             self._look(now_ns)
-        news_ns = self._read_signal(now_ns)
-        elapsed_s = (now_ns - self._stepped_ns) * 1e-9
-        self._stepped_ns = now_ns
-        if not self.following:
-            return []
-        seen = self._seen(news_ns[self._followed["path"]], elapsed_s)
-        law.step(self._flows, seen, now_ns, elapsed_s, self._threshold_ns)
-        self._pacer.hold(self._followed["row"], self._flows["rate_bps"], now_ns)
-        self.counters["congestion_changes_refused"] = self._pacer.failed
-        return self._held()
+        answers = self._pulses.take(now_ns)
+        if len(answers):
+            self._learn(answers, now_ns)
+        if len(answers) or now_ns - self._judged_ns > QUIET_NS:
+            self._judge(now_ns)
+
+    def held(self) -> list[Held]:
+        """What is held back now."""
+        held = np.flatnonzero(self._flows["paced"])
+        rows, keys = self._followed["row"][held], self._pairs["key"]
+        queue_ns = np.nan_to_num(self._queue_ns[self._followed["path"][held]])
+        return [
+            Held(str(words_address(address)), qpn, rate, queue)
+            for address, qpn, rate, queue in zip(
+                keys["addr"][rows],
+                keys["qpn"][rows].tolist(),
+                self._flows["rate_bps"][held].tolist(),
+                queue_ns.tolist(),
+                strict=True,
+            )
+        ]
 
     def close(self) -> None:
         """Hold nothing back any more."""
         self._pacer.release_all()
+
+    def _judge(self, now_ns: int) -> None:
+        """Move the rates on."""
+        elapsed_s = (now_ns - self._judged_ns) * 1e-9
+        self._judged_ns = now_ns
+        if self.following:
+            law.step(self._flows, self._seen(elapsed_s), now_ns, elapsed_s, self._threshold_ns)
+        self._pacer.hold(self._followed["row"], self._flows["rate_bps"], now_ns)
+        self.counters["congestion_changes_refused"] = self._pacer.failed
 
     def _look(self, now_ns: int) -> None:
         """Choose the queue pairs to follow, and find their paths."""
@@ -126,19 +150,18 @@ class NicControl:
         self._followed = np.concatenate((self._followed, begun))
         self._flows = np.concatenate((self._flows, flows))
 
-    def _read_signal(self, now_ns: int) -> NDArray[np.float64]:
-        """Queueing delay of each path that was heard of since the last call, else NaN; shape (PATHS,)."""
-        answered = self._pulses.take(now_ns)
-        delays, unsynced = path_delays(answered, WIDEST_BOUND * self._threshold_ns)
-        self.counters["congestion_signals"] += len(answered) - unsynced
+    def _learn(self, answers: NDArray[np.void], now_ns: int) -> None:
+        """Take in what pulses say of their paths."""
+        delays, unsynced = path_delays(answers, WIDEST_BOUND * self._threshold_ns)
+        self.counters["congestion_signals"] += len(answers) - unsynced
         self.counters["congestion_signals_unsynced"] += unsynced
-        news_ns = np.full(abi.PATHS, np.nan)
-        news_ns[delays.path] = self._bases.queue_ns(delays, now_ns)
-        self._queue_ns[delays.path] = news_ns[delays.path]
-        return news_ns
+        self._queue_ns[delays.path] = self._bases.queue_ns(delays, now_ns)
+        self._is_news[delays.path] = True
 
-    def _seen(self, queue_ns: NDArray[np.float64], elapsed_s: float) -> law.Seen:
-        rows = self._followed["row"]
+    def _seen(self, elapsed_s: float) -> law.Seen:
+        rows, paths = self._followed["row"], self._followed["path"]
+        queue_ns = np.where(self._is_news[paths], self._queue_ns[paths], np.nan)
+        self._is_news[:] = False
         sent = self._busy.sent(rows).frame_bytes
         moved_bytes = (sent - self._followed["sent"]).astype(np.float64)
         self._followed["sent"] = sent
@@ -150,18 +173,3 @@ class NicControl:
             ceiling_bps=ceiling_bps,
             floor_bps=np.minimum(self._floor_bps, ceiling_bps),
         )
-
-    def _held(self) -> list[Held]:
-        held = np.flatnonzero(self._flows["paced"])
-        rows, keys = self._followed["row"][held], self._pairs["key"]
-        queue_ns = np.nan_to_num(self._queue_ns[self._followed["path"][held]])
-        return [
-            Held(str(words_address(address)), qpn, rate, queue)
-            for address, qpn, rate, queue in zip(
-                keys["addr"][rows],
-                keys["qpn"][rows].tolist(),
-                self._flows["rate_bps"][held].tolist(),
-                queue_ns.tolist(),
-                strict=True,
-            )
-        ]

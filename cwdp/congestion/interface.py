@@ -15,6 +15,7 @@ from cwdp.dataplane.maps import Maps
 from cwdp.slices.slicing import ETHERNET_BYTES, Slicing
 
 COUNTERS = (*control.COUNTERS, "congestion_episodes", "congestion_steps_late")
+TELL_NS = 100_000_000
 LATE_NS = 100_000_000
 """A step that comes so long after the one before has let a queue grow."""
 
@@ -26,7 +27,7 @@ class CongestionNic:
         order: which one, and how.
 
     Attributes:
-        held: the queue pairs that are held back, by the last step.
+        held: the queue pairs that were held back a moment ago.
 
     Raises:
         CwdpError: the interface is not there, or it is shaped by somebody else.
@@ -38,7 +39,8 @@ class CongestionNic:
         self.held: list[Held] = []
         self._episodes = Episodes(order.threshold_us * 1e3)
         self._late: Counter[str] = Counter(congestion_steps_late=0)
-        self._stepped_ns = 0
+        self._stepped_ns = self._told_ns = 0
+        self._is_apart, self._refused = False, 0
         index = loader.ifindex_of(order.ifname)
         self._maps = Maps(tree.here(order.ifname))
         self._ip = IPRoute()
@@ -58,13 +60,17 @@ class CongestionNic:
         return self._control.counters + self._late + Counter(congestion_episodes=self._episodes.count)
 
     def look_after(self) -> None:
-        """Have the queue pairs be held apart, also after somebody has deleted the slices.
+        """Have the queue pairs be held apart: at first, and after somebody has deleted the slices or their qdisc.
 
         Raises:
             CwdpError: the kernel refused, or the interface is shaped by somebody else.
         """
+        refused = self._pacer.failed
+        if self._is_apart and self._pacer.enforcer and refused == self._refused:
+            return
         with tree.locked():
             self._slicing.hold_apart(self._order.link_rate)
+        self._is_apart, self._refused = True, refused
 
     def step(self, now_ns: int) -> list[Happened]:
         """One step of the control; what there is to tell.
@@ -77,7 +83,11 @@ class CongestionNic:
         """
         self._late["congestion_steps_late"] += 0 < self._stepped_ns < now_ns - LATE_NS
         self._stepped_ns = now_ns
-        self.held = self._control.step(now_ns)
+        self._control.step(now_ns)
+        if now_ns - self._told_ns < TELL_NS:
+            return []
+        self._told_ns = now_ns
+        self.held = self._control.held()
         told = self._episodes.follow(self.held, now_ns)
         return [Happened(one.kind, self._order.ifname, one.detail) for one in told]
 

@@ -114,7 +114,7 @@ def step(flows: NDArray[np.void], seen: Seen, now_ns: int, elapsed_s: float, thr
 
 def _excess_s(queue_s: F64, marked: Flags, target_s: float) -> F64:
     """By how much a queue exceeds the target; a mark speaks for a queue that is not seen."""
-    excess_s = np.nan_to_num(queue_s) - target_s
+    excess_s = np.where(np.isnan(queue_s), 0.0, queue_s) - target_s
     return np.where(marked, np.maximum(excess_s, MARK_EXCESS_S), excess_s)
 
 

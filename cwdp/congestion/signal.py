@@ -111,11 +111,13 @@ def path_delays(answers: NDArray[np.void], widest_bound_ns: float) -> tuple[Dela
     """The delays of each path, and how many pulses say nothing since the clocks are too uncertain."""
     usable = answers["bound_ns"] <= widest_bound_ns
     there, back = answers["fwd_owd_ns"][usable], answers["rev_owd_ns"][usable]
-    path, of = np.unique(answers["path"][usable], return_inverse=True)
-    least_ns = np.full(len(path), np.inf)
+    of = answers["path"][usable]
+    counts = np.bincount(of)
+    path = np.flatnonzero(counts)
+    least_ns = np.full(len(counts), np.inf)
     np.minimum.at(least_ns, of, np.minimum(there, back))
-    delays = Delays(path, np.bincount(of, there) / np.bincount(of), least_ns)
-    return delays, int(np.count_nonzero(~usable))
+    delays = Delays(path, np.bincount(of, there)[path] / counts[path], least_ns[path])
+    return delays, len(answers) - len(of)
 
 
 class Bases:
@@ -127,7 +129,7 @@ class Bases:
 
     def __init__(self) -> None:
         self._base_ns = np.full(abi.PATHS, np.nan)
-        self._last_ns = 0
+        self._learnt_ns = np.zeros(abi.PATHS, dtype=np.int64)
 
     def forget(self, paths: NDArray[np.intp]) -> None:
         """These numbers stand for other paths now."""
@@ -140,9 +142,8 @@ class Bases:
             delays: of the paths that were heard of.
             now_ns: CLOCK_MONOTONIC.
         """
-        self._base_ns += BASE_RISE * (now_ns - self._last_ns) if self._last_ns else 0.0
-        self._last_ns = now_ns
-        base_ns = np.fmin(self._base_ns[delays.path], delays.least_ns)
-        self._base_ns[delays.path] = base_ns
+        grown_ns = BASE_RISE * (now_ns - self._learnt_ns[delays.path])
+        base_ns = np.fmin(self._base_ns[delays.path] + grown_ns, delays.least_ns)
+        self._base_ns[delays.path], self._learnt_ns[delays.path] = base_ns, now_ns
         queue_ns: NDArray[np.float64] = delays.owd_ns - base_ns
         return queue_ns
