@@ -89,9 +89,17 @@ class _Rows:
             "peer": self._owners.get(address),
             "pps": _rate(pps),
             "bps": _rate(_BITS * bytes_per_s),
+            "paced_bps": self._paced_bps(table, row, silent_s),
             "age_s": round(silent_s + int(row["age_ns"]) * NS, 3),
             "owd": None if delay is None else asdict(delay),
         }
+
+    @staticmethod
+    def _paced_bps(table: NicTable, row: np.void, silent_s: float) -> float | None:
+        """What congestion control lets it send; None where that does not hold it back."""
+        if row["direction"] != EGRESS or silent_s >= RATE_HOLDS_S:
+            return None
+        return table.paced_bps.get((row["addr"].tobytes(), int(row["qpn"])))
 
 
 def _rate(value: float) -> float | None:

@@ -31,6 +31,7 @@ class NicTable:
         heard_s: the manager's clock then, shape (n,).
         rates: packets and bytes a second between the last two reports, NaN for none, shape (n, 2).
         unlisted: queue pairs that moved and did not fit into the last report.
+        paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
     """
 
     keys: NDArray[np.bytes_] = field(default_factory=lambda: qp_keys(np.zeros(0, QP_ROW)))
@@ -39,6 +40,7 @@ class NicTable:
     heard_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     rates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
     unlisted: int = 0
+    paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
 
     def keep(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep some rows, in an order that `chosen` gives."""

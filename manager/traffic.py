@@ -2,17 +2,19 @@
 
 import statistics
 from collections import Counter, deque
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.messages import ClockLine, QpReport, SampleReport
-from cwdp.shared.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, unpack
+from cwdp.shared.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address, unpack
 from manager.members import Members
 from manager.qp_owd import QpDelays
 from manager.queue_pairs import QueuePairStore
 
 REPORT_REASONS = ("ok", "unknown_nic", "not_sane")
+MOST_PACED = 4_096
 LARGEST_TIME_NS = 2**61
 
 _NS_PER_S = 1_000_000_000
@@ -48,6 +50,7 @@ class Traffic:
             unlisted=report.unlisted,
             now_s=now_s,
         )
+        self.queue_pairs.tables[report.host, report.nic].paced_bps = _paced(report)
 
     def hear_samples(self, report: SampleReport, now_s: float) -> None:
         """Data packets passed a NIC."""
@@ -105,3 +108,12 @@ class Traffic:
         if self._members.version != self._members_version:
             self._members_version = self._members.version
             self.delays.know(self._members.hosts.values())
+
+
+def _paced(report: QpReport) -> dict[tuple[bytes, int], float]:
+    """What each paced queue pair may send, by address and QPN; what is not sane is left out."""
+    paced_bps = {}
+    for one in report.paced[:MOST_PACED]:
+        with suppress(ValueError):
+            paced_bps[packed_address(one.dst_addr), one.qpn] = one.rate_bps
+    return paced_bps

@@ -53,11 +53,12 @@ def qp(
 
 
 def _counts(answer: Any) -> RenderableType:
+    paced = any(row["paced_bps"] is not None for row in answer["queue_pairs"])
     columns = (
         "queue pair",
         "port",
         "bit/s",
-        "pkt/s",
+        "paced" if paced else "pkt/s",
         "CE",
         "CNP",
         "NAK",
@@ -72,7 +73,7 @@ def _counts(answer: Any) -> RenderableType:
             _name(row),
             str(row["sport"]),
             tables.quantity(row["bps"]),
-            tables.quantity(row["pps"]),
+            tables.quantity(row["paced_bps" if paced else "pps"]),
             *(tables.quantity(row[name]) for name in ("ce_marks", "cnps")),
             _bad(sum(row["naks"].values())),
             *(_bad(row[f"psn_{name}"]) for name in ("retransmitted", "gaps", "reordered")),

@@ -72,6 +72,7 @@ class LocalQueuePairs:
             "peer": None,
             "pps": round(pps, 1),
             "bps": round(_BITS * bytes_per_s, 1),
+            "paced_bps": None,
             "age_s": round(self._read_s - read_s + int(row["age_ns"]) * 1e-9, 3),
             "owd": None,
         }

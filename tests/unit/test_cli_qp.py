@@ -28,6 +28,7 @@ ROW = {
     "bytes": 10**12,
     "pps": 12_345_678.0,
     "bps": 399.2e9,
+    "paced_bps": None,
     "ce_marks": 0,
     "cnps": 7,
     "acks": 0,
@@ -95,6 +96,16 @@ def test_queue_pairs_within_80_columns(client: type[_Client]) -> None:
     for shown in ("399G", "12.3M", "1.2k", "2 of 12", "3 more moved", "0.6 s"):
         assert shown in output
     assert client.asked == [("/v1/qp", {"host": "h1", "sort": "naks", "limit": 0})]
+
+
+def test_what_is_paced_is_shown_where_there_is_any(client: type[_Client]) -> None:
+    client.answer = ANSWER | {"queue_pairs": [ROW | {"paced_bps": 14.2e6}, UNKNOWN]}
+    output = _run("qp")
+    assert max(map(len, output.splitlines())) <= 80
+    assert "paced" in output
+    assert "14.2M" in output
+    client.answer = ANSWER
+    assert "paced" not in _run("qp")
 
 
 def test_delays_of_what_leaves(client: type[_Client]) -> None:
