@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cwdp.cli.output import emit
+from cwdp.cli.rdma_probe import mirror, probe
 from cwdp.errors import ConfigError, RdmaError
 from cwdp.rdma import netlink, sysfs, verbs
 from cwdp.rdma.sysfs import Port
@@ -30,6 +31,10 @@ def _reading(command: Callable[..., None]) -> Callable[..., None]:
 @click.group()
 def rdma() -> None:
     """The RDMA devices of this host, their ports, and the queue pairs on them."""
+
+
+rdma.add_command(mirror)
+rdma.add_command(probe)
 
 
 @rdma.command()
