@@ -101,7 +101,7 @@ class Lease:
                 if self._revision is None:
                     await self._try_for(client, store, started)
                 else:
-                    await self._renew(store, started)
+                    await self._renew(client, store, started)
         except _ERRORS as error:
             self._store = None
             self.counters["failed"] += 1
@@ -135,13 +135,17 @@ class Lease:
         )
         self._on_change(True)
 
-    async def _renew(self, store: KeyValue, started: float) -> None:
-        assert self._revision is not None
+    async def _renew(self, client: Client, store: KeyValue, started: float) -> None:
+        """Renew it; one that lapsed meanwhile is taken anew, unless somebody else was faster."""
+        claim = msgspec.json.encode(self.claim)
         try:
-            self._revision = await store.update(KEY, msgspec.json.encode(self.claim), last=self._revision)
+            self._revision = await store.update(KEY, claim, last=self._revision)
         except nats.js.errors.KeyWrongLastSequenceError:
-            self._lose("another manager has taken it")
-            return
+            revision, holder = await _read(client)
+            if holder is not None:
+                self._lose(f"{holder.name} has taken it")
+                return
+            self._revision = await store.update(KEY, claim, last=revision)
         self.counters["renewed"] += 1
         self._renewed_s = started
 

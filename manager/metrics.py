@@ -20,6 +20,7 @@ from manager.lease import Lease
 from manager.members import HostState, Reason
 from manager.nats_server import NatsServer
 from manager.owd import Paths
+from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
 from manager.traffic import REPORT_REASONS as TRAFFIC_REASONS
 
@@ -107,6 +108,7 @@ class FleetCollector(Collector):
         yield from self._owd()
         yield from self._traffic()
         yield from self._fabric()
+        yield from self._planner()
         yield from self._counters()
 
     def _fleet(self) -> Iterator[Metric]:
@@ -194,6 +196,19 @@ class FleetCollector(Collector):
         yield _counters("cwdp_fabric_traces", "Paths that agents told of by outcome.", "reason", reasons)
         dropped = discovery.dropped
         yield _counter("cwdp_fabric_reports_dropped", "Reports of paths that came too fast.", dropped)
+
+    def _planner(self) -> Iterator[Metric]:
+        planner = self._sources.state.planner
+        standing = planner.standing
+        yield _gauge("cwdp_manager_leads", "Whether this manager leads.", int(self._sources.state.leads))
+        yield _gauge(
+            "cwdp_planner_steered_queue_pairs", "Queue pairs steered by the manager.", standing.steered
+        )
+        yield _gauge("cwdp_planner_backed_up_queue_pairs", "Those of them with a backup.", standing.backed_up)
+        yield _gauge("cwdp_planner_fullest_link_ratio", "Wanted of the fullest link.", standing.fullest)
+        yield _gauge("cwdp_planner_dead_links", "Links that are gone round.", len(standing.dead))
+        totals = {what: planner.counters[what] for what in PLANNER_COUNTERS}
+        yield _counters("cwdp_planner_queue_pairs", "What was done about queue pairs.", "what", totals)
 
     def _counters(self) -> Iterator[Metric]:
         totals = self._sources.state.counters

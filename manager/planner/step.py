@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.config import PlannerSettings
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, PathName
 from manager.placement import Demand, Fabric, improve, place, utilisation
 from manager.planner.backups import Watched, backup_for, watched_ports
 from manager.planner.budget import Budget
@@ -148,7 +148,7 @@ def _queueing(sight: Sight, entries: list[Entry]) -> Mask:
     may = np.ones(len(entries), dtype=bool)
     for i, (name, entry) in enumerate(zip(sight.flows.names, entries, strict=True)):
         port = entry.sport if entry.sport is not None else int(sight.flows.sport[i])
-        links = sight.candidates.routes.ports(name.src, name.dst_addr).get(port)
+        links = sight.candidates.routes.paths.get(PathName(name.src, name.dst_addr, port))
         if links:
             may[i] = bool(sight.links.queueing[list(links)].any())
     return may
