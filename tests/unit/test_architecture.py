@@ -18,6 +18,7 @@ RULES = {
     "cwdp.cli": ("cwdp", "manager"),
     "cwdp.shared": ("cwdp.shared", "cwdp.errors"),
     "cwdp.rdma": ("cwdp.rdma", "cwdp.shared", "cwdp.errors"),
+    "cwdp.congestion": ("cwdp.congestion", "cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
     "cwdp.slices": ("cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
 }
 """What the modules of a package may import of the project."""

@@ -51,7 +51,7 @@ def _rate_figure(hosts: Pair, rate: str, frame_bytes: int) -> Figure:
     hosts.apply(SliceSet(slice=(only,), link_rate=LINK))
     with hosts.flood(BULK, frame_bytes, dscp=BULK_DSCP, rate_bps=parse_rate(rate)):
         time.sleep(SETTLE_S)
-        measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
+        measured = [received_bps(hosts, BULK) for _ in range(WINDOWS)]
     off = max(abs(one / parse_rate(rate) - 1) for one in measured)
     reference = {"set_bps": parse_rate(rate), "measured_bps": [round(one) for one in measured]}
     return figure(f"slice_rate_off_{rate}", off, "share", reference, RATE_WITHIN)
@@ -65,7 +65,7 @@ def _idle_figure(hosts: Pair) -> Figure:
     hosts.apply(SliceSet(slice=(busy, idle), link_rate=LINK))
     with hosts.flood(BULK, RATES[-1][1], dscp=BULK_DSCP, rate_bps=parse_rate(LINK)):
         time.sleep(SETTLE_S)
-        measured = [_received_bps(hosts, BULK) for _ in range(WINDOWS)]
+        measured = [received_bps(hosts, BULK) for _ in range(WINDOWS)]
     used = min(measured) / parse_rate(LINK)
     used_link = figure("slice_link_used_one_idle", used, "share", {"link_bps": parse_rate(LINK)}, LINK_USED)
     return used_link | {"met": used >= LINK_USED}
@@ -76,10 +76,10 @@ def _delay_figure(hosts: Pair) -> Figure:
     urgent = Slice(name="urgent", guaranteed="10mbit", priority=0, match=(Match(dscp=URGENT_DSCP),))
     bulk = Slice(name="bulk", guaranteed="50mbit", match=(Match(dscp=BULK_DSCP),))
     hosts.apply(SliceSet(slice=(urgent, bulk), link_rate=SLOW_LINK))
-    alone = _urgent_delays_ns(hosts)
+    alone = delays_ns(hosts)
     with hosts.flood(BULK, FRAME_BYTES, dscp=BULK_DSCP, rate_bps=parse_rate(SLOW_LINK)):
         time.sleep(SETTLE_S)
-        flooded = _urgent_delays_ns(hosts)
+        flooded = delays_ns(hosts)
     p99_alone, p99_flooded = (float(np.percentile(delays, 99)) for delays in (alone, flooded))
     allowed_ns = DELAY_RATIO * p99_alone + FRAME_BYTES * 8e9 / parse_rate(SLOW_LINK)
     reference = {
@@ -91,7 +91,7 @@ def _delay_figure(hosts: Pair) -> Figure:
     return figure("slice_urgent_delay_p99", p99_flooded / allowed_ns, "share of allowed", reference, 1.0)
 
 
-def _received_bps(hosts: Pair, qpn: int) -> float:
+def received_bps(hosts: Pair, qpn: int) -> float:
     """The rate at which frames arrive, over about a second."""
     (before, start), (after, end) = _reading(hosts, qpn), _reading(hosts, qpn, wait_s=1.0)
     return (after - before) * 8e9 / (end - start)
@@ -105,8 +105,8 @@ def _reading(hosts: Pair, qpn: int, wait_s: float = 0.0) -> tuple[int, float]:
     return frame_bytes, (start + time.monotonic_ns()) / 2
 
 
-def _urgent_delays_ns(hosts: Pair) -> NDArray[np.int64]:
-    """Of every packet of a sparse flow in the urgent slice."""
+def delays_ns(hosts: Pair) -> NDArray[np.int64]:
+    """Of every packet of a sparse flow with the DSCP of the urgent slice; shape (packets,)."""
     rings = {host: Ring(maps.samples, maps.control["sample_head"]) for host, maps in hosts.maps.items()}
     for maps in hosts.maps.values():
         maps.control["sample_below"] = SAMPLE_ALL
