@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|solve|incast`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|solve|incast|faults|no-faults`, each with --seed and --json."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,8 +8,8 @@ from rich.table import Table
 
 from cwdp.cli.output import emit
 from tools.sim.clos import ClosOptions, ClosSimulation
-from tools.sim.incast_laws import compare
 from tools.sim.faults import many_cases, watch_well
+from tools.sim.incast_laws import compare
 from tools.sim.solve import solve
 from tools.sim.two_node import two_node
 
