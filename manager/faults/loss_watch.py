@@ -136,7 +136,7 @@ class LossWatch:
                 break
             rows = causes.rows[:, [suspect.number]].toarray()[:, 0] > 0
             hard = suspect.loss >= HARD_LOSS and suspect.elsewhere < MOST_ELSEWHERE
-            verdict = not hard and self._overflowed(suspect, causes, rows, queues)
+            verdict = not hard and self._overflowed(suspect, causes, rows & ~explained, queues)
             if verdict is False:
                 self._consider(suspect, causes)
                 return
