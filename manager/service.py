@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -39,6 +40,8 @@ from manager.slicing import SliceTable
 from manager.state import FleetState
 from manager.steering import SteerTable
 from manager.timeline import Identity, load_identity, save_identity
+from manager.wish_mirror import WishMirror
+from manager.wishes import WishTable
 
 CLOCK_INTERVAL_S = 0.25
 SOLVE_SHARE = 0.25
@@ -46,6 +49,8 @@ MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
 JOIN_INTERVAL_S = 0.5
+INHERIT_S = 5.0
+WISH_INTERVAL_S = 0.2
 LINKS_INTERVAL_S = 0.1
 LINKS_SHARE = 0.5
 PLAN_INTERVAL_S = 0.25
@@ -89,6 +94,9 @@ class Manager:
         claim = Claim(manager=uuid.uuid4().hex, name=config.name, timeline=identity.timeline)
         self.lease = Lease(self.bus, claim, self._on_lease)
         self.state.stand_by()
+        tables: dict[str, WishTable[Any]] = {"steer": self.state.steering, "slice": self.state.slicing}
+        self._wishes = WishMirror(self.bus, tables)
+        self._inherits_until_s: float | None = None
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -106,6 +114,7 @@ class Manager:
                     self._links_loop,
                     self._discovery_loop,
                     self._plan_loop,
+                    self._wish_loop,
                     self._stopping.wait,
                 )
             ]
@@ -151,7 +160,7 @@ class Manager:
             self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
             self.bus.start()
             stack.push_async_callback(self.bus.close)
-            stack.push_async_callback(self.lease.release)
+            stack.push_async_callback(self._hand_over)
             yield
 
     def _on_bus_change(self, connected: bool) -> None:
@@ -165,6 +174,8 @@ class Manager:
             self.state.note(FLEET, "manager_waits", f"{self.config.name} leads no more")
             return
         timeline = self._timeline_of_before()
+        if self.lease.earlier is not None:
+            self._inherits_until_s = time.monotonic() + INHERIT_S
         self.state.lead(time.monotonic(), timeline=timeline)
         self.state.note(FLEET, "manager_leads", f"{self.config.name} leads")
 
@@ -274,12 +285,32 @@ class Manager:
                     self.state.expire(started)
                 for document in self.state.overtaken():
                     self.bus.put(document)
-            for document in self.state.settle(started):
-                self.bus.put(document)
+            await self._settle(started)
             members = self.state.probeable(started)
             if self.bus.connected and self._graph.due(members, started, taken_up=self.state.was_directed()):
                 await self._rebuild(members)
             await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
+
+    async def _settle(self, now_s: float) -> None:
+        """Take over: first the wishes that another manager was told, then the hosts."""
+        if self._inherits_until_s is not None:
+            if not await self._wishes.fetch() and now_s < self._inherits_until_s:
+                return
+            self._inherits_until_s = None
+        for document in self.state.settle(now_s):
+            self.bus.put(document)
+
+    async def _wish_loop(self) -> None:
+        while True:
+            if self.state.leads and self._inherits_until_s is None:
+                await self._wishes.send()
+            await asyncio.sleep(WISH_INTERVAL_S)
+
+    async def _hand_over(self) -> None:
+        """On the way out: another manager may go on at once."""
+        if self.state.leads and self._inherits_until_s is None:
+            await self._wishes.send()
+        await self.lease.release()
 
     async def _rebuild(self, members: list[Member]) -> None:
         if len(members) > THREAD_ABOVE_NICS:

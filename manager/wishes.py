@@ -31,12 +31,17 @@ class WishTable(Generic[_W]):
         path: the file; None keeps nothing.
         kind: of the wishes.
 
+    Attributes:
+        revision: another one after each change.
+
     Raises:
         ManagerError: there is a file and it cannot be read.
     """
 
     def __init__(self, path: Path | None, kind: type[_W]) -> None:
+        self.revision = 0
         self._path = path
+        self._kind = kind
         self._wishes: dict[tuple[Any, ...], _W] = {}
         if path is not None and path.exists():
             self._wishes = {wish.key: wish for wish in _load(path, kind)}
@@ -67,10 +72,27 @@ class WishTable(Generic[_W]):
         """Those of a host, or of all, in order."""
         return [self._wishes[key] for key in sorted(self._wishes) if host in ("", key[0])]
 
+    def dump(self) -> bytes:
+        """Every wish, for `load`."""
+        return msgspec.json.encode(list(self._wishes.values()))
+
+    def load(self, data: bytes) -> None:
+        """Take these wishes in place of all that there are.
+
+        Raises:
+            ManagerError: they cannot be read, or cannot be kept.
+        """
+        try:
+            wishes: list[_W] = msgspec.json.decode(data, type=list[self._kind])  # type: ignore[name-defined]
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ManagerError(f"they cannot be read: {error}", "ask for all of it anew") from error
+        self._keep({wish.key: wish for wish in wishes})
+
     def _keep(self, wishes: dict[tuple[Any, ...], _W]) -> None:
         if self._path is not None:
             _save(self._path, list(wishes.values()))
         self._wishes = wishes
+        self.revision += 1
 
 
 def _load(path: Path, kind: type[_W]) -> list[_W]:

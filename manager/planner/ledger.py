@@ -9,7 +9,7 @@ from manager.planner.flows import QpName
 
 IDLE_S = 30.0
 REFUSED_S = 60.0
-APPLIED_AFTER_S = 6.0
+APPLIED_AFTER_S = 10.0
 MOST_ENTRIES = 1_000_000
 
 
@@ -34,6 +34,10 @@ class Entry:
     moved_s: float = -math.inf
     refused_s: float = -math.inf
     rate_bps: float = math.nan
+
+    def port(self, seen: int, now_s: float) -> int:
+        """The port of its primary path: as it was told, or as was seen where it does not do so."""
+        return seen if self.sport is None or self.refused_s > now_s else self.sport
 
 
 class Ledger:
@@ -87,7 +91,6 @@ class Ledger:
             if entry.sport is not None and waited and done.get(name) != entry.sport:
                 refused += entry.refused_s < now_s
                 entry.refused_s = now_s + REFUSED_S
-                entry.sport = entry.backup_sport = None
         return refused
 
     def release(self, host: str, keep: Iterable[QpName] = ()) -> int:

@@ -85,7 +85,7 @@ def locate(
         choices = candidates.of(name.src, name.dst_addr)
         if choices is None:
             continue
-        port = entry.sport if entry.sport is not None else int(flows.sport[i])
+        port = entry.port(int(flows.sport[i]), now_s)
         path = choices.by_port.get(port, -1)
         may = (
             len(choices.paths) > 1

@@ -147,7 +147,7 @@ def _queueing(sight: Sight, entries: list[Entry]) -> Mask:
     """Whether there may be a queue on the way of each flow: there is none where every link is known to have none."""
     may = np.ones(len(entries), dtype=bool)
     for i, (name, entry) in enumerate(zip(sight.flows.names, entries, strict=True)):
-        port = entry.sport if entry.sport is not None else int(sight.flows.sport[i])
+        port = entry.port(int(sight.flows.sport[i]), sight.now_s)
         links = sight.candidates.routes.paths.get(PathName(name.src, name.dst_addr, port))
         if links:
             may[i] = bool(sight.links.queueing[list(links)].any())

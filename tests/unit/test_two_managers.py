@@ -17,10 +17,13 @@ from manager.config import ManagerConfig
 from manager.lease import LEASE_S, Claim, Lease
 from manager.nats_server import NatsServer
 from manager.service import Manager
+from manager.steering import Wish
+from manager.wish_http import publish
 
 pytestmark = pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
 
 STEERED = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=77, sport=50_000, backup_sport=50_001)
+WISH = Wish(host="h1", nic="eth0", dst="10.0.0.8", qpn=78, sport=50_002)
 
 
 @contextlib.asynccontextmanager
@@ -151,6 +154,9 @@ async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes
                 refused = await session.put("http://x/v1/steer", data=b"{}")
                 assert refused.status == 503
                 assert "'a' leads" in (await refused.json())["error"]
+            first.state.steering.set(WISH)
+            publish(first.state, first.bus)
+            await until(lambda: all(host.desired and _steers(host) == (host.name == "h1") for host in hosts))
             before = {host.name: host.desired for host in hosts}
             timeline = first.state.clock.timeline
             await managers.stop("a")
@@ -164,12 +170,17 @@ async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes
                 assert host.desired is not None
                 assert host.desired.steer == before[host.name].steer  # type: ignore[union-attr]
                 assert host.desired.probes == before[host.name].probes  # type: ignore[union-attr]
+            assert second.state.steering.all() == [WISH]
             assert _agree(hosts)
         finally:
             telling.cancel()
             await managers.close()
             for host in hosts:
                 await host.stop()
+
+
+def _steers(host: FakeHost) -> bool:
+    return host.desired is not None and WISH.message() in host.desired.steer
 
 
 def _raised(hosts: list[FakeHost], before: dict[str, object]) -> bool:
