@@ -53,7 +53,7 @@ class Discovery:
         self._counted_version = 0
         self._unrest_s: float | None = None
         self._model: Model | None = None
-        self._seen_version, self._changed_s = 0, 0.0
+        self._changed_s = 0.0
 
     @property
     def orders(self) -> Mapping[str, list[TraceOrder]]:
@@ -79,7 +79,7 @@ class Discovery:
                 self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
         suspicions = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
-            self._counted_version = self.fabric.routes.version
+            self._counted_version, self._changed_s = self.fabric.routes.version, now_s
             self.census = Census(self.fabric.routes)
         return suspicions
 
@@ -101,7 +101,12 @@ class Discovery:
             return False
         self._ordered_s = now_s
         self.in_use = self._in_use(edges, now_s)
-        changed = self._orders.update(self.in_use, self.census, self.fabric.store.pairs)
+        changed = self._orders.update(
+            self.in_use,
+            self.census,
+            self.fabric.store.pairs,
+            is_calm=now_s - self._changed_s >= ORDER_INTERVAL_S,
+        )
         self.fabric.store.forget(self._orders.withdrawn)
         return changed
 
@@ -110,9 +115,7 @@ class Discovery:
         version = self.fabric.routes.version
         if version == self._mesh_version:
             return False
-        if self._unrest_s is None or version != self._seen_version:
-            self._seen_version, self._changed_s = version, now_s
-            self._unrest_s = now_s if self._unrest_s is None else self._unrest_s
+        self._unrest_s = now_s if self._unrest_s is None else self._unrest_s
         if now_s - self._changed_s < CALM_S and now_s - self._unrest_s < MOST_UNREST_S:
             return False
         self._mesh_version, self._unrest_s = version, None

@@ -20,6 +20,7 @@ PROBES_PER_S = 200.0
 BURST = 20.0
 MOST_ROUNDS = 128
 RETRACE_S = 10.0
+"""On the average: at random from 0 to twice that, so that paths that were traced at one time are spread again."""
 TELL_AGAIN_S = 30.0
 AGAIN_S = 1.0
 """When a round missed hops that had answered before: routing may be about to change."""
@@ -29,6 +30,7 @@ SPREAD_S = 3.0
 EXTENT_AGE_S = 60.0
 GIVE_UP_ROUNDS = 2
 DROP_SILENT_ROUNDS = 60
+ASK_END_S = 1.5
 SEARCH_WAIT_S = 0.2
 """One path of a pair looks for the end, the others wait: a host answers few probes a second."""
 
@@ -71,7 +73,7 @@ class _Tracked:
         due_s: when its next round begins; infinite during one.
         told_s: when it was last told of.
         again: how many rounds more may follow soon after ones that missed hops.
-        has_changed: the last round did not find what the one before had found, or there was none.
+        is_end_doubted: the path is new or has changed since the destination was asked by it.
         found: its hops as of the last round.
         silent: how many rounds in a row each hop missed, by hop limit.
     """
@@ -80,7 +82,7 @@ class _Tracked:
     due_s: float = math.inf
     told_s: float = -math.inf
     again: int = 0
-    has_changed: bool = True
+    is_end_doubted: bool = True
     found: Found | None = None
     silent: dict[int, int] = field(default_factory=dict)
 
@@ -111,6 +113,7 @@ class TraceTable:
         self._waiting: dict[QuoteKey, tuple[Round, HopProbe]] = {}
         self._extents: dict[Pair, _Extent] = {}
         self._searched: set[Pair] = set()
+        self._end_asked_s: dict[Pair, float] = {}
         self._spread_s: dict[str, float] = {}
         self._credit, self._credit_s = 0.0, -math.inf
         self._found: list[Found] = []
@@ -129,8 +132,9 @@ class TraceTable:
                 self._tracked[path] = _Tracked(path)
                 self._schedule(self._tracked[path], -math.inf)
         pairs = {tracked.pair for tracked in self._tracked.values()}
-        for pair in self._extents.keys() - pairs:
-            del self._extents[pair]
+        for known in (self._extents, self._end_asked_s):
+            for pair in known.keys() - pairs:
+                del known[pair]
 
     def suspect(self, pairs: Collection[Pair], now_s: float) -> None:
         """Something happened to paths of these (interface, destination): they are traced first, then all others."""
@@ -219,16 +223,21 @@ class TraceTable:
                 self._schedule(tracked, now_s + SEARCH_WAIT_S)
                 continue
             tracked.due_s = math.inf
-            self._rounds[path] = self._new_round(tracked, extent)
+            self._rounds[path] = self._new_round(tracked, extent, now_s)
             return self._rounds[path]
         return None
 
-    def _new_round(self, tracked: _Tracked, extent: _Extent | None) -> Round:
+    def _new_round(self, tracked: _Tracked, extent: _Extent | None, now_s: float) -> Round:
         given_up = {limit for limit, rounds in tracked.silent.items() if rounds >= GIVE_UP_ROUNDS}
         if extent is None:
             self._searched.add(tracked.pair)
             return Round(tracked.path, given_up=given_up)
-        ask_end = tracked.has_changed
+        ask_end = (
+            tracked.is_end_doubted and now_s - self._end_asked_s.get(tracked.pair, -math.inf) >= ASK_END_S
+        )
+        if ask_end:
+            self._end_asked_s[tracked.pair] = now_s
+            tracked.is_end_doubted = False
         return Round(tracked.path, extent.limit, ends=extent.reached, ask_end=ask_end, given_up=given_up)
 
     def _finish(self, now_s: float) -> None:
@@ -247,20 +256,21 @@ class TraceTable:
 
     def _conclude(self, tracked: _Tracked, current: Round, now_s: float) -> None:
         self.counters["trace_rounds"] += 1
-        if current.is_search:
+        known = self._extents.get(tracked.pair)
+        if current.is_search or (known is not None and current.extent < known.limit and current.reached):
             self._extents[tracked.pair] = _Extent(current.extent, current.reached, now_s)
         before = tracked.found
         found = self._settle(tracked, current)
         tracked.found = found
         missed = any(hop is not None and current.hop(i) is None for i, hop in enumerate(found.hops, start=1))
         tracked.again = max(0, tracked.again - 1) if missed else MOST_AGAIN
-        wait_s = AGAIN_S if missed and tracked.again > 0 else RETRACE_S * self._rng.uniform(0.8, 1.2)
+        wait_s = AGAIN_S if missed and tracked.again > 0 else RETRACE_S * self._rng.uniform(0.0, 2.0)
         self._schedule(tracked, min(tracked.due_s, now_s + wait_s))
         if found != before or now_s - tracked.told_s >= TELL_AGAIN_S:
             tracked.told_s = now_s
             self._found.append(found)
-        tracked.has_changed = before is None or contradicts(found.hops, before.hops)
-        if before is not None and tracked.has_changed:
+        if before is not None and contradicts(found.hops, before.hops):
+            tracked.is_end_doubted = True
             self._spread(tracked.path.ifname, now_s)
 
     def _settle(self, tracked: _Tracked, current: Round) -> Found:

@@ -136,7 +136,10 @@ class _Ends:
             return [src, *hops, dst]
         hops[0] = first if hops[0] is None else hops[0]
         if claims.reached[i]:
-            hops[-1] = last if hops[-1] is None else hops[-1]
+            if (
+                hops[-1] is None
+            ):  # the switch before the destination, or the destination itself, being slow to answer
+                hops[-1:] = [] if hops[-2] == last else [last]
         elif hops[-1] != last:
             hops += [last] if self._is_link(hops[-1], last) else [MARK, last]
         return [src, *hops, dst]

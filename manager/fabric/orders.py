@@ -14,6 +14,8 @@ from manager.fabric.routes import Pair, PathName
 from manager.schedule import draw_ports
 
 BATCH = 8
+SOON = 16
+PATIENCE = 5
 MOST_CANDIDATES = 512
 MOST_IN_USE = 64
 MOST_PORTS_A_HOST = 4_096
@@ -24,10 +26,11 @@ InUse = Mapping[Pair, Collection[int]]
 
 @dataclass
 class _Plan:
-    """What is traced of one pair; `granted` candidates beside the ports in use."""
+    """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more."""
 
     candidates: list[int] = field(default_factory=list)
     granted: int = 0
+    waited: int = 0
     in_use: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
 
@@ -50,13 +53,17 @@ class Orders:
         plan = self._plans.get((path.src, path.dst_addr))
         return plan is not None and path.sport in plan.ports
 
-    def update(self, in_use: InUse, census: Census, traced: Mapping[Pair, Collection[int]]) -> bool:
+    def update(
+        self, in_use: InUse, census: Census, traced: Mapping[Pair, Collection[int]], *, is_calm: bool = True
+    ) -> bool:
         """Order what is missing; whether anything has changed.
 
         Args:
             in_use: the pairs to trace, with the ports that packets of theirs have, the more important pairs first.
             census: what is known of the pairs' paths.
             traced: ports of each pair whose hops were told.
+            is_calm: whether paths have stopped changing: while they change, some are known as they were and others as
+                they are, and a pair only seems to lack one.
         """
         self.withdrawn = [
             PathName(*pair, port)
@@ -68,31 +75,25 @@ class Orders:
         spent: Counter[str] = Counter()
         for pair, ports in in_use.items():
             host = _host(pair[0])
-            spent[host] += self._plan(
-                pair, ports, budget - spent[host], census.of(*pair), traced.get(pair, ())
-            )
+            plan = self._plans.setdefault(pair, _Plan())
+            plan.in_use = tuple(ports)[:MOST_IN_USE]
+            if all(port in traced.get(pair, ()) for port in plan.ports):
+                _grow(plan, census.of(*pair), is_calm=is_calm)
+            spent[host] += self._fill(pair, plan, budget - spent[host])
         orders = self._orders(in_use)
         changed = orders != self.by_host
         self.by_host = orders
         return changed
 
-    def _plan(
-        self, pair: Pair, ports: Collection[int], left: int, known: Known, traced: Collection[int]
-    ) -> int:
-        """Decide on a pair's ports, at most `left`; how many there are."""
-        plan = self._plans.setdefault(pair, _Plan())
-        plan.in_use = tuple(ports)[:MOST_IN_USE]
-        is_told = bool(plan.ports) and all(port in traced for port in plan.ports)
-        is_covered = known.paths >= known.peer_paths and known.confidence >= CONFIDENCE
-        plan.granted = max(plan.granted, BATCH - len(plan.in_use))
-        if is_told and known.peer_paths and not is_covered:
-            plan.granted = min(plan.granted + BATCH, MOST_CANDIDATES)
-        if len(plan.candidates) < plan.granted:
-            plan.candidates = draw_ports("\0".join(pair).encode(), 2 * plan.granted)
+    def _fill(self, pair: Pair, plan: _Plan, left: int) -> int:
+        """Give a pair its ports, at most `left`; how many there are."""
         before = plan.ports
-        plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[: plan.granted])))[: max(0, left)]
-        left_out = set(before).difference(plan.ports)
-        self.withdrawn += [PathName(*pair, port) for port in left_out]
+        granted = max(plan.granted, BATCH - len(plan.in_use))
+        if len(plan.candidates) < granted:
+            plan.candidates = draw_ports("\0".join(pair).encode(), 2 * granted)
+        plan.granted = granted
+        plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:granted])))[: max(0, left)]
+        self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
         return len(plan.ports)
 
     def _orders(self, in_use: InUse) -> dict[str, list[TraceOrder]]:
@@ -105,6 +106,17 @@ class Orders:
                 order = TraceOrder(nic=ifname, dst_addr=dst_addr, sports=list(ports))
                 orders.setdefault(host, []).append(order)
         return orders
+
+
+def _grow(plan: _Plan, known: Known, *, is_calm: bool) -> None:
+    """Grant a pair more ports, if it lacks paths that others between its leaves have, or some may be unknown."""
+    is_covered = known.paths >= known.peer_paths and known.confidence >= CONFIDENCE
+    if is_covered or not known.peer_paths:
+        plan.waited = 0
+        return
+    plan.waited += 1
+    if is_calm or plan.granted < SOON or plan.waited >= PATIENCE:
+        plan.granted, plan.waited = min(plan.granted + BATCH, MOST_CANDIDATES), 0
 
 
 def _host(nic: str) -> str:

@@ -146,7 +146,7 @@ def test_hops_of_a_link_that_died_keep_their_names() -> None:
     network.table.want(paths(8))
     network.run(3.0)
     network.hears = lambda probe, _hop: probe.hop_limit == 1 or probe.path.sport % 4 != 1
-    assert network.run(28.0) == {}
+    assert network.run(24.0) == {}
 
 
 def test_a_changed_path_makes_all_paths_of_the_nic_due() -> None:
