@@ -39,7 +39,6 @@ class Slow:
 @dataclass(kw_only=True)
 class _Followed:
     finding: Finding
-    link: DirectedLink
     well: int = 0
 
 
@@ -55,25 +54,24 @@ class DelayWatch:
         self, open_finding: Callable[[Slow], Finding], close_finding: Callable[[Finding], None]
     ) -> None:
         self._open, self._close = open_finding, close_finding
-        self._followed: dict[DirectedLink, _Followed] = {}
+        self._followed: dict[tuple[Kind, str], _Followed] = {}
 
     def step(self, queues: QueueInference, loads: LinkLoads) -> None:
         """Look at the queues as they are now; `loads` are of the same links."""
         stands = queues.stands(STANDS_WINDOWS)
-        slow = dict(_slow(stands, queues.queue_ns[-STANDS_WINDOWS:], loads))
-        for link, what in slow.items():
-            if link not in self._followed:
-                self._followed[link] = _Followed(finding=self._open(what), link=link)
-        for link, followed in list(self._followed.items()):
-            followed.well = 0 if link in slow else followed.well + 1
+        found = _slow(stands, queues.queue_ns[-STANDS_WINDOWS:], loads)
+        slow = {(what.kind, what.subject.name): what for what in found}
+        for key, what in slow.items():
+            if key not in self._followed:
+                self._followed[key] = _Followed(finding=self._open(what))
+        for key, followed in list(self._followed.items()):
+            followed.well = 0 if key in slow else followed.well + 1
             if followed.well > OVER_WINDOWS:
                 self._close(followed.finding)
-                del self._followed[link]
+                del self._followed[key]
 
 
-def _slow(
-    stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads
-) -> Iterator[tuple[DirectedLink, Slow]]:
+def _slow(stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads) -> Iterator[Slow]:
     links = loads.routes.links
     tier = tiers(links)
     for i in np.flatnonzero(stands).tolist():
@@ -87,11 +85,11 @@ def _slow(
         own = "/" in link.a or "/" in link.b
         waits = f"probes wait {delay_ns / 1e3:,.0f} us for it and it is never idle"
         if own and load_bps <= IDLE_SHARE * best_bps and not _any_stands(stands, like):
-            yield link, _slow_host(link, f"{waits}, with {load_bps / 1e6:,.0f} Mbit/s of queue pairs over it")
+            yield _slow_host(link, f"{waits}, with {load_bps / 1e6:,.0f} Mbit/s of queue pairs over it")
         elif IDLE_SHARE * best_bps < load_bps < SLOW_SHARE * best_bps:
             carries = f"it carries {load_bps / 1e6:,.0f} Mbit/s, others like it {best_bps / 1e6:,.0f}"
             subject = cable(link) if _both(stands, links, link) else direction(link)
-            yield link, Slow("slow", subject, f"{waits}; {carries}")
+            yield Slow("slow", subject, f"{waits}; {carries}")
 
 
 def _best(loads: LinkLoads, like: NDArray[np.bool_]) -> float:

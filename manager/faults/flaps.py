@@ -20,7 +20,7 @@ class Flaps:
             del self._changes[next(iter(self._changes))]
         changes = self._changes.setdefault(subject, deque(maxlen=10 * MOST_CHANGES))
         changes.append(now_s)
-        while changes[0] < now_s - HOUR_S:
+        while changes[0] <= now_s - HOUR_S:
             changes.popleft()
         return len(changes)
 
