@@ -113,6 +113,4 @@ def clear(ifname: str) -> None:
 
 def _clear(ifname: str) -> None:
     with tree.locked(), Maps(tree.here(ifname)) as maps, IPRoute() as ip:
-        slicing = Slicing(maps, ip, ifname)
-        if slicing.unasked:
-            slicing.delete()
+        Slicing(maps, ip, ifname).hold_together()

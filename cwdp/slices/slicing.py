@@ -158,6 +158,16 @@ class Slicing:
             link_bps = self._choose_link_bps(SliceSet(link_rate=link_rate), place)
             self._have(place, (_everything(link_bps),), link_bps, (), Wish.APART)
 
+    def hold_together(self) -> None:
+        """Undo `hold_apart`; slices that were asked for go on as they are until they are applied again.
+
+        Raises:
+            DataplaneError: the kernel refused.
+        """
+        if self.unasked:
+            self.delete()
+        self._maps.slice_table["managed"] = self._wish & ~Wish.APART
+
     def _have(
         self, place: Place, asked: tuple[Share, ...], link_bps: int, members: tuple[Job, ...], wish: Wish
     ) -> None:
@@ -182,7 +192,7 @@ class Slicing:
             enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
             if enforcer:
                 enforcer.let_go()
-            self._publish({}, None, 0, Wish(0))
+            self._publish({}, None, 0, self._wish & Wish.APART)
             if enforcer:
                 gone = Deletion.DONE if enforcer.dismantle() else Deletion.QDISC_STAYS
         self._maps.slices[:] = np.zeros((), dtype=abi.SLICE)
