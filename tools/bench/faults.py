@@ -30,6 +30,9 @@ LOOK_S = 4.0
 POLL_S = 0.05
 WELL_S = 12.0
 KNOWN_S = 15.0
+ATTACHED_S = 6.0
+"""What the kernel lost while the classifiers were being attached is out of mind."""
+
 LEAST_LOSS = 0.005
 SILENT_SHARE = 0.4
 LOAD = 0.8
@@ -79,7 +82,8 @@ def localised_figures(spec: LabSpec, count: int = FAULTS, seed: int = 1) -> Iter
         links = list(lab.topology.links.values())
         for link in links:
             faults.drop(lab.name, link.name, 0.0)
-        time.sleep(2.0)
+        time.sleep(ATTACHED_S)
+        _wait_until_well(client)
         done = []
         for number in range(count):
             fault = _try(lab, client, links[rng.integers(len(links))], rng)
