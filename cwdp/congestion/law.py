@@ -37,7 +37,7 @@ MARK_EXCESS_S = 0.002
 """What one congestion notification counts as."""
 
 SENT_MEMORY_S = 0.03
-LONGEST_GAP_S = 0.05
+LONGEST_GAP_S = 0.25
 STALE_S = 0.25
 """A flow whose path says nothing for so long is let go as if its queue were empty."""
 
