@@ -217,10 +217,10 @@ def _render(result: dict[str, Any]) -> RenderableType:
     lab, best = result["lab"], result["optimum"]
     return Group(
         table,
-        f"SLOWEST member's goodput and SUM in Mbit/s; BEST, LEAST: of the {best['slowest_member_bps'] / 1e6:.1f} Mbit/s",
-        f"that the linear program allows each member, median and least of {result['arms'][0]['seeds']} seeds; GAIN over ecmp;",
-        "P50, P99 of a message and P99 of the OWD in ms; AGAIN: packets sent again; IDLE: the",
-        "machine's processors",
+        f"SLOWEST member's goodput and SUM in Mbit/s; BEST, LEAST: of the {best['slowest_member_bps'] / 1e6:.1f} "
+        "Mbit/s that the linear program allows each member, at the median and for the worst of "
+        f"{result['arms'][0]['seeds']} seeds; GAIN over ecmp; P50, P99 of a message and P99 of the OWD in ms; "
+        "AGAIN: packets sent again; IDLE: the machine's processors",
         f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
         f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each",
     )

@@ -106,8 +106,9 @@ class _Story:
 
     def clocks(self) -> None:
         """The clocks that were set seconds apart, against the truth."""
-        self._title("Clocks, set seconds apart, agree")
+        self._title("Clocks, set seconds apart, agree, and the fabric is known")
         self._show("clock")
+        self._show("fabric")
         with Truth(self._lab) as truth, self._out.status("watching the clocks"):
             error_ns, bound_ns = sample(truth, CLOCKS_S, self._fleet)
         p99 = float(np.nanpercentile(np.abs(error_ns), 99))
@@ -122,7 +123,6 @@ class _Story:
         self._title("Two all-to-all jobs start, and ECMP has some of their queue pairs collide")
         self._wait(BEFORE_S, "watching the jobs")
         self._show("link", "--limit", str(SHOWN_ROWS))
-        self._show("qp", "--limit", str(SHOWN_ROWS))
         self._out.print(f"slowest member: {self._goodput()}")
 
     def placement(self) -> None:

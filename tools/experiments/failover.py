@@ -22,13 +22,13 @@ from tools.lab import LabSpec, faults
 from tools.lab.topology import Topology
 from tools.roce import Flow
 
-QPS = 4
+QPS = 2
 """A pair of hosts."""
 
 MTU = 1024
 MESSAGE_BYTES = 16 * 1024
 WINDOW = 64
-STEERED_S = 3.0
+STEERED_S = 4.0
 """Until the cut, from the first packet: the manager sees new queue pairs and gives them backups."""
 
 DARK_S = 2.0

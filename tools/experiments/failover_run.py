@@ -36,7 +36,7 @@ NAME = "failover"
 ARMS = ("ecmp", "cwdp")
 CUTS = 5
 HOSTS = 2
-RATE_BPS = 40_000_000
+RATE_BPS = 30_000_000
 HOLD_DOWN_MS = 500.0
 """Each cut is a case of its own: a path that another cut took is not left alone for longer."""
 
@@ -51,7 +51,7 @@ HOLD_DOWN_MS = 500.0
     show_default=True,
     help="A link goes silent, or one direction of it, or loses its carrier; or all links of a spine go silent.",
 )
-@click.option("--load", type=SHARE, default="0.6", show_default=True, help="Each host's, of its link.")
+@click.option("--load", type=SHARE, default="0.45", show_default=True, help="Each host's, of its link.")
 @click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches.")
 @click.option("--spines", default=LabSpec().spines, show_default=True, help="Spine switches.")
 @click.option("--hosts", default=HOSTS, show_default=True, help="Hosts per leaf.")
@@ -196,10 +196,10 @@ def _render(result: dict[str, Any]) -> RenderableType:
     lab = result["lab"]
     return Group(
         table,
-        "HIT: queue pairs that lost packets and sent on; P50, P99 from the cut to their last",
-        f"loss, in ms; DIED for good; goodput AFTER {GRACE_S:.0f} s of what the surviving links can carry, and",
-        f"{HEALED_S:.0f} s after the link HEALED of what it was before, at the median and the least;",
-        "AGAIN: packets sent again; IDLE: the machine's processors",
+        "HIT: queue pairs that lost packets and sent on; P50, P99 from the cut to their last loss, in ms; DIED for "
+        f"good; goodput AFTER {GRACE_S:.0f} s of what the surviving links can carry, and {HEALED_S:.0f} s after the "
+        "link HEALED of what it was before, at the median and the least; AGAIN: packets sent again; IDLE: the "
+        "machine's processors",
         f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
         f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each",
     )

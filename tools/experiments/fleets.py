@@ -1,18 +1,25 @@
 """A fleet in a lab, with its clocks in agreement, as experiments want it."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS
+from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import progress
+from cwdp.errors import LabError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab
 from tools.lab.fleet import Fleet
 from tools.lab.session import wait_for_lock
 from tools.lab.truth import Truth
 
-PROBES = ProbeSettings(pairs_per_s=200.0)
+PROBES = ProbeSettings(pairs_per_s=100.0, degree=4)
+"""Few, as a lab has all hosts, switches and their traffic on the processors of one machine."""
+
+STEADY_S = 3.0
+DISCOVERY_TIMEOUT_S = 45.0
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class PulseSettings:
 
 
 USUAL_PULSES = PulseSettings(DEFAULT_PULSE_INTERVAL_MS, RoceConfig().dead_after_ms)
-RARE_PULSES = PulseSettings(15.0, 75.0)
+RARE_PULSES = PulseSettings(20.0, 100.0)
 """For links a thousand times slower than those that cwdp is for: the usual ones would fill a tenth of them."""
 
 
@@ -53,4 +60,28 @@ def running_fleet(
         start = wait_for_lock(fleet, truth)
         state = "on" if planner else "off"
         progress(f"the fleet is up, its planner {state}; clocks agreed after {start.locked_s:.1f} s")
+        if planner:
+            wait_for_paths(fleet)
         yield fleet
+
+
+def wait_for_paths(fleet: Fleet) -> None:
+    """Let the manager find the fabric's paths, until it has found no more for STEADY_S.
+
+    Raises:
+        LabError: that took too long.
+    """
+    client = ManagerClient(f"unix://{fleet.socket}")
+    started = steady_since = time.monotonic()
+    known = 0
+    while time.monotonic() - steady_since < STEADY_S or not known:
+        if time.monotonic() - started > DISCOVERY_TIMEOUT_S:
+            raise LabError(
+                f"paths were still being found after {DISCOVERY_TIMEOUT_S:.0f} s",
+                f"is the machine too busy? The logs: {fleet.lab.run_dir}/*.log",
+            )
+        time.sleep(0.25)
+        found = client.get("/v1/fabric")["path_count"]
+        if found != known:
+            known, steady_since = found, time.monotonic()
+    progress(f"{known} paths found in {steady_since - started:.1f} s")

@@ -1,0 +1,41 @@
+"""The experiments run from end to end in small labs; how well anything does is for the experiments to print."""
+
+import random
+
+import pytest
+
+from tools.experiments import contention_run, failover_run
+from tools.experiments.contention import Arm
+from tools.experiments.contention import make_setting as make_contention
+from tools.experiments.failover import Kind
+from tools.experiments.failover import make_setting as make_failover
+from tools.lab import LabSpec, state
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+
+SMALL = {"hosts_per_leaf": 2, "spines": 2, "rate_bps": 10_000_000}
+
+
+def test_contention_compares_arms_on_the_same_queue_pairs() -> None:
+    assert state.load(contention_run.NAME) is None
+    spec = LabSpec(name=contention_run.NAME, **SMALL)
+    setting = make_contention(spec, spine_rate_bps=None, slow_share=1.0)
+    result = contention_run.run_contention(setting, [Arm.ECMP, Arm.HOPPER], [1], seconds=5.0)
+    assert [row["arm"] for row in result["arms"]] == ["ecmp", "hopper"]
+    for run in result["runs"]:
+        assert 0 < run["optimum_share"] < 1.02
+        assert 0 < run["slowest_member_bps"] <= run["slowest_host_bps"] * 1.001 <= run["sum_bps"]
+        assert (run["icrc_errors"], run["queue_pairs_died"]) == (0, 0)
+    assert result["runs"][0]["moves"] == 0
+    assert state.load(contention_run.NAME) is None
+
+
+def test_without_cwdp_a_silent_cut_kills_what_it_hits_and_nothing_else() -> None:
+    spec = LabSpec(name=failover_run.NAME, **SMALL)
+    setting = make_failover(spec, 0.45, None)
+    result = failover_run.run_failover(setting, ["ecmp"], Kind.SILENT, 1, random.randrange(1000))
+    (run,) = result["runs"]
+    assert 0 < run["queue_pairs_died"] < len(setting.pairs)
+    assert run["dark_share"] < 0.95
+    assert run["moves"] == 0
+    assert len(run["timeline"]["at_s"]) == len(run["timeline"]["goodput_bps"]) > 40
