@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cwdp.shared.messages import SteerQp
+from manager.planner.candidates import Choices
 from manager.planner.flows import QpName
 
 IDLE_S = 30.0
@@ -24,6 +25,7 @@ class Entry:
         moved_s: when it was moved last of the planner's own accord.
         refused_s: until when its host is taken not to do as it is told.
         rate_bps: smoothed, NaN while unknown.
+        choices: those by which its backup was found to be as good as can be.
     """
 
     first_s: float
@@ -34,6 +36,7 @@ class Entry:
     moved_s: float = -math.inf
     refused_s: float = -math.inf
     rate_bps: float = math.nan
+    choices: Choices | None = None
 
     def port(self, seen: int, now_s: float) -> int:
         """The port of its primary path: as it was told, or as was seen where it does not do so."""

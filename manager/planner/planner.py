@@ -136,6 +136,8 @@ class Planner:
 
     def hear_path(self, host: str, nic: str, kind: str, change: PathChange, now_s: float) -> None:
         """A host's dataplane gave up a path, or uses it again."""
+        if not (self.settings.enabled and self._leads):
+            return
         path = PathName(nic_id(host, nic), change.dst_addr, change.sport)
         if kind == "path_down":
             self._suspects.hear_down(path, now_s)

@@ -263,6 +263,7 @@ def _enter(
 ) -> None:
     """Write the new ports and backups down, and who must be told."""
     dead = np.append(problem.fabric.capacity_bps <= 0, False)
+    any_dead = bool(dead.any())
     moved = set(outcome.moved)
     watched: dict[tuple[str, str], Watched] = {}
     order = np.argsort(sight.flows.small[problem.flow], kind="stable")
@@ -273,7 +274,11 @@ def _enter(
         stays = k == int(problem.now[i])
         sport = (entry.sport or int(sight.flows.sport[i])) if stays else watched_ports(ports, choices, k)
         ports.add(k, sport)
+        if stays and not any_dead and entry.choices is choices and entry.backup_sport is not None:
+            ports.add(choices.by_port[entry.backup_sport], entry.backup_sport)
+            continue
         backup = backup_for(choices, k, sport, present=entry.backup_sport, watched=ports, dead=dead)
+        entry.choices = choices
         if not ledger.ask(name, sport, backup, sight.now_s):
             continue
         outcome.hosts.add(name.host)
