@@ -57,6 +57,36 @@ class Window:
     least_ns: Floats
 
 
+@dataclass(frozen=True)
+class _Known:
+    """The rows of a NIC: sorted keys, and the number of each; shape (n,)."""
+
+    keys: NDArray[np.bytes_]
+    numbers: NDArray[np.intp]
+
+    def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.intp]:
+        """The number of each key, -1 for one that is not there."""
+        if not len(self.keys):
+            return np.full(len(keys), -1, np.intp)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[place] == keys, self.numbers[place], -1)
+
+    def with_more(self, keys: NDArray[np.bytes_], numbers: NDArray[np.intp]) -> "_Known":
+        """With further rows; a negative number is no row."""
+        keys = np.concatenate([self.keys, keys[numbers >= 0]])
+        numbers = np.concatenate([self.numbers, numbers[numbers >= 0]])
+        order = np.argsort(keys, kind="stable")
+        return _Known(keys[order], numbers[order])
+
+    def without(self, numbers: NDArray[np.intp]) -> "_Known":
+        """Without some rows."""
+        kept = ~np.isin(self.numbers, numbers)
+        return _Known(self.keys[kept], self.numbers[kept])
+
+
+_NOTHING = _Known(np.zeros(0, f"S{_KEY.stop - _KEY.start}"), np.zeros(0, np.intp))
+
+
 class WindowStore:
     """Takes in reports of windows.
 
@@ -70,7 +100,7 @@ class WindowStore:
         self.names: list[RowName | None] = []
         self.version = 0
         self.reports: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self._of_nic: dict[str, dict[bytes, int]] = {}
+        self._of_nic: dict[str, _Known] = {}
         self._newest: dict[str, int] = {}
         self._free: list[int] = []
         self._held = np.full(KEPT, -1, np.int64)
@@ -129,17 +159,15 @@ class WindowStore:
         if not len(old):
             return
         self._seen[old] = -1
-        gone = set(old.tolist())
         for nic, known in list(self._of_nic.items()):
-            kept = {key: row for key, row in known.items() if row not in gone}
-            if kept:
-                self._of_nic[nic] = kept
-            else:
+            kept = known.without(old)
+            self._of_nic[nic] = kept
+            if not len(kept.keys):
                 del self._of_nic[nic]
                 self._newest.pop(nic, None)
-        for row in gone:
+        for row in old.tolist():
             self.names[row] = None
-        self._free.extend(sorted(gone, reverse=True))
+        self._free.extend(old[::-1].tolist())
         self.version += 1
 
     def _keep(self, rows: NDArray[np.void], number: NDArray[np.intp]) -> None:
@@ -174,17 +202,16 @@ class WindowStore:
 
     def _numbers(self, nic: str, rows: NDArray[np.void]) -> NDArray[np.intp]:
         """The number of each row, -1 where there is no room."""
-        known = self._of_nic.setdefault(nic, {})
+        known = self._of_nic.setdefault(nic, _NOTHING)
         flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), WINDOW_ROW.itemsize)
-        keys = [key.tobytes() for key in np.ascontiguousarray(flat[:, _KEY])]
-        numbers = np.empty(len(rows), np.intp)
-        for i, key in enumerate(keys):
-            number = known.get(key)
-            if number is None:
-                number = self._new(nic, rows[i], len(known))
-                if number >= 0:
-                    known[key] = number
-            numbers[i] = number
+        keys = np.ascontiguousarray(flat[:, _KEY]).view(f"S{_KEY.stop - _KEY.start}").ravel()
+        numbers = known.find(keys)
+        if (numbers < 0).any():
+            fresh, first = np.unique(keys[numbers < 0], return_index=True)
+            new = rows[numbers < 0][first]
+            given = [self._new(nic, row, len(known.keys) + i) for i, row in enumerate(new)]
+            known = self._of_nic[nic] = known.with_more(fresh, np.array(given, np.intp))
+            numbers = known.find(keys)
         return numbers
 
     def _new(self, nic: str, row: np.void, have: int) -> int:
