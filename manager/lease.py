@@ -22,8 +22,8 @@ from cwdp.shared.bus import Bus
 
 BUCKET = "cwdp-leader"
 KEY = "leader"
-LEASE_S = 4.0
-BEAT_S = 0.8
+LEASE_S = 5.0
+BEAT_S = 1.0
 MARGIN_S = 0.5
 COUNTERS = ("taken", "renewed", "lost", "failed")
 

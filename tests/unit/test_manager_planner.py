@@ -25,35 +25,35 @@ def _contention(seed: int, *, spines: int = 4, slow: float = 1.0, per_leaf: int 
     return world
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("spines", "slow"), [(4, 1.0), (3, 1.0), (8, 1.0), (4, 0.5), (2, 1.0)])
 def test_contention_is_dissolved_within_three_seconds(seed: int, spines: int, slow: float) -> None:
     world = _contention(seed, spines=spines, slow=slow, delay_ticks=1 + seed % 2)
     before = world.rates().min()
     world.run(3.0)
-    after = world.run(10.0)
+    after = world.run(4.0)
     assert after.min() >= 0.95 * 100e6 / 3
     assert after.min() >= before
     assert all(len(qp.moves) <= 2 for qp in world.qps)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_contention_is_dissolved_without_knowing_capacities(seed: int) -> None:
     world = _contention(seed, know_capacity=False)
     world.run(3.0)
     assert world.run(5.0).min() >= 0.95 * 100e6 / 3
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_once_all_is_well_nothing_moves(seed: int) -> None:
     world = _contention(seed, noise=0.1)
     world.run(5.0)
     moves = world.moves()
-    world.run(30.0)
+    world.run(12.0)
     assert world.moves() == moves
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_cannot_be_placed_well_does_not_go_to_and_fro(seed: int) -> None:
     """Seven elastic flows over three spines, for which no placement is even."""
     world = World(spines=3, hosts_per_leaf=7, spine_bps=150e6, seed=seed, noise=0.1)
@@ -61,11 +61,11 @@ def test_what_cannot_be_placed_well_does_not_go_to_and_fro(seed: int) -> None:
         world.add(i, 7 + i)
     world.run(5.0)
     moves = world.moves()
-    world.run(60.0)
+    world.run(25.0)
     assert world.moves() <= moves + 1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_queue_pair_moves_twice_within_the_hold_time_and_no_host_moves_too_many(seed: int) -> None:
     settings = PlannerSettings(hold_s=3.0, moves_per_host_s=1.0)
     world = _contention(seed, settings=settings, per_leaf=6)
@@ -88,7 +88,7 @@ def test_every_queue_pair_has_a_way_round_within_a_second() -> None:
             assert qp.backup is None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("localised_after_s", [0.5, None])
 def test_after_a_cut_the_survivors_carry_the_load_evenly_and_all_returns(
     seed: int, localised_after_s: float | None
