@@ -243,3 +243,23 @@ def test_wishes_that_cannot_be_are_refused_or_told(running: Running) -> None:
     detail = running.events("steer_refused")[-1]["detail"]
     assert detail.startswith(f"what goes to {elsewhere} does not leave by nic0")
     running.client.delete("/v1/steer", {"host": SOURCE, "nic": "nic0", "dst": elsewhere, "qpn": 7})
+
+
+def test_slices_that_the_manager_wants_are_held_or_refused_with_the_reason(running: Running) -> None:
+    """Below the token bucket of the lab's links, which has 100 Mbit/s."""
+    bulk = {"name": "bulk", "guaranteed": "30mbit", "match": [{"dscp": 8}]}
+    where = {"host": SOURCE, "nic": "nic0"}
+
+    def guaranteed() -> list[int]:
+        maps = running.truth._open(running.ends[0])
+        assert maps is not None
+        return [int(one["guaranteed_bps"]) for one in maps.slices if one["name"] == b"bulk"]
+
+    running.client.put("/v1/slice", where | {"wanted": {"slice": [bulk]}})
+    until(lambda: guaranteed() == [30_000_000], "the slice in the maps")
+    running.client.put("/v1/slice", where | {"wanted": {"slice": [bulk | {"guaranteed": "101mbit"}]}})
+    until(lambda: running.events("slice_refused"), "the host's refusal")
+    assert "the link has 100mbit" in running.events("slice_refused")[-1]["detail"]
+    assert guaranteed() == [30_000_000]
+    running.client.delete("/v1/slice", where)
+    until(lambda: guaranteed() == [], "the end of the slice")
