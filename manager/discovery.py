@@ -12,7 +12,7 @@ from manager.fabric.census import Census
 from manager.fabric.choice import covering_ports
 from manager.fabric.fabric import Fabric, Suspicion
 from manager.fabric.model import Model
-from manager.fabric.orders import Orders
+from manager.fabric.orders import Orders, candidates
 from manager.fabric.routes import Pair
 from manager.fabric.wiring import Suspect, suspects
 from manager.members import Members
@@ -49,6 +49,7 @@ class Discovery:
         self._orders = Orders()
         self._ordered_s = float("-inf")
         self._mesh: dict[Pair, list[int]] = {}
+        self._usual: dict[Pair, list[int]] = {}
         self._mesh_version = 0
         self._counted_version = 0
         self._unrest_s: float | None = None
@@ -101,8 +102,14 @@ class Discovery:
             return False
         self._ordered_s = now_s
         self.in_use = self._in_use(edges, now_s)
+        for remembered in (self._mesh, self._usual):
+            for pair in remembered.keys() - self.in_use.keys():
+                del remembered[pair]
+        wanted = {
+            pair: dict.fromkeys((*ports, *self._usual.get(pair, ()))) for pair, ports in self.in_use.items()
+        }
         changed = self._orders.update(
-            self.in_use,
+            wanted,
             self.census,
             self.fabric.store.pairs,
             is_calm=now_s - self._changed_s >= ORDER_INTERVAL_S,
@@ -122,13 +129,20 @@ class Discovery:
         return True
 
     def choose(self, src: str, dst_addr: str, usual: list[int]) -> list[int]:
-        """The ports to probe a pair over, one way; they change only if that covers more paths."""
-        kept = self._mesh.get((src, dst_addr), usual)
-        chosen = covering_ports(
-            self.fabric.routes.ports(src, dst_addr), kept if len(kept) == len(usual) else usual
-        )
+        """The ports to probe a pair over, one way; they change only if that covers more paths.
+
+        What is known being equal, so is the choice, by a manager that has just started too.
+        """
+        pair = src, dst_addr
+        self._usual[pair] = usual
+        paths = self.fabric.routes.ports(src, dst_addr)
+        if not paths:
+            return self._mesh.get(pair, usual)
+        in_order = {port: paths[port] for port in (*usual, *candidates(pair, len(paths))) if port in paths}
+        kept = self._mesh.get(pair, usual)
+        chosen = covering_ports(in_order, kept if len(kept) == len(usual) else usual)
         if chosen != usual:
-            self._mesh[src, dst_addr] = chosen
+            self._mesh[pair] = chosen
         return chosen
 
     def _in_use(self, edges: Edges, now_s: float) -> dict[Pair, dict[int, None]]:

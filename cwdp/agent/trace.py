@@ -5,6 +5,7 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import math
 import os
 import random
 import socket
@@ -20,6 +21,7 @@ from cwdp.shared.messages import Event, PathStat, ProbeEdge, Trace, TraceOrder, 
 
 COUNTERS = ("trace_socket_failed", "trace_orders_refused", "trace_unsent")
 STEP_S = 0.02
+TELL_TWICE_S = 2.0
 DEAD_PROBES = 4
 MOST_PATHS = 16_384
 MOST_PER_WAKE = 64
@@ -57,6 +59,7 @@ class Tracing:
         self.counters = self._table.counters
         self.counters.update(dict.fromkeys(COUNTERS, 0))
         self._orders: list[TraceOrder] = []
+        self._tell_at_s = math.inf
         self._dead: set[tuple[str, str, int, int]] = set()
         self._out: dict[tuple[str, socket.AddressFamily], socket.socket] = {}
 
@@ -104,8 +107,9 @@ class Tracing:
             self._table.suspect(turned, time.monotonic())
 
     def tell_all(self) -> None:
-        """Have everything told again: whoever listens may be another one."""
+        """Have everything told again, now and a moment later: whoever listens may be another one, and not listen yet."""
         self._table.tell_all()
+        self._tell_at_s = time.monotonic() + TELL_TWICE_S
 
     def reports(self) -> Iterator[TraceReport]:
         """What is new."""
@@ -129,8 +133,12 @@ class Tracing:
                 loop.add_reader(ears, self._hear, ears)
                 stack.callback(loop.remove_reader, ears)
             while True:
-                for probe in self._table.step(time.monotonic()):
+                now_s = time.monotonic()
+                for probe in self._table.step(now_s):
                     self._send(probe)
+                if now_s >= self._tell_at_s:
+                    self._tell_at_s = math.inf
+                    self._table.tell_all()
                 await asyncio.sleep(STEP_S)
 
     def _hear(self, ears: socket.socket) -> None:

@@ -90,7 +90,7 @@ class Orders:
         before = plan.ports
         granted = max(plan.granted, BATCH - len(plan.in_use))
         if len(plan.candidates) < granted:
-            plan.candidates = draw_ports("\0".join(pair).encode(), 2 * granted)
+            plan.candidates = candidates(pair, 2 * granted)
         plan.granted = granted
         plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:granted])))[: max(0, left)]
         self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
@@ -106,6 +106,11 @@ class Orders:
                 order = TraceOrder(nic=ifname, dst_addr=dst_addr, sports=list(ports))
                 orders.setdefault(host, []).append(order)
         return orders
+
+
+def candidates(pair: Pair, count: int) -> list[int]:
+    """The first ports in a pair's own order."""
+    return draw_ports("\0".join(pair).encode(), count)
 
 
 def _grow(plan: _Plan, known: Known, *, is_calm: bool) -> None:

@@ -249,6 +249,24 @@ def test_the_mesh_comes_to_probe_every_path_both_ways_and_then_rests() -> None:
     assert fleet.run(20.0) == 0
 
 
+def test_a_manager_that_starts_anew_chooses_the_same_ports() -> None:
+    fleet, other = Fleet(FakeClos(spines=3)), Fleet(FakeClos(spines=3))
+    fleet.run(40.0)
+    for host in fleet.clos.hosts:
+        nic = {nic.name: nic for nic in fleet.clos.all_nics}
+        traces = [
+            fleet.clos.trace(nic[f"{host}/{o.nic}"], nic[fleet.clos.addresses[o.dst_addr]], sport)
+            for o in fleet.documents[host].traces
+            for sport in o.sports
+        ]
+        random.Random(host).shuffle(traces)
+        other.state.discovery.hear(TraceReport(host=host, traces=traces))
+    other.state.discovery.learn(0.0)
+    members = other.state.probeable(0.0)
+    documents = {d.host: d for d in other.state.schedule(members, other.state.build_graph(members))}
+    assert {h: d.probes for h, d in documents.items()} == {h: d.probes for h, d in fleet.documents.items()}
+
+
 def test_ports_are_not_chosen_while_paths_keep_coming_in() -> None:
     fleet = Fleet(FakeClos())
     discovery = fleet.state.discovery
