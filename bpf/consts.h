@@ -3,7 +3,7 @@
 #pragma once
 
 enum cwdp_constant {
-	CWDP_ABI = 2, /* of the pinned tree: maps, their layouts, their names */
+	CWDP_ABI = 3, /* of the pinned tree: maps, their layouts, their names */
 
 	CWDP_ROCE_PORT = 4791, /* IBTA A17: UDP destination port of RoCEv2 */
 
@@ -33,6 +33,7 @@ enum cwdp_constant {
 	CWDP_QP_BUCKETS = 4096,   /* times CWDP_QP_WAYS queue pairs a direction, unless set otherwise */
 	CWDP_STEER_MAX = 65536,   /* queue pairs steered */
 	CWDP_PATHS = 4096,        /* paths watched; number 0 means none */
+	CWDP_DETOURS = 4096,      /* destinations for which there is a detour */
 	CWDP_PULSE_SLOTS = 32768, /* pulses under way or not yet read, a power of two */
 	CWDP_SAMPLES = 65536,     /* data packets stamped and not yet read, a power of two */
 	CWDP_EVENTS = 1024,       /* last events of the dataplane, a power of two */

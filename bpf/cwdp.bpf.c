@@ -14,4 +14,10 @@ int tc_egress(struct __sk_buff *skb)
 	return egress(skb);
 }
 
+SEC("tc")
+int tc_ingress(struct __sk_buff *skb)
+{
+	return detour_ingress(skb);
+}
+
 char _license[] SEC("license") = "GPL";

@@ -110,15 +110,6 @@ __noinline int take_backup(const struct cwdp_control *settings, const struct cwd
 	return true;
 }
 
-static __always_inline bool on_backup(const struct cwdp_control *settings, const struct cwdp_qp *qp)
-{
-	struct cwdp_path *path = find_path(qp->path);
-
-	if (!path || (path->state == CWDP_PATH_UP && path->unanswered < UNANSWERED_MIN))
-		return false;
-	return take_backup(settings, qp);
-}
-
 /* Egress: a pulse leaves. */
 static __always_inline void pulse_sent(struct cwdp_path *path, __u64 now)
 {

@@ -5,8 +5,8 @@
 #include <linux/pkt_cls.h>
 
 #include "control.h"
+#include "detour.h"
 #include "probe.h"
-#include "steer.h"
 #include "telemetry.h"
 
 /* As far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more. */
@@ -65,9 +65,34 @@ static __always_inline int ingress(struct xdp_md *ctx)
 		return XDP_PASS;
 	if (is_probe(&frame))
 		return ingress_probe(&frame);
-	if (is_roce(&frame))
-		ingress_roce(&frame);
+	if (!is_roce(&frame))
+		return XDP_PASS;
+	if (is_detoured(&frame))
+		return announce_detoured(ctx);
+	ingress_roce(&frame);
 	return XDP_PASS;
+}
+
+/* Given to this NIC by the one beside it, and not seen by its XDP program. */
+__noinline int arrive_by_detour(struct __sk_buff *skb)
+{
+	struct frame frame;
+
+	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end))
+		ingress_roce(&frame);
+	skb->tc_index = 0;
+	return TC_ACT_UNSPEC;
+}
+
+/* Only of NICs that have one beside them. */
+static __always_inline int detour_ingress(struct __sk_buff *skb)
+{
+	__u32 *meta = (void *)(long)skb->data_meta;
+
+	if ((void *)(meta + 1) <= (void *)(long)skb->data && *meta == META_DETOURED &&
+	    skb->tc_index != INDEX_ARRIVED)
+		return restore_destination(skb);
+	return skb->tc_index == INDEX_ARRIVED ? arrive_by_detour(skb) : TC_ACT_UNSPEC;
 }
 
 /* What the agent marked. A function of its own, which the verifier follows once, not with each stack of
@@ -85,18 +110,19 @@ __noinline int egress_probe(struct __sk_buff *skb)
 	return 0;
 }
 
-static __always_inline void egress_roce(struct __sk_buff *skb, struct frame *frame)
+static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *frame)
 {
 	struct cwdp_control *settings = find_control();
 	struct roce_packet packet = {};
+	int verdict = TC_ACT_UNSPEC;
 	struct cwdp_qp *qp;
 
 	if (!settings)
-		return;
+		return verdict;
 	roce_describe(&packet, frame, CWDP_EGRESS);
 	qp = qp_find(CWDP_EGRESS, &packet.key, settings->hash_seed);
 	if (!qp)
-		return;
+		return verdict;
 	telemetry(qp, &packet, CWDP_EGRESS);
 	if (qp->generation != settings->generation) {
 		qp_refresh(qp, settings->generation);
@@ -106,9 +132,10 @@ static __always_inline void egress_roce(struct __sk_buff *skb, struct frame *fra
 	if (qp->flags & CWDP_STEER_PACED)
 		slice_pace(skb, qp);
 	if (qp->flags & CWDP_STEER_ON)
-		steer_packet(skb, &packet, qp, settings);
+		verdict = steer_packet(skb, &packet, qp, settings);
 	if (is_sampled(&packet, settings->sample_below))
 		take_sample(&packet, qp->used_sport, CWDP_EGRESS);
+	return verdict;
 }
 
 /* Do the headers go on outside the linear part of a buffer that could be ours? TCP's always do. */
@@ -136,7 +163,7 @@ static __always_inline int egress(struct __sk_buff *skb)
 	if (skb->mark == CWDP_MARK)
 		egress_probe(skb);
 	else if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&
-		 !is_probe(&frame))
-		egress_roce(skb, &frame);
+		 !is_probe(&frame) && skb->tc_index != INDEX_SENT)
+		return egress_roce(skb, &frame);
 	return TC_ACT_UNSPEC;
 }

@@ -79,6 +79,30 @@ struct {
 	__type(value, struct cwdp_path);
 } paths SEC(".maps");
 
+/* What there is for a destination beside its path and its backup. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, CWDP_DETOURS);
+	__type(key, struct cwdp_address);
+	__type(value, struct cwdp_detour);
+} detours SEC(".maps");
+
+/* The map `paths` of this host's other NIC, if it has one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(map_flags, BPF_F_MMAPABLE);
+			__uint(max_entries, CWDP_PATHS);
+			__type(key, __u32);
+			__type(value, struct cwdp_path);
+		});
+} other_paths SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

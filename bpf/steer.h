@@ -4,9 +4,8 @@
  */
 #pragma once
 
-#include "failover.h"
 #include "icrc.h"
-#include "slice.h"
+#include "roce.h"
 
 #define PORT_IN_LABEL 0x3fff /* the two bits above are set in every RoCEv2 port */
 #define ICRC_BYTES    4
@@ -125,25 +124,4 @@ static __always_inline enum cwdp_reason rewrite_sport(struct __sk_buff *skb, con
 	if (label)
 		*label = rewrite.first_word;
 	return CWDP_STEER_REWRITTEN;
-}
-
-/* Egress: the path that the queue pair is to take, and a packet that looks like it. */
-static __always_inline void steer_packet(struct __sk_buff *skb, const struct roce_packet *roce,
-					 struct cwdp_qp *qp, struct cwdp_control *settings)
-{
-	__be16 sport = qp->sport;
-	enum cwdp_reason reason;
-
-	if (qp->flags & CWDP_STEER_BACKUP && on_backup(settings, qp))
-		sport = qp->backup_sport;
-	if (roce->sport == sport)
-		return;
-	reason = rewrite_sport(skb, roce, qp, sport);
-	count(reason);
-	if (reason != CWDP_STEER_REWRITTEN)
-		return;
-	qp->used_sport = sport;
-	/* a connected socket's hash would have software switches keep to the old path */
-	if (skb->hash)
-		bpf_set_hash_invalid(skb);
 }

@@ -5,6 +5,7 @@
 #include <linux/types.h>
 
 #include "consts.h"
+#include "detour_types.h"
 
 /* Why a packet was handled as it was: the index of its counter and, in lower case, the label of its metric.
  */
@@ -39,6 +40,11 @@ enum cwdp_reason {
 	CWDP_PATH_WENT_DOWN,      /* a path was given up for its backup */
 	CWDP_PATH_CAME_UP,        /* a path had been healthy for its hold-down time */
 	CWDP_PACE_CLAMPED,        /* egress: would have had to wait longer than the queue keeps time for */
+	CWDP_DETOUR_TAKEN,        /* egress: sent to the other NIC of the host that it is for */
+	CWDP_DETOUR_OTHER_NIC,    /* egress: left by the other NIC of this host */
+	CWDP_DETOUR_REFUSED,      /* egress: was to take a detour and could not; left as it came */
+	CWDP_DETOUR_RESTORED,     /* ingress: was for this host's other NIC, and was given to it */
+	CWDP_DETOUR_UNKNOWN, /* ingress: marked as for another NIC, and there is none; passed as it came */
 	CWDP_REASON_COUNT,
 };
 
@@ -244,10 +250,10 @@ struct cwdp_path {
 	__be32 dst[4];
 	__be16 sport;
 	__u16 reserved;
-	__u32 users;     /* queue pairs steered over it or backed up by it; 0: free */
+	__u32 users;     /* queue pairs steered over it or backed up by it */
 	__u64 slow_ns;   /* how long answers took of late */
 	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
-	__u32 reserved_too;
+	__u32 spares;    /* detours that it is part of; free where nobody uses it and it is part of none */
 	__u64 unused[3];
 };
 
@@ -263,6 +269,7 @@ struct cwdp_control {
 	__u64 sample_head; /* samples taken so far */
 	__u64 event_head;  /* events so far */
 	__u64 unused_too[6];
+	struct cwdp_partner partner;
 };
 
 enum cwdp_direction {

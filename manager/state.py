@@ -30,6 +30,7 @@ from manager.faults.finding import Findings
 from manager.links import LinkWatch
 from manager.members import Members
 from manager.owd import OwdStore
+from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
 from manager.probe_graph import Pairs, build
 from manager.queues.loads import LinkLoads
@@ -270,16 +271,20 @@ class FleetState:
             return []
         known = self._followed_versions()
         edges: dict[str, list[ProbeEdge]] = {host: [] for host in known} | self._edges
-        steer, slices = self.steering.messages(), self.slicing.messages()
+        by_hand, slices = self.steering.messages(), self.slicing.messages()
+        planned = self.planner.planned
+        steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
+        round_nics = detours((host.hello for host in self.members.hosts.values()), steer)
         wanted = [
             Desired(
                 host=host,
                 version=0,
                 probes=probes,
-                steer=merged(steer.get(host, []), self.planner.planned.get(host, [])),
+                steer=steer[host],
                 roce=self._roce,
                 slices=slices.get(host, []),
                 traces=self.discovery.orders.get(host, []),
+                detours=round_nics.get(host, []),
             )
             for host, probes in edges.items()
         ]

@@ -46,6 +46,8 @@ STRUCTS = (
     "steer",
     "qp",
     "path",
+    "detour",
+    "partner",
     "control",
     "sample",
     "event",

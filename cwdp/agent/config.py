@@ -12,6 +12,7 @@ from cwdp.dataplane.loader import Settings, TestClock
 from cwdp.errors import ConfigError
 from cwdp.shared.config import read_toml
 from cwdp.shared.messages import Port
+from cwdp.shared.partners import partner_of
 from cwdp.shared.rates import parse_rate
 
 DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
@@ -57,6 +58,13 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def pacing(self) -> CongestionConfig | None:
         """How congestion is to be controlled; None for not at all."""
         return None if self.observe_only else self.congestion
+
+    def partners(self) -> dict[str, str]:
+        """The NIC that stands in for each that has one; none while the agent only observes."""
+        if self.observe_only:
+            return {}
+        pairs = {ifname: partner_of(self.nics, ifname) for ifname in self.nics}
+        return {ifname: partner for ifname, partner in pairs.items() if partner is not None}
 
     def settings(self) -> Settings:
         """What the dataplane is loaded with."""

@@ -172,7 +172,7 @@ class Pulses:
             OSError: a socket cannot be made or bound.
         """
         table = self._tables.paths
-        numbers = np.flatnonzero(table["users"])
+        numbers = np.flatnonzero((table["users"] > 0) | (table["spares"] > 0))
         numbers = numbers[numbers > 0]
         in_use = table["primaries"][numbers] > 0
         numbers = np.concatenate([numbers[in_use], numbers[~in_use]])

@@ -21,10 +21,12 @@ import cwdp
 from cwdp.agent.bounce import Bouncer
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.congestionkeeper import CongestionKeeper
+from cwdp.agent.detours import DesiredDetours
 from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import HostClock, LocalClock
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
+from cwdp.agent.nicwatch import NicWatch
 from cwdp.agent.pathstats import path_stats
 from cwdp.agent.prober import Drained
 from cwdp.agent.pulsekeeper import PulseKeeper
@@ -93,6 +95,14 @@ class Agent:
         self._slices = DesiredSlices(
             config.nics, lambda ifname, detail: self._event("slice_refused", ifname, detail)
         )
+        partners = config.partners()
+        self._detours = DesiredDetours(
+            config.nics,
+            partners,
+            self._links,
+            lambda ifname, detail: self._event("detour_refused", ifname, detail),
+        )
+        self._nic_watch = NicWatch(partners)
         self._tracing = Tracing(
             config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
@@ -146,6 +156,7 @@ class Agent:
             self._steering.follow(),
             self._tracing.run(),
             self._slices.follow(),
+            self._detours.follow(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._every(LEND_INTERVAL_S, self._lend),
             self._every(DECISIONS_INTERVAL_S, self._tell_decisions),
@@ -200,6 +211,7 @@ class Agent:
         self._report_seq += 1
         self._bus.publish(messages.subject("report", self._config.host), report)
         self._tell_of_traffic()
+        self._watch_nics()
 
     def _tell_windows(self, nic: HostNic, drained: Drained) -> None:
         """What became of probes in the windows that are over."""
@@ -230,6 +242,18 @@ class Agent:
             for event in events:
                 self._say(event)
 
+    def _watch_nics(self) -> None:
+        """Say which NICs have failed, and which are well again."""
+        maps = {nic.ifname: nic.maps for nic in self._nics if nic.maps}
+        told = self._nic_watch.look(
+            {ifname: found.paths for ifname, found in maps.items()},
+            {ifname: self._links.carrier(ifname) for ifname in self._config.nics},
+            self._clock.now_ns(),
+            max((int(found.control["dead_after_ns"][0]) for found in maps.values()), default=0),
+        )
+        for ifname, kind, detail in told:
+            self._event(kind, ifname, detail)
+
     def _tell_steering(self) -> None:
         maps = {nic.ifname: nic.maps for nic in self._nics if nic.maps}
         report = steer_report(self._config.host, maps)
@@ -251,6 +275,7 @@ class Agent:
             *([self._congestion.counters] if self._config.pacing else []),
             self._steering.counters,
             self._slices.counters,
+            self._detours.counters,
             self._tracing.counters,
             self._bouncer.counters,
         ):
@@ -265,9 +290,10 @@ class Agent:
             return
         self._desired_version = desired.version
         if self._config.observe_only:
-            desired = msgspec.structs.replace(desired, steer=[], slices=[])
+            desired = msgspec.structs.replace(desired, steer=[], slices=[], detours=[])
         self._steering.want(desired.steer, desired.roce)
         self._slices.want(desired.slices)
+        self._detours.want(desired.detours)
         self._tracing.order(desired.traces)
         _log.info(
             "new desired state version=%d edges=%d steered=%d",
@@ -318,6 +344,7 @@ class Agent:
             self._host_clock.take_up(nic.maps)
             self._steering.loaded(nic.ifname)
             self._slices.loaded(nic.ifname)
+            self._detours.loaded(nic.ifname)
             if not self._config.pacing:
                 interface.clear(nic.ifname)
             self._event("dataplane_loaded", nic.ifname, self._tag)
@@ -345,6 +372,7 @@ class Agent:
         if self._carrier.get(ifname) not in (None, carrier):
             self._event("link_up" if carrier else "link_down", ifname, "carrier")
         self._carrier[ifname] = carrier
+        self._detours.loaded(ifname)
         self._tracing.readdress()
         self._order_helpers()
         if self._report_seq:

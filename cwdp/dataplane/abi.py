@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-ABI: Final = 0x2
+ABI: Final = 0x3
 ROCE_PORT: Final = 0x12B7
 BTH_OPCODE: Final = 0xD7
 BTH_QPN: Final = 0xC3D9
@@ -23,6 +23,7 @@ QP_WAYS: Final = 0x8
 QP_BUCKETS: Final = 0x1000
 STEER_MAX: Final = 0x10000
 PATHS: Final = 0x1000
+DETOURS: Final = 0x1000
 PULSE_SLOTS: Final = 0x8000
 SAMPLES: Final = 0x10000
 EVENTS: Final = 0x400
@@ -65,6 +66,11 @@ class Reason(IntEnum):
     PATH_WENT_DOWN = 26
     PATH_CAME_UP = 27
     PACE_CLAMPED = 28
+    DETOUR_TAKEN = 29
+    DETOUR_OTHER_NIC = 30
+    DETOUR_REFUSED = 31
+    DETOUR_RESTORED = 32
+    DETOUR_UNKNOWN = 33
 
 
 class ProbeKind(IntEnum):
@@ -249,9 +255,9 @@ KEY: Final = _record(
 )
 
 COUNTERS: Final = _record(
-    232,
+    272,
     [
-        ("count", ("<u8", (29,)), 0),
+        ("count", ("<u8", (34,)), 0),
     ],
 )
 
@@ -338,13 +344,36 @@ PATH: Final = _record(
         ("users", "<u4", 84),
         ("slow_ns", "<u8", 88),
         ("primaries", "<u4", 96),
-        ("reserved_too", "<u4", 100),
+        ("spares", "<u4", 100),
         ("unused", ("<u8", (3,)), 104),
     ],
 )
 
+DETOUR: Final = _record(
+    24,
+    [
+        ("detour", "<u2", 0),
+        ("other", "<u2", 2),
+        ("other_detour", "<u2", 4),
+        ("unused", "<u2", 6),
+        ("gateway", (">u4", (4,)), 8),
+    ],
+)
+
+PARTNER: Final = _record(
+    64,
+    [
+        ("ifindex", "<u4", 0),
+        ("ipv4", ">u4", 4),
+        ("ipv6", (">u4", (4,)), 8),
+        ("mac", ("<u1", (6,)), 24),
+        ("unused", "<u2", 30),
+        ("unused_too", ("<u8", (4,)), 32),
+    ],
+)
+
 CONTROL: Final = _record(
-    128,
+    192,
     [
         ("generation", "<u4", 0),
         ("sample_below", "<u4", 4),
@@ -356,6 +385,7 @@ CONTROL: Final = _record(
         ("sample_head", "<u8", 64),
         ("event_head", "<u8", 72),
         ("unused_too", ("<u8", (6,)), 80),
+        ("partner", PARTNER, 128),
     ],
 )
 

@@ -1,10 +1,11 @@
-"""Attaching to an interface: XDP by a link; tc egress by a TCX link, or by clsact on kernels before 6.6."""
+"""Attaching to an interface: XDP by a link; tc by TCX links, or by clsact on kernels before 6.6."""
 
 import errno
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -16,9 +17,7 @@ from cwdp.dataplane.abi import XdpMode
 from cwdp.errors import DataplaneError, ForeignProgramError, KernelError
 
 CLSACT_HANDLE = 0xFFFF0000
-EGRESS_PARENT = 0xFFFFFFF3
 FILTER_PRIORITY = 4791
-FILTER_NAME = "cwdp:tc_egress"
 ETH_P_ALL = 0x0003
 NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)
 
@@ -38,6 +37,27 @@ def _apart(work: Callable[_P, _T]) -> Callable[_P, _T]:
             return thread.submit(work, *args, **kwargs).result()
 
     return in_thread
+
+
+@dataclass(frozen=True)
+class TcHook:
+    """A hook of tc.
+
+    Attributes:
+        program: the program that belongs there.
+        attach_type: of a TCX link.
+        parent: of a filter of clsact.
+        link: the name under which a TCX link is pinned.
+    """
+
+    program: str
+    attach_type: int
+    parent: int
+    link: str
+
+
+EGRESS = TcHook("tc_egress", libbpf.BPF_TCX_EGRESS, 0xFFFFFFF3, tree.TCX_LINK)
+INGRESS = TcHook("tc_ingress", libbpf.BPF_TCX_INGRESS, 0xFFFFFFF2, tree.TCX_INGRESS_LINK)
 
 
 def attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path) -> XdpMode:
@@ -87,28 +107,28 @@ def _keep(link_fd: int, pin: Path) -> None:
         os.close(link_fd)
 
 
-def attach_tc(program_fd: int, ifindex: int, directory: Path) -> None:
-    """Attach at tc egress: by a pinned TCX link where the kernel has them, else by clsact."""
+def attach_tc(program_fd: int, ifindex: int, directory: Path, hook: TcHook) -> None:
+    """Attach at a hook of tc: by a pinned TCX link where the kernel has them, else by clsact."""
     try:
-        link = libbpf.link_create(program_fd, ifindex, libbpf.BPF_TCX_EGRESS)
+        link = libbpf.link_create(program_fd, ifindex, hook.attach_type)
     except OSError as error:
         if error.errno not in NOT_SUPPORTED:
-            raise DataplaneError(f"tc egress takes no program: {error.strerror}") from error
-        attach_clsact(program_fd, ifindex)
+            raise DataplaneError(f"{hook.program} cannot be attached: {error.strerror}") from error
+        attach_clsact(program_fd, ifindex, hook)
         return
-    _keep(link, directory / tree.TCX_LINK)
+    _keep(link, directory / hook.link)
 
 
 @_apart
-def attach_clsact(program_fd: int, ifindex: int) -> None:
-    """Attach, or swap atomically, our filter at clsact egress; others' filters stay."""
+def attach_clsact(program_fd: int, ifindex: int, hook: TcHook) -> None:
+    """Attach, or swap atomically, our filter at clsact; others' filters stay."""
     with IPRoute() as ip:
         with suppress(NetlinkError):
             ip.tc("add", "clsact", ifindex)
         arguments = {
-            "parent": EGRESS_PARENT,
+            "parent": hook.parent,
             "fd": program_fd,
-            "name": FILTER_NAME,
+            "name": f"cwdp:{hook.program}",
             "prio": FILTER_PRIORITY,
             "protocol": ETH_P_ALL,
             "direct_action": True,
@@ -118,15 +138,27 @@ def attach_clsact(program_fd: int, ifindex: int) -> None:
             ip.tc("replace-filter", "bpf", ifindex, 1, **arguments)
         except NetlinkError as error:
             raise DataplaneError(
-                f"clsact egress takes no program: {os.strerror(error.code)}",
-                "is the kernel built with cls_bpf?",
+                f"clsact takes no program: {os.strerror(error.code)}", "is the kernel built with cls_bpf?"
             ) from error
 
 
 @_apart
+def has_clsact(ifindex: int, hook: TcHook) -> bool:
+    """Whether our filter is at a hook of clsact."""
+    with IPRoute() as ip:
+        return any(f["info"] >> 16 == FILTER_PRIORITY for f in ip.get_filters(ifindex, parent=hook.parent))
+
+
+@_apart
 def detach_clsact(ifindex: int) -> None:
-    """Remove our filter, and clsact itself where nobody else uses it."""
-    with IPRoute() as ip, suppress(NetlinkError):
-        ip.tc("del-filter", "bpf", ifindex, 1, parent=EGRESS_PARENT, prio=FILTER_PRIORITY, protocol=ETH_P_ALL)
-        if not any(ip.get_filters(ifindex, parent=p) for p in (EGRESS_PARENT, EGRESS_PARENT - 1)):
-            ip.tc("del", "clsact", ifindex)
+    """Remove our filters, and clsact itself where nobody else uses it."""
+    parents = [hook.parent for hook in (EGRESS, INGRESS)]
+    with IPRoute() as ip:
+        for parent in parents:
+            with suppress(NetlinkError):
+                ip.tc(
+                    "del-filter", "bpf", ifindex, 1, parent=parent, prio=FILTER_PRIORITY, protocol=ETH_P_ALL
+                )
+        with suppress(NetlinkError):
+            if not any(ip.get_filters(ifindex, parent=parent) for parent in parents):
+                ip.tc("del", "clsact", ifindex)

@@ -10,6 +10,7 @@ from typing import Self
 
 LOG_BYTES = 1 << 18
 BPF_XDP = 37
+BPF_TCX_INGRESS = 46
 BPF_TCX_EGRESS = 47
 XDP_FLAGS_SKB_MODE = 2
 XDP_FLAGS_DRV_MODE = 4
@@ -258,6 +259,16 @@ def map_lookup(fd: int, key: int, value_bytes: int) -> bytes:
 def map_update(fd: int, key: int, value: bytes) -> None:
     """Write one value of an array map."""
     _check(_lib().bpf_map_update_elem(fd, byref(c_uint32(key)), value, 0), "write map")
+
+
+def inner_map_id(fd: int) -> int | None:
+    """The number of the map that is the first value of an array of maps; None where there is none."""
+    value = c_uint32()
+    result = _lib().bpf_map_lookup_elem(fd, byref(c_uint32(0)), byref(value))
+    if result < 0 and ctypes.get_errno() == errno.ENOENT:
+        return None
+    _check(result, "read map")
+    return value.value
 
 
 def hash_update(fd: int, key: bytes, value: bytes) -> None:

@@ -23,7 +23,8 @@ from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError, KernelError, VersionError
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
-LINKS = {tree.XDP_LINK: "xdp_ingress", tree.TCX_LINK: "tc_egress"}
+TC_HOOKS = (hooks.EGRESS, hooks.INGRESS)
+LINKS = (tree.XDP_LINK, *(hook.link for hook in TC_HOOKS))
 OBJECT = Path(__file__).resolve().parents[2] / "build" / "bpf" / "cwdp.bpf.o"
 
 
@@ -158,6 +159,22 @@ def unload(ifname: str) -> bool:
             hooks.detach_clsact(ifindex_of(ifname))
         tree.remove(where)
         return True
+
+
+def take_in(where: TreePath) -> None:
+    """Have an interface give on what comes to it in place of this host's other NIC; it may do so already.
+
+    Callers hold `tree.locked()`.
+
+    Raises:
+        OSError: the program is not pinned.
+        DataplaneError: it cannot be attached.
+    """
+    ifindex = attached_to(where)
+    if (where.path / hooks.INGRESS.link).exists() or hooks.has_clsact(ifindex, hooks.INGRESS):
+        return
+    with opened(where.path / hooks.INGRESS.program) as program_fd:
+        hooks.attach_tc(program_fd, ifindex, where.path, hooks.INGRESS)
 
 
 def inspect(where: TreePath) -> Loaded:
@@ -324,7 +341,7 @@ def _create(where: TreePath, ifindex: int, settings: bytes, tag: str) -> Loaded:
         mode = hooks.attach_xdp(obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK)
         _write_meta(obj, ifindex, mode, tag)
         libbpf.map_update(obj.map_fd("control"), 0, control.initial().tobytes())
-        hooks.attach_tc(obj.program_fd("tc_egress"), ifindex, new)
+        hooks.attach_tc(obj.program_fd("tc_egress"), ifindex, new, hooks.EGRESS)
     return Loaded(where, mode, tag, changed=True)
 
 
@@ -346,10 +363,12 @@ def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
 
 def _point_hooks_at(programs: Path, links: Path, ifindex: int) -> None:
     """Have the interface run the programs pinned in a directory."""
-    for name, program in LINKS.items():
-        with opened(programs / program) as program_fd:
-            if (links / name).exists():
-                with opened(links / name) as link:
+    with opened(programs / "xdp_ingress") as program_fd, opened(links / tree.XDP_LINK) as link:
+        libbpf.link_update(link, program_fd)
+    for hook in TC_HOOKS:
+        with opened(programs / hook.program) as program_fd:
+            if (links / hook.link).exists():
+                with opened(links / hook.link) as link:
                     libbpf.link_update(link, program_fd)
-            else:
-                hooks.attach_clsact(program_fd, ifindex)
+            elif hooks.has_clsact(ifindex, hook):
+                hooks.attach_clsact(program_fd, ifindex, hook)

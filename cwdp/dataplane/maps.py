@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import sys
 from typing import Self
 
 import numpy as np
@@ -89,6 +90,23 @@ class Maps:
     def steer_fd(self) -> int:
         """The hash map of steered queue pairs."""
         return self._fds["steer"]
+
+    @property
+    def paths_fd(self) -> int:
+        """The array map of watched paths."""
+        return self._fds["paths"]
+
+    @property
+    def detours_fd(self) -> int:
+        """The hash map of detours by destination."""
+        return self._fds["detours"]
+
+    def follow_paths_of(self, other: "Maps") -> None:
+        """Have the dataplane read the paths of this host's other NIC."""
+        outer, inner = self._fds["other_paths"], other.paths_fd
+        followed = libbpf.inner_map_id(outer)
+        if followed != libbpf.map_id(inner):
+            libbpf.map_update(outer, 0, inner.to_bytes(4, sys.byteorder))
 
     @property
     def jobs_fd(self) -> int:

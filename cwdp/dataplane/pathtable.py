@@ -23,8 +23,8 @@ class PathTable:
 
     def __init__(self, paths: NDArray[np.void]) -> None:
         self._paths = paths
-        self._users, self._primaries = paths["users"], paths["primaries"]
-        used = np.flatnonzero(self._users)
+        self._users, self._primaries, self._spares = paths["users"], paths["primaries"], paths["spares"]
+        used = np.flatnonzero((self._users > 0) | (self._spares > 0))
         dsts = np.ascontiguousarray(paths["dst"][used]).tobytes()
         sports = paths["sport"][used].tolist()
         self._numbers: dict[PathKey, int] = {
@@ -42,13 +42,7 @@ class PathTable:
         Raises:
             SteeringError: there is no room for them; nothing was changed.
         """
-        missing = len({key for key in keys if key not in self._numbers})
-        if missing and missing > len(self._free):
-            raise SteeringError(
-                f"{abi.PATHS - 1} paths are watched already, no more fit",
-                "use fewer source ports a destination",
-            )
-        numbers = [self._number(key) for key in keys]
+        numbers = self._numbers_of(keys)
         for number in numbers:
             self._users[number] += 1
         self._primaries[numbers[0]] += 1
@@ -62,7 +56,7 @@ class PathTable:
                 continue
             self._users[number] -= 1
             self._primaries[number] -= place == 0
-            if not self._users[number]:
+            if not self._users[number] and not self._spares[number]:
                 self._free.append(number)
                 del self._numbers[key]
 
@@ -70,6 +64,13 @@ class PathTable:
         """Have exactly these users, each with its paths, the primary first."""
         self._users[:] = self._counts([key for keys in users for key in keys])
         self._primaries[:] = self._counts([keys[0] for keys in users])
+
+    def spare(self, keys: list[PathKey]) -> list[int]:
+        """Have each of these paths be part of one detour more. Raises what `use` does."""
+        numbers = self._numbers_of(keys)
+        for number in numbers:
+            self._spares[number] += 1
+        return numbers
 
     @cached_property
     def _free(self) -> deque[int]:
@@ -82,6 +83,16 @@ class PathTable:
         """How often each path is among these; shape (PATHS,)."""
         numbers = np.array([self._number(key) for key in keys], dtype=np.intp)
         return np.bincount(numbers, minlength=len(self._users))
+
+    def _numbers_of(self, keys: list[PathKey]) -> list[int]:
+        """The numbers of paths, of all or of none."""
+        missing = len({key for key in keys if key not in self._numbers})
+        if missing and missing > len(self._free):
+            raise SteeringError(
+                f"{abi.PATHS - 1} paths are watched already, no more fit",
+                "use fewer source ports a destination",
+            )
+        return [self._number(key) for key in keys]
 
     def _number(self, key: PathKey) -> int:
         number = self._numbers.get(key)

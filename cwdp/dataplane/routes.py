@@ -1,6 +1,8 @@
 """Where this host sends what is for an address, policy routing included."""
 
 import socket
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
 
 from pyroute2 import IPRoute, NetlinkError
 
@@ -41,3 +43,29 @@ def _leaves_by(ip: IPRoute, family: int, dst: Address, source: str | None) -> in
         return None
     index: int | None = route.get_attr("RTA_OIF")
     return index
+
+
+def gateways(
+    ifname: str, sources: Mapping[int, Address], dsts: Iterable[Address]
+) -> dict[Address, Address | None]:
+    """The next hops of what an interface sends; None where that is the destination itself.
+
+    Args:
+        ifname: the interface.
+        sources: its own addresses by IP version.
+        dsts: the destinations; those that it does not lead to are left out.
+    """
+    found: dict[Address, Address | None] = {}
+    with IPRoute() as ip:
+        for dst in dsts:
+            if dst.version not in sources:
+                continue
+            given = {"dst": str(dst), "src": str(sources[dst.version]), "oif": loader.ifindex_of(ifname)}
+            try:
+                route = ip.route("get", family=FAMILIES[dst.version], **given)[0]
+            except (NetlinkError, IndexError):
+                continue
+            via = route.get_attr("RTA_VIA")
+            address = route.get_attr("RTA_GATEWAY") or (via and via["addr"])
+            found[dst] = ip_address(address) if address else None
+    return found

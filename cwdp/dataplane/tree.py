@@ -34,6 +34,8 @@ KEPT_MAPS = (
     *QP_MAPS,
     "steer",
     "paths",
+    "detours",
+    "other_paths",
     "control",
     "samples",
     "events",
@@ -43,9 +45,10 @@ KEPT_MAPS = (
 )
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
-PROGRAMS = ("xdp_ingress", "tc_egress")
+PROGRAMS = ("xdp_ingress", "tc_egress", "tc_ingress")
 XDP_LINK = "link_xdp"
 TCX_LINK = "link_tcx"
+TCX_INGRESS_LINK = "link_tcx_ingress"
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ def discard(temporary: Path) -> None:
 
 
 def _detach_links(directory: Path) -> None:
-    for name in (XDP_LINK, TCX_LINK):
+    for name in (XDP_LINK, TCX_LINK, TCX_INGRESS_LINK):
         with suppress(OSError):
             link = libbpf.get(directory / name)
             try:

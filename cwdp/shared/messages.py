@@ -99,6 +99,19 @@ class SteerQp(Struct, frozen=True, kw_only=True):
     flow_label: bool = False
 
 
+class Detour(Struct, frozen=True, kw_only=True):
+    """What a NIC of this host does while its queue pairs to an address have neither path nor backup.
+
+    It sends to `other_addr` instead, the address of another NIC of that host, if there is one; and where that is no
+    way either, this host's other NIC sends in its place. `sport` selects the path of each.
+    """
+
+    nic: str
+    dst_addr: str
+    other_addr: str | None
+    sport: Port
+
+
 class NicSlices(Struct, frozen=True, kw_only=True):
     """The bandwidth slices of a NIC of this host. A NIC for which there are none wanted is in no such message."""
 
@@ -141,6 +154,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     roce: RoceSettings | None = None
     traces: list[TraceOrder] = []
     slices: list[NicSlices] = []
+    detours: list[Detour] = []
 
 
 class EdgeFit(Struct, frozen=True, kw_only=True):
@@ -353,9 +367,12 @@ class PathChange(Struct, frozen=True, kw_only=True):
 EventName = Literal[
     "link_up",
     "link_down",
+    "nic_failed",
+    "nic_healed",
     "path_down",
     "path_up",
     "steer_refused",
+    "detour_refused",
     "slice_refused",
     "incast_started",
     "incast_ended",

@@ -23,6 +23,7 @@ from cwdp.errors import (
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 
+EGRESS_FILTER = "cwdp:tc_egress"
 WHOLE = {*tree.MAPS, tree.SETTINGS_MAP, *tree.PROGRAMS, tree.XDP_LINK, tree.TCX_LINK}
 
 
@@ -323,12 +324,12 @@ def test_clsact() -> None:
     )
     loader.load("roce0")
     assert pins() == WHOLE - {tree.TCX_LINK}
-    assert hooks.FILTER_NAME in tc("filter", "show", "dev", "roce0", "egress")
+    assert EGRESS_FILTER in tc("filter", "show", "dev", "roce0", "egress")
     assert describe(tree.here("roce0"))["egress"] == "clsact"
     loader.unload("roce0")
     left = tc("filter", "show", "dev", "roce0", "egress")
     assert "lab_link" in left
-    assert hooks.FILTER_NAME not in left
+    assert EGRESS_FILTER not in left
 
 
 @pytest.mark.usefixtures("no_tcx")
@@ -350,9 +351,9 @@ def test_clsact_of_our_own_goes_with_us() -> None:
     index = loader.ifindex_of("roce0")
     where = loader.load("roce0").where
     with loader.opened(where.path / "tc_egress") as program:
-        hooks.attach_clsact(program, index)
-        hooks.attach_clsact(program, index)
-    assert tc("filter", "show", "dev", "roce0", "egress").count(hooks.FILTER_NAME) == 1
+        hooks.attach_clsact(program, index, hooks.EGRESS)
+        hooks.attach_clsact(program, index, hooks.EGRESS)
+    assert tc("filter", "show", "dev", "roce0", "egress").count(EGRESS_FILTER) == 1
     hooks.detach_clsact(index)
     assert "clsact" not in tc("qdisc", "show", "dev", "roce0")
 

@@ -14,7 +14,17 @@ from cwdp.agent import service, trace, tracetable
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.service import Agent
 from cwdp.errors import DataplaneError
-from cwdp.shared.messages import ClockLine, ClockUpdate, Desired, Event, Hello, Nic, ProbeEdge, Report
+from cwdp.shared.messages import (
+    ClockLine,
+    ClockUpdate,
+    Desired,
+    Event,
+    Hello,
+    Nic,
+    ProbeEdge,
+    Report,
+    SteerQp,
+)
 
 KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
 
@@ -83,10 +93,10 @@ class NoteNic:
 class Setup:
     """An agent of the host `a` with two NICs."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, *, observe_only: bool = False) -> None:
         self.keys = tmp_path / "keys.toml"
         self.write_keys("send = 1\n" + KEY.format(1))
-        config = AgentConfig(host="a", nics=["nic0", "nic1"], keys=str(self.keys))
+        config = AgentConfig(host="a", nics=["nic0", "nic1"], keys=str(self.keys), observe_only=observe_only)
         self.agent = Agent(config, read_keys(self.keys))
         self.bus: Any = self.agent._bus
         self.nics: Any = self.agent._nics
@@ -117,6 +127,21 @@ def test_each_nic_probes_its_own_edges(setup: Setup) -> None:
     assert setup.nics[1].edges == []
 
 
+@pytest.mark.parametrize("observe_only", [False, True])
+def test_a_host_that_only_observes_grants_no_wishes_and_says_so(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, observe_only: bool
+) -> None:
+    host = Setup(tmp_path, observe_only=observe_only)
+    wanted: list[list[SteerQp]] = []
+    monkeypatch.setattr(host.agent._steering, "want", lambda steer, _roce: wanted.append(steer))
+    wish = SteerQp(nic="nic0", dst_addr="10.0.0.2", qpn=5, sport=50_000)
+    host.bus.take_desired(Desired(host="a", version=3, probes=edges(2), steer=[wish]))
+    assert wanted == [[] if observe_only else [wish]]
+    assert len(host.nics[0].edges) == 2
+    host.agent._say_hello()
+    assert host.said(Hello)[-1].observe_only is observe_only
+
+
 @pytest.mark.parametrize("version", [3, 2, 0, -1])
 def test_a_document_that_is_not_newer_is_passed_over(setup: Setup, version: int) -> None:
     setup.bus.take_desired(_desired(3, 2))
@@ -134,6 +159,7 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
     assert [bool(report.counters) for report in reports] == [True, False, False, False, True, False]
     assert reports[0].counters == {
         "agent.dataplane_failed": 0,
+        "agent.detour_refused": 0,
         "agent.keys_unreadable": 0,
         "agent.pulse_restarts": 0,
         "agent.steer_refused": 0,

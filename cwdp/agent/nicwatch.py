@@ -1,0 +1,81 @@
+"""Tells when a NIC has failed and when it is well again. The dataplane acts by itself; this says why it did."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.dataplane.abi import PathState
+
+NIC_PATIENCE = 3
+"""As in `bpf/detour.h`: a NIC is given up for another after so many times the silence of a dead path."""
+
+Told = tuple[str, Literal["nic_failed", "nic_healed"], str]
+"""The NIC, what became of it, and why."""
+
+
+class NicWatch:
+    """The NICs of a host that stand in for each other.
+
+    A NIC has failed when it has no carrier, or when none of the paths that its queue pairs use answers while some of
+    its partner's does; so the death of the only host that is talked to is no NIC's failure. It is well again when one
+    of its paths is trusted by the dataplane again.
+
+    Args:
+        partners: the NIC that stands in for each.
+    """
+
+    def __init__(self, partners: Mapping[str, str]) -> None:
+        self._partners = partners
+        self._failed: set[str] = set()
+
+    def look(
+        self,
+        paths: Mapping[str, NDArray[np.void]],
+        carriers: Mapping[str, bool],
+        now_local_ns: int,
+        dead_after_ns: int,
+    ) -> Iterator[Told]:
+        """What is new.
+
+        Args:
+            paths: the watched paths of each NIC that has a dataplane, dtype `abi.PATH`.
+            carriers: whether each NIC has carrier.
+            now_local_ns: on the clock that the paths' times are of.
+            dead_after_ns: the silence after which a path is dead.
+        """
+        for ifname, partner in self._partners.items():
+            if ifname not in paths or partner not in paths:
+                continue
+            patience_ns = dead_after_ns * NIC_PATIENCE
+            used = paths[ifname][paths[ifname]["users"] > 0]
+            spare = paths[partner][(paths[partner]["users"] > 0) | (paths[partner]["spares"] > 0)]
+            dead = ~is_alive(used, now_local_ns, patience_ns)
+            if ifname in self._failed:
+                if carriers[ifname] and not (len(used) and dead.all()):
+                    self._failed.discard(ifname)
+                    yield (
+                        ifname,
+                        "nic_healed",
+                        f"{np.count_nonzero(~dead)} of {len(used)} paths are alive again",
+                    )
+            elif not carriers[ifname] and carriers[partner]:
+                self._failed.add(ifname)
+                yield ifname, "nic_failed", f"no carrier; its queue pairs leave by {partner}"
+            elif len(used) and dead.all() and is_alive(spare, now_local_ns, patience_ns).any():
+                self._failed.add(ifname)
+                yield (
+                    ifname,
+                    "nic_failed",
+                    f"none of {len(used)} paths in use answers; its queue pairs leave by {partner}",
+                )
+
+
+def is_alive(paths: NDArray[np.void], now_local_ns: int, patience_ns: int) -> NDArray[np.bool_]:
+    """Whether paths are trusted and have not been silent for so long; the same shape."""
+    waiting = paths["waiting_since_ns"] > paths["last_answer_ns"]
+    silent_ns = np.where(waiting, np.int64(now_local_ns) - paths["waiting_since_ns"].astype(np.int64), 0)
+    answered = paths["last_answer_ns"] > 0
+    alive: NDArray[np.bool_] = (paths["state"] == PathState.UP) & answered & (silent_ns <= patience_ns)
+    return alive

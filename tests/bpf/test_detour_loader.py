@@ -1,0 +1,111 @@
+"""The program that gives packets on to the other NIC: attached when it is wanted, kept by upgrades, gone with us."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from machine import add_veth
+
+from cwdp.dataplane import hooks, libbpf, loader, tree
+from cwdp.dataplane.maps import Maps
+
+pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
+
+
+def take_in(ifname: str = "roce0") -> None:
+    with tree.locked():
+        loader.take_in(tree.here(ifname))
+
+
+@pytest.fixture
+def without_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on kernels before 6.6."""
+    real = libbpf.link_create
+
+    def refuse(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
+        if attach_type in (libbpf.BPF_TCX_EGRESS, libbpf.BPF_TCX_INGRESS):
+            raise OSError(22, "Invalid argument")
+        return real(program_fd, ifindex, attach_type, flags)
+
+    monkeypatch.setattr(libbpf, "link_create", refuse)
+
+
+def filters(direction: str) -> str:
+    shown = subprocess.run(
+        ["tc", "filter", "show", "dev", "roce0", direction], check=True, capture_output=True, text=True
+    )
+    return shown.stdout
+
+
+def test_only_when_it_is_wanted() -> None:
+    where = loader.load("roce0").where
+    link = where.path / tree.TCX_INGRESS_LINK
+    assert not link.exists()
+    take_in()
+    take_in()
+    with loader.opened(link) as fd:
+        assert libbpf.link_target(fd)[0] == loader.ifindex_of("roce0")
+    loader.unload("roce0")
+    assert not where.path.exists()
+
+
+def test_by_clsact(without_tcx: None) -> None:
+    loader.load("roce0")
+    assert not hooks.has_clsact(loader.ifindex_of("roce0"), hooks.INGRESS)
+    take_in()
+    take_in()
+    assert filters("ingress").count("cwdp:tc_ingress") == 1
+    loader.unload("roce0")
+    assert "cwdp" not in filters("ingress") + filters("egress")
+
+
+@pytest.mark.parametrize("clsact", [False, True], ids=["TCX", "clsact"])
+def test_an_upgrade_keeps_it(
+    clsact: bool, other_build: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if clsact:
+        request.getfixturevalue("without_tcx")
+    where = loader.load("roce0").where
+    take_in()
+    monkeypatch.setattr(loader, "OBJECT", other_build)
+    assert loader.upgrade("roce0").changed
+    if clsact:
+        assert filters("ingress").count("cwdp:tc_ingress") == 1
+        return
+    with (
+        loader.opened(where.path / tree.TCX_INGRESS_LINK) as link,
+        loader.opened(where.path / "tc_ingress") as program,
+    ):
+        before = libbpf.link_target(link)[1]
+        libbpf.link_update(link, program)
+        assert libbpf.link_target(link)[1] == before
+
+
+def test_an_upgrade_does_not_bring_it() -> None:
+    where = loader.load("roce0").where
+    take_in("roce0")
+    add_veth("roce1", "far1")
+    other = loader.load("roce1").where
+    assert (where.path / tree.TCX_INGRESS_LINK).exists()
+    assert not (other.path / tree.TCX_INGRESS_LINK).exists()
+
+
+def test_the_other_nics_paths_are_followed_anew(other_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an upgrade they still are; after the other NIC's dataplane is a new one, they are again."""
+    where = loader.load("roce0").where
+    add_veth("roce1", "far1")
+    for _ in range(2):
+        other = loader.load("roce1").where
+        with Maps(where) as maps, Maps(other) as others:
+            maps.follow_paths_of(others)
+            maps.follow_paths_of(others)
+            with (
+                loader.opened(where.path / "other_paths") as outer,
+                loader.opened(other.path / "paths") as inner,
+            ):
+                assert libbpf.inner_map_id(outer) == libbpf.map_id(inner)
+        loader.unload("roce1")
+    monkeypatch.setattr(loader, "OBJECT", other_build)
+    loader.upgrade("roce0")
+    with loader.opened(where.path / "other_paths") as outer:
+        assert libbpf.inner_map_id(outer)
