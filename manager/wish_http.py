@@ -43,13 +43,15 @@ def require_known(state: FleetState, host: str, ifname: str) -> None:
     """Let through a NIC that an agent has told of.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is none of that name, or its host grants no wishes.
     """
     known = state.members.hosts.get(host)
     if known is None:
         raise ConfigError(f"the manager knows no host {host!r}", "see: cwdp host")
     if ifname not in {nic.ifname for nic in known.hello.nics}:
         raise ConfigError(f"{host} has no interface {ifname!r} that cwdp uses", "see: cwdp host")
+    if known.hello.observe_only:
+        raise ConfigError(f"{host} only observes", "take observe_only out of its agent's configuration")
 
 
 def publish(state: FleetState, bus: Bus) -> None:

@@ -43,8 +43,9 @@ class NoteBus:
         self.take_desired = handler
 
     def subscribe(self, subject: str, kind: type, handler: Callable[[ClockUpdate], None]) -> None:
-        assert (subject, kind) == ("cwdp.v1.clock.a", ClockUpdate)
-        self.take_clock = handler
+        assert subject in ("cwdp.v1.clock.a", "cwdp.v1.bounce.a")
+        if kind is ClockUpdate:
+            self.take_clock = handler
 
     def publish(self, subject: str, message: Any) -> bool:
         if self.connected:
