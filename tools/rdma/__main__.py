@@ -1,4 +1,7 @@
-"""`python -m tools.rdma`: run every scenario in the virtual machine and print what happened as JSON."""
+"""`python -m tools.rdma [BEGINNING]`: run scenarios in the virtual machine and print what happened as JSON.
+
+All are run, or those whose names begin so.
+"""
 
 import json
 import sys
@@ -10,7 +13,7 @@ from tools.rdma import machine
 def main() -> int:
     """Run the machine; the exit status."""
     try:
-        print(json.dumps(machine.run(), indent=1))
+        print(json.dumps(machine.run(beginning="".join(sys.argv[1:])), indent=1))
     except CwdpError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_status

@@ -1,12 +1,13 @@
-"""`python -m tools.rdma.guest FILE`: inside the virtual machine, run every scenario and write what happened as JSON.
+"""`python -m tools.rdma.guest FILE [BEGINNING]`: in the virtual machine, run scenarios and write what happened as JSON.
 
-The file is replaced after each scenario, so that what is done is known even when the machine does not live to the end.
+All are run but the closed loop, or those whose names begin so (and what loads the dataplane for them). The file is replaced after each scenario, so that what is done is known even when the machine does not live to the end.
 """
 
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,26 +15,39 @@ from typing import Any
 from cwdp.errors import CwdpError
 from tools.lab.topology import Topology
 from tools.rdma import counters, fabric, scenarios, slicing, story, verbs
-from tools.rdma.scenarios import Bench
+from tools.rdma.fabric import RdmaHost
+from tools.rdma.scenarios import Bench, Scenario
+
+LOOP = "loop"
+"""Its modules are imported when it is asked for: that takes an emulated machine half a minute."""
 
 
 def main() -> int:
     """Run all scenarios; the exit status says whether each could be run, whatever it showed."""
-    results = Path(sys.argv[1])
+    results, beginning = Path(sys.argv[1]), "".join(sys.argv[2:])
     report: dict[str, Any] = {}
     complete = True
     say("raising the fabric")
     hosts = fabric.up()
     with counters.counting(Topology(fabric.LAB)) as counted:
         bench = Bench(hosts[0], hosts[-1], counted)
-        for name, scenario in chain(
-            story.without_cwdp(), scenarios.plan(), story.with_cwdp(), verbs.plan(), slicing.plan()
-        ):
+        for name, scenario in plan(hosts, beginning):
             say(name)
             report[name] = attempt(scenario, bench)
             complete = complete and "error" not in report[name]
             write(results, report)
     return 0 if complete else 1
+
+
+def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]]:
+    """Yield what is to be run, in order."""
+    for name, scenario in chain(
+        story.without_cwdp(), scenarios.plan(), story.with_cwdp(), verbs.plan(), slicing.plan()
+    ):
+        if name.startswith((beginning, "dataplane")):
+            yield name, scenario
+    if beginning == LOOP:
+        yield from import_module("tools.rdma.loop").plan(hosts)
 
 
 def attempt(scenario: Callable[[Bench], dict[str, Any]], bench: Bench) -> dict[str, Any]:

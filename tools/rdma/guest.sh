@@ -1,7 +1,8 @@
 #!/bin/sh
-# Inside the virtual machine: the modules, the file systems, then the scenarios. Usage: guest.sh CACHED CHECKOUT FILE
+# Inside the virtual machine: the modules, the file systems, then the scenarios. Usage: guest.sh CACHED CHECKOUT FILE [BEGINNING]
 set -eu
 cached=$1 checkout=$2 results=$3
+shift 3
 here=$(dirname "$0")
 "$here/provision.sh" modules
 
@@ -9,11 +10,11 @@ here=$(dirname "$0")
 # second export of the same tree, which may be cached: Python starts in a third of the time.
 mkdir /tmp/cached
 mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 "$cached" /tmp/cached
-for folder in "$checkout/.venv" "$checkout/cwdp" "$checkout/tools" /usr/lib/python3 /usr/lib/python3.11; do
+for folder in "$checkout/.venv" "$checkout/cwdp" "$checkout/tools" "$checkout/manager" /usr/lib/python3 /usr/lib/python3.11; do
 	mount --bind "/tmp/cached$folder" "$folder"
 done
 for system in tracefs:/sys/kernel/tracing bpf:/sys/fs/bpf; do
 	mountpoint -q "${system#*:}" || mount -t "${system%%:*}" none "${system#*:}"
 done
 cd "$checkout"
-exec .venv/bin/python -u -m tools.rdma.guest "$results"
+exec .venv/bin/python -u -m tools.rdma.guest "$results" "$@"

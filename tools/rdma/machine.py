@@ -48,8 +48,8 @@ def require() -> Path:
     return kernels[-1]
 
 
-def run(timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """Boot the machine, run every scenario in it, and return what happened, by scenario.
+def run(timeout_s: float = TIMEOUT_S, beginning: str = "") -> dict[str, Any]:
+    """Boot the machine, run every scenario in it whose name begins so, and return what happened, by scenario.
 
     What the machine prints is passed on to standard error as it comes.
 
@@ -59,7 +59,7 @@ def run(timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     kernel = require()
     with tempfile.TemporaryDirectory(dir=KERNEL_FOLDER.parent, prefix="run-") as folder:
         results = Path(folder) / "results.json"
-        status = _boot(_command(kernel, results), timeout_s)
+        status = _boot(_command(kernel, results, beginning), timeout_s)
         if not results.exists():
             raise MachineError(
                 f"the virtual machine ended with status {status} and without results", "See above."
@@ -68,9 +68,9 @@ def run(timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
     return report
 
 
-def _command(kernel: Path, results: Path) -> list[str]:
+def _command(kernel: Path, results: Path, beginning: str) -> list[str]:
     """Return the command of the machine: emulated, as hardware virtualisation is often there and yet unusable."""
-    guest = [str(CHECKOUT / "tools/rdma/guest.sh"), _CACHED, str(CHECKOUT), str(results)]
+    guest = [str(CHECKOUT / "tools/rdma/guest.sh"), _CACHED, str(CHECKOUT), str(results), beginning]
     export = (
         f"-fsdev local,id={_CACHED},path=/,security_model=none,readonly=on,multidevs=remap "
         f"-device virtio-9p-pci,fsdev={_CACHED},mount_tag={_CACHED}"

@@ -12,7 +12,7 @@ from cwdp.errors import LabError
 from tools.rdma.fabric import RdmaHost
 
 PORT = 18515
-"""On which the server of every program listens for the other end's address: the default of ibv_rc_pingpong."""
+"""Where the server of every program listens: the default of ibv_rc_pingpong."""
 
 LOOPBACK = "127.0.0.1"
 _ACK_TIMEOUT = (
@@ -36,6 +36,8 @@ class Transfer:
         size: of each, bytes.
         ack_timeout: exponent of the queue pair's timer; ibv_rc_pingpong has 14 (67 ms) built in. `rdma_rxe` retries
             without end where the count is 7, as in all programs but our own, which gives up after 6.
+        port: on which the server listens for the other end's address.
+        queue_pairs, depth: of perftest's programs: how many there are, and how many messages each may have under way.
     """
 
     program: str
@@ -43,6 +45,9 @@ class Transfer:
     messages: int
     size: int = 65536
     ack_timeout: str = _ACK_TIMEOUT
+    port: int = PORT
+    queue_pairs: int = 1
+    depth: int | None = None
 
     def server(self, host: RdmaHost) -> list[str]:
         """Return the command of the end that is started first."""
@@ -60,8 +65,10 @@ class Transfer:
         gid, size, messages = str(host.gid_index(self.version)), str(self.size), str(self.messages)
         if self.program == "ibv_rc_pingpong":
             return [self.program, "-d", host.device, "-g", gid, "-s", size, "-n", messages, "-m", "4096"]
-        common = [self.program, "-F", "-p", str(PORT), "-d", host.device, "-x", gid]
-        return [*common, "-s", size, "-n", messages, "-u", self.ack_timeout]
+        common = [self.program, "-F", "-p", str(self.port), "-d", host.device, "-x", gid]
+        window = [] if self.depth is None else ["-t", str(self.depth)]
+        many = [] if self.queue_pairs == 1 else ["-q", str(self.queue_pairs)]
+        return [*common, "-s", size, "-n", messages, "-u", self.ack_timeout, *many, *window]
 
     def _pyverbs(self, host: RdmaHost, role: str) -> list[str]:
         where = [
@@ -70,7 +77,7 @@ class Transfer:
             "--gid-index",
             str(host.gid_index(self.version)),
             "--port",
-            str(PORT),
+            str(self.port),
         ]
         what = ["--messages", str(self.messages), "--size", str(self.size)]
         timer = ["--ack-timeout", self.ack_timeout]
@@ -114,7 +121,7 @@ def started(transfer: Transfer, source: RdmaHost, target: RdmaHost) -> Iterator[
         LabError: the server did not come up.
     """
     with _process(transfer.server(target)) as server:
-        _await_listener(server)
+        _await_listener(server, transfer.port)
         with _process(transfer.client(source)) as client:
             yield Running(server, client)
 
@@ -137,17 +144,17 @@ def _output(process: "subprocess.Popen[str]", timeout_s: float) -> str:
         return process.communicate()[0]
 
 
-def _await_listener(server: "subprocess.Popen[str]") -> None:
+def _await_listener(server: "subprocess.Popen[str]", port: int) -> None:
     deadline = time.monotonic() + _START_TIMEOUT_S
-    while not _is_listening():
+    while not _is_listening(port):
         if server.poll() is not None or time.monotonic() > deadline:
             raise LabError(f"`{server.args!r}` does not listen", _output(server, 0).strip())
         time.sleep(_POLL_S)
 
 
-def _is_listening() -> bool:
-    """Return whether somebody listens on PORT, by the kernel's tables of TCP sockets."""
+def _is_listening(port: int) -> bool:
+    """Return whether somebody listens on a port, by the kernel's tables of TCP sockets."""
     rows = [
         row.split() for table in ("tcp", "tcp6") for row in Path("/proc/net", table).read_text().splitlines()
     ]
-    return any(row[1].endswith(f":{PORT:04X}") and row[3] == _LISTENING for row in rows)
+    return any(row[1].endswith(f":{port:04X}") and row[3] == _LISTENING for row in rows)
