@@ -5,7 +5,7 @@ equal parts for every known path of its pair, as ECMP would spread many. The cap
 while its queue never emptied; of a link that has not been seen so, the most common of its tier is the best guess.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.messages import nic_id
 from cwdp.shared.records import EGRESS, shown_address
-from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.fabric.routes import DirectedLink, Routes
 from manager.queue_pairs import RATE_HOLDS_S, NicTable
 
 CAPACITY_FALLS = 0.1
@@ -97,18 +97,24 @@ class LoadMeter:
 
     def _crossings(self, nic: str, table: NicTable) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
         """Pairs of a row and a link that it crosses, and how much of it does."""
-        rows: list[int] = []
-        links: list[int] = []
-        shares: list[float] = []
-        for i in np.flatnonzero(table.rows["direction"] == EGRESS).tolist():
-            address = shown_address(table.rows["addr"][i].tobytes())
-            path = self._routes.paths.get(PathName(nic, address, int(table.rows["sport"][i])))
-            paths = [path] if path else list(self._routes.ports(nic, address).values())
-            for each in paths:
-                rows += [i] * len(each)
-                links += each
-                shares += [1.0 / len(paths)] * len(each)
-        return np.array(rows, np.intp), np.array(links, np.intp), np.array(shares)
+        rows = np.flatnonzero(table.rows["direction"] == EGRESS)
+        flat = np.ascontiguousarray(table.rows["addr"][rows]).view("V16").ravel()
+        addresses, which = np.unique(flat, return_inverse=True)
+        parts: list[tuple[NDArray[np.intp], Sequence[int], float]] = []
+        for i, packed in enumerate(addresses):
+            mine = rows[which == i]
+            ports = self._routes.ports(nic, shown_address(packed.tobytes()))
+            sports = table.rows["sport"][mine]
+            parts += [(mine[sports == port], links, 1.0) for port, links in ports.items()]
+            others = mine[~np.isin(sports, list(ports))]
+            parts += [(others, links, 1.0 / len(ports)) for links in ports.values()]
+        parts = [part for part in parts if len(part[0])]
+        if not parts:
+            return np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
+        row = np.concatenate([np.repeat(chosen, len(links)) for chosen, links, _ in parts])
+        link = np.concatenate([np.tile(np.array(links, np.intp), len(chosen)) for chosen, links, _ in parts])
+        share = np.concatenate([np.full(len(chosen) * len(links), each) for chosen, links, each in parts])
+        return row, link, share
 
 
 class Capacities:
