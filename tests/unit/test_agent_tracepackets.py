@@ -8,7 +8,7 @@ from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6TimeExceeded, IPv6
 from scapy.packet import Raw
 
 from cwdp.agent import packets
-from cwdp.agent.tracepackets import FlowPath, HopProbe, build, quote_key, read_icmpv4, read_icmpv6
+from cwdp.agent.tracepackets import Answer, FlowPath, HopProbe, build, quote_key, read_icmpv4, read_icmpv6
 from cwdp.dataplane import abi
 
 V4 = FlowPath("nic0", "10.1.0.1", "10.2.0.1", 50_000)
@@ -32,7 +32,7 @@ def quoted(probe: HopProbe, length: int = 2_000, sender: str = "", kind: str = "
     return bytes(error / Raw(bytes(inner6)[:length]))
 
 
-def read(path: FlowPath, data: bytes, sender: str = "fd0c:0:fe01::1") -> object:
+def read(path: FlowPath, data: bytes, sender: str = "fd0c:0:fe01::1") -> Answer | None:
     return read_icmpv4(data) if path is V4 else read_icmpv6(data, sender)
 
 
@@ -92,6 +92,7 @@ def test_a_quote_that_is_padded_is_matched(path: FlowPath) -> None:
     # RFC 4884 4.5: the original datagram is padded with zeros to 128 bytes where extensions follow.
     probe = build(path, 2, 4791)
     answer = read(path, quoted(probe) + bytes(64))
+    assert answer is not None
     assert probe.is_quoted_by(answer.quote)
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from cwdp.cli import fabric as cli
 from cwdp.cli import main
+from cwdp.cli.client import ManagerClient
 from cwdp.shared.messages import Hello, Nic
 from manager import fabric_views
 from manager.discovery import Discovery
@@ -61,7 +62,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return answer(**query) if callable(answer) and query is not None else answer
 
     asked: list[tuple[str, Any]] = []
-    monkeypatch.setattr(cli.ManagerClient, "get", get)
+    monkeypatch.setattr(ManagerClient, "get", get)
     return answers
 
 

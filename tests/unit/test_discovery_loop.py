@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from fabric_fakes import FakeClos
+from fabric_fakes import FakeClos, FakeNic
 from test_fabric_ports import Fleet
 
 from cwdp.agent.tracepackets import Answer, FlowPath, HopProbe
@@ -58,7 +58,7 @@ class World:
             for name, links in routes.paths.items()
         )
 
-    def _nic(self, name: str) -> object:
+    def _nic(self, name: str) -> FakeNic:
         return next(nic for nic in self.clos.all_nics if nic.name == name)
 
     def _answer(self, host: str, table: TraceTable, probe: HopProbe) -> None:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from fabric_fakes import FakeClos
@@ -14,7 +15,7 @@ from manager.fabric.fabric import FORGIVE_S, LIES_LAST_S, Fabric
 from manager.fabric.routes import DirectedLink, PathName
 from manager.fabric.traces import FORGET_AFTER_S, MOST_HOPS, MOST_PORTS_A_PAIR
 
-KINDS = [
+KINDS: list[dict[str, Any]] = [
     {},
     {"leaves": 3, "spines": 3, "hosts_per_leaf": 5},
     {"leaves": 4, "spines": 8, "hosts_per_leaf": 2},
@@ -43,7 +44,7 @@ def is_chain(fabric: Fabric, name: PathName) -> bool:
 
 
 @FABRICS
-def test_the_links_of_all_paths_are_the_fabrics(kind: dict[str, int]) -> None:
+def test_the_links_of_all_paths_are_the_fabrics(kind: dict[str, Any]) -> None:
     clos, fabric = FakeClos(**kind), Fabric()
     clos.tell(fabric, ports=40)
     assert crossed(fabric) == clos.links()
@@ -51,7 +52,7 @@ def test_the_links_of_all_paths_are_the_fabrics(kind: dict[str, int]) -> None:
 
 
 @FABRICS
-def test_each_path_has_its_own_hops(kind: dict[str, int]) -> None:
+def test_each_path_has_its_own_hops(kind: dict[str, Any]) -> None:
     clos, fabric = FakeClos(**kind), Fabric()
     clos.tell(fabric, ports=4)
     for src, dst in clos.pairs():
@@ -169,7 +170,7 @@ LIES: dict[str, Lie] = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.parametrize(("kind", "share"), [*((kind, 1.0) for kind in KINDS), (KINDS[0], 0.2)], ids=str)
-def test_one_liar_moves_nothing(kind: dict[str, int], share: float, lie: Lie) -> None:
+def test_one_liar_moves_nothing(kind: dict[str, Any], share: float, lie: Lie) -> None:
     clos, honest, fabric, rng = FakeClos(**kind), Fabric(), Fabric(), random.Random(4)
     clos.tell(honest, ports=16, without="h2")
     clos.tell(fabric, ports=16, without="h2")

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from manager.fabric.census import Census, Known
 from manager.fabric.choice import between_leaves, covering_ports, disjoint_ports, primary_and_backup
 from manager.fabric.coverage import confidence, ports_needed
 from manager.fabric.fabric import Fabric
-from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, Orders
+from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.members import Members
 from manager.state import FleetState
@@ -111,7 +112,7 @@ def test_paths_that_are_not_known_are_not_counted() -> None:
     assert Census(fabric.routes).of("h1/nic0", "10.2.0.1") == Known()
 
 
-def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: dict[tuple[str, str], list[int]]) -> int:
+def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse) -> int:
     """Order and trace until nothing more is ordered; how many rounds that took."""
     fabric.know(clos.addresses)
     nic = {nic.name: nic for nic in clos.all_nics}
@@ -133,7 +134,7 @@ def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: dict[tuple[
 @pytest.mark.parametrize(
     "kind", [{}, {"spines": 1}, {"spines": 16}, {"leaves": 4, "pods": 2, "spines": 6}], ids=str
 )
-def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, int]) -> None:
+def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, Any]) -> None:
     clos, orders, fabric = FakeClos(**{"hosts_per_leaf": 2} | kind), Orders(), Fabric()
     in_use = {(src.name, dst.address): [60_001, 60_002] for src, dst in clos.pairs()}
     converge(clos, orders, fabric, in_use)
@@ -148,7 +149,7 @@ def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, int]) ->
 
 def test_a_path_that_comes_back_is_sought_anew() -> None:
     clos, orders, fabric = FakeClos(), Orders(), Fabric()
-    in_use = {(src.name, dst.address): [] for src, dst in clos.pairs()}
+    in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}
     clos.dead |= {("10.254.1.1", "10.254.3.2"), ("10.254.1.1", "10.254.3.3")}
     converge(clos, orders, fabric, in_use)
     clos.dead.clear()
@@ -161,7 +162,7 @@ def test_a_path_that_comes_back_is_sought_anew() -> None:
 
 def test_where_nobody_answers_a_batch_is_all_that_is_asked() -> None:
     clos, orders, fabric = FakeClos(answer=lambda: False, answers_at_end=False), Orders(), Fabric()
-    in_use = {(src.name, dst.address): [] for src, dst in clos.pairs()}
+    in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}
     assert converge(clos, orders, fabric, in_use) <= 2
     assert {len(order.sports) for host in orders.by_host.values() for order in host} == {BATCH}
 
@@ -180,7 +181,7 @@ def test_orders_are_bounded_and_the_same_after_a_restart() -> None:
 
 def test_a_pair_with_ever_more_paths_is_not_followed_for_ever() -> None:
     clos, orders, fabric = FakeClos(spines=200, hosts_per_leaf=1), Orders(), Fabric()
-    in_use = {(src.name, dst.address): [] for src, dst in clos.pairs()}
+    in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}
     converge(clos, orders, fabric, in_use)
     assert {len(order.sports) for host in orders.by_host.values() for order in host} == {MOST_CANDIDATES}
 
