@@ -18,9 +18,9 @@ Told = tuple[str, Literal["nic_failed", "nic_healed"], str]
 class NicWatch:
     """The NICs of a host that stand in for each other.
 
-    A NIC has failed when it has no carrier, or when none of the paths that its queue pairs use answers while some of
-    its partner's does; so the death of the only host that is talked to is no NIC's failure. It is well again when one
-    of its paths is trusted by the dataplane again.
+    A NIC has failed when it has no carrier, or when none of its watched paths answers, those in reserve included,
+    while some of its partner's does; so the death of a NIC at the far end, or of the only host that is talked to, is
+    not this NIC's. It is well again when one of its paths is trusted by the dataplane again.
 
     Args:
         partners: the NIC that stands in for each.
@@ -45,31 +45,36 @@ class NicWatch:
             now_local_ns: on the clock that the paths' times are of.
             dead_after_ns: the silence after which a path is dead.
         """
+        patience_ns = dead_after_ns * NIC_PATIENCE
+        alive = {ifname: _alive(table, now_local_ns, patience_ns) for ifname, table in paths.items()}
         for ifname, partner in self._partners.items():
-            if ifname not in paths or partner not in paths:
+            if ifname not in alive or partner not in alive:
                 continue
-            patience_ns = dead_after_ns * NIC_PATIENCE
-            used = paths[ifname][paths[ifname]["users"] > 0]
-            spare = paths[partner][(paths[partner]["users"] > 0) | (paths[partner]["spares"] > 0)]
-            dead = ~is_alive(used, now_local_ns, patience_ns)
+            mine = alive[ifname]
+            is_silent = len(mine) > 0 and not mine.any()
             if ifname in self._failed:
-                if carriers[ifname] and not (len(used) and dead.all()):
+                if carriers[ifname] and not is_silent:
                     self._failed.discard(ifname)
                     yield (
                         ifname,
                         "nic_healed",
-                        f"{np.count_nonzero(~dead)} of {len(used)} paths are alive again",
+                        f"{np.count_nonzero(mine)} of {len(mine)} paths are alive again",
                     )
             elif not carriers[ifname] and carriers[partner]:
                 self._failed.add(ifname)
                 yield ifname, "nic_failed", f"no carrier; its queue pairs leave by {partner}"
-            elif len(used) and dead.all() and is_alive(spare, now_local_ns, patience_ns).any():
+            elif is_silent and alive[partner].any():
                 self._failed.add(ifname)
                 yield (
                     ifname,
                     "nic_failed",
-                    f"none of {len(used)} paths in use answers; its queue pairs leave by {partner}",
+                    f"none of {len(mine)} paths answers; its queue pairs leave by {partner}",
                 )
+
+
+def _alive(table: NDArray[np.void], now_local_ns: int, patience_ns: int) -> NDArray[np.bool_]:
+    """Whether each watched path of a NIC is alive."""
+    return is_alive(table[(table["users"] > 0) | (table["spares"] > 0)], now_local_ns, patience_ns)
 
 
 def is_alive(paths: NDArray[np.void], now_local_ns: int, patience_ns: int) -> NDArray[np.bool_]:

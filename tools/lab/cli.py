@@ -10,6 +10,7 @@ from tools.experiments.contention_run import contention
 from tools.experiments.demo import demo
 from tools.experiments.failover_run import failover
 from tools.experiments.incast_run import incast
+from tools.experiments.nic_failover_run import nic_failover
 from tools.experiments.slices_run import slices
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
@@ -40,6 +41,7 @@ run.add_command(contention)
 run.add_command(demo)
 run.add_command(failover)
 run.add_command(incast)
+run.add_command(nic_failover)
 run.add_command(slices)
 run.add_command(sync)
 lab.add_command(traffic)
