@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from agent_fakes import edges
 
-from cwdp.agent import service, trace, tracetable
+from cwdp.agent import bounce, service, trace, tracetable
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.service import Agent
 from cwdp.errors import DataplaneError
@@ -165,7 +165,7 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.pulse_restarts": 0,
         "agent.steer_refused": 0,
         "agent.slice_refused": 0,
-        **{f"agent.{name}": 0 for name in (*trace.COUNTERS, *tracetable.COUNTERS)},
+        **{f"agent.{name}": 0 for name in (*bounce.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)},
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,

@@ -151,7 +151,7 @@ def _full(places: int) -> Any:
 def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
     maps = _full(3 * MOST_LISTED)
     queue_pairs = QueuePairs("a", "nic0", maps)
-    reports = list(queue_pairs.reports(77))
+    reports = list(queue_pairs.reports(77, []))
     assert [len(unpack(report.rows, QP_ROW)) for report in reports] == [ROWS_PER_QP_REPORT] * 2
     assert [report.unlisted for report in reports] == [5 * MOST_LISTED, 0]
     listed = np.concatenate([unpack(report.rows, QP_ROW) for report in reports])

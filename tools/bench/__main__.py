@@ -7,7 +7,19 @@ import click
 
 from cwdp.cli.output import progress
 
-PARTS = ("clock", "programs", "dataplane", "agent", "lab", "slices", "failover", "faults", "fabric", "qp", "placement")
+PARTS = (
+    "clock",
+    "programs",
+    "dataplane",
+    "agent",
+    "lab",
+    "slices",
+    "failover",
+    "faults",
+    "fabric",
+    "qp",
+    "placement",
+)
 
 
 @click.command()
