@@ -157,7 +157,7 @@ def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
     listed = np.concatenate([unpack(report.rows, QP_ROW) for report in reports])
     assert int(listed["packets"].min()) > 3 * MOST_LISTED - MOST_LISTED // 2 - 1
     assert all(len(msgspec.msgpack.encode(report)) < LARGEST_MESSAGE for report in reports)
-    assert list(queue_pairs.reports(78)) == []
+    assert list(queue_pairs.reports(78, [])) == []
 
 
 def _stamp(maps: Any, count: int, bound_ns: int = 40) -> None:
