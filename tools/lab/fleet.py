@@ -40,8 +40,7 @@ class Fleet:
         probes: how the fabric is probed, as the `[probes]` of the manager's configuration; `LAB_PROBES` unless given.
         roce: what the dataplanes go by, as the `[roce]` of the manager's configuration.
         pulse_interval_ms: between two pulses over a watched path, as in the agents' configuration.
-        planner: what the manager may do by itself, as the `[planner]` of its configuration.
-        planner: what the manager may do about queue pairs by itself, as the `[planner]` of its configuration.
+        planner: what the manager may do by itself, as the `[planner]` of its configuration; nothing unless given.
         congestion: how agents control congestion, as the `[congestion]` of their configuration; None for not at all.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
@@ -63,8 +62,7 @@ class Fleet:
         self._probes = probes or LAB_PROBES
         self._roce = roce
         self._pulse_interval_ms = pulse_interval_ms
-        self._planner = planner or PlannerSettings()
-        self._planner = planner or PlannerSettings()
+        self._planner = planner or PlannerSettings(enabled=False)
         self._congestion = congestion
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
