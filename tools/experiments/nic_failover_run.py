@@ -2,9 +2,10 @@
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from rich.console import Group, RenderableType
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit, progress
+from cwdp.errors import ManagerError
 from cwdp.shared.rates import format_rate
 from tools.experiments import nic_failover as model
 from tools.experiments.fleets import running_fleet
@@ -30,6 +32,7 @@ DEATHS = 3
 HOSTS, SPINES = 2, 2
 RATE_BPS = 40_000_000
 HOLD_DOWN_MS = 500.0
+LEADS_WITHIN_S = 15.0
 TOLD = ("nic_failed", "nic_healed")
 
 
@@ -43,7 +46,7 @@ TOLD = ("nic_failed", "nic_healed")
     multiple=True,
     help="A NIC's link goes silent, or loses its carrier; or all uplinks of its leaf go silent.  [default: each]",
 )
-@click.option("--load", type=SHARE, default="0.3", show_default=True, help="Each NIC's, of its link.")
+@click.option("--load", type=SHARE, default="0.15", show_default=True, help="Each NIC's, of its link.")
 @click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches.")
 @click.option("--spines", default=SPINES, show_default=True, help="Spine switches.")
 @click.option("--hosts", default=HOSTS, show_default=True, help="Hosts per leaf.")
@@ -138,10 +141,25 @@ def _steered(lab: Lab, fleet: Fleet, flows: Sequence[Flow]) -> Iterator[None]:
     client = ManagerClient(f"unix://{fleet.socket}")
     wishes = [wish for flow in flows for wish in model.wishes(lab.topology, flow)]
     for wish in wishes:
-        client.put("/v1/steer", wish)
+        _insist(partial(client.put, "/v1/steer", wish))
     yield
     for wish in wishes:
-        client.delete("/v1/steer", {key: wish[key] for key in ("host", "nic", "dst", "qpn")})
+        key = {name: wish[name] for name in ("host", "nic", "dst", "qpn")}
+        _insist(partial(client.delete, "/v1/steer", key))
+
+
+def _insist(ask: Callable[[], object]) -> None:
+    """Ask the manager again while it does not lead, as on a busy machine it may be late with its lease."""
+    deadline = time.monotonic() + LEADS_WITHIN_S
+    while True:
+        try:
+            ask()
+        except ManagerError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _one_death(lab: Lab, fleet: Fleet, kind: Kind, flows: Sequence[Flow], seed: int) -> dict[str, Any]:
