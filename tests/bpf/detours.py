@@ -54,7 +54,7 @@ class TwoNics:
         own, other = SOURCES[ip_version], OTHER_SOURCES[ip_version]
         self.detours = Detours(dataplane.maps, self.other)
         self.detours.set_partner(_partner(self.other_index, other[0], MAC))
-        wanted = Detour(ip_address(other[1]), DETOUR, ip_address(GATEWAYS[ip_version]))
+        wanted = Detour(ip_address(other[1]), DETOUR, gateway=ip_address(GATEWAYS[ip_version]))
         assert self.detours.reconcile({ip_address(own[1]): wanted}) == []
         mine, partners = dataplane.maps, self.other
         to_own, to_other = ip_address(own[1]), ip_address(other[1])
