@@ -80,6 +80,12 @@ def test_paths_die_with_their_spine_and_live_again(probes: Report) -> None:
     assert all(probes["answered_when_healed"])
 
 
+def test_the_commands_probe_every_path(report: Report) -> None:
+    paths = entry(report, "verbs: UD probes by command")["paths"]
+    assert len({path["sport"] for path in paths}) == len(paths) > 1
+    assert {(path["sent"], path["lost"]) for path in paths} == {(10, 0)}
+
+
 def test_another_key_is_not_answered(probes: Report) -> None:
     other = probes["other_key"]
     assert set(other["answered"]) == {0}

@@ -1,6 +1,7 @@
 """`python -m tools.rdma.guest FILE [BEGINNING]`: in the virtual machine, run scenarios and write what happened as JSON.
 
-All are run but the closed loop, or those whose names begin so (and what loads the dataplane for them). The file is replaced after each scenario, so that what is done is known even when the machine does not live to the end.
+All are run but the closed loop, or those whose names begin so (and what loads the dataplane for them). The file is
+replaced after each scenario, so that what is done is known even when the machine does not live to the end.
 """
 
 import json

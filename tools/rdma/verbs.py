@@ -2,13 +2,17 @@
 
 import json
 import select
+import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cwdp.errors import LabError
@@ -37,6 +41,7 @@ ROCE_PORT = 4791
 ETH_P_ALL = 0x0003
 ETH_P_IP = 0x0800
 IPV4_UDP_AT = 14 + 20  # Ethernet without VLAN tag, IPv4 without options
+COMMAND_TIMEOUT_S = 180.0
 _TIMEOUT_S = 20.0
 _WAIT_S = 0.02
 
@@ -49,6 +54,7 @@ def plan() -> Iterator[tuple[str, Scenario]]:
     yield "verbs: flow label", run_flow_labels
     for version in (4, 6):
         yield f"verbs: UD probes over IPv{version}", partial(run_ud_probes, version)
+    yield "verbs: UD probes by command", run_ud_commands
 
 
 def run_listing(bench: Bench) -> dict[str, Any]:
@@ -118,6 +124,36 @@ def _probers(version: int, bench: Bench, key_there: bytes) -> Iterator[tuple[UdP
             for host, key in ((bench.source, KEY), (bench.target, key_there))
         )
         yield here, there
+
+
+def run_ud_commands(bench: Bench) -> dict[str, Any]:
+    """`cwdp rdma mirror` on the target, and what `cwdp rdma probe` says of the paths to it."""
+    with TemporaryDirectory() as folder:
+        keys = Path(folder) / "keys.toml"
+        keys.touch(mode=0o600)
+        keys.write_text(f'send = {KEY_ID}\n[[key]]\nid = {KEY_ID}\nsecret = "{KEY.hex()}"\n')
+        with _mirror(bench.target, keys) as address:
+            command = _command(bench.source, keys, "probe", address, "--json")
+            probed = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=COMMAND_TIMEOUT_S)
+    answer: dict[str, Any] = json.loads(probed.stdout)
+    return answer
+
+
+@contextmanager
+def _mirror(host: RdmaHost, keys: Path) -> Iterator[str]:
+    """A mirror that runs; the address that it says."""
+    command = _command(host, keys, "mirror")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().partition("probe ")[2].split()[0]
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def _command(host: RdmaHost, keys: Path, name: str, *arguments: str) -> list[str]:
+    where = ["--dev", host.device, "--gid-index", str(host.gid_index(4)), "--keys", str(keys)]
+    return [sys.executable, "-m", "cwdp", "rdma", name, *where, *arguments]
 
 
 def _link(host: RdmaHost, version: int) -> UdLink:
