@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import progress
-from cwdp.errors import LabError
+from cwdp.errors import LabError, ManagerError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab
 from tools.lab.fleet import Fleet
@@ -81,7 +81,15 @@ def wait_for_paths(fleet: Fleet) -> None:
                 f"is the machine too busy? The logs: {fleet.lab.run_dir}/*.log",
             )
         time.sleep(0.25)
-        found = client.get("/v1/fabric")["path_count"]
+        found = _path_count(client)
         if found != known:
             known, steady_since = found, time.monotonic()
     progress(f"{known} paths found in {steady_since - started:.1f} s")
+
+
+def _path_count(client: ManagerClient) -> int:
+    """How many paths the manager knows; none while it starts."""
+    try:
+        return int(client.get("/v1/fabric")["path_count"])
+    except ManagerError:
+        return 0

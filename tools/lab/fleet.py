@@ -25,6 +25,9 @@ RESTART_AFTER_S = 0.5
 POLL_S = 0.1
 STOP_WAIT_S = 5.0
 MANAGER = "manager"
+MANAGER_NICENESS = -15
+"""Elsewhere it has a machine of its own; here it shares the processors with all hosts, switches and their traffic."""
+
 LAB_PROBES = ProbeSettings(pairs_per_s=500.0)
 """Half the manager's own default: a lab has all of its hosts and switches on the cores of one machine."""
 
@@ -152,7 +155,8 @@ class Fleet:
             listen = f"{self.lab.mgmt_address}:{BUS_PORT}"
             state = str(self.lab.run_dir / "manager")
             own = ["--socket", str(self.socket), "--state-dir", state, "--bus-listen", listen]
-            return [*cwdp, "manager", "run", "--config", str(self._config(name)), *own]
+            run = [*cwdp, "manager", "run", "--config", str(self._config(name)), *own]
+            return ["nice", "-n", str(MANAGER_NICENESS), *run]
         agent = self._agent_commands.get(name, [*cwdp, "agent", "run"])
         return [*agent, "--config", str(self._config(name))]
 
