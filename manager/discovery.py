@@ -72,7 +72,7 @@ class Discovery:
         """Take in what was heard; touches nothing but the fabric, so a thread may run it."""
         if self._members.version != self._members_version:
             self._members_version = self._members.version
-            self.fabric.know(_addresses(self._members))
+            self.fabric.know(self._members.nics_by_address)
         pending, self._pending = self._pending, []
         for report in pending:
             host = self._members.hosts.get(report.host)
@@ -87,12 +87,12 @@ class Discovery:
     def model(self) -> Model:
         """The fabric as people know it."""
         if self._model is None or self._model.routes is not self.fabric.routes:
-            self._model = Model(self.fabric.routes, frozenset(_addresses(self._members).values()))
+            self._model = Model(self.fabric.routes, frozenset(self._members.nics_by_address.values()))
         return self._model
 
     def suspects(self) -> list[Suspect]:
         """Links that are not where the others' pattern puts them."""
-        addresses = {nic: address for address, nic in _addresses(self._members).items()}
+        addresses = {nic: address for address, nic in self._members.nics_by_address.items()}
         covered = self.census.covered_leaves(self.fabric.routes)
         return suspects(self.model(), addresses, covered.__contains__)
 
@@ -166,17 +166,6 @@ class Discovery:
             for address, sport in sorted(flows):
                 if sport:
                     yield (nic_id(*nic), _shown(address)), sport
-
-
-def _addresses(members: Members) -> dict[str, str]:
-    """The NIC that has each address; of two that claim one, the host that was there first."""
-    found: dict[str, str] = {}
-    for name, host in members.hosts.items():
-        for nic in host.hello.nics:
-            for address in (nic.ipv4, nic.ipv6):
-                if address is not None:
-                    found.setdefault(address, nic_id(name, nic.ifname))
-    return found
 
 
 @lru_cache(65_536)

@@ -194,14 +194,12 @@ class LinkWatch:
 
 
 def _nics(members: Members) -> Nics:
-    owner: dict[str, str] = {}
-    addresses: dict[str, list[str]] = {}
-    for name, host in members.hosts.items():
-        for nic in host.hello.nics:
-            known = [address for address in (nic.ipv4, nic.ipv6) if address is not None]
-            addresses[nic_id(name, nic.ifname)] = known
-            owner |= dict.fromkeys(known, nic_id(name, nic.ifname))
-    return Nics(owner, addresses)
+    addresses = {
+        nic_id(name, nic.ifname): [address for address in (nic.ipv4, nic.ipv6) if address is not None]
+        for name, host in members.hosts.items()
+        for nic in host.hello.nics
+    }
+    return Nics(members.nics_by_address, addresses)
 
 
 def _quantiles(history: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

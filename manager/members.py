@@ -3,11 +3,11 @@
 Times are seconds of the manager's monotonic clock.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cwdp.shared.messages import HELLO_INTERVAL_S, Hello, Nic
+from cwdp.shared.messages import HELLO_INTERVAL_S, Hello, Nic, nic_id
 
 MISSED_HELLOS = 5
 CARRIER_GRACE_S = 30.0
@@ -30,11 +30,26 @@ class Host:
 
 
 class Members:
-    """All hosts, by name."""
+    """All hosts, by name. `version` is another one whenever hosts, their NICs or addresses are others."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.version = 0
+        self._owners: dict[str, str] = {}
+        self._owners_version = 0
+
+    @property
+    def nics_by_address(self) -> Mapping[str, str]:
+        """The NIC that has each address; of two that claim one, the host that was there first."""
+        if self._owners_version != self.version:
+            version, owners = self.version, dict[str, str]()
+            for name, host in list(self.hosts.items()):
+                for nic in host.hello.nics:
+                    for address in (nic.ipv4, nic.ipv6):
+                        if address is not None:
+                            owners.setdefault(address, nic_id(name, nic.ifname))
+            self._owners, self._owners_version = owners, version
+        return self._owners
 
     def hear(self, hello: Hello, now_s: float) -> bool:
         """Take in a hello; whether the host is new, back, or restarted since the last one."""
@@ -64,6 +79,7 @@ class Members:
                 lost.append(name)
             elif silent_s > FORGET_AFTER_S:
                 del self.hosts[name]
+                self.version += 1
         return lost
 
     def excuse(self, now_s: float) -> None:

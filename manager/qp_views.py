@@ -66,11 +66,7 @@ class _Rows:
         self._now_s = now_s
         self._now_ns = state.traffic.timeline_ns(now_s) or 0
         self._owners = {
-            packed_address(address): nic_id(name, nic.ifname)
-            for name, host in state.members.hosts.items()
-            for nic in host.hello.nics
-            for address in (nic.ipv4, nic.ipv6)
-            if address is not None
+            packed_address(address): nic for address, nic in state.members.nics_by_address.items()
         }
 
     def as_json(self, nic: tuple[str, str], i: int) -> Json:

@@ -5,9 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from cwdp.shared.messages import Detour, Hello, Nic, SteerQp
 from cwdp.shared.partners import partner_of
-
-_FIRST_PORT = 49_152
-_PORTS = 16_384
+from manager.schedule import FIRST_PORT, PORT_MASK
 
 
 def detours(hellos: Iterable[Hello], steer: Mapping[str, list[SteerQp]]) -> dict[str, list[Detour]]:
@@ -55,4 +53,4 @@ def _pair(nic: Nic, partner: Nic) -> dict[str, str]:
 
 def _port(host: str, nic: str, dst: str) -> int:
     """A source port that is always the same: detours of many pairs spread over the paths."""
-    return _FIRST_PORT + zlib.crc32(f"{host}/{nic}>{dst}".encode()) % _PORTS
+    return FIRST_PORT + (zlib.crc32(f"{host}/{nic}>{dst}".encode()) & PORT_MASK)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from cwdp.shared.messages import nic_id
 from cwdp.shared.records import EGRESS, shown_address
-from manager.members import Members
 from manager.queue_pairs import NicTable, QueuePairStore
 
 ACTIVE_S = 1.5
@@ -48,28 +47,6 @@ class Flows:
     sport: NDArray[np.int64]
     rate_bps: NDArray[np.float64]
     small: NDArray[np.bool_]
-
-
-class AddressBook:
-    """Which NIC has an address."""
-
-    def __init__(self, members: Members) -> None:
-        self._members = members
-        self._version = -1
-        self._nics: dict[str, str] = {}
-
-    def nics(self) -> Mapping[str, str]:
-        """NICs by address."""
-        if self._members.version != self._version:
-            self._version = self._members.version
-            self._nics = {
-                address: nic_id(name, nic.ifname)
-                for name, host in self._members.hosts.items()
-                for nic in host.hello.nics
-                for address in (nic.ipv4, nic.ipv6)
-                if address is not None
-            }
-        return self._nics
 
 
 def sending(store: QueuePairStore, nics: Mapping[str, str], now_s: float) -> Flows:

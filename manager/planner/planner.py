@@ -14,7 +14,7 @@ from manager.members import Members
 from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
 from manager.planner.demand import NicRates
-from manager.planner.flows import ACTIVE_S, AddressBook, QpName, sending
+from manager.planner.flows import ACTIVE_S, QpName, sending
 from manager.planner.ledger import Ledger
 from manager.planner.step import Outcome, Sight, step
 from manager.planner.story import tell
@@ -22,10 +22,10 @@ from manager.planner.suspects import Suspects
 from manager.planner.weather import LinkWeather
 from manager.queue_pairs import QueuePairStore
 from manager.queues.loads import LinkLoads
+from manager.schedule import FIRST_PORT, PORT_MASK
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
 MOST_BY_HAND = 4096
-FIRST_PORT, LAST_PORT = 49152, 65535
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -79,7 +79,6 @@ class Planner:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.standing = Standing()
         self._members, self._store, self._note = members, store, note
-        self._book = AddressBook(members)
         self._candidates = Candidates(Routes())
         self._nic_rates = NicRates()
         self._weather = LinkWeather()
@@ -185,7 +184,7 @@ class Planner:
         dead: Collection[DirectedLink],
         wishes: Mapping[str, Iterable[SteerQp]],
     ) -> Outcome:
-        flows = sending(self._store, self._book.nics(), now_s)
+        flows = sending(self._store, self._members.nics_by_address, now_s)
         hands_off = {name for host, wanted in wishes.items() for name in _names(host, wanted)}
         sight = Sight(
             now_s=now_s,
@@ -269,7 +268,7 @@ def is_sane(wish: SteerQp) -> bool:
 
 
 def _are_roce(ports: Iterable[int]) -> bool:
-    return all(FIRST_PORT <= port <= LAST_PORT for port in ports)
+    return all(FIRST_PORT <= port <= FIRST_PORT + PORT_MASK for port in ports)
 
 
 def merged(wishes: Iterable[SteerQp], planned: Iterable[SteerQp]) -> list[SteerQp]:
