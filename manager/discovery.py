@@ -4,6 +4,7 @@ No I/O; times are seconds of the manager's monotonic clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from cwdp.shared.messages import ProbeEdge, TraceOrder, TraceReport, nic_id
@@ -16,12 +17,14 @@ from manager.fabric.orders import Orders, candidates
 from manager.fabric.routes import Pair
 from manager.fabric.wiring import Suspect, suspects
 from manager.members import Members
+from manager.queue_pairs import NicTable
 from manager.steering import SteerTable
 from manager.traffic import Traffic
 
 MOST_PENDING = 4_096
 IN_USE_S = 60.0
-ORDER_INTERVAL_S = 1.0
+ORDER_INTERVAL_S = 0.25
+CALM_ORDER_S = 1.0
 CALM_S = 2.0
 MOST_UNREST_S = 10.0
 
@@ -48,6 +51,7 @@ class Discovery:
         self._pending: list[TraceReport] = []
         self._orders = Orders()
         self._ordered_s = float("-inf")
+        self._flows: dict[tuple[str, str], _Flows] = {}
         self._mesh: dict[Pair, list[int]] = {}
         self._usual: dict[Pair, list[int]] = {}
         self._mesh_version = 0
@@ -112,7 +116,7 @@ class Discovery:
             wanted,
             self.census,
             self.fabric.store.pairs,
-            is_calm=now_s - self._changed_s >= ORDER_INTERVAL_S,
+            is_calm=now_s - self._changed_s >= CALM_ORDER_S,
         )
         self.fabric.store.forget(self._orders.withdrawn)
         return changed
@@ -160,12 +164,33 @@ class Discovery:
         return {pair: mine for pair, mine in ports.items() if known.nic_at(pair[1]) not in (None, pair[0])}
 
     def _queue_pairs(self, now_s: float) -> Iterator[tuple[Pair, int]]:
-        for nic, table in self._traffic.queue_pairs.tables.items():
-            rows = table.rows[(table.rows["direction"] == EGRESS) & (now_s - table.heard_s < IN_USE_S)]
-            flows = {(row["addr"].tobytes(), int(row["sport"])) for row in rows}
-            for address, sport in sorted(flows):
-                if sport:
-                    yield (nic_id(*nic), _shown(address)), sport
+        tables = self._traffic.queue_pairs.tables
+        self._flows = {
+            nic: _flows(table, now_s, self._flows.get(nic), nic_id(*nic)) for nic, table in tables.items()
+        }
+        for flows in self._flows.values():
+            yield from flows.found
+
+
+@dataclass(frozen=True)
+class _Flows:
+    """What the queue pairs of a NIC use, and the rows that this was read from."""
+
+    identity: bytes
+    found: tuple[tuple[Pair, int], ...]
+
+
+def _flows(table: NicTable, now_s: float, before: _Flows | None, nic: str) -> _Flows:
+    """Destinations and source ports of what sends, in order; worked out anew only if they have changed."""
+    in_use = (table.rows["direction"] == EGRESS) & (now_s - table.heard_s < IN_USE_S)
+    identity = table.keys[in_use].tobytes() + table.rows["sport"][in_use].tobytes()
+    if before is not None and before.identity == identity:
+        return before
+    rows = table.rows[in_use]
+    flows = {(row["addr"].tobytes(), int(row["sport"])) for row in rows}
+    return _Flows(
+        identity, tuple(((nic, _shown(address)), sport) for address, sport in sorted(flows) if sport)
+    )
 
 
 @lru_cache(65_536)

@@ -15,8 +15,9 @@ from manager.faults.watch import FaultWatch, Note
 from manager.members import Members
 from manager.queue_pairs import NicTable
 from manager.queues.inference import QueueInference
-from manager.queues.loads import Capacities, LinkLoads, LoadMeter, likely_bps, tiers
+from manager.queues.loads import Capacities, LinkLoads, likely_bps, tiers
 from manager.queues.matrix import Nics, PathMatrix, build_matrix
+from manager.queues.meter import LoadMeter
 from manager.queues.windows import FWD, KEPT, REV, Window, WindowStore
 
 PATIENCE = 8
@@ -52,7 +53,7 @@ class LinkWatch:
         self._matrix: PathMatrix | None = None
         self._made_of: tuple[int, int, int] | None = None
         self._queues: QueueInference | None = None
-        self._meter = LoadMeter(Routes())
+        self._meter = LoadMeter(Routes(), {})
         self._capacities = Capacities()
         self._losses: NDArray[np.float64] = np.zeros((0, 2, 0))
 
@@ -133,15 +134,15 @@ class LinkWatch:
         self._queues.step(window)
         self._count_losses(window)
         if window.number % LOADS_EVERY == 0 or not len(self.loads.queue_ns):
-            self.loads = self._measure(now_s, tables)
+            self.loads = self._measure(now_s, tables, lag_s)
         self.faults.step(window, self._queues, self.loads, now_s=now_s, lag_s=lag_s)
 
-    def _measure(self, now_s: float, tables: Tables) -> LinkLoads:
+    def _measure(self, now_s: float, tables: Tables, lag_s: float) -> LinkLoads:
         assert self._queues is not None
         routes = self._queues.matrix.routes
-        load_bps = self._meter.measure(tables, now_s)
+        load_bps, is_sure = self._meter.measure(tables, now_s, lag_s)
         stands = self._queues.stands(STANDS_WINDOWS)
-        self._capacities.learn(routes.links, load_bps, stands)
+        self._capacities.learn(routes.links, load_bps, stands & is_sure)
         known_bps = self._capacities.known_bps(routes.links)
         history = self._queues.queue_ns
         p50, p99 = _quantiles(history)
@@ -153,6 +154,7 @@ class LinkWatch:
             queue_p50_ns=p50,
             queue_p99_ns=p99,
             load_bps=load_bps,
+            is_sure=is_sure,
             capacity_bps=known_bps,
             likely_capacity_bps=likely_bps(known_bps, load_bps, tiers(routes.links)),
             stands=stands,
@@ -175,7 +177,7 @@ class LinkWatch:
             self._nics = _nics(self._members)
         before, matrix = self._matrix, build_matrix(self.windows.names, routes, self._nics)
         self._made_of = made_of
-        self._matrix, self._meter = matrix, LoadMeter(routes)
+        self._matrix, self._meter = matrix, LoadMeter(routes, self._nics.owner)
         if before is not None and self._queues is not None and before.same_as(matrix):
             self._queues.matrix = matrix
             return

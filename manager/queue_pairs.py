@@ -29,6 +29,7 @@ class NicTable:
         rows: as last reported, dtype QP_ROW, shape (n,).
         local_ns: the host's clock at that report, int64, shape (n,).
         heard_s: the manager's clock then, shape (n,).
+        turned_s: the manager's clock when the source port was last found to be another one, -inf for never, shape (n,).
         rates: packets and bytes a second between the last two reports, NaN for none, shape (n, 2).
         unlisted: queue pairs that moved and did not fit into the last report.
         paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
@@ -38,6 +39,7 @@ class NicTable:
     rows: Rows = field(default_factory=lambda: np.zeros(0, QP_ROW))
     local_ns: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     heard_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    turned_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     rates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
     unlisted: int = 0
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
@@ -45,7 +47,9 @@ class NicTable:
     def keep(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep some rows, in an order that `chosen` gives."""
         self.keys, self.rows, self.local_ns = self.keys[chosen], self.rows[chosen], self.local_ns[chosen]
-        self.heard_s, self.rates = self.heard_s[chosen], self.rates[chosen]
+        self.heard_s, self.turned_s, self.rates = (
+            column[chosen] for column in (self.heard_s, self.turned_s, self.rates)
+        )
 
 
 class QueuePairStore:
@@ -115,6 +119,7 @@ def _move(table: NicTable, place: NDArray[np.intp], rows: Rows, local_ns: int, n
         grown = _grown(rows[name], table.rows[name][place])
         rate = np.divide(grown, took_s, out=np.full(len(rows), np.nan), where=took_s > 0)
         table.rates[place, column] = rate
+    table.turned_s[place[rows["sport"] != table.rows["sport"][place]]] = now_s
     table.rows[place], table.local_ns[place], table.heard_s[place] = rows, local_ns, now_s
 
 
@@ -125,6 +130,7 @@ def _insert(table: NicTable, keys: NDArray[np.bytes_], rows: Rows, local_ns: int
     table.rows = np.concatenate([table.rows, rows])
     table.local_ns = np.concatenate([table.local_ns, np.full(len(rows), local_ns)])
     table.heard_s = np.concatenate([table.heard_s, np.full(len(rows), now_s)])
+    table.turned_s = np.concatenate([table.turned_s, np.full(len(rows), -np.inf)])
     table.rates = np.concatenate([table.rates, np.full((len(rows), 2), np.nan)])
     if len(table.rows) > MOST_ROWS:
         table.keep(np.argsort(table.heard_s, kind="stable")[-MOST_ROWS:])

@@ -8,7 +8,12 @@ from cwdp.agent.tracepackets import Answer, FlowPath, HopProbe
 STRIDE = 4
 MOST_HOPS = 16
 ATTEMPTS = 3
+TAIL_ATTEMPTS = 2
+"""For hop limits behind the last one that answers: mostly there is but a destination that never does."""
+
 ANSWER_S = 0.4
+GRACE_S = 0.05
+"""Answers that disagree with those that have come are waited for so long, once there is one from every hop."""
 
 
 class Round:
@@ -41,6 +46,7 @@ class Round:
         self._has_answered = False
         self._limit = STRIDE if extent is None else extent - ends
         self._end: int | None = extent if ends else None
+        self._asks_end = ends and ask_end
         self._given_up = given_up
         self._answers: dict[int, str | None] = {}
         self._attempts = 1
@@ -64,7 +70,7 @@ class Round:
 
     def next_limit(self, now_s: float) -> int | None:
         """The hop limit of the probe to send now; None while answers are waited for."""
-        if not self._to_ask and now_s >= self._due_s and not self._is_settled():
+        if not self._to_ask and now_s >= self._wait_s() and not self._is_settled():
             self._ask_again()
         if not self._to_ask:
             return None
@@ -73,7 +79,7 @@ class Round:
 
     def is_over(self, now_s: float) -> bool:
         """Whether nothing more can come of it."""
-        return not self._to_ask and now_s >= self._due_s and self._is_settled()
+        return not self._to_ask and now_s >= self._wait_s() and self._is_settled()
 
     def hear(self, probe: HopProbe, answer: Answer) -> bool:
         """Take in an answer to one of the probes; False where it disagrees with an earlier one."""
@@ -108,14 +114,26 @@ class Round:
         """Hop limits of the switches on the way, as far as is known."""
         return range(1, self._limit + 1 if self._end is None else min(self._limit + 1, self._end))
 
+    def _wait_s(self) -> float:
+        """Until when answers are waited for."""
+        is_complete = all(limit in self._answers for limit in self._limits())
+        if is_complete and (self._has_answered or not self._asks_end):
+            return self._due_s - ANSWER_S + GRACE_S
+        return self._due_s
+
     def _is_settled(self) -> bool:
         return not self._worth_asking() and not self._goes_on()
 
     def _worth_asking(self) -> list[int]:
         if self._attempts >= ATTEMPTS:
             return []
+        last = max(self._answers, default=0)
         return [
-            limit for limit in self._limits() if limit not in self._answers and limit not in self._given_up
+            limit
+            for limit in self._limits()
+            if limit not in self._answers
+            and limit not in self._given_up
+            and (limit < last or not last or self._attempts < TAIL_ATTEMPTS)
         ]
 
     def _goes_on(self) -> bool:
@@ -125,11 +143,9 @@ class Round:
         return any(limit in self._answers for limit in range(self._limit - STRIDE + 1, self._limit + 1))
 
     def _ask_again(self) -> None:
-        again = self._worth_asking()
-        if again:
-            self._attempts += 1
-            self._to_ask = again
-        else:
-            self._attempts = 1
-            self._to_ask = list(range(self._limit + 1, self._limit + STRIDE + 1))
+        self._to_ask = self._worth_asking()
+        goes_on = self._goes_on()
+        self._attempts = self._attempts + 1 if self._to_ask else 1
+        if goes_on and (not self._to_ask or self._limit in self._to_ask):
+            self._to_ask += range(self._limit + 1, self._limit + STRIDE + 1)
             self._limit += STRIDE

@@ -232,6 +232,8 @@ class TraceTable:
         if extent is None:
             self._searched.add(tracked.pair)
             return Round(tracked.path, given_up=given_up)
+        if not extent.reached:
+            given_up.add(extent.limit)
         ask_end = (
             tracked.is_end_doubted and now_s - self._end_asked_s.get(tracked.pair, -math.inf) >= ASK_END_S
         )

@@ -86,7 +86,7 @@ def _slow(stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads) -> Iter
         waits = f"probes wait {delay_ns / 1e3:,.0f} us for it and it is never idle"
         if own and load_bps <= IDLE_SHARE * best_bps and not _any_stands(stands, like):
             yield _slow_host(link, f"{waits}, with {load_bps / 1e6:,.0f} Mbit/s of queue pairs over it")
-        elif IDLE_SHARE * best_bps < load_bps < SLOW_SHARE * best_bps:
+        elif loads.is_sure[i] and IDLE_SHARE * best_bps < load_bps < SLOW_SHARE * best_bps:
             carries = f"it carries {load_bps / 1e6:,.0f} Mbit/s, others like it {best_bps / 1e6:,.0f}"
             subject = cable(link) if _both(stands, links, link) else direction(link)
             yield Slow("slow", subject, f"{waits}; {carries}")

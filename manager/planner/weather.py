@@ -1,5 +1,7 @@
 """What is known of the links, in the order of the routes that are planned with."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,14 +10,41 @@ from manager.planner.problem import Links
 from manager.queues.loads import LinkLoads, tiers
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 QUEUE_BYTES = 20_000
 LEAST_QUEUE_NS = 2_000.0
 SLOW_SHARE = 0.8
 SURE_S = 0.75
+DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 10.0, 600.0
+"""So long a link is taken for slow without being seen so again; twice as long each time that it then turns out so."""
+
 MOST_PERCENT = 80.0
 
 _BITS_NS = 8e9
+
+
+@dataclass
+class _Slow:
+    """A link that carries less than its like; times are seconds of the manager's monotonic clock."""
+
+    since_s: float
+    seen_s: float
+    patience_s: float = DOUBTED_AFTER_S
+
+    def see(self, now_s: float) -> None:
+        """It is seen so once more."""
+        if self.is_doubted(now_s):
+            self.patience_s = min(2 * self.patience_s, MOST_DOUBTED_AFTER_S)
+        self.seen_s = now_s
+
+    def is_doubted(self, now_s: float) -> bool:
+        """Whether that may be over: nothing has been put on it for so long that nobody knows."""
+        return now_s - self.seen_s > self.patience_s
+
+    def is_sure(self, now_s: float) -> bool:
+        """Whether it has been so for a while and is not doubted."""
+        return now_s - self.since_s >= SURE_S and not self.is_doubted(now_s)
 
 
 class LinkWeather:
@@ -23,30 +52,34 @@ class LinkWeather:
 
     A link is seen to carry at least what flows while its queue stands: what is measured is seldom too much and often
     too little. So all links of a kind are taken for alike, as capable as most of them were seen to be, and one that
-    keeps to less than that while its queue stands for what it was seen to carry.
+    keeps to less than that while its queue stands for what it was seen to carry. Little is put on such a link, so that
+    what is better now would never show: after a while it is taken for one like the others again.
     """
 
     def __init__(self) -> None:
         self._routes = Routes()
         self._kinds = tiers(())
-        self._slow_since_s: dict[DirectedLink, float] = {}
+        self._slow: dict[DirectedLink, _Slow] = {}
 
     def read(self, routes: Routes, loads: LinkLoads, now_s: float) -> Links:
         """Capacities, and where a queue may be: links of which nothing is known may have one."""
         if routes is not self._routes:
             self._routes, self._kinds = routes, tiers(routes.links)
-        seen_bps, queue_ns = _in_order(routes, loads)
-        common = self._common(seen_bps)
-        slow = seen_bps < SLOW_SHARE * common
-        slow_links = [routes.links[i] for i in np.flatnonzero(slow).tolist()]
-        self._slow_since_s = {link: self._slow_since_s.get(link, now_s) for link in slow_links}
-        surely = {link for link, since_s in self._slow_since_s.items() if now_s - since_s >= SURE_S}
-        capacity = common.copy()
-        for i in np.flatnonzero(slow).tolist():
-            if routes.links[i] in surely:
-                capacity[i] = seen_bps[i]
+        seen_bps, queue_ns, stands = _in_order(routes, loads)
+        capacity = self._common(seen_bps)
+        slow = np.flatnonzero(seen_bps < SLOW_SHARE * capacity)
+        self._follow([(routes.links[i], bool(stands[i])) for i in slow.tolist()], now_s)
+        surely = slow[[self._slow[routes.links[i]].is_sure(now_s) for i in slow.tolist()]]
+        capacity[surely] = seen_bps[surely]
         enough_ns = np.fmax(LEAST_QUEUE_NS, QUEUE_BYTES * _BITS_NS / np.where(capacity > 0, capacity, np.inf))
         return Links(capacity_bps=capacity, queueing=~(queue_ns < enough_ns))
+
+    def _follow(self, slow: list[tuple[DirectedLink, bool]], now_s: float) -> None:
+        """Take in which links are slow, and of which of them that shows now."""
+        self._slow = {link: self._slow.get(link) or _Slow(now_s, now_s) for link, _ in slow}
+        for link, shows in slow:
+            if shows:
+                self._slow[link].see(now_s)
 
     def _common(self, seen_bps: Floats) -> Floats:
         """What most links of each link's kind can carry, NaN where none of them was seen full."""
@@ -59,16 +92,20 @@ class LinkWeather:
         return common
 
 
-def _in_order(routes: Routes, loads: LinkLoads) -> tuple[Floats, Floats]:
-    """Capacities that were seen and queues, in the order of some routes, NaN where nothing is known."""
-    count = len(routes.links)
-    capacity, queue_ns = np.full(count, np.nan), np.full(count, np.nan)
+def _in_order(routes: Routes, loads: LinkLoads) -> tuple[Floats, Floats, Mask]:
+    """Capacities that were seen, queues, and whose stand and tell of a capacity, in the order of some routes.
+
+    Of links of which nothing is known these are NaN, NaN and no.
+    """
+    tells = loads.stands & loads.is_sure
     if loads.routes is routes:
-        capacity[:], queue_ns[:] = loads.capacity_bps, loads.queue_p99_ns
-        return capacity, queue_ns
+        return loads.capacity_bps, loads.queue_p99_ns, tells
+    count = len(routes.links)
+    capacity, queue_ns = np.full((2, count), np.nan)
+    stands = np.zeros(count, bool)
     known = {link: i for i, link in enumerate(loads.routes.links)}
     places = np.array([known.get(link, -1) for link in routes.links], dtype=np.intp)
     found = places >= 0
-    capacity[found] = loads.capacity_bps[places[found]]
-    queue_ns[found] = loads.queue_p99_ns[places[found]]
-    return capacity, queue_ns
+    for column, what in ((capacity, loads.capacity_bps), (queue_ns, loads.queue_p99_ns), (stands, tells)):
+        column[found] = what[places[found]]
+    return capacity, queue_ns, stands

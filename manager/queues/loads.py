@@ -1,29 +1,22 @@
 """What each link carries, and what it can carry. No I/O.
 
-The load is the sum of the rates of the queue pairs whose path crosses a link; one whose path is not known counts in
-equal parts for every known path of its pair, as ECMP would spread many. The capacity is the load that a link had
-while its queue never emptied; of a link that has not been seen so, the most common of its tier is the best guess.
+The capacity is the load that a link had while its queue never emptied; of a link that has not been seen so, the most
+common of its tier is the best guess.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import nic_id
-from cwdp.shared.records import EGRESS, shown_address
 from manager.fabric.routes import DirectedLink, Routes
-from manager.queue_pairs import RATE_HOLDS_S, NicTable
 
 CAPACITY_FALLS = 0.1
 """How much of the way down a capacity goes with each look at a link that is full with less; up it goes at once."""
 
 LEAST_SHARE = 0.05
 """A queue stands for other reasons where less than this share of the most loaded link's load flows."""
-
-BITS = 8
-_BYTES = 1
 
 Floats = NDArray[np.float64]
 
@@ -38,6 +31,7 @@ class LinkLoads:
         queue_ns: mean queueing delay of the latest window, NaN where nothing is known.
         queue_p50_ns, queue_p99_ns: over the windows of the last seconds.
         load_bps: what the queue pairs over the link send.
+        is_sure: whether that is all: no other queue pair is known of that may take the link as well.
         capacity_bps: what it can carry; NaN where it was never seen full.
         likely_capacity_bps: the same, or where it is NaN that of its tier; NaN where the tier's is not known either.
         stands: whether the queue has not emptied of late.
@@ -50,6 +44,7 @@ class LinkLoads:
     queue_p50_ns: Floats = field(default_factory=lambda: np.zeros(0))
     queue_p99_ns: Floats = field(default_factory=lambda: np.zeros(0))
     load_bps: Floats = field(default_factory=lambda: np.zeros(0))
+    is_sure: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
     capacity_bps: Floats = field(default_factory=lambda: np.zeros(0))
     likely_capacity_bps: Floats = field(default_factory=lambda: np.zeros(0))
     stands: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
@@ -71,52 +66,6 @@ def _is_nic(node: str) -> bool:
     return "/" in node
 
 
-class LoadMeter:
-    """Adds up queue pairs' rates over links; which row crosses what is worked out only when rows change."""
-
-    def __init__(self, routes: Routes) -> None:
-        self._routes = routes
-        self._known: dict[tuple[str, str], tuple[bytes, NDArray[np.intp], NDArray[np.intp], Floats]] = {}
-
-    def measure(self, tables: Iterable[tuple[tuple[str, str], NicTable]], now_s: float) -> Floats:
-        """The load of each link in bit/s, shape (links,)."""
-        load = np.zeros(len(self._routes.links))
-        kept = {}
-        for nic, table in tables:
-            rate = np.where(now_s - table.heard_s < RATE_HOLDS_S, np.nan_to_num(table.rates[:, _BYTES]), 0.0)
-            rate[table.rows["direction"] != EGRESS] = 0.0
-            identity = table.keys.tobytes() + table.rows["sport"].tobytes()
-            known = self._known.get(nic)
-            if known is None or known[0] != identity:
-                known = (identity, *self._crossings(nic_id(*nic), table))
-            kept[nic] = known
-            _, row, link, share = known
-            np.add.at(load, link, BITS * rate[row] * share)
-        self._known = kept
-        return load
-
-    def _crossings(self, nic: str, table: NicTable) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-        """Pairs of a row and a link that it crosses, and how much of it does."""
-        rows = np.flatnonzero(table.rows["direction"] == EGRESS)
-        flat = np.ascontiguousarray(table.rows["addr"][rows]).view("V16").ravel()
-        addresses, which = np.unique(flat, return_inverse=True)
-        parts: list[tuple[NDArray[np.intp], Sequence[int], float]] = []
-        for i, packed in enumerate(addresses):
-            mine = rows[which == i]
-            ports = self._routes.ports(nic, shown_address(packed.tobytes()))
-            sports = table.rows["sport"][mine]
-            parts += [(mine[sports == port], links, 1.0) for port, links in ports.items()]
-            others = mine[~np.isin(sports, list(ports))]
-            parts += [(others, links, 1.0 / len(ports)) for links in ports.values()]
-        parts = [part for part in parts if len(part[0])]
-        if not parts:
-            return np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0)
-        row = np.concatenate([np.repeat(chosen, len(links)) for chosen, links, _ in parts])
-        link = np.concatenate([np.tile(np.array(links, np.intp), len(chosen)) for chosen, links, _ in parts])
-        share = np.concatenate([np.full(len(chosen) * len(links), each) for chosen, links, each in parts])
-        return row, link, share
-
-
 class Capacities:
     """What links carried while their queues stood.
 
@@ -128,7 +77,13 @@ class Capacities:
         self.seen_bps: dict[DirectedLink, float] = {}
 
     def learn(self, links: tuple[DirectedLink, ...], load_bps: Floats, stands: NDArray[np.bool_]) -> None:
-        """Take in what links carry now."""
+        """Take in what links carry now.
+
+        Args:
+            links: the links.
+            load_bps: what they carry, shape (links,).
+            stands: whose queues stand and whose loads are sure, shape (links,).
+        """
         enough = stands & (load_bps > LEAST_SHARE * load_bps.max(initial=0.0))
         for i in np.flatnonzero(enough).tolist():
             load, seen = float(load_bps[i]), self.seen_bps.get(links[i], 0.0)

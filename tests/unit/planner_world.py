@@ -251,6 +251,8 @@ class World:
             queue_ns=np.where(full, 5e6, 0.0),
             queue_p99_ns=np.where(full, 5e6, 0.0),
             load_bps=load,
+            is_sure=np.ones(len(load), bool),
+            stands=full,
             capacity_bps=capacity,
             likely_capacity_bps=likely_bps(capacity, load, tiers(self.links)),
         )

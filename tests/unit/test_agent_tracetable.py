@@ -8,7 +8,7 @@ import pytest
 
 from cwdp.agent import tracetable
 from cwdp.agent.tracepackets import Answer, FlowPath, HopProbe
-from cwdp.agent.tracetable import Found, TraceTable
+from cwdp.agent.tracetable import RETRACE_S, Found, TraceTable
 
 STEP_S = 0.02
 
@@ -130,8 +130,27 @@ def test_a_silent_hop_is_none_and_is_asked_less() -> None:
 def test_a_silent_destination_ends_a_path_behind_the_last_answer() -> None:
     network = Network(hears=lambda _probe, hop: hop != "10.2.0.1")
     network.table.want(paths(4))
-    told = network.run(10.0)
+    told = network.run(2.0)
+    assert len(told) == 4
     assert all(list(found.hops) == way(found.path) and not found.reached for found in told.values())
+
+
+@pytest.mark.parametrize("hops", range(1, 9))
+def test_a_path_of_any_length_ends_behind_the_last_answer(hops: int) -> None:
+    network = Network(
+        way=lambda _path: [f"10.254.1.{i}" for i in range(1, hops + 1)],
+        hears=lambda _probe, hop: hop != "10.2.0.1",
+    )
+    network.table.want(paths(2))
+    told = network.run(5.0)
+    assert [len(found.hops) for found in told.values()] == [hops, hops]
+    assert not any(found.reached for found in told.values())
+
+
+def test_a_path_that_is_answered_in_full_is_told_of_at_once() -> None:
+    network = Network()
+    network.table.want(paths(4))
+    assert len(network.run(0.5)) == 4
 
 
 def test_where_nobody_answers_a_path_has_no_hops() -> None:
@@ -230,7 +249,7 @@ def test_a_path_that_is_no_longer_wanted_is_forgotten() -> None:
     told = network.run(3.0)
     assert sorted(told) == [50_000, 50_001]
     network.sent.clear()
-    network.run(15.0)
+    network.run(2 * RETRACE_S + 1.0)
     assert {probe.path.sport for probe in network.sent} == {50_000, 50_001}
 
 

@@ -125,7 +125,8 @@ def _loads(load_bps: dict[int, float], others_bps: float = 100e6) -> LinkLoads:
     for i, each in load_bps.items():
         load[i] = each
     nothing = np.full(len(LINKS), np.nan)
-    return LinkLoads(routes=Routes(1, LINKS), load_bps=load, capacity_bps=nothing)
+    sure = np.ones(len(LINKS), bool)
+    return LinkLoads(routes=Routes(1, LINKS), load_bps=load, is_sure=sure, capacity_bps=nothing)
 
 
 @pytest.mark.parametrize(

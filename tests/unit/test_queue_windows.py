@@ -11,13 +11,15 @@ from cwdp.shared.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_R
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.queue_pairs import QueuePairStore
 from manager.queues.inference import QueueInference
-from manager.queues.loads import Capacities, LoadMeter, likely_bps, tiers
+from manager.queues.loads import Capacities, likely_bps, tiers
 from manager.queues.matrix import Nics, build_matrix
+from manager.queues.meter import SETTLES_S, LoadMeter
 from manager.queues.windows import FORGET_AFTER, KEPT, MOST_AHEAD, MOST_ROWS_A_NIC, WindowStore
 from tools.sim.faults import Bench
 from tools.sim.leafspine import FRAME_NS, LeafSpine, Shape, Trouble
 
 NOW = 10_000
+OWNER = {"10.0.0.2": "b/0"}
 
 
 def _rows(n: int, window: int = NOW, **values: int) -> NDArray[np.void]:
@@ -180,17 +182,56 @@ def _traffic(rate_bps: float, sports: list[int]) -> QueuePairStore:
 
 
 def test_the_load_of_a_link_is_that_of_the_queue_pairs_over_it() -> None:
-    meter = LoadMeter(_fabric())
-    load = meter.measure(_traffic(1e6, [50_000, 50_000, 50_001]).tables.items(), 1.0)
+    meter = LoadMeter(_fabric(), OWNER)
+    load, _ = meter.measure(_traffic(1e6, [50_000, 50_000, 50_001]).tables.items(), 1.0)
     assert load.tolist() == [3e6, 2e6, 1e6, 2e6, 1e6, 3e6]
-    moved = meter.measure(_traffic(1e6, [50_001, 50_000, 50_001]).tables.items(), 1.0)
+    moved, _ = meter.measure(_traffic(1e6, [50_001, 50_000, 50_001]).tables.items(), 1.0)
     assert moved.tolist() == [3e6, 1e6, 2e6, 1e6, 2e6, 3e6]
-    assert meter.measure(_traffic(1e6, [50_000]).tables.items(), 100.0).tolist() == [0.0] * 6
+    assert meter.measure(_traffic(1e6, [50_000]).tables.items(), 100.0)[0].tolist() == [0.0] * 6
 
 
 def test_an_unknown_port_counts_in_equal_parts_for_all_known_paths() -> None:
-    load = LoadMeter(_fabric()).measure(_traffic(4e6, [7]).tables.items(), 1.0)
+    load = LoadMeter(_fabric(), OWNER).measure(_traffic(4e6, [7]).tables.items(), 1.0)[0]
     assert load.tolist() == [4e6, 2e6, 2e6, 2e6, 2e6, 4e6]
+
+
+def test_a_load_is_not_sure_where_a_queue_pair_may_cross_whose_path_is_not_known() -> None:
+    store = _traffic(1e6, [50_000, 7])
+    sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 1.0)[1]
+    assert sure.tolist() == [True, False, False, False, False, True]
+    assert LoadMeter(_fabric(), OWNER).measure(_traffic(1e6, [50_000]).tables.items(), 1.0)[1].all()
+
+
+def test_a_load_is_not_sure_where_a_queue_pair_of_an_unknown_pair_starts_or_ends() -> None:
+    store = _traffic(1e6, [50_000])
+    rows = store.tables["a", "0"].rows.copy()
+    rows["addr"], rows["qpn"] = list(packed_address("10.0.0.9")), 99
+    for second in range(2):
+        rows["bytes"] = second * 1_000_000
+        store.hear(("a", "0"), rows.copy(), local_ns=second * 10**9, unlisted=0, now_s=1.0)
+    sure = LoadMeter(_fabric(), OWNER | {"10.0.0.9": "c/0"}).measure(store.tables.items(), 1.0)[1]
+    assert sure.tolist() == [True, False, False, True, True, True]
+
+
+def test_a_load_is_not_sure_for_a_while_after_a_queue_pair_has_moved() -> None:
+    store, meter = _traffic(1e6, [50_000]), LoadMeter(_fabric(), OWNER)
+    rows = store.tables["a", "0"].rows.copy()
+    rows["sport"], rows["bytes"] = 50_001, 250_000
+    store.hear(("a", "0"), rows, local_ns=2 * 10**9, unlisted=0, now_s=2.0)
+    load, sure = meter.measure(store.tables.items(), 2.0)
+    assert load.tolist() == [1e6, 0.0, 1e6, 0.0, 1e6, 1e6]
+    assert sure.tolist() == [True, False, False, False, False, True]
+    assert meter.measure(store.tables.items(), 2.0 + SETTLES_S)[1].all()
+
+
+def test_a_queue_pair_that_was_heard_of_once_leaves_loads_in_doubt() -> None:
+    store = QueuePairStore()
+    rows = np.zeros(1, QP_ROW)
+    rows["addr"], rows["direction"], rows["sport"] = list(packed_address("10.0.0.2")), EGRESS, 50_000
+    store.hear(("a", "0"), rows, local_ns=0, unlisted=0, now_s=0.0)
+    load, sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 0.0)
+    assert load.tolist() == [0.0] * 6
+    assert sure.tolist() == [True, False, False, False, False, True]
 
 
 def test_a_capacity_is_what_a_full_link_carries_and_the_rest_of_its_tier_is_likely_to() -> None:

@@ -31,7 +31,7 @@ class PulseSettings:
 
 
 USUAL_PULSES = PulseSettings(DEFAULT_PULSE_INTERVAL_MS, RoceConfig().dead_after_ms)
-RARE_PULSES = PulseSettings(20.0, 100.0)
+RARE_PULSES = PulseSettings(100.0, 500.0)
 """For links a thousand times slower than those that cwdp is for: the usual ones would fill a tenth of them."""
 
 

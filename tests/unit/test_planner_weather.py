@@ -1,0 +1,62 @@
+"""What is taken for the capacity of a link, when it was seen full with less than others carry."""
+
+import numpy as np
+
+from manager.fabric.routes import DirectedLink, Routes
+from manager.planner.weather import DOUBTED_AFTER_S, SURE_S, LinkWeather
+from manager.queues.loads import LinkLoads
+
+LINKS = tuple(DirectedLink("l1", f"s{i}") for i in range(5))
+ROUTES = Routes(1, LINKS)
+SLOW = 2
+
+
+def _loads(*, shows: bool, sure: bool = True, routes: Routes = ROUTES) -> LinkLoads:
+    capacity = np.full(len(LINKS), 100e6)
+    capacity[SLOW] = 40e6
+    stands = np.zeros(len(LINKS), bool)
+    stands[SLOW] = shows
+    return LinkLoads(
+        routes=routes,
+        queue_p99_ns=np.where(stands, 5e6, 0.0),
+        is_sure=np.full(len(LINKS), sure),
+        capacity_bps=capacity,
+        stands=stands,
+    )
+
+
+def _capacity(weather: LinkWeather, now_s: float, *, shows: bool, sure: bool = True) -> float:
+    return float(weather.read(ROUTES, _loads(shows=shows, sure=sure), now_s).capacity_bps[SLOW])
+
+
+def test_a_link_is_taken_for_slow_once_it_has_been_for_a_while() -> None:
+    weather = LinkWeather()
+    assert _capacity(weather, 0.0, shows=True) == 100e6
+    assert _capacity(weather, SURE_S, shows=True) == 40e6
+
+
+def test_a_slow_link_that_does_not_show_it_is_given_another_chance_and_fewer_each_time() -> None:
+    weather = LinkWeather()
+    _capacity(weather, 0.0, shows=True)
+    seen_s = SURE_S
+    assert _capacity(weather, seen_s, shows=True) == 40e6
+    for patience_s in (DOUBTED_AFTER_S, 2 * DOUBTED_AFTER_S, 4 * DOUBTED_AFTER_S):
+        assert _capacity(weather, seen_s + patience_s - 0.1, shows=False) == 40e6
+        seen_s += patience_s + 0.1
+        assert _capacity(weather, seen_s, shows=False) == 100e6
+        assert _capacity(weather, seen_s, shows=True) == 40e6
+
+
+def test_a_queue_over_which_not_all_is_known_says_nothing_of_a_link() -> None:
+    weather = LinkWeather()
+    _capacity(weather, 0.0, shows=True)
+    assert _capacity(weather, DOUBTED_AFTER_S + 1, shows=True, sure=False) == 100e6
+
+
+def test_what_is_known_of_links_outlives_their_order() -> None:
+    other = Routes(2, LINKS[::-1])
+    weather = LinkWeather()
+    for now_s in (0.0, SURE_S):
+        links = weather.read(other, _loads(shows=True), now_s)
+    assert links.capacity_bps[len(LINKS) - 1 - SLOW] == 40e6
+    assert links.queueing.tolist() == [i == len(LINKS) - 1 - SLOW for i in range(len(LINKS))]
