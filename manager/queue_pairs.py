@@ -13,6 +13,9 @@ from cwdp.shared.records import DIRECTIONS, NAK_KINDS, QP_COUNTERS, QP_ROW, qp_k
 
 FORGET_AFTER_S = 600.0
 RATE_HOLDS_S = 3.0
+STOPPED_AFTER_S = 0.6
+"""A queue pair that is missing from its NIC's reports for so long has stopped: two are told in that time."""
+
 MOST_ROWS = 131_072
 NS = 1e-9
 
@@ -43,6 +46,13 @@ class NicTable:
     rates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
     unlisted: int = 0
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
+
+    def sends(self, now_s: float) -> NDArray[np.bool_]:
+        """Rows whose rates still hold, shape (n,)."""
+        latest_s = float(self.heard_s.max(initial=-np.inf))
+        holds_s = RATE_HOLDS_S if self.unlisted else STOPPED_AFTER_S
+        sends: NDArray[np.bool_] = (self.heard_s > latest_s - holds_s) & (now_s - self.heard_s < RATE_HOLDS_S)
+        return sends
 
     def keep(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep some rows, in an order that `chosen` gives."""

@@ -38,7 +38,7 @@ class Flows:
         names: of each.
         dst: the NIC at the far end, or its address where nobody is known to have it.
         sport: the source port that its packets left with last.
-        rate_bps: between the last two reports, NaN where there was one only.
+        rate_bps: between the last two reports, NaN where there was one only, or none just now.
         small: whether its packets are small ones, such as acknowledgements.
     """
 
@@ -62,7 +62,7 @@ def sending(store: QueuePairStore, nics: Mapping[str, str], now_s: float) -> Flo
             address = shown.get(packed) or shown.setdefault(packed, shown_address(packed))
             names.append(QpName(host, nic, address, qpn))
             dst.append(nics.get(address, address))
-        columns.append(_columns(table, chosen))
+        columns.append(_columns(table, chosen, now_s))
     sport, rate_bps, mean_bytes = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0))
     return Flows(names, dst, sport.astype(np.int64), rate_bps, mean_bytes < ACKNOWLEDGEMENT_BYTES)
 
@@ -74,8 +74,9 @@ def _active(table: NicTable, now_s: float) -> NDArray[np.intp]:
     )
 
 
-def _columns(table: NicTable, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
+def _columns(table: NicTable, chosen: NDArray[np.intp], now_s: float) -> NDArray[np.float64]:
     """Source port, rate in bit/s and mean size of a packet in bytes, shape (3, n)."""
     rows = table.rows[chosen]
     mean_bytes = rows["bytes"] / np.maximum(rows["packets"], 1)
-    return np.stack([rows["sport"].astype(np.float64), table.rates[chosen, 1] * 8, mean_bytes])
+    rate_bps = np.where(table.sends(now_s), table.rates[:, 1] * 8, np.nan)[chosen]
+    return np.stack([rows["sport"].astype(np.float64), rate_bps, mean_bytes])

@@ -272,7 +272,8 @@ def _enter(
         ports = watched.setdefault((name.src, name.dst_addr), Watched())
         k = int(chosen[i])
         stays = k == int(problem.now[i])
-        sport = (entry.sport or int(sight.flows.sport[i])) if stays else watched_ports(ports, choices, k)
+        seen = int(sight.flows.sport[problem.flow[i]])
+        sport = (entry.sport or seen) if stays else watched_ports(ports, choices, k)
         ports.add(k, sport)
         if stays and not any_dead and entry.choices is choices and entry.backup_sport is not None:
             ports.add(choices.by_port[entry.backup_sport], entry.backup_sport)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cwdp.shared.messages import nic_id
 from cwdp.shared.records import EGRESS, shown_address
 from manager.fabric.routes import Routes
-from manager.queue_pairs import RATE_HOLDS_S, NicTable
+from manager.queue_pairs import STOPPED_AFTER_S, NicTable
 from manager.queues.loads import tiers
 
 SETTLES_S = 1.0
@@ -83,11 +83,11 @@ class LoadMeter:
         load, doubt = np.zeros((2, len(self._routes.links)))
         kept = {}
         for nic, table in tables:
-            sends = (table.rows["direction"] == EGRESS) & (now_s - table.heard_s < RATE_HOLDS_S)
-            rate = np.where(sends, _BITS * table.rates[:, _BYTES], 0.0)
             known = kept[nic] = self._crossings(nic, table)
-            np.add.at(load, known.link, np.nan_to_num(rate)[known.row] * known.share)
-            unsure = sends & (np.isnan(rate) | ~known.located | (now_s - table.turned_s < SETTLES_S + lag_s))
+            rate, sends = _BITS * table.rates[:, _BYTES], table.sends(now_s)
+            loads = np.where(sends & (table.rows["direction"] == EGRESS), np.nan_to_num(rate), 0.0)
+            np.add.at(load, known.link, loads[known.row] * known.share)
+            unsure = _unsure(table, known, sends, now_s, SETTLES_S + lag_s)
             self._add_doubt(doubt, nic_id(*nic), known, unsure, np.nan_to_num(rate, nan=np.inf))
         self._known = kept
         return load, doubt <= SURE_SHARE * load
@@ -152,6 +152,14 @@ class LoadMeter:
         parts = [part for part in parts if len(part[0])]
         row, link, share = _flat(parts)
         return Crossings(identity, row, link, share, located, address, addresses)
+
+
+def _unsure(table: NicTable, known: Crossings, sends: Mask, now_s: float, settles_s: float) -> Mask:
+    """Rows that may load other links than they seem to: of unknown rate or path, just moved, or just stopped."""
+    new = sends & (np.isnan(table.rates[:, _BYTES]) | ~known.located | (now_s - table.turned_s < settles_s))
+    stopped = ~sends & (now_s - table.heard_s < STOPPED_AFTER_S + settles_s)
+    unsure: Mask = (table.rows["direction"] == EGRESS) & (new | stopped)
+    return unsure
 
 
 def _flat(parts: Sequence[tuple[Indices, Sequence[int], float]]) -> tuple[Indices, Indices, Floats]:

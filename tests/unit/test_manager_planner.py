@@ -231,6 +231,22 @@ def test_a_queue_pair_whose_way_is_not_known_is_left_for_a_while_and_then_put_on
     assert [kind for _, kind, _ in world.events] == ["qp_rerouted"]
 
 
+def test_queue_pairs_stay_where_they_are_beside_others_that_cannot_be_placed() -> None:
+    world = World(seed=3)
+    for h in range(4):
+        world.add(h, 4 + h, most_bps=1e6)
+    hidden = {world.address(4)}
+    world.known = Routes(
+        2,
+        world.routes.links,
+        {name: p for name, p in world.routes.paths.items() if name.dst_addr not in hidden},
+    )
+    before = [qp.sport for qp in world.qps]
+    world.run(5.0)
+    assert [qp.sport for qp in world.qps] == before
+    assert all(qp.backup not in (None, qp.sport) for qp in world.qps[1:])
+
+
 def test_a_lying_host_does_not_move_others() -> None:
     """It says that every path of its own is dead: links that others' watched paths cross are not suspected."""
     world = _contention(6)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cwdp.shared.messages import WindowReport
 from cwdp.shared.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PathName, Routes
-from manager.queue_pairs import QueuePairStore
+from manager.queue_pairs import STOPPED_AFTER_S, QueuePairStore
 from manager.queues.inference import QueueInference
 from manager.queues.loads import Capacities, likely_bps, tiers
 from manager.queues.matrix import Nics, build_matrix
@@ -222,6 +222,19 @@ def test_a_load_is_not_sure_for_a_while_after_a_queue_pair_has_moved() -> None:
     assert load.tolist() == [1e6, 0.0, 1e6, 0.0, 1e6, 1e6]
     assert sure.tolist() == [True, False, False, False, False, True]
     assert meter.measure(store.tables.items(), 2.0 + SETTLES_S)[1].all()
+
+
+def test_a_queue_pair_that_has_stopped_loads_nothing_and_leaves_a_doubt_for_a_while() -> None:
+    store = _traffic(1e6, [50_000, 50_001])
+    rows = store.tables["a", "0"].rows[:1].copy()
+    for quarter in range(1, 14):
+        rows["bytes"] = 125_000 + quarter * 31_250
+        local_ns, now_s = 10**9 + quarter * 250_000_000, 1.0 + quarter / 4
+        store.hear(("a", "0"), rows.copy(), local_ns=local_ns, unlisted=0, now_s=now_s)
+        load, sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), now_s)
+        assert load[1] == pytest.approx(1e6)
+        assert load[2] == pytest.approx(1e6 if quarter < 3 else 0.0)
+        assert sure[2] == (quarter < 3 or now_s - 1.0 >= STOPPED_AFTER_S + SETTLES_S)
 
 
 def test_a_queue_pair_that_was_heard_of_once_leaves_loads_in_doubt() -> None:
