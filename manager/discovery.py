@@ -116,6 +116,7 @@ class Discovery:
             wanted,
             self.census,
             self.fabric.store.pairs,
+            owner=self._members.nics_by_address,
             is_calm=now_s - self._changed_s >= CALM_ORDER_S,
         )
         self.fabric.store.forget(self._orders.withdrawn)

@@ -72,6 +72,7 @@ class Tracing:
     def readdress(self) -> None:
         """The host's addresses may have changed."""
         paths: dict[FlowPath, None] = {}
+        switches: dict[tuple[str, str], int] = {}
         for order in self._orders:
             destination = _usual_address(order.dst_addr)
             if order.nic not in self._ifnames or destination is None:
@@ -79,13 +80,15 @@ class Tracing:
                 continue
             link = self._links.get(order.nic)
             source = link.address(socket.AF_INET6 if ":" in destination else socket.AF_INET) if link else None
+            if order.switches is not None:
+                switches[order.nic, destination] = order.switches
             if source is not None:
                 paths |= dict.fromkeys(
                     FlowPath(order.nic, source, destination, sport) for sport in order.sports
                 )
         if len(paths) > MOST_PATHS:
             self.counters["trace_orders_refused"] += len(paths) - MOST_PATHS
-        self._table.want(list(paths)[:MOST_PATHS])
+        self._table.want(list(paths)[:MOST_PATHS], switches, time.monotonic())
 
     def hear_events(self, events: Collection[Event]) -> None:
         """The dataplane gave paths up, or uses them again."""

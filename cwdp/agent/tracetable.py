@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from cwdp.agent.tracepackets import Answer, FlowPath, HopProbe, QuoteKey, build, quote_key
@@ -58,11 +58,15 @@ class Found:
 
 @dataclass(frozen=True)
 class _Extent:
-    """How far it is to a destination: it answers at `limit`, or nobody does from there on."""
+    """How far it is to a destination: it answers at `limit`, or nobody does from there on.
+
+    Where this host was only told, the last switch is at `limit`.
+    """
 
     limit: int
     reached: bool
     since_s: float
+    is_told: bool = False
 
 
 @dataclass(eq=False)
@@ -113,6 +117,7 @@ class TraceTable:
         self._waiting: dict[QuoteKey, tuple[Round, HopProbe]] = {}
         self._extents: dict[Pair, _Extent] = {}
         self._searched: set[Pair] = set()
+        self._told: set[Pair] = set()
         self._end_asked_s: dict[Pair, float] = {}
         self._spread_s: dict[str, float] = {}
         self._credit, self._credit_s = 0.0, -math.inf
@@ -121,8 +126,16 @@ class TraceTable:
     def __len__(self) -> int:
         return len(self._tracked)
 
-    def want(self, paths: Collection[FlowPath]) -> None:
-        """Keep track of these from now on and of no others; new ones come first."""
+    def want(
+        self, paths: Collection[FlowPath], switches: Mapping[Pair, int] | None = None, now_s: float = 0.0
+    ) -> None:
+        """Keep track of these from now on and of no others; new ones come first.
+
+        Args:
+            paths: the paths.
+            switches: how many are said to be on the way of some pairs, until that has been looked into here.
+            now_s: the time.
+        """
         for path in self._tracked.keys() - set(paths):
             del self._tracked[path]
             if path in self._rounds:
@@ -132,6 +145,11 @@ class TraceTable:
                 self._tracked[path] = _Tracked(path)
                 self._schedule(self._tracked[path], -math.inf)
         pairs = {tracked.pair for tracked in self._tracked.values()}
+        for pair, limit in (switches or {}).items():
+            if pair in pairs and pair not in self._told:
+                self._told.add(pair)
+                self._extents.setdefault(pair, _Extent(limit, reached=False, since_s=now_s, is_told=True))
+        self._told &= pairs
         for known in (self._extents, self._end_asked_s):
             for pair in known.keys() - pairs:
                 del known[pair]
@@ -232,7 +250,7 @@ class TraceTable:
         if extent is None:
             self._searched.add(tracked.pair)
             return Round(tracked.path, given_up=given_up)
-        if not extent.reached:
+        if not extent.reached and not extent.is_told:
             given_up.add(extent.limit)
         ask_end = (
             tracked.is_end_doubted and now_s - self._end_asked_s.get(tracked.pair, -math.inf) >= ASK_END_S

@@ -137,11 +137,15 @@ class RoceSettings(Struct, frozen=True, kw_only=True):
 
 
 class TraceOrder(Struct, frozen=True, kw_only=True):
-    """Whose hops are to be found, and kept track of: the paths from a NIC of this host by some source ports."""
+    """Whose hops are to be found, and kept track of: the paths from a NIC of this host by some source ports.
+
+    `switches` is how many others have found on the way between the same two leaves, None where that is not known.
+    """
 
     nic: str
     dst_addr: str
     sports: list[Port]
+    switches: Annotated[int, Meta(ge=1, le=16)] | None = None
 
 
 class Desired(Struct, frozen=True, kw_only=True):

@@ -44,6 +44,9 @@ class Census:
 
     def __init__(self, routes: Routes) -> None:
         self._of: Mapping[Pair, int] = {}
+        self._first = {a: b for a, b in routes.links if "/" in a}
+        self._last = {b: a for a, b in routes.links if "/" in b}
+        self._switches: dict[tuple[str, str], int] = {}
         self._counts = np.zeros((0, 4), np.int64)
         if isinstance(routes.paths, PackedPaths) and routes.paths.pairs:
             self._count(routes, routes.paths)
@@ -52,6 +55,10 @@ class Census:
         """What is known of a pair."""
         at = self._of.get((src, dst_addr))
         return Known() if at is None else Known(*self._counts[at].tolist())
+
+    def switches(self, src: str, dst: str) -> int | None:
+        """How many switches there are between two NICs, by what is known of others at the same two leaves."""
+        return self._switches.get((self._first.get(src, ""), self._last.get(dst, "")))
 
     def covered_leaves(self, routes: Routes) -> set[str]:
         """Leaves from which all paths to each leaf that any path leads to are known, as far as can be told."""
@@ -73,6 +80,7 @@ class Census:
         known = ~((crossed >= 0) & is_open[crossed]).any(axis=1)
         crossed, pair = crossed[known], pair[known]
         ends = _leaves(routes, crossed)
+        self._switches = _distances(routes, crossed, ends)
         between = _fingerprint(crossed, without_ends=True)
         peers, peer = np.unique(ends, return_inverse=True)
         peer_counts = _tally(peer, between, len(peers))
@@ -91,6 +99,19 @@ def _leaves(routes: Routes, crossed: NDArray[np.int32]) -> I64:
     last = crossed[np.arange(len(crossed)), (crossed >= 0).sum(axis=1) - 1]
     ends: I64 = into[crossed[:, 0]] * len(number) + out_of[last]
     return ends
+
+
+def _distances(routes: Routes, crossed: NDArray[np.int32], ends: I64) -> dict[tuple[str, str], int]:
+    """The switches on the way from one leaf to another, where all paths have as many."""
+    switches = (crossed >= 0).sum(axis=1) - 1
+    _, one, which = np.unique(ends, return_index=True, return_inverse=True)
+    is_same = np.ones(len(one), bool)
+    np.logical_and.at(is_same, which, switches == switches[one][which])
+    found = {}
+    for row in one[is_same].tolist():
+        first, last = crossed[row, 0], crossed[row, switches[row]]
+        found[routes.links[first].b, routes.links[last].a] = int(switches[row])
+    return found
 
 
 def _fingerprint(crossed: NDArray[np.int32], *, without_ends: bool) -> I64:

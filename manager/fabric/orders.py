@@ -26,13 +26,17 @@ InUse = Mapping[Pair, Collection[int]]
 
 @dataclass
 class _Plan:
-    """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more."""
+    """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
+
+    `switches` are how many were known to be on the way when the pair was first ordered.
+    """
 
     candidates: list[int] = field(default_factory=list)
     granted: int = 0
     waited: int = 0
     in_use: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
+    switches: int | None = None
 
 
 class Orders:
@@ -54,7 +58,13 @@ class Orders:
         return plan is not None and path.sport in plan.ports
 
     def update(
-        self, in_use: InUse, census: Census, traced: Mapping[Pair, Collection[int]], *, is_calm: bool = True
+        self,
+        in_use: InUse,
+        census: Census,
+        traced: Mapping[Pair, Collection[int]],
+        *,
+        owner: Mapping[str, str],
+        is_calm: bool = True,
     ) -> bool:
         """Order what is missing; whether anything has changed.
 
@@ -62,6 +72,7 @@ class Orders:
             in_use: the pairs to trace, with the ports that packets of theirs have, the more important pairs first.
             census: what is known of the pairs' paths.
             traced: ports of each pair whose hops were told.
+            owner: the NIC of each address.
             is_calm: whether paths have stopped changing: while they change, some are known as they were and others as
                 they are, and a pair only seems to lack one.
         """
@@ -75,7 +86,9 @@ class Orders:
         spent: Counter[str] = Counter()
         for pair, ports in in_use.items():
             host = _host(pair[0])
-            plan = self._plans.setdefault(pair, _Plan())
+            plan = self._plans.get(pair)
+            if plan is None:
+                plan = self._plans[pair] = _Plan(switches=census.switches(pair[0], owner.get(pair[1], "")))
             plan.in_use = tuple(ports)[:MOST_IN_USE]
             if all(port in traced.get(pair, ()) for port in plan.ports):
                 _grow(plan, census.of(*pair), is_calm=is_calm)
@@ -101,9 +114,11 @@ class Orders:
         for pair in in_use:
             src, dst_addr = pair
             host, _, ifname = src.rpartition("/")
-            ports = self._plans[pair].ports
-            if ports:
-                order = TraceOrder(nic=ifname, dst_addr=dst_addr, sports=list(ports))
+            plan = self._plans[pair]
+            if plan.ports:
+                order = TraceOrder(
+                    nic=ifname, dst_addr=dst_addr, sports=list(plan.ports), switches=plan.switches
+                )
                 orders.setdefault(host, []).append(order)
         return orders
 

@@ -147,6 +147,18 @@ def test_a_path_of_any_length_ends_behind_the_last_answer(hops: int) -> None:
     assert not any(found.reached for found in told.values())
 
 
+@pytest.mark.parametrize("told", [1, 2, 3, 4, 6])
+def test_how_far_it_is_can_be_told_and_be_wrong(told: int) -> None:
+    network = Network(hears=lambda _probe, hop: hop != "10.2.0.1")
+    network.table.want(paths(4), {("nic0", "10.2.0.1"): told}, network.now_s)
+    soon = network.run(0.2)
+    if told == 3:
+        assert all(list(found.hops) == way(found.path) for found in soon.values())
+        assert len(soon) == 4
+    latest = {**soon, **network.run(tracetable.EXTENT_AGE_S + 2 * RETRACE_S + 5.0)}
+    assert all(list(found.hops) == way(found.path) for found in latest.values())
+
+
 def test_a_path_that_is_answered_in_full_is_told_of_at_once() -> None:
     network = Network()
     network.table.want(paths(4))

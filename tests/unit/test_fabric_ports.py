@@ -101,7 +101,9 @@ def test_the_census_counts_pairs_and_leaves() -> None:
         same = src.leaf == dst.leaf
         assert (known.peer_ports, known.peer_paths) == ((12 * 12, 1) if same else (16 * 12, 4))
         assert known.confidence > 0.99
+        assert census.switches(src.name, dst.name) == (1 if same else 3)
     assert census.of("h1/nic0", "192.0.2.1") == Known()
+    assert census.switches("h1/nic0", "elsewhere/nic0") is None
     assert census.covered_leaves(fabric.routes) == {"10.254.1.1", "10.254.1.2", "10.254.1.3"}
     assert Census(Routes()).of("h1/nic0", "10.2.0.1").confidence == 0.0
 
@@ -117,7 +119,7 @@ def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse) -> i
     fabric.know(clos.addresses)
     nic = {nic.name: nic for nic in clos.all_nics}
     for turn in range(200):
-        changed = orders.update(in_use, Census(fabric.routes), fabric.store.pairs)
+        changed = orders.update(in_use, Census(fabric.routes), fabric.store.pairs, owner={})
         if not changed and turn:
             return turn
         for host, ordered in orders.by_host.items():
@@ -170,12 +172,12 @@ def test_where_nobody_answers_a_batch_is_all_that_is_asked() -> None:
 def test_orders_are_bounded_and_the_same_after_a_restart() -> None:
     in_use = {("h1/nic0", f"10.2.{i // 200}.{i % 200}"): list(range(50_000, 50_064)) for i in range(300)}
     one, other = Orders(), Orders()
-    assert one.update(in_use, Census(Routes()), {})
-    assert other.update(in_use, Census(Routes()), {})
+    assert one.update(in_use, Census(Routes()), {}, owner={})
+    assert other.update(in_use, Census(Routes()), {}, owner={})
     assert one.by_host == other.by_host
-    assert not one.update(in_use, Census(Routes()), {})
+    assert not one.update(in_use, Census(Routes()), {}, owner={})
     assert sum(len(order.sports) for order in one.by_host["h1"]) == MOST_PORTS_A_HOST
-    assert one.update({}, Census(Routes()), {})
+    assert one.update({}, Census(Routes()), {}, owner={})
     assert one.by_host == {}
 
 
