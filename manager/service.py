@@ -6,7 +6,7 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
 from cwdp.shared.messages import (
     BounceReport,
+    Desired,
     Event,
     Hello,
     QpReport,
@@ -190,6 +191,11 @@ class Manager:
             save_identity(self._state_dir / "timeline.json", identity)
         return earlier.timeline
 
+    def _direct(self, documents: Iterable[Desired]) -> None:
+        """Have hosts do what these say."""
+        for document in documents:
+            self.bus.put(document)
+
     def _on_hello(self, hello: Hello) -> None:
         self.state.hear_hello(hello, time.monotonic())
 
@@ -210,8 +216,7 @@ class Manager:
         while True:
             started = time.monotonic()
             if self.bus.connected and (started >= due_s or self.state.planner.is_urgent(started)):
-                for document in self.state.plan(started):
-                    self.bus.put(document)
+                self._direct(self.state.plan(started))
                 took_s = time.monotonic() - started
                 due_s = started + max(PLAN_INTERVAL_S, took_s / PLAN_SHARE)
             await asyncio.sleep(PLAN_GLANCE_S)
@@ -242,8 +247,7 @@ class Manager:
                 suspicions = discovery.learn(started)
             self.state.note_suspicions(suspicions)
             if self.bus.connected:
-                for document in self.state.discover(time.monotonic()):
-                    self.bus.put(document)
+                self._direct(self.state.discover(time.monotonic()))
             took_s = time.monotonic() - started
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
 
@@ -283,8 +287,7 @@ class Manager:
                 expire_s = started + EXPIRE_INTERVAL_S
                 async with self._busy:
                     self.state.expire(started)
-                for document in self.state.overtaken():
-                    self.bus.put(document)
+                self._direct(self.state.overtaken())
             await self._settle(started)
             members = self.state.probeable(started)
             if self.bus.connected and self._graph.due(members, started, taken_up=self.state.was_directed()):
@@ -297,8 +300,7 @@ class Manager:
             if not await self._wishes.fetch() and now_s < self._inherits_until_s:
                 return
             self._inherits_until_s = None
-        for document in self.state.settle(now_s):
-            self.bus.put(document)
+        self._direct(self.state.settle(now_s))
 
     async def _wish_loop(self) -> None:
         while True:
@@ -318,8 +320,7 @@ class Manager:
         else:
             pairs = self.state.build_graph(members)
         changed = self.state.schedule(members, pairs)
-        for document in changed:
-            self.bus.put(document)
+        self._direct(changed)
         _log.info("probe graph nics=%d pairs=%d hosts_changed=%d", len(members), len(pairs), len(changed))
 
 

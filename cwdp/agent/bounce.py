@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from ipaddress import ip_address
 
+from cwdp.shared.inet import internet_checksum
 from cwdp.shared.messages import BounceOrder, BounceReport
 
 COUNTERS = ("bounces_sent", "bounces_refused", "bounces_failed")
@@ -139,7 +140,7 @@ class _Echo:
 
 def echo_request(kind: int, identifier: int, number: int) -> bytes:
     """An ICMP echo request; over IPv6 the kernel fills the checksum in."""
-    checksum = _checksum(struct.pack(">BBHHH", kind, 0, 0, identifier, number) + _PAYLOAD)
+    checksum = internet_checksum(struct.pack(">BBHHH", kind, 0, 0, identifier, number) + _PAYLOAD)
     return struct.pack(">BBHHH", kind, 0, checksum, identifier, number) + _PAYLOAD
 
 
@@ -150,11 +151,3 @@ def reply_number(data: bytes, version: int, kind: int, identifier: int) -> int |
         return None
     got_kind, code, _, got_identifier, number = struct.unpack_from(">BBHHH", data, start)
     return int(number) if (got_kind, code, got_identifier) == (kind, 0, identifier) else None
-
-
-def _checksum(data: bytes) -> int:
-    """The internet checksum (RFC 1071)."""
-    total: int = sum(struct.unpack(f">{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF

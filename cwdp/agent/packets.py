@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Position
+from cwdp.shared.inet import family_of
 
 IPV4_HEADER = 20
 IPV6_HEADER = 40
@@ -56,7 +57,7 @@ class Path:
     @property
     def family(self) -> socket.AddressFamily:
         """AF_INET or AF_INET6."""
-        return socket.AF_INET6 if ":" in self.destination else socket.AF_INET
+        return family_of(self.destination)
 
 
 def build(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:

@@ -17,6 +17,7 @@ from cwdp.agent.links import LinkTable
 from cwdp.agent.sender import IPV6_HDRINCL
 from cwdp.agent.tracepackets import Answer, FlowPath, HopProbe, read_icmpv4, read_icmpv6
 from cwdp.agent.tracetable import Found, TraceTable
+from cwdp.shared.inet import family_of
 from cwdp.shared.messages import Event, PathStat, ProbeEdge, Trace, TraceOrder, TraceReport
 
 COUNTERS = ("trace_socket_failed", "trace_orders_refused", "trace_unsent")
@@ -79,7 +80,7 @@ class Tracing:
                 self.counters["trace_orders_refused"] += 1
                 continue
             link = self._links.get(order.nic)
-            source = link.address(socket.AF_INET6 if ":" in destination else socket.AF_INET) if link else None
+            source = link.address(family_of(destination)) if link else None
             if order.switches is not None:
                 switches[order.nic, destination] = order.switches
             if source is not None:

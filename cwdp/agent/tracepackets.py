@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Literal
 
-import numpy as np
-
 from cwdp.agent import packets
 from cwdp.agent.packets import IPV4_HEADER, IPV6_HEADER
+from cwdp.shared.inet import family_of, internet_checksum
 
 UDP_HEADER = 8
 
@@ -44,7 +43,7 @@ class FlowPath:
     @property
     def family(self) -> socket.AddressFamily:
         """AF_INET or AF_INET6."""
-        return socket.AF_INET6 if ":" in self.destination else socket.AF_INET
+        return family_of(self.destination)
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,4 @@ def _udp_checksum(path: FlowPath, datagram: bytes) -> int:
     """
     ends = b"".join(socket.inet_pton(path.family, address) for address in (path.source, path.destination))
     pseudo = ends + struct.pack("!II", len(datagram), socket.IPPROTO_UDP)
-    total = int(np.frombuffer(pseudo + datagram, dtype=">u2").sum(dtype=np.uint64))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF or 0xFFFF
+    return internet_checksum(pseudo + datagram) or 0xFFFF

@@ -36,7 +36,7 @@ TIMEOUT_NS = 268_435_456
 
 MESSAGE_BYTES = 64 * 1024
 QUEUE_BYTES = 512 * 1024
-RATE_BPS = 20_000_000
+RATE_BPS = 15_000_000
 """Of the NICs: more, and the processors of a small machine would be the limit."""
 
 MTU = 4096
