@@ -18,7 +18,8 @@ from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.rdma.udlink import UdLink
-from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Link, UdAddress, UdPath, UdProber, UdSample
+from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Link, UdPath, UdProber, UdSample
+from cwdp.shared.messages import UdAddress
 
 QPN_MAX = 0xFFFFFF
 INTERVAL_S = 0.05

@@ -123,6 +123,14 @@ def gid(device: str, port: int, index: int, root: Path = SYSFS) -> Gid | None:
     return Gid(device, port, index, gid_text(text), kind, _gid_netdev(where, str(index)))
 
 
+def incarnation(device: str, root: Path = SYSFS) -> int | None:
+    """A number that is another one when a device has gone and come back; None where it is not there."""
+    try:
+        return (root / device).stat().st_ino
+    except OSError:
+        return None
+
+
 def counters(root: Path = SYSFS) -> list[Counter]:
     """Every counter of every port; those that a driver cannot read now are left out."""
     return [

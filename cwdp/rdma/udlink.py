@@ -12,8 +12,9 @@ from cwdp.rdma import netlink, sysfs, verbs
 from cwdp.rdma.gid import gid_bytes, gid_text
 from cwdp.rdma.handles import AddressHandles
 from cwdp.rdma.sport import rxe_ud_sport
-from cwdp.rdma.udprobe import Received, UdAddress
+from cwdp.rdma.udprobe import Received
 from cwdp.rdma.udqueues import GRH_BYTES, ReceiveQueue, SendQueues
+from cwdp.shared.messages import UdAddress
 
 ROCE_V2 = "RoCE v2"
 RXE_QUEUE_PAIRS = 16
@@ -42,7 +43,8 @@ class UdLink:
         self, device: str, port: int, gid_index: int, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self._gid = _own_gid(device, port, gid_index)
-        self._device = device
+        self._device, self._port, self._gid_index = device, port, gid_index
+        self._incarnation = sysfs.incarnation(device)
         self._failed = verbs.failure()
         self._clock = clock
         soft = netlink.drivers().get(device) == "rxe"
@@ -64,7 +66,7 @@ class UdLink:
         with self._translated():
             pd = verbs.load("pd").PD(self._context)
             self._channel, self._event_fd = _completion_channel(self._context)
-            self._receiver = ReceiveQueue(self._context, pd, port, self._channel)
+            self._receiver = ReceiveQueue(self._context, pd, port, self._channel, self._clock)
             self._sender = SendQueues(self._context, pd, port, senders)
             self._receiver.cq.req_notify()
         return pd
@@ -77,6 +79,23 @@ class UdLink:
     def fileno(self) -> int:
         """Readable when there is something to poll."""
         return self._event_fd
+
+    def check(self) -> None:
+        """See whether the device is still the one that was opened, with the same GID.
+
+        Queue pairs of one that has gone do not fail by themselves: they receive nothing any more.
+
+        Raises:
+            ConfigError: the GID is another one, or is gone.
+            RdmaError: the device is another one, or is gone.
+        """
+        if sysfs.incarnation(self._device) != self._incarnation:
+            raise RdmaError(f"the RDMA device {self._device} has gone", "it is opened when it is there again")
+        if _own_gid(self._device, self._port, self._gid_index) != self._gid:
+            raise ConfigError(
+                f"GID {self._gid_index} of {self._device} is no longer {gid_text(self._gid)}",
+                "its interface has another address now",
+            )
 
     def close(self) -> None:
         """Give back queue pairs and memory."""
@@ -111,7 +130,7 @@ class UdLink:
                 self._channel.get_cq_event(self._receiver.cq)
                 self._receiver.cq.ack_events(1)
                 self._receiver.cq.req_notify()
-            arrived = [(self._clock(), data) for data in self._receiver.receive()]
+            arrived = list(self._receiver.receive())
         found = []
         for arrived_ns, data in arrived:
             addresses = read_grh(data[:GRH_BYTES])

@@ -4,7 +4,9 @@ import os
 from collections import deque
 
 from cwdp.rdma.gid import gid_bytes
-from cwdp.rdma.udprobe import Received, UdAddress, UdPath, UdProber, UdSample
+from cwdp.errors import RdmaError
+from cwdp.rdma.udprobe import Received, UdPath, UdProber, UdSample
+from cwdp.shared.messages import UdAddress
 
 KEY = bytes(range(16))
 A, B = "::ffff:10.0.1.1", "fd00:2::1"
