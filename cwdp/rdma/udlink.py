@@ -3,7 +3,7 @@
 import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,12 @@ from cwdp.errors import ConfigError, RdmaError
 from cwdp.rdma import netlink, sysfs, verbs
 from cwdp.rdma.gid import gid_bytes, gid_text
 from cwdp.rdma.handles import AddressHandles
+from cwdp.rdma.port import ROCE_V2
 from cwdp.rdma.sport import rxe_ud_sport
 from cwdp.rdma.udprobe import Received
 from cwdp.rdma.udqueues import GRH_BYTES, ReceiveQueue, SendQueues
 from cwdp.shared.messages import UdAddress
 
-ROCE_V2 = "RoCE v2"
 RXE_QUEUE_PAIRS = 16
 EVENT_FILE = "anon_inode:[infinibandevent]"
 IPV4_AT = 20  # where an IPv4 header lies in the GRH (IBTA annex A17.4.5.2)
@@ -98,9 +98,10 @@ class UdLink:
             )
 
     def close(self) -> None:
-        """Give back queue pairs and memory."""
-        self._handles.close()
-        self._context.close()
+        """Give back queue pairs and memory; of a device that has gone, the kernel took them already."""
+        for part in (self._handles, self._context):
+            with suppress(self._failed):
+                part.close()
 
     def suspect(self, gid: bytes) -> None:
         """Nothing came back from here: its next hop may have changed."""

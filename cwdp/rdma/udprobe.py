@@ -16,7 +16,7 @@ from cwdp.errors import ConfigError
 from cwdp.rdma import udwire
 from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN, check_sport
-from cwdp.rdma.udwire import UNSYNCED, Head, Kind, Message, Reading, WireError
+from cwdp.rdma.udwire import UNSYNCED, Arrival, Head, Kind, Message, Reading, WireError
 from cwdp.shared.messages import UdAddress
 
 REPLY_TIMEOUT_NS = 100_000_000
@@ -68,8 +68,8 @@ class Exchange:
 
     @property
     def is_possible(self) -> bool:
-        """Whether nothing in it happened before its cause."""
-        return self.t2_ns <= self.t3_ns and self.rtt_ns >= 0
+        """Whether nothing in it happened before its cause, or beyond the end of time (2**63 ns)."""
+        return self.t2_ns <= self.t3_ns < 1 << 63 and self.rtt_ns >= 0
 
 
 @dataclass(frozen=True)
@@ -255,8 +255,8 @@ class UdProber:
             self.counters["unreflected"] += 1
             return
         head = Head(Kind.REPLY, asked.key_id, self.address.qpn, asked.seq, asked.reply_sport, asked.sport)
-        t2 = received.arrived_ns
-        reply = udwire.sign_reply(key, head, message.mac, t2, self._timeline(t2), self._clock)
+        arrival = Arrival(received.arrived_ns, self._timeline(received.arrived_ns))
+        reply = udwire.sign_reply(key, head, message.mac, arrival, self._clock)
         done = self._link.send(received.source, asked.qpn, asked.reply_sport, reply.data)
         self.counters["reflected" if done else "unreflected"] += 1
 

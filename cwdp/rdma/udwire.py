@@ -62,6 +62,14 @@ UNSYNCED = Reading()
 
 
 @dataclass(frozen=True)
+class Arrival:
+    """When a request was seen, on the responder's clock, and how that stood to the timeline then."""
+
+    t2_ns: int
+    reading: Reading
+
+
+@dataclass(frozen=True)
 class Head:
     """The part that is known before the clock is read.
 
@@ -144,11 +152,11 @@ def request_is_valid(key: bytes, message: Message, src: bytes, dst: bytes) -> bo
     return _mac(key, src + dst + message.signed) == message.mac
 
 
-def sign_reply(key: bytes, head: Head, request_mac: int, t2: int, reading: Reading, clock: Clock) -> Signed:
-    """Stamp and sign the answer to a request that arrived at `t2`."""
+def sign_reply(key: bytes, head: Head, request_mac: int, arrival: Arrival, clock: Clock) -> Signed:
+    """Stamp and sign the answer to a request."""
     packed = head.pack()
     t3 = clock()
-    data = packed + BODY.pack(t2, t3, reading.offset_ns, reading.bound_ns)
+    data = packed + BODY.pack(arrival.t2_ns, t3, arrival.reading.offset_ns, arrival.reading.bound_ns)
     return _signed(data, _mac(key, STAMP.pack(request_mac) + data), t3)
 
 

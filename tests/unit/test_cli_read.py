@@ -211,4 +211,4 @@ def test_tables_bear_what_is_not_known_yet() -> None:
     assert "unsynced" in _text(tables.clock({"timeline": "t", "hosts": [row]}))
     assert "0 of 0 paths" in _text(tables.owd({"paths": [], "path_count": 0, "window_s": 10.0}))
     host = {"host": "a", "state": "up", "clock_state": "unsynced", "nics": [], "last_seen_s": 0.1}
-    assert "up" in _text(tables.hosts({"hosts": [host]}))
+    assert "up" in _text(tables.hosts({"hosts": [host], "transports": {"xdp": 0, "ud": 0}}))
