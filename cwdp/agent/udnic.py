@@ -89,7 +89,7 @@ class UdNic:
         self._keys = keys
         address, before = self.keeper.address, self._told
         self._told = address
-        if address is None:
+        if self.port is None or (address is None and self.keeper.trouble):
             self.port = find_port(self.ifname, self._wish)
         self._order()
         if address is None and self.keeper.trouble:

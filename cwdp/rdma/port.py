@@ -1,11 +1,11 @@
 """Which RDMA device, port and GID a network interface is to be used by."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 from pathlib import Path
 
-from cwdp.errors import ConfigError, RdmaError
+from cwdp.errors import ConfigError, CwdpError, RdmaError
 from cwdp.rdma import sysfs, verbs
 from cwdp.rdma.sysfs import SYSFS, Gid
 
@@ -47,17 +47,16 @@ def find_port(ifname: str, wish: PortWish, root: Path = SYSFS) -> RdmaPort:
             f"there is no RDMA device {wish.device}",
             f"`cwdp rdma device` lists them: {', '.join(sorted(known))}",
         )
-    of_interface = [gid for gid in sysfs.gids(root) if gid.netdev == ifname]
-    if not of_interface and wish == PortWish():
-        raise RdmaError(
-            f"no RDMA device belongs to {ifname}",
-            '`cwdp rdma port` lists those of each interface; a NIC without one takes transport = "xdp"',
-        )
-    fitting = [gid for gid in of_interface if _fits(gid, wish)]
-    if not fitting:
+    best = None
+    for gid in _candidates(ifname, wish, root):
+        if gid.netdev != ifname or not _fits(gid, wish):
+            continue
+        if IPv6Address(gid.gid).ipv4_mapped:
+            return _port(gid)
+        best = best or gid
+    if best is None:
         raise _absent(ifname, wish, root)
-    chosen = min(fitting, key=_preference)
-    return RdmaPort(chosen.device, chosen.port, chosen.index, chosen.gid)
+    return _port(best)
 
 
 def require_usable(port: RdmaPort) -> None:
@@ -69,34 +68,50 @@ def require_usable(port: RdmaPort) -> None:
     verbs.open_device(port.device).close()
 
 
+def _port(gid: Gid) -> RdmaPort:
+    return RdmaPort(gid.device, gid.port, gid.index, gid.gid)
+
+
+def _candidates(ifname: str, wish: PortWish, root: Path) -> Iterator[Gid]:
+    """The GIDs to look at, those of the interface's own port first; others may be of a VLAN on it."""
+    ports = [
+        port
+        for port in sysfs.ports(root)
+        if wish.device in (None, port.device) and wish.port in (None, port.port)
+    ]
+    for port in sorted(ports, key=lambda port: port.netdev != ifname):
+        if wish.gid_index is None:
+            yield from sysfs.port_gids(port.device, port.port, root)
+        elif (gid := sysfs.gid(port.device, port.port, wish.gid_index, root)) is not None:
+            yield gid
+
+
 def _fits(gid: Gid, wish: PortWish) -> bool:
-    if gid.type != ROCE_V2 or wish.device not in (None, gid.device) or wish.port not in (None, gid.port):
-        return False
-    address = IPv6Address(gid.gid)
-    return not address.is_link_local if wish.gid_index is None else gid.index == wish.gid_index
+    is_own = wish.gid_index is not None or not IPv6Address(gid.gid).is_link_local
+    return gid.type == ROCE_V2 and is_own
 
 
-def _preference(gid: Gid) -> tuple[bool, str, int, int]:
-    return IPv6Address(gid.gid).ipv4_mapped is None, gid.device, gid.port, gid.index
-
-
-def _absent(ifname: str, wish: PortWish, root: Path) -> ConfigError:
+def _absent(ifname: str, wish: PortWish, root: Path) -> CwdpError:
     """Why no GID fits."""
-    where = " ".join(
-        f"{name} {value}"
-        for name, value in (("device", wish.device), ("port", wish.port), ("GID index", wish.gid_index))
-        if value is not None
-    )
-    others = _indices(gid for gid in sysfs.gids(root) if _fits(gid, wish) and gid.netdev != ifname)
-    if others:
-        return ConfigError(f"{where} is not of {ifname}", f"RoCE v2 GIDs there: {others}")
+    found = list(_candidates(ifname, wish, root))
+    mine = [gid for gid in found if gid.netdev == ifname]
+    if wish == PortWish() and not mine:
+        return RdmaError(
+            f"no RDMA device belongs to {ifname}",
+            '`cwdp rdma port` lists those of each interface; a NIC without one takes transport = "xdp"',
+        )
+    named = (("device", wish.device), ("port", wish.port), ("GID index", wish.gid_index))
+    where = " ".join(f"{name} {value}" for name, value in named if value is not None)
+    if mine and wish.gid_index is None:
+        return ConfigError(
+            f"{ifname} has no RoCE v2 GID of an address",
+            f"it needs an IPv4 or IPv6 address; its GIDs: {_listed(mine)}",
+        )
     return ConfigError(
-        f"{ifname} has no RoCE v2 GID {f'at {where}' if where else 'but link-local ones: it needs an address'}",
-        f"its GIDs: {_indices(gid for gid in sysfs.gids(root) if gid.netdev == ifname) or 'none'}",
+        f"{where} is no RoCE v2 GID of {ifname}",
+        f"`cwdp rdma gid` lists them; there is {_listed(found) or 'none'}",
     )
 
 
-def _indices(gids: Iterable[Gid]) -> str:
-    return "; ".join(
-        f"{one.device} port {one.port} index {one.index} ({one.type}, {one.netdev})" for one in gids
-    )
+def _listed(gids: Iterable[Gid]) -> str:
+    return ", ".join(f"{one.gid} ({one.type}, {one.netdev})" for one in gids)

@@ -11,14 +11,14 @@ import multiprocessing
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cwdp.agent import service as agent
-from cwdp.agent.config import AgentConfig
+from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
 from manager import service as manager
@@ -50,7 +50,9 @@ _fork = multiprocessing.get_context("fork")
 class Services:
     """Those that run. Made by `stopped`."""
 
-    def __init__(self, hosts: Iterable[RdmaHost], folder: Path) -> None:
+    def __init__(
+        self, hosts: Iterable[RdmaHost], folder: Path, ud_clocks: Sequence[TestClockConfig] | None
+    ) -> None:
         self._folder = folder
         self._client = ManagerClient(f"unix://{folder}/manager.sock")
         keys = folder / "keys.toml"
@@ -63,8 +65,10 @@ class Services:
                 host=host.name,
                 keys=str(keys),
                 pulse_interval_ms=PULSE_INTERVAL_MS,
+                interface={} if ud_clocks is None else {host.ifname: InterfaceConfig(transport="ud")},
+                test_clock=None if ud_clocks is None else ud_clocks[number],
             )
-            for host in hosts
+            for number, host in enumerate(hosts)
         ]
         self._processes: dict[str, Any] = {}
 
@@ -143,9 +147,14 @@ class Services:
 
 
 @contextmanager
-def stopped(hosts: Iterable[RdmaHost], folder: Path) -> Iterator[Services]:
-    """Give services that are to be started, their files in a folder; stopped at the end."""
-    services = Services(hosts, folder)
+def stopped(
+    hosts: Iterable[RdmaHost], folder: Path, ud_clocks: Sequence[TestClockConfig] | None = None
+) -> Iterator[Services]:
+    """Give services that are to be started, their files in a folder; stopped at the end.
+
+    With `ud_clocks` the hosts have these, and probe by UD queue pairs.
+    """
+    services = Services(hosts, folder, ud_clocks)
     try:
         yield services
     finally:
