@@ -344,7 +344,7 @@ def _sane(hello: Hello) -> bool:
         for nic in hello.nics:
             IPv4Address(nic.ipv4 or "0.0.0.0")  # noqa: S104 - parsed, not bound
             IPv6Address(nic.ipv6 or "::")
-            if nic.ud is not None and IPv6Address(nic.ud.gid) != _only_gid(nic):
+            if nic.ud is not None and (nic.transport != "ud" or IPv6Address(nic.ud.gid) != _only_gid(nic)):
                 return False
     except ValueError:
         return False
