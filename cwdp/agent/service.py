@@ -403,7 +403,8 @@ class Agent:
         if self._carrier.get(ifname) not in (None, carrier):
             self._event("link_up" if carrier else "link_down", ifname, "carrier")
         self._carrier[ifname] = carrier
-        self._detours.loaded(ifname)
+        if ifname not in self._config.ud_nics:
+            self._detours.loaded(ifname)
         self._tracing.readdress()
         self._order_helpers()
         if self._report_seq:

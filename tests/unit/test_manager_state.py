@@ -15,6 +15,7 @@ from manager.config import ManagerConfig, ProbeSettings, host_port, load
 from manager.counters import CounterTotals
 from manager.state import FleetState
 from manager.timeline import Identity, is_running, load_identity
+from manager.wish_http import require_known
 
 FIT = EdgeFit(
     src="a/eth0",
@@ -291,3 +292,14 @@ def test_addresses_that_are_none(text: str) -> None:
 def test_addresses() -> None:
     assert host_port("[::1]:4222", "--listen") == ("::1", 4222)
     assert host_port("h:1", "--listen") == ("h", 1)
+
+
+def test_nothing_can_be_wished_of_a_nic_without_a_dataplane() -> None:
+    state = _state()
+    state.hear_hello(
+        msgspec.structs.replace(hello("c"), nics=[nic("eth0"), ud_nic("eth1", gid="fd00::9")]), 1.0
+    )
+    require_known(state, "c", "eth0")
+    for ifname, message in (("eth1", "no dataplane"), ("eth2", "has no interface")):
+        with pytest.raises(ConfigError, match=message):
+            require_known(state, "c", ifname)
