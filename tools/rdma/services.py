@@ -10,6 +10,7 @@ import logging
 import multiprocessing
 import os
 import secrets
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,9 @@ from cwdp.agent import service as agent
 from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
+from manager import nats_server
 from manager import service as manager
-from manager.config import ManagerConfig, PlannerSettings, ProbeSettings, RoceConfig
+from manager.config import ManagerConfig, PlannerSettings, ProbeSettings, RoceConfig, host_port
 from tools.rdma.fabric import RdmaHost
 
 PULSE_INTERVAL_MS = 100.0
@@ -97,7 +99,7 @@ class Services:
             roce=ROCE,
             planner=PlannerSettings(enabled=enabled),
         )
-        self._start(_MANAGER, lambda: asyncio.run(manager.serve(config)))
+        self._start(_MANAGER, partial(_run_manager, config))
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
             if time.monotonic() > deadline:
@@ -124,9 +126,11 @@ class Services:
         return {log.stem: log.read_text()[-_LOG_CHARACTERS:] for log in sorted(self._folder.glob("*.log"))}
 
     def _answers(self) -> bool:
+        """Whether the manager answers and its bus is there."""
         try:
             self.ask("/v1/manager")
-        except ManagerError:
+            socket.create_connection(host_port(_BUS, "the bus")).close()
+        except (ManagerError, OSError):
             return False
         return True
 
@@ -165,6 +169,11 @@ def _run_agent(config: AgentConfig) -> None:
     for name, interval_s in AGENT_PACE.items():
         setattr(agent, name, interval_s)
     agent.run(config)
+
+
+def _run_manager(config: ManagerConfig) -> None:
+    nats_server.START_TIMEOUT_S = _START_TIMEOUT_S
+    asyncio.run(manager.serve(config))
 
 
 def _run(log: Path, serve: Callable[[], None]) -> None:
