@@ -219,7 +219,7 @@ def _clock(test: UdTestClock | None) -> Clock:
 
 
 def _open_link(order: UdOrder, clock: Clock) -> Link:
-    return UdLink(order.device, order.port, order.gid_index, clock)
+    return UdLink(order.device, order.port, order.gid_index, order.driver, clock)
 
 
 def main() -> None:

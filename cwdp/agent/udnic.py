@@ -24,6 +24,7 @@ from cwdp.agent.udorder import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder, UdTe
 from cwdp.agent.windows import PathWindows
 from cwdp.dataplane import abi
 from cwdp.errors import RdmaError
+from cwdp.rdma import netlink
 from cwdp.rdma.port import PortWish, RdmaPort, find_port, require_usable
 from cwdp.shared.messages import ClockLine, Nic, ProbeEdge, UdAddress, WindowReport, nic_id
 
@@ -61,6 +62,7 @@ class UdNic:
         self._wish = PortWish(config.rdma_device, config.rdma_port, config.gid_index)
         self._test_clock = None if test_clock is None else UdTestClock(**msgspec.structs.asdict(test_clock))
         self.port: RdmaPort | None = None
+        self._driver: str | None = None
         self._keys: KeyFile | None = None
         self._told: UdAddress | None = None
         self._line: ClockLine | None = None
@@ -91,6 +93,7 @@ class UdNic:
         self._told = address
         if self.port is None or (address is None and self.keeper.trouble):
             self.port = find_port(self.ifname, self._wish)
+            self._driver = netlink.drivers().get(self.port.device)
         self._order()
         if address is None and self.keeper.trouble:
             raise RdmaError(self.keeper.trouble)
@@ -170,6 +173,7 @@ class UdNic:
             device=self.port.device,
             port=self.port.port,
             gid_index=self.port.gid_index,
+            driver=self._driver,
             keys={number: secret.hex() for number, secret in self._keys.secrets().items()},
             send_key=self._keys.send,
             version=self._version,

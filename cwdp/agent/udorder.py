@@ -45,7 +45,7 @@ class UdOrder(Struct, frozen=True, kw_only=True):
     """Everything that the process is to do, each time.
 
     Attributes:
-        device, port, gid_index: what to send from.
+        device, port, gid_index, driver: what to send from, as `cwdp.rdma.udlink.UdLink`.
         keys: the cluster's keys, 16 bytes in hex, by number; `send_key` is the one to sign with.
         version: of `paths` and `turns`.
         paths: what to probe.
@@ -57,6 +57,7 @@ class UdOrder(Struct, frozen=True, kw_only=True):
     device: str
     port: int
     gid_index: int
+    driver: str | None
     keys: dict[int, str]
     send_key: int
     version: int = 0

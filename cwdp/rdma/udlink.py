@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cwdp.errors import ConfigError, RdmaError
-from cwdp.rdma import netlink, sysfs, verbs
+from cwdp.rdma import sysfs, verbs
 from cwdp.rdma.gid import gid_bytes, gid_text
 from cwdp.rdma.handles import AddressHandles
 from cwdp.rdma.port import ROCE_V2
@@ -32,6 +32,7 @@ class UdLink:
         device: its name, such as mlx5_0.
         port: its number, from 1.
         gid_index: the GID to send from, as `cwdp rdma gid` lists them.
+        driver: the device's, as `netlink.drivers` tells; only `rxe` makes a difference.
         clock: ns; read when a message is seen.
 
     Raises:
@@ -40,14 +41,19 @@ class UdLink:
     """
 
     def __init__(
-        self, device: str, port: int, gid_index: int, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        device: str,
+        port: int,
+        gid_index: int,
+        driver: str | None,
+        clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._gid = _own_gid(device, port, gid_index)
         self._device, self._port, self._gid_index = device, port, gid_index
         self._incarnation = sysfs.incarnation(device)
         self._failed = verbs.failure()
         self._clock = clock
-        soft = netlink.drivers().get(device) == "rxe"
+        soft = driver == "rxe"
         self._context = verbs.open_device(device)
         try:
             pd = self._open(port, RXE_QUEUE_PAIRS if soft else 1)

@@ -23,7 +23,7 @@ PATHS = [UdPathOrder(B_AT, sport, 60_000 + sport % 10) for sport in (50_001, 50_
 
 
 def order(device: str, **changes: object) -> UdOrder:
-    given = UdOrder(device=device, port=1, gid_index=3, keys={1: KEY.hex()}, send_key=1)
+    given = UdOrder(device=device, port=1, gid_index=3, driver="mlx5", keys={1: KEY.hex()}, send_key=1)
     return msgspec.structs.replace(given, **changes)
 
 

@@ -20,6 +20,7 @@ from cwdp.agent.udnic import STAMP_NOISE_NS, UdNic, read_rows
 from cwdp.agent.udorder import Fate, Row, UdOrder, UdTestClock, UdWord
 from cwdp.agent.window import weigh
 from cwdp.errors import RdmaError
+from cwdp.rdma import netlink
 from cwdp.rdma.port import RdmaPort
 from cwdp.rdma.udwire import UNSYNCED_BOUND_NS
 from cwdp.shared.messages import ProbeEdge, UdAddress
@@ -43,6 +44,7 @@ def keys(tmp_path: Path) -> KeyFile:
 @pytest.fixture
 def nic(monkeypatch: pytest.MonkeyPatch) -> UdNic:
     monkeypatch.setattr(udnic, "find_port", lambda _ifname, _wish: PORT)
+    monkeypatch.setattr(netlink, "drivers", lambda: {"mlx5_0": "mlx5"})
     monkeypatch.setattr(UdKeeper, "is_running", True)
     links = LinkTable(lambda _: None)
     links._links["eth1"] = Link(2, "02:00:00:00:00:01", carrier=True, addresses=["10.0.0.1", "fd00::1"])
@@ -84,7 +86,7 @@ def lost(path: int) -> Row:
 def test_the_order_has_all_that_is_known(nic: UdNic, keys: KeyFile) -> None:
     nic.ensure(keys)
     before = _ordered(nic)
-    assert (before.device, before.port, before.gid_index) == ("mlx5_0", 1, 3)
+    assert (before.device, before.port, before.gid_index, before.driver) == ("mlx5_0", 1, 3, "mlx5")
     assert (before.keys, before.send_key) == ({1: KEY}, 1)
     assert before.test_clock == UdTestClock(1, 2, 3.0)
     nic.probe([edge(), edge("c/eth1", pairs_per_s=40.0)], 1)
@@ -230,7 +232,7 @@ def test_the_process_itself_says_what_is_missing(
 
     async def live() -> str:
         job = asyncio.create_task(keeper.run())
-        keeper.order(UdOrder(device="none0", port=1, gid_index=0, keys={1: KEY}, send_key=1))
+        keeper.order(UdOrder(device="none0", port=1, gid_index=0, driver=None, keys={1: KEY}, send_key=1))
         for _ in range(500):
             await asyncio.sleep(0.02)
             if keeper.trouble:

@@ -158,7 +158,7 @@ def _command(host: RdmaHost, keys: Path, name: str, *arguments: str) -> list[str
 
 
 def _link(host: RdmaHost, version: int) -> UdLink:
-    return UdLink(host.device, DEVICE_PORT, host.gid_index(version))
+    return UdLink(host.device, DEVICE_PORT, host.gid_index(version), "rxe")
 
 
 def _paths(here: UdAddress, there: UdAddress) -> list[UdPath]:
