@@ -12,6 +12,7 @@ from typing import Any
 
 from cwdp.agent.config import TestClockConfig
 from cwdp.errors import CwdpError, LabError
+from cwdp.shared.testclock import test_clock_ns
 from tools.lab import faults
 from tools.rdma import services
 from tools.rdma.fabric import LAB
@@ -57,6 +58,12 @@ def run(bench: Bench) -> dict[str, Any]:
             record["seconds"] = time.monotonic() - began_s
             record["logs"] = cwdp.logs()
     return record
+
+
+def _read(clocks: list[TestClockConfig]) -> list[int]:
+    """What each host's clock shows now."""
+    now_ns = time.monotonic_ns()
+    return [test_clock_ns(now_ns, one.base_ns, one.offset_ns, one.drift_ppb) for one in clocks]
 
 
 def _paths(
