@@ -163,7 +163,32 @@ class UdHost:
             self._prober = None
 
 
-def run(orders: Orders[UdOrder], host: UdHost, out: int) -> None:
+class Words:
+    """Writes to the agent without waiting for it: while it reads nothing, nothing more is said.
+
+    Args:
+        fd: the standard output, as a rule.
+    """
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._rest = b""
+
+    def is_free(self) -> bool:
+        """Whether all that was said has been written."""
+        if self._rest:
+            with suppress(BlockingIOError):
+                self._rest = self._rest[os.write(self._fd, self._rest) :]
+        return not self._rest
+
+    def say(self, word: UdWord) -> None:
+        """Say something, when free."""
+        self._rest = msgspec.json.encode(word) + b"\n"
+        self.is_free()
+
+
+def run(orders: Orders[UdOrder], host: UdHost, words: Words) -> None:
     """Probe and answer until the agent is gone."""
     with suppress(EOFError, BrokenPipeError):
         while True:
@@ -171,9 +196,9 @@ def run(orders: Orders[UdOrder], host: UdHost, out: int) -> None:
             if order is not None:
                 host.follow(order)
             host.step()
-            word = host.word()
+            word = host.word() if words.is_free() else None
             if word is not None:
-                _write(out, msgspec.json.encode(word) + b"\n")
+                words.say(word)
             link = host.fileno()
             ears = [orders.fileno(), *([] if link is None else [link])]
             select.select(ears, [], [], host.wait_s())
@@ -187,11 +212,6 @@ def read_line(line: ClockLine, local_ns: int) -> Reading:
     offset_ns = line.offset_base_ns + round(line.offset_ns + line.drift * age_ns)
     bound_ns = math.ceil(line.bound_ns + line.bound_drift * abs(age_ns))
     return Reading(offset_ns, min(bound_ns, UNSYNCED_BOUND_NS - 1))
-
-
-def _write(out: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(out, data) :]
 
 
 def _place(order: UdOrder) -> tuple[str, int, int, UdTestClock | None]:
@@ -227,7 +247,7 @@ def main() -> None:
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
     gc.disable()  # nothing here makes cycles
-    run(Orders(sys.stdin.fileno(), UdOrder), UdHost(_open_link), sys.stdout.fileno())
+    run(Orders(sys.stdin.fileno(), UdOrder), UdHost(_open_link), Words(sys.stdout.fileno()))
 
 
 if __name__ == "__main__":

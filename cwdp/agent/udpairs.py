@@ -9,6 +9,7 @@ from cwdp.rdma.udwire import UNSYNCED_BOUND_NS
 
 CATCH_UP_S = 0.1
 MOST_PENDING = 8_192
+ROWS_A_WORD = 4_000
 LONGEST_NS = 2**62
 COUNTERS = ("pairs_sent", "pairs_skipped", "pairs_held_back", "probes_abandoned")
 
@@ -72,7 +73,7 @@ class Pairs:
 
     def send(self, prober: UdProber, index: int) -> None:
         """Send a pair over a path."""
-        if len(self._open) >= MOST_PENDING:
+        if len(self._open) + len(self._rows) >= MOST_PENDING:
             self._counters["pairs_held_back"] += 1
             return
         self._counters["pairs_sent"] += 1
@@ -93,8 +94,8 @@ class Pairs:
                 self._decide(pair, place, self._row(index, sample.exchange))
 
     def take_rows(self) -> list[Row]:
-        """The pairs that are decided, two rows each, once."""
-        rows, self._rows = self._rows, []
+        """Pairs that are decided, two rows each, once; the rest next time."""
+        rows, self._rows = self._rows[:ROWS_A_WORD], self._rows[ROWS_A_WORD:]
         return rows
 
     def has_rows(self) -> bool:

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from ud_fakes import DELAY_NS, KEY, A, B, Link, Network
 
+from cwdp.agent import udpairs
 from cwdp.agent.orders import Orders
-from cwdp.agent.ud import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, read_line, run
+from cwdp.agent.ud import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, Words, read_line, run
 from cwdp.agent.udorder import Fate, Row, UdOrder, UdPathOrder, UdTestClock, UdWord
 from cwdp.agent.udpairs import CATCH_UP_S, Turns
 from cwdp.errors import ConfigError, CwdpError, RdmaError
@@ -251,7 +252,7 @@ def test_a_test_clock_is_that_of_the_dataplane() -> None:
 def test_the_process_ends_with_its_input(world: World) -> None:
     read, write = os.pipe()
     out_read, out = os.pipe()
-    process = threading.Thread(target=run, args=(Orders(read, UdOrder), world.a, out))
+    process = threading.Thread(target=run, args=(Orders(read, UdOrder), world.a, Words(out)))
     process.start()
     os.write(write, msgspec.json.encode(order("a")) + b"\n")
     with os.fdopen(out_read, "rb") as told:
@@ -261,3 +262,34 @@ def test_the_process_ends_with_its_input(world: World) -> None:
         assert not process.is_alive()
     os.close(read)
     os.close(out)
+
+
+def test_an_agent_that_does_not_read_is_not_waited_for() -> None:
+    read, out = os.pipe()
+    words = Words(out)
+    word = UdWord(address=A_AT, trouble="x" * 200_000, version=1, rows=[], counters={})
+    words.say(word)
+    assert not words.is_free()
+    with os.fdopen(read, "rb") as told:
+        line = b""
+        while not words.is_free():
+            line += told.read1()
+        line += told.readline()
+    os.close(out)
+    assert msgspec.json.decode(line, type=UdWord) == word
+
+
+def test_nothing_more_is_sent_while_nobody_takes_the_results(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(udpairs, "MOST_PENDING", 40)
+    monkeypatch.setattr(udpairs, "ROWS_A_WORD", 30)
+    world.a.follow(order("a", paths=PATHS, turns=[0], pairs_per_s=100.0))
+    for _ in range(100):
+        world.now_s += 0.01
+        for host in (world.a, world.b, world.a):
+            host.step()
+    first = world.a.word()
+    assert first is not None
+    assert (len(first.rows), first.counters["pairs_sent"]) == (30, 20)
+    assert first.counters["pairs_held_back"] > 50
