@@ -91,7 +91,7 @@ class UdNic:
         self._keys = keys
         address, before = self.keeper.address, self._told
         self._told = address
-        if self.port is None or (address is None and self.keeper.trouble):
+        if self.port is None or (address is None and self.keeper.trouble) or self._may_have_better():
             self.port = find_port(self.ifname, self._wish)
             self._driver = netlink.drivers().get(self.port.device)
         self._order()
@@ -165,6 +165,13 @@ class UdNic:
         total = self.counters + self.keeper.counters
         names = self.counters.keys() | self.keeper.counters.keys()
         return {f"agent.{self.ifname}.ud_{name.removeprefix('ud_')}": total[name] for name in sorted(names)}
+
+    def _may_have_better(self) -> bool:
+        """Whether an IPv4 address has come, which is preferred, while that of the queue pairs is another."""
+        if self.port is None or self._wish.gid_index is not None or IPv6Address(self.port.gid).ipv4_mapped:
+            return False
+        link = self._links.get(self.ifname)
+        return link is not None and link.address(socket.AF_INET) is not None
 
     def _order(self) -> None:
         if self.port is None or self._keys is None:

@@ -131,6 +131,23 @@ def test_new_queue_pairs_are_told_once_and_trouble_each_time(nic: UdNic, keys: K
     assert nic.ensure(keys)
 
 
+def test_an_ipv4_address_that_comes_later_is_taken(
+    nic: UdNic, keys: KeyFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its peers use it, if they have one."""
+    there = [RdmaPort("mlx5_0", 1, 5, "fd00::1")]
+    monkeypatch.setattr(udnic, "find_port", lambda _ifname, _wish: there[-1])
+    link = nic._links._links["eth1"]
+    link.addresses = ["fd00::1"]
+    nic.ensure(keys)
+    there.append(PORT)
+    nic.ensure(keys)
+    assert _ordered(nic).gid_index == 5
+    link.addresses.append("10.0.0.1")
+    nic.ensure(keys)
+    assert _ordered(nic).gid_index == 3
+
+
 def test_what_was_said_long_ago_counts_no_more(
     nic: UdNic, keys: KeyFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
