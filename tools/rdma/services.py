@@ -1,8 +1,7 @@
 """A manager, and an agent for each Soft-RoCE host, in the virtual machine.
 
 All run in the first network namespace, where the NICs are, as forks of the process that asks for them: emulated, Python
-takes a minute to start. The modules of the manager and of the agents take half a minute more, so the first manager loads
-its own while those of the agents are loaded here. For the same reason all go at a fraction of the pace that they have on real hosts: an agent
+takes a minute to start. For the same reason they go at a fraction of the pace that they have on real hosts: an agent
 whose machine is thirty times as slow would do nothing but wake up.
 """
 
@@ -16,20 +15,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from cwdp.agent import service as agent
 from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
+from manager import nats_server
+from manager import service as manager
+from manager.config import ManagerConfig, PlannerSettings, ProbeSettings, RoceConfig, host_port
 from tools.rdma.fabric import RdmaHost
 
 PULSE_INTERVAL_MS = 100.0
-ROCE = {"dead_after_ms": 1_000.0, "hold_down_ms": 2_000.0}
-PAIRS_PER_S = 10.0
+ROCE = RoceConfig(dead_after_ms=1_000.0, hold_down_ms=2_000.0)
+PROBES = ProbeSettings(pairs_per_s=10.0)
 AGENT_PACE = {
     "SEND_INTERVAL_S": 0.5,
     "DECISIONS_INTERVAL_S": 0.25,
@@ -39,13 +39,12 @@ AGENT_PACE = {
 }
 """The intervals of the agents' loops, by their names in `cwdp.agent.service`."""
 
-_BUS = ("127.0.0.1", 4222)
+_BUS = "127.0.0.1:4222"
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.5
 _LOG_CHARACTERS = 4_000
 _MANAGER = "manager"
-_AGENT_MODULE, _MANAGER_MODULE = "cwdp.agent.service", "manager.service"
 
 _fork = multiprocessing.get_context("fork")
 
@@ -64,7 +63,7 @@ class Services:
         self._agents = [
             AgentConfig(
                 nics=[host.ifname],
-                nats=f"nats://{_BUS[0]}:{_BUS[1]}",
+                nats=f"nats://{_BUS}",
                 host=host.name,
                 keys=str(keys),
                 pulse_interval_ms=PULSE_INTERVAL_MS,
@@ -76,16 +75,14 @@ class Services:
         self._processes: dict[str, Any] = {}
 
     def start(self) -> None:
-        """Start all; the manager's planner does nothing yet.
+        """Start all, the agents when the manager answers; its planner does nothing yet.
 
         Raises:
             LabError: the manager does not come up.
         """
-        self._start_manager(enabled=False)
-        import_module(_AGENT_MODULE)
+        self.plan(enabled=False)
         for config in self._agents:
             self._start(config.host, partial(_run_agent, config))
-        self._await_manager()
 
     def plan(self, *, enabled: bool) -> None:
         """Start the manager anew, its planner at work or not; agents and packets go on meanwhile.
@@ -93,23 +90,16 @@ class Services:
         Raises:
             LabError: it does not come up.
         """
-        import_module(_MANAGER_MODULE)
         self._stop(_MANAGER)
-        self._start_manager(enabled=enabled)
-        self._await_manager()
-
-    def _start_manager(self, *, enabled: bool) -> None:
-        settings = {
-            "bus_listen": ":".join(map(str, _BUS)),
-            "state_dir": str(self._folder),
-            "socket": str(self._folder / "manager.sock"),
-            "probes": {"pairs_per_s": PAIRS_PER_S},
-            "roce": ROCE,
-            "planner": {"enabled": enabled},
-        }
-        self._start(_MANAGER, partial(_run_manager, settings))
-
-    def _await_manager(self) -> None:
+        config = ManagerConfig(
+            bus_listen=_BUS,
+            state_dir=str(self._folder),
+            socket=str(self._folder / "manager.sock"),
+            probes=PROBES,
+            roce=ROCE,
+            planner=PlannerSettings(enabled=enabled),
+        )
+        self._start(_MANAGER, partial(_run_manager, config))
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
             if time.monotonic() > deadline:
@@ -139,7 +129,7 @@ class Services:
         """Whether the manager answers and its bus is there."""
         try:
             self.ask("/v1/manager")
-            socket.create_connection(_BUS).close()
+            socket.create_connection(host_port(_BUS, "the bus")).close()
         except (ManagerError, OSError):
             return False
         return True
@@ -176,17 +166,13 @@ def stopped(
 
 
 def _run_agent(config: AgentConfig) -> None:
-    agent = import_module(_AGENT_MODULE)
     for name, interval_s in AGENT_PACE.items():
         setattr(agent, name, interval_s)
     agent.run(config)
 
 
-def _run_manager(settings: dict[str, Any]) -> None:
-    manager = import_module(_MANAGER_MODULE)
-    nats_server: Any = import_module("manager.nats_server")
+def _run_manager(config: ManagerConfig) -> None:
     nats_server.START_TIMEOUT_S = _START_TIMEOUT_S
-    config = msgspec.convert(settings, import_module("manager.config").ManagerConfig)
     asyncio.run(manager.serve(config))
 
 
