@@ -30,12 +30,10 @@ def test_every_path_is_reported_by_both_ends(mesh: dict[str, Any]) -> None:
 
 def test_delays_are_told_on_the_timeline(mesh: dict[str, Any]) -> None:
     timed = [path for path in mesh["after"] if path["fwd_min_ns"] is not None]
-    assert timed
+    assert {path["src"] for path in timed} == {path["src"] for path in mesh["after"]}
     for path in timed:
-        assert (
-            path["fwd_min_ns"] + path["rev_min_ns"]
-            < path["bound_ns"] + 2 * path["fwd_p99_ns"] + 2 * path["rev_p99_ns"]
-        )
+        assert min(path["fwd_min_ns"], path["rev_min_ns"]) >= -path["bound_ns"]
+        assert path["fwd_p99_ns"] + path["rev_p99_ns"] >= path["rtt_min_ns"]
 
 
 def test_clocks_seconds_apart_are_on_one_timeline(mesh: dict[str, Any]) -> None:
