@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from cwdp.shared.messages import UdAddress
 from manager.schedule import Member
 
 FIRST_AFTER_S = 1.2
@@ -9,7 +10,7 @@ TAKE_UP_AFTER_S = 6.0
 QUIET_S = 0.4
 LATEST_S = 3.0
 
-_Signature = list[tuple[str, str, str | None, str | None]]
+_Signature = list[tuple[str, str, str | None, str | None, UdAddress | None]]
 
 
 class GraphTimer:
@@ -27,7 +28,7 @@ class GraphTimer:
         The first graph waits until the hosts that there are have had time to say so; longer where
         an earlier manager has directed them (`taken_up`), as they keep probing meanwhile.
         """
-        signature = [(host, nic.ifname, nic.ipv4, nic.ipv6) for host, nic in members]
+        signature = [(host, nic.ifname, nic.ipv4, nic.ipv6, nic.ud) for host, nic in members]
         if signature == (self._built or []):
             self._first_change_s = None
             self._seen = signature

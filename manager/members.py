@@ -14,7 +14,7 @@ CARRIER_GRACE_S = 30.0
 FORGET_AFTER_S = 3600.0
 
 HostState = Literal["up", "lost"]
-Reason = Literal["ok", "no_carrier", "no_address", "no_dataplane", "host_lost"]
+Reason = Literal["ok", "no_carrier", "no_address", "no_dataplane", "no_rdma", "host_lost"]
 
 
 @dataclass(kw_only=True)
@@ -92,9 +92,11 @@ class Members:
         """Why a NIC can't be probed, or "ok". A NIC keeps its place for a while after it lost its carrier."""
         if host.state == "lost":
             return "host_lost"
+        if nic.transport == "ud" and nic.ud is None:
+            return "no_rdma"
         if nic.ipv4 is None and nic.ipv6 is None:
             return "no_address"
-        if nic.mode == "absent":
+        if nic.transport == "xdp" and nic.mode == "absent":
             return "no_dataplane"
         if not nic.carrier and now_s - host.carrier_lost_s.get(nic.ifname, now_s) > CARRIER_GRACE_S:
             return "no_carrier"

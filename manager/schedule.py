@@ -7,12 +7,15 @@ from hashlib import blake2b
 from typing import Literal
 
 import msgspec
+import numpy as np
 
 from cwdp.shared.messages import Desired, Nic, ProbeEdge, nic_id
-from manager.probe_graph import GraphNic, Pairs
+from manager.probe_graph import GraphNic, Pairs, build
 
 FIRST_PORT = 49152
 PORT_MASK = 0x3FFF
+UD_PAIRS_PER_S = 200.0
+"""Both ends of a probe by UD queue pairs are programs in user space, and a NIC answers as many as it sends."""
 
 PortChoice = Callable[[str, str, list[int]], list[int]]
 """From a NIC and a destination address: as many ports as those that would do, over different paths if it can."""
@@ -33,6 +36,20 @@ def graph_nics(members: Iterable[Member]) -> list[GraphNic]:
     ]
 
 
+def build_pairs(members: Sequence[Member], *, degree: int, seed: int) -> Pairs:
+    """The probe graph of each transport by itself, since no probe of one is answered by the other.
+
+    Returns:
+        Pairs of indices into `members`, int64, shape (pairs, 2).
+    """
+    parts = []
+    for transport in ("xdp", "ud"):
+        mine = np.array([i for i, (_, nic) in enumerate(members) if nic.transport == transport], np.int64)
+        pairs = build(graph_nics([members[i] for i in mine.tolist()]), degree=degree, seed=seed)
+        parts.append(mine[pairs])
+    return np.concatenate(parts)
+
+
 def edges_by_host(
     members: Sequence[Member],
     pairs: Pairs,
@@ -49,7 +66,7 @@ def edges_by_host(
         pairs: int64, shape (pairs, 2).
         family: Which addresses a pair uses that has both; "both" alternates over the pairs.
         paths: Source ports of each pair, each way.
-        pairs_per_s: Probe pairs of one NIC, divided over its peers.
+        pairs_per_s: Probe pairs of one NIC, divided over its peers; at most UD_PAIRS_PER_S of one by UD queue pairs.
         choose: Changes the ports of one direction, where their paths are known.
     """
     degree = defaultdict[int, int](int)
@@ -59,10 +76,16 @@ def edges_by_host(
     edges: dict[str, list[ProbeEdge]] = {host: [] for host, _ in members}
     for a, b in pairs.tolist():
         first, second = sorted((a, b), key=lambda i: _name(members[i]))
-        ports = draw_ports(_pair_key(members[first], members[second]), 2 * paths)
+        key = _pair_key(members[first], members[second])
+        ports = draw_ports(key, 2 * paths)
         here_addr, there_addr = _addresses(members[first], members[second], family)
-        there = choose(_name(members[first]), there_addr, ports[:paths])
-        back = choose(_name(members[second]), here_addr, ports[paths:])
+        there = _own_ports(members[first], key, paths) or choose(
+            _name(members[first]), there_addr, ports[:paths]
+        )
+        back = _own_ports(members[second], key, paths) or choose(
+            _name(members[second]), here_addr, ports[paths:]
+        )
+        count = min(len(there), len(back))
         for src, dst, src_addr, dst_addr, sports, reply_sports in (
             (first, second, here_addr, there_addr, there, back),
             (second, first, there_addr, here_addr, back, there),
@@ -72,9 +95,10 @@ def edges_by_host(
                 dst=_name(members[dst]),
                 src_addr=src_addr,
                 dst_addr=dst_addr,
-                sports=sports,
-                reply_sports=reply_sports,
-                pairs_per_s=pairs_per_s / degree[src],
+                sports=sports[:count],
+                reply_sports=reply_sports[:count],
+                pairs_per_s=_rate(members[src][1], pairs_per_s) / degree[src],
+                dst_ud=members[dst][1].ud,
             )
             edges[members[src][0]].append(edge)
     return edges
@@ -132,6 +156,17 @@ def _addresses(src: Member, dst: Member, family: Family) -> tuple[str, str]:
         if here is not None and there is not None:
             return here, there
     raise AssertionError("a pair without an address family in common")
+
+
+def _own_ports(member: Member, key: bytes, count: int) -> list[int]:
+    """At most so many of the ports that a NIC's UD queue pairs have, from another one on for each peer; empty for any."""
+    ports = () if member[1].ud is None else member[1].ud.sports
+    start = blake2b(key, digest_size=1).digest()[0] % len(ports) if ports else 0
+    return [*ports[start:], *ports[:start]][:count]
+
+
+def _rate(nic: Nic, pairs_per_s: float) -> float:
+    return min(pairs_per_s, UD_PAIRS_PER_S) if nic.transport == "ud" else pairs_per_s
 
 
 def _pair_key(first: Member, second: Member) -> bytes:

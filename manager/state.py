@@ -13,6 +13,7 @@ from cwdp.shared.messages import (
     Desired,
     Event,
     Hello,
+    Nic,
     PathChange,
     PathStat,
     ProbeEdge,
@@ -32,9 +33,9 @@ from manager.members import Members
 from manager.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
-from manager.probe_graph import Pairs, build
+from manager.probe_graph import Pairs
 from manager.queues.loads import LinkLoads
-from manager.schedule import Documents, Member, edges_by_host, graph_nics
+from manager.schedule import Documents, Member, build_pairs, edges_by_host
 from manager.slicing import SliceTable
 from manager.steering import SteerTable
 from manager.timeline import Identity
@@ -299,7 +300,7 @@ class FleetState:
 
     def build_graph(self, members: Sequence[Member]) -> Pairs:
         """The probe graph over members; touches nothing, so a thread may run it."""
-        return build(graph_nics(members), degree=self._probes.degree, seed=self._probes.seed)
+        return build_pairs(members, degree=self._probes.degree, seed=self._probes.seed)
 
     def note_suspicions(self, suspicions: Sequence[Suspicion]) -> None:
         """Note the hosts whose word about paths counts no more, or counts again."""
@@ -343,6 +344,16 @@ def _sane(hello: Hello) -> bool:
         for nic in hello.nics:
             IPv4Address(nic.ipv4 or "0.0.0.0")  # noqa: S104 - parsed, not bound
             IPv6Address(nic.ipv6 or "::")
+            if nic.ud is not None and (nic.transport != "ud" or IPv6Address(nic.ud.gid) != _only_gid(nic)):
+                return False
     except ValueError:
         return False
     return True
+
+
+def _only_gid(nic: Nic) -> IPv6Address | None:
+    """The address of a NIC that has one, as a GID; None where it has both or neither."""
+    if nic.ipv4 is not None and nic.ipv6 is not None:
+        return None
+    address = f"::ffff:{nic.ipv4}" if nic.ipv4 is not None else nic.ipv6
+    return None if address is None else IPv6Address(address)

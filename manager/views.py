@@ -3,11 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
 
+from cwdp.shared.messages import Transport
 from manager.owd import DELAYS, WINDOW_S, Paths
 from manager.state import FleetState, Happening
 
@@ -45,7 +46,11 @@ def owd(paths: Paths, *, src: str = "", dst: str = "", sort: Sort = "worst", lim
 def hosts(state: FleetState, now_s: float, *, name: str = "") -> Json:
     """Every host, or one with all its counters."""
     names = [host for host in sorted(state.members.hosts) if name in ("", host)]
-    return {"hosts": [_host(state, host, now_s, with_counters=bool(name)) for host in names]}
+    nics = [nic.transport for host in state.members.hosts.values() for nic in host.hello.nics]
+    return {
+        "hosts": [_host(state, host, now_s, with_counters=bool(name)) for host in names],
+        "transports": {transport: nics.count(transport) for transport in get_args(Transport)},
+    }
 
 
 def events(state: FleetState, *, host: str = "", since_s: float = 0.0) -> Json:
@@ -130,6 +135,7 @@ def _host(state: FleetState, name: str, now_s: float, *, with_counters: bool) ->
                 "ipv6": nic.ipv6,
                 "carrier": nic.carrier,
                 "mode": nic.mode,
+                "transport": nic.transport,
                 "reason": state.members.reason(host, nic, now_s),
             }
             for nic in hello.nics

@@ -43,13 +43,19 @@ def require_known(state: FleetState, host: str, ifname: str) -> None:
     """Let through a NIC that an agent has told of.
 
     Raises:
-        ConfigError: there is none of that name, or its host grants no wishes.
+        ConfigError: there is none of that name, it has no dataplane, or its host grants no wishes.
     """
     known = state.members.hosts.get(host)
     if known is None:
         raise ConfigError(f"the manager knows no host {host!r}", "see: cwdp host")
-    if ifname not in {nic.ifname for nic in known.hello.nics}:
+    nic = next((nic for nic in known.hello.nics if nic.ifname == ifname), None)
+    if nic is None:
         raise ConfigError(f"{host} has no interface {ifname!r} that cwdp uses", "see: cwdp host")
+    if nic.transport == "ud":
+        raise ConfigError(
+            f"{ifname} of {host} probes by UD queue pairs: it has no dataplane that could do this",
+            "where the hardware sends RDMA, only its programs can steer it; see docs/rdma.md",
+        )
     if known.hello.observe_only:
         raise ConfigError(f"{host} only observes", "take observe_only out of its agent's configuration")
 

@@ -11,7 +11,7 @@ from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.dataplane.loader import Settings, TestClock
 from cwdp.errors import ConfigError
 from cwdp.shared.config import read_toml
-from cwdp.shared.messages import Port
+from cwdp.shared.messages import Port, Transport
 from cwdp.shared.partners import partner_of
 from cwdp.shared.rates import parse_rate
 
@@ -41,6 +41,19 @@ class CongestionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     link_rate: str | None = None
 
 
+class InterfaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a NIC is probed from: by its dataplane, or by UD queue pairs of its RDMA device.
+
+    Attributes:
+        rdma_device, rdma_port, gid_index: for the latter; None is looked for.
+    """
+
+    transport: Transport = "xdp"
+    rdma_device: str | None = None
+    rdma_port: Annotated[int, Meta(ge=1, le=255)] | None = None
+    gid_index: Annotated[int, Meta(ge=0, le=65_535)] | None = None
+
+
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and grants no wish about anybody's packets."""
 
@@ -52,6 +65,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
     observe_only: bool = False
     congestion: CongestionConfig | None = None
+    interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None
 
     @property
@@ -59,12 +73,28 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """How congestion is to be controlled; None for not at all."""
         return None if self.observe_only else self.congestion
 
+    @property
+    def ud_nics(self) -> dict[str, InterfaceConfig]:
+        """The NICs that probe by UD queue pairs; they have no dataplane."""
+        return {ifname: self.interface[ifname] for ifname in self.nics if self._transport(ifname) == "ud"}
+
+    @property
+    def xdp_nics(self) -> list[str]:
+        """The NICs that have a dataplane."""
+        return [ifname for ifname in self.nics if self._transport(ifname) == "xdp"]
+
     def partners(self) -> dict[str, str]:
         """The NIC that stands in for each that has one; none while the agent only observes."""
         if self.observe_only:
             return {}
-        pairs = {ifname: partner_of(self.nics, ifname) for ifname in self.nics}
-        return {ifname: partner for ifname, partner in pairs.items() if partner is not None}
+        able = self.xdp_nics
+        pairs = {ifname: partner_of(self.nics, ifname) for ifname in able}
+        return {
+            ifname: partner for ifname, partner in pairs.items() if partner is not None and partner in able
+        }
+
+    def _transport(self, ifname: str) -> Transport:
+        return self.interface[ifname].transport if ifname in self.interface else "xdp"
 
     def settings(self) -> Settings:
         """What the dataplane is loaded with."""
@@ -104,6 +134,16 @@ def read_config(path: Path) -> AgentConfig:
         raise ConfigError(f"{path}: nics names an interface twice: {config.nics}", "name each one once")
     if config.congestion and config.congestion.link_rate:
         parse_rate(config.congestion.link_rate)
+    for ifname, one in config.interface.items():
+        if ifname not in config.nics:
+            raise ConfigError(
+                f"{path}: [interface.{ifname}] is of no interface in nics", f"nics = {config.nics}"
+            )
+        if one.transport != "ud" and one != InterfaceConfig():
+            raise ConfigError(
+                f"{path}: [interface.{ifname}] names an RDMA device without using it",
+                'add transport = "ud", or leave it out',
+            )
     return config
 
 

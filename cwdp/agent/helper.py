@@ -44,6 +44,12 @@ class Helper(ABC):
         """Whether it runs now."""
         return self._process is not None
 
+    @property
+    def unread_bytes(self) -> int:
+        """What has been ordered and not been read by it."""
+        pipe = None if self._process is None else self._process.stdin
+        return 0 if pipe is None else pipe.transport.get_write_buffer_size()
+
     async def run(self) -> None:
         """Keep it running until cancelled."""
         while True:

@@ -1,6 +1,5 @@
 """This host's clock: read locally, and kept on the timeline by slewing."""
 
-import math
 import time
 from dataclasses import dataclass, replace
 
@@ -8,6 +7,7 @@ from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Q48, Maps
 from cwdp.shared import clocksync
 from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
+from cwdp.shared.testclock import test_clock_ns
 
 VOID: tuple[ClockState, ...] = ("unsynced", "set_aside")
 SLEW_S = 0.5
@@ -49,8 +49,8 @@ class LocalClock:
         raw = time.monotonic_ns()
         if self._test is None:
             return raw
-        ahead = (raw - self._test.base_ns) * self._test.drift_ppb * 1e-9
-        return raw + self._test.offset_ns + math.floor(ahead)
+        test = self._test
+        return test_clock_ns(raw, test.base_ns, test.offset_ns, test.drift_ppb)
 
 
 class HostClock:

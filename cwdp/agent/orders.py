@@ -24,6 +24,10 @@ class Orders(Generic[_T]):
         self._poll.register(fd, select.POLLIN)
         self._rest = b""
 
+    def fileno(self) -> int:
+        """Readable when there is something to take."""
+        return self._fd
+
     def take(self) -> _T | None:
         """The latest orders; None where there are none that are new.
 

@@ -3,21 +3,21 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.prober import Drained
+from cwdp.agent.prober import STAMP_NOISE_NS, Drained
 from cwdp.agent.schedule import PathKey
 from cwdp.dataplane import abi
 from cwdp.shared.messages import PathStat
 
 QUANTILES = (0.0, 0.5, 0.99)
 QUEUED_NS = 1_000
-"""A pair whose spacing changed by more than this, either way, met a queue: far above the noise of software
-stamps, and about what one small packet in front costs at 1 Gbit/s."""
+"""A pair whose spacing changed by more than this, either way, met a queue: far above the noise of a dataplane's
+stamps, and about what one small packet in front costs at 1 Gbit/s. Noisier stamps have a limit as many times higher."""
 
 Delays = tuple[int | None, int | None, int | None]
 
 
 def path_stats(paths: list[PathKey], drained: list[Drained]) -> list[PathStat]:
-    """Statistics of the paths that were probed."""
+    """Statistics of the paths of a NIC that were probed."""
     if not drained:
         return []
     path = np.concatenate([d.path for d in drained])
@@ -27,7 +27,7 @@ def path_stats(paths: list[PathKey], drained: list[Drained]) -> list[PathStat]:
     n = len(paths)
     n_sent = np.bincount(path[sent], minlength=n)
     n_answered = np.bincount(path[answered], minlength=n)
-    n_queued = np.bincount(path[::2][queued_pairs(answered, slots)], minlength=n)
+    n_queued = np.bincount(path[::2][queued_pairs(answered, slots, drained[0].noise_ns)], minlength=n)
     slots, path = slots[answered], path[answered]
     order = np.argsort(path, kind="stable")
     starts = np.concatenate(([0], np.cumsum(n_answered)))
@@ -58,13 +58,15 @@ def path_stats(paths: list[PathKey], drained: list[Drained]) -> list[PathStat]:
     return out
 
 
-def queued_pairs(answered: NDArray[np.bool_], slots: NDArray[np.void]) -> NDArray[np.bool_]:
+def queued_pairs(
+    answered: NDArray[np.bool_], slots: NDArray[np.void], noise_ns: float = STAMP_NOISE_NS
+) -> NDArray[np.bool_]:
     """Which pairs met a queue on the way there or back; shape (pairs,)."""
     pairs = slots.reshape(-1, 2)
     changed = np.zeros(len(pairs), dtype=bool)
     for tx, rx in (("t1", "t2"), ("t3", "t4")):
         delay = (pairs[rx] - pairs[tx]).astype(np.int64)
-        changed |= np.abs(delay[:, 1] - delay[:, 0]) > QUEUED_NS
+        changed |= np.abs(delay[:, 1] - delay[:, 0]) > QUEUED_NS * noise_ns / STAMP_NOISE_NS
     pairs_answered = answered.reshape(-1, 2)
     return pairs_answered[:, 0] & pairs_answered[:, 1] & changed
 

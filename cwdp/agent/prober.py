@@ -18,6 +18,7 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.abi import SlotState
 
 REPLY_TIMEOUT_NS = 100_000_000
+STAMP_NOISE_NS = 5.0
 CATCH_UP_S = 0.1
 SEQ_MASK = 0xFFFFFFFF
 STATE_MASK = np.uint64(0xFFFFFFFF)
@@ -42,12 +43,14 @@ class Drained:
         sent: whether the probe left the host, shape (n,), bool.
         answered: whether its reply came in time; the other fields of `slots` hold then.
         slots: shape (n,), dtype `abi.SLOT`.
+        noise_ns: standard deviation of one stamp.
     """
 
     path: NDArray[np.intp]
     sent: NDArray[np.bool_]
     answered: NDArray[np.bool_]
     slots: NDArray[np.void]
+    noise_ns: float = STAMP_NOISE_NS
 
 
 class _Ring:

@@ -34,10 +34,11 @@ from cwdp.agent.slicing import DesiredSlices
 from cwdp.agent.steered import steer_report
 from cwdp.agent.steering import DesiredSteering
 from cwdp.agent.trace import Tracing
+from cwdp.agent.udnic import UdNic
 from cwdp.agent.window import weigh
 from cwdp.congestion import interface
 from cwdp.dataplane import loader
-from cwdp.errors import ConfigError, DataplaneError
+from cwdp.errors import ConfigError, DataplaneError, RdmaError
 from cwdp.shared import messages
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
@@ -85,19 +86,25 @@ class Agent:
         settings = config.settings()
         self._clock = LocalClock(settings)
         self._host_clock = HostClock(self._clock)
-        self._nics = [HostNic(config.host, ifname, settings, self._links) for ifname in config.nics]
+        self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
+        self._ud = [
+            UdNic(config.host, ifname, wish, config.test_clock, self._links)
+            for ifname, wish in config.ud_nics.items()
+        ]
+        nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
+        self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
         self._edges = HostEdges()
         self._pulses = PulseKeeper(config.pulse_interval_ms)
         self._congestion = CongestionKeeper(lambda told: self._event(told.kind, told.ifname, told.detail))
         self._steering = DesiredSteering(
-            config.nics, lambda ifname, detail: self._event("steer_refused", ifname, detail)
+            config.xdp_nics, lambda ifname, detail: self._event("steer_refused", ifname, detail)
         )
         self._slices = DesiredSlices(
-            config.nics, lambda ifname, detail: self._event("slice_refused", ifname, detail)
+            config.xdp_nics, lambda ifname, detail: self._event("slice_refused", ifname, detail)
         )
         partners = config.partners()
         self._detours = DesiredDetours(
-            config.nics,
+            config.xdp_nics,
             partners,
             self._links,
             lambda ifname, detail: self._event("detour_refused", ifname, detail),
@@ -123,11 +130,15 @@ class Agent:
 
         Raises:
             DataplaneError: the dataplane cannot be loaded on a NIC that is there.
+            RdmaError: a NIC's RDMA device cannot be used.
+            ConfigError: a NIC's RDMA device has no such port or GID.
         """
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        for nic in self._nics:
+        for ud in self._ud:
+            ud.require()
+        for nic in self._xdp:
             self._ensure(nic)
         self._bus.start()
         tasks = [asyncio.create_task(job) for job in self._jobs()]
@@ -145,13 +156,14 @@ class Agent:
                 task.cancel()
             await asyncio.gather(stopped, *tasks, return_exceptions=True)
             await self._bus.close()
-            for nic in self._nics:
+            for nic in self._xdp:
                 nic.close()
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         return [
             self._links.follow(),
-            self._pulses.run(),
+            *([self._pulses.run()] if self._xdp else []),
+            *(ud.keeper.run() for ud in self._ud),
             *([self._congestion.run()] if self._config.pacing else []),
             self._steering.follow(),
             self._tracing.run(),
@@ -177,12 +189,12 @@ class Agent:
 
     def _send(self) -> None:
         now_ns = time.monotonic_ns()
-        for nic in self._nics:
+        for nic in self._xdp:
             nic.send(now_ns)
 
     def _lend(self) -> None:
         now_ns = time.monotonic_ns()
-        for nic in self._nics:
+        for nic in self._xdp:
             nic.lend(now_ns)
 
     def _measure(self) -> None:
@@ -195,7 +207,10 @@ class Agent:
                 self._edges.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
                 self._drained[nic.ifname].append(drained)
                 self._tell_windows(nic, drained)
-        self._host_clock.write([nic.maps for nic in self._nics if nic.maps])
+        self._host_clock.write([nic.maps for nic in self._xdp if nic.maps])
+        clock = self._host_clock.report()
+        for ud in self._ud:
+            ud.follow(clock)
         fits = self._edges.fit(self._clock.now_ns())
         in_full = self._report_seq % PATHS_EVERY == 0
         report = Report(
@@ -206,14 +221,14 @@ class Agent:
             fits=fits,
             paths=self._path_stats() if in_full else [],
             counters=self._totals() if in_full else {},
-            clock=self._host_clock.report(),
+            clock=clock,
         )
         self._report_seq += 1
         self._bus.publish(messages.subject("report", self._config.host), report)
         self._tell_of_traffic()
         self._watch_nics()
 
-    def _tell_windows(self, nic: HostNic, drained: Drained) -> None:
+    def _tell_windows(self, nic: HostNic | UdNic, drained: Drained) -> None:
         """What became of probes in the windows that are over."""
         for report in nic.window_reports(drained, self._clock.now_ns(), self._host_clock.offset_ns()):
             self._bus.publish(messages.subject("window", self._config.host), report)
@@ -225,7 +240,7 @@ class Agent:
         """What the dataplane stamped and counted, and the hops of paths that are news."""
         for traced in self._tracing.reports():
             self._bus.publish(messages.subject("trace", self._config.host), traced)
-        for nic in self._nics:
+        for nic in self._xdp:
             if nic.queue_pairs is None:
                 continue
             for samples in nic.queue_pairs.samples():
@@ -236,7 +251,7 @@ class Agent:
 
     def _tell_decisions(self) -> None:
         """What the dataplane decided: at once, as the manager re-plans by it."""
-        for nic in self._nics:
+        for nic in self._xdp:
             events = nic.path_events()
             self._tracing.hear_events(events)
             for event in events:
@@ -244,10 +259,10 @@ class Agent:
 
     def _watch_nics(self) -> None:
         """Say which NICs have failed, and which are well again."""
-        maps = {nic.ifname: nic.maps for nic in self._nics if nic.maps}
+        maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
         told = self._nic_watch.look(
             {ifname: found.paths for ifname, found in maps.items()},
-            {ifname: self._links.carrier(ifname) for ifname in self._config.nics},
+            {nic.ifname: self._links.carrier(nic.ifname) for nic in self._xdp},
             self._clock.now_ns(),
             max((int(found.control["dead_after_ns"][0]) for found in maps.values()), default=0),
         )
@@ -255,7 +270,7 @@ class Agent:
             self._event(kind, ifname, detail)
 
     def _tell_steering(self) -> None:
-        maps = {nic.ifname: nic.maps for nic in self._nics if nic.maps}
+        maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
         report = steer_report(self._config.host, maps)
         self._bus.publish(messages.subject("steer", self._config.host), report)
 
@@ -316,20 +331,22 @@ class Agent:
 
     def _look_after(self) -> None:
         self._reread_keys()
-        for nic in self._nics:
+        for nic in self._xdp:
             try:
                 self._ensure(nic)
             except DataplaneError as error:
                 self._counters["dataplane_failed"] += 1
                 if self._is_news(nic.ifname, error.message):
                     self._event("dataplane_failed", nic.ifname, error.message)
+        for ud in self._ud:
+            self._ensure_ud(ud)
         self._order_helpers()
 
     def _order_helpers(self) -> None:
-        pulses = [nic.pulse_order(self._keys.send) for nic in self._nics]
+        pulses = [nic.pulse_order(self._keys.send) for nic in self._xdp]
         self._pulses.order([order for order in pulses if order is not None])
         if self._config.pacing:
-            paced = [nic.congestion_order(self._config.pacing) for nic in self._nics]
+            paced = [nic.congestion_order(self._config.pacing) for nic in self._xdp]
             self._congestion.order([order for order in paced if order is not None])
 
     def _is_news(self, what: str, trouble: str) -> bool:
@@ -348,6 +365,20 @@ class Agent:
             if not self._config.pacing:
                 interface.clear(nic.ifname)
             self._event("dataplane_loaded", nic.ifname, self._tag)
+
+    def _ensure_ud(self, nic: UdNic) -> None:
+        try:
+            if not nic.ensure(self._keys):
+                return
+        except (ConfigError, RdmaError) as error:
+            nic.counters["unusable"] += 1
+            if self._is_news(nic.ifname, error.message):
+                self._event("rdma_failed", nic.ifname, error.message)
+                self._say_hello()
+            return
+        self._troubles.pop(nic.ifname, None)
+        self._event("rdma_opened", nic.ifname, str(nic.port))
+        self._say_hello()
 
     def _reread_keys(self) -> None:
         try:
@@ -372,7 +403,8 @@ class Agent:
         if self._carrier.get(ifname) not in (None, carrier):
             self._event("link_up" if carrier else "link_down", ifname, "carrier")
         self._carrier[ifname] = carrier
-        self._detours.loaded(ifname)
+        if ifname not in self._config.ud_nics:
+            self._detours.loaded(ifname)
         self._tracing.readdress()
         self._order_helpers()
         if self._report_seq:

@@ -47,7 +47,7 @@ def weigh(drained: Drained, edge_of_path: NDArray[np.intp]) -> Samples:
     weights = []
     for tx, rx in ((0, 1), (2, 3)):
         weight = np.full(len(whole), UNPAIRED_WEIGHT)
-        weight[whole] = pair_purity(spacing_ns[tx], spacing_ns[rx]).weight
+        weight[whole] = pair_purity(spacing_ns[tx], spacing_ns[rx], drained.noise_ns).weight
         weights.append(np.repeat(weight, 2)[drained.answered])
     edge = edge_of_path[drained.path[drained.answered]]
     return Samples(edge, stamps_ns[:, drained.answered], *weights)

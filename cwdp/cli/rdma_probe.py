@@ -16,9 +16,11 @@ from rich.table import Table
 from cwdp.agent.config import DEFAULT_KEYS, read_keys
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
+from cwdp.rdma import netlink
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.rdma.udlink import UdLink
-from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Link, UdAddress, UdPath, UdProber, UdSample
+from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Link, UdPath, UdProber, UdSample
+from cwdp.shared.messages import UdAddress
 
 QPN_MAX = 0xFFFFFF
 INTERVAL_S = 0.05
@@ -84,7 +86,7 @@ def probe(address: str, *, paths: int, count: int, as_json: bool, **transport: A
 
 def open_link(dev: str, port: int, gid_index: int) -> Link:
     """The queue pairs on a device; see `UdLink`."""
-    return UdLink(dev, port, gid_index)
+    return UdLink(dev, port, gid_index, netlink.drivers().get(dev))
 
 
 @contextmanager

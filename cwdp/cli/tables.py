@@ -110,7 +110,11 @@ def hosts(answer: Any) -> RenderableType:
             cells = [NONE] * 5 if nic is None else _nic_cells(nic)
             table.add_row(*first, *cells, seconds(row["last_seen_s"]) if first[0] else "")
             first = ["", "", ""]
-    return table
+    by = answer["transports"]
+    if not (by["xdp"] and by["ud"]):
+        return table
+    note = f"{by['ud']} NICs probe by UD queue pairs, {by['xdp']} by XDP: no path between the two kinds is probed"
+    return Group(table, Text(note, style="yellow"))
 
 
 def one_host(answer: Any) -> RenderableType:
@@ -195,7 +199,8 @@ def new_table(*columns: str) -> Table:
 def _nic_cells(nic: Any) -> list[RenderableType]:
     carrier = Text("yes", "green") if nic["carrier"] else Text("no", "red")
     addresses = "\n".join(address for address in (nic["ipv4"], nic["ipv6"]) if address) or NONE
-    return [nic["ifname"], addresses, carrier, nic["mode"], _state(nic["reason"])]
+    mode = "ud" if nic["transport"] == "ud" else nic["mode"]
+    return [nic["ifname"], addresses, carrier, mode, _state(nic["reason"])]
 
 
 def _both(row: Any, quantile: str) -> str:

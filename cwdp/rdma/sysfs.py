@@ -105,12 +105,15 @@ def ports(root: Path = SYSFS) -> list[Port]:
 
 def gids(root: Path = SYSFS) -> list[Gid]:
     """Every entry in use of every port's GID table."""
-    return [
-        found
-        for device, port, where in _port_folders(root)
-        for path in _by_number(where / "gids")
-        if (found := gid(device, port, int(path.name), root)) is not None
-    ]
+    return [found for device, port, _ in _port_folders(root) for found in port_gids(device, port, root)]
+
+
+def port_gids(device: str, port: int, root: Path = SYSFS) -> Iterator[Gid]:
+    """Every entry in use of one port's GID table, in order; read as it is asked for, since a table may be long."""
+    for path in _by_number(root / device / "ports" / str(port) / "gids"):
+        found = gid(device, port, int(path.name), root)
+        if found is not None:
+            yield found
 
 
 def gid(device: str, port: int, index: int, root: Path = SYSFS) -> Gid | None:
@@ -121,6 +124,14 @@ def gid(device: str, port: int, index: int, root: Path = SYSFS) -> Gid | None:
         return None
     kind = _read(where / "gid_attrs" / "types" / str(index)) or "IB"
     return Gid(device, port, index, gid_text(text), kind, _gid_netdev(where, str(index)))
+
+
+def incarnation(device: str, root: Path = SYSFS) -> int | None:
+    """A number that is another one when a device has gone and come back; None where it is not there."""
+    try:
+        return (root / device).stat().st_ino
+    except OSError:
+        return None
 
 
 def counters(root: Path = SYSFS) -> list[Counter]:

@@ -3,19 +3,20 @@
 import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from cwdp.errors import ConfigError, RdmaError
-from cwdp.rdma import netlink, sysfs, verbs
+from cwdp.rdma import sysfs, verbs
 from cwdp.rdma.gid import gid_bytes, gid_text
 from cwdp.rdma.handles import AddressHandles
+from cwdp.rdma.port import ROCE_V2
 from cwdp.rdma.sport import rxe_ud_sport
-from cwdp.rdma.udprobe import Received, UdAddress
+from cwdp.rdma.udprobe import Received
 from cwdp.rdma.udqueues import GRH_BYTES, ReceiveQueue, SendQueues
+from cwdp.shared.messages import UdAddress
 
-ROCE_V2 = "RoCE v2"
 RXE_QUEUE_PAIRS = 16
 EVENT_FILE = "anon_inode:[infinibandevent]"
 IPV4_AT = 20  # where an IPv4 header lies in the GRH (IBTA annex A17.4.5.2)
@@ -31,6 +32,7 @@ class UdLink:
         device: its name, such as mlx5_0.
         port: its number, from 1.
         gid_index: the GID to send from, as `cwdp rdma gid` lists them.
+        driver: the device's, as `netlink.drivers` tells; only `rxe` makes a difference.
         clock: ns; read when a message is seen.
 
     Raises:
@@ -39,13 +41,19 @@ class UdLink:
     """
 
     def __init__(
-        self, device: str, port: int, gid_index: int, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        device: str,
+        port: int,
+        gid_index: int,
+        driver: str | None,
+        clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._gid = _own_gid(device, port, gid_index)
-        self._device = device
+        self._device, self._port, self._gid_index = device, port, gid_index
+        self._incarnation = sysfs.incarnation(device)
         self._failed = verbs.failure()
         self._clock = clock
-        soft = netlink.drivers().get(device) == "rxe"
+        soft = driver == "rxe"
         self._context = verbs.open_device(device)
         try:
             pd = self._open(port, RXE_QUEUE_PAIRS if soft else 1)
@@ -64,7 +72,7 @@ class UdLink:
         with self._translated():
             pd = verbs.load("pd").PD(self._context)
             self._channel, self._event_fd = _completion_channel(self._context)
-            self._receiver = ReceiveQueue(self._context, pd, port, self._channel)
+            self._receiver = ReceiveQueue(self._context, pd, port, self._channel, self._clock)
             self._sender = SendQueues(self._context, pd, port, senders)
             self._receiver.cq.req_notify()
         return pd
@@ -78,10 +86,28 @@ class UdLink:
         """Readable when there is something to poll."""
         return self._event_fd
 
+    def check(self) -> None:
+        """See whether the device is still the one that was opened, with the same GID.
+
+        Queue pairs of one that has gone do not fail by themselves: they receive nothing any more.
+
+        Raises:
+            ConfigError: the GID is another one, or is gone.
+            RdmaError: the device is another one, or is gone.
+        """
+        if sysfs.incarnation(self._device) != self._incarnation:
+            raise RdmaError(f"the RDMA device {self._device} has gone", "it is opened when it is there again")
+        if _own_gid(self._device, self._port, self._gid_index) != self._gid:
+            raise ConfigError(
+                f"GID {self._gid_index} of {self._device} is no longer {gid_text(self._gid)}",
+                "its interface has another address now",
+            )
+
     def close(self) -> None:
-        """Give back queue pairs and memory."""
-        self._handles.close()
-        self._context.close()
+        """Give back queue pairs and memory; of a device that has gone, the kernel took them already."""
+        for part in (self._handles, self._context):
+            with suppress(self._failed):
+                part.close()
 
     def suspect(self, gid: bytes) -> None:
         """Nothing came back from here: its next hop may have changed."""
@@ -111,7 +137,7 @@ class UdLink:
                 self._channel.get_cq_event(self._receiver.cq)
                 self._receiver.cq.ack_events(1)
                 self._receiver.cq.req_notify()
-            arrived = [(self._clock(), data) for data in self._receiver.receive()]
+            arrived = list(self._receiver.receive())
         found = []
         for arrived_ns, data in arrived:
             addresses = read_grh(data[:GRH_BYTES])

@@ -1,9 +1,9 @@
 """Probes by UD queue pair: the transport where the NIC takes UDP port 4791 before XDP could see it.
 
-The same two questions are answered as by the kernel's probes, per destination and source port: does the path
-live, and how long is the round trip. Stamps are read in user space at both ends. What a message waits in the
-responder's program between arrival and answer is taken off, what it waits before the program looks is not:
-whoever owns a prober watches `fileno()` and calls `poll()` when it becomes readable.
+The same questions are answered as by the kernel's probes, per destination and source port: does the path live, how
+long is the round trip, and how do the two clocks stand to each other. Stamps are read in user space at both ends. What
+a message waits in the responder's program between arrival and answer is taken off, what it waits before the program
+looks is not: whoever owns a prober watches `fileno()` and calls `poll()` when it becomes readable.
 """
 
 import time
@@ -16,7 +16,8 @@ from cwdp.errors import ConfigError
 from cwdp.rdma import udwire
 from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN, check_sport
-from cwdp.rdma.udwire import Head, Kind, Message, WireError
+from cwdp.rdma.udwire import UNSYNCED, Arrival, Head, Kind, Message, Reading, WireError
+from cwdp.shared.messages import UdAddress
 
 REPLY_TIMEOUT_NS = 100_000_000
 SEQ_MASK = 0xFFFFFFFF
@@ -30,23 +31,12 @@ COUNTERS = (
     "malformed",
     "unknown_key",
     "bad_mac",
+    "time_reversed",
     "unexpected_reply",
 )
 
-
-@dataclass(frozen=True)
-class UdAddress:
-    """Where a prober can be reached, to be told to its peers.
-
-    Attributes:
-        gid: its RoCE v2 GID.
-        qpn: its queue pair.
-        sports: the UDP source ports that it can send from; empty for any from 0xC000 to 0xFFFF.
-    """
-
-    gid: str
-    qpn: int
-    sports: tuple[int, ...] = ()
+Timeline = Callable[[int], Reading]
+"""From a time of this host's clock, ns, to how that clock stood to the common timeline then."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +49,42 @@ class UdPath:
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """The stamps of an answered probe: t1 and t4 on this host's clock, t2 and t3 on the peer's, ns.
+
+    `reading` is how the peer's clock stood to the timeline.
+    """
+
+    t1_ns: int
+    t2_ns: int
+    t3_ns: int
+    t4_ns: int
+    reading: Reading
+
+    @property
+    def rtt_ns(self) -> int:
+        """The round trip without the time at the far end."""
+        return (self.t4_ns - self.t1_ns) - (self.t3_ns - self.t2_ns)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether nothing in it happened before its cause, or beyond the end of time (2**63 ns)."""
+        return self.t2_ns <= self.t3_ns < 1 << 63 and self.rtt_ns >= 0
+
+
+@dataclass(frozen=True)
 class UdSample:
-    """What became of a probe; `rtt_ns` is None where REPLY_TIMEOUT_NS was over and no answer had come."""
+    """What became of a probe; `exchange` is None where REPLY_TIMEOUT_NS was over and no answer had come."""
 
     path: UdPath
+    seq: int
     sent_ns: int
-    rtt_ns: int | None
+    exchange: Exchange | None
+
+    @property
+    def rtt_ns(self) -> int | None:
+        """The round trip, where there was one."""
+        return None if self.exchange is None else self.exchange.rtt_ns
 
 
 @dataclass(frozen=True)
@@ -95,6 +115,9 @@ class Link(Protocol):
     def fileno(self) -> int:
         """Readable when there is something to poll."""
 
+    def check(self) -> None:
+        """See whether what carries messages is still there; raises ConfigError or RdmaError where not."""
+
     def close(self) -> None:
         """Give back what the link holds."""
 
@@ -114,7 +137,8 @@ class UdProber:
         link: the queue pairs; closed with the prober.
         keys: the cluster's keys by number, 16 bytes each.
         send_key: the number of the one to sign with.
-        clock: ns; the same for all stamps of this host.
+        clock: ns; the same for all stamps of this host, and for the link.
+        timeline: told to whoever probes this host.
     """
 
     def __init__(
@@ -123,13 +147,14 @@ class UdProber:
         keys: Mapping[int, bytes],
         send_key: int,
         clock: Callable[[], int] = time.monotonic_ns,
+        timeline: Timeline = lambda _local_ns: UNSYNCED,
     ) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.address = link.address
         self._link = link
         self._keys = dict(keys)
         self._send_key = send_key
-        self._clock = clock
+        self._clock, self._timeline = clock, timeline
         self._gid = gid_bytes(self.address.gid)
         self._seq = 0
         self._pending: dict[int, _Pending] = {}
@@ -138,20 +163,35 @@ class UdProber:
         """Readable when there is something to poll."""
         return self._link.fileno()
 
+    def check(self) -> None:
+        """See whether the link is still there.
+
+        Raises:
+            ConfigError: its address has changed.
+            RdmaError: its device has gone.
+        """
+        self._link.check()
+
     def close(self) -> None:
         """Give back the queue pairs; probes under way are forgotten."""
         self._link.close()
 
-    def send(self, paths: Sequence[UdPath]) -> None:
+    def use_keys(self, keys: Mapping[int, bytes], send_key: int) -> None:
+        """Accept exactly these keys from now on, and sign with the one named; probes under way keep theirs."""
+        self._keys, self._send_key = dict(keys), send_key
+
+    def send(self, paths: Sequence[UdPath]) -> list[int | None]:
         """Send one probe on each path.
+
+        Returns:
+            Their sequence numbers; None for one that could not be sent, of which there will be no sample.
 
         Raises:
             ConfigError: a path asks for a source port that its sender cannot use.
         """
         for path in paths:
             check_path(self.address, path)
-        for path in paths:
-            self._send_one(path)
+        return [self._send_one(path) for path in paths]
 
     def poll(self) -> list[UdSample]:
         """Take in what has arrived, answer requests, and tell what became of probes.
@@ -162,7 +202,7 @@ class UdProber:
         samples = [sample for one in self._link.poll() if (sample := self._take(one)) is not None]
         return samples + self._expire()
 
-    def _send_one(self, path: UdPath) -> None:
+    def _send_one(self, path: UdPath) -> int | None:
         self._seq = self._seq + 1 & SEQ_MASK
         peer = gid_bytes(path.peer.gid)
         key = self._keys[self._send_key]
@@ -170,9 +210,10 @@ class UdProber:
         request = udwire.sign_request(key, head, self._gid, peer, self._clock)
         if not self._link.send(peer, path.peer.qpn, path.sport, request.data):
             self.counters["unsent"] += 1
-            return
+            return None
         self.counters["sent"] += 1
         self._pending[self._seq] = _Pending(path, key, request.mac, request.stamp_ns)
+        return self._seq
 
     def _take(self, received: Received) -> UdSample | None:
         try:
@@ -193,11 +234,13 @@ class UdProber:
         if not udwire.reply_is_valid(pending.key, message, pending.mac):
             self.counters["bad_mac"] += 1
             return None
+        exchange = Exchange(pending.sent_ns, *message.stamps, received.arrived_ns, message.reading)
+        if not exchange.is_possible:
+            self.counters["time_reversed"] += 1
+            return None
         del self._pending[message.head.seq]
         self.counters["answered"] += 1
-        t2, t3 = message.stamps
-        rtt_ns = received.arrived_ns - pending.sent_ns - (t3 - t2)
-        return UdSample(pending.path, pending.sent_ns, rtt_ns)
+        return UdSample(pending.path, message.head.seq, pending.sent_ns, exchange)
 
     def _reflect(self, received: Received, message: Message) -> None:
         asked = message.head
@@ -212,7 +255,8 @@ class UdProber:
             self.counters["unreflected"] += 1
             return
         head = Head(Kind.REPLY, asked.key_id, self.address.qpn, asked.seq, asked.reply_sport, asked.sport)
-        reply = udwire.sign_reply(key, head, message.mac, received.arrived_ns, self._clock)
+        arrival = Arrival(received.arrived_ns, self._timeline(received.arrived_ns))
+        reply = udwire.sign_reply(key, head, message.mac, arrival, self._clock)
         done = self._link.send(received.source, asked.qpn, asked.reply_sport, reply.data)
         self.counters["reflected" if done else "unreflected"] += 1
 
@@ -227,7 +271,7 @@ class UdProber:
             del self._pending[seq]
             self.counters["lost"] += 1
             self._link.suspect(gid_bytes(pending.path.peer.gid))
-            samples.append(UdSample(pending.path, pending.sent_ns, None))
+            samples.append(UdSample(pending.path, seq, pending.sent_ns, None))
         return samples
 
 

@@ -4,7 +4,7 @@ A queue pair that failed to send (its interface lost its route, say) falls into 
 anew under its own number. Since it holds no receive buffers, nothing else is lost by that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from cwdp.rdma import verbs
@@ -123,12 +123,14 @@ class ReceiveQueue:
         context, pd: of pyverbs.
         port: the device's port.
         channel: the completion channel that tells of arrivals.
+        clock: ns; read when arrivals are seen.
 
     Raises:
         pyverbs.PyverbsError: the device refuses.
     """
 
-    def __init__(self, context: Any, pd: Any, port: int, channel: Any) -> None:
+    def __init__(self, context: Any, pd: Any, port: int, channel: Any, clock: Callable[[], int]) -> None:
+        self._clock = clock
         work = verbs.load("wr")
         enums = verbs.enums()
         self._memory = verbs.load("mr").MR(pd, RECEIVE_SLOTS * RECEIVE_BYTES, enums.IBV_ACCESS_LOCAL_WRITE)
@@ -146,16 +148,17 @@ class ReceiveQueue:
         number: int = self._queue.qp.qp_num
         return number
 
-    def receive(self) -> Iterator[bytes]:
-        """What has arrived, each with 40 bytes of GRH before it (IBTA 11.4.1.2)."""
+    def receive(self) -> Iterator[tuple[int, bytes]]:
+        """What has arrived: when it was seen, and 40 bytes of GRH (IBTA 11.4.1.2) with the message behind."""
         while True:
             count, completions = self.cq.poll(RECEIVE_SLOTS)
+            seen_ns = self._clock()
             if any(completion.status != 0 for completion in completions):
                 self._queue.restart()
                 self._post_all()
                 return
             for completion in completions:
-                yield self._memory.read(completion.byte_len, completion.wr_id * RECEIVE_BYTES)
+                yield seen_ns, self._memory.read(completion.byte_len, completion.wr_id * RECEIVE_BYTES)
                 self._queue.qp.post_recv(self._requests[completion.wr_id])
             if count < RECEIVE_SLOTS:
                 return

@@ -37,12 +37,31 @@ HELLO_INTERVAL_S = 1.0
 Port = Annotated[int, Meta(ge=1, le=65535)]
 ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
+Transport = Literal["xdp", "ud"]
+RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
 
 _T = TypeVar("_T", bound=Struct)
 
 
+class UdAddress(Struct, frozen=True):
+    """Where probes between UD queue pairs are received.
+
+    Attributes:
+        gid: a RoCE v2 GID.
+        qpn: the queue pair.
+        sports: the UDP source ports that it can send from; empty for any from 0xC000 to 0xFFFF.
+    """
+
+    gid: str
+    qpn: Annotated[int, Meta(ge=1, le=0xFFFFFF)]
+    sports: Annotated[tuple[RoceSport, ...], Meta(max_length=64)] = ()
+
+
 class Nic(Struct, frozen=True, kw_only=True):
-    """One network interface that cwdp probes from."""
+    """One network interface that cwdp probes from.
+
+    By `ud` it has one address, that of its GID, and no dataplane; `ud` is None while its RDMA device is not to be had.
+    """
 
     ifname: str
     mac: str
@@ -50,6 +69,8 @@ class Nic(Struct, frozen=True, kw_only=True):
     ipv6: str | None
     carrier: bool
     mode: DataplaneMode
+    transport: Transport = "xdp"
+    ud: UdAddress | None = None
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -72,7 +93,8 @@ class ProbeEdge(Struct, frozen=True, kw_only=True):
     """A peer to probe: from the NIC `src` of this host to `dst` (`HOST/IFNAME`), over some paths.
 
     `sports[k]` selects the way there and `reply_sports[k]` the way back. The peer is given the same pairs
-    with the two swapped, so both hosts initiate over the same physical paths.
+    with the two swapped, so both hosts initiate over the same physical paths. Where both NICs probe by UD queue
+    pairs, `dst_ud` is the peer's.
     """
 
     src: str
@@ -82,6 +104,7 @@ class ProbeEdge(Struct, frozen=True, kw_only=True):
     sports: list[Port]
     reply_sports: list[Port]
     pairs_per_s: float
+    dst_ud: UdAddress | None = None
 
 
 class SteerQp(Struct, frozen=True, kw_only=True):
@@ -382,6 +405,8 @@ EventName = Literal[
     "incast_ended",
     "dataplane_loaded",
     "dataplane_failed",
+    "rdma_opened",
+    "rdma_failed",
     "agent_started",
     "keys_changed",
 ]

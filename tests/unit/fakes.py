@@ -5,6 +5,9 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from ipaddress import IPv6Address
+
+import msgspec
 
 from cwdp.shared.bus import Bus
 from cwdp.shared.messages import (
@@ -18,6 +21,7 @@ from cwdp.shared.messages import (
     PathStat,
     ProbeEdge,
     Report,
+    UdAddress,
     subject,
 )
 
@@ -151,6 +155,20 @@ def hello(host: str, *, nics: int = 1, desired_version: int = 0, boot_id: str = 
         nics=[nic(f"eth{i}") for i in range(nics)],
         desired_version=desired_version,
         key_ids=[1],
+    )
+
+
+def ud_nic(
+    ifname: str = "eth0", *, gid: str = "::ffff:10.0.0.1", qpn: int = 17, sports: tuple[int, ...] = ()
+) -> Nic:
+    """A NIC that probes by UD queue pairs, with the address of its GID."""
+    address = IPv6Address(gid)
+    ipv4 = None if address.ipv4_mapped is None else str(address.ipv4_mapped)
+    return msgspec.structs.replace(
+        nic(ifname, ipv4=ipv4, ipv6=None if ipv4 else gid),
+        mode="absent",
+        transport="ud",
+        ud=UdAddress(gid, qpn, sports),
     )
 
 

@@ -11,9 +11,9 @@ import pytest
 from agent_fakes import edges
 
 from cwdp.agent import bounce, service, trace, tracetable
-from cwdp.agent.config import AgentConfig, KeyFile, read_keys
+from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.service import Agent
-from cwdp.errors import DataplaneError
+from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
 from cwdp.shared.messages import (
     ClockLine,
     ClockUpdate,
@@ -94,10 +94,12 @@ class NoteNic:
 class Setup:
     """An agent of the host `a` with two NICs."""
 
-    def __init__(self, tmp_path: Path, *, observe_only: bool = False) -> None:
+    def __init__(self, tmp_path: Path, *, observe_only: bool = False, **settings: Any) -> None:
         self.keys = tmp_path / "keys.toml"
         self.write_keys("send = 1\n" + KEY.format(1))
-        config = AgentConfig(host="a", nics=["nic0", "nic1"], keys=str(self.keys), observe_only=observe_only)
+        config = AgentConfig(
+            host="a", nics=["nic0", "nic1"], keys=str(self.keys), observe_only=observe_only, **settings
+        )
         self.agent = Agent(config, read_keys(self.keys))
         self.bus: Any = self.agent._bus
         self.nics: Any = self.agent._nics
@@ -281,3 +283,65 @@ def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: 
     assert [event.detail for event in setup.said(Event)] == [
         str(n) for n in range(5, service.EVENTS_KEPT + 5)
     ]
+
+
+BY_UD: dict[str, Any] = {"interface": {"nic1": InterfaceConfig(transport="ud")}}
+
+
+def test_a_nic_by_ud_is_told_of_probed_from_and_given_no_dataplane(setup: Setup, tmp_path: Path) -> None:
+    host = Setup(tmp_path, **BY_UD)
+    assert [type(nic).__name__ for nic in host.nics] == ["NoteNic", "UdNic"]
+    host.bus.take_desired(_desired(1, 2))
+    assert len(host.nics[0].edges) == 2
+    host.agent._say_hello()
+    assert [nic.transport for nic in host.said(Hello)[-1].nics] == ["xdp", "ud"]
+    host.agent._measure()
+    assert host.said(Report)[-1].counters["agent.nic1.ud_restarts"] == 0
+    host.agent._link_changed("nic1")
+    assert "nic1" not in host.agent._detours._stale
+
+
+def test_no_nic_stands_in_for_one_without_a_dataplane() -> None:
+    nics = ["nic0", "nic1", "nic2", "nic3"]
+    assert AgentConfig(nics=nics, **BY_UD).partners() == {"nic2": "nic3", "nic3": "nic2"}
+    assert AgentConfig(nics=nics, **BY_UD).xdp_nics == ["nic0", "nic2", "nic3"]
+
+
+def test_an_rdma_device_that_fails_is_told_once_and_its_return_too(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Setup(tmp_path, **BY_UD)
+    ud = host.nics[1]
+    outcomes: list[bool | CwdpError] = []
+
+    def ensure(_keys: KeyFile) -> bool:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, CwdpError):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(ud, "ensure", ensure)
+    monkeypatch.setattr(ud, "port", "mlx5_0 port 1 GID 3 (::ffff:10.0.0.1)")
+    gone = RdmaError("the RDMA device mlx5_0 has gone", "")
+    outcomes += [True, False, gone, gone, ConfigError("another address"), True, gone]
+    for _ in range(len(outcomes)):
+        host.agent._look_after()
+    assert [(event.kind, event.nic, event.detail) for event in host.said(Event)] == [
+        ("rdma_opened", "nic1", "mlx5_0 port 1 GID 3 (::ffff:10.0.0.1)"),
+        ("rdma_failed", "nic1", "the RDMA device mlx5_0 has gone"),
+        ("rdma_failed", "nic1", "another address"),
+        ("rdma_opened", "nic1", "mlx5_0 port 1 GID 3 (::ffff:10.0.0.1)"),
+        ("rdma_failed", "nic1", "the RDMA device mlx5_0 has gone"),
+    ]
+    assert len(host.said(Hello)) == 5
+    assert ud.counters["unusable"] == 4
+
+
+def test_an_agent_does_not_start_on_an_rdma_device_that_is_not_there(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever machine this runs on, it has no interface of this name."""
+    host = Setup(tmp_path, **BY_UD)
+    with pytest.raises(RdmaError) as caught:
+        asyncio.run(host.agent.run())
+    assert caught.value.hint

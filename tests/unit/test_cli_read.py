@@ -211,4 +211,23 @@ def test_tables_bear_what_is_not_known_yet() -> None:
     assert "unsynced" in _text(tables.clock({"timeline": "t", "hosts": [row]}))
     assert "0 of 0 paths" in _text(tables.owd({"paths": [], "path_count": 0, "window_s": 10.0}))
     host = {"host": "a", "state": "up", "clock_state": "unsynced", "nics": [], "last_seen_s": 0.1}
-    assert "up" in _text(tables.hosts({"hosts": [host]}))
+    assert "up" in _text(tables.hosts({"hosts": [host], "transports": {"xdp": 0, "ud": 0}}))
+
+
+def test_nics_that_cannot_probe_each_other_are_told_of() -> None:
+    nic = {
+        "ifname": "eth0",
+        "ipv4": "10.0.0.1",
+        "ipv6": None,
+        "carrier": True,
+        "mode": "absent",
+        "reason": "ok",
+    }
+    host = {"host": "a", "state": "up", "clock_state": "synced", "last_seen_s": 0.1}
+    host["nics"] = [nic | {"transport": "ud"}]
+    alike = _text(tables.hosts({"hosts": [host], "transports": {"xdp": 0, "ud": 3}}))
+    assert " ud " in alike
+    assert "no path between" not in alike
+    mixed = _text(tables.hosts({"hosts": [host], "transports": {"xdp": 2, "ud": 3}}))
+    assert "3 NICs probe by UD queue pairs, 2 by XDP: no path between the two kinds" in mixed
+    assert max(map(len, mixed.splitlines())) <= 80

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cwdp.agent.config import AgentConfig, read_config, read_keys
+from cwdp.agent.config import AgentConfig, InterfaceConfig, read_config, read_keys
 from cwdp.agent.service import run
 from cwdp.cli import main
 from cwdp.dataplane import loader
@@ -17,7 +17,9 @@ from manager.service import Manager
 
 SECRET = "00112233445566778899aabbccddeeff"
 KEY = f'[[key]]\nid = {{}}\nsecret = "{SECRET}"\n'
-TOP_KEYS = "nics, nats, host, keys, probe_port, pulse_interval_ms, observe_only, congestion, test_clock"
+TOP_KEYS = (
+    "nics, nats, host, keys, probe_port, pulse_interval_ms, observe_only, congestion, interface, test_clock"
+)
 
 
 def _file(tmp_path: Path, text: str | bytes, mode: int = 0o600) -> Path:
@@ -160,6 +162,35 @@ def test_urls_of_no_bus_stop_both_services_at_their_start(tmp_path: Path, url: s
     assert "nats://" in caught.value.hint
     with pytest.raises(ConfigError, match="no bus URL"):
         Manager(ManagerConfig(nats=url, state_dir=str(tmp_path)))
+
+
+UD = 'nics = ["e"]\n[interface.{}]\n{}'
+
+
+def test_a_nic_may_be_probed_from_by_ud_queue_pairs(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(UD.format("e", 'transport = "ud"\nrdma_device = "mlx5_0"\ngid_index = 3'))
+    config = read_config(path)
+    assert config.ud_nics == {"e": InterfaceConfig(transport="ud", rdma_device="mlx5_0", gid_index=3)}
+    assert config.xdp_nics == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (UD.format("f", 'transport = "ud"'), r"\[interface.f\] is of no interface in nics"),
+        (UD.format("e", "gid_index = 3"), r"\[interface.e\] names an RDMA device without using it"),
+        (UD.format("e", 'transport = "UD"'), "Invalid enum value 'UD'"),
+        (UD.format("e", 'transport = "ud"\ngid = 3'), "unknown field `gid`"),
+        (UD.format("e", 'transport = "ud"\nrdma_port = 0'), "Expected `int` >= 1"),
+    ],
+)
+def test_a_wrong_interface_section(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_config(path)
+    assert caught.value.hint
 
 
 def test_the_command_says_it_on_standard_error_with_status_2(

@@ -11,10 +11,14 @@ import click
 import msgspec
 import pytest
 
-from cwdp.agent.config import AgentConfig, CongestionConfig, KeyFile
+from cwdp.agent import ud as ud_process
+from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig, KeyFile
 from cwdp.agent.prober import COUNTERS as PROBER_COUNTERS
+from cwdp.agent.udnic import COUNTERS as UD_NIC
+from cwdp.agent.udpairs import COUNTERS as UD_PAIRS
 from cwdp.cli import main
 from cwdp.dataplane.abi import Reason
+from cwdp.rdma.udprobe import COUNTERS as UD_PROBER
 from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus import Bus
 from manager.config import ManagerConfig, ProbeSettings
@@ -160,7 +164,8 @@ def test_alert_rules_name_metrics_that_exist() -> None:
 
 def test_every_counter_is_explained() -> None:
     text = (DOCS / "troubleshooting.md").read_text()
-    names = {*(reason.name.lower() for reason in Reason), *PROBER_COUNTERS, *BUS_COUNTERS}
+    ud = {f"ud_{name}" for name in (*ud_process.COUNTERS, *UD_PAIRS, *UD_PROBER, *UD_NIC)}
+    names = {*(reason.name.lower() for reason in Reason), *PROBER_COUNTERS, *BUS_COUNTERS, *ud}
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
 
@@ -182,9 +187,12 @@ def test_the_managers_settings_are_documented_with_their_defaults() -> None:
 def test_the_agents_settings_are_documented_with_their_defaults() -> None:
     text = documented_settings("/etc/cwdp/agent.toml")
     given = msgspec.convert(tomllib.loads(text), AgentConfig)
-    assert given == AgentConfig(nics=given.nics, congestion=CongestionConfig())
+    by_default = {ifname: InterfaceConfig() for ifname in given.nics}
+    assert given == AgentConfig(nics=given.nics, congestion=CongestionConfig(), interface=by_default)
     whole = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
     assert {*whole, "test_clock"} == set(AgentConfig.__struct_fields__)
+    (interface,) = whole["interface"].values()
+    assert interface.keys() == set(InterfaceConfig.__struct_fields__)
 
 
 def test_the_examples_of_key_files_are_key_files() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes import hello, nic
+from fakes import hello, nic, ud_nic
 
 from manager.graph_timer import FIRST_AFTER_S, LATEST_S, QUIET_S, TAKE_UP_AFTER_S, GraphTimer
 from manager.members import CARRIER_GRACE_S, FORGET_AFTER_S, MISSED_HELLOS, Members
@@ -55,13 +55,34 @@ def test_a_nic_keeps_its_place_for_a_while_without_carrier() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
-    [({"ipv4": None, "ipv6": None}, "no_address"), ({"mode": "absent"}, "no_dataplane")],
+    [
+        ({"ipv4": None, "ipv6": None}, "no_address"),
+        ({"mode": "absent"}, "no_dataplane"),
+        ({"mode": "absent", "transport": "ud"}, "no_rdma"),
+        ({"ipv4": None, "ipv6": None, "transport": "ud"}, "no_rdma"),
+    ],
 )
 def test_why_a_nic_is_not_probed(changes: dict[str, Any], reason: str) -> None:
     members = Members()
     members.hear(msgspec.structs.replace(hello("a"), nics=[msgspec.structs.replace(nic(), **changes)]), 0.0)
     assert _reasons(members, 0.0) == [reason]
     assert list(members.probeable(0.0)) == []
+
+
+def test_a_nic_with_ud_queue_pairs_needs_no_dataplane() -> None:
+    members = Members()
+    members.hear(msgspec.structs.replace(hello("a"), nics=[ud_nic()]), 0.0)
+    assert _reasons(members, 0.0) == ["ok"]
+
+
+def test_a_new_queue_pair_is_a_reason_to_tell_its_peers() -> None:
+    timer = GraphTimer()
+
+    def due(qpn: int, now_s: float) -> bool:
+        return timer.due([("a", ud_nic(qpn=qpn)), ("b", ud_nic(gid="fd00::2"))], now_s, taken_up=False)
+
+    assert [due(17, 0.0), due(17, FIRST_AFTER_S), due(17, 5.0)] == [False, True, False]
+    assert [due(18, 6.0), due(18, 6.0 + QUIET_S), due(18, 7.0)] == [False, True, False]
 
 
 def test_restarts_are_counted() -> None:

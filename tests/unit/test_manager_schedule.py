@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import nic
+from fakes import nic, ud_nic
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.shared.messages import Desired, ProbeEdge, RoceSettings, SteerQp
-from manager.schedule import Documents, Family, Member, edges_by_host, graph_nics
+from manager.schedule import UD_PAIRS_PER_S, Documents, Family, Member, build_pairs, edges_by_host, graph_nics
 
 PAIRS = np.array([[0, 1], [0, 2], [1, 2]])
 
@@ -68,6 +68,72 @@ def test_the_other_family_is_used_where_the_wanted_one_is_missing() -> None:
 def test_graph_nics_carry_their_families() -> None:
     members = [("a", nic(ipv6=None)), ("b", nic(ipv4=None)), ("c", nic())]
     assert [n.families for n in graph_nics(members)] == [1, 2, 3]
+
+
+def _mixed(count: int = 6) -> list[Member]:
+    """By turns a NIC with a dataplane and one with UD queue pairs."""
+    return [
+        (f"h{i}", ud_nic(gid=f"::ffff:10.0.0.{i}", qpn=100 + i) if i % 2 else nic()) for i in range(count)
+    ]
+
+
+def test_nics_of_different_transports_are_not_paired() -> None:
+    pairs = build_pairs(_mixed(), degree=4, seed=1)
+    assert {(a % 2, b % 2) for a, b in pairs.tolist()} == {(0, 0), (1, 1)}
+    assert len(pairs) == 2 * 3
+
+
+def test_a_lone_nic_of_its_transport_has_no_pairs() -> None:
+    assert build_pairs(_mixed(2), degree=4, seed=1).tolist() == []
+    assert build_pairs([], degree=4, seed=1).shape == (0, 2)
+
+
+def test_ud_queue_pairs_of_another_family_are_not_paired() -> None:
+    members = [("a", ud_nic()), ("b", ud_nic(gid="fd00::2")), ("c", ud_nic(gid="fd00::3"))]
+    assert build_pairs(members, degree=4, seed=1).tolist() == [[1, 2]]
+
+
+def test_each_end_is_told_the_others_queue_pair_and_given_a_rate_that_it_can_keep() -> None:
+    members = _mixed()
+    edges = edges_by_host(
+        members, build_pairs(members, degree=4, seed=1), family="4", paths=8, pairs_per_s=1000.0
+    )
+    for name, member in members:
+        rates = {edge.pairs_per_s for edge in edges[name]}
+        assert rates == ({500.0} if member.transport == "xdp" else {UD_PAIRS_PER_S / 2})
+        for edge in edges[name]:
+            assert edge.dst_ud == dict(members)[edge.dst.partition("/")[0]].ud
+
+
+def test_slow_probing_is_slow_by_ud_too() -> None:
+    members = _mixed()
+    edges = edges_by_host(members, np.array([[1, 3]]), family="4", paths=2, pairs_per_s=10.0)
+    assert edges["h1"][0].pairs_per_s == 10.0
+
+
+def test_only_ports_that_a_queue_pair_has_are_probed_and_the_peers_are_as_many() -> None:
+    few, many = tuple(range(50_000, 50_005)), tuple(range(60_000, 60_016))
+    members = [
+        ("a", ud_nic(gid="fd00::1", sports=few)),
+        ("b", ud_nic(gid="fd00::2", sports=many)),
+        ("c", ud_nic(gid="fd00::3")),
+    ]
+    chosen: list[str] = []
+
+    def choose(src: str, _dst: str, ports: list[int]) -> list[int]:
+        chosen.append(src)
+        return ports
+
+    pairs = np.array([[0, 1], [0, 2], [1, 2]])
+    edges = edges_by_host(members, pairs, family="6", paths=8, pairs_per_s=10.0, choose=choose)
+    to_b, to_c = edges["a"]
+    assert set(to_b.sports) == set(few)
+    assert set(to_b.reply_sports) < set(many)
+    assert len(to_b.sports) == len(to_b.reply_sports) == len(to_c.sports) == len(to_c.reply_sports) == 5
+    back = edges["b"][0]
+    assert (back.sports, back.reply_sports) == (to_b.reply_sports, to_b.sports)
+    assert set(edges["b"][1].sports) < set(many)
+    assert set(chosen) == {"c/eth0"}
 
 
 def _wanted(edges: dict[str, list[ProbeEdge]] | None = None) -> list[Desired]:

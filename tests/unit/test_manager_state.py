@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from fakes import hello, nic, path_stat
+from fakes import hello, nic, path_stat, ud_nic
 
 from cwdp.errors import ConfigError, ManagerError
-from cwdp.shared.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report
+from cwdp.shared.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report, UdAddress
 from manager.config import ManagerConfig, ProbeSettings, host_port, load
 from manager.counters import CounterTotals
 from manager.state import FleetState
 from manager.timeline import Identity, is_running, load_identity
+from manager.wish_http import require_known
 
 FIT = EdgeFit(
     src="a/eth0",
@@ -81,6 +82,13 @@ def test_a_fit_that_cannot_be_is_counted_and_harmless(changes: dict[str, Any], r
     assert len(state.clock.fits) == 1
 
 
+def _with_ud(*, gid: str | None = None, **changes: Any) -> Hello:
+    """A hello whose NIC's UD address is not what the NIC is otherwise."""
+    one = ud_nic()
+    ud = one.ud if gid is None else UdAddress(gid, 17)
+    return msgspec.structs.replace(hello("c"), nics=[msgspec.structs.replace(one, ud=ud, **changes)])
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -94,6 +102,10 @@ def test_a_fit_that_cannot_be_is_counted_and_harmless(changes: dict[str, Any], r
         msgspec.structs.replace(hello("c"), nics=[nic("eth/0")]),
         msgspec.structs.replace(hello("c"), nics=[nic(ipv4="fd00::1")]),
         msgspec.structs.replace(hello("c"), nics=[nic(ipv6="nonsense")]),
+        _with_ud(gid="nonsense"),
+        _with_ud(gid="::ffff:10.9.9.9"),
+        _with_ud(transport="xdp"),
+        _with_ud(ipv6="fd00::1"),
     ],
 )
 def test_a_hello_that_peers_could_not_use_is_counted_and_harmless(bad: Hello) -> None:
@@ -280,3 +292,14 @@ def test_addresses_that_are_none(text: str) -> None:
 def test_addresses() -> None:
     assert host_port("[::1]:4222", "--listen") == ("::1", 4222)
     assert host_port("h:1", "--listen") == ("h", 1)
+
+
+def test_nothing_can_be_wished_of_a_nic_without_a_dataplane() -> None:
+    state = _state()
+    state.hear_hello(
+        msgspec.structs.replace(hello("c"), nics=[nic("eth0"), ud_nic("eth1", gid="fd00::9")]), 1.0
+    )
+    require_known(state, "c", "eth0")
+    for ifname, message in (("eth1", "no dataplane"), ("eth2", "has no interface")):
+        with pytest.raises(ConfigError, match=message):
+            require_known(state, "c", ifname)

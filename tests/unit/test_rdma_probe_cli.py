@@ -12,7 +12,8 @@ from ud_fakes import KEY, A, B, Clock, Link, Network
 from cwdp.cli import main, rdma_probe
 from cwdp.cli.rdma_probe import choose_paths, format_address, parse_address
 from cwdp.errors import ConfigError
-from cwdp.rdma.udprobe import Received, UdAddress, UdProber
+from cwdp.rdma.udprobe import Received, UdProber
+from cwdp.shared.messages import UdAddress
 
 ANY = UdAddress(A, 0x11)
 SOME = UdAddress(B, 0x22, (50_001, 50_007, 50_003))

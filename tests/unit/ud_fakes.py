@@ -3,8 +3,10 @@
 import os
 from collections import deque
 
+from cwdp.errors import RdmaError
 from cwdp.rdma.gid import gid_bytes
-from cwdp.rdma.udprobe import Received, UdAddress, UdPath, UdProber, UdSample
+from cwdp.rdma.udprobe import Received, UdPath, UdProber, UdSample
+from cwdp.shared.messages import UdAddress
 
 KEY = bytes(range(16))
 A, B = "::ffff:10.0.1.1", "fd00:2::1"
@@ -36,7 +38,7 @@ class Network:
     def carry(self, source: bytes, gid: bytes, qpn: int, sport: int, data: bytes) -> None:
         self.log.append((gid, sport, data))
         self.clock.now_ns += DELAY_NS
-        if not self.lose:
+        if not self.lose and (gid, qpn) in self.queues:
             self.queues[gid, qpn].append(Received(self.clock(), source, data))
 
 
@@ -46,6 +48,7 @@ class Link:
         self.gid = gid_bytes(address.gid)
         self.queue = network.queues[self.gid, address.qpn] = deque()
         self.suspected: list[bytes] = []
+        self.failure: RdmaError | None = None
         self.closed = False
 
     def send(self, gid: bytes, qpn: int, sport: int, data: bytes) -> bool:
@@ -53,6 +56,10 @@ class Link:
             return False
         self.network.carry(self.gid, gid, qpn, sport, data)
         return True
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
     def poll(self) -> list[Received]:
         found = list(self.queue)

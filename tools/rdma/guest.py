@@ -19,8 +19,9 @@ from tools.rdma import counters, fabric, scenarios, slicing, story, verbs
 from tools.rdma.fabric import RdmaHost
 from tools.rdma.scenarios import Bench, Scenario
 
+UD_MESH = "agents by UD"
 LOOP = "loop"
-"""Its modules are imported when it is asked for: that takes an emulated machine half a minute."""
+"""The modules of both are imported when they are run: that takes an emulated machine half a minute."""
 
 
 def main() -> int:
@@ -43,12 +44,23 @@ def main() -> int:
 def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]]:
     """Yield what is to be run, in order."""
     for name, scenario in chain(
-        story.without_cwdp(), scenarios.plan(), story.with_cwdp(), verbs.plan(), slicing.plan()
+        story.without_cwdp(),
+        scenarios.plan(),
+        story.with_cwdp(),
+        verbs.plan(),
+        slicing.plan(),
+        [(UD_MESH, run_ud_mesh)],
     ):
         if name.startswith((beginning, "dataplane")):
             yield name, scenario
     if beginning == LOOP:
         yield from import_module("tools.rdma.loop").plan(hosts)
+
+
+def run_ud_mesh(bench: Bench) -> dict[str, Any]:
+    """Load what the scenario needs, and run it."""
+    found: dict[str, Any] = import_module("tools.rdma.udmesh").run(bench)
+    return found
 
 
 def attempt(scenario: Callable[[Bench], dict[str, Any]], bench: Bench) -> dict[str, Any]:

@@ -10,19 +10,21 @@ import logging
 import multiprocessing
 import os
 import secrets
+import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cwdp.agent import service as agent
-from cwdp.agent.config import AgentConfig
+from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
+from manager import nats_server
 from manager import service as manager
-from manager.config import ManagerConfig, PlannerSettings, ProbeSettings, RoceConfig
+from manager.config import ManagerConfig, PlannerSettings, ProbeSettings, RoceConfig, host_port
 from tools.rdma.fabric import RdmaHost
 
 PULSE_INTERVAL_MS = 100.0
@@ -50,7 +52,9 @@ _fork = multiprocessing.get_context("fork")
 class Services:
     """Those that run. Made by `stopped`."""
 
-    def __init__(self, hosts: Iterable[RdmaHost], folder: Path) -> None:
+    def __init__(
+        self, hosts: Iterable[RdmaHost], folder: Path, ud_clocks: Sequence[TestClockConfig] | None
+    ) -> None:
         self._folder = folder
         self._client = ManagerClient(f"unix://{folder}/manager.sock")
         keys = folder / "keys.toml"
@@ -63,8 +67,10 @@ class Services:
                 host=host.name,
                 keys=str(keys),
                 pulse_interval_ms=PULSE_INTERVAL_MS,
+                interface={} if ud_clocks is None else {host.ifname: InterfaceConfig(transport="ud")},
+                test_clock=None if ud_clocks is None else ud_clocks[number],
             )
-            for host in hosts
+            for number, host in enumerate(hosts)
         ]
         self._processes: dict[str, Any] = {}
 
@@ -93,7 +99,7 @@ class Services:
             roce=ROCE,
             planner=PlannerSettings(enabled=enabled),
         )
-        self._start(_MANAGER, lambda: asyncio.run(manager.serve(config)))
+        self._start(_MANAGER, partial(_run_manager, config))
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
             if time.monotonic() > deadline:
@@ -120,9 +126,11 @@ class Services:
         return {log.stem: log.read_text()[-_LOG_CHARACTERS:] for log in sorted(self._folder.glob("*.log"))}
 
     def _answers(self) -> bool:
+        """Whether the manager answers and its bus is there."""
         try:
             self.ask("/v1/manager")
-        except ManagerError:
+            socket.create_connection(host_port(_BUS, "the bus")).close()
+        except (ManagerError, OSError):
             return False
         return True
 
@@ -143,9 +151,14 @@ class Services:
 
 
 @contextmanager
-def stopped(hosts: Iterable[RdmaHost], folder: Path) -> Iterator[Services]:
-    """Give services that are to be started, their files in a folder; stopped at the end."""
-    services = Services(hosts, folder)
+def stopped(
+    hosts: Iterable[RdmaHost], folder: Path, ud_clocks: Sequence[TestClockConfig] | None = None
+) -> Iterator[Services]:
+    """Give services that are to be started, their files in a folder; stopped at the end.
+
+    With `ud_clocks` the hosts have these, and probe by UD queue pairs.
+    """
+    services = Services(hosts, folder, ud_clocks)
     try:
         yield services
     finally:
@@ -156,6 +169,11 @@ def _run_agent(config: AgentConfig) -> None:
     for name, interval_s in AGENT_PACE.items():
         setattr(agent, name, interval_s)
     agent.run(config)
+
+
+def _run_manager(config: ManagerConfig) -> None:
+    nats_server.START_TIMEOUT_S = _START_TIMEOUT_S
+    asyncio.run(manager.serve(config))
 
 
 def _run(log: Path, serve: Callable[[], None]) -> None:

@@ -20,7 +20,8 @@ from cwdp.rdma import netlink, sysfs, verbs
 from cwdp.rdma.netlink import QueuePair
 from cwdp.rdma.sport import sport_to_flow_label
 from cwdp.rdma.udlink import UdLink
-from cwdp.rdma.udprobe import UdAddress, UdPath, UdProber, UdSample
+from cwdp.rdma.udprobe import UdPath, UdProber, UdSample
+from cwdp.shared.messages import UdAddress
 from tools.lab import faults
 from tools.rdma.counters import Counters
 from tools.rdma.fabric import LAB, RdmaHost
@@ -157,7 +158,7 @@ def _command(host: RdmaHost, keys: Path, name: str, *arguments: str) -> list[str
 
 
 def _link(host: RdmaHost, version: int) -> UdLink:
-    return UdLink(host.device, DEVICE_PORT, host.gid_index(version))
+    return UdLink(host.device, DEVICE_PORT, host.gid_index(version), "rxe")
 
 
 def _paths(here: UdAddress, there: UdAddress) -> list[UdPath]:
