@@ -1,6 +1,7 @@
 """What experiments make of a generator's result."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,15 +108,26 @@ def test_an_arm_is_compared_with_ecmp_seed_by_seed() -> None:
     assert summarise_arm(Arm.CWDP, [run for run in runs if run["arm"] == "cwdp"])["over_ecmp_min"] is None
 
 
-def test_an_outage_is_from_the_last_arrival_to_the_last_loss_within_the_cut() -> None:
+def test_an_outage_is_all_the_time_in_which_packets_were_lost_but_not_overtaken() -> None:
     gaps = [
-        {"last_arrival_ns": 90, "last_lost_sent_ns": 95},
-        {"last_arrival_ns": 100, "last_lost_sent_ns": 111},
-        {"last_arrival_ns": 113, "last_lost_sent_ns": 114},
-        {"last_arrival_ns": 300, "last_lost_sent_ns": 400},
+        _gap(90, 95),
+        _gap(100, 111),
+        _gap(113, 114),
+        _gap(120, 190, overtaken=True),
+        _gap(150, None),
+        _gap(300, 400),
     ]
-    assert measure.outage_ns({"gap_events": gaps}, 98, 200) == 14
+    assert measure.outage_ns({"gap_events": gaps}, 98, 200) == 12
     assert measure.outage_ns({"gap_events": gaps}, 200, 250) is None
+    assert measure.outage_ns({"gap_events": gaps[3:5]}, 98, 200) is None
+
+
+def _gap(last_arrival_ns: int, last_lost_sent_ns: int | None, *, overtaken: bool = False) -> dict[str, Any]:
+    return {
+        "last_arrival_ns": last_arrival_ns,
+        "last_lost_sent_ns": last_lost_sent_ns,
+        "overtaken": overtaken,
+    }
 
 
 def test_cuts_are_drawn_among_the_links_in_use() -> None:

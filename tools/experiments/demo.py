@@ -44,7 +44,7 @@ HEALED_S = 4.0
 WATCHED_S = 3.0
 """Goodput shown is that of the last few seconds."""
 
-PULSES = PulseSettings(interval_ms=4.0, dead_after_ms=20.0)
+PULSES = PulseSettings(interval_ms=10.0, dead_after_ms=50.0)
 CLOCK_ERROR_NS = 1_000.0
 COVERED_SHARE = 0.999
 OPTIMUM_SHARE = 0.9

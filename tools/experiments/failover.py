@@ -27,7 +27,7 @@ QPS = 2
 
 MTU = 1024
 MESSAGE_BYTES = 16 * 1024
-WINDOW = 64
+WINDOW = 8
 STEERED_S = 4.0
 """Until the cut, from the first packet: the manager sees new queue pairs and gives them backups."""
 

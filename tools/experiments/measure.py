@@ -84,20 +84,19 @@ def moves(flows: Sequence[Result]) -> int:
 
 
 def outage_ns(flow: Result, start_ns: int, end_ns: int) -> int | None:
-    """From the last packet that came before a link died to the last one lost by it.
+    """For how long packets were lost on the way: from the last that came before each gap to the last lost in it.
 
-    It is too large by up to one interval between packets.
+    It is too large by up to one interval between packets. Gaps of packets that others overtook are none.
 
     Args:
         flow: of a result.
-        start_ns: just before the link died, CLOCK_MONOTONIC.
+        start_ns: just before a link died, CLOCK_MONOTONIC.
         end_ns: just before it was mended.
 
     Returns:
-        None where it lost no packet.
+        The sum over all gaps; None where nothing was lost.
     """
     gaps = [gap for gap in flow["gap_events"] if start_ns <= gap["last_arrival_ns"] <= end_ns]
-    if not gaps:
-        return None
-    last_ns: int = max(gap["last_lost_sent_ns"] or gap["last_arrival_ns"] for gap in gaps)
-    return last_ns - int(gaps[0]["last_arrival_ns"])
+    lost = [gap for gap in gaps if not gap["overtaken"] and gap["last_lost_sent_ns"]]
+    lasted_ns = sum(max(0, int(gap["last_lost_sent_ns"]) - int(gap["last_arrival_ns"])) for gap in lost)
+    return lasted_ns or None
