@@ -30,7 +30,7 @@ SETTLE_S = 3.0
 """From the first packet to where goodput counts."""
 
 SECONDS = 9.0
-WINDOW = 12
+WINDOW = 6
 TIMEOUT_NS = 268_435_456
 """4.096 us * 2^16: the lab's queues alone hold packets for tens of milliseconds, a thousand times a real fabric's."""
 

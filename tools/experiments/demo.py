@@ -44,11 +44,11 @@ HEALED_S = 4.0
 WATCHED_S = 3.0
 """Goodput shown is that of the last few seconds."""
 
-PULSES = PulseSettings(interval_ms=10.0, dead_after_ms=50.0)
+PULSES = PulseSettings(interval_ms=15.0, dead_after_ms=100.0)
 CLOCK_ERROR_NS = 1_000.0
 COVERED_SHARE = 0.999
 OPTIMUM_SHARE = 0.9
-OUTAGE_NS = 100_000_000
+OUTAGE_NS = 200_000_000
 SHOWN_ROWS = 6
 
 

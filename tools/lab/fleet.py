@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -145,9 +146,12 @@ class Fleet:
     def _spawn(self, name: str) -> "subprocess.Popen[Any]":
         node = "mgmt" if name == MANAGER else name
         with self.log(name).open("ab") as log:
-            return self.lab.popen(
+            process = self.lab.popen(
                 node, self._command(name), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
+        if name == MANAGER:
+            _prefer_session(process.pid)
+        return process
 
     def _command(self, name: str) -> list[str]:
         cwdp = [sys.executable, "-m", "cwdp"]
@@ -203,3 +207,9 @@ class Fleet:
             f"drift_ppb = {float(clock.drift_ppb)}\n"
             + (f"[congestion]\nthreshold_us = {self._congestion.threshold_us}\n" if self._congestion else "")
         )
+
+
+def _prefer_session(pid: int) -> None:
+    """Have the niceness count against other sessions, where the kernel shares processors among these (sched(7))."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(MANAGER_NICENESS))
