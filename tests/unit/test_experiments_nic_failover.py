@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from tools.experiments import measure
 from tools.experiments import nic_failover as model
 from tools.experiments.nic_failover import Kind
 from tools.lab import LabSpec
@@ -62,12 +63,12 @@ def test_who_is_hit(kind: Kind, expected: list[int]) -> None:
 def test_a_stall_counts_where_it_began(began_ms: int, expected: int) -> None:
     """From the last delivery before a death, which may lie one interval of packets before it."""
     flow = {"outage_start_ns": began_ms * MS, "outage_ns": 80 * MS, "failed": False, "gap_events": []}
-    assert model.stall_ns(flow, 1000 * MS, 2000 * MS) == expected
+    assert measure.stall_ns(flow, 1000 * MS, 2000 * MS) == expected
 
 
 def test_what_died_delivered_nothing() -> None:
     flow = {"outage_start_ns": 0, "outage_ns": 1, "failed": True}
-    assert model.stall_ns(flow, 1000 * MS, 2000 * MS) == 1000 * MS
+    assert measure.stall_ns(flow, 1000 * MS, 2000 * MS) == 1000 * MS
 
 
 def test_both_ways_are_steered_with_a_backup() -> None:
@@ -96,4 +97,4 @@ def test_losses_apart_are_not_one_stall() -> None:
         {"last_arrival_ns": 2500 * MS, "last_lost_sent_ns": 2900 * MS},
     ]
     flow = {"outage_start_ns": 0, "outage_ns": 500 * MS, "failed": False, "gap_events": gaps}
-    assert model.stall_ns(flow, 1000 * MS, 2000 * MS) == 30 * MS
+    assert measure.stall_ns(flow, 1000 * MS, 2000 * MS) == 30 * MS

@@ -189,8 +189,10 @@ def summarise_death(
         "host": death.host,
         "nic": death.nic,
         "queue_pairs_hit": len(hit),
-        "stalls_ns": [stall_ns(flow, dead_ns, mended_ns) for flow in hit],
-        "returns_ns": [stall_ns(flow, mended_ns, result["start_ns"] + deliveries.end_ns) for flow in hit],
+        "stalls_ns": [measure.stall_ns(flow, dead_ns, mended_ns) for flow in hit],
+        "returns_ns": [
+            measure.stall_ns(flow, mended_ns, result["start_ns"] + deliveries.end_ns) for flow in hit
+        ],
         "queue_pairs_died": sum(flow["failed"] for flow in result["flows"]),
         "before_bps": before,
         "dark_share": dark / before if before else 0.0,
@@ -200,27 +202,6 @@ def summarise_death(
         "events": list(events),
         "idle_share": result["idle_share"],
     }
-
-
-def stall_ns(flow: measure.Result, start_ns: int, end_ns: int) -> int:
-    """The longest time without a delivery, where that began within a span, just before it included.
-
-    Where a longer one began elsewhere, it is the longest from a delivery to the last packet lost at once behind it,
-    which is shorter by the retransmission. A queue pair that died within it delivered nothing from then on.
-    """
-    slack_ns = measure.NS_PER_S // 10
-    if flow["failed"]:
-        return end_ns - start_ns
-    if start_ns - slack_ns <= flow["outage_start_ns"] < end_ns:
-        return int(flow["outage_ns"])
-    return max(
-        (
-            int(gap["last_lost_sent_ns"] - gap["last_arrival_ns"])
-            for gap in flow["gap_events"]
-            if start_ns <= gap["last_arrival_ns"] < end_ns and gap["last_lost_sent_ns"]
-        ),
-        default=0,
-    )
 
 
 def summarise_arm(arm: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
