@@ -25,10 +25,12 @@ class Links:
     Attributes:
         capacity_bps: what each can carry, NaN where unknown.
         queueing: whether a queue stands there, or nothing is known of it.
+        untried: whether it was never seen full itself, so that its capacity is only that of its like.
     """
 
     capacity_bps: NDArray[np.float64]
     queueing: Mask
+    untried: Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,3 +112,10 @@ def capacities(
     if dead:
         known[[link in dead for link in candidates.routes.links]] = 0.0
     return known
+
+
+def hopeful(problem: Problem, links: Links, nic_bps: float) -> Fabric:
+    """The fabric if untried links without a queue carried as much as a NIC's link does."""
+    capacity = problem.fabric.capacity_bps
+    better = links.untried & ~links.queueing & (capacity > 0)
+    return Fabric(np.where(better, np.maximum(capacity, nic_bps), capacity), problem.fabric.paths)

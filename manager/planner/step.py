@@ -18,7 +18,7 @@ from manager.planner.demand import STARVED, demands
 from manager.planner.flows import Flows, QpName
 from manager.planner.jobs import jobs
 from manager.planner.ledger import Entry, Ledger
-from manager.planner.problem import Links, Problem, capacities, locate
+from manager.planner.problem import Links, Problem, capacities, hopeful, locate
 
 FULL = 1.02
 """From this utilisation on more is wanted of a link than it carries."""
@@ -186,21 +186,43 @@ class _Room:
         else:
             return placed
         if not moves:
+            chosen = self._try(placed, movable)
+            moves = Counter(problem.names[i].host for i in np.flatnonzero(chosen != placed))
             budget.rest(self._sight.now_s)
         budget.spend(moves)
         self._tell(outcome, placed, chosen, lost)
         return chosen
 
     def _improve(self, placed: Indices, movable: Mask, target: float) -> Indices:
-        problem = self._problem
+        most = max(LEAST_STEP, math.ceil(STEP_SHARE * len(placed)))
+        return self._improved(self._problem.fabric, placed, movable, target, min(self._budget.left(), most))
+
+    def _try(self, placed: Indices, movable: Mask) -> Indices:
+        """Nothing helps by what is known, but somebody is starved: one move to where there may be more than is known.
+
+        If there is not, the link is seen full then, and is not tried again. Nothing is tried until what earlier moves
+        did can be seen.
+        """
+        sight = self._sight
+        settled = sight.now_s - self._moved_s.max(initial=-math.inf) >= self._settings.hold_s
+        if sight.nic_bps is None or not settled or not self._starved().any():
+            return placed
+        hosts = {name.host for name in self._problem.names if self._budget.left_of(name.host) < 1}
+        free = np.array([name.host not in hosts for name in self._problem.names], dtype=bool)
+        fabric = hopeful(self._problem, sight.links, sight.nic_bps)
+        return self._improved(fabric, placed, movable & free, 1.0, min(self._budget.left(), 1))
+
+    def _improved(
+        self, fabric: Fabric, placed: Indices, movable: Mask, target: float, most_moves: int
+    ) -> Indices:
         return improve(
-            problem.fabric,
-            problem.demand,
+            fabric,
+            self._problem.demand,
             placed,
             target=target,
             movable=movable,
             reluctance=self._reluctance(),
-            most_moves=min(self._budget.left(), max(LEAST_STEP, math.ceil(STEP_SHARE * len(placed)))),
+            most_moves=most_moves,
             least_gain=self._settings.least_gain,
         )
 

@@ -72,7 +72,7 @@ class LinkWeather:
         surely = slow[[self._slow[routes.links[i]].is_sure(now_s) for i in slow.tolist()]]
         capacity[surely] = seen_bps[surely]
         enough_ns = np.fmax(LEAST_QUEUE_NS, QUEUE_BYTES * _BITS_NS / np.where(capacity > 0, capacity, np.inf))
-        return Links(capacity_bps=capacity, queueing=~(queue_ns < enough_ns))
+        return Links(capacity_bps=capacity, queueing=~(queue_ns < enough_ns), untried=~np.isfinite(seen_bps))
 
     def _follow(self, slow: list[tuple[DirectedLink, bool]], now_s: float) -> None:
         """Take in which links are slow, and of which of them that shows now."""

@@ -60,3 +60,11 @@ def test_what_is_known_of_links_outlives_their_order() -> None:
         links = weather.read(other, _loads(shows=True), now_s)
     assert links.capacity_bps[len(LINKS) - 1 - SLOW] == 40e6
     assert links.queueing.tolist() == [i == len(LINKS) - 1 - SLOW for i in range(len(LINKS))]
+
+
+def test_a_link_that_was_never_seen_full_is_untried_and_counts_as_its_like() -> None:
+    loads = _loads(shows=False)
+    loads.capacity_bps[0] = np.nan
+    links = LinkWeather().read(ROUTES, loads, 0.0)
+    assert links.untried.tolist() == [True, False, False, False, False]
+    assert links.capacity_bps[0] == 100e6
