@@ -174,10 +174,9 @@ def test_wrong_names_and_directions_are_refused(lab: Lab) -> None:
 
 
 def snapshot(lab: Lab) -> dict[tuple[str, str], list[str]]:
-    """Return what `ip` and `tc` tell of every switch and of two hosts, in any order of lines."""
-    commands = [f"ip {f} {c}" for f in ("-4", "-6") for c in ("route", "neigh", "addr", "rule")] + [
-        "tc qdisc"
-    ]
+    """Return what `ip` and `tc` tell of every switch and of two hosts, but neighbours learned, in any order of lines."""
+    asked = ("route", "neigh show nud permanent", "addr", "rule")
+    commands = [f"ip {f} {c}" for f in ("-4", "-6") for c in asked] + ["tc qdisc"]
     nodes = [*lab.topology.switches, "h1", "h2"]
     return {
         (node, command): _lines(lab, node, command) for node, command in itertools.product(nodes, commands)

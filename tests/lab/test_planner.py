@@ -1,4 +1,4 @@
-"""The planner on real packets: queue pairs that collide are taken apart, a host that only observes is left alone."""
+"""The planner on real packets: queue pairs that collide are taken apart."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import pytest
 from conftest import lab_name
 
 from cwdp.cli.client import ManagerClient
-from manager.config import ProbeSettings, RoceConfig
+from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab, LabSpec, lifecycle
 from tools.lab.fleet import Fleet
 from tools.lab.session import wait_for_lock
@@ -44,7 +44,11 @@ def collision() -> Iterator[tuple[Lab, ManagerClient, list[Flow]]]:
         roce = RoceConfig(dead_after_ms=100.0)
         with (
             Fleet(
-                lab, ProbeSettings(pairs_per_s=100.0, degree=3), roce=roce, pulse_interval_ms=20.0
+                lab,
+                ProbeSettings(pairs_per_s=100.0, degree=3),
+                roce=roce,
+                pulse_interval_ms=20.0,
+                planner=PlannerSettings(),
             ) as fleet,
             Truth(lab) as truth,
         ):
