@@ -44,8 +44,7 @@ class Census:
 
     def __init__(self, routes: Routes) -> None:
         self._of: Mapping[Pair, int] = {}
-        self._first = {a: b for a, b in routes.links if "/" in a}
-        self._last = {b: a for a, b in routes.links if "/" in b}
+        self._routes = routes
         self._switches: dict[tuple[str, str], int] = {}
         self._counts = np.zeros((0, 4), np.int64)
         if isinstance(routes.paths, PackedPaths) and routes.paths.pairs:
@@ -58,7 +57,8 @@ class Census:
 
     def switches(self, src: str, dst: str) -> int | None:
         """How many switches there are between two NICs, by what is known of others at the same two leaves."""
-        return self._switches.get((self._first.get(src, ""), self._last.get(dst, "")))
+        ends = self._routes.first_switch.get(src, ""), self._routes.last_switch.get(dst, "")
+        return self._switches.get(ends)
 
     def covered_leaves(self, routes: Routes) -> set[str]:
         """Leaves from which all paths to each leaf that any path leads to are known, as far as can be told."""

@@ -60,6 +60,16 @@ class Routes:
         return (self.paths.pairs if isinstance(self.paths, PackedPaths) else self._by_pair).keys()
 
     @cached_property
+    def first_switch(self) -> dict[str, str]:
+        """The switch that the packets of each NIC meet first."""
+        return {a: b for a, b in self.links if "/" in a}
+
+    @cached_property
+    def last_switch(self) -> dict[str, str]:
+        """The switch that packets to each NIC meet last."""
+        return {b: a for a, b in self.links if "/" in b}
+
+    @cached_property
     def _by_pair(self) -> dict[Pair, dict[int, tuple[int, ...]]]:
         pairs: dict[Pair, dict[int, tuple[int, ...]]] = {}
         for name, links in self.paths.items():

@@ -67,8 +67,6 @@ class LoadMeter:
         self._known: dict[tuple[str, str], Crossings] = {}
         self._may_cross: dict[tuple[str, str], Indices] = {}
         self._kinds = tiers(routes.links)
-        self._switch = {a: b for a, b in routes.links if "/" in a}
-        self._switch_before = {b: a for a, b in routes.links if "/" in b}
 
     def measure(
         self, tables: Iterable[tuple[tuple[str, str], NicTable]], now_s: float, lag_s: float = 0.0
@@ -114,8 +112,8 @@ class LoadMeter:
 
     def _links_between(self, nic: str, address: str) -> Indices:
         """The links that a pair may cross of which no path is known: those of its switches, and all inside."""
-        src = self._switch.get(nic)
-        dst = self._switch_before.get(self._owner.get(address, address))
+        src = self._routes.first_switch.get(nic)
+        dst = self._routes.last_switch.get(self._owner.get(address, address))
         if src is not None and src == dst:
             return np.zeros(0, np.intp)
         kinds = zip(self._routes.links, self._kinds.tolist(), strict=True)
