@@ -136,13 +136,13 @@ class Lease:
         self._on_change(True)
 
     async def _renew(self, client: Client, store: KeyValue, started: float) -> None:
-        """Renew it; one that lapsed meanwhile is taken anew, unless somebody else was faster."""
+        """Renew it; one that lapsed meanwhile, or was renewed with the answer lost, is taken anew unless it is another's."""
         claim = msgspec.json.encode(self.claim)
         try:
             self._revision = await store.update(KEY, claim, last=self._revision)
         except nats.js.errors.KeyWrongLastSequenceError:
             revision, holder = await _read(client)
-            if holder is not None:
+            if holder is not None and holder.manager != self.claim.manager:
                 self._lose(f"{holder.name} has taken it")
                 return
             self._revision = await store.update(KEY, claim, last=revision)

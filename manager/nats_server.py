@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from cwdp.errors import BusError
+from cwdp.shared.tasks import end
 
 BINARY = "nats-server"
 START_TIMEOUT_S = 10.0
@@ -64,9 +65,7 @@ class NatsServer:
     async def stop(self) -> None:
         """End the server; by force when it takes longer than a few seconds."""
         if self._supervisor is not None:
-            self._supervisor.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._supervisor
+            await end(self._supervisor)
             self._supervisor = None
         process, self._process = self._process, None
         if process is None or process.returncode is not None:

@@ -29,6 +29,7 @@ from cwdp.shared.messages import (
     subject,
 )
 from cwdp.shared.service import notify
+from cwdp.shared.tasks import end
 from manager.config import ManagerConfig, host_port
 from manager.graph_timer import GraphTimer
 from manager.http import HttpServer
@@ -129,9 +130,7 @@ class Manager:
                     task.result()
             finally:
                 notify("STOPPING=1")
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await end(*tasks)
 
     def stop(self) -> None:
         """Ask `run` to return."""

@@ -55,6 +55,7 @@ from cwdp.shared.messages import (
     Report,
 )
 from cwdp.shared.service import notify
+from cwdp.shared.tasks import end
 
 SEND_INTERVAL_S = 0.02
 LEND_INTERVAL_S = 0.02
@@ -152,9 +153,7 @@ class Agent:
                 task.result()
         finally:
             notify("STOPPING=1")
-            for task in (stopped, *tasks):
-                task.cancel()
-            await asyncio.gather(stopped, *tasks, return_exceptions=True)
+            await end(stopped, *tasks)
             await self._bus.close()
             for nic in self._xdp:
                 nic.close()

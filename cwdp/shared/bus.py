@@ -28,6 +28,7 @@ from nats.aio.msg import Msg
 from nats.js.api import KeyValueConfig, StorageType
 
 from cwdp.shared.messages import DESIRED_BUCKET, Desired, decode, encode, token
+from cwdp.shared.tasks import end
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
@@ -164,9 +165,7 @@ class Bus:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._queue.join(), 1.0)
         self._leaving = True
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        await end(self._task)
 
     def publish(self, subject: str, message: Struct) -> bool:
         """Queue a message; False when it was dropped and counted."""
@@ -250,15 +249,13 @@ class Bus:
         self._tell(connected=True)
         tasks = [asyncio.create_task(self._send(client)), asyncio.create_task(self._write_documents(client))]
         tasks += [asyncio.create_task(_read(client, watch)) for watch in self._watches]
-        end = asyncio.create_task(closed.wait())
+        ended = asyncio.create_task(closed.wait())
         try:
-            done, _ = await asyncio.wait([end, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in (end, *tasks):
-                task.cancel()
-            await asyncio.gather(end, *tasks, return_exceptions=True)
+            await end(ended, *tasks)
 
     async def _hang_up(self, client: Client, *, was_ready: bool) -> None:
         self._client = None

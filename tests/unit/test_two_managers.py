@@ -7,14 +7,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
+import msgspec
 import pytest
 from fakes import FakeHost, fleet, free_port, until
 from test_manager_service import _agree, _json, asynchronous
 
 from cwdp.shared.bus import Bus
 from cwdp.shared.messages import SteerQp, SteerReport, subject
+from cwdp.shared.tasks import end
 from manager.config import ManagerConfig
-from manager.lease import LEASE_S, Claim, Lease
+from manager.lease import BUCKET, KEY, LEASE_S, Claim, Lease
 from manager.nats_server import NatsServer
 from manager.service import Manager
 from manager.steering import Wish
@@ -97,21 +99,41 @@ async def test_the_lease_is_one_managers_until_it_lapses_or_is_given_up(tmp_path
         bus, made, task = by_name.pop(changes[0][0])
         others = [other for _, other, _ in by_name.values()]
         assert {other.holder for other in others} == {made.claim}
-        task.cancel()
+        await end(task)
         await until(lambda: any(other.leads for other in others))
         second = next(other for other in others if other.leads)
         assert second.earlier == made.claim
         await second.release()
-        by_name[second.claim.name][2].cancel()
+        await end(by_name[second.claim.name][2])
         third = next(other for other in others if other is not second)
         await asyncio.wait_for(_until_leads(third), LEASE_S / 2)
         for bus, _, task in everybody:
-            task.cancel()
+            await end(task)
             await bus.close()
 
 
 async def _until_leads(lease: Lease) -> None:
     await until(lambda: lease.leads)
+
+
+@asynchronous
+async def test_a_lease_that_was_renewed_with_the_answer_lost_is_still_its_own(tmp_path: Path) -> None:
+    async with _server(tmp_path) as server:
+        bus = Bus(server.url, name="a")
+        bus.start()
+        claim = Claim(manager="a", name="a", timeline="t")
+        changes: list[bool] = []
+        lease = Lease(bus, claim, changes.append)
+        task = asyncio.create_task(lease.run())
+        await until(lambda: lease.leads)
+        assert bus.session is not None
+        store = await bus.session.jetstream().key_value(BUCKET)
+        await store.put(KEY, msgspec.json.encode(claim))
+        renewed = lease.counters["renewed"]
+        await until(lambda: lease.counters["renewed"] > renewed + 1)
+        assert changes == [True]
+        await end(task)
+        await bus.close()
 
 
 @asynchronous
@@ -126,7 +148,7 @@ async def test_a_manager_that_cannot_reach_the_bus_leads_no_more(tmp_path: Path)
     await server.stop()
     await until(lambda: not lease.leads, LEASE_S + 2)
     assert lease.counters["lost"] == 1
-    task.cancel()
+    await end(task)
     await bus.close()
 
 
@@ -173,7 +195,7 @@ async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes
             assert second.state.steering.all() == [WISH]
             assert _agree(hosts)
         finally:
-            telling.cancel()
+            await end(telling)
             await managers.close()
             for host in hosts:
                 await host.stop()
