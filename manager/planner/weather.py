@@ -1,5 +1,6 @@
 """What is known of the links, in the order of the routes that are planned with."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,22 +52,28 @@ class LinkWeather:
     """Reads the links of one step after another, and takes a link for slow only when it has been for a while.
 
     A link is seen to carry at least what flows while its queue stands: what is measured is seldom too much and often
-    too little. So all links of a kind are taken for alike, as capable as most of them were seen to be, and one that
-    keeps to less than that while its queue stands for what it was seen to carry. Little is put on such a link, so that
-    what is better now would never show: after a while it is taken for one like the others again.
+    too little. So all links of a kind are taken for alike, as capable as most of them were seen to be and as what any of
+    them carries without a queue, and one that keeps to less than that while its queue stands for what it was seen to
+    carry. Little is put on such a link, so that what is better now would never show: after a while it is taken for one
+    like the others again. A link of which nothing is known is as capable as its other direction: Ethernet's have one
+    rate.
     """
 
     def __init__(self) -> None:
         self._routes = Routes()
         self._kinds = tiers(())
+        self._back = np.zeros(0, np.intp)
         self._slow: dict[DirectedLink, _Slow] = {}
 
     def read(self, routes: Routes, loads: LinkLoads, now_s: float) -> Links:
         """Capacities, and where a queue may be: links of which nothing is known may have one."""
         if routes is not self._routes:
             self._routes, self._kinds = routes, tiers(routes.links)
-        seen_bps, queue_ns, stands = _in_order(routes, loads)
-        capacity = self._common(seen_bps)
+            self._back = _other_directions(routes.links)
+        seen_bps, queue_ns, carried_bps, stands = _in_order(routes, loads)
+        unseen = ~np.isfinite(seen_bps)
+        seen_bps[unseen], stands[unseen] = seen_bps[self._back[unseen]], stands[self._back[unseen]]
+        capacity = self._common(seen_bps, carried_bps)
         slow = np.flatnonzero(seen_bps < SLOW_SHARE * capacity)
         self._follow([(routes.links[i], bool(stands[i])) for i in slow.tolist()], now_s)
         surely = slow[[self._slow[routes.links[i]].is_sure(now_s) for i in slow.tolist()]]
@@ -81,31 +88,39 @@ class LinkWeather:
             if shows:
                 self._slow[link].see(now_s)
 
-    def _common(self, seen_bps: Floats) -> Floats:
+    def _common(self, seen_bps: Floats, carried_bps: Floats) -> Floats:
         """What most links of each link's kind can carry, NaN where none of them was seen full."""
         common = np.full(len(seen_bps), np.nan)
         for kind in np.unique(self._kinds):
             mine = self._kinds == kind
             seen = seen_bps[mine & (seen_bps > 0)]
             if len(seen):
-                common[mine] = np.percentile(seen, MOST_PERCENT)
+                common[mine] = max(np.percentile(seen, MOST_PERCENT), carried_bps[mine].max())
         return common
 
 
-def _in_order(routes: Routes, loads: LinkLoads) -> tuple[Floats, Floats, Mask]:
-    """Capacities that were seen, queues, and whose stand and tell of a capacity, in the order of some routes.
+def _other_directions(links: Sequence[DirectedLink]) -> NDArray[np.intp]:
+    """The place of each link's other direction, its own where that is not known; shape (links,)."""
+    places = {link: i for i, link in enumerate(links)}
+    return np.array([places.get(DirectedLink(b, a), i) for i, (a, b) in enumerate(links)], dtype=np.intp)
 
-    Of links of which nothing is known these are NaN, NaN and no.
+
+def _in_order(routes: Routes, loads: LinkLoads) -> tuple[Floats, Floats, Floats, Mask]:
+    """Capacities that were seen, queues, what is carried without one, and whose queues stand and tell of a capacity.
+
+    In the order of some routes; of links of which nothing is known these are NaN, NaN, 0 and no.
     """
-    tells = loads.stands & loads.is_sure
-    if loads.routes is routes:
-        return loads.capacity_bps, loads.queue_p99_ns, tells
     count = len(routes.links)
-    capacity, queue_ns = np.full((2, count), np.nan)
+    capacity, queue_ns, carried = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
     stands = np.zeros(count, bool)
     known = {link: i for i, link in enumerate(loads.routes.links)}
     places = np.array([known.get(link, -1) for link in routes.links], dtype=np.intp)
     found = places >= 0
-    for column, what in ((capacity, loads.capacity_bps), (queue_ns, loads.queue_p99_ns), (stands, tells)):
+    for column, what in (
+        (capacity, loads.capacity_bps),
+        (queue_ns, loads.queue_p99_ns),
+        (carried, np.where(loads.is_sure & ~loads.stands, loads.load_bps, 0.0)),
+        (stands, loads.stands & loads.is_sure),
+    ):
         column[found] = what[places[found]]
-    return capacity, queue_ns, stands
+    return capacity, queue_ns, carried, stands

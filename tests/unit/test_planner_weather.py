@@ -12,14 +12,15 @@ SLOW = 2
 
 
 def _loads(*, shows: bool, sure: bool = True, routes: Routes = ROUTES) -> LinkLoads:
-    capacity = np.full(len(LINKS), 100e6)
+    capacity = np.full(len(routes.links), 100e6)
     capacity[SLOW] = 40e6
-    stands = np.zeros(len(LINKS), bool)
+    stands = np.zeros(len(routes.links), bool)
     stands[SLOW] = shows
     return LinkLoads(
         routes=routes,
         queue_p99_ns=np.where(stands, 5e6, 0.0),
-        is_sure=np.full(len(LINKS), sure),
+        load_bps=np.zeros(len(routes.links)),
+        is_sure=np.full(len(routes.links), sure),
         capacity_bps=capacity,
         stands=stands,
     )
@@ -68,3 +69,34 @@ def test_a_link_that_was_never_seen_full_is_untried_and_counts_as_its_like() -> 
     links = LinkWeather().read(ROUTES, loads, 0.0)
     assert links.untried.tolist() == [True, False, False, False, False]
     assert links.capacity_bps[0] == 100e6
+
+
+def test_links_are_as_capable_as_what_one_of_their_kind_carries_without_a_queue() -> None:
+    loads = _loads(shows=True)
+    loads.capacity_bps[:] = np.nan
+    loads.capacity_bps[SLOW] = 40e6
+    loads.load_bps[SLOW + 1] = 90e6
+    weather = LinkWeather()
+    for now_s in (0.0, SURE_S):
+        links = weather.read(ROUTES, loads, now_s)
+    assert links.capacity_bps.tolist() == [40e6 if i == SLOW else 90e6 for i in range(len(LINKS))]
+
+
+def test_what_a_link_carries_says_nothing_while_that_is_not_sure_or_its_queue_stands() -> None:
+    for doubtful in ("is_sure", "stands"):
+        loads = _loads(shows=True)
+        loads.load_bps[SLOW + 1] = 300e6
+        getattr(loads, doubtful)[SLOW + 1] = doubtful == "stands"
+        assert LinkWeather().read(ROUTES, loads, 0.0).capacity_bps[SLOW + 1] == 100e6
+
+
+def test_a_link_is_as_capable_as_its_other_direction() -> None:
+    both = Routes(3, LINKS + tuple(DirectedLink(b, a) for a, b in LINKS))
+    loads = _loads(shows=True, routes=both)
+    loads.capacity_bps[len(LINKS) :] = np.nan
+    loads.capacity_bps[len(LINKS)] = 100e6
+    weather = LinkWeather()
+    for now_s in (0.0, SURE_S):
+        links = weather.read(both, loads, now_s)
+    assert links.capacity_bps[SLOW] == links.capacity_bps[len(LINKS) + SLOW] == 40e6
+    assert not links.untried.any()
