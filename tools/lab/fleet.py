@@ -3,7 +3,6 @@
 It stands where systemd stands on a real host: the processes know nothing of each other's restarts.
 """
 
-import json
 import secrets
 import subprocess
 import sys
@@ -14,12 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from msgspec.structs import asdict
-
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS, CongestionConfig
 from cwdp.errors import LabError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab.lab import Host, Lab
+from tools.lab.settings import manager_toml
 
 BUS_PORT = 4222
 RESTART_AFTER_S = 0.5
@@ -185,12 +183,9 @@ class Fleet:
         path.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
 
     def _write_manager_config(self) -> None:
-        sections = {"probes": self._probes, "roce": self._roce, "planner": self._planner}
-        lines = []
-        for section, settings in sections.items():
-            lines.append(f"[{section}]\n")
-            lines += [f"{name} = {json.dumps(value)}\n" for name, value in asdict(settings).items()]
-        self._config(MANAGER).write_text("".join(lines))
+        self._config(MANAGER).write_text(
+            manager_toml(probes=self._probes, roce=self._roce, planner=self._planner)
+        )
 
     def _write_agent_config(self, host: Host) -> None:
         nics = ", ".join(f'"{nic.name}"' for nic in host.nics)

@@ -1,13 +1,14 @@
 """`python -m tools.rdma.guest FILE [BEGINNING]`: in the virtual machine, run scenarios and write what happened as JSON.
 
-All are run but the closed loop, or those whose names begin so (and what loads the dataplane for them). The file is
-replaced after each scenario, so that what is done is known even when the machine does not live to the end.
+All are run, or those whose names begin so (and what loads the dataplane for them). The file is replaced after each
+scenario, so that what is done is known even when the machine does not live to the end.
 """
 
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -17,6 +18,7 @@ from cwdp.errors import CwdpError
 from tools.lab.topology import Topology
 from tools.rdma import counters, fabric, scenarios, slicing, story, verbs
 from tools.rdma.fabric import RdmaHost
+from tools.rdma.outside import WayOut
 from tools.rdma.scenarios import Bench, Scenario
 
 UD_MESH = "agents by UD"
@@ -32,7 +34,7 @@ def main() -> int:
     say("raising the fabric")
     hosts = fabric.up()
     with counters.counting(Topology(fabric.LAB)) as counted:
-        bench = Bench(hosts[0], hosts[-1], counted)
+        bench = Bench(hosts[0], hosts[-1], counted, WayOut(results.parent))
         for name, scenario in plan(hosts, beginning):
             say(name)
             report[name] = attempt(scenario, bench)
@@ -43,23 +45,28 @@ def main() -> int:
 
 def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]]:
     """Yield what is to be run, in order."""
+    closed_loop: Scenario = partial(run_loop, hosts)
     for name, scenario in chain(
         story.without_cwdp(),
         scenarios.plan(),
         story.with_cwdp(),
         verbs.plan(),
         slicing.plan(),
-        [(UD_MESH, run_ud_mesh)],
+        [(UD_MESH, run_ud_mesh), (LOOP, closed_loop)],
     ):
         if name.startswith((beginning, "dataplane")):
             yield name, scenario
-    if beginning == LOOP:
-        yield from import_module("tools.rdma.loop").plan(hosts)
 
 
 def run_ud_mesh(bench: Bench) -> dict[str, Any]:
     """Load what the scenario needs, and run it."""
     found: dict[str, Any] = import_module("tools.rdma.udmesh").run(bench)
+    return found
+
+
+def run_loop(hosts: list[RdmaHost], bench: Bench) -> dict[str, Any]:
+    """Load what the scenario needs, and run it."""
+    found: dict[str, Any] = import_module("tools.rdma.loop").run(hosts, bench)
     return found
 
 

@@ -13,6 +13,8 @@ from types import FrameType
 from typing import Any
 
 from cwdp.errors import CwdpError
+from tools.rdma import outside
+from tools.rdma.outside import Outside
 
 CHECKOUT = Path(__file__).parents[2]
 KERNEL_FOLDER = CHECKOUT / "build/rdma/kernel"
@@ -59,7 +61,8 @@ def run(timeout_s: float = TIMEOUT_S, beginning: str = "") -> dict[str, Any]:
     kernel = require()
     with tempfile.TemporaryDirectory(dir=KERNEL_FOLDER.parent, prefix="run-") as folder:
         results = Path(folder) / "results.json"
-        status = _boot(_command(kernel, results, beginning), timeout_s)
+        with Outside(results.parent):
+            status = _boot(_command(kernel, results, beginning), timeout_s)
         if not results.exists():
             raise MachineError(
                 f"the virtual machine ended with status {status} and without results", "See above."
@@ -73,10 +76,11 @@ def _command(kernel: Path, results: Path, beginning: str) -> list[str]:
     guest = [str(CHECKOUT / "tools/rdma/guest.sh"), _CACHED, str(CHECKOUT), str(results), beginning]
     export = (
         f"-fsdev local,id={_CACHED},path=/,security_model=none,readonly=on,multidevs=remap "
-        f"-device virtio-9p-pci,fsdev={_CACHED},mount_tag={_CACHED}"
+        f"-device virtio-9p-pci,fsdev={_CACHED},mount_tag={_CACHED} {outside.DEVICE}"
     )
     return [
         *(str(_VNG), "--run", str(kernel), "--disable-kvm", "--force-9p", "--cpus", "2", "--memory", "2G"),
+        *("--append", "mitigations=off"),
         *(f"--rwdir={results.parent}", f"--qemu-opts={export}", "--", shlex.join(guest)),
     ]
 

@@ -13,6 +13,7 @@ from cwdp.dataplane import loader
 from tools.rdma.counters import Counters
 from tools.rdma.fabric import RdmaHost
 from tools.rdma.moves import mover
+from tools.rdma.outside import WayOut
 from tools.rdma.programs import Transfer, started
 
 PLAIN = {
@@ -50,11 +51,12 @@ Scenario = Callable[["Bench"], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Bench:
-    """Two hosts below different leaves, and what is counted."""
+    """Two hosts below different leaves, what is counted, and the way to a manager."""
 
     source: RdmaHost
     target: RdmaHost
     counters: Counters
+    way_out: WayOut
 
 
 def plan() -> Iterator[tuple[str, Scenario]]:

@@ -1,16 +1,14 @@
-"""A manager, and an agent for each Soft-RoCE host, in the virtual machine.
+"""An agent for each Soft-RoCE host in the virtual machine, and their manager outside of it.
 
-All run in the first network namespace, where the NICs are, as forks of the process that asks for them: emulated, Python
-takes a minute to start. For the same reason they go at a fraction of the pace that they have on real hosts: an agent
-whose machine is thirty times as slow would do nothing but wake up.
+The agents run in the first network namespace, where the NICs are, as forks of the process that asks for them: emulated,
+Python takes a minute to start. For the same reason they go at a fraction of the pace that they have on real hosts: an
+agent whose machine is thirty times as slow would do nothing but wake up.
 """
 
-import asyncio
 import logging
 import multiprocessing
 import os
 import secrets
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,29 +20,27 @@ from cwdp.agent import service as agent
 from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
-from manager import nats_server
-from manager import service as manager
-from manager.config import ManagerConfig, PlannerSettings, ProbeSettings, RoceConfig, host_port
+from manager.config import PlannerSettings, ProbeSettings, RoceConfig
+from tools.lab.settings import manager_toml
 from tools.rdma.fabric import RdmaHost
+from tools.rdma.outside import WayOut
 
-PULSE_INTERVAL_MS = 100.0
-ROCE = RoceConfig(dead_after_ms=1_000.0, hold_down_ms=2_000.0)
+PULSE_INTERVAL_MS = 400.0
+ROCE = RoceConfig(dead_after_ms=3_000.0, hold_down_ms=5_000.0)
 PROBES = ProbeSettings(pairs_per_s=10.0)
 AGENT_PACE = {
-    "SEND_INTERVAL_S": 0.5,
-    "DECISIONS_INTERVAL_S": 0.25,
+    "SEND_INTERVAL_S": 1.0,
+    "DECISIONS_INTERVAL_S": 1.0,
     "LEND_INTERVAL_S": 60.0,
-    "FIT_INTERVAL_S": 0.5,
+    "FIT_INTERVAL_S": 2.0,
     "ENSURE_INTERVAL_S": 5.0,
 }
 """The intervals of the agents' loops, by their names in `cwdp.agent.service`."""
 
-_BUS = "127.0.0.1:4222"
-_START_TIMEOUT_S = 90.0
+_START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.5
 _LOG_CHARACTERS = 4_000
-_MANAGER = "manager"
 
 _fork = multiprocessing.get_context("fork")
 
@@ -53,17 +49,22 @@ class Services:
     """Those that run. Made by `stopped`."""
 
     def __init__(
-        self, hosts: Iterable[RdmaHost], folder: Path, ud_clocks: Sequence[TestClockConfig] | None
+        self,
+        hosts: Iterable[RdmaHost],
+        folder: Path,
+        way_out: WayOut,
+        ud_clocks: Sequence[TestClockConfig] | None,
     ) -> None:
         self._folder = folder
-        self._client = ManagerClient(f"unix://{folder}/manager.sock")
+        self._way_out = way_out
+        self._client = ManagerClient(way_out.manager_url)
         keys = folder / "keys.toml"
         keys.touch(mode=0o600)
         keys.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
         self._agents = [
             AgentConfig(
                 nics=[host.ifname],
-                nats=f"nats://{_BUS}",
+                nats=way_out.bus_url,
                 host=host.name,
                 keys=str(keys),
                 pulse_interval_ms=PULSE_INTERVAL_MS,
@@ -90,28 +91,26 @@ class Services:
         Raises:
             LabError: it does not come up.
         """
-        self._stop(_MANAGER)
-        config = ManagerConfig(
-            bus_listen=_BUS,
-            state_dir=str(self._folder),
-            socket=str(self._folder / "manager.sock"),
-            probes=PROBES,
-            roce=ROCE,
-            planner=PlannerSettings(enabled=enabled),
+        self._way_out.ask_for_manager(
+            manager_toml(probes=PROBES, roce=ROCE, planner=PlannerSettings(enabled=enabled))
         )
-        self._start(_MANAGER, partial(_run_manager, config))
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._answers():
+        while not self._plans(enabled=enabled):
             if time.monotonic() > deadline:
-                raise LabError("the manager does not come up", self.logs()[_MANAGER][-_LOG_CHARACTERS:])
+                raise LabError("the manager does not come up", self._way_out.manager_log()[-_LOG_CHARACTERS:])
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
         """Stop all."""
         for process in self._processes.values():
             process.terminate()
-        for name in list(self._processes):
-            self._stop(name)
+        for process in self._processes.values():
+            process.join(_STOP_TIMEOUT_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self._processes.clear()
+        self._way_out.dismiss_manager()
 
     def ask(self, path: str, **query: str | int) -> Any:
         """What the manager answers.
@@ -123,42 +122,36 @@ class Services:
 
     def logs(self) -> dict[str, str]:
         """The last of what each has written."""
-        return {log.stem: log.read_text()[-_LOG_CHARACTERS:] for log in sorted(self._folder.glob("*.log"))}
+        written = {log.stem: log.read_text() for log in sorted(self._folder.glob("*.log"))}
+        written["manager"] = self._way_out.manager_log()
+        return {name: text[-_LOG_CHARACTERS:] for name, text in written.items()}
 
-    def _answers(self) -> bool:
-        """Whether the manager answers and its bus is there."""
+    def _plans(self, *, enabled: bool) -> bool:
+        """Whether the manager leads, and its planner is at work or not."""
         try:
-            self.ask("/v1/manager")
-            socket.create_connection(host_port(_BUS, "the bus")).close()
-        except (ManagerError, OSError):
+            answer = self.ask("/v1/manager")
+        except ManagerError:
             return False
-        return True
+        return bool(answer["leads"]) and answer["planner"]["enabled"] is enabled
 
     def _start(self, name: str, serve: Callable[[], None]) -> None:
         process = _fork.Process(target=_run, args=(self._folder / f"{name}.log", serve), name=name)
         process.start()
         self._processes[name] = process
 
-    def _stop(self, name: str) -> None:
-        process = self._processes.pop(name, None)
-        if process is None:
-            return
-        process.terminate()
-        process.join(_STOP_TIMEOUT_S)
-        if process.is_alive():
-            process.kill()
-            process.join()
-
 
 @contextmanager
 def stopped(
-    hosts: Iterable[RdmaHost], folder: Path, ud_clocks: Sequence[TestClockConfig] | None = None
+    hosts: Iterable[RdmaHost],
+    folder: Path,
+    way_out: WayOut,
+    ud_clocks: Sequence[TestClockConfig] | None = None,
 ) -> Iterator[Services]:
     """Give services that are to be started, their files in a folder; stopped at the end.
 
     With `ud_clocks` the hosts have these, and probe by UD queue pairs.
     """
-    services = Services(hosts, folder, ud_clocks)
+    services = Services(hosts, folder, way_out, ud_clocks)
     try:
         yield services
     finally:
@@ -169,11 +162,6 @@ def _run_agent(config: AgentConfig) -> None:
     for name, interval_s in AGENT_PACE.items():
         setattr(agent, name, interval_s)
     agent.run(config)
-
-
-def _run_manager(config: ManagerConfig) -> None:
-    nats_server.START_TIMEOUT_S = _START_TIMEOUT_S
-    asyncio.run(manager.serve(config))
 
 
 def _run(log: Path, serve: Callable[[], None]) -> None:

@@ -37,7 +37,7 @@ def run(bench: Bench) -> dict[str, Any]:
     record: dict[str, Any] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        cwdp = stack.enter_context(services.stopped(hosts, folder, ud_clocks=clocks))
+        cwdp = stack.enter_context(services.stopped(hosts, folder, bench.way_out, ud_clocks=clocks))
         try:
             cwdp.start()
             record["started_s"] = time.monotonic() - began_s
