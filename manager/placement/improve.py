@@ -146,12 +146,12 @@ class _Board:
         return 0
 
     def _is_better(self, before: dict[int, float], limit: float) -> bool:
-        """Whether a chain emptied some link that was too full, and filled none that far."""
+        """Whether a chain has brought some link that was too full within the limit, and filled none beyond it."""
         links = np.fromiter(before, np.intp, len(before))
         was = np.fromiter(before.values(), np.float64, len(before))
         now = self._share[links]
         grown = (now > limit) & (now > was * (1 + LEAST_GAIN / 2))
-        emptied = (was > limit) & (now < was * (1 - LEAST_GAIN / 2))
+        emptied = (was > limit) & (now <= limit)
         return bool(emptied.any() and not grown.any())
 
     def _ejected(self, full: int, limit: float, moved: dict[int, int]) -> int | None:

@@ -16,7 +16,10 @@ Mask = NDArray[np.bool_]
 QUEUE_BYTES = 20_000
 LEAST_QUEUE_NS = 2_000.0
 SLOW_SHARE = 0.8
-SURE_S = 0.75
+UNLIKE = 1.1
+"""By so much more than another carried full: a link of another rate, and not a rate that was measured badly."""
+
+SURE_S = 0.5
 DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 10.0, 600.0
 """So long a link is taken for slow without being seen so again; twice as long each time that it then turns out so."""
 
@@ -52,34 +55,44 @@ class LinkWeather:
     """Reads the links of one step after another, and takes a link for slow only when it has been for a while.
 
     A link is seen to carry at least what flows while its queue stands: what is measured is seldom too much and often
-    too little. So all links of a kind are taken for alike, as capable as most of them were seen to be and as what any of
-    them carries without a queue, and one that keeps to less than that while its queue stands for what it was seen to
-    carry. Little is put on such a link, so that what is better now would never show: after a while it is taken for one
-    like the others again. A link of which nothing is known is as capable as its other direction: Ethernet's have one
-    rate.
+    too little. So all links of a kind are taken for alike, as capable as most of them were seen to be, and one that keeps
+    to less than that while its queue stands for what it was seen to carry. Little is put on such a link, so that what is
+    better now would never show: after a while it is taken for one like the others again. Where one carries more without
+    a queue than those that were seen full, only slow ones were seen so, and of the others nothing is known yet. A link
+    of which nothing is known is as capable as its other direction: Ethernet's have one rate.
     """
 
     def __init__(self) -> None:
         self._routes = Routes()
         self._kinds = tiers(())
         self._back = np.zeros(0, np.intp)
+        self._carried_bps = np.zeros(0)
         self._slow: dict[DirectedLink, _Slow] = {}
 
     def read(self, routes: Routes, loads: LinkLoads, now_s: float) -> Links:
         """Capacities, and where a queue may be: links of which nothing is known may have one."""
         if routes is not self._routes:
-            self._routes, self._kinds = routes, tiers(routes.links)
-            self._back = _other_directions(routes.links)
+            self._reorder(routes)
         seen_bps, queue_ns, carried_bps, stands = _in_order(routes, loads)
+        np.fmax(self._carried_bps, carried_bps, out=self._carried_bps)
         unseen = ~np.isfinite(seen_bps)
         seen_bps[unseen], stands[unseen] = seen_bps[self._back[unseen]], stands[self._back[unseen]]
-        capacity = self._common(seen_bps, carried_bps)
-        slow = np.flatnonzero(seen_bps < SLOW_SHARE * capacity)
+        capacity, least = self._common(seen_bps)
+        slow = np.flatnonzero(seen_bps < least)
         self._follow([(routes.links[i], bool(stands[i])) for i in slow.tolist()], now_s)
+        fast = np.isnan(capacity) & (seen_bps >= least)
+        capacity[fast] = seen_bps[fast]
         surely = slow[[self._slow[routes.links[i]].is_sure(now_s) for i in slow.tolist()]]
         capacity[surely] = seen_bps[surely]
         enough_ns = np.fmax(LEAST_QUEUE_NS, QUEUE_BYTES * _BITS_NS / np.where(capacity > 0, capacity, np.inf))
         return Links(capacity_bps=capacity, queueing=~(queue_ns < enough_ns), untried=~np.isfinite(seen_bps))
+
+    def _reorder(self, routes: Routes) -> None:
+        """Go by the links of other routes from now on."""
+        carried = dict(zip(self._routes.links, self._carried_bps.tolist(), strict=True))
+        self._carried_bps = np.array([carried.get(link, 0.0) for link in routes.links])
+        self._routes, self._kinds = routes, tiers(routes.links)
+        self._back = _other_directions(routes.links)
 
     def _follow(self, slow: list[tuple[DirectedLink, bool]], now_s: float) -> None:
         """Take in which links are slow, and of which of them that shows now."""
@@ -88,15 +101,21 @@ class LinkWeather:
             if shows:
                 self._slow[link].see(now_s)
 
-    def _common(self, seen_bps: Floats, carried_bps: Floats) -> Floats:
-        """What most links of each link's kind can carry, NaN where none of them was seen full."""
-        common = np.full(len(seen_bps), np.nan)
+    def _common(self, seen_bps: Floats) -> tuple[Floats, Floats]:
+        """What most links of each link's kind can carry, NaN where none of them was seen full; and what is slow."""
+        common, least = np.full((2, len(seen_bps)), np.nan)
         for kind in np.unique(self._kinds):
             mine = self._kinds == kind
             seen = seen_bps[mine & (seen_bps > 0)]
-            if len(seen):
-                common[mine] = max(np.percentile(seen, MOST_PERCENT), carried_bps[mine].max())
-        return common
+            if not len(seen):
+                continue
+            most = np.percentile(seen, MOST_PERCENT, method="nearest")
+            carried = self._carried_bps[mine].max() / UNLIKE
+            if carried > most:
+                least[mine] = carried
+            else:
+                common[mine], least[mine] = most, SLOW_SHARE * most
+        return common, least
 
 
 def _other_directions(links: Sequence[DirectedLink]) -> NDArray[np.intp]:

@@ -71,15 +71,35 @@ def test_a_link_that_was_never_seen_full_is_untried_and_counts_as_its_like() -> 
     assert links.capacity_bps[0] == 100e6
 
 
-def test_links_are_as_capable_as_what_one_of_their_kind_carries_without_a_queue() -> None:
+def test_of_links_that_carry_more_than_the_slow_ones_seen_full_nothing_is_known_yet() -> None:
     loads = _loads(shows=True)
     loads.capacity_bps[:] = np.nan
     loads.capacity_bps[SLOW] = 40e6
-    loads.load_bps[SLOW + 1] = 90e6
+    for load_bps, others_bps in ((40e6, 40e6), (60e6, np.nan)):
+        loads.load_bps[SLOW + 1] = load_bps
+        weather = LinkWeather()
+        for now_s in (0.0, SURE_S):
+            links = weather.read(ROUTES, loads, now_s)
+        expected = [40e6 if i == SLOW else others_bps for i in range(len(LINKS))]
+        assert np.array_equal(links.capacity_bps, expected, equal_nan=True)
+
+
+def test_what_a_link_has_carried_is_remembered_while_others_are_moved_to_it() -> None:
+    loads = _loads(shows=True)
+    loads.capacity_bps[:] = np.nan
+    loads.capacity_bps[SLOW] = 40e6
+    loads.load_bps[SLOW + 1] = 60e6
     weather = LinkWeather()
-    for now_s in (0.0, SURE_S):
-        links = weather.read(ROUTES, loads, now_s)
-    assert links.capacity_bps.tolist() == [40e6 if i == SLOW else 90e6 for i in range(len(LINKS))]
+    weather.read(ROUTES, loads, 0.0)
+    loads.load_bps[:] = 0.0
+    later = weather.read(Routes(2, LINKS[::-1]), loads, SURE_S)
+    assert np.isnan(later.capacity_bps).sum() == len(LINKS) - 1
+
+
+def test_of_few_links_seen_full_one_that_was_seen_so_counts_and_nothing_between() -> None:
+    loads = _loads(shows=True)
+    loads.capacity_bps[:] = [75e6, np.nan, 72e6, 150e6, np.nan]
+    assert LinkWeather().read(ROUTES, loads, 0.0).capacity_bps[1] == 150e6
 
 
 def test_what_a_link_carries_says_nothing_while_that_is_not_sure_or_its_queue_stands() -> None:
