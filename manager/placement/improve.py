@@ -16,6 +16,9 @@ CHAIN_CANDIDATES = 8
 STUCK_LINKS = 32
 """After so many links that nothing could be done about, it is left at that."""
 
+WORTH = 0.5
+"""Of what begins a chain, the share that has to be gone in the end from where it was."""
+
 SIMILAR = 0.02
 """Moves whose outcomes differ by less than this share are as good as each other."""
 
@@ -136,7 +139,7 @@ class _Board:
             self._move(mover, to)
             full = [link for link in self._of(mover, to) if self._share[link] > max(limit, before[link])]
             if not full:
-                if self._is_better(before, limit):
+                if self._is_better(before, limit, WORTH * float(self._rate[q])):
                     return len(done)
                 break
             to = here if to == there else there
@@ -145,13 +148,13 @@ class _Board:
             self._move(who, back)
         return 0
 
-    def _is_better(self, before: dict[int, float], limit: float) -> bool:
-        """Whether a chain has brought some link that was too full within the limit, and filled none beyond it."""
+    def _is_better(self, before: dict[int, float], limit: float, worth_bps: float) -> bool:
+        """Whether a chain has taken as much off some link that was too full, and filled none that far."""
         links = np.fromiter(before, np.intp, len(before))
         was = np.fromiter(before.values(), np.float64, len(before))
         now = self._share[links]
         grown = (now > limit) & (now > was * (1 + LEAST_GAIN / 2))
-        emptied = (was > limit) & (now <= limit)
+        emptied = (was > limit) & ((now <= limit) | (was - now >= worth_bps * self._cost[links]))
         return bool(emptied.any() and not grown.any())
 
     def _ejected(self, full: int, limit: float, moved: dict[int, int]) -> int | None:

@@ -1,6 +1,7 @@
 """What is known of the links, in the order of the routes that are planned with."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ Mask = NDArray[np.bool_]
 QUEUE_BYTES = 20_000
 LEAST_QUEUE_NS = 2_000.0
 SLOW_SHARE = 0.8
+CARRIED_S = 0.75
+"""So long a link must carry something to be taken for one that can: what has just begun to queue shows no queue yet."""
+
 UNLIKE = 1.1
 """By so much more than another carried full: a link of another rate, and not a rate that was measured badly."""
 
@@ -51,6 +55,32 @@ class _Slow:
         return now_s - self.since_s >= SURE_S and not self.is_doubted(now_s)
 
 
+class _Carried:
+    """What links have carried for a while without a queue.
+
+    Attributes:
+        surely_bps: the most; less once a link was seen full with less.
+    """
+
+    def __init__(self, links: Sequence[DirectedLink], known_bps: Mapping[DirectedLink, float]) -> None:
+        self._links = links
+        self.surely_bps = np.array([known_bps.get(link, 0.0) for link in links])
+        self._lately: deque[tuple[float, Floats]] = deque()
+
+    def by_link(self) -> dict[DirectedLink, float]:
+        """The same, by link."""
+        return dict(zip(self._links, self.surely_bps.tolist(), strict=True))
+
+    def learn(self, carried_bps: Floats, seen_bps: Floats, now_s: float) -> None:
+        """Take in what they carry now, and the capacities that were seen, NaN for those that were not."""
+        self._lately.append((now_s, carried_bps))
+        if now_s - self._lately[0][0] >= CARRIED_S:
+            least_bps = np.min([carried for _, carried in self._lately], axis=0)
+            np.fmax(self.surely_bps, least_bps, out=self.surely_bps)
+            self._lately.popleft()
+        np.fmin(self.surely_bps, seen_bps, out=self.surely_bps)
+
+
 class LinkWeather:
     """Reads the links of one step after another, and takes a link for slow only when it has been for a while.
 
@@ -66,7 +96,7 @@ class LinkWeather:
         self._routes = Routes()
         self._kinds = tiers(())
         self._back = np.zeros(0, np.intp)
-        self._carried_bps = np.zeros(0)
+        self._carried = _Carried((), {})
         self._slow: dict[DirectedLink, _Slow] = {}
 
     def read(self, routes: Routes, loads: LinkLoads, now_s: float) -> Links:
@@ -74,23 +104,24 @@ class LinkWeather:
         if routes is not self._routes:
             self._reorder(routes)
         seen_bps, queue_ns, carried_bps, stands = _in_order(routes, loads)
-        np.fmax(self._carried_bps, carried_bps, out=self._carried_bps)
+        self._carried.learn(carried_bps, seen_bps, now_s)
         unseen = ~np.isfinite(seen_bps)
         seen_bps[unseen], stands[unseen] = seen_bps[self._back[unseen]], stands[self._back[unseen]]
         capacity, least = self._common(seen_bps)
         slow = np.flatnonzero(seen_bps < least)
         self._follow([(routes.links[i], bool(stands[i])) for i in slow.tolist()], now_s)
-        fast = np.isnan(capacity) & (seen_bps >= least)
-        capacity[fast] = seen_bps[fast]
         surely = slow[[self._slow[routes.links[i]].is_sure(now_s) for i in slow.tolist()]]
         capacity[surely] = seen_bps[surely]
+        doubted = slow[[self._slow[routes.links[i]].is_doubted(now_s) for i in slow.tolist()]]
+        alone = np.isnan(capacity)
+        alone[doubted] = False
+        capacity[alone] = seen_bps[alone]
         enough_ns = np.fmax(LEAST_QUEUE_NS, QUEUE_BYTES * _BITS_NS / np.where(capacity > 0, capacity, np.inf))
         return Links(capacity_bps=capacity, queueing=~(queue_ns < enough_ns), untried=~np.isfinite(seen_bps))
 
     def _reorder(self, routes: Routes) -> None:
         """Go by the links of other routes from now on."""
-        carried = dict(zip(self._routes.links, self._carried_bps.tolist(), strict=True))
-        self._carried_bps = np.array([carried.get(link, 0.0) for link in routes.links])
+        self._carried = _Carried(routes.links, self._carried.by_link())
         self._routes, self._kinds = routes, tiers(routes.links)
         self._back = _other_directions(routes.links)
 
@@ -110,7 +141,7 @@ class LinkWeather:
             if not len(seen):
                 continue
             most = np.percentile(seen, MOST_PERCENT, method="nearest")
-            carried = self._carried_bps[mine].max() / UNLIKE
+            carried = self._carried.surely_bps[mine].max() / UNLIKE
             if carried > most:
                 least[mine] = carried
             else:

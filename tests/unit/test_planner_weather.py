@@ -3,7 +3,7 @@
 import numpy as np
 
 from manager.fabric.routes import DirectedLink, Routes
-from manager.planner.weather import DOUBTED_AFTER_S, SURE_S, LinkWeather
+from manager.planner.weather import CARRIED_S, DOUBTED_AFTER_S, SURE_S, LinkWeather
 from manager.queues.loads import LinkLoads
 
 LINKS = tuple(DirectedLink("l1", f"s{i}") for i in range(5))
@@ -78,7 +78,7 @@ def test_of_links_that_carry_more_than_the_slow_ones_seen_full_nothing_is_known_
     for load_bps, others_bps in ((40e6, 40e6), (60e6, np.nan)):
         loads.load_bps[SLOW + 1] = load_bps
         weather = LinkWeather()
-        for now_s in (0.0, SURE_S):
+        for now_s in (0.0, SURE_S, CARRIED_S):
             links = weather.read(ROUTES, loads, now_s)
         expected = [40e6 if i == SLOW else others_bps for i in range(len(LINKS))]
         assert np.array_equal(links.capacity_bps, expected, equal_nan=True)
@@ -90,10 +90,36 @@ def test_what_a_link_has_carried_is_remembered_while_others_are_moved_to_it() ->
     loads.capacity_bps[SLOW] = 40e6
     loads.load_bps[SLOW + 1] = 60e6
     weather = LinkWeather()
-    weather.read(ROUTES, loads, 0.0)
+    for now_s in (0.0, CARRIED_S):
+        weather.read(ROUTES, loads, now_s)
     loads.load_bps[:] = 0.0
-    later = weather.read(Routes(2, LINKS[::-1]), loads, SURE_S)
+    later = weather.read(Routes(2, LINKS[::-1]), loads, 2 * CARRIED_S)
     assert np.isnan(later.capacity_bps).sum() == len(LINKS) - 1
+
+
+def test_what_a_link_carries_for_a_moment_before_its_queue_shows_says_nothing() -> None:
+    loads = _loads(shows=True)
+    loads.capacity_bps[:] = np.nan
+    loads.capacity_bps[SLOW] = 40e6
+    weather = LinkWeather()
+    for number in range(8):
+        loads.load_bps[SLOW + 1] = 60e6 if number % 2 else 40e6
+        links = weather.read(ROUTES, loads, number * CARRIED_S / 3)
+    assert links.capacity_bps.tolist() == [40e6] * len(LINKS)
+
+
+def test_what_a_link_was_thought_to_carry_is_forgotten_once_it_is_seen_full_with_less() -> None:
+    loads = _loads(shows=True)
+    loads.capacity_bps[:] = np.nan
+    loads.capacity_bps[SLOW] = 40e6
+    loads.load_bps[SLOW + 1] = 60e6
+    weather = LinkWeather()
+    for now_s in (0.0, CARRIED_S):
+        weather.read(ROUTES, loads, now_s)
+    loads.load_bps[:] = 0.0
+    loads.capacity_bps[SLOW + 1] = 42e6
+    links = weather.read(ROUTES, loads, 2 * CARRIED_S)
+    assert links.capacity_bps[0] == 42e6
 
 
 def test_of_few_links_seen_full_one_that_was_seen_so_counts_and_nothing_between() -> None:
