@@ -8,12 +8,14 @@ Equilibrium Nexus", NSDI 2021). Its rate is then
 The second term sees what the queue is now: all that send into it slow down at once, and it drains. The first is what
 the flow has come to be worth; it integrates
 
-    d share / dt = -INTEGRAL_GAIN * excess + GROWTH * ceiling / rate
+    d share / dt = -INTEGRAL_GAIN * excess + GROWTH * ceiling / rate + FAIRNESS * (fair - share)
 
 All flows of a queue see the same excess, which keeps their ratios; the growth is the same number of bits per second for
 each, which is more for a small one. So rates become equal (as with additive increase and multiplicative decrease, but
-without its swings), and the queue comes to stand at target + GROWTH / INTEGRAL_GAIN * (number of flows). While a queue is
-empty the growth itself grows, so that a link is soon filled again that others have left.
+without its swings), and the queue comes to stand at target + GROWTH / INTEGRAL_GAIN * (number of flows). That tells each
+flow how many share the queue, and with it what share is fair, exp(fair) = GROWTH / (INTEGRAL_GAIN * mean excess): it is
+drawn there, as the growth alone would take seconds. While a queue is empty the growth itself grows, so that a link is
+soon filled again that others have left.
 
 `GAIN` times the delay of the loop has to stay well below pi / 2: 35 per second allow for 30 ms.
 """
@@ -27,6 +29,10 @@ GAIN_PER_S = 35.0
 INTEGRAL_GAIN_PER_S2 = 250.0
 GROWTH_PER_S = 0.06
 FILL_GROWTH_PER_S2 = 200.0
+FAIRNESS_PER_S = 2.0
+MEAN_OVER_S = 0.5
+"""The mean excess is that of about so long: slower than the loop, so that it has no part in it."""
+
 TARGET = 0.5
 """Of the threshold, so that what is held back stays below it."""
 
@@ -36,6 +42,7 @@ EMPTY = 0.15
 MARK_EXCESS_S = 0.002
 """What one congestion notification counts as."""
 
+LEAST_EXCESS_S = 1e-6
 SENT_MEMORY_S = 0.03
 LONGEST_GAP_S = 0.25
 STALE_S = 0.25
@@ -50,11 +57,13 @@ FLOW = np.dtype(
         ("share", "f8"),
         ("rate_bps", "f8"),
         ("sent_bps", "f8"),
+        ("mean_excess_s", "f8"),
         ("heard_ns", "i8"),
         ("empty_ns", "i8"),
     ]
 )
-"""What is remembered of a flow: log of its share of the ceiling, when its path was heard last, since when it is empty."""
+"""What is remembered of a flow: log of its share of the ceiling, the excess of late, when its path was heard last, since
+when its queue is empty."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,7 @@ def _take_up(flows: NDArray[np.void], seen: Seen, over: Flags) -> None:
         sent_bps = np.clip(flows["sent_bps"], seen.floor_bps, seen.ceiling_bps)
         flows["share"][new] = np.log(sent_bps / seen.ceiling_bps)[new]
         flows["empty_ns"][new] = 0
+        flows["mean_excess_s"][new] = (GROWTH_PER_S / INTEGRAL_GAIN_PER_S2 * np.exp(-flows["share"]))[new]
         flows["paced"] |= new
 
 
@@ -138,9 +148,16 @@ def _adapt(flows: NDArray[np.void], seen: Seen, changed: Flags, excess_s: F64, n
     """One step of those that are held back and whose queue is known."""
     gap_s = np.minimum((now_ns - flows["heard_ns"]) * 1e-9, LONGEST_GAP_S)
     empty_s = np.where(flows["empty_ns"], (now_ns - flows["empty_ns"]) * 1e-9, 0.0)
+    least = np.log(seen.floor_bps / seen.ceiling_bps)
+    mean_s = flows["mean_excess_s"] + np.minimum(gap_s / MEAN_OVER_S, 1.0) * (
+        excess_s - flows["mean_excess_s"]
+    )
+    fair = np.log(GROWTH_PER_S / (INTEGRAL_GAIN_PER_S2 * np.maximum(mean_s, LEAST_EXCESS_S)))
     growth = GROWTH_PER_S * np.exp(-flows["share"]) + FILL_GROWTH_PER_S2 * empty_s
+    growth += FAIRNESS_PER_S * (np.clip(fair, least, 0.0) - flows["share"])
     share = flows["share"] + (growth - INTEGRAL_GAIN_PER_S2 * excess_s) * gap_s
-    share = np.clip(share, np.log(seen.floor_bps / seen.ceiling_bps), 0.0)
+    share = np.clip(share, least, 0.0)
+    flows["mean_excess_s"][changed] = mean_s[changed]
     rate_bps = seen.ceiling_bps * np.exp(np.minimum(share - GAIN_PER_S * excess_s, 0.0))
     flows["share"][changed] = share[changed]
     flows["rate_bps"][changed] = np.maximum(rate_bps, seen.floor_bps)[changed]

@@ -129,6 +129,12 @@ def test_unequal_windows_become_equal_rates() -> None:
     assert settled(Simulation(wanted, Nothing, 1).run(), wanted.seconds)[2] < 0.8
 
 
+@pytest.mark.parametrize("windows", [(4, 32), (4, 8, 32), (4, 6, 8, 10, 12, 16, 32)])
+def test_rates_are_fair_after_two_seconds(windows: tuple[int, ...]) -> None:
+    wanted = Incast(senders=len(windows), windows=windows, seconds=3.0, pulse_s=0.02)
+    assert jain(Simulation(wanted, Ours, 1).run().goodput_bps(2.0, 3.0)) > 0.98
+
+
 def test_the_link_is_filled_again_when_others_leave() -> None:
     wanted = Incast(senders=7, seconds=5.0, stops=(5.0, *[2.0] * 6))
     outcome = Simulation(wanted, Ours, 1).run()
