@@ -229,13 +229,14 @@ class Tracks:
         timeline the median host's rate is right.
         """
         assert solution.drift is not None
-        solved = solution.drift * NS_PER_S
-        followed = solution.reached & self._locked & (self._var_drift < (_DRIFT_AT_START * NS_PER_S) ** 2)
+        assert solution.sigma_drift is not None
+        solved, reached = solution.drift * NS_PER_S, solution.reached & np.isfinite(solution.sigma_drift)
+        followed = reached & self._locked & (self._var_drift < (_DRIFT_AT_START * NS_PER_S) ** 2)
         settled = followed & (self._var_drift < (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
         if followed.any():
             carriers = settled if settled.any() else followed
             return float(np.median((self._drift_ns - solved)[carriers]))
-        return -float(np.median(solved[solution.reached])) if solution.reached.any() else 0.0
+        return -float(np.median(solved[reached])) if reached.any() else 0.0
 
     def _begin(self, rows: Bool, whole: I64, frac: F64, solution: Solution, *, first: bool) -> None:
         i = np.flatnonzero(rows)
