@@ -265,7 +265,11 @@ class ClockService:
         )
 
     def _priors(self) -> dict[str, list[DriftPrior]]:
-        """The rate of each probed NIC's clock against its prober's, by prober."""
+        """The rate of each probed NIC's clock against its prober's, by prober; of settled clocks only.
+
+        A slope fitted with such a prior says again what the prior said, so no clock whose drift is still learnt from
+        slopes may be told of: it would take its own word for news, and its error for ever smaller.
+        """
         if self._solved is None:
             return {}
         clocks = self._solved.clocks
@@ -274,9 +278,9 @@ class ClockService:
         for src, dst in self.fits.peers(self._solved.now_s):
             host = host_of(src)
             a, b = self.fits.slots[host], self.fits.slots[host_of(dst)]
-            spread = math.hypot(sigma[a], sigma[b]) if max(a, b) < len(sigma) else math.inf
-            if math.isfinite(spread):
+            if max(a, b) < len(sigma) and clocks.settled[a] and clocks.settled[b]:
                 slope = (1 + clocks.drift[a]) / (1 + clocks.drift[b]) - 1
+                spread = math.hypot(sigma[a], sigma[b])
                 priors[host].append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
         return priors
 

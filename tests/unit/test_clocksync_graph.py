@@ -201,6 +201,36 @@ def test_cold_start_with_drifts_is_right_at_once() -> None:
     assert (error <= clocks.bound_ns).all()
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("wild", "scatter"), [(0.1, 1.0), (0.0, 6.0)])
+def test_slopes_that_say_too_little_of_their_errors_deceive_nobody(
+    seed: int, wild: float, scatter: float
+) -> None:
+    """Some are far off, or all by more than they say: the others' disagreement shows it."""
+    fleet = Fleet(n=12, rings=2, seed=seed)
+    fleet.drift[:] = 0
+    edges = fleet.edges(0)
+    claimed = edges.fits.sigma_slope
+    edges.fits.slope[:] += scatter * claimed * fleet.rng.normal(0, 1, len(claimed))
+    edges.fits.slope[fleet.rng.random(len(claimed)) < wild] += 1e-6
+    solution = solve_graph(edges, Prediction.of_offsets(10**12, fleet.g0, np.ones(12, bool)), with_drift=True)
+    error = solution.drift - np.median(solution.drift)
+    assert np.abs(error).max() < 5e-9 * scatter
+    assert (np.abs(error) <= 5 * solution.sigma_drift).all()
+
+
+def test_a_host_whose_slopes_are_all_at_odds_has_no_drift_from_them() -> None:
+    fleet = Fleet(n=30)
+    fleet.drift[:] = 0
+    edges = fleet.edges(0)
+    odd = (fleet.src == 3) | (fleet.dst == 3)
+    edges.fits.slope[odd] += fleet.rng.choice([-1, 1], odd.sum()) * fleet.rng.uniform(1e-6, 9e-6, odd.sum())
+    known = Prediction.of_offsets(10**12, fleet.g0, np.ones(30, bool))
+    solution = solve_graph(edges, known, with_drift=True)
+    assert solution.sigma_drift[3] > 50e-9
+    assert np.ptp(np.delete(solution.drift, 3)) < 5e-9
+
+
 def test_cut_off_hosts_are_flagged() -> None:
     fleet = Fleet(n=20)
     fleet.src, fleet.dst = np.concatenate((fleet.src, [20, 21])), np.concatenate((fleet.dst, [21, 20]))

@@ -77,3 +77,12 @@ def test_commands_print_json(command: list[str]) -> None:
     assert len(json.loads(result.output)) == 1
     again = CliRunner().invoke(main, [command[0], "--help"])
     assert again.exit_code == 0
+
+
+def test_a_cold_start_prints_its_phases() -> None:
+    result = CliRunner().invoke(main, ["cold-start", "--hosts", "3", "--peers", "2", "--seed", "4", "--json"])
+    assert result.exit_code == 0
+    phases = json.loads(result.output)
+    assert [phase["from_s"] for phase in phases] == sorted(phase["from_s"] for phase in phases)
+    assert all(phase["p50_ns"] <= phase["p99_ns"] <= phase["max_ns"] for phase in phases)
+    assert phases[-1]["p99_ns"] < phases[0]["p99_ns"]

@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|solve|incast|faults|no-faults`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|solve|incast|faults|no-faults`, each with --seed and --json."""
 
 from dataclasses import asdict
 from typing import Any
@@ -9,6 +9,8 @@ from rich.table import Table
 from cwdp.cli.output import emit
 from tools.sim.clos import ClosOptions, ClosSimulation
 from tools.sim.faults import many_cases, watch_well
+from tools.sim.fleet import FleetSimulation
+from tools.sim.fleet_probes import FleetOptions
 from tools.sim.incast_laws import compare
 from tools.sim.solve import solve
 from tools.sim.two_node import two_node
@@ -64,6 +66,23 @@ def clos_command(as_json: bool, rate_gbps: float, pairs: float, **options: Any) 
     """Many NICs in a three-stage Clos under load; some paths may be asymmetric, some hosts lie."""
     chosen = ClosOptions(rate_bps=rate_gbps * 1e9, pairs_per_s=pairs, **options)
     _print([asdict(ClosSimulation(chosen).run())], as_json=as_json)
+
+
+@main.command("cold-start")
+@click.option("--hosts", type=click.IntRange(3, 200), default=8, show_default=True)
+@click.option("--peers", type=click.IntRange(2, 64), default=4, show_default=True)
+@click.option("--pairs", type=click.FloatRange(4, 1000), default=25.0, show_default=True, help="An edge's.")
+@click.option("--jitter-ns", type=click.FloatRange(1, 1e6), default=500.0, show_default=True)
+@click.option("--queued", type=click.FloatRange(0, 0.95), default=0.6, show_default=True)
+@click.option("--queue-ns", type=click.FloatRange(1, 1e7), default=100_000.0, show_default=True)
+@click.option("--busy-s", type=click.FloatRange(0.001, 10), default=0.05, show_default=True)
+@_seed
+@_json
+def cold_start_command(as_json: bool, pairs: float, **options: Any) -> None:
+    """A small fleet that probes little, from its first probe: errors and the bounds claimed, phase by phase."""
+    result = FleetSimulation(FleetOptions(pairs_per_s=pairs, **options)).run()
+    phases = ((1.5, 3.0), (3.0, 6.0), (6.0, 10.0), (10.0, 20.0))
+    _print([asdict(result.between(*phase)) for phase in phases], as_json=as_json)
 
 
 @main.command("solve")

@@ -24,8 +24,9 @@ In the manager (`cwdp.shared.clocksync.graph`, `.track`):
 
     Solution: .liar bool [hosts], .rejected bool and .residual_ns float64 [fits], .inflation.
     HostClocks: ref_local_ns, offset_ns int64 + offset_frac_ns, drift, bound_ns, bound_growth (ns per
-    second out of touch), state uint8 (HostState); per host "global = local + offset + drift *
-    (local - ref_local)", which is `ClockLine(ref_local_ns, offset_ns, offset_frac_ns, drift)`.
+    second out of touch), settled bool (its drift may serve agents as a prior), state uint8 (HostState);
+    per host "global = local + offset + drift * (local - ref_local)", which is
+    `ClockLine(ref_local_ns, offset_ns, offset_frac_ns, drift)`.
 """
 
 from cwdp.shared.clocksync.coded import Purity, pair_purity

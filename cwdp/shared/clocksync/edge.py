@@ -33,6 +33,7 @@ _BISECTIONS = 24
 _SLOPE_RESOLUTION = 2e-11
 _SIGMA_FLOOR_NS = 0.2
 _LEAST_SEEN = 4
+_TOGETHER = 0.1  # of the mean gap
 _FEW_SURCHARGE = 1.4
 _SLOPE_SIGMA_FACTOR = 1.5
 _TORN_SIGMAS = 8.0
@@ -335,18 +336,31 @@ def _errors(spreads: F64, k: int) -> F64:
 def _errors_of_blocks(cloud: Clouds, slope: F64) -> F64:
     """Standard errors of the two lines by the least residuals of blocks of time: [2, edges].
 
-    Probes that are close in time meet the same queue, so the gaps between the lowest of them are no
-    measure of how near the floor they are; those of different blocks are.
+    Probes that are close in time meet the same queue, so the gaps between the lowest of them are no measure of how
+    near the floor they are; those of different blocks are. Without enough of them the error is not known: inf.
     """
-    residual = _residual(cloud.x_s, cloud.value_ns, slope)
-    n = residual.shape[2]
-    size = -(-n // _BLOCKS)
-    padded = np.full((*residual.shape[:2], _BLOCKS * size), np.inf)
-    padded[..., :n] = residual
-    least = padded.reshape(*residual.shape[:2], _BLOCKS, size).min(axis=-1)
-    least = np.partition(least, (0, _LEAST_SEEN - 1), axis=-1)
+    look = _looks(cloud)
+    size = look[:, -1:] // _BLOCKS + 1
+    block = (look // size + np.arange(len(look))[:, None] * _BLOCKS).ravel()
+    begins = np.flatnonzero(np.diff(block, prepend=-1))
+    residual = _residual(cloud.x_s, cloud.value_ns, slope).reshape(2, -1)
+    least = np.full((2, len(look) * _BLOCKS), np.inf)
+    least[:, block[begins]] = np.minimum.reduceat(residual, begins, axis=1)
+    least = np.partition(least.reshape(2, -1, _BLOCKS), (0, _LEAST_SEEN - 1), axis=-1)
     spread = least[..., _LEAST_SEEN - 1] - least[..., 0]
-    return np.nan_to_num(spread / (_LEAST_SEEN - 1), nan=np.inf, posinf=np.inf)
+    errors: F64 = np.nan_to_num(spread / (_LEAST_SEEN - 1), nan=np.inf, posinf=np.inf)
+    return errors
+
+
+def _looks(cloud: Clouds) -> I64:
+    """Number the points in order, those that left together, as a pair does, alike: int64 [edges, points].
+
+    A column without a point has the number of the point before it.
+    """
+    gap_s = np.diff(cloud.x_s[0], axis=1, prepend=-np.inf)
+    together_s = _TOGETHER * cloud.span_s / np.maximum(cloud.count - 1, 1)
+    looks: I64 = np.cumsum(gap_s > together_s[:, None], axis=1) - 1
+    return looks
 
 
 def _with_floor(sigma: F64, margin: F64, prior: EdgePrior) -> F64:
@@ -364,5 +378,5 @@ def _reason(cloud: Clouds, slope: F64, margin: F64, sigma: F64) -> U8:
     reason[np.abs(slope) > MAX_SLOPE] = FitReason.WILD_SLOPE
     reason[~(margin > -(_TORN_SIGMAS * np.minimum(sigma, _TORN_NS) + _TORN_NS))] = FitReason.TORN
     reason[cloud.span_s < LEAST_SPAN_S] = FitReason.TOO_SHORT
-    reason[cloud.count < LEAST_POINTS] = FitReason.TOO_FEW
+    reason[(cloud.count < LEAST_POINTS) | ~np.isfinite(sigma)] = FitReason.TOO_FEW
     return reason

@@ -21,6 +21,7 @@ from cwdp.shared.clocksync.robust import REJECT_SIGMAS, RobustSolution, robust_s
 _STALE_NS = 50e3
 _STALE_SIGMAS = 8.0
 _LEAST_SIGMA_NS = 0.2
+_LEAST_SIGMA_DRIFT_NS = 1e-3  # per second
 _PRIOR_EDGES = 10.0
 
 
@@ -89,7 +90,7 @@ class Solution:
         residual_ns: float64 [fits], measured minus solved; NaN for fits that are not valid.
         inflation: by how much all claimed errors were widened, >= 1.
         drift, sigma_drift: float64 [nodes], d(global - local) / d(global), up to one constant, and its
-            standard error; None unless asked for.
+            standard error, inf where nothing is known; None unless asked for.
     """
 
     instant_ns: int
@@ -141,10 +142,12 @@ def solve_graph(
     liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
     solved, liar, lap = _solve_without_liars(n, pairs, liar)
     rejected, residual = _per_fit(good, valid, pairs, solved, y)
-    reached = _main_component(n, pairs, solved.weight > 0) & ~liar
+    reached = _main_component(lap, solved.weight > 0) & ~liar
     variance = lap.variance(solved.weight) * _local_inflation(lap, solved)
     whole, frac = split_ns(g_base, solved.x_ns)
-    drift, sigma_drift = _drift(n, good, lap, solved) if with_drift else (None, None)
+    drift, sigma_drift = (
+        _drift(prediction, good, (solved.weight > 0)[pairs.of_fit]) if with_drift else (None, None)
+    )
     return Solution(
         instant_ns=instant,
         g_ns=whole,
@@ -254,11 +257,11 @@ def _per_fit(
     return rejected, residual
 
 
-def _main_component(n: int, pairs: PairEdges, used: Bool) -> Bool:
+def _main_component(lap: Laplacian, used: Bool) -> Bool:
     """The largest set of hosts that used edges connect."""
-    a, b = (pairs.a, pairs.b) if used.all() else (pairs.a[used], pairs.b[used])
-    number = components(n, a, b)
-    has_edge = np.zeros(n, bool)
+    a, b = (lap.a, lap.b) if used.all() else (lap.a[used], lap.b[used])
+    number = components(lap.n_nodes, a, b)
+    has_edge = np.zeros(lap.n_nodes, bool)
     has_edge[a] = has_edge[b] = True
     if not has_edge.any():
         return has_edge
@@ -274,11 +277,17 @@ def _local_inflation(lap: Laplacian, solved: RobustSolution) -> F64:
     return np.maximum(1.0, (squares + prior) / (count + _PRIOR_EDGES))
 
 
-def _drift(n: int, good: GraphEdges, lap: Laplacian, solved: RobustSolution) -> tuple[F64, F64]:
-    """Relative frequencies from the fitted slopes: log(1 + slope) = z_src - z_dst."""
-    y = np.log1p(np.clip(good.fits.slope, -0.5, 0.5)) * NS_PER_S
-    sigma = np.maximum(good.fits.sigma_slope * NS_PER_S, 1e-3)
-    pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n)
-    weight = np.where(solved.weight > 0, pairs.sigma_ns**-2.0, 0.0)
-    z = lap.solve(pairs.y_ns, weight) / NS_PER_S
-    return -np.expm1(-z), np.sqrt(lap.variance(weight)) / NS_PER_S
+def _drift(prediction: Prediction, good: GraphEdges, believed: Bool) -> tuple[F64, F64]:
+    """Relative frequencies from the fitted slopes: log(1 + slope) = z_src - z_dst.
+
+    The stamping points shift no slope, so either direction of a pair speaks for itself. A slope from few probes
+    may be off by many of the errors that it claims, which only the others' disagreement shows.
+    """
+    lap = Laplacian(len(prediction.known), good.src, good.dst)
+    guess = -np.log1p(-prediction.drift) * NS_PER_S
+    y = np.log1p(np.clip(good.fits.slope, -0.5, 0.5)) * NS_PER_S - lap.differences(guess)
+    sigma = np.maximum(good.fits.sigma_slope * NS_PER_S, _LEAST_SIGMA_DRIFT_NS)
+    solved = robust_solve(lap, y, sigma, believed)
+    variance = lap.variance(solved.weight) * _local_inflation(lap, solved)
+    variance[~_main_component(lap, solved.weight > 0)] = np.inf
+    return -np.expm1(-(guess + solved.x_ns) / NS_PER_S), np.sqrt(variance) / NS_PER_S

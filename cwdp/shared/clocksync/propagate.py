@@ -6,6 +6,7 @@ from scipy.sparse.csgraph import connected_components
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
 from cwdp.shared.clocksync.edge import EdgeFits
+from cwdp.shared.clocksync.laplacian import Nodes
 
 
 def line_at(fits: EdgeFits, local_ns: I64) -> tuple[I64, F64]:
@@ -13,7 +14,7 @@ def line_at(fits: EdgeFits, local_ns: I64) -> tuple[I64, F64]:
     return fits.offset_ns, fits.offset_frac_ns + fits.slope * (local_ns - fits.ref_ns).astype(np.float64)
 
 
-def components(n_nodes: int, a: I64, b: I64) -> I64:
+def components(n_nodes: int, a: Nodes, b: Nodes) -> I64:
     """The number of the component of each node: int64 [nodes]."""
     graph = sparse.coo_array((np.ones(len(a)), (a, b)), (n_nodes, n_nodes))
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)

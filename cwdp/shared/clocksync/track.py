@@ -43,6 +43,7 @@ class HostClocks:
         drift: float64 [hosts], d(global - local) / d(local).
         bound_ns: float64 [hosts], holds with 99.9 %; inf where nothing is known.
         bound_growth: float64 [hosts], ns of bound per second out of touch.
+        settled: bool [hosts], the drift is followed by offsets alone; no fitted slope is drawn upon any more.
         state: uint8 [hosts], a `HostState`.
     """
 
@@ -53,6 +54,7 @@ class HostClocks:
     drift: F64
     bound_ns: F64
     bound_growth: F64
+    settled: Bool
     state: U8
 
 
@@ -107,11 +109,7 @@ class Tracks:
         """
         instant = self._instant_of(edges)
         prediction = self._predict(instant)
-        unsettled = (
-            ~self._locked
-            | (self._suspect_rounds > 0)
-            | (self._var_drift > (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
-        )
+        unsettled = self._unsettled()
         touched = np.zeros(self.n_hosts, bool)
         touched[edges.src] = touched[edges.dst] = True
         solution = solve_graph(
@@ -141,8 +139,13 @@ class Tracks:
             drift=drift / (1 - drift),
             bound_ns=BOUND_SIGMAS * sigma + _LEAST_BOUND_NS,
             bound_growth=BOUND_SIGMAS * growth,
+            settled=~self._unsettled(),
             state=self._state.copy(),
         )
+
+    def _unsettled(self) -> Bool:
+        poorly_known = self._var_drift > (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2
+        return ~self._locked | (self._suspect_rounds > 0) | poorly_known
 
     def _instant_of(self, edges: GraphEdges) -> int | None:
         """Median global time of the fits' references, by the hosts that are known; never backwards."""
@@ -229,13 +232,14 @@ class Tracks:
         timeline the median host's rate is right.
         """
         assert solution.drift is not None
-        solved = solution.drift * NS_PER_S
-        followed = solution.reached & self._locked & (self._var_drift < (_DRIFT_AT_START * NS_PER_S) ** 2)
+        assert solution.sigma_drift is not None
+        solved, reached = solution.drift * NS_PER_S, solution.reached & np.isfinite(solution.sigma_drift)
+        followed = reached & self._locked & (self._var_drift < (_DRIFT_AT_START * NS_PER_S) ** 2)
         settled = followed & (self._var_drift < (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
         if followed.any():
             carriers = settled if settled.any() else followed
             return float(np.median((self._drift_ns - solved)[carriers]))
-        return -float(np.median(solved[solution.reached])) if solution.reached.any() else 0.0
+        return -float(np.median(solved[reached])) if reached.any() else 0.0
 
     def _begin(self, rows: Bool, whole: I64, frac: F64, solution: Solution, *, first: bool) -> None:
         i = np.flatnonzero(rows)
