@@ -9,7 +9,7 @@ only one classifier in place of another makes a cut at a moment (`tools.lab.shap
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,6 +41,8 @@ PACKET_BYTES = 256
 WINDOW = 512
 LOAD = 0.8
 WATCH_S = 120.0
+LOST, LINKS_OF_A_ROUND_TRIP = 0.05, 8
+ALARMS = ("link_", "switch_", "host_", "nic_")
 TARGET_MS = 15.0
 DEAD_AFTER_MS = 10.0
 PROBES = ProbeSettings(pairs_per_s=200.0)
@@ -64,9 +66,10 @@ class Way:
 
 
 def figures() -> Iterator[Figure]:
-    """Both experiments."""
+    """All experiments."""
     yield from cut_figures()
     yield false_switch_figure()
+    yield random_loss_figure()
 
 
 def cut_figures(cuts: int = CUTS, seed: int = 1) -> Iterator[Figure]:
@@ -123,6 +126,32 @@ def false_switch_figure(seconds: float = WATCH_S) -> Figure:
         sent = traffic.result()
     reference = {"seconds": seconds, "measured_load": round(sent["measured_share"], 3) if sent else None}
     return figure("failover_false_switches", float(switches), "switches", reference, 0.0, digits=3)
+
+
+def random_loss_figure(seconds: float = WATCH_S, lost: float = LOST) -> Figure:
+    """Paths given up, and findings, while every link loses a little at random: `lost` of the probes, there and back."""
+    share = 1 - (1 - lost) ** (1 / LINKS_OF_A_ROUND_TRIP)
+    with _steered() as (fleet, flows, _), ExitStack() as mended:
+        client = ManagerClient(f"unix://{fleet.socket}")
+        for link in fleet.lab.topology.links:
+            faults.drop(fleet.lab.name, link, share)
+            mended.callback(faults.heal, fleet.lab.name, link)
+        time.sleep(SETTLE_S)
+        with Generator(
+            [replace(f, rate_bps=SLOW_BPS) for f in flows], fleet.lab.popen, fleet.lab.run_dir
+        ) as traffic:
+            traffic.start()
+            before = sum(_went_down(fleet).values())
+            told = {event["time_s"] for event in client.get("/v1/events")["events"]}
+            time.sleep(seconds)
+            switches = sum(_went_down(fleet).values()) - before
+            events = [event for event in client.get("/v1/events")["events"] if event["time_s"] not in told]
+            traffic.stop()
+    alarms = [f"{event['host']} {event['kind']}" for event in events if event["kind"].startswith(ALARMS)]
+    reference = {"seconds": seconds, "lost": lost, "switches": switches, "alarms": alarms}
+    return figure(
+        "failover_false_switches_and_alarms_random_loss", float(switches + len(alarms)), "", reference, 0.0
+    )
 
 
 @contextmanager

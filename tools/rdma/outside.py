@@ -6,7 +6,6 @@ that both see: while there is a configuration, a manager runs by it; another con
 """
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -80,14 +79,13 @@ class Outside:
     def _start(self) -> "subprocess.Popen[Any]":
         bus, http = (f"127.0.0.1:{self._ports[name]}" for name in ("bus", "http"))
         command = [
+            *("setpriv", "--pdeathsig", "TERM"),  # it must not outlive us
             *(sys.executable, "-m", "cwdp", "manager", "run", "--config", str(self._folder / CONFIG)),
             *("--bus-listen", bus, "--listen", http),
             *("--socket", str(self._folder / "manager.sock"), "--state-dir", str(self._folder / _STATE)),
         ]
         with (self._folder / LOG).open("ab") as log:
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=os.environ
-            )
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
 
 class WayOut:
