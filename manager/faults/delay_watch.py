@@ -15,6 +15,9 @@ from manager.queues.inference import QueueInference
 from manager.queues.loads import LinkLoads, tiers
 
 STANDS_WINDOWS = 12
+SEEN_WINDOWS = 5
+"""So many windows in a row must say so: the loads that it goes by are those of a moment."""
+
 OVER_WINDOWS = 30
 SLOW_SHARE = 0.7
 """A link whose queue stands while it carries less than this share of what its like can."""
@@ -55,14 +58,16 @@ class DelayWatch:
     ) -> None:
         self._open, self._close = open_finding, close_finding
         self._followed: dict[tuple[Kind, str], _Followed] = {}
+        self._suspected: dict[tuple[Kind, str], int] = {}
 
     def step(self, queues: QueueInference, loads: LinkLoads) -> None:
         """Look at the queues as they are now; `loads` are of the same links."""
         stands = queues.stands(STANDS_WINDOWS)
         found = _slow(stands, queues.queue_ns[-STANDS_WINDOWS:], loads)
         slow = {(what.kind, what.subject.name): what for what in found}
+        self._suspected = {key: self._suspected.get(key, 0) + 1 for key in slow}
         for key, what in slow.items():
-            if key not in self._followed:
+            if key not in self._followed and self._suspected[key] >= SEEN_WINDOWS:
                 self._followed[key] = _Followed(finding=self._open(what))
         for key, followed in list(self._followed.items()):
             followed.well = 0 if key in slow else followed.well + 1

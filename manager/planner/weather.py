@@ -88,7 +88,7 @@ class LinkWeather:
     too little. So all links of a kind are taken for alike, as capable as most of them were seen to be, and one that keeps
     to less than that while its queue stands for what it was seen to carry. Little is put on such a link, so that what is
     better now would never show: after a while it is taken for one like the others again. Where one carries more without
-    a queue than those that were seen full, only slow ones were seen so, and of the others nothing is known yet. A link
+    a queue than the few that were seen full, only slow ones were seen so, and of the others nothing is known yet. A link
     of which nothing is known is as capable as its other direction: Ethernet's have one rate.
     """
 
@@ -142,7 +142,7 @@ class LinkWeather:
                 continue
             most = np.percentile(seen, MOST_PERCENT, method="nearest")
             carried = self._carried.surely_bps[mine].max() / UNLIKE
-            if carried > most:
+            if carried > most and 2 * len(seen) < np.count_nonzero(mine):
                 least[mine] = carried
             else:
                 common[mine], least[mine] = most, SLOW_SHARE * most

@@ -12,7 +12,7 @@ from cwdp.cli import main
 from manager import link_views
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, Routes
-from manager.faults.delay_watch import OVER_WINDOWS, DelayWatch, Slow
+from manager.faults.delay_watch import OVER_WINDOWS, SEEN_WINDOWS, DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Subject, cable, direction
 from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
 from manager.faults.watch import FaultWatch
@@ -156,7 +156,12 @@ def test_a_queue_that_stands_blames_who_carries_less_than_its_like(
         )
 
     watch = DelayWatch(opened, lambda finding: findings.close(finding, 1.0))
-    for _ in range(3):
+    for _ in range(2):
+        for _ in range(SEEN_WINDOWS - 1):
+            watch.step(_Queues(stands), _loads(load_bps))  # type: ignore[arg-type]
+        assert not seen
+        watch.step(_Queues({}), _loads({}))  # type: ignore[arg-type]
+    for _ in range(SEEN_WINDOWS + 3):
         watch.step(_Queues(stands), _loads(load_bps))  # type: ignore[arg-type]
     assert [(slow.kind, slow.subject.name) for slow in seen] == found
     for _ in range(OVER_WINDOWS + 1):

@@ -122,6 +122,16 @@ def test_what_a_link_was_thought_to_carry_is_forgotten_once_it_is_seen_full_with
     assert links.capacity_bps[0] == 42e6
 
 
+def test_what_most_links_were_seen_full_with_is_not_shaken_by_one_that_seems_to_carry_more() -> None:
+    loads = _loads(shows=True)
+    loads.capacity_bps[4] = np.nan
+    loads.load_bps[4] = 150e6
+    weather = LinkWeather()
+    for now_s in (0.0, CARRIED_S, 2 * CARRIED_S):
+        links = weather.read(ROUTES, loads, now_s)
+    assert links.capacity_bps[4] == 100e6
+
+
 def test_of_few_links_seen_full_one_that_was_seen_so_counts_and_nothing_between() -> None:
     loads = _loads(shows=True)
     loads.capacity_bps[:] = [75e6, np.nan, 72e6, 150e6, np.nan]
