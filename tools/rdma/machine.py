@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 
 from cwdp.errors import CwdpError
 from tools.rdma import outside
@@ -24,6 +25,7 @@ _VNG = Path(sys.executable).with_name("vng")
 _PROGRAMS = ("qemu-system-x86_64", "ib_write_bw", "ibv_rc_pingpong", "rdma", "busybox", "modprobe")
 _CACHED = "cached"  # tag of the second export of the file system
 _STOP_TIMEOUT_S = 5.0
+_PRINT_S = 0.2
 _PREPARE = "Run `tools/rdma/provision.sh programs` and `tools/rdma/provision.sh vm build/rdma/kernel`."
 
 
@@ -61,8 +63,8 @@ def run(timeout_s: float = TIMEOUT_S, beginning: str = "") -> dict[str, Any]:
     kernel = require()
     with tempfile.TemporaryDirectory(dir=KERNEL_FOLDER.parent, prefix="run-") as folder:
         results = Path(folder) / "results.json"
-        with Outside(results.parent):
-            status = _boot(_command(kernel, results, beginning), timeout_s)
+        with Outside(results.parent), (results.parent / "console").open("wb") as console:
+            status = _boot(_command(kernel, results, beginning), console, timeout_s)
         if not results.exists():
             raise MachineError(
                 f"the virtual machine ended with status {status} and without results", "See above."
@@ -85,18 +87,24 @@ def _command(kernel: Path, results: Path, beginning: str) -> list[str]:
     ]
 
 
-def _boot(command: list[str], timeout_s: float) -> int:
-    """Run the machine to its end or to the end of its time, and leave nothing of it behind; its exit status."""
+def _boot(command: list[str], console: BinaryIO, timeout_s: float) -> int:
+    """Run the machine to its end or to the end of its time, and leave nothing of it behind; its exit status.
+
+    It writes to a file of its own: QEMU opens what it is given anew, and would empty what others have written there.
+    """
     path = f"{_VNG.parent}:{os.environ['PATH']}"  # vng starts its other half by name
     before = signal.signal(signal.SIGTERM, _exit)
     machine = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr.fileno(),
+        stdout=console,
         stderr=subprocess.STDOUT,
         env=os.environ | {"PATH": path},
         start_new_session=True,
     )
+    ended = threading.Event()
+    printer = threading.Thread(target=_pass_on, args=(Path(console.name), ended), daemon=True)
+    printer.start()
     try:
         return machine.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
@@ -105,7 +113,19 @@ def _boot(command: list[str], timeout_s: float) -> int:
         ) from error
     finally:
         _end_session(machine)
+        ended.set()
+        printer.join()
         signal.signal(signal.SIGTERM, before)
+
+
+def _pass_on(console: Path, ended: threading.Event) -> None:
+    """Print what the machine prints, as it comes."""
+    with console.open("rb") as said:
+        while True:
+            is_last = ended.wait(_PRINT_S)
+            os.write(sys.stderr.fileno(), said.read())
+            if is_last:
+                return
 
 
 def _exit(number: int, _frame: FrameType | None) -> None:
