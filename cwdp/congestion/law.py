@@ -28,6 +28,9 @@ from numpy.typing import NDArray
 GAIN_PER_S = 35.0
 INTEGRAL_GAIN_PER_S2 = 250.0
 GROWTH_PER_S = 0.06
+ALONE_EXCESS_S = GROWTH_PER_S / INTEGRAL_GAIN_PER_S2
+"""By so much a queue stands over the target for each flow that shares it."""
+
 FILL_GROWTH_PER_S2 = 200.0
 FAIRNESS_PER_S = 2.0
 MEAN_OVER_S = 0.5
@@ -42,7 +45,6 @@ EMPTY = 0.15
 MARK_EXCESS_S = 0.002
 """What one congestion notification counts as."""
 
-LEAST_EXCESS_S = 1e-6
 SENT_MEMORY_S = 0.03
 LONGEST_GAP_S = 0.25
 STALE_S = 0.25
@@ -134,7 +136,7 @@ def _take_up(flows: NDArray[np.void], seen: Seen, over: Flags) -> None:
         sent_bps = np.clip(flows["sent_bps"], seen.floor_bps, seen.ceiling_bps)
         flows["share"][new] = np.log(sent_bps / seen.ceiling_bps)[new]
         flows["empty_ns"][new] = 0
-        flows["mean_excess_s"][new] = (GROWTH_PER_S / INTEGRAL_GAIN_PER_S2 * np.exp(-flows["share"]))[new]
+        flows["mean_excess_s"][new] = (ALONE_EXCESS_S * np.exp(-flows["share"]))[new]
         flows["paced"] |= new
 
 
@@ -152,9 +154,9 @@ def _adapt(flows: NDArray[np.void], seen: Seen, changed: Flags, excess_s: F64, n
     mean_s = flows["mean_excess_s"] + np.minimum(gap_s / MEAN_OVER_S, 1.0) * (
         excess_s - flows["mean_excess_s"]
     )
-    fair = np.log(GROWTH_PER_S / (INTEGRAL_GAIN_PER_S2 * np.maximum(mean_s, LEAST_EXCESS_S)))
+    fair = np.log(ALONE_EXCESS_S / np.maximum(mean_s, ALONE_EXCESS_S))
     growth = GROWTH_PER_S * np.exp(-flows["share"]) + FILL_GROWTH_PER_S2 * empty_s
-    growth += FAIRNESS_PER_S * (np.clip(fair, least, 0.0) - flows["share"])
+    growth += FAIRNESS_PER_S * (np.maximum(fair, least) - flows["share"])
     share = flows["share"] + (growth - INTEGRAL_GAIN_PER_S2 * excess_s) * gap_s
     share = np.clip(share, least, 0.0)
     flows["mean_excess_s"][changed] = mean_s[changed]

@@ -177,7 +177,7 @@ class _Room:
         movable = problem.free & (rested | lost)
         for _ in range(_TRIES):
             chosen = self._improve(placed, movable, target)
-            moves = Counter(problem.names[i].host for i in np.flatnonzero(chosen != placed))
+            moves = self._by_host(chosen != placed)
             over = {host for host, count in moves.items() if count > budget.left_of(host)}
             if not over:
                 break
@@ -187,7 +187,7 @@ class _Room:
             return placed
         if not moves:
             chosen = self._try(placed, movable)
-            moves = Counter(problem.names[i].host for i in np.flatnonzero(chosen != placed))
+            moves = self._by_host(chosen != placed)
             budget.rest(self._sight.now_s)
         budget.spend(moves)
         self._tell(outcome, placed, chosen, lost)
@@ -237,6 +237,10 @@ class _Room:
             hot = int(touched[before[touched].argmax()])
             outcome.relieved = self._sight.candidates.routes.links[hot]
             outcome.top_before, outcome.top_after = float(before[hot]), float(after[touched].max())
+
+    def _by_host(self, changed: Mask) -> Counter[str]:
+        """How many of these queue pairs each host has."""
+        return Counter(self._problem.names[i].host for i in np.flatnonzero(changed))
 
     def _beyond(self, changed: Mask, over: set[str]) -> Mask:
         """The moves of hosts that have too many, but for as many as each may make."""

@@ -158,19 +158,24 @@ def _other_directions(links: Sequence[DirectedLink]) -> NDArray[np.intp]:
 def _in_order(routes: Routes, loads: LinkLoads) -> tuple[Floats, Floats, Floats, Mask]:
     """Capacities that were seen, queues, what is carried without one, and whose queues stand and tell of a capacity.
 
-    In the order of some routes; of links of which nothing is known these are NaN, NaN, 0 and no.
+    In the order of some routes; of links of which nothing is known these are NaN, NaN, 0 and no. The first and the last
+    are the caller's to change.
     """
+    carried_bps = np.where(loads.is_sure & ~loads.stands, loads.load_bps, 0.0)
+    tells = loads.stands & loads.is_sure
+    if loads.routes is routes:
+        return loads.capacity_bps.copy(), loads.queue_p99_ns, carried_bps, tells
     count = len(routes.links)
-    capacity, queue_ns, carried = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
-    stands = np.zeros(count, bool)
+    capacity, queue_ns = np.full((2, count), np.nan)
+    carried, stands = np.zeros(count), np.zeros(count, bool)
     known = {link: i for i, link in enumerate(loads.routes.links)}
     places = np.array([known.get(link, -1) for link in routes.links], dtype=np.intp)
     found = places >= 0
     for column, what in (
         (capacity, loads.capacity_bps),
         (queue_ns, loads.queue_p99_ns),
-        (carried, np.where(loads.is_sure & ~loads.stands, loads.load_bps, 0.0)),
-        (stands, loads.stands & loads.is_sure),
+        (carried, carried_bps),
+        (stands, tells),
     ):
         column[found] = what[places[found]]
     return capacity, queue_ns, carried, stands

@@ -26,6 +26,14 @@ def _loads(*, shows: bool, sure: bool = True, routes: Routes = ROUTES) -> LinkLo
     )
 
 
+def _slow_seen_alone() -> LinkLoads:
+    """Of no other link is it known what it can carry."""
+    loads = _loads(shows=True)
+    loads.capacity_bps[:] = np.nan
+    loads.capacity_bps[SLOW] = 40e6
+    return loads
+
+
 def _capacity(weather: LinkWeather, now_s: float, *, shows: bool, sure: bool = True) -> float:
     return float(weather.read(ROUTES, _loads(shows=shows, sure=sure), now_s).capacity_bps[SLOW])
 
@@ -72,9 +80,7 @@ def test_a_link_that_was_never_seen_full_is_untried_and_counts_as_its_like() -> 
 
 
 def test_of_links_that_carry_more_than_the_slow_ones_seen_full_nothing_is_known_yet() -> None:
-    loads = _loads(shows=True)
-    loads.capacity_bps[:] = np.nan
-    loads.capacity_bps[SLOW] = 40e6
+    loads = _slow_seen_alone()
     for load_bps, others_bps in ((40e6, 40e6), (60e6, np.nan)):
         loads.load_bps[SLOW + 1] = load_bps
         weather = LinkWeather()
@@ -85,9 +91,7 @@ def test_of_links_that_carry_more_than_the_slow_ones_seen_full_nothing_is_known_
 
 
 def test_what_a_link_has_carried_is_remembered_while_others_are_moved_to_it() -> None:
-    loads = _loads(shows=True)
-    loads.capacity_bps[:] = np.nan
-    loads.capacity_bps[SLOW] = 40e6
+    loads = _slow_seen_alone()
     loads.load_bps[SLOW + 1] = 60e6
     weather = LinkWeather()
     for now_s in (0.0, CARRIED_S):
@@ -98,9 +102,7 @@ def test_what_a_link_has_carried_is_remembered_while_others_are_moved_to_it() ->
 
 
 def test_what_a_link_carries_for_a_moment_before_its_queue_shows_says_nothing() -> None:
-    loads = _loads(shows=True)
-    loads.capacity_bps[:] = np.nan
-    loads.capacity_bps[SLOW] = 40e6
+    loads = _slow_seen_alone()
     weather = LinkWeather()
     for number in range(8):
         loads.load_bps[SLOW + 1] = 60e6 if number % 2 else 40e6
@@ -109,9 +111,7 @@ def test_what_a_link_carries_for_a_moment_before_its_queue_shows_says_nothing() 
 
 
 def test_what_a_link_was_thought_to_carry_is_forgotten_once_it_is_seen_full_with_less() -> None:
-    loads = _loads(shows=True)
-    loads.capacity_bps[:] = np.nan
-    loads.capacity_bps[SLOW] = 40e6
+    loads = _slow_seen_alone()
     loads.load_bps[SLOW + 1] = 60e6
     weather = LinkWeather()
     for now_s in (0.0, CARRIED_S):

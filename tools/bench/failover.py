@@ -116,13 +116,7 @@ def false_switch_figure(seconds: float = WATCH_S) -> Figure:
     """Paths given up while nothing is wrong, with the fabric at 80 % load."""
     with _steered() as (fleet, flows, _), Traffic(fleet.lab, LOAD, SETTLE_S + seconds) as traffic:
         time.sleep(SETTLE_S)
-        slow = [replace(flow, rate_bps=SLOW_BPS) for flow in flows]
-        with Generator(slow, fleet.lab.popen, fleet.lab.run_dir) as generator:
-            generator.start()
-            before = sum(_went_down(fleet).values())
-            time.sleep(seconds)
-            switches = sum(_went_down(fleet).values()) - before
-            generator.stop()
+        switches = _switches_meanwhile(fleet, flows, seconds)
         sent = traffic.result()
     reference = {"seconds": seconds, "measured_load": round(sent["measured_share"], 3) if sent else None}
     return figure("failover_false_switches", float(switches), "switches", reference, 0.0, digits=3)
@@ -132,16 +126,23 @@ def random_loss_figure(seconds: float = WATCH_S, lost: float = LOST) -> Figure:
     """Paths given up, and findings, while `lost` of all probes are lost, there and back, whatever way they take."""
     with _steered() as (fleet, flows, _), _losing(fleet.lab, 1 - (1 - lost) ** 0.5):
         time.sleep(SETTLE_S)
-        slow = [replace(flow, rate_bps=SLOW_BPS) for flow in flows]
-        with Generator(slow, fleet.lab.popen, fleet.lab.run_dir) as generator:
-            generator.start()
-            switches_before, alarms_before = sum(_went_down(fleet).values()), _alarms(fleet)
-            time.sleep(seconds)
-            switches = sum(_went_down(fleet).values()) - switches_before
-            alarms = _alarms(fleet)[len(alarms_before) :]
-            generator.stop()
+        before = len(_alarms(fleet))
+        switches = _switches_meanwhile(fleet, flows, seconds)
+        alarms = _alarms(fleet)[before:]
     reference = {"seconds": seconds, "lost": lost, "switches": switches, "alarms": alarms}
     return figure("failover_random_loss_false", float(switches + len(alarms)), "events", reference, 0.0)
+
+
+def _switches_meanwhile(fleet: Fleet, flows: list[Flow], seconds: float) -> int:
+    """How many paths are given up while slow queue pairs send."""
+    slow = [replace(flow, rate_bps=SLOW_BPS) for flow in flows]
+    with Generator(slow, fleet.lab.popen, fleet.lab.run_dir) as generator:
+        generator.start()
+        before = sum(_went_down(fleet).values())
+        time.sleep(seconds)
+        switches = sum(_went_down(fleet).values()) - before
+        generator.stop()
+    return switches
 
 
 @contextmanager
