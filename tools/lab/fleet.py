@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ BUS_PORT = 4222
 RESTART_AFTER_S = 0.5
 POLL_S = 0.1
 STOP_WAIT_S = 5.0
+LAST_LINES = 6
 MANAGER = "manager"
 MANAGER_NICENESS = -15
 """Elsewhere it has a machine of its own; here it shares the processors with all hosts, switches and their traffic."""
@@ -59,7 +61,7 @@ class Fleet:
         congestion: CongestionConfig | None = None,
     ) -> None:
         self.lab = lab
-        self.restarts = 0
+        self._deaths: Counter[str] = Counter()
         self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
         self._probes = probes or LAB_PROBES
         self._roce = roce
@@ -72,6 +74,11 @@ class Fleet:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="fleet", daemon=True)
+
+    @property
+    def restarts(self) -> int:
+        """How often processes died and were started again."""
+        return self._deaths.total()
 
     @property
     def socket(self) -> Path:
@@ -138,8 +145,16 @@ class Fleet:
         Raises:
             LabError: it has been restarted too often.
         """
-        if self.restarts > 3 * (len(self.lab.hosts) + 1):
-            raise LabError("processes of the lab keep dying", f"read the logs: {self.lab.run_dir}/*.log")
+        if self.restarts <= 3 * (len(self.lab.hosts) + 1):
+            return
+        raise LabError(
+            f"processes of the lab keep dying: {', '.join(map(self._last_words, sorted(self._deaths)))}",
+            f"read the logs: {self.lab.run_dir}/*.log",
+        )
+
+    def _last_words(self, name: str) -> str:
+        said = self.log(name).read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
+        return f"{name} {self._deaths[name]} times ({' / '.join(said) or 'it said nothing'})"
 
     def _spawn(self, name: str) -> "subprocess.Popen[Any]":
         node = "mgmt" if name == MANAGER else name
@@ -171,7 +186,7 @@ class Fleet:
                     since = died.setdefault(name, time.monotonic())
                     if time.monotonic() - since >= RESTART_AFTER_S:
                         self._processes[name] = self._spawn(name)
-                        self.restarts += 1
+                        self._deaths[name] += 1
                         del died[name]
 
     def _config(self, host: str) -> Path:
