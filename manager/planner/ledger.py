@@ -13,6 +13,12 @@ REFUSED_S = 60.0
 APPLIED_AFTER_S = 10.0
 MOST_ENTRIES = 1_000_000
 
+CALM_RESTS = 3.0
+"""Left alone for so many of its rests, a queue pair is moved as freely again as one that never was."""
+
+MOST_RESTS = 16
+"""The longest rest, in those after a first move."""
+
 
 @dataclass(kw_only=True)
 class Entry:
@@ -23,6 +29,7 @@ class Entry:
         sport, backup_sport: what its host was told; no port: nothing.
         asked_s: when that was.
         moved_s: when it was moved last of the planner's own accord.
+        rest_s: for so long from then it is left alone.
         refused_s: until when its host is taken not to do as it is told.
         rate_bps: smoothed, NaN while unknown.
         choices: those by which its backup was found to be as good as can be.
@@ -34,6 +41,7 @@ class Entry:
     backup_sport: int | None = None
     asked_s: float = -math.inf
     moved_s: float = -math.inf
+    rest_s: float = 0.0
     refused_s: float = -math.inf
     rate_bps: float = math.nan
     choices: Choices | None = None
@@ -41,6 +49,16 @@ class Entry:
     def port(self, seen: int, now_s: float) -> int:
         """The port of its primary path: as it was told, or as was seen where it does not do so."""
         return seen if self.sport is None or self.refused_s > now_s else self.sport
+
+    def is_rested(self, now_s: float) -> bool:
+        """Whether it may be moved for more room."""
+        return now_s - self.moved_s >= self.rest_s
+
+    def move(self, now_s: float, hold_s: float) -> None:
+        """It is moved for more room: it rests for `hold_s`, and twice as long each time that this did not last."""
+        lasted = now_s - self.moved_s > CALM_RESTS * self.rest_s
+        self.rest_s = hold_s if lasted else min(2 * self.rest_s, MOST_RESTS * hold_s)
+        self.moved_s = now_s
 
 
 class Ledger:

@@ -108,7 +108,8 @@ def step(sight: Sight, ledger: Ledger, budget: Budget, settings: PlannerSettings
     outcome.held_back["no_way_round"] = int(np.count_nonzero(hopeless))
     room = _Room(problem, sight, budget, settings)
     chosen = room.make(placed, lost & ~hopeless, outcome)
-    _enter(problem, chosen, lost & ~hopeless, sight=sight, ledger=ledger, outcome=outcome)
+    hold_s = settings.hold_s
+    _enter(problem, chosen, lost & ~hopeless, hold_s, sight=sight, ledger=ledger, outcome=outcome)
     return outcome
 
 
@@ -173,7 +174,7 @@ class _Room:
         if target is None or not (budget.is_due(self._sight.now_s) or lost.any()):
             return placed
         budget.refill(self._sight.now_s)
-        rested = self._sight.now_s - self._moved_s >= self._settings.hold_s
+        rested = np.array([entry.is_rested(self._sight.now_s) for entry in problem.entries])
         movable = problem.free & (rested | lost)
         for _ in range(_TRIES):
             chosen = self._improve(placed, movable, target)
@@ -285,7 +286,14 @@ class _Room:
 
 
 def _enter(
-    problem: Problem, chosen: Indices, lost: Mask, *, sight: Sight, ledger: Ledger, outcome: Outcome
+    problem: Problem,
+    chosen: Indices,
+    lost: Mask,
+    hold_s: float,
+    *,
+    sight: Sight,
+    ledger: Ledger,
+    outcome: Outcome,
 ) -> None:
     """Write the new ports and backups down, and who must be told."""
     dead = np.append(problem.fabric.capacity_bps <= 0, False)
@@ -310,7 +318,7 @@ def _enter(
             continue
         outcome.hosts.add(name.host)
         if name in moved:
-            entry.moved_s = sight.now_s
+            entry.move(sight.now_s, hold_s)
         elif lost[i]:
             outcome.rerouted.append(name)
         else:

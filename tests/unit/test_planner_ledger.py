@@ -1,0 +1,44 @@
+"""What the planner remembers of queue pairs."""
+
+import pytest
+
+from manager.planner.ledger import CALM_RESTS, MOST_RESTS, Entry
+
+HOLD_S = 2.0
+
+
+def _entry() -> Entry:
+    return Entry(first_s=0.0, active_s=0.0)
+
+
+def test_one_that_was_never_moved_is_free_to_be() -> None:
+    assert _entry().is_rested(0.0)
+
+
+def test_each_move_that_does_not_last_doubles_the_rest_up_to_a_limit() -> None:
+    entry, now_s, rests = _entry(), 100.0, []
+    for _ in range(8):
+        entry.move(now_s, HOLD_S)
+        rests.append(entry.rest_s)
+        assert not entry.is_rested(now_s + entry.rest_s - 0.01)
+        now_s += entry.rest_s
+        assert entry.is_rested(now_s)
+    assert rests == [HOLD_S * min(2**n, MOST_RESTS) for n in range(8)]
+
+
+@pytest.mark.parametrize("moves", [1, 3, 10])
+def test_after_a_calm_while_it_is_moved_as_freely_as_at_first(moves: int) -> None:
+    entry, now_s = _entry(), 100.0
+    for _ in range(moves):
+        entry.move(now_s, HOLD_S)
+        now_s += entry.rest_s
+    now_s += CALM_RESTS * entry.rest_s
+    entry.move(now_s, HOLD_S)
+    assert entry.rest_s == HOLD_S
+
+
+def test_without_a_hold_time_nothing_rests() -> None:
+    entry = _entry()
+    for now_s in (1.0, 1.0, 1.25):
+        entry.move(now_s, 0.0)
+        assert entry.is_rested(now_s)
