@@ -124,10 +124,9 @@ class HostNic:
         if self._prober:
             self._prober.send(now_ns, carrier=self._links.carrier(self.ifname))
 
-    def lend(self, now_ns: int) -> None:
-        """Lend what some slices leave unused to others, where that is not the kernel's work."""
-        if self._lender:
-            self._lender.step(now_ns)
+    def lend(self, now_ns: int) -> bool:
+        """Lend what some slices leave unused to others; False where that is the kernel's work, or there are none."""
+        return self._lender is not None and self._lender.step(now_ns)
 
     def drain(self, now_ns: int) -> Drained | None:
         """Results that have come in."""

@@ -6,6 +6,7 @@ Packets keep flowing and clocks keep going without it: it can be killed and star
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import signal
 import time
@@ -58,9 +59,12 @@ from cwdp.shared.service import notify
 from cwdp.shared.tasks import end
 
 SEND_INTERVAL_S = 0.02
-LEND_INTERVAL_S = 0.02
+LEND_INTERVAL_S, NOTHING_LENT_S = 0.02, 0.5
 DECISIONS_INTERVAL_S = 0.05
 FIT_INTERVAL_S = 0.25
+FITS_EVERY, NEW_EDGES_S = 2, 10.0
+"""Edges are fitted at every interval for so long after they have changed, later at one of so many: windows overlap."""
+
 PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
 STEERED_INTERVAL_S = 2.0
@@ -117,6 +121,7 @@ class Agent:
         self._bouncer = Bouncer(config.host, config.nics, self._tell_bounced)
         self._desired_version = 0
         self._probes: list[ProbeEdge] = []
+        self._probes_came_s = -math.inf
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
         self._report_seq = 0
@@ -169,7 +174,7 @@ class Agent:
             self._slices.follow(),
             self._detours.follow(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
-            self._every(LEND_INTERVAL_S, self._lend),
+            self._lend(),
             self._every(DECISIONS_INTERVAL_S, self._tell_decisions),
             self._every(FIT_INTERVAL_S, self._measure),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
@@ -191,10 +196,12 @@ class Agent:
         for nic in self._xdp:
             nic.send(now_ns)
 
-    def _lend(self) -> None:
-        now_ns = time.monotonic_ns()
-        for nic in self._xdp:
-            nic.lend(now_ns)
+    async def _lend(self) -> None:
+        """Lend for ever; where there is nothing to lend, look now and then whether that has changed."""
+        while True:
+            now_ns = time.monotonic_ns()
+            lent = [nic.lend(now_ns) for nic in self._xdp]
+            await asyncio.sleep(LEND_INTERVAL_S if any(lent) else NOTHING_LENT_S)
 
     def _measure(self) -> None:
         """Drain, fit, report, and move the clock on."""
@@ -210,7 +217,8 @@ class Agent:
         clock = self._host_clock.report()
         for ud in self._ud:
             ud.follow(clock)
-        fits = self._edges.fit(self._clock.now_ns())
+        calm = time.monotonic() - self._probes_came_s > NEW_EDGES_S
+        fits = [] if calm and self._report_seq % FITS_EVERY else self._edges.fit(self._clock.now_ns())
         in_full = self._report_seq % PATHS_EVERY == 0
         report = Report(
             host=self._config.host,
@@ -317,7 +325,7 @@ class Agent:
         )
         if desired.probes == self._probes:
             return
-        self._probes = desired.probes
+        self._probes, self._probes_came_s = desired.probes, time.monotonic()
         self._edges.assign([(edge.src, edge.dst) for edge in desired.probes])
         for nic in self._nics:
             mine = [edge for edge in desired.probes if edge.src == nic.name]

@@ -81,10 +81,19 @@ class Maps:
 
     def counters(self) -> dict[str, int]:
         """Totals over all CPUs since the dataplane was loaded, by reason in lower case."""
+        totals = self._totals()
+        return {reason.name.lower(): int(totals[reason]) for reason in Reason}
+
+    def qp_places_made(self) -> int:
+        """How often a queue pair was given a place; it is counted when it has its place."""
+        totals = self._totals()
+        return int(totals[Reason.QP_ADDED]) + int(totals[Reason.QP_EVICTED])
+
+    def _totals(self) -> NDArray[np.uint64]:
         size = abi.COUNTERS.itemsize
         raw = libbpf.map_lookup(self._fds["counters"], 0, size * self._cpus)
-        totals = np.frombuffer(raw, dtype=abi.COUNTERS)["count"].sum(axis=0)
-        return {reason.name.lower(): int(totals[reason]) for reason in Reason}
+        totals: NDArray[np.uint64] = np.frombuffer(raw, dtype=abi.COUNTERS)["count"].sum(axis=0)
+        return totals
 
     @property
     def steer_fd(self) -> int:

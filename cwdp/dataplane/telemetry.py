@@ -1,7 +1,6 @@
 """What the dataplane counts of queue pairs, and the data packets that it stamped, as rows."""
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +15,16 @@ FREE_OR_BUSY = 1
 """Tags up to this stand for no queue pair."""
 
 
-@dataclass
-class _Last:
-    """A table as it was read last."""
-
-    tags: NDArray[np.uint64]
-    packets: NDArray[np.uint64]
-
-
 class QpReader:
-    """Reads the tables of queue pairs; each call gives those that have moved since the last one."""
+    """Reads the tables of queue pairs; each call gives those that have moved since the last one.
+
+    A table has room for far more than there are: it is searched only when the dataplane has made places since.
+    """
 
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
-        self._last = {
-            direction: _Last(np.zeros(len(table), np.uint64), np.zeros(len(table), np.uint64))
-            for direction, table in maps.qps.items()
-        }
+        self._made = -1
+        self._tables = {direction: _Table(table) for direction, table in maps.qps.items()}
 
     def read(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
         """Those that moved, and by how many packets each; all that there are at the first call.
@@ -40,19 +32,44 @@ class QpReader:
         Returns:
             Rows of dtype QP_ROW, shape (n,), each queue pair and direction once; packets, shape (n,).
         """
-        parts = [self._read(direction) for direction in self._maps.qps]
+        made = self._maps.qp_places_made()
+        if made != self._made:
+            for table in self._tables.values():
+                table.search()
+            self._made = made
+        parts = [_moved(direction, table) for direction, table in self._tables.items()]
         rows, moved = zip(*parts, strict=True)
         return np.concatenate(rows), np.concatenate(moved)
 
-    def _read(self, direction: Direction) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
-        table, last = self._maps.qps[direction], self._last[direction]
-        tags, packets = table["tag"].copy(), table["packets"].copy()
-        moved = np.where((tags == last.tags) & (packets >= last.packets), packets - last.packets, packets)
-        self._last[direction] = _Last(tags, packets)
-        changed = (tags > FREE_OR_BUSY) & ((tags != last.tags) | (moved > 0))
-        chosen = np.flatnonzero(np.isin(tags, tags[changed]))
-        rows = _rows(table[chosen], direction)
-        return _added_up(rows, tags[chosen], moved[chosen])
+
+class _Table:
+    """One direction's table, and as it was read last."""
+
+    def __init__(self, records: NDArray[np.void]) -> None:
+        self.records = records
+        self._places = np.zeros(0, np.intp)
+        self._tags, self._packets = np.zeros((2, len(records)), np.uint64)
+
+    def search(self) -> None:
+        """Find the places that are taken, or were when they were read last."""
+        self._places = np.flatnonzero((self.records["tag"] > FREE_OR_BUSY) | (self._tags > FREE_OR_BUSY))
+
+    def read(self) -> tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
+        """Places, their tags, by how many packets each moved, and whether there is anything new of it."""
+        places = self._places
+        tags, packets = self.records["tag"][places], self.records["packets"][places]
+        same = tags == self._tags[places]
+        before = np.where(same, self._packets[places], 0)
+        moved = np.where(packets >= before, packets - before, packets)
+        self._tags[places], self._packets[places] = tags, packets
+        return places, tags, moved, (tags > FREE_OR_BUSY) & (~same | (moved > 0))
+
+
+def _moved(direction: Direction, table: _Table) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
+    places, tags, moved, changed = table.read()
+    chosen = np.flatnonzero(np.isin(tags, tags[changed]))
+    rows = _rows(table.records[places[chosen]], direction)
+    return _added_up(rows, tags[chosen], moved[chosen])
 
 
 def _rows(records: NDArray[np.void], direction: Direction) -> NDArray[np.void]:

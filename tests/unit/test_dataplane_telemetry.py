@@ -22,11 +22,14 @@ LARGEST_MESSAGE = 1 << 20
 
 
 def _maps(places: int = 64) -> Any:
-    return SimpleNamespace(
+    maps = SimpleNamespace(
+        made=0,
         qps={direction: np.zeros(places, dtype=abi.QP) for direction in Direction},
         samples=np.zeros(abi.SAMPLES, dtype=abi.SAMPLE),
         control=np.zeros(1, dtype=abi.CONTROL),
     )
+    maps.qp_places_made = lambda: maps.made
+    return maps
 
 
 def _put(
@@ -39,6 +42,7 @@ def _put(
     **fields: Any,
 ) -> None:
     record = maps.qps[direction][place]
+    maps.made += int(record["tag"] != tag > 1)
     record["tag"], record["key"]["qpn"] = tag, qpn
     record["key"]["addr"] = address_words(ip_address("10.0.0.2"))
     record["last_seen_ns"] = time.monotonic_ns()
@@ -112,6 +116,31 @@ def test_a_place_given_to_another_begins_anew() -> None:
     assert _read(reader) == {9: 3}
     _put(maps, 0, qpn=9, tag=109, packets=1)
     assert _read(reader) == {9: 1}
+
+
+def test_one_that_is_let_go_and_comes_back_is_counted_from_its_return() -> None:
+    maps = _maps()
+    _put(maps, 0, qpn=5, tag=100, packets=10)
+    _put(maps, 1, qpn=6, tag=101, packets=20)
+    reader = QpReader(maps)
+    reader.read()
+    maps.qps[Direction.EGRESS][0] = np.zeros((), abi.QP)
+    _put(maps, 2, qpn=7, tag=102, packets=1)
+    assert _read(reader) == {7: 1}
+    _put(maps, 0, qpn=5, tag=100, packets=30)
+    assert _read(reader) == {5: 30}
+
+
+def test_the_table_is_searched_only_when_places_were_made() -> None:
+    maps = _maps()
+    _put(maps, 0, qpn=5, tag=100, packets=10)
+    reader = QpReader(maps)
+    reader.read()
+    _put(maps, 1, qpn=6, tag=101, packets=20)
+    maps.made -= 1
+    assert _read(reader) == {}
+    maps.made += 1
+    assert _read(reader) == {6: 20}
 
 
 def test_two_places_of_one_queue_pair_are_added_up_though_one_alone_moves() -> None:

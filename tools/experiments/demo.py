@@ -47,7 +47,7 @@ WATCHED_S = 3.0
 PROBES = ProbeSettings(pairs_per_s=200.0, degree=4)
 """More than other experiments send, as the clocks are compared with the truth as soon as they agree."""
 
-PULSES = PulseSettings(interval_ms=15.0, dead_after_ms=100.0)
+PULSES = PulseSettings(interval_ms=30.0, dead_after_ms=100.0)
 CLOCK_ERROR_NS = 1_000.0
 COVERED_SHARE = 0.999
 OPTIMUM_SHARE = 0.9

@@ -31,7 +31,6 @@ PROBES = ProbeSettings(pairs_per_s=10.0)
 AGENT_PACE = {
     "SEND_INTERVAL_S": 1.0,
     "DECISIONS_INTERVAL_S": 1.0,
-    "LEND_INTERVAL_S": 60.0,
     "FIT_INTERVAL_S": 2.0,
     "ENSURE_INTERVAL_S": 5.0,
 }
