@@ -254,8 +254,8 @@ class FleetState:
         )
 
     def plan(self, now_s: float) -> list[Desired]:
-        """Take a step of the planner; the documents that change with it."""
-        if not self._directs:
+        """Take a step of the planner; the documents that change with it. None before the first probe graph."""
+        if self._edges is None or not self._directs:
             return []
         changed = self.planner.plan(
             now_s,

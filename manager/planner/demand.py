@@ -51,10 +51,17 @@ class NicRates:
     """The rate of NICs' links: what the busiest was seen to send or take in the last while; all are taken for alike."""
 
     REMEMBERED_S = 300.0
+    SMOOTHING = 0.2
+    """Of a NIC's rate: what is read twice in quick succession is not exact, and the largest of many most of all."""
+
+    JUMP = 1.15
+    """From so many times what it was, a rate is really another one."""
+
     RISES = 0.1
-    """Of the way up that a somewhat larger rate goes: what is read twice in quick succession is not exact."""
+    """Of the way up that a somewhat larger rate goes."""
 
     def __init__(self) -> None:
+        self._nics: dict[tuple[int, str], float] = {}
         self._best_bps = 0.0
         self._best_s = 0.0
 
@@ -62,7 +69,11 @@ class NicRates:
         """Take in what is sent now; the rate in bit/s, None while nothing has been seen."""
         rates = np.nan_to_num(flows.rate_bps)
         ends = ([name.src for name in flows.names], flows.dst)
-        seen = max((_largest_sum(end, rates) for end in ends), default=0.0)
+        now = {
+            (way, nic): rate for way, end in enumerate(ends) for nic, rate in _by_group(end, rates).items()
+        }
+        self._nics = {nic: self._smooth(self._nics.get(nic, 0.0), rate) for nic, rate in now.items()}
+        seen = max(self._nics.values(), default=0.0)
         if seen > 2 * self._best_bps or now_s - self._best_s > self.REMEMBERED_S:
             self._best_bps, self._best_s = seen, now_s
         elif seen >= self._best_bps:
@@ -70,12 +81,15 @@ class NicRates:
             self._best_s = now_s
         return self._best_bps if self._best_bps > LEAST_BPS else None
 
+    def _smooth(self, before: float, rate: float) -> float:
+        return rate if rate > self.JUMP * before else before + self.SMOOTHING * (rate - before)
 
-def _largest_sum(groups: list[str], rates: Floats) -> float:
+
+def _by_group(groups: list[str], rates: Floats) -> dict[str, float]:
     if not groups:
-        return 0.0
-    _, number = np.unique(np.array(groups), return_inverse=True)
-    return float(np.bincount(number, rates).max())
+        return {}
+    names, number = np.unique(np.array(groups), return_inverse=True)
+    return dict(zip(names.tolist(), np.bincount(number, rates).tolist(), strict=True))
 
 
 def demands(flows: Flows, nic_bps: float, rate_bps: Floats, queueing: NDArray[np.bool_]) -> Floats:

@@ -13,6 +13,9 @@ REFUSED_S = 60.0
 APPLIED_AFTER_S = 10.0
 MOST_ENTRIES = 1_000_000
 
+CLEAR_S = 2.0
+"""So long after the last queue on its way a queue pair's rate may still be on the rise, and smoothed."""
+
 CALM_RESTS = 3.0
 """Left alone for so many of its rests, a queue pair is moved as freely again as one that never was."""
 
@@ -32,6 +35,7 @@ class Entry:
         rest_s: for so long from then it is left alone.
         refused_s: until when its host is taken not to do as it is told.
         rate_bps: smoothed, NaN while unknown.
+        clear_s: since when no queue was on its way, in the future while one may be.
         choices: those by which its backup was found to be as good as can be.
     """
 
@@ -44,11 +48,17 @@ class Entry:
     rest_s: float = 0.0
     refused_s: float = -math.inf
     rate_bps: float = math.nan
+    clear_s: float = math.inf
     choices: Choices | None = None
 
     def port(self, seen: int, now_s: float) -> int:
         """The port of its primary path: as it was told, or as was seen where it does not do so."""
         return seen if self.sport is None or self.refused_s > now_s else self.sport
+
+    def may_queue(self, queueing: bool, now_s: float) -> bool:
+        """Take in whether a queue may be on its way; whether one may have been lately, so that its rate tells of that."""
+        self.clear_s = math.inf if queueing else min(self.clear_s, now_s)
+        return now_s - self.clear_s < CLEAR_S
 
     def is_rested(self, now_s: float) -> bool:
         """Whether it may be moved for more room."""
@@ -59,6 +69,7 @@ class Entry:
         lasted = now_s - self.moved_s > CALM_RESTS * self.rest_s
         self.rest_s = hold_s if lasted else min(2 * self.rest_s, MOST_RESTS * hold_s)
         self.moved_s = now_s
+        self.clear_s = math.inf
 
 
 class Ledger:

@@ -20,8 +20,8 @@ from manager.planner.jobs import jobs
 from manager.planner.ledger import Entry, Ledger
 from manager.planner.problem import Links, Problem, capacities, hopeful, locate
 
-FULL = 1.02
-"""From this utilisation on more is wanted of a link than it carries."""
+FULL = 1.05
+"""From this utilisation on more is wanted of a link than it carries: neither of the two is known to a few hundredths."""
 
 SETTLED_S = 1.0
 """So long after a move a queue pair's rate is not yet what it will be."""
@@ -145,13 +145,13 @@ def _pose(sight: Sight, ledger: Ledger) -> Problem:
 
 
 def _queueing(sight: Sight, entries: list[Entry]) -> Mask:
-    """Whether there may be a queue on the way of each flow: there is none where every link is known to have none."""
+    """Whether a queue on its way may be why a flow sends no more: not where every link has been without for a while."""
     may = np.ones(len(entries), dtype=bool)
     for i, (name, entry) in enumerate(zip(sight.flows.names, entries, strict=True)):
         port = entry.port(int(sight.flows.sport[i]), sight.now_s)
         links = sight.candidates.routes.paths.get(PathName(name.src, name.dst_addr, port))
-        if links:
-            may[i] = bool(sight.links.queueing[list(links)].any())
+        queueing = not links or bool(sight.links.queueing[list(links)].any())
+        may[i] = entry.may_queue(queueing, sight.now_s)
     return may
 
 

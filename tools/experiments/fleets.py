@@ -40,7 +40,6 @@ def running_fleet(
     lab: Lab,
     *,
     planner: bool,
-    probes: ProbeSettings = PROBES,
     pulses: PulseSettings = USUAL_PULSES,
     hold_down_max_ms: float | None = None,
 ) -> Iterator[Fleet]:
@@ -49,7 +48,6 @@ def running_fleet(
     Args:
         lab: a lab that is up.
         planner: let the manager place queue pairs.
-        probes: how the fabric is probed.
         pulses: how paths are watched.
         hold_down_max_ms: the longest that a path which relapses is left alone.
     """
@@ -60,7 +58,7 @@ def running_fleet(
     )
     settings = PlannerSettings(enabled=planner)
     with (
-        Fleet(lab, probes, roce=roce, pulse_interval_ms=pulses.interval_ms, planner=settings) as fleet,
+        Fleet(lab, PROBES, roce=roce, pulse_interval_ms=pulses.interval_ms, planner=settings) as fleet,
         Truth(lab) as truth,
     ):
         start = wait_for_lock(fleet, truth)
