@@ -227,6 +227,17 @@ def test_too_many_counter_names_are_dropped() -> None:
     assert totals.dropped == 488
 
 
+def test_nothing_is_planned_before_it_can_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[float] = []
+    state = _state()
+    monkeypatch.setattr(state.planner, "plan", lambda now_s, **_: planned.append(now_s))
+    assert state.plan(1.0) == []
+    members = state.probeable(1.0)
+    state.schedule(members, state.build_graph(members))
+    state.plan(2.0)
+    assert planned == [2.0]
+
+
 def test_the_timeline_outlives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "state" / "timeline.json"
     first, continued = load_identity(path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manager.planner.ledger import CALM_RESTS, MOST_RESTS, Entry
+from manager.planner.ledger import CALM_RESTS, CLEAR_S, MOST_RESTS, Entry
 
 HOLD_S = 2.0
 
@@ -42,3 +42,21 @@ def test_without_a_hold_time_nothing_rests() -> None:
     for now_s in (1.0, 1.0, 1.25):
         entry.move(now_s, 0.0)
         assert entry.is_rested(now_s)
+
+
+def test_a_rate_tells_what_is_wanted_only_a_while_after_the_last_queue() -> None:
+    entry = _entry()
+    assert entry.may_queue(True, 1.0)
+    assert entry.may_queue(False, 2.0)
+    assert entry.may_queue(False, 2.0 + CLEAR_S - 0.1)
+    assert not entry.may_queue(False, 2.0 + CLEAR_S)
+    assert entry.may_queue(True, 10.0)
+    assert entry.may_queue(False, 10.1)
+
+
+def test_after_a_move_the_while_begins_anew() -> None:
+    entry = _entry()
+    entry.may_queue(False, 1.0)
+    assert not entry.may_queue(False, 9.0)
+    entry.move(9.0, HOLD_S)
+    assert entry.may_queue(False, 9.5)
