@@ -76,8 +76,7 @@ class Outcome:
         backed_up: queue pairs with a new backup, that were not moved.
         held_back: moves that were due and must wait, by why.
         relieved: the fullest link that moves for more room have emptied.
-        top_before: how full it was, as a share of its capacity.
-        top_after: how full the fullest link is that the moves have touched.
+        top_before, top_after: how full it was and is now, as a share of its capacity.
         fullest_after: how full the fullest link of all is.
         jobs_moved: how many jobs the moved ones belong to.
     """
@@ -233,11 +232,11 @@ class _Room:
         outcome.jobs_moved = len(set(self._group[changed & ~lost].tolist()))
         before, after = (utilisation(problem.fabric, problem.demand, choice) for choice in (placed, chosen))
         outcome.fullest_after = float(after.max())
-        touched = np.flatnonzero(before[:-1] != after[:-1])
-        if len(touched):
-            hot = int(touched[before[touched].argmax()])
+        emptier = np.flatnonzero(after[:-1] < before[:-1])
+        if len(emptier):
+            hot = int(emptier[before[emptier].argmax()])
             outcome.relieved = self._sight.candidates.routes.links[hot]
-            outcome.top_before, outcome.top_after = float(before[hot]), float(after[touched].max())
+            outcome.top_before, outcome.top_after = float(before[hot]), float(after[hot])
 
     def _by_host(self, changed: Mask) -> Counter[str]:
         """How many of these queue pairs each host has."""

@@ -18,7 +18,7 @@ def tell(outcome: Outcome, dead: Collection[DirectedLink]) -> Iterator[tuple[str
     if outcome.moved:
         hot = outcome.relieved
         where = f"{hot.a} > {hot.b}" if hot is not None else "a link"
-        share = f"{outcome.top_before:.0%} of what it carries, now {outcome.top_after:.0%} at most"
+        share = f"{outcome.top_before:.0%} of what it carries, now {outcome.top_after:.0%}"
         jobs = f"{outcome.jobs_moved} job{'s' * (outcome.jobs_moved != 1)}"
         yield _event("qp_moved", outcome.moved, f"of {jobs}; {where} was wanted for {share}")
     if outcome.backed_up:

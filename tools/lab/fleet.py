@@ -62,6 +62,7 @@ class Fleet:
     ) -> None:
         self.lab = lab
         self._deaths: Counter[str] = Counter()
+        self._status: dict[str, int] = {}
         self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
         self._probes = probes or LAB_PROBES
         self._roce = roce
@@ -154,7 +155,8 @@ class Fleet:
 
     def _last_words(self, name: str) -> str:
         said = self.log(name).read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
-        return f"{name} {self._deaths[name]} times ({' / '.join(said) or 'it said nothing'})"
+        how = f"{self._deaths[name]} times, last with status {self._status[name]}"
+        return f"{name} {how} ({' / '.join(said) or 'it said nothing'})"
 
     def _spawn(self, name: str) -> "subprocess.Popen[Any]":
         node = "mgmt" if name == MANAGER else name
@@ -185,6 +187,7 @@ class Fleet:
                 for name in dead:
                     since = died.setdefault(name, time.monotonic())
                     if time.monotonic() - since >= RESTART_AFTER_S:
+                        self._status[name] = self._processes[name].returncode
                         self._processes[name] = self._spawn(name)
                         self._deaths[name] += 1
                         del died[name]

@@ -1,0 +1,40 @@
+"""What becomes of a lab's processes that keep dying."""
+
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cwdp.errors import LabError
+from tools.lab import fleet
+from tools.lab.state import Clock
+
+PATIENCE_S = 20.0
+
+
+def _lab(run_dir: Path) -> Any:
+    """One host, whose every process says why it ends and does."""
+    clock = Clock(offset_ns=0, drift_ppb=0, base_ns=0)
+    host = SimpleNamespace(name="h1", nics=[SimpleNamespace(name="nic0")], clock=clock)
+
+    def popen(_node: str, _command: list[str], **files: Any) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(["sh", "-c", "echo out of beans; exit 3"], **files)
+
+    return SimpleNamespace(hosts=[host], run_dir=run_dir, mgmt_address="192.0.2.1", popen=popen)
+
+
+def test_it_is_said_which_and_their_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet, "RESTART_AFTER_S", 0.0)
+    monkeypatch.setattr(fleet, "POLL_S", 0.01)
+    end = time.monotonic() + PATIENCE_S
+    with fleet.Fleet(_lab(tmp_path)) as running, pytest.raises(LabError) as caught:
+        while time.monotonic() < end:
+            running.check()
+            time.sleep(0.01)
+    assert "h1 " in caught.value.message
+    assert "manager " in caught.value.message
+    assert "with status 3" in caught.value.message
+    assert "out of beans" in caught.value.message
