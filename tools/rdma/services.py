@@ -32,9 +32,10 @@ AGENT_PACE = {
     "SEND_INTERVAL_S": 1.0,
     "DECISIONS_INTERVAL_S": 1.0,
     "FIT_INTERVAL_S": 2.0,
+    "FITS_EVERY": 1,
     "ENSURE_INTERVAL_S": 5.0,
 }
-"""The intervals of the agents' loops, by their names in `cwdp.agent.service`."""
+"""The intervals of the agents' loops, by their names in `cwdp.agent.service`; a manager takes older fits for stale."""
 
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
@@ -158,8 +159,8 @@ def stopped(
 
 
 def _run_agent(config: AgentConfig) -> None:
-    for name, interval_s in AGENT_PACE.items():
-        setattr(agent, name, interval_s)
+    for name, value in AGENT_PACE.items():
+        setattr(agent, name, value)
     agent.run(config)
 
 
