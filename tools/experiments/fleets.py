@@ -67,6 +67,8 @@ def running_fleet(
         if planner:
             wait_for_paths(fleet)
         yield fleet
+        if fleet.restarts:
+            progress(f"processes died and were started again: {fleet.deaths()}")
 
 
 def wait_for_paths(fleet: Fleet) -> None:

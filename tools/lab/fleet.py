@@ -149,9 +149,12 @@ class Fleet:
         if self.restarts <= 3 * (len(self.lab.hosts) + 1):
             return
         raise LabError(
-            f"processes of the lab keep dying: {', '.join(map(self._last_words, sorted(self._deaths)))}",
-            f"read the logs: {self.lab.run_dir}/*.log",
+            f"processes of the lab keep dying: {self.deaths()}", f"read the logs: {self.lab.run_dir}/*.log"
         )
+
+    def deaths(self) -> str:
+        """Which processes died, how, and what they said last; nothing where none did."""
+        return ", ".join(map(self._last_words, sorted(self._deaths)))
 
     def _last_words(self, name: str) -> str:
         said = self.log(name).read_text(errors="replace").strip().splitlines()[-LAST_LINES:]
