@@ -117,7 +117,9 @@ def false_alarm_figure(seconds: float = WATCH_S) -> Figure:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             alarms |= {
-                each["number"]: _words(each) for each in _findings(client) if each["number"] not in before
+                each["number"]: f"{_words(each)}: {each['evidence']}"
+                for each in _findings(client)
+                if each["number"] not in before
             }
             time.sleep(10 * POLL_S)
         sent = traffic.result()
