@@ -21,7 +21,7 @@ from cwdp.shared.inet import family_of
 from cwdp.shared.messages import Event, PathStat, ProbeEdge, Trace, TraceOrder, TraceReport
 
 COUNTERS = ("trace_socket_failed", "trace_orders_refused", "trace_unsent")
-STEP_S = 0.05
+STEP_S = 0.02
 TELL_TWICE_S = 2.0
 DEAD_PROBES = 4
 MOST_PATHS = 16_384

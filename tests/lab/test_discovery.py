@@ -12,7 +12,7 @@ from cwdp.errors import ManagerError
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle, netns
 from tools.lab.fleet import Fleet
-from tools.lab.spines import MOST_PORTS, spines_by_port
+from tools.lab.spines import spines_by_port
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
@@ -90,9 +90,7 @@ def running() -> Iterator[Running]:
 
 
 def test_the_fabric_is_found_as_it_is(running: Running) -> None:
-    until(
-        lambda: set(running.client.get("/v1/path", {"src": "h1", "dst": "h6"})["pairs"][0]) != set(), "paths"
-    )
+    until(lambda: any(running.client.get("/v1/path", {"src": "h1", "dst": "h6"})["pairs"]), "paths")
     answer = running.fabric()
     tiers = {running.names[switch["name"]]: switch["tier"] for switch in answer["switches"]}
     assert tiers == {name: 1 if name.startswith("l") else 2 for name in running.lab.topology.switches}
@@ -104,7 +102,7 @@ def test_traced_ports_take_the_spines_that_packets_take(running: Running) -> Non
     lab = running.lab
     source, target = lab.hosts[0], lab.hosts[-1]
     traced = running.paths(source.name, target.name)
-    ports = sorted(traced)[:MOST_PORTS]
+    ports = sorted(traced)[:8]
     truth = spines_by_port(lab, source, target, ports)
     told = {port: traced[port][1] for port in ports}
     assert sum(truth.get(port) == spine for port, spine in told.items()) >= len(ports) - 1

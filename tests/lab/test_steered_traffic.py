@@ -17,7 +17,7 @@ from manager.config import ProbeSettings, RoceConfig
 from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.lab.fleet import Fleet
 from tools.lab.session import wait_for_lock
-from tools.lab.spines import MOST_PORTS, spines_by_port
+from tools.lab.spines import spines_by_port
 from tools.lab.truth import Truth
 from tools.roce import Endpoint, Flow, Generator
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 PATIENCE_S = 30.0
 SOURCE, TARGET = "h1", "h3"
 QPN, REMOTE_QPN = 1000, 1001
-PORTS = range(50_000, 50_000 + MOST_PORTS)
+PORTS = range(50_000, 50_008)
 
 
 def until(condition: Callable[[], Any], what: str) -> None:
@@ -171,7 +171,9 @@ def test_a_silent_link_is_left_and_used_again_and_both_are_told(running: Running
 def test_pulses_stop_with_the_agent_and_nothing_else_does(running: Running) -> None:
     before = running.truth.counters(SOURCE)
     agent, starts = running.fleet.process(SOURCE), len(running.events("agent_started"))
-    with Generator([running.flow()], running.lab.popen, running.lab.run_dir) as generator:
+    # A pause of the machine is no loss: packets are sent again only where they are long overdue.
+    patient = running.flow(timeout_ns=1_000_000_000)
+    with Generator([patient], running.lab.popen, running.lab.run_dir) as generator:
         generator.start()
         time.sleep(0.5)
         agent.send_signal(signal.SIGKILL)

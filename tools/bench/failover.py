@@ -23,13 +23,14 @@ from tools.experiments.measure import outage_ns
 from tools.lab import Host, Lab, LabSpec, faults
 from tools.lab.fleet import Fleet
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
-from tools.lab.spines import MOST_PORTS, spines_by_port
+from tools.lab.spines import spines_by_port
 from tools.lab.truth import Truth
 from tools.roce import Endpoint, Flow, Generator
 
 NAME = "failover"
 PAIRS = (("h1", "h5"), ("h2", "h6"), ("h7", "h3"))
 FIRST_PORT = 50_000
+PORTS = 8
 CUTS = 100
 DARK_S = 0.25
 MENDED_S = 0.9
@@ -181,7 +182,7 @@ def _steered() -> Iterator[tuple[Fleet, list[Flow], list[Way]]]:
 
 
 def _way(lab: Lab, source: Host, target: Host) -> Way:
-    spines = spines_by_port(lab, source, target, range(FIRST_PORT, FIRST_PORT + MOST_PORTS))
+    spines = spines_by_port(lab, source, target, range(FIRST_PORT, FIRST_PORT + PORTS))
     sport, spine = min(spines.items())
     backup_sport = min(port for port, other in spines.items() if other != spine)
     return Way(source, target, sport, backup_sport, spine)
