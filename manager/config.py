@@ -34,7 +34,8 @@ class PlannerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """What the manager may do about queue pairs by itself.
 
     No queue pair is moved twice within `hold_s`, one that is moved again and again ever more seldom, and at most
-    `moves_per_host_s` of a host and `moves_per_s` of the fleet in a second. A move must make the fullest link that it is about emptier by the share `least_gain`.
+    `moves_per_host_s` of a host and `moves_per_s` of the fleet in a second. A move must make the fullest link that it
+    is about emptier by the share `least_gain`.
     """
 
     enabled: bool = True

@@ -24,7 +24,7 @@ class QpReader:
     def __init__(self, maps: Maps) -> None:
         self._maps = maps
         self._made = -1
-        self._tables = {direction: _Table(table) for direction, table in maps.qps.items()}
+        self._tables = [_Table(direction, records) for direction, records in maps.qps.items()]
 
     def read(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
         """Those that moved, and by how many packets each; all that there are at the first call.
@@ -34,42 +34,37 @@ class QpReader:
         """
         made = self._maps.qp_places_made()
         if made != self._made:
-            for table in self._tables.values():
+            for table in self._tables:
                 table.search()
             self._made = made
-        parts = [_moved(direction, table) for direction, table in self._tables.items()]
-        rows, moved = zip(*parts, strict=True)
+        rows, moved = zip(*(table.read() for table in self._tables), strict=True)
         return np.concatenate(rows), np.concatenate(moved)
 
 
 class _Table:
     """One direction's table, and as it was read last."""
 
-    def __init__(self, records: NDArray[np.void]) -> None:
-        self.records = records
+    def __init__(self, direction: Direction, records: NDArray[np.void]) -> None:
+        self._direction, self._records = direction, records
         self._places = np.zeros(0, np.intp)
         self._tags, self._packets = np.zeros((2, len(records)), np.uint64)
 
     def search(self) -> None:
         """Find the places that are taken, or were when they were read last."""
-        self._places = np.flatnonzero((self.records["tag"] > FREE_OR_BUSY) | (self._tags > FREE_OR_BUSY))
+        self._places = np.flatnonzero((self._records["tag"] > FREE_OR_BUSY) | (self._tags > FREE_OR_BUSY))
 
-    def read(self) -> tuple[NDArray[np.intp], NDArray[np.uint64], NDArray[np.uint64], NDArray[np.bool_]]:
-        """Places, their tags, by how many packets each moved, and whether there is anything new of it."""
+    def read(self) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
+        """Those that moved, and by how many packets each."""
         places = self._places
-        tags, packets = self.records["tag"][places], self.records["packets"][places]
+        tags, packets = self._records["tag"][places], self._records["packets"][places]
         same = tags == self._tags[places]
         before = np.where(same, self._packets[places], 0)
         moved = np.where(packets >= before, packets - before, packets)
         self._tags[places], self._packets[places] = tags, packets
-        return places, tags, moved, (tags > FREE_OR_BUSY) & (~same | (moved > 0))
-
-
-def _moved(direction: Direction, table: _Table) -> tuple[NDArray[np.void], NDArray[np.uint64]]:
-    places, tags, moved, changed = table.read()
-    chosen = np.flatnonzero(np.isin(tags, tags[changed]))
-    rows = _rows(table.records[places[chosen]], direction)
-    return _added_up(rows, tags[chosen], moved[chosen])
+        changed = (tags > FREE_OR_BUSY) & (~same | (moved > 0))
+        chosen = np.flatnonzero(np.isin(tags, tags[changed]))
+        rows = _rows(self._records[places[chosen]], self._direction)
+        return _added_up(rows, tags[chosen], moved[chosen])
 
 
 def _rows(records: NDArray[np.void], direction: Direction) -> NDArray[np.void]:
