@@ -11,6 +11,7 @@ from cwdp.agent import prober
 from cwdp.agent.config import CongestionConfig, KeyFile
 from cwdp.agent.failover import PathEvents
 from cwdp.agent.links import LinkTable
+from cwdp.agent.patience import Patience
 from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
 from cwdp.agent.queuepairs import QueuePairs
@@ -47,6 +48,7 @@ class HostNic:
         self._loaded: Loaded | None = None
         self._prober: Prober | None = None
         self._windows: PathWindows | None = None
+        self._patience = Patience()
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
         self._lender: Lender | None = None
@@ -129,8 +131,11 @@ class HostNic:
         return self._lender is not None and self._lender.step(now_ns)
 
     def drain(self, now_ns: int) -> Drained | None:
-        """Results that have come in."""
-        return self._prober.drain(now_ns) if self._prober else None
+        """Results of the probes whose time to be answered is over."""
+        if self._prober is None or self.maps is None:
+            return None
+        self._patience.learn(self.maps.late_replies(), now_ns)
+        return self._prober.drain(now_ns - self._patience.timeout_ns)
 
     def window_reports(
         self, drained: Drained, now_local_ns: int, offset_ns: int | None
@@ -142,7 +147,7 @@ class HostNic:
             self.counters["windows_unsynced"] += len(drained.path)
             return
         self._windows.add(drained, offset_ns)
-        for rows in self._windows.take(now_local_ns + offset_ns - prober.REPLY_TIMEOUT_NS):
+        for rows in self._windows.take(now_local_ns + offset_ns - self._patience.timeout_ns):
             yield WindowReport(host=self._host, nic=self.ifname, rows=rows)
 
     def describe(self) -> Nic:

@@ -17,7 +17,6 @@ from cwdp.agent.sender import MAX_BATCH, BatchSender
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import SlotState
 
-REPLY_TIMEOUT_NS = 100_000_000
 STAMP_NOISE_NS = 5.0
 CATCH_UP_S = 0.1
 SEQ_MASK = 0xFFFFFFFF
@@ -152,10 +151,10 @@ class Prober:
         self.counters["pairs_sent"] += count // 2
         return count // 2
 
-    def drain(self, now_ns: int) -> Drained | None:
-        """Results of the probes whose time to be answered is over; None where there are none."""
+    def drain(self, until_ns: int) -> Drained | None:
+        """Results of the probes that were sent until then, None where there are none; what has no answer is lost."""
         paths, count = [], 0
-        while self._batches and now_ns - self._batches[0][0] >= REPLY_TIMEOUT_NS:
+        while self._batches and self._batches[0][0] <= until_ns:
             _, n, path = self._batches.popleft()
             paths.append(path)
             count += n

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cwdp.agent.config import InterfaceConfig, KeyFile, TestClockConfig
 from cwdp.agent.links import LinkTable
 from cwdp.agent.packets import round_robin
-from cwdp.agent.prober import REPLY_TIMEOUT_NS, Drained
+from cwdp.agent.prober import Drained
 from cwdp.agent.schedule import PathKey, Schedule
 from cwdp.agent.udkeeper import UdKeeper
 from cwdp.agent.udorder import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder, UdTestClock
@@ -26,6 +26,7 @@ from cwdp.dataplane import abi
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
 from cwdp.rdma.port import PortWish, RdmaPort, find_port, require_usable
+from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
 from cwdp.shared.messages import ClockLine, Nic, ProbeEdge, UdAddress, WindowReport, nic_id
 
 COUNTERS = ("unusable", "edges_refused", "windows_unsynced")

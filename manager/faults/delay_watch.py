@@ -98,10 +98,11 @@ def _slow(stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads) -> Iter
 
 
 def _best(loads: LinkLoads, like: NDArray[np.bool_]) -> float:
-    """What links of a tier carry, or have been seen to carry when full."""
-    if not like.any():
-        return 0.0
-    return float(np.fmax(loads.load_bps, loads.capacity_bps)[like].max())
+    """What one link of a tier carries now, or half of them have been seen to carry: one look may have seen too much."""
+    full = loads.capacity_bps[like]
+    full = np.sort(full[np.isfinite(full)])
+    often_bps = full[(len(full) - 1) // 2] if len(full) else 0.0
+    return max(float(loads.load_bps[like].max(initial=0.0)), float(often_bps))
 
 
 def _any_stands(stands: NDArray[np.bool_], like: NDArray[np.bool_]) -> bool:

@@ -169,6 +169,15 @@ def test_a_queue_that_stands_blames_who_carries_less_than_its_like(
     assert not findings.current
 
 
+def test_what_one_link_was_once_seen_to_carry_blames_no_other() -> None:
+    loads = _loads({7: 72e6}, others_bps=80e6)
+    loads.capacity_bps[[9, 11]] = 145e6, 100e6
+    queues = _Queues({7: 6e6})
+    watch = DelayWatch(lambda slow: pytest.fail(f"found {slow}"), lambda _: None)
+    for _ in range(SEEN_WINDOWS + 1):
+        watch.step(queues, loads)  # type: ignore[arg-type]
+
+
 def test_a_link_has_one_name_whichever_way_it_is_given() -> None:
     link = DirectedLink("l1", "h1/nic0")
     assert cable(link) == cable(DirectedLink("h1/nic0", "l1"))
