@@ -3,7 +3,7 @@
 from collections import Counter
 
 BURST_S = 1.0
-REST_S = 0.5
+REST_S = 0.2
 
 
 class Budget:

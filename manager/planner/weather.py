@@ -17,13 +17,13 @@ Mask = NDArray[np.bool_]
 QUEUE_BYTES = 20_000
 LEAST_QUEUE_NS = 2_000.0
 SLOW_SHARE = 0.8
-CARRIED_S = 0.75
+CARRIED_S = 0.5
 """So long a link must carry something to be taken for one that can: what has just begun to queue shows no queue yet."""
 
 UNLIKE = 1.1
 """By so much more than another carried full: a link of another rate, and not a rate that was measured badly."""
 
-SURE_S = 0.5
+SURE_S = 0.3
 DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 10.0, 600.0
 """So long a link is taken for slow without being seen so again; twice as long each time that it then turns out so."""
 

@@ -17,7 +17,7 @@ from manager.fabric.routes import Routes
 from manager.queue_pairs import STOPPED_AFTER_S, NicTable
 from manager.queues.loads import tiers
 
-SETTLES_S = 1.0
+SETTLES_S = 0.6
 """After a queue pair's path has changed: two reports of its rate, and the windows that they are compared with."""
 
 SURE_SHARE = 0.05
