@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from conftest import lab_name
 
 from tools.experiments import contention_run, failover_run
 from tools.experiments.contention import Arm
@@ -16,9 +17,10 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 SMALL = {"hosts_per_leaf": 2, "spines": 2, "rate_bps": 10_000_000}
 
 
-def test_contention_compares_arms_on_the_same_queue_pairs() -> None:
-    assert state.load(contention_run.NAME) is None
-    spec = LabSpec(name=contention_run.NAME, **SMALL)
+def test_contention_compares_arms_on_the_same_queue_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = lab_name("contention")
+    monkeypatch.setattr(contention_run, "NAME", name)
+    spec = LabSpec(name=name, **SMALL)
     setting = make_contention(spec, spine_rate_bps=None, slow_share=1.0)
     result = contention_run.run_contention(setting, [Arm.ECMP, Arm.HOPPER], [1], seconds=5.0)
     assert [row["arm"] for row in result["arms"]] == ["ecmp", "hopper"]
@@ -27,12 +29,17 @@ def test_contention_compares_arms_on_the_same_queue_pairs() -> None:
         assert 0 < run["slowest_member_bps"] <= run["slowest_host_bps"] * 1.001 <= run["sum_bps"]
         assert (run["icrc_errors"], run["queue_pairs_died"]) == (0, 0)
     assert result["runs"][0]["moves"] == 0
-    assert state.load(contention_run.NAME) is None
+    assert state.load(name) is None
 
 
-def test_without_cwdp_a_silent_cut_kills_what_it_hits_and_nothing_else() -> None:
-    # One direction of one of eight links: that it carries data or answers of all eight queue pairs is one in 65,536.
-    spec = LabSpec(name=failover_run.NAME, **SMALL | {"spines": 4})
+def test_without_cwdp_a_silent_cut_kills_what_it_hits_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # One direction of one of eight links, chosen because it carries data: that the other seven of the eight queue
+    # pairs all have their data or their answers on it too is about 4**-7, one in 16,384.
+    name = lab_name("failover")
+    monkeypatch.setattr(failover_run, "NAME", name)
+    spec = LabSpec(name=name, **SMALL | {"spines": 4})
     setting = make_failover(spec, 0.45, None)
     result = failover_run.run_failover(setting, ["ecmp"], Kind.ONE_WAY, 1, random.randrange(1000))
     (run,) = result["runs"]

@@ -183,17 +183,27 @@ def test_the_cluster_key_is_rotated_without_refusing_a_probe(running: Running) -
     old, new = path.read_text().split("[[key]]")[1], f'\nid = 2\nsecret = "{secrets.token_hex(16)}"\n'
 
     def write(send: int, *keys: str) -> None:
-        path.write_text(f"send = {send}\n" + "".join(f"[[key]]{key}" for key in keys))
+        draft = path.with_suffix(".new")
+        draft.touch(mode=0o600)
+        draft.write_text(f"send = {send}\n" + "".join(f"[[key]]{key}" for key in keys))
+        draft.rename(path)
 
     def all_have(ids: list[int]) -> bool:
         return all(row["key_ids"] == ids for row in running.client.get("/v1/host")["hosts"])
+
+    def all_sign_with(key_id: int) -> bool:
+        told = ("keys_changed", f"signing with key {key_id}")
+        events = running.client.get("/v1/events")["events"]
+        hosts = {event["host"] for event in events if (event["kind"], event["detail"]) == told}
+        return hosts == {host.name for host in running.lab.hosts}
 
     refused = ("request_unknown_key", "reply_unknown_key", "request_bad_mac", "reply_bad_mac")
     before = {host.name: running.truth.counters(host.name) for host in running.lab.hosts}
     write(1, old, new)
     until(lambda: all_have([1, 2]), "both keys everywhere")
     write(2, old, new)
-    time.sleep(3)
+    until(lambda: all_sign_with(2), "the new key in use everywhere")
+    time.sleep(0.5)  # until all probes that were signed with the old one have arrived
     write(2, new)
     until(lambda: all_have([2]), "the new key alone")
     time.sleep(1)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from lab_traffic import SINK_PORT, address, drain, hop, send_many, udp_socket
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.lab
 
 FAMILIES = [socket.AF_INET, socket.AF_INET6]
 JUMBO_BYTES = 8900
+QUIET_REFUSALS = 50
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -93,26 +95,29 @@ def test_queues_are_bounded_and_count_what_they_drop(default_lab: Lab) -> None:
 
 
 def test_a_load_holds_its_share_on_every_link(default_lab: Lab) -> None:
-    before = sent_bytes(default_lab)
-    argv = [
-        sys.executable,
-        "-m",
-        "tools.lab.load",
-        "--name",
-        default_lab.name,
-        "--load",
-        "0.8",
-        "--seconds",
-        "4",
-    ]
-    loading = default_lab.popen("mgmt", argv, stdout=subprocess.PIPE, text=True)
-    result = json.loads(loading.communicate()[0])
-    after = sent_bytes(default_lab)
+    result, carried = load_without_a_pause(default_lab, 0.8, 4.0)
     assert result["sent_bytes"] * 8 / result["seconds"] == pytest.approx(result["offered_bps"], rel=0.02)
-    shares = {d: (after[d] - before[d]) * 8 / result["seconds"] / default_lab.spec.rate_bps for d in after}
+    shares = {d: sent * 8 / result["seconds"] / default_lab.spec.rate_bps for d, sent in carried.items()}
     assert sum(shares.values()) / len(shares) == pytest.approx(0.8, abs=0.02)
     assert min(shares.values()) > 0.74
     assert max(shares.values()) < 0.86
+
+
+def load_without_a_pause(lab: Lab, share: float, seconds: float) -> tuple[dict[str, Any], dict[str, int]]:
+    """Fill the fabric; what was sent, and the bytes that each direction carried.
+
+    A pause of the machine wakes the load late, with more at once than a queue takes: then it is tried again.
+    """
+    argv = [sys.executable, "-m", "tools.lab.load", "--name", lab.name]
+    argv += ["--load", str(share), "--seconds", str(seconds)]
+    for _ in range(3):
+        before = sent_bytes(lab)
+        loading = lab.popen("mgmt", argv, stdout=subprocess.PIPE, text=True)
+        result = json.loads(loading.communicate()[0])
+        after = sent_bytes(lab)
+        if result["refused_frames"] <= QUIET_REFUSALS:
+            break
+    return result, {d: after[d] - before[d] for d in after}
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,6 +1,7 @@
 """Cut, silence, loss and slowness do what they say, and healing leaves no trace."""
 
 import itertools
+import json
 import math
 import socket
 import subprocess
@@ -69,14 +70,22 @@ def test_after_a_cut_both_leaves_avoid_the_spine(lab: Lab, family: int) -> None:
 
 def test_until_routing_converges_only_the_far_leaf_loses(lab: Lab) -> None:
     with ThreadPoolExecutor(1) as executor:
-        cutting = executor.submit(faults.cut, lab.name, "l1-s2", 2.0)
-        time.sleep(0.5)
+        cutting = executor.submit(faults.cut, lab.name, "l1-s2", 5.0)
+        while operstate(lab, "l1", "s2") == "UP":
+            assert not cutting.done()
+            time.sleep(0.02)
         near, far = delivered(lab, "h1", "h5"), delivered(lab, "h5", "h1")
         assert not cutting.done()
         cutting.result()
     assert near == 1
     assert 0.4 < far < 1
     assert delivered(lab, "h5", "h1") == 1
+
+
+def operstate(lab: Lab, node: str, port: str) -> str:
+    """The state of a port, which follows its carrier when routes are told of it."""
+    command = ["nsenter", f"--net=/run/netns/{lab.netns(node)}", "ip", "-j", "link", "show", port]
+    return str(json.loads(subprocess.run(command, check=True, capture_output=True).stdout)[0]["operstate"])
 
 
 def test_a_leaf_cut_from_all_spines_is_unreachable_and_comes_back(lab: Lab) -> None:
@@ -128,17 +137,23 @@ def test_a_slow_link_takes_its_time(lab: Lab, rate_bps: int, direction: str) -> 
     frames, frame_bytes = 25, 8942
     link = "h1-l1" if direction == "h1>l1" else "h2-l1"
     faults.slow(lab.name, link, rate_bps, direction)
+    # A pause of the machine makes a try longer, and nothing makes one shorter.
+    shortest_s = min(seconds_to_cross(lab, frames) for _ in range(5))
+    assert shortest_s == pytest.approx((frames - 1) * frame_bytes * 8 / rate_bps, rel=0.15)
+
+
+def seconds_to_cross(lab: Lab, frames: int) -> float:
+    """How long jumbo frames that are sent at once take from h1 to h2."""
     with ExitStack() as stack:
         receiver = udp_socket(stack, lab.host("h2"), socket.AF_INET, SINK_PORT)
         sender = udp_socket(stack, lab.host("h1"), socket.AF_INET, 0)
         start = time.perf_counter()
         for _ in range(frames):
             sender.sendto(bytes(8900), (str(lab.host("h2").nics[0].ipv4), SINK_PORT))
-        receiver.settimeout(1)
+        receiver.settimeout(5)
         for _ in range(frames):
             receiver.recv(65536)
-        elapsed = time.perf_counter() - start
-    assert elapsed == pytest.approx((frames - 1) * frame_bytes * 8 / rate_bps, rel=0.15)
+        return time.perf_counter() - start
 
 
 def test_healing_leaves_no_trace(lab: Lab) -> None:

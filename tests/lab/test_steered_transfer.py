@@ -16,6 +16,7 @@ from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
+from manager.config import RoceConfig
 from tools.lab import Lab, LabSpec, lifecycle, netns_enter
 from tools.lab.fleet import Fleet
 from tools.roce import Endpoint, Flow, Generator
@@ -28,6 +29,7 @@ RATE_BPS = 20_000_000
 MOVES = 200
 PORTS = (50_000, 65_535)
 TIMEOUT_S = 60.0
+DEAD_AFTER_MS = 100.0
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +147,7 @@ def test_an_agent_killed_in_the_middle_of_a_transfer(lab: Lab) -> None:
     flow = flow_of(lab)
     dst = flow.target.address
     unload(lab)
-    with Fleet(lab) as fleet:
+    with Fleet(lab, roce=RoceConfig(dead_after_ms=DEAD_AFTER_MS, sample_every=16)) as fleet:
         wait_for_dataplane(lab)
         with maps_of(lab, 0) as maps, tree.locked():
             Steering(maps).set(QpKey(dst, REMOTE_QPN), Steer(PORTS[0], PORTS[1]))
@@ -185,11 +187,12 @@ def wait_for_dataplane(lab: Lab) -> None:
 
 
 def wait_for_answers(maps: Maps) -> None:
-    """Until the agent's pulses over both paths have been answered."""
+    """Until the agent goes by the manager's settings and its pulses over both paths have been answered."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         watched = maps.paths[maps.paths["users"] > 0]
-        if len(watched) == 2 and (watched["last_answer_ns"] > 0).all():
+        is_told = maps.control["dead_after_ns"][0] == DEAD_AFTER_MS * 1e6
+        if is_told and len(watched) == 2 and (watched["last_answer_ns"] > 0).all():
             return
         time.sleep(0.05)
     pytest.fail("no pulses were answered")

@@ -1,16 +1,19 @@
 """Which spine each source port leads over, found out by sending packets and reading the switches' counters."""
 
 import socket
+import time
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
 from cwdp.dataplane.abi import ROCE_PORT
-from tools.lab import status
+from tools.lab import fabric
+from tools.lab.fabric import Node
 from tools.lab.lab import Host, Lab
 from tools.lab.netns import netns_enter
 
 AT_ONCE = 4
 UNIT = 32  # packets; half as many of others' may pass meanwhile
+DRAIN_S = 2.0
 
 
 def spines_by_port(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
@@ -33,10 +36,11 @@ def spines_by_port(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -
 
 def _of_few(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
     leaf = source.nics[0].leaf
-    before = _sent(lab, leaf)
-    for order, port in enumerate(ports):
-        _send(source, target.nics[0].ipv4, port, UNIT * 2**order)
-    after = _sent(lab, leaf)
+    with fabric.open_nodes(lab.topology, [leaf]) as nodes:
+        before = _sent(lab, nodes[leaf])
+        for order, port in enumerate(ports):
+            _send(source, target.nics[0].ipv4, port, UNIT * 2**order)
+        after = _sent_in_the_end(lab, nodes[leaf], sum(before.values()) + UNIT * (2 ** len(ports) - 1))
     found: dict[int, str] = {}
     for spine, sent in after.items():
         count = (sent - before[spine] + UNIT // 2) // UNIT
@@ -44,13 +48,20 @@ def _of_few(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[
     return found
 
 
-def _sent(lab: Lab, leaf: str) -> dict[str, int]:
+def _sent(lab: Lab, leaf: Node) -> dict[str, int]:
     """Packets that a leaf has sent to each spine."""
-    sent = {}
-    for link in status.collect(lab.name)["links"]:
-        for end, other in zip(link["ends"], reversed(link["ends"]), strict=True):
-            if end["node"] == leaf and other["node"] in lab.topology.spines:
-                sent[other["node"]] = end["tx_packets"]
+    packets = {
+        link.get_attr("IFLA_IFNAME"): link.get_attr("IFLA_STATS64")["tx_packets"]
+        for link in leaf.ip.get_links()
+    }
+    return {spine: packets[spine] for spine in lab.topology.spines}
+
+
+def _sent_in_the_end(lab: Lab, leaf: Node, total: int) -> dict[str, int]:
+    """The same, as soon as there are so many in all: packets wait in queues. After DRAIN_S, some have been lost."""
+    deadline = time.monotonic() + DRAIN_S
+    while sum((sent := _sent(lab, leaf)).values()) < total and time.monotonic() < deadline:
+        time.sleep(0.005)
     return sent
 
 
