@@ -1,8 +1,9 @@
 """The pulses of one NIC: small probes that tell the dataplane which of the watched paths are alive.
 
 The paths are read from the map `paths`, whoever put them there. While all is well, those that only back others up
-have a pulse now and then; as soon as something is not, all of them have every one. Answers are the dataplane's to
-judge; what is read of them here only chooses the ways back (`cwdp.agent.replyports`).
+have a pulse now and then; as soon as something is not, all of them have every one. That lasts for a while only: where
+answers stay late because hosts are overloaded, more pulses would make it worse. Answers are the dataplane's to judge;
+what is read of them here only chooses the ways back (`cwdp.agent.replyports`).
 """
 
 import socket
@@ -25,6 +26,9 @@ URGENT_FROM = 2
 URGENT_BELOW = 16
 SPARE_EVERY = 9
 """Pulses to one of a path that is only a backup, while all is well; has no factor in common with PORTS."""
+
+MOST_HASTE, CALM_TURNS = 256, 8
+"""Turns with more pulses than usual, of which one is given back for so many turns that needed none."""
 
 FLOW_LABEL_MASK = 0x3FFF
 SEQ_END = 0xFFFFFFFF - abi.PATHS
@@ -157,6 +161,7 @@ class Pulses:
         self._unanswered = tables.paths["unanswered"]
         self._watched = b""
         self._turn = 0
+        self._haste = MOST_HASTE * CALM_TURNS
         self._in_use = self._numbers
         self._rings: list[_Ring] = []
 
@@ -187,7 +192,7 @@ class Pulses:
     def send(self) -> None:
         """Send a pulse over every path, or every one that needs it."""
         self._turn += 1
-        spares = self._turn % SPARE_EVERY == 0 or self.is_urgent() or self._is_any_down()
+        spares = self._make_haste() or self._turn % SPARE_EVERY == 0
         for ring in self._rings:
             self._count(*ring.send(self._next_seq, spares=spares))
 
@@ -200,14 +205,24 @@ class Pulses:
                 self._count(*ring.send_some(chosen, self._next_seq))
 
     def is_urgent(self) -> bool:
-        """Whether some path's last pulses are unanswered, and it has not been given up yet."""
-        return len(self._urgent()) > 0
+        """Whether some path's last pulses are unanswered, it has not been given up yet, and more may be sent."""
+        return self._haste >= CALM_TURNS and len(self._urgent()) > 0
 
     def close(self) -> None:
         """Close the sockets."""
         for ring in self._rings:
             ring.sender.close()
         self._rings = []
+
+    def _make_haste(self) -> bool:
+        """Whether this turn has more pulses than usual."""
+        wanted = len(self._urgent()) > 0 or self._is_any_down()
+        if not wanted:
+            self._haste = min(self._haste + 1, MOST_HASTE * CALM_TURNS)
+        elif self._haste >= CALM_TURNS:
+            self._haste -= CALM_TURNS
+            return True
+        return False
 
     def _urgent(self) -> NDArray[np.intp]:
         """The numbers of those paths."""

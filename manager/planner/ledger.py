@@ -8,7 +8,7 @@ from cwdp.shared.messages import SteerQp
 from manager.planner.candidates import Choices
 from manager.planner.flows import QpName
 
-IDLE_S = 30.0
+IDLE_S = 15.0
 REFUSED_S = 60.0
 APPLIED_AFTER_S = 10.0
 MOST_ENTRIES = 1_000_000

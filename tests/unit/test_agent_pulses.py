@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cwdp.agent import pulses, replyports
 from cwdp.agent.orders import Orders
 from cwdp.agent.pulse import REFRESH_NS, PulseHost
-from cwdp.agent.pulses import SPARE_EVERY, URGENT_BELOW, PulseOrder, Pulses
+from cwdp.agent.pulses import CALM_TURNS, MOST_HASTE, SPARE_EVERY, URGENT_BELOW, PulseOrder, Pulses
 from cwdp.agent.replyports import PORTS, REST_NS, ReplyTurns, draw_ports
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState, Position, SlotState
@@ -119,6 +119,26 @@ def test_backups_have_every_pulse_while_something_is_wrong(
     tables.paths[2][column] = value
     assert _rounds(made, SPARE_EVERY) == [[2, 1]] * SPARE_EVERY
     tables.paths[2][column] = 0
+    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("unanswered", 2), ("state", PathState.DOWN)], ids=["unanswered", "down"]
+)
+def test_haste_that_does_not_end_is_given_up_and_can_be_made_again_after_a_calm(
+    tables: SimpleNamespace, column: str, value: int
+) -> None:
+    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    _watch(tables, 2, "10.0.0.2", 50_001)
+    made = _pulses(tables)
+    tables.paths[2][column] = value
+    assert _rounds(made, MOST_HASTE) == [[2, 1]] * MOST_HASTE
+    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
+    assert not made.is_urgent()
+    tables.paths[2][column] = 0
+    _rounds(made, 5 * CALM_TURNS)
+    tables.paths[2][column] = value
+    assert _rounds(made, 5) == [[2, 1]] * 5
     assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cwdp.errors import ConfigError, LabError
 from tools.lab import units
 from tools.lab.lifecycle import clocks
-from tools.lab.routing import equal_cost_next_hops, switch_routes
+from tools.lab.routing import switch_routes
 from tools.lab.topology import LabSpec, Topology
 
 specs = st.builds(
@@ -71,9 +71,18 @@ def test_a_leaf_without_links_is_out_of_reach() -> None:
     assert {route.next_hops for route in routes["l1"]} == {()}
 
 
-def test_next_hops_are_on_shortest_paths_only() -> None:
-    ring = {"a": ["b", "d"], "b": ["a", "c"], "c": ["b", "d"], "d": ["c", "a"]}
-    assert equal_cost_next_hops(ring, "a") == {"b": ["a"], "d": ["a"], "c": ["b", "d"]}
+@given(specs, st.data())
+def test_nothing_that_came_down_goes_up_again(spec: LabSpec, data: st.DataObject) -> None:
+    topology = Topology(spec)
+    fabric = [link.name for link in topology.links.values() if link.a.node in topology.leaves]
+    down = data.draw(st.lists(st.sampled_from(fabric), unique=True, max_size=8))
+    routes = switch_routes(topology, down)
+    networks = {str(network): leaf for leaf in topology.leaves for network in topology.leaf_networks(leaf)}
+    for spine in topology.spines:
+        for route in routes[spine]:
+            leaf = networks.get(str(route.destination))
+            if leaf is not None:
+                assert route.next_hops == (() if f"{leaf}-{spine}" in down else (leaf,))
 
 
 def test_clocks_come_from_the_seed_and_stay_in_range() -> None:

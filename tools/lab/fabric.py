@@ -129,11 +129,19 @@ def configure_switch_port(topology: Topology, node: Node, link: Link) -> None:
 
 
 def install_routes(topology: Topology, nodes: dict[str, Node], down_links: Collection[str]) -> None:
-    """Give every opened switch the routes that a routing protocol would find without `down_links`."""
-    for switch, routes in switch_routes(topology, down_links).items():
-        if switch in nodes:
-            for route in routes:
-                _install_route(topology, nodes[switch], route)
+    """Give every opened switch the routes that a routing protocol would find without `down_links`.
+
+    Spines come first and what is withdrawn last, so that nobody is sent where there is no way on.
+    """
+    opened = [
+        (switch, route)
+        for switch, routes in switch_routes(topology, down_links).items()
+        if switch in nodes
+        for route in routes
+    ]
+    opened.sort(key=lambda each: (not each[1].next_hops, each[0] in topology.leaves))
+    for switch, route in opened:
+        _install_route(topology, nodes[switch], route)
 
 
 def _install_route(topology: Topology, node: Node, route: Route) -> None:

@@ -1,6 +1,9 @@
-"""What a routing protocol would compute: for every switch the equal-cost next hops to every other; no I/O."""
+"""What a routing protocol would compute: for every switch the equal-cost next hops to every other; no I/O.
 
-from collections import deque
+Ways go up and then down only, as in data centres that run BGP (RFC 7938, 5.2): what has come down to a leaf does not
+go up again. So packets never go round in circles while some switches know of a dead link and others do not yet.
+"""
+
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
@@ -28,7 +31,7 @@ def switch_routes(topology: Topology, down_links: Collection[str]) -> dict[str, 
     adjacency = _switch_adjacency(topology, down_links)
     routes: dict[str, list[Route]] = {switch: [] for switch in topology.switches}
     for target in topology.switches:
-        next_hops = equal_cost_next_hops(adjacency, target)
+        next_hops = _next_hops(topology, adjacency, target)
         for switch in topology.switches:
             if switch != target:
                 hops = tuple(next_hops.get(switch, ()))
@@ -36,21 +39,14 @@ def switch_routes(topology: Topology, down_links: Collection[str]) -> dict[str, 
     return routes
 
 
-def equal_cost_next_hops(adjacency: Adjacency, target: str) -> dict[str, list[str]]:
-    """Return, for each node that reaches `target`, its neighbours on a shortest path (breadth-first search)."""
-    distance = {target: 0}
-    queue = deque([target])
-    while queue:
-        node = queue.popleft()
-        for neighbour in adjacency[node]:
-            if neighbour not in distance:
-                distance[neighbour] = distance[node] + 1
-                queue.append(neighbour)
-    return {
-        node: [hop for hop in adjacency[node] if distance.get(hop) == own - 1]
-        for node, own in distance.items()
-        if node != target
-    }
+def _next_hops(topology: Topology, adjacency: Adjacency, target: str) -> dict[str, Collection[str]]:
+    """For each switch that reaches `target`, its neighbours on the way."""
+    near = adjacency[target]
+    hops: dict[str, Collection[str]] = dict.fromkeys(near, (target,))
+    if target in topology.leaves:
+        for leaf in topology.leaves:
+            hops[leaf] = [spine for spine in adjacency[leaf] if spine in near]
+    return hops
 
 
 def _switch_adjacency(topology: Topology, down_links: Collection[str]) -> dict[str, list[str]]:
