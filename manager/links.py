@@ -20,7 +20,7 @@ from manager.queues.matrix import Nics, PathMatrix, build_matrix
 from manager.queues.meter import LoadMeter
 from manager.queues.windows import FWD, KEPT, REV, Window, WindowStore
 
-PATIENCE = 8
+PATIENCE = 10
 """Windows for which the reports of a slow host are waited for."""
 
 REPORTS = ("ok", "unknown_nic", "not_sane", "unsynced")

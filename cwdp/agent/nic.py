@@ -11,7 +11,6 @@ from cwdp.agent import prober
 from cwdp.agent.config import CongestionConfig, KeyFile
 from cwdp.agent.failover import PathEvents
 from cwdp.agent.links import LinkTable
-from cwdp.agent.patience import Patience
 from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
 from cwdp.agent.queuepairs import QueuePairs
@@ -28,6 +27,9 @@ from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowRep
 from cwdp.slices.lending import Lender
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
+SINCE_DRAINED_NS = 10_000_000
+"""At most so much later than results are drained it is asked which windows they complete."""
+
 COUNTERS = ("probe_socket_failed", "events_lost", "samples_lost", "samples_unsynced", "windows_unsynced")
 
 _log = logging.getLogger("cwdp.agent")
@@ -48,7 +50,6 @@ class HostNic:
         self._loaded: Loaded | None = None
         self._prober: Prober | None = None
         self._windows: PathWindows | None = None
-        self._patience = Patience()
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
         self._lender: Lender | None = None
@@ -131,23 +132,21 @@ class HostNic:
         return self._lender is not None and self._lender.step(now_ns)
 
     def drain(self, now_ns: int) -> Drained | None:
-        """Results of the probes whose time to be answered is over."""
-        if self._prober is None or self.maps is None:
-            return None
-        self._patience.learn(self.maps.late_replies(), now_ns)
-        return self._prober.drain(now_ns - self._patience.timeout_ns)
+        """Results that have come in, or come no more."""
+        return self._prober.drain(now_ns) if self._prober else None
 
     def window_reports(
         self, drained: Drained, now_local_ns: int, offset_ns: int | None
     ) -> Iterator[WindowReport]:
         """The windows that a drain has completed; the timeline is `offset_ns` ahead of this host's clock."""
-        if self._windows is None:
+        if self._windows is None or self._prober is None:
             return
         if offset_ns is None:
             self.counters["windows_unsynced"] += len(drained.path)
             return
         self._windows.add(drained, offset_ns)
-        for rows in self._windows.take(now_local_ns + offset_ns - self._patience.timeout_ns):
+        known_ns = now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS
+        for rows in self._windows.take(known_ns):
             yield WindowReport(host=self._host, nic=self.ifname, rows=rows)
 
     def describe(self) -> Nic:

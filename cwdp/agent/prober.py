@@ -17,6 +17,9 @@ from cwdp.agent.sender import MAX_BATCH, BatchSender
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import SlotState
 
+REPLY_TIMEOUT_NS = 300_000_000
+"""Nothing in a fabric takes so long; a host whose processors are full or whose hypervisor stands still may take half."""
+
 STAMP_NOISE_NS = 5.0
 CATCH_UP_S = 0.1
 SEQ_MASK = 0xFFFFFFFF
@@ -89,6 +92,11 @@ class _Ring:
 class Prober:
     """Sends one NIC's schedule and reads its results.
 
+    Attributes:
+        schedule: what is sent.
+        counters: totals by name (`COUNTERS`).
+        waited_ns: how long ago, at the last drain, the first probe had left that was not drained then; 0 for none.
+
     Args:
         ifname: the NIC.
         slots: its table, from `Maps.slots`.
@@ -107,6 +115,7 @@ class Prober:
         self._head = self._tail = seq
         self._batches: deque[tuple[int, int, NDArray[np.intp]]] = deque()
         self._rings: list[_Ring] = []
+        self.waited_ns = 0
         try:
             for family in schedule.families:
                 self._rings.append(_Ring(ifname, family))
@@ -151,13 +160,23 @@ class Prober:
         self.counters["pairs_sent"] += count // 2
         return count // 2
 
-    def drain(self, until_ns: int) -> Drained | None:
-        """Results of the probes that were sent until then, None where there are none; what has no answer is lost."""
+    def _is_over(self, seq: int, now_ns: int) -> bool:
+        """Whether the oldest batch, which begins with `seq`, has been answered, or can be no more."""
+        sent_ns, count, _ = self._batches[0]
+        if now_ns - sent_ns >= REPLY_TIMEOUT_NS:
+            return True
+        numbers = np.arange(seq, seq + count, dtype=np.uint64) & STATE_MASK
+        tags = self._slots["tag"][(numbers % np.uint64(abi.SLOTS)).astype(np.intp)]
+        return bool((tags == (numbers << SEQ_SHIFT | np.uint64(SlotState.DONE))).all())
+
+    def drain(self, now_ns: int) -> Drained | None:
+        """Results, in the order of sending, up to the first probe that may still be answered; None where there are none."""
         paths, count = [], 0
-        while self._batches and self._batches[0][0] <= until_ns:
+        while self._batches and self._is_over(self._tail + count, now_ns):
             _, n, path = self._batches.popleft()
             paths.append(path)
             count += n
+        self.waited_ns = now_ns - self._batches[0][0] if self._batches else 0
         if not count:
             return None
         seq = np.arange(self._tail, self._tail + count, dtype=np.uint64) & STATE_MASK

@@ -89,10 +89,6 @@ class Maps:
         totals = self._totals()
         return int(totals[Reason.QP_ADDED]) + int(totals[Reason.QP_EVICTED])
 
-    def late_replies(self) -> int:
-        """How many answers came when their probes had been taken for lost."""
-        return int(self._totals()[Reason.REPLY_LATE])
-
     def _totals(self) -> NDArray[np.uint64]:
         size = abi.COUNTERS.itemsize
         raw = libbpf.map_lookup(self._fds["counters"], 0, size * self._cpus)

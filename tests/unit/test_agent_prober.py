@@ -8,7 +8,7 @@ from agent_fakes import MS, FakeDataplane, edges, make_prober, schedule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cwdp.agent.prober import Drained, Prober
+from cwdp.agent.prober import REPLY_TIMEOUT_NS, Drained, Prober
 from cwdp.agent.sender import MAX_BATCH
 from cwdp.dataplane import abi
 
@@ -24,7 +24,7 @@ def _drive(prober: Prober, ticks: int, start_ns: int = START_NS, *, carrier: boo
 
 
 def _drain(prober: Prober, now_ns: int) -> Drained:
-    drained = prober.drain(now_ns)
+    drained = prober.drain(now_ns + REPLY_TIMEOUT_NS)
     assert drained is not None
     return drained
 
@@ -44,11 +44,33 @@ def test_every_probe_that_is_sent_is_answered_once(monkeypatch: pytest.MonkeyPat
     assert prober.drain(START_NS * 2) is None
 
 
-def test_results_wait_until_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    prober = make_prober(monkeypatch, FakeDataplane(), schedule(edges()))
-    _drive(prober, 2)
-    assert prober.drain(START_NS + TICK_NS - 1) is None
-    assert len(_drain(prober, START_NS + TICK_NS).path) == 40
+def test_results_are_drained_up_to_the_first_probe_that_may_still_be_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dataplane = FakeDataplane(answers=lambda seq: seq != 1045)
+    prober = make_prober(monkeypatch, dataplane, schedule(edges()))
+    now_ns = _drive(prober, 4)
+    assert prober.waited_ns == 0
+    drained = prober.drain(now_ns)
+    assert drained is not None
+    assert (len(drained.path), drained.answered.all()) == (40, True)
+    assert prober.waited_ns == 2 * TICK_NS
+    assert prober.drain(now_ns + REPLY_TIMEOUT_NS - 2 * TICK_NS - 1) is None
+    drained = prober.drain(now_ns + REPLY_TIMEOUT_NS - 2 * TICK_NS)
+    assert drained is not None
+    assert (len(drained.path), np.flatnonzero(~drained.answered).tolist()) == (80, [5])
+    assert prober.waited_ns == 0
+
+
+def test_an_answer_that_takes_long_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataplane = FakeDataplane(answers=lambda _: False)
+    prober = make_prober(monkeypatch, dataplane, schedule(edges()))
+    now_ns = _drive(prober, 2)
+    assert prober.drain(now_ns + REPLY_TIMEOUT_NS // 2) is None
+    assert all(dataplane.reply(seq) for seq in dataplane.sent)
+    drained = prober.drain(now_ns + REPLY_TIMEOUT_NS // 2 + 1)
+    assert drained is not None
+    assert drained.answered.all()
 
 
 def test_what_is_not_answered_is_lost_and_a_late_reply_changes_nothing(
@@ -196,8 +218,8 @@ def test_every_pair_that_was_due_is_accounted_for(
         now_ns += gap_ms * MS
         prober.send(now_ns, carrier=carrier)
         if drain:
-            prober.drain(now_ns - 100 * MS)
-    prober.drain(now_ns)
+            prober.drain(now_ns)
+    prober.drain(now_ns + REPLY_TIMEOUT_NS)
     count = prober.counters
     due = int((now_ns - START_NS) * 1e-9 * rate)
     accounted = count["pairs_sent"] + count["pairs_held_back"] + count["pairs_skipped"]
