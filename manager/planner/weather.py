@@ -24,7 +24,7 @@ UNLIKE = 1.1
 """By so much more than another carried full: a link of another rate, and not a rate that was measured badly."""
 
 SURE_S = 0.3
-DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 10.0, 600.0
+DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 30.0, 600.0
 """So long a link is taken for slow without being seen so again; twice as long each time that it then turns out so."""
 
 MOST_PERCENT = 80.0
