@@ -51,6 +51,11 @@ class _Sender:
         pass
 
 
+something_wrong = pytest.mark.parametrize(
+    ("column", "value"), [("unanswered", 2), ("state", PathState.DOWN)], ids=["unanswered", "down"]
+)
+
+
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(pulses, "BatchSender", _Sender)
@@ -91,6 +96,12 @@ def test_a_pulse_goes_over_every_watched_path(tables: SimpleNamespace) -> None:
     assert seqs == list(range(seqs[0], seqs[0] + 3))
 
 
+def _path_and_backup(tables: SimpleNamespace) -> Pulses:
+    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    _watch(tables, 2, "10.0.0.2", 50_001)
+    return _pulses(tables)
+
+
 def _rounds(made: Pulses, count: int) -> list[list[int]]:
     """The numbers of the paths in each of the next rounds of one family."""
     _Sender.sent.clear()
@@ -107,30 +118,22 @@ def test_a_path_that_only_backs_others_up_has_a_pulse_now_and_then(tables: Simpl
     assert rounds.count([2]) == len(rounds) - 4
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("unanswered", 2), ("state", PathState.DOWN)], ids=["unanswered", "down"]
-)
+@something_wrong
 def test_backups_have_every_pulse_while_something_is_wrong(
     tables: SimpleNamespace, column: str, value: int
 ) -> None:
-    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
-    _watch(tables, 2, "10.0.0.2", 50_001)
-    made = _pulses(tables)
+    made = _path_and_backup(tables)
     tables.paths[2][column] = value
     assert _rounds(made, SPARE_EVERY) == [[2, 1]] * SPARE_EVERY
     tables.paths[2][column] = 0
     assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("unanswered", 2), ("state", PathState.DOWN)], ids=["unanswered", "down"]
-)
+@something_wrong
 def test_haste_that_does_not_end_is_given_up_and_can_be_made_again_after_a_calm(
     tables: SimpleNamespace, column: str, value: int
 ) -> None:
-    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
-    _watch(tables, 2, "10.0.0.2", 50_001)
-    made = _pulses(tables)
+    made = _path_and_backup(tables)
     tables.paths[2][column] = value
     assert _rounds(made, MOST_HASTE) == [[2, 1]] * MOST_HASTE
     assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
@@ -143,9 +146,7 @@ def test_haste_that_does_not_end_is_given_up_and_can_be_made_again_after_a_calm(
 
 
 def test_a_backup_that_is_dead_itself_wakes_nobody_for_long(tables: SimpleNamespace) -> None:
-    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
-    _watch(tables, 2, "10.0.0.2", 50_001)
-    made = _pulses(tables)
+    made = _path_and_backup(tables)
     tables.paths[1]["unanswered"] = URGENT_BELOW
     assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
 
