@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The one place where a clock is read, and the way from a host's clock to the common timeline. */
+/* The one place where a clock is read, the way from it to local time, and from there to the common timeline.
+ */
 #pragma once
 
 #include "maps.h"
@@ -14,13 +15,58 @@ static __always_inline __s64 scale_q48(__s64 delta_ns, __s64 q48)
 	return (high + low) >> 32;
 }
 
+/* delta_ns * q40 / 2^40 without overflow for |delta_ns| <= BASE_REACH_NS and rates below an eighth (125,000
+ * ppm). */
+static __always_inline __s64 scale_q40(__s64 delta_ns, __s64 q40)
+{
+	__s64 high = (delta_ns >> 20) * q40;
+	__s64 low = ((delta_ns & 0xfffff) * q40) >> 20;
+
+	return (high + low) >> 20;
+}
+
+/* So far from its reference (19.5 hours) a base line's rate holds. Beyond, local time goes on as
+ * CLOCK_MONOTONIC does: nobody has looked at the clock for as long. */
+#define BASE_REACH_NS (1LL << 46)
+
+/* What CLOCK_MONOTONIC shows in this host's lab. */
+static __always_inline __u64 test_clock_mono_ns(__u64 mono)
+{
+	__u32 bits = CWDP_TEST_CLOCK_STEP_BITS, log2 = test_clock_steps_log2;
+	__s64 since_ns = mono - test_clock_base_ns, phase_q16;
+	__u32 index = (since_ns >> bits) & ((1U << log2) - 1);
+	struct cwdp_test_clock_step *step;
+
+	step = bpf_map_lookup_elem(&test_clock, &index);
+	if (!step)
+		return mono;
+	phase_q16 = step->phase_q16 + (since_ns >> bits >> log2) * test_clock_cycle_q16 +
+		    (((since_ns & ((1LL << bits) - 1)) * step->rate_q40) >> (40 - 16));
+	return mono + test_clock_offset_ns + (phase_q16 >> 16);
+}
+
+/* This host's local time: CLOCK_MONOTONIC_RAW, which programs cannot read, and a constant. It is
+ * CLOCK_MONOTONIC less its discipline, by the agent's base line. */
 static __always_inline __u64 clock_local_ns(void)
 {
-	__u64 raw = bpf_ktime_get_ns();
+	__u64 mono = bpf_ktime_get_ns();
+	struct cwdp_base_line *line;
+	struct cwdp_clock *state;
+	__s64 delta_ns;
+	__u32 zero = 0;
 
 	if (test_clock_base_ns)
-		return raw + test_clock_offset_ns + scale_q48(raw - test_clock_base_ns, test_clock_drift_q48);
-	return raw;
+		mono = test_clock_mono_ns(mono);
+	state = bpf_map_lookup_elem(&clock, &zero);
+	if (!state)
+		return mono;
+	line = &state->base_lines[*(volatile __u32 *)&state->base_active & 1];
+	delta_ns = mono - line->ref_mono_ns;
+	if (delta_ns > BASE_REACH_NS)
+		delta_ns = BASE_REACH_NS;
+	if (delta_ns < -BASE_REACH_NS)
+		delta_ns = -BASE_REACH_NS;
+	return mono + line->ahead_ns + scale_q40(delta_ns, line->rate_q40);
 }
 
 /* As far from its reference a line says anything: scale_q48 holds, at any rate that it can have. */

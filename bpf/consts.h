@@ -3,7 +3,7 @@
 #pragma once
 
 enum cwdp_constant {
-	CWDP_ABI = 3, /* of the pinned tree: maps, their layouts, their names */
+	CWDP_ABI = 4, /* of the pinned tree: maps, their layouts, their names */
 
 	CWDP_ROCE_PORT = 4791, /* IBTA A17: UDP destination port of RoCEv2 */
 
@@ -23,6 +23,8 @@ enum cwdp_constant {
 	CWDP_KEYS = 2,      /* two cluster keys are valid during a rotation */
 
 	CWDP_BOUND_UNSYNCED = 0xffffffffU,
+
+	CWDP_TEST_CLOCK_STEP_BITS = 26, /* a step of a lab's clock takes 2^26 ns, 67 ms */
 
 	/* UDP source ports of RoCEv2 (IBTA A17) lie above this. */
 	CWDP_SPORT_MIN = 0xc000,

@@ -24,6 +24,15 @@ struct {
 	__type(value, struct cwdp_clock);
 } clock SEC(".maps");
 
+/* The curve of a lab's clock; its size is set at load time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cwdp_test_clock_step);
+} test_clock SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, CWDP_KEYS);
@@ -168,9 +177,12 @@ volatile const __u32 qp_buckets = CWDP_QP_BUCKETS;
  * datagram of 4 i bytes is multiplied by to give the change of its ICRC. */
 volatile const __u32 icrc_powers[CWDP_UDP_MAX / 4 + 1] = {};
 
-/* A clock of its own for a host of the lab: local = raw + offset + (raw - base) * drift. Zero elsewhere. */
+/* A clock of its own for a host of the lab, as a curve in steps that come again and again: what
+ * CLOCK_MONOTONIC would show there is mono + offset + phase(mono - base). A base of zero stands for no such
+ * clock. */
+volatile const __u32 test_clock_steps_log2 = 0;
 volatile const __u64 test_clock_base_ns = 0;
 volatile const __s64 test_clock_offset_ns = 0;
-volatile const __s64 test_clock_drift_q48 = 0;
+volatile const __s64 test_clock_cycle_q16 = 0; /* what the phase grows by in all steps */
 
 volatile const struct cwdp_abi_types abi_types = {};

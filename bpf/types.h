@@ -140,11 +140,28 @@ struct cwdp_clock_line {
 	__u32 synced;
 };
 
+/* local = mono + ahead_ns + (mono - ref_mono_ns) * rate, with the rate in units of 2^-40: the agent takes out
+ * of CLOCK_MONOTONIC what disciplines it. All zero: local time is CLOCK_MONOTONIC. */
+struct cwdp_base_line {
+	__u64 ref_mono_ns;
+	__s64 ahead_ns;
+	__s64 rate_q40;
+};
+
 /* The writer fills the line that is not active, then switches: a reader never sees half a line. */
 struct cwdp_clock {
-	struct cwdp_clock_line lines[2];
+	struct cwdp_base_line base_lines[2];
+	__u32 base_active;
 	__u32 active;
-	__u32 reserved;
+	__u64 unused;
+	struct cwdp_clock_line lines[2];
+};
+
+/* One step of a lab's clock: how far it is ahead at the step's beginning, in units of 2^-16 ns, and its rate
+ * less one from there on, in units of 2^-40. */
+struct cwdp_test_clock_step {
+	__s64 phase_q16;
+	__s64 rate_q40;
 };
 
 /* A cluster key lives at index key_id % CWDP_KEYS. */

@@ -37,8 +37,10 @@ ENUM_PREFIXES = {
 STRUCTS = (
     "probe_packet",
     "slot",
+    "base_line",
     "clock_line",
     "clock",
+    "test_clock_step",
     "key",
     "counters",
     "meta",

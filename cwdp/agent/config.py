@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from cwdp.dataplane.abi import ROCE_PORT
-from cwdp.dataplane.loader import Settings, TestClock
+from cwdp.dataplane.loader import Settings
 from cwdp.errors import ConfigError
+from cwdp.shared import testclock
 from cwdp.shared.config import read_toml
 from cwdp.shared.messages import Port, Transport
 from cwdp.shared.partners import partner_of
@@ -23,11 +24,9 @@ MAX_KEYS = 2
 
 
 class TestClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A clock of its own for this host; only for labs."""
+    """A clock of its own for this host, in a file of `cwdp.shared.testclock`; only for labs."""
 
-    base_ns: Annotated[int, Meta(gt=0)]
-    offset_ns: int
-    drift_ppb: Annotated[float, Meta(ge=-60_000, le=60_000)]
+    file: str
 
 
 class CongestionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,12 +96,13 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return self.interface[ifname].transport if ifname in self.interface else "xdp"
 
     def settings(self) -> Settings:
-        """What the dataplane is loaded with."""
-        clock = self.test_clock
-        return Settings(
-            probe_port=self.probe_port,
-            test_clock=TestClock(clock.base_ns, clock.offset_ns, clock.drift_ppb) if clock else None,
-        )
+        """What the dataplane is loaded with.
+
+        Raises:
+            ConfigError: the file of the lab's clock is missing or wrong.
+        """
+        clock = None if self.test_clock is None else testclock.load(Path(self.test_clock.file))
+        return Settings(probe_port=self.probe_port, test_clock=clock)
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

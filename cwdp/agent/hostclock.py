@@ -1,18 +1,24 @@
 """This host's clock: read locally, and kept on the timeline by slewing."""
 
-import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from cwdp.agent.discipline import Clocks
+from cwdp.agent.timebase import IDENTITY, BaseLine, Change, TimeBase
 from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Q48, Maps
+from cwdp.dataplane.maps import Q40, Q48, Maps
 from cwdp.shared import clocksync
-from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
-from cwdp.shared.testclock import test_clock_ns
+from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, Discipline
 
 VOID: tuple[ClockState, ...] = ("unsynced", "set_aside")
 SLEW_S = 0.5
 STEP_LIMIT_NS = 1_000_000
 SILENCE_S = 2.0
+MORE_LOOKS = 4
+"""After a change what is known of the clock's distance is known by a single reading."""
+
+WRITE_NS, WRITE_EVERY_NS = 1.0, 1_000_000_000
+"""The dataplane is given a new base line when that moves local time by more, or when it is as old."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +45,81 @@ class Published:
 
 
 class LocalClock:
-    """The clock that the dataplane stamps with, as read in user space."""
+    """This host's local time, CLOCK_MONOTONIC_RAW and a constant; the dataplane is told how to make it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._test = settings.test_clock
+        self._clocks = Clocks(settings.test_clock)
+        self._base = TimeBase()
+        self._written: BaseLine | None = None
+
+    def take_up(self, all_maps: Iterable[Maps]) -> None:
+        """Begin: go on from the line that an earlier agent left.
+
+        Without a dataplane there is none. Local time is then CLOCK_MONOTONIC_RAW itself, which an agent that is started
+        again finds as it was.
+        """
+        lines = [_base_line(maps) for maps in all_maps]
+        found = next((line for line in lines if line != IDENTITY), IDENTITY)
+        self._base = TimeBase(found if lines else None)
+        self._observe()
+
+    def look(self) -> Change | None:
+        """Look at the discipline of CLOCK_MONOTONIC: what stamps since the last look may be wrong, if any."""
+        change = self._observe()
+        if change is not None or self._base.is_in_doubt:
+            for _ in range(MORE_LOOKS):
+                again = self._observe()
+                change = change or again
+        return change
+
+    def write(self, all_maps: Iterable[Maps]) -> None:
+        """Have these dataplanes make local time as it is made now."""
+        line = self._base.line
+        self._written = line
+        for maps in all_maps:
+            maps.write_base(
+                ref_mono_ns=line.ref_mono_ns, ahead_ns=round(line.ahead_ns), rate=line.rate
+            )
+
+    def has_moved(self) -> bool:
+        """Whether dataplanes should be told anew."""
+        line, written = self._base.line, self._written
+        if written is None or line.ref_mono_ns - written.ref_mono_ns > WRITE_EVERY_NS:
+            return True
+        return abs(line.ahead_ns - written.ahead_at(line.ref_mono_ns)) > WRITE_NS
 
     def now_ns(self) -> int:
         """The time now."""
-        raw = time.monotonic_ns()
-        if self._test is None:
-            return raw
-        test = self._test
-        return test_clock_ns(raw, test.base_ns, test.offset_ns, test.drift_ppb)
+        if self._base.ahead_of_raw_ns is None:
+            self._observe()
+        ahead_ns = self._base.ahead_of_raw_ns
+        if ahead_ns is None or self._clocks.source == "none":
+            return self._base.line.local_ns(self._clocks.mono_ns())
+        return self._clocks.raw_ns() + ahead_ns
+
+    @property
+    def ahead_of_raw_ns(self) -> int | None:
+        """Local time less CLOCK_MONOTONIC_RAW; None where that is not readable, and local time CLOCK_MONOTONIC."""
+        return None if self._clocks.source == "none" else self._base.ahead_of_raw_ns
+
+    def discipline(self) -> Discipline:
+        """What disciplines CLOCK_MONOTONIC, as a message."""
+        changed_ns = self._base.changed_local_ns
+        return Discipline(
+            source=self._clocks.source,
+            frequency_ppb=self._base.frequency * 1e9,
+            changes=self._base.changes,
+            changed_s_ago=None if changed_ns is None else (self.now_ns() - changed_ns) * 1e-9,
+        )
+
+    def _observe(self) -> Change | None:
+        reading = self._clocks.read()
+        return None if reading is None else self._base.observe(reading)
+
+
+def _base_line(maps: Maps) -> BaseLine:
+    record = maps.read_base()
+    return BaseLine(int(record["ref_mono_ns"]), float(record["ahead_ns"]), float(record["rate_q40"]) / Q40)
 
 
 class HostClock:

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from cwdp.agent.pulsekeeper import PulseKeeper
 from cwdp.agent.slicing import DesiredSlices
 from cwdp.agent.steered import steer_report
 from cwdp.agent.steering import DesiredSteering
+from cwdp.agent.timebase import Change
 from cwdp.agent.trace import Tracing
 from cwdp.agent.udnic import UdNic
 from cwdp.agent.window import weigh
@@ -93,7 +95,7 @@ class Agent:
         self._host_clock = HostClock(self._clock)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
         self._ud = [
-            UdNic(config.host, ifname, wish, config.test_clock, self._links)
+            UdNic(config.host, ifname, wish, config.test_clock, self._clock, self._links)
             for ifname, wish in config.ud_nics.items()
         ]
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
@@ -144,8 +146,10 @@ class Agent:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         for ud in self._ud:
             ud.require()
-        for nic in self._xdp:
-            self._ensure(nic)
+        found = [nic for nic in self._xdp if nic.ensure(self._keys)]
+        self._clock.take_up(nic.maps for nic in found if nic.maps)
+        for nic in found:
+            self._loaded(nic)
         self._bus.start()
         tasks = [asyncio.create_task(job) for job in self._jobs()]
         self._event("agent_started", None, cwdp.__version__)
@@ -192,9 +196,23 @@ class Agent:
             await asyncio.sleep(max(0.0, due + spread - time.monotonic()))
 
     def _send(self) -> None:
+        self._look_at_clock()
         now_ns = time.monotonic_ns()
         for nic in self._xdp:
             nic.send(now_ns)
+
+    def _look_at_clock(self) -> None:
+        """Keep local time free of what disciplines CLOCK_MONOTONIC."""
+        change = self._clock.look()
+        if self._clock.has_moved():
+            self._clock.write(nic.maps for nic in self._xdp if nic.maps)
+        if change is not None:
+            self._clock_changed(replace(change, to_local_ns=max(change.to_local_ns, self._clock.now_ns())))
+
+    def _clock_changed(self, change: Change) -> None:
+        """Stamps of a stretch of local time may be wrong; from now on they are right again."""
+        stretch_ns = change.to_local_ns - change.from_local_ns
+        _log.debug("clock changed stretch_ns=%d error_ns=%.1f", stretch_ns, change.error_ns)
 
     async def _lend(self) -> None:
         """Lend for ever; where there is nothing to lend, look now and then whether that has changed."""
@@ -229,6 +247,7 @@ class Agent:
             paths=self._path_stats() if in_full else [],
             counters=self._totals() if in_full else {},
             clock=clock,
+            discipline=self._clock.discipline() if in_full else None,
         )
         self._report_seq += 1
         self._bus.publish(messages.subject("report", self._config.host), report)
@@ -363,15 +382,23 @@ class Agent:
         return news
 
     def _ensure(self, nic: HostNic) -> None:
-        if nic.ensure(self._keys) and nic.maps:
-            self._troubles.pop(nic.ifname, None)
-            self._host_clock.take_up(nic.maps)
-            self._steering.loaded(nic.ifname)
-            self._slices.loaded(nic.ifname)
-            self._detours.loaded(nic.ifname)
-            if not self._config.pacing:
-                interface.clear(nic.ifname)
-            self._event("dataplane_loaded", nic.ifname, self._tag)
+        if nic.ensure(self._keys):
+            self._loaded(nic)
+
+    def _loaded(self, nic: HostNic) -> None:
+        """A NIC's dataplane has just been found or loaded."""
+        if nic.maps is None:
+            return
+        self._troubles.pop(nic.ifname, None)
+        self._look_at_clock()
+        self._clock.write([nic.maps])
+        self._host_clock.take_up(nic.maps)
+        self._steering.loaded(nic.ifname)
+        self._slices.loaded(nic.ifname)
+        self._detours.loaded(nic.ifname)
+        if not self._config.pacing:
+            interface.clear(nic.ifname)
+        self._event("dataplane_loaded", nic.ifname, self._tag)
 
     def _ensure_ud(self, nic: UdNic) -> None:
         try:

@@ -15,12 +15,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from cwdp.agent import udpairs
+from cwdp.agent.discipline import Clocks
 from cwdp.agent.orders import Orders
-from cwdp.agent.udorder import UdOrder, UdTestClock, UdWord
+from cwdp.agent.udorder import UdOrder, UdWord
 from cwdp.agent.udpairs import Pairs, Turns
 from cwdp.errors import ConfigError, CwdpError
 from cwdp.rdma import udprobe
@@ -28,6 +30,7 @@ from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import Link, UdPath, UdProber, check_path
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
+from cwdp.shared import testclock
 from cwdp.shared.messages import ClockLine, UdAddress
 
 COUNTERS = ("opened", "open_failed", "failed", "paths_refused")
@@ -122,7 +125,7 @@ class UdHost:
     def _opened(self, now_s: float) -> UdProber | None:
         """The prober; a new one when it is time for that."""
         if self._prober is None and self._order is not None and now_s >= self._open_at_s:
-            clock = _clock(self._order.test_clock)
+            clock = _clock(self._order)
             keys, send_key = _keys(self._order)
             link = self._open_link(self._order, clock)
             self._prober = UdProber(link, keys, send_key, clock, self._reading)
@@ -214,8 +217,8 @@ def read_line(line: ClockLine, local_ns: int) -> Reading:
     return Reading(offset_ns, min(bound_ns, UNSYNCED_BOUND_NS - 1))
 
 
-def _place(order: UdOrder) -> tuple[str, int, int, UdTestClock | None]:
-    return order.device, order.port, order.gid_index, order.test_clock
+def _place(order: UdOrder) -> tuple[str, int, int, int | None, str | None]:
+    return order.device, order.port, order.gid_index, order.ahead_of_raw_ns, order.test_clock
 
 
 def _keys(order: UdOrder) -> tuple[dict[int, bytes], int]:
@@ -231,11 +234,11 @@ def _is_usable(prober: UdProber, path: UdPath) -> bool:
     return True
 
 
-def _clock(test: UdTestClock | None) -> Clock:
-    """The clock that all of this host's probes are stamped with."""
-    if test is None:
-        return time.monotonic_ns
-    return lambda: test.read_ns(time.monotonic_ns())
+def _clock(order: UdOrder) -> Clock:
+    """Local time, which all of this host's probes are stamped with."""
+    test = None if order.test_clock is None else testclock.load(Path(order.test_clock))
+    clocks, ahead_ns = Clocks(test), order.ahead_of_raw_ns
+    return clocks.mono_ns if ahead_ns is None else lambda: clocks.raw_ns() + ahead_ns
 
 
 def _open_link(order: UdOrder, clock: Clock) -> Link:

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv6Address
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.config import InterfaceConfig, KeyFile, TestClockConfig
+from cwdp.agent.hostclock import LocalClock
 from cwdp.agent.links import LinkTable
 from cwdp.agent.packets import round_robin
 from cwdp.agent.prober import Drained
 from cwdp.agent.schedule import PathKey, Schedule
 from cwdp.agent.udkeeper import UdKeeper
-from cwdp.agent.udorder import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder, UdTestClock
+from cwdp.agent.udorder import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder
 from cwdp.agent.windows import PathWindows
 from cwdp.dataplane import abi
 from cwdp.errors import RdmaError
@@ -42,6 +42,7 @@ class UdNic:
         ifname: the NIC.
         config: which device, port and GID; what it leaves open is looked for.
         test_clock: this host's, in a lab.
+        clock: this host's local time.
         links: whose addresses and carrier are told.
     """
 
@@ -51,6 +52,7 @@ class UdNic:
         ifname: str,
         config: InterfaceConfig,
         test_clock: TestClockConfig | None,
+        clock: LocalClock,
         links: LinkTable,
     ) -> None:
         self.name = nic_id(host, ifname)
@@ -61,7 +63,8 @@ class UdNic:
         self.keeper = UdKeeper()
         self._host, self._links = host, links
         self._wish = PortWish(config.rdma_device, config.rdma_port, config.gid_index)
-        self._test_clock = None if test_clock is None else UdTestClock(**msgspec.structs.asdict(test_clock))
+        self._test_clock = None if test_clock is None else test_clock.file
+        self._clock = clock
         self.port: RdmaPort | None = None
         self._driver: str | None = None
         self._keys: KeyFile | None = None
@@ -189,6 +192,7 @@ class UdNic:
             turns=self._turns,
             pairs_per_s=self._pairs_per_s,
             line=self._line,
+            ahead_of_raw_ns=self._clock.ahead_of_raw_ns,
             test_clock=self._test_clock,
         )
         self.keeper.order(order)

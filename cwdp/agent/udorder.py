@@ -5,7 +5,6 @@ from enum import IntEnum
 from msgspec import Struct
 
 from cwdp.shared.messages import ClockLine, UdAddress
-from cwdp.shared.testclock import test_clock_ns
 
 ROW_FIELDS = ("path", "fate", "t1", "t2", "t3", "t4", "fwd_owd_ns", "rev_owd_ns", "bound_ns")
 Row = tuple[int, int, int, int, int, int, int, int, int]
@@ -19,18 +18,6 @@ class Fate(IntEnum):
     UNSENT = 0
     LOST = 1
     ANSWERED = 2
-
-
-class UdTestClock(Struct, frozen=True):
-    """A clock of its own, for labs; see `cwdp.agent.config.TestClockConfig`."""
-
-    base_ns: int
-    offset_ns: int
-    drift_ppb: float
-
-    def read_ns(self, monotonic_ns: int) -> int:
-        """What it shows."""
-        return test_clock_ns(monotonic_ns, self.base_ns, self.offset_ns, self.drift_ppb)
 
 
 class UdPathOrder(Struct, frozen=True):
@@ -52,6 +39,8 @@ class UdOrder(Struct, frozen=True, kw_only=True):
         turns: indices into `paths`, in the order of sending; a pair of probes each.
         pairs_per_s: how fast turns follow one another.
         line: this host's clock against the timeline, None while that is not known.
+        ahead_of_raw_ns: local time less CLOCK_MONOTONIC_RAW; None for local time that is CLOCK_MONOTONIC.
+        test_clock: the file of this host's clock, in a lab.
     """
 
     device: str
@@ -65,7 +54,8 @@ class UdOrder(Struct, frozen=True, kw_only=True):
     turns: list[int] = []
     pairs_per_s: float = 0.0
     line: ClockLine | None = None
-    test_clock: UdTestClock | None = None
+    ahead_of_raw_ns: int | None = None
+    test_clock: str | None = None
 
 
 class UdWord(Struct, frozen=True, kw_only=True):

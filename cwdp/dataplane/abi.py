@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-ABI: Final = 0x3
+ABI: Final = 0x4
 ROCE_PORT: Final = 0x12B7
 BTH_OPCODE: Final = 0xD7
 BTH_QPN: Final = 0xC3D9
@@ -16,6 +16,7 @@ MARK: Final = 0x43574450
 SLOTS: Final = 0x10000
 KEYS: Final = 0x2
 BOUND_UNSYNCED: Final = 0xFFFFFFFF
+TEST_CLOCK_STEP_BITS: Final = 0x1A
 SPORT_MIN: Final = 0xC000
 QPN_MAX: Final = 0xFFFFFF
 UDP_MAX: Final = 0x2400
@@ -221,6 +222,15 @@ SLOT: Final = _record(
     ],
 )
 
+BASE_LINE: Final = _record(
+    24,
+    [
+        ("ref_mono_ns", "<u8", 0),
+        ("ahead_ns", "<i8", 8),
+        ("rate_q40", "<i8", 16),
+    ],
+)
+
 CLOCK_LINE: Final = _record(
     56,
     [
@@ -236,11 +246,21 @@ CLOCK_LINE: Final = _record(
 )
 
 CLOCK: Final = _record(
-    120,
+    176,
     [
-        ("lines", (CLOCK_LINE, (2,)), 0),
-        ("active", "<u4", 112),
-        ("reserved", "<u4", 116),
+        ("base_lines", (BASE_LINE, (2,)), 0),
+        ("base_active", "<u4", 48),
+        ("active", "<u4", 52),
+        ("unused", "<u8", 56),
+        ("lines", (CLOCK_LINE, (2,)), 64),
+    ],
+)
+
+TEST_CLOCK_STEP: Final = _record(
+    16,
+    [
+        ("phase_q16", "<i8", 0),
+        ("rate_q40", "<i8", 8),
     ],
 )
 
@@ -489,8 +509,9 @@ SETTINGS: Final = _record(
         ("probe_port", "<u2", 0),
         ("qp_buckets", "<u4", 4),
         ("icrc_powers", ("<u4", (2305,)), 8),
+        ("test_clock_steps_log2", "<u4", 9228),
         ("test_clock_base_ns", "<u8", 9232),
         ("test_clock_offset_ns", "<i8", 9240),
-        ("test_clock_drift_q48", "<i8", 9248),
+        ("test_clock_cycle_q16", "<i8", 9248),
     ],
 )

@@ -19,26 +19,15 @@ import numpy as np
 
 from cwdp.dataplane import abi, control, hooks, icrc, libbpf, tree
 from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.maps import shared
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError, KernelError, VersionError
+from cwdp.shared.testclock import TestClock
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 TC_HOOKS = (hooks.EGRESS, hooks.INGRESS)
 LINKS = (tree.XDP_LINK, *(hook.link for hook in TC_HOOKS))
 OBJECT = Path(__file__).resolve().parents[2] / "build" / "bpf" / "cwdp.bpf.o"
-
-
-@dataclass(frozen=True)
-class TestClock:
-    """A clock of its own for a host of the lab: local = raw + offset + (raw - base) * drift."""
-
-    base_ns: int
-    offset_ns: int
-    drift_ppb: float
-
-    def __post_init__(self) -> None:
-        if self.base_ns <= 0:
-            raise ValueError("base_ns must be positive")
 
 
 @dataclass(frozen=True)
@@ -48,6 +37,7 @@ class Settings:
     Attributes:
         probe_port: UDP destination port of probes.
         qp_buckets: places for queue pairs of each direction, in buckets of 8; a power of two.
+        test_clock: a clock of its own, for a host of a lab.
     """
 
     probe_port: int = abi.ROCE_PORT
@@ -67,7 +57,8 @@ class Settings:
         if self.test_clock:
             record["test_clock_base_ns"] = self.test_clock.base_ns
             record["test_clock_offset_ns"] = self.test_clock.offset_ns
-            record["test_clock_drift_q48"] = round(self.test_clock.drift_ppb * 1e-9 * 2**48)
+            record["test_clock_cycle_q16"] = self.test_clock.clock.cycle_q16
+            record["test_clock_steps_log2"] = self.test_clock.clock.steps_log2
         return record.tobytes()
 
 
@@ -120,7 +111,7 @@ def load(ifname: str, settings: Settings | None = None) -> Loaded:
         ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
         old = _living(where, ifindex)
         if old is None:
-            return _create(where, ifindex, (settings or Settings()).to_bytes(), tag)
+            return _create(where, ifindex, settings or Settings(), tag)
         if old.tag != tag:
             raise VersionError(
                 f"{ifname} has the dataplane of another build ({old.tag}, this one is {tag})",
@@ -279,8 +270,10 @@ def _open_and_load(settings: bytes, reused: Path | None) -> libbpf.BpfObject:
     except OSError as error:
         raise DataplaneError(f"{OBJECT} is no BPF object: {error.strerror}", "run `make setup`") from error
     obj.set_initial_value(".rodata", settings)
+    record = np.frombuffer(settings, dtype=abi.SETTINGS)[0]
     for name in tree.QP_MAPS:
-        obj.set_max_entries(name, int(np.frombuffer(settings, dtype=abi.SETTINGS)[0]["qp_buckets"]))
+        obj.set_max_entries(name, int(record["qp_buckets"]))
+    obj.set_max_entries("test_clock", 1 << int(record["test_clock_steps_log2"]))
     if reused:
         for name in tree.KEPT_MAPS:
             _reuse(obj, name, reused / name)
@@ -335,8 +328,15 @@ def _write_meta(obj: libbpf.BpfObject, ifindex: int, mode: XdpMode, tag: str) ->
     libbpf.map_update(obj.map_fd("meta"), 0, record.tobytes())
 
 
-def _create(where: TreePath, ifindex: int, settings: bytes, tag: str) -> Loaded:
-    with _open_and_load(settings, None) as obj, _temporary(where) as new:
+def _write_test_clock(obj: libbpf.BpfObject, clock: TestClock) -> None:
+    curve = shared(obj.map_fd("test_clock"), abi.TEST_CLOCK_STEP)
+    curve["phase_q16"], curve["rate_q40"] = clock.clock.phase_q16, clock.clock.rate_q40
+
+
+def _create(where: TreePath, ifindex: int, settings: Settings, tag: str) -> Loaded:
+    with _open_and_load(settings.to_bytes(), None) as obj, _temporary(where) as new:
+        if settings.test_clock:
+            _write_test_clock(obj, settings.test_clock)
         _pin_all(obj, new)
         mode = hooks.attach_xdp(obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK)
         _write_meta(obj, ifindex, mode, tag)

@@ -13,7 +13,7 @@ from cwdp.dataplane import abi, libbpf
 from cwdp.dataplane.abi import Direction, Reason
 from cwdp.dataplane.tree import KEPT_MAPS, TreePath
 
-Q48 = float(1 << 48)
+Q40, Q48 = float(1 << 40), float(1 << 48)
 STATE_BITS = np.uint64(32)
 
 
@@ -57,10 +57,7 @@ class Maps:
 
     def _shared(self, name: str, dtype: np.dtype[np.void], each: int = 1) -> NDArray[np.void]:
         """An array map whose values are `each` records."""
-        count = libbpf.map_entries(self._fds[name]) * each
-        size = -(-dtype.itemsize * count // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = mmap.mmap(self._fds[name], size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        return np.frombuffer(memory, dtype=dtype, count=count)
+        return shared(self._fds[name], dtype, each)
 
     def still_pinned(self) -> bool:
         """Whether the tree still has these very maps: it may have been unloaded and loaded anew."""
@@ -167,6 +164,17 @@ class Maps:
         self._clock["lines"][0, inactive] = line
         self._clock["active"][0] = inactive
 
+    def write_base(self, *, ref_mono_ns: int, ahead_ns: int, rate: float) -> None:
+        """Have local time made of CLOCK_MONOTONIC with a new line: mono + ahead + (mono - ref) * rate."""
+        inactive = 1 - int(self._clock[0]["base_active"])
+        self._clock["base_lines"][0, inactive] = (ref_mono_ns, ahead_ns, round(rate * Q40))
+        self._clock["base_active"][0] = inactive
+
+    def read_base(self) -> NDArray[np.void]:
+        """The line that makes local time now, a record of `abi.BASE_LINE`."""
+        line: NDArray[np.void] = self._clock["base_lines"][0, int(self._clock[0]["base_active"]) & 1].copy()
+        return line
+
     def clear_clock(self) -> None:
         """Declare this host's clock unsynced."""
         inactive = 1 - int(self._clock[0]["active"])
@@ -177,3 +185,11 @@ class Maps:
         """The line in force, a record of `abi.CLOCK_LINE`."""
         line: NDArray[np.void] = self._clock["lines"][0, int(self._clock[0]["active"]) & 1].copy()
         return line
+
+
+def shared(fd: int, dtype: np.dtype[np.void], each: int = 1) -> NDArray[np.void]:
+    """An array map that can be shared memory, with `each` records a value; shape (values * each,)."""
+    count = libbpf.map_entries(fd) * each
+    size = -(-dtype.itemsize * count // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    return np.frombuffer(memory, dtype=dtype, count=count)

@@ -29,6 +29,7 @@ QP_MAPS = ("qps_out", "qps_in")
 KEPT_MAPS = (
     "slots",
     "clock",
+    "test_clock",
     "keys",
     "counters",
     *QP_MAPS,

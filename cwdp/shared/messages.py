@@ -233,11 +233,27 @@ class PathStat(Struct, frozen=True, kw_only=True):
     bound_ns: int | None
 
 
+class Discipline(Struct, frozen=True, kw_only=True):
+    """What disciplines a host's CLOCK_MONOTONIC, which is taken out of its local time.
+
+    Attributes:
+        source: whether the kernel tells of it; else it is seen in `raw`, CLOCK_MONOTONIC_RAW; or neither is readable.
+        frequency_ppb: how much faster CLOCK_MONOTONIC runs than CLOCK_MONOTONIC_RAW.
+        changes: how often that changed since the agent's start.
+        changed_s_ago: when it did so the last time; None for never.
+    """
+
+    source: Literal["adjtimex", "raw", "none"]
+    frequency_ppb: float
+    changes: int
+    changed_s_ago: float | None
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """What an agent measured. `seq` counts reports since its start: a gap is a lost report.
 
     `counters` are totals since the dataplane was loaded or the agent started, by name and reason, for
-    instance `dataplane.nic0.probe_bad_mac` or `agent.report_dropped`.
+    instance `dataplane.nic0.probe_bad_mac` or `agent.report_dropped`. `discipline` is in every report that is in full.
     """
 
     host: str
@@ -248,6 +264,7 @@ class Report(Struct, frozen=True, kw_only=True):
     paths: list[PathStat]
     counters: dict[str, int]
     clock: "ClockLine | None"
+    discipline: Discipline | None = None
 
 
 class ClockLine(Struct, frozen=True, kw_only=True):

@@ -157,6 +157,7 @@ class Machine:
             self.maps.drop_key(index)
         self.maps.set_key(KEY_ID, KEY)
         self.maps.clear_clock()
+        self.maps.write_base(ref_mono_ns=0, ahead_ns=0, rate=0.0)
         for key in self.steering.all():
             self.steering.unset(key)
         self.maps.control[0] = control.initial()

@@ -1,24 +1,29 @@
-"""From a host's clock to the timeline, and the lab's clocks, against exact fractions."""
+"""Local time, the way from there to the timeline, and the lab's clocks, against exact fractions."""
 
 import time
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from machine import Machine, machine
 from probes import Probe, reflected, request
 
-from cwdp.dataplane import abi, loader
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Reason
 from cwdp.dataplane.loader import Settings
+from cwdp.shared import testclock
+from cwdp.shared.testclock import TestClock
 
 pytestmark = pytest.mark.kernel
 
 REACH_NS = 1 << 44
 FASTEST_Q48 = (1 << 34) - 1
 """61 ppm in units of 2^-48."""
-Q48 = 1 << 48
+BASE_REACH_NS = 1 << 46
+Q40, Q48 = 1 << 40, 1 << 48
+FASTEST_Q40 = Q40 // 8 - 1
 SEQ = 9
 
 
@@ -97,19 +102,121 @@ def test_a_bound_is_rounded_up(dataplane: Machine, bound_ns: float, written: int
     assert dataplane.maps.read_clock()["bound_ns"] == written
 
 
+def stamped(dataplane: Machine) -> tuple[int, int, int]:
+    """A local time that the program read, between two readings of CLOCK_MONOTONIC."""
+    before = time.monotonic_ns()
+    t1 = dataplane.egress(request()).dissected[Probe].t1
+    return before, t1, time.monotonic_ns()
+
+
+def test_a_zeroed_record_leaves_the_clock_as_it_is(dataplane: Machine) -> None:
+    before, t1, after = stamped(dataplane)
+    assert before <= t1 <= after
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    delta_ns=st.integers(-BASE_REACH_NS + 10**9, BASE_REACH_NS - 10**9),
+    rate_q40=st.integers(-FASTEST_Q40, FASTEST_Q40),
+    ahead_ns=st.integers(-(2**50), 2**50),
+)
+@example(delta_ns=BASE_REACH_NS - 10**9, rate_q40=FASTEST_Q40, ahead_ns=0)
+@example(delta_ns=BASE_REACH_NS - 10**9, rate_q40=-FASTEST_Q40, ahead_ns=0)
+@example(delta_ns=-BASE_REACH_NS + 10**9, rate_q40=FASTEST_Q40, ahead_ns=-1)
+@example(delta_ns=-BASE_REACH_NS + 10**9, rate_q40=-FASTEST_Q40, ahead_ns=1)
+def test_local_time_is_that_of_the_base_line(
+    dataplane: Machine, delta_ns: int, rate_q40: int, ahead_ns: int
+) -> None:
+    ref = (time.monotonic_ns() - delta_ns) % 2**64
+    dataplane.maps.write_base(ref_mono_ns=ref, ahead_ns=ahead_ns, rate=rate_q40 / Q40)
+    before, t1, after = stamped(dataplane)
+    low, high = (
+        mono + ahead_ns + Fraction(signed_64(mono - ref) * rate_q40, Q40) for mono in (before, after)
+    )
+    assert low - 2 <= signed_64(t1) <= high
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(delta_ns=st.integers(-(2**42), 2**42), slow_q40=st.integers(-(2**23), 2**23))
+def test_local_time_is_exact_to_the_nanosecond(dataplane: Machine, delta_ns: int, slow_q40: int) -> None:
+    """At a rate of nearly nothing the moment of the reading makes no difference."""
+    ref = (time.monotonic_ns() - delta_ns) % 2**64
+    rate_q40 = slow_q40 - Q40
+    dataplane.maps.write_base(ref_mono_ns=ref, ahead_ns=10**18, rate=rate_q40 / Q40)
+    before, t1, after = stamped(dataplane)
+    low, high = sorted(
+        mono + 10**18 + Fraction(signed_64(mono - ref) * rate_q40, Q40) for mono in (before, after)
+    )
+    assert low - 1 - Fraction(1, 1 << 20) <= t1 <= high
+
+
+@pytest.mark.parametrize("delta_ns", [BASE_REACH_NS + 10**9, -BASE_REACH_NS - 10**9, 2**60])
+def test_beyond_the_reach_of_a_base_line_time_goes_on_as_the_monotonic_clock_does(
+    dataplane: Machine, delta_ns: int
+) -> None:
+    ref = (time.monotonic_ns() - delta_ns) % 2**64
+    dataplane.maps.write_base(ref_mono_ns=ref, ahead_ns=5, rate=FASTEST_Q40 / Q40)
+    before, t1, after = stamped(dataplane)
+    reached = int(Fraction(BASE_REACH_NS * FASTEST_Q40, Q40)) * (1 if delta_ns > 0 else -1)
+    assert before - 1 <= signed_64(t1) - 5 - reached <= after + 1
+
+
+def test_the_switch_between_base_lines(dataplane: Machine) -> None:
+    for n in range(5):
+        dataplane.maps.write_base(ref_mono_ns=1, ahead_ns=n * 10**12, rate=0.0)
+        assert dataplane.maps.read_base()["ahead_ns"] == n * 10**12
+        before, t1, after = stamped(dataplane)
+        assert before <= t1 - n * 10**12 <= after
+
+
 @pytest.mark.parametrize(
     ("offset_ns", "drift_ppb"), [(0, 0.0), (3_000_000_000, 50_000.0), (-2_000_000_000, -50_000.0)]
 )
-def test_a_clock_of_the_lab(offset_ns: int, drift_ppb: float) -> None:
-    """local = raw + offset + (raw - base) * drift, the base an hour ago."""
+def test_a_clock_of_the_lab_that_only_drifts(offset_ns: int, drift_ppb: float) -> None:
+    """local = mono + offset + (mono - base) * drift, the base an hour ago."""
     base = max(1, time.monotonic_ns() - 3_600 * 10**9)
-    with machine(Settings(test_clock=loader.TestClock(base, offset_ns, drift_ppb))) as lab:
-        before = time.monotonic_ns()
-        t1 = lab.egress(request()).dissected[Probe].t1
-        after = time.monotonic_ns()
-    drift = Fraction(round(drift_ppb * 1e-9 * Q48), Q48)
-    low, high = (raw + offset_ns + (raw - base) * drift for raw in (before, after))
+    with machine(Settings(test_clock=TestClock.constant(base, offset_ns, drift_ppb))) as lab:
+        before, t1, after = stamped(lab)
+    drift = Fraction(round(drift_ppb * 1e-9 * Q40), Q40)
+    low, high = (mono + offset_ns + (mono - base) * drift for mono in (before, after))
     assert low - 1 <= t1 <= high + 1
+
+
+@pytest.mark.parametrize("begun_steps_ago", [0, 5, 100, 5_000_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_clock_of_the_lab_is_the_same_curve_in_c_and_in_python(begun_steps_ago: int, seed: int) -> None:
+    """Rates as fast as a curve may have them, jumps, several steps, and cycles long since gone by."""
+    rng = np.random.default_rng(seed)
+    steps = 2 ** int(rng.integers(0, 5))
+    base = max(1, time.monotonic_ns() - begun_steps_ago * testclock.STEP_NS)
+    oscillator, discipline = rng.uniform(-0.05, 0.05, (2, steps))
+    clock = TestClock.from_frequencies(
+        base, int(rng.integers(-(10**10), 10**10)), oscillator, discipline, rng.uniform(-1e6, 1e6, steps)
+    )
+    with machine(Settings(test_clock=clock)) as lab:
+        for _ in range(20):
+            before, t1, after = stamped(lab)
+            if (before - base) // testclock.STEP_NS == (after - base) // testclock.STEP_NS:
+                assert clock.mono_ns(before) <= t1 <= clock.mono_ns(after)
+            time.sleep(0.01)
+
+
+def test_the_base_line_is_of_the_clock_of_the_lab() -> None:
+    """What disciplines the lab's clock is taken out of it, not out of the machine's."""
+    now = time.monotonic_ns()
+    clock = TestClock.constant(now - 10**9, 10**15, 0.0)
+    with machine(Settings(test_clock=clock)) as lab:
+        lab.maps.write_base(ref_mono_ns=clock.mono_ns(now), ahead_ns=7, rate=-1.0)
+        assert lab.egress(request()).dissected[Probe].t1 == clock.mono_ns(now) + 7
+
+
+def test_steps_of_a_labs_clock_are_as_long_in_c_as_in_python() -> None:
+    assert abi.TEST_CLOCK_STEP_BITS == testclock.STEP_BITS
+
+
+def signed_64(value: int) -> int:
+    """As the programs take it."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def test_another_port(dataplane: Machine) -> None:

@@ -6,14 +6,16 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from machine import Machine, Namespace, set_namespace
 from probes import request
 
 from cwdp.dataplane import abi, libbpf, loader, tree
 from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.maps import Maps, shared
 from cwdp.errors import DataplaneError, VersionError
+from cwdp.shared.testclock import TestClock
 
 pytestmark = pytest.mark.kernel
 
@@ -66,6 +68,22 @@ def test_keeps_maps_and_settings(namespace: Namespace, builds: list[Path]) -> No
             assert new.slots["t1"][1234] == 78
     with loader.opened(where.path / tree.SETTINGS_MAP) as fd:
         assert libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)[:2] == (18515).to_bytes(2, "little")
+
+
+def test_keeps_the_clock_of_a_lab(namespace: Namespace, builds: list[Path]) -> None:
+    rates = np.array([1e-5, -2e-5, 0.0, 5e-4])
+    clock = TestClock.from_frequencies(time.monotonic_ns(), 10**12, rates, rates, np.zeros(4))
+    where = loader.load("roce0", Settings(test_clock=clock)).where
+    with Maps(where) as maps:
+        maps.write_base(ref_mono_ns=5, ahead_ns=6, rate=1e-6)
+    loader.OBJECT = builds[1]
+    loader.upgrade("roce0")
+    with Maps(where) as maps:
+        assert maps.read_base()["ahead_ns"] == 6
+    with loader.opened(where.path / "test_clock") as fd:
+        curve = shared(fd, abi.TEST_CLOCK_STEP)
+        assert curve["rate_q40"].tolist() == clock.clock.rate_q40.tolist()
+        assert curve["phase_q16"].tolist() == clock.clock.phase_q16.tolist()
 
 
 def test_a_failed_upgrade_leaves_the_old_programs(

@@ -3,6 +3,8 @@
 import os
 import threading
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,12 +13,13 @@ from ud_fakes import DELAY_NS, KEY, A, B, Link, Network
 from cwdp.agent import udpairs
 from cwdp.agent.orders import Orders
 from cwdp.agent.ud import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, Words, read_line, run
-from cwdp.agent.udorder import Fate, Row, UdOrder, UdPathOrder, UdTestClock, UdWord
+from cwdp.agent.udorder import Fate, Row, UdOrder, UdPathOrder, UdWord
 from cwdp.agent.udpairs import CATCH_UP_S, Turns
 from cwdp.errors import ConfigError, CwdpError, RdmaError
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
 from cwdp.shared.messages import ClockLine, UdAddress
+from cwdp.shared.testclock import TestClock
 
 A_AT, B_AT = UdAddress(A, 0x11), UdAddress(B, 0x22)
 NEW_KEY = bytes(range(16, 32))
@@ -245,8 +248,27 @@ def test_a_line_goes_on_from_its_reference() -> None:
     assert read_line(msgspec.structs.replace(given, bound_ns=1e12), 0).bound_ns == UNSYNCED_BOUND_NS - 1
 
 
-def test_a_test_clock_is_that_of_the_dataplane() -> None:
-    assert UdTestClock(1_000, 50, 1e6).read_ns(2_001_000) == 2_001_000 + 50 + 2_000
+@pytest.mark.parametrize("ahead_ns", [None, 7_000])
+def test_stamps_are_of_local_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_ns: int | None) -> None:
+    """CLOCK_MONOTONIC_RAW and what the order says, or CLOCK_MONOTONIC where that is not readable; in a lab, the lab's."""
+    now_ns, raw_ns = 3_000_000_000, 2_000_000_000
+    monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
+    monkeypatch.setattr("time.clock_gettime_ns", lambda _which: raw_ns)
+    clocks: list[Callable[[], int]] = []
+
+    def opened(_order: UdOrder, clock: Callable[[], int]) -> Link:
+        clocks.append(clock)
+        raise RdmaError("no such device")
+
+    lab = tmp_path / "clock.npz"
+    TestClock.constant(1_000_000_000, 50, 10_000.0).save(lab)
+    for number, test_clock in enumerate((None, str(lab))):
+        host = UdHost(opened, lambda: 1.0)
+        host.follow(order("a", ahead_of_raw_ns=ahead_ns, test_clock=test_clock))
+        host.step()
+        ahead = 0 if test_clock is None else 50 + 20_000
+        own_ns = now_ns if ahead_ns is None else raw_ns + ahead_ns
+        assert clocks[number]() == pytest.approx(own_ns + ahead, abs=1)
 
 
 def test_the_process_ends_with_its_input(world: World) -> None:

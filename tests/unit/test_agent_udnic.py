@@ -13,12 +13,14 @@ import pytest
 from cwdp.agent import config, udnic
 from cwdp.agent.config import InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.edges import HostEdges
+from cwdp.agent.hostclock import LocalClock
 from cwdp.agent.links import Link, LinkTable
 from cwdp.agent.pathstats import path_stats
 from cwdp.agent.udkeeper import SILENT_NS, UdKeeper
 from cwdp.agent.udnic import STAMP_NOISE_NS, UdNic, read_rows
-from cwdp.agent.udorder import Fate, Row, UdOrder, UdTestClock, UdWord
+from cwdp.agent.udorder import Fate, Row, UdOrder, UdWord
 from cwdp.agent.window import weigh
+from cwdp.dataplane.loader import Settings
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
 from cwdp.rdma.port import RdmaPort
@@ -48,7 +50,10 @@ def nic(monkeypatch: pytest.MonkeyPatch) -> UdNic:
     monkeypatch.setattr(UdKeeper, "is_running", True)
     links = LinkTable(lambda _: None)
     links._links["eth1"] = Link(2, "02:00:00:00:00:01", carrier=True, addresses=["10.0.0.1", "fd00::1"])
-    return UdNic("a", "eth1", InterfaceConfig(transport="ud"), config.TestClockConfig(1, 2, 3.0), links)
+    clock = LocalClock(Settings())
+    clock.take_up([])
+    test_clock = config.TestClockConfig("h1.npz")
+    return UdNic("a", "eth1", InterfaceConfig(transport="ud"), test_clock, clock, links)
 
 
 def edge(dst: str = "b/eth1", dst_ud: UdAddress | None = PEER, pairs_per_s: float = 20.0) -> ProbeEdge:
@@ -88,7 +93,8 @@ def test_the_order_has_all_that_is_known(nic: UdNic, keys: KeyFile) -> None:
     before = _ordered(nic)
     assert (before.device, before.port, before.gid_index, before.driver) == ("mlx5_0", 1, 3, "mlx5")
     assert (before.keys, before.send_key) == ({1: KEY}, 1)
-    assert before.test_clock == UdTestClock(1, 2, 3.0)
+    assert before.test_clock == "h1.npz"
+    assert before.ahead_of_raw_ns == 0
     nic.probe([edge(), edge("c/eth1", pairs_per_s=40.0)], 1)
     order = _ordered(nic)
     assert order.version != before.version

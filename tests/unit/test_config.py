@@ -11,6 +11,7 @@ from cwdp.agent.service import run
 from cwdp.cli import main
 from cwdp.dataplane import loader
 from cwdp.errors import ConfigError
+from cwdp.shared.testclock import TestClock
 from cwdp.shared.config import check_bus_url
 from manager.config import ManagerConfig
 from manager.service import Manager
@@ -39,11 +40,18 @@ def test_a_small_config_is_enough(tmp_path: Path) -> None:
 def test_everything_that_can_be_set(tmp_path: Path) -> None:
     text = (
         'nics = ["a", "b"]\nnats = "nats://n:1"\nhost = "h"\nkeys = "/k"\nprobe_port = 5000\n'
-        "[test_clock]\nbase_ns = 5\noffset_ns = -7\ndrift_ppb = -50000\n"
+        f'[test_clock]\nfile = "{tmp_path}/h.npz"\n'
     )
+    TestClock.constant(5, -7, -50_000.0).save(tmp_path / "h.npz")
     config = read_config(_file(tmp_path, text))
     assert config.host == "h"
-    assert config.settings() == loader.Settings(5000, test_clock=loader.TestClock(5, -7, -50_000.0))
+    settings = config.settings()
+    assert settings.probe_port == 5000
+    assert settings.test_clock is not None
+    assert (settings.test_clock.base_ns, settings.test_clock.offset_ns) == (5, -7)
+    (tmp_path / "h.npz").unlink()
+    with pytest.raises(ConfigError, match=r"h\.npz is not the clock of a host of a lab"):
+        config.settings()
 
 
 @pytest.mark.parametrize(
@@ -60,13 +68,9 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
         (
             'nics = ["e"]\n[test_clock]\nbase = 1',
             "at `$.test_clock`",
-            "keys of [test_clock]: base_ns, offset_ns, drift_ppb",
+            "keys of [test_clock]: file",
         ),
-        (
-            'nics = ["e"]\n[test_clock]\nbase_ns = 1\noffset_ns = 0\ndrift_ppb = 1e6',
-            "<= 60000.0 - at `$.test_clock.drift_ppb`",
-            "correct the value; keys of [test_clock]: base_ns",
-        ),
+        ('nics = ["e"]\n[test_clock]\nfile = 1', "at `$.test_clock.file`", "keys of [test_clock]: file"),
         ('nics = ["e"]\nhost = "a/b"', "at `$.host`", "correct the value"),
         ('nics = ["e"]\nhost = ""', "at `$.host`", "correct the value"),
         ('nics = ["e", "f", "e"]', "names an interface twice: ['e', 'f', 'e']", "name each one once"),
