@@ -104,7 +104,8 @@ class Clocks:
             _log.warning("adjtimex is not to be had error=%s", os.strerror(ctypes.get_errno()))
             self.source = "raw"
             return None
-        return self._timex.freq * FREQUENCY_UNIT + (self._timex.tick - TICK_US) / TICK_US
+        frequency, tick_us = int(self._timex.freq), int(self._timex.tick)
+        return frequency * FREQUENCY_UNIT + (tick_us - TICK_US) / TICK_US
 
 
 def _best_of_tries() -> tuple[int, int, int]:

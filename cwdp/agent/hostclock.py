@@ -48,7 +48,7 @@ class LocalClock:
     """This host's local time, CLOCK_MONOTONIC_RAW and a constant; the dataplane is told how to make it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._clocks = Clocks(settings.test_clock)
+        self._kernel = Clocks(settings.test_clock)
         self._base = TimeBase()
         self._written: BaseLine | None = None
 
@@ -77,9 +77,7 @@ class LocalClock:
         line = self._base.line
         self._written = line
         for maps in all_maps:
-            maps.write_base(
-                ref_mono_ns=line.ref_mono_ns, ahead_ns=round(line.ahead_ns), rate=line.rate
-            )
+            maps.write_base(ref_mono_ns=line.ref_mono_ns, ahead_ns=round(line.ahead_ns), rate=line.rate)
 
     def has_moved(self) -> bool:
         """Whether dataplanes should be told anew."""
@@ -93,27 +91,27 @@ class LocalClock:
         if self._base.ahead_of_raw_ns is None:
             self._observe()
         ahead_ns = self._base.ahead_of_raw_ns
-        if ahead_ns is None or self._clocks.source == "none":
-            return self._base.line.local_ns(self._clocks.mono_ns())
-        return self._clocks.raw_ns() + ahead_ns
+        if ahead_ns is None or self._kernel.source == "none":
+            return self._base.line.local_ns(self._kernel.mono_ns())
+        return self._kernel.raw_ns() + ahead_ns
 
     @property
     def ahead_of_raw_ns(self) -> int | None:
         """Local time less CLOCK_MONOTONIC_RAW; None where that is not readable, and local time CLOCK_MONOTONIC."""
-        return None if self._clocks.source == "none" else self._base.ahead_of_raw_ns
+        return None if self._kernel.source == "none" else self._base.ahead_of_raw_ns
 
     def discipline(self) -> Discipline:
         """What disciplines CLOCK_MONOTONIC, as a message."""
         changed_ns = self._base.changed_local_ns
         return Discipline(
-            source=self._clocks.source,
+            source=self._kernel.source,
             frequency_ppb=self._base.frequency * 1e9,
             changes=self._base.changes,
             changed_s_ago=None if changed_ns is None else (self.now_ns() - changed_ns) * 1e-9,
         )
 
     def _observe(self) -> Change | None:
-        reading = self._clocks.read()
+        reading = self._kernel.read()
         return None if reading is None else self._base.observe(reading)
 
 

@@ -95,7 +95,7 @@ class Agent:
         self._host_clock = HostClock(self._clock)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
         self._ud = [
-            UdNic(config.host, ifname, wish, config.test_clock, self._clock, self._links)
+            UdNic(config.host, ifname, wish, config.test_clock, clock=self._clock, links=self._links)
             for ifname, wish in config.ud_nics.items()
         ]
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]

@@ -130,9 +130,7 @@ class _Line:
 
     def correct(self, off_ns: float, scatter2: float) -> None:
         """Take in a reading that was off by so much."""
-        gain, gain_slope = (
-            each / (self.var_distance + scatter2) for each in (self.var_distance, self.cov)
-        )
+        gain, gain_slope = (each / (self.var_distance + scatter2) for each in (self.var_distance, self.cov))
         self.distance_ns += gain * off_ns
         self.slope += gain_slope * off_ns
         self.var_slope -= gain_slope * self.cov

@@ -52,6 +52,7 @@ class UdNic:
         ifname: str,
         config: InterfaceConfig,
         test_clock: TestClockConfig | None,
+        *,
         clock: LocalClock,
         links: LinkTable,
     ) -> None:

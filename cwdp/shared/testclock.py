@@ -100,7 +100,8 @@ class TestClock:
         """A clock from frequencies on the grid.
 
         Args:
-            base_ns, offset_ns: as the attributes.
+            base_ns: as the attribute.
+            offset_ns: as the attribute.
             oscillator: its rate less one in each step, shape [steps].
             discipline: what CLOCK_MONOTONIC's rate has on top, shape [steps].
             steps_ns: by how much the oscillator jumps at each step's beginning, shape [steps].

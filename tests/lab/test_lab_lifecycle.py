@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from lab_traffic import send_many
 
 from cwdp.errors import LabError
-from tools.lab import Lab, LabSpec, lifecycle, netns, state
+from tools.lab import Lab, LabSpec, clocks, lifecycle, netns, state
 from tools.lab.cli import lab as lab_group
 
 pytestmark = pytest.mark.lab
@@ -188,10 +188,11 @@ def test_exec_passes_status_and_keeps_the_mounts(spare_name: str) -> None:
 def test_status_tells_the_truth_of_the_clocks(spare_name: str) -> None:
     invoke("up", "--name", spare_name, *SMALL, "--seed", "3")
     told = json.loads(invoke("status", "--name", spare_name, "--json").output)
-    drawn = lifecycle.clocks(LabSpec(leaves=2, spines=1, hosts_per_leaf=1, seed=3), 0)
-    for host in told["hosts"]:
-        assert host["clock"]["offset_ns"] == drawn[host["name"]].offset_ns
-        assert host["clock"]["drift_ppb"] == drawn[host["name"]].drift_ppb
+    assert told["spec"]["clocks"] == "disciplined"
+    for name, drawn in clocks.draw(LabSpec(leaves=2, spines=1, hosts_per_leaf=1, seed=3), 1):
+        host = next(host for host in told["hosts"] if host["name"] == name)
+        assert host["clock"]["offset_ns"] == pytest.approx(drawn.offset_ns, abs=1e6)
+        assert host["clock"]["oscillator_ppb"] == pytest.approx(drawn.oscillator.rate(0) * 1e9, abs=1_000)
         assert 0 < time.clock_gettime_ns(time.CLOCK_MONOTONIC) - host["clock"]["base_ns"] < 60_000_000_000
     table = invoke("status", "--name", spare_name)
     assert table.exit_code == 0

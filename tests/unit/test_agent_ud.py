@@ -249,7 +249,9 @@ def test_a_line_goes_on_from_its_reference() -> None:
 
 
 @pytest.mark.parametrize("ahead_ns", [None, 7_000])
-def test_stamps_are_of_local_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_ns: int | None) -> None:
+def test_stamps_are_of_local_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead_ns: int | None
+) -> None:
     """CLOCK_MONOTONIC_RAW and what the order says, or CLOCK_MONOTONIC where that is not readable; in a lab, the lab's."""
     now_ns, raw_ns = 3_000_000_000, 2_000_000_000
     monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)

@@ -53,7 +53,7 @@ def nic(monkeypatch: pytest.MonkeyPatch) -> UdNic:
     clock = LocalClock(Settings())
     clock.take_up([])
     test_clock = config.TestClockConfig("h1.npz")
-    return UdNic("a", "eth1", InterfaceConfig(transport="ud"), test_clock, clock, links)
+    return UdNic("a", "eth1", InterfaceConfig(transport="ud"), test_clock, clock=clock, links=links)
 
 
 def edge(dst: str = "b/eth1", dst_ud: UdAddress | None = PEER, pairs_per_s: float = 20.0) -> ProbeEdge:

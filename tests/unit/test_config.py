@@ -11,8 +11,8 @@ from cwdp.agent.service import run
 from cwdp.cli import main
 from cwdp.dataplane import loader
 from cwdp.errors import ConfigError
-from cwdp.shared.testclock import TestClock
 from cwdp.shared.config import check_bus_url
+from cwdp.shared.testclock import TestClock
 from manager.config import ManagerConfig
 from manager.service import Manager
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cwdp.errors import LabError
-from tools.lab import fleet
-from tools.lab.state import Clock
+from tools.lab import LabSpec, fleet
 
 PATIENCE_S = 20.0
 MANY = 20
@@ -18,13 +17,14 @@ MANY = 20
 
 def _lab(run_dir: Path) -> Any:
     """One host, whose every process says why it ends and does."""
-    clock = Clock(offset_ns=0, drift_ppb=0, base_ns=0)
-    host = SimpleNamespace(name="h1", nics=[SimpleNamespace(name="nic0")], clock=clock)
+    host = SimpleNamespace(name="h1", nics=[SimpleNamespace(name="nic0")], clock_file=run_dir / "h1.npz")
 
     def popen(_node: str, _command: list[str], **files: Any) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(["sh", "-c", "echo out of beans; exit 3"], **files)
 
-    return SimpleNamespace(hosts=[host], run_dir=run_dir, mgmt_address="192.0.2.1", popen=popen)
+    return SimpleNamespace(
+        spec=LabSpec(), hosts=[host], run_dir=run_dir, mgmt_address="192.0.2.1", popen=popen
+    )
 
 
 def test_it_is_said_which_and_their_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.errors import ConfigError, LabError
-from tools.lab import units
-from tools.lab.lifecycle import clocks
+from cwdp.shared.testclock import RATE_ONE
+from tools.clocks import KINDS, ClockKind
+from tools.lab import clocks, units
 from tools.lab.routing import switch_routes
 from tools.lab.topology import LabSpec, Topology
 
@@ -85,14 +87,20 @@ def test_nothing_that_came_down_goes_up_again(spec: LabSpec, data: st.DataObject
                 assert route.next_hops == (() if f"{leaf}-{spine}" in down else (leaf,))
 
 
-def test_clocks_come_from_the_seed_and_stay_in_range() -> None:
-    drawn = clocks(LabSpec(seed=7), base_ns=5)
-    assert drawn == clocks(LabSpec(seed=7), base_ns=5)
-    assert drawn != clocks(LabSpec(seed=8), base_ns=5)
-    for clock in drawn.values():
-        assert abs(clock.offset_ns) <= 3_000_000_000
-        assert abs(clock.drift_ppb) <= 50_000
+@pytest.mark.parametrize("kind", KINDS)
+def test_clocks_come_from_the_seed_and_stay_in_range(kind: ClockKind) -> None:
+    def described(seed: int) -> dict[str, object]:
+        drawn = clocks.draw(LabSpec(seed=seed, clocks=kind, hosts_per_leaf=1), base_ns=5)
+        return {host: clocks.describe(clock, 5) for host, clock in drawn}
+
+    assert described(7) == described(7)
+    assert described(7) != described(8)
+    for host, clock in clocks.draw(LabSpec(clocks=kind, hosts_per_leaf=1), base_ns=5):
+        assert host in {"h1", "h2"}
         assert clock.base_ns == 5
+        assert abs(clock.offset_ns) <= 3_000_000_000
+        assert np.abs(clock.oscillator.rate_q40).max() <= 120e-6 * RATE_ONE
+        assert (clock.clock.rate_q40 != clock.oscillator.rate_q40).any() == (kind in {"disciplined", "rough"})
 
 
 @pytest.mark.parametrize(

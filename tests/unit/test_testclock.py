@@ -31,7 +31,9 @@ def exact_ns(of: Curve, since_ns: int) -> Fraction:
         for rate, jump in zip(of.rate_q40, of.jumps_q16, strict=True)
     ]
     jump = Fraction(int(of.jumps_q16[index]), testclock.PHASE_ONE)
-    return cycles * sum(each) + sum(each[:index]) + jump + Fraction(int(of.rate_q40[index]) * past_ns, RATE_ONE)
+    return (
+        cycles * sum(each) + sum(each[:index]) + jump + Fraction(int(of.rate_q40[index]) * past_ns, RATE_ONE)
+    )
 
 
 @given(st.integers(0, 50), st.integers(-(2**40), 2**50))
@@ -68,12 +70,16 @@ def test_the_discipline_is_on_top_of_the_oscillator() -> None:
     assert clock.raw_ns(later_ns, 7) == pytest.approx(7 + 5_000 + 50_000 + 1_500, abs=2)
     rate = clock.nominal(later_ns, 0.0)
     assert rate == pytest.approx(1.000030 / 1.000050 - 1, abs=1e-12)
-    assert clock.nominal(later_ns, 1e-4) == pytest.approx(1.0001 * 1.00003 / (1 + 1.0001 * 50e-6) - 1, abs=1e-12)
+    assert clock.nominal(later_ns, 1e-4) == pytest.approx(
+        1.0001 * 1.00003 / (1 + 1.0001 * 50e-6) - 1, abs=1e-12
+    )
 
 
 def test_a_clock_is_the_same_in_its_file(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    clock = TestClock.from_frequencies(BASE_NS, -77, *rng.uniform(-1e-4, 1e-4, (2, 64)), rng.uniform(-9, 9, 64))
+    clock = TestClock.from_frequencies(
+        BASE_NS, -77, *rng.uniform(-1e-4, 1e-4, (2, 64)), rng.uniform(-9, 9, 64)
+    )
     clock.save(tmp_path / "h1.npz")
     found = testclock.load(tmp_path / "h1.npz")
     for later_ns in rng.integers(0, 10**13, 100).tolist():

@@ -1,7 +1,7 @@
 """One-way delays of data packets against the truth: the lab knows how far each host's clock is off.
 
 The stamps of both ends are joined as the manager joins them, once by the times that the hosts claim and once by the
-machine's own clock, which all hosts share. The difference of the two delays of a packet is the error.
+machine's own oscillator, which all hosts share. The difference of the two delays of a packet is the error.
 """
 
 import time
@@ -25,7 +25,7 @@ from tools.bench.figures import Figure, figure
 from tools.lab import Host, LabSpec, netns
 from tools.lab.fleet import Fleet
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
-from tools.lab.truth import Q48_BITS, Truth
+from tools.lab.truth import Truth, local_ns
 from tools.roce import Generator, plan_flows
 
 NAME = "qpowd"
@@ -34,6 +34,7 @@ RATE_BPS = 10_000_000
 LOADS = ((0.0, "idle"), (0.6, "loaded"))
 TARGET_NS = 1000.0
 FOREVER_NS = 2**62
+TURNS = 5
 
 
 def figures() -> Iterator[Figure]:
@@ -60,7 +61,8 @@ def owd_figure(share: float, label: str, seconds: float = SECONDS) -> Figure:
                 generator.start(seconds)
                 generator.result(seconds + SETTLE_S)
             records = {host: reader.take() for host, reader in readers.items()}
-    error_ns, bound_ns = _errors(records)
+            ahead_ns = {host: _ahead_of_raw_ns(host, maps) for host, maps in rings.items()}
+    error_ns, bound_ns = _errors(records, ahead_ns)
     if not len(error_ns):
         raise LabError("no data packet was stamped at both ends", f"read the logs: {fleet.lab.run_dir}/*.log")
     p50, p99 = (float(np.quantile(np.abs(error_ns), q)) for q in (0.5, 0.99))
@@ -78,7 +80,9 @@ def _open(host: Host) -> Maps:
     return Maps(TreePath(netns.cookie(host.netns), host.nics[0].name))
 
 
-def _errors(records: dict[Host, NDArray[np.void]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _errors(
+    records: dict[Host, NDArray[np.void]], ahead_ns: dict[Host, int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The error of each packet's delay, and its bound; both ns, shape (packets,)."""
     hosts = list(records)
     numbers = {host.nics[0].ipv4: number for number, host in enumerate(hosts)}
@@ -89,7 +93,7 @@ def _errors(records: dict[Host, NDArray[np.void]]) -> tuple[NDArray[np.int64], N
         stamps["time_ns"] = synced["local_ns"].astype(np.int64) + synced["offset_ns"]
         claimed.append(stamps)
         stamps = stamps.copy()
-        stamps["time_ns"] = _raw_ns(host, synced["local_ns"].astype(np.int64))
+        stamps["time_ns"] = _true_ns(host, synced["local_ns"].astype(np.int64) - ahead_ns[host])
         true.append(stamps)
     by_claim, by_truth = (_delays(np.concatenate(stamps)) for stamps in (claimed, true))
     _, here, there = np.intersect1d(by_claim["flow"], by_truth["flow"], return_indices=True)
@@ -120,9 +124,20 @@ def _stamps(records: NDArray[np.void], numbers: dict[Any, int], own: int) -> NDA
     return stamps
 
 
-def _raw_ns(host: Host, local_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """When a host's own clock showed that, on the machine's clock."""
-    rate = round(host.clock.drift_ppb * 1e-9 * 2**Q48_BITS) / 2**Q48_BITS
-    since = (local_ns - host.clock.offset_ns - host.clock.base_ns) / (1 + rate)
-    raw_ns: NDArray[np.int64] = host.clock.base_ns + np.rint(since).astype(np.int64)
-    return raw_ns
+def _ahead_of_raw_ns(host: Host, maps: Maps) -> int:
+    """Local time of a host less its CLOCK_MONOTONIC_RAW: a constant."""
+    mono_ns, raw_ns = time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    return local_ns(host, maps.read_base(), mono_ns) - host.clock.raw_ns(mono_ns, raw_ns)
+
+
+def _true_ns(host: Host, raw_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The machine's CLOCK_MONOTONIC_RAW when a host's showed that; each turn is a thousand times as exact."""
+    mono_ahead_ns = time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+    def true_ns(shown_ns: int) -> int:
+        found_ns = shown_ns
+        for _ in range(TURNS):
+            found_ns += shown_ns - host.clock.raw_ns(found_ns + mono_ahead_ns, found_ns)
+        return found_ns
+
+    return np.array([true_ns(shown_ns) for shown_ns in raw_ns.tolist()], np.int64)

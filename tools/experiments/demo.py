@@ -20,6 +20,7 @@ from cwdp.cli.output import console
 from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings
+from tools.clocks import ClockKind
 from tools.experiments import measure
 from tools.experiments.contention import QUEUE_BYTES, RATE_BPS, Setting, make_setting
 from tools.experiments.failover import Cut, Kind, draw_cut
@@ -27,7 +28,7 @@ from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
 from tools.lab import LabSpec, faults
 from tools.lab.fleet import Fleet
-from tools.lab.params import RATE
+from tools.lab.params import CLOCKS, RATE
 from tools.lab.session import lab_for_run, sample
 from tools.lab.truth import Truth
 from tools.roce import Generator
@@ -76,10 +77,16 @@ class Promises:
     "--seed", default=1, show_default=True, help="Draws clocks, queue pairs and the link that dies."
 )
 @click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
-def demo(seed: int, rate: int) -> None:
+@CLOCKS
+def demo(seed: int, rate: int, clocks: ClockKind) -> None:
     """Show clocks put right, colliding jobs taken apart and a dead link survived; ends by itself in 90 s."""
     spec = LabSpec(
-        name=NAME, rate_bps=rate, queue_bytes=QUEUE_BYTES, spine_queue_bytes=QUEUE_BYTES, seed=seed
+        name=NAME,
+        rate_bps=rate,
+        queue_bytes=QUEUE_BYTES,
+        spine_queue_bytes=QUEUE_BYTES,
+        seed=seed,
+        clocks=clocks,
     )
     setting = make_setting(spec, spine_rate_bps=None, slow_share=1.0)
     promises = Promises(console())

@@ -6,6 +6,7 @@ import click
 
 from cwdp.cli.output import emit
 from cwdp.errors import LabError
+from tools.clocks import ClockKind
 from tools.experiments.contention_run import contention
 from tools.experiments.demo import demo
 from tools.experiments.failover_run import failover
@@ -15,7 +16,7 @@ from tools.experiments.slices_run import slices
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
 from tools.lab.lab import Lab
-from tools.lab.params import RATE, SHARE, TIME
+from tools.lab.params import CLOCKS, RATE, SHARE, TIME
 from tools.lab.sync import sync
 from tools.lab.topology import LabSpec
 from tools.roce.cli import traffic
@@ -60,6 +61,7 @@ lab.add_command(traffic)
 )
 @click.option("--mtu", default=_DEFAULT.mtu, show_default=True, help="MTU of the fabric in bytes.")
 @click.option("--seed", default=_DEFAULT.seed, show_default=True, help="Draws the hosts' clocks.")
+@CLOCKS
 @click.option("--miswire", default="", metavar="HOST", help="Plug this host's first NIC into a wrong leaf.")
 def up(
     *,
@@ -73,6 +75,7 @@ def up(
     queue: str,
     mtu: int,
     seed: int,
+    clocks: ClockKind,
     miswire: str,
 ) -> None:
     """Raise a lab. The same lab twice is one lab."""
@@ -89,6 +92,7 @@ def up(
         mtu=mtu,
         seed=seed,
         miswired=miswire,
+        clocks=clocks,
     )
     if lifecycle.up(spec):
         click.echo(f"The lab {name!r} is up: {leaves * hosts} hosts, {leaves} leaves, {spines} spines.")

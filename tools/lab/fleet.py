@@ -3,7 +3,10 @@
 It stands where systemd stands on a real host: the processes know nothing of each other's restarts.
 """
 
+import os
+import random
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -24,6 +27,9 @@ BUS_PORT = 4222
 RESTART_AFTER_S = 0.5
 POLL_S = 0.1
 STOP_WAIT_S = 5.0
+STALL_EVERY_S, STALL_S = (20.0, 40.0), 0.5
+"""Of agents in a lab with rough clocks."""
+
 LAST_LINES = 6
 MANAGER = "manager"
 MANAGER_NICENESS = -15
@@ -74,7 +80,8 @@ class Fleet:
         self._wanted: set[str] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="fleet", daemon=True)
+        jobs = [self._keep, *([self._stall] if lab.spec.clocks == "rough" else [])]
+        self._jobs = [threading.Thread(target=job, name="fleet", daemon=True) for job in jobs]
 
     @property
     def restarts(self) -> int:
@@ -93,14 +100,16 @@ class Fleet:
             self._write_agent_config(host)
         for name in (MANAGER, *(host.name for host in self.lab.hosts)):
             self.start(name)
-        self._keeper.start()
+        for job in self._jobs:
+            job.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping.set()
-        self._keeper.join()
+        for job in self._jobs:
+            job.join()
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -195,6 +204,17 @@ class Fleet:
                         self._deaths[name] += 1
                         del died[name]
 
+    def _stall(self) -> None:
+        """Stop some host's agent and its helpers for a while, again and again."""
+        draw = random.Random(self.lab.spec.seed)
+        while not self._stopping.wait(draw.uniform(*STALL_EVERY_S)):
+            name = draw.choice(self.lab.hosts).name
+            with self._lock, suppress(ProcessLookupError):
+                group = self._processes[name].pid
+                os.killpg(group, signal.SIGSTOP)
+                time.sleep(STALL_S)
+                os.killpg(group, signal.SIGCONT)
+
     def _config(self, host: str) -> Path:
         return self.lab.run_dir / f"{host}.toml"
 
@@ -210,17 +230,13 @@ class Fleet:
 
     def _write_agent_config(self, host: Host) -> None:
         nics = ", ".join(f'"{nic.name}"' for nic in host.nics)
-        clock = host.clock
         self._config(host.name).write_text(
             f'host = "{host.name}"\n'
             f"nics = [{nics}]\n"
             f'nats = "{self._bus_url}"\n'
             f'keys = "{self.lab.run_dir / "keys.toml"}"\n'
             f"pulse_interval_ms = {self._pulse_interval_ms}\n"
-            "[test_clock]\n"
-            f"base_ns = {clock.base_ns}\n"
-            f"offset_ns = {clock.offset_ns}\n"
-            f"drift_ppb = {float(clock.drift_ppb)}\n"
+            f'[test_clock]\nfile = "{host.clock_file}"\n'
             + (f"[congestion]\nthreshold_us = {self._congestion.threshold_us}\n" if self._congestion else "")
         )
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools.lab import process, state
-from tools.lab.state import Clock, LabState
+from cwdp.shared import testclock
+from cwdp.shared.testclock import TestClock
+from tools.lab import clocks, process, state
+from tools.lab.state import LabState
 from tools.lab.topology import MGMT, MGMT_ADDRESS, LabSpec, Nic, Topology
 
 if TYPE_CHECKING:
@@ -16,13 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Host:
-    """A host of the lab, with the truth of its clock."""
+    """A host of the lab; its clock lies in `clock_file`."""
 
     name: str
     netns: str
     nics: tuple[Nic, ...]
     mgmt_address: IPv4Address
-    clock: Clock
+    clock_file: Path
+
+    @cached_property
+    def clock(self) -> TestClock:
+        """The truth of its clock."""
+        return testclock.load(self.clock_file)
 
 
 class Lab:
@@ -35,7 +43,7 @@ class Lab:
         self.name = known.spec.name
         self.topology = Topology(known.spec)
         self.mgmt_netns = self.topology.netns(MGMT)
-        self.hosts = tuple(self._host(name, known.clocks[name]) for name in self.topology.hosts)
+        self.hosts = tuple(self._host(name) for name in self.topology.hosts)
 
     @classmethod
     def open(cls, name: str) -> "Lab":
@@ -69,6 +77,6 @@ class Lab:
             state.save(known)
         return started
 
-    def _host(self, name: str, clock: Clock) -> Host:
-        nics = tuple(self.topology.nics[name])
-        return Host(name, self.topology.netns(name), nics, self.topology.mgmt_address(name), clock)
+    def _host(self, name: str) -> Host:
+        nics, address = tuple(self.topology.nics[name]), self.topology.mgmt_address(name)
+        return Host(name, self.topology.netns(name), nics, address, clocks.file(self.run_dir, name))

@@ -1,6 +1,5 @@
 """Raising a lab and taking it away, whatever state an earlier command left it in."""
 
-import random
 import shutil
 import time
 from collections.abc import Iterator
@@ -10,13 +9,11 @@ from pathlib import Path
 from pyroute2 import NetlinkError
 
 from cwdp.errors import CwdpError, LabError
-from tools.lab import fabric, netns, process, state
-from tools.lab.state import Clock, LabState
+from tools.lab import clocks, fabric, netns, process, state
+from tools.lab.state import LabState
 from tools.lab.topology import NODE_PATTERN, LabSpec, Topology, netns_name
 
 _BPF_ROOT = Path("/sys/fs/bpf/cwdp")
-_MAX_OFFSET_NS = 3_000_000_000
-_MAX_DRIFT_PPB = 50_000
 
 
 def up(spec: LabSpec) -> bool:
@@ -48,19 +45,6 @@ def down(name: str) -> bool:
         return _clear(name)
 
 
-def clocks(spec: LabSpec, base_ns: int) -> dict[str, Clock]:
-    """Draw every host's clock from the seed: uniform over +-3 s and over +-50 ppm."""
-    draw = random.Random(spec.seed)
-    return {
-        host: Clock(
-            offset_ns=draw.randint(-_MAX_OFFSET_NS, _MAX_OFFSET_NS),
-            drift_ppb=draw.randint(-_MAX_DRIFT_PPB, _MAX_DRIFT_PPB),
-            base_ns=base_ns,
-        )
-        for host in Topology(spec).hosts
-    }
-
-
 def mark(name: str) -> str:
     """Return the mark that a lab's namespaces carry as the alias of their loopback interface."""
     return f"cwdp lab {name}"
@@ -86,7 +70,7 @@ def _build(spec: LabSpec) -> None:
             netns.create(topology.netns(node), mark(spec.name))
         with fabric.open_nodes(topology, topology.nodes) as nodes:
             fabric.build(topology, nodes)
-    lab.clocks = clocks(spec, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+    clocks.write(spec, time.monotonic_ns(), state.run_dir(spec.name))
     lab.phase = "up"
     state.save(lab)
 

@@ -7,7 +7,9 @@ import click
 
 from cwdp.errors import ConfigError
 from cwdp.shared.rates import parse_rate
+from tools.clocks import KINDS
 from tools.lab import units
+from tools.lab.topology import LabSpec
 
 
 class Quantity(click.ParamType[Any]):
@@ -30,3 +32,10 @@ class Quantity(click.ParamType[Any]):
 RATE = Quantity("rate", parse_rate)
 TIME = Quantity("time", units.parse_time)
 SHARE = Quantity("share", units.parse_share)
+CLOCKS = click.option(
+    "--clocks",
+    type=click.Choice(KINDS),
+    default=LabSpec().clocks,
+    show_default=True,
+    help="What the hosts' clocks are like.",
+)

@@ -116,7 +116,8 @@ def wait_for_lock(fleet: Fleet, truth: Truth) -> ColdStart:
         "all clocks within a microsecond",
     )
     locked = time.monotonic()
-    offsets = [host.clock.offset_ns for host in fleet.lab.hosts]
+    now_ns = time.monotonic_ns()
+    offsets = [host.clock.mono_ns(now_ns) for host in fleet.lab.hosts]
     return ColdStart(probing - started, locked - probing, max(offsets) - min(offsets))
 
 

@@ -19,17 +19,6 @@ _LOCK_TIMEOUT_S = 30.0
 _LOCK_POLL_S = 0.02
 
 
-class Clock(msgspec.Struct, frozen=True):
-    """The truth of a host's clock: `local = raw + offset_ns + (raw - base_ns) * drift_ppb * 1e-9`.
-
-    `raw` is CLOCK_MONOTONIC in nanoseconds, `base_ns` its value when the lab came up.
-    """
-
-    offset_ns: int
-    drift_ppb: int
-    base_ns: int
-
-
 class LinkFault(msgspec.Struct):
     """What was done to a link, by direction (`h1>l1`)."""
 
@@ -53,7 +42,6 @@ class LabState(msgspec.Struct):
 
     spec: LabSpec
     phase: Literal["building", "up"] = "building"
-    clocks: dict[str, Clock] = {}
     faults: dict[str, LinkFault] = {}
     processes: list[Process] = []
 

@@ -1,5 +1,6 @@
 """What a lab looks like now: nodes, addresses, clocks, and each link's state and counters read from the kernel."""
 
+import time
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 
 from cwdp.shared.rates import format_rate
-from tools.lab import drops, fabric, state
+from tools.lab import clocks, drops, fabric, state
 from tools.lab.fabric import Node
 from tools.lab.lab import Lab
 from tools.lab.lifecycle import kernel_errors
@@ -57,7 +58,7 @@ def _host(lab: Lab, name: str) -> dict[str, Any]:
         "netns": host.netns,
         "mgmt_address": str(host.mgmt_address),
         "nics": nics,
-        "clock": msgspec.to_builtins(host.clock),
+        "clock": clocks.describe(host.clock, time.monotonic_ns()),
     }
 
 
@@ -126,7 +127,9 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _hosts_table(hosts: list[dict[str, Any]]) -> Table:
-    table = _table("Hosts", "host", "nic", "leaf", "IPv4", "IPv6", "management", "offset", "drift")
+    table = _table(
+        "Hosts", "host", "nic", "leaf", "IPv4", "IPv6", "management", "offset", "oscillator", "discipline"
+    )
     for host in hosts:
         clock = host["clock"]
         for nic in host["nics"]:
@@ -135,7 +138,7 @@ def _hosts_table(hosts: list[dict[str, Any]]) -> Table:
                 *(nic[key] for key in ("name", "leaf", "ipv4", "ipv6")),
                 host["mgmt_address"],
                 f"{clock['offset_ns'] / 1e9:+.3f} s",
-                f"{clock['drift_ppb'] / 1e3:+.3f} ppm",
+                *(f"{clock[key] / 1e3:+.3f} ppm" for key in ("oscillator_ppb", "discipline_ppb")),
             )
     return table
 

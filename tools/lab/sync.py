@@ -13,8 +13,9 @@ from rich.table import Table
 
 from cwdp.cli.output import emit, progress
 from manager.schedule import Family
+from tools.clocks import ClockKind
 from tools.lab.fleet import LAB_PROBES, Fleet
-from tools.lab.params import SHARE
+from tools.lab.params import CLOCKS, SHARE
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, sample, wait_for_lock
 from tools.lab.topology import LabSpec
 from tools.lab.truth import Truth
@@ -34,22 +35,38 @@ RUN_NAME = "sync"
 @click.option(
     "--family", type=click.Choice(["4", "6", "both"]), default="4", show_default=True, help="IP version."
 )
+@CLOCKS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def sync(*, share: float, seconds: float, name: str | None, seed: int, family: Family, as_json: bool) -> None:
+def sync(
+    *,
+    share: float,
+    seconds: float,
+    name: str | None,
+    seed: int,
+    family: Family,
+    clocks: ClockKind,
+    as_json: bool,
+) -> None:
     """Sync the lab's clocks from cold, then compare them with the truth that the lab set."""
-    result = run_sync(share, seconds, name=name, seed=seed, family=family)
+    result = run_sync(share, seconds, name=name, seed=seed, family=family, clocks=clocks)
     emit(result, as_json=as_json, render=lambda: _render(result))
 
 
 def run_sync(
-    share: float, seconds: float, *, name: str | None = None, seed: int = 1, family: Family = "4"
+    share: float,
+    seconds: float,
+    *,
+    name: str | None = None,
+    seed: int = 1,
+    family: Family = "4",
+    clocks: ClockKind = "disciplined",
 ) -> dict[str, Any]:
     """Run the experiment; what `--json` prints.
 
     Raises:
         LabError: the lab or its processes failed.
     """
-    spec = None if name else LabSpec(name=RUN_NAME, seed=seed)
+    spec = None if name else LabSpec(name=RUN_NAME, seed=seed, clocks=clocks)
     probes = msgspec.structs.replace(LAB_PROBES, family=family)
     with lab_for_run(name or RUN_NAME, spec) as lab, Fleet(lab, probes) as fleet, Truth(lab) as truth:
         start = wait_for_lock(fleet, truth)
@@ -61,7 +78,12 @@ def run_sync(
             error, bound = sample(truth, seconds, fleet)
             sent = traffic.result()
         return {
-            "lab": {"leaves": lab.spec.leaves, "spines": lab.spec.spines, "hosts": len(lab.hosts)},
+            "lab": {
+                "leaves": lab.spec.leaves,
+                "spines": lab.spec.spines,
+                "hosts": len(lab.hosts),
+                "clocks": lab.spec.clocks,
+            },
             "seconds": seconds,
             "cold_start": asdict(start),
             "load": {"share": share, "sent": sent},
@@ -111,7 +133,8 @@ def _render(result: dict[str, Any]) -> RenderableType:
     load = f"load {sent['measured_share']:.0%} of every host's link" if sent else "idle"
     return Group(
         table,
-        f"{load}; {result['all']['samples']} samples in {result['seconds']:.0f} s",
+        f"clocks {result['lab']['clocks']}, {load}; "
+        f"{result['all']['samples']} samples in {result['seconds']:.0f} s",
         f"cold start: clocks {start['offsets_ns'] / 1e9:.1f} s apart, "
         f"within 1 us {start['locked_s']:.2f} s after the first probe",
     )

@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 import msgspec
 
 from cwdp.errors import ConfigError, LabError
+from tools.clocks import ClockKind
 
 MGMT = "mgmt"
 MGMT_PORT = "mgmt0"
@@ -33,7 +34,7 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a lab is made of; two labs with the same spec are the same.
 
     The first NIC of the host `miswired` has the addresses of its place and is plugged into a leaf that is none of the
-    host's own.
+    host's own. `clocks` are of a kind of `tools.clocks`.
     """
 
     name: str = "cwdp"
@@ -48,6 +49,7 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     mtu: int = 9000
     seed: int = 1
     miswired: str = ""
+    clocks: ClockKind = "disciplined"
 
     @property
     def frame_bytes(self) -> int:

@@ -11,25 +11,38 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.agent.timebase import REACH_NS
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.tree import TreePath
 from tools.lab import netns
 from tools.lab.lab import Host, Lab
 
-MIDDLE_BITS = 16
-Q48_BITS = 48
+Q40_MIDDLE_BITS, Q48_MIDDLE_BITS = 20, 16
+Q40_BITS, Q48_BITS = 40, 48
+
+
+def scale(delta_ns: int, rate: int, middle_bits: int, bits: int) -> int:
+    """What `scale_q40` and `scale_q48` of the dataplane's clock.h compute."""
+    high, low = delta_ns >> middle_bits, delta_ns & ((1 << middle_bits) - 1)
+    return (high * rate + (low * rate >> middle_bits)) >> (bits - middle_bits)
 
 
 def scale_q48(delta_ns: int, rate_q48: int) -> int:
-    """What `scale_q48` of the dataplane's clock.h computes."""
-    high, low = delta_ns >> MIDDLE_BITS, delta_ns & ((1 << MIDDLE_BITS) - 1)
-    return (high * rate_q48 + low * (rate_q48 >> MIDDLE_BITS)) >> (Q48_BITS - MIDDLE_BITS)
+    """As the dataplane does, of a rate in 2^-48."""
+    return scale(delta_ns, rate_q48, Q48_MIDDLE_BITS, Q48_BITS)
 
 
-def local_ns(host: Host, raw_ns: int) -> int:
-    """What a host's own clock shows at an instant of the machine's clock."""
-    rate = round(host.clock.drift_ppb * 1e-9 * 2**Q48_BITS)
-    return raw_ns + host.clock.offset_ns + scale_q48(raw_ns - host.clock.base_ns, rate)
+def local_ns(host: Host, base: NDArray[np.void], real_ns: int) -> int:
+    """What a host's dataplane shows as local time at an instant.
+
+    Args:
+        host: whose clock it is.
+        base: its dataplane's line, a record of `abi.BASE_LINE`.
+        real_ns: the machine's CLOCK_MONOTONIC.
+    """
+    mono_ns = host.clock.mono_ns(real_ns)
+    since_ns = min(max(mono_ns - int(base["ref_mono_ns"]), -REACH_NS), REACH_NS)
+    return mono_ns + int(base["ahead_ns"]) + scale(since_ns, int(base["rate_q40"]), Q40_MIDDLE_BITS, Q40_BITS)
 
 
 @dataclass(frozen=True)
@@ -37,12 +50,12 @@ class Reading:
     """All hosts at one instant.
 
     Attributes:
-        raw_ns: the instant, on the machine's clock.
+        real_ns: the instant, on the machine's clock.
         error_ns: distance from the median of the synced hosts, shape (hosts,); NaN where not synced.
         bound_ns: the bound claimed, shape (hosts,); NaN where not synced.
     """
 
-    raw_ns: int
+    real_ns: int
     error_ns: NDArray[np.float64]
     bound_ns: NDArray[np.float64]
 
@@ -75,21 +88,23 @@ class Truth:
         """How many probes all hosts have sent since their dataplanes were loaded."""
         return sum(self.counters(host.name).get("probe_sent", 0) for host in self._lab.hosts)
 
-    def read(self, raw_ns: int) -> Reading:
+    def read(self, real_ns: int) -> Reading:
         """Compare all hosts at an instant, which should be now."""
-        timeline = [self._timeline(host, raw_ns) for host in self._lab.hosts]
+        timeline = [self._timeline(host, real_ns) for host in self._lab.hosts]
         first = next((t for t, _ in timeline if t is not None), 0)
         error = np.array([np.nan if t is None else float(t - first) for t, _ in timeline])
         if not np.isnan(error).all():
             error -= np.nanmedian(error)
-        return Reading(raw_ns, error, np.array([bound for _, bound in timeline]))
+        return Reading(real_ns, error, np.array([bound for _, bound in timeline]))
 
-    def _timeline(self, host: Host, raw_ns: int) -> tuple[int | None, float]:
+    def _timeline(self, host: Host, real_ns: int) -> tuple[int | None, float]:
         maps = self._open(host)
-        line = None if maps is None else maps.read_clock()
-        if line is None or not line["synced"]:
+        if maps is None:
             return None, float("nan")
-        local = local_ns(host, raw_ns)
+        line = maps.read_clock()
+        if not line["synced"]:
+            return None, float("nan")
+        local = local_ns(host, maps.read_base(), real_ns)
         delta = local - int(line["ref_local_ns"])
         bound = int(line["bound_ns"]) + scale_q48(abs(delta), int(line["bound_drift_q48"]))
         slewed = scale_q48(min(delta, int(line["slew_ns"])), int(line["slew_q48"]))

@@ -20,6 +20,7 @@ from cwdp.agent import service as agent
 from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
+from cwdp.shared.testclock import TestClock
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab.settings import manager_toml
 from tools.rdma.fabric import RdmaHost
@@ -53,7 +54,7 @@ class Services:
         hosts: Iterable[RdmaHost],
         folder: Path,
         way_out: WayOut,
-        ud_clocks: Sequence[TestClockConfig] | None,
+        ud_clocks: Sequence[TestClock] | None,
     ) -> None:
         self._folder = folder
         self._way_out = way_out
@@ -69,7 +70,9 @@ class Services:
                 keys=str(keys),
                 pulse_interval_ms=PULSE_INTERVAL_MS,
                 interface={} if ud_clocks is None else {host.ifname: InterfaceConfig(transport="ud")},
-                test_clock=None if ud_clocks is None else ud_clocks[number],
+                test_clock=None
+                if ud_clocks is None
+                else _in_file(ud_clocks[number], folder / f"{host.name}.npz"),
             )
             for number, host in enumerate(hosts)
         ]
@@ -145,7 +148,7 @@ def stopped(
     hosts: Iterable[RdmaHost],
     folder: Path,
     way_out: WayOut,
-    ud_clocks: Sequence[TestClockConfig] | None = None,
+    ud_clocks: Sequence[TestClock] | None = None,
 ) -> Iterator[Services]:
     """Give services that are to be started, their files in a folder; stopped at the end.
 
@@ -156,6 +159,11 @@ def stopped(
         yield services
     finally:
         services.stop()
+
+
+def _in_file(clock: TestClock, path: Path) -> TestClockConfig:
+    clock.save(path)
+    return TestClockConfig(str(path))
 
 
 def _run_agent(config: AgentConfig) -> None:

@@ -10,9 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from cwdp.agent.config import TestClockConfig
 from cwdp.errors import CwdpError, LabError
-from cwdp.shared.testclock import test_clock_ns
+from cwdp.shared.testclock import TestClock
 from tools.lab import faults
 from tools.rdma import services
 from tools.rdma.fabric import LAB
@@ -31,7 +30,7 @@ def run(bench: Bench) -> dict[str, Any]:
     began_s = time.monotonic()
     hosts = [bench.source, bench.target]
     clocks = [
-        TestClockConfig(base_ns=time.monotonic_ns(), offset_ns=ahead_ns, drift_ppb=drift_ppb)
+        TestClock.constant(time.monotonic_ns(), ahead_ns, drift_ppb)
         for ahead_ns, drift_ppb in zip(AHEAD_NS, DRIFT_PPB, strict=True)
     ]
     record: dict[str, Any] = {}
@@ -60,10 +59,10 @@ def run(bench: Bench) -> dict[str, Any]:
     return record
 
 
-def _read(clocks: list[TestClockConfig]) -> list[int]:
-    """What each host's clock shows now."""
-    now_ns = time.monotonic_ns()
-    return [test_clock_ns(now_ns, one.base_ns, one.offset_ns, one.drift_ppb) for one in clocks]
+def _read(clocks: list[TestClock]) -> list[int]:
+    """What each host's local time is now: its CLOCK_MONOTONIC_RAW, as it has no dataplane."""
+    now_ns, raw_ns = time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    return [one.raw_ns(now_ns, raw_ns) for one in clocks]
 
 
 def _paths(
