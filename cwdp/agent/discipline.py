@@ -7,7 +7,7 @@ import time
 from typing import Literal
 
 from cwdp.agent.timebase import Reading
-from cwdp.shared.testclock import TestClock
+from cwdp.shared.testclock import FREQUENCY_UNIT, TestClock
 
 Source = Literal["adjtimex", "raw", "none"]
 """What tells of the discipline: the kernel's word and the clocks, only these, or nothing."""
@@ -16,7 +16,6 @@ TRIES = 9
 WIDE_FACTOR, WIDE_NS = 2, 50
 WIDER = 1.05
 TICK_US = 10_000
-FREQUENCY_UNIT = 1e-6 / 65_536
 
 _log = logging.getLogger("cwdp.agent")
 

@@ -23,6 +23,8 @@ STEP_PHASE = 1 << STEP_BITS + PHASE_BITS - RATE_BITS
 """By how much a rate of 2^-40 moves the phase in a step, in 2^-16 ns."""
 
 MOST_RATE = 0.1
+FREQUENCY_UNIT = 1e-6 / 65_536
+"""In which a kernel keeps the frequency of CLOCK_MONOTONIC (adjtimex(2))."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -107,11 +109,8 @@ class TestClock:
             steps_ns: by how much the oscillator jumps at each step's beginning, shape [steps].
         """
         jumps_q16 = np.rint(steps_ns * PHASE_ONE).astype(np.int64)
-        raw, mono = (
-            Curve(np.rint(rate * RATE_ONE).astype(np.int64), jumps_q16)
-            for rate in (oscillator, oscillator + discipline)
-        )
-        return cls(base_ns, offset_ns, raw, mono)
+        raw_q40, on_top_q40 = (np.rint(rate * RATE_ONE).astype(np.int64) for rate in (oscillator, discipline))
+        return cls(base_ns, offset_ns, Curve(raw_q40, jumps_q16), Curve(raw_q40 + on_top_q40, jumps_q16))
 
     @classmethod
     def constant(cls, base_ns: int, offset_ns: int, drift_ppb: float) -> Self:
@@ -128,7 +127,7 @@ class TestClock:
         return raw_ns + self.offset_ns + self.oscillator.ahead_ns(mono_ns - self.base_ns)
 
     def nominal(self, mono_ns: int, nominal: float) -> float:
-        """The rate of CLOCK_MONOTONIC over CLOCK_MONOTONIC_RAW less one that a kernel here would tell.
+        """The rate of CLOCK_MONOTONIC over CLOCK_MONOTONIC_RAW less one that a kernel here would tell, in its units.
 
         Args:
             mono_ns: the machine's.
@@ -136,7 +135,8 @@ class TestClock:
         """
         since_ns = mono_ns - self.base_ns
         mono = (1 + nominal) * (1 + self.clock.rate(since_ns))
-        return mono / (1 + (1 + nominal) * self.oscillator.rate(since_ns)) - 1
+        exact = mono / (1 + (1 + nominal) * self.oscillator.rate(since_ns)) - 1
+        return round(exact / FREQUENCY_UNIT) * FREQUENCY_UNIT
 
     def save(self, path: Path) -> None:
         """Write it to a file that `load` reads."""

@@ -13,6 +13,7 @@ from agent_fakes import edges
 from cwdp.agent import bounce, service, trace, tracetable
 from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.service import Agent
+from cwdp.agent.timebase import Change
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
 from cwdp.shared.messages import (
     ClockLine,
@@ -245,6 +246,34 @@ def test_the_clock_follows_the_manager(setup: Setup) -> None:
     setup.agent._measure()
     clock = setup.said(Report)[-1].clock
     assert (clock.state, clock.offset_base_ns + clock.offset_ns) == ("synced", pytest.approx(500.25))
+
+
+def test_every_report_in_full_tells_of_the_discipline(setup: Setup) -> None:
+    for _ in range(service.PATHS_EVERY + 1):
+        setup.agent._measure()
+    told = [report.discipline for report in setup.said(Report)]
+    assert [found is not None for found in told] == [True, *[False] * (service.PATHS_EVERY - 1), True]
+    assert told[0] is not None
+    assert told[0].source in {"adjtimex", "raw"}
+    assert (told[0].changes, told[0].changed_s_ago) == (0, None)
+
+
+def test_dataplanes_make_local_time_anew_before_probes_are_stamped(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was stamped wrongly is known to reach until the dataplanes had their new lines."""
+    done: list[Any] = []
+    clock = setup.agent._clock
+    monkeypatch.setattr(clock, "look", lambda: Change(100, 200, 7.0))
+    monkeypatch.setattr(clock, "has_moved", lambda: True)
+    monkeypatch.setattr(clock, "write", lambda maps: done.append(list(maps)))
+    monkeypatch.setattr(clock, "now_ns", lambda: 250)
+    monkeypatch.setattr(setup.agent, "_clock_changed", done.append)
+    for nic in setup.nics:
+        nic.maps = nic.ifname
+        nic.send = lambda _now_ns: done.append("sent")
+    setup.agent._send()
+    assert done == [["nic0", "nic1"], Change(100, 250, 7.0), "sent", "sent"]
 
 
 def test_probes_leave_at_a_steady_mean_rate(setup: Setup) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from cwdp.errors import LabError
+from tools.clocks import ClockKind
 from tools.lab import LabSpec, fleet
 
 PATIENCE_S = 20.0
 MANY = 20
 
 
-def _lab(run_dir: Path) -> Any:
+def _lab(run_dir: Path, clocks: ClockKind = "steady") -> Any:
     """One host, whose every process says why it ends and does."""
     host = SimpleNamespace(name="h1", nics=[SimpleNamespace(name="nic0")], clock_file=run_dir / "h1.npz")
 
@@ -23,8 +24,23 @@ def _lab(run_dir: Path) -> Any:
         return subprocess.Popen(["sh", "-c", "echo out of beans; exit 3"], **files)
 
     return SimpleNamespace(
-        spec=LabSpec(), hosts=[host], run_dir=run_dir, mgmt_address="192.0.2.1", popen=popen
+        spec=LabSpec(clocks=clocks), hosts=[host], run_dir=run_dir, mgmt_address="192.0.2.1", popen=popen
     )
+
+
+def test_agents_of_a_lab_with_rough_clocks_stand_still_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "STALL_EVERY_S", (0.05, 0.06))
+    monkeypatch.setattr(fleet, "STALL_S", 0.2)
+    lab = _lab(tmp_path, "rough")
+    lab.popen = lambda *_a, **files: subprocess.Popen(["sleep", "60"], start_new_session=True, **files)
+    end, states = time.monotonic() + PATIENCE_S, set()
+    with fleet.Fleet(lab) as running:
+        while not {"T", "S"} <= states and time.monotonic() < end:
+            states.add(Path(f"/proc/{running.process('h1').pid}/stat").read_text().split()[2])
+    assert {"T", "S"} <= states
+    assert running.restarts == 0
 
 
 def test_it_is_said_which_and_their_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
