@@ -94,10 +94,8 @@ def scalar_code(t: dict[str, Any]) -> str:
 
 def record(name: str, size: int, fields: list[tuple[str, str, int]]) -> str:
     """The source of one structured dtype."""
-    rows = "".join(f'            ("{n}", {d}, {o}),\n' for n, d, o in fields)
-    return f"{name}: Final = _record(\n    {size},\n    [\n{rows}    ],\n)\n".replace(
-        "            (", "        ("
-    )
+    rows = ", ".join(f'("{n}", {d}, {o})' for n, d, o in fields)
+    return f"{name}: Final = _record({size}, [{rows}])\n"
 
 
 def structs(btf: Btf) -> list[str]:

@@ -161,14 +161,7 @@ def _record(size: int, fields: list[tuple[str, object, int]]) -> np.dtype[np.voi
 
 
 BTH: Final = _record(
-    12,
-    [
-        ("opcode", "<u1", 0),
-        ("flags", "<u1", 1),
-        ("pkey", ">u2", 2),
-        ("qpn", ">u4", 4),
-        ("psn", ">u4", 8),
-    ],
+    12, [("opcode", "<u1", 0), ("flags", "<u1", 1), ("pkey", ">u2", 2), ("qpn", ">u4", 4), ("psn", ">u4", 8)]
 )
 
 PROBE: Final = _record(
@@ -222,14 +215,7 @@ SLOT: Final = _record(
     ],
 )
 
-BASE_LINE: Final = _record(
-    24,
-    [
-        ("ref_mono_ns", "<u8", 0),
-        ("ahead_ns", "<i8", 8),
-        ("rate_q40", "<i8", 16),
-    ],
-)
+BASE_LINE: Final = _record(24, [("ref_mono_ns", "<u8", 0), ("ahead_ns", "<i8", 8), ("rate_q40", "<i8", 16)])
 
 CLOCK_LINE: Final = _record(
     56,
@@ -256,30 +242,11 @@ CLOCK: Final = _record(
     ],
 )
 
-TEST_CLOCK_STEP: Final = _record(
-    16,
-    [
-        ("phase_q16", "<i8", 0),
-        ("rate_q40", "<i8", 8),
-    ],
-)
+TEST_CLOCK_STEP: Final = _record(16, [("phase_q16", "<i8", 0), ("rate_q40", "<i8", 8)])
 
-KEY: Final = _record(
-    24,
-    [
-        ("k0", "<u8", 0),
-        ("k1", "<u8", 8),
-        ("key_id", "<u4", 16),
-        ("valid", "<u4", 20),
-    ],
-)
+KEY: Final = _record(24, [("k0", "<u8", 0), ("k1", "<u8", 8), ("key_id", "<u4", 16), ("valid", "<u4", 20)])
 
-COUNTERS: Final = _record(
-    272,
-    [
-        ("count", ("<u8", (34,)), 0),
-    ],
-)
+COUNTERS: Final = _record(272, [("count", ("<u8", (34,)), 0)])
 
 META: Final = _record(
     32,
@@ -292,13 +259,7 @@ META: Final = _record(
     ],
 )
 
-QP_KEY: Final = _record(
-    20,
-    [
-        ("addr", (">u4", (4,)), 0),
-        ("qpn", "<u4", 16),
-    ],
-)
+QP_KEY: Final = _record(20, [("addr", (">u4", (4,)), 0), ("qpn", "<u4", 16)])
 
 STEER: Final = _record(
     12,
@@ -454,12 +415,7 @@ SLICE_RULE: Final = _record(
     ],
 )
 
-SLICE_LIST: Final = _record(
-    20480,
-    [
-        ("rules", (SLICE_RULE, (256,)), 0),
-    ],
-)
+SLICE_LIST: Final = _record(20480, [("rules", (SLICE_RULE, (256,)), 0)])
 
 SLICE_TABLE: Final = _record(
     40984,
@@ -495,13 +451,7 @@ SLICE: Final = _record(
     ],
 )
 
-JOB: Final = _record(
-    8,
-    [
-        ("job", "<u4", 0),
-        ("managed", "<u4", 4),
-    ],
-)
+JOB: Final = _record(8, [("job", "<u4", 0), ("managed", "<u4", 4)])
 
 SETTINGS: Final = _record(
     9388,
