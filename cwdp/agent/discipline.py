@@ -53,6 +53,7 @@ class Clocks:
         self.source: Source = "adjtimex"
         self._test = test
         self._timex = _Timex()
+        self._pointer = ctypes.byref(self._timex)
         self._adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
         self._narrowest_ns = float("inf")
 
@@ -99,7 +100,7 @@ class Clocks:
         """The rate of CLOCK_MONOTONIC over CLOCK_MONOTONIC_RAW less one, by the kernel's word."""
         if self.source != "adjtimex":
             return None
-        if self._adjtimex(ctypes.byref(self._timex)) < 0:
+        if self._adjtimex(self._pointer) < 0:
             _log.warning("adjtimex is not to be had error=%s", os.strerror(ctypes.get_errno()))
             self.source = "raw"
             return None

@@ -18,7 +18,10 @@ MORE_LOOKS = 4
 """After a change what is known of the clock's distance is known by a single reading."""
 
 WRITE_NS, WRITE_EVERY_NS = 1.0, 1_000_000_000
-"""The dataplane is given a new base line when that moves local time by more, or when it is as old."""
+COMPARE_EVERY = 10
+"""The dataplane is given a new base line when that moves local time by more, or when it is as old.
+
+The two are compared after a change, and else at one look of so many."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class LocalClock:
         self._kernel = Clocks(settings.test_clock)
         self._base = TimeBase()
         self._written: BaseLine | None = None
+        self._looks, self._changes = COMPARE_EVERY, 0
 
     def take_up(self, all_maps: Iterable[Maps]) -> None:
         """Begin: go on from the line that an earlier agent left.
@@ -80,7 +84,11 @@ class LocalClock:
             maps.write_base(ref_mono_ns=line.ref_mono_ns, ahead_ns=round(line.ahead_ns), rate=line.rate)
 
     def has_moved(self) -> bool:
-        """Whether dataplanes should be told anew."""
+        """Whether dataplanes should be told anew; asked after each look. It takes a change, or time, to move a line."""
+        self._looks += 1
+        if self._looks < COMPARE_EVERY and self._base.changes == self._changes:
+            return False
+        self._looks, self._changes = 0, self._base.changes
         line, written = self._base.line, self._written
         if written is None or line.ref_mono_ns - written.ref_mono_ns > WRITE_EVERY_NS:
             return True

@@ -99,18 +99,13 @@ class _Line:
         """The rate of CLOCK_MONOTONIC over CLOCK_MONOTONIC_RAW less one."""
         return self.slope / (1 - self.slope)
 
-    def later(self, elapsed_ns: int) -> "_Line":
-        """So long after; what is old is forgotten."""
+    def wait(self, elapsed_ns: int) -> None:
+        """So much later; what is old is forgotten."""
         fading = max(math.exp(-elapsed_ns / MEMORY_NS), MOST_FADING)
         cov = self.cov + self.var_slope * elapsed_ns
-        var_distance = self.var_distance + (self.cov + cov) * elapsed_ns
-        return _Line(
-            self.distance_ns + self.slope * elapsed_ns,
-            self.slope,
-            var_distance / fading,
-            self.var_slope / fading,
-            cov / fading,
-        )
+        self.distance_ns += self.slope * elapsed_ns
+        self.var_distance = (self.var_distance + (self.cov + cov) * elapsed_ns) / fading
+        self.var_slope, self.cov = self.var_slope / fading, cov / fading
 
     def announce(self, by: float, elapsed_ns: int) -> float:
         """The frequency was changed at some moment of the last stretch; returns how far that can have led, in ns."""
@@ -159,6 +154,9 @@ class TimeBase:
         self._last: Reading | None = None
         self._known = _Line()
         self._scatter2 = SCATTER_NS**2
+        self._least_change_ns = CHANGE_SIGMAS * SCATTER_NS
+        """No accident of reading is as far off the line."""
+
         self._mean_off_ns = 0.0
         self.ahead_of_raw_ns: int | None = None if line else 0
         """Local time less CLOCK_MONOTONIC_RAW, the constant; None before the first reading."""
@@ -185,36 +183,42 @@ class TimeBase:
         elapsed_ns = reading.mono_ns - last.mono_ns
         if elapsed_ns <= 0:
             return None
-        known, led_ns = self._known.later(elapsed_ns), 0.0
-        if reading.nominal is not None and last.nominal is not None and reading.nominal != last.nominal:
-            led_ns = known.announce(reading.nominal - last.nominal, elapsed_ns)
-        off_ns = reading.mono_ns - reading.raw_ns - self._first_ns - known.distance_ns
-        is_off = abs(off_ns) > self._least_change_ns + abs(led_ns) / 2
-        if is_off and not led_ns and not self.is_in_doubt:
+        known = self._known
+        off_ns = reading.mono_ns - reading.raw_ns - self._first_ns
+        off_ns -= known.distance_ns + known.slope * elapsed_ns
+        announced = _announced(last, reading)
+        is_off = abs(off_ns) > self._least_change_ns
+        if is_off and not announced and not self.is_in_doubt:
             self.is_in_doubt = True
             return None
         self.is_in_doubt = False
-        is_change = bool(led_ns)
-        if is_off and off_ns**2 > CHANGE_SIGMAS**2 * (known.var_distance + self._scatter2):
-            is_change = True
-            known.doubt(off_ns, elapsed_ns)
-        elif not is_off and not led_ns:
-            self._learn(known, off_ns, elapsed_ns)
+        self._last = reading
+        known.wait(elapsed_ns)
+        if is_off or announced:
+            return self._change(last, reading, off_ns, announced)
+        self._learn(off_ns, elapsed_ns)
         known.correct(off_ns, self._scatter2)
-        self._known, self._last = known, reading
-        from_ns, to_ns = (one.raw_ns + self.ahead_of_raw_ns for one in (last, reading))
-        if is_change:
+        return None
+
+    def _change(self, last: Reading, reading: Reading, off_ns: float, announced: float) -> Change | None:
+        """The line was off by so much, or its frequency was announced to be another; what to tell of it, if anything."""
+        known, elapsed_ns = self._known, reading.mono_ns - last.mono_ns
+        led_ns = known.announce(announced, elapsed_ns)
+        left_ns = off_ns - led_ns / 2
+        is_surprise = (
+            abs(left_ns) > self._least_change_ns + abs(led_ns) / 2
+            and left_ns**2 > CHANGE_SIGMAS**2 * (known.var_distance + self._scatter2)
+        )
+        if is_surprise:
+            known.doubt(left_ns, elapsed_ns)
+        known.correct(left_ns, self._scatter2)
+        from_ns, to_ns = (one.raw_ns + (self.ahead_of_raw_ns or 0) for one in (last, reading))
+        if announced or is_surprise:
             self.changes += 1
             self.changed_local_ns = to_ns
-        if not is_off and abs(led_ns) < TOLD_NS:
+        if abs(off_ns) <= self._least_change_ns and abs(led_ns) < TOLD_NS:
             return None
-        error_ns = off_ns + led_ns / 2
-        return Change(from_ns, to_ns + max(0, math.ceil(error_ns)), error_ns)
-
-    @property
-    def _least_change_ns(self) -> float:
-        """No accident of reading is as far off the line."""
-        return max(LEAST_CHANGE_NS, CHANGE_SIGMAS * math.sqrt(self._scatter2))
+        return Change(from_ns, to_ns + max(0, math.ceil(off_ns)), off_ns)
 
     def _start(self, reading: Reading) -> None:
         """The first reading: local time goes on as it was."""
@@ -226,12 +230,21 @@ class TimeBase:
             self._known = _Line(slope=slope, var_slope=NOMINAL_SIGMA**2)
         self._last = reading
 
-    def _learn(self, known: _Line, off_ns: float, elapsed_ns: int) -> None:
+    def _learn(self, off_ns: float, elapsed_ns: int) -> None:
         """How far readings scatter; and whether several in a row are off to one side, so that the slope is another."""
+        known = self._known
         moved = self._scatter2 + SCATTER_SHARE * (off_ns**2 - known.var_distance - self._scatter2)
         self._scatter2 = max(moved, SCATTER_LEAST_NS**2)
+        self._least_change_ns = max(LEAST_CHANGE_NS, CHANGE_SIGMAS * math.sqrt(self._scatter2))
         self._mean_off_ns += MEAN_SHARE * (off_ns - self._mean_off_ns)
         sigma2 = MEAN_SHARE / (2 - MEAN_SHARE) * (self._scatter2 + known.var_distance)
         if self._mean_off_ns**2 > CHANGE_SIGMAS**2 * sigma2:
             known.doubt(self._mean_off_ns, round(elapsed_ns / MEAN_SHARE))
             self._mean_off_ns = 0.0
+
+
+def _announced(last: Reading, reading: Reading) -> float:
+    """By how much the kernel tells another frequency than before; 0 for the same, or where it tells none."""
+    if reading.nominal == last.nominal or reading.nominal is None or last.nominal is None:
+        return 0.0
+    return reading.nominal - last.nominal
