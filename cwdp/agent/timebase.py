@@ -205,10 +205,9 @@ class TimeBase:
         known, elapsed_ns = self._known, reading.mono_ns - last.mono_ns
         led_ns = known.announce(announced, elapsed_ns)
         left_ns = off_ns - led_ns / 2
-        is_surprise = (
-            abs(left_ns) > self._least_change_ns + abs(led_ns) / 2
-            and left_ns**2 > CHANGE_SIGMAS**2 * (known.var_distance + self._scatter2)
-        )
+        is_surprise = abs(left_ns) > self._least_change_ns + abs(
+            led_ns
+        ) / 2 and left_ns**2 > CHANGE_SIGMAS**2 * (known.var_distance + self._scatter2)
         if is_surprise:
             known.doubt(left_ns, elapsed_ns)
         known.correct(left_ns, self._scatter2)
