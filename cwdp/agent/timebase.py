@@ -184,7 +184,7 @@ class TimeBase:
         if elapsed_ns <= 0:
             return None
         known = self._known
-        off_ns = reading.mono_ns - reading.raw_ns - self._first_ns
+        off_ns = float(reading.mono_ns - reading.raw_ns - self._first_ns)
         off_ns -= known.distance_ns + known.slope * elapsed_ns
         announced = _announced(last, reading)
         is_off = abs(off_ns) > self._least_change_ns
