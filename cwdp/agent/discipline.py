@@ -63,7 +63,7 @@ class Clocks:
             return None
         nominal = self._nominal()
         try:
-            width_ns, mono_ns, raw_ns = _best_of_tries()
+            width_ns, mono_ns, raw_ns = best_of_tries()
         except OSError as error:
             _log.warning("CLOCK_MONOTONIC_RAW is not readable error=%s", error.strerror)
             self.source = "none"
@@ -108,7 +108,7 @@ class Clocks:
         return frequency * FREQUENCY_UNIT + (tick_us - TICK_US) / TICK_US
 
 
-def _best_of_tries() -> tuple[int, int, int]:
+def best_of_tries() -> tuple[int, int, int]:
     """The narrowest reading of several: how long it took, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW; all ns."""
     read, mono, raw = time.clock_gettime_ns, time.CLOCK_MONOTONIC, time.CLOCK_MONOTONIC_RAW
     best = (1 << 62, 0, 0)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.agent.discipline import best_of_tries
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
@@ -126,13 +127,14 @@ def _stamps(records: NDArray[np.void], numbers: dict[Any, int], own: int) -> NDA
 
 def _ahead_of_raw_ns(host: Host, maps: Maps) -> int:
     """Local time of a host less its CLOCK_MONOTONIC_RAW: a constant."""
-    mono_ns, raw_ns = time.monotonic_ns(), time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    _, mono_ns, raw_ns = best_of_tries()
     return local_ns(host, maps.read_base(), mono_ns) - host.clock.raw_ns(mono_ns, raw_ns)
 
 
 def _true_ns(host: Host, raw_ns: NDArray[np.int64]) -> NDArray[np.int64]:
     """The machine's CLOCK_MONOTONIC_RAW when a host's showed that; each turn is a thousand times as exact."""
-    mono_ahead_ns = time.monotonic_ns() - time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+    _, mono_ns, now_raw_ns = best_of_tries()
+    mono_ahead_ns = mono_ns - now_raw_ns
 
     def true_ns(shown_ns: int) -> int:
         found_ns = shown_ns
