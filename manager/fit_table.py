@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.clocksync import EdgeFits, FitReason
+from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.clocksync.graph import GraphEdges
 from cwdp.shared.messages import EdgeFit
 
@@ -41,6 +42,9 @@ _COLUMNS = {
     "ref_local_ns": np.int64,
     "offset_base_ns": np.int64,
     "torn": np.bool_,
+    "cut": np.bool_,
+    "young": np.bool_,
+    "since_local_ns": np.int64,
     "src_slot": np.int64,
     "dst_slot": np.int64,
     "path": np.int64,
@@ -84,9 +88,11 @@ class FitTable:
             return
         rows = np.array([self._row(fit) for fit in accepted], np.int64)
         self._when_s[rows] = now_s
-        for name in ("ref_local_ns", "offset_base_ns", "torn", *_FLOATS):
+        for name in ("ref_local_ns", "offset_base_ns", "torn", "cut", "young", *_FLOATS):
             column = self._columns[name]
             column[rows] = np.array([getattr(fit, name) for fit in accepted], column.dtype)
+        since = [LONG_AGO if fit.since_local_ns is None else fit.since_local_ns for fit in accepted]
+        self._columns["since_local_ns"][rows] = since
 
     def edges(self, now_s: float) -> GraphEdges:
         """All fits that are fresh."""
@@ -104,9 +110,12 @@ class FitTable:
             sigma_slope=column["sigma_slope"],
             points=column["points"],
             pure_share=column["pure_share"],
-            reason=np.where(column["torn"], FitReason.TORN, FitReason.OK).astype(np.uint8),
+            reason=np.select(
+                [column["cut"], column["torn"]], [FitReason.CUT, FitReason.TORN], FitReason.OK
+            ).astype(np.uint8),
         )
-        return GraphEdges(column["src_slot"], column["dst_slot"], column["path"], fits)
+        ends = column["src_slot"], column["dst_slot"], column["path"]
+        return GraphEdges(*ends, fits, since_ns=column["since_local_ns"], young=column["young"])
 
     def peers(self, now_s: float) -> list[tuple[str, str]]:
         """The (src NIC, dst NIC) of all fresh fits."""
@@ -179,9 +188,13 @@ def _sane(fit: EdgeFit) -> bool:
     """Whether a fit's numbers can be computed with; those of a torn fit are not used."""
     if not all(abs(getattr(fit, name)) <= LARGEST_NUMBER for name in _FLOATS):
         return False
-    if max(abs(fit.ref_local_ns), abs(fit.offset_base_ns)) > LARGEST_TIME_NS:
+    if max(abs(fit.ref_local_ns), abs(fit.offset_base_ns), abs(fit.since_local_ns or 0)) > LARGEST_TIME_NS:
         return False
-    return fit.torn or (
-        abs(fit.slope) < LARGEST_SLOPE
-        and min(fit.sigma_offset_ns, fit.sigma_out_ns, fit.sigma_back_ns, fit.sigma_slope, fit.points) > 0
+    return (
+        fit.torn
+        or fit.cut
+        or (
+            abs(fit.slope) < LARGEST_SLOPE
+            and min(fit.sigma_offset_ns, fit.sigma_out_ns, fit.sigma_back_ns, fit.sigma_slope, fit.points) > 0
+        )
     )

@@ -1,17 +1,38 @@
 """The edges of a host: their slots, their window, their memory, and the fits."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.window import Samples, Window
-from cwdp.shared.clocksync import EdgeFits, EdgeMemory, EdgePrior, FitReason, fit_edges
+from cwdp.shared.clocksync import EdgeFits, EdgeMemory, EdgePrior, FitReason, find_bent, fit_edges
+from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.messages import DriftPrior, EdgeFit
 
 EdgeName = tuple[str, str]
 LEAST_SLOTS = 64
+LOOK_NS = 1_000_000_000
+YOUNG_NS = 3_000_000_000
+"""For so long after a clock has changed a fit rests on what came since, and nothing that was known of the rate."""
+
+LEAST_YOUNG_NS = 200_000_000
+TOLD_NS = 12_000_000_000
+"""For so long the manager is told since when the clocks have been as they are: windows remember 8 s."""
+
+
+@dataclass(frozen=True)
+class OwnChange:
+    """This host's own clock has changed.
+
+    Attributes:
+        since_ns: when that began to show, on its clock.
+        rate: how fast it leaves its line at least, dimensionless, above 0.
+    """
+
+    since_ns: int
+    rate: float
 
 
 class HostEdges:
@@ -23,6 +44,7 @@ class HostEdges:
         self._size = LEAST_SLOTS
         self._memory = EdgeMemory(LEAST_SLOTS)
         self._window = Window()
+        self._cut_ns, self._rate = np.full(LEAST_SLOTS, LONG_AGO), np.zeros(LEAST_SLOTS)
         self._priors: dict[str, DriftPrior] = {}
 
     def assign(self, edges: Sequence[EdgeName]) -> None:
@@ -40,10 +62,13 @@ class HostEdges:
             self._slot[edge] = slot
             forgotten[slot] = True
         self._memory.forget(forgotten)
+        self._cut_ns[forgotten] = LONG_AGO
 
     def _grow(self, size: int) -> None:
         """Make room; what is remembered of rates is learnt anew, within seconds."""
         self._free += range(self._size, size)
+        self._cut_ns = np.concatenate([self._cut_ns, np.full(size - self._size, LONG_AGO)])
+        self._rate = np.concatenate([self._rate, np.zeros(size - self._size)])
         self._memory = EdgeMemory(size)
         self._size = size
 
@@ -60,6 +85,41 @@ class HostEdges:
         self._window.add(now_ns, samples)
         self._window.age(now_ns, self._memory.slope)
 
+    def drop_between(self, from_local_ns: int, to_local_ns: int) -> None:
+        """Drop samples of a stretch in which this host's stamps were off."""
+        self._window.drop_between(from_local_ns, to_local_ns)
+
+    def is_young(self, now_local_ns: int) -> bool:
+        """Whether some edge has been cut of late."""
+        return bool((now_local_ns - self._cut_ns < YOUNG_NS).any())
+
+    def look(self, now_ns: int) -> OwnChange | None:
+        """See whether clocks have changed: let go of what was known of their edges, and say so if it was the own clock.
+
+        Args:
+            now_ns: as in `add`.
+        """
+        since_ns = now_ns - LOOK_NS
+        samples = self._window.recent(since_ns)
+        if samples is None:
+            return None
+        bent = find_bent(samples.edge, samples.stamps_ns, self._memory.lines())
+        if bent.lone.any():
+            self._window.drop_recent(since_ns, bent.lone)
+        if bent.own:
+            self._cut(self._cut_ns < bent.own_since_ns, np.full(self._size, bent.own_since_ns), bent.rate)
+            return OwnChange(bent.own_since_ns, bent.rate)
+        self._cut(bent.out | bent.back, bent.since_ns, bent.rate)
+        self._memory.forget(bent.out & bent.back)
+        return None
+
+    def _cut(self, edges: NDArray[np.bool_], since_ns: NDArray[np.int64], rate: float) -> None:
+        """Have some edges begin anew at a time of this host's clock; their ways are as long as before."""
+        if edges.any():
+            self._cut_ns[edges], self._rate[edges] = since_ns[edges], rate
+            self._window.cut(np.where(edges, since_ns, LONG_AGO))
+            self._memory.let_go(edges)
+
     def fit(self, now_local_ns: int) -> list[EdgeFit]:
         """Fit every edge over the window; edges without enough to go on are left out."""
         exchanges = self._window.exchanges(self._size)
@@ -67,11 +127,14 @@ class HostEdges:
         starts = np.append(exchanges.starts[probed], exchanges.starts[-1])
         some = fit_edges(replace(exchanges, starts=starts), self._prior(now_local_ns, probed))
         fits = _of_all(some, probed, self._size)
-        self._memory.update(fits)
+        age_ns = now_local_ns - self._cut_ns
+        young = age_ns < YOUNG_NS
+        self._memory.update(fits, ~young)
         self._window.forget_remembered(set(np.flatnonzero(fits.reason == FitReason.TORN).tolist()))
         out = []
         for (src, dst), slot in self._slot.items():
-            if fits.reason[slot] not in (FitReason.OK, FitReason.TORN):
+            cut = young[slot] and (age_ns[slot] < LEAST_YOUNG_NS or fits.reason[slot] != FitReason.OK)
+            if not cut and fits.reason[slot] not in (FitReason.OK, FitReason.TORN):
                 continue
             out.append(
                 EdgeFit(
@@ -80,7 +143,7 @@ class HostEdges:
                     ref_local_ns=int(fits.ref_ns[slot]),
                     offset_base_ns=int(fits.offset_ns[slot]),
                     offset_ns=float(fits.offset_frac_ns[slot]),
-                    slope=float(fits.slope[slot]),
+                    slope=float(self._rate[slot] if cut else fits.slope[slot]),
                     margin_ns=float(fits.margin_ns[slot]),
                     sigma_offset_ns=float(fits.sigma_offset_ns[slot]),
                     sigma_out_ns=float(fits.sigma_out_ns[slot]),
@@ -89,6 +152,9 @@ class HostEdges:
                     points=float(fits.points[slot]),
                     pure_share=float(fits.pure_share[slot]),
                     torn=bool(fits.reason[slot] == FitReason.TORN),
+                    cut=bool(cut),
+                    young=bool(young[slot]),
+                    since_local_ns=int(self._cut_ns[slot]) if age_ns[slot] < TOLD_NS else None,
                 )
             )
         return out
@@ -96,9 +162,10 @@ class HostEdges:
     def _prior(self, now_local_ns: int, slots: NDArray[np.intp]) -> EdgePrior:
         """What is known of some slots: the surer of the manager's word and this host's own memory."""
         prior = self._memory.prior(now_local_ns)
+        young = now_local_ns - self._cut_ns < YOUNG_NS
         for (_, dst), slot in self._slot.items():
             known = self._priors.get(dst)
-            if known is not None and known.sigma < prior.sigma_slope[slot]:
+            if known is not None and not young[slot] and known.sigma < prior.sigma_slope[slot]:
                 prior.slope[slot], prior.sigma_slope[slot] = known.slope, known.sigma
         return EdgePrior(
             prior.slope[slots], prior.sigma_slope[slots], prior.floor_ns[slots], prior.sigma_floor_ns[slots]

@@ -190,6 +190,9 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     When the initiator's clock shows `ref_local_ns`, the peer's shows
     `ref_local_ns + offset_base_ns + offset_ns`; the difference grows by `slope` per ns of the initiator's clock.
     In a `torn` fit the two clouds overlap, so a clock stepped or lied within the window; its numbers are void.
+    Where a clock was found to have changed lately, the fit rests on what came after `since_local_ns`. It is `young` for
+    some seconds, and `cut` as long as too little has come: its numbers are void, but for `slope`, which is how fast the
+    clocks were seen to move apart.
     """
 
     src: str
@@ -206,6 +209,9 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     points: float
     pure_share: float
     torn: bool = False
+    cut: bool = False
+    young: bool = False
+    since_local_ns: int | None = None
 
 
 class PathStat(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import HostClock, LocalClock
@@ -19,19 +20,20 @@ from manager.clock import ClockService
 from manager.timeline import Identity
 from tools.sim.clos import random_pairs
 from tools.sim.fleet_probes import FleetOptions, Floats, Probes, draw_probes
-from tools.sim.oscillators import Oscillators
+from tools.sim.manoeuvres import Manoeuvre
+from tools.sim.oscillators import GRID_S, Oscillators
 
 TICK_S = 0.25
 SAMPLE_S = 0.05
-ANSWERED_AFTER_S = 0.1
+ANSWERED_AFTER_S = 0.02
 START_WITHIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFigures:
-    """Of all hosts that had a clock between two times; absolute errors.
+    """Of all hosts that claimed to be synced between two times; absolute errors.
 
-    `outside` is the share of claims that the truth was outside of.
+    `outside` is the share of claims that the truth was outside of, `synced` that of hosts and moments with a claim.
     """
 
     from_s: float
@@ -41,6 +43,7 @@ class FleetFigures:
     max_ns: float
     bound_p50_ns: float
     outside: float
+    synced: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +52,20 @@ class FleetResult:
 
     Attributes:
         time_s: since the first probe, shape (samples,).
-        error_ns: distance from the median of the synced hosts, shape (samples, hosts); NaN where not synced.
-        bound_ns: the bound claimed, shape (samples, hosts); NaN where not synced.
+        error_ns: distance from the median of the hosts that have a clock, shape (samples, hosts); NaN without one.
+        bound_ns: the bound claimed, shape (samples, hosts); NaN without a clock.
+        synced: whether the host claims to be, shape (samples, hosts).
     """
 
     time_s: Floats
     error_ns: Floats
     bound_ns: Floats
+    synced: NDArray[np.bool_]
 
     def between(self, from_s: float, to_s: float) -> FleetFigures:
-        """Figures of a stretch of time in which at least one host had a clock."""
+        """Figures of a stretch of time in which at least one host was synced."""
         rows = (self.time_s >= from_s) & (self.time_s < to_s)
-        synced = ~np.isnan(self.bound_ns[rows])
+        synced = self.synced[rows]
         error, bound = np.abs(self.error_ns[rows][synced]), self.bound_ns[rows][synced]
         p50, p99 = np.quantile(error, (0.5, 0.99))
         return FleetFigures(
@@ -71,6 +76,7 @@ class FleetResult:
             float(error.max()),
             float(np.median(bound)),
             float(np.mean(error > bound)),
+            float(np.mean(synced)),
         )
 
 
@@ -90,7 +96,7 @@ class _SimulatedClock(LocalClock):
 class FleetSimulation:
     """State of one run."""
 
-    def __init__(self, options: FleetOptions) -> None:
+    def __init__(self, options: FleetOptions, manoeuvre: Manoeuvre | None = None) -> None:
         self._seconds = options.seconds
         self._rng = rng = np.random.default_rng(options.seed)
         n = options.hosts
@@ -98,6 +104,10 @@ class FleetSimulation:
         self._clocks = Oscillators.random(
             n, options.seconds + 1, rng, drift_ppm=options.drift_ppm, wander=options.wander
         )
+        if manoeuvre is not None:
+            steps = self._clocks.phase_ns.shape[1] - 1
+            happens = manoeuvre(n, steps, GRID_S, np.random.default_rng((options.seed, 1)))
+            self._clocks = self._clocks.with_frequencies(happens.oscillator, happens.steps_ns)
         self._start_s = np.append(0.0, rng.uniform(0, START_WITHIN_S, n - 1))
         a, b = random_pairs(n, options.peers, rng)
         peers = [np.concatenate((b[a == i], a[b == i])) for i in range(n)]
@@ -125,9 +135,9 @@ class FleetSimulation:
                 self._solve(now_s)
             else:
                 rows.append((now_s, *self._read(now_s)))
-        time_s, error_ns, bound_ns = (np.array(column) for column in zip(*rows, strict=True))
+        time_s, error_ns, bound_ns, synced = (np.array(column) for column in zip(*rows, strict=True))
         some = ~np.isnan(bound_ns).all(axis=1)
-        return FleetResult(time_s[some], error_ns[some], bound_ns[some])
+        return FleetResult(time_s[some], error_ns[some], bound_ns[some], synced[some])
 
     def _ticks(self) -> Iterator[tuple[float, int]]:
         """Who acts when: a host, the manager (one past the last host), or the reader of all clocks."""
@@ -146,6 +156,9 @@ class FleetSimulation:
         self._heard[host] = end
         if end > begin:
             self._edges[host].add(round(now_s * NS_PER_S), _weighed(probes, slice(begin, end)))
+        change = self._edges[host].look(round(now_s * NS_PER_S))
+        if change is not None:
+            self._host_clocks[host].leave_line(change.since_ns, change.rate)
         self._host_clocks[host].write([])
         now_ns = self._local[host].now_ns()
         report = Report(
@@ -172,8 +185,8 @@ class FleetSimulation:
             self._host_clocks[host].follow(update)
             self._edges[host].believe(update.priors)
 
-    def _read(self, now_s: float) -> tuple[Floats, Floats]:
-        """Every published clock's distance from their median, and the bound claimed; NaN where there is none."""
+    def _read(self, now_s: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Every published clock's distance from their median, the bound claimed, NaN where there is none; who is synced."""
         n = len(self._names)
         whole, rest = self._clocks.local(np.arange(n), np.full(n, now_s * NS_PER_S))
         local_ns, rest = whole + np.rint(rest).astype(np.int64), rest - np.rint(rest)
@@ -186,7 +199,8 @@ class FleetSimulation:
             shown[i] = here_ns - int(local_ns[0]) + line.offset_ns + line.offset_frac_ns + rest[i]
             age_ns = abs(here_ns - clock.published.line.ref_local_ns)
             bound[i] = clock.published.bound_ns + clock.published.bound_drift * age_ns
-        return shown - np.nanmedian(shown) if not np.isnan(shown).all() else shown, bound
+        synced = np.array([clock.state == "synced" for clock in self._host_clocks])
+        return shown - np.nanmedian(shown) if not np.isnan(shown).all() else shown, bound, synced
 
 
 def _weighed(probes: Probes, rows: slice) -> Samples:

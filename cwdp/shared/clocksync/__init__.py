@@ -31,6 +31,7 @@ In the manager (`cwdp.shared.clocksync.graph`, `.track`):
 
 from cwdp.shared.clocksync.coded import Purity, pair_purity
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior, FitReason, fit_edges
+from cwdp.shared.clocksync.kinks import find_bent
 from cwdp.shared.clocksync.memory import EdgeMemory
 from cwdp.shared.clocksync.samples import Exchanges, group_by_edge
 from cwdp.shared.clocksync.slew import ClockLine, slew
@@ -44,6 +45,7 @@ __all__ = [
     "Exchanges",
     "FitReason",
     "Purity",
+    "find_bent",
     "fit_edges",
     "group_by_edge",
     "nearest_to_floor",

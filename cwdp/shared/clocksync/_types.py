@@ -9,6 +9,7 @@ U8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
 NS_PER_S = 1e9
+LONG_AGO = -(1 << 60)
 
 WANDER = 2e-9
 """Random walk of a frequency that is reckoned with, per square root of a second."""

@@ -23,7 +23,7 @@ from cwdp.shared.clocksync.samples import Clouds, Exchanges, clouds
 
 LEAST_POINTS = 8
 LEAST_SPAN_S = 0.05
-MAX_SLOPE = 250e-6
+MAX_SLOPE = 990e-6
 _BLOCKS = 32
 _KEPT_PER_BLOCK = 4
 _SLOPE_SUPPORT = 8
@@ -48,6 +48,7 @@ class FitReason(IntEnum):
     TOO_SHORT = 2
     TORN = 3  # the clouds overlap: a clock stepped or lied within the window
     WILD_SLOPE = 4
+    CUT = 5  # a clock has just changed, and too little was measured since
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool, split_ns
+from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.edge import EdgeFits, FitReason
 from cwdp.shared.clocksync.laplacian import Laplacian
@@ -33,17 +33,35 @@ class GraphEdges:
         src, dst: int64 [fits], initiator and responder, nodes 0 to n - 1.
         path: int64 [fits], which of several paths between the two; 0 where there is one.
         fits: one per directed edge, valid or not.
+        since_ns: int64 [fits], on the initiator's clock, when either clock was last found to have changed: the fit rests
+            on what came later. LONG_AGO where neither was.
+        young: bool [fits], that was less than some seconds ago.
     """
 
     src: I64
     dst: I64
     path: I64
     fits: EdgeFits
+    since_ns: I64
+    young: Bool
+
+    @classmethod
+    def settled(cls, src: I64, dst: I64, path: I64, fits: EdgeFits) -> "GraphEdges":
+        """Edges none of whose clocks has changed of late."""
+        return cls(src, dst, path, fits, np.full(len(src), LONG_AGO), np.zeros(len(src), bool))
 
     def where(self, keep: Bool) -> "GraphEdges":
         """Those of a bool [fits] mask."""
         chosen = EdgeFits(*(getattr(self.fits, f.name)[keep] for f in fields(EdgeFits)))
-        return GraphEdges(self.src[keep], self.dst[keep], self.path[keep], chosen)
+        return replace(
+            self,
+            src=self.src[keep],
+            dst=self.dst[keep],
+            path=self.path[keep],
+            fits=chosen,
+            since_ns=self.since_ns[keep],
+            young=self.young[keep],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +123,24 @@ class Solution:
     inflation: float
     drift: F64 | None = None
     sigma_drift: F64 | None = None
+
+    @classmethod
+    def nothing(cls, instant_ns: int, g_ns: I64, n_fits: int) -> "Solution":
+        """Nobody is reached, no fit is judged."""
+        n = len(g_ns)
+        none, unknown = np.zeros(n, bool), np.full(n, np.inf)
+        return cls(
+            instant_ns,
+            g_ns,
+            np.zeros(n),
+            unknown,
+            none,
+            none,
+            none,
+            np.zeros(n_fits, bool),
+            np.full(n_fits, np.nan),
+            inflation=1.0,
+        )
 
 
 def solve_graph(
@@ -189,7 +225,7 @@ def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64
     restarted = np.zeros(n, bool)
     if instant is not None and known.any():
         both = known[good.src] & known[good.dst]
-        y = _measured(good, prediction.g_ns, instant)
+        y = measured(good, prediction.g_ns, instant)
         off = both & (np.abs(y) > _STALE_NS)
         if off.any():
             off &= np.abs(y) > _STALE_SIGMAS * sigma_at(
@@ -200,10 +236,10 @@ def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64
         if known[good.src].all() and known[good.dst].all():
             return prediction.g_ns, y, instant, restarted
     g_base, _, instant = propagate(good.src, good.dst, good.fits, prediction.g_ns, known, instant_ns=instant)
-    return g_base, _measured(good, g_base, instant), instant, restarted
+    return g_base, measured(good, g_base, instant), instant, restarted
 
 
-def _measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
+def measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
     """Measured minus predicted g_src - g_dst: float64 [fits]."""
     of_src = g_base[edges.src]
     whole, rest = line_at(edges.fits, instant - of_src)

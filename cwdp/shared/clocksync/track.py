@@ -5,13 +5,15 @@ constant open; it is chosen so that hosts that go on are, in the mean, where the
 the timeline is an ensemble timescale that hosts may join and leave without moving it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
+from cwdp.shared.clocksync.changes import Changes
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
+from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
 
 BOUND_SIGMAS = 5.0
@@ -34,16 +36,17 @@ class HostState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HostClocks:
-    """Per host: global = local + g at `instant_ns`, and d(global)/d(local) - 1.
+    """Per host: global = local + g at its reference, and d(global)/d(local) - 1.
 
     Attributes:
-        instant_ns: global time.
-        ref_local_ns: int64 [hosts], each host's local time at the instant.
+        instant_ns: global time of the solution; hosts whose clocks have just changed have later references.
+        ref_local_ns: int64 [hosts], each host's local time at its reference.
         offset_ns, offset_frac_ns: int64 and float64 [hosts], their sum is global - local.
         drift: float64 [hosts], d(global - local) / d(local).
         bound_ns: float64 [hosts], holds with 99.9 %; inf where nothing is known.
         bound_growth: float64 [hosts], ns of bound per second out of touch.
         settled: bool [hosts], the drift is followed by offsets alone; no fitted slope is drawn upon any more.
+        changed_ns: int64 [hosts], global time since when a clock that has changed goes otherwise; LONG_AGO for others.
         state: uint8 [hosts], a `HostState`.
     """
 
@@ -55,6 +58,7 @@ class HostClocks:
     bound_ns: F64
     bound_growth: F64
     settled: Bool
+    changed_ns: I64
     state: U8
 
 
@@ -77,6 +81,7 @@ class Tracks:
         self._locked = np.zeros(n_hosts, bool)
         self._suspect_rounds = np.zeros(n_hosts, np.int64)
         self._state = np.zeros(n_hosts, np.uint8)
+        self._changes = Changes(n_hosts)
 
     @property
     def n_hosts(self) -> int:
@@ -91,12 +96,14 @@ class Tracks:
             if isinstance(array, np.ndarray):
                 array[:kept] = getattr(self, name)[:kept]
                 setattr(self, name, array)
+        self._changes.resize(n_hosts)
 
     def clear(self, slots: I64) -> None:
         """Forget the hosts of some slots."""
         self._locked[slots] = False
         self._suspect_rounds[slots] = 0
         self._state[slots] = HostState.UNSYNCED
+        self._changes.clear(slots)
 
     def step(self, edges: GraphEdges) -> Solution | None:
         """Solve the graph for the newest fits and move every clock on to their common instant.
@@ -108,8 +115,56 @@ class Tracks:
             The solution, on the timeline, or None where no fit is valid (nothing moves then).
         """
         instant = self._instant_of(edges)
+        changes, tracks = self._changes, self._lines()
+        self._go_on(changes.note(edges, tracks, self._locked))
+        steady = ~changes.touches(edges) & ~changes.rests_on_before(edges, tracks)
+        solution = self._step_steady(edges.where(steady), instant)
+        if changes.now.any():
+            changes.place(edges, self._lines(), self._locked)
+            out_of_touch = np.where(changes.found, HostState.SYNCED, HostState.HOLDOVER)
+            self._state = np.where(changes.now, out_of_touch, self._state).astype(np.uint8)
+        return self._whole(solution, steady)
+
+    def _lines(self) -> HostLines:
+        instant = 0 if self._instant_ns is None else self._instant_ns
+        return HostLines(
+            np.full(self.n_hosts, instant),
+            self._g_ns,
+            self._frac_ns,
+            self._drift_ns,
+            self._var,
+            self._cov,
+            self._var_drift,
+        )
+
+    def _go_on(self, settled: Bool) -> None:
+        """Have hosts whose clocks had changed go on as all others, from where they were found."""
+        i = np.flatnonzero(settled)
+        if i.size == 0 or self._instant_ns is None:
+            return
+        line = self._changes.lines.at(self._instant_ns, self._wander)
+        self._g_ns[i], self._frac_ns[i], self._drift_ns[i] = line.g_ns[i], line.frac_ns[i], line.drift_ns[i]
+        self._var[i], self._cov[i], self._var_drift[i] = line.var[i], line.cov[i], line.var_drift[i]
+
+    def _whole(self, solution: Solution | None, steady: Bool) -> Solution | None:
+        """The solution with all edges, those left out of it neither rejected nor measured."""
+        if solution is None:
+            if not self._changes.found.any() or self._instant_ns is None:
+                return None
+            solution = Solution.nothing(self._instant_ns, self._g_ns, int(steady.sum()))
+        rejected, residual = np.zeros(len(steady), bool), np.full(len(steady), np.nan)
+        rejected[steady], residual[steady] = solution.rejected, solution.residual_ns
+        return replace(solution, rejected=rejected, residual_ns=residual)
+
+    def _step_steady(self, edges: GraphEdges, instant: int | None) -> Solution | None:
+        """Those whose clocks go on as before. The timeline is not begun anew while some wait for being found again."""
         prediction = self._predict(instant)
-        unsettled = self._unsettled()
+        carried = self._locked & ~self._changes.now
+        if self._changes.now.any() and not carried[edges.src[edges.fits.valid]].any():
+            if instant is not None:
+                self._advance(instant)
+            return None
+        unsettled = self._unsettled() & ~self._changes.now
         touched = np.zeros(self.n_hosts, bool)
         touched[edges.src] = touched[edges.dst] = True
         solution = solve_graph(
@@ -128,18 +183,20 @@ class Tracks:
         """All clocks at the last solution's instant; None before the first."""
         if self._instant_ns is None:
             return None
-        drift = self._drift_ns / NS_PER_S
-        sigma = np.sqrt(np.where(self._locked, self._var, np.inf))
-        growth = np.sqrt(np.where(self._locked, self._var_drift, np.inf))
+        lines = self._changes.lines.where(self._changes.now, self._lines())
+        drift = lines.drift_ns / NS_PER_S
+        sigma = np.sqrt(np.where(self._locked, lines.var, np.inf))
+        growth = np.sqrt(np.where(self._locked, lines.var_drift, np.inf))
         return HostClocks(
             instant_ns=self._instant_ns,
-            ref_local_ns=self._instant_ns - self._g_ns,
-            offset_ns=self._g_ns.copy(),
-            offset_frac_ns=self._frac_ns + 0.0,
+            ref_local_ns=lines.ref_ns - lines.g_ns,
+            offset_ns=lines.g_ns.copy(),
+            offset_frac_ns=lines.frac_ns + 0.0,
             drift=drift / (1 - drift),
             bound_ns=BOUND_SIGMAS * sigma + _LEAST_BOUND_NS,
             bound_growth=BOUND_SIGMAS * growth,
-            settled=~self._unsettled(),
+            settled=~self._unsettled() & ~self._changes.now,
+            changed_ns=self._changes.since_ns.copy(),
             state=self._state.copy(),
         )
 
