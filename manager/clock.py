@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 from cwdp.shared.clocksync.graph import GraphEdges, Solution
 from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
-from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report
-from manager.fit_table import FitTable, host_of
+from cwdp.shared.messages import (
+    ChangedClock,
+    ClockLine,
+    ClockState,
+    ClockUpdate,
+    DriftPrior,
+    Report,
+    host_of,
+)
+from manager.fit_table import FitTable
 from manager.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
 
 START_AFTER_S = 1.0
@@ -124,7 +132,7 @@ class ClockService:
     def updates(self) -> list[ClockUpdate]:
         """What to tell each host of the last solution; drift priors go along now and then."""
         priors = self._priors() if self._seq % PRIORS_EVERY == 0 else {}
-        updates = []
+        changes, updates = self._changes(), []
         for host, slot in self.fits.slots.items():
             line = self._line(slot)
             if line is not None:
@@ -135,6 +143,7 @@ class ClockService:
                         seq=self._seq,
                         line=line,
                         priors=priors.get(host, []),
+                        changes=changes.get(host, []),
                     )
                 )
         return updates
@@ -262,7 +271,23 @@ class ClockService:
             bound_ns=bound_ns,
             bound_drift=bound_drift,
             state=self._state(slot),
+            found_anew=bool(clocks.changing[slot]),
         )
+
+    def _changes(self) -> dict[str, list[ChangedClock]]:
+        """Whose clocks are being found anew, by the hosts that have measured with them: themselves and their peers."""
+        if self._solved is None or not self._solved.clocks.changing.any():
+            return {}
+        clocks, told = self._solved.clocks, defaultdict[str, dict[str, ChangedClock]](dict)
+        for pair in self.fits.peers(self._solved.now_s):
+            ends = host_of(pair[0]), host_of(pair[1])
+            for host in ends:
+                slot = self.fits.slots[host]
+                if slot < len(clocks.changing) and clocks.changing[slot]:
+                    changed = ChangedClock(host=host, since_ns=int(clocks.changed_ns[slot]))
+                    for end in ends:
+                        told[end][host] = changed
+        return {host: list(changed.values()) for host, changed in told.items()}
 
     def _priors(self) -> dict[str, list[DriftPrior]]:
         """The rate of each probed NIC's clock against its prober's, by prober; of settled clocks only.

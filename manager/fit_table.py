@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cwdp.shared.clocksync import EdgeFits, FitReason
 from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.messages import EdgeFit
+from cwdp.shared.messages import EdgeFit, host_of
 
 STALE_AFTER_S = 3.0
 LARGEST_TIME_NS = 2**62
@@ -37,6 +37,7 @@ _FLOATS = (
     "sigma_slope",
     "points",
     "pure_share",
+    "apart",
 )
 _COLUMNS = {
     "ref_local_ns": np.int64,
@@ -44,6 +45,7 @@ _COLUMNS = {
     "torn": np.bool_,
     "cut": np.bool_,
     "young": np.bool_,
+    "own": np.bool_,
     "since_local_ns": np.int64,
     "src_slot": np.int64,
     "dst_slot": np.int64,
@@ -88,7 +90,7 @@ class FitTable:
             return
         rows = np.array([self._row(fit) for fit in accepted], np.int64)
         self._when_s[rows] = now_s
-        for name in ("ref_local_ns", "offset_base_ns", "torn", "cut", "young", *_FLOATS):
+        for name in ("ref_local_ns", "offset_base_ns", "torn", "cut", "young", "own", *_FLOATS):
             column = self._columns[name]
             column[rows] = np.array([getattr(fit, name) for fit in accepted], column.dtype)
         since = [LONG_AGO if fit.since_local_ns is None else fit.since_local_ns for fit in accepted]
@@ -115,7 +117,14 @@ class FitTable:
             ).astype(np.uint8),
         )
         ends = column["src_slot"], column["dst_slot"], column["path"]
-        return GraphEdges(*ends, fits, since_ns=column["since_local_ns"], young=column["young"])
+        return GraphEdges(
+            *ends,
+            fits,
+            since_ns=column["since_local_ns"],
+            young=column["young"],
+            own=column["own"],
+            apart=column["apart"],
+        )
 
     def peers(self, now_s: float) -> list[tuple[str, str]]:
         """The (src NIC, dst NIC) of all fresh fits."""
@@ -172,11 +181,6 @@ class FitTable:
             row = self._rows.pop(key)
             self._when_s[row] = -np.inf
             self._free_rows.append(row)
-
-
-def host_of(nic: str) -> str:
-    """The host of a NIC's fabric-wide name."""
-    return nic.rpartition("/")[0]
 
 
 def _path(key: tuple[str, str]) -> int:

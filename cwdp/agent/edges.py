@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cwdp.agent.window import Samples, Window
 from cwdp.shared.clocksync import EdgeFits, EdgeMemory, EdgePrior, FitReason, find_bent, fit_edges
 from cwdp.shared.clocksync._types import LONG_AGO
-from cwdp.shared.messages import DriftPrior, EdgeFit
+from cwdp.shared.messages import DriftPrior, EdgeFit, host_of
 
 EdgeName = tuple[str, str]
 LEAST_SLOTS = 64
@@ -18,6 +18,7 @@ YOUNG_NS = 3_000_000_000
 """For so long after a clock has changed a fit rests on what came since, and nothing that was known of the rate."""
 
 LEAST_YOUNG_NS = 200_000_000
+NOTICED_WITHIN_NS = 500_000_000
 TOLD_NS = 12_000_000_000
 """For so long the manager is told since when the clocks have been as they are: windows remember 8 s."""
 
@@ -45,6 +46,8 @@ class HostEdges:
         self._memory = EdgeMemory(LEAST_SLOTS)
         self._window = Window()
         self._cut_ns, self._rate = np.full(LEAST_SLOTS, LONG_AGO), np.zeros(LEAST_SLOTS)
+        self._bent, self._held = np.zeros((2, LEAST_SLOTS), bool), np.zeros(LEAST_SLOTS, bool)
+        self._own = np.zeros(LEAST_SLOTS, bool)
         self._priors: dict[str, DriftPrior] = {}
 
     def assign(self, edges: Sequence[EdgeName]) -> None:
@@ -69,6 +72,9 @@ class HostEdges:
         self._free += range(self._size, size)
         self._cut_ns = np.concatenate([self._cut_ns, np.full(size - self._size, LONG_AGO)])
         self._rate = np.concatenate([self._rate, np.zeros(size - self._size)])
+        self._bent = np.concatenate([self._bent, np.zeros((2, size - self._size), bool)], axis=1)
+        self._held = np.concatenate([self._held, np.zeros(size - self._size, bool)])
+        self._own = np.concatenate([self._own, np.zeros(size - self._size, bool)])
         self._memory = EdgeMemory(size)
         self._size = size
 
@@ -93,25 +99,42 @@ class HostEdges:
         """Whether some edge has been cut of late."""
         return bool((now_local_ns - self._cut_ns < YOUNG_NS).any())
 
-    def look(self, now_ns: int) -> OwnChange | None:
+    def look(self, now_ns: int, now_local_ns: int) -> OwnChange | None:
         """See whether clocks have changed: let go of what was known of their edges, and say so if it was the own clock.
 
         Args:
             now_ns: as in `add`.
+            now_local_ns: on this host's clock.
         """
         since_ns = now_ns - LOOK_NS
         samples = self._window.recent(since_ns)
         if samples is None:
             return None
-        bent = find_bent(samples.edge, samples.stamps_ns, self._memory.lines())
+        self._held[:] = False
+        lately = self._bent & (now_local_ns - self._cut_ns < LOOK_NS)
+        bent = find_bent(samples.edge, samples.stamps_ns, self._memory.lines(), lately)
         if bent.lone.any():
             self._window.drop_recent(since_ns, bent.lone)
         if bent.own:
-            self._cut(self._cut_ns < bent.own_since_ns, np.full(self._size, bent.own_since_ns), bent.rate)
+            everywhere = np.full(self._size, bent.own_since_ns)
+            self._cut(self._cut_ns < now_local_ns - LOOK_NS, everywhere, bent.rate)
+            self._own[:] = True
+            self._bent[:] = False
             return OwnChange(bent.own_since_ns, bent.rate)
         self._cut(bent.out | bent.back, bent.since_ns, bent.rate)
+        self._bent = np.where(bent.out | bent.back, (bent.out, bent.back), self._bent)
         self._memory.forget(bent.out & bent.back)
+        self._own[bent.out | bent.back] = False
+        self._held = (bent.suspect_out | bent.suspect_back) & ~(bent.out | bent.back)
         return None
+
+    def hear_of_change(self, host: str, since_local_ns: int) -> None:
+        """Let go of what was measured with a host, or by this one, before its clock changed."""
+        mine = np.zeros(self._size, bool)
+        for (src, dst), slot in self._slot.items():
+            mine[slot] = host in (host_of(src), host_of(dst))
+        late = mine & (self._cut_ns < since_local_ns - NOTICED_WITHIN_NS)
+        self._cut(late, np.full(self._size, since_local_ns), 0.0)
 
     def _cut(self, edges: NDArray[np.bool_], since_ns: NDArray[np.int64], rate: float) -> None:
         """Have some edges begin anew at a time of this host's clock; their ways are as long as before."""
@@ -129,12 +152,12 @@ class HostEdges:
         fits = _of_all(some, probed, self._size)
         age_ns = now_local_ns - self._cut_ns
         young = age_ns < YOUNG_NS
-        self._memory.update(fits, ~young)
+        self._memory.update(fits, ~young & ~self._held)
         self._window.forget_remembered(set(np.flatnonzero(fits.reason == FitReason.TORN).tolist()))
         out = []
         for (src, dst), slot in self._slot.items():
             cut = young[slot] and (age_ns[slot] < LEAST_YOUNG_NS or fits.reason[slot] != FitReason.OK)
-            if not cut and fits.reason[slot] not in (FitReason.OK, FitReason.TORN):
+            if self._held[slot] or not (cut or fits.reason[slot] in (FitReason.OK, FitReason.TORN)):
                 continue
             out.append(
                 EdgeFit(
@@ -143,7 +166,7 @@ class HostEdges:
                     ref_local_ns=int(fits.ref_ns[slot]),
                     offset_base_ns=int(fits.offset_ns[slot]),
                     offset_ns=float(fits.offset_frac_ns[slot]),
-                    slope=float(self._rate[slot] if cut else fits.slope[slot]),
+                    slope=float(fits.slope[slot]),
                     margin_ns=float(fits.margin_ns[slot]),
                     sigma_offset_ns=float(fits.sigma_offset_ns[slot]),
                     sigma_out_ns=float(fits.sigma_out_ns[slot]),
@@ -154,6 +177,8 @@ class HostEdges:
                     torn=bool(fits.reason[slot] == FitReason.TORN),
                     cut=bool(cut),
                     young=bool(young[slot]),
+                    own=bool(young[slot] and self._own[slot]),
+                    apart=float(self._rate[slot]) if young[slot] else 0.0,
                     since_local_ns=int(self._cut_ns[slot]) if age_ns[slot] < TOLD_NS else None,
                 )
             )
@@ -167,9 +192,7 @@ class HostEdges:
             known = self._priors.get(dst)
             if known is not None and not young[slot] and known.sigma < prior.sigma_slope[slot]:
                 prior.slope[slot], prior.sigma_slope[slot] = known.slope, known.sigma
-        return EdgePrior(
-            prior.slope[slots], prior.sigma_slope[slots], prior.floor_ns[slots], prior.sigma_floor_ns[slots]
-        )
+        return prior.of(slots)
 
 
 def _of_all(fits: EdgeFits, slots: NDArray[np.intp], size: int) -> EdgeFits:

@@ -10,7 +10,7 @@ from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
 from cwdp.shared.testclock import test_clock_ns
 
 VOID: tuple[ClockState, ...] = ("unsynced", "set_aside")
-SLEW_S = 0.5
+SLEW_S, FOUND_SLEW_S = 0.5, 0.1
 STEP_LIMIT_NS = 1_000_000
 SILENCE_S = 2.0
 LEFT_S = 0.3
@@ -123,6 +123,13 @@ class HostClock:
             return None
         return self.published.at(self._clock.now_ns()).offset_ns
 
+    def local_ns(self, timeline_ns: int) -> int | None:
+        """What this host's clock showed at a time of the timeline of late; None while that is not known."""
+        if self.published is None:
+            return None
+        guess_ns = timeline_ns - self.published.line.offset_ns
+        return timeline_ns - self.published.at(guess_ns).offset_ns
+
     def write(self, all_maps: list[Maps]) -> None:
         """Move the published line on and give it to the dataplane of every NIC."""
         if self._target is not None and self._target.state not in VOID:
@@ -145,7 +152,7 @@ class HostClock:
     def _approach(self, target: ClockLine, now_ns: int) -> Published:
         goal = _line(target).at(now_ns)
         here = self.published.at(now_ns) if self.published else None
-        line = clocksync.slew(here, goal, now_ns, SLEW_S)
+        line = clocksync.slew(here, goal, now_ns, FOUND_SLEW_S if target.found_anew else SLEW_S)
         slew = line.drift - goal.drift
         behind_ns = goal.minus_ns(line, now_ns)
         slew_ns = round(behind_ns / slew) if slew else 0

@@ -191,8 +191,8 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     `ref_local_ns + offset_base_ns + offset_ns`; the difference grows by `slope` per ns of the initiator's clock.
     In a `torn` fit the two clouds overlap, so a clock stepped or lied within the window; its numbers are void.
     Where a clock was found to have changed lately, the fit rests on what came after `since_local_ns`. It is `young` for
-    some seconds, and `cut` as long as too little has come: its numbers are void, but for `slope`, which is how fast the
-    clocks were seen to move apart.
+    some seconds, and `cut` as long as too little has come: its numbers are void. `apart` is how fast the clocks were seen
+    to move apart then, and `own` that most of the initiator's edges were, so that it must have been its clock.
     """
 
     src: str
@@ -211,6 +211,8 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     torn: bool = False
     cut: bool = False
     young: bool = False
+    own: bool = False
+    apart: float = 0.0
     since_local_ns: int | None = None
 
 
@@ -259,7 +261,8 @@ class Report(Struct, frozen=True, kw_only=True):
 class ClockLine(Struct, frozen=True, kw_only=True):
     """A host's clock against the timeline: global = local + base + offset + drift * (local - ref).
 
-    The error bound at a local time is `bound_ns + bound_drift * |local - ref|`.
+    The error bound at a local time is `bound_ns + bound_drift * |local - ref|`. A clock that has changed a few seconds
+    ago is `found_anew` with each solution.
     """
 
     ref_local_ns: int
@@ -269,6 +272,7 @@ class ClockLine(Struct, frozen=True, kw_only=True):
     bound_ns: float
     bound_drift: float
     state: ClockState
+    found_anew: bool = False
 
 
 class DriftPrior(Struct, frozen=True, kw_only=True):
@@ -279,14 +283,25 @@ class DriftPrior(Struct, frozen=True, kw_only=True):
     sigma: float
 
 
+class ChangedClock(Struct, frozen=True, kw_only=True):
+    """A host whose clock goes otherwise since a time of the timeline: what was measured of it before holds no more."""
+
+    host: str
+    since_ns: int
+
+
 class ClockUpdate(Struct, frozen=True, kw_only=True):
-    """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one."""
+    """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one.
+
+    `changes` are of this host's clock and its peers', of the last seconds.
+    """
 
     host: str
     timeline: str
     seq: int
     line: ClockLine
     priors: list[DriftPrior]
+    changes: list[ChangedClock] = []
 
 
 class PacedQp(Struct, frozen=True):
@@ -459,3 +474,8 @@ def subject(kind: str, host: str) -> str:
 def nic_id(host: str, ifname: str) -> str:
     """The fabric-wide name of a NIC."""
     return f"{host}/{ifname}"
+
+
+def host_of(nic: str) -> str:
+    """The host of a NIC's fabric-wide name."""
+    return nic.rpartition("/")[0]

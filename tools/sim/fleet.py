@@ -156,7 +156,7 @@ class FleetSimulation:
         self._heard[host] = end
         if end > begin:
             self._edges[host].add(round(now_s * NS_PER_S), _weighed(probes, slice(begin, end)))
-        change = self._edges[host].look(round(now_s * NS_PER_S))
+        change = self._edges[host].look(round(now_s * NS_PER_S), self._local[host].now_ns())
         if change is not None:
             self._host_clocks[host].leave_line(change.since_ns, change.rate)
         self._host_clocks[host].write([])
@@ -183,7 +183,12 @@ class FleetSimulation:
         for update in self._service.updates():
             host = self._names.index(update.host)
             self._host_clocks[host].follow(update)
+            self._host_clocks[host].write([])
             self._edges[host].believe(update.priors)
+            for changed in update.changes:
+                since_ns = self._host_clocks[host].local_ns(changed.since_ns)
+                if since_ns is not None:
+                    self._edges[host].hear_of_change(changed.host, since_ns)
 
     def _read(self, now_s: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Every published clock's distance from their median, the bound claimed, NaN where there is none; who is synced."""

@@ -11,7 +11,7 @@ import numpy as np
 from cwdp.shared.clocksync._types import F64, NS_PER_S, Bool
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction, measured
 from cwdp.shared.clocksync.laplacian import Laplacian
-from cwdp.shared.clocksync.pairs import merge_directed
+from cwdp.shared.clocksync.pairs import PairFloors
 from cwdp.shared.clocksync.propagate import components, sigma_at
 from cwdp.shared.clocksync.robust import RobustSolution, robust_solve
 
@@ -21,7 +21,6 @@ _EXACT_UP_TO = 512
 _SPREAD_NS = 150.0
 """How far a clock may have gone before it is seen to go."""
 
-_WILDEST_NS = 100e-6 * NS_PER_S
 _JUMP_SIGMAS = 4.0
 
 
@@ -46,7 +45,9 @@ class Placed:
         return replace(self, ahead_ns=self.ahead_ns + more_ns)
 
 
-def place(edges: GraphEdges, changed: Bool, prediction: Prediction, sigma_ns: F64) -> Placed | None:
+def place(
+    edges: GraphEdges, changed: Bool, prediction: Prediction, sigma_ns: F64, floors: PairFloors
+) -> Placed | None:
     """Place the changed hosts.
 
     Args:
@@ -54,6 +55,8 @@ def place(edges: GraphEdges, changed: Bool, prediction: Prediction, sigma_ns: F6
         changed: bool [hosts].
         prediction: of all hosts at the newest instant; where the changed ones would be had they not.
         sigma_ns: float64 [hosts], how well the others are known there.
+        floors: of all pairs, from before: what stamping points differ by. The ends of a pair notice a change one after
+            the other, so each directed fit is taken for itself.
 
     Returns:
         Of use where `found`; None where there is no fit at all.
@@ -65,20 +68,16 @@ def place(edges: GraphEdges, changed: Bool, prediction: Prediction, sigma_ns: F6
     n = int(changed.sum()) + 1
     instant = prediction.instant_ns
     others_ns = np.where(changed, 0.0, np.where(np.isfinite(sigma_ns), sigma_ns, 0.0))
-    fit_sigma = np.maximum(sigma_at(good.fits, instant - prediction.g_ns[good.src], 0.0), _LEAST_SIGMA_NS)
-    pairs = merge_directed(
-        good.src,
-        good.dst,
-        good.path,
-        y_ns=measured(good, prediction.g_ns, instant),
-        sigma_ns=np.hypot(fit_sigma, np.hypot(others_ns[good.src], others_ns[good.dst])),
-        n_nodes=len(changed),
-    )
-    offsets = _solve(Laplacian(n, node[pairs.a], node[pairs.b]), pairs.y_ns, pairs.sigma_ns)
+    bias_ns, sigma_bias_ns = floors.bias(good.src, good.dst, good.path)
+    sigma = sigma_at(good.fits, instant - prediction.g_ns[good.src], 0.0)
+    sigma = np.hypot(np.hypot(sigma, sigma_bias_ns), np.hypot(others_ns[good.src], others_ns[good.dst]))
+    lap = Laplacian(n, node[good.src], node[good.dst])
+    y_ns = measured(good, prediction.g_ns, instant) - bias_ns
+    offsets = _solve(lap, y_ns, np.maximum(sigma, _LEAST_SIGMA_NS))
     guess = -np.log1p(-prediction.drift) * NS_PER_S
     slope = np.log1p(np.clip(good.fits.slope, -0.5, 0.5)) * NS_PER_S - (guess[good.src] - guess[good.dst])
     sigma_slope = np.maximum(good.fits.sigma_slope * NS_PER_S, _LEAST_SIGMA_DRIFT_NS)
-    drifts = _solve(Laplacian(n, node[good.src], node[good.dst]), slope, sigma_slope)
+    drifts = _solve(lap, slope, sigma_slope)
     rate = guess + drifts.x_ns[node]
     return Placed(
         found=changed & offsets.found[node] & drifts.found[node],
@@ -134,7 +133,7 @@ class Fused:
     var_drift: F64
 
 
-def fuse(placed: Placed, predicted_drift_ns: F64, var_before: F64, since_s: F64) -> Fused:
+def fuse(placed: Placed, predicted_drift_ns: F64, var_before: F64, since_s: F64, wildest_ns: F64) -> Fused:
     """What was placed, with what was known when the clock changed: its line goes through there, at whatever rate.
 
     A clock that has jumped instead shows in that it does not.
@@ -144,15 +143,16 @@ def fuse(placed: Placed, predicted_drift_ns: F64, var_before: F64, since_s: F64)
         predicted_drift_ns: float64 [hosts], as before the change, ns per s.
         var_before: float64 [hosts], variance of where the clock stood when it changed, ns**2.
         since_s: float64 [hosts], how long ago that was.
+        wildest_ns: float64 [hosts], standard deviation of the change of drift, ns per s, above 0.
     """
     since_s = np.maximum(since_s, 0.0)
     v = var_before + _SPREAD_NS**2
-    reach = v + (_WILDEST_NS * since_s) ** 2 + placed.sigma_ns**2
+    reach = v + (wildest_ns * since_s) ** 2 + placed.sigma_ns**2
     through = np.where(placed.ahead_ns**2 <= _JUMP_SIGMAS**2 * reach, 1 / v, 0.0)
     of_offset, of_drift = placed.sigma_ns**-2.0, placed.sigma_drift_ns**-2.0
     a = through + of_offset
     b = -since_s * through
-    c = since_s**2 * through + of_drift + _WILDEST_NS**-2.0
+    c = since_s**2 * through + of_drift + np.maximum(wildest_ns, 1.0) ** -2.0
     det = a * c - b * b
     drift = placed.drift_ns - predicted_drift_ns
     x, z = of_offset * placed.ahead_ns, of_drift * drift

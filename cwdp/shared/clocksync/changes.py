@@ -2,12 +2,13 @@
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, WANDER, Bool
+from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, Bool
 from cwdp.shared.clocksync.anew import fuse, place
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.edge import FitReason
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction
 from cwdp.shared.clocksync.hostlines import HostLines
+from cwdp.shared.clocksync.pairs import PairFloors
 
 _REMEMBERED_NS = 12_000_000_000
 _NOTICED_WITHIN_NS = 500_000_000
@@ -30,12 +31,12 @@ class Changes:
         self.now, self.found = np.zeros(n_hosts, bool), np.zeros(n_hosts, bool)
         self.since_ns = np.full(n_hosts, LONG_AGO)
         self.lines = HostLines.nothing(n_hosts)
-        self._var_before = np.zeros(n_hosts)
+        self._var_before, self._wildest_ns = np.zeros(n_hosts), np.zeros(n_hosts)
 
     def resize(self, n_hosts: int) -> None:
         """Add empty slots at the end, or drop the last ones."""
         fresh, kept = Changes(n_hosts), min(n_hosts, len(self.now))
-        for name in ("now", "found", "since_ns", "_var_before"):
+        for name in ("now", "found", "since_ns", "_var_before", "_wildest_ns"):
             getattr(fresh, name)[:kept] = getattr(self, name)[:kept]
         fresh.lines = self.lines.resized(n_hosts)
         self.__dict__ = fresh.__dict__
@@ -55,7 +56,10 @@ class Changes:
         """
         n = len(known)
         judged = edges.fits.valid | (edges.fits.reason == FitReason.CUT)
-        changed = blame(n, edges.src[judged], edges.dst[judged], edges.young[judged]) & known
+        told = np.bincount(edges.src, edges.own, n) > np.bincount(edges.src, minlength=n) / 2
+        judged &= ~(told[edges.src] | told[edges.dst])
+        changed = blame(n, edges.src[judged], edges.dst[judged], edges.young[judged])
+        changed = (changed | told) & known
         fresh, over = changed & ~self.now, self.now & ~changed
         if fresh.any():
             self._begin(fresh, edges, tracks)
@@ -68,8 +72,9 @@ class Changes:
         for host in np.flatnonzero(fresh):
             mine = edges.young & ((edges.src == host) | (edges.dst == host))
             self.since_ns[host] = int(np.quantile(since_ns[mine], 0.25, method="lower"))
-            rate[host] = np.abs(edges.fits.slope[mine & (edges.fits.reason == FitReason.CUT)]).max(initial=0.0)
+            rate[host] = edges.apart[mine].max(initial=0.0)
         wildest = (_RATE_SURCHARGE * rate + _LEAST_RATE) * NS_PER_S
+        self._wildest_ns = np.where(fresh, wildest, self._wildest_ns)
         back_s = (tracks.ref_ns - self.since_ns) / NS_PER_S
         before = tracks.var - back_s * (2 * tracks.cov - back_s * tracks.var_drift)
         self._var_before = np.where(fresh, np.clip(before, 1.0, tracks.var + 1.0), self._var_before)
@@ -97,13 +102,15 @@ class Changes:
         cut = edges.since_ns != LONG_AGO
         return np.where(cut, edges.since_ns + tracks.g_ns[edges.src], LONG_AGO)
 
-    def place(self, edges: GraphEdges, tracks: HostLines, known: Bool) -> None:
+    def place(self, edges: GraphEdges, tracks: HostLines, known: Bool, wander: F64, floors: PairFloors) -> None:
         """Find the changed hosts anew from what was measured since.
 
         Args:
             edges: all fits that are fresh.
             tracks: where the others are, and where the changed would be.
             known: bool [hosts], has a track.
+            wander: float64 [hosts], random walk of frequency, per sqrt(s).
+            floors: of all pairs.
         """
         self.found = np.zeros(len(known), bool)
         usable = edges.fits.valid & self.touches(edges) & ~self.rests_on_before(edges, tracks)
@@ -112,14 +119,15 @@ class Changes:
             return
         edges = edges.where(usable)
         instant = self._newest(edges, tracks)
-        before, here = tracks.at(instant, WANDER), self.lines.at(instant, WANDER)
+        before, here = tracks.at(instant, wander), self.lines.at(instant, wander)
         here = here.where(self.now, before)
         prediction = Prediction(instant, here.g_ns, known, here.drift_ns / NS_PER_S, np.full(len(known), np.inf))
-        placed = place(edges, self.now, prediction, np.sqrt(before.var))
+        placed = place(edges, self.now, prediction, np.sqrt(before.var), floors)
         if placed is None:
             return
         moved = placed.against((here.g_ns - before.g_ns) - before.frac_ns)
-        fused = fuse(moved, before.drift_ns, self._var_before, (instant - self.since_ns) / NS_PER_S)
+        since_s = (instant - self.since_ns) / NS_PER_S
+        fused = fuse(moved, before.drift_ns, self._var_before, since_s, self._wildest_ns)
         anew = before.moved(
             fused.ahead_ns, before.drift_ns + fused.drift_ns, fused.var, fused.cov, fused.var_drift
         )

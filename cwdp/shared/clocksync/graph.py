@@ -36,6 +36,8 @@ class GraphEdges:
         since_ns: int64 [fits], on the initiator's clock, when either clock was last found to have changed: the fit rests
             on what came later. LONG_AGO where neither was.
         young: bool [fits], that was less than some seconds ago.
+        own: bool [fits], and the initiator says that it was its own clock.
+        apart: float64 [fits], how fast the clocks were seen to move apart then, dimensionless.
     """
 
     src: I64
@@ -44,11 +46,14 @@ class GraphEdges:
     fits: EdgeFits
     since_ns: I64
     young: Bool
+    own: Bool
+    apart: F64
 
     @classmethod
     def settled(cls, src: I64, dst: I64, path: I64, fits: EdgeFits) -> "GraphEdges":
         """Edges none of whose clocks has changed of late."""
-        return cls(src, dst, path, fits, np.full(len(src), LONG_AGO), np.zeros(len(src), bool))
+        no = np.zeros(len(src), bool)
+        return cls(src, dst, path, fits, np.full(len(src), LONG_AGO), no, no.copy(), np.zeros(len(src)))
 
     def where(self, keep: Bool) -> "GraphEdges":
         """Those of a bool [fits] mask."""
@@ -61,6 +66,8 @@ class GraphEdges:
             fits=chosen,
             since_ns=self.since_ns[keep],
             young=self.young[keep],
+            own=self.own[keep],
+            apart=self.apart[keep],
         )
 
 
@@ -147,7 +154,7 @@ def solve_graph(
     edges: GraphEdges,
     prediction: Prediction,
     *,
-    wander: float = WANDER,
+    wander: F64 | None = None,
     with_drift: bool = False,
     floors: PairFloors | None = None,
 ) -> Solution | None:
@@ -156,7 +163,7 @@ def solve_graph(
     Args:
         edges: the newest fit of every directed edge.
         prediction: for `n` nodes.
-        wander: random walk of relative frequency, per sqrt(s).
+        wander: float64 [nodes], random walk of frequency, per sqrt(s); WANDER unless given.
         with_drift: solve for relative frequencies too.
         floors: least margins of the pairs, kept from solution to solution; None weighs requests and
             replies alike.
@@ -171,8 +178,10 @@ def solve_graph(
     torn = edges.fits.reason == FitReason.TORN
     good = edges if valid.all() else edges.where(valid)
     carried = _with_known_slopes(good, prediction)
-    g_base, y, instant, restarted = _bases(carried, prediction, wander)
-    sigma = np.maximum(sigma_at(carried.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
+    walks = np.full(n, WANDER) if wander is None else wander
+    walk = np.sqrt((walks[good.src] ** 2 + walks[good.dst] ** 2) / 2)
+    g_base, y, instant, restarted = _bases(carried, prediction, walk)
+    sigma = np.maximum(sigma_at(carried.fits, instant - g_base[good.src], walk), _LEAST_SIGMA_NS)
     ways = None if floors is None else _ways(good.fits, sigma, floors, instant)
     pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n, ways=ways)
     liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
@@ -216,7 +225,7 @@ def _with_known_slopes(good: GraphEdges, prediction: Prediction) -> GraphEdges:
     return replace(good, fits=replace(good.fits, slope=slope, sigma_slope=sigma))
 
 
-def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64, F64, int, Bool]:
+def _bases(good: GraphEdges, prediction: Prediction, wander: F64) -> tuple[I64, F64, int, Bool]:
     """First guesses of g, what was measured less those, the instant, and whose prediction proved void.
 
     The guesses are right to within microseconds.

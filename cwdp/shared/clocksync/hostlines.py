@@ -32,10 +32,10 @@ class HostLines:
         whole, real = np.zeros(n_hosts, np.int64), np.zeros(n_hosts)
         return cls(whole, whole.copy(), *(real.copy() for _ in range(5)))
 
-    def at(self, instant_ns: int, wander: float) -> "HostLines":
-        """All lines at one global time; wander is the random walk of a frequency, per sqrt(s)."""
+    def at(self, instant_ns: int, wander: F64) -> "HostLines":
+        """All lines at one global time; wander, float64 [hosts], is the random walk of a frequency, per sqrt(s)."""
         dt = (instant_ns - self.ref_ns) / NS_PER_S
-        q = (wander * NS_PER_S) ** 2
+        q = np.square(wander * NS_PER_S)
         g_ns, frac_ns = split_ns(self.g_ns, self.frac_ns + self.drift_ns * dt)
         return HostLines(
             np.full_like(self.ref_ns, instant_ns),

@@ -19,6 +19,7 @@ LEAST_SPAN_NS = 40_000_000
 """What is stamped between a change that the kernel tells and its discovery lies in a shorter stretch, and passes."""
 
 LONE_AFTER_NS = 250_000_000
+LEAST_RATED_NS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +72,14 @@ class Bent:
     own_since_ns: int
 
 
-def find_bent(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines) -> Bent:
+def find_bent(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines, lately: Bool) -> Bent:
     """Look for edges that have bent.
 
     Args:
         edge: integers [probes], the edge of each probe of the last second or so.
         stamps_ns: int64 [4, probes], t1 to t4 as in `samples.Exchanges`.
         lines: of all edges, as they were before these probes.
+        lately: bool [2, edges], bent there and back already, so short a time ago that it may have been the same change.
     """
     early_ns, allowed_ns = _early(edge, stamps_ns, lines)
     sent_ns = stamps_ns[0]
@@ -85,12 +87,12 @@ def find_bent(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines) -> Be
     over = early_ns > allowed_ns
     first, last, count = _spans(edge, sent_ns, over, n)
     bent = (count >= LEAST_EARLY) & (last - first >= LEAST_SPAN_NS)
-    suspect = count > 0
+    suspect = (count > 0) | lately
     since = _spans(edge, sent_ns, early_ns > allowed_ns / 2, n)[0].min(axis=0)
     newest = int(sent_ns.max(initial=0))
     lone = over & ~bent[:, edge] & (last[:, edge] < newest - LONE_AFTER_NS)
     side = int(np.argmax(suspect.sum(axis=1)))
-    own = _is_own(suspect, side, lines.known, over[side], sent_ns)
+    own = _is_own(suspect, side, lines.known | lately.any(axis=0), over[side], sent_ns)
     chosen = over[side] if own else over.any(axis=0)
     return Bent(
         bent[0],
@@ -101,7 +103,7 @@ def find_bent(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines) -> Be
         lone.any(axis=0),
         _rate(early_ns.max(axis=0), sent_ns, since[edge], chosen),
         own,
-        int(since[suspect[side]].min()) if own else 0,
+        int(since[count[side] > 0].min()) if own else 0,
     )
 
 
@@ -151,4 +153,4 @@ def _rate(early_ns: F64, sent_ns: I64, since_ns: I64, chosen: Bool) -> float:
     if not chosen.any():
         return 0.0
     latest = np.flatnonzero(chosen)[np.argmax(early_ns[chosen])]
-    return float(early_ns[latest] / max(sent_ns[latest] - since_ns[latest] + LEAST_SPAN_NS, 1))
+    return float(early_ns[latest] / max(sent_ns[latest] - since_ns[latest], LEAST_RATED_NS))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool, learnt_wander
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior
 from cwdp.shared.clocksync.kinks import Lines
 
@@ -20,6 +20,7 @@ _SLOPE_SIGMA_AT_START = 2.0
 _SETTLED_AFTER = 4
 _SURE_SIGMAS = 3.0
 _SHORTER_AFTER = 5
+_LEARN = 0.25
 
 
 @dataclass(slots=True)
@@ -36,13 +37,14 @@ class _Lines:
 class EdgeMemory:
     """State of `n_edges` edges, one slot each, in the order of the fits.
 
+    How much a frequency wanders is learnt from how far fits lie from where they were expected.
+
     Args:
         n_edges: how many slots.
-        wander: random walk of the relative frequency, per sqrt(s).
     """
 
-    def __init__(self, n_edges: int, wander: float = WANDER) -> None:
-        self._wander_ns = wander * NS_PER_S
+    def __init__(self, n_edges: int) -> None:
+        self._wander_ns = np.full(n_edges, WANDER * NS_PER_S)
         whole, real = np.zeros(n_edges, np.int64), np.zeros(n_edges)
         self._lines = _Lines(whole, whole.copy(), real, *(real.copy() for _ in range(4)))
         self._known = np.zeros(n_edges, bool)
@@ -77,7 +79,7 @@ class EdgeMemory:
             line.var_offset,
             line.covariance,
             line.var_slope,
-            np.full(len(floor), self._wander_ns),
+            self._wander_ns,
             floor,
             sigma_floor,
             self._known & (np.count_nonzero(~np.isnan(self._margins), axis=1) >= _SETTLED_AFTER),
@@ -93,6 +95,7 @@ class EdgeMemory:
             sigma_slope=np.where(self._known, sigma, np.inf),
             floor_ns=floor,
             sigma_floor_ns=sigma_floor,
+            wander=self._wander_ns / NS_PER_S,
         )
 
     def update(self, fits: EdgeFits, settled: Bool | None = None) -> None:
@@ -107,8 +110,10 @@ class EdgeMemory:
         if settled is not None:
             due &= settled
         self._remember_floor(fits, due)
-        advanced, gone = self._advance(fits, np.where(due, step_s, 0.0))
+        advanced, surprise = self._advance(fits, np.where(due, step_s, 0.0))
+        gone = surprise > _STEP_SIGMAS**2
         start = due & (~self._known | gone)
+        self._wander_ns = learnt_wander(self._wander_ns / NS_PER_S, surprise, due & ~start, _LEARN) * NS_PER_S
         fresh = _Lines(
             fits.ref_ns,
             fits.offset_ns,
@@ -123,8 +128,8 @@ class EdgeMemory:
             setattr(self._lines, name, np.where(due, merged, getattr(self._lines, name)))
         self._known |= due
 
-    def _advance(self, fits: EdgeFits, step_s: F64) -> tuple[_Lines, Bool]:
-        """Kalman step of every line to the fits; True where the clock must have stepped instead."""
+    def _advance(self, fits: EdgeFits, step_s: F64) -> tuple[_Lines, F64]:
+        """Kalman step of every line to the fits; with the square of each innovation in standard errors."""
         old, q = self._lines, self._wander_ns**2
         var = old.var_offset + step_s * (2 * old.covariance + step_s * old.var_slope) + q * step_s**3 / 3
         cov = old.covariance + step_s * old.var_slope + q * step_s**2 / 2
@@ -142,7 +147,7 @@ class EdgeMemory:
             (1 - gain) * cov,
             var_slope - gain_slope * cov,
         )
-        return lines, innovation**2 > _STEP_SIGMAS**2 * total
+        return lines, innovation**2 / total
 
     def _remember_floor(self, fits: EdgeFits, due: Bool) -> None:
         """Learn margins, but none that lies below the floor by more than its error: its window was bent.

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, learnt_wander, split_ns
 from cwdp.shared.clocksync.changes import Changes
 from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
 from cwdp.shared.clocksync.hostlines import HostLines
@@ -22,6 +22,10 @@ _LEAST_BOUND_NS = 1.0
 _STEP_SIGMAS = 8.0
 _ROUNDS_TO_READMIT = 3
 _WINDOW_S = 2.0
+_LEARN = 0.1
+_LEAD_S = 1.5
+"""From the middle of the window to when a line is gone by."""
+
 _SETTLED_DRIFT_SIGMA = 20e-9
 
 
@@ -47,6 +51,7 @@ class HostClocks:
         bound_growth: float64 [hosts], ns of bound per second out of touch.
         settled: bool [hosts], the drift is followed by offsets alone; no fitted slope is drawn upon any more.
         changed_ns: int64 [hosts], global time since when a clock that has changed goes otherwise; LONG_AGO for others.
+        changing: bool [hosts], that was so lately that the clock is found anew each time.
         state: uint8 [hosts], a `HostState`.
     """
 
@@ -59,6 +64,7 @@ class HostClocks:
     bound_growth: F64
     settled: Bool
     changed_ns: I64
+    changing: Bool
     state: U8
 
 
@@ -67,12 +73,11 @@ class Tracks:
 
     Args:
         n_hosts: how many slots.
-        wander: random walk of a host's frequency, per sqrt(s).
         window_s: span of the edge fits; solutions closer than that share data.
     """
 
-    def __init__(self, n_hosts: int, wander: float = WANDER, window_s: float = _WINDOW_S) -> None:
-        self._wander, self._window_s = wander, window_s
+    def __init__(self, n_hosts: int, window_s: float = _WINDOW_S) -> None:
+        self._wander, self._window_s = np.full(n_hosts, WANDER), window_s
         self._instant_ns: int | None = None
         self._floors = PairFloors()
         self._g_ns, self._frac_ns = np.zeros(n_hosts, np.int64), np.zeros(n_hosts)
@@ -103,6 +108,7 @@ class Tracks:
         self._locked[slots] = False
         self._suspect_rounds[slots] = 0
         self._state[slots] = HostState.UNSYNCED
+        self._wander[slots] = WANDER
         self._changes.clear(slots)
 
     def step(self, edges: GraphEdges) -> Solution | None:
@@ -120,7 +126,7 @@ class Tracks:
         steady = ~changes.touches(edges) & ~changes.rests_on_before(edges, tracks)
         solution = self._step_steady(edges.where(steady), instant)
         if changes.now.any():
-            changes.place(edges, self._lines(), self._locked)
+            changes.place(edges, self._lines(), self._locked, self._wander, self._floors)
             out_of_touch = np.where(changes.found, HostState.SYNCED, HostState.HOLDOVER)
             self._state = np.where(changes.now, out_of_touch, self._state).astype(np.uint8)
         return self._whole(solution, steady)
@@ -185,7 +191,8 @@ class Tracks:
             return None
         lines = self._changes.lines.where(self._changes.now, self._lines())
         drift = lines.drift_ns / NS_PER_S
-        sigma = np.sqrt(np.where(self._locked, lines.var, np.inf))
+        ahead = np.square(self._wander * NS_PER_S) * _LEAD_S**3 / 3
+        sigma = np.sqrt(np.where(self._locked, lines.var + ahead, np.inf))
         growth = np.sqrt(np.where(self._locked, lines.var_drift, np.inf))
         return HostClocks(
             instant_ns=self._instant_ns,
@@ -197,6 +204,7 @@ class Tracks:
             bound_growth=BOUND_SIGMAS * growth,
             settled=~self._unsettled() & ~self._changes.now,
             changed_ns=self._changes.since_ns.copy(),
+            changing=self._changes.now.copy(),
             state=self._state.copy(),
         )
 
@@ -226,7 +234,7 @@ class Tracks:
         """Predict every clock to the instant: the state in ns and ns/s, its covariance."""
         dt = (instant - self._instant_ns) / NS_PER_S if self._instant_ns is not None else 0.0
         self._instant_ns = instant
-        q = (self._wander * NS_PER_S) ** 2
+        q = np.square(self._wander * NS_PER_S)
         self._g_ns, self._frac_ns = split_ns(self._g_ns, self._frac_ns + self._drift_ns * dt)
         self._var = self._var + dt * (2 * self._cov + dt * self._var_drift) + q * dt**3 / 3
         self._cov = self._cov + dt * self._var_drift + q * dt**2 / 2
@@ -250,6 +258,8 @@ class Tracks:
         stepped = self._stepped(solution, usable, innovation)
         begin = usable & (~self._locked | (stepped & (self._suspect_rounds >= _ROUNDS_TO_READMIT)))
         go_on = usable & self._locked & ~stepped
+        surprise = innovation**2 / np.maximum(self._var + solution.sigma_ns**2, 1e-12)
+        self._wander = learnt_wander(self._wander, surprise, go_on & ~unsettled, _LEARN)
         self._update(go_on, innovation, solution.sigma_ns**2 * self._overlap)
         self._learn_drift(go_on & unsettled, solution)
         self._begin(begin, whole, frac, solution, first=first)
