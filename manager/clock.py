@@ -97,6 +97,7 @@ class ClockService:
         if not self._running:
             self._prepare(report)
         self.fits.add(report.host, report.fits, known, now_s)
+        self.fits.hear_own(report.host, report.own_change)
 
     def begin(self, now_s: float) -> GraphEdges | None:
         """The edges to solve now, with a slot for each of their hosts; None while there is nothing to do."""
@@ -114,7 +115,7 @@ class ClockService:
 
     def solve_edges(self, edges: GraphEdges) -> tuple[Solution, HostClocks] | None:
         """Solve and move the tracks on; None when no fit was of use."""
-        solution = self._tracks.step(edges)
+        solution = self._tracks.step(edges, self.fits.own())
         clocks = self._tracks.clocks()
         return None if solution is None or clocks is None else (solution, clocks)
 

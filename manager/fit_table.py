@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cwdp.shared.clocksync import EdgeFits, FitReason
 from cwdp.shared.clocksync._types import LONG_AGO
-from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.messages import EdgeFit, host_of
+from cwdp.shared.clocksync.graph import GraphEdges, OwnFits
+from cwdp.shared.messages import EdgeFit, OwnChange, host_of
 
 STALE_AFTER_S = 3.0
 LARGEST_TIME_NS = 2**62
@@ -63,6 +63,7 @@ class FitTable:
     def __init__(self) -> None:
         self.slots: dict[str, int] = {}
         self.refused: Counter[str] = Counter(dict.fromkeys(REFUSALS, 0))
+        self._own: dict[str, OwnChange] = {}
         self._free_slots: list[int] = []
         self._rows: dict[tuple[str, str], int] = {}
         self._free_rows: list[int] = []
@@ -95,6 +96,27 @@ class FitTable:
             column[rows] = np.array([getattr(fit, name) for fit in accepted], column.dtype)
         since = [LONG_AGO if fit.since_local_ns is None else fit.since_local_ns for fit in accepted]
         self._columns["since_local_ns"][rows] = since
+
+    def hear_own(self, host: str, change: OwnChange | None) -> None:
+        """Take in what a host says of its own clock, or that there is nothing to say any more."""
+        self._own.pop(host, None)
+        if change is not None and host in self.slots:
+            if _sane_own(change):
+                self._own[host] = change
+            else:
+                self.refused["not_sane"] += 1
+
+    def own(self) -> OwnFits:
+        """What hosts say of their own clocks."""
+        some = [(self.slots[host], change) for host, change in self._own.items()]
+        columns = [
+            (slot, c.ref_local_ns, c.ahead_ns, c.sigma_ns, c.rate, c.sigma_rate) for slot, c in some
+        ]
+        if not columns:
+            return OwnFits.nothing()
+        host, ref_ns, *numbers = zip(*columns, strict=True)
+        whole = (np.array(column, np.int64) for column in (host, ref_ns))
+        return OwnFits(*whole, *(np.array(column, np.float64) for column in numbers))
 
     def edges(self, now_s: float) -> GraphEdges:
         """All fits that are fresh."""
@@ -137,6 +159,7 @@ class FitTable:
 
     def forget_host(self, host: str) -> int | None:
         """Drop a host's slot and edges; the slot that became free, which its owner must clear."""
+        self._own.pop(host, None)
         slot = self.slots.pop(host, None)
         if slot is not None:
             self._free_slots.append(slot)
@@ -202,3 +225,12 @@ def _sane(fit: EdgeFit) -> bool:
             and min(fit.sigma_offset_ns, fit.sigma_out_ns, fit.sigma_back_ns, fit.sigma_slope, fit.points) > 0
         )
     )
+
+
+def _sane_own(change: OwnChange) -> bool:
+    numbers = (change.ahead_ns, change.rate, change.sigma_ns, change.sigma_rate)
+    if not all(abs(number) <= LARGEST_NUMBER for number in numbers):
+        return False
+    times_ns = max(abs(change.since_local_ns), abs(change.ref_local_ns))
+    sigmas = min(change.sigma_ns, change.sigma_rate)
+    return times_ns <= LARGEST_TIME_NS and abs(change.rate) < LARGEST_SLOPE and sigmas > 0

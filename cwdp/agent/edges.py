@@ -7,15 +7,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.window import Samples, Window
-from cwdp.shared.clocksync import EdgeFits, EdgeMemory, EdgePrior, FitReason, find_bent, fit_edges
+from cwdp.shared.clocksync import (
+    BEFORE_FLOOR_NS,
+    EdgeFits,
+    EdgeMemory,
+    EdgePrior,
+    FitReason,
+    Lines,
+    against_before,
+    find_bent,
+    fit_edges,
+)
 from cwdp.shared.clocksync._types import LONG_AGO
-from cwdp.shared.messages import DriftPrior, EdgeFit, host_of
+from cwdp.shared.messages import DriftPrior, EdgeFit, OwnChange, host_of
 
 EdgeName = tuple[str, str]
 LEAST_SLOTS = 64
 LOOK_NS = 1_000_000_000
 YOUNG_NS = 3_000_000_000
 """For so long after a clock has changed a fit rests on what came since, and nothing that was known of the rate."""
+
+OWN_NS = 1_500_000_000
+"""For so long a change of the own clock is told of as a whole: later each edge for itself knows more."""
 
 LEAST_YOUNG_NS = 200_000_000
 NOTICED_WITHIN_NS = 500_000_000
@@ -24,8 +37,8 @@ TOLD_NS = 12_000_000_000
 
 
 @dataclass(frozen=True)
-class OwnChange:
-    """This host's own clock has changed.
+class LeftLine:
+    """This host's own clock has changed: it leaves the line that it was on.
 
     Attributes:
         since_ns: when that began to show, on its clock.
@@ -49,6 +62,8 @@ class HostEdges:
         self._bent, self._held = np.zeros((2, LEAST_SLOTS), bool), np.zeros(LEAST_SLOTS, bool)
         self._own = np.zeros(LEAST_SLOTS, bool)
         self._priors: dict[str, DriftPrior] = {}
+        self._before: Lines | None = None
+        self._own_since_ns = LONG_AGO
 
     def assign(self, edges: Sequence[EdgeName]) -> None:
         """Have exactly these edges: new ones get a slot, those that are gone leave theirs."""
@@ -99,7 +114,7 @@ class HostEdges:
         """Whether some edge has been cut of late."""
         return bool((now_local_ns - self._cut_ns < YOUNG_NS).any())
 
-    def look(self, now_ns: int, now_local_ns: int) -> OwnChange | None:
+    def look(self, now_ns: int, now_local_ns: int) -> LeftLine | None:
         """See whether clocks have changed: let go of what was known of their edges, and say so if it was the own clock.
 
         Args:
@@ -116,17 +131,47 @@ class HostEdges:
         if bent.lone.any():
             self._window.drop_recent(since_ns, bent.lone)
         if bent.own:
+            self._before, self._own_since_ns = self._memory.lines(), bent.own_since_ns
             everywhere = np.full(self._size, bent.own_since_ns)
             self._cut(self._cut_ns < now_local_ns - LOOK_NS, everywhere, bent.rate)
             self._own[:] = True
             self._bent[:] = False
-            return OwnChange(bent.own_since_ns, bent.rate)
+            return LeftLine(bent.own_since_ns, bent.rate)
         self._cut(bent.out | bent.back, bent.since_ns, bent.rate)
         self._bent = np.where(bent.out | bent.back, (bent.out, bent.back), self._bent)
         self._memory.forget(bent.out & bent.back)
         self._own[bent.out | bent.back] = False
         self._held = (bent.suspect_out | bent.suspect_back) & ~(bent.out | bent.back)
         return None
+
+    def own_change(self, now_ns: int, now_local_ns: int) -> OwnChange | None:
+        """What this host's clock does since it has changed; None if it has not for seconds, or too little was measured.
+
+        Args:
+            now_ns: as in `add`.
+            now_local_ns: on this host's clock.
+        """
+        age_ns = now_local_ns - self._own_since_ns
+        samples = self._window.recent(now_ns - age_ns) if age_ns < OWN_NS else None
+        if samples is None or self._before is None or len(self._before.known) != self._size:
+            return None
+        since = samples.where(samples.stamps_ns[0] >= self._own_since_ns)
+        since = since.where(np.argsort(since.stamps_ns[0], kind="stable"))
+        exchanges = against_before(
+            since.edge, since.stamps_ns, since.weight_out, since.weight_back, self._before
+        )
+        fit = fit_edges(exchanges, EdgePrior.of_floor(BEFORE_FLOOR_NS))
+        if fit.reason[0] != FitReason.OK:
+            return None
+        of_lines_ns = float(np.sqrt(np.median(self._before.var_offset[self._before.known])))
+        return OwnChange(
+            since_local_ns=self._own_since_ns,
+            ref_local_ns=int(fit.ref_ns[0]),
+            ahead_ns=-float(fit.offset_ns[0] + fit.offset_frac_ns[0]),
+            rate=-float(fit.slope[0]),
+            sigma_ns=float(np.hypot(fit.sigma_offset_ns[0], of_lines_ns)),
+            sigma_rate=float(fit.sigma_slope[0]),
+        )
 
     def hear_of_change(self, host: str, since_local_ns: int) -> None:
         """Let go of what was measured with a host, or by this one, before its clock changed."""

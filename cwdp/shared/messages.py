@@ -216,6 +216,20 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     since_local_ns: int | None = None
 
 
+class OwnChange(Struct, frozen=True, kw_only=True):
+    """What a host's clock does since it has changed, against what it would show had it not, by all of its edges.
+
+    At `ref_local_ns` it was `ahead_ns` ahead, and gained `rate` per unit of its time.
+    """
+
+    since_local_ns: int
+    ref_local_ns: int
+    ahead_ns: float
+    rate: float
+    sigma_ns: float
+    sigma_rate: float
+
+
 class PathStat(Struct, frozen=True, kw_only=True):
     """Probes of one path and their one-way delays on the common timeline, since the last report.
 
@@ -256,6 +270,7 @@ class Report(Struct, frozen=True, kw_only=True):
     paths: list[PathStat]
     counters: dict[str, int]
     clock: "ClockLine | None"
+    own_change: OwnChange | None = None
 
 
 class ClockLine(Struct, frozen=True, kw_only=True):

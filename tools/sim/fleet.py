@@ -24,6 +24,7 @@ from tools.sim.manoeuvres import Manoeuvre
 from tools.sim.oscillators import GRID_S, Oscillators
 
 TICK_S = 0.25
+LOOK_S = 0.125
 SAMPLE_S = 0.05
 ANSWERED_AFTER_S = 0.02
 START_WITHIN_S = 0.5
@@ -115,7 +116,7 @@ class FleetSimulation:
             draw_probes(options, self._clocks, i, peers[i], start_s=float(self._start_s[i]), rng=rng)
             for i in range(n)
         ]
-        self._heard = np.zeros(n, np.int64)
+        self._heard, self._looks = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self._service = ClockService(Identity(timeline="simulated", starts=1), continued=False)
         self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
         self._host_clocks = [HostClock(local) for local in self._local]
@@ -130,7 +131,7 @@ class FleetSimulation:
             for local in self._local:
                 local.true_ns = now_s * NS_PER_S
             if who < len(self._names):
-                self._measure(who, now_s)
+                self._look(who, now_s)
             elif who == len(self._names):
                 self._solve(now_s)
             else:
@@ -142,15 +143,15 @@ class FleetSimulation:
     def _ticks(self) -> Iterator[tuple[float, int]]:
         """Who acts when: a host, the manager (one past the last host), or the reader of all clocks."""
         starts_s = [*self._start_s, self._rng.uniform(0, TICK_S), 0.0]
-        intervals_s = [TICK_S] * (len(self._names) + 1) + [SAMPLE_S]
+        intervals_s = [LOOK_S] * len(self._names) + [TICK_S, SAMPLE_S]
         for_each = [
             [(at_s, who) for at_s in np.arange(start_s, self._seconds, interval_s).tolist()]
             for who, (start_s, interval_s) in enumerate(zip(starts_s, intervals_s, strict=True))
         ]
         return iter(sorted(tick for ticks in for_each for tick in ticks))
 
-    def _measure(self, host: int, now_s: float) -> None:
-        """What an agent does four times a second."""
+    def _look(self, host: int, now_s: float) -> None:
+        """What an agent does eight times a second; every other time it measures, unless clocks have changed."""
         probes, begin = self._probes[host], int(self._heard[host])
         end = int(np.searchsorted(probes.sent_s, now_s - ANSWERED_AFTER_S)) & ~1
         self._heard[host] = end
@@ -159,8 +160,11 @@ class FleetSimulation:
         change = self._edges[host].look(round(now_s * NS_PER_S), self._local[host].now_ns())
         if change is not None:
             self._host_clocks[host].leave_line(change.since_ns, change.rate)
-        self._host_clocks[host].write([])
+        self._looks[host] += 1
         now_ns = self._local[host].now_ns()
+        if self._looks[host] % 2 and not self._edges[host].is_young(now_ns):
+            return
+        self._host_clocks[host].write([])
         report = Report(
             host=self._names[host],
             boot_id="",
@@ -170,6 +174,7 @@ class FleetSimulation:
             paths=[],
             counters={},
             clock=self._host_clocks[host].report(),
+            own_change=self._edges[host].own_change(round(now_s * NS_PER_S), now_ns),
         )
         self._service.hear(report, self._names, now_s)
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cwdp.shared.clocksync._types import F64, NS_PER_S, Bool
-from cwdp.shared.clocksync.graph import GraphEdges, Prediction, measured
+from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction, measured
+from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.laplacian import Laplacian
 from cwdp.shared.clocksync.pairs import PairFloors
 from cwdp.shared.clocksync.propagate import components, sigma_at
@@ -46,38 +47,51 @@ class Placed:
 
 
 def place(
-    edges: GraphEdges, changed: Bool, prediction: Prediction, sigma_ns: F64, floors: PairFloors
+    edges: GraphEdges,
+    own: OwnFits,
+    changed: Bool,
+    prediction: Prediction,
+    before: HostLines,
+    floors: PairFloors,
 ) -> Placed | None:
     """Place the changed hosts.
 
     Args:
         edges: fits of data from after the changes, each with at least one end that has changed.
+        own: what changed hosts say of themselves.
         changed: bool [hosts].
-        prediction: of all hosts at the newest instant; where the changed ones would be had they not.
-        sigma_ns: float64 [hosts], how well the others are known there.
+        prediction: of all hosts at the newest instant; of the changed ones as last found.
+        before: all hosts at the newest instant; where the changed ones would be had they not.
         floors: of all pairs, from before: what stamping points differ by. The ends of a pair notice a change one after
             the other, so each directed fit is taken for itself.
 
     Returns:
         Of use where `found`; None where there is no fit at all.
     """
-    if not edges.fits.valid.any() or prediction.instant_ns is None:
+    if prediction.instant_ns is None:
         return None
     good = edges.where(edges.fits.valid)
+    if len(good.src) + len(own.host) == 0:
+        return None
     node = np.where(changed, np.cumsum(changed), 0)
-    n = int(changed.sum()) + 1
     instant = prediction.instant_ns
-    others_ns = np.where(changed, 0.0, np.where(np.isfinite(sigma_ns), sigma_ns, 0.0))
+    others_ns = np.where(changed, 0.0, np.sqrt(before.var))
     bias_ns, sigma_bias_ns = floors.bias(good.src, good.dst, good.path)
     sigma = sigma_at(good.fits, instant - prediction.g_ns[good.src], 0.0)
     sigma = np.hypot(np.hypot(sigma, sigma_bias_ns), np.hypot(others_ns[good.src], others_ns[good.dst]))
-    lap = Laplacian(n, node[good.src], node[good.dst])
-    y_ns = measured(good, prediction.g_ns, instant) - bias_ns
-    offsets = _solve(lap, y_ns, np.maximum(sigma, _LEAST_SIGMA_NS))
+    y = measured(good, prediction.g_ns, instant) - bias_ns
     guess = -np.log1p(-prediction.drift) * NS_PER_S
     slope = np.log1p(np.clip(good.fits.slope, -0.5, 0.5)) * NS_PER_S - (guess[good.src] - guess[good.dst])
     sigma_slope = np.maximum(good.fits.sigma_slope * NS_PER_S, _LEAST_SIGMA_DRIFT_NS)
-    drifts = _solve(lap, slope, sigma_slope)
+    own_y, own_sigma, own_slope, own_sigma_slope = _of_own(own, prediction, before)
+    ground = np.zeros(len(own.host), np.int64)
+    lap = Laplacian(
+        int(changed.sum()) + 1,
+        np.append(node[good.src], node[own.host]),
+        np.append(node[good.dst], ground),
+    )
+    offsets = _solve(lap, np.append(y, own_y), np.maximum(np.append(sigma, own_sigma), _LEAST_SIGMA_NS))
+    drifts = _solve(lap, np.append(slope, own_slope), np.append(sigma_slope, own_sigma_slope))
     rate = guess + drifts.x_ns[node]
     return Placed(
         found=changed & offsets.found[node] & drifts.found[node],
@@ -86,6 +100,21 @@ def place(
         drift_ns=-np.expm1(-rate / NS_PER_S) * NS_PER_S,
         sigma_drift_ns=drifts.sigma_ns[node],
     )
+
+
+def _of_own(own: OwnFits, prediction: Prediction, before: HostLines) -> tuple[F64, F64, F64, F64]:
+    """As if an edge led to those that stand still: offset and rate against the prediction, and their standard errors.
+
+    A clock that is ahead by x stands x less below the timeline.
+    """
+    host, instant = own.host, before.ref_ns[own.host]
+    since_s = (instant - prediction.g_ns[host] - own.ref_ns) / NS_PER_S
+    g_before = (before.g_ns - prediction.g_ns)[host] + before.frac_ns[host]
+    y = g_before - (own.ahead_ns + own.rate * NS_PER_S * since_s)
+    guess = -np.log1p(-prediction.drift[host]) * NS_PER_S
+    was = -np.log1p(-before.drift_ns[host] / NS_PER_S) * NS_PER_S
+    sigma_rate = np.maximum(own.sigma_rate * NS_PER_S, _LEAST_SIGMA_DRIFT_NS)
+    return y, np.hypot(own.sigma_ns, sigma_rate * since_s), was - own.rate * NS_PER_S - guess, sigma_rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, Bool
 from cwdp.shared.clocksync.anew import fuse, place
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.edge import FitReason
-from cwdp.shared.clocksync.graph import GraphEdges, Prediction
+from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction
 from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
 
@@ -102,11 +102,20 @@ class Changes:
         cut = edges.since_ns != LONG_AGO
         return np.where(cut, edges.since_ns + tracks.g_ns[edges.src], LONG_AGO)
 
-    def place(self, edges: GraphEdges, tracks: HostLines, known: Bool, wander: F64, floors: PairFloors) -> None:
+    def place(
+        self,
+        edges: GraphEdges,
+        own: OwnFits,
+        tracks: HostLines,
+        known: Bool,
+        wander: F64,
+        floors: PairFloors,
+    ) -> None:
         """Find the changed hosts anew from what was measured since.
 
         Args:
             edges: all fits that are fresh.
+            own: what hosts say of themselves.
             tracks: where the others are, and where the changed would be.
             known: bool [hosts], has a track.
             wander: float64 [hosts], random walk of frequency, per sqrt(s).
@@ -115,14 +124,14 @@ class Changes:
         self.found = np.zeros(len(known), bool)
         usable = edges.fits.valid & self.touches(edges) & ~self.rests_on_before(edges, tracks)
         usable &= known[edges.src] & known[edges.dst]
-        if not usable.any():
+        edges, own = edges.where(usable), own.where(self.now[own.host])
+        if len(edges.src) + len(own.host) == 0:
             return
-        edges = edges.where(usable)
-        instant = self._newest(edges, tracks)
+        instant = self._newest(edges, own, tracks)
         before, here = tracks.at(instant, wander), self.lines.at(instant, wander)
         here = here.where(self.now, before)
         prediction = Prediction(instant, here.g_ns, known, here.drift_ns / NS_PER_S, np.full(len(known), np.inf))
-        placed = place(edges, self.now, prediction, np.sqrt(before.var), floors)
+        placed = place(edges, own, self.now, prediction, before, floors)
         if placed is None:
             return
         moved = placed.against((here.g_ns - before.g_ns) - before.frac_ns)
@@ -134,8 +143,8 @@ class Changes:
         self.found = placed.found
         self.lines = anew.where(self.found, self.lines)
 
-    def _newest(self, edges: GraphEdges, tracks: HostLines) -> int:
+    def _newest(self, edges: GraphEdges, own: OwnFits, tracks: HostLines) -> int:
         """Median global time of the fits' references; never before that of the tracks."""
-        g_ns = np.where(self.now, self.lines.g_ns, tracks.g_ns)[edges.src]
-        times_ns = edges.fits.ref_ns + g_ns
+        g_ns = np.where(self.now, self.lines.g_ns, tracks.g_ns)
+        times_ns = np.append(edges.fits.ref_ns + g_ns[edges.src], own.ref_ns + g_ns[own.host])
         return max(int(np.median(times_ns)), int(tracks.ref_ns[0]))

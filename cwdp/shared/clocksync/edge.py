@@ -13,7 +13,7 @@ replies in XDP). It enters the offset of A to B and that of B to A alike, and ca
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -109,6 +109,11 @@ class EdgePrior:
     def of(self, edges: npt.NDArray[np.integer]) -> "EdgePrior":
         """What is known of some edges, by index."""
         return EdgePrior(*(getattr(self, field.name)[edges] for field in fields(self)))
+
+    @classmethod
+    def of_floor(cls, floor_ns: float) -> "EdgePrior":
+        """Nothing is known of one edge but its one-way floor."""
+        return replace(cls.unknown(1), floor_ns=np.array([floor_ns]), sigma_floor_ns=np.zeros(1))
 
     @classmethod
     def unknown(cls, n_edges: int) -> "EdgePrior":

@@ -72,6 +72,35 @@ class GraphEdges:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnFits:
+    """What hosts whose clocks have changed say of themselves: ahead of where they would be otherwise, and gaining.
+
+    Attributes:
+        host: int64 [fits], nodes.
+        ref_ns: int64 [fits], on the host's clock.
+        ahead_ns, sigma_ns: float64 [fits], at ref.
+        rate, sigma_rate: float64 [fits], per unit of the host's time.
+    """
+
+    host: I64
+    ref_ns: I64
+    ahead_ns: F64
+    sigma_ns: F64
+    rate: F64
+    sigma_rate: F64
+
+    @classmethod
+    def nothing(cls) -> "OwnFits":
+        """Nobody says anything."""
+        none = np.zeros(0)
+        return cls(none.astype(np.int64), none.astype(np.int64), none, none, none, none)
+
+    def where(self, keep: Bool) -> "OwnFits":
+        """Those of a bool [fits] mask."""
+        return OwnFits(*(getattr(self, field.name)[keep] for field in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
 class Prediction:
     """Where the clocks should be by what was known before.
 

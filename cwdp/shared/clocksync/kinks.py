@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
+from cwdp.shared.clocksync.samples import Exchanges
 
 LINE_SIGMAS = 5.0
 FLOOR_SIGMAS = 2.0
@@ -20,6 +21,8 @@ LEAST_SPAN_NS = 40_000_000
 
 LONE_AFTER_NS = 250_000_000
 LEAST_RATED_NS = 100_000_000
+BEFORE_FLOOR_NS = 10_000.0
+"""A one-way floor that stands for those of all edges, which are taken off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,29 @@ def _early(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines) -> tuple
     sigma_floor = lines.sigma_floor_ns[edge]
     allowed = LINE_SIGMAS * np.sqrt(np.maximum(variance, 0.0) + sigma_floor**2) + FLOOR_SIGMAS * sigma_floor
     return np.where(lines.known[edge], lines.floor_ns[edge] - delay, -np.inf), allowed
+
+
+def against_before(
+    edge: npt.NDArray[np.integer], stamps_ns: I64, weight_out: F64, weight_back: F64, lines: Lines
+) -> Exchanges:
+    """Probes of all edges as those of one: of the initiator's clock now with the same clock had it not changed.
+
+    Where it was the initiator's clock, all edges measure the same thing against lines that still hold: together they tell
+    within some tenths of a second what each needs seconds for.
+
+    Args:
+        edge: integers [probes], in order of time.
+        stamps_ns: int64 [4, probes].
+        weight_out, weight_back: float64 [probes], as in `samples.Exchanges`.
+        lines: of all edges, from before the change.
+    """
+    usable = lines.known[edge]
+    edge, stamps_ns = edge[usable], stamps_ns[:, usable]
+    early_ns, _ = _early(edge, stamps_ns, lines)
+    t1, _, _, t4 = stamps_ns
+    late_out, late_back = np.rint(BEFORE_FLOOR_NS - early_ns).astype(np.int64)
+    starts = np.array([0, len(edge)])
+    return Exchanges(t1, t1 + late_out, t4 - late_back, t4, starts, weight_out[usable], weight_back[usable])
 
 
 def _spans(

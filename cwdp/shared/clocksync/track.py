@@ -12,7 +12,7 @@ import numpy as np
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, learnt_wander, split_ns
 from cwdp.shared.clocksync.changes import Changes
-from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
+from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction, Solution, solve_graph
 from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
 
@@ -111,11 +111,12 @@ class Tracks:
         self._wander[slots] = WANDER
         self._changes.clear(slots)
 
-    def step(self, edges: GraphEdges) -> Solution | None:
+    def step(self, edges: GraphEdges, own: OwnFits | None = None) -> Solution | None:
         """Solve the graph for the newest fits and move every clock on to their common instant.
 
         Args:
             edges: the newest fit of each directed edge; drop those older than a few seconds first.
+            own: what hosts whose clocks have changed say of themselves; None for nothing.
 
         Returns:
             The solution, on the timeline, or None where no fit is valid (nothing moves then).
@@ -126,7 +127,7 @@ class Tracks:
         steady = ~changes.touches(edges) & ~changes.rests_on_before(edges, tracks)
         solution = self._step_steady(edges.where(steady), instant)
         if changes.now.any():
-            changes.place(edges, self._lines(), self._locked, self._wander, self._floors)
+            changes.place(edges, own or OwnFits.nothing(), self._lines(), self._locked, self._wander, self._floors)
             out_of_touch = np.where(changes.found, HostState.SYNCED, HostState.HOLDOVER)
             self._state = np.where(changes.now, out_of_touch, self._state).astype(np.uint8)
         return self._whole(solution, steady)
