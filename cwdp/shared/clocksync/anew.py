@@ -134,18 +134,19 @@ def _solve(lap: Laplacian, y: F64, sigma: F64) -> _Nodes:
     main = number[0] if anchored else np.argmax(np.bincount(number[has_edge])) if has_edge.any() else -1
     found = has_edge & (number == main)
     middle = solved.x_ns[0] if anchored else float(np.median(solved.x_ns[found])) if found.any() else 0.0
-    variance = _variance(lap, solved, ground=0 if anchored else int(np.argmax(found)))
-    return _Nodes(found, solved.x_ns - middle, np.sqrt(variance) * solved.inflation)
+    variance = _variance(lap, solved) if anchored else lap.variance(solved.weight)
+    sigma = np.where(found, np.sqrt(np.where(found, variance, 1.0)) * solved.inflation, np.inf)
+    return _Nodes(found, solved.x_ns - middle, np.maximum(sigma, _LEAST_SIGMA_NS))
 
 
-def _variance(lap: Laplacian, solved: RobustSolution, ground: int) -> F64:
-    """Of each node against the grounded one: exact for few, else as of a well-connected graph."""
+def _variance(lap: Laplacian, solved: RobustSolution) -> F64:
+    """Of each node against node 0: exact for few, else as of a well-connected graph."""
     if lap.n_nodes > _EXACT_UP_TO:
         return lap.variance(solved.weight)
     matrix = np.diag(lap.node_sum(solved.weight))
     np.add.at(matrix, (lap.a, lap.b), -solved.weight)
     np.add.at(matrix, (lap.b, lap.a), -solved.weight)
-    kept = np.arange(lap.n_nodes) != ground
+    kept = np.arange(lap.n_nodes) != 0
     variance = np.zeros(lap.n_nodes)
     variance[kept] = np.diag(np.linalg.pinv(matrix[np.ix_(kept, kept)], hermitian=True))
     return np.maximum(variance, 0.0)

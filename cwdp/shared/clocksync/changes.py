@@ -10,7 +10,7 @@ from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction
 from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
 
-_REMEMBERED_NS = 12_000_000_000
+_REMEMBERED_NS = 9_000_000_000
 _NOTICED_WITHIN_NS = 500_000_000
 _SPREAD_NS = 150.0
 _LEAST_RATE = 1e-6
@@ -59,12 +59,24 @@ class Changes:
         told = np.bincount(edges.src, edges.own, n) > np.bincount(edges.src, minlength=n) / 2
         judged &= ~(told[edges.src] | told[edges.dst])
         changed = blame(n, edges.src[judged], edges.dst[judged], edges.young[judged])
-        changed = (changed | told) & known
+        changed = self._with_cut_off((changed | told) & known, edges) & known
         fresh, over = changed & ~self.now, self.now & ~changed
         if fresh.any():
             self._begin(fresh, edges, tracks)
         self.now = changed
         return over
+
+    def _with_cut_off(self, changed: Bool, edges: GraphEdges) -> Bool:
+        """Those too that some edge says it of, and that no edge ties any more to one that goes on as before."""
+        n = len(changed)
+        accused = np.bincount(edges.src, edges.young, n) + np.bincount(edges.dst, edges.young, n) > 0
+        while True:
+            steady = edges.fits.valid & ~edges.young & ~(changed[edges.src] | changed[edges.dst])
+            tied = np.bincount(edges.src, steady, n) + np.bincount(edges.dst, steady, n) > 0
+            fresh = accused & ~tied & ~changed
+            if not fresh.any():
+                return changed
+            changed = changed | fresh
 
     def _begin(self, fresh: Bool, edges: GraphEdges, tracks: HostLines) -> None:
         since_ns = self._since(edges, tracks)
