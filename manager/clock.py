@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 from cwdp.shared.clocksync.graph import GraphEdges, Solution
 from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
-from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report
-from manager.fit_table import FitTable, host_of
+from cwdp.shared.messages import (
+    ChangedClock,
+    ClockLine,
+    ClockState,
+    ClockUpdate,
+    DriftPrior,
+    Report,
+    host_of,
+)
+from manager.fit_table import FitTable
 from manager.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
 
 START_AFTER_S = 1.0
@@ -89,6 +97,7 @@ class ClockService:
         if not self._running:
             self._prepare(report)
         self.fits.add(report.host, report.fits, known, now_s)
+        self.fits.hear_own(report.host, report.own_change)
 
     def begin(self, now_s: float) -> GraphEdges | None:
         """The edges to solve now, with a slot for each of their hosts; None while there is nothing to do."""
@@ -106,7 +115,7 @@ class ClockService:
 
     def solve_edges(self, edges: GraphEdges) -> tuple[Solution, HostClocks] | None:
         """Solve and move the tracks on; None when no fit was of use."""
-        solution = self._tracks.step(edges)
+        solution = self._tracks.step(edges, self.fits.own())
         clocks = self._tracks.clocks()
         return None if solution is None or clocks is None else (solution, clocks)
 
@@ -124,7 +133,7 @@ class ClockService:
     def updates(self) -> list[ClockUpdate]:
         """What to tell each host of the last solution; drift priors go along now and then."""
         priors = self._priors() if self._seq % PRIORS_EVERY == 0 else {}
-        updates = []
+        changes, updates = self._changes(), []
         for host, slot in self.fits.slots.items():
             line = self._line(slot)
             if line is not None:
@@ -135,6 +144,7 @@ class ClockService:
                         seq=self._seq,
                         line=line,
                         priors=priors.get(host, []),
+                        changes=changes.get(host, []),
                     )
                 )
         return updates
@@ -262,7 +272,23 @@ class ClockService:
             bound_ns=bound_ns,
             bound_drift=bound_drift,
             state=self._state(slot),
+            found_anew=bool(clocks.changing[slot]),
         )
+
+    def _changes(self) -> dict[str, list[ChangedClock]]:
+        """Whose clocks are being found anew, by the hosts that have measured with them: themselves and their peers."""
+        if self._solved is None or not self._solved.clocks.changing.any():
+            return {}
+        clocks, told = self._solved.clocks, defaultdict[str, dict[str, ChangedClock]](dict)
+        for pair in self.fits.peers(self._solved.now_s):
+            ends = host_of(pair[0]), host_of(pair[1])
+            for host in ends:
+                slot = self.fits.slots[host]
+                if slot < len(clocks.changing) and clocks.changing[slot]:
+                    changed = ChangedClock(host=host, since_ns=int(clocks.changed_ns[slot]))
+                    for end in ends:
+                        told[end][host] = changed
+        return {host: list(changed.values()) for host, changed in told.items()}
 
     def _priors(self) -> dict[str, list[DriftPrior]]:
         """The rate of each probed NIC's clock against its prober's, by prober; of settled clocks only.

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.clocksync import EdgeFits, FitReason
-from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.messages import EdgeFit
+from cwdp.shared.clocksync._types import LONG_AGO
+from cwdp.shared.clocksync.graph import GraphEdges, OwnFits
+from cwdp.shared.messages import EdgeFit, OwnChange, host_of
 
 STALE_AFTER_S = 3.0
 LARGEST_TIME_NS = 2**62
@@ -36,11 +37,16 @@ _FLOATS = (
     "sigma_slope",
     "points",
     "pure_share",
+    "apart",
 )
 _COLUMNS = {
     "ref_local_ns": np.int64,
     "offset_base_ns": np.int64,
     "torn": np.bool_,
+    "cut": np.bool_,
+    "young": np.bool_,
+    "own": np.bool_,
+    "since_local_ns": np.int64,
     "src_slot": np.int64,
     "dst_slot": np.int64,
     "path": np.int64,
@@ -57,6 +63,7 @@ class FitTable:
     def __init__(self) -> None:
         self.slots: dict[str, int] = {}
         self.refused: Counter[str] = Counter(dict.fromkeys(REFUSALS, 0))
+        self._own: dict[str, OwnChange] = {}
         self._free_slots: list[int] = []
         self._rows: dict[tuple[str, str], int] = {}
         self._free_rows: list[int] = []
@@ -84,9 +91,32 @@ class FitTable:
             return
         rows = np.array([self._row(fit) for fit in accepted], np.int64)
         self._when_s[rows] = now_s
-        for name in ("ref_local_ns", "offset_base_ns", "torn", *_FLOATS):
+        for name in ("ref_local_ns", "offset_base_ns", "torn", "cut", "young", "own", *_FLOATS):
             column = self._columns[name]
             column[rows] = np.array([getattr(fit, name) for fit in accepted], column.dtype)
+        since = [LONG_AGO if fit.since_local_ns is None else fit.since_local_ns for fit in accepted]
+        self._columns["since_local_ns"][rows] = since
+
+    def hear_own(self, host: str, change: OwnChange | None) -> None:
+        """Take in what a host says of its own clock, or that there is nothing to say any more."""
+        self._own.pop(host, None)
+        if change is not None and host in self.slots:
+            if _sane_own(change):
+                self._own[host] = change
+            else:
+                self.refused["not_sane"] += 1
+
+    def own(self) -> OwnFits:
+        """What hosts say of their own clocks."""
+        some = [(self.slots[host], change) for host, change in self._own.items()]
+        columns = [
+            (slot, c.ref_local_ns, c.ahead_ns, c.sigma_ns, c.rate, c.sigma_rate) for slot, c in some
+        ]
+        if not columns:
+            return OwnFits.nothing()
+        host, ref_ns, *numbers = zip(*columns, strict=True)
+        whole = (np.array(column, np.int64) for column in (host, ref_ns))
+        return OwnFits(*whole, *(np.array(column, np.float64) for column in numbers))
 
     def edges(self, now_s: float) -> GraphEdges:
         """All fits that are fresh."""
@@ -104,9 +134,19 @@ class FitTable:
             sigma_slope=column["sigma_slope"],
             points=column["points"],
             pure_share=column["pure_share"],
-            reason=np.where(column["torn"], FitReason.TORN, FitReason.OK).astype(np.uint8),
+            reason=np.select(
+                [column["cut"], column["torn"]], [FitReason.CUT, FitReason.TORN], FitReason.OK
+            ).astype(np.uint8),
         )
-        return GraphEdges(column["src_slot"], column["dst_slot"], column["path"], fits)
+        ends = column["src_slot"], column["dst_slot"], column["path"]
+        return GraphEdges(
+            *ends,
+            fits,
+            since_ns=column["since_local_ns"],
+            young=column["young"],
+            own=column["own"],
+            apart=column["apart"],
+        )
 
     def peers(self, now_s: float) -> list[tuple[str, str]]:
         """The (src NIC, dst NIC) of all fresh fits."""
@@ -119,6 +159,7 @@ class FitTable:
 
     def forget_host(self, host: str) -> int | None:
         """Drop a host's slot and edges; the slot that became free, which its owner must clear."""
+        self._own.pop(host, None)
         slot = self.slots.pop(host, None)
         if slot is not None:
             self._free_slots.append(slot)
@@ -165,11 +206,6 @@ class FitTable:
             self._free_rows.append(row)
 
 
-def host_of(nic: str) -> str:
-    """The host of a NIC's fabric-wide name."""
-    return nic.rpartition("/")[0]
-
-
 def _path(key: tuple[str, str]) -> int:
     """A number for a pair of NICs, the same from both ends: parallel pairs of two hosts stay apart."""
     return crc32("\0".join(sorted(key)).encode()) & PATH_MASK
@@ -179,9 +215,22 @@ def _sane(fit: EdgeFit) -> bool:
     """Whether a fit's numbers can be computed with; those of a torn fit are not used."""
     if not all(abs(getattr(fit, name)) <= LARGEST_NUMBER for name in _FLOATS):
         return False
-    if max(abs(fit.ref_local_ns), abs(fit.offset_base_ns)) > LARGEST_TIME_NS:
+    if max(abs(fit.ref_local_ns), abs(fit.offset_base_ns), abs(fit.since_local_ns or 0)) > LARGEST_TIME_NS:
         return False
-    return fit.torn or (
-        abs(fit.slope) < LARGEST_SLOPE
-        and min(fit.sigma_offset_ns, fit.sigma_out_ns, fit.sigma_back_ns, fit.sigma_slope, fit.points) > 0
+    return (
+        fit.torn
+        or fit.cut
+        or (
+            abs(fit.slope) < LARGEST_SLOPE
+            and min(fit.sigma_offset_ns, fit.sigma_out_ns, fit.sigma_back_ns, fit.sigma_slope, fit.points) > 0
+        )
     )
+
+
+def _sane_own(change: OwnChange) -> bool:
+    numbers = (change.ahead_ns, change.rate, change.sigma_ns, change.sigma_rate)
+    if not all(abs(number) <= LARGEST_NUMBER for number in numbers):
+        return False
+    times_ns = max(abs(change.since_local_ns), abs(change.ref_local_ns))
+    sigmas = min(change.sigma_ns, change.sigma_rate)
+    return times_ns <= LARGEST_TIME_NS and abs(change.rate) < LARGEST_SLOPE and sigmas > 0

@@ -4,13 +4,10 @@ import ctypes
 import logging
 import os
 import time
-from typing import Literal
 
 from cwdp.agent.timebase import Reading
+from cwdp.shared.discipline import Source
 from cwdp.shared.testclock import FREQUENCY_UNIT, TestClock
-
-Source = Literal["adjtimex", "raw", "none"]
-"""What tells of the discipline: the kernel's word and the clocks, only these, or nothing."""
 
 TRIES = 9
 WIDE_FACTOR, WIDE_NS = 2, 50

@@ -1,17 +1,52 @@
 """The edges of a host: their slots, their window, their memory, and the fits."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.window import Samples, Window
-from cwdp.shared.clocksync import EdgeFits, EdgeMemory, EdgePrior, FitReason, fit_edges
-from cwdp.shared.messages import DriftPrior, EdgeFit
+from cwdp.shared.clocksync import (
+    BEFORE_FLOOR_NS,
+    EdgeFits,
+    EdgeMemory,
+    EdgePrior,
+    FitReason,
+    Lines,
+    against_before,
+    find_bent,
+    fit_edges,
+)
+from cwdp.shared.clocksync._types import LONG_AGO
+from cwdp.shared.messages import DriftPrior, EdgeFit, OwnChange, host_of
 
 EdgeName = tuple[str, str]
 LEAST_SLOTS = 64
+LOOK_NS = 1_000_000_000
+YOUNG_NS = 3_000_000_000
+"""For so long after a clock has changed a fit rests on what came since, and nothing that was known of the rate."""
+
+OWN_NS = 1_500_000_000
+"""For so long a change of the own clock is told of as a whole: later each edge for itself knows more."""
+
+LEAST_YOUNG_NS = 200_000_000
+NOTICED_WITHIN_NS = 500_000_000
+TOLD_NS = 12_000_000_000
+"""For so long the manager is told since when the clocks have been as they are: windows remember 8 s."""
+
+
+@dataclass(frozen=True)
+class LeftLine:
+    """This host's own clock has changed: it leaves the line that it was on.
+
+    Attributes:
+        since_ns: when that began to show, on its clock.
+        rate: how fast it leaves its line at least, dimensionless, above 0.
+    """
+
+    since_ns: int
+    rate: float
 
 
 class HostEdges:
@@ -23,7 +58,12 @@ class HostEdges:
         self._size = LEAST_SLOTS
         self._memory = EdgeMemory(LEAST_SLOTS)
         self._window = Window()
+        self._cut_ns, self._rate = np.full(LEAST_SLOTS, LONG_AGO), np.zeros(LEAST_SLOTS)
+        self._bent, self._held = np.zeros((2, LEAST_SLOTS), bool), np.zeros(LEAST_SLOTS, bool)
+        self._own = np.zeros(LEAST_SLOTS, bool)
         self._priors: dict[str, DriftPrior] = {}
+        self._before: Lines | None = None
+        self._own_since_ns = LONG_AGO
 
     def assign(self, edges: Sequence[EdgeName]) -> None:
         """Have exactly these edges: new ones get a slot, those that are gone leave theirs."""
@@ -40,10 +80,16 @@ class HostEdges:
             self._slot[edge] = slot
             forgotten[slot] = True
         self._memory.forget(forgotten)
+        self._cut_ns[forgotten] = LONG_AGO
 
     def _grow(self, size: int) -> None:
         """Make room; what is remembered of rates is learnt anew, within seconds."""
         self._free += range(self._size, size)
+        self._cut_ns = np.concatenate([self._cut_ns, np.full(size - self._size, LONG_AGO)])
+        self._rate = np.concatenate([self._rate, np.zeros(size - self._size)])
+        self._bent = np.concatenate([self._bent, np.zeros((2, size - self._size), bool)], axis=1)
+        self._held = np.concatenate([self._held, np.zeros(size - self._size, bool)])
+        self._own = np.concatenate([self._own, np.zeros(size - self._size, bool)])
         self._memory = EdgeMemory(size)
         self._size = size
 
@@ -60,6 +106,88 @@ class HostEdges:
         self._window.add(now_ns, samples)
         self._window.age(now_ns, self._memory.slope)
 
+    def drop_between(self, from_local_ns: int, to_local_ns: int) -> None:
+        """Drop samples of a stretch in which this host's stamps were off."""
+        self._window.drop_between(from_local_ns, to_local_ns)
+
+    def is_young(self, now_local_ns: int) -> bool:
+        """Whether some edge has been cut of late."""
+        return bool((now_local_ns - self._cut_ns < YOUNG_NS).any())
+
+    def look(self, now_ns: int, now_local_ns: int) -> LeftLine | None:
+        """See whether clocks have changed: let go of what was known of their edges, and say so if it was the own clock.
+
+        Args:
+            now_ns: as in `add`.
+            now_local_ns: on this host's clock.
+        """
+        since_ns = now_ns - LOOK_NS
+        samples = self._window.recent(since_ns)
+        if samples is None:
+            return None
+        self._held[:] = False
+        lately = self._bent & (now_local_ns - self._cut_ns < LOOK_NS)
+        bent = find_bent(samples.edge, samples.stamps_ns, self._memory.lines(), lately)
+        if bent.lone.any():
+            self._window.drop_recent(since_ns, bent.lone)
+        if bent.own:
+            self._before, self._own_since_ns = self._memory.lines(), bent.own_since_ns
+            everywhere = np.full(self._size, bent.own_since_ns)
+            self._cut(self._cut_ns < now_local_ns - LOOK_NS, everywhere, bent.rate)
+            self._own[:] = True
+            self._bent[:] = False
+            return LeftLine(bent.own_since_ns, bent.rate)
+        self._cut(bent.out | bent.back, bent.since_ns, bent.rate)
+        self._bent = np.where(bent.out | bent.back, (bent.out, bent.back), self._bent)
+        self._memory.forget(bent.out & bent.back)
+        self._own[bent.out | bent.back] = False
+        self._held = (bent.suspect_out | bent.suspect_back) & ~(bent.out | bent.back)
+        return None
+
+    def own_change(self, now_ns: int, now_local_ns: int) -> OwnChange | None:
+        """What this host's clock does since it has changed; None if it has not for seconds, or too little was measured.
+
+        Args:
+            now_ns: as in `add`.
+            now_local_ns: on this host's clock.
+        """
+        age_ns = now_local_ns - self._own_since_ns
+        samples = self._window.recent(now_ns - age_ns) if age_ns < OWN_NS else None
+        if samples is None or self._before is None or len(self._before.known) != self._size:
+            return None
+        since = samples.where(samples.stamps_ns[0] >= self._own_since_ns)
+        since = since.where(np.argsort(since.stamps_ns[0], kind="stable"))
+        exchanges = against_before(
+            since.edge, since.stamps_ns, since.weight_out, since.weight_back, self._before
+        )
+        fit = fit_edges(exchanges, EdgePrior.of_floor(BEFORE_FLOOR_NS))
+        if fit.reason[0] != FitReason.OK:
+            return None
+        of_lines_ns = float(np.sqrt(np.median(self._before.var_offset[self._before.known])))
+        return OwnChange(
+            since_local_ns=self._own_since_ns,
+            ref_local_ns=int(fit.ref_ns[0]),
+            ahead_ns=-float(fit.offset_ns[0] + fit.offset_frac_ns[0]),
+            rate=-float(fit.slope[0]),
+            sigma_ns=float(np.hypot(fit.sigma_offset_ns[0], of_lines_ns)),
+            sigma_rate=float(fit.sigma_slope[0]),
+        )
+
+    def hear_of_change(self, host: str, since_local_ns: int) -> None:
+        """Let go of what was measured with a host, or by this one, before its clock changed."""
+        mine = np.zeros(self._size, bool)
+        for (src, dst), slot in self._slot.items():
+            mine[slot] = host in (host_of(src), host_of(dst))
+        late = mine & (self._cut_ns < since_local_ns - NOTICED_WITHIN_NS)
+        self._cut(late, np.full(self._size, since_local_ns), 0.0)
+
+    def _cut(self, edges: NDArray[np.bool_], since_ns: NDArray[np.int64], rate: float) -> None:
+        """Have some edges begin anew at a time of this host's clock; their ways are as long as before."""
+        if edges.any():
+            self._cut_ns[edges], self._rate[edges] = since_ns[edges], rate
+            self._window.cut(np.where(edges, since_ns, LONG_AGO))
+            self._memory.let_go(edges)
+
     def fit(self, now_local_ns: int) -> list[EdgeFit]:
         """Fit every edge over the window; edges without enough to go on are left out."""
         exchanges = self._window.exchanges(self._size)
@@ -67,11 +195,14 @@ class HostEdges:
         starts = np.append(exchanges.starts[probed], exchanges.starts[-1])
         some = fit_edges(replace(exchanges, starts=starts), self._prior(now_local_ns, probed))
         fits = _of_all(some, probed, self._size)
-        self._memory.update(fits)
+        age_ns = now_local_ns - self._cut_ns
+        young = age_ns < YOUNG_NS
+        self._memory.update(fits, ~young & ~self._held)
         self._window.forget_remembered(set(np.flatnonzero(fits.reason == FitReason.TORN).tolist()))
         out = []
         for (src, dst), slot in self._slot.items():
-            if fits.reason[slot] not in (FitReason.OK, FitReason.TORN):
+            cut = young[slot] and (age_ns[slot] < LEAST_YOUNG_NS or fits.reason[slot] != FitReason.OK)
+            if self._held[slot] or not (cut or fits.reason[slot] in (FitReason.OK, FitReason.TORN)):
                 continue
             out.append(
                 EdgeFit(
@@ -89,6 +220,11 @@ class HostEdges:
                     points=float(fits.points[slot]),
                     pure_share=float(fits.pure_share[slot]),
                     torn=bool(fits.reason[slot] == FitReason.TORN),
+                    cut=bool(cut),
+                    young=bool(young[slot]),
+                    own=bool(young[slot] and self._own[slot]),
+                    apart=float(self._rate[slot]) if young[slot] else 0.0,
+                    since_local_ns=int(self._cut_ns[slot]) if age_ns[slot] < TOLD_NS else None,
                 )
             )
         return out
@@ -96,13 +232,12 @@ class HostEdges:
     def _prior(self, now_local_ns: int, slots: NDArray[np.intp]) -> EdgePrior:
         """What is known of some slots: the surer of the manager's word and this host's own memory."""
         prior = self._memory.prior(now_local_ns)
+        young = now_local_ns - self._cut_ns < YOUNG_NS
         for (_, dst), slot in self._slot.items():
             known = self._priors.get(dst)
-            if known is not None and known.sigma < prior.sigma_slope[slot]:
+            if known is not None and not young[slot] and known.sigma < prior.sigma_slope[slot]:
                 prior.slope[slot], prior.sigma_slope[slot] = known.slope, known.sigma
-        return EdgePrior(
-            prior.slope[slots], prior.sigma_slope[slots], prior.floor_ns[slots], prior.sigma_floor_ns[slots]
-        )
+        return prior.of(slots)
 
 
 def _of_all(fits: EdgeFits, slots: NDArray[np.intp], size: int) -> EdgeFits:

@@ -8,12 +8,15 @@ from cwdp.agent.timebase import IDENTITY, BaseLine, Change, TimeBase
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Q40, Q48, Maps
 from cwdp.shared import clocksync
-from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, Discipline
+from cwdp.shared.discipline import Discipline
+from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
 
 VOID: tuple[ClockState, ...] = ("unsynced", "set_aside")
-SLEW_S = 0.5
+SLEW_S, FOUND_SLEW_S = 0.5, 0.1
 STEP_LIMIT_NS = 1_000_000
 SILENCE_S = 2.0
+LEFT_S = 0.3
+LEFT_SURCHARGE = 2.0
 MORE_LOOKS = 4
 """After a change what is known of the clock's distance is known by a single reading."""
 
@@ -140,6 +143,7 @@ class HostClock:
         self._target: ClockLine | None = None
         self._target_came_ns = 0
         self._timeline: str | None = None
+        self._left_ns, self._left_rate, self._left_until_ns = 0, 0.0, 0
         self.published: Published | None = None
 
     @property
@@ -149,8 +153,20 @@ class HostClock:
             return self._target.state
         if self.published is None:
             return "unsynced"
-        silent = self._clock.now_ns() - self._target_came_ns > SILENCE_S * 1e9
-        return "holdover" if silent or self._target is None else self._target.state
+        now_ns = self._clock.now_ns()
+        silent = now_ns - self._target_came_ns > SILENCE_S * 1e9
+        out_of_touch = silent or self._target is None or now_ns < self._left_until_ns
+        return "holdover" if out_of_touch or self._target is None else self._target.state
+
+    def leave_line(self, since_ns: int, rate: float) -> None:
+        """This host's clock has changed: its line holds only within what it leaves it by, until it is found anew.
+
+        Args:
+            since_ns: on this host's clock, when it began to.
+            rate: how fast at least, dimensionless.
+        """
+        self._left_ns, self._left_rate = since_ns, LEFT_SURCHARGE * rate
+        self._left_until_ns = self._clock.now_ns() + round(LEFT_S * 1e9)
 
     def take_up(self, maps: Maps) -> None:
         """Go on from the line in a NIC's map, unless there is one already."""
@@ -183,6 +199,13 @@ class HostClock:
             return None
         return self.published.at(self._clock.now_ns()).offset_ns
 
+    def local_ns(self, timeline_ns: int) -> int | None:
+        """What this host's clock showed at a time of the timeline of late; None while that is not known."""
+        if self.published is None:
+            return None
+        guess_ns = timeline_ns - self.published.line.offset_ns
+        return timeline_ns - self.published.at(guess_ns).offset_ns
+
     def write(self, all_maps: list[Maps]) -> None:
         """Move the published line on and give it to the dataplane of every NIC."""
         if self._target is not None and self._target.state not in VOID:
@@ -205,12 +228,14 @@ class HostClock:
     def _approach(self, target: ClockLine, now_ns: int) -> Published:
         goal = _line(target).at(now_ns)
         here = self.published.at(now_ns) if self.published else None
-        line = clocksync.slew(here, goal, now_ns, SLEW_S)
+        line = clocksync.slew(here, goal, now_ns, FOUND_SLEW_S if target.found_anew else SLEW_S)
         slew = line.drift - goal.drift
         behind_ns = goal.minus_ns(line, now_ns)
         slew_ns = round(behind_ns / slew) if slew else 0
+        left = self._left_rate if now_ns < self._left_until_ns else 0.0
         bound_ns = target.bound_ns + target.bound_drift * abs(now_ns - target.ref_local_ns) + abs(behind_ns)
-        return Published(replace(line, drift=goal.drift), slew, slew_ns, bound_ns, target.bound_drift)
+        bound_ns += left * (now_ns - self._left_ns)
+        return Published(replace(line, drift=goal.drift), slew, slew_ns, bound_ns, target.bound_drift + left)
 
     def report(self) -> ClockLine | None:
         """The published line as a message, as it stands now."""

@@ -87,6 +87,34 @@ class Window:
         """Drop what is remembered of some edges, whose clocks have stepped."""
         self._drop(self._remembered, edges)
 
+    def recent(self, since_ns: int) -> Samples | None:
+        """All samples that were added since a time, as in `add`; None where there are none."""
+        chunks = [samples for when, samples in self._recent if when >= since_ns]
+        return _joined(chunks) if chunks else None
+
+    def drop_recent(self, since_ns: int, gone: NDArray[np.bool_]) -> None:
+        """Drop some of what `recent` gives for the same time, by mask."""
+        begin = 0
+        for index, (when, samples) in enumerate(self._recent):
+            if when >= since_ns:
+                end = begin + len(samples.edge)
+                self._recent[index] = (when, samples.where(~gone[begin:end]))
+                begin = end
+
+    def cut(self, since_ns: NDArray[np.int64]) -> None:
+        """Drop what left earlier than a time of the initiator's clock for each slot, shape (slots,)."""
+        for chunks in (self._remembered, self._recent):
+            for index, (when, samples) in enumerate(chunks):
+                chunks[index] = (when, samples.where(samples.stamps_ns[0] >= since_ns[samples.edge]))
+
+    def drop_between(self, from_ns: int, to_ns: int) -> None:
+        """Drop what was stamped in a stretch of the initiator's time."""
+        for index, (when, samples) in enumerate(self._recent):
+            sent_ns, answered_ns = samples.stamps_ns[0], samples.stamps_ns[3]
+            kept = (answered_ns < from_ns) | (sent_ns > to_ns)
+            if not kept.all():
+                self._recent[index] = (when, samples.where(kept))
+
     def _drop(self, chunks: deque[tuple[int, Samples]], edges: set[int]) -> None:
         gone = np.fromiter(edges, np.intp, len(edges))
         for index, (when, samples) in enumerate(chunks if edges else ()):
@@ -98,15 +126,24 @@ class Window:
         if not chunks:
             empty, none = np.zeros(0, np.int64), np.zeros(0)
             return Exchanges(empty, empty, empty, empty, np.zeros(n_edges + 1, np.int64), none, none)
-        order, starts = group_by_edge(np.concatenate([c.edge for c in chunks]), n_edges)
-        stamps_ns = np.concatenate([c.stamps_ns for c in chunks], axis=1)[:, order]
-        t1_ns, t2_ns, t3_ns, t4_ns = stamps_ns
+        samples = _joined(chunks)
+        order, starts = group_by_edge(samples.edge, n_edges)
+        t1_ns, t2_ns, t3_ns, t4_ns = samples.stamps_ns[:, order]
         return Exchanges(
             t1_ns,
             t2_ns,
             t3_ns,
             t4_ns,
             starts=starts,
-            weight_out=np.concatenate([c.weight_out for c in chunks])[order],
-            weight_back=np.concatenate([c.weight_back for c in chunks])[order],
+            weight_out=samples.weight_out[order],
+            weight_back=samples.weight_back[order],
         )
+
+
+def _joined(chunks: list[Samples]) -> Samples:
+    return Samples(
+        np.concatenate([c.edge for c in chunks]),
+        np.concatenate([c.stamps_ns for c in chunks], axis=1),
+        np.concatenate([c.weight_out for c in chunks]),
+        np.concatenate([c.weight_back for c in chunks]),
+    )

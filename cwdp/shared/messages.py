@@ -28,6 +28,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cwdp.shared.discipline import Discipline
 from cwdp.shared.slices import SliceSet
 
 PREFIX = "cwdp.v1"
@@ -190,6 +191,9 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     When the initiator's clock shows `ref_local_ns`, the peer's shows
     `ref_local_ns + offset_base_ns + offset_ns`; the difference grows by `slope` per ns of the initiator's clock.
     In a `torn` fit the two clouds overlap, so a clock stepped or lied within the window; its numbers are void.
+    Where a clock was found to have changed lately, the fit rests on what came after `since_local_ns`. It is `young` for
+    some seconds, and `cut` as long as too little has come: its numbers are void. `apart` is how fast the clocks were seen
+    to move apart then, and `own` that most of the initiator's edges were, so that it must have been its clock.
     """
 
     src: str
@@ -206,6 +210,25 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     points: float
     pure_share: float
     torn: bool = False
+    cut: bool = False
+    young: bool = False
+    own: bool = False
+    apart: float = 0.0
+    since_local_ns: int | None = None
+
+
+class OwnChange(Struct, frozen=True, kw_only=True):
+    """What a host's clock does since it has changed, against what it would show had it not, by all of its edges.
+
+    At `ref_local_ns` it was `ahead_ns` ahead, and gained `rate` per unit of its time.
+    """
+
+    since_local_ns: int
+    ref_local_ns: int
+    ahead_ns: float
+    rate: float
+    sigma_ns: float
+    sigma_rate: float
 
 
 class PathStat(Struct, frozen=True, kw_only=True):
@@ -233,22 +256,6 @@ class PathStat(Struct, frozen=True, kw_only=True):
     bound_ns: int | None
 
 
-class Discipline(Struct, frozen=True, kw_only=True):
-    """What disciplines a host's CLOCK_MONOTONIC, which is taken out of its local time.
-
-    Attributes:
-        source: whether the kernel tells of it; else it is seen in `raw`, CLOCK_MONOTONIC_RAW; or neither is readable.
-        frequency_ppb: how much faster CLOCK_MONOTONIC runs than CLOCK_MONOTONIC_RAW.
-        changes: how often that changed since the agent's start.
-        changed_s_ago: when it did so the last time; None for never.
-    """
-
-    source: Literal["adjtimex", "raw", "none"]
-    frequency_ppb: float
-    changes: int
-    changed_s_ago: float | None
-
-
 class Report(Struct, frozen=True, kw_only=True):
     """What an agent measured. `seq` counts reports since its start: a gap is a lost report.
 
@@ -265,12 +272,14 @@ class Report(Struct, frozen=True, kw_only=True):
     counters: dict[str, int]
     clock: "ClockLine | None"
     discipline: Discipline | None = None
+    own_change: OwnChange | None = None
 
 
 class ClockLine(Struct, frozen=True, kw_only=True):
     """A host's clock against the timeline: global = local + base + offset + drift * (local - ref).
 
-    The error bound at a local time is `bound_ns + bound_drift * |local - ref|`.
+    The error bound at a local time is `bound_ns + bound_drift * |local - ref|`. A clock that has changed a few seconds
+    ago is `found_anew` with each solution.
     """
 
     ref_local_ns: int
@@ -280,6 +289,7 @@ class ClockLine(Struct, frozen=True, kw_only=True):
     bound_ns: float
     bound_drift: float
     state: ClockState
+    found_anew: bool = False
 
 
 class DriftPrior(Struct, frozen=True, kw_only=True):
@@ -290,14 +300,25 @@ class DriftPrior(Struct, frozen=True, kw_only=True):
     sigma: float
 
 
+class ChangedClock(Struct, frozen=True, kw_only=True):
+    """A host whose clock goes otherwise since a time of the timeline: what was measured of it before holds no more."""
+
+    host: str
+    since_ns: int
+
+
 class ClockUpdate(Struct, frozen=True, kw_only=True):
-    """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one."""
+    """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one.
+
+    `changes` are of this host's clock and its peers', of the last seconds.
+    """
 
     host: str
     timeline: str
     seq: int
     line: ClockLine
     priors: list[DriftPrior]
+    changes: list[ChangedClock] = []
 
 
 class PacedQp(Struct, frozen=True):
@@ -470,3 +491,8 @@ def subject(kind: str, host: str) -> str:
 def nic_id(host: str, ifname: str) -> str:
     """The fabric-wide name of a NIC."""
     return f"{host}/{ifname}"
+
+
+def host_of(nic: str) -> str:
+    """The host of a NIC's fabric-wide name."""
+    return nic.rpartition("/")[0]

@@ -14,7 +14,8 @@ from conftest import lab_name
 
 from cwdp.agent.discipline import _Timex
 from cwdp.shared.bus import Bus
-from cwdp.shared.messages import Discipline, Report, subject
+from cwdp.shared.discipline import Discipline
+from cwdp.shared.messages import Report, subject
 from tools.lab import Lab, LabSpec, lifecycle, netns
 from tools.lab.fleet import BUS_PORT, Fleet
 from tools.lab.session import SETTLE_S, sample, wait_for_lock

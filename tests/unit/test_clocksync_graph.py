@@ -67,7 +67,7 @@ class Fleet:
         fits = measured((src, dst), drift, at_ns=10**12 + since_ns, noise_ns=noise)
         if lie is not None:
             fits.offset_frac_ns[:] += lie
-        return GraphEdges(self.src, self.dst, self.path, fits)
+        return GraphEdges.settled(self.src, self.dst, self.path, fits)
 
     def error_ns(self, clocks: HostClocks, at_s: float) -> F64:
         """Distance of every host's timeline from the median one."""
@@ -121,7 +121,7 @@ def test_the_order_of_hosts_and_edges_does_not_matter(seed: int) -> None:
     renamed = np.empty(30, np.int64)
     renamed[host] = fleet.g0
     shuffled = edges.where(row)
-    shuffled = GraphEdges(host[shuffled.src], host[shuffled.dst], shuffled.path, shuffled.fits)
+    shuffled = GraphEdges.settled(host[shuffled.src], host[shuffled.dst], shuffled.path, shuffled.fits)
     other = solve_graph(shuffled, Prediction.of_offsets(10**12, renamed, np.ones(30, bool)))
     a = (plain.g_ns - fleet.g0) + plain.g_frac_ns
     b = ((other.g_ns - renamed) + other.g_frac_ns)[host]

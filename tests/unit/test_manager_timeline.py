@@ -50,7 +50,7 @@ def test_the_rate_goes_on_though_no_drift_is_settled() -> None:
     tracks = ContinuedTracks(2)
     tracks.adopt({host: (LOCAL_NS - int(OFFSETS_NS[host]), _line(host)) for host in range(2)})
     for _ in range(3):
-        tracks.step(GraphEdges(np.array([0, 1]), np.array([1, 0]), np.zeros(2, np.int64), _fits()))
+        tracks.step(GraphEdges.settled(np.array([0, 1]), np.array([1, 0]), np.zeros(2, np.int64), _fits()))
     clocks = tracks.clocks()
     assert clocks is not None
     assert clocks.drift == pytest.approx(DRIFTS, abs=1e-9)

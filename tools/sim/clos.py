@@ -131,7 +131,7 @@ class ClosSimulation:
         n_rounds = int(self.options.seconds / STEP_S) - STEPS_PER_WINDOW + 1
         for number in range(n_rounds):
             fits = self._fit_round(number)
-            edges = GraphEdges(self.src, self.dst, np.zeros(len(self.src), np.int64), fits)
+            edges = GraphEdges.settled(self.src, self.dst, np.zeros(len(self.src), np.int64), fits)
             self.tracks.step(edges)
             rounds.append(self._errors((number + STEPS_PER_WINDOW) * STEP_S))
         return self._summary(rounds)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import HostClock, LocalClock
@@ -19,19 +20,21 @@ from manager.clock import ClockService
 from manager.timeline import Identity
 from tools.sim.clos import random_pairs
 from tools.sim.fleet_probes import FleetOptions, Floats, Probes, draw_probes
-from tools.sim.oscillators import Oscillators
+from tools.sim.manoeuvres import Manoeuvre
+from tools.sim.oscillators import GRID_S, Oscillators
 
 TICK_S = 0.25
+LOOK_S = 0.125
 SAMPLE_S = 0.05
-ANSWERED_AFTER_S = 0.1
+ANSWERED_AFTER_S = 0.02
 START_WITHIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFigures:
-    """Of all hosts that had a clock between two times; absolute errors.
+    """Of all hosts that claimed to be synced between two times; absolute errors.
 
-    `outside` is the share of claims that the truth was outside of.
+    `outside` is the share of claims that the truth was outside of, `synced` that of hosts and moments with a claim.
     """
 
     from_s: float
@@ -41,6 +44,7 @@ class FleetFigures:
     max_ns: float
     bound_p50_ns: float
     outside: float
+    synced: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +53,20 @@ class FleetResult:
 
     Attributes:
         time_s: since the first probe, shape (samples,).
-        error_ns: distance from the median of the synced hosts, shape (samples, hosts); NaN where not synced.
-        bound_ns: the bound claimed, shape (samples, hosts); NaN where not synced.
+        error_ns: distance from the median of the hosts that have a clock, shape (samples, hosts); NaN without one.
+        bound_ns: the bound claimed, shape (samples, hosts); NaN without a clock.
+        synced: whether the host claims to be, shape (samples, hosts).
     """
 
     time_s: Floats
     error_ns: Floats
     bound_ns: Floats
+    synced: NDArray[np.bool_]
 
     def between(self, from_s: float, to_s: float) -> FleetFigures:
-        """Figures of a stretch of time in which at least one host had a clock."""
+        """Figures of a stretch of time in which at least one host was synced."""
         rows = (self.time_s >= from_s) & (self.time_s < to_s)
-        synced = ~np.isnan(self.bound_ns[rows])
+        synced = self.synced[rows]
         error, bound = np.abs(self.error_ns[rows][synced]), self.bound_ns[rows][synced]
         p50, p99 = np.quantile(error, (0.5, 0.99))
         return FleetFigures(
@@ -71,6 +77,7 @@ class FleetResult:
             float(error.max()),
             float(np.median(bound)),
             float(np.mean(error > bound)),
+            float(np.mean(synced)),
         )
 
 
@@ -90,7 +97,7 @@ class _SimulatedClock(LocalClock):
 class FleetSimulation:
     """State of one run."""
 
-    def __init__(self, options: FleetOptions) -> None:
+    def __init__(self, options: FleetOptions, manoeuvre: Manoeuvre | None = None) -> None:
         self._seconds = options.seconds
         self._rng = rng = np.random.default_rng(options.seed)
         n = options.hosts
@@ -98,6 +105,10 @@ class FleetSimulation:
         self._clocks = Oscillators.random(
             n, options.seconds + 1, rng, drift_ppm=options.drift_ppm, wander=options.wander
         )
+        if manoeuvre is not None:
+            steps = self._clocks.phase_ns.shape[1] - 1
+            happens = manoeuvre(n, steps, GRID_S, np.random.default_rng((options.seed, 1)))
+            self._clocks = self._clocks.with_frequencies(happens.oscillator, happens.steps_ns)
         self._start_s = np.append(0.0, rng.uniform(0, START_WITHIN_S, n - 1))
         a, b = random_pairs(n, options.peers, rng)
         peers = [np.concatenate((b[a == i], a[b == i])) for i in range(n)]
@@ -105,7 +116,7 @@ class FleetSimulation:
             draw_probes(options, self._clocks, i, peers[i], start_s=float(self._start_s[i]), rng=rng)
             for i in range(n)
         ]
-        self._heard = np.zeros(n, np.int64)
+        self._heard, self._looks = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self._service = ClockService(Identity(timeline="simulated", starts=1), continued=False)
         self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
         self._host_clocks = [HostClock(local) for local in self._local]
@@ -120,34 +131,40 @@ class FleetSimulation:
             for local in self._local:
                 local.true_ns = now_s * NS_PER_S
             if who < len(self._names):
-                self._measure(who, now_s)
+                self._look(who, now_s)
             elif who == len(self._names):
                 self._solve(now_s)
             else:
                 rows.append((now_s, *self._read(now_s)))
-        time_s, error_ns, bound_ns = (np.array(column) for column in zip(*rows, strict=True))
+        time_s, error_ns, bound_ns, synced = (np.array(column) for column in zip(*rows, strict=True))
         some = ~np.isnan(bound_ns).all(axis=1)
-        return FleetResult(time_s[some], error_ns[some], bound_ns[some])
+        return FleetResult(time_s[some], error_ns[some], bound_ns[some], synced[some])
 
     def _ticks(self) -> Iterator[tuple[float, int]]:
         """Who acts when: a host, the manager (one past the last host), or the reader of all clocks."""
         starts_s = [*self._start_s, self._rng.uniform(0, TICK_S), 0.0]
-        intervals_s = [TICK_S] * (len(self._names) + 1) + [SAMPLE_S]
+        intervals_s = [LOOK_S] * len(self._names) + [TICK_S, SAMPLE_S]
         for_each = [
             [(at_s, who) for at_s in np.arange(start_s, self._seconds, interval_s).tolist()]
             for who, (start_s, interval_s) in enumerate(zip(starts_s, intervals_s, strict=True))
         ]
         return iter(sorted(tick for ticks in for_each for tick in ticks))
 
-    def _measure(self, host: int, now_s: float) -> None:
-        """What an agent does four times a second."""
+    def _look(self, host: int, now_s: float) -> None:
+        """What an agent does eight times a second; every other time it measures, unless clocks have changed."""
         probes, begin = self._probes[host], int(self._heard[host])
         end = int(np.searchsorted(probes.sent_s, now_s - ANSWERED_AFTER_S)) & ~1
         self._heard[host] = end
         if end > begin:
             self._edges[host].add(round(now_s * NS_PER_S), _weighed(probes, slice(begin, end)))
-        self._host_clocks[host].write([])
+        change = self._edges[host].look(round(now_s * NS_PER_S), self._local[host].now_ns())
+        if change is not None:
+            self._host_clocks[host].leave_line(change.since_ns, change.rate)
+        self._looks[host] += 1
         now_ns = self._local[host].now_ns()
+        if self._looks[host] % 2 and not self._edges[host].is_young(now_ns):
+            return
+        self._host_clocks[host].write([])
         report = Report(
             host=self._names[host],
             boot_id="",
@@ -157,6 +174,7 @@ class FleetSimulation:
             paths=[],
             counters={},
             clock=self._host_clocks[host].report(),
+            own_change=self._edges[host].own_change(round(now_s * NS_PER_S), now_ns),
         )
         self._service.hear(report, self._names, now_s)
 
@@ -170,10 +188,15 @@ class FleetSimulation:
         for update in self._service.updates():
             host = self._names.index(update.host)
             self._host_clocks[host].follow(update)
+            self._host_clocks[host].write([])
             self._edges[host].believe(update.priors)
+            for changed in update.changes:
+                since_ns = self._host_clocks[host].local_ns(changed.since_ns)
+                if since_ns is not None:
+                    self._edges[host].hear_of_change(changed.host, since_ns)
 
-    def _read(self, now_s: float) -> tuple[Floats, Floats]:
-        """Every published clock's distance from their median, and the bound claimed; NaN where there is none."""
+    def _read(self, now_s: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Every published clock's distance from their median, the bound claimed, NaN where there is none; who is synced."""
         n = len(self._names)
         whole, rest = self._clocks.local(np.arange(n), np.full(n, now_s * NS_PER_S))
         local_ns, rest = whole + np.rint(rest).astype(np.int64), rest - np.rint(rest)
@@ -186,7 +209,8 @@ class FleetSimulation:
             shown[i] = here_ns - int(local_ns[0]) + line.offset_ns + line.offset_frac_ns + rest[i]
             age_ns = abs(here_ns - clock.published.line.ref_local_ns)
             bound[i] = clock.published.bound_ns + clock.published.bound_drift * age_ns
-        return shown - np.nanmedian(shown) if not np.isnan(shown).all() else shown, bound
+        synced = np.array([clock.state == "synced" for clock in self._host_clocks])
+        return shown - np.nanmedian(shown) if not np.isnan(shown).all() else shown, bound, synced
 
 
 def _weighed(probes: Probes, rows: slice) -> Samples:

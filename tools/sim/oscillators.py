@@ -49,9 +49,21 @@ class Oscillators:
         period = rng.uniform(*_TEMPERATURE_PERIOD_S, (n_hosts, 1))
         angle = 2 * np.pi * (time_s / period + rng.random((n_hosts, 1)))
         frequency += temperature * np.sin(angle) + rng.uniform(-drift_ppm, drift_ppm, (n_hosts, 1)) * 1e-6
-        phase = np.zeros((n_hosts, steps + 1))
+        return cls.of_frequencies(rng.integers(-3 * 10**9, 3 * 10**9, n_hosts), frequency)
+
+    @classmethod
+    def of_frequencies(cls, offset_ns: I64, frequency: F64, steps_ns: F64 | None = None) -> "Oscillators":
+        """Clocks of given frequencies less one, float64 [hosts, grid], that jump by float64 [hosts, grid] ns at grid points."""
+        phase = np.zeros((len(frequency), frequency.shape[1] + 1))
         np.cumsum(frequency * GRID_S * NS_PER_S, axis=1, out=phase[:, 1:])
-        return cls(rng.integers(-3 * 10**9, 3 * 10**9, n_hosts), phase)
+        if steps_ns is not None:
+            phase[:, 1:] += np.cumsum(steps_ns, axis=1)
+        return cls(offset_ns, phase)
+
+    def with_frequencies(self, frequency: F64, steps_ns: F64) -> "Oscillators":
+        """These clocks with more on top, as in `of_frequencies`."""
+        more = Oscillators.of_frequencies(self.offset_ns, frequency, steps_ns)
+        return Oscillators(self.offset_ns, self.phase_ns + more.phase_ns)
 
     def local(self, host: I64, true_ns: F64) -> tuple[I64, F64]:
         """Local time of hosts at true times (float64 ns, hosts broadcast): whole and remainder ns."""

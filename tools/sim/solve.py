@@ -37,7 +37,7 @@ def solve(n_nodes: int, n_edges: int, seed: int) -> SolveResult:
     src = np.concatenate([rng.permutation(n_nodes) for _ in range(rings)]).astype(np.int64)
     dst = np.roll(src.reshape(rings, n_nodes), 1, axis=1).ravel()
     g_ns = rng.integers(-(10**9), 10**9, n_nodes)
-    edges = GraphEdges(src, dst, np.zeros(len(src), np.int64), _fits(src, dst, g_ns, rng))
+    edges = GraphEdges.settled(src, dst, np.zeros(len(src), np.int64), _fits(src, dst, g_ns, rng))
     near = g_ns + rng.integers(-_PREDICTED_WITHIN_NS, _PREDICTED_WITHIN_NS, n_nodes)
     prediction = Prediction.of_offsets(_INSTANT_NS, near, np.ones(n_nodes, bool))
     begin = time.perf_counter()

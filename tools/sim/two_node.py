@@ -50,7 +50,7 @@ def two_node(queued_share: float, pairs_per_s: float, seconds: float, seed: int)
         now = int(window.t4_ns[-1])
         fits = fit_edges(window, memory.prior(now))
         memory.update(fits)
-        tracks.step(GraphEdges(np.array([0]), np.array([1]), np.array([0]), fits))
+        tracks.step(GraphEdges.settled(np.array([0]), np.array([1]), np.array([0]), fits))
         if end_s >= _SETTLE_S:
             errors.append(_errors(clocks, tracks, window))
     ours, bound, least, median = np.abs(np.array(errors)).T

@@ -31,19 +31,24 @@ In the manager (`cwdp.shared.clocksync.graph`, `.track`):
 
 from cwdp.shared.clocksync.coded import Purity, pair_purity
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior, FitReason, fit_edges
+from cwdp.shared.clocksync.kinks import BEFORE_FLOOR_NS, Lines, against_before, find_bent
 from cwdp.shared.clocksync.memory import EdgeMemory
 from cwdp.shared.clocksync.samples import Exchanges, group_by_edge
 from cwdp.shared.clocksync.slew import ClockLine, slew
 from cwdp.shared.clocksync.thin import nearest_to_floor
 
 __all__ = [
+    "BEFORE_FLOOR_NS",
     "ClockLine",
     "EdgeFits",
     "EdgeMemory",
     "EdgePrior",
     "Exchanges",
     "FitReason",
+    "Lines",
     "Purity",
+    "against_before",
+    "find_bent",
     "fit_edges",
     "group_by_edge",
     "nearest_to_floor",

@@ -9,9 +9,13 @@ U8 = npt.NDArray[np.uint8]
 Bool = npt.NDArray[np.bool_]
 
 NS_PER_S = 1e9
+LONG_AGO = -(1 << 60)
 
 WANDER = 2e-9
-"""Random walk of a frequency that is reckoned with, per square root of a second."""
+"""Random walk of a frequency that is reckoned with at least, per square root of a second."""
+
+MOST_WANDER = 1e-6
+_LARGEST_SURPRISE = 9.0
 
 
 def split_ns(base_ns: I64, remainder_ns: F64) -> tuple[I64, F64]:
@@ -26,3 +30,16 @@ def split_ns(base_ns: I64, remainder_ns: F64) -> tuple[I64, F64]:
     """
     whole = np.rint(remainder_ns)
     return base_ns + whole.astype(np.int64), remainder_ns - whole
+
+
+def learnt_wander(wander: F64, surprise: F64, learn: Bool, step: float) -> F64:
+    """What clocks are reckoned to wander after one more look at them: more while innovations exceed what is claimed.
+
+    Args:
+        wander: float64 [clocks], per square root of a second.
+        surprise: float64 [clocks], squares of innovations in standard errors; 1 is what is expected.
+        learn: bool [clocks], where there was a look.
+        step: by how much of the surprise the logarithm of the variance is changed.
+    """
+    grown = wander * np.exp(step / 2 * (np.minimum(surprise, _LARGEST_SURPRISE) - 1.0))
+    return np.where(learn, np.clip(grown, WANDER, MOST_WANDER), wander)

@@ -13,17 +13,18 @@ replies in XDP). It enters the offset of A to B and that of B to A alike, and ca
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, Bool, split_ns
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.samples import Clouds, Exchanges, clouds
 
 LEAST_POINTS = 8
 LEAST_SPAN_S = 0.05
-MAX_SLOPE = 250e-6
+MAX_SLOPE = 990e-6
 _BLOCKS = 32
 _KEPT_PER_BLOCK = 4
 _SLOPE_SUPPORT = 8
@@ -48,6 +49,7 @@ class FitReason(IntEnum):
     TOO_SHORT = 2
     TORN = 3  # the clouds overlap: a clock stepped or lied within the window
     WILD_SLOPE = 4
+    CUT = 5  # a clock has just changed, and too little was measured since
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +97,30 @@ class EdgePrior:
         slope, sigma_slope: float64 [edges]; sigma inf where nothing is known.
         floor_ns: float64 [edges], one-way floor; NaN where it is not known.
         sigma_floor_ns: float64 [edges].
+        wander: float64 [edges], random walk of the relative frequency, per sqrt(s).
     """
 
     slope: F64
     sigma_slope: F64
     floor_ns: F64
     sigma_floor_ns: F64
+    wander: F64
+
+    def of(self, edges: npt.NDArray[np.integer]) -> "EdgePrior":
+        """What is known of some edges, by index."""
+        return EdgePrior(*(getattr(self, field.name)[edges] for field in fields(self)))
+
+    @classmethod
+    def of_floor(cls, floor_ns: float) -> "EdgePrior":
+        """Nothing is known of one edge but its one-way floor."""
+        return replace(cls.unknown(1), floor_ns=np.array([floor_ns]), sigma_floor_ns=np.zeros(1))
 
     @classmethod
     def unknown(cls, n_edges: int) -> "EdgePrior":
         """Nothing is known."""
+        nothing = np.full(n_edges, np.nan)
         return cls(
-            np.zeros(n_edges), np.full(n_edges, np.inf), np.full(n_edges, np.nan), np.full(n_edges, np.nan)
+            np.zeros(n_edges), np.full(n_edges, np.inf), nothing, nothing.copy(), np.full(n_edges, WANDER)
         )
 
 
@@ -125,7 +139,7 @@ def fit_edges(exchanges: Exchanges, prior: EdgePrior | None = None) -> EdgeFits:
         return _no_fits(n_edges)
     if prior is None:
         prior = EdgePrior.unknown(n_edges)
-    cloud = clouds(exchanges)
+    cloud = clouds(exchanges, prior.wander)
     slope = np.where(np.isfinite(prior.sigma_slope), prior.slope, 0.0)
     # Rows of few points hold infinities; what comes of them is marked void by its reason.
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):

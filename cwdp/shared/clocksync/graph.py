@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool, split_ns
+from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.edge import EdgeFits, FitReason
 from cwdp.shared.clocksync.laplacian import Laplacian
@@ -33,17 +33,71 @@ class GraphEdges:
         src, dst: int64 [fits], initiator and responder, nodes 0 to n - 1.
         path: int64 [fits], which of several paths between the two; 0 where there is one.
         fits: one per directed edge, valid or not.
+        since_ns: int64 [fits], on the initiator's clock, when either clock was last found to have changed: the fit rests
+            on what came later. LONG_AGO where neither was.
+        young: bool [fits], that was less than some seconds ago.
+        own: bool [fits], and the initiator says that it was its own clock.
+        apart: float64 [fits], how fast the clocks were seen to move apart then, dimensionless.
     """
 
     src: I64
     dst: I64
     path: I64
     fits: EdgeFits
+    since_ns: I64
+    young: Bool
+    own: Bool
+    apart: F64
+
+    @classmethod
+    def settled(cls, src: I64, dst: I64, path: I64, fits: EdgeFits) -> "GraphEdges":
+        """Edges none of whose clocks has changed of late."""
+        no = np.zeros(len(src), bool)
+        return cls(src, dst, path, fits, np.full(len(src), LONG_AGO), no, no.copy(), np.zeros(len(src)))
 
     def where(self, keep: Bool) -> "GraphEdges":
         """Those of a bool [fits] mask."""
         chosen = EdgeFits(*(getattr(self.fits, f.name)[keep] for f in fields(EdgeFits)))
-        return GraphEdges(self.src[keep], self.dst[keep], self.path[keep], chosen)
+        return replace(
+            self,
+            src=self.src[keep],
+            dst=self.dst[keep],
+            path=self.path[keep],
+            fits=chosen,
+            since_ns=self.since_ns[keep],
+            young=self.young[keep],
+            own=self.own[keep],
+            apart=self.apart[keep],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFits:
+    """What hosts whose clocks have changed say of themselves: ahead of where they would be otherwise, and gaining.
+
+    Attributes:
+        host: int64 [fits], nodes.
+        ref_ns: int64 [fits], on the host's clock.
+        ahead_ns, sigma_ns: float64 [fits], at ref.
+        rate, sigma_rate: float64 [fits], per unit of the host's time.
+    """
+
+    host: I64
+    ref_ns: I64
+    ahead_ns: F64
+    sigma_ns: F64
+    rate: F64
+    sigma_rate: F64
+
+    @classmethod
+    def nothing(cls) -> "OwnFits":
+        """Nobody says anything."""
+        none = np.zeros(0)
+        return cls(none.astype(np.int64), none.astype(np.int64), none, none, none, none)
+
+    def where(self, keep: Bool) -> "OwnFits":
+        """Those of a bool [fits] mask."""
+        return OwnFits(*(getattr(self, field.name)[keep] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +160,30 @@ class Solution:
     drift: F64 | None = None
     sigma_drift: F64 | None = None
 
+    @classmethod
+    def nothing(cls, instant_ns: int, g_ns: I64, n_fits: int) -> "Solution":
+        """Nobody is reached, no fit is judged."""
+        n = len(g_ns)
+        none, unknown = np.zeros(n, bool), np.full(n, np.inf)
+        return cls(
+            instant_ns,
+            g_ns,
+            np.zeros(n),
+            unknown,
+            none,
+            none,
+            none,
+            np.zeros(n_fits, bool),
+            np.full(n_fits, np.nan),
+            inflation=1.0,
+        )
+
 
 def solve_graph(
     edges: GraphEdges,
     prediction: Prediction,
     *,
-    wander: float = WANDER,
+    wander: F64 | None = None,
     with_drift: bool = False,
     floors: PairFloors | None = None,
 ) -> Solution | None:
@@ -120,7 +192,7 @@ def solve_graph(
     Args:
         edges: the newest fit of every directed edge.
         prediction: for `n` nodes.
-        wander: random walk of relative frequency, per sqrt(s).
+        wander: float64 [nodes], random walk of frequency, per sqrt(s); WANDER unless given.
         with_drift: solve for relative frequencies too.
         floors: least margins of the pairs, kept from solution to solution; None weighs requests and
             replies alike.
@@ -135,8 +207,10 @@ def solve_graph(
     torn = edges.fits.reason == FitReason.TORN
     good = edges if valid.all() else edges.where(valid)
     carried = _with_known_slopes(good, prediction)
-    g_base, y, instant, restarted = _bases(carried, prediction, wander)
-    sigma = np.maximum(sigma_at(carried.fits, instant - g_base[good.src], wander), _LEAST_SIGMA_NS)
+    walks = np.full(n, WANDER) if wander is None else wander
+    walk = np.sqrt((walks[good.src] ** 2 + walks[good.dst] ** 2) / 2)
+    g_base, y, instant, restarted = _bases(carried, prediction, walk)
+    sigma = np.maximum(sigma_at(carried.fits, instant - g_base[good.src], walk), _LEAST_SIGMA_NS)
     ways = None if floors is None else _ways(good.fits, sigma, floors, instant)
     pairs = merge_directed(good.src, good.dst, good.path, y_ns=y, sigma_ns=sigma, n_nodes=n, ways=ways)
     liar = _torn_hosts(n, edges, torn, valid) | _two_faced(n, pairs)
@@ -180,7 +254,7 @@ def _with_known_slopes(good: GraphEdges, prediction: Prediction) -> GraphEdges:
     return replace(good, fits=replace(good.fits, slope=slope, sigma_slope=sigma))
 
 
-def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64, F64, int, Bool]:
+def _bases(good: GraphEdges, prediction: Prediction, wander: F64) -> tuple[I64, F64, int, Bool]:
     """First guesses of g, what was measured less those, the instant, and whose prediction proved void.
 
     The guesses are right to within microseconds.
@@ -189,7 +263,7 @@ def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64
     restarted = np.zeros(n, bool)
     if instant is not None and known.any():
         both = known[good.src] & known[good.dst]
-        y = _measured(good, prediction.g_ns, instant)
+        y = measured(good, prediction.g_ns, instant)
         off = both & (np.abs(y) > _STALE_NS)
         if off.any():
             off &= np.abs(y) > _STALE_SIGMAS * sigma_at(
@@ -200,10 +274,10 @@ def _bases(good: GraphEdges, prediction: Prediction, wander: float) -> tuple[I64
         if known[good.src].all() and known[good.dst].all():
             return prediction.g_ns, y, instant, restarted
     g_base, _, instant = propagate(good.src, good.dst, good.fits, prediction.g_ns, known, instant_ns=instant)
-    return g_base, _measured(good, g_base, instant), instant, restarted
+    return g_base, measured(good, g_base, instant), instant, restarted
 
 
-def _measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
+def measured(edges: GraphEdges, g_base: I64, instant: int) -> F64:
     """Measured minus predicted g_src - g_dst: float64 [fits]."""
     of_src = g_base[edges.src]
     whole, rest = line_at(edges.fits, instant - of_src)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from cwdp.shared.clocksync._types import F64, I64, Bool
 
@@ -50,21 +51,47 @@ class PairFloors:
         Returns:
             (floors, their standard errors), float64 [2, pairs].
         """
-        if not np.array_equal(key, self._key):
-            self._now, self._before = self._moved(self._now, key), self._moved(self._before, key)
-            self._key = key
         if not 0 <= instant_ns - self._since_ns < _EPOCH_NS:
-            self._before, self._now, self._since_ns = self._now, _no_floors(len(key)), instant_ns
-        self._now = _lower(self._now, np.stack((margin_ns, sigma_ns)))
-        floors, sigmas = _lower(self._now, self._before)
+            self._before, self._now, self._since_ns = self._now, _no_floors(len(self._key)), instant_ns
+            self._forget_lapsed()
+        place = self._places(key)
+        self._now[..., place] = _lower(self._now[..., place], np.stack((margin_ns, sigma_ns)))
+        floors, sigmas = _lower(self._now[..., place], self._before[..., place])
         return floors, sigmas
 
-    def _moved(self, values: F64, key: I64) -> F64:
-        """The values of pairs that stay, NaN for new ones."""
+    def bias(self, src: I64, dst: I64, path: I64) -> tuple[F64, F64]:
+        """By how much directed fits are off for their ends' stamping points, from floors: ns and its standard error, [fits].
+
+        Pairs whose floors are not known have the fleet's median.
+        """
+        name = pair_names(path, np.minimum(src, dst), np.maximum(src, dst))
         if not len(self._key):
-            return _no_floors(len(key))
-        place = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
-        return np.where(self._key[place] == key, values[..., place], np.nan)
+            return np.zeros(len(name)), np.zeros(len(name))
+        floors, sigmas = _lower(self._now, self._before)
+        bias, sigma = (floors[0] - floors[1]) / 2, np.hypot(sigmas[0], sigmas[1]) / 2
+        fleet, scatter = _centre(bias[np.isfinite(bias)])
+        place = np.minimum(np.searchsorted(self._key, name), len(self._key) - 1)
+        known = (self._key[place] == name) & np.isfinite(bias[place])
+        return np.where(known, bias[place], fleet), np.where(known, sigma[place], scatter)
+
+    def _places(self, key: I64) -> npt.NDArray[np.intp]:
+        """Where pairs are kept; new ones are given a place, the others keep theirs."""
+        if not np.isin(key, self._key, assume_unique=True).all():
+            merged = np.union1d(self._key, key)
+            at = np.searchsorted(merged, self._key)
+            now, before = _no_floors(len(merged)), _no_floors(len(merged))
+            now[..., at], before[..., at] = self._now, self._before
+            self._key, self._now, self._before = merged, now, before
+        return np.searchsorted(self._key, key)
+
+    def _forget_lapsed(self) -> None:
+        kept = ~np.isnan(self._before[0]).all(axis=0)
+        self._key, self._now, self._before = self._key[kept], self._now[..., kept], self._before[..., kept]
+
+
+def pair_names(path: I64, a: I64, b: I64) -> I64:
+    """A number for each pair, a < b, the same each time: int64 [pairs]."""
+    return np.asarray(path << 2 * _NAME_BITS | a << _NAME_BITS | b)
 
 
 def _no_floors(pairs: int) -> F64:
@@ -165,7 +192,7 @@ def merge_directed(
     y_mutual, sigma_mutual = y / 2, np.sqrt(variance) / 2
     sigma_bias = sigma_mutual
     if ways is not None and mutual.any():
-        name = (key >> 2 * node_bits) << 2 * _NAME_BITS | a << _NAME_BITS | b
+        name = pair_names(key >> 2 * node_bits, a, b)
         y_mutual, sigma_mutual, bias, sigma_bias = _weigh_ways(ways, name, of_both, y_mutual, bias)
     fleet, scatter = _centre(bias[mutual])
     y = np.where(mutual, y_mutual, np.where(has_ab, y - fleet, y + fleet))

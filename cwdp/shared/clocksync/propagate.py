@@ -80,7 +80,7 @@ def _spread(src: I64, dst: I64, fits: EdgeFits, g_ns: I64, known: Bool, *, insta
     return True
 
 
-def sigma_at(fits: EdgeFits, local_ns: I64, wander: float) -> F64:
+def sigma_at(fits: EdgeFits, local_ns: I64, wander: F64 | float) -> F64:
     """Standard error of `line_at`: float64 [edges], ns; wander per sqrt(s)."""
     gap_s = (local_ns - fits.ref_ns) / NS_PER_S
     slope_ns = fits.sigma_slope * NS_PER_S * gap_s

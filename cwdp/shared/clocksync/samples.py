@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
 
 _AGEING = 2.0
 
@@ -72,8 +72,13 @@ class Clouds:
     span_s: F64
 
 
-def clouds(exchanges: Exchanges) -> Clouds:
-    """Stretch the ragged exchanges to the longest edge and fold them into clouds."""
+def clouds(exchanges: Exchanges, wander: F64) -> Clouds:
+    """Stretch the ragged exchanges to the longest edge and fold them into clouds.
+
+    Args:
+        exchanges: the probes of all edges.
+        wander: float64 [edges], random walk of the relative frequency, per sqrt(s).
+    """
     index, present = _stretched(exchanges.starts)
     t1, t4 = exchanges.t1_ns[index], exchanges.t4_ns[index]
     up = exchanges.t2_ns[index] - t1
@@ -85,20 +90,20 @@ def clouds(exchanges: Exchanges) -> Clouds:
     base = up[:, 0]
     x = np.stack((t1 - ref[:, None], ref[:, None] - t4)) / NS_PER_S
     value = np.stack((up - base[:, None], base[:, None] - low)).astype(np.float64)
-    value += _ageing_ns(last[:, None] - t1)
+    value += _ageing_ns(last[:, None] - t1, wander[:, None])
     value[:, ~present] = np.inf
     weight = np.stack((exchanges.weight_out[index], exchanges.weight_back[index]))
     weight[:, ~present] = 0.0
     return Clouds(ref, base, x, value, weight, count, span / NS_PER_S)
 
 
-def _ageing_ns(age_ns: I64) -> F64:
+def _ageing_ns(age_ns: I64, wander: F64) -> F64:
     """How far bounds are moved out for their age: twice the wander of a clock since then.
 
     So recent probes decide where there are enough good ones, and older ones step in under load.
     """
     age_s = np.maximum(age_ns, 0) / NS_PER_S
-    moved: F64 = _AGEING * (WANDER * NS_PER_S / np.sqrt(3)) * age_s * np.sqrt(age_s)
+    moved: F64 = _AGEING * (wander * NS_PER_S / np.sqrt(3)) * age_s * np.sqrt(age_s)
     return moved
 
 

@@ -5,13 +5,15 @@ constant open; it is chosen so that hosts that go on are, in the mean, where the
 the timeline is an ensemble timescale that hosts may join and leave without moving it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
-from cwdp.shared.clocksync.graph import GraphEdges, Prediction, Solution, solve_graph
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, learnt_wander, split_ns
+from cwdp.shared.clocksync.changes import Changes
+from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction, Solution, solve_graph
+from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
 
 BOUND_SIGMAS = 5.0
@@ -20,6 +22,10 @@ _LEAST_BOUND_NS = 1.0
 _STEP_SIGMAS = 8.0
 _ROUNDS_TO_READMIT = 3
 _WINDOW_S = 2.0
+_LEARN = 0.1
+_LEAD_S = 1.5
+"""From the middle of the window to when a line is gone by."""
+
 _SETTLED_DRIFT_SIGMA = 20e-9
 
 
@@ -34,16 +40,18 @@ class HostState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HostClocks:
-    """Per host: global = local + g at `instant_ns`, and d(global)/d(local) - 1.
+    """Per host: global = local + g at its reference, and d(global)/d(local) - 1.
 
     Attributes:
-        instant_ns: global time.
-        ref_local_ns: int64 [hosts], each host's local time at the instant.
+        instant_ns: global time of the solution; hosts whose clocks have just changed have later references.
+        ref_local_ns: int64 [hosts], each host's local time at its reference.
         offset_ns, offset_frac_ns: int64 and float64 [hosts], their sum is global - local.
         drift: float64 [hosts], d(global - local) / d(local).
         bound_ns: float64 [hosts], holds with 99.9 %; inf where nothing is known.
         bound_growth: float64 [hosts], ns of bound per second out of touch.
         settled: bool [hosts], the drift is followed by offsets alone; no fitted slope is drawn upon any more.
+        changed_ns: int64 [hosts], global time since when a clock that has changed goes otherwise; LONG_AGO for others.
+        changing: bool [hosts], that was so lately that the clock is found anew each time.
         state: uint8 [hosts], a `HostState`.
     """
 
@@ -55,6 +63,8 @@ class HostClocks:
     bound_ns: F64
     bound_growth: F64
     settled: Bool
+    changed_ns: I64
+    changing: Bool
     state: U8
 
 
@@ -63,12 +73,11 @@ class Tracks:
 
     Args:
         n_hosts: how many slots.
-        wander: random walk of a host's frequency, per sqrt(s).
         window_s: span of the edge fits; solutions closer than that share data.
     """
 
-    def __init__(self, n_hosts: int, wander: float = WANDER, window_s: float = _WINDOW_S) -> None:
-        self._wander, self._window_s = wander, window_s
+    def __init__(self, n_hosts: int, window_s: float = _WINDOW_S) -> None:
+        self._wander, self._window_s = np.full(n_hosts, WANDER), window_s
         self._instant_ns: int | None = None
         self._floors = PairFloors()
         self._g_ns, self._frac_ns = np.zeros(n_hosts, np.int64), np.zeros(n_hosts)
@@ -77,6 +86,7 @@ class Tracks:
         self._locked = np.zeros(n_hosts, bool)
         self._suspect_rounds = np.zeros(n_hosts, np.int64)
         self._state = np.zeros(n_hosts, np.uint8)
+        self._changes = Changes(n_hosts)
 
     @property
     def n_hosts(self) -> int:
@@ -91,25 +101,77 @@ class Tracks:
             if isinstance(array, np.ndarray):
                 array[:kept] = getattr(self, name)[:kept]
                 setattr(self, name, array)
+        self._changes.resize(n_hosts)
 
     def clear(self, slots: I64) -> None:
         """Forget the hosts of some slots."""
         self._locked[slots] = False
         self._suspect_rounds[slots] = 0
         self._state[slots] = HostState.UNSYNCED
+        self._wander[slots] = WANDER
+        self._changes.clear(slots)
 
-    def step(self, edges: GraphEdges) -> Solution | None:
+    def step(self, edges: GraphEdges, own: OwnFits | None = None) -> Solution | None:
         """Solve the graph for the newest fits and move every clock on to their common instant.
 
         Args:
             edges: the newest fit of each directed edge; drop those older than a few seconds first.
+            own: what hosts whose clocks have changed say of themselves; None for nothing.
 
         Returns:
             The solution, on the timeline, or None where no fit is valid (nothing moves then).
         """
         instant = self._instant_of(edges)
+        changes, tracks = self._changes, self._lines()
+        self._go_on(changes.note(edges, tracks, self._locked))
+        steady = ~changes.touches(edges) & ~changes.rests_on_before(edges, tracks)
+        solution = self._step_steady(edges.where(steady), instant)
+        if changes.now.any():
+            changes.place(edges, own or OwnFits.nothing(), self._lines(), self._locked, self._wander, self._floors)
+            out_of_touch = np.where(changes.found, HostState.SYNCED, HostState.HOLDOVER)
+            self._state = np.where(changes.now, out_of_touch, self._state).astype(np.uint8)
+        return self._whole(solution, steady)
+
+    def _lines(self) -> HostLines:
+        instant = 0 if self._instant_ns is None else self._instant_ns
+        return HostLines(
+            np.full(self.n_hosts, instant),
+            self._g_ns,
+            self._frac_ns,
+            self._drift_ns,
+            self._var,
+            self._cov,
+            self._var_drift,
+        )
+
+    def _go_on(self, settled: Bool) -> None:
+        """Have hosts whose clocks had changed go on as all others, from where they were found."""
+        i = np.flatnonzero(settled)
+        if i.size == 0 or self._instant_ns is None:
+            return
+        line = self._changes.lines.at(self._instant_ns, self._wander)
+        self._g_ns[i], self._frac_ns[i], self._drift_ns[i] = line.g_ns[i], line.frac_ns[i], line.drift_ns[i]
+        self._var[i], self._cov[i], self._var_drift[i] = line.var[i], line.cov[i], line.var_drift[i]
+
+    def _whole(self, solution: Solution | None, steady: Bool) -> Solution | None:
+        """The solution with all edges, those left out of it neither rejected nor measured."""
+        if solution is None:
+            if not self._changes.found.any() or self._instant_ns is None:
+                return None
+            solution = Solution.nothing(self._instant_ns, self._g_ns, int(steady.sum()))
+        rejected, residual = np.zeros(len(steady), bool), np.full(len(steady), np.nan)
+        rejected[steady], residual[steady] = solution.rejected, solution.residual_ns
+        return replace(solution, rejected=rejected, residual_ns=residual)
+
+    def _step_steady(self, edges: GraphEdges, instant: int | None) -> Solution | None:
+        """Those whose clocks go on as before. The timeline is not begun anew while some wait for being found again."""
         prediction = self._predict(instant)
-        unsettled = self._unsettled()
+        carried = self._locked & ~self._changes.now
+        if self._changes.now.any() and not carried[edges.src[edges.fits.valid]].any():
+            if instant is not None:
+                self._advance(instant)
+            return None
+        unsettled = self._unsettled() & ~self._changes.now
         touched = np.zeros(self.n_hosts, bool)
         touched[edges.src] = touched[edges.dst] = True
         solution = solve_graph(
@@ -128,18 +190,22 @@ class Tracks:
         """All clocks at the last solution's instant; None before the first."""
         if self._instant_ns is None:
             return None
-        drift = self._drift_ns / NS_PER_S
-        sigma = np.sqrt(np.where(self._locked, self._var, np.inf))
-        growth = np.sqrt(np.where(self._locked, self._var_drift, np.inf))
+        lines = self._changes.lines.where(self._changes.now, self._lines())
+        drift = lines.drift_ns / NS_PER_S
+        ahead = np.square(self._wander * NS_PER_S) * _LEAD_S**3 / 3
+        sigma = np.sqrt(np.where(self._locked, lines.var + ahead, np.inf))
+        growth = np.sqrt(np.where(self._locked, lines.var_drift, np.inf))
         return HostClocks(
             instant_ns=self._instant_ns,
-            ref_local_ns=self._instant_ns - self._g_ns,
-            offset_ns=self._g_ns.copy(),
-            offset_frac_ns=self._frac_ns + 0.0,
+            ref_local_ns=lines.ref_ns - lines.g_ns,
+            offset_ns=lines.g_ns.copy(),
+            offset_frac_ns=lines.frac_ns + 0.0,
             drift=drift / (1 - drift),
             bound_ns=BOUND_SIGMAS * sigma + _LEAST_BOUND_NS,
             bound_growth=BOUND_SIGMAS * growth,
-            settled=~self._unsettled(),
+            settled=~self._unsettled() & ~self._changes.now,
+            changed_ns=self._changes.since_ns.copy(),
+            changing=self._changes.now.copy(),
             state=self._state.copy(),
         )
 
@@ -169,7 +235,7 @@ class Tracks:
         """Predict every clock to the instant: the state in ns and ns/s, its covariance."""
         dt = (instant - self._instant_ns) / NS_PER_S if self._instant_ns is not None else 0.0
         self._instant_ns = instant
-        q = (self._wander * NS_PER_S) ** 2
+        q = np.square(self._wander * NS_PER_S)
         self._g_ns, self._frac_ns = split_ns(self._g_ns, self._frac_ns + self._drift_ns * dt)
         self._var = self._var + dt * (2 * self._cov + dt * self._var_drift) + q * dt**3 / 3
         self._cov = self._cov + dt * self._var_drift + q * dt**2 / 2
@@ -193,6 +259,8 @@ class Tracks:
         stepped = self._stepped(solution, usable, innovation)
         begin = usable & (~self._locked | (stepped & (self._suspect_rounds >= _ROUNDS_TO_READMIT)))
         go_on = usable & self._locked & ~stepped
+        surprise = innovation**2 / np.maximum(self._var + solution.sigma_ns**2, 1e-12)
+        self._wander = learnt_wander(self._wander, surprise, go_on & ~unsettled, _LEARN)
         self._update(go_on, innovation, solution.sigma_ns**2 * self._overlap)
         self._learn_drift(go_on & unsettled, solution)
         self._begin(begin, whole, frac, solution, first=first)
