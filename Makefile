@@ -6,6 +6,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 PIP    := $(PYTHON) -m pip install --disable-pip-version-check --progress-bar off
+RUN_TESTS := $(PYTHON) -m tools.run_tests
 SUDO   := $(shell [ $$(id -u) = 0 ] || echo sudo)
 Q      := $(if $(V),,@)
 
@@ -24,7 +25,7 @@ FUZZ_FRAMES  := 20000000
 DEBIAN_PACKAGES := bpftool $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
 
-.PHONY: setup bpf roce abi abi-check demo test test-rdma check lint types unit fuzz bench pin clean
+.PHONY: setup bpf roce abi abi-check demo test test-rdma machine check lint types unit fuzz bench pin clean
 
 setup: build/.packages build/.venv bpf roce abi-check
 
@@ -72,28 +73,31 @@ build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py tools/gen_abi.py build/.v
 demo: setup
 	$(SUDO) $(VENV)/bin/cwdp lab run demo
 
-test: check
-	$(SUDO) $(PYTHON) tools/run_tests.py tests/bpf tests/lab
-	@$(MAKE) --no-print-directory test-rdma
+# Every tier, whatever becomes of those before it, and at the end a table of what ran. With CI set, all must have run.
+test: setup machine
+	@$(RUN_TESTS) lint types unit kernel lab rdma
 
 # Real RDMA in a virtual machine; where none can run, the tests skip and say why.
-test-rdma: setup
+test-rdma: setup machine
+	@$(RUN_TESTS) rdma
+
+machine: | build/.packages
 	@$(SUDO) tools/rdma/provision.sh programs && $(SUDO) tools/rdma/provision.sh vm build/rdma/kernel \
 		|| echo "the virtual machine could not be provided" >&2
-	$(SUDO) $(PYTHON) -m pytest -s tests/rdma
 
-check: setup lint types unit
+check: setup
+	@$(RUN_TESTS) lint types unit
 
 lint:
-	$(PYTHON) -m ruff check .
-	$(PYTHON) -m ruff format --check .
-	$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES)
+	$(Q)$(PYTHON) -m ruff check .
+	$(Q)$(PYTHON) -m ruff format --check .
+	$(Q)$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES)
 
 types:
-	$(PYTHON) -m mypy
+	$(Q)$(PYTHON) -m mypy
 
 unit:
-	$(PYTHON) tools/run_tests.py tests/unit
+	@$(RUN_TESTS) unit
 
 # Mutated frames through the programs, from a seed that is printed: about 15 s a million.
 fuzz: setup

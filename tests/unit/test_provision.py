@@ -24,7 +24,7 @@ exit "$APT_STATUS"
 FAKES = {"dpkg-query": DPKG_QUERY, "apt-get": APT_GET, "sudo": 'exec "$@"'}
 
 
-def provision(folder: Path, known: str, apt_status: int = 0) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
+def provision(folder: Path, known: str, apt_status: int = 0) -> tuple[subprocess.CompletedProcess, list[str]]:
     """Run `provision.sh programs` where dpkg knows what is given; what it said, and the calls of apt-get."""
     (folder / "known").write_text(known)
     for name, script in FAKES.items():
