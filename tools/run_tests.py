@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from tools.tier_results import NOT_INSTALLED, Results, in_ci
+from tools.tier_results import LACKS, Results, in_ci
 
 CHECKS = ("lint", "types")
 TESTS = {
@@ -67,6 +67,15 @@ class Tier:
         for reason, count in sorted(self.results.skipped.items()):
             yield f"{count} skipped: {reason}"
 
+    def left_out(self) -> Iterator[str]:
+        """Yield what did not run though it is meant to."""
+        if self.ran_nothing:
+            yield f"no test of the tier {self.name} did"
+        elif self.results is not None:
+            for reason, count in sorted(self.results.skipped.items()):
+                if reason.startswith(LACKS):
+                    yield f"{count} tests of the tier {self.name} did not: {reason}"
+
 
 def report(tiers: Sequence[Tier], console: Console, ci: bool) -> int:
     """Print the table, what was left out, and the closing line; the exit status."""
@@ -75,8 +84,8 @@ def report(tiers: Sequence[Tier], console: Console, ci: bool) -> int:
     passed = sum(result.passed for result in results)
     skipped = sum(sum(result.skipped.values()) for result in results)
     console.print(_table(tiers, ci))
-    for line in () if ci else _left_out(tiers):
-        console.print(f"NOT EVERYTHING RAN: {line}", style="bold yellow", highlight=False)
+    for line in (line for tier in tiers for line in tier.left_out()):
+        console.print(f"NOT EVERYTHING RAN: {line}", style="bold yellow", highlight=False, soft_wrap=True)
     console.print(f"{passed} passed, {failed} failed, {skipped} skipped", highlight=False)
     return int(failed > 0)
 
@@ -104,23 +113,14 @@ def _table(tiers: Sequence[Tier], ci: bool) -> Table:
 def _verdict(tier: Tier, ci: bool) -> str:
     if tier.failed(ci):
         return "FAILED"
-    return "DID NOT RUN" if tier.ran_nothing else "ok"
+    if tier.ran_nothing:
+        return "DID NOT RUN"
+    return "INCOMPLETE" if any(tier.left_out()) else "ok"
 
 
 def _duration(took_s: float) -> str:
     minutes, seconds = divmod(round(took_s), 60)
     return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
-
-
-def _left_out(tiers: Sequence[Tier]) -> Iterator[str]:
-    """Yield, of each tier, what did not run though it is meant to."""
-    for tier in tiers:
-        if tier.ran_nothing:
-            yield f"no test of the tier {tier.name} did"
-        elif tier.results is not None:
-            for reason, count in sorted(tier.results.skipped.items()):
-                if reason.startswith(NOT_INSTALLED):
-                    yield f"{count} tests of the tier {tier.name} did not: {reason}"
 
 
 def run(name: str) -> Tier:

@@ -9,7 +9,9 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 NOT_INSTALLED = "not installed"
-"""What the reason begins with where a test lacks something that `make setup` or `make test` installs."""
+NEEDS_ROOT = "needs root"
+LACKS = (NOT_INSTALLED, NEEDS_ROOT)
+"""What the reason begins with where a test lacks something that `make test` provides."""
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -27,7 +29,7 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def in_ci() -> bool:
-    """Whether this is continuous integration, where nothing that is to be installed may be missing."""
+    """Whether this is continuous integration, where nothing that `make test` provides may be missing."""
     return bool(os.environ.get("CI"))
 
 

@@ -1,6 +1,5 @@
 """One virtual machine for all tests of this tier: it runs every scenario, the tests look at what happened."""
 
-import os
 from typing import Any
 
 import need
@@ -12,8 +11,7 @@ from tools.rdma import machine
 @pytest.fixture(scope="session")
 def report() -> dict[str, Any]:
     """What happened in the machine, by scenario."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, as the virtual machine reads the whole file system")
+    need.root("as the virtual machine reads the whole file system")
     if lacks := machine.lacking():
         need.missing(", ".join(lacks))
     return machine.run()

@@ -116,6 +116,7 @@ def test_a_tier_in_which_nothing_ran_has_failed_in_ci() -> None:
 def test_what_is_not_installed_is_said_aloud() -> None:
     status, lines = reported([Tier("unit", 0, 1.0, Results(passed=9, skipped={NO_NATS: 3}))])
     assert status == 0
+    assert f"unit INCOMPLETE 9 - 3 1 s 3 skipped: {NO_NATS}" in lines
     assert lines[-2] == f"NOT EVERYTHING RAN: 3 tests of the tier unit did not: {NO_NATS}"
 
 
@@ -178,6 +179,16 @@ def test_what_is_missing_is_a_skip_but_in_ci(what: str | Path, monkeypatch: pyte
     monkeypatch.setenv("CI", "1")
     with pytest.raises(pytest.fail.Exception, match=r"^not installed: "):
         need.installed(what)
+
+
+def test_want_of_root_is_a_skip_but_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"^needs root, for a test$"):
+        need.root("for a test")
+    monkeypatch.setenv("CI", "1")
+    with pytest.raises(pytest.fail.Exception, match=r"^needs root, for a test$"):
+        need.root("for a test")
 
 
 def test_what_is_there_is_no_matter() -> None:
