@@ -1,8 +1,14 @@
-# Everything a newcomer needs: `make demo`, `make test`. Each sets up what it needs first.
+# Everything a newcomer needs: `make demo`, `make test`. Each sets up what it needs first. V=1 shows the compilers' lines.
+
+# An ordinary user of Debian has none of the programs of the system, nats-server among them.
+export PATH := $(PATH):/usr/sbin:/sbin
 
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
+PIP    := $(PYTHON) -m pip install --disable-pip-version-check --progress-bar off
+RUN_TESTS := $(PYTHON) -m tools.run_tests
 SUDO   := $(shell [ $$(id -u) = 0 ] || echo sudo)
+Q      := $(if $(V),,@)
 
 CLANG        := clang-16
 CLANG_FORMAT := clang-format-16
@@ -19,36 +25,30 @@ FUZZ_FRAMES  := 20000000
 DEBIAN_PACKAGES := bpftool $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
 
-.PHONY: setup bpf roce abi abi-check demo test test-rdma check lint types unit fuzz bench pin clean
+.PHONY: setup bpf roce abi abi-check demo test test-rdma machine check lint types unit fuzz bench pin clean
 
 setup: build/.packages build/.venv bpf roce abi-check
 
-build/.packages: Makefile
+build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
-	@missing=$$(dpkg-query -W -f '$${db:Status-Status} $${Package}\n' $(DEBIAN_PACKAGES) 2>/dev/null \
-		| awk '$$1 == "installed" {print $$2}' | sort > build/installed; \
-		printf '%s\n' $(DEBIAN_PACKAGES) | sort | comm -23 - build/installed); \
-	if [ -n "$$missing" ]; then \
-		echo "installing Debian packages:" $$missing; \
-		$(SUDO) apt-get update -qq && \
-		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing > build/apt.log 2>&1 \
-		|| { tail -20 build/apt.log; exit 1; }; \
-	fi
+	@tools/install_packages.sh $(DEBIAN_PACKAGES)
 	@touch $@
 
 # From the distribution's Python, since bcc and pyverbs are built against it.
 build/.venv: requirements.txt requirements-dev.txt pyproject.toml | build/.packages
 	@[ -x $(PYTHON) ] || /usr/bin/python3 -m venv --system-site-packages $(VENV)
 	@echo "installing Python packages"
-	@$(PYTHON) -m pip install -q --disable-pip-version-check --require-hashes -r requirements.txt -r requirements-dev.txt
-	@$(PYTHON) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@{ $(PIP) --require-hashes -r requirements.txt -r requirements-dev.txt \
+		&& $(PIP) --no-deps --no-build-isolation -e .; } > build/pip.log 2>&1 \
+		|| { tail -20 build/pip.log; echo "error: all that pip said is in build/pip.log"; exit 1; } >&2
 	@touch $@
 
 bpf: $(BPF_OBJECTS)
 
 build/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS) Makefile | build/.packages
 	@mkdir -p build/bpf
-	$(CLANG) $(BPF_CFLAGS) -c $< -o $@.new
+	@echo "building $@"
+	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.new
 	@mv $@.new $@
 
 # The traffic generator's program, one process a host of the lab.
@@ -56,7 +56,8 @@ roce: build/roce/cwdp-roce
 
 build/roce/cwdp-roce: $(ROCE_SOURCES) $(ROCE_HEADERS) Makefile | build/.packages
 	@mkdir -p build/roce
-	$(CC) $(ROCE_CFLAGS) $(ROCE_SOURCES) -o $@.new
+	@echo "building $@"
+	$(Q)$(CC) $(ROCE_CFLAGS) $(ROCE_SOURCES) -o $@.new
 	@mv $@.new $@
 
 # cwdp/dataplane/abi.py is written from the object's BTF; a drift between C and Python fails the build.
@@ -72,28 +73,31 @@ build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py tools/gen_abi.py build/.v
 demo: setup
 	$(SUDO) $(VENV)/bin/cwdp lab run demo
 
-test: check
-	$(SUDO) $(PYTHON) tools/run_tests.py tests/bpf tests/lab
-	@$(MAKE) --no-print-directory test-rdma
+# Every tier, whatever becomes of those before it, and at the end a table of what ran. With CI set, all must have run.
+test: setup machine
+	@$(RUN_TESTS) lint types unit kernel lab rdma
 
 # Real RDMA in a virtual machine; where none can run, the tests skip and say why.
-test-rdma: setup
+test-rdma: setup machine
+	@$(RUN_TESTS) rdma
+
+machine: | build/.packages
 	@$(SUDO) tools/rdma/provision.sh programs && $(SUDO) tools/rdma/provision.sh vm build/rdma/kernel \
 		|| echo "the virtual machine could not be provided" >&2
-	$(SUDO) $(PYTHON) -m pytest -s tests/rdma
 
-check: setup lint types unit
+check: setup
+	@$(RUN_TESTS) lint types unit
 
 lint:
-	$(PYTHON) -m ruff check .
-	$(PYTHON) -m ruff format --check .
-	$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES)
+	$(Q)$(PYTHON) -m ruff check .
+	$(Q)$(PYTHON) -m ruff format --check .
+	$(Q)$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES)
 
 types:
-	$(PYTHON) -m mypy
+	$(Q)$(PYTHON) -m mypy
 
 unit:
-	$(PYTHON) tools/run_tests.py tests/unit
+	@$(RUN_TESTS) unit
 
 # Mutated frames through the programs, from a seed that is printed: about 15 s a million.
 fuzz: setup

@@ -1,31 +1,185 @@
-"""Run pytest over one tier of tests; a tier in which no test ran is a failure."""
+"""Run tiers of the tests, each to its end, and close with a table: what ran, what did not, and why.
 
+Usage: python -m tools.run_tests TIER...
+
+With `CI` set, a tier in which no test ran has failed; elsewhere that is said at the end.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 
+import msgspec
 import pytest
+from rich.console import Console
+from rich.table import Table
 
-NOTHING_RAN = 1
+from tools.tier_results import LACKS, Results, in_ci
+
+CHECKS = ("lint", "types")
+TESTS = {
+    "unit": ("tests/unit",),
+    "kernel": ("tests/bpf",),
+    "lab": ("tests/lab",),
+    "rdma": ("-s", "tests/rdma"),  # what the virtual machine prints is passed on
+}
+NEED_ROOT = ("kernel", "lab", "rdma")
+
+_WHOLE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
-class CountRun:
-    """Counts the tests whose body ran."""
+@dataclass(frozen=True)
+class Tier:
+    """A tier that has come to its end, or a check, which has one result."""
 
-    def __init__(self) -> None:
-        self.ran = 0
+    name: str
+    status: int
+    took_s: float
+    results: Results | None
+    """None of a tier that ended before it could say."""
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Called by pytest for each phase of each test."""
-        self.ran += report.when == "call" and not report.skipped
+    def failed(self, ci: bool) -> int:
+        """Return how many tests failed; a tier that failed as a whole counts as one."""
+        if self.results is None:
+            return 1
+        return self.results.failed or int(self.status not in _WHOLE or (ci and self.ran_nothing))
+
+    @property
+    def ran_nothing(self) -> bool:
+        """Whether no test of it ran, though it came to its end."""
+        return self.name not in CHECKS and self.results is not None and not self.results.ran
+
+    def remarks(self) -> Iterator[str]:
+        """Yield what there is to say of it beside the numbers."""
+        if self.results is None:
+            yield f"ended with status {self.status} before it could say"
+            return
+        if self.ran_nothing:
+            yield "no test ran"
+        for reason, count in sorted(self.results.skipped.items()):
+            yield f"{count} skipped: {reason}"
+
+    def left_out(self) -> Iterator[str]:
+        """Yield what did not run though it is meant to."""
+        if self.ran_nothing:
+            yield f"no test of the tier {self.name} did"
+        elif self.results is not None:
+            for reason, count in sorted(self.results.skipped.items()):
+                if reason.startswith(LACKS):
+                    yield f"{count} tests of the tier {self.name} did not: {reason}"
+
+
+def report(tiers: Sequence[Tier], console: Console, ci: bool) -> int:
+    """Print the table, what was left out, and the closing line; the exit status."""
+    failed = sum(tier.failed(ci) for tier in tiers)
+    results = [tier.results for tier in tiers if tier.results is not None]
+    passed = sum(result.passed for result in results)
+    skipped = sum(sum(result.skipped.values()) for result in results)
+    console.print(_table(tiers, ci))
+    for line in (line for tier in tiers for line in tier.left_out()):
+        console.print(f"NOT EVERYTHING RAN: {line}", style="bold yellow", highlight=False, soft_wrap=True)
+    console.print(f"{passed} passed, {failed} failed, {skipped} skipped", highlight=False)
+    return int(failed > 0)
+
+
+def _table(tiers: Sequence[Tier], ci: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("tier", ""):
+        table.add_column(column)
+    for column in ("passed", "failed", "skipped", "took"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("why")
+    for tier in tiers:
+        results = tier.results or Results()
+        counts = (results.passed, tier.failed(ci), sum(results.skipped.values()))
+        table.add_row(
+            tier.name,
+            _verdict(tier, ci),
+            *(str(count or "-") for count in counts),
+            _duration(tier.took_s),
+            "\n".join(tier.remarks()),
+        )
+    return table
+
+
+def _verdict(tier: Tier, ci: bool) -> str:
+    if tier.failed(ci):
+        return "FAILED"
+    if tier.ran_nothing:
+        return "DID NOT RUN"
+    return "INCOMPLETE" if any(tier.left_out()) else "ok"
+
+
+def _duration(took_s: float) -> str:
+    minutes, seconds = divmod(round(took_s), 60)
+    return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+
+
+def run(name: str) -> Tier:
+    """Run one tier or check to its end, whatever becomes of it."""
+    print(f"== {name}", flush=True)
+    began = time.monotonic()
+    if name in CHECKS:
+        status = _wait(["make", "--no-print-directory", name])
+        return Tier(name, status, time.monotonic() - began, Results(failed=int(status != 0)))
+    with tempfile.TemporaryDirectory(prefix="cwdp-tests-") as folder:
+        path = Path(folder) / "results.json"
+        status = _wait(_pytest(name, path))
+        results = msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else None
+    return Tier(name, status, time.monotonic() - began, results)
+
+
+def _pytest(name: str, results: Path) -> list[str]:
+    """Return the command of a tier; by sudo where it needs root and may have it, and then without a cache to own."""
+    plugin = ("-p", "tools.tier_results", f"--results={results}")
+    command = [sys.executable, "-m", "pytest", *plugin, *TESTS[name]]
+    if name in NEED_ROOT and os.geteuid() != 0 and _may_sudo():
+        return ["sudo", "env", f"CI={os.environ.get('CI', '')}", *command, "-p", "no:cacheprovider"]
+    return command
+
+
+def _may_sudo() -> bool:
+    return shutil.which("sudo") is not None and subprocess.run(["sudo", "true"], check=False).returncode == 0
+
+
+def _wait(command: list[str]) -> int:
+    """Run a command; when this process is ended before it, it is ended too, and clears up behind itself first."""
+    process = subprocess.Popen(command)
+    try:
+        return process.wait()
+    except SystemExit:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def main() -> int:
-    """Run what the command line names; the exit status."""
-    counter = CountRun()
-    status = int(pytest.main(sys.argv[1:], plugins=[counter]))
-    if status in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) and not counter.ran:
-        sys.stderr.write("error: no test ran; the reasons for skipping are above\n")
-        return NOTHING_RAN
-    return status
+    """Run the tiers that are named; the exit status."""
+    names = sys.argv[1:]
+    unknown = [name for name in names if name not in (*CHECKS, *TESTS)]
+    if unknown or not names:
+        sys.stderr.write(f"error: the tiers are {', '.join((*CHECKS, *TESTS))}\n")
+        return 2
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        tiers = [run(name) for name in names]
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    print()
+    return report(tiers, Console(markup=False, emoji=False), in_ci())
 
 
 if __name__ == "__main__":

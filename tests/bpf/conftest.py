@@ -1,30 +1,21 @@
 """A loaded dataplane for the tables, shared by all that leave it as they found it."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import need
 import pytest
 from machine import Machine, Namespace, add_veth, machine
 
 from cwdp.dataplane import loader
 
 
-def _why_not() -> str | None:
-    if os.geteuid() != 0:
-        return "needs root, for loading eBPF programs"
-    if not loader.OBJECT.exists():
-        return f"{loader.OBJECT.name} is not built; run `make setup`"
-    if "\tbpf\n" not in Path("/proc/filesystems").read_text():
-        return "this kernel has no BPF file system"
-    return None
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = _why_not()
-    for item in items if reason else ():
-        if "kernel" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason=reason or ""))
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "kernel" in item.keywords:
+        need.root("for loading eBPF programs")
+        need.installed(loader.OBJECT)
+        if "\tbpf\n" not in Path("/proc/filesystems").read_text():
+            pytest.skip("this kernel has no BPF file system")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 
+import need
 import pytest
 
 from tools.lab import Lab, LabSpec, lifecycle
@@ -13,11 +14,9 @@ def lab_name(suffix: str) -> str:
     return f"t{os.getpid()}{suffix}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() != 0:
-        for item in items:
-            if "lab" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="needs root, for network namespaces"))
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "lab" in item.keywords:
+        need.root("for network namespaces")
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from tools.lab import Lab, drops, faults, status
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(not drops.OBJECT.exists(), reason=f"{drops.OBJECT.name} is not built (make setup)"),
+    pytest.mark.needs(drops.OBJECT),
 ]
 
 FLOW_PORTS = range(53000, 53030)

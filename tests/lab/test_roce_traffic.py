@@ -22,7 +22,7 @@ from tools.roce.process import PROGRAM
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM.name} is not built (make setup)"),
+    pytest.mark.needs(PROGRAM),
 ]
 
 TIMEOUT_S = 60.0

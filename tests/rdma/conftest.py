@@ -2,17 +2,16 @@
 
 from typing import Any
 
+import need
 import pytest
 
 from tools.rdma import machine
-from tools.rdma.machine import MachineError
 
 
 @pytest.fixture(scope="session")
 def report() -> dict[str, Any]:
     """What happened in the machine, by scenario."""
-    try:
-        machine.require()
-    except MachineError as error:
-        pytest.skip(error.message)
+    need.root("as the virtual machine reads the whole file system")
+    if lacks := machine.lacking():
+        need.missing(", ".join(lacks))
     return machine.run()

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -21,7 +20,7 @@ from cwdp.shared.messages import Desired, Event, subject
 from manager import nats_server
 from manager.nats_server import NatsServer
 
-pytestmark = pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
+pytestmark = pytest.mark.needs("nats-server")
 
 EVENTS = subject("event", "*")
 

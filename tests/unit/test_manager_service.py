@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -28,7 +27,7 @@ from cwdp.shared.slices import Match, Slice, SliceSet
 from manager.config import ManagerConfig
 from manager.service import Manager
 
-pytestmark = pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
+pytestmark = pytest.mark.needs("nats-server")
 
 HOSTS = 6
 SETTLED_NS = 60.0

@@ -14,7 +14,7 @@ from scapy.layers.inet6 import IPv6
 
 from tools.roce.process import PROGRAM
 
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM.name} is not built (make setup)")
+pytestmark = pytest.mark.needs(PROGRAM)
 
 FIRST, MIDDLE, LAST, ONLY, ACKNOWLEDGE, CNP = 0x06, 0x07, 0x08, 0x0A, 0x11, 0x81
 WRITES = {FIRST, MIDDLE, LAST, ONLY}

@@ -21,8 +21,6 @@ from tools.roce.results import lost_packets, summary, timeline
 hosts = st.integers(2, 64)
 seeds = st.integers()
 
-built = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM.name} is not built (make setup)")
-
 
 def end(host: int) -> Endpoint:
     return Endpoint(f"h{host}", ip_address("10.1.0.0") + host)
@@ -103,7 +101,7 @@ def test_a_flow_has_one_ip_version() -> None:
         verbs_flow(1, end(1), Endpoint("h2", ip_address("fd0c::1")), 2, 3)
 
 
-@built
+@pytest.mark.needs(PROGRAM)
 @pytest.mark.parametrize(
     ("text", "message"),
     [

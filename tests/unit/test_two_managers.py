@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from manager.service import Manager
 from manager.steering import Wish
 from manager.wish_http import publish
 
-pytestmark = pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
+pytestmark = pytest.mark.needs("nats-server")
 
 STEERED = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=77, sport=50_000, backup_sport=50_001)
 WISH = Wish(host="h1", nic="eth0", dst="10.0.0.8", qpn=78, sport=50_002)

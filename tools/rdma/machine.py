@@ -33,6 +33,16 @@ class MachineError(CwdpError):
     """The machine cannot run here, or it did not come to its end."""
 
 
+def lacking() -> list[str]:
+    """Return what the machine needs and is not installed here."""
+    lacks = [program for program in _PROGRAMS if shutil.which(program) is None]
+    if not _VNG.exists():
+        lacks.append("virtme-ng")
+    if not _kernels():
+        lacks.append(f"a kernel in {KERNEL_FOLDER.relative_to(CHECKOUT)}")
+    return lacks
+
+
 def require() -> Path:
     """Return the kernel to boot.
 
@@ -41,15 +51,9 @@ def require() -> Path:
     """
     if os.geteuid() != 0:
         raise MachineError("the virtual machine reads the whole file system", "Run it as root.")
-    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
-    if not _VNG.exists():
-        missing.append("virtme-ng")
-    if missing:
-        raise MachineError(f"not installed: {', '.join(missing)}", _PREPARE)
-    kernels = sorted(KERNEL_FOLDER.glob("boot/vmlinuz-*"))
-    if not kernels:
-        raise MachineError(f"there is no kernel in {KERNEL_FOLDER}", _PREPARE)
-    return kernels[-1]
+    if lacks := lacking():
+        raise MachineError(f"not installed: {', '.join(lacks)}", _PREPARE)
+    return _kernels()[-1]
 
 
 def run(timeout_s: float = TIMEOUT_S, beginning: str = "") -> dict[str, Any]:
@@ -71,6 +75,10 @@ def run(timeout_s: float = TIMEOUT_S, beginning: str = "") -> dict[str, Any]:
             )
         report: dict[str, Any] = json.loads(results.read_text())
     return report
+
+
+def _kernels() -> list[Path]:
+    return sorted(KERNEL_FOLDER.glob("boot/vmlinuz-*"))
 
 
 def _command(kernel: Path, results: Path, beginning: str) -> list[str]:

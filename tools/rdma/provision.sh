@@ -11,17 +11,8 @@
 set -euo pipefail
 
 readonly SPINES="1 2 3 4" VNI=4700 MTU=1450
-PORT_OBJECT=$(dirname "$0")/../../build/bpf/lab_port.bpf.o
-
-install_packages() {
-	local missing
-	missing=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2> /dev/null | awk '$1 == "installed" {print $2}' \
-		| sort | comm -13 - <(printf '%s\n' "$@" | sort))
-	[ -n "$missing" ] || return 0
-	echo "installing Debian packages:" $missing
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing > /dev/null
-}
+CHECKOUT=$(dirname "$0")/../..
+PORT_OBJECT=$CHECKOUT/build/bpf/lab_port.bpf.o
 
 stock_kernel() {
 	apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" {print $2}'
@@ -32,6 +23,7 @@ unpack_kernel() {
 	if compgen -G "$folder/boot/vmlinuz-*" > /dev/null; then
 		return 0
 	fi
+	apt-get update -qq
 	package=$(stock_kernel)
 	echo "unpacking $package"
 	rm -rf "$folder.new"
@@ -75,10 +67,10 @@ make_leaf() {
 
 case ${1-} in
 programs)
-	install_packages ibverbs-utils iproute2 kmod perftest python3-pyverbs rdma-core
+	"$CHECKOUT/tools/install_packages.sh" ibverbs-utils iproute2 kmod perftest python3-pyverbs rdma-core
 	;;
 vm)
-	install_packages busybox-static qemu-system-x86
+	"$CHECKOUT/tools/install_packages.sh" busybox-static qemu-system-x86
 	unpack_kernel "${2:?the folder of the kernel}"
 	;;
 modules)
