@@ -13,7 +13,6 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from cwdp.agent.bounce import Bouncer
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.congestionkeeper import CongestionKeeper
 from cwdp.agent.detours import DesiredDetours
-from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import HostClock, LocalClock
+from cwdp.agent.hostsync import HostSync
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.agent.nicwatch import NicWatch
@@ -35,7 +34,6 @@ from cwdp.agent.pulsekeeper import PulseKeeper
 from cwdp.agent.slicing import DesiredSlices
 from cwdp.agent.steered import steer_report
 from cwdp.agent.steering import DesiredSteering
-from cwdp.agent.timebase import Change
 from cwdp.agent.trace import Tracing
 from cwdp.agent.udnic import UdNic
 from cwdp.agent.window import weigh
@@ -63,9 +61,9 @@ from cwdp.shared.tasks import end
 SEND_INTERVAL_S = 0.02
 LEND_INTERVAL_S, NOTHING_LENT_S = 0.02, 0.5
 DECISIONS_INTERVAL_S = 0.05
-FIT_INTERVAL_S = 0.25
+LOOK_INTERVAL_S, MEASURE_EVERY = 0.125, 2
 FITS_EVERY, NEW_EDGES_S = 2, 10.0
-"""Edges are fitted at every interval for so long after they have changed, later at one of so many: windows overlap."""
+"""Edges are fitted each time for so long after they have changed, later at one of so many: windows overlap."""
 
 PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
@@ -92,7 +90,7 @@ class Agent:
         self._links = LinkTable(self._link_changed)
         settings = config.settings()
         self._clock = LocalClock(settings)
-        self._host_clock = HostClock(self._clock)
+        self._sync = HostSync(HostClock(self._clock), self._clock.now_ns)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
         self._ud = [
             UdNic(config.host, ifname, wish, config.test_clock, clock=self._clock, links=self._links)
@@ -100,7 +98,6 @@ class Agent:
         ]
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
-        self._edges = HostEdges()
         self._pulses = PulseKeeper(config.pulse_interval_ms)
         self._congestion = CongestionKeeper(lambda told: self._event(told.kind, told.ifname, told.detail))
         self._steering = DesiredSteering(
@@ -126,7 +123,7 @@ class Agent:
         self._probes_came_s = -math.inf
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
-        self._report_seq = 0
+        self._looks = self._report_seq = 0
         self._unsaid: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._bus = Bus(config.nats, name=f"agent {config.host}", on_change=self._bus_changed)
         self._bus.watch(config.host, self._take_desired)
@@ -180,7 +177,7 @@ class Agent:
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._lend(),
             self._every(DECISIONS_INTERVAL_S, self._tell_decisions),
-            self._every(FIT_INTERVAL_S, self._measure),
+            self._every(LOOK_INTERVAL_S, self._look),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
             self._every(STEERED_INTERVAL_S, self._tell_steering),
             self._every(ENSURE_INTERVAL_S, self._look_after),
@@ -207,12 +204,8 @@ class Agent:
         if self._clock.has_moved():
             self._clock.write(nic.maps for nic in self._xdp if nic.maps)
         if change is not None:
-            self._clock_changed(replace(change, to_local_ns=max(change.to_local_ns, self._clock.now_ns())))
-
-    def _clock_changed(self, change: Change) -> None:
-        """Stamps of a stretch of local time may be wrong; from now on they are right again."""
-        stretch_ns = change.to_local_ns - change.from_local_ns
-        _log.debug("clock changed stretch_ns=%d error_ns=%.1f", stretch_ns, change.error_ns)
+            until_ns = max(change.to_local_ns, self._clock.now_ns())  # stamps are right again from now on
+            self._sync.edges.drop_between(change.from_local_ns, until_ns)
 
     async def _lend(self) -> None:
         """Lend for ever; where there is nothing to lend, look now and then whether that has changed."""
@@ -221,22 +214,29 @@ class Agent:
             lent = [nic.lend(now_ns) for nic in self._xdp]
             await asyncio.sleep(LEND_INTERVAL_S if any(lent) else NOTHING_LENT_S)
 
-    def _measure(self) -> None:
-        """Drain, fit, report, and move the clock on."""
+    def _look(self) -> None:
+        """Drain, see whether clocks have changed, and measure: every other time, at once if they have."""
         now_ns = time.monotonic_ns()
         for nic in self._nics:
             drained = nic.drain(now_ns)
             if drained is not None and nic.schedule is not None:
-                slots = self._edges.slots([(e.src, e.dst) for e in nic.edges])
-                self._edges.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
+                slots = self._sync.edges.slots([(e.src, e.dst) for e in nic.edges])
+                self._sync.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
                 self._drained[nic.ifname].append(drained)
                 self._tell_windows(nic, drained)
-        self._host_clock.write([nic.maps for nic in self._xdp if nic.maps])
-        clock = self._host_clock.report()
+        changing = self._sync.look(now_ns)
+        self._looks += 1
+        if changing or self._looks % MEASURE_EVERY == 0:
+            self._measure(now_ns, changing=changing)
+
+    def _measure(self, now_ns: int, *, changing: bool) -> None:
+        """Fit, report, and move the clock on."""
+        self._write_clock()
+        clock = self._sync.line.report()
         for ud in self._ud:
             ud.follow(clock)
-        calm = time.monotonic() - self._probes_came_s > NEW_EDGES_S
-        fits = [] if calm and self._report_seq % FITS_EVERY else self._edges.fit(self._clock.now_ns())
+        calm = not changing and time.monotonic() - self._probes_came_s > NEW_EDGES_S
+        fits = [] if calm and self._report_seq % FITS_EVERY else self._sync.fits()
         in_full = self._report_seq % PATHS_EVERY == 0
         report = Report(
             host=self._config.host,
@@ -247,6 +247,7 @@ class Agent:
             paths=self._path_stats() if in_full else [],
             counters=self._totals() if in_full else {},
             clock=clock,
+            own_change=self._sync.own_change(now_ns),
             discipline=self._clock.discipline() if in_full else None,
         )
         self._report_seq += 1
@@ -256,7 +257,7 @@ class Agent:
 
     def _tell_windows(self, nic: HostNic | UdNic, drained: Drained) -> None:
         """What became of probes in the windows that are over."""
-        for report in nic.window_reports(drained, self._clock.now_ns(), self._host_clock.offset_ns()):
+        for report in nic.window_reports(drained, self._clock.now_ns(), self._sync.line.offset_ns()):
             self._bus.publish(messages.subject("window", self._config.host), report)
 
     def _tell_bounced(self, report: BounceReport) -> None:
@@ -345,15 +346,18 @@ class Agent:
         if desired.probes == self._probes:
             return
         self._probes, self._probes_came_s = desired.probes, time.monotonic()
-        self._edges.assign([(edge.src, edge.dst) for edge in desired.probes])
+        self._sync.edges.assign([(edge.src, edge.dst) for edge in desired.probes])
         for nic in self._nics:
             mine = [edge for edge in desired.probes if edge.src == nic.name]
             self._drained[nic.ifname] = []
             nic.probe(mine, self._keys.send)
 
     def _take_clock(self, update: ClockUpdate) -> None:
-        self._host_clock.follow(update)
-        self._edges.believe(update.priors)
+        self._sync.follow(update)
+        self._write_clock()
+
+    def _write_clock(self) -> None:
+        self._sync.line.write([nic.maps for nic in self._xdp if nic.maps])
 
     def _look_after(self) -> None:
         self._reread_keys()
@@ -392,7 +396,7 @@ class Agent:
         self._troubles.pop(nic.ifname, None)
         self._look_at_clock()
         self._clock.write([nic.maps])
-        self._host_clock.take_up(nic.maps)
+        self._sync.line.take_up(nic.maps)
         self._steering.loaded(nic.ifname)
         self._slices.loaded(nic.ifname)
         self._detours.loaded(nic.ifname)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import HostClock, LocalClock
+from cwdp.agent.hostsync import HostSync
 from cwdp.agent.window import Samples
 from cwdp.dataplane.loader import Settings
 from cwdp.shared.clocksync import pair_purity
@@ -119,10 +119,9 @@ class FleetSimulation:
         self._heard, self._looks = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self._service = ClockService(Identity(timeline="simulated", starts=1), continued=False)
         self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
-        self._host_clocks = [HostClock(local) for local in self._local]
-        self._edges = [HostEdges() for _ in range(n)]
-        for edges, name, mine in zip(self._edges, self._names, peers, strict=True):
-            edges.assign([(f"{name}/nic0", f"{self._names[j]}/nic0") for j in mine])
+        self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
+        for sync, name, mine in zip(self._syncs, self._names, peers, strict=True):
+            sync.edges.assign([(f"{name}/nic0", f"{self._names[j]}/nic0") for j in mine])
 
     def run(self) -> FleetResult:
         """All of it, from the first host that has a clock."""
@@ -155,26 +154,24 @@ class FleetSimulation:
         probes, begin = self._probes[host], int(self._heard[host])
         end = int(np.searchsorted(probes.sent_s, now_s - ANSWERED_AFTER_S)) & ~1
         self._heard[host] = end
+        sync, now_ns = self._syncs[host], round(now_s * NS_PER_S)
         if end > begin:
-            self._edges[host].add(round(now_s * NS_PER_S), _weighed(probes, slice(begin, end)))
-        change = self._edges[host].look(round(now_s * NS_PER_S), self._local[host].now_ns())
-        if change is not None:
-            self._host_clocks[host].leave_line(change.since_ns, change.rate)
+            sync.add(now_ns, _weighed(probes, slice(begin, end)))
+        changing = sync.look(now_ns)
         self._looks[host] += 1
-        now_ns = self._local[host].now_ns()
-        if self._looks[host] % 2 and not self._edges[host].is_young(now_ns):
+        if self._looks[host] % 2 and not changing:
             return
-        self._host_clocks[host].write([])
+        sync.line.write([])
         report = Report(
             host=self._names[host],
             boot_id="",
             seq=0,
-            local_ns=now_ns,
-            fits=self._edges[host].fit(now_ns),
+            local_ns=self._local[host].now_ns(),
+            fits=sync.fits(),
             paths=[],
             counters={},
-            clock=self._host_clocks[host].report(),
-            own_change=self._edges[host].own_change(round(now_s * NS_PER_S), now_ns),
+            clock=sync.line.report(),
+            own_change=sync.own_change(now_ns),
         )
         self._service.hear(report, self._names, now_s)
 
@@ -187,13 +184,8 @@ class FleetSimulation:
         self._service.finish(edges, solved, now_s)
         for update in self._service.updates():
             host = self._names.index(update.host)
-            self._host_clocks[host].follow(update)
-            self._host_clocks[host].write([])
-            self._edges[host].believe(update.priors)
-            for changed in update.changes:
-                since_ns = self._host_clocks[host].local_ns(changed.since_ns)
-                if since_ns is not None:
-                    self._edges[host].hear_of_change(changed.host, since_ns)
+            self._syncs[host].follow(update)
+            self._syncs[host].line.write([])
 
     def _read(self, now_s: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Every published clock's distance from their median, the bound claimed, NaN where there is none; who is synced."""
@@ -201,7 +193,7 @@ class FleetSimulation:
         whole, rest = self._clocks.local(np.arange(n), np.full(n, now_s * NS_PER_S))
         local_ns, rest = whole + np.rint(rest).astype(np.int64), rest - np.rint(rest)
         shown, bound = np.full(n, np.nan), np.full(n, np.nan)
-        for i, clock in enumerate(self._host_clocks):
+        for i, clock in enumerate(sync.line for sync in self._syncs):
             if clock.published is None:
                 continue
             here_ns = int(local_ns[i])
@@ -209,7 +201,7 @@ class FleetSimulation:
             shown[i] = here_ns - int(local_ns[0]) + line.offset_ns + line.offset_frac_ns + rest[i]
             age_ns = abs(here_ns - clock.published.line.ref_local_ns)
             bound[i] = clock.published.bound_ns + clock.published.bound_drift * age_ns
-        synced = np.array([clock.state == "synced" for clock in self._host_clocks])
+        synced = np.array([sync.line.state == "synced" for sync in self._syncs])
         return shown - np.nanmedian(shown) if not np.isnan(shown).all() else shown, bound, synced
 
 
