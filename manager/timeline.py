@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from cwdp.errors import ManagerError
+from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.track import BOUND_SIGMAS, Tracks
 from cwdp.shared.messages import ClockLine
 
@@ -94,15 +95,17 @@ class ContinuedTracks(Tracks):
         slots = np.fromiter(lines, np.int64, len(lines))
         now = [_global_ns(local_ns, line) for local_ns, line in lines.values()]
         self._instant_ns = sorted(now)[len(now) // 2]
+        here, of_slots = HostLines.nothing(self.n_hosts), np.zeros(self.n_hosts, bool)
         for slot, then_ns, (local_ns, line) in zip(slots, now, lines.values(), strict=True):
             ahead_local_ns = round((self._instant_ns - then_ns) / (1 + line.drift))
-            self._g_ns[slot] = self._instant_ns - (local_ns + ahead_local_ns)
-            self._drift_ns[slot] = line.drift / (1 + line.drift) * NS_PER_S
+            here.g_ns[slot] = self._instant_ns - (local_ns + ahead_local_ns)
+            here.drift_ns[slot] = line.drift / (1 + line.drift) * NS_PER_S
             age_ns = abs(local_ns + ahead_local_ns - line.ref_local_ns)
-            self._var[slot] = ((line.bound_ns + line.bound_drift * age_ns) / BOUND_SIGMAS) ** 2
+            here.var[slot] = ((line.bound_ns + line.bound_drift * age_ns) / BOUND_SIGMAS) ** 2
             sigma_drift = max(line.bound_drift / BOUND_SIGMAS, LEAST_DRIFT_SIGMA)
-            self._var_drift[slot] = (sigma_drift * NS_PER_S) ** 2
-        self._frac_ns[slots], self._cov[slots] = 0.0, 0.0
+            here.var_drift[slot] = (sigma_drift * NS_PER_S) ** 2
+        of_slots[slots] = True
+        self._filter.take(of_slots, here)
         self._locked[slots] = True
 
 

@@ -10,9 +10,10 @@ from enum import IntEnum
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, learnt_wander, split_ns
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
 from cwdp.shared.clocksync.changes import Changes
 from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction, Solution, solve_graph
+from cwdp.shared.clocksync.hostfilter import HostFilter
 from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
 
@@ -22,7 +23,6 @@ _LEAST_BOUND_NS = 1.0
 _STEP_SIGMAS = 8.0
 _ROUNDS_TO_READMIT = 3
 _WINDOW_S = 2.0
-_LEARN = 0.1
 _LEAD_S = 1.5
 """From the middle of the window to when a line is gone by."""
 
@@ -77,13 +77,11 @@ class Tracks:
     """
 
     def __init__(self, n_hosts: int, window_s: float = _WINDOW_S) -> None:
-        self._wander, self._window_s = np.full(n_hosts, WANDER), window_s
+        self._window_s = window_s
         self._instant_ns: int | None = None
         self._floors = PairFloors()
-        self._g_ns, self._frac_ns = np.zeros(n_hosts, np.int64), np.zeros(n_hosts)
-        self._drift_ns = np.zeros(n_hosts)
-        self._var, self._cov, self._var_drift = (np.zeros(n_hosts) for _ in range(3))
-        self._locked = np.zeros(n_hosts, bool)
+        self._filter = HostFilter(n_hosts)
+        self._locked, self._known_drift = np.zeros(n_hosts, bool), np.zeros(n_hosts, bool)
         self._suspect_rounds = np.zeros(n_hosts, np.int64)
         self._state = np.zeros(n_hosts, np.uint8)
         self._changes = Changes(n_hosts)
@@ -101,14 +99,15 @@ class Tracks:
             if isinstance(array, np.ndarray):
                 array[:kept] = getattr(self, name)[:kept]
                 setattr(self, name, array)
+        self._filter = self._filter.resized(n_hosts)
         self._changes.resize(n_hosts)
 
     def clear(self, slots: I64) -> None:
         """Forget the hosts of some slots."""
-        self._locked[slots] = False
+        self._locked[slots] = self._known_drift[slots] = False
         self._suspect_rounds[slots] = 0
         self._state[slots] = HostState.UNSYNCED
-        self._wander[slots] = WANDER
+        self._filter.wander[slots] = WANDER
         self._changes.clear(slots)
 
     def step(self, edges: GraphEdges, own: OwnFits | None = None) -> Solution | None:
@@ -127,38 +126,26 @@ class Tracks:
         steady = ~changes.touches(edges) & ~changes.rests_on_before(edges, tracks)
         solution = self._step_steady(edges.where(steady), instant)
         if changes.now.any():
-            changes.place(edges, own or OwnFits.nothing(), self._lines(), self._locked, self._wander, self._floors)
+            changes.place(edges, own or OwnFits.nothing(), self._lines(), self._locked, self._filter.wander, self._floors)
             out_of_touch = np.where(changes.found, HostState.SYNCED, HostState.HOLDOVER)
             self._state = np.where(changes.now, out_of_touch, self._state).astype(np.uint8)
         return self._whole(solution, steady)
 
     def _lines(self) -> HostLines:
-        instant = 0 if self._instant_ns is None else self._instant_ns
-        return HostLines(
-            np.full(self.n_hosts, instant),
-            self._g_ns,
-            self._frac_ns,
-            self._drift_ns,
-            self._var,
-            self._cov,
-            self._var_drift,
-        )
+        return self._filter.lines(0 if self._instant_ns is None else self._instant_ns)
 
     def _go_on(self, settled: Bool) -> None:
         """Have hosts whose clocks had changed go on as all others, from where they were found."""
-        i = np.flatnonzero(settled)
-        if i.size == 0 or self._instant_ns is None:
-            return
-        line = self._changes.lines.at(self._instant_ns, self._wander)
-        self._g_ns[i], self._frac_ns[i], self._drift_ns[i] = line.g_ns[i], line.frac_ns[i], line.drift_ns[i]
-        self._var[i], self._cov[i], self._var_drift[i] = line.var[i], line.cov[i], line.var_drift[i]
+        if settled.any() and self._instant_ns is not None:
+            self._known_drift[settled] = False
+            self._filter.take(settled, self._changes.lines.at(self._instant_ns, self._filter.wander))
 
     def _whole(self, solution: Solution | None, steady: Bool) -> Solution | None:
         """The solution with all edges, those left out of it neither rejected nor measured."""
         if solution is None:
             if not self._changes.found.any() or self._instant_ns is None:
                 return None
-            solution = Solution.nothing(self._instant_ns, self._g_ns, int(steady.sum()))
+            solution = Solution.nothing(self._instant_ns, self._filter.g_ns, int(steady.sum()))
         rejected, residual = np.zeros(len(steady), bool), np.full(len(steady), np.nan)
         rejected[steady], residual[steady] = solution.rejected, solution.residual_ns
         return replace(solution, rejected=rejected, residual_ns=residual)
@@ -177,7 +164,7 @@ class Tracks:
         solution = solve_graph(
             edges,
             prediction,
-            wander=self._wander,
+            wander=self._filter.wander,
             with_drift=bool((unsettled & touched).any()),
             floors=self._floors,
         )
@@ -190,10 +177,10 @@ class Tracks:
         """All clocks at the last solution's instant; None before the first."""
         if self._instant_ns is None:
             return None
-        lines = self._changes.lines.where(self._changes.now, self._lines())
+        ahead = self._filter.lines(self._instant_ns, _LEAD_S)
+        lines = self._changes.lines.where(self._changes.now, ahead)
         drift = lines.drift_ns / NS_PER_S
-        ahead = np.square(self._wander * NS_PER_S) * _LEAD_S**3 / 3
-        sigma = np.sqrt(np.where(self._locked, lines.var + ahead, np.inf))
+        sigma = np.sqrt(np.where(self._locked, lines.var, np.inf))
         growth = np.sqrt(np.where(self._locked, lines.var_drift, np.inf))
         return HostClocks(
             instant_ns=self._instant_ns,
@@ -210,8 +197,9 @@ class Tracks:
         )
 
     def _unsettled(self) -> Bool:
-        poorly_known = self._var_drift > (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2
-        return ~self._locked | (self._suspect_rounds > 0) | poorly_known
+        """Whose drift is still learnt from slopes; once it is known, offsets alone tell it, however much it wanders."""
+        self._known_drift |= self._filter.var_drift <= (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2
+        return ~self._locked | (self._suspect_rounds > 0) | ~self._known_drift
 
     def _instant_of(self, edges: GraphEdges) -> int | None:
         """Median global time of the fits' references, by the hosts that are known; never backwards."""
@@ -220,32 +208,27 @@ class Tracks:
         rows = np.flatnonzero(edges.fits.valid & self._locked[edges.src])
         if rows.size == 0:
             return None if not self._locked.any() else self._instant_ns
-        globals_ns = edges.fits.ref_ns[rows] + self._g_ns[edges.src[rows]]
+        globals_ns = edges.fits.ref_ns[rows] + self._filter.g_ns[edges.src[rows]]
         return max(self._instant_ns, int(np.partition(globals_ns, rows.size // 2)[rows.size // 2]))
 
     def _predict(self, instant: int | None) -> Prediction:
         if instant is None or self._instant_ns is None:
             return Prediction.nothing(self.n_hosts)
-        elapsed_s = (instant - self._instant_ns) / NS_PER_S
-        whole, _ = split_ns(self._g_ns, self._frac_ns + self._drift_ns * elapsed_s)
-        sigma_drift = np.where(self._locked, np.sqrt(self._var_drift), np.inf)
-        return Prediction(instant, whole, self._locked, self._drift_ns / NS_PER_S, sigma_drift / NS_PER_S)
+        whole, _, drift_ns, _ = self._filter.after((instant - self._instant_ns) / NS_PER_S)
+        sigma_drift = np.where(self._locked, np.sqrt(self._filter.var_drift), np.inf)
+        return Prediction(instant, whole, self._locked, drift_ns / NS_PER_S, sigma_drift / NS_PER_S)
 
     def _advance(self, instant: int) -> None:
-        """Predict every clock to the instant: the state in ns and ns/s, its covariance."""
+        """Predict every clock to the instant."""
         dt = (instant - self._instant_ns) / NS_PER_S if self._instant_ns is not None else 0.0
         self._instant_ns = instant
-        q = np.square(self._wander * NS_PER_S)
-        self._g_ns, self._frac_ns = split_ns(self._g_ns, self._frac_ns + self._drift_ns * dt)
-        self._var = self._var + dt * (2 * self._cov + dt * self._var_drift) + q * dt**3 / 3
-        self._cov = self._cov + dt * self._var_drift + q * dt**2 / 2
-        self._var_drift = self._var_drift + q * dt
+        self._filter.advance(dt)
         self._overlap = max(1.0, self._window_s / dt) if dt > 0 else self._window_s * NS_PER_S
 
     def _absorb(self, solution: Solution, unsettled: Bool) -> Solution:
         usable = solution.reached & np.isfinite(solution.sigma_ns)
         going_on = usable & self._locked & ~solution.restarted & (self._suspect_rounds == 0)
-        ahead = (solution.g_ns - self._g_ns) + (solution.g_frac_ns - self._frac_ns)
+        ahead = (solution.g_ns - self._filter.g_ns) + (solution.g_frac_ns - self._filter.frac_ns)
         first = not going_on.any()
         if first:
             # A moment keeps its place on every local clock, so its global name moves along with g.
@@ -253,15 +236,14 @@ class Tracks:
             self._instant_ns = solution.instant_ns - middle
             whole, frac = solution.g_ns - middle, solution.g_frac_ns
         else:
-            lead = _mean_lead(solution, ahead, going_on, self._var)
+            lead = _mean_lead(solution, ahead, going_on, self._filter.var)
             whole, frac = split_ns(solution.g_ns, solution.g_frac_ns - lead)
-        innovation = (whole - self._g_ns) + (frac - self._frac_ns)
+        innovation = (whole - self._filter.g_ns) + (frac - self._filter.frac_ns)
         stepped = self._stepped(solution, usable, innovation)
         begin = usable & (~self._locked | (stepped & (self._suspect_rounds >= _ROUNDS_TO_READMIT)))
         go_on = usable & self._locked & ~stepped
-        surprise = innovation**2 / np.maximum(self._var + solution.sigma_ns**2, 1e-12)
-        self._wander = learnt_wander(self._wander, surprise, go_on & ~unsettled, _LEARN)
-        self._update(go_on, innovation, solution.sigma_ns**2 * self._overlap)
+        self._filter.learn_wander(go_on & ~unsettled, innovation, solution.sigma_ns**2)
+        self._filter.update(go_on, innovation, solution.sigma_ns**2 * self._overlap)
         self._learn_drift(go_on & unsettled, solution)
         self._begin(begin, whole, frac, solution, first=first)
         self._suspect_rounds = np.where(stepped & ~begin, self._suspect_rounds + 1, 0)
@@ -269,19 +251,9 @@ class Tracks:
         return solution
 
     def _stepped(self, solution: Solution, usable: Bool, innovation: F64) -> Bool:
-        allowed = _STEP_SIGMAS**2 * (self._var + solution.sigma_ns**2)
+        allowed = _STEP_SIGMAS**2 * (self._filter.var + solution.sigma_ns**2)
         jumped = solution.restarted | (innovation**2 > allowed)
         return usable & self._locked & jumped
-
-    def _update(self, rows: Bool, innovation: F64, variance: F64) -> None:
-        i = np.flatnonzero(rows)
-        total = self._var[i] + variance[i]
-        gain, gain_drift = self._var[i] / total, self._cov[i] / total
-        self._g_ns[i], self._frac_ns[i] = split_ns(self._g_ns[i], self._frac_ns[i] + gain * innovation[i])
-        self._drift_ns[i] += gain_drift * innovation[i]
-        self._var_drift[i] -= gain_drift * self._cov[i]
-        self._cov[i] *= 1 - gain
-        self._var[i] *= 1 - gain
 
     def _learn_drift(self, rows: Bool, solution: Solution) -> None:
         """While drift is poorly known, take it from the fitted slopes where those know it better."""
@@ -289,9 +261,8 @@ class Tracks:
             return
         common = self._drift_gauge(solution)
         variance = (solution.sigma_drift * NS_PER_S) ** 2
-        i = np.flatnonzero(rows & (variance < self._var_drift / 2))
-        self._drift_ns[i] = solution.drift[i] * NS_PER_S + common
-        self._var_drift[i], self._cov[i] = variance[i], 0.0
+        better = rows & (variance < self._filter.var_drift / 2)
+        self._filter.put_drift(better, solution.drift * NS_PER_S + common, variance)
 
     def _drift_gauge(self, solution: Solution) -> float:
         """What to add to solved drifts, ns/s, so that the timeline keeps its rate.
@@ -302,24 +273,24 @@ class Tracks:
         assert solution.drift is not None
         assert solution.sigma_drift is not None
         solved, reached = solution.drift * NS_PER_S, solution.reached & np.isfinite(solution.sigma_drift)
-        followed = reached & self._locked & (self._var_drift < (_DRIFT_AT_START * NS_PER_S) ** 2)
-        settled = followed & (self._var_drift < (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
+        followed = reached & self._locked & (self._filter.var_drift < (_DRIFT_AT_START * NS_PER_S) ** 2)
+        settled = followed & (self._filter.var_drift < (_SETTLED_DRIFT_SIGMA * NS_PER_S) ** 2)
         if followed.any():
             carriers = settled if settled.any() else followed
-            return float(np.median((self._drift_ns - solved)[carriers]))
+            return float(np.median((self._filter.drift_ns - solved)[carriers]))
         return -float(np.median(solved[reached])) if reached.any() else 0.0
 
     def _begin(self, rows: Bool, whole: I64, frac: F64, solution: Solution, *, first: bool) -> None:
-        i = np.flatnonzero(rows)
-        if i.size == 0:
+        if not rows.any():
             return
-        self._g_ns[i], self._frac_ns[i] = split_ns(whole[i], frac[i])
-        self._var[i], self._cov[i] = solution.sigma_ns[i] ** 2, 0.0
-        self._drift_ns[i], self._var_drift[i] = 0.0, (_DRIFT_AT_START * NS_PER_S) ** 2
+        n = self.n_hosts
+        self._known_drift[rows] = False
+        self._filter.put(rows, whole, frac, solution.sigma_ns**2)
+        self._filter.put_drift(rows, np.zeros(n), np.full(n, (_DRIFT_AT_START * NS_PER_S) ** 2))
         if first:
             self._locked[:] = False
         self._learn_drift(rows, solution)
-        self._locked[i] = True
+        self._locked[rows] = True
 
     def _set_states(self, solution: Solution, usable: Bool, suspect: Bool) -> None:
         out_of_touch = np.where(self._locked, HostState.HOLDOVER, HostState.UNSYNCED)
