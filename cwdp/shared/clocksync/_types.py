@@ -41,5 +41,6 @@ def learnt_wander(wander: F64, surprise: F64, learn: Bool, step: float) -> F64:
         learn: bool [clocks], where there was a look.
         step: by how much of the surprise the logarithm of the variance is changed.
     """
-    grown = wander * np.exp(step / 2 * (np.minimum(surprise, _LARGEST_SURPRISE) - 1.0))
+    excess = np.minimum(surprise, _LARGEST_SURPRISE) - 1.0
+    grown = wander * np.exp(step / 2 * np.where(excess > 0, excess, excess / 5))
     return np.where(learn, np.clip(grown, WANDER, MOST_WANDER), wander)
