@@ -17,10 +17,12 @@ class Oscillators:
     Attributes:
         offset_ns: int64 [hosts], local - true at time 0.
         phase_ns: float64 [hosts, grid + 1], what drift has added by each grid point.
+        jumped_ns: float64 [hosts, grid + 1], what jumps have added from each grid point on.
     """
 
     offset_ns: I64
     phase_ns: F64
+    jumped_ns: F64
 
     @classmethod
     def random(
@@ -56,14 +58,18 @@ class Oscillators:
         """Clocks of given frequencies less one, float64 [hosts, grid], that jump by float64 [hosts, grid] ns at grid points."""
         phase = np.zeros((len(frequency), frequency.shape[1] + 1))
         np.cumsum(frequency * GRID_S * NS_PER_S, axis=1, out=phase[:, 1:])
+        jumped = np.zeros_like(phase)
         if steps_ns is not None:
-            phase[:, 1:] += np.cumsum(steps_ns, axis=1)
-        return cls(offset_ns, phase)
+            jumped[:, :-1] = np.cumsum(steps_ns, axis=1)
+            jumped[:, -1] = jumped[:, -2]
+        return cls(offset_ns, phase, jumped)
 
     def with_frequencies(self, frequency: F64, steps_ns: F64) -> "Oscillators":
         """These clocks with more on top, as in `of_frequencies`."""
         more = Oscillators.of_frequencies(self.offset_ns, frequency, steps_ns)
-        return Oscillators(self.offset_ns, self.phase_ns + more.phase_ns)
+        return Oscillators(
+            self.offset_ns, self.phase_ns + more.phase_ns, self.jumped_ns + more.jumped_ns
+        )
 
     def local(self, host: I64, true_ns: F64) -> tuple[I64, F64]:
         """Local time of hosts at true times (float64 ns, hosts broadcast): whole and remainder ns."""
@@ -71,6 +77,7 @@ class Oscillators:
         index = step.astype(np.int64)
         before = self.phase_ns[host, index]
         phase = before + (step - index) * (self.phase_ns[host, index + 1] - before)
+        phase += self.jumped_ns[host, index]
         whole = np.rint(true_ns)
         return whole.astype(np.int64) + self.offset_ns[host], (true_ns - whole) + phase
 

@@ -23,6 +23,7 @@ _SPREAD_NS = 150.0
 """How far a clock may have gone before it is seen to go."""
 
 _JUMP_SIGMAS = 4.0
+_WILDEST_NS = 100e-6 * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +178,14 @@ def fuse(placed: Placed, predicted_drift_ns: F64, var_before: F64, since_s: F64,
     """
     since_s = np.maximum(since_s, 0.0)
     v = var_before + _SPREAD_NS**2
-    reach = v + (wildest_ns * since_s) ** 2 + placed.sigma_ns**2
-    through = np.where(placed.ahead_ns**2 <= _JUMP_SIGMAS**2 * reach, 1 / v, 0.0)
+    drift = placed.drift_ns - predicted_drift_ns
+    off, reach = placed.ahead_ns - drift * since_s, v + (placed.sigma_drift_ns * since_s) ** 2 + placed.sigma_ns**2
+    jumped = off**2 > _JUMP_SIGMAS**2 * reach
+    through = np.where(jumped, 0.0, 1 / v)
     of_offset, of_drift = placed.sigma_ns**-2.0, placed.sigma_drift_ns**-2.0
     a = through + of_offset
     b = -since_s * through
-    c = since_s**2 * through + of_drift + np.maximum(wildest_ns, 1.0) ** -2.0
+    c = since_s**2 * through + of_drift + np.where(jumped, _WILDEST_NS, np.maximum(wildest_ns, 1.0)) ** -2.0
     det = a * c - b * b
-    drift = placed.drift_ns - predicted_drift_ns
     x, z = of_offset * placed.ahead_ns, of_drift * drift
     return Fused((c * x - b * z) / det, (a * z - b * x) / det, c / det, -b / det, a / det)
