@@ -1,0 +1,79 @@
+"""Clocks whose discipline the kernel tells, as agents see them: CLOCK_MONOTONIC_RAW, but for what they notice late."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cwdp.agent.timebase import Change, Reading, TimeBase
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
+from tools.sim.oscillators import GRID_S, Oscillators
+
+LOOK_S = 0.02
+READING_NOISE_NS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Disciplined(Oscillators):
+    """What hosts stamp with: the oscillators, with what their time bases leave of the discipline.
+
+    Attributes:
+        discipline_ns: float64 [hosts, grid + 1], CLOCK_MONOTONIC less CLOCK_MONOTONIC_RAW by each grid point.
+        first_s: float64 [hosts], when each host looks at its clocks first.
+        ref_ns, ahead_ns, rate: float64 [hosts, looks], the line that each look left: how much it takes off a
+            CLOCK_MONOTONIC, at ref, and per ns.
+        changes: per host, what its looks found: (true time in s, change).
+    """
+
+    discipline_ns: F64
+    first_s: F64
+    ref_ns: F64
+    ahead_ns: F64
+    rate: F64
+    changes: tuple[tuple[tuple[float, Change], ...], ...]
+
+    def local(self, host: I64, true_ns: F64) -> tuple[I64, F64]:
+        """As for oscillators."""
+        # Not by super(): a dataclass with slots is another class than the one that this is defined in.
+        whole, rest = Oscillators.local(self, host, true_ns)
+        look = (true_ns / NS_PER_S - self.first_s[host]) / LOOK_S
+        look = np.clip(look.astype(np.int64), 0, self.ref_ns.shape[1] - 1)
+        discipline = _at(self.discipline_ns, host, true_ns)
+        mono = (whole - self.offset_ns[host]) + rest + discipline
+        left = discipline + self.ahead_ns[host, look] + self.rate[host, look] * (mono - self.ref_ns[host, look])
+        return whole, rest + left
+
+
+def disciplined(clocks: Oscillators, frequency: F64, rng: np.random.Generator) -> Disciplined:
+    """Have clocks be disciplined by float64 [hosts, grid], which the kernel tells, and looked at every 20 ms."""
+    phase = np.zeros_like(clocks.phase_ns)
+    np.cumsum(frequency * GRID_S * NS_PER_S, axis=1, out=phase[:, 1:])
+    hosts, looks = len(frequency), int(frequency.shape[1] * GRID_S / LOOK_S) - 1
+    first_s = rng.uniform(0, LOOK_S, hosts)
+    lines, changes = np.zeros((3, hosts, looks)), []
+    for host in range(hosts):
+        found = []
+        times_s = first_s[host] + np.arange(looks) * LOOK_S
+        whose = np.full(looks, host)
+        whole, rest = clocks.local(whose, times_s * NS_PER_S)
+        raw = (whole - clocks.offset_ns[host]) + rest
+        mono = raw + _at(phase, whose, times_s * NS_PER_S) + rng.normal(0, READING_NOISE_NS, looks)
+        nominal = frequency[host, np.minimum((times_s / GRID_S).astype(np.int64), frequency.shape[1] - 1)]
+        base, constant = TimeBase(), None
+        for look in range(looks):
+            change = base.observe(Reading(round(mono[look]), round(raw[look]), 100, float(nominal[look])))
+            if change is not None:
+                found.append((float(times_s[look]), change))
+            line = base.line
+            constant = base.ahead_of_raw_ns if constant is None else constant
+            lines[:, host, look] = line.ref_mono_ns, line.ahead_ns - (constant or 0), line.rate
+        changes.append(tuple(found))
+    return Disciplined(
+        clocks.offset_ns, clocks.phase_ns, clocks.jumped_ns, phase, first_s, *lines, tuple(changes)
+    )
+
+
+def _at(phase_ns: F64, host: I64, true_ns: F64) -> F64:
+    step = true_ns / (GRID_S * NS_PER_S)
+    index = step.astype(np.int64)
+    before = phase_ns[host, index]
+    return np.asarray(before + (step - index) * (phase_ns[host, index + 1] - before))
