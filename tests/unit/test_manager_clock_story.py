@@ -1,21 +1,24 @@
 """What is told of clocks that change unannounced, of what disciplines them, and why one is set aside."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
 import pytest
 from fakes import hello
 
+from cwdp.shared.bus import Bus
 from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.clocksync.track import HostClocks, HostState
-from cwdp.shared.discipline import Discipline
+from cwdp.shared.discipline import Discipline, Source
 from cwdp.shared.messages import Report
 from manager import views
 from manager.clock_story import MANY_CHANGES, ClockStory
 from manager.config import ProbeSettings
 from manager.disciplines import Disciplines
+from manager.lease import Claim, Lease
+from manager.metrics import FleetCollector, Sources
 from manager.state import FleetState
 from manager.timeline import Identity
 
@@ -70,8 +73,8 @@ def _clocks(
 class _Follower:
     """Feeds solutions to a story; the manager's clock shows 500 s at the start, when the timeline shows START_NS."""
 
-    def __init__(self) -> None:
-        self.story = ClockStory()
+    def __init__(self, story: ClockStory | None = None) -> None:
+        self.story = story or ClockStory()
 
     def see(self, at_s: float, *, timeline: bool = True, **kind: Any) -> list[tuple[str, str, str]]:
         timeline_ns = START_NS + round(at_s * S) if timeline else None
@@ -316,6 +319,25 @@ def test_the_view_of_clocks_tells_of_disciplines() -> None:
     (row,) = views.clock(state, 3.0)["hosts"]
     assert [row[key] for key in keys] == ["none", None, 0, None, None]
     assert state.story.disciplines.sources() == {"adjtimex": 0, "raw": 0, "none": 1}
+
+
+def test_the_metrics_of_clocks_that_change() -> None:
+    state = _state()
+    state.hear_report(_report(STEADY), 1.0)
+    state.clock.allowance_ns = 250.0
+    follower = _Follower(state.story)
+    follower.see(1.0)
+    follower.see(1.3, changing="a b", since_s=1.0)
+    follower.see(4.3, changing="a", since_s=1.0)
+    bus = Bus("nats://127.0.0.1:1", name="test")
+    lease = Lease(bus, Claim(manager="1", name="m", timeline="t"), lambda _leads: None)
+    collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
+    found = {(s.name, *s.labels.values()): s.value for metric in collector.collect() for s in metric.samples}
+    assert found["cwdp_clock_changes_total",] == 2
+    assert found["cwdp_clock_changing",] == 1
+    assert found["cwdp_clock_allowance_seconds",] == pytest.approx(250e-9)
+    by_source = {source: found["cwdp_clock_discipline_hosts", source] for source in get_args(Source)}
+    assert by_source == {"adjtimex": 1, "raw": 0, "none": 0}
 
 
 def test_a_host_that_is_gone_is_forgotten_with_its_discipline() -> None:
