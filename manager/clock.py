@@ -72,12 +72,16 @@ class ClockService:
     The clocks start when whoever is measured has measured too: hosts find the bus one by one, and a pair seen
     from one end only is off by what its stamping points differ by. A manager that has `continued` an earlier
     one's work also waits for hosts that carry its timeline on.
+
+    Attributes:
+        allowance_ns: what all bounds hold for what is not seen yet; 0 for nothing.
     """
 
     def __init__(self, identity: Identity, *, continued: bool) -> None:
         self.timeline = identity.timeline
         self.fits = FitTable()
         self.changes: list[tuple[str, ClockState]] = []
+        self.allowance_ns = 0.0
         self._seq = identity.first_seq
         self._tracks = ContinuedTracks(0)
         self._continued = continued
@@ -197,6 +201,11 @@ class ClockService:
         clocks = self._solved.clocks
         bounds = clocks.bound_ns + clocks.bound_growth * (now_s - self._solved.now_s)
         return bounds[np.isfinite(bounds)]
+
+    @property
+    def clocks(self) -> HostClocks | None:
+        """The last solution, by slot; None while there is none."""
+        return None if self._solved is None else self._solved.clocks
 
     def state_of(self, host: str) -> ClockState:
         """What a host's clock is worth."""

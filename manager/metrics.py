@@ -149,10 +149,24 @@ class FleetCollector(Collector):
         yield _counters("cwdp_clock_fits_refused", "Fits that were not taken, by reason.", "reason", refused)
         bounds_s = clock.bounds_ns(time.monotonic()) * NS
         yield _quantiles("cwdp_clock_bound_seconds", "Error bound of the clocks, over hosts.", bounds_s)
+        yield from self._changing_clocks()
         outcomes = {"solved": solves.useful, "no_valid_fit": solves.useless}
         yield _counters("cwdp_clock_solves", "Solutions of the clock graph by outcome.", "outcome", outcomes)
         yield _counter("cwdp_clock_solve_seconds", "Time spent on solving.", solves.total_s)
         yield _gauge("cwdp_clock_last_solve_seconds", "Time spent on the last solution.", solves.last_s)
+
+    def _changing_clocks(self) -> Iterator[Metric]:
+        story = self._sources.state.story
+        yield _counter("cwdp_clock_changes", "Unannounced changes of clocks found.", story.changes)
+        yield _gauge("cwdp_clock_changing", "Hosts whose clocks are being found anew.", story.changing)
+        allowance_s = self._sources.state.clock.allowance_ns * NS
+        yield _gauge(
+            "cwdp_clock_allowance_seconds", "What bounds hold for what is not seen yet.", allowance_s
+        )
+        by_source = story.disciplines.sources()
+        yield _gauges(
+            "cwdp_clock_discipline_hosts", "Hosts by where their discipline is read.", "source", by_source
+        )
 
     def _owd(self) -> Iterator[Metric]:
         owd = self._sources.state.owd

@@ -264,7 +264,7 @@ class Manager:
             return
         edges = clock.begin(started)
         if edges is None:
-            self.state.take_clock_changes()
+            self.state.take_clock_changes(started)
             return
         if len(edges.src) > THREAD_ABOVE_EDGES:
             solved = await asyncio.to_thread(clock.solve_edges, edges)
@@ -274,7 +274,7 @@ class Manager:
         if solved is None:
             return
         clock.finish(edges, solved, time.monotonic())
-        self.state.take_clock_changes()
+        self.state.take_clock_changes(time.monotonic())
         for update in clock.updates():
             self.bus.publish(subject("clock", update.host), update)
 

@@ -23,6 +23,7 @@ from cwdp.shared.messages import (
     nic_id,
 )
 from manager.clock import ClockService
+from manager.clock_story import ClockStory
 from manager.config import PlannerSettings, ProbeSettings
 from manager.counters import CounterTotals
 from manager.discovery import Discovery
@@ -46,7 +47,7 @@ TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
 LARGEST_VERSION = 2**53
 HELLO_REASONS = ("ok", "not_sane")
-REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path")
+REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path", "discipline_not_sane")
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -88,6 +89,7 @@ class FleetState:
     ) -> None:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
+        self.story = ClockStory()
         self.owd = OwdStore()
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
@@ -126,6 +128,7 @@ class FleetState:
         self.planner.lead(now_s)
         if timeline is not None:
             self.clock = ClockService(Identity(timeline=timeline, starts=self._starts), continued=True)
+            self.story.begin_anew()
 
     def settle(self, now_s: float) -> list[Desired]:
         """The documents of a manager that has begun to lead, once it knows what hosts do already."""
@@ -153,6 +156,9 @@ class FleetState:
         self.reports["ok"] += 1
         self._follow_sequence(report)
         self.clock.hear(report, self.members.hosts.keys(), now_s)
+        told = report.discipline
+        if told is not None and not self.story.disciplines.hear(report.host, report.boot_id, told, now_s):
+            self.reports["discipline_not_sane"] += 1
         self.owd.add(self._own_paths(report), now_s)
         self.traffic.hear_clock(report.clock, now_s)
         if report.counters:
@@ -184,8 +190,10 @@ class FleetState:
             self.note(host, "host_lost", "no hello for several seconds")
         for host in self.clock.fits.slots.keys() - self.members.hosts.keys():
             self.clock.forget(host)
+            self.story.forget(host)
         for host in self._sequences.keys() - self.members.hosts.keys():
             del self._sequences[host]
+            self.story.forget(host)
             self.counters.forget(host)
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
@@ -308,10 +316,15 @@ class FleetState:
             kind = "paths_set_aside" if suspicion.is_aside else "paths_believed"
             self.note(suspicion.host, kind, suspicion.reason)
 
-    def take_clock_changes(self) -> None:
-        """Note the hosts whose clock changed its state."""
+    def take_clock_changes(self, now_s: float) -> None:
+        """Note the hosts whose clock changed: unannounced, or its state."""
+        slots, timeline_ns = self.clock.fits.slots, self.traffic.timeline_ns(now_s)
+        for note in self.story.follow(self.clock.clocks, slots, now_s, timeline_ns):
+            self.note(note.host, note.kind, note.detail)
         for host, state in self.clock.changes:
-            self.note(host, f"clock_{state}", f"clock is {state.replace('_', ' ')}")
+            cause = self.story.explain(host, state, now_s)
+            detail = f"clock is {state.replace('_', ' ')}"
+            self.note(host, f"clock_{state}", detail if cause is None else f"{detail}: {cause}")
             if state == "set_aside":
                 _log.warning("host set aside: its clock disagrees with its peers host=%s", host)
         self.clock.changes.clear()

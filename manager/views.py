@@ -18,9 +18,15 @@ Sort = Literal["worst", "name"]
 
 def clock(state: FleetState, now_s: float) -> Json:
     """Every host's clock; hosts that have not been measured yet are unsynced."""
-    measured = {view.host: asdict(view) for view in state.clock.view(now_s)}
-    hosts = [measured.get(name) or _unmeasured(name) for name in sorted(state.members.hosts)]
-    return {"timeline": state.clock.timeline, "hosts": hosts}
+    service = state.clock
+    measured = {view.host: asdict(view) for view in service.view(now_s)}
+    rows = [measured.get(name) or _unmeasured(name) for name in sorted(state.members.hosts)]
+    allowance_ns = service.allowance_ns
+    hosts = [
+        row | state.story.view(row["host"], row["state"], row["bound_ns"], allowance_ns, now_s)
+        for row in rows
+    ]
+    return {"timeline": service.timeline, "allowance_ns": round(allowance_ns, 1), "hosts": hosts}
 
 
 def owd(paths: Paths, *, src: str = "", dst: str = "", sort: Sort = "worst", limit: int = 0) -> Json:

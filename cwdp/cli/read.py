@@ -8,7 +8,7 @@ import click
 from rich.console import RenderableType
 from rich.live import Live
 
-from cwdp.cli import tables
+from cwdp.cli import clock_table, tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import console, emit, rows_that_fit
 from cwdp.cli.params import DURATION
@@ -49,10 +49,11 @@ def reading(command: Callable[_P, _R]) -> Callable[_P, _R]:
 def clock(url: str | None, as_json: bool, watch: float | None) -> None:
     """Show every host's clock against the timeline.
 
-    The offset is the timeline minus the host's clock, and lies within the bound of the truth.
+    The offset is the timeline minus the host's clock, and lies within the bound of the truth. The discipline is what
+    chrony and its like do to CLOCK_MONOTONIC, which is taken out: its rate, how often that changed, how long ago.
     """
     client = ManagerClient(url)
-    show(lambda: client.get("/v1/clock"), tables.clock, as_json=as_json, watch_s=watch)
+    show(lambda: client.get("/v1/clock"), clock_table.clock, as_json=as_json, watch_s=watch)
 
 
 @click.command()

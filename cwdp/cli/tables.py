@@ -67,23 +67,6 @@ STATE_STYLES = {
 }
 
 
-def clock(answer: Any) -> RenderableType:
-    """One row per host."""
-    table = new_table("host", "state", "offset s", "drift ppb", "bound", "edges", "age")
-    for row in answer["hosts"]:
-        table.add_row(
-            row["host"],
-            _state(row["state"]),
-            NONE if row["offset_ns"] is None else exact_seconds(row["offset_ns"]),
-            NONE if row["drift_ppb"] is None else f"{row['drift_ppb']:+.1f}",
-            duration(row["bound_ns"]),
-            _edges(row["edges_used"], row["edges_rejected"]),
-            seconds(row["age_s"]),
-        )
-    note = f"timeline {answer['timeline'][:8]}; edges used of all measured"
-    return Group(table, Text(note, style="dim"))
-
-
 def owd(answer: Any) -> RenderableType:
     """One row per path; delays there over those back."""
     table = new_table("path", "port", "loss", "queued", "min", "p50", "p99", "bound")
@@ -105,7 +88,7 @@ def hosts(answer: Any) -> RenderableType:
     """One row per NIC."""
     table = new_table("host", "state", "clock", "NIC", "address", "carrier", "mode", "probed", "seen")
     for row in answer["hosts"]:
-        first = [row["host"], _state(row["state"]), _state(row["clock_state"])]
+        first = [row["host"], state_text(row["state"]), state_text(row["clock_state"])]
         for nic in row["nics"] or [None]:
             cells = [NONE] * 5 if nic is None else _nic_cells(nic)
             table.add_row(*first, *cells, seconds(row["last_seen_s"]) if first[0] else "")
@@ -200,16 +183,13 @@ def _nic_cells(nic: Any) -> list[RenderableType]:
     carrier = Text("yes", "green") if nic["carrier"] else Text("no", "red")
     addresses = "\n".join(address for address in (nic["ipv4"], nic["ipv6"]) if address) or NONE
     mode = "ud" if nic["transport"] == "ud" else nic["mode"]
-    return [nic["ifname"], addresses, carrier, mode, _state(nic["reason"])]
+    return [nic["ifname"], addresses, carrier, mode, state_text(nic["reason"])]
 
 
 def _both(row: Any, quantile: str) -> str:
     return f"{duration(row[f'fwd_{quantile}_ns'])}\n{duration(row[f'rev_{quantile}_ns'])}"
 
 
-def _state(state: str) -> Text:
+def state_text(state: str) -> Text:
+    """A state in its colour."""
     return Text(state.replace("_", " "), STATE_STYLES.get(state, ""))
-
-
-def _edges(used: int, rejected: int) -> Text:
-    return Text(f"{used}/{used + rejected}", "red" if rejected else "")

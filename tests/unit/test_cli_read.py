@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from cwdp.cli import COMMANDS, client, main, read, tables
+from cwdp.cli import COMMANDS, client, clock_table, main, read, tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.lazy import LazyGroup
 from cwdp.errors import ConfigError, CwdpError, ManagerError, PrivilegeError
@@ -173,19 +173,95 @@ def _clock_row(**changes: Any) -> dict[str, Any]:
         "edges_rejected": 2,
         "residual_p99_ns": 8.4,
         "age_s": 0.2,
+        "discipline_source": "adjtimex",
+        "discipline_ppb": 1204.0,
+        "discipline_changes": 34,
+        "discipline_changed_s": 12.34,
+        "widened": None,
+        "clock_changed_s": None,
+        "cause": None,
     } | changes
 
 
+def _clock_lines(*rows: dict[str, Any], allowance_ns: float = 0.0) -> list[str]:
+    answer = {"timeline": "0123456789", "allowance_ns": allowance_ns, "hosts": rows}
+    lines = _text(clock_table.clock(answer)).splitlines()
+    assert max(map(len, lines)) <= 80
+    return [" ".join(line.split()) for line in lines]
+
+
+CLOCK_NOTES = [
+    "timeline 01234567; edges used of all measured",
+    "discipline: rate that it gives, how often that changed, the last time",
+]
+
+
 def test_the_clock_table_has_one_line_a_host_within_80_columns() -> None:
-    rows = [_clock_row(), _clock_row(state="synced", edges_rejected=0)]
-    lines = _text(tables.clock({"timeline": "0123456789", "hosts": rows})).splitlines()
-    assert len(lines) == 4
-    assert [" ".join(line.split()) for line in lines] == [
-        "host state offset s drift ppb bound edges age",
-        "gpu-node-17 set aside -8640004.726085905 -41478.6 12.3 us 18/20 0.2 s",
-        "gpu-node-17 synced -8640004.726085905 -41478.6 12.3 us 18/18 0.2 s",
-        "timeline 01234567; edges used of all measured",
+    small = {"host": "h1", "state": "synced", "offset_ns": -2_052_471_651}
+    assert _clock_lines(_clock_row(**small), _clock_row(**small, edges_rejected=0)) == [
+        "host state offset s drift ppb bound edges discipline",
+        "h1 synced -2.052471651 -41478.6 12.3 us 18/20 +1.20 ppm, 34x, 12 s",
+        "h1 synced -2.052471651 -41478.6 12.3 us 18/18 +1.20 ppm, 34x, 12 s",
+        *CLOCK_NOTES,
     ]
+
+
+def test_the_discipline_moves_below_the_host_where_it_does_not_fit_beside_it() -> None:
+    assert _clock_lines(_clock_row(), _clock_row(state="synced", edges_rejected=0)) == [
+        "host state offset s drift ppb bound edges",
+        "gpu-node-17 set aside -8640004.726085905 -41478.6 12.3 us 18/20",
+        "discipline +1.20 ppm, 34x, 12 s",
+        "gpu-node-17 synced -8640004.726085905 -41478.6 12.3 us 18/18",
+        "discipline +1.20 ppm, 34x, 12 s",
+        *CLOCK_NOTES,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"widened": "clock_changed", "clock_changed_s": 1.23}, "clock changed 1.2 s ago, being found anew"),
+        (
+            {"state": "holdover", "widened": "out_of_touch"},
+            "out of touch, last synced 0.2 s ago: no usable edge, the bound grows",
+        ),
+        (
+            {"state": "set_aside", "cause": "its clock lies or steps", "age_s": 75.0},
+            "its clock lies or steps, last synced 75 s ago",
+        ),
+        ({"widened": "allowance"}, None),
+    ],
+)
+def test_below_a_host_stands_why_its_bound_is_wide(row: dict[str, Any], why: str | None) -> None:
+    lines = _clock_lines(_clock_row(host="h1") | row, _clock_row(host="h2", state="synced"))
+    below = lines[3:-4]
+    assert below == ([] if why is None else [why])
+
+
+def test_an_allowance_in_all_bounds_is_told_once() -> None:
+    rows = [_clock_row(host="h1", widened="allowance")] * 2
+    lines = _clock_lines(*rows, allowance_ns=251.0)
+    assert lines[-1] == "bounds hold an allowance of 251 ns for what is not seen yet"
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ({}, "+1.20 ppm, 34x, 12 s"),
+        ({"discipline_ppb": -123_456.0}, "-123.5 ppm, 34x, 12 s"),
+        ({"discipline_changes": 0, "discipline_changed_s": None}, "+1.20 ppm, steady"),
+        ({"discipline_changed_s": None}, "+1.20 ppm, 34x"),
+        ({"discipline_changed_s": 3.21}, "+1.20 ppm, 34x, 3.2 s"),
+        ({"discipline_changed_s": 120.0}, "+1.20 ppm, 34x, 2 min"),
+        ({"discipline_changed_s": 9000.0}, "+1.20 ppm, 34x, 2 h"),
+        ({"discipline_changed_s": 1e6}, "+1.20 ppm, 34x, 12 d"),
+        ({"discipline_source": "raw"}, "+1.20 ppm, 34x, 12 s"),
+        ({"discipline_source": "none", "discipline_ppb": None}, "not readable"),
+        ({"discipline_source": None, "discipline_ppb": None, "discipline_changes": None}, "-"),
+    ],
+)
+def test_disciplines_read_well(told: dict[str, Any], text: str) -> None:
+    assert clock_table.discipline(_clock_row(**told)) == text
 
 
 def test_a_live_view_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +273,9 @@ def test_a_live_view_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
 
     monkeypatch.setattr(read.time, "sleep", sleep)
-    monkeypatch.setattr(ManagerClient, "get", lambda *_: {"timeline": "t", "hosts": [_clock_row()]})
+    monkeypatch.setattr(
+        ManagerClient, "get", lambda *_: {"timeline": "t", "allowance_ns": 0.0, "hosts": [_clock_row()]}
+    )
     for arguments in (["--watch", "2", "--json"], ["--watch", "2"]):
         pauses.clear()
         result = CliRunner().invoke(main, ["clock", "--manager", "unix:///x", *arguments])
@@ -206,9 +284,13 @@ def test_a_live_view_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyP
 
 
 def test_tables_bear_what_is_not_known_yet() -> None:
-    clock = dict.fromkeys(("offset_ns", "drift_ppb", "bound_ns", "residual_p99_ns", "age_s"))
-    row = {"host": "a", "state": "unsynced", "edges_used": 0, "edges_rejected": 0, **clock}
-    assert "unsynced" in _text(tables.clock({"timeline": "t", "hosts": [row]}))
+    row = dict.fromkeys(_clock_row()) | {
+        "host": "a",
+        "state": "unsynced",
+        "edges_used": 0,
+        "edges_rejected": 0,
+    }
+    assert "a unsynced - - - 0/0 -" in _clock_lines(row)
     assert "0 of 0 paths" in _text(tables.owd({"paths": [], "path_count": 0, "window_s": 10.0}))
     host = {"host": "a", "state": "up", "clock_state": "unsynced", "nics": [], "last_seen_s": 0.1}
     assert "up" in _text(tables.hosts({"hosts": [host], "transports": {"xdp": 0, "ud": 0}}))
