@@ -74,7 +74,7 @@ class ClockService:
     one's work also waits for hosts that carry its timeline on.
 
     Attributes:
-        allowance_ns: what all bounds hold for what is not seen yet; 0 for nothing.
+        allowance_ns: what bounds hold, in the median, for changes not seen yet, by what clocks did of late; 0 for nothing.
     """
 
     def __init__(self, identity: Identity, *, continued: bool) -> None:
@@ -127,6 +127,7 @@ class ClockService:
         """Take over a solution, and note whose state changed (in `changes`)."""
         solution, clocks = solved
         self._solved = _Solved(edges=edges, solution=solution, clocks=clocks, now_s=now_s)
+        self.allowance_ns = float(np.median(clocks.allowance_ns)) if len(clocks.allowance_ns) else 0.0
         self._seq += 1
         for host, slot in self.fits.slots.items():
             state = self._state(slot)

@@ -108,15 +108,17 @@ class FitTable:
 
     def own(self) -> OwnFits:
         """What hosts say of their own clocks."""
-        some = [(self.slots[host], change) for host, change in self._own.items()]
-        columns = [
-            (slot, c.ref_local_ns, c.ahead_ns, c.sigma_ns, c.rate, c.sigma_rate) for slot, c in some
-        ]
-        if not columns:
+        if not self._own:
             return OwnFits.nothing()
-        host, ref_ns, *numbers = zip(*columns, strict=True)
-        whole = (np.array(column, np.int64) for column in (host, ref_ns))
-        return OwnFits(*whole, *(np.array(column, np.float64) for column in numbers))
+        told = list(self._own.values())
+        return OwnFits(
+            host=np.array([self.slots[host] for host in self._own], np.int64),
+            ref_ns=np.array([change.ref_local_ns for change in told], np.int64),
+            ahead_ns=np.array([change.ahead_ns for change in told]),
+            sigma_ns=np.array([change.sigma_ns for change in told]),
+            rate=np.array([change.rate for change in told]),
+            sigma_rate=np.array([change.sigma_rate for change in told]),
+        )
 
     def edges(self, now_s: float) -> GraphEdges:
         """All fits that are fresh."""

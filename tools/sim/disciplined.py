@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.agent.timebase import Change, Reading, TimeBase
+from cwdp.agent.timebase import Reading, TimeBase
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
 from tools.sim.oscillators import GRID_S, Oscillators
 
@@ -21,7 +21,7 @@ class Disciplined(Oscillators):
         first_s: float64 [hosts], when each host looks at its clocks first.
         ref_ns, ahead_ns, rate: float64 [hosts, looks], the line that each look left: how much it takes off a
             CLOCK_MONOTONIC, at ref, and per ns.
-        changes: per host, what its looks found: (true time in s, change).
+        changes: per host, what its looks found: (true time in s, the stretch of local time that may be off).
     """
 
     discipline_ns: F64
@@ -29,7 +29,7 @@ class Disciplined(Oscillators):
     ref_ns: F64
     ahead_ns: F64
     rate: F64
-    changes: tuple[tuple[tuple[float, Change], ...], ...]
+    changes: tuple[tuple[tuple[float, tuple[int, int]], ...], ...]
 
     def local(self, host: I64, true_ns: F64) -> tuple[I64, F64]:
         """As for oscillators."""
@@ -39,7 +39,9 @@ class Disciplined(Oscillators):
         look = np.clip(look.astype(np.int64), 0, self.ref_ns.shape[1] - 1)
         discipline = _at(self.discipline_ns, host, true_ns)
         mono = (whole - self.offset_ns[host]) + rest + discipline
-        left = discipline + self.ahead_ns[host, look] + self.rate[host, look] * (mono - self.ref_ns[host, look])
+        left = (
+            discipline + self.ahead_ns[host, look] + self.rate[host, look] * (mono - self.ref_ns[host, look])
+        )
         return whole, rest + left
 
 
@@ -49,9 +51,10 @@ def disciplined(clocks: Oscillators, frequency: F64, rng: np.random.Generator) -
     np.cumsum(frequency * GRID_S * NS_PER_S, axis=1, out=phase[:, 1:])
     hosts, looks = len(frequency), int(frequency.shape[1] * GRID_S / LOOK_S) - 1
     first_s = rng.uniform(0, LOOK_S, hosts)
-    lines, changes = np.zeros((3, hosts, looks)), []
+    ref_ns, ahead_ns, rate = np.zeros((3, hosts, looks))
+    changes = []
     for host in range(hosts):
-        found = []
+        found, offset_ns = [], int(clocks.offset_ns[host])
         times_s = first_s[host] + np.arange(looks) * LOOK_S
         whose = np.full(looks, host)
         whole, rest = clocks.local(whose, times_s * NS_PER_S)
@@ -60,15 +63,25 @@ def disciplined(clocks: Oscillators, frequency: F64, rng: np.random.Generator) -
         nominal = frequency[host, np.minimum((times_s / GRID_S).astype(np.int64), frequency.shape[1] - 1)]
         base, constant = TimeBase(), None
         for look in range(looks):
-            change = base.observe(Reading(round(mono[look]), round(raw[look]), 100, float(nominal[look])))
+            change = base.observe(Reading(round(mono[look]), round(raw[look]), float(nominal[look])))
             if change is not None:
-                found.append((float(times_s[look]), change))
+                stretch = (change.from_local_ns + offset_ns, change.to_local_ns + offset_ns)
+                found.append((float(times_s[look]), stretch))
             line = base.line
             constant = base.ahead_of_raw_ns if constant is None else constant
-            lines[:, host, look] = line.ref_mono_ns, line.ahead_ns - (constant or 0), line.rate
+            ref_ns[host, look], rate[host, look] = line.ref_mono_ns, line.rate
+            ahead_ns[host, look] = line.ahead_ns - (constant or 0)
         changes.append(tuple(found))
     return Disciplined(
-        clocks.offset_ns, clocks.phase_ns, clocks.jumped_ns, phase, first_s, *lines, tuple(changes)
+        clocks.offset_ns,
+        clocks.phase_ns,
+        clocks.jumped_ns,
+        discipline_ns=phase,
+        first_s=first_s,
+        ref_ns=ref_ns,
+        ahead_ns=ahead_ns,
+        rate=rate,
+        changes=tuple(changes),
     )
 
 

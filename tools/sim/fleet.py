@@ -19,6 +19,7 @@ from cwdp.shared.messages import Report
 from manager.clock import ClockService
 from manager.timeline import Identity
 from tools.sim.clos import random_pairs
+from tools.sim.disciplined import Disciplined, disciplined
 from tools.sim.fleet_probes import FleetOptions, Floats, Probes, draw_probes
 from tools.sim.manoeuvres import Manoeuvre
 from tools.sim.oscillators import GRID_S, Oscillators
@@ -109,6 +110,8 @@ class FleetSimulation:
             steps = self._clocks.phase_ns.shape[1] - 1
             happens = manoeuvre(n, steps, GRID_S, np.random.default_rng((options.seed, 1)))
             self._clocks = self._clocks.with_frequencies(happens.oscillator, happens.steps_ns)
+            if happens.discipline.any():
+                self._clocks = disciplined(self._clocks, happens.discipline, rng)
         self._start_s = np.append(0.0, rng.uniform(0, START_WITHIN_S, n - 1))
         a, b = random_pairs(n, options.peers, rng)
         peers = [np.concatenate((b[a == i], a[b == i])) for i in range(n)]
@@ -116,7 +119,7 @@ class FleetSimulation:
             draw_probes(options, self._clocks, i, peers[i], start_s=float(self._start_s[i]), rng=rng)
             for i in range(n)
         ]
-        self._heard, self._looks = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self._heard, self._looks, self._changes_seen = np.zeros((3, n), np.int64)
         self._service = ClockService(Identity(timeline="simulated", starts=1), continued=False)
         self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
         self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
@@ -157,6 +160,7 @@ class FleetSimulation:
         sync, now_ns = self._syncs[host], round(now_s * NS_PER_S)
         if end > begin:
             sync.add(now_ns, _weighed(probes, slice(begin, end)))
+        self._drop_what_was_off(host, now_s)
         changing = sync.look(now_ns)
         self._looks[host] += 1
         if self._looks[host] % 2 and not changing:
@@ -174,6 +178,17 @@ class FleetSimulation:
             own_change=sync.own_change(now_ns),
         )
         self._service.hear(report, self._names, now_s)
+
+    def _drop_what_was_off(self, host: int, now_s: float) -> None:
+        """What an agent does when it finds that the discipline has changed its clock."""
+        if not isinstance(self._clocks, Disciplined):
+            return
+        changes, seen = self._clocks.changes[host], int(self._changes_seen[host])
+        while seen < len(changes) and changes[seen][0] <= now_s:
+            begin_ns, end_ns = changes[seen][1]
+            self._syncs[host].edges.drop_between(begin_ns, end_ns)
+            seen += 1
+        self._changes_seen[host] = seen
 
     def _solve(self, now_s: float) -> None:
         """What the manager does four times a second, and the agents with its updates."""

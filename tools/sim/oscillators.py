@@ -67,9 +67,7 @@ class Oscillators:
     def with_frequencies(self, frequency: F64, steps_ns: F64) -> "Oscillators":
         """These clocks with more on top, as in `of_frequencies`."""
         more = Oscillators.of_frequencies(self.offset_ns, frequency, steps_ns)
-        return Oscillators(
-            self.offset_ns, self.phase_ns + more.phase_ns, self.jumped_ns + more.jumped_ns
-        )
+        return Oscillators(self.offset_ns, self.phase_ns + more.phase_ns, self.jumped_ns + more.jumped_ns)
 
     def local(self, host: I64, true_ns: F64) -> tuple[I64, F64]:
         """Local time of hosts at true times (float64 ns, hosts broadcast): whole and remainder ns."""

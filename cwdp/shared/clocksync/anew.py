@@ -51,6 +51,7 @@ def place(
     edges: GraphEdges,
     own: OwnFits,
     changed: Bool,
+    *,
     prediction: Prediction,
     before: HostLines,
     floors: PairFloors,
@@ -179,7 +180,10 @@ def fuse(placed: Placed, predicted_drift_ns: F64, var_before: F64, since_s: F64,
     since_s = np.maximum(since_s, 0.0)
     v = var_before + _SPREAD_NS**2
     drift = placed.drift_ns - predicted_drift_ns
-    off, reach = placed.ahead_ns - drift * since_s, v + (placed.sigma_drift_ns * since_s) ** 2 + placed.sigma_ns**2
+    off, reach = (
+        placed.ahead_ns - drift * since_s,
+        v + (placed.sigma_drift_ns * since_s) ** 2 + placed.sigma_ns**2,
+    )
     jumped = off**2 > _JUMP_SIGMAS**2 * reach
     through = np.where(jumped, 0.0, 1 / v)
     of_offset, of_drift = placed.sigma_ns**-2.0, placed.sigma_drift_ns**-2.0

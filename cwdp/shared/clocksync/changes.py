@@ -120,6 +120,7 @@ class Changes:
         own: OwnFits,
         tracks: HostLines,
         known: Bool,
+        *,
         wander: F64,
         floors: PairFloors,
     ) -> None:
@@ -142,8 +143,10 @@ class Changes:
         instant = self._newest(edges, own, tracks)
         before, here = tracks.at(instant, wander), self.lines.at(instant, wander)
         here = here.where(self.now, before)
-        prediction = Prediction(instant, here.g_ns, known, here.drift_ns / NS_PER_S, np.full(len(known), np.inf))
-        placed = place(edges, own, self.now, prediction, before, floors)
+        prediction = Prediction(
+            instant, here.g_ns, known, here.drift_ns / NS_PER_S, np.full(len(known), np.inf)
+        )
+        placed = place(edges, own, self.now, prediction=prediction, before=before, floors=floors)
         if placed is None:
             return
         moved = placed.against((here.g_ns - before.g_ns) - before.frac_ns)

@@ -62,11 +62,13 @@ class HostFilter:
         move = np.array([[1.0, dt_s, dt_s**2 / 2], [0.0, 1.0, dt_s], [0.0, 0.0, kept]])
         q, lasts_s = np.square(self.wander * NS_PER_S)[:, None, None], abs(dt_s)
         sign = np.sign(dt_s)
-        walk = np.array([[lasts_s**3 / 3, sign * lasts_s**2 / 2, 0], [sign * lasts_s**2 / 2, lasts_s, 0], [0, 0, 0]])
+        walk = np.array(
+            [[lasts_s**3 / 3, sign * lasts_s**2 / 2, 0], [sign * lasts_s**2 / 2, lasts_s, 0], [0, 0, 0]]
+        )
         trend = _LEAST_TREND**2 + _TREND_OF_WANDER**2 * np.square(self.wander - WANDER)
         moved = move @ self.covariance @ move.T + q * walk
         moved[:, 2, 2] += (1 - kept**2) * trend * NS_PER_S**2
-        return moved
+        return np.asarray(moved)
 
     def advance(self, dt_s: float) -> None:
         """Predict every clock some seconds on."""
@@ -89,6 +91,11 @@ class HostFilter:
         """Have clocks wander more or less by how far off they are found: `variance` as in `update`."""
         surprise = innovation_ns**2 / np.maximum(self.var + variance, 1e-12)
         self.wander = learnt_wander(self.wander, surprise, rows, _LEARN)
+
+    def wanders_ns(self, within_s: float) -> F64:
+        """How far clocks wander within some seconds beyond what any clock does: float64 [hosts], standard deviation."""
+        excess = np.sqrt(np.maximum(self.wander**2 - WANDER**2, 0.0)) * NS_PER_S
+        return np.asarray(np.where(self.wander < 2 * WANDER, 0.0, excess * within_s**1.5 / np.sqrt(3)))
 
     def put(self, rows: Bool, g_ns: I64, frac_ns: F64, variance: F64) -> None:
         """Have clocks stand where they were found, whatever was known of their offsets: values [hosts]."""

@@ -96,14 +96,14 @@ def find_bent(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines, latel
     lone = over & ~bent[:, edge] & (last[:, edge] < newest - LONE_AFTER_NS)
     side = int(np.argmax(suspect.sum(axis=1)))
     own = _is_own(suspect, side, lines.known | lately.any(axis=0), over[side], sent_ns)
-    chosen = over[side] if own else over.any(axis=0)
+    chosen = over[side] if own else np.asarray(over.any(axis=0))
     return Bent(
         bent[0],
         bent[1],
         suspect[0],
         suspect[1],
         since,
-        lone.any(axis=0),
+        np.asarray(lone.any(axis=0)),
         _rate(early_ns.max(axis=0), sent_ns, since[edge], chosen),
         own,
         int(since[count[side] > 0].min()) if own else 0,
@@ -139,7 +139,8 @@ def against_before(
     Args:
         edge: integers [probes], in order of time.
         stamps_ns: int64 [4, probes].
-        weight_out, weight_back: float64 [probes], as in `samples.Exchanges`.
+        weight_out: float64 [probes], as in `samples.Exchanges`.
+        weight_back: float64 [probes], as in `samples.Exchanges`.
         lines: of all edges, from before the change.
     """
     usable = lines.known[edge]
@@ -151,9 +152,7 @@ def against_before(
     return Exchanges(t1, t1 + late_out, t4 - late_back, t4, starts, weight_out[usable], weight_back[usable])
 
 
-def _spans(
-    edge: npt.NDArray[np.integer], sent_ns: I64, chosen: Bool, n_edges: int
-) -> tuple[I64, I64, I64]:
+def _spans(edge: npt.NDArray[np.integer], sent_ns: I64, chosen: Bool, n_edges: int) -> tuple[I64, I64, I64]:
     """When each edge's first and last chosen probe left, and how many there are: int64 [2, edges]."""
     first = np.full((2, n_edges), np.iinfo(np.int64).max)
     last = np.full((2, n_edges), np.iinfo(np.int64).min // 2)

@@ -168,9 +168,7 @@ class EdgeMemory:
         self._next[rows] += 1
 
     def _floor(self) -> tuple[F64, F64]:
-        score = np.where(
-            np.isnan(self._margins), np.inf, self._margins + _SURE_SIGMAS * self._margin_sigmas
-        )
+        score = np.where(np.isnan(self._margins), np.inf, self._margins + _SURE_SIGMAS * self._margin_sigmas)
         best = np.argmin(score, axis=1)[:, None]
         return (
             np.take_along_axis(self._margins, best, axis=1)[:, 0],

@@ -49,6 +49,8 @@ class HostClocks:
         drift: float64 [hosts], d(global - local) / d(local).
         bound_ns: float64 [hosts], holds with 99.9 %; inf where nothing is known.
         bound_growth: float64 [hosts], ns of bound per second out of touch.
+        allowance_ns: float64 [hosts], what of the bound is for changes not seen yet, by how the clock has wandered of
+            late; 0 for what any clock wanders.
         settled: bool [hosts], the drift is followed by offsets alone; no fitted slope is drawn upon any more.
         changed_ns: int64 [hosts], global time since when a clock that has changed goes otherwise; LONG_AGO for others.
         changing: bool [hosts], that was so lately that the clock is found anew each time.
@@ -62,6 +64,7 @@ class HostClocks:
     drift: F64
     bound_ns: F64
     bound_growth: F64
+    allowance_ns: F64
     settled: Bool
     changed_ns: I64
     changing: Bool
@@ -126,7 +129,14 @@ class Tracks:
         steady = ~changes.touches(edges) & ~changes.rests_on_before(edges, tracks)
         solution = self._step_steady(edges.where(steady), instant)
         if changes.now.any():
-            changes.place(edges, own or OwnFits.nothing(), self._lines(), self._locked, self._filter.wander, self._floors)
+            changes.place(
+                edges,
+                own or OwnFits.nothing(),
+                self._lines(),
+                self._locked,
+                wander=self._filter.wander,
+                floors=self._floors,
+            )
             out_of_touch = np.where(changes.found, HostState.SYNCED, HostState.HOLDOVER)
             self._state = np.where(changes.now, out_of_touch, self._state).astype(np.uint8)
         return self._whole(solution, steady)
@@ -190,6 +200,7 @@ class Tracks:
             drift=drift / (1 - drift),
             bound_ns=BOUND_SIGMAS * sigma + _LEAST_BOUND_NS,
             bound_growth=BOUND_SIGMAS * growth,
+            allowance_ns=BOUND_SIGMAS * self._filter.wanders_ns(_LEAD_S),
             settled=~self._unsettled() & ~self._changes.now,
             changed_ns=self._changes.since_ns.copy(),
             changing=self._changes.now.copy(),
