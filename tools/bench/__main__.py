@@ -9,6 +9,7 @@ from cwdp.cli.output import progress
 
 PARTS = (
     "clock",
+    "changing",
     "programs",
     "dataplane",
     "agent",

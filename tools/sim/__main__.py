@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|cold-start|solve|incast|faults|no-faults`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|faults|no-faults`, each with --seed and --json."""
 
 from dataclasses import asdict
 from typing import Any
@@ -7,11 +7,14 @@ import click
 from rich.table import Table
 
 from cwdp.cli.output import emit
+from tools.clocks import KINDS, ClockKind
 from tools.sim.clos import ClosOptions, ClosSimulation
 from tools.sim.faults import many_cases, watch_well
 from tools.sim.fleet import FleetSimulation
 from tools.sim.fleet_probes import FleetOptions
 from tools.sim.incast_laws import compare
+from tools.sim.manoeuvres import of_kind
+from tools.sim.rough_clocks import kink_figures, manoeuvre_figures
 from tools.sim.solve import solve
 from tools.sim.two_node import two_node
 
@@ -76,13 +79,37 @@ def clos_command(as_json: bool, rate_gbps: float, pairs: float, **options: Any) 
 @click.option("--queued", type=click.FloatRange(0, 0.95), default=0.6, show_default=True)
 @click.option("--queue-ns", type=click.FloatRange(1, 1e7), default=100_000.0, show_default=True)
 @click.option("--busy-s", type=click.FloatRange(0.001, 10), default=0.05, show_default=True)
+@click.option("--clocks", type=click.Choice(KINDS), default="steady", show_default=True)
 @_seed
 @_json
-def cold_start_command(as_json: bool, pairs: float, **options: Any) -> None:
+def cold_start_command(as_json: bool, pairs: float, clocks: ClockKind, **options: Any) -> None:
     """A small fleet that probes little, from its first probe: errors and the bounds claimed, phase by phase."""
-    result = FleetSimulation(FleetOptions(pairs_per_s=pairs, **options)).run()
+    manoeuvre = None if clocks == "steady" else of_kind(clocks)
+    result = FleetSimulation(FleetOptions(pairs_per_s=pairs, **options), manoeuvre).run()
     phases = ((1.5, 3.0), (3.0, 6.0), (6.0, 10.0), (10.0, 20.0))
     _print([asdict(result.between(*phase)) for phase in phases], as_json=as_json)
+
+
+@main.command("kinks")
+@click.option("--ppm", type=click.FloatRange(0.1, 900), multiple=True, default=(1.0, 10.0, 50.0))
+@click.option("--hosts", type=click.IntRange(3, 200), default=8, show_default=True)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True, help="So many fleets.")
+@_seed
+@_json
+def kinks_command(ppm: tuple[float, ...], hosts: int, seeds: int, seed: int, as_json: bool) -> None:
+    """One host's clock changes its rate and nobody says so: how far off it gets, for how long, and what others see."""
+    _print([asdict(kink_figures(by, hosts, range(seed, seed + seeds))) for by in ppm], as_json=as_json)
+
+
+@main.command("manoeuvres")
+@click.option("--hosts", type=click.IntRange(3, 200), default=8, show_default=True)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many fleets.")
+@_seed
+@_json
+def manoeuvres_command(hosts: int, seeds: int, seed: int, as_json: bool) -> None:
+    """Discipline, weather, power events, clocks as in a rough lab: errors, bounds and claims from the first minute on."""
+    found = [asdict(figures) for figures in manoeuvre_figures(hosts, range(seed, seed + seeds))]
+    _print(found, as_json=as_json)
 
 
 @main.command("solve")
