@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cwdp.shared.clocksync import EdgeFits, FitReason
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
+from cwdp.shared.clocksync._types import F64, NS_PER_S, Bool
 from cwdp.shared.clocksync.anew import Fused, Placed, fuse, place
 from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction
 from cwdp.shared.clocksync.hostlines import HostLines
@@ -270,20 +270,17 @@ positive = st.floats(1.0, 1e6) | st.just(np.inf)
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.floats(-1e9, 1e9),
-    positive,
-    st.floats(-1e6, 1e6),
-    positive,
-    st.floats(0, 1e12),
-    st.floats(-5, 30),
-    st.floats(1e-3, 1e6),
+    ahead_ns=st.floats(-1e9, 1e9),
+    sigma_ns=positive,
+    drift_ns=st.floats(-1e6, 1e6),
+    sigma_drift_ns=positive,
+    known=st.tuples(st.floats(0, 1e12), st.floats(-5, 30), st.floats(1e-3, 1e6)),
 )
 def test_what_is_fused_has_a_proper_covariance(
-    ahead: float, sigma: float, drift: float, sigma_drift: float, var: float, since: float, wildest: float
+    ahead_ns: float, sigma_ns: float, drift_ns: float, sigma_drift_ns: float, known: tuple[float, ...]
 ) -> None:
-    one: I64 | F64 = np.ones(1)
-    placed = Placed(np.ones(1, bool), ahead * one, sigma * one, drift * one, sigma_drift * one)
-    found = fuse(placed, 0 * one, var * one, since * one, wildest * one)
+    numbers = (np.array([value]) for value in (ahead_ns, sigma_ns, drift_ns, sigma_drift_ns))
+    found = fuse(Placed(np.ones(1, bool), *numbers), np.zeros(1), *(np.array([value]) for value in known))
     for value in (found.ahead_ns, found.drift_ns, found.var, found.cov, found.var_drift):
         assert np.isfinite(value).all()
     assert found.var[0] > 0
