@@ -76,20 +76,16 @@ def test_a_host_is_named_by_its_own_word_before_its_peers_notice() -> None:
     assert np.flatnonzero(noted(fleet, edges, CHANGE_S).now).tolist() == [5]
 
 
-def test_edges_of_a_host_that_says_so_itself_accuse_nobody_else() -> None:
-    """A host of two edges whose both peers have changed would be named by most of its edges."""
-    fleet = ChangedFleet(n=12, rings=1)
-    middle = fleet.src[0]
-    peers = fleet.dst[fleet.src == middle]
-    fleet.change(peers, CHANGE_S, 10 * PPM)
-    edges = fleet.edges(CHANGE_S + 0.15)
-    tied = (
-        np.append(edges.src, [middle, (middle + 6) % 12]),
-        np.append(edges.dst, [(middle + 6) % 12, middle]),
-    )
-    row = np.append(np.arange(len(edges.src)), [np.flatnonzero(~edges.young)[0]] * 2)
-    more = replace(edges.where(row), src=tied[0], dst=tied[1])
-    assert np.array_equal(np.flatnonzero(noted(fleet, more, CHANGE_S).now), np.sort(peers))
+def test_edges_of_hosts_that_say_so_themselves_accuse_nobody_else() -> None:
+    """Two of the three edges of host 2 are young, but each of the other ends says that it was its own clock."""
+    ends = np.array([(0, 2), (1, 2), (2, 3), (3, 4), (4, 3), (3, 0), (4, 0), (3, 1), (4, 1)])
+    fleet = ChangedFleet(n=5)
+    fleet.src, fleet.dst = ends.T
+    fleet.noticed_s = np.where(np.arange(len(ends)) < 2, NOTICED_S, 1.0)
+    fleet.change([0, 1], CHANGE_S, 10 * PPM)
+    edges = fleet.edges(CHANGE_S + 0.3)
+    assert np.flatnonzero(edges.young).tolist() == [0, 1]
+    assert np.flatnonzero(noted(fleet, edges, CHANGE_S).now).tolist() == [0, 1]
 
 
 def test_a_host_that_no_edge_ties_to_steady_ones_counts_as_changed() -> None:
@@ -292,6 +288,55 @@ def test_a_fleet_in_which_all_change_keeps_its_timeline(sigma: float) -> None:
     old = np.median(rate[20:40])
     assert np.abs(rate[20:] - old).max() < np.abs(by).max() + 0.1 * PPM
     assert np.ptp(rate[-16:]) < 0.1 * PPM
+
+
+def test_hosts_that_join_while_all_others_change_begin_no_new_timeline() -> None:
+    """What is measured between them is all that rests on steady clocks."""
+    fleet = ChangedFleet(seed=5, n=14)
+    joined = np.array([12, 13])
+    fleet.src, fleet.dst = np.append(fleet.src, joined), np.append(fleet.dst, joined[::-1])
+    fleet.noticed_s = np.append(fleet.noticed_s, [NOTICED_S, NOTICED_S])
+    from_old, to_old = fleet.src < 12, fleet.dst < 12
+    fleet.change(np.arange(12), CHANGE_S, np.random.default_rng(5).normal(0, 10 * PPM, 12))
+    tracks = Tracks(14)
+    before = None
+    for tick in range(round((CHANGE_S + 6) / TICK_S)):
+        now_s = tick * TICK_S
+        edges = fleet.edges(now_s)
+        changing = CHANGE_S < now_s < CHANGE_S + 2
+        tracks.step(
+            edges.where(from_old & to_old | (~from_old & ~to_old & changing) | (now_s > CHANGE_S + 4))
+        )
+        clocks = tracks.clocks()
+        assert clocks is not None
+        shown = fleet.shown_ns(clocks, now_s)[:12]
+        if before is not None:
+            assert np.abs(shown - before).max() < 60_000
+        before = shown
+    assert (clocks.state == HostState.SYNCED).all()
+    assert np.abs(fleet.error_ns(clocks, now_s)).max() < 60
+
+
+@pytest.mark.parametrize("apart_ns", [2_000, 200_000])
+def test_two_steady_hosts_that_fall_out_begin_no_new_timeline_while_all_others_change(apart_ns: int) -> None:
+    fleet = ChangedFleet(seed=7)
+    pair = np.array([0, 1])
+    fleet.src, fleet.dst = np.append(fleet.src, pair), np.append(fleet.dst, pair[::-1])
+    fleet.noticed_s = np.append(fleet.noticed_s, [NOTICED_S, NOTICED_S])
+    fleet.change(np.arange(2, 12), CHANGE_S, np.random.default_rng(7).normal(0, 10 * PPM, 10))
+    tracks = Tracks(12)
+    before = None
+    for now_s in np.arange(0, CHANGE_S + 6, TICK_S):
+        if now_s == CHANGE_S + 1:
+            fleet.g0_ns[0] += apart_ns
+        tracks.step(fleet.edges(now_s))
+        clocks = tracks.clocks()
+        assert clocks is not None
+        shown = fleet.shown_ns(clocks, now_s)[2:]
+        if before is not None:
+            assert np.abs(shown - before).max() < 300_000
+            assert np.isfinite(clocks.bound_ns).all()
+        before = shown
 
 
 def test_half_of_a_fleet_changes_and_the_others_do_not_move() -> None:
