@@ -253,7 +253,7 @@ def test_all_edges_tell_the_own_change_together_and_soon(host: Host, rate: float
     assert told[-1][1].sigma_rate < 20e-9
 
 
-def test_a_second_change_while_the_first_is_young_is_found_too(host: Host) -> None:
+def test_a_second_change_seconds_after_the_first_is_found_too(host: Host) -> None:
     host.own.change(host.now_ns, 10 * PPM)
     host.seconds(5)
     host.own.change(host.now_ns, -25 * PPM)
@@ -262,6 +262,30 @@ def test_a_second_change_while_the_first_is_young_is_found_too(host: Host) -> No
     for peer, fit in host.fits.items():
         assert fit.own
         assert abs(of_truth(host, peer, fit)) < 10
+
+
+@pytest.mark.parametrize("after_s", [0.25, 1.0, 2.0])
+@pytest.mark.parametrize("whose", ["a", "c"])
+def test_a_second_change_while_edges_are_young_is_found_too(host: Host, whose: str, after_s: float) -> None:
+    clock = host.own if whose == "a" else host.peers[whose]
+    clock.change(host.now_ns, 10 * PPM)
+    host.seconds(after_s)
+    clock.change(host.now_ns, -25 * PPM)
+    host.seconds(1.5)
+    assert sorted(host.fits) == list(PEERS)
+    for peer, fit in host.fits.items():
+        assert not fit.cut
+        assert abs(of_truth(host, peer, fit)) < 5 * fit.sigma_offset_ns + 10
+
+
+def test_a_change_that_takes_a_while_is_got_over(host: Host) -> None:
+    """A fast slew: what was measured in its course is of no use, what came after it is."""
+    host.peers["c"].change(host.now_ns, 5_000 * PPM)
+    host.peers["c"].change(host.now_ns + 60 * MS, -5_000 * PPM)
+    host.seconds(1.5)
+    fit = host.fits["c"]
+    assert not fit.cut
+    assert abs(of_truth(host, "c", fit)) < 5 * fit.sigma_offset_ns + 10
 
 
 def test_the_managers_word_on_rates_does_not_count_for_young_edges(host: Host) -> None:

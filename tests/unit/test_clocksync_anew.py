@@ -265,6 +265,20 @@ def test_a_clock_that_has_jumped_is_where_it_is_placed() -> None:
     assert jumped.cov[0] == 0
 
 
+@pytest.mark.parametrize("jump_ns", [3e3, 1e5, 1e6])
+def test_a_jump_that_may_have_been_a_change_of_rate_is_told_by_the_rate_since(jump_ns: float) -> None:
+    """The edges saw it as a rate: all of it within a tenth of a second. Since then the clock goes on at its old one."""
+
+    def one(value: float) -> F64:
+        return np.array([value])
+
+    wildest_ns = 2 * jump_ns / 0.1
+    placed = Placed(np.ones(1, bool), one(jump_ns), one(20.0), one(0.0), one(500.0))
+    found = fuse(placed, one(0.0), one(400.0), one(0.5), one(wildest_ns))
+    assert found.ahead_ns[0] == pytest.approx(jump_ns, abs=100)
+    assert abs(found.drift_ns[0]) < 2_500
+
+
 positive = st.floats(1.0, 1e6) | st.just(np.inf)
 
 

@@ -67,6 +67,15 @@ def test_a_fleet_in_which_all_step_at_once_is_soon_one_again() -> None:
     assert errors_ns(result, CHANGE_S + 3, SECONDS).max() < 500
 
 
+def test_a_clock_that_steps_there_and_back_within_a_second_is_found_again() -> None:
+    options = FleetOptions(seed=1, seconds=SECONDS)
+    result = FleetSimulation(options, manoeuvres.kinks(10, (CHANGE_S, CHANGE_S + 1))).run()
+    assert errors_ns(result, CHANGE_S, SECONDS)[:, 0].max() < 10_000
+    assert errors_ns(result, CHANGE_S + 5, SECONDS)[:, 0].max() < 300
+    outside = (np.abs(result.error_ns) > result.bound_ns) & result.synced
+    assert not outside[result.time_s > CHANGE_S + 2].any()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_drawn_clock_is_the_same_for_the_same_seed(kind: ClockKind) -> None:
     one, other, third = (draw(kind, 4000, 0.1, np.random.default_rng(seed)) for seed in (1, 1, 2))
@@ -171,6 +180,16 @@ def test_what_happens_is_on_top_of_the_clocks_own_drift() -> None:
     for at_s, expected in ((4.9, [0, 0, 0]), (8.0, [30_000, 500, 0])):
         there, here = (sum(each.local(np.arange(3), np.full(3, at_s * 1e9))) for each in (moved, plain))
         assert there - here == pytest.approx(np.array(expected, np.float64), abs=2)
+
+
+def test_a_clock_that_jumps_does_so_at_once() -> None:
+    plain = Oscillators.random(1, 10.0, np.random.default_rng(7))
+    steps_ns = np.zeros((1, plain.phase_ns.shape[1] - 1))
+    steps_ns[0, 100] = 1e6
+    moved = plain.with_frequencies(0 * steps_ns, steps_ns)
+    for at_s, expected in ((100 * GRID_S - 1e-4, 0), (100 * GRID_S + 1e-4, 1e6)):
+        there, here = (each.stamp(np.array([0]), np.array([at_s * 1e9]))[0] for each in (moved, plain))
+        assert there - here == pytest.approx(expected, abs=2)
 
 
 @pytest.mark.parametrize(
