@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cwdp.agent import hostclock
 from cwdp.agent.discipline import Clocks
-from cwdp.agent.hostclock import SILENCE_S, HostClock, LocalClock
+from cwdp.agent.hostclock import LEFT_S, LEFT_SURCHARGE, SILENCE_S, HostClock, LocalClock
 from cwdp.dataplane import abi
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
@@ -74,6 +74,7 @@ class Bench:
         state: ClockState = "synced",
         timeline: str = "t",
         bound_ns: float = 20.0,
+        found_anew: bool = False,
     ) -> None:
         """A solution arrives: the offset that holds now."""
         self.seq += 1
@@ -86,6 +87,7 @@ class Bench:
             bound_ns=bound_ns,
             bound_drift=1e-9,
             state=state,
+            found_anew=found_anew,
         )
         self.clock.follow(ClockUpdate(host="h", timeline=timeline, seq=self.seq, line=line, priors=[]))
 
@@ -240,6 +242,72 @@ def test_every_nic_gets_the_line(bench: Bench) -> None:
     bench.tell(55.0)
     bench.clock.write([bench.maps, other])
     assert bench.maps.read_clock() == other.read_clock()
+
+
+def test_a_clock_that_has_changed_is_in_holdover_until_it_can_be_found_anew(bench: Bench) -> None:
+    bench.tell(0.0)
+    bench.tick()
+    bench.clock.leave_line(bench.time.at_ns - S // 10, 10e-6)
+    for _ in range(3):
+        assert bench.state() == "holdover"
+        report = bench.clock.report()
+        assert report is not None
+        assert report.state == "holdover"
+        bench.time.at_ns += round(LEFT_S * S / 3)
+        bench.tell(0.0)
+    bench.time.at_ns += 1
+    assert bench.state() == "synced"
+
+
+def test_the_bound_of_a_clock_that_has_changed_is_wider_by_what_it_leaves_its_line_by(bench: Bench) -> None:
+    bench.tell(0.0)
+    bench.tick()
+    left_ns = bench.time.at_ns - S // 10
+    before = bench.maps.bound_ns(bench.time.at_ns)
+    bench.clock.leave_line(left_ns, 10e-6)
+    bench.clock.write([cast("Maps", bench.maps)])
+    for later_ns in (0, S // 10, S // 4):
+        at_ns = bench.time.at_ns + later_ns
+        expected = before + LEFT_SURCHARGE * 10e-6 * (at_ns - left_ns)
+        assert bench.maps.bound_ns(at_ns) == pytest.approx(expected, abs=3)
+    bench.time.at_ns += round(LEFT_S * S) + 1
+    bench.tell(0.0, found_anew=True)
+    bench.clock.write([cast("Maps", bench.maps)])
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(before, abs=2)
+
+
+def test_without_word_of_the_manager_a_clock_that_has_changed_does_not_narrow_its_bound(bench: Bench) -> None:
+    """Nobody has found it anew: it goes on leaving its line."""
+    bench.tell(0.0)
+    bench.tick()
+    left_ns = bench.time.at_ns
+    bench.clock.leave_line(left_ns, 10e-6)
+    for _ in range(12):
+        bench.tick()
+        gone_ns = 10e-6 * (bench.time.at_ns - left_ns)
+        assert bench.maps.bound_ns(bench.time.at_ns) >= gone_ns
+        assert bench.state() == "holdover"
+
+
+@pytest.mark.parametrize(("found_anew", "slew_s"), [(True, 0.1), (False, 0.5)])
+def test_a_line_that_is_found_anew_is_met_sooner(bench: Bench, found_anew: bool, slew_s: float) -> None:
+    bench.tell(0.0)
+    bench.tick()
+    bench.tell(5_000.0, found_anew=found_anew)
+    bench.clock.write([cast("Maps", bench.maps)])
+    for share, expected in ((0.0, 0), (0.5, 2_500), (1.0, 5_000), (1.5, 5_000)):
+        later_ns = bench.time.at_ns + round(share * slew_s * S)
+        assert bench.maps.offset_ns(later_ns) == pytest.approx(expected, abs=2)
+
+
+def test_times_of_the_timeline_are_told_by_the_own_clock(bench: Bench) -> None:
+    assert bench.clock.local_ns(5 * S) is None
+    bench.tell(-2_500_000_000.25, drift=5e-5)
+    bench.tick()
+    for ago_s in (0, 1, 3):
+        local_ns = bench.time.at_ns - ago_s * S
+        shown_ns = local_ns + bench.maps.offset_ns(local_ns)
+        assert bench.clock.local_ns(round(shown_ns)) == pytest.approx(local_ns, abs=10)
 
 
 corrections = st.lists(st.floats(-4e5, 4e5), min_size=1, max_size=12)
