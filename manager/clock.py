@@ -13,7 +13,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.clocksync.graph import GraphEdges, Solution
+from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Solution
 from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
 from cwdp.shared.messages import (
     ChangedClock,
@@ -90,6 +90,7 @@ class ClockService:
         self._measuring: set[str] = set()
         self._first_report_s: float | None = None
         self._running = False
+        self._own = OwnFits.nothing()
         self._solved: _Solved | None = None
         self._states: dict[str, ClockState] = {}
         self._synced_s: dict[str, float] = {}
@@ -115,11 +116,12 @@ class ClockService:
             self._start()
         if self._tracks.n_hosts < self.fits.slot_count:
             self._tracks.resize(self.fits.slot_count)
+        self._own = self.fits.own()
         return edges
 
     def solve_edges(self, edges: GraphEdges) -> tuple[Solution, HostClocks] | None:
         """Solve and move the tracks on; None when no fit was of use."""
-        solution = self._tracks.step(edges, self.fits.own())
+        solution = self._tracks.step(edges, self._own)
         clocks = self._tracks.clocks()
         return None if solution is None or clocks is None else (solution, clocks)
 

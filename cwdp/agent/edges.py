@@ -17,6 +17,7 @@ from cwdp.shared.clocksync import (
     against_before,
     find_bent,
     fit_edges,
+    young_lines,
 )
 from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.messages import DriftPrior, EdgeFit, OwnChange, host_of
@@ -31,6 +32,9 @@ OWN_NS = 1_500_000_000
 """For so long a change of the own clock is told of as a whole: later each edge for itself knows more."""
 
 LEAST_YOUNG_NS = 200_000_000
+SAME_NS = 300_000_000
+"""An edge that was cut so short a time before the others was cut for the same change."""
+
 NOTICED_WITHIN_NS = 500_000_000
 TOLD_NS = 12_000_000_000
 """For so long the manager is told since when the clocks have been as they are: windows remember 8 s."""
@@ -63,6 +67,7 @@ class HostEdges:
         self._own = np.zeros(LEAST_SLOTS, bool)
         self._priors: dict[str, DriftPrior] = {}
         self._before: Lines | None = None
+        self._young: Lines | None = None
         self._own_since_ns = LONG_AGO
 
     def assign(self, edges: Sequence[EdgeName]) -> None:
@@ -127,13 +132,14 @@ class HostEdges:
             return None
         self._held[:] = False
         lately = self._bent & (now_local_ns - self._cut_ns < LOOK_NS)
-        bent = find_bent(samples.edge, samples.stamps_ns, self._memory.lines(), lately)
+        lines = self._lines()
+        bent = find_bent(samples.edge, samples.stamps_ns, lines, lately)
         if bent.lone.any():
             self._window.drop_recent(since_ns, bent.lone)
         if bent.own:
-            self._before, self._own_since_ns = self._memory.lines(), bent.own_since_ns
+            self._before, self._own_since_ns = lines, bent.own_since_ns
             everywhere = np.full(self._size, bent.own_since_ns)
-            self._cut(self._cut_ns < now_local_ns - LOOK_NS, everywhere, bent.rate)
+            self._cut(self._cut_ns < bent.own_since_ns - SAME_NS, everywhere, bent.rate)
             self._own[:] = True
             self._bent[:] = False
             return LeftLine(bent.own_since_ns, bent.rate)
@@ -141,8 +147,16 @@ class HostEdges:
         self._bent = np.where(bent.out | bent.back, (bent.out, bent.back), self._bent)
         self._memory.forget(bent.out & bent.back)
         self._own[bent.out | bent.back] = False
-        self._held = (bent.suspect_out | bent.suspect_back) & ~(bent.out | bent.back)
+        decided = bent.out | bent.back | lately.any(axis=0)
+        self._held = (bent.suspect_out | bent.suspect_back) & ~decided
         return None
+
+    def _lines(self) -> Lines:
+        """What is known of the edges; of young ones by their last fit alone."""
+        lines = self._memory.lines()
+        if self._young is None or len(self._young.known) != self._size or not self._young.known.any():
+            return lines
+        return self._young.where(self._young.known & ~lines.known, lines)
 
     def own_change(self, now_ns: int, now_local_ns: int) -> OwnChange | None:
         """What this host's clock does since it has changed; None if it has not for seconds, or too little was measured.
@@ -186,6 +200,7 @@ class HostEdges:
         if edges.any():
             self._cut_ns[edges], self._rate[edges] = since_ns[edges], rate
             self._window.cut(np.where(edges, since_ns, LONG_AGO))
+            self._young = None
             self._memory.let_go(edges)
 
     def fit(self, now_local_ns: int) -> list[EdgeFit]:
@@ -198,6 +213,11 @@ class HostEdges:
         age_ns = now_local_ns - self._cut_ns
         young = age_ns < YOUNG_NS
         self._memory.update(fits, ~young & ~self._held)
+        self._young = young_lines(fits, self._memory.lines(), young & (age_ns >= 2 * LEAST_YOUNG_NS))
+        again = young & (age_ns >= 2 * LEAST_YOUNG_NS) & (fits.reason == FitReason.TORN)
+        if again.any():
+            self._cut_ns[again] = now_local_ns - LEAST_YOUNG_NS
+            self._window.cut(np.where(again, self._cut_ns, LONG_AGO))
         self._window.forget_remembered(set(np.flatnonzero(fits.reason == FitReason.TORN).tolist()))
         out = []
         for (src, dst), slot in self._slot.items():

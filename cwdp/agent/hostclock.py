@@ -143,7 +143,7 @@ class HostClock:
         self._target: ClockLine | None = None
         self._target_came_ns = 0
         self._timeline: str | None = None
-        self._left_ns, self._left_rate, self._left_until_ns = 0, 0.0, 0
+        self._left_ns, self._left_rate, self._left_at_ns, self._left_until_ns = 0, 0.0, 0, 0
         self.published: Published | None = None
 
     @property
@@ -155,7 +155,7 @@ class HostClock:
             return "unsynced"
         now_ns = self._clock.now_ns()
         silent = now_ns - self._target_came_ns > SILENCE_S * 1e9
-        out_of_touch = silent or self._target is None or now_ns < self._left_until_ns
+        out_of_touch = silent or self._target is None or self._is_off_line(now_ns)
         return "holdover" if out_of_touch or self._target is None else self._target.state
 
     def leave_line(self, since_ns: int, rate: float) -> None:
@@ -166,7 +166,12 @@ class HostClock:
             rate: how fast at least, dimensionless.
         """
         self._left_ns, self._left_rate = since_ns, LEFT_SURCHARGE * rate
-        self._left_until_ns = self._clock.now_ns() + round(LEFT_S * 1e9)
+        self._left_at_ns = self._clock.now_ns()
+        self._left_until_ns = self._left_at_ns + round(LEFT_S * 1e9)
+
+    def _is_off_line(self, now_ns: int) -> bool:
+        """Whether the clock has changed too lately to have been found anew, or nobody has had word of it since."""
+        return now_ns < self._left_until_ns or self._target_came_ns < self._left_at_ns
 
     def take_up(self, maps: Maps) -> None:
         """Go on from the line in a NIC's map, unless there is one already."""
@@ -232,7 +237,7 @@ class HostClock:
         slew = line.drift - goal.drift
         behind_ns = goal.minus_ns(line, now_ns)
         slew_ns = round(behind_ns / slew) if slew else 0
-        left = self._left_rate if now_ns < self._left_until_ns else 0.0
+        left = self._left_rate if self._is_off_line(now_ns) else 0.0
         bound_ns = target.bound_ns + target.bound_drift * abs(now_ns - target.ref_local_ns) + abs(behind_ns)
         bound_ns += left * (now_ns - self._left_ns)
         return Published(replace(line, drift=goal.drift), slew, slew_ns, bound_ns, target.bound_drift + left)

@@ -89,9 +89,9 @@ class World:
             edges,
             own or OwnFits.nothing(),
             self.changed,
-            self.prediction(),
-            self.before(),
-            floors or PairFloors(),
+            prediction=self.prediction(),
+            before=self.before(),
+            floors=floors or PairFloors(),
         )
 
 
@@ -213,7 +213,15 @@ def test_without_a_timeline_or_a_fit_nobody_is_placed() -> None:
     world = World(4, 1, 4)
     edges = world.fits()
     no_timeline = Prediction.nothing(4)
-    assert place(edges, OwnFits.nothing(), world.changed, no_timeline, world.before(), PairFloors()) is None
+    nobody = place(
+        edges,
+        OwnFits.nothing(),
+        world.changed,
+        prediction=no_timeline,
+        before=world.before(),
+        floors=PairFloors(),
+    )
+    assert nobody is None
     edges.fits.reason[:] = FitReason.CUT
     assert world.place(edges) is None
 
@@ -223,7 +231,14 @@ def test_errors_grow_with_what_the_others_are_not_known_by() -> None:
     host = world.changed
     vague = replace(world.before(), var=np.full(6, 1e4))
     plain = world.place(world.fits())
-    among = place(world.fits(), OwnFits.nothing(), world.changed, world.prediction(), vague, PairFloors())
+    among = place(
+        world.fits(),
+        OwnFits.nothing(),
+        world.changed,
+        prediction=world.prediction(),
+        before=vague,
+        floors=PairFloors(),
+    )
     assert among.sigma_ns[host] > 5 * plain.sigma_ns[host]
 
 

@@ -46,6 +46,7 @@ def lines_of(fleet: ChangedFleet, now_s: float) -> HostLines:
 def noted(fleet: ChangedFleet, edges: GraphEdges, now_s: float, known: Bool | None = None) -> Changes:
     changes = Changes(fleet.n)
     changes.note(edges, lines_of(fleet, now_s), np.ones(fleet.n, bool) if known is None else known)
+    changes.begin(edges, lines_of(fleet, now_s))
     return changes
 
 
@@ -118,6 +119,7 @@ def test_who_has_settled_is_told_once() -> None:
     told = []
     for now_s in np.arange(CHANGE_S, CHANGE_S + 5, TICK_S):
         over = changes.note(fleet.edges(now_s), lines_of(fleet, now_s), known)
+        changes.begin(fleet.edges(now_s), lines_of(fleet, now_s))
         told += [(now_s, host) for host in np.flatnonzero(over)]
         assert changes.now[5] == (CHANGE_S + NOTICED_S <= now_s < CHANGE_S + YOUNG_S)
     assert told == [(CHANGE_S + YOUNG_S, 5)]
@@ -161,7 +163,8 @@ def test_a_host_of_which_nothing_was_measured_since_is_not_found_but_followed() 
     changes, lines, known = Changes(12), lines_of(fleet, now_s), np.ones(12, bool)
     edges = fleet.edges(now_s)
     changes.note(edges, lines, known)
-    changes.place(edges, OwnFits.nothing(), lines, known, np.full(12, 2e-9), PairFloors())
+    changes.begin(edges, lines)
+    changes.place(edges, OwnFits.nothing(), lines, known, wander=np.full(12, 2e-9), floors=PairFloors())
     assert not changes.found.any()
     assert changes.lines.g_ns[5] == lines.g_ns[5]
     left_ns = 10 * PPM * (now_s - CHANGE_S) * NS_PER_S

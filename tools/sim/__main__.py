@@ -28,9 +28,11 @@ def main() -> None:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(*rows[0])
+    """Spaces in place of underscores, so that headings and names may take several lines."""
+    table = Table(*(name.replace("_", " ") for name in rows[0]))
     for row in rows:
-        table.add_row(*(f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()))
+        texts = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values())
+        table.add_row(*(text.replace("_", " ") for text in texts))
     return table
 
 

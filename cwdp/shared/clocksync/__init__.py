@@ -31,7 +31,7 @@ In the manager (`cwdp.shared.clocksync.graph`, `.track`):
 
 from cwdp.shared.clocksync.coded import Purity, pair_purity
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior, FitReason, fit_edges
-from cwdp.shared.clocksync.kinks import BEFORE_FLOOR_NS, Lines, against_before, find_bent
+from cwdp.shared.clocksync.kinks import BEFORE_FLOOR_NS, Lines, against_before, find_bent, young_lines
 from cwdp.shared.clocksync.memory import EdgeMemory
 from cwdp.shared.clocksync.samples import Exchanges, group_by_edge
 from cwdp.shared.clocksync.slew import ClockLine, slew
@@ -54,4 +54,5 @@ __all__ = [
     "nearest_to_floor",
     "pair_purity",
     "slew",
+    "young_lines",
 ]

@@ -180,13 +180,11 @@ def fuse(placed: Placed, predicted_drift_ns: F64, var_before: F64, since_s: F64,
     since_s = np.maximum(since_s, 0.0)
     v = var_before + _SPREAD_NS**2
     drift = placed.drift_ns - predicted_drift_ns
-    off, reach = (
-        placed.ahead_ns - drift * since_s,
-        v + (placed.sigma_drift_ns * since_s) ** 2 + placed.sigma_ns**2,
-    )
-    jumped = off**2 > _JUMP_SIGMAS**2 * reach
-    through = np.where(jumped, 0.0, 1 / v)
     of_offset, of_drift = placed.sigma_ns**-2.0, placed.sigma_drift_ns**-2.0
+    sure = of_drift + np.maximum(wildest_ns, 1.0) ** -2.0
+    off = placed.ahead_ns - since_s * drift * of_drift / sure
+    jumped = off**2 > _JUMP_SIGMAS**2 * (v + since_s**2 / sure + placed.sigma_ns**2)
+    through = np.where(jumped, 0.0, 1 / v)
     a = through + of_offset
     b = -since_s * through
     c = since_s**2 * through + of_drift + np.where(jumped, _WILDEST_NS, np.maximum(wildest_ns, 1.0)) ** -2.0

@@ -31,6 +31,7 @@ class Changes:
         self.now, self.found = np.zeros(n_hosts, bool), np.zeros(n_hosts, bool)
         self.since_ns = np.full(n_hosts, LONG_AGO)
         self.lines = HostLines.nothing(n_hosts)
+        self._beginning = np.zeros(n_hosts, bool)
         self._var_before, self._wildest_ns = np.zeros(n_hosts), np.zeros(n_hosts)
 
     def resize(self, n_hosts: int) -> None:
@@ -47,7 +48,10 @@ class Changes:
         self.since_ns[slots] = LONG_AGO
 
     def note(self, edges: GraphEdges, tracks: HostLines, known: Bool) -> Bool:
-        """See from the edges whose clocks have changed; returns bool [hosts], those that have settled since.
+        """See from the edges whose clocks have changed; `begin` comes next.
+
+        Returns:
+            bool [hosts], those whose last change is over: they have settled since, or have changed once more.
 
         Args:
             edges: all fits that are fresh.
@@ -60,11 +64,18 @@ class Changes:
         judged &= ~(told[edges.src] | told[edges.dst])
         changed = blame(n, edges.src[judged], edges.dst[judged], edges.young[judged])
         changed = self._with_cut_off((changed | told) & known, edges) & known
-        fresh, over = changed & ~self.now, self.now & ~changed
-        if fresh.any():
-            self._begin(fresh, edges, tracks)
-        self.now = changed
-        return over
+        fresh, over, again = changed & ~self.now, self.now & ~changed, changed & self.now
+        for host in np.flatnonzero(again):
+            again[host] = self._last_change(host, edges, tracks) > self.since_ns[host] + _NOTICED_WITHIN_NS
+        self.now, self._beginning = changed, fresh | again
+        return np.asarray(over | again)
+
+    def _last_change(self, host: np.intp, edges: GraphEdges, tracks: HostLines) -> int:
+        """Since when most of a host's edges say that clocks go otherwise; LONG_AGO where none does."""
+        mine = edges.young & ((edges.src == host) | (edges.dst == host))
+        if not mine.any():
+            return LONG_AGO
+        return int(np.quantile(self._since(edges, tracks)[mine], 0.25, method="lower"))
 
     def _with_cut_off(self, changed: Bool, edges: GraphEdges) -> Bool:
         """Those too that some edge says it of, and that no edge ties any more to one that goes on as before."""
@@ -78,12 +89,15 @@ class Changes:
                 return changed
             changed = changed | fresh
 
-    def _begin(self, fresh: Bool, edges: GraphEdges, tracks: HostLines) -> None:
-        since_ns = self._since(edges, tracks)
+    def begin(self, edges: GraphEdges, tracks: HostLines) -> None:
+        """Have those that `note` found to have just changed leave their tracks, at a rate as large as was seen."""
+        fresh = self._beginning
+        if not fresh.any():
+            return
         rate = np.zeros(len(fresh))
         for host in np.flatnonzero(fresh):
             mine = edges.young & ((edges.src == host) | (edges.dst == host))
-            self.since_ns[host] = int(np.quantile(since_ns[mine], 0.25, method="lower"))
+            self.since_ns[host] = self._last_change(host, edges, tracks)
             rate[host] = edges.apart[mine].max(initial=0.0)
         wildest = (_RATE_SURCHARGE * rate + _LEAST_RATE) * NS_PER_S
         self._wildest_ns = np.where(fresh, wildest, self._wildest_ns)

@@ -5,12 +5,13 @@ floor and all errors allow shows that one of the two clocks has changed its rate
 shorter. Which clock it was, one edge cannot tell: where most of a host's edges bend the same way at once it was its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
+from cwdp.shared.clocksync.edge import EdgeFits
 from cwdp.shared.clocksync.samples import Exchanges
 
 LINE_SIGMAS = 5.0
@@ -49,6 +50,26 @@ class Lines:
     floor_ns: F64
     sigma_floor_ns: F64
     known: Bool
+
+    def where(self, rows: Bool, other: "Lines") -> "Lines":
+        """These lines for some edges, others for the rest."""
+        chosen = (np.where(rows, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Lines(*chosen)
+
+
+def young_lines(fits: EdgeFits, lines: Lines, young: Bool) -> Lines:
+    """Lines of edges of which no more is known than the fits of the last seconds say; `lines` tell of their floors."""
+    return replace(
+        lines,
+        ref_ns=fits.ref_ns,
+        offset_ns=fits.offset_ns,
+        frac_ns=fits.offset_frac_ns,
+        slope=fits.slope,
+        var_offset=fits.sigma_offset_ns**2,
+        covariance=np.zeros(len(young)),
+        var_slope=(fits.sigma_slope * NS_PER_S) ** 2,
+        known=young & fits.valid & np.isfinite(lines.floor_ns),
+    )
 
 
 @dataclass(frozen=True, slots=True)

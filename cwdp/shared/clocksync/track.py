@@ -23,6 +23,7 @@ _LEAST_BOUND_NS = 1.0
 _STEP_SIGMAS = 8.0
 _ROUNDS_TO_READMIT = 3
 _WINDOW_S = 2.0
+_LEARNING_SURCHARGE = 1.1
 _LEAD_S = 1.5
 """From the middle of the window to when a line is gone by."""
 
@@ -126,6 +127,8 @@ class Tracks:
         instant = self._instant_of(edges)
         changes, tracks = self._changes, self._lines()
         self._go_on(changes.note(edges, tracks, self._locked))
+        tracks = self._lines()
+        changes.begin(edges, tracks)
         steady = ~changes.touches(edges) & ~changes.rests_on_before(edges, tracks)
         solution = self._step_steady(edges.where(steady), instant)
         if changes.now.any():
@@ -190,8 +193,12 @@ class Tracks:
         ahead = self._filter.lines(self._instant_ns, _LEAD_S)
         lines = self._changes.lines.where(self._changes.now, ahead)
         drift = lines.drift_ns / NS_PER_S
-        sigma = np.sqrt(np.where(self._locked, lines.var, np.inf))
         growth = np.sqrt(np.where(self._locked, lines.var_drift, np.inf))
+        sigma = np.sqrt(np.where(self._locked, lines.var, np.inf))
+        # Errors of a drift that is still learnt from slopes are not independent of the offset's.
+        learning = _LEARNING_SURCHARGE * (np.sqrt(self._filter.var) + growth * _LEAD_S)
+        sigma = np.where(self._unsettled(), learning, sigma)
+        sigma = np.where(self._changes.now, np.sqrt(lines.var), sigma)
         return HostClocks(
             instant_ns=self._instant_ns,
             ref_local_ns=lines.ref_ns - lines.g_ns,
@@ -241,6 +248,9 @@ class Tracks:
         going_on = usable & self._locked & ~solution.restarted & (self._suspect_rounds == 0)
         ahead = (solution.g_ns - self._filter.g_ns) + (solution.g_frac_ns - self._filter.frac_ns)
         first = not going_on.any()
+        if first and self._changes.now.any():
+            # Those that have changed carry the timeline on: it is not begun anew without them.
+            return solution
         if first:
             # A moment keeps its place on every local clock, so its global name moves along with g.
             middle = _middle(solution, usable)
