@@ -63,6 +63,7 @@ def _clocks(
         drift=drift,
         bound_ns=np.full(n, 50.0),
         bound_growth=np.full(n, growth),
+        allowance_ns=np.zeros(n),
         settled=~is_changing,
         changed_ns=np.where(is_changing, since, LONG_AGO),
         changing=is_changing,

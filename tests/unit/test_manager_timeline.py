@@ -54,4 +54,6 @@ def test_the_rate_goes_on_though_no_drift_is_settled() -> None:
     clocks = tracks.clocks()
     assert clocks is not None
     assert clocks.drift == pytest.approx(DRIFTS, abs=1e-9)
-    assert (clocks.offset_ns + clocks.offset_frac_ns) == pytest.approx(OFFSETS_NS, abs=1.0)
+    since_ns = clocks.ref_local_ns - (LOCAL_NS - OFFSETS_NS)
+    then_ns = clocks.offset_ns + (clocks.offset_frac_ns - clocks.drift * since_ns)
+    assert then_ns == pytest.approx(OFFSETS_NS, abs=1.0)
