@@ -15,6 +15,7 @@ from cwdp.shared.clocksync import (
     FitReason,
     Lines,
     against_before,
+    any_early,
     find_bent,
     fit_edges,
     young_lines,
@@ -68,6 +69,8 @@ class HostEdges:
         self._priors: dict[str, DriftPrior] = {}
         self._before: Lines | None = None
         self._young: Lines | None = None
+        self._fresh: list[Samples] = []
+        self._is_suspicious = False
         self._own_since_ns = LONG_AGO
 
     def assign(self, edges: Sequence[EdgeName]) -> None:
@@ -109,6 +112,7 @@ class HostEdges:
     def add(self, now_ns: int, samples: Samples) -> None:
         """Take in samples."""
         self._window.add(now_ns, samples)
+        self._fresh.append(samples)
         self._window.age(now_ns, self._memory.slope)
 
     def drop_between(self, from_local_ns: int, to_local_ns: int) -> None:
@@ -127,13 +131,14 @@ class HostEdges:
             now_local_ns: on this host's clock.
         """
         since_ns = now_ns - LOOK_NS
-        samples = self._window.recent(since_ns)
+        samples = self._window.recent(since_ns) if self._is_worth_a_look() else None
+        self._held[:] = False
         if samples is None:
             return None
-        self._held[:] = False
         lately = self._bent & (now_local_ns - self._cut_ns < LOOK_NS)
         lines = self._lines()
         bent = find_bent(samples.edge, samples.stamps_ns, lines, lately)
+        self._is_suspicious = bool((bent.suspect_out | bent.suspect_back).any())
         if bent.lone.any():
             self._window.drop_recent(since_ns, bent.lone)
         if bent.own:
@@ -150,6 +155,12 @@ class HostEdges:
         decided = bent.out | bent.back | lately.any(axis=0)
         self._held = (bent.suspect_out | bent.suspect_back) & ~decided
         return None
+
+    def _is_worth_a_look(self) -> bool:
+        """Whether a probe of the last second came too early; those before the last look are known."""
+        lines, fresh = self._lines(), self._fresh
+        self._fresh = []
+        return self._is_suspicious or any(any_early(some.edge, some.stamps_ns, lines) for some in fresh)
 
     def _lines(self) -> Lines:
         """What is known of the edges; of young ones by their last fit alone."""

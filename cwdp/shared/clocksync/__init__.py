@@ -31,7 +31,14 @@ In the manager (`cwdp.shared.clocksync.graph`, `.track`):
 
 from cwdp.shared.clocksync.coded import Purity, pair_purity
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior, FitReason, fit_edges
-from cwdp.shared.clocksync.kinks import BEFORE_FLOOR_NS, Lines, against_before, find_bent, young_lines
+from cwdp.shared.clocksync.kinks import (
+    BEFORE_FLOOR_NS,
+    Lines,
+    against_before,
+    any_early,
+    find_bent,
+    young_lines,
+)
 from cwdp.shared.clocksync.memory import EdgeMemory
 from cwdp.shared.clocksync.samples import Exchanges, group_by_edge
 from cwdp.shared.clocksync.slew import ClockLine, slew
@@ -48,6 +55,7 @@ __all__ = [
     "Lines",
     "Purity",
     "against_before",
+    "any_early",
     "find_bent",
     "fit_edges",
     "group_by_edge",

@@ -96,6 +96,12 @@ class Bent:
     own_since_ns: int
 
 
+def any_early(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines) -> bool:
+    """Whether some probe came earlier than any can: arguments as for `find_bent`, which tells what that means."""
+    early_ns, allowed_ns = _early(edge, stamps_ns, lines)
+    return bool((early_ns > allowed_ns).any())
+
+
 def find_bent(edge: npt.NDArray[np.integer], stamps_ns: I64, lines: Lines, lately: Bool) -> Bent:
     """Look for edges that have bent.
 
