@@ -154,6 +154,9 @@ class HostEdges:
         self._own[bent.out | bent.back] = False
         decided = bent.out | bent.back | lately.any(axis=0)
         self._held = (bent.suspect_out | bent.suspect_back) & ~decided
+        alone = np.flatnonzero((bent.out ^ bent.back) & lines.known)
+        if len(alone) == 1 and lines.known.sum() == 1:
+            return LeftLine(int(bent.since_ns[alone[0]]), bent.rate)  # one edge does not tell whose clock it was
         return None
 
     def _is_worth_a_look(self) -> bool:

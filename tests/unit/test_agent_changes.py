@@ -408,3 +408,14 @@ def test_a_window_drops_some_of_what_is_recent() -> None:
 
 def test_looks_are_at_a_second_of_probes() -> None:
     assert LOOK_NS == S
+
+
+@pytest.mark.parametrize("whose", ["own", "b"])
+def test_with_one_peer_nobody_can_tell_whose_clock_it_was_so_both_leave_their_lines(whose: str) -> None:
+    host = Host(("b",))
+    host.seconds(8)
+    clock = host.own if whose == "own" else host.peers["b"]
+    clock.change(host.now_ns, 10 * PPM)
+    host.tick(2)
+    assert len(host.left) == 1
+    assert host.left[0].rate == pytest.approx(10 * PPM, rel=1)
