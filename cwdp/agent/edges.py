@@ -156,7 +156,9 @@ class HostEdges:
         self._held = (bent.suspect_out | bent.suspect_back) & ~decided
         alone = np.flatnonzero((bent.out ^ bent.back) & lines.known)
         if len(alone) == 1 and lines.known.sum() == 1:
-            return LeftLine(int(bent.since_ns[alone[0]]), bent.rate)  # one edge does not tell whose clock it was
+            return LeftLine(
+                int(bent.since_ns[alone[0]]), bent.rate
+            )  # one edge does not tell whose clock it was
         return None
 
     def _is_worth_a_look(self) -> bool:

@@ -238,7 +238,9 @@ class HostClock:
         behind_ns = goal.minus_ns(line, now_ns)
         slew_ns = round(behind_ns / slew) if slew else 0
         left = self._left_rate if self._is_off_line(now_ns) else 0.0
-        bound_ns = target.bound_ns + target.bound_drift * abs(now_ns - target.ref_local_ns) + abs(behind_ns)
+        bound_ns = (
+            target.bound_ns + target.bound_drift * max(now_ns - target.ref_local_ns, 0) + abs(behind_ns)
+        )
         bound_ns += left * (now_ns - self._left_ns)
         return Published(replace(line, drift=goal.drift), slew, slew_ns, bound_ns, target.bound_drift + left)
 

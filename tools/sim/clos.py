@@ -198,7 +198,7 @@ class ClosSimulation:
         whole = local + clocks.offset_ns
         synced = (clocks.state == HostState.SYNCED) & ~self.liar
         error = (whole - whole[synced][0]) + ahead
-        bound = clocks.bound_ns + clocks.bound_growth * np.abs(elapsed) / NS_PER_S
+        bound = clocks.bound_ns + clocks.bound_growth * np.maximum(elapsed, 0.0) / NS_PER_S
         return error - np.median(error[synced]), bound, clocks.state.astype(np.int64)
 
     def _summary(self, rounds: list[tuple[F64, F64, I64]]) -> ClosResult:

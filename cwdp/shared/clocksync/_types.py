@@ -11,7 +11,7 @@ Bool = npt.NDArray[np.bool_]
 NS_PER_S = 1e9
 LONG_AGO = -(1 << 60)
 
-WANDER = 2e-9
+WANDER = 1e-9
 """Random walk of a frequency that is reckoned with at least, per square root of a second."""
 
 MOST_WANDER = 1e-6

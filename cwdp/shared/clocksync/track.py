@@ -23,8 +23,8 @@ _LEAST_BOUND_NS = 1.0
 _STEP_SIGMAS = 8.0
 _ROUNDS_TO_READMIT = 3
 _WINDOW_S = 2.0
-_LEARNING_SURCHARGE = 1.1
-_LEAD_S = 1.5
+_LEARNING_SURCHARGE, _SURE_DRIFT_SIGMA = 1.25, 10e-9
+_LEAD_S = 1.3
 """From the middle of the window to when a line is gone by."""
 
 _SETTLED_DRIFT_SIGMA = 20e-9
@@ -48,7 +48,7 @@ class HostClocks:
         ref_local_ns: int64 [hosts], each host's local time at its reference.
         offset_ns, offset_frac_ns: int64 and float64 [hosts], their sum is global - local.
         drift: float64 [hosts], d(global - local) / d(local).
-        bound_ns: float64 [hosts], holds with 99.9 %; inf where nothing is known.
+        bound_ns: float64 [hosts], holds with 99.9 % up to the reference; inf where nothing is known.
         bound_growth: float64 [hosts], ns of bound per second out of touch.
         allowance_ns: float64 [hosts], what of the bound is for changes not seen yet, by how the clock has wandered of
             late; 0 for what any clock wanders.
@@ -195,9 +195,10 @@ class Tracks:
         drift = lines.drift_ns / NS_PER_S
         growth = np.sqrt(np.where(self._locked, lines.var_drift, np.inf))
         sigma = np.sqrt(np.where(self._locked, lines.var, np.inf))
-        # Errors of a drift that is still learnt from slopes are not independent of the offset's.
+        # Errors of a drift that is poorly known are not independent of the offset's.
         learning = _LEARNING_SURCHARGE * (np.sqrt(self._filter.var) + growth * _LEAD_S)
-        sigma = np.where(self._unsettled(), learning, sigma)
+        poorly_known = self._unsettled() | (growth > _SURE_DRIFT_SIGMA * NS_PER_S)
+        sigma = np.where(poorly_known, learning, sigma)
         sigma = np.where(self._changes.now, np.sqrt(lines.var), sigma)
         return HostClocks(
             instant_ns=self._instant_ns,
