@@ -21,7 +21,7 @@ LEAST_SPAN_NS = 40_000_000
 """What is stamped between a change that the kernel tells and its discovery lies in a shorter stretch, and passes."""
 
 LONE_AFTER_NS = 250_000_000
-LEAST_RATED_NS = 100_000_000
+LEAST_RATED_NS = 200_000_000
 BEFORE_FLOOR_NS = 10_000.0
 """A one-way floor that stands for those of all edges, which are taken off."""
 
