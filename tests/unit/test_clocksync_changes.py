@@ -14,7 +14,7 @@ from cwdp.shared.clocksync.changes import Changes
 from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Solution
 from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
-from cwdp.shared.clocksync.track import HostClocks, HostState, Tracks
+from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState, Tracks
 
 CHANGE_S = 10.0
 TICK_S = 0.25
