@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Solution
+from cwdp.shared.clocksync.ranks import value_at_rank
 from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
 from cwdp.shared.messages import (
     ChangedClock,
@@ -340,12 +341,10 @@ def _as_reported(host: str, line: ClockLine) -> HostClock:
 
 def _p99_by_group(group: NDArray[np.int64], values: NDArray[np.float64], groups: int) -> NDArray[np.float64]:
     """The value at rank ceil(0.99 count) of each group, NaN for one without values: float64 [groups]."""
-    order = np.lexsort((values, group))
     count = np.bincount(group, minlength=groups)
     rank = np.ceil(0.99 * count).astype(np.int64) - 1
     result = np.full(groups, np.nan)
-    some = count > 0
-    result[some] = values[order][(np.cumsum(count) - count + rank)[some]]
+    result[count > 0] = value_at_rank(group, values, count, rank)
     return result
 
 

@@ -10,6 +10,9 @@ Bool = npt.NDArray[np.bool_]
 
 NS_PER_S = 1e9
 LONG_AGO = -(1 << 60)
+NOTICED_WITHIN_NS = 500_000_000
+"""All that notice a change of a clock do so within that time of one another."""
+
 
 WANDER = 1e-9
 """Random walk of a frequency that is reckoned with at least, per square root of a second."""

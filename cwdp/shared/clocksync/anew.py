@@ -19,7 +19,7 @@ from cwdp.shared.clocksync.robust import RobustSolution, robust_solve
 _LEAST_SIGMA_NS = 1.0
 _LEAST_SIGMA_DRIFT_NS = 1.0
 _EXACT_UP_TO = 512
-_SPREAD_NS = 150.0
+SPREAD_NS = 150.0
 """How far a clock may have gone before it is seen to go."""
 
 _JUMP_SIGMAS = 4.0
@@ -178,7 +178,7 @@ def fuse(placed: Placed, predicted_drift_ns: F64, var_before: F64, since_s: F64,
         wildest_ns: float64 [hosts], standard deviation of the change of drift, ns per s, above 0.
     """
     since_s = np.maximum(since_s, 0.0)
-    v = var_before + _SPREAD_NS**2
+    v = var_before + SPREAD_NS**2
     drift = placed.drift_ns - predicted_drift_ns
     of_offset, of_drift = placed.sigma_ns**-2.0, placed.sigma_drift_ns**-2.0
     sure = of_drift + np.maximum(wildest_ns, 1.0) ** -2.0

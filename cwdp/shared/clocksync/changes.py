@@ -2,17 +2,16 @@
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, Bool
-from cwdp.shared.clocksync.anew import fuse, place
+from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NOTICED_WITHIN_NS, NS_PER_S, Bool
+from cwdp.shared.clocksync.anew import SPREAD_NS, fuse, place
 from cwdp.shared.clocksync.blame import blame
 from cwdp.shared.clocksync.edge import FitReason
 from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction
 from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
+from cwdp.shared.clocksync.ranks import value_at_rank
 
 _REMEMBERED_NS = 9_000_000_000
-_NOTICED_WITHIN_NS = 500_000_000
-_SPREAD_NS = 150.0
 _LEAST_RATE = 1e-6
 _RATE_SURCHARGE = 1.0
 
@@ -65,17 +64,17 @@ class Changes:
         changed = blame(n, edges.src[judged], edges.dst[judged], edges.young[judged])
         changed = self._with_cut_off((changed | told) & known, edges) & known
         fresh, over, again = changed & ~self.now, self.now & ~changed, changed & self.now
-        for host in np.flatnonzero(again):
-            again[host] = self._last_change(host, edges, tracks) > self.since_ns[host] + _NOTICED_WITHIN_NS
+        again &= self._last_changes(edges, tracks) > self.since_ns + NOTICED_WITHIN_NS
         self.now, self._beginning = changed, fresh | again
         return np.asarray(over | again)
 
-    def _last_change(self, host: np.intp, edges: GraphEdges, tracks: HostLines) -> int:
-        """Since when most of a host's edges say that clocks go otherwise; LONG_AGO where none does."""
-        mine = edges.young & ((edges.src == host) | (edges.dst == host))
-        if not mine.any():
-            return LONG_AGO
-        return int(np.quantile(self._since(edges, tracks)[mine], 0.25, method="lower"))
+    def _last_changes(self, edges: GraphEdges, tracks: HostLines) -> I64:
+        """Since when most of each host's young edges say that clocks go otherwise, LONG_AGO without one: int64 [hosts]."""
+        end, since_ns = _young_ends(edges), np.tile(self._since(edges, tracks)[edges.young], 2)
+        count = np.bincount(end, minlength=len(self.now))
+        last_ns = np.full(len(count), LONG_AGO)
+        last_ns[count > 0] = value_at_rank(end, since_ns, count, (count - 1) // 4)
+        return last_ns
 
     def _with_cut_off(self, changed: Bool, edges: GraphEdges) -> Bool:
         """Those too that some edge says it of, and that no edge ties any more to one that goes on as before."""
@@ -95,10 +94,8 @@ class Changes:
         if not fresh.any():
             return
         rate = np.zeros(len(fresh))
-        for host in np.flatnonzero(fresh):
-            mine = edges.young & ((edges.src == host) | (edges.dst == host))
-            self.since_ns[host] = self._last_change(host, edges, tracks)
-            rate[host] = edges.apart[mine].max(initial=0.0)
+        np.maximum.at(rate, _young_ends(edges), np.tile(edges.apart[edges.young], 2))
+        self.since_ns = np.where(fresh, self._last_changes(edges, tracks), self.since_ns)
         wildest = (_RATE_SURCHARGE * rate + _LEAST_RATE) * NS_PER_S
         self._wildest_ns = np.where(fresh, wildest, self._wildest_ns)
         back_s = (tracks.ref_ns - self.since_ns) / NS_PER_S
@@ -107,7 +104,7 @@ class Changes:
         coasting = tracks.moved(
             np.zeros(len(fresh)),
             tracks.drift_ns,
-            self._var_before + _SPREAD_NS**2 + (wildest * back_s) ** 2,
+            self._var_before + SPREAD_NS**2 + (wildest * back_s) ** 2,
             wildest**2 * back_s,
             wildest**2,
         )
@@ -121,7 +118,7 @@ class Changes:
         """Bool [fits], whose window reaches back beyond a change of one of its ends that others have noticed."""
         last = np.maximum(self.since_ns[edges.src], self.since_ns[edges.dst])
         recent = tracks.ref_ns[edges.src] - last < _REMEMBERED_NS
-        return np.asarray(recent & (self._since(edges, tracks) < last - _NOTICED_WITHIN_NS))
+        return np.asarray(recent & (self._since(edges, tracks) < last - NOTICED_WITHIN_NS))
 
     def _since(self, edges: GraphEdges, tracks: HostLines) -> I64:
         """Global time from which on fits rest on data, LONG_AGO for those with whole windows: int64 [fits]."""
@@ -177,3 +174,8 @@ class Changes:
         g_ns = np.where(self.now, self.lines.g_ns, tracks.g_ns)
         times_ns = np.append(edges.fits.ref_ns + g_ns[edges.src], own.ref_ns + g_ns[own.host])
         return max(int(np.median(times_ns)), int(tracks.ref_ns[0]))
+
+
+def _young_ends(edges: GraphEdges) -> I64:
+    """The initiators of all young fits, then their responders."""
+    return np.concatenate((edges.src[edges.young], edges.dst[edges.young]))
