@@ -6,7 +6,7 @@ import numpy as np
 
 from cwdp.agent.timebase import Reading, TimeBase
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
-from tools.sim.oscillators import GRID_S, Oscillators
+from tools.sim.oscillators import GRID_S, Oscillators, between_grid
 
 LOOK_S = 0.02
 READING_NOISE_NS = 3.0
@@ -37,7 +37,7 @@ class Disciplined(Oscillators):
         whole, rest = Oscillators.local(self, host, true_ns)
         look = (true_ns / NS_PER_S - self.first_s[host]) / LOOK_S
         look = np.clip(look.astype(np.int64), 0, self.ref_ns.shape[1] - 1)
-        discipline = _at(self.discipline_ns, host, true_ns)
+        discipline = between_grid(self.discipline_ns, host, true_ns)
         mono = (whole - self.offset_ns[host]) + rest + discipline
         left = (
             discipline + self.ahead_ns[host, look] + self.rate[host, look] * (mono - self.ref_ns[host, look])
@@ -59,7 +59,7 @@ def disciplined(clocks: Oscillators, frequency: F64, rng: np.random.Generator) -
         whose = np.full(looks, host)
         whole, rest = clocks.local(whose, times_s * NS_PER_S)
         raw = (whole - clocks.offset_ns[host]) + rest
-        mono = raw + _at(phase, whose, times_s * NS_PER_S) + rng.normal(0, READING_NOISE_NS, looks)
+        mono = raw + between_grid(phase, whose, times_s * NS_PER_S) + rng.normal(0, READING_NOISE_NS, looks)
         nominal = frequency[host, np.minimum((times_s / GRID_S).astype(np.int64), frequency.shape[1] - 1)]
         base, constant = TimeBase(), None
         for look in range(looks):
@@ -83,10 +83,3 @@ def disciplined(clocks: Oscillators, frequency: F64, rng: np.random.Generator) -
         rate=rate,
         changes=tuple(changes),
     )
-
-
-def _at(phase_ns: F64, host: I64, true_ns: F64) -> F64:
-    step = true_ns / (GRID_S * NS_PER_S)
-    index = step.astype(np.int64)
-    before = phase_ns[host, index]
-    return np.asarray(before + (step - index) * (phase_ns[host, index + 1] - before))

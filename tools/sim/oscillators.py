@@ -71,11 +71,8 @@ class Oscillators:
 
     def local(self, host: I64, true_ns: F64) -> tuple[I64, F64]:
         """Local time of hosts at true times (float64 ns, hosts broadcast): whole and remainder ns."""
-        step = true_ns / (GRID_S * NS_PER_S)
-        index = step.astype(np.int64)
-        before = self.phase_ns[host, index]
-        phase = before + (step - index) * (self.phase_ns[host, index + 1] - before)
-        phase += self.jumped_ns[host, index]
+        jumped = self.jumped_ns[host, (true_ns / (GRID_S * NS_PER_S)).astype(np.int64)]
+        phase = between_grid(self.phase_ns, host, true_ns) + jumped
         whole = np.rint(true_ns)
         return whole.astype(np.int64) + self.offset_ns[host], (true_ns - whole) + phase
 
@@ -83,3 +80,11 @@ class Oscillators:
         """Local time rounded to whole ns."""
         whole, rest = self.local(host, true_ns)
         return whole + np.rint(rest).astype(np.int64)
+
+
+def between_grid(values_ns: F64, host: I64, true_ns: F64) -> F64:
+    """Values of hosts that are given on the grid, float64 [hosts, grid + 1], at true times (hosts broadcast)."""
+    step = true_ns / (GRID_S * NS_PER_S)
+    index = step.astype(np.int64)
+    before = values_ns[host, index]
+    return np.asarray(before + (step - index) * (values_ns[host, index + 1] - before))
