@@ -12,8 +12,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.clocksync import EdgeFits, FitReason
-from cwdp.shared.clocksync._types import LONG_AGO
+from cwdp.shared.clocksync import LONG_AGO, EdgeFits, FitReason
 from cwdp.shared.clocksync.graph import GraphEdges, OwnFits
 from cwdp.shared.messages import EdgeFit, OwnChange, host_of
 

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from cwdp.agent.window import Samples, Window
 from cwdp.shared.clocksync import (
     BEFORE_FLOOR_NS,
+    LONG_AGO,
+    NOTICED_WITHIN_NS,
     EdgeFits,
     EdgeMemory,
     EdgePrior,
@@ -20,7 +22,6 @@ from cwdp.shared.clocksync import (
     fit_edges,
     young_lines,
 )
-from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.messages import DriftPrior, EdgeFit, OwnChange, host_of
 
 EdgeName = tuple[str, str]
@@ -36,7 +37,6 @@ LEAST_YOUNG_NS = 200_000_000
 SAME_NS = 300_000_000
 """An edge that was cut so short a time before the others was cut for the same change."""
 
-NOTICED_WITHIN_NS = 500_000_000
 TOLD_NS = 12_000_000_000
 """For so long the manager is told since when the clocks have been as they are: windows remember 8 s."""
 
@@ -156,9 +156,8 @@ class HostEdges:
         self._held = (bent.suspect_out | bent.suspect_back) & ~decided
         alone = np.flatnonzero((bent.out ^ bent.back) & lines.known)
         if len(alone) == 1 and lines.known.sum() == 1:
-            return LeftLine(
-                int(bent.since_ns[alone[0]]), bent.rate
-            )  # one edge does not tell whose clock it was
+            # One edge does not tell whose clock it was.
+            return LeftLine(int(bent.since_ns[alone[0]]), bent.rate)
         return None
 
     def _is_worth_a_look(self) -> bool:

@@ -143,7 +143,7 @@ class HostClock:
         self._target: ClockLine | None = None
         self._target_came_ns = 0
         self._timeline: str | None = None
-        self._left_ns, self._left_rate, self._left_at_ns, self._left_until_ns = 0, 0.0, 0, 0
+        self._left_ns, self._left_rate, self._left_at_ns = 0, 0.0, clocksync.LONG_AGO
         self.published: Published | None = None
 
     @property
@@ -155,8 +155,9 @@ class HostClock:
             return "unsynced"
         now_ns = self._clock.now_ns()
         silent = now_ns - self._target_came_ns > SILENCE_S * 1e9
-        out_of_touch = silent or self._target is None or self._is_off_line(now_ns)
-        return "holdover" if out_of_touch or self._target is None else self._target.state
+        if self._target is None or silent or self._is_off_line(now_ns):
+            return "holdover"
+        return self._target.state
 
     def leave_line(self, since_ns: int, rate: float) -> None:
         """This host's clock has changed: its line holds only within what it leaves it by, until it is found anew.
@@ -167,11 +168,10 @@ class HostClock:
         """
         self._left_ns, self._left_rate = since_ns, LEFT_SURCHARGE * rate
         self._left_at_ns = self._clock.now_ns()
-        self._left_until_ns = self._left_at_ns + round(LEFT_S * 1e9)
 
     def _is_off_line(self, now_ns: int) -> bool:
         """Whether the clock has changed too lately to have been found anew, or nobody has had word of it since."""
-        return now_ns < self._left_until_ns or self._target_came_ns < self._left_at_ns
+        return now_ns - self._left_at_ns < LEFT_S * 1e9 or self._target_came_ns < self._left_at_ns
 
     def take_up(self, maps: Maps) -> None:
         """Go on from the line in a NIC's map, unless there is one already."""

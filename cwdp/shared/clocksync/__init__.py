@@ -29,6 +29,7 @@ In the manager (`cwdp.shared.clocksync.graph`, `.track`):
     `ClockLine(ref_local_ns, offset_ns, offset_frac_ns, drift)`.
 """
 
+from cwdp.shared.clocksync._types import LONG_AGO, NOTICED_WITHIN_NS
 from cwdp.shared.clocksync.coded import Purity, pair_purity
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior, FitReason, fit_edges
 from cwdp.shared.clocksync.kinks import (
@@ -46,6 +47,8 @@ from cwdp.shared.clocksync.thin import nearest_to_floor
 
 __all__ = [
     "BEFORE_FLOOR_NS",
+    "LONG_AGO",
+    "NOTICED_WITHIN_NS",
     "ClockLine",
     "EdgeFits",
     "EdgeMemory",

@@ -48,14 +48,14 @@ class EdgeMemory:
         whole, real = np.zeros(n_edges, np.int64), np.zeros(n_edges)
         self._lines = _Lines(whole, whole.copy(), real, *(real.copy() for _ in range(4)))
         self._known = np.zeros(n_edges, bool)
-        self._held: Lines | None = None
+        self._lines_now: Lines | None = None
         self._margins = np.full((n_edges, _FLOOR_DEPTH), np.nan)
         self._margin_sigmas = np.full((n_edges, _FLOOR_DEPTH), np.nan)
         self._next, self._below = np.zeros(n_edges, np.int64), np.zeros(n_edges, np.int64)
 
     def forget(self, edges: Bool) -> None:
         """Drop what is known of some slots (bool [n_edges]): another peer or another path."""
-        self._held = None
+        self._lines_now = None
         self._known[edges] = False
         self._margins[edges] = np.nan
         self._margin_sigmas[edges] = np.nan
@@ -67,14 +67,14 @@ class EdgeMemory:
 
     def let_go(self, edges: Bool) -> None:
         """Drop the lines of some slots (bool [n_edges]), whose clocks have changed; ways are as long as before."""
-        self._held = None
+        self._lines_now = None
         self._known[edges] = False
 
     def lines(self) -> Lines:
         """What probes that come in are held against."""
-        if self._held is None:
-            self._held = self._as_lines()
-        return self._held
+        if self._lines_now is None:
+            self._lines_now = self._as_lines()
+        return self._lines_now
 
     def _as_lines(self) -> Lines:
         floor, sigma_floor = self._floor()
@@ -113,7 +113,7 @@ class EdgeMemory:
             fits: of all slots.
             settled: bool [n_edges], those to learn from; None for all.
         """
-        self._held = None
+        self._lines_now = None
         step_s = (fits.ref_ns - self._lines.ref_ns) / NS_PER_S
         due = fits.valid & (~self._known | (step_s >= _LEAST_STEP_S))
         if settled is not None:
