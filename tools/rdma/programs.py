@@ -100,14 +100,15 @@ class Running:
     def __init__(self, server: "subprocess.Popen[str]", client: "subprocess.Popen[str]") -> None:
         self._server = server
         self._client = client
+        self._deadline_s = time.monotonic() + _RUN_TIMEOUT_S
 
     def is_running(self) -> bool:
-        """Return whether the client has not ended yet."""
-        return self._client.poll() is None
+        """Return whether the client has not ended yet, and its time is not up."""
+        return self._client.poll() is None and time.monotonic() < self._deadline_s
 
     def finish(self) -> Outcome:
         """Wait for the end; a server whose client failed waits in vain and is stopped."""
-        client_output = _output(self._client, _RUN_TIMEOUT_S)
+        client_output = _output(self._client, max(0.0, self._deadline_s - time.monotonic()))
         failed = self._client.returncode != 0
         server_output = _output(self._server, _STOP_TIMEOUT_S if failed else _RUN_TIMEOUT_S)
         return Outcome(self._server.returncode, self._client.returncode, server_output, client_output)

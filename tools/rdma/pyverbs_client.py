@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from io import BufferedRWPair
 from typing import Any
 
 import click
@@ -139,24 +140,24 @@ def receive_all(plan: Plan) -> dict[str, Any]:
         end.post_receive(number, number * plan.size, plan.size)
     with socket.create_server((LOOPBACK, plan.port)) as server:
         connection, _ = server.accept()
-    with connection, connection.makefile("rw") as channel:
-        end.connect(_exchange(channel, end.address), plan.ack_timeout)
-        _exchange(channel, "ready")
+    with connection, connection.makefile("rwb") as channel:
+        end.connect(exchange(channel, end.address), plan.ack_timeout)
+        exchange(channel, "ready")
         arrived: list[int] = []
         while len(arrived) < plan.messages:
             arrived += end.completed()
         read = (end.buffer.read(plan.size, number * plan.size) for number in numbers)
         intact = sum(data == pattern(number, plan.size) for number, data in zip(numbers, read, strict=True))
-        _exchange(channel, "done")
+        exchange(channel, "done")
     return {"messages": plan.messages, "intact": intact, "in_order": arrived == list(numbers)}
 
 
 def send_all(plan: Plan) -> dict[str, Any]:
     """Send every message of a transfer."""
     end = Endpoint(plan.device, plan.gid_index, SENDS_UNDER_WAY * plan.size, receives=1)
-    with socket.create_connection((LOOPBACK, plan.port)) as connection, connection.makefile("rw") as channel:
-        end.connect(_exchange(channel, end.address), plan.ack_timeout)
-        _exchange(channel, "ready")
+    with socket.create_connection((LOOPBACK, plan.port)) as connection, connection.makefile("rwb") as channel:
+        end.connect(exchange(channel, end.address), plan.ack_timeout)
+        exchange(channel, "ready")
         began_ns = time.monotonic_ns()
         sent = acknowledged = 0
         while acknowledged < plan.messages:
@@ -167,12 +168,13 @@ def send_all(plan: Plan) -> dict[str, Any]:
                 sent += 1
             acknowledged += len(end.completed())
         duration_ns = time.monotonic_ns() - began_ns
-        _exchange(channel, "done")
+        exchange(channel, "done")
     return {"messages": plan.messages, "bytes": plan.messages * plan.size, "duration_ns": duration_ns}
 
 
-def _exchange(channel: Any, said: Any) -> Any:
-    channel.write(json.dumps(said) + "\n")
+def exchange(channel: BufferedRWPair, said: Any) -> Any:
+    """Say something and return what the other end says. (A text file would drop what it read ahead at every write.)"""
+    channel.write(json.dumps(said).encode() + b"\n")
     channel.flush()
     return json.loads(channel.readline())
 
