@@ -173,7 +173,10 @@ def send_all(plan: Plan) -> dict[str, Any]:
 
 
 def exchange(channel: BufferedRWPair, said: Any) -> Any:
-    """Say something and return what the other end says. (A text file would drop what it read ahead at every write.)"""
+    """Say something and return what the other end says.
+
+    The channel is binary: a text file drops what it has read ahead whenever it is written to.
+    """
     channel.write(json.dumps(said).encode() + b"\n")
     channel.flush()
     return json.loads(channel.readline())
