@@ -15,7 +15,7 @@ from tools.rdma.programs import Running
 
 _INTERVAL_S = 0.01
 _CONNECTED = ("RTR", "RTS")  # an end that sends nothing of its own may stay at the first
-_CONNECT_TIMEOUT_S = 30.0
+_CONNECT_TIMEOUT_S = 120.0
 
 
 class Mover:
