@@ -3,7 +3,7 @@
 #pragma once
 
 enum cwdp_constant {
-	CWDP_ABI = 4, /* of the pinned tree: maps, their layouts, their names */
+	CWDP_ABI = 5, /* of the pinned tree: maps, their layouts, their names */
 
 	CWDP_ROCE_PORT = 4791, /* IBTA A17: UDP destination port of RoCEv2 */
 

@@ -6,6 +6,7 @@
 
 #include "control.h"
 #include "detour.h"
+#include "go_back.h"
 #include "probe.h"
 #include "telemetry.h"
 
@@ -97,17 +98,20 @@ static __always_inline int detour_ingress(struct __sk_buff *skb)
 
 /* What the agent marked. A function of its own, which the verifier follows once, not with each stack of
  * headers that other packets have. */
-__noinline int egress_probe(struct __sk_buff *skb)
+__noinline int egress_marked(struct __sk_buff *skb)
 {
 	enum cwdp_reason reason = CWDP_PROBE_BAD_TEMPLATE;
 	struct frame frame;
 
+	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end)) {
+		if (is_go_back(&frame))
+			return go_back(skb);
+		if (is_probe(&frame) && find_probe_again(&frame) && probe_length_ok(&frame))
+			reason = probe_send(&frame);
+	}
 	slice_probe(skb);
-	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_probe(&frame) &&
-	    find_probe_again(&frame) && probe_length_ok(&frame))
-		reason = probe_send(&frame);
 	count(reason);
-	return 0;
+	return TC_ACT_UNSPEC;
 }
 
 static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *frame)
@@ -161,9 +165,9 @@ static __always_inline int egress(struct __sk_buff *skb)
 	if (is_cut_short(skb))
 		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
 	if (skb->mark == CWDP_MARK)
-		egress_probe(skb);
-	else if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&
-		 !is_probe(&frame) && skb->tc_index != INDEX_SENT)
+		return egress_marked(skb);
+	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&
+	    !is_probe(&frame) && skb->tc_index != INDEX_SENT)
 		return egress_roce(skb, &frame);
 	return TC_ACT_UNSPEC;
 }

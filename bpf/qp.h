@@ -144,11 +144,10 @@ static __always_inline struct cwdp_qp *qp_scratch_for(const struct cwdp_qp_key *
 	return qp;
 }
 
-/* The place of a queue pair, made if need be: the number of its bucket times CWDP_QP_WAYS plus its way; -1
- * where there is none. */
-static __always_inline int qp_place(__u32 direction, const struct cwdp_qp_key *key, __u64 seed)
+/* The place of a queue pair: the number of its bucket times CWDP_QP_WAYS plus its way; -1 where there is
+ * none. */
+static __always_inline int qp_known_place(__u32 direction, __u64 tag)
 {
-	__u64 tag = qp_hash(key, seed);
 	struct cwdp_qp_bucket *bucket;
 	__u32 index = first_bucket(tag), way;
 
@@ -161,7 +160,26 @@ static __always_inline int qp_place(__u32 direction, const struct cwdp_qp_key *k
 	way = bucket ? way_of(bucket, tag) : CWDP_QP_WAYS;
 	if (way < CWDP_QP_WAYS)
 		return (index & (qp_buckets - 1)) * CWDP_QP_WAYS + way;
-	return qp_add(direction, key, tag);
+	return -1;
+}
+
+/* NULL where the table does not have it. */
+static __always_inline struct cwdp_qp *qp_known(enum cwdp_direction direction, const struct cwdp_qp_key *key,
+						__u64 seed)
+{
+	int place = qp_known_place(direction, qp_hash(key, seed));
+	struct cwdp_qp_bucket *bucket = place < 0 ? NULL : qp_bucket(direction, place / CWDP_QP_WAYS);
+
+	return bucket ? qp_in(bucket, place) : NULL;
+}
+
+/* The place of a queue pair, made if need be. */
+static __always_inline int qp_place(__u32 direction, const struct cwdp_qp_key *key, __u64 seed)
+{
+	__u64 tag = qp_hash(key, seed);
+	int place = qp_known_place(direction, tag);
+
+	return place < 0 ? qp_add(direction, key, tag) : place;
 }
 
 /* NULL only where a map is missing. */

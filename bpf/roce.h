@@ -14,6 +14,14 @@
 
 #define ROCE_NO_SYNDROME 0x40 /* of a kind that is reserved */
 
+/* Syndromes of the AETH (IBTA 9.7.5.1.2). */
+#define AETH_KIND(s)          ((s) >> 5 & 3)
+#define AETH_VALUE(s)         ((s)&0x1f)
+#define AETH_ACK              0
+#define AETH_RNR_NAK          1
+#define AETH_RESERVED         2
+#define AETH_NAK_PSN_SEQUENCE 0x60
+
 enum roce_transport {
 	ROCE_RC = 0x00,
 	ROCE_UC = 0x20,
@@ -60,6 +68,15 @@ static __always_inline bool roce_is_acknowledge(__u8 opcode)
 static __always_inline bool roce_is_response(__u8 operation)
 {
 	return operation >= ROCE_READ_RESPONSE_FIRST && operation <= ROCE_READ_RESPONSE_ONLY;
+}
+
+/* Of a reliable transport, and tells which requests were executed? */
+static __always_inline bool roce_is_answer(__u8 opcode)
+{
+	__u8 transport = opcode & ~BTH_OPERATION, operation = opcode & BTH_OPERATION;
+
+	return (transport == ROCE_RC || transport == ROCE_XRC) && operation >= ROCE_READ_RESPONSE_FIRST &&
+	       operation <= ROCE_ATOMIC_ACKNOWLEDGE;
 }
 
 static __always_inline void roce_describe_ip(struct roce_packet *packet, const struct iphdr *ip,

@@ -9,14 +9,9 @@
 #include "control.h"
 #include "qp.h"
 
-#define QP_PSN_KNOWN  (1U << 31)
-#define QP_PSN_JUMP   (1U << 30) /* a READ request takes as many PSNs as its response has packets */
-#define PSN_WINDOW    64
-#define AETH_KIND(s)  ((s) >> 5 & 3)
-#define AETH_VALUE(s) ((s)&0x1f)
-#define AETH_ACK      0
-#define AETH_RNR_NAK  1
-#define AETH_RESERVED 2
+#define QP_PSN_KNOWN (1U << 31)
+#define QP_PSN_JUMP  (1U << 30) /* a READ request takes as many PSNs as its response has packets */
+#define PSN_WINDOW   64
 
 /* How far b lies before a in the circle of PSNs, negative where it lies behind. */
 static __always_inline __s32 psn_distance(__u32 a, __u32 b)
@@ -123,6 +118,26 @@ static __always_inline void follow_acknowledge(struct cwdp_qp *qp, __u8 syndrome
 		__sync_fetch_and_add(&qp->naks[kind], 1);
 }
 
+/* Which requests the far end has executed, by what it says of one: a NAK speaks of all before it
+ * (IBTA 9.7.5). Not the furthest counts but the last said: to know too little does no harm, and a queue pair
+ * that is connected anew begins anywhere. */
+static __always_inline void follow_acknowledged(struct cwdp_qp *qp, const struct roce_packet *packet)
+{
+	__u8 operation = packet->opcode & BTH_OPERATION;
+	__u32 acked = packet->psn;
+
+	if (operation == ROCE_READ_RESPONSE_MIDDLE || operation == ROCE_READ_RESPONSE_LAST) {
+		/* behind a gap it is not what the requester waits for */
+		if (qp->acked_psn != (QP_PSN_KNOWN | ((acked - 1) & PSN_MASK)))
+			return;
+	} else if (AETH_KIND(packet->syndrome) == AETH_RNR_NAK || packet->syndrome == AETH_NAK_PSN_SEQUENCE) {
+		acked--;
+	} else if (AETH_KIND(packet->syndrome) != AETH_ACK) {
+		return;
+	}
+	qp->acked_psn = QP_PSN_KNOWN | (acked & PSN_MASK);
+}
+
 /* Count a packet. */
 static __always_inline void telemetry(struct cwdp_qp *qp, const struct roce_packet *packet, __u32 direction)
 {
@@ -142,6 +157,8 @@ static __always_inline void telemetry(struct cwdp_qp *qp, const struct roce_pack
 		follow_acknowledge(qp, packet->syndrome);
 	else
 		follow_psn(qp, packet, direction);
+	if (direction == CWDP_INGRESS && roce_is_answer(packet->opcode))
+		follow_acknowledged(qp, packet);
 }
 
 /* Do both ends stamp this packet? Acknowledgements share the PSNs of what they acknowledge. */

@@ -46,6 +46,9 @@ enum cwdp_reason {
 	CWDP_DETOUR_REFUSED,      /* egress: was to take a detour and could not; left as it came */
 	CWDP_DETOUR_RESTORED,     /* ingress: was for this host's other NIC, and was given to it */
 	CWDP_DETOUR_UNKNOWN, /* ingress: marked as for another NIC, and there is none; passed as it came */
+	CWDP_GO_BACK_GIVEN,  /* egress: a NAK of the agent's, given to the queue pair that it is for */
+	CWDP_GO_BACK_NOT_STEERED,  /* egress: such a NAK for a queue pair without a backup; dropped */
+	CWDP_GO_BACK_NOT_SWITCHED, /* egress: such a NAK, and the queue pair's path is in use; dropped */
 	CWDP_REASON_COUNT,
 };
 
@@ -193,7 +196,10 @@ struct cwdp_qp {
 	__u16 flags;         /* enum cwdp_steer_flag */
 	__u64 icrc_known[2]; /* UDP length << 48 | old XOR new source port << 32 | change of the ICRC */
 	__u64 departure_ns;  /* earliest, of the next packet */
-	__u32 pace_q18;      /* 2^-18 ns per byte; 0: not paced by itself */
+	union {
+		__u32 pace_q18;  /* egress: 2^-18 ns per byte; 0: not paced by itself */
+		__u32 acked_psn; /* ingress: the last acknowledged; QP_PSN_KNOWN above the 24 bits */
+	};
 	__u32 priority;
 	__u64 psn_window; /* requests received: bit i stands for next_psn - 1 - i */
 	struct cwdp_qp_key key;

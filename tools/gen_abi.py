@@ -7,6 +7,7 @@ numpy dtypes and IntEnums. `make setup` runs `--check`: a drift between C and Py
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,18 @@ def structs(btf: Btf) -> list[str]:
     out: list[str] = []
     for short in ("bth", "probe", *STRUCTS):
         t = by_name[f"cwdp_{short}"]
-        fields = [(m["name"], dtype_of(btf, m["type_id"]), m["bits_offset"] // 8) for m in t["members"]]
-        out.append(record(short.upper(), t["size"], fields))
+        out.append(record(short.upper(), t["size"], list(fields_of(btf, t))))
     return out
+
+
+def fields_of(btf: Btf, struct: dict[str, Any], start: int = 0) -> Iterator[tuple[str, str, int]]:
+    """The name, dtype and offset of every member; those of a union without a name are at one place."""
+    for m in struct["members"]:
+        at = start + m["bits_offset"] // 8
+        if m["name"] == "(anon)":
+            yield from fields_of(btf, btf[m["type_id"]], at)
+        else:
+            yield m["name"], dtype_of(btf, m["type_id"]), at
 
 
 def rodata(btf: Btf) -> str:

@@ -54,7 +54,11 @@ class InterfaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and grants no wish about anybody's packets."""
+    """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and grants no wish about anybody's packets.
+
+    Attributes:
+        go_back: queue pairs of Soft-RoCE send again at once what a path has swallowed that is given up.
+    """
 
     nics: Annotated[list[str], Meta(min_length=1)]
     nats: str = "nats://127.0.0.1:4222"
@@ -63,6 +67,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     probe_port: Port = ROCE_PORT
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
     observe_only: bool = False
+    go_back: bool = True
     congestion: CongestionConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None
@@ -71,6 +76,11 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def pacing(self) -> CongestionConfig | None:
         """How congestion is to be controlled; None for not at all."""
         return None if self.observe_only else self.congestion
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether queue pairs are told to go back."""
+        return self.go_back and not self.observe_only and bool(self.xdp_nics)
 
     @property
     def ud_nics(self) -> dict[str, InterfaceConfig]:

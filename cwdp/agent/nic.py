@@ -10,6 +10,7 @@ import numpy as np
 from cwdp.agent import prober
 from cwdp.agent.config import CongestionConfig, KeyFile
 from cwdp.agent.failover import PathEvents
+from cwdp.agent.goback import GoBackOrder
 from cwdp.agent.links import LinkTable
 from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
@@ -175,6 +176,18 @@ class HostNic:
             load=self._loads,
             key_id=key_id,
             port=self._settings.probe_port,
+            ipv4=link.address(socket.AF_INET) if link else None,
+            ipv6=link.address(socket.AF_INET6) if link else None,
+        )
+
+    def go_back_order(self) -> GoBackOrder | None:
+        """Whose queue pairs are told to go back; None while it has no dataplane."""
+        if self.maps is None:
+            return None
+        link = self._links.get(self.ifname)
+        return GoBackOrder(
+            ifname=self.ifname,
+            load=self._loads,
             ipv4=link.address(socket.AF_INET) if link else None,
             ipv6=link.address(socket.AF_INET6) if link else None,
         )

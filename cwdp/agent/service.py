@@ -23,6 +23,8 @@ from cwdp.agent.bounce import Bouncer
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.congestionkeeper import CongestionKeeper
 from cwdp.agent.detours import DesiredDetours
+from cwdp.agent.gobackkeeper import GoBackKeeper
+from cwdp.agent.helper import Helper
 from cwdp.agent.hostclock import HostClock, LocalClock
 from cwdp.agent.hostsync import HostSync
 from cwdp.agent.links import LinkTable
@@ -99,19 +101,20 @@ class Agent:
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
         self._pulses = PulseKeeper(config.pulse_interval_ms)
+        self._go_back = GoBackKeeper(config.pulse_interval_ms)
         self._congestion = CongestionKeeper(lambda told: self._event(told.kind, told.ifname, told.detail))
-        self._steering = DesiredSteering(
-            config.xdp_nics, lambda ifname, detail: self._event("steer_refused", ifname, detail)
-        )
+        self._helpers: list[Helper] = [
+            self._pulses,
+            *([self._congestion] if config.pacing else []),
+            *([self._go_back] if config.goes_back else []),
+        ]
+        self._steering = DesiredSteering(config.xdp_nics, lambda *what: self._event("steer_refused", *what))
         self._slices = DesiredSlices(
             config.xdp_nics, lambda ifname, detail: self._event("slice_refused", ifname, detail)
         )
         partners = config.partners()
         self._detours = DesiredDetours(
-            config.xdp_nics,
-            partners,
-            self._links,
-            lambda ifname, detail: self._event("detour_refused", ifname, detail),
+            config.xdp_nics, partners, self._links, lambda *what: self._event("detour_refused", *what)
         )
         self._nic_watch = NicWatch(partners)
         self._tracing = Tracing(
@@ -167,9 +170,8 @@ class Agent:
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         return [
             self._links.follow(),
-            *([self._pulses.run()] if self._xdp else []),
+            *(helper.run() for helper in self._helpers if self._xdp),
             *(ud.keeper.run() for ud in self._ud),
-            *([self._congestion.run()] if self._config.pacing else []),
             self._steering.follow(),
             self._tracing.run(),
             self._slices.follow(),
@@ -313,8 +315,7 @@ class Agent:
     def _totals(self) -> dict[str, int]:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
         for counters in (
-            self._pulses.counters,
-            *([self._congestion.counters] if self._config.pacing else []),
+            *(helper.counters for helper in self._helpers),
             self._steering.counters,
             self._slices.counters,
             self._detours.counters,
@@ -373,11 +374,10 @@ class Agent:
         self._order_helpers()
 
     def _order_helpers(self) -> None:
-        pulses = [nic.pulse_order(self._keys.send) for nic in self._xdp]
-        self._pulses.order([order for order in pulses if order is not None])
-        if self._config.pacing:
-            paced = [nic.congestion_order(self._config.pacing) for nic in self._xdp]
-            self._congestion.order([order for order in paced if order is not None])
+        self._pulses.order([order for nic in self._xdp if (order := nic.pulse_order(self._keys.send))])
+        self._go_back.order([told for nic in self._xdp if (told := nic.go_back_order())])
+        if pacing := self._config.pacing:
+            self._congestion.order([paced for nic in self._xdp if (paced := nic.congestion_order(pacing))])
 
     def _is_news(self, what: str, trouble: str) -> bool:
         """Whether a trouble is another one than before: what lasts is told once and counted each time."""

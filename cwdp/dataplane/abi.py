@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-ABI: Final = 0x4
+ABI: Final = 0x5
 ROCE_PORT: Final = 0x12B7
 BTH_OPCODE: Final = 0xD7
 BTH_QPN: Final = 0xC3D9
@@ -72,6 +72,9 @@ class Reason(IntEnum):
     DETOUR_REFUSED = 31
     DETOUR_RESTORED = 32
     DETOUR_UNKNOWN = 33
+    GO_BACK_GIVEN = 34
+    GO_BACK_NOT_STEERED = 35
+    GO_BACK_NOT_SWITCHED = 36
 
 
 class ProbeKind(IntEnum):
@@ -246,7 +249,7 @@ TEST_CLOCK_STEP: Final = _record(16, [("phase_q16", "<i8", 0), ("rate_q40", "<i8
 
 KEY: Final = _record(24, [("k0", "<u8", 0), ("k1", "<u8", 8), ("key_id", "<u4", 16), ("valid", "<u4", 20)])
 
-COUNTERS: Final = _record(272, [("count", ("<u8", (34,)), 0)])
+COUNTERS: Final = _record(296, [("count", ("<u8", (37,)), 0)])
 
 META: Final = _record(
     32,
@@ -293,6 +296,7 @@ QP: Final = _record(
         ("icrc_known", ("<u8", (2,)), 56),
         ("departure_ns", "<u8", 72),
         ("pace_q18", "<u4", 80),
+        ("acked_psn", "<u4", 80),
         ("priority", "<u4", 84),
         ("psn_window", "<u8", 88),
         ("key", QP_KEY, 96),

@@ -185,6 +185,10 @@ class Machine:
         """tc egress, for somebody else's packet."""
         return self._egress(packet, SKB_GSO_SIZE_OFFSET, gso_size)
 
+    def leave_as(self, packet: Packet | bytes, context: bytearray) -> Run:
+        """tc egress, for a packet with that struct __sk_buff."""
+        return self._run(self._tc, packet, context)
+
     def _egress(self, packet: Packet | bytes, field_offset: int, value: int) -> Run:
         context = bytearray(SKB_CONTEXT_BYTES)
         struct.pack_into("=I", context, field_offset, value)

@@ -4,17 +4,22 @@ import logging
 import os
 import secrets
 import subprocess
+from ipaddress import ip_address
 from pathlib import Path
 
+import numpy as np
 import pytest
 import roce
 from machine import Machine, qp_key
+from probes import SOURCES as ADDRESSES
 from probes import link, network, rebuilt, reflected, request, signed, transport
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import TCP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Padding, Raw
 
+from cwdp.agent.nak import nak
+from cwdp.dataplane.abi import PathState
 from cwdp.dataplane.steering import Steer, address_words
 
 pytestmark = pytest.mark.kernel
@@ -25,12 +30,17 @@ FRAMES_VARIABLE = "CWDP_FUZZ_FRAMES"
 """In the environment: how many frames, beginning with a seed of chance, instead of the same million each time."""
 
 T1 = 1_000_000_007
+NEVER_NS = 1 << 62
 STEERED = [
     (roce.data(), Steer(60_001)),
     (roce.data(dqpn=1), Steer(65_535)),
     (roce.data(ip_version=6), Steer(60_002, flow_label=True)),
     (roce.data(ip_version=6, dqpn=0xFFFFFF), Steer(49_152)),
 ]
+SWITCHED = [
+    (roce.data(ip_version=version, dqpn=2), Steer(60_003 + version, 60_013 + version)) for version in (4, 6)
+]
+"""Those whose path has been given up: they leave by their backup, and NAKs of the agent's are given to them."""
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +69,29 @@ def corpus() -> list[Packet]:
         link() / network() / TCP(dport=4791) / Raw(bytes(40)),
         link() / network() / transport(dport=53) / Raw(bytes(40)),
     ]
-    special = [roce.acknowledge(), roce.acknowledge(0x60), roce.congestion_notification()]
+    peers = [ip_address(text) for text in (ADDRESSES[4][1], ADDRESSES[6][1])]
+    naks = [link() / Raw(nak(peer, peer, 5, 9)) for peer in peers]
+    for frame, kind in zip(naks, (0x0800, 0x86DD), strict=True):
+        frame.type = kind
+    special = [*naks, roce.acknowledge(), roce.acknowledge(0x60), roce.congestion_notification()]
     replies = [reflected(probe, T1, T1) for probe in probes]
     return [rebuilt(packet) for packet in (*probes, *replies, *data, *full, *foreign, *special)]
 
 
-def steering_line(packet: Packet, steer: Steer) -> str:
+def steering_line(packet: Packet, steer: Steer, *, switched: bool = False) -> str:
     key = qp_key(packet)
     address = address_words(key.dst).astype(">u4").tobytes().hex()
-    return f"steered {address} {key.qpn} {steer.sport} {int(steer.flow_label)}"
+    sport = steer.backup_sport if switched else steer.sport
+    return f"steered {address} {key.qpn} {sport} {int(steer.flow_label)} {int(switched)}"
+
+
+def switch(dataplane: Machine) -> None:
+    """Have the paths of some given up for good."""
+    for packet, steer in SWITCHED:
+        dataplane.steer(packet, steer)
+    paths, control = dataplane.maps.paths, dataplane.maps.control
+    paths["state"][np.isin(paths["sport"], [steer.sport for _, steer in SWITCHED])] = PathState.DOWN
+    control["dead_after_ns"] = NEVER_NS
 
 
 def test_mutated_frames(dataplane: Machine, fuzzer: Path) -> None:
@@ -76,7 +100,11 @@ def test_mutated_frames(dataplane: Machine, fuzzer: Path) -> None:
     log.info("seed %d, %d frames", seed, frames)
     for packet, steer in STEERED:
         dataplane.steer(packet, steer)
-    given = [steering_line(*steered) for steered in STEERED] + [f"frame {bytes(p).hex()}" for p in corpus()]
+    switch(dataplane)
+    given = [steering_line(*steered) for steered in STEERED]
+    given += [steering_line(*steered, switched=True) for steered in SWITCHED] + [
+        f"frame {bytes(p).hex()}" for p in corpus()
+    ]
     pins = [str(dataplane.pin(name)) for name in ("xdp_ingress", "tc_egress")]
     run = subprocess.run(
         [fuzzer, *pins, str(seed), str(frames)],
@@ -92,6 +120,7 @@ def test_mutated_frames(dataplane: Machine, fuzzer: Path) -> None:
     assert totals["frames"] == frames
     assert len(shown) > 0
     assert min(totals["steered"], totals["reflected"]) > frames // 200
+    assert totals["given"] > frames // 20_000
     for line in shown:
         assert has_right_icrc(bytes.fromhex(line.removeprefix("steered "))), line
 

@@ -132,6 +132,9 @@ BESIDE = {
 NOT_TRIED = {Reason.STEER_NO_MEMORY}
 """Only where the kernel has no page left."""
 
+OF_GOING_BACK = {reason for reason in Reason if reason.name.startswith("GO_BACK_")}
+"""See test_go_back.py."""
+
 OF_TWO_NICS = {reason for reason in Reason if reason.name.startswith("DETOUR_")}
 """See test_detour.py."""
 
@@ -145,4 +148,4 @@ def test_reason(dataplane: Machine, reason: Reason) -> None:
 
 
 def test_no_reason_is_forgotten() -> None:
-    assert set(Reason) == WAYS.keys() | NOT_TRIED | OF_TWO_NICS
+    assert set(Reason) == WAYS.keys() | NOT_TRIED | OF_TWO_NICS | OF_GOING_BACK

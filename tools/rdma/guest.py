@@ -16,7 +16,7 @@ from typing import Any
 
 from cwdp.errors import CwdpError
 from tools.lab.topology import Topology
-from tools.rdma import counters, fabric, scenarios, slicing, story, verbs
+from tools.rdma import counters, fabric, scenarios, slicing, story, tail, verbs
 from tools.rdma.fabric import RdmaHost
 from tools.rdma.outside import WayOut
 from tools.rdma.scenarios import Bench, Scenario
@@ -50,6 +50,7 @@ def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]
         story.without_cwdp(),
         scenarios.plan(),
         story.with_cwdp(),
+        tail.plan(),
         verbs.plan(),
         slicing.plan(),
         [(UD_MESH, run_ud_mesh), (LOOP, closed_loop)],

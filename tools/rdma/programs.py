@@ -35,7 +35,8 @@ class Transfer:
         messages: how many.
         size: of each, bytes.
         ack_timeout: exponent of the queue pair's timer; ibv_rc_pingpong has 14 (67 ms) built in. `rdma_rxe` retries
-            without end where the count is 7, as in all programs but our own, which gives up after 6.
+            without end where the count is 7, as in all programs but our own, which gives up after 6 unless told.
+        retries: of our own program.
         port: on which the server listens for the other end's address.
         queue_pairs, depth: of perftest's programs: how many there are, and how many messages each may have under way.
     """
@@ -45,6 +46,7 @@ class Transfer:
     messages: int
     size: int = 65536
     ack_timeout: str = _ACK_TIMEOUT
+    retries: int = 6
     port: int = PORT
     queue_pairs: int = 1
     depth: int | None = None
@@ -80,7 +82,7 @@ class Transfer:
             str(self.port),
         ]
         what = ["--messages", str(self.messages), "--size", str(self.size)]
-        timer = ["--ack-timeout", self.ack_timeout]
+        timer = ["--ack-timeout", self.ack_timeout, "--retries", str(self.retries)]
         return [sys.executable, "-m", "tools.rdma.pyverbs_client", role, *where, *what, *timer]
 
 

@@ -28,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 SENDS_UNDER_WAY = 8
 FIRST_PSN = 0xFFFF00
 """Near the end of the 24-bit space, so that every transfer wraps round it."""
-RETRIES = 6  # of 7, `rdma_rxe` makes retries without end
+RETRIES = 6
 UNREADY_WITHOUT_END = 7
 ACK_TIMEOUT = 20  # 4.096 us * 2**20 = 4.3 s (IBTA 9.7.6.1.3)
 HOP_LIMIT = 64
@@ -46,6 +46,7 @@ class Plan:
         messages: how many.
         size: bytes of each, a multiple of 8.
         ack_timeout: exponent of the timer, 4.096 us * 2**exponent (IBTA 9.7.6.1.3).
+        retries: until a message has failed; of 7, `rdma_rxe` makes retries without end.
     """
 
     device: str
@@ -54,6 +55,7 @@ class Plan:
     messages: int
     size: int
     ack_timeout: int
+    retries: int
 
 
 class Endpoint:
@@ -82,7 +84,13 @@ class Endpoint:
         """What the other end needs to know."""
         return {"qpn": self._qp.qp_num, "gid": str(self._context.query_gid(DEVICE_PORT, self._gid_index))}
 
-    def connect(self, peer: dict[str, Any], ack_timeout: int = ACK_TIMEOUT, flow_label: int = 0) -> None:
+    def connect(
+        self,
+        peer: dict[str, Any],
+        ack_timeout: int = ACK_TIMEOUT,
+        retries: int = RETRIES,
+        flow_label: int = 0,
+    ) -> None:
         """Take the queue pair to the state in which it sends and receives (IBTA 10.3.1)."""
         route = GlobalRoute(
             dgid=GID(peer["gid"]), sgid_index=self._gid_index, flow_label=flow_label, hop_limit=HOP_LIMIT
@@ -93,7 +101,7 @@ class Endpoint:
         attributes.dest_qp_num = peer["qpn"]
         attributes.rq_psn = attributes.sq_psn = FIRST_PSN
         attributes.timeout = ack_timeout
-        attributes.retry_cnt = RETRIES
+        attributes.retry_cnt = retries
         attributes.rnr_retry = UNREADY_WITHOUT_END
         self._qp.to_rts(attributes)
 
@@ -141,22 +149,29 @@ def receive_all(plan: Plan) -> dict[str, Any]:
     with socket.create_server((LOOPBACK, plan.port)) as server:
         connection, _ = server.accept()
     with connection, connection.makefile("rwb") as channel:
-        end.connect(exchange(channel, end.address), plan.ack_timeout)
+        end.connect(exchange(channel, end.address), plan.ack_timeout, plan.retries)
         exchange(channel, "ready")
         arrived: list[int] = []
+        arrived_ns: list[int] = []
         while len(arrived) < plan.messages:
             arrived += end.completed()
+            arrived_ns += [time.monotonic_ns()] * (len(arrived) - len(arrived_ns))
         read = (end.buffer.read(plan.size, number * plan.size) for number in numbers)
         intact = sum(data == pattern(number, plan.size) for number, data in zip(numbers, read, strict=True))
         exchange(channel, "done")
-    return {"messages": plan.messages, "intact": intact, "in_order": arrived == list(numbers)}
+    return {
+        "messages": plan.messages,
+        "intact": intact,
+        "in_order": arrived == list(numbers),
+        "arrived_ns": arrived_ns,
+    }
 
 
 def send_all(plan: Plan) -> dict[str, Any]:
     """Send every message of a transfer."""
     end = Endpoint(plan.device, plan.gid_index, SENDS_UNDER_WAY * plan.size, receives=1)
     with socket.create_connection((LOOPBACK, plan.port)) as connection, connection.makefile("rwb") as channel:
-        end.connect(exchange(channel, end.address), plan.ack_timeout)
+        end.connect(exchange(channel, end.address), plan.ack_timeout, plan.retries)
         exchange(channel, "ready")
         began_ns = time.monotonic_ns()
         sent = acknowledged = 0
@@ -190,6 +205,7 @@ def exchange(channel: BufferedRWPair, said: Any) -> Any:
 @click.option("--messages", required=True, type=click.IntRange(1), help="How many messages.")
 @click.option("--size", required=True, type=click.IntRange(8), help="Bytes of a message, a multiple of 8.")
 @click.option("--ack-timeout", required=True, type=click.IntRange(1, 31), help="Exponent of the timer.")
+@click.option("--retries", default=RETRIES, type=click.IntRange(0, 7), help="Until a message has failed.")
 def main(role: str, **plan: Any) -> None:
     """Be one end of a transfer."""
     transfer = receive_all if role == "receive" else send_all

@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -76,11 +76,7 @@ def run_failover(bench: Bench) -> dict[str, Any]:
     hosts = (bench.source, bench.target)
     with ExitStack() as stack:
         record = stack.enter_context(recorded(bench))
-        maps = [stack.enter_context(Maps(tree.here(host.ifname))) for host in hosts]
-        for each in maps:
-            each.set_key(_KEY_ID, _KEY)
-            each.control["dead_after_ns"] = DEAD_AFTER_NS
-        stack.enter_context(_pulses(hosts))
+        maps = stack.enter_context(watched(hosts))
         running = stack.enter_context(started(STORY, *hosts))
         steering = stack.enter_context(mover(running, *hosts, STORY.version))
         primary, backup = find_ways(steering, bench.counters)
@@ -90,6 +86,18 @@ def run_failover(bench: Bench) -> dict[str, Any]:
             record |= asdict(running.finish())
         record["dataplane"] = {host.ifname: each.counters() for host, each in zip(hosts, maps, strict=True)}
     return record
+
+
+@contextmanager
+def watched(hosts: tuple[RdmaHost, ...]) -> Iterator[list[Maps]]:
+    """Have the paths of these hosts pulsed; their maps."""
+    with ExitStack() as stack:
+        maps = [stack.enter_context(Maps(tree.here(host.ifname))) for host in hosts]
+        for each in maps:
+            each.set_key(_KEY_ID, _KEY)
+            each.control["dead_after_ns"] = DEAD_AFTER_NS
+        stack.enter_context(pulses(hosts))
+        yield maps
 
 
 def find_ways(steering: Mover, counters: Counters) -> tuple[Way, Way]:
@@ -141,13 +149,20 @@ def _cut(spine: str, record: dict[str, Any]) -> Iterator[None]:
 
 
 @contextmanager
-def _pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
+def pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
     """Have the paths of these hosts probed, by the process which the agent has for that."""
     orders = [
         PulseOrder(host.ifname, 0, _KEY_ID, abi.ROCE_PORT, str(host.ipv4), str(host.ipv6)) for host in hosts
     ]
+    with helper("cwdp.agent.pulse", orders):
+        yield
+
+
+@contextmanager
+def helper(module: str, orders: Sequence[msgspec.Struct]) -> Iterator[None]:
+    """Run a process of the agent's with its orders."""
     process = subprocess.Popen(
-        (sys.executable, "-m", "cwdp.agent.pulse", str(PULSE_INTERVAL_MS)),
+        (sys.executable, "-m", module, str(PULSE_INTERVAL_MS)),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
     )

@@ -5,11 +5,11 @@
  *
  * reads what is steered and the frames to start from on standard input, a line each:
  *
- *	steered ADDRESS QPN PORT FLOW_LABEL   address in hexadecimal, 16 bytes
- *	frame BYTES                           in hexadecimal
+ *	steered ADDRESS QPN PORT FLOW_LABEL SWITCHED   address in hexadecimal, 16 bytes
+ *	frame BYTES                                    in hexadecimal
  *
  * and writes a few frames that it steered and whose ICRC had been right ("steered BYTES"), then "frames N
- *steered N reflected N", or "wrong WHAT VERDICT BEFORE AFTER", and exits with 1. */
+ *steered N reflected N given N", or "wrong WHAT VERDICT BEFORE AFTER", and exits with 1. */
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 #include <stdio.h>
@@ -18,11 +18,12 @@
 
 #include "mutate.h"
 
-#define CORPUS_MAX  256
-#define STEERED_MAX 64
-#define LINE_MAX    (2 * FRAME_MAX + 64)
-#define SHOWN       1000
-#define PROBE_MARK  0x43574450
+#define CORPUS_MAX      256
+#define STEERED_MAX     64
+#define LINE_MAX        (2 * FRAME_MAX + 64)
+#define SHOWN           1000
+#define PROBE_MARK      0x43574450
+#define TC_ACT_REDIRECT 7
 
 struct fuzz {
 	int xdp;
@@ -35,6 +36,7 @@ struct fuzz {
 	uint64_t steered_frames;
 	uint64_t shown_frames;
 	uint64_t reflected_frames;
+	uint64_t given_frames;
 };
 
 static void fail(const char *what)
@@ -64,11 +66,11 @@ static void read_input(struct fuzz *fuzz)
 {
 	static char line[LINE_MAX];
 	char address[33];
-	unsigned int qpn, port, label;
+	unsigned int qpn, port, label, switched;
 
 	fuzz->rules.steered = fuzz->steered;
 	while (fgets(line, sizeof(line), stdin)) {
-		if (sscanf(line, "steered %32s %u %u %u", address, &qpn, &port, &label) == 4 &&
+		if (sscanf(line, "steered %32s %u %u %u %u", address, &qpn, &port, &label, &switched) == 5 &&
 		    fuzz->rules.total < STEERED_MAX) {
 			struct steered *steered = &fuzz->steered[fuzz->rules.total++];
 
@@ -76,6 +78,7 @@ static void read_input(struct fuzz *fuzz)
 			steered->qpn = qpn;
 			steered->port = port;
 			steered->flow_label = label;
+			steered->switched = switched;
 		} else if (!strncmp(line, "frame ", 6) && fuzz->corpus_total < CORPUS_MAX) {
 			struct frame *frame = &fuzz->corpus[fuzz->corpus_total++];
 
@@ -88,9 +91,9 @@ static void read_input(struct fuzz *fuzz)
 	}
 }
 
-static int run(int program, const struct frame *in, struct frame *out, __u32 mark)
+static int run(int program, const struct frame *in, struct frame *out, __u32 mark, __u32 priority)
 {
-	struct __sk_buff context = {.mark = mark};
+	struct __sk_buff context = {.mark = mark, .priority = priority};
 	LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = in->bytes, .data_size_in = in->length,
 		    .data_out = out->bytes, .data_size_out = sizeof(out->bytes));
 
@@ -131,18 +134,21 @@ static void show_steered(struct fuzz *fuzz, const struct frame *in, const struct
 static void fuzz_one(struct fuzz *fuzz)
 {
 	static struct frame in, out;
+	uint32_t qpn;
 	int verdict;
 
 	mutate(&fuzz->dice, fuzz->corpus, fuzz->corpus_total, &fuzz->rules, &in);
-	verdict = run(fuzz->xdp, &in, &out, 0);
+	verdict = run(fuzz->xdp, &in, &out, 0, 0);
 	judge(oracle_ingress(&in, &out, verdict), verdict, &in, &out);
 	fuzz->reflected_frames += verdict == XDP_TX;
 	if (!dice_below(&fuzz->dice, 8)) {
-		verdict = run(fuzz->tc, &in, &out, PROBE_MARK);
-		judge(oracle_probe_egress(&in, &out, verdict), verdict, &in, &out);
+		qpn = fuzz->steered[dice_below(&fuzz->dice, fuzz->rules.total)].qpn;
+		verdict = run(fuzz->tc, &in, &out, PROBE_MARK, qpn);
+		judge(oracle_marked_egress(&fuzz->rules, &in, &out, verdict, qpn), verdict, &in, &out);
+		fuzz->given_frames += verdict == TC_ACT_REDIRECT;
 		return;
 	}
-	verdict = run(fuzz->tc, &in, &out, 0);
+	verdict = run(fuzz->tc, &in, &out, 0, 0);
 	judge(oracle_egress(&fuzz->rules, &in, &out, verdict), verdict, &in, &out);
 	show_steered(fuzz, &in, &out);
 }
@@ -166,7 +172,8 @@ int main(int argc, char **argv)
 	read_input(&fuzz);
 	for (uint64_t i = 0; i < total; i++)
 		fuzz_one(&fuzz);
-	printf("frames %llu steered %llu reflected %llu\n", (unsigned long long)total,
-	       (unsigned long long)fuzz.steered_frames, (unsigned long long)fuzz.reflected_frames);
+	printf("frames %llu steered %llu reflected %llu given %llu\n", (unsigned long long)total,
+	       (unsigned long long)fuzz.steered_frames, (unsigned long long)fuzz.reflected_frames,
+	       (unsigned long long)fuzz.given_frames);
 	return 0;
 }

@@ -4,31 +4,37 @@
 #include <linux/bpf.h>
 #include <string.h>
 
-#define TC_ACT_UNSPEC (-1)
-#define DATAGRAM_MIN  (UDP_HEADER + BTH_BYTES + ICRC_BYTES)
-#define DATAGRAM_MAX  9216
-#define PORT_TO_LABEL 0x3fff
-#define STAMP_BYTES   8
+#define TC_ACT_UNSPEC    (-1)
+#define TC_ACT_SHOT      2
+#define TC_ACT_REDIRECT  7
+#define MAC_BYTES        6
+#define RC_ACKNOWLEDGE   0x11
+#define NAK_PSN_SEQUENCE 0x60
+#define DATAGRAM_MIN     (UDP_HEADER + BTH_BYTES + ICRC_BYTES)
+#define DATAGRAM_MAX     9216
+#define PORT_TO_LABEL    0x3fff
+#define STAMP_BYTES      8
 
-static void destination_of(const struct frame *frame, const struct layout *layout, uint8_t address[16])
+static void address_at(const struct frame *frame, const struct layout *layout, size_t ahead,
+		       uint8_t address[16])
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 	if (layout->is_ipv6) {
-		memcpy(address, frame->bytes + layout->ip + 24, 16);
+		memcpy(address, frame->bytes + layout->ip + 8 + 16 * ahead, 16);
 		return;
 	}
 	memcpy(address, mapped, sizeof(mapped));
-	memcpy(address + sizeof(mapped), frame->bytes + layout->ip + 16, 4);
+	memcpy(address + sizeof(mapped), frame->bytes + layout->ip + 12 + 4 * ahead, 4);
 }
 
+/* By an address of the frame, the source (0) or the destination (1). */
 static const struct steered *find_steered(const struct rules *rules, const struct frame *frame,
-					  const struct layout *layout)
+					  const struct layout *layout, size_t ahead, uint32_t qpn)
 {
-	uint32_t qpn = get32(frame->bytes + layout->udp + UDP_HEADER + 4) & 0xffffff;
 	uint8_t address[16];
 
-	destination_of(frame, layout, address);
+	address_at(frame, layout, ahead, address);
 	for (size_t i = 0; i < rules->total; i++)
 		if (rules->steered[i].qpn == qpn &&
 		    !memcmp(rules->steered[i].address, address, sizeof(address)))
@@ -51,7 +57,8 @@ const struct steered *oracle_steers(const struct rules *rules, const struct fram
 
 	if (!frame_parse(frame, &layout) || frame_is_probe(frame, &layout))
 		return NULL;
-	found = find_steered(rules, frame, &layout);
+	found = find_steered(rules, frame, &layout, 1,
+			     get32(frame->bytes + layout.udp + UDP_HEADER + 4) & 0xffffff);
 	if (!found || get16(frame->bytes + layout.udp) == found->port || !lengths_agree(frame, &layout))
 		return NULL;
 	return found;
@@ -104,11 +111,39 @@ const char *oracle_egress(const struct rules *rules, const struct frame *in, con
 	return same(&expected, out) ? NULL : "egress: not what steering should have made of it";
 }
 
-const char *oracle_probe_egress(const struct frame *in, const struct frame *out, int verdict)
+static bool is_go_back(const struct frame *frame, const struct layout *layout)
+{
+	const uint8_t *bth = frame->bytes + layout->udp + UDP_HEADER;
+
+	return layout->udp + UDP_HEADER + BTH_BYTES < frame->length && bth[0] == RC_ACKNOWLEDGE &&
+	       bth[BTH_BYTES] == NAK_PSN_SEQUENCE;
+}
+
+/* Dropped as it came, or given to this host: under its own link address, and only to who has switched. */
+static const char *oracle_go_back(const struct rules *rules, const struct frame *in, const struct frame *out,
+				  const struct layout *layout, int verdict, uint32_t qpn)
+{
+	const struct steered *steered = find_steered(rules, in, layout, 0, qpn & 0xffffff);
+	struct frame expected = *in;
+
+	if (verdict == TC_ACT_REDIRECT) {
+		memcpy(expected.bytes, in->bytes + MAC_BYTES, MAC_BYTES);
+		if (!steered || !steered->switched)
+			return "egress: a NAK for who has not switched";
+	} else if (verdict != TC_ACT_SHOT) {
+		return "egress: a NAK of the agent's left the host";
+	}
+	return same(&expected, out) ? NULL : "egress: changed more of a NAK than its link address";
+}
+
+const char *oracle_marked_egress(const struct rules *rules, const struct frame *in, const struct frame *out,
+				 int verdict, uint32_t qpn)
 {
 	struct frame restored = *out;
 	struct layout layout;
 
+	if (frame_parse(in, &layout) && is_go_back(in, &layout))
+		return oracle_go_back(rules, in, out, &layout, verdict, qpn);
 	if (verdict != TC_ACT_UNSPEC)
 		return "egress of a probe: another verdict than to go on";
 	if (frame_parse(in, &layout) && frame_is_probe(in, &layout)) {

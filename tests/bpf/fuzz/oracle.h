@@ -10,6 +10,7 @@ struct steered {
 	uint32_t qpn;
 	uint16_t port;
 	bool flow_label;
+	bool switched; /* to its backup: a NAK may be given to it */
 };
 
 struct rules {
@@ -23,5 +24,6 @@ const struct steered *oracle_steers(const struct rules *rules, const struct fram
 /* Each returns NULL, or what is wrong. */
 const char *oracle_egress(const struct rules *rules, const struct frame *in, const struct frame *out,
 			  int verdict);
-const char *oracle_probe_egress(const struct frame *in, const struct frame *out, int verdict);
+const char *oracle_marked_egress(const struct rules *rules, const struct frame *in, const struct frame *out,
+				 int verdict, uint32_t qpn);
 const char *oracle_ingress(const struct frame *in, const struct frame *out, int verdict);

@@ -1,0 +1,176 @@
+"""Going back: what is remembered of acknowledgements, and what becomes of the NAKs that the agent sends in a peer's place."""
+
+import struct
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+import pytest
+import roce
+from machine import SKB_CONTEXT_BYTES, SKB_MARK_OFFSET, SKB_PRIORITY_OFFSET, TC_ACT_UNSPEC, Machine, Run
+from probes import network
+from pulses import BACKUP, DEAD_AFTER_NS, PRIMARY, SECOND_NS, Paths, events
+from scapy.contrib.roce import AETH, BTH
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from cwdp.agent.nak import nak
+from cwdp.dataplane import abi
+from cwdp.dataplane.abi import Direction, PathState, Reason
+
+pytestmark = pytest.mark.kernel
+
+TC_ACT_SHOT, TC_ACT_REDIRECT = 2, 7
+LQPN = 0x31
+KNOWN, LAST = 1 << 31, 0xFFFFFF
+OURS, NEXT_HOP = "02:00:00:00:00:01", "02:00:00:00:00:02"
+PSN_SEQUENCE_ERROR, RNR, REMOTE_ACCESS, RESERVED = 0x60, 0x20, 0x62, 0x40
+BOTH_FAMILIES = pytest.mark.parametrize("ip_version", [4, 6])
+
+
+@dataclass(frozen=True)
+class Row:
+    description: str
+    packets: list[Packet]
+    acked: int | None
+
+
+ROWS = [
+    Row("nothing but requests", [roce.data(psn=5), roce.data("RC_READ_REQUEST", psn=6)], None),
+    Row("acknowledged", [roce.acknowledge(psn=5), roce.acknowledge(0x1F, psn=9)], 9),
+    Row("the last word counts", [roce.acknowledge(psn=9), roce.acknowledge(psn=5)], 5),
+    Row("a NAK speaks of all before it", [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=7)], 6),
+    Row("a NAK after the wrap", [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=0)], LAST),
+    Row("not ready", [roce.acknowledge(RNR | 3, psn=7)], 6),
+    Row("an error", [roce.acknowledge(psn=5), roce.acknowledge(REMOTE_ACCESS, psn=9)], 5),
+    Row("no known syndrome", [roce.acknowledge(psn=5), roce.acknowledge(RESERVED, psn=9)], 5),
+    Row("a congestion notification", [roce.acknowledge(psn=5), roce.congestion_notification()], 5),
+    Row("a whole read", [roce.data("RC_READ_RESPONSE_ONLY", psn=8)], 8),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.description)
+def test_the_last_acknowledged(dataplane: Machine, row: Row) -> None:
+    for packet in row.packets:
+        dataplane.ingress(packet)
+    acked = int(dataplane.qp(Direction.INGRESS)["acked_psn"])
+    assert acked == (0 if row.acked is None else KNOWN | row.acked)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "acked"), [((5, 6, 7), 7), ((5, 7), 5), ((5, 6, 9, 7), 7), ((LAST, 0), 0)], ids=str
+)
+def test_responses_count_up_to_a_gap(dataplane: Machine, arrived: tuple[int, ...], acked: int) -> None:
+    first, *rest = arrived
+    dataplane.ingress(roce.data("RC_READ_RESPONSE_FIRST", psn=first))
+    for psn in rest:
+        dataplane.ingress(roce.data("RC_READ_RESPONSE_MIDDLE", psn=psn))
+    assert dataplane.qp(Direction.INGRESS)["acked_psn"] == KNOWN | acked
+
+
+def test_nothing_is_learnt_from_what_leaves(dataplane: Machine) -> None:
+    dataplane.leave(roce.acknowledge(psn=5))
+    assert dataplane.qp(Direction.EGRESS)["acked_psn"] == 0
+
+
+def by_agent(ip_version: int = 4, psn: int = 9, **fields: int) -> bytes:
+    """A NAK as it reaches tc egress, with the checksum that the kernel fills in."""
+    here, there = network(ip_version).src, network(ip_version).dst
+    frame = Ether(
+        bytes(Ether(src=OURS, dst=NEXT_HOP, type=0x0800 if ip_version == 4 else 0x86DD))
+        + nak(ip_address(there), ip_address(here), LQPN, psn)
+    )
+    if ip_version == 4:
+        frame["IP"].chksum = None
+    for name, value in fields.items():
+        frame[AETH if name == "syndrome" else BTH].setfieldval(name, value)
+    return bytes(frame)
+
+
+def inject(dataplane: Machine, frame: bytes, rqpn: int = roce.QPN) -> Run:
+    """A packet of the agent's, from a socket of that priority."""
+    context = bytearray(SKB_CONTEXT_BYTES)
+    struct.pack_into("=I", context, SKB_MARK_OFFSET, abi.MARK)
+    struct.pack_into("=I", context, SKB_PRIORITY_OFFSET, rqpn)
+    return dataplane.leave_as(frame, context)
+
+
+@BOTH_FAMILIES
+def test_it_is_what_the_peer_would_send(ip_version: int) -> None:
+    packet = Ether(by_agent(ip_version, psn=LAST))
+    anew = packet.copy()
+    anew[BTH].icrc = None
+    assert bytes(anew) == bytes(packet)
+    there, here = network(ip_version).dst, network(ip_version).src
+    assert (packet.payload.src, packet.payload.dst) == (there, here)
+    assert (packet[BTH].opcode, packet[BTH].dqpn, packet[BTH].psn) == (0x11, LQPN, LAST)
+    assert packet[AETH].syndrome == PSN_SEQUENCE_ERROR
+
+
+@BOTH_FAMILIES
+def test_it_is_given_to_this_host_after_a_switch(dataplane: Machine, ip_version: int) -> None:
+    Paths(dataplane, roce.data(ip_version=ip_version)).fail_primary()
+    frame = by_agent(ip_version)
+    given = inject(dataplane, frame)
+    assert (given.verdict, given.counted) == (TC_ACT_REDIRECT, {Reason.GO_BACK_GIVEN: 1})
+    expected = Ether(frame)
+    expected.dst = OURS
+    assert given.packet == bytes(expected)
+
+
+def test_it_finds_a_dead_path_by_itself(dataplane: Machine) -> None:
+    """A queue pair that waits sends nothing by which the dataplane would notice."""
+    paths = Paths(dataplane)
+    assert paths.port() == PRIMARY
+    paths.ask(PRIMARY, BACKUP)
+    paths.ask(BACKUP)
+    paths.pass_time(DEAD_AFTER_NS + SECOND_NS)
+    paths.ask(BACKUP, times=1)
+    assert paths.state(PRIMARY) == PathState.UP
+    given = inject(dataplane, by_agent())
+    assert given.verdict == TC_ACT_REDIRECT
+    assert given.counted == {Reason.GO_BACK_GIVEN: 1, Reason.PATH_WENT_DOWN: 1}
+    assert paths.state(PRIMARY) == PathState.DOWN
+    assert len(events(dataplane)) == 1
+    assert paths.port() == BACKUP
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["healthy", "silent for too short a time"])
+def test_it_is_dropped_while_the_path_is_in_use(dataplane: Machine, silent: bool) -> None:
+    paths = Paths(dataplane)
+    assert paths.port() == PRIMARY
+    paths.ask(PRIMARY, BACKUP)
+    if silent:
+        paths.ask(BACKUP)
+    dropped = inject(dataplane, by_agent())
+    assert (dropped.verdict, dropped.counted) == (TC_ACT_SHOT, {Reason.GO_BACK_NOT_SWITCHED: 1})
+    assert paths.state(PRIMARY) == PathState.UP
+
+
+@pytest.mark.parametrize("rqpn", [roce.QPN + 1, 0, LQPN])
+def test_it_is_dropped_for_a_queue_pair_that_nobody_steers(dataplane: Machine, rqpn: int) -> None:
+    Paths(dataplane).fail_primary()
+    dropped = inject(dataplane, by_agent(), rqpn)
+    assert (dropped.verdict, dropped.counted) == (TC_ACT_SHOT, {Reason.GO_BACK_NOT_STEERED: 1})
+
+
+def test_it_makes_no_record(dataplane: Machine) -> None:
+    inject(dataplane, by_agent())
+    for table in dataplane.maps.qps.values():
+        assert not table["tag"].any()
+
+
+@pytest.mark.parametrize(
+    "fields", [{"syndrome": 0}, {"syndrome": 0x62}, {"opcode": 0x10}, {"opcode": 0x04}], ids=str
+)
+def test_nothing_else_is_given_to_this_host(dataplane: Machine, fields: dict[str, int]) -> None:
+    Paths(dataplane).fail_primary()
+    frame = by_agent(4, **fields)
+    left = inject(dataplane, frame)
+    assert (left.verdict, left.packet) == (TC_ACT_UNSPEC, frame)
+    assert left.counted == {Reason.PROBE_BAD_TEMPLATE: 1}
+
+
+def test_without_the_mark_it_is_any_packet(dataplane: Machine) -> None:
+    Paths(dataplane).fail_primary()
+    frame = by_agent()
+    assert dataplane.leave(frame).verdict == TC_ACT_UNSPEC
