@@ -183,13 +183,18 @@ def _found(suspect: Suspect, causes: Causes) -> Found:
         f"{suspect.windows / WINDOWS_PER_S:.1f} s, {suspect.elsewhere:.2%} of others"
     )
     return Found(
-        kind="silent" if suspect.loss >= SILENT_LOSS else "lossy",
+        kind="silent" if _is_silent(suspect) else "lossy",
         named=named,
         confidence=suspect.confidence / (1 + len(named.also)),
         loss=suspect.loss,
         evidence=[evidence],
         windows=suspect.windows,
     )
+
+
+def _is_silent(suspect: Suspect) -> bool:
+    """Whether all is lost: from the beginning of the span on, or since it died within it."""
+    return suspect.loss >= SILENT_LOSS or (suspect.loss >= HARD_LOSS and suspect.of_late >= SILENT_LOSS)
 
 
 def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.float32]) -> NDArray[np.float64]:

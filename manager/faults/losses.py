@@ -35,6 +35,7 @@ SURE = 0.98
 LIKELY = 0.4
 PATIENCE = 10
 LEAST_WINDOWS_WITH_LOSS = 3
+LATE_WINDOWS = 2
 HARD_LOSS = 0.5
 OVERFLOW_POWER = 2.0
 LEAST_RANK = 0.05
@@ -55,6 +56,8 @@ class Suspect:
         sent, lost: probes that met the cause.
         elsewhere: share of the others that was lost.
         windows: the span looked at.
+        of_late: share of the probes that meet the cause that was lost in the last two windows. Where a link has died
+            within a window, some came through in the first.
     """
 
     number: int
@@ -64,6 +67,7 @@ class Suspect:
     lost: int
     elsewhere: float
     windows: int
+    of_late: float
 
     @property
     def loss(self) -> float:
@@ -109,7 +113,17 @@ def _over(probes: Probes, by_class: csr_array, prior: Floats, span: int) -> Susp
     if gain < needed or windows < LEAST_WINDOWS_WITH_LOSS:
         return None
     confidence = float(np.exp(posterior[best] - logsumexp(posterior)))
-    return Suspect(best, confidence, gain, int(sent[best]), int(lost[best]), float(elsewhere[best]), span)
+    late_sent, late_lost = (float(each[-LATE_WINDOWS:, rows].sum()) for each in (probes.sent, probes.lost))
+    return Suspect(
+        number=best,
+        confidence=confidence,
+        gain=gain,
+        sent=int(sent[best]),
+        lost=int(lost[best]),
+        elsewhere=float(elsewhere[best]),
+        windows=span,
+        of_late=late_lost / max(late_sent, 1.0),
+    )
 
 
 def overflowed(rank: Floats, background: float) -> bool | None:

@@ -61,6 +61,18 @@ def test_a_fault_has_one_event_at_its_start_and_one_at_its_end(loss: float) -> N
     assert past.end_s > past.start_s
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("before_it_died", [0.25, 0.5, 0.75])
+def test_a_link_that_dies_within_a_window_is_silent(before_it_died: float, seed: int) -> None:
+    """In the first window some of the probes came through before."""
+    bench = Bench(LeafSpine(SMALL, np.random.default_rng(seed)))
+    both = bench.fabric.cables()[-1]
+    _after(bench, 20, Trouble())
+    told = _after(bench, 1, Trouble(loss=dict.fromkeys(both, 1.0 - before_it_died)))
+    told += _after(bench, 20, Trouble(loss=dict.fromkeys(both, 1.0)))
+    assert told == ["link_silent"]
+
+
 def test_two_faults_are_two_findings() -> None:
     bench = Bench(LeafSpine(replace(SMALL, leaves=4), np.random.default_rng(4)))
     cables = bench.fabric.cables()
