@@ -62,8 +62,14 @@ def test_who_is_hit(kind: Kind, expected: list[int]) -> None:
 )
 def test_a_stall_counts_where_it_began(began_ms: int, expected: int) -> None:
     """From the last delivery before a death, which may lie one interval of packets before it."""
-    flow = {"outage_start_ns": began_ms * MS, "outage_ns": 80 * MS, "failed": False, "gap_events": []}
+    flow = {"pauses": [{"start_ns": began_ms * MS, "lasted_ns": 80 * MS}], "failed": False}
     assert measure.stall_ns(flow, 1000 * MS, 2000 * MS) == expected
+
+
+def test_a_longer_stall_elsewhere_hides_none() -> None:
+    pauses = [(200, 500), (1010, 70), (1500, 90), (2600, 400)]
+    flow = {"pauses": [{"start_ns": at * MS, "lasted_ns": ms * MS} for at, ms in pauses], "failed": False}
+    assert measure.stall_ns(flow, 1000 * MS, 2000 * MS) == 90 * MS
 
 
 def test_what_died_delivered_nothing() -> None:
@@ -88,13 +94,3 @@ def test_both_ways_are_steered_with_a_backup() -> None:
         for wish in (there, back):
             assert 49_152 <= wish["backup_sport"] <= 65_535
             assert wish["sport"] != wish["backup_sport"]
-
-
-def test_losses_apart_are_not_one_stall() -> None:
-    gaps = [
-        {"last_arrival_ns": 1000 * MS, "last_lost_sent_ns": 1030 * MS},
-        {"last_arrival_ns": 1900 * MS, "last_lost_sent_ns": 1910 * MS},
-        {"last_arrival_ns": 2500 * MS, "last_lost_sent_ns": 2900 * MS},
-    ]
-    flow = {"outage_start_ns": 0, "outage_ns": 500 * MS, "failed": False, "gap_events": gaps}
-    assert measure.stall_ns(flow, 1000 * MS, 2000 * MS) == 30 * MS

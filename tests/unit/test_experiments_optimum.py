@@ -3,15 +3,18 @@
 import itertools
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from tools.experiments.jobs import interleaved
 from tools.experiments.optimum import (
     fair_optimum_bps,
     fitting_spine_flows,
     link_capacities,
+    placed_optimum_bps,
     total_optimum_bps,
 )
 from tools.lab.topology import LabSpec, Topology
@@ -113,3 +116,57 @@ def test_dead_links_take_their_share_and_no_more() -> None:
     assert one_dead == pytest.approx(90_000_000)
     capacities = link_capacities(topology, dead=[f"l1-{spine}" for spine in topology.spines])
     assert total_optimum_bps(topology, pairs, 15_000_000, capacities) == pytest.approx(0)
+
+
+@given(
+    st.integers(2, 3),
+    st.integers(2, 4),
+    st.integers(0, 10_000),
+    st.sampled_from([0.3, 0.6, 1.0]),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_best_placement_of_whole_flows_is_that_of_trying_all(
+    leaves: int, spines: int, seed: int, load: float, dead: bool
+) -> None:
+    rng = random.Random(seed)
+    topology = fabric(leaves=leaves, spines=spines, hosts=2, spine_bps=RATE_BPS // 2)
+    sources, targets = topology.hosts[:2], topology.hosts[2:4]
+    pairs = [(rng.choice(sources), rng.choice(targets)) for _ in range(4)]
+    capacity_bps = link_capacities(topology, dead=["l1-s1"] if dead else [])
+    demand_bps = load * RATE_BPS
+    tried = [
+        _whole_bps(topology, pairs, demand_bps, capacity_bps, spine)
+        for spine in itertools.product(topology.spines, repeat=4)
+    ]
+    found = placed_optimum_bps(topology, pairs, demand_bps, capacity_bps)
+    assert found == pytest.approx(max(tried), rel=0.006)
+    assert found <= total_optimum_bps(topology, pairs, demand_bps, capacity_bps) * 1.000001
+
+
+def _whole_bps(
+    topology: Topology,
+    pairs: list[tuple[str, str]],
+    demand_bps: float,
+    capacity_bps: dict[str, float],
+    chosen: tuple[str, ...],
+) -> float:
+    """What flows between the first two leaves carry in all over one spine each: where none shares two links that
+    are full, each link takes what it can. Linear in the rates, so solved over a fabric where nobody else may go.
+    """
+    total = linprog(
+        -np.ones(len(pairs)),
+        A_ub=np.array(
+            [
+                [
+                    link in (f"{a}>l1", f"l1>{spine}", f"{spine}>l2", f"l2>{b}")
+                    for (a, b), spine in zip(pairs, chosen, strict=True)
+                ]
+                for link in capacity_bps
+            ],
+            dtype=float,
+        ),
+        b_ub=list(capacity_bps.values()),
+        bounds=(0.0, demand_bps),
+    )
+    return float(-total.fun)

@@ -103,21 +103,19 @@ def outage_ns(flow: Result, start_ns: int, end_ns: int) -> int | None:
 
 
 def stall_ns(flow: Result, start_ns: int, end_ns: int) -> int:
-    """The longest time without a delivery, where that began within a span, just before it included.
+    """The longest time without a delivery that began within a span or just before it, retransmission included.
 
-    Where a longer one began elsewhere, it is the longest from a delivery to the last packet lost at once behind it,
-    which is shorter by the retransmission. A queue pair that died within it delivered nothing from then on.
+    A queue pair that died within the span delivered nothing from then on. Only the longest pauses of a run are known: 0
+    where none of those began in the span.
     """
     slack_ns = NS_PER_S // 10
     if flow["failed"]:
         return end_ns - start_ns
-    if start_ns - slack_ns <= flow["outage_start_ns"] < end_ns:
-        return int(flow["outage_ns"])
     return max(
         (
-            int(gap["last_lost_sent_ns"] - gap["last_arrival_ns"])
-            for gap in flow["gap_events"]
-            if start_ns <= gap["last_arrival_ns"] < end_ns and gap["last_lost_sent_ns"]
+            int(pause["lasted_ns"])
+            for pause in flow["pauses"]
+            if pause["start_ns"] < end_ns and start_ns - slack_ns <= pause["start_ns"]
         ),
         default=0,
     )

@@ -19,7 +19,7 @@ _ACK_TIMEOUT = (
     "20"  # 4.096 us * 2**20 = 4.3 s (IBTA 9.7.6.1.3), so that a busy machine is not taken for a loss
 )
 _LISTENING = "0A"
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 180.0
 _RUN_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 5.0
 _POLL_S = 0.05

@@ -30,10 +30,10 @@ from tools.rdma.story import DEAD_AFTER_NS, Way, find_ways, helper, watched
 TIMERS = ("14", "20")
 """67 ms and 4.3 s (IBTA 9.7.6.1.3): the default of most programs, and NCCL's."""
 
-CUTS = 4
-MESSAGES = 800
+CUTS = 3
+MESSAGES = 500
 HOLD_DOWN_NS = 500_000_000
-_FLOW_S = 1.5
+_FLOW_S = 1.0
 """Between two cuts, with the path in use."""
 
 _TIMEOUT_NS = 40_000_000_000

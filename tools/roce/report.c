@@ -130,13 +130,27 @@ static void print_gaps(const struct responder *responder)
 	printf("]");
 }
 
+static void print_pauses(const struct responder *responder)
+{
+	size_t printed = 0;
+
+	printf(",\"pauses\":[");
+	for (size_t i = 0; i < PAUSES_KEPT; i++) {
+		const struct pause *pause = &responder->pauses[i];
+
+		if (pause->lasted_ns)
+			printf("%s[%" PRIu64 ",%" PRIu64 "]", separator(printed++), pause->start_ns,
+			       pause->lasted_ns);
+	}
+	printf("]");
+}
+
 static void print_responder(const struct responder *responder)
 {
 	printf("{\"id\":%u", responder->qp.id);
 	print_number("first_ns", responder->first_ns);
 	print_number("last_ns", responder->last_ns);
-	print_number("outage_ns", responder->outage_ns);
-	print_number("outage_start_ns", responder->outage_start_ns);
+	print_pauses(responder);
 	print_number("packets", responder->packets);
 	print_number("bytes", responder->bytes);
 	print_number("messages", responder->messages);

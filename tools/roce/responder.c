@@ -91,14 +91,24 @@ static void drop_early(struct responder *responder, const struct packet *packet,
 		*word |= bit;
 }
 
+static void note_pause(struct responder *responder, uint64_t start_ns, uint64_t lasted_ns)
+{
+	struct pause *pauses = responder->pauses;
+
+	if (lasted_ns <= pauses[responder->shortest_pause].lasted_ns)
+		return;
+	pauses[responder->shortest_pause] = (struct pause){.start_ns = start_ns, .lasted_ns = lasted_ns};
+	for (uint32_t i = 0; i < PAUSES_KEPT; i++)
+		if (pauses[i].lasted_ns < pauses[responder->shortest_pause].lasted_ns)
+			responder->shortest_pause = i;
+}
+
 static void note_delivery(struct responder *responder, const struct stamp *stamp, uint64_t now_ns)
 {
-	if (!responder->packets) {
+	if (!responder->packets)
 		responder->first_ns = now_ns;
-	} else if (now_ns > responder->last_ns && now_ns - responder->last_ns > responder->outage_ns) {
-		responder->outage_ns = now_ns - responder->last_ns;
-		responder->outage_start_ns = responder->last_ns;
-	}
+	else if (now_ns > responder->last_ns)
+		note_pause(responder, responder->last_ns, now_ns - responder->last_ns);
 	responder->last_ns = now_ns;
 	if (stamp->sent_ns)
 		histogram_add(&responder->owd, now_ns > stamp->sent_ns ? now_ns - stamp->sent_ns : 0);

@@ -7,6 +7,7 @@
 #include "histogram.h"
 #include "qp.h"
 
+#define PAUSES_KEPT  16
 #define SEEN_PACKETS 4096 /* further ahead than this is taken as not seen before */
 
 /* A packet came before others that should have come first. */
@@ -19,6 +20,12 @@ struct gap {
 	uint32_t psn;               /* of the first of the missing */
 	uint32_t missing;
 	bool overtaken; /* nothing was lost: it was late, or had come too early and been dropped here */
+};
+
+/* A time without a delivery. */
+struct pause {
+	uint64_t start_ns;
+	uint64_t lasted_ns;
 };
 
 struct responder {
@@ -38,10 +45,10 @@ struct responder {
 
 	uint64_t first_ns; /* of deliveries */
 	uint64_t last_ns;
-	uint64_t arrival_ns; /* of any packet, the last */
-	uint64_t outage_ns;  /* the longest time between two deliveries */
-	uint64_t outage_start_ns;
-	uint64_t packets; /* delivered, as are bytes and messages */
+	uint64_t arrival_ns;              /* of any packet, the last */
+	struct pause pauses[PAUSES_KEPT]; /* the longest times between two deliveries, in no order */
+	uint32_t shortest_pause;          /* the index of the shortest of them */
+	uint64_t packets;                 /* delivered, as are bytes and messages */
 	uint64_t bytes;
 	uint64_t messages;
 	uint64_t duplicates;

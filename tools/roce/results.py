@@ -44,6 +44,8 @@ def merge(
 def flow_result(flow: Flow, sender: Message, receiver: Message) -> dict[str, Any]:
     """Everything about one flow."""
     lost = lost_packets(sender["go_backs"], receiver["gaps"])
+    longest_first = sorted(receiver["pauses"], key=lambda pause: -pause[1])
+    pauses = [{"start_ns": start_ns, "lasted_ns": lasted_ns} for start_ns, lasted_ns in longest_first]
     return {
         "id": flow.id,
         "source": flow.source.host,
@@ -76,8 +78,9 @@ def flow_result(flow: Flow, sender: Message, receiver: Message) -> dict[str, Any
         "gaps_overtaken": receiver["gaps_overtaken"],
         "completion": summary([sender["completion"]]),
         "owd": summary([receiver["owd"]]),
-        "outage_ns": receiver["outage_ns"],
-        "outage_start_ns": receiver["outage_start_ns"],
+        "outage_ns": pauses[0]["lasted_ns"] if pauses else 0,
+        "outage_start_ns": pauses[0]["start_ns"] if pauses else 0,
+        "pauses": pauses,
         "first_lost_ns": min(lost, default=None),
         "last_lost_ns": max(lost, default=None),
         "sports": receiver["sports"],
