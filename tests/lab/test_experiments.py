@@ -5,7 +5,7 @@ import random
 import pytest
 from conftest import lab_name
 
-from tools.experiments import contention_run, failover_run
+from tools.experiments import contention_run, failover, failover_run
 from tools.experiments.contention import Arm
 from tools.experiments.contention import make_setting as make_contention
 from tools.experiments.failover import Kind
@@ -41,9 +41,11 @@ def test_without_cwdp_a_silent_cut_kills_what_it_hits_and_nothing_else(
     monkeypatch.setattr(failover_run, "NAME", name)
     spec = LabSpec(name=name, **SMALL | {"spines": 4})
     setting = make_failover(spec, 0.45, None)
-    result = failover_run.run_failover(setting, ["ecmp"], Kind.ONE_WAY, 1, random.randrange(1000))
+    result = failover_run.run_failover([setting], ["ecmp"], Kind.ONE_WAY, 1, random.randrange(1000))
     (run,) = result["runs"]
     assert 0 < run["queue_pairs_died"] < len(setting.pairs)
+    assert len(run["stalls_ns"]) == run["queue_pairs_died"]
+    assert min(run["stalls_ns"]) > failover.DARK_S * 0.9e9
     assert run["dark_share"] < 0.95
     assert run["moves"] == 0
     assert len(run["timeline"]["at_s"]) == len(run["timeline"]["goodput_bps"]) > 40

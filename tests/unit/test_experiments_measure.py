@@ -10,8 +10,9 @@ from cwdp.errors import ConfigError
 from tools.experiments import measure
 from tools.experiments.contention import Arm, make_setting, summarise
 from tools.experiments.contention_run import summarise_arm
-from tools.experiments.failover import Kind, draw_cut
+from tools.experiments.failover import Cut, Kind, draw_cut, summarise_cut
 from tools.experiments.failover import make_setting as make_failover
+from tools.experiments.failover_run import summarise_arm as arm_of_failover
 from tools.experiments.jobs import interleaved
 from tools.lab.topology import LabSpec, Topology
 
@@ -150,3 +151,38 @@ def test_survivors_of_a_failover_carry_what_is_offered_unless_too_little_is_left
     offered = setting.flow_bps * len(setting.pairs) * measure.payload_share(16 * 1024, 1024)
     assert setting.survivors_bps(["l1-s1"]) == pytest.approx(offered)
     assert setting.survivors_bps(["l1-s1", "l1-s2", "l1-s3"]) < 0.75 * offered
+
+
+@pytest.mark.parametrize(
+    ("cut", "hit"),
+    [
+        (Cut(Kind.SILENT, ("l1-s1",)), {0, 1, 2}),
+        (Cut(Kind.ONE_WAY, ("l1-s1",), "l1>s1"), {0}),
+        (Cut(Kind.ONE_WAY, ("l2-s1",), "s1>l2"), {0, 2}),
+        (Cut(Kind.CARRIER, ("l1-s2",)), {3}),
+        (Cut(Kind.SPINE, ("l1-s1", "l2-s1")), {0, 1, 2}),
+    ],
+    ids=str,
+)
+def test_who_is_hit_by_a_cut(cut: Cut, hit: set[int]) -> None:
+    taken = [{"l1>s1", "s1>l2"}, {"l2>s1", "s1>l1"}, {"s1>l1", "s1>l2"}, {"l1>s2", "s2>l2"}, set()]
+    assert {flow for flow, links in enumerate(taken) if cut.hits(frozenset(links))} == hit
+
+
+def test_who_waits_for_a_timer_is_counted_though_nothing_was_lost() -> None:
+    """A window that is used up before the switch: no packet was lost behind another one."""
+    setting = make_failover(LabSpec(hosts_per_leaf=2, rate_bps=40_000_000), 0.6, None)
+    run: dict[str, Any] = result({0: 8e6, 1: 8e6, 2: 8e6})
+    cut_ns = run["start_ns"] + 4_000_000_000
+    for flow, lasted_ns in zip(run["flows"], (90_000_000, 70_000_000, 80_000_000), strict=True):
+        pauses = [(cut_ns - 3_000_000_000, 95_000_000), (cut_ns - 1_000_000, lasted_ns)]
+        flow["pauses"] = [{"start_ns": at_ns, "lasted_ns": ns} for at_ns, ns in pauses]
+        flow["failed"] = False
+    taken = {0: frozenset({"l1>s1"}), 1: frozenset({"l1>s2"}), 2: frozenset({"s1>l1"})}
+    cut = Cut(Kind.SILENT, ("l1-s1",))
+    row = summarise_cut(setting, cut, taken, run, (cut_ns, cut_ns + 2_000_000_000))
+    assert (row["stalls_ns"], row["outages_ns"]) == ([90_000_000, 80_000_000], [])
+    assert row["placed_bps"] <= row["survivors_bps"] * 1.000001
+    arm = arm_of_failover("cwdp", 0.6, [row | {"moves": 0}] * 3)
+    assert (arm["queue_pairs_hit"], arm["stall_max_ns"]) == (6, 90_000_000)
+    assert arm["outage_p99_ns"] is None

@@ -7,7 +7,7 @@ before, as only one classifier in place of another makes a cut at a moment (`too
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tools.experiments import measure
 from tools.experiments.jobs import pair_flows
-from tools.experiments.optimum import Pair, link_capacities, total_optimum_bps
+from tools.experiments.optimum import Pair, link_capacities, placed_optimum_bps, total_optimum_bps
 from tools.lab import LabSpec, faults
 from tools.lab.topology import Topology
 from tools.roce import Flow
@@ -34,6 +34,9 @@ STEERED_S = 4.0
 DARK_S = 2.0
 MENDED_S = 3.5
 BEFORE_S, GRACE_S, HEALED_S = 1.0, 1.0, 2.0
+
+
+Optimum = Callable[[Topology, Sequence[Pair], float, Mapping[str, float]], float]
 
 
 class Kind(StrEnum):
@@ -55,11 +58,13 @@ class Setting:
 
     Attributes:
         spec: of the lab.
+        load: what each host offers, of its link.
         pairs: source and target of each queue pair.
         flow_bps: what each queue pair offers, as links count it.
     """
 
     spec: LabSpec
+    load: float
     pairs: tuple[Pair, ...]
     flow_bps: float
 
@@ -75,11 +80,11 @@ class Setting:
             message_bytes=MESSAGE_BYTES,
         )
 
-    def survivors_bps(self, dead: Sequence[str]) -> float:
+    def survivors_bps(self, dead: Sequence[str], best: Optimum = total_optimum_bps) -> float:
         """Payload that the queue pairs can have in all while some links are dead."""
         topology = Topology(self.spec)
         capacities = link_capacities(topology, dead=dead)
-        total_bps = total_optimum_bps(topology, self.pairs, self.flow_bps, capacities)
+        total_bps = best(topology, self.pairs, self.flow_bps, capacities)
         return total_bps * measure.payload_share(MESSAGE_BYTES, MTU)
 
 
@@ -101,6 +106,12 @@ class Cut:
     def shown(self) -> str:
         """For people."""
         return self.direction if self.kind is Kind.ONE_WAY else ", ".join(self.links)
+
+    def hits(self, taken: frozenset[str]) -> bool:
+        """Whether one of some directed links dies."""
+        if self.kind is Kind.ONE_WAY:
+            return self.direction in taken
+        return any({f"{a}>{b}", f"{b}>{a}"} & taken for a, b in (link.split("-") for link in self.links))
 
     def make(self, lab: str) -> None:
         """Do it."""
@@ -132,7 +143,7 @@ def make_setting(spec: LabSpec, load: float, spine_rate_bps: int | None) -> Sett
     spec = replace(spec, spine_rate_bps=spine_rate_bps)
     hosts = Topology(spec).hosts
     pairs = [(host, hosts[(n + spec.hosts_per_leaf) % len(hosts)]) for n, host in enumerate(hosts)]
-    return Setting(spec, tuple(pair for pair in pairs for _ in range(QPS)), load * spec.rate_bps / QPS)
+    return Setting(spec, load, tuple(pair for pair in pairs for _ in range(QPS)), load * spec.rate_bps / QPS)
 
 
 def draw_cut(kind: Kind, used: Sequence[str], topology: Topology, rng: random.Random) -> Cut:
@@ -147,17 +158,22 @@ def draw_cut(kind: Kind, used: Sequence[str], topology: Topology, rng: random.Ra
 
 
 def summarise_cut(
-    setting: Setting, cut: Cut, result: measure.Result, cut_ns: int, mended_ns: int
+    setting: Setting,
+    cut: Cut,
+    taken: Mapping[int, frozenset[str]],
+    result: measure.Result,
+    span_ns: tuple[int, int],
 ) -> dict[str, Any]:
     """What one cut did.
 
     Args:
         setting: of the experiment.
         cut: what was done.
+        taken: directed links that each queue pair took just before, by flow.
         result: of the run.
-        cut_ns: just before it was done, CLOCK_MONOTONIC.
-        mended_ns: just before it was mended.
+        span_ns: just before it was done, and just before it was mended, CLOCK_MONOTONIC.
     """
+    cut_ns, mended_ns = span_ns
     deliveries = measure.Deliveries(result)
     second = float(measure.NS_PER_S)
     cut_at, mended_at = (float(at_ns - result["start_ns"]) for at_ns in (cut_ns, mended_ns))
@@ -165,17 +181,23 @@ def summarise_cut(
     dark_bps = float(deliveries.mean_bps(cut_at + GRACE_S * second, mended_at).sum())
     healed_bps = float(deliveries.mean_bps(mended_at + HEALED_S * second, deliveries.end_ns).sum())
     survivors_bps = setting.survivors_bps(cut.links)
+    placed_bps = setting.survivors_bps(cut.links, placed_optimum_bps)
+    died = [flow for flow in result["flows"] if cut.hits(taken[flow["id"]])]
     outages = [measure.outage_ns(flow, cut_ns, mended_ns) for flow in result["flows"]]
     edges = np.arange(cut_at - BEFORE_S * second, deliveries.end_ns, measure.BIN_S * second)
     return {
+        "load": setting.load,
         "kind": str(cut.kind),
         "cut": cut.shown,
         "outages_ns": [outage for outage in outages if outage is not None],
+        "stalls_ns": [measure.stall_ns(flow, cut_ns, mended_ns) for flow in died],
         "queue_pairs_died": result["total"]["failed"],
         "before_bps": before_bps,
         "survivors_bps": survivors_bps,
         "dark_bps": dark_bps,
+        "placed_bps": placed_bps,
         "dark_share": dark_bps / survivors_bps,
+        "placed_share": dark_bps / placed_bps,
         "healed_share": healed_bps / before_bps if before_bps else 0.0,
         "mended_after_s": (mended_ns - cut_ns) / measure.NS_PER_S,
         "timeline": {

@@ -27,6 +27,7 @@ from tools.experiments.failover import (
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.report import ms, new_table, share
 from tools.experiments.runs import links_in_use, send
+from tools.experiments.taken import links_taken
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.params import RATE, SHARE
 from tools.lab.session import lab_for_run
@@ -35,6 +36,7 @@ from tools.roce import Generator
 NAME = "failover"
 ARMS = ("ecmp", "cwdp")
 CUTS = 5
+LOADS = ("0.3", "0.6", "0.8")
 HOSTS = 2
 RATE_BPS = 20_000_000
 PULSES = PulseSettings(interval_ms=3.0, dead_after_ms=10.0)
@@ -54,7 +56,15 @@ HOLD_DOWN_MS = 500.0
     show_default=True,
     help="A link goes silent, or one direction of it, or loses its carrier; or all links of a spine go silent.",
 )
-@click.option("--load", type=SHARE, default="0.3", show_default=True, help="Each host's, of its link.")
+@click.option(
+    "--load",
+    "loads",
+    type=SHARE,
+    multiple=True,
+    default=LOADS,
+    show_default=True,
+    help="Each host's, of its link; more than once for one after the other.",
+)
 @click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches.")
 @click.option("--spines", default=LabSpec().spines, show_default=True, help="Spine switches.")
 @click.option("--hosts", default=HOSTS, show_default=True, help="Hosts per leaf.")
@@ -67,7 +77,7 @@ def failover(
     seed: int,
     cuts: int,
     kind: str,
-    load: float,
+    loads: tuple[float, ...],
     leaves: int,
     spines: int,
     hosts: int,
@@ -78,20 +88,30 @@ def failover(
 ) -> None:
     """Let links that carry data die under load, and mend them; with cwdp and without it."""
     spec = LabSpec(name=NAME, leaves=leaves, spines=spines, hosts_per_leaf=hosts, rate_bps=rate, seed=seed)
-    setting = make_setting(spec, load, spine_rate)
+    settings = [make_setting(spec, load, spine_rate) for load in loads]
     chosen = [arm for arm in ARMS if not arms or arm in arms]
-    result = run_failover(setting, chosen, Kind(kind), cuts, seed)
+    result = run_failover(settings, chosen, Kind(kind), cuts, seed)
     emit(result, as_json=as_json, render=lambda: _render(result))
 
 
-def run_failover(setting: Setting, arms: Sequence[str], kind: Kind, cuts: int, seed: int) -> dict[str, Any]:
+def run_failover(
+    settings: Sequence[Setting], arms: Sequence[str], kind: Kind, cuts: int, seed: int
+) -> dict[str, Any]:
     """Run the experiment; what `--json` prints.
+
+    Args:
+        settings: one for each load, with the same lab.
+        arms: some of ARMS.
+        kind: how links die.
+        cuts: for each arm and load.
+        seed: draws the same queue pairs for each.
 
     Raises:
         LabError: the lab or its processes failed.
     """
     runs: list[dict[str, Any]] = []
-    with lab_for_run(NAME, setting.spec) as lab:
+    spec = settings[0].spec
+    with lab_for_run(NAME, spec) as lab:
         for leaf in lab.topology.leaves:
             for spine in lab.topology.spines:
                 faults.drop(NAME, f"{leaf}-{spine}", 0.0)
@@ -99,43 +119,50 @@ def run_failover(setting: Setting, arms: Sequence[str], kind: Kind, cuts: int, s
             with running_fleet(
                 lab, planner=arm == "cwdp", pulses=PULSES, hold_down_max_ms=HOLD_DOWN_MS
             ) as fleet:
-                rng = random.Random(seed)
-                for number in range(cuts):
-                    run = _one_cut(lab, setting, kind, rng.randrange(2**32))
-                    runs.append({"arm": arm} | run)
-                    progress(f"{arm}, cut {number + 1} of {cuts}: {_shown(run)}")
-                    fleet.check()
+                for setting in settings:
+                    rng = random.Random(seed)
+                    for number in range(cuts):
+                        run = _one_cut(lab, setting, kind, rng.randrange(2**32))
+                        runs.append({"arm": arm} | run)
+                        progress(f"{arm}, load {setting.load}, cut {number + 1} of {cuts}: {_shown(run)}")
+                        fleet.check()
     return {
         "lab": {
-            "leaves": setting.spec.leaves,
-            "spines": setting.spec.spines,
+            "leaves": spec.leaves,
+            "spines": spec.spines,
             "hosts": len(lab.hosts),
-            "rate_bps": setting.spec.rate_bps,
-            "spine_rate_bps": setting.spec.spine_rate_bps,
+            "rate_bps": spec.rate_bps,
+            "spine_rate_bps": spec.spine_rate_bps,
         },
         "kind": str(kind),
-        "queue_pairs": len(setting.pairs),
-        "offered_bps": setting.flow_bps,
-        "arms": [summarise_arm(arm, [run for run in runs if run["arm"] == arm]) for arm in arms],
+        "queue_pairs": len(settings[0].pairs),
+        "arms": [
+            summarise_arm(
+                arm, setting.load, [r for r in runs if (r["arm"], r["load"]) == (arm, setting.load)]
+            )
+            for arm in arms
+            for setting in settings
+        ],
         "runs": runs,
     }
 
 
-def summarise_arm(arm: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """An arm over all its cuts."""
+def summarise_arm(arm: str, load: float, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """An arm over all its cuts at one load."""
+    stalls = [stall for run in runs for stall in run["stalls_ns"]]
     outages = [outage for run in runs for outage in run["outages_ns"]]
-    p50, p99 = (float(value) for value in np.quantile(outages, (0.5, 0.99))) if outages else (None, None)
     return {
         "arm": arm,
+        "load": load,
         "cuts": len(runs),
-        "queue_pairs_hit": len(outages),
-        "outage_p50_ns": p50,
-        "outage_p99_ns": p99,
-        "outage_max_ns": max(outages, default=None),
+        "queue_pairs_hit": len(stalls),
+        **_spread("stall", stalls),
+        "queue_pairs_with_losses": len(outages),
+        **_spread("outage", outages),
         "queue_pairs_died": sum(run["queue_pairs_died"] for run in runs),
         **{
             f"{name}_{what}": float(of([run[name] for run in runs]))
-            for name in ("dark_share", "healed_share")
+            for name in ("dark_share", "placed_share", "healed_share")
             for what, of in (("median", np.median), ("min", np.min))
         },
         "retransmitted_packets": sum(run["retransmitted_packets"] for run in runs),
@@ -144,14 +171,26 @@ def summarise_arm(arm: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def _spread(name: str, durations_ns: Sequence[int]) -> dict[str, float | None]:
+    """Median, 99th percentile and maximum; None where there are none."""
+    p50, p99 = np.quantile(durations_ns, (0.5, 0.99)) if durations_ns else (None, None)
+    return {
+        f"{name}_p50_ns": None if p50 is None else float(p50),
+        f"{name}_p99_ns": None if p99 is None else float(p99),
+        f"{name}_max_ns": max(durations_ns, default=None),
+    }
+
+
 def _one_cut(lab: Lab, setting: Setting, kind: Kind, seed: int) -> dict[str, Any]:
     """New queue pairs, one cut, one mending."""
     rng = random.Random(seed)
-    made: list[tuple[Cut, int, int]] = []
+    flows = setting.flows(seed)
+    made: list[tuple[Cut, dict[int, frozenset[str]], int, int]] = []
 
     def during(_: Generator) -> None:
         time.sleep(STEERED_S)
         cut = draw_cut(kind, links_in_use(lab, setting.flow_bps / 2), lab.topology, rng)
+        taken = links_taken(lab, flows)
         cut_ns = time.monotonic_ns()
         cut.make(lab.name)
         try:
@@ -159,52 +198,69 @@ def _one_cut(lab: Lab, setting: Setting, kind: Kind, seed: int) -> dict[str, Any
         finally:
             mended_ns = time.monotonic_ns()
             cut.mend(lab.name)
-        made.append((cut, cut_ns, mended_ns))
+        made.append((cut, taken, cut_ns, mended_ns))
         time.sleep(MENDED_S)
 
-    result = send(lab, setting.flows(seed), 0.0, during=during)
+    result = send(lab, flows, 0.0, during=during)
+    cut, taken, cut_ns, mended_ns = made[0]
     if kind is Kind.CARRIER:
-        for link in made[0][0].links:
+        for link in cut.links:
             faults.drop(lab.name, link, 0.0)
-    return summarise_cut(setting, made[0][0], result, *made[0][1:])
+    return summarise_cut(setting, cut, taken, result, (cut_ns, mended_ns))
 
 
 def _shown(run: dict[str, Any]) -> str:
-    worst = ms(max(run["outages_ns"], default=None))
     return (
-        f"{run['cut']} {run['kind']}: {len(run['outages_ns'])} queue pairs hit, the longest outage {worst} ms, "
-        f"{run['queue_pairs_died']} died; {share(run['dark_share'])} after {GRACE_S:.0f} s"
+        f"{run['cut']} {run['kind']}: the path of {len(run['stalls_ns'])} queue pairs died, they stood still for "
+        f"{ms(max(run['stalls_ns'], default=None))} ms at most; {run['queue_pairs_died']} died; "
+        f"{share(run['placed_share'])} after {GRACE_S:.0f} s"
     )
 
 
 def _render(result: dict[str, Any]) -> RenderableType:
     table = new_table(
         "ARM",
-        ("CUTS", "HIT", "P50", "P99", "DIED", "AFTER", "LEAST", "HEALED", "LEAST", "AGAIN", "MOVES", "IDLE"),
+        (
+            "LOAD",
+            "CUTS",
+            "HIT",
+            "P50",
+            "P99",
+            "MAX",
+            "LOST P99",
+            "DIED",
+            "SPLIT",
+            "WHOLE",
+            "LEAST",
+            "HEALED",
+            "IDLE",
+        ),
     )
     for row in result["arms"]:
         table.add_row(
             row["arm"],
+            f"{row['load']:g}",
             str(row["cuts"]),
             str(row["queue_pairs_hit"]),
-            ms(row["outage_p50_ns"]),
+            ms(row["stall_p50_ns"]),
+            ms(row["stall_p99_ns"]),
+            ms(row["stall_max_ns"]),
             ms(row["outage_p99_ns"]),
             str(row["queue_pairs_died"]),
             share(row["dark_share_median"]),
-            share(row["dark_share_min"]),
+            share(row["placed_share_median"]),
+            share(row["placed_share_min"]),
             share(row["healed_share_median"]),
-            share(row["healed_share_min"]),
-            str(row["retransmitted_packets"]),
-            str(row["moves"]),
             share(row["idle_share"]),
         )
     lab = result["lab"]
     return Group(
         table,
-        "HIT: queue pairs that lost packets and sent on; P50, P99 from the cut to their last loss, in ms; DIED for "
-        f"good; goodput AFTER {GRACE_S:.0f} s of what the surviving links can carry, and {HEALED_S:.0f} s after the "
-        "link HEALED of what it was before, at the median and the least; AGAIN: packets sent again; IDLE: the "
-        "machine's processors",
+        "HIT: queue pairs whose path died, or that of their acknowledgements; P50, P99, MAX: their longest time without "
+        "a delivery, in ms, retransmission included; LOST: from the cut to the last packet lost, in ms; DIED for good; "
+        f"goodput {GRACE_S:.0f} s after the cut of what the surviving links carry at best, of queue pairs that are SPLIT "
+        "over paths and of WHOLE ones, at the median and the LEAST, and of what it was before, "
+        f"{HEALED_S:.0f} s after the link HEALED; IDLE: the machine's processors",
         f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
-        f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each",
+        f"{result['queue_pairs']} queue pairs",
     )

@@ -1,0 +1,66 @@
+"""Which links between leaves and spines queue pairs take at a moment, by what the dataplanes of their hosts saw leave."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cwdp.dataplane import tree
+from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.steering import address_words
+from cwdp.shared.addresses import Address
+from tools.lab import Host, Lab
+from tools.lab.netns import netns_enter
+from tools.lab.ways import Stream, spines_of
+from tools.roce import Flow
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One direction of a queue pair: its packets, or what acknowledges them."""
+
+    flow: int
+    source: str
+    source_address: Address
+    target: str
+    target_address: Address
+    qpn: int
+
+
+def links_taken(lab: Lab, flows: Sequence[Flow]) -> dict[int, frozenset[str]]:
+    """The directed links (`l1>s2`) between switches of each queue pair's packets and acknowledgements, by flow."""
+    leaf = {host.name: host.nics[0].leaf for host in lab.hosts}
+    sides = [side for flow in flows for side in _sides(flow)]
+    ports = {side: port for host in lab.hosts for side, port in _used_ports(host, sides)}
+    streams = {
+        side: Stream(side.source, side.source_address, side.target_address, port)
+        for side, port in ports.items()
+    }
+    spines = spines_of(lab, list(streams.values()))
+    links: dict[int, set[str]] = {flow.id: set() for flow in flows}
+    for side, stream in streams.items():
+        if spine := spines.get(stream):
+            links[side.flow] |= {f"{leaf[side.source]}>{spine}", f"{spine}>{leaf[side.target]}"}
+    return {flow: frozenset(found) for flow, found in links.items()}
+
+
+def _sides(flow: Flow) -> Iterator[_Side]:
+    there, back = flow.source, flow.target
+    yield _Side(flow.id, there.host, there.address, back.host, back.address, flow.remote_qpn)
+    yield _Side(flow.id, back.host, back.address, there.host, there.address, flow.qpn)
+
+
+def _used_ports(host: Host, sides: Sequence[_Side]) -> Iterator[tuple[_Side, int]]:
+    """The source port of the last packet of each side that begins at a host."""
+    with netns_enter(host.netns):
+        maps = Maps(tree.here(host.nics[0].name))
+    with maps:
+        table = maps.qps[Direction.EGRESS]
+        known = table[table["tag"] > 0]
+    for side in sides:
+        is_its = (known["key"]["qpn"] == side.qpn) & (
+            known["key"]["addr"] == address_words(side.target_address)
+        ).all(axis=1)
+        if side.source == host.name and is_its.any():
+            yield side, int(known["used_sport"][np.flatnonzero(is_its)[0]])
