@@ -1,7 +1,12 @@
-"""The story of a failure in three runs: what a silent cut does to a queue pair without cwdp, and with it."""
+"""The story of a failure in three runs: what a silent cut does to a queue pair without cwdp, and with it.
+
+And what it does to a queue pair that had nothing left to send: whatever its timer, once it is told to go back.
+"""
 
 import json
 from typing import Any
+
+import pytest
 
 Report = dict[str, Any]
 
@@ -36,3 +41,30 @@ def test_it_went_on_by_its_backup(report: Report) -> None:
     alive = run(report, "silent, with cwdp")
     assert alive["dataplane"]["r1"]["path_went_down"] >= 1
     assert alive["cut"] == f"l1-{alive['primary']['there']}"
+
+
+@pytest.mark.parametrize("timer", ["14", "20"])
+@pytest.mark.parametrize("arm", ["waits", "goes back"])
+def test_after_every_cut_all_arrives(report: Report, timer: str, arm: str) -> None:
+    found = run(report, f"tail loss, timer {timer}")[arm]
+    received = found["received"]
+    assert found["client_status"] == 0, found["client_output"]
+    assert (received["intact"], received["in_order"]) == (received["messages"], True)
+    assert len(found["cuts"]) > 0
+    assert all(cut["stall_ns"] > 0 for cut in found["cuts"])
+
+
+@pytest.mark.parametrize("timer", ["14", "20"])
+def test_who_is_told_goes_back(report: Report, timer: str) -> None:
+    """Once or twice for each cut; and nobody who was not meant to."""
+    found = run(report, f"tail loss, timer {timer}")
+    given = found["goes back"]["dataplane"][0]["go_back_given"]
+    assert len(found["goes back"]["cuts"]) <= given <= 2 * len(found["goes back"]["cuts"])
+    assert not any("go_back_given" in counted for counted in found["waits"]["dataplane"])
+
+
+def test_a_long_timer_does_not_matter_to_who_is_told(report: Report) -> None:
+    """The timer of 4.3 s is by far the longest time in the run: who waits for it stands still for longer than that."""
+    found = run(report, "tail loss, timer 20")
+    waits, goes_back = (max(cut["stall_ns"] for cut in found[arm]["cuts"]) for arm in ("waits", "goes back"))
+    assert goes_back < waits

@@ -13,6 +13,7 @@ import pytest
 
 from cwdp.agent import ud as ud_process
 from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig, KeyFile
+from cwdp.agent.goback import COUNTERS as GO_BACK_COUNTERS
 from cwdp.agent.prober import COUNTERS as PROBER_COUNTERS
 from cwdp.agent.udnic import COUNTERS as UD_NIC
 from cwdp.agent.udpairs import COUNTERS as UD_PAIRS
@@ -165,7 +166,13 @@ def test_alert_rules_name_metrics_that_exist() -> None:
 def test_every_counter_is_explained() -> None:
     text = (DOCS / "troubleshooting.md").read_text()
     ud = {f"ud_{name}" for name in (*ud_process.COUNTERS, *UD_PAIRS, *UD_PROBER, *UD_NIC)}
-    names = {*(reason.name.lower() for reason in Reason), *PROBER_COUNTERS, *BUS_COUNTERS, *ud}
+    names = {
+        *(reason.name.lower() for reason in Reason),
+        *PROBER_COUNTERS,
+        *BUS_COUNTERS,
+        *GO_BACK_COUNTERS,
+        *ud,
+    }
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
 

@@ -64,6 +64,7 @@ class Setting:
         slow_bps: links with another rate than the spec's, by name.
         flow_bps: what each queue pair offers, as links count it.
         optimum_bps: payload that every queue pair can have at the same time, by linear program.
+        window: of each queue pair, in packets.
     """
 
     spec: LabSpec
@@ -71,6 +72,7 @@ class Setting:
     slow_bps: dict[str, float]
     flow_bps: float
     optimum_bps: float
+    window: int = WINDOW
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -96,7 +98,7 @@ class Setting:
             seed,
             mtu=MTU,
             rate_bps=round(self.flow_bps),
-            window=WINDOW,
+            window=self.window,
             timeout_ns=TIMEOUT_NS,
             message_bytes=MESSAGE_BYTES,
         )

@@ -8,30 +8,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import click
 import numpy as np
 from rich.console import Console
 from rich.rule import Rule
 
+from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import console
 from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings
 from tools.clocks import ClockKind
 from tools.experiments import measure
-from tools.experiments.contention import QUEUE_BYTES, RATE_BPS, Setting, make_setting
+from tools.experiments.contention import QUEUE_BYTES, Setting, make_setting
 from tools.experiments.failover import Cut, Kind, draw_cut
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
+from tools.experiments.taken import links_taken
 from tools.lab import LabSpec, faults
 from tools.lab.fleet import Fleet
 from tools.lab.params import CLOCKS, RATE
 from tools.lab.session import lab_for_run, sample
 from tools.lab.truth import Truth
-from tools.roce import Generator
+from tools.roce import Flow, Generator
 
 NAME = "demo"
 CLOCKS_S = 4.0
@@ -45,16 +46,19 @@ HEALED_S = 4.0
 WATCHED_S = 3.0
 """Goodput shown is that of the last few seconds."""
 
-PULSES = PulseSettings(interval_ms=60.0, dead_after_ms=250.0)
-"""Rarer than usual: on links as slow as a lab's, more would take what the best placement leaves free."""
+RATE_BPS = 50_000_000
+PULSES = PulseSettings(interval_ms=3.0, dead_after_ms=10.0)
+"""They take 3 % of a NIC's link at that rate; the best placement leaves 6 % free."""
+
+WINDOW = 16
+"""Packets of 2.7 ms each: it is not used up before a path is given up, so that a loss is noticed by what follows."""
 
 CLOCK_ERROR_NS = 1_000.0
 COVERED_SHARE = 0.999
 OPTIMUM_SHARE = 0.9
-STALL_NS = 1_000_000_000
-"""Links as slow as a lab's queue for tens of milliseconds, so a path is given up after 250 and a packet sent again after
-268."""
+STALL_NS = 30_000_000
 
+LOSS_EVENTS = ("link_silent", "link_lossy")
 SHOWN_ROWS = 6
 
 
@@ -88,14 +92,15 @@ def demo(seed: int, rate: int, clocks: ClockKind) -> None:
         seed=seed,
         clocks=clocks,
     )
-    setting = make_setting(spec, spine_rate_bps=None, slow_share=1.0)
+    setting = replace(make_setting(spec, spine_rate_bps=None, slow_share=1.0), window=WINDOW)
+    flows = setting.flows(seed)
     promises = Promises(console())
     with (
         lab_for_run(NAME, setting.spec) as lab,
         running_fleet(lab, planner=False, pulses=PULSES) as fleet,
-        Generator(setting.flows(seed), lab.popen, lab.run_dir, SNAPSHOT_S) as traffic,
+        Generator(flows, lab.popen, lab.run_dir, SNAPSHOT_S) as traffic,
     ):
-        shown = _Story(fleet, setting, traffic, promises)
+        shown = _Story(fleet, setting, flows, traffic, promises)
         shown.clocks()
         traffic.start()
         shown.collision()
@@ -112,8 +117,11 @@ def demo(seed: int, rate: int, clocks: ClockKind) -> None:
 class _Story:
     """The parts of the demonstration, in their order."""
 
-    def __init__(self, fleet: Fleet, setting: Setting, traffic: Generator, promises: Promises) -> None:
+    def __init__(
+        self, fleet: Fleet, setting: Setting, flows: Sequence[Flow], traffic: Generator, promises: Promises
+    ) -> None:
         self._lab, self._fleet, self._setting, self._traffic = fleet.lab, fleet, setting, traffic
+        self._flows = flows
         self._promises, self._out = promises, promises.out
 
     def clocks(self) -> None:
@@ -164,12 +172,23 @@ class _Story:
         used = links_in_use(self._lab, self._setting.flow_bps / 2)
         cut = draw_cut(Kind.SILENT, used, self._lab.topology, random.Random(seed))
         before = self._slowest_share()
+        taken = links_taken(self._lab, self._flows)
         cut_ns, mended_ns = self._cut(cut)
         dark_share = self._slowest_share()
         self._wait(HEALED_S, "watching the jobs")
         self._show("event", "--since", "15s")
+        self._judge_name(cut)
         healed = self._slowest_share()
-        self._judge(cut, self._traffic.stop(), (cut_ns, mended_ns), (before, dark_share, healed))
+        result = self._traffic.stop()
+        died = [flow for flow in result["flows"] if cut.hits(taken[flow["id"]])]
+        self._judge_stalls(cut, [measure.stall_ns(flow, cut_ns, mended_ns) for flow in died])
+        failed = result["total"]["failed"]
+        self._promises.check(failed == 0, f"{failed} queue pairs died")
+        self._promises.check(
+            healed >= OPTIMUM_SHARE * before,
+            f"slowest member: {before:.0%} of the best possible before, {dark_share:.0%} with three quarters of the "
+            f"spines' links, {healed:.0%} after",
+        )
 
     def _cut(self, cut: Cut) -> tuple[int, int]:
         cut_ns = time.monotonic_ns()
@@ -183,25 +202,20 @@ class _Story:
         self._out.print(f"{cut.shown} is mended")
         return cut_ns, mended_ns
 
-    def _judge(
-        self, cut: Cut, result: dict[str, Any], span_ns: tuple[int, int], shares: Sequence[float]
-    ) -> None:
-        """What the cut cost."""
-        lasted = [measure.stall_ns(flow, *span_ns) for flow in result["flows"]]
-        stalls = [stall for stall in lasted if stall >= PULSES.dead_after_ms * 1e6]
-        longest = max(stalls, default=0)
-        died = result["total"]["failed"]
+    def _judge_name(self, cut: Cut) -> None:
+        """What the manager called it."""
+        events = ManagerClient(f"unix://{self._fleet.socket}").get("/v1/events")["events"]
+        told = {event["kind"] for event in events if event["kind"] in LOSS_EVENTS}
+        called = " and ".join(sorted(kind.removeprefix("link_") for kind in told)) or "nothing"
+        self._promises.check(told == {"link_silent"}, f"{cut.shown} was called {called}")
+
+    def _judge_stalls(self, cut: Cut, stalls_ns: Sequence[int]) -> None:
+        """What the cut cost those whose path died."""
+        longest_ns = max(stalls_ns, default=0)
         self._promises.check(
-            bool(stalls) and longest <= STALL_NS,
-            f"{cut.shown} was on the path of {len(stalls)} queue pairs: they stood still for "
-            f"{longest / 1e6:.0f} ms at most, retransmission included",
-        )
-        self._promises.check(died == 0, f"{died} queue pairs died")
-        before, dark, healed = shares
-        self._promises.check(
-            healed >= OPTIMUM_SHARE * before,
-            f"slowest member: {before:.0%} of the best possible before, {dark:.0%} with three quarters of the "
-            f"spines' links, {healed:.0%} after",
+            bool(stalls_ns) and longest_ns <= STALL_NS,
+            f"{cut.shown} was on the path of {len(stalls_ns)} queue pairs: they stood still for "
+            f"{longest_ns / 1e6:.0f} ms at most, retransmission included",
         )
 
     def _title(self, text: str) -> None:
