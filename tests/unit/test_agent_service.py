@@ -91,6 +91,9 @@ class NoteNic:
     def pulse_order(self, _key_id: int) -> None:
         return None
 
+    def go_back_order(self) -> None:
+        return None
+
     def describe(self) -> Nic:
         return Nic(ifname=self.ifname, mac="", ipv4=None, ipv6=None, carrier=False, mode="absent")
 
@@ -172,6 +175,7 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.detour_refused": 0,
         "agent.keys_unreadable": 0,
         "agent.pulse_restarts": 0,
+        "agent.go_back_restarts": 0,
         "agent.steer_refused": 0,
         "agent.slice_refused": 0,
         **{f"agent.{name}": 0 for name in (*bounce.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)},

@@ -19,7 +19,7 @@ from manager.service import Manager
 SECRET = "00112233445566778899aabbccddeeff"
 KEY = f'[[key]]\nid = {{}}\nsecret = "{SECRET}"\n'
 TOP_KEYS = (
-    "nics, nats, host, keys, probe_port, pulse_interval_ms, observe_only, congestion, interface, test_clock"
+    "nics, nats, host, keys, probe_port, pulse_interval_ms, observe_only, go_back, congestion, interface, test_clock"
 )
 
 
