@@ -39,8 +39,10 @@ PROVED = frozenset({"rxe"})
 
 COUNTERS = ("go_backs_sent", "go_backs_unsent", "go_backs_unknown", "go_back_failed")
 LOOK_NS, SAY_NS, IDLE_S = 1_000_000_000, 1_000_000_000, 0.05
-LOOK_SHARE = 20
-"""A look at the kernel's list of queue pairs takes a twentieth of the time at most."""
+LOOK_SHARE = 5
+"""A look at the kernel's list of queue pairs takes a fifth of the time at most."""
+
+DEVICES_NS = 60_000_000_000
 
 TIMES, AGAIN_AFTER = 2, 10
 """Told so often for one switch at most, the second time after so many times as long as silence is death."""
@@ -196,6 +198,7 @@ class GoBackHost:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._nics: dict[GoBackOrder, NicGoBack] = {}
         self._orders: list[GoBackOrder] = []
+        self._devices = ProvedDevices()
 
     def follow(self, orders: list[GoBackOrder]) -> None:
         """Have the NICs be as ordered."""
@@ -203,10 +206,10 @@ class GoBackHost:
             self._nics.pop(order).close()
         self._orders = orders
 
-    def look(self) -> None:
+    def look(self, now_ns: int) -> None:
         """See which queue pairs there are; a NIC whose maps cannot be opened is tried again at the next call."""
         try:
-            connected = proved_queue_pairs()
+            connected = self._devices.queue_pairs(now_ns)
         except RdmaError:
             self.counters["go_back_failed"] += 1
             return
@@ -237,20 +240,42 @@ def is_proved_device_there() -> bool:
         return False
 
 
-def proved_queue_pairs() -> dict[str, list[QueuePair]]:
-    """The connected RC queue pairs of such devices, by the network interface of their port.
+class ProvedDevices:
+    """The devices whose queue pairs can be told, and the network interfaces of their ports.
 
-    Raises:
-        RdmaError: this kernel has no RDMA, or it refused.
+    They are read anew when a device shows that was not there, and now and then: it takes much longer than to list
+    the queue pairs.
     """
-    proved = {device for device, driver in netlink.drivers().items() if driver in PROVED}
-    netdevs = {(port.device, port.port): port.netdev for port in sysfs.ports() if port.device in proved}
-    found: dict[str, list[QueuePair]] = {}
-    for qp in netlink.queue_pairs():
-        netdev = None if qp.port is None else netdevs.get((qp.device, qp.port))
-        if netdev is not None and qp.type == "RC" and qp.state in ("RTR", "RTS") and qp.rqpn is not None:
-            found.setdefault(netdev, []).append(qp)
-    return found
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._netdevs: dict[tuple[str, int | None], str | None] = {}
+        self._read_ns = 0
+
+    def queue_pairs(self, now_ns: int) -> dict[str, list[QueuePair]]:
+        """Their connected RC queue pairs, by the network interface of their port.
+
+        Raises:
+            RdmaError: this kernel has no RDMA, or it refused.
+        """
+        listed = netlink.queue_pairs()
+        devices = {qp.device for qp in listed}
+        if now_ns - self._read_ns > DEVICES_NS or not devices <= self._seen:
+            self._netdevs, self._seen, self._read_ns = _proved_netdevs(), devices, now_ns
+        found: dict[str, list[QueuePair]] = {}
+        for qp in listed:
+            netdev = self._netdevs.get((qp.device, qp.port))
+            if netdev is not None and qp.type == "RC" and qp.state in ("RTR", "RTS") and qp.rqpn is not None:
+                found.setdefault(netdev, []).append(qp)
+        return found
+
+
+def _proved_netdevs() -> dict[tuple[str, int | None], str | None]:
+    """The network interface of each port of proved devices, by device and number."""
+    drivers = netlink.drivers()
+    return {
+        (port.device, port.port): port.netdev for port in sysfs.ports() if drivers.get(port.device) in PROVED
+    }
 
 
 def run(interval_ns: int, orders: Orders[list[GoBackOrder]], host: GoBackHost) -> None:
@@ -264,7 +289,7 @@ def run(interval_ns: int, orders: Orders[list[GoBackOrder]], host: GoBackHost) -
                 look_ns = 0
             now_ns = time.monotonic_ns()
             if now_ns >= look_ns:
-                host.look()
+                host.look(now_ns)
                 look_ns = now_ns + max(LOOK_NS, LOOK_SHARE * (time.monotonic_ns() - now_ns))
             if now_ns >= say_ns:
                 os.write(sys.stdout.fileno(), msgspec.json.encode(host.counters) + b"\n")

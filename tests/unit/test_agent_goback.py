@@ -18,7 +18,7 @@ from cwdp.agent.goback import (
     GoBackHost,
     GoBackOrder,
     NicGoBack,
-    proved_queue_pairs,
+    ProvedDevices,
 )
 from cwdp.agent.unacknowledged import Unacknowledged
 from cwdp.dataplane import abi
@@ -310,17 +310,18 @@ def test_only_connected_ones_of_proved_drivers(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(goback.netlink, "drivers", lambda: {"rxe0": "rxe", "mlx5_0": "mlx5"})
     monkeypatch.setattr(goback.netlink, "queue_pairs", lambda: listed)
     monkeypatch.setattr(goback.sysfs, "ports", lambda: ports)
-    assert proved_queue_pairs() == {"nic0": [QP]}
+    devices = ProvedDevices()
+    assert devices.queue_pairs(1) == devices.queue_pairs(2) == {"nic0": [QP]}
 
 
 def test_a_nic_without_a_dataplane_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(_: str) -> None:
         raise FileNotFoundError
 
-    monkeypatch.setattr(goback, "proved_queue_pairs", lambda: {"nic0": [QP]})
+    monkeypatch.setattr(ProvedDevices, "queue_pairs", lambda *_: {"nic0": [QP]})
     monkeypatch.setattr(goback.tree, "here", lost)
     host = GoBackHost()
     host.follow([HERE])
     for _ in range(3):
-        host.look()
+        host.look(1)
     assert (host.counters["go_back_failed"], host.is_needed()) == (3, False)
