@@ -19,10 +19,10 @@ from cwdp.shared.messages import Report
 from manager.clock import ClockService
 from manager.timeline import Identity
 from tools.sim.clos import random_pairs
-from tools.sim.disciplined import Disciplined, disciplined
+from tools.sim.disciplined import Disciplined, as_stamped
 from tools.sim.fleet_probes import FleetOptions, Floats, Probes, draw_probes
 from tools.sim.manoeuvres import Manoeuvre
-from tools.sim.oscillators import GRID_S, Oscillators
+from tools.sim.oscillators import Oscillators
 
 TICK_S = 0.25
 LOOK_S = 0.125
@@ -103,15 +103,10 @@ class FleetSimulation:
         self._rng = rng = np.random.default_rng(options.seed)
         n = options.hosts
         self._names = [f"h{i}" for i in range(n)]
-        self._clocks = Oscillators.random(
+        clocks = Oscillators.random(
             n, options.seconds + 1, rng, drift_ppm=options.drift_ppm, wander=options.wander
         )
-        if manoeuvre is not None:
-            steps = self._clocks.phase_ns.shape[1] - 1
-            happens = manoeuvre(n, steps, GRID_S, np.random.default_rng((options.seed, 1)))
-            self._clocks = self._clocks.with_frequencies(happens.oscillator, happens.steps_ns)
-            if happens.discipline.any():
-                self._clocks = disciplined(self._clocks, happens.discipline, rng)
+        self._clocks = as_stamped(clocks, manoeuvre, options.seed, rng)
         self._start_s = np.append(0.0, rng.uniform(0, START_WITHIN_S, n - 1))
         a, b = random_pairs(n, options.peers, rng)
         peers = [np.concatenate((b[a == i], a[b == i])) for i in range(n)]
