@@ -173,11 +173,15 @@ def faults_command(cases: int, leaves: int, pairs: float, seed: int, as_json: bo
 @click.option("--seconds", type=click.FloatRange(10, 36_000), default=600.0, show_default=True)
 @click.option("--load", type=click.FloatRange(0, 0.95), default=0.8, show_default=True)
 @click.option("--lost", type=click.FloatRange(0, 0.5), default=0.0, show_default=True, help="Of all probes.")
+@_clocks
 @_seed
 @_json
-def no_faults_command(seconds: float, load: float, lost: float, seed: int, as_json: bool) -> None:
+def no_faults_command(
+    *, seconds: float, load: float, lost: float, clocks: ClockKind, seed: int, as_json: bool
+) -> None:
     """A fabric under load in which nothing is wrong: how often something is said to be."""
-    _print([asdict(watch_well(seconds, seed, load=load, everywhere=lost))], as_json=as_json)
+    found = watch_well(seconds, seed, load=load, everywhere=lost, kind=clocks)
+    _print([asdict(found)], as_json=as_json)
 
 
 if __name__ == "__main__":
