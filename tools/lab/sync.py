@@ -145,7 +145,8 @@ def summary(
     host is in holdover is told from what is claimed while it is synced.
 
     Args:
-        error_ns, bound_ns: of each sample, shape (n,); NaN where the host claimed no bound.
+        error_ns: of each sample, shape (n,).
+        bound_ns: that was claimed, shape (n,); NaN for none.
         synced: the host's state then, shape (n,).
     """
     claimed = ~np.isnan(bound_ns)

@@ -247,12 +247,12 @@ def random_pairs(n: int, peers: int, rng: np.random.Generator) -> tuple[I64, I64
 
 def _join(stamps: I64, right: Bool, noise_ns: float) -> Exchanges:
     """What is right, bool [edges, probes], of stamps int64 [4, edges, probes]."""
-    _, edges, probes = stamps.shape
-    t1, t2, t3, t4 = stamps.reshape(4, edges * probes)
-    spacing = [t[1::2] - t[::2] for t in (t1, t2, t3, t4)]
-    weights = (
-        np.repeat(pair_purity(spacing[tx], spacing[rx], noise_ns).weight, 2)[right.ravel()]
+    flat, kept = stamps.reshape(4, -1), right.ravel()
+    spacing = flat[:, 1::2] - flat[:, ::2]
+    out, back = (
+        np.repeat(pair_purity(spacing[tx], spacing[rx], noise_ns).weight, 2)[kept]
         for tx, rx in ((0, 1), (2, 3))
     )
+    t1, t2, t3, t4 = flat[:, kept]
     starts = np.concatenate(([0], np.cumsum(np.count_nonzero(right, axis=1))))
-    return Exchanges(*(t[right.ravel()] for t in (t1, t2, t3, t4)), starts, *weights)
+    return Exchanges(t1, t2, t3, t4, starts, out, back)

@@ -129,11 +129,11 @@ class LeafSpine:
             delays.append(queued_ns)
         lost = self._rng.binomial(sent, 1.0 - delivered)
         off_ns, bound_ns = self._apart(number - self._first)
-        fwd_ns, rev_ns = (
+        delays_ns = [
             self._delays(queued_ns, sent - lost) + longer_ns
             for queued_ns, longer_ns in zip(delays, (off_ns, -off_ns), strict=True)
-        )
-        return self._reports(number, sent, lost, fwd_ns, rev_ns, bound_ns)
+        ]
+        return self._reports(number, sent, lost, np.stack(delays_ns), bound_ns)
 
     def _apart(self, window: int) -> tuple[Floats, Floats]:
         """By how much each row's responder is ahead of its initiator, and the bounds of both; NaN where one has no clock."""
@@ -180,10 +180,10 @@ class LeafSpine:
         number: int,
         sent: NDArray[np.int64],
         lost: NDArray[np.int64],
-        fwd_ns: Floats,
-        rev_ns: Floats,
+        delays_ns: Floats,
         bound_ns: Floats,
     ) -> list[WindowReport]:
+        """From the delays of each way, least and mean, shape (2, 2, rows)."""
         reports, start = [], 0
         for source, rows in self._rows:
             mine = slice(start, start + len(rows))
@@ -191,7 +191,7 @@ class LeafSpine:
             rows["window"], rows["sent"], rows["lost"] = number, sent[mine], lost[mine]
             timed = ((sent > lost) & ~np.isnan(bound_ns))[mine]
             rows["bound_ns"] = np.where(timed, np.minimum(bound_ns[mine], LARGEST_BOUND_NS), 0)
-            for way, delays in (("fwd", fwd_ns), ("rev", rev_ns)):
+            for way, delays in zip(("fwd", "rev"), delays_ns, strict=True):
                 for name, delay in zip(("min", "mean"), delays, strict=True):
                     rows[f"{way}_{name}_ns"] = np.where(timed, delay[mine], NO_DELAY_NS)
             said = rows[rows["sent"] > 0]

@@ -133,13 +133,13 @@ def _window(clocks: Oscillators, trace: _Trace, end_s: float) -> tuple[Exchanges
     end -= end % 2
     stamps = trace.stamps_ns[:, begin:end]
     t1, t2, t3, t4 = stamps
-    out = pair_purity(t1[1::2] - t1[::2], t2[1::2] - t2[::2]).weight
-    back = pair_purity(t3[1::2] - t3[::2], t4[1::2] - t4[::2]).weight
+    out = np.repeat(pair_purity(t1[1::2] - t1[::2], t2[1::2] - t2[::2]).weight, 2)
+    back = np.repeat(pair_purity(t3[1::2] - t3[::2], t4[1::2] - t4[::2]).weight, 2)
     right = clocks.right(np.zeros(1, np.int64), stamps[:, None], end_s)[0]
-    starts = np.array([0, np.count_nonzero(right)])
-    weights = (np.repeat(weight, 2)[right] for weight in (out, back))
+    t1, t2, t3, t4 = stamps[:, right]
+    starts = np.array([0, len(t1)])
     last = begin + int(np.flatnonzero(right)[-1])
-    return Exchanges(*stamps[:, right], starts, *weights), float(trace.back_ns[last])
+    return Exchanges(t1, t2, t3, t4, starts, out[right], back[right]), float(trace.back_ns[last])
 
 
 def _errors(clocks: Oscillators, tracks: Tracks, window: Exchanges, true_ns: float) -> _Claim | None:
