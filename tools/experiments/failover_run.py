@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
+from tools.clocks import ClockKind
 from tools.experiments.failover import (
     DARK_S,
     GRACE_S,
@@ -28,7 +29,7 @@ from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.report import ms, new_table, share
 from tools.experiments.runs import links_in_use, send
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.params import RATE, SHARE
+from tools.lab.params import CLOCKS, RATE, SHARE
 from tools.lab.session import lab_for_run
 from tools.roce import Generator
 
@@ -61,6 +62,7 @@ HOLD_DOWN_MS = 500.0
 @click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
 @click.option("--spine-rate", type=RATE, help="Of leaf-spine links.  [default: not oversubscribed]")
 @click.option("--arm", "arms", type=click.Choice(ARMS), multiple=True, help="Only this one.")
+@CLOCKS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def failover(
     *,
@@ -74,10 +76,19 @@ def failover(
     rate: int,
     spine_rate: int | None,
     arms: tuple[str, ...],
+    clocks: ClockKind,
     as_json: bool,
 ) -> None:
     """Let links that carry data die under load, and mend them; with cwdp and without it."""
-    spec = LabSpec(name=NAME, leaves=leaves, spines=spines, hosts_per_leaf=hosts, rate_bps=rate, seed=seed)
+    spec = LabSpec(
+        name=NAME,
+        leaves=leaves,
+        spines=spines,
+        hosts_per_leaf=hosts,
+        rate_bps=rate,
+        seed=seed,
+        clocks=clocks,
+    )
     setting = make_setting(spec, load, spine_rate)
     chosen = [arm for arm in ARMS if not arms or arm in arms]
     result = run_failover(setting, chosen, Kind(kind), cuts, seed)
@@ -112,6 +123,7 @@ def run_failover(setting: Setting, arms: Sequence[str], kind: Kind, cuts: int, s
             "hosts": len(lab.hosts),
             "rate_bps": setting.spec.rate_bps,
             "spine_rate_bps": setting.spec.spine_rate_bps,
+            "clocks": lab.spec.clocks,
         },
         "kind": str(kind),
         "queue_pairs": len(setting.pairs),
@@ -206,5 +218,6 @@ def _render(result: dict[str, Any]) -> RenderableType:
         "link HEALED of what it was before, at the median and the least; AGAIN: packets sent again; IDLE: the "
         "machine's processors",
         f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
-        f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each",
+        f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each; "
+        f"clocks {lab['clocks']}",
     )
