@@ -17,11 +17,12 @@ from cwdp.agent.queuepairs import QueuePairs
 from cwdp.agent.schedule import Schedule, make_schedule
 from cwdp.agent.windows import PathWindows
 from cwdp.congestion.order import Order
-from cwdp.dataplane import loader, tree
+from cwdp.dataplane import attached, loader, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import Steering
+from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
 from cwdp.slices.lending import Lender
@@ -57,23 +58,37 @@ class HostNic:
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
 
-    def ensure(self, keys: KeyFile) -> bool:
-        """Have the dataplane on the NIC; True when it has just been found or loaded.
+    def ensure(self, keys: KeyFile) -> Loaded | None:
+        """Have the dataplane on the NIC; what has just been found, loaded or put right, else None.
 
         Raises:
             DataplaneError: the NIC is there and its dataplane is not to be had.
         """
-        if self._loaded and loader.is_attached(self._loaded.where) and self.maps and self.maps.still_pinned():
-            return False
-        self._release()
+        if self._loaded and not self._is_same_tree():
+            self._release()
+        if self._loaded and _is_well(self._loaded.where):
+            return None
         try:
             loaded = loader.load(self.ifname, self._settings)
-            maps = Maps(loaded.where)
         except InterfaceError as error:
+            self._release()
             if not self._awaited:
                 _log.warning("waiting for an interface: %s (%s)", error.message, error.hint)
             self._awaited = True
-            return False
+            return None
+        if self._loaded and self._is_same_tree():
+            return loaded if loaded.repaired else None
+        self._release()
+        self._take_up(loaded, keys)
+        return loaded
+
+    def _is_same_tree(self) -> bool:
+        """Whether the dataplane is still the one whose maps are open."""
+        return self.maps is not None and self.maps.still_pinned()
+
+    def _take_up(self, loaded: Loaded, keys: KeyFile) -> None:
+        try:
+            maps = Maps(loaded.where)
         except OSError as error:
             raise DataplaneError(
                 f"cannot open the maps of {self.ifname}: {error.strerror}", "the agent tries again by itself"
@@ -88,7 +103,6 @@ class HostNic:
         if loaded.mode is XdpMode.GENERIC:
             _log.warning("no native XDP, timestamps will be later and noisier nic=%s", self.ifname)
         self.use_keys(keys)
-        return True
 
     def use_keys(self, keys: KeyFile) -> None:
         """Accept exactly these keys and sign with the one named."""
@@ -223,3 +237,11 @@ class HostNic:
         if self.maps:
             self.maps.close()
         self.maps, self._loaded = None, None
+
+
+def _is_well(where: TreePath) -> bool:
+    """Whether nobody has touched the interface's hooks, or given it another name."""
+    try:
+        return not attached.faults(where)
+    except OSError:
+        return False

@@ -56,6 +56,8 @@ def status(everywhere: bool, as_json: bool) -> None:
 
 def _say(loaded: Loaded, done: str) -> None:
     state = done if loaded.changed else f"already {done}, nothing to do"
+    if loaded.repaired:
+        state = f"put right what was not as it should be ({', '.join(loaded.repaired)})"
     click.echo(f"{loaded.where.ifname}: {state} (build {loaded.tag}, {loaded.mode.name.lower()} XDP)")
     if loaded.mode is XdpMode.GENERIC:
         click.echo(
@@ -83,7 +85,7 @@ def _render(found: list[dict[str, Any]]) -> RenderableType:
             nic["ifname"]
             if nic["netns_cookie"] == tree.netns_cookie()
             else f"{nic['netns_cookie']}/{nic['ifname']}",
-            nic["mode"] if nic["attached"] else "detached",
+            nic["mode"],
             nic["egress"],
             nic["tag"][:6] if nic["current"] else "other",
             ",".join(map(str, nic["key_ids"])) or "none",
@@ -91,6 +93,11 @@ def _render(found: list[dict[str, Any]]) -> RenderableType:
             *(str(counters[name]) for name in ("probe_sent", "reply_accepted", "request_reflected")),
             str(refused(counters)),
         )
+        notes += [f"{nic['ifname']}: {fault}" for fault in nic["faults"]]
         if nic["slices"] != "none":
             notes.append(f"{nic['ifname']}: slices held by {nic['slices']}, see: cwdp slice list")
+    if any(nic.get("faults") for nic in found):
+        notes.append(
+            "`cwdp dataplane load IFNAME` puts right what is there, `unload` clears away what is gone"
+        )
     return Group(table, *notes)

@@ -12,21 +12,20 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from cwdp.dataplane import abi, control, hooks, icrc, libbpf, tree
+from cwdp.dataplane import abi, attached, control, hooks, icrc, libbpf, tree
 from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.libbpf import opened
 from cwdp.dataplane.maps import shared
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError, KernelError, VersionError
 from cwdp.shared.testclock import TestClock
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
-TC_HOOKS = (hooks.EGRESS, hooks.INGRESS)
-LINKS = (tree.XDP_LINK, *(hook.link for hook in TC_HOOKS))
 OBJECT = Path(__file__).resolve().parents[2] / "build" / "bpf" / "cwdp.bpf.o"
 
 
@@ -64,12 +63,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class Loaded:
-    """One interface's dataplane as found: `changed` says whether the call made it so."""
+    """One interface's dataplane as found.
+
+    Attributes:
+        changed: the call made it so.
+        repaired: what of a dataplane that was there already was not as it should be.
+    """
 
     where: TreePath
     mode: XdpMode
     tag: str
     changed: bool = field(default=False, compare=False)
+    repaired: tuple[str, ...] = field(default=(), compare=False)
 
 
 def object_tag() -> str:
@@ -102,14 +107,16 @@ def ifindex_of(ifname: str) -> int:
 def load(ifname: str, settings: Settings | None = None) -> Loaded:
     """Have the dataplane on an interface; one that is there already, from the same build, stays as it is.
 
+    What somebody has taken off its hooks, or swapped there, is put right.
+
     Raises:
         VersionError: another build's dataplane is there; `upgrade` replaces it.
         DataplaneError: it was loaded with settings other than those given, or it could not be loaded, pinned or
             attached; nothing has changed.
     """
     with tree.locked():
-        ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
-        old = _living(where, ifindex)
+        ifindex, tag = ifindex_of(ifname), object_tag()
+        where, old = _living(ifname, ifindex)
         if old is None:
             return _create(where, ifindex, settings or Settings(), tag)
         if old.tag != tag:
@@ -121,7 +128,7 @@ def load(ifname: str, settings: Settings | None = None) -> Loaded:
             raise DataplaneError(
                 f"{ifname} has a dataplane that was loaded with other settings", _reload_hint(ifname)
             )
-        return old
+        return _put_right(where, ifindex, old)
 
 
 def upgrade(ifname: str) -> Loaded:
@@ -131,25 +138,29 @@ def upgrade(ifname: str) -> Loaded:
         DataplaneError: there is nothing to upgrade, or the new programs were refused; the old ones stay.
     """
     with tree.locked():
-        ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
-        old = _living(where, ifindex)
+        ifindex, tag = ifindex_of(ifname), object_tag()
+        where, old = _living(ifname, ifindex)
         if old is None:
             raise DataplaneError(
                 f"{ifname} has no dataplane to upgrade", f"run: cwdp dataplane load {ifname}"
             )
+        old = _put_right(where, ifindex, old)
         return old if old.tag == tag else _swap(where, ifindex, old, tag)
 
 
 def unload(ifname: str) -> bool:
-    """Take the dataplane off an interface; False where there was none."""
+    """Take the dataplane off an interface; False where there was none.
+
+    One that was renamed goes by its old name too, and one that is gone leaves nothing behind.
+    """
     with tree.locked():
-        where = tree.here(ifname)
-        if not where.path.exists():
-            return False
-        if not (where.path / tree.TCX_LINK).exists():
-            hooks.detach_clsact(ifindex_of(ifname))
-        tree.remove(where)
-        return True
+        renamed = _follow_names()
+        for name in (ifname, renamed.get(ifname, ifname)):
+            where = tree.here(name)
+            if where.path.exists():
+                _remove(where)
+                return True
+        return False
 
 
 def take_in(where: TreePath) -> None:
@@ -161,10 +172,11 @@ def take_in(where: TreePath) -> None:
         OSError: the program is not pinned.
         DataplaneError: it cannot be attached.
     """
-    ifindex = attached_to(where)
-    if (where.path / hooks.INGRESS.link).exists() or hooks.has_clsact(ifindex, hooks.INGRESS):
+    ifindex = attached.interface_of(where)
+    if attached.runs(where, ifindex, hooks.INGRESS) is not None:
         return
     with opened(where.path / hooks.INGRESS.program) as program_fd:
+        (where.path / hooks.INGRESS.link).unlink(missing_ok=True)
         hooks.attach_tc(program_fd, ifindex, where.path, hooks.INGRESS)
 
 
@@ -179,9 +191,7 @@ def inspect(where: TreePath) -> Loaded:
         with opened(where.path / "meta") as fd:
             record = np.frombuffer(libbpf.map_lookup(fd, 0, abi.META.itemsize), dtype=abi.META)[0]
     except OSError as error:
-        raise DataplaneError(
-            f"{where.path} is not whole: {error.strerror}", _reload_hint(where.ifname)
-        ) from error
+        raise _not_whole(where, error) from error
     if record["abi"] != abi.ABI:
         raise VersionError(
             f"{where.path} has layout {record['abi']}, this build reads {abi.ABI}", _reload_hint(where.ifname)
@@ -189,32 +199,12 @@ def inspect(where: TreePath) -> Loaded:
     return Loaded(where, XdpMode(int(record["xdp_mode"])), bytes(record["tag"]).decode())
 
 
-def attached_to(where: TreePath) -> int:
-    """The index of the interface that the XDP link holds; 0 where there is none any more."""
-    try:
-        with opened(where.path / tree.XDP_LINK) as link:
-            return libbpf.link_target(link)[0]
-    except OSError:
-        return 0
-
-
-def is_attached(where: TreePath) -> bool:
-    """Whether the XDP link still holds a living interface."""
-    return attached_to(where) != 0
+def _not_whole(where: TreePath, error: OSError) -> DataplaneError:
+    return DataplaneError(f"{where.path} is not whole: {error.strerror}", _reload_hint(where.ifname))
 
 
 def _reload_hint(ifname: str) -> str:
     return f"run: cwdp dataplane unload {ifname}; cwdp dataplane load {ifname}"
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[int]:
-    """A pinned object's file descriptor, for a while."""
-    fd = libbpf.get(path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _settings(where: TreePath) -> bytes:
@@ -228,14 +218,51 @@ def _settings(where: TreePath) -> bytes:
         return libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)
 
 
-def _living(where: TreePath, ifindex: int) -> Loaded | None:
-    """The tree of an interface, if it is attached to this very interface; a dead one is cleared away."""
+def _living(ifname: str, ifindex: int) -> tuple[TreePath, Loaded | None]:
+    """Where the tree of an interface is to be, and the tree if there is one; one of another is cleared away."""
+    _follow_names()
+    where = tree.here(ifname)
     if not where.path.exists():
-        return None
-    if attached_to(where) == ifindex:
-        return inspect(where)
+        return where, None
+    if attached.interface_of(where) == ifindex:
+        return where, inspect(where)
+    _remove(where)
+    return where, None
+
+
+def _follow_names() -> dict[str, str]:
+    """Have each tree of this namespace bear the name that its interface has now.
+
+    Names may go round. Each step puts one tree in its place.
+
+    Returns:
+        The new names of those that had others.
+    """
+    renamed = {}
+    for where in tree.trees_here():
+        called = where.ifname
+        while (name := attached.name_now(where)) not in (None, where.ifname):
+            place = tree.here(str(name))
+            if place.path.exists() and attached.name_now(place) is None:
+                tree.remove(place)
+            _take_place(where.path, place.path)
+            renamed[called], called = place.ifname, place.ifname
+    return renamed
+
+
+def _put_right(where: TreePath, ifindex: int, old: Loaded) -> Loaded:
+    try:
+        repaired = attached.put_right(where, where.path, ifindex)
+    except OSError as error:
+        raise _not_whole(where, error) from error
+    return replace(inspect(where), changed=True, repaired=repaired) if repaired else old
+
+
+def _remove(where: TreePath) -> None:
+    ifindex = attached.interface_of(where)
+    if ifindex and not (where.path / hooks.EGRESS.link).exists():
+        hooks.detach_clsact(ifindex)
     tree.remove(where)
-    return None
 
 
 @contextmanager
@@ -349,26 +376,13 @@ def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
     with _open_and_load(_settings(where), where.path) as obj, _temporary(where) as new:
         _pin_all(obj, new)
         _write_meta(obj, ifindex, old.mode, tag)
-        for name in LINKS:
-            if (where.path / name).exists():
-                with opened(where.path / name) as link:
-                    libbpf.pin(link, new / name)
+        for hook in hooks.HOOKS:
+            if (where.path / hook.link).exists():
+                with opened(where.path / hook.link) as link:
+                    libbpf.pin(link, new / hook.link)
         try:
-            _point_hooks_at(new, where.path, ifindex)
+            attached.put_right(where, new, ifindex)
         except (OSError, DataplaneError):
-            _point_hooks_at(where.path, where.path, ifindex)
+            attached.put_right(where, where.path, ifindex)
             raise
     return Loaded(where, old.mode, tag, changed=True)
-
-
-def _point_hooks_at(programs: Path, links: Path, ifindex: int) -> None:
-    """Have the interface run the programs pinned in a directory."""
-    with opened(programs / "xdp_ingress") as program_fd, opened(links / tree.XDP_LINK) as link:
-        libbpf.link_update(link, program_fd)
-    for hook in TC_HOOKS:
-        with opened(programs / hook.program) as program_fd:
-            if (links / hook.link).exists():
-                with opened(links / hook.link) as link:
-                    libbpf.link_update(link, program_fd)
-            elif hooks.has_clsact(ifindex, hook):
-                hooks.attach_clsact(program_fd, ifindex, hook)

@@ -442,6 +442,7 @@ EventName = Literal[
     "incast_started",
     "incast_ended",
     "dataplane_loaded",
+    "dataplane_repaired",
     "dataplane_failed",
     "rdma_opened",
     "rdma_failed",
