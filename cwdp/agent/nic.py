@@ -101,7 +101,11 @@ class HostNic:
         with tree.locked():
             Steering(maps).recount()
         if loaded.mode is XdpMode.GENERIC:
-            _log.warning("no native XDP, timestamps will be later and noisier nic=%s", self.ifname)
+            _log.warning(
+                "no native XDP, timestamps will be later and noisier nic=%s why=%s",
+                self.ifname,
+                loaded.why_generic,
+            )
         self.use_keys(keys)
 
     def use_keys(self, keys: KeyFile) -> None:

@@ -1,6 +1,6 @@
 """`cwdp dataplane`: the eBPF programs on this host's interfaces."""
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.console import Group, RenderableType
@@ -9,6 +9,7 @@ from rich.table import Table
 from cwdp.cli.output import emit
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import ROCE_PORT, XdpMode
+from cwdp.dataplane.interface import Generic
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.status import describe, refused
 
@@ -25,9 +26,16 @@ def dataplane() -> None:
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=ROCE_PORT, show_default=True, help="UDP port of probes."
 )
-def load(ifname: str, port: int) -> None:
+@click.option(
+    "--generic",
+    type=click.Choice(get_args(Generic)),
+    default="refuse",
+    show_default=True,
+    help="What to do where the driver takes no XDP program (veth and lo are always allowed).",
+)
+def load(ifname: str, port: int, generic: Generic) -> None:
     """Load, pin and attach the programs on IFNAME."""
-    _say(loader.load(ifname, Settings(probe_port=port)), "loaded")
+    _say(loader.load(ifname, Settings(probe_port=port, generic=generic)), "loaded")
 
 
 @dataplane.command()
@@ -60,8 +68,10 @@ def _say(loaded: Loaded, done: str) -> None:
         state = f"put right what was not as it should be ({', '.join(loaded.repaired)})"
     click.echo(f"{loaded.where.ifname}: {state} (build {loaded.tag}, {loaded.mode.name.lower()} XDP)")
     if loaded.mode is XdpMode.GENERIC:
+        why = f" ({loaded.why_generic})" if loaded.why_generic else ""
         click.echo(
-            "  this driver has no native XDP, so the generic one is used: timestamps are later and noisier",
+            f"  this driver takes no native XDP program{why}, so the generic path is used:"
+            " timestamps are later and noisier",
             err=True,
         )
 

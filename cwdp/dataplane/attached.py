@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cwdp.dataplane import abi, hooks, libbpf, tree
+from cwdp.dataplane import abi, hooks, libbpf, meta, tree
+from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.hooks import Hook
 from cwdp.dataplane.libbpf import opened
 from cwdp.dataplane.tree import TreePath
@@ -99,11 +100,12 @@ def _attach(where: TreePath, program_fd: int, ifindex: int, hook: Hook) -> None:
     if hook.parent:
         hooks.attach_tc(program_fd, ifindex, where.path, hook)
         return
-    mode = hooks.attach_xdp(program_fd, ifindex, where.ifname, where.path / hook.link)
-    with opened(where.path / "meta") as fd:
-        record = np.frombuffer(libbpf.map_lookup(fd, 0, abi.META.itemsize), dtype=abi.META).copy()
-        record["xdp_mode"] = mode
-        libbpf.map_update(fd, 0, record.tobytes())
+    record = meta.read(where.path)
+    was_generic = record["xdp_mode"][0] == XdpMode.GENERIC
+    record["xdp_mode"], _ = hooks.attach_xdp(
+        program_fd, ifindex, where.ifname, where.path / hook.link, generic=was_generic
+    )
+    meta.write(where.path, record)
 
 
 def _fault(where: TreePath, programs: Path, ifindex: int, hook: Hook) -> str | None:
@@ -136,13 +138,10 @@ def _target(pin: Path) -> tuple[int, int]:
 
 def _noted_interface(where: TreePath) -> int:
     try:
-        with opened(where.path / "meta") as fd:
-            if libbpf.map_value_bytes(fd) != abi.META.itemsize:
-                return 0
-            record = np.frombuffer(libbpf.map_lookup(fd, 0, abi.META.itemsize), dtype=abi.META)[0]
+        record = meta.read(where.path)[0]
     except OSError:
         return 0
-    return int(record["ifindex"])
+    return int(record["ifindex"]) if record["abi"] == abi.ABI else 0
 
 
 def _name(ifindex: int) -> str | None:

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from pyroute2 import IPRoute, NetlinkError
 
-from cwdp.dataplane import filters, libbpf, tree
+from cwdp.dataplane import interface, libbpf, rtnetlink, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.errors import DataplaneError, ForeignProgramError, KernelError
 
@@ -63,31 +63,44 @@ TC_HOOKS = (EGRESS, INGRESS)
 HOOKS = (XDP, *TC_HOOKS)
 
 
-def attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path) -> XdpMode:
-    """Attach by a pinned link, in the driver if it can, otherwise in the generic path.
+def attach_xdp(
+    program_fd: int, ifindex: int, ifname: str, pin: Path, *, generic: bool
+) -> tuple[XdpMode, str]:
+    """Attach by a pinned link, in the driver; where that cannot, in the generic path, if that will do.
+
+    Returns:
+        Where it is, and why it is not in the driver.
 
     Raises:
         ForeignProgramError: another program is there already.
-        KernelError: XDP cannot be used at all.
+        KernelError: XDP cannot be used so.
     """
-    for mode, flags in (
-        (XdpMode.NATIVE, libbpf.XDP_FLAGS_DRV_MODE),
-        (XdpMode.GENERIC, libbpf.XDP_FLAGS_SKB_MODE),
-    ):
-        try:
-            link = libbpf.link_create(program_fd, ifindex, libbpf.BPF_XDP, flags)
-        except OSError as error:
-            if error.errno in (errno.EBUSY, errno.EEXIST):
-                raise _foreign(ifindex, ifname) from error
-            if mode is XdpMode.NATIVE and error.errno in (*NOT_SUPPORTED, errno.ERANGE, errno.E2BIG):
-                continue
-            raise KernelError(
-                f"{ifname} takes no XDP program: {error.strerror}",
-                "a kernel of 5.18 or newer is needed, and an interface that carries Ethernet frames",
-            ) from error
-        _keep(link, pin)
-        return mode
-    raise AssertionError("the generic mode either attaches or raises")
+    try:
+        _attach_xdp(program_fd, ifindex, ifname, pin, libbpf.XDP_FLAGS_DRV_MODE)
+    except OSError as error:
+        why = rtnetlink.why_no_native_xdp(ifindex, program_fd) or error.strerror or ""
+    else:
+        return XdpMode.NATIVE, ""
+    if not generic:
+        raise interface.no_native_xdp(ifindex, ifname, why)
+    try:
+        _attach_xdp(program_fd, ifindex, ifname, pin, libbpf.XDP_FLAGS_SKB_MODE)
+    except OSError as error:
+        raise KernelError(
+            f"{ifname} takes no XDP program: {error.strerror}",
+            "a kernel of 5.18 or newer is needed, and an interface that carries Ethernet frames",
+        ) from error
+    return XdpMode.GENERIC, why
+
+
+def _attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path, flags: int) -> None:
+    try:
+        link = libbpf.link_create(program_fd, ifindex, libbpf.BPF_XDP, flags)
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.EEXIST):
+            raise _foreign(ifindex, ifname) from error
+        raise
+    _keep(link, pin)
 
 
 @_apart
@@ -147,7 +160,7 @@ def attach_clsact(program_fd: int, ifindex: int, hook: Hook) -> None:
 
 def clsact_program(ifindex: int, hook: Hook) -> int | None:
     """The kernel's number of the program of our filter at a hook of clsact; None where we have none there."""
-    return filters.program_of(ifindex, hook.parent, FILTER_PRIORITY)
+    return rtnetlink.filter_program(ifindex, hook.parent, FILTER_PRIORITY)
 
 
 @_apart

@@ -11,14 +11,15 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from cwdp.dataplane import abi, attached, control, hooks, icrc, libbpf, tree
+from cwdp.dataplane import abi, attached, control, hooks, icrc, interface, libbpf, meta, tree
 from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.interface import Generic
 from cwdp.dataplane.libbpf import opened
 from cwdp.dataplane.maps import shared
 from cwdp.dataplane.tree import TreePath
@@ -37,11 +38,13 @@ class Settings:
         probe_port: UDP destination port of probes.
         qp_buckets: places for queue pairs of each direction, in buckets of 8; a power of two.
         test_clock: a clock of its own, for a host of a lab.
+        generic: whether generic XDP will do where the driver takes no program.
     """
 
     probe_port: int = abi.ROCE_PORT
     qp_buckets: int = abi.QP_BUCKETS
     test_clock: TestClock | None = None
+    generic: Generic = "refuse"
 
     def __post_init__(self) -> None:
         if self.qp_buckets <= 0 or self.qp_buckets & (self.qp_buckets - 1):
@@ -68,6 +71,7 @@ class Loaded:
     Attributes:
         changed: the call made it so.
         repaired: what of a dataplane that was there already was not as it should be.
+        why_generic: why the driver takes no program, as it was said when it was loaded.
     """
 
     where: TreePath
@@ -75,6 +79,7 @@ class Loaded:
     tag: str
     changed: bool = field(default=False, compare=False)
     repaired: tuple[str, ...] = field(default=(), compare=False)
+    why_generic: str = field(default="", compare=False)
 
 
 def object_tag() -> str:
@@ -124,10 +129,8 @@ def load(ifname: str, settings: Settings | None = None) -> Loaded:
                 f"{ifname} has the dataplane of another build ({old.tag}, this one is {tag})",
                 f"replace it without losing a packet: cwdp dataplane upgrade {ifname}",
             )
-        if settings is not None and _settings(where) != settings.to_bytes():
-            raise DataplaneError(
-                f"{ifname} has a dataplane that was loaded with other settings", _reload_hint(ifname)
-            )
+        if settings is not None:
+            _require_settings(where, ifindex, old, settings)
         return _put_right(where, ifindex, old)
 
 
@@ -188,8 +191,7 @@ def inspect(where: TreePath) -> Loaded:
         DataplaneError: it is not whole.
     """
     try:
-        with opened(where.path / "meta") as fd:
-            record = np.frombuffer(libbpf.map_lookup(fd, 0, abi.META.itemsize), dtype=abi.META)[0]
+        record = meta.read(where.path)[0]
     except OSError as error:
         raise _not_whole(where, error) from error
     if record["abi"] != abi.ABI:
@@ -216,6 +218,21 @@ def _settings(where: TreePath) -> bytes:
                 _reload_hint(where.ifname),
             )
         return libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)
+
+
+def _require_settings(where: TreePath, ifindex: int, old: Loaded, settings: Settings) -> None:
+    if _settings(where) != settings.to_bytes():
+        raise DataplaneError(
+            f"{where.ifname} has a dataplane that was loaded with other settings", _reload_hint(where.ifname)
+        )
+    if old.mode is XdpMode.GENERIC and not _generic_will_do(ifindex, settings):
+        raise DataplaneError(
+            f"{where.ifname} has a dataplane in generic XDP, {interface.ALLOW}", _reload_hint(where.ifname)
+        )
+
+
+def _generic_will_do(ifindex: int, settings: Settings) -> bool:
+    return settings.generic == "allow" or interface.may_be_generic(ifindex)
 
 
 def _living(ifname: str, ifindex: int) -> tuple[TreePath, Loaded | None]:
@@ -252,16 +269,30 @@ def _follow_names() -> dict[str, str]:
 
 def _put_right(where: TreePath, ifindex: int, old: Loaded) -> Loaded:
     try:
-        repaired = attached.put_right(where, where.path, ifindex)
+        repaired = (*attached.put_right(where, where.path, ifindex), *_leave_tags_on(where))
     except OSError as error:
         raise _not_whole(where, error) from error
     return replace(inspect(where), changed=True, repaired=repaired) if repaired else old
 
 
+def _leave_tags_on(where: TreePath) -> tuple[str, ...]:
+    switched_off = interface.leave_tags_on(where.ifname)
+    if not switched_off:
+        return ()
+    record = meta.read(where.path)
+    record["offloads"] |= switched_off
+    meta.write(where.path, record)
+    return ("VLAN tags were taken off by the NIC",)
+
+
 def _remove(where: TreePath) -> None:
-    ifindex = attached.interface_of(where)
+    ifindex, name = attached.interface_of(where), attached.name_now(where)
     if ifindex and not (where.path / hooks.EGRESS.link).exists():
         hooks.detach_clsact(ifindex)
+    with suppress(OSError):  # of a tree that is not whole nothing is known
+        record = meta.read(where.path)[0]
+        if name and record["abi"] == abi.ABI:
+            interface.give_back(name, int(record["offloads"]))
     tree.remove(where)
 
 
@@ -349,33 +380,51 @@ def _pin_all(obj: libbpf.BpfObject, directory: Path) -> None:
         libbpf.pin(obj.program_fd(name), directory / name)
 
 
-def _write_meta(obj: libbpf.BpfObject, ifindex: int, mode: XdpMode, tag: str) -> None:
-    record = np.zeros((), dtype=abi.META)
-    record["abi"], record["ifindex"], record["xdp_mode"], record["tag"] = abi.ABI, ifindex, mode, tag.encode()
-    libbpf.map_update(obj.map_fd("meta"), 0, record.tobytes())
-
-
 def _write_test_clock(obj: libbpf.BpfObject, clock: TestClock) -> None:
     curve = shared(obj.map_fd("test_clock"), abi.TEST_CLOCK_STEP)
     curve["phase_q16"], curve["rate_q40"] = clock.clock.phase_q16, clock.clock.rate_q40
 
 
 def _create(where: TreePath, ifindex: int, settings: Settings, tag: str) -> Loaded:
-    with _open_and_load(settings.to_bytes(), None) as obj, _temporary(where) as new:
+    interface.require_usable(ifindex, where.ifname)
+    generic = _generic_will_do(ifindex, settings)
+    record = np.zeros(1, dtype=abi.META)
+    record["abi"], record["ifindex"], record["tag"] = abi.ABI, ifindex, tag.encode()
+    with (
+        _open_and_load(settings.to_bytes(), None) as obj,
+        _tags_left_on(where.ifname) as record["offloads"],
+        _temporary(where) as new,
+    ):
         if settings.test_clock:
             _write_test_clock(obj, settings.test_clock)
         _pin_all(obj, new)
-        mode = hooks.attach_xdp(obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK)
-        _write_meta(obj, ifindex, mode, tag)
+        mode, why = hooks.attach_xdp(
+            obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK, generic=generic
+        )
+        record["xdp_mode"] = mode
+        meta.write(new, record)
         libbpf.map_update(obj.map_fd("control"), 0, control.initial().tobytes())
         hooks.attach_tc(obj.program_fd("tc_egress"), ifindex, new, hooks.EGRESS)
-    return Loaded(where, mode, tag, changed=True)
+    return Loaded(where, mode, tag, changed=True, why_generic=why)
+
+
+@contextmanager
+def _tags_left_on(ifname: str) -> Iterator[int]:
+    """Have a NIC leave VLAN tags on; if what follows fails it does what it did before."""
+    switched_off = interface.leave_tags_on(ifname)
+    try:
+        yield switched_off
+    except BaseException:
+        interface.give_back(ifname, switched_off)
+        raise
 
 
 def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
+    record = meta.read(where.path)
+    record["tag"] = tag.encode()
     with _open_and_load(_settings(where), where.path) as obj, _temporary(where) as new:
         _pin_all(obj, new)
-        _write_meta(obj, ifindex, old.mode, tag)
+        meta.write(new, record)
         for hook in hooks.HOOKS:
             if (where.path / hook.link).exists():
                 with opened(where.path / hook.link) as link:

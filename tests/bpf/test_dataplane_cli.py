@@ -65,9 +65,13 @@ def test_another_build(monkeypatch: pytest.MonkeyPatch, other_build: Path) -> No
 def test_generic_mode_is_told() -> None:
     add_link("odd0", "bridge")
     result = run("load", "odd0")
+    assert result.exit_code == 1
+    assert "odd0 takes no native XDP program: " in result.stderr
+    assert "--generic allow" in result.stderr
+    result = run("load", "--generic", "allow", "odd0")
     assert result.exit_code == 0
     assert "generic XDP" in result.stdout
-    assert "this driver has no native XDP" in result.stderr
+    assert "this driver takes no native XDP program (" in result.stderr
 
 
 @pytest.mark.parametrize(

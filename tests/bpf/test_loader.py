@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from machine import Namespace, add_link, add_veth, delete_link
+from machine import Namespace, add_veth, delete_link
 
 from cwdp.dataplane import abi, attached, hooks, libbpf, loader, tree
 from cwdp.dataplane.abi import XdpMode
@@ -139,14 +139,6 @@ def test_no_such_interface() -> None:
         loader.load("nosuch")
     assert "roce0" in caught.value.hint
     assert_nothing_left()
-
-
-@pytest.mark.parametrize("kind", ["bridge", "ifb"])
-def test_generic_fallback(kind: str) -> None:
-    add_link("odd0", kind)
-    loaded = loader.load("odd0")
-    assert loaded.mode is XdpMode.GENERIC
-    assert loader.unload("odd0")
 
 
 def test_a_foreign_program_stays() -> None:
