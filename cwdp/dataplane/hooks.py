@@ -76,31 +76,37 @@ def attach_xdp(
         KernelError: XDP cannot be used so.
     """
     try:
-        _attach_xdp(program_fd, ifindex, ifname, pin, libbpf.XDP_FLAGS_DRV_MODE)
+        link, mode, why = (
+            _link_xdp(program_fd, ifindex, ifname, libbpf.XDP_FLAGS_DRV_MODE),
+            XdpMode.NATIVE,
+            "",
+        )
     except OSError as error:
         why = rtnetlink.why_no_native_xdp(ifindex, program_fd) or error.strerror or ""
-    else:
-        return XdpMode.NATIVE, ""
-    if not generic:
-        raise interface.no_native_xdp(ifindex, ifname, why)
+        if not generic:
+            raise interface.no_native_xdp(ifindex, ifname, why) from error
+        link, mode = _link_generic_xdp(program_fd, ifindex, ifname), XdpMode.GENERIC
+    _keep(link, pin)
+    return mode, why
+
+
+def _link_generic_xdp(program_fd: int, ifindex: int, ifname: str) -> int:
     try:
-        _attach_xdp(program_fd, ifindex, ifname, pin, libbpf.XDP_FLAGS_SKB_MODE)
+        return _link_xdp(program_fd, ifindex, ifname, libbpf.XDP_FLAGS_SKB_MODE)
     except OSError as error:
         raise KernelError(
             f"{ifname} takes no XDP program: {error.strerror}",
             "a kernel of 5.18 or newer is needed, and an interface that carries Ethernet frames",
         ) from error
-    return XdpMode.GENERIC, why
 
 
-def _attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path, flags: int) -> None:
+def _link_xdp(program_fd: int, ifindex: int, ifname: str, flags: int) -> int:
     try:
-        link = libbpf.link_create(program_fd, ifindex, libbpf.BPF_XDP, flags)
+        return libbpf.link_create(program_fd, ifindex, libbpf.BPF_XDP, flags)
     except OSError as error:
         if error.errno in (errno.EBUSY, errno.EEXIST):
             raise _foreign(ifindex, ifname) from error
         raise
-    _keep(link, pin)
 
 
 @_apart
