@@ -17,7 +17,7 @@ from cwdp.agent.queuepairs import QueuePairs
 from cwdp.agent.schedule import Schedule, make_schedule
 from cwdp.agent.windows import PathWindows
 from cwdp.congestion.order import Order
-from cwdp.dataplane import attached, loader, tree
+from cwdp.dataplane import abi, attached, loader, meta, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.maps import Maps
@@ -54,7 +54,7 @@ class HostNic:
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
         self._lender: Lender | None = None
-        self._awaited = False
+        self._awaited = self._lacks_metadata = False
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
 
@@ -177,7 +177,21 @@ class HostNic:
             ipv6=link.address(socket.AF_INET6) if link else None,
             carrier=link.carrier if link else False,
             mode=MODES[self._loaded.mode] if self._loaded else "absent",
+            takes_detours=self._takes_detours(),
         )
+
+    def _takes_detours(self) -> bool:
+        """Whether the driver has room for metadata; until a probe has shown that it has not."""
+        if self._loaded is None:
+            return True
+        try:
+            lacks = meta.read(self._loaded.where.path)["metadata"][0] == abi.METADATA_LACKS
+        except OSError:
+            return True
+        if lacks and not self._lacks_metadata:
+            _log.warning("no detours over this NIC: its driver has no XDP metadata nic=%s", self.ifname)
+        self._lacks_metadata = bool(lacks)
+        return not lacks
 
     def path_events(self) -> list[Event]:
         """What the dataplane has decided about paths since the last call."""

@@ -104,6 +104,8 @@ def _render(found: list[dict[str, Any]]) -> RenderableType:
             str(refused(counters)),
         )
         notes += [f"{nic['ifname']}: {fault}" for fault in nic["faults"]]
+        if nic["takes_detours"] is False:
+            notes.append(f"{nic['ifname']}: no detours over it, its driver has no XDP metadata")
         if nic["slices"] != "none":
             notes.append(f"{nic['ifname']}: slices held by {nic['slices']}, see: cwdp slice list")
     if any(nic.get("faults") for nic in found):

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from cwdp.dataplane import attached, hooks, loader
+from cwdp.dataplane import abi, attached, hooks, loader, meta
 from cwdp.dataplane.abi import BOUND_UNSYNCED, Enforcer, Reason
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError
 
 REFUSED = [r.name.lower() for r in Reason if r.name.startswith(("REQUEST_", "REPLY_", "BAD_", "PROBE_"))]
+TAKES_DETOURS = {0: None, abi.METADATA_HAS: True, abi.METADATA_LACKS: False}
 GOOD = ("probe_sent", "request_reflected", "reply_accepted")
 
 
@@ -34,6 +35,7 @@ def describe(where: TreePath) -> dict[str, Any]:
         "attached": not faults,
         "faults": faults,
         "egress": _egress(where),
+        "takes_detours": TAKES_DETOURS[int(meta.read(where.path)["metadata"][0])],
         "tag": loaded.tag,
         "current": loaded.tag == loader.object_tag(),
         "key_ids": key_ids,

@@ -62,6 +62,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     """One network interface that cwdp probes from.
 
     By `ud` it has one address, that of its GID, and no dataplane; `ud` is None while its RDMA device is not to be had.
+    `takes_detours` is false where it can not take in what is for the NIC beside it, as its driver has no XDP metadata.
     """
 
     ifname: str
@@ -72,6 +73,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     mode: DataplaneMode
     transport: Transport = "xdp"
     ud: UdAddress | None = None
+    takes_detours: bool = True
 
 
 class Hello(Struct, frozen=True, kw_only=True):
