@@ -32,6 +32,19 @@ def without_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libbpf, "link_create", refuse)
 
 
+@pytest.fixture(scope="module")
+def tcx() -> None:
+    """Links at the hooks of tc, which kernels before 6.6 do not have."""
+    namespace = Namespace()
+    try:
+        with namespace.entered():
+            add_veth("roce0", "far0")
+            if not (loader.load("roce0").where.path / tree.TCX_LINK).exists():
+                pytest.skip("this kernel has no TCX")
+    finally:
+        namespace.close()
+
+
 def load_with_partner(ifname: str = "roce0") -> TreePath:
     """A dataplane that gives on what comes for the NIC beside it, so that all hooks are used."""
     where = loader.load(ifname).where
@@ -75,6 +88,7 @@ def assert_well(where: TreePath) -> None:
 
 
 @pytest.mark.parametrize("hook", EVERY_HOOK, ids=lambda hook: hook.program)
+@pytest.mark.usefixtures("tcx")
 def test_a_link_that_was_detached(namespace: Namespace, hook: Hook) -> None:
     where = load_with_partner()
     assert_well(where)
@@ -92,6 +106,7 @@ def test_a_link_that_was_detached(namespace: Namespace, hook: Hook) -> None:
     assert_well(where)
 
 
+@pytest.mark.usefixtures("tcx")
 def test_all_links_that_were_detached(namespace: Namespace) -> None:
     where = load_with_partner()
     with Maps(where) as maps:
@@ -124,6 +139,7 @@ def test_clsact_that_was_deleted(namespace: Namespace, without_tcx: None) -> Non
 
 
 @pytest.mark.parametrize("hook", EVERY_HOOK, ids=lambda hook: hook.program)
+@pytest.mark.usefixtures("tcx")
 def test_another_program_behind_a_link(namespace: Namespace, other_build: Path, hook: Hook) -> None:
     where = load_with_partner()
     with libbpf.BpfObject(other_build) as obj:
@@ -148,6 +164,7 @@ def test_another_program_behind_a_filter(namespace: Namespace, without_tcx: None
 
 @pytest.mark.parametrize("call", [1, 2, 3])
 @pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.usefixtures("tcx")
 def test_an_upgrade_killed_between_two_links(
     namespace: Namespace, other_build: Path, call: int, moment: str
 ) -> None:
@@ -175,6 +192,7 @@ def test_a_program_of_somebody_else_in_our_place(namespace: Namespace) -> None:
     assert_well(where)
 
 
+@pytest.mark.usefixtures("tcx")
 def test_an_upgrade_puts_right_what_was_taken_away(
     namespace: Namespace, other_build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,12 +203,11 @@ def test_an_upgrade_puts_right_what_was_taken_away(
     assert_well(where)
 
 
-@pytest.mark.parametrize("clsact", [False, True], ids=["TCX", "clsact"])
+@pytest.mark.parametrize("held_by", ["tcx", "without_tcx"])
 def test_a_renamed_interface_keeps_its_dataplane(
-    namespace: Namespace, clsact: bool, request: pytest.FixtureRequest
+    namespace: Namespace, held_by: str, request: pytest.FixtureRequest
 ) -> None:
-    if clsact:
-        request.getfixturevalue("without_tcx")
+    request.getfixturevalue(held_by)
     old = load_with_partner()
     with Maps(old) as maps:
         maps.set_key(5, bytes(16))
@@ -245,12 +262,11 @@ def test_a_renamed_interface_is_unloaded_by_either_name(namespace: Namespace) ->
         rename("roce9", "roce0")
 
 
-@pytest.mark.parametrize("clsact", [False, True], ids=["TCX", "clsact"])
+@pytest.mark.parametrize("held_by", ["tcx", "without_tcx"])
 def test_unloading_from_an_interface_that_has_vanished(
-    namespace: Namespace, clsact: bool, request: pytest.FixtureRequest
+    namespace: Namespace, held_by: str, request: pytest.FixtureRequest
 ) -> None:
-    if clsact:
-        request.getfixturevalue("without_tcx")
+    request.getfixturevalue(held_by)
     loader.load("roce0")
     delete_link("roce0")
     assert loader.unload("roce0")

@@ -39,6 +39,8 @@ def test_a_hook_that_was_taken_away_is_put_right_once(nic: HostNic, hook: Hook) 
     maps = nic.maps
     assert nic.ensure(KEYS) is None
     where = tree.here("roce0")
+    if not (where.path / hook.link).exists():
+        pytest.skip("this kernel has no TCX")
     with libbpf.opened(where.path / hook.link) as link:
         libbpf.link_detach(link)
     found = nic.ensure(KEYS)
