@@ -227,7 +227,8 @@ def _require_settings(where: TreePath, ifindex: int, old: Loaded, settings: Sett
         )
     if old.mode is XdpMode.GENERIC and not _generic_will_do(ifindex, settings):
         raise DataplaneError(
-            f"{where.ifname} has a dataplane in generic XDP, {interface.ALLOW}", _reload_hint(where.ifname)
+            f"{where.ifname} has a dataplane in generic XDP, which is refused",
+            f"{_reload_hint(where.ifname)}, {interface.ALLOW}",
         )
 
 
