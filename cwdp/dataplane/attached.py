@@ -11,7 +11,7 @@ from cwdp.dataplane.hooks import Hook
 from cwdp.dataplane.libbpf import opened
 from cwdp.dataplane.tree import TreePath
 
-GONE = "the interface is gone"
+GONE = "the interface is gone, or in another namespace"
 
 
 def interface_of(where: TreePath) -> int:
@@ -41,11 +41,10 @@ def faults(where: TreePath) -> list[str]:
         OSError: the tree is not whole.
     """
     ifindex = interface_of(where)
-    if not ifindex:
+    name = _name(ifindex) if _is_here(where) else where.ifname
+    if not ifindex or name is None:
         return [GONE]
-    found = []
-    if _is_here(where) and _name(ifindex) != where.ifname:
-        found.append(f"the interface is called {_name(ifindex)} now")
+    found = [f"the interface is called {name} now"] if name != where.ifname else []
     return found + [fault for hook in _wanted(where) if (fault := _fault(where, where.path, ifindex, hook))]
 
 

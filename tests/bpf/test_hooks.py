@@ -272,3 +272,22 @@ def test_unloading_from_an_interface_that_has_vanished(
     assert loader.unload("roce0")
     assert not loader.unload("roce0")
     assert tree.trees_here() == []
+
+
+def test_an_interface_that_was_moved_to_another_namespace(namespace: Namespace) -> None:
+    """What it left behind says so, and gives way; nothing of ours runs over there."""
+    where = loader.load("roce0").where
+    other = Namespace()
+    try:
+        target = f"/proc/self/fd/{other.fd}"
+        subprocess.run(["ip", "link", "set", "roce0", "netns", target], check=True, pass_fds=[other.fd])
+        assert describe(where)["faults"] == ["the interface is gone, or in another namespace"]
+        add_veth("roce0", "far9")
+        assert loader.load("roce0").changed
+        assert_well(where)
+        with other.entered():
+            assert "prog/xdp" not in run("ip", "-d", "link", "show", "roce0")
+            assert loader.load("roce0").changed
+    finally:
+        other.close()
+    assert_well(where)
