@@ -59,10 +59,9 @@ class UdAddress(Struct, frozen=True):
 
 
 class Nic(Struct, frozen=True, kw_only=True):
-    """One network interface that cwdp probes from.
+    """One network interface that cwdp probes from; it takes detours in if its driver has XDP metadata.
 
     By `ud` it has one address, that of its GID, and no dataplane; `ud` is None while its RDMA device is not to be had.
-    `takes_detours` is false where it can not take in what is for the NIC beside it, as its driver has no XDP metadata.
     """
 
     ifname: str
