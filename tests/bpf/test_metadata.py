@@ -65,7 +65,7 @@ def tap(namespace: Namespace) -> Iterator[int]:
     """`tap0`, whose other end is this file descriptor."""
     del namespace
     try:
-        fd = os.open("/dev/net/tun", os.O_RDWR)
+        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)  # else what is written takes the generic path
     except OSError as error:
         pytest.skip(f"this kernel has no tap: {error}")
     fcntl.ioctl(fd, TUNSETIFF, struct.pack("=16sH22x", b"tap0", IFF_TAP | IFF_NO_PI))
