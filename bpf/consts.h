@@ -45,4 +45,8 @@ enum cwdp_constant {
 	CWDP_SLICE_RULES = 256, /* that say which queue pair is in which */
 	CWDP_JOB_QPS = 65536,   /* queue pairs that are known to be of some job */
 	CWDP_NAME_BYTES = 32,   /* names of slices and jobs, not terminated where they are as long */
+
+	/* Whether the driver has room for metadata before a packet: detours can be taken in with it only. */
+	CWDP_METADATA_HAS = 1,
+	CWDP_METADATA_LACKS = 2,
 };

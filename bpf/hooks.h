@@ -56,15 +56,29 @@ static __always_inline void ingress_roce(const struct frame *frame)
 		take_sample(&packet, packet.sport, CWDP_INGRESS);
 }
 
+/* Whether this NIC could take in detours is known before one comes: pulses along them come first. */
+static __always_inline void note_metadata(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct cwdp_meta *noted = bpf_map_lookup_elem(&meta, &zero);
+
+	if (noted && !noted->metadata)
+		noted->metadata = bpf_xdp_adjust_meta(ctx, 0) ? CWDP_METADATA_LACKS : CWDP_METADATA_HAS;
+}
+
 static __always_inline int ingress(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct frame frame;
+	int verdict;
 
 	if (!parse_roce(&frame, data, end))
 		return XDP_PASS;
-	if (is_probe(&frame))
-		return ingress_probe(&frame);
+	if (is_probe(&frame)) {
+		verdict = ingress_probe(&frame);
+		note_metadata(ctx);
+		return verdict;
+	}
 	if (!is_roce(&frame))
 		return XDP_PASS;
 	if (is_detoured(&frame))

@@ -355,7 +355,8 @@ struct cwdp_meta {
 	__u32 abi;
 	__u32 ifindex;
 	enum cwdp_xdp_mode xdp_mode;
-	__u32 reserved;
+	__u16 metadata; /* CWDP_METADATA_...; 0 before the first probe has come in */
+	__u16 offloads; /* switched off for as long as this is loaded; a bit each */
 	char tag[16]; /* start of the object file's SHA-256, in hex, not terminated */
 };
 

@@ -39,6 +39,7 @@ from cwdp.agent.udnic import UdNic
 from cwdp.agent.window import weigh
 from cwdp.congestion import interface
 from cwdp.dataplane import loader
+from cwdp.dataplane.loader import Loaded
 from cwdp.errors import ConfigError, DataplaneError, RdmaError
 from cwdp.shared import messages
 from cwdp.shared.bus import Bus
@@ -143,10 +144,10 @@ class Agent:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         for ud in self._ud:
             ud.require()
-        found = [nic for nic in self._xdp if nic.ensure(self._keys)]
-        self._clock.take_up(nic.maps for nic in found if nic.maps)
-        for nic in found:
-            self._loaded(nic)
+        found = [(nic, loaded) for nic in self._xdp if (loaded := nic.ensure(self._keys))]
+        self._clock.take_up(nic.maps for nic, _ in found if nic.maps)
+        for nic, loaded in found:
+            self._loaded(nic, loaded)
         self._bus.start()
         tasks = [asyncio.create_task(job) for job in self._jobs()]
         self._event("agent_started", None, cwdp.__version__)
@@ -363,7 +364,8 @@ class Agent:
         self._reread_keys()
         for nic in self._xdp:
             try:
-                self._ensure(nic)
+                if loaded := nic.ensure(self._keys):
+                    self._loaded(nic, loaded)
             except DataplaneError as error:
                 self._counters["dataplane_failed"] += 1
                 if self._is_news(nic.ifname, error.message):
@@ -385,12 +387,8 @@ class Agent:
         self._troubles[what] = trouble
         return news
 
-    def _ensure(self, nic: HostNic) -> None:
-        if nic.ensure(self._keys):
-            self._loaded(nic)
-
-    def _loaded(self, nic: HostNic) -> None:
-        """A NIC's dataplane has just been found or loaded."""
+    def _loaded(self, nic: HostNic, loaded: Loaded) -> None:
+        """A NIC's dataplane has just been found, loaded or put right."""
         if nic.maps is None:
             return
         self._troubles.pop(nic.ifname, None)
@@ -402,7 +400,8 @@ class Agent:
         self._detours.loaded(nic.ifname)
         if not self._config.pacing:
             interface.clear(nic.ifname)
-        self._event("dataplane_loaded", nic.ifname, self._tag)
+        kind: EventName = "dataplane_repaired" if loaded.repaired else "dataplane_loaded"
+        self._event(kind, nic.ifname, ", ".join(loaded.repaired) or self._tag)
 
     def _ensure_ud(self, nic: UdNic) -> None:
         try:

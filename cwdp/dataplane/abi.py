@@ -33,6 +33,8 @@ SLICES: Final = 0x100
 SLICE_RULES: Final = 0x100
 JOB_QPS: Final = 0x10000
 NAME_BYTES: Final = 0x20
+METADATA_HAS: Final = 0x1
+METADATA_LACKS: Final = 0x2
 
 
 class Reason(IntEnum):
@@ -254,7 +256,8 @@ META: Final = _record(
         ("abi", "<u4", 0),
         ("ifindex", "<u4", 4),
         ("xdp_mode", "<u4", 8),
-        ("reserved", "<u4", 12),
+        ("metadata", "<u2", 12),
+        ("offloads", "<u2", 14),
         ("tag", "S16", 16),
     ],
 )

@@ -59,7 +59,7 @@ class UdAddress(Struct, frozen=True):
 
 
 class Nic(Struct, frozen=True, kw_only=True):
-    """One network interface that cwdp probes from.
+    """One network interface that cwdp probes from; it takes detours in if its driver has XDP metadata.
 
     By `ud` it has one address, that of its GID, and no dataplane; `ud` is None while its RDMA device is not to be had.
     """
@@ -72,6 +72,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     mode: DataplaneMode
     transport: Transport = "xdp"
     ud: UdAddress | None = None
+    takes_detours: bool = True
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -442,6 +443,7 @@ EventName = Literal[
     "incast_started",
     "incast_ended",
     "dataplane_loaded",
+    "dataplane_repaired",
     "dataplane_failed",
     "rdma_opened",
     "rdma_failed",

@@ -14,6 +14,9 @@ from cwdp.agent import bounce, service, trace, tracetable
 from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.service import MEASURE_EVERY, Agent
 from cwdp.agent.timebase import Change
+from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.loader import Loaded
+from cwdp.dataplane.tree import TreePath
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
 from cwdp.shared.messages import (
     ClockLine,
@@ -70,11 +73,12 @@ class NoteNic:
         self.keys: list[KeyFile] = []
         self.events: list[Event] = []
         self.failure: DataplaneError | None = None
+        self.found: list[Loaded] = []
 
-    def ensure(self, _keys: KeyFile) -> bool:
+    def ensure(self, _keys: KeyFile) -> Loaded | None:
         if self.failure:
             raise self.failure
-        return False
+        return self.found.pop() if self.found else None
 
     def use_keys(self, keys: KeyFile) -> None:
         self.keys.append(keys)
@@ -216,6 +220,21 @@ def test_a_dataplane_that_fails_is_told_and_does_not_stop_the_others(setup: Setu
         "the kernel refuses BPF programs",
     )
     assert setup.agent._totals()["agent.dataplane_failed"] == 2
+
+
+def test_hooks_that_were_put_right_are_told(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = ("xdp_ingress is not attached", "tc_egress is not attached")
+    found = Loaded(TreePath(1, "nic0"), XdpMode.NATIVE, "tag", changed=True, repaired=taken)
+    monkeypatch.setattr(service.interface, "clear", lambda _ifname: None)
+    monkeypatch.setattr(setup.agent._clock, "write", lambda _maps: None)
+    monkeypatch.setattr(setup.agent._sync.line, "take_up", lambda _maps: None)
+    nic = setup.nics[0]
+    nic.maps = object()
+    nic.found = [found]
+    setup.agent._look_after()
+    setup.agent._look_after()
+    (event,) = setup.said(Event)
+    assert (event.kind, event.nic, event.detail) == ("dataplane_repaired", "nic0", ", ".join(taken))
 
 
 def test_a_change_of_carrier_is_told_at_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
