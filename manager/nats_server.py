@@ -62,6 +62,16 @@ class NatsServer:
         await self._spawn()
         self._supervisor = asyncio.create_task(self._supervise(), name="nats-server supervisor")
 
+    async def ended(self) -> None:
+        """Wait for the end of what keeps the server running, which only `stop` should bring about.
+
+        Raises:
+            Exception: what nobody has foreseen.
+        """
+        assert self._supervisor is not None
+        await asyncio.wait([self._supervisor])
+        self._supervisor.result()
+
     async def stop(self) -> None:
         """End the server; by force when it takes longer than a few seconds."""
         if self._supervisor is not None:
@@ -147,8 +157,8 @@ class NatsServer:
             self.restarts += 1
             try:
                 await self._spawn()
-            except BusError as error:
-                _log.error("nats-server error=%s", error.message)
+            except (BusError, OSError) as error:
+                _log.error("nats-server error=%s", error)
 
 
 def _bind_error(host: str, port: int) -> str | None:

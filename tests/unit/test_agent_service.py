@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from agent_fakes import edges
 
-from cwdp.agent import bounce, service, trace, tracetable
+from cwdp.agent import bounce, events, fence, service, trace, tracetable
 from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.service import MEASURE_EVERY, Agent
 from cwdp.agent.timebase import Change
@@ -174,7 +174,8 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.pulse_restarts": 0,
         "agent.steer_refused": 0,
         "agent.slice_refused": 0,
-        **{f"agent.{name}": 0 for name in (*bounce.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)},
+        "agent.loop_late_ms": 0,
+        **{f"agent.{name}": 0 for name in (*bounce.COUNTERS, *fence.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)},
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,
@@ -306,7 +307,7 @@ def test_a_trouble_that_comes_again_is_told_again(setup: Setup) -> None:
 
 def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: Setup) -> None:
     setup.bus.connected = False
-    for number in range(service.EVENTS_KEPT + 5):
+    for number in range(events.EVENTS_KEPT + 5):
         setup.agent._event("link_up", "nic0", str(number))
     setup.bus.change(False)
     assert setup.bus.published == []
@@ -316,7 +317,7 @@ def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: 
     first, *_ = setup.bus.published
     assert first[0] == "cwdp.v1.hello.a"
     assert [event.detail for event in setup.said(Event)] == [
-        str(n) for n in range(5, service.EVENTS_KEPT + 5)
+        str(n) for n in range(5, events.EVENTS_KEPT + 5)
     ]
 
 
