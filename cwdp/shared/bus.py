@@ -221,11 +221,11 @@ class Bus:
         """Publish many messages, as fast as they can be sent; others are sent, and the loop turns, meanwhile."""
         for number, (subject, message) in enumerate(messages, start=1):
             self.publish(subject, message)
-            if number % MANY_AT_ONCE == 0:
+            if self._queue.qsize() > self._queue.maxsize // 2:
+                self._has_room.clear()
+                await self._has_room.wait()
+            elif number % MANY_AT_ONCE == 0:
                 await asyncio.sleep(0)
-                if self._queue.qsize() > SEND_QUEUE_MESSAGES // 2:
-                    self._has_room.clear()
-                    await self._has_room.wait()
 
     def put(self, document: Desired) -> None:
         """Keep a host's document on the bus; written when connected, and anew in each session."""
@@ -337,7 +337,7 @@ class Bus:
                 self.counters["dropped_too_large"] += 1
             finally:
                 self._queue.task_done()
-                if self._queue.qsize() <= SEND_QUEUE_MESSAGES // 2:
+                if self._queue.qsize() <= self._queue.maxsize // 2:
                     self._has_room.set()
 
 
