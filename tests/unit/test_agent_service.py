@@ -175,7 +175,10 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.steer_refused": 0,
         "agent.slice_refused": 0,
         "agent.loop_late_ms": 0,
-        **{f"agent.{name}": 0 for name in (*bounce.COUNTERS, *fence.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)},
+        **{
+            f"agent.{name}": 0
+            for name in (*bounce.COUNTERS, *fence.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)
+        },
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,
@@ -316,9 +319,7 @@ def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: 
     setup.bus.change(True)
     first, *_ = setup.bus.published
     assert first[0] == "cwdp.v1.hello.a"
-    assert [event.detail for event in setup.said(Event)] == [
-        str(n) for n in range(5, events.EVENTS_KEPT + 5)
-    ]
+    assert [event.detail for event in setup.said(Event)] == [str(n) for n in range(5, events.EVENTS_KEPT + 5)]
 
 
 BY_UD: dict[str, Any] = {"interface": {"nic1": InterfaceConfig(transport="ud")}}

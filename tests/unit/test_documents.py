@@ -77,7 +77,9 @@ async def test_documents_that_no_message_holds_arrive_whole_and_keep_back_no_oth
 
 
 @asynchronous
-async def test_a_document_that_grows_and_shrinks_is_the_last_one_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_document_that_grows_and_shrinks_is_the_last_one_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
     async with _server(tmp_path) as server:
         writer, readers = Bus(server.url, name="writer"), _Readers(server.url, ["h"])
         async with _buses(server.url, writer, *readers.buses):
@@ -126,7 +128,9 @@ async def test_a_bus_that_is_full_is_told_of_once_and_for_how_long(tmp_path: Pat
                 before_s = writer.documents.oldest_s()
                 assert 0 < writer.documents.unwritten < 40
                 assert len({why for _, _, why in told}) == len(told) > 0
-                assert any("resources" in why or "storage" in why or "maximum bytes" in why for _, _, why in told)
+                assert any(
+                    "resources" in why or "storage" in why or "maximum bytes" in why for _, _, why in told
+                )
                 await until(lambda: writer.documents.oldest_s() > before_s)
     finally:
         nats_server.STORE_BYTES = store
