@@ -33,7 +33,7 @@ class LoopWatch:
 
     async def run(self) -> None:
         """Watch for ever."""
-        fed_s = -math.inf
+        fed_s = time.monotonic()
         while True:
             self._due_s = time.monotonic() + INTERVAL_S
             await asyncio.sleep(INTERVAL_S)

@@ -15,6 +15,7 @@ from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.service import MEASURE_EVERY, Agent
 from cwdp.agent.timebase import Change
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
+from cwdp.shared.bus import Bus
 from cwdp.shared.messages import (
     ClockLine,
     ClockUpdate,
@@ -83,6 +84,15 @@ class NoteNic:
         self.edges = probes
 
     def drain(self, _now_ns: int) -> None:
+        return None
+
+    def send(self, _now_ns: int) -> None:
+        return None
+
+    def lend(self, _now_ns: int) -> bool:
+        return False
+
+    def close(self) -> None:
         return None
 
     def path_events(self) -> list[Event]:
@@ -382,3 +392,19 @@ def test_an_agent_does_not_start_on_an_rdma_device_that_is_not_there(
     with pytest.raises(RdmaError) as caught:
         asyncio.run(host.agent.run())
     assert caught.value.hint
+
+
+def test_a_bus_whose_task_ends_unforeseen_ends_the_agent(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real bus, whose every connection fails in a way that nobody has foreseen."""
+
+    def unforeseen(*_: object, **__: object) -> None:
+        raise LookupError("nobody has foreseen this")
+
+    monkeypatch.setattr(service, "Bus", Bus)
+    monkeypatch.setattr("nats.aio.client.Client.connect", unforeseen)
+    monkeypatch.setattr("nats.aio.client.Client.close", unforeseen)
+    host = Setup(tmp_path)
+    with pytest.raises(LookupError):
+        asyncio.run(asyncio.wait_for(host.agent.run(), 10))
