@@ -44,6 +44,7 @@ class BusState:
         self._sent: dict[str, int] = {}
         self._stored: dict[str, bytes] = {}
         self._busy = asyncio.Lock()
+        self._told = ""
 
     async def take_over(self, timeline: str) -> str | None:
         """Begin to lead: have the tables as they are on the bus.
@@ -65,8 +66,11 @@ class BusState:
                     await self._take_over_table(client, key)
         except JETSTREAM_ERRORS as error:
             self._bucket.close()
-            _log.warning("what operators want cannot be read from the bus yet error=%s", _text(error))
+            if _text(error) != self._told:
+                self._told = _text(error)
+                _log.warning("what operators want cannot be read from the bus yet error=%s", self._told)
             return None
+        self._told = ""
         return name
 
     async def send(self) -> None:

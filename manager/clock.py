@@ -6,7 +6,7 @@ Only `solve_edges` is heavy and touches nothing but the tracks, so a thread may 
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import get_args
 
@@ -138,7 +138,7 @@ class ClockService:
 
         Each is made when it is asked for; hosts may come meanwhile, but none may be forgotten.
         """
-        priors = self._priors() if self._seq % PRIORS_EVERY == 0 else {}
+        probed = self._probed() if self._seq % PRIORS_EVERY == 0 else {}
         changes = self._changes()
         for host, slot in list(self.fits.slots.items()):
             line = self._line(slot)
@@ -149,7 +149,7 @@ class ClockService:
                     epoch=self.epoch,
                     seq=self._seq,
                     line=line,
-                    priors=priors.get(host, []),
+                    priors=self._priors(host, probed.get(host, [])),
                     changes=changes.get(host, []),
                 )
 
@@ -304,24 +304,28 @@ class ClockService:
                         told[end][host] = changed
         return {host: list(changed.values()) for host, changed in told.items()}
 
-    def _priors(self) -> dict[str, list[DriftPrior]]:
-        """The rate of each probed NIC's clock against its prober's, by prober; of settled clocks only.
+    def _probed(self) -> dict[str, list[str]]:
+        """The NICs that each host probes."""
+        probed = defaultdict[str, list[str]](list)
+        for src, dst in self.fits.peers(self._solved.now_s) if self._solved is not None else ():
+            probed[host_of(src)].append(dst)
+        return probed
+
+    def _priors(self, host: str, probed: Iterable[str]) -> list[DriftPrior]:
+        """The rate of each probed NIC's clock against its prober's; of settled clocks only.
 
         A slope fitted with such a prior says again what the prior said, so no clock whose drift is still learnt from
         slopes may be told of: it would take its own word for news, and its error for ever smaller.
         """
         if self._solved is None:
-            return {}
-        clocks = self._solved.clocks
-        sigma = clocks.bound_growth / BOUND_SIGMAS / NS_PER_S
-        priors = defaultdict[str, list[DriftPrior]](list)
-        for src, dst in self.fits.peers(self._solved.now_s):
-            host = host_of(src)
-            a, b = self.fits.slots[host], self.fits.slots[host_of(dst)]
-            if max(a, b) < len(sigma) and clocks.settled[a] and clocks.settled[b]:
+            return []
+        clocks, priors, a = self._solved.clocks, [], self.fits.slots[host]
+        for dst in probed:
+            b = self.fits.slots[host_of(dst)]
+            if max(a, b) < len(clocks.settled) and clocks.settled[a] and clocks.settled[b]:
                 slope = (1 + clocks.drift[a]) / (1 + clocks.drift[b]) - 1
-                spread = math.hypot(sigma[a], sigma[b])
-                priors[host].append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
+                spread = math.hypot(clocks.bound_growth[a], clocks.bound_growth[b]) / BOUND_SIGMAS / NS_PER_S
+                priors.append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
         return priors
 
 

@@ -207,7 +207,7 @@ class DocumentWriter:
         head = data if not pieces else encode(_head(document, len(pieces)))
         await self._replace(client, key, head, document.epoch, parts=len(pieces))
         self.counters["split"] += bool(pieces)
-        for number in range(len(pieces) + 1, before.parts + 1):
+        for number in range(len(pieces) + 1, min(before.parts, MOST_PARTS) + 1):
             held = await self._look(client, part_key(key, number))
             await self._bucket.delete(client, part_key(key, number), revision=held.revision)
             self._held.pop(part_key(key, number), None)
