@@ -20,7 +20,8 @@ POLL_INTERVAL_S = 0.02
 RESTART_FIRST_S = 0.1
 RESTART_MAX_S = 5.0
 STABLE_AFTER_S = 30.0
-STORE_BYTES = 1 << 30
+STORE_BYTES = 1 << 34
+"""At most; 10,000 hosts' documents of 0.1 MB are 1 GB, and those that were replaced go some time later."""
 
 _log = logging.getLogger("cwdp.manager.nats")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from agent_fakes import edges
 
@@ -169,6 +170,32 @@ def test_a_document_that_is_not_newer_is_passed_over(setup: Setup, version: int)
     assert len(setup.nics[0].edges) == 2
     setup.agent._say_hello()
     assert setup.said(Hello)[-1].desired_version == 3
+
+
+def test_what_an_earlier_leader_says_is_passed_over_and_counted(setup: Setup) -> None:
+    line = ClockLine(
+        ref_local_ns=0,
+        offset_base_ns=500,
+        offset_ns=0.0,
+        drift=0.0,
+        bound_ns=9.0,
+        bound_drift=0.0,
+        state="synced",
+    )
+    update = ClockUpdate(host="a", timeline="t", epoch=9, seq=5, line=line, priors=[])
+    older = msgspec.structs.replace(line, offset_base_ns=10**9)
+    setup.bus.take_desired(msgspec.structs.replace(_desired(3, 2), epoch=9))
+    setup.bus.take_clock(update)
+    setup.bus.take_desired(msgspec.structs.replace(_desired(4, 1), epoch=8))
+    setup.bus.take_clock(msgspec.structs.replace(update, epoch=8, seq=6, line=older))
+    setup.bus.take_clock(msgspec.structs.replace(update, seq=4, line=older))
+    assert len(setup.nics[0].edges) == 2
+    measure(setup.agent)
+    report = setup.said(Report)[-1]
+    assert report.clock.offset_base_ns == 500
+    assert (report.counters["agent.desired_fenced"], report.counters["agent.clock_fenced"]) == (1, 2)
+    setup.bus.take_desired(msgspec.structs.replace(_desired(1, 1), epoch=10))
+    assert len(setup.nics[0].edges) == 1
 
 
 def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> None:
