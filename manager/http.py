@@ -116,9 +116,13 @@ class HttpServer:
     async def _leader_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Changes are the leader's to take; whoever waits answers what is read."""
         if request.method in CHANGING and not (self._sources.state.leads and self._sources.lease.leads):
-            holder = self._sources.lease.holder
+            holder, own = self._sources.lease.holder, self._sources.lease.claim
             leader = "nobody it knows of" if holder is None else repr(holder.name)
             error = ManagerError(f"this manager waits: {leader} leads", "ask the one that leads")
+            if holder == own:
+                error = ManagerError(
+                    "this manager is about to lead", "try again; its log says what it waits for"
+                )
             return web.json_response({"error": error.message, "hint": error.hint}, status=503)
         return await handler(request)
 

@@ -174,7 +174,9 @@ class DocumentWriter:
 
     async def _try(self, client: Client, key: str) -> str | None:
         """Write one; why it could not be, None where it is written or nobody's business any more."""
-        document, what = self._documents[key], "written"
+        document, what = self._documents.get(key), "written"
+        if document is None:
+            return None
         try:
             await self._write(client, key, document)
             why = None
@@ -219,7 +221,7 @@ class DocumentWriter:
         try:
             revision = await self._bucket.replace(client, key, data, revision=held.revision)
         except Conflict:
-            del self._held[key]
+            self._held.pop(key, None)
             held = await self._look(client, key)
             await self._require_confirmed(key)
             revision = await self._bucket.replace(client, key, data, revision=held.revision)

@@ -180,6 +180,24 @@ async def test_who_leads_writes_over_what_came_late_from_who_led_before(tmp_path
 
 
 @asynchronous
+async def test_documents_that_are_withdrawn_while_they_are_written_end_nothing(tmp_path: Path) -> None:
+    draw = random.Random(28)
+    async with _server(tmp_path) as server:
+        writer, readers = Bus(server.url, name="writer"), _Readers(server.url, ["h7"])
+        async with _buses(server.url, writer, *readers.buses):
+            await until(lambda: writer.connected)
+            for version in range(1, 30):
+                for host in range(150):
+                    writer.put(_document(f"h{host}", 3, version))
+                await asyncio.sleep(draw.uniform(0.0, 0.03))
+                writer.documents.withdraw()
+                assert writer.documents.unwritten == 0
+            last = _document("h7", 3, version=30)
+            writer.put(last)
+            await until(lambda: readers.have(last))
+
+
+@asynchronous
 async def test_many_messages_are_sent_though_the_queue_holds_few(tmp_path: Path) -> None:
     got: list[Desired] = []
     port = free_port()
