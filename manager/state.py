@@ -19,6 +19,7 @@ from cwdp.shared.messages import (
     ProbeEdge,
     Report,
     RoceSettings,
+    SteerReport,
     WindowReport,
     nic_id,
 )
@@ -34,6 +35,7 @@ from manager.members import Members
 from manager.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
+from manager.planner.steer_parts import SteerParts
 from manager.probe_graph import Pairs
 from manager.queues.loads import LinkLoads
 from manager.schedule import Documents, Member, build_pairs, edges_by_host
@@ -108,36 +110,64 @@ class FleetState:
         self._roce = roce
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self.leads = True
-        self._directs = True
+        self._epoch = 0
         self._leads_since_s = 0.0
-        self._starts = identity.starts
+        self._knows_steering = True
+        self._taken_up: dict[str, list[ProbeEdge]] | None = None
+        self.starts = identity.starts
         self._edges: dict[str, list[ProbeEdge]] | None = None
         self._documents = Documents()
+        self._steer_parts = SteerParts()
         self._sequences: dict[str, _Sequence] = {}
 
     def stand_by(self) -> None:
         """Another manager decides; this one hears, and answers what is asked."""
-        self.leads = self._directs = False
+        self.leads = False
         self._documents = Documents()
         self.planner.stand_by()
 
-    def lead(self, now_s: float, *, timeline: str | None = None) -> None:
-        """Decide from now on; `timeline` is that of another manager who did until now."""
-        self.leads, self._directs, self._leads_since_s = True, False, now_s
+    def lead(self, now_s: float, *, epoch: int, timeline: str, others_led: bool) -> None:
+        """Decide from now on, as the leader of an epoch. No host is told anything before it is known what it was told.
+
+        Args:
+            now_s: seconds of the manager's monotonic clock.
+            epoch: its number, higher than those of all who led before.
+            timeline: the name of the fleet's.
+            others_led: whether others may have, since this manager did.
+        """
+        self.leads, self._epoch, self._leads_since_s = True, epoch, now_s
+        self._knows_steering, self._taken_up = False, {}
         self._documents = Documents()
         self.planner.lead(now_s)
-        if timeline is not None:
-            self.clock = ClockService(Identity(timeline=timeline, starts=self._starts), continued=True)
+        if timeline != self.clock.timeline or (others_led and self.clock.runs):
+            self.clock = ClockService(Identity(timeline=timeline, starts=self.starts), continued=True)
             self.story.begin_anew()
+        self.clock.epoch = epoch
 
-    def settle(self, now_s: float) -> list[Desired]:
-        """The documents of a manager that has begun to lead, once it knows what hosts do already."""
-        if not self.leads or self._directs:
+    def not_taken_up(self) -> list[str]:
+        """The hosts of which it is not known yet what they were told last."""
+        if not self.leads or self._taken_up is None:
             return []
-        up = [name for name, host in self.members.hosts.items() if host.state == "up"]
-        waited_s = now_s - self._leads_since_s
-        self._directs = not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
-        return self.documents()
+        return [host for host in self.members.hosts if host not in self._taken_up]
+
+    def take_up(self, host: str, document: Desired | None, now_s: float) -> bool:
+        """Go on from what a host was told last; whether that is known now.
+
+        Args:
+            host: which.
+            document: that is on the bus; None where there is none. Then a host that says it follows one, as after the
+                loss of the bus's store, has to tell first what is steered there.
+            now_s: seconds of the manager's monotonic clock.
+        """
+        known = self.members.hosts.get(host)
+        if self._taken_up is None or known is None:
+            return False
+        if document is None and known.hello.desired_version > 0 and not self.planner.knows([host]):
+            return False
+        self._taken_up[host] = [] if document is None else document.probes
+        if document is not None:
+            self.planner.take_up(host, document.steer, now_s)
+        return True
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
@@ -184,6 +214,12 @@ class FleetState:
         self.events.append(happening)
         _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
 
+    def hear_steering(self, report: SteerReport, now_s: float) -> None:
+        """A host says what is steered there."""
+        whole = self._steer_parts.hear(report) if report.host in self.members.hosts else None
+        if whole is not None:
+            self.planner.hear_steering(whole, now_s)
+
     def expire(self, now_s: float) -> None:
         """Let go of what is gone. Not while clocks are being solved."""
         for host in self.members.expire(now_s):
@@ -195,6 +231,11 @@ class FleetState:
             del self._sequences[host]
             self.story.forget(host)
             self.counters.forget(host)
+        if self._taken_up is not None:
+            self._taken_up = {
+                host: probes for host, probes in self._taken_up.items() if host in self.members.hosts
+            }
+        self._steer_parts.keep_only(self.members.hosts.keys())
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
         self.traffic.expire(now_s)
@@ -210,6 +251,8 @@ class FleetState:
 
     def schedule(self, members: Sequence[Member], pairs: Pairs) -> list[Desired]:
         """The documents that change with a new probe graph."""
+        if self._taken_up is not None:
+            self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
         self._graph = members, pairs
         self._choose_edges()
@@ -263,7 +306,7 @@ class FleetState:
 
     def plan(self, now_s: float) -> list[Desired]:
         """Take a step of the planner; the documents that change with it. None before the first probe graph."""
-        if self._edges is None or not self._directs:
+        if self._edges is None or not self._may_plan(now_s):
             return []
         changed = self.planner.plan(
             now_s,
@@ -276,10 +319,9 @@ class FleetState:
 
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
-        if self._edges is None or not self._directs:
+        if self._edges is None or not self.leads:
             return []
-        known = self._followed_versions()
-        edges: dict[str, list[ProbeEdge]] = {host: [] for host in known} | self._edges
+        known, edges = self._followed_versions(), self._wanted_edges()
         by_hand, slices = self.steering.messages(), self.slicing.messages()
         planned = self.planner.planned
         steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
@@ -288,6 +330,7 @@ class FleetState:
             Desired(
                 host=host,
                 version=0,
+                epoch=self._epoch,
                 probes=probes,
                 steer=steer[host],
                 roce=self._roce,
@@ -299,12 +342,31 @@ class FleetState:
         ]
         return self._documents.update(wanted, known)
 
+    def _wanted_edges(self) -> dict[str, list[ProbeEdge]]:
+        """What each host that may be told anything is to probe: what it does, until a graph has been built with it."""
+        assert self._edges is not None
+        before = self._taken_up
+        if before is None:
+            return {host: [] for host in self.members.hosts} | self._edges
+        return before | {host: edges for host, edges in self._edges.items() if host in before}
+
+    def _may_plan(self, now_s: float) -> bool:
+        """Whether enough is known of what is steered to change it."""
+        up = [name for name, host in self.members.hosts.items() if host.state == "up"]
+        waited_s = now_s - self._leads_since_s
+        self._knows_steering = self._knows_steering or (
+            not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
+        )
+        return self.leads and self._knows_steering
+
     def overtaken(self) -> list[Desired]:
         """Documents that must be published again, above what their hosts took from an earlier manager."""
         return self._documents.overtaken(self._followed_versions())
 
     def _followed_versions(self) -> dict[str, int]:
-        return {name: host.hello.desired_version for name, host in self.members.hosts.items()}
+        hosts = self.members.hosts
+        told = hosts if self._taken_up is None else self._taken_up
+        return {name: hosts[name].hello.desired_version for name in told if name in hosts}
 
     def build_graph(self, members: Sequence[Member]) -> Pairs:
         """The probe graph over members; touches nothing, so a thread may run it."""

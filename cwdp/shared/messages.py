@@ -28,6 +28,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cwdp.shared.clockchanges import ChangedClock, OwnChange
 from cwdp.shared.discipline import Discipline
 from cwdp.shared.slices import SliceSet
 
@@ -174,7 +175,11 @@ class TraceOrder(Struct, frozen=True, kw_only=True):
 
 
 class Desired(Struct, frozen=True, kw_only=True):
-    """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it."""
+    """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it.
+
+    `epoch` numbers who leads: what an earlier leader says counts no more. Where `parts` is not 0 the document itself
+    lies in so many parts (`cwdp.shared.documents`).
+    """
 
     host: str
     version: int
@@ -184,6 +189,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     traces: list[TraceOrder] = []
     slices: list[NicSlices] = []
     detours: list[Detour] = []
+    epoch: int = 0
+    parts: int = 0
 
 
 class EdgeFit(Struct, frozen=True, kw_only=True):
@@ -216,20 +223,6 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     own: bool = False
     apart: float = 0.0
     since_local_ns: int | None = None
-
-
-class OwnChange(Struct, frozen=True, kw_only=True):
-    """What a host's clock does since it has changed, against what it would show had it not, by all of its edges.
-
-    At `ref_local_ns` it was `ahead_ns` ahead, and gained `rate` per unit of its time.
-    """
-
-    since_local_ns: int
-    ref_local_ns: int
-    ahead_ns: float
-    rate: float
-    sigma_ns: float
-    sigma_rate: float
 
 
 class PathStat(Struct, frozen=True, kw_only=True):
@@ -301,17 +294,10 @@ class DriftPrior(Struct, frozen=True, kw_only=True):
     sigma: float
 
 
-class ChangedClock(Struct, frozen=True, kw_only=True):
-    """A host whose clock goes otherwise since a time of the timeline: what was measured of it before holds no more."""
-
-    host: str
-    since_ns: int
-
-
 class ClockUpdate(Struct, frozen=True, kw_only=True):
     """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one.
 
-    `changes` are of this host's clock and its peers', of the last seconds.
+    `seq` rises within an `epoch`, which numbers who leads; what is older counts no more. `changes` are of this host's clock and its peers', of the last seconds.
     """
 
     host: str
@@ -320,6 +306,7 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     line: ClockLine
     priors: list[DriftPrior]
     changes: list[ChangedClock] = []
+    epoch: int = 0
 
 
 class PacedQp(Struct, frozen=True):
@@ -346,12 +333,17 @@ class QpReport(Struct, frozen=True, kw_only=True):
 
 
 class SteerReport(Struct, frozen=True, kw_only=True):
-    """What is steered on a host now: as the manager wanted it once, and by hand; `unlisted` counts what is left out."""
+    """What is steered on a host now: as the manager wanted it once, and by hand.
+
+    More than one message holds comes in `parts` messages of one `number`, of which this is the `part`th from 0.
+    """
 
     host: str
     managed: list[SteerQp]
     by_hand: list[SteerQp]
-    unlisted: int = 0
+    number: int = 0
+    part: Annotated[int, Meta(ge=0)] = 0
+    parts: Annotated[int, Meta(ge=1, le=1024)] = 1
 
 
 class SampleReport(Struct, frozen=True, kw_only=True):

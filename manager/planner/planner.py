@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
-from cwdp.shared.messages import PathChange, SteerQp, SteerReport, nic_id
+from cwdp.shared.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.members import Members
@@ -25,7 +25,8 @@ from manager.queues.loads import LinkLoads
 from manager.schedule import FIRST_PORT, PORT_MASK
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
-MOST_BY_HAND = 4096
+MOST_BY_HAND = 1 << 18
+"""Of one host: as many queue pairs as the tables of eight NICs hold."""
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -118,20 +119,25 @@ class Planner:
         if not self._leads:
             self._reports[report.host] = report
             return
-        nics = {nic.ifname for nic in known.hello.nics}
-        managed = [wish for wish in report.managed if wish.nic in nics and is_sane(wish)]
+        managed = _usable(report.managed, known.hello)
         self._by_hand[report.host] = set(_names(report.host, report.by_hand[:MOST_BY_HAND]))
         if report.host not in self._heard:
             self._heard.add(report.host)
             self.counters["adopted"] += self._ledger.adopt(report.host, managed, now_s)
             self._want(report.host)
-        elif not report.unlisted:
-            refused = self._ledger.compare(report.host, managed, now_s)
-            if refused:
-                self.counters["refused"] += refused
-                self._note(
-                    report.host, "qp_refused", f"{refused} queue pairs are not steered as they should be"
-                )
+            return
+        refused = self._ledger.compare(report.host, managed, now_s)
+        if refused:
+            self.counters["refused"] += refused
+            self._note(report.host, "qp_refused", f"{refused} queue pairs are not steered as they should be")
+
+    def take_up(self, host: str, steered: Iterable[SteerQp], now_s: float) -> None:
+        """Go on from what a host was told last, by an earlier manager or this one."""
+        known = self._members.hosts.get(host)
+        if known is None or not self.settings.enabled or known.hello.observe_only:
+            return
+        self.counters["adopted"] += self._ledger.adopt(host, _usable(steered, known.hello), now_s)
+        self._want(host)
 
     def hear_path(self, host: str, nic: str, kind: str, change: PathChange, now_s: float) -> None:
         """A host's dataplane gave up a path, or uses it again."""
@@ -255,6 +261,12 @@ class Planner:
         self.counters["no_way_round"] += outcome.held_back["no_way_round"]
         for host, kind, detail in tell(outcome, dead):
             self._note(host, kind, detail)
+
+
+def _usable(steered: Iterable[SteerQp], hello: Hello) -> list[SteerQp]:
+    """What of this a host can be told again."""
+    nics = {nic.ifname for nic in hello.nics}
+    return [wish for wish in steered if wish.nic in nics and is_sane(wish)]
 
 
 def is_sane(wish: SteerQp) -> bool:
