@@ -227,7 +227,7 @@ class Manager:
         while True:
             started = time.monotonic()
             self.state.watch_links(started)
-            for order in self.state.watch.bounce_orders(started):
+            for order in self.state.bounce_orders(started):
                 self.bus.publish(subject("bounce", order.host), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 

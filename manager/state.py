@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 
 from cwdp.shared.messages import (
+    BounceOrder,
     Desired,
     Event,
     Hello,
@@ -240,6 +241,10 @@ class FleetState:
         self.watch.step(now_s, self.traffic.timeline_ns(now_s), self.fabric.routes, tables)
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
+
+    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+        """Echoes that hosts are to send now; a manager that waits wants none."""
+        return self.watch.bounce_orders(now_s) if self.leads else []
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""
