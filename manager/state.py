@@ -199,6 +199,7 @@ class FleetState:
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
         self.traffic.expire(now_s)
+        self.planner.expire()
         self.watch.expire(now_s, self.traffic.timeline_ns(now_s))
 
     def probeable(self, now_s: float) -> list[Member]:

@@ -104,6 +104,14 @@ class Planner:
         for report in reports.values():
             self.hear_steering(report, now_s)
 
+    def expire(self) -> None:
+        """Forget what hosts said that are gone."""
+        gone = (self._heard | self._by_hand.keys() | self._reports.keys()) - self._members.hosts.keys()
+        self._heard -= gone
+        for host in gone:
+            self._by_hand.pop(host, None)
+            self._reports.pop(host, None)
+
     def knows(self, hosts: Collection[str]) -> bool:
         """Whether all of these have said what is steered there, or need not."""
         return not self.settings.enabled or self._heard.issuperset(
