@@ -70,8 +70,9 @@ def find_causes(matrix: PathMatrix) -> Causes:
 
 
 def _subjects(links: tuple[DirectedLink, ...]) -> Iterable[Subject]:
-    both = {link for link in links if DirectedLink(link.b, link.a) in set(links)} if links else set()
-    yield from {cable(link).name: cable(link) for link in both}.values()
+    known = set(links)
+    cables = (cable(link) for link in links if DirectedLink(link.b, link.a) in known)
+    yield from {each.name: each for each in cables}.values()
     yield from (direction(link) for link in links)
     touching: dict[tuple[str, str], list[DirectedLink]] = {}
     hosts: dict[str, set[str]] = {}

@@ -1,10 +1,15 @@
 """Single faults in simulated fabrics of many sizes: the right link, soon, and nothing else."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from manager.fabric.routes import DirectedLink, Routes
+from manager.faults.causes import find_causes
+from manager.queues.matrix import Nics, build_matrix
+from manager.queues.windows import RowName
 from tools.sim.faults import IN_TIME_S, Bench, false_alarms, random_case
 from tools.sim.leafspine import LeafSpine, Shape, Trouble
 
@@ -89,3 +94,23 @@ def test_faint_losses_do_not_close_a_link() -> None:
     _after(bench, 15, Trouble())
     assert _after(bench, 30, Trouble(loss={0: 0.05})) == ["link_lossy"]
     assert bench.watch.findings.dead_links() == set()
+
+
+class _Counted(tuple[DirectedLink, ...]):
+    """Links that count how often somebody goes through all of them."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[DirectedLink]:
+        self.passes += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("leaves", [2, 5, 11])
+def test_causes_take_as_many_passes_over_the_links_however_many_there_are(leaves: int) -> None:
+    fabric = LeafSpine(Shape(leaves=leaves, spines=4, hosts_per_leaf=2), np.random.default_rng(leaves))
+    links = _Counted(fabric.routes.links)
+    routes = Routes(1, links, fabric.routes.paths)
+    names = [RowName(*path, path.sport) for path in routes.paths]
+    find_causes(build_matrix(names, routes, Nics()))
+    assert links.passes <= 10
