@@ -239,7 +239,7 @@ class FleetState:
     def watch_links(self, now_s: float) -> None:
         """Find queues and faults from what has been heard."""
         tables = self.traffic.queue_pairs.tables.items()
-        self.watch.step(now_s, self.traffic.timeline_ns(now_s), self.fabric.routes, tables)
+        self.watch.step(now_s, self.traffic.timeline_ns(now_s), tables)
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
 

@@ -135,9 +135,7 @@ def test_an_answer_about_another_switch_or_nic_is_passed_over() -> None:
     for order in bounces.orders(LINKS, 0.0):
         for nic, target in ((order.nic, "s9"), ("nic7", order.target)):
             bounces.hear(
-                BounceReport(
-                    host=order.host, nic=nic, number=order.number, target=target, sent=100, lost=0
-                )
+                BounceReport(host=order.host, nic=nic, number=order.number, target=target, sent=100, lost=0)
             )
     assert not list(bounces.verdicts())
     assert bounces.orders(LINKS, PATIENCE_S / 2) == []
@@ -158,6 +156,9 @@ def test_only_the_manager_that_leads_has_echoes_sent() -> None:
         trouble = Trouble(loss={up: 1.0} if number > 20 else {})
         for report in fabric.window(number, trouble):
             state.hear_windows(report, now_s)
+        due = state.watch.due(state.fabric.routes)
+        if due is not None:
+            state.watch.take(due.make(), now_s)
         state.watch_links(now_s)
         assert state.bounce_orders(now_s) == []
     state.lead(5.0)

@@ -111,7 +111,9 @@ def test_in_any_order_and_in_any_parts_the_same_is_found() -> None:
 def test_a_clock_that_knows_little_concerns_its_own_packets_only(seed: int, wide_ns: int) -> None:
     rng = np.random.default_rng(seed)
     count = int(rng.integers(20, 200))
-    rows = [(n, side, int(t)) for n in range(count) for side, t in ((EGRESS, n * MS), (INGRESS, n * MS + 5000))]
+    rows = [
+        (n, side, int(t)) for n in range(count) for side, t in ((EGRESS, n * MS), (INGRESS, n * MS + 5000))
+    ]
     lost_clocks = [(count + n, side, n * MS) for n in range(8) for side in (EGRESS, INGRESS)]
     stamps = _stamps(*rows, *lost_clocks)
     stamps["bound_ns"][len(rows) :] = wide_ns
