@@ -7,7 +7,7 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | ---------------------- | ------- | ------------- | ------------------------------------------- |
 | `cwdp.v1.hello.HOST`   | agent   | `Hello`       | once a second: membership and link state    |
 | `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
-| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic  |
+| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic, else one |
 | `cwdp.v1.steer.HOST`   | agent   | `SteerReport` | every other second: what is steered now     |
 | `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
 | `cwdp.v1.window.HOST`  | agent   | `WindowReport` | several a second per NIC that probes       |
@@ -333,7 +333,7 @@ class QpReport(Struct, frozen=True, kw_only=True):
     """Queue pairs of a NIC that sent or received since the last report, the busiest if there are too many.
 
     `rows` are `cwdp.shared.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out. `paced` are those
-    of the NIC that are held back now.
+    of the NIC that are held back now. Without rows it says that none moves.
     """
 
     host: str

@@ -14,7 +14,7 @@ from manager.members import Members
 from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
 from manager.planner.demand import NicRates
-from manager.planner.flows import ACTIVE_S, QpName, sending
+from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
 from manager.planner.ledger import Ledger
 from manager.planner.step import Outcome, Sight, step
 from manager.planner.story import tell
@@ -177,7 +177,7 @@ class Planner:
             return False
         if routes is not self._candidates.routes:
             self._candidates = Candidates(routes)
-        hosts = self._let_go(wishes, now_s)
+        hosts = self._let_go(wishes)
         dead = self._suspects.dead(routes, self._watched(now_s), localised, now_s)
         outcome = self._step(now_s, loads, dead, wishes)
         for host in hosts | outcome.hosts:
@@ -202,6 +202,7 @@ class Planner:
             dead=dead,
             nic_bps=self._nic_rates.learn(flows, now_s),
             hands_off=hands_off.union(*self._by_hand.values()),
+            silent=self._silent(flows, now_s),
             observers=self._observers(),
         )
         outcome = step(sight, self._ledger, self._budget, self.settings)
@@ -215,9 +216,14 @@ class Planner:
         )
         return outcome
 
-    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]], now_s: float) -> set[str]:
+    def _silent(self, flows: Flows, now_s: float) -> set[QpName]:
+        """Queue pairs of NICs that have said nothing of late."""
+        nics = {nic for nic, table in self._store.tables.items() if table.is_silent(now_s)}
+        return {name for name in flows.names if (name.host, name.nic) in nics} if nics else set()
+
+    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]]) -> set[str]:
         """Release what is idle, or is others' business now; the hosts concerned."""
-        idle = self._ledger.release_idle(now_s)
+        idle = self._ledger.release_idle({nic: table.told_s for nic, table in self._store.tables.items()})
         hosts = {name.host for name in idle}
         if idle:
             self.counters["released"] += len(idle)

@@ -93,6 +93,15 @@ def test_what_is_gone_is_forgotten_and_stays_in_the_totals() -> None:
     assert store.totals["packets", "egress"] == 2
 
 
+def test_what_a_report_in_parts_left_out_is_remembered() -> None:
+    store = QueuePairStore()
+    for first, unlisted in ((0, 70), (1, 0)):
+        store.hear(NIC, _rows({"qpn": first, "packets": 1}), local_ns=5, unlisted=unlisted, now_s=1.0)
+    assert store.tables[NIC].unlisted == 70
+    store.hear(NIC, _rows(), local_ns=6, unlisted=0, now_s=1.25)
+    assert store.tables[NIC].unlisted == 0
+
+
 def test_memory_is_bounded() -> None:
     store = QueuePairStore()
     _hear(store, 1.0, {"qpn": 1})
