@@ -3,6 +3,7 @@
 Times are seconds of the manager's monotonic clock.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -37,6 +38,8 @@ class Members:
         self.version = 0
         self._owners: dict[str, str] = {}
         self._owners_version = 0
+        self._likely_bps = math.inf
+        self._likely_version = 0
 
     @property
     def nics_by_address(self) -> Mapping[str, str]:
@@ -50,6 +53,27 @@ class Members:
                             owners.setdefault(address, nic_id(name, nic.ifname))
             self._owners, self._owners_version = owners, version
         return self._owners
+
+    def link_bps(self, host: str, ifname: str) -> int | None:
+        """The speed of a NIC's link as its host tells; None where it does not."""
+        known = self.hosts.get(host)
+        nics = () if known is None else known.hello.nics
+        return next((nic.speed_bps for nic in nics if nic.ifname == ifname), None)
+
+    @property
+    def likely_link_bps(self) -> float:
+        """The fastest link that two different hosts tell of, or the one there is; infinite where none does.
+
+        What one host alone says of itself bounds nothing that concerns others.
+        """
+        if self._likely_version != self.version:
+            told = [
+                max((nic.speed_bps or 0 for nic in host.hello.nics), default=0)
+                for host in self.hosts.values()
+            ]
+            fastest = sorted(speed_bps for speed_bps in told if speed_bps > 0)[-2:]
+            self._likely_bps, self._likely_version = float(fastest[0]) if fastest else math.inf, self.version
+        return self._likely_bps
 
     def hear(self, hello: Hello, now_s: float) -> bool:
         """Take in a hello; whether the host is new, back, or restarted since the last one."""

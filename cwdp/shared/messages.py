@@ -62,6 +62,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     """One network interface that cwdp probes from.
 
     By `ud` it has one address, that of its GID, and no dataplane; `ud` is None while its RDMA device is not to be had.
+    `speed_bps` is its link's as its driver tells, None where it does not.
     """
 
     ifname: str
@@ -72,6 +73,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     mode: DataplaneMode
     transport: Transport = "xdp"
     ud: UdAddress | None = None
+    speed_bps: int | None = None
 
 
 class Hello(Struct, frozen=True, kw_only=True):

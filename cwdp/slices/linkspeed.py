@@ -4,6 +4,7 @@ import ctypes
 import fcntl
 import socket
 import struct
+from collections.abc import Callable
 
 SIOCETHTOOL = 0x8946
 ETHTOOL_GSET = 1
@@ -13,6 +14,21 @@ SPEED_OFFSET, SPEED_HIGH_OFFSET = 12, 28
 
 MBIT = 1_000_000
 UNKNOWN = 0xFFFFFFFF
+
+
+class LinkSpeed:
+    """The rate of one link, asked for when its carrier comes: until that goes it stays what it is, and asking takes a lock."""
+
+    def __init__(self, ask: Callable[[], int | None]) -> None:
+        self._ask = ask
+        self._carrier = False
+        self._bps: int | None = None
+
+    def bps(self, *, carrier: bool) -> int | None:
+        """Bits per second; None without a carrier, and where the driver has nothing to say."""
+        if carrier != self._carrier:
+            self._carrier, self._bps = carrier, self._ask() if carrier else None
+        return self._bps
 
 
 def link_bps(ifname: str) -> int | None:

@@ -200,7 +200,7 @@ class Planner:
             candidates=self._candidates,
             links=self._weather.read(self._candidates.routes, loads, now_s),
             dead=dead,
-            nic_bps=self._nic_rates.learn(flows, now_s),
+            nic_bps=self._nic_rates.learn(flows, now_s, self._members.likely_link_bps),
             hands_off=hands_off.union(*self._by_hand.values()),
             silent=self._silent(flows, now_s),
             observers=self._observers(),
