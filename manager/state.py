@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 
 from cwdp.shared.messages import (
+    LARGEST_VERSION,
     BounceOrder,
     Desired,
     Event,
@@ -32,6 +33,7 @@ from manager.fabric.fabric import Fabric, Suspicion
 from manager.faults.finding import Findings
 from manager.links import LinkWatch
 from manager.members import Members
+from manager.namesakes import Namesakes
 from manager.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
@@ -46,9 +48,15 @@ from manager.traffic import Traffic
 EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
-LARGEST_VERSION = 2**53
-HELLO_REASONS = ("ok", "not_sane")
-REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path", "discipline_not_sane")
+HELLO_REASONS = ("ok", "not_sane", "name_taken")
+REPORT_REASONS = (
+    "ok",
+    "unknown_host",
+    "lost_on_the_way",
+    "foreign_path",
+    "discipline_not_sane",
+    "name_taken",
+)
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -95,8 +103,8 @@ class FleetState:
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
-        self.hellos: Counter[str] = Counter(dict.fromkeys(HELLO_REASONS, 0))
-        self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
+        self.hellos = Counter[str]()
+        self.reports = Counter[str]()
         self.probed_pairs = 0
         self.steering = SteerTable(None) if steering is None else steering
         self.slicing = SliceTable(None) if slicing is None else slicing
@@ -115,6 +123,7 @@ class FleetState:
         self._edges: dict[str, list[ProbeEdge]] | None = None
         self._documents = Documents()
         self._sequences: dict[str, _Sequence] = {}
+        self._namesakes = Namesakes()
 
     def stand_by(self) -> None:
         """Another manager decides; this one hears, and answers what is asked."""
@@ -145,6 +154,13 @@ class FleetState:
         if not _sane(hello):
             self.hellos["not_sane"] += 1
             return
+        is_heard = self._namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
+        for host, told in self._namesakes.news:
+            self.note(host, "name_taken", told)
+        self._namesakes.news.clear()
+        if not is_heard:
+            self.hellos["name_taken"] += 1
+            return
         self.hellos["ok"] += 1
         if self.members.hear(hello, now_s):
             self.note(hello.host, "host_up", f"version {hello.version}, {len(hello.nics)} NICs")
@@ -153,6 +169,9 @@ class FleetState:
         """A host measured."""
         if report.host not in self.members.hosts:
             self.reports["unknown_host"] += 1
+            return
+        if self._namesakes.is_refused(report.host, report.boot_id):
+            self.reports["name_taken"] += 1
             return
         self.reports["ok"] += 1
         self._follow_sequence(report)
@@ -200,6 +219,7 @@ class FleetState:
         self.owd.expire(now_s)
         self.traffic.expire(now_s)
         self.planner.expire()
+        self._namesakes.keep_only(self.members.hosts)
         self.watch.expire(now_s, self.traffic.timeline_ns(now_s))
 
     def probeable(self, now_s: float) -> list[Member]:

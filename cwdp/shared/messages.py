@@ -40,6 +40,8 @@ ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
 RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
+Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
+LARGEST_VERSION = 2**53
 
 _T = TypeVar("_T", bound=Struct)
 
@@ -145,9 +147,6 @@ class NicSlices(Struct, frozen=True, kw_only=True):
     wanted: SliceSet
 
 
-Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
-
-
 class RoceSettings(Struct, frozen=True, kw_only=True):
     """What the dataplanes of all hosts go by.
 
@@ -178,7 +177,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it."""
 
     host: str
-    version: int
+    version: Annotated[int, Meta(ge=0, le=LARGEST_VERSION)]
     probes: list[ProbeEdge]
     steer: list[SteerQp] = []
     roce: RoceSettings | None = None
