@@ -31,11 +31,16 @@ class Host:
 
 
 class Members:
-    """All hosts, by name. `version` is another one whenever hosts, their NICs or addresses are others."""
+    """All hosts, by name. `version` is another one whenever hosts, their NICs or addresses are others.
+
+    Attributes:
+        proven: the NIC that has each address of which that has been proved; see `manager.addresses`.
+    """
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.version = 0
+        self.proven: Mapping[str, str] = {}
         self._owners: dict[str, str] = {}
         self._owners_version = 0
         self._likely_bps = math.inf
@@ -43,9 +48,9 @@ class Members:
 
     @property
     def nics_by_address(self) -> Mapping[str, str]:
-        """The NIC that has each address; of two that claim one, the host that was there first."""
+        """The NIC that has each address; of two that claim one whose it is not proved to be, the one that was there first."""
         if self._owners_version != self.version:
-            version, owners = self.version, dict[str, str]()
+            version, owners = self.version, dict(self.proven)
             for name, host in list(self.hosts.items()):
                 for nic in host.hello.nics:
                     for address in (nic.ipv4, nic.ipv6):
@@ -74,6 +79,12 @@ class Members:
             fastest = sorted(speed_bps for speed_bps in told if speed_bps > 0)[-2:]
             self._likely_bps, self._likely_version = float(fastest[0]) if fastest else math.inf, self.version
         return self._likely_bps
+
+    def prove(self, proven: Mapping[str, str]) -> None:
+        """Take it as proved which NICs have some addresses; each of them claims them."""
+        before, self.proven, self._owners_version = self.nics_by_address, proven, -1
+        if self.nics_by_address != before:
+            self.version += 1
 
     def hear(self, hello: Hello, now_s: float) -> bool:
         """Take in a hello; whether the host is new, back, or restarted since the last one."""

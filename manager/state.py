@@ -24,6 +24,7 @@ from cwdp.shared.messages import (
     WindowReport,
     nic_id,
 )
+from manager.addresses import AddressBook
 from manager.clock import ClockService
 from manager.clock_story import ClockStory
 from manager.config import PlannerSettings, ProbeSettings
@@ -124,6 +125,8 @@ class FleetState:
         self._documents = Documents()
         self._sequences: dict[str, _Sequence] = {}
         self._namesakes = Namesakes()
+        self._addresses = AddressBook(self.members, self.watch.windows)
+        self._addresses_version = 0
 
     def stand_by(self) -> None:
         """Another manager decides; this one hears, and answers what is asked."""
@@ -220,6 +223,7 @@ class FleetState:
         self.traffic.expire(now_s)
         self.planner.expire()
         self._namesakes.keep_only(self.members.hosts)
+        self._addresses.learn(now_s)
         self.watch.expire(now_s, self.traffic.timeline_ns(now_s))
 
     def probeable(self, now_s: float) -> list[Member]:
@@ -298,7 +302,9 @@ class FleetState:
             localised=self.faults.dead_links(),
             wishes=self.steering.messages(),
         )
-        return self.documents() if changed else []
+        believes_others = self._addresses.version != self._addresses_version
+        self._addresses_version = self._addresses.version
+        return self.documents() if changed or believes_others else []
 
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
@@ -309,7 +315,7 @@ class FleetState:
         by_hand, slices = self.steering.messages(), self.slicing.messages()
         planned = self.planner.planned
         steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
-        round_nics = detours((host.hello for host in self.members.hosts.values()), steer)
+        round_nics = detours(self._addresses.believed(), steer)
         wanted = [
             Desired(
                 host=host,

@@ -160,6 +160,18 @@ class WindowStore:
         delays = self._delays[:, :, slot]
         return Window(number, sent, lost, delays[:2] - base, delays[2:] - base)
 
+    def answered(self, nic: str) -> set[str]:
+        """The addresses that have answered a NIC's probes of late."""
+        numbers = self._of_nic.get(nic, _NOTHING).numbers
+        answers = (self._counts[0, numbers] > self._counts[1, numbers]).any(axis=1)
+        names = (self.names[number] for number in numbers[answers].tolist())
+        return {name.dst_addr for name in names if name is not None}
+
+    def probes_from(self, nic: str, *, v6: bool) -> bool:
+        """Whether a NIC probes over IPv6, or over IPv4."""
+        names = (self.names[number] for number in self._of_nic.get(nic, _NOTHING).numbers.tolist())
+        return any((":" in name.dst_addr) == v6 for name in names if name is not None)
+
     def named_by(self, version: int) -> NDArray[np.bool_]:
         """Rows that have been what they are since a version of the names, shape (rows,)."""
         return np.asarray(self._named <= version, bool)
