@@ -6,7 +6,7 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.inet6 import ICMPv6EchoReply
 
 from cwdp.agent.bounce import Bouncer, echo_request, reply_number
-from cwdp.shared.messages import BounceOrder, BounceReport, ClockLine
+from cwdp.shared.messages import BounceOrder, BounceReport, ClockLine, WindowReport
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink
 from manager.faults.bounce import ECHOES, MOST_ROUNDS, PATIENCE_S, Bounces
@@ -143,26 +143,31 @@ def test_an_answer_about_another_switch_or_nic_is_passed_over() -> None:
 
 def test_only_the_manager_that_leads_has_echoes_sent() -> None:
     fabric = LeafSpine(Shape(leaves=2, spines=3, hosts_per_leaf=3), np.random.default_rng(8))
-    state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
-    for hello in fabric.hellos:
-        state.hear_hello(hello, 0.0)
-    state.fabric.routes = fabric.routes
-    state.stand_by()
+    leads, waits = (
+        FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False) for _ in range(2)
+    )
+    waits.stand_by()
     links = fabric.routes.links
     up = next(i for i, link in enumerate(links) if link.a == "l0" and link.b.startswith("s"))
     for number in range(40):
-        now_s = number / 10 + 0.5
-        state.traffic.hear_clock(_showing(round(now_s * 1e9)), now_s)
-        trouble = Trouble(loss={up: 1.0} if number > 20 else {})
-        for report in fabric.window(number, trouble):
-            state.hear_windows(report, now_s)
-        due = state.watch.due(state.fabric.routes)
-        if due is not None:
-            state.watch.take(due.make(), now_s)
-        state.watch_links(now_s)
-        assert state.bounce_orders(now_s) == []
-    state.lead(5.0)
-    assert {order.target for order in state.bounce_orders(5.0)} == {links[up].b}
+        reports = fabric.window(number, Trouble(loss={up: 1.0} if number > 20 else {}))
+        for state in (leads, waits):
+            _hear(state, fabric, reports, number / 10 + 0.5)
+    assert waits.bounce_orders(5.0) == []
+    assert {order.target for order in leads.bounce_orders(5.0)} == {links[up].b}
+
+
+def _hear(state: FleetState, fabric: LeafSpine, reports: list[WindowReport], now_s: float) -> None:
+    for hello in fabric.hellos:
+        state.hear_hello(hello, now_s)
+    state.fabric.routes = fabric.routes
+    state.traffic.hear_clock(_showing(round(now_s * 1e9)), now_s)
+    for report in reports:
+        state.hear_windows(report, now_s)
+    due = state.watch.due(state.fabric.routes)
+    if due is not None:
+        state.watch.take(due.make(), now_s)
+    state.watch_links(now_s)
 
 
 def _showing(time_ns: int) -> ClockLine:
