@@ -185,11 +185,13 @@ class LossWatch:
 
 
 def _carried(history: NDArray[np.float32], moved: Rows, empty: float) -> NDArray[np.float32]:
-    """The history of rows, of those that moved emptied, shape (windows, rows)."""
-    carried = np.full((len(history), len(moved)), empty, np.float32)
-    rows = min(history.shape[1], len(moved))
-    carried[:, :rows] = np.where(moved[:rows], np.float32(empty), history[:, :rows])
-    return carried
+    """The history of rows, of those that moved emptied, shape (windows, rows); in place where there are as many."""
+    if history.shape[1] != len(moved):
+        before, history = history, np.full((len(history), len(moved)), empty, np.float32)
+        rows = min(before.shape[1], len(moved))
+        history[:, :rows] = before[:, :rows]
+    history[:, moved] = empty
+    return history
 
 
 def _found(suspect: Suspect, causes: Causes) -> Found:
