@@ -25,7 +25,7 @@ from cwdp.dataplane.steering import Steering
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
 from cwdp.slices.lending import Lender
-from cwdp.slices.linkspeed import LinkSpeed, link_bps
+from cwdp.slices.linkspeed import LinkSpeed, wire_bps
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
 SINCE_DRAINED_NS = 10_000_000
@@ -54,7 +54,7 @@ class HostNic:
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
         self._lender: Lender | None = None
-        self._speed = LinkSpeed(lambda: link_bps(ifname))
+        self._speed = LinkSpeed(lambda: wire_bps(ifname))
         self._awaited = False
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2

@@ -236,11 +236,11 @@ def test_the_speed_of_a_link_is_asked_for_when_it_comes_up(
     speeds = [100 * 10**9, 400 * 10**9]
     asked: list[str] = []
 
-    def link_bps(ifname: str) -> int:
+    def wire_bps(ifname: str) -> int:
         asked.append(ifname)
         return speeds[len(asked) - 1]
 
-    monkeypatch.setattr("cwdp.agent.nic.link_bps", link_bps)
+    monkeypatch.setattr("cwdp.agent.nic.wire_bps", wire_bps)
     nic = HostNic("h", "nic0", loader.Settings(), table)
     assert nic.describe().speed_bps is None
     for speed_bps in speeds:
