@@ -1,7 +1,7 @@
 """What the planner has asked for, and when: its memory between two steps."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cwdp.shared.messages import SteerQp
@@ -160,6 +160,13 @@ class Ledger:
         for name in idle:
             self._drop(name)
         return steered
+
+    def keep_only(self, nics: Collection[tuple[str, str]]) -> set[str]:
+        """Let go of the queue pairs of all other NICs; the hosts concerned."""
+        lost = [name for name in self.entries if (name.host, name.nic) not in nics]
+        for name in lost:
+            self._drop(name)
+        return {name.host for name in lost}
 
     def hosts(self) -> Iterator[str]:
         """Hosts of which there is an entry."""

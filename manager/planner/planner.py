@@ -105,7 +105,11 @@ class Planner:
             self.hear_steering(report, now_s)
 
     def expire(self) -> None:
-        """Forget what hosts said that are gone."""
+        """Forget what hosts said that are gone, and let go of what is steered at NICs that are."""
+        hosts = self._members.hosts.items()
+        nics = {(name, nic.ifname) for name, host in hosts for nic in host.hello.nics}
+        for host in self._ledger.keep_only(nics):
+            self._want(host)
         gone = (self._heard | self._by_hand.keys() | self._reports.keys()) - self._members.hosts.keys()
         self._heard -= gone
         for host in gone:

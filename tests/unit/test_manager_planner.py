@@ -258,6 +258,18 @@ def test_what_is_idle_is_let_go_when_its_host_has_said_so_for_long_enough() -> N
     assert "h0" not in world.planner.planned
 
 
+def test_what_is_steered_at_a_nic_that_a_host_has_no_more_is_let_go() -> None:
+    world = _contention(1)
+    world.run(3.0)
+    assert "h0" in world.planner.planned
+    other = [replace(nic, ifname="eth9") for nic in world.members.hosts["h0"].hello.nics]
+    world.silent = {0}
+    world.members.hear(replace(world.members.hosts["h0"].hello, nics=other), world.now_s)
+    world.planner.expire()
+    assert "h0" not in world.planner.planned
+    assert "h1" in world.planner.planned
+
+
 def test_what_did_not_fit_into_a_report_is_not_idle_yet() -> None:
     world = _contention(1)
     world.run(3.0)
