@@ -105,10 +105,10 @@ class NicRates:
     def _for_a_while(self, now_s: float) -> float:
         """The most that some NIC has sent or taken for `ALONE_S`."""
         self._lately.append((now_s, max(self._nics.values(), default=0.0)))
+        while len(self._lately) > 1 and now_s - self._lately[1][0] >= self.ALONE_S:
+            self._lately.popleft()
         if now_s - self._lately[0][0] < self.ALONE_S:
             return 0.0
-        while now_s - self._lately[0][0] > self.ALONE_S:
-            self._lately.popleft()
         return min(rate for _, rate in self._lately)
 
     def _smooth(self, before: float, rate: float) -> float:
