@@ -6,6 +6,7 @@ for instance, no round trip tells the direction. No I/O.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Causes:
     prior: NDArray[np.float64]
     rows: csr_array
 
-    @property
+    @cached_property
     def by_class(self) -> csr_array:
         """The transpose of `rows`."""
         return csr_array(self.rows.T)
