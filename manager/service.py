@@ -136,6 +136,7 @@ class Manager:
             self._clock_loop,
             self._members_loop,
             self._join_loop,
+            self._link_model_loop,
             self._links_loop,
             self._discovery_loop,
             self._plan_loop,
@@ -245,11 +246,23 @@ class Manager:
     def _on_windows(self, report: WindowReport) -> None:
         self.state.hear_windows(report, time.monotonic())
 
+    async def _link_model_loop(self) -> None:
+        """Keep up with paths that become known and change."""
+        watch = self.state.watch
+        while True:
+            started = time.monotonic()
+            due = watch.due(self.state.fabric.routes)
+            if due is not None:
+                is_large = len(due.names) > THREAD_ABOVE_PATHS
+                model = await asyncio.to_thread(due.make) if is_large else due.make()
+                watch.take(model, time.monotonic())
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
+
     async def _links_loop(self) -> None:
         while True:
             started = time.monotonic()
             self.state.watch_links(started)
-            for order in self.state.watch.bounce_orders(started):
+            for order in self.state.bounce_orders(started):
                 self.bus.publish(subject("bounce", order.host), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 

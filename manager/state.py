@@ -10,6 +10,8 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 
 from cwdp.shared.messages import (
+    LARGEST_VERSION,
+    BounceOrder,
     Desired,
     Event,
     Hello,
@@ -23,6 +25,7 @@ from cwdp.shared.messages import (
     WindowReport,
     nic_id,
 )
+from manager.addresses import AddressBook
 from manager.clock import ClockService
 from manager.clock_story import ClockStory
 from manager.config import PlannerSettings, ProbeSettings
@@ -32,6 +35,7 @@ from manager.fabric.fabric import Fabric, Suspicion
 from manager.faults.finding import Findings
 from manager.links import LinkWatch
 from manager.members import Members
+from manager.namesakes import Namesakes
 from manager.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
@@ -47,9 +51,15 @@ from manager.traffic import Traffic
 EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
-LARGEST_VERSION = 2**53
-HELLO_REASONS = ("ok", "not_sane")
-REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path", "discipline_not_sane")
+HELLO_REASONS = ("ok", "not_sane", "name_taken")
+REPORT_REASONS = (
+    "ok",
+    "unknown_host",
+    "lost_on_the_way",
+    "foreign_path",
+    "discipline_not_sane",
+    "name_taken",
+)
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -96,8 +106,8 @@ class FleetState:
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
-        self.hellos: Counter[str] = Counter(dict.fromkeys(HELLO_REASONS, 0))
-        self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
+        self.hellos = Counter[str]()
+        self.reports = Counter[str]()
         self.probed_pairs = 0
         self.steering = SteerTable(None) if steering is None else steering
         self.slicing = SliceTable(None) if slicing is None else slicing
@@ -119,6 +129,9 @@ class FleetState:
         self._documents = Documents()
         self._steer_parts = SteerParts()
         self._sequences: dict[str, _Sequence] = {}
+        self._namesakes = Namesakes()
+        self._addresses = AddressBook(self.members, self.watch.windows)
+        self._addresses_version = 0
 
     def stand_by(self) -> None:
         """Another manager decides; this one hears, and answers what is asked."""
@@ -174,6 +187,13 @@ class FleetState:
         if not _sane(hello):
             self.hellos["not_sane"] += 1
             return
+        is_heard = self._namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
+        for host, told in self._namesakes.news:
+            self.note(host, "name_taken", told)
+        self._namesakes.news.clear()
+        if not is_heard:
+            self.hellos["name_taken"] += 1
+            return
         self.hellos["ok"] += 1
         if self.members.hear(hello, now_s):
             self.note(hello.host, "host_up", f"version {hello.version}, {len(hello.nics)} NICs")
@@ -182,6 +202,9 @@ class FleetState:
         """A host measured."""
         if report.host not in self.members.hosts:
             self.reports["unknown_host"] += 1
+            return
+        if self._namesakes.is_refused(report.host, report.boot_id):
+            self.reports["name_taken"] += 1
             return
         self.reports["ok"] += 1
         self._follow_sequence(report)
@@ -239,6 +262,9 @@ class FleetState:
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
         self.traffic.expire(now_s)
+        self.planner.expire()
+        self._namesakes.keep_only(self.members.hosts)
+        self._addresses.learn(now_s)
         self.watch.expire(now_s, self.traffic.timeline_ns(now_s))
 
     def probeable(self, now_s: float) -> list[Member]:
@@ -280,9 +306,13 @@ class FleetState:
     def watch_links(self, now_s: float) -> None:
         """Find queues and faults from what has been heard."""
         tables = self.traffic.queue_pairs.tables.items()
-        self.watch.step(now_s, self.traffic.timeline_ns(now_s), self.fabric.routes, tables)
+        self.watch.step(now_s, self.traffic.timeline_ns(now_s), tables)
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
+
+    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+        """Echoes that hosts are to send now; a manager that waits wants none."""
+        return self.watch.bounce_orders(now_s) if self.leads else []
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""
@@ -315,7 +345,9 @@ class FleetState:
             localised=self.faults.dead_links(),
             wishes=self.steering.messages(),
         )
-        return self.documents() if changed else []
+        believes_others = self._addresses.version != self._addresses_version
+        self._addresses_version = self._addresses.version
+        return self.documents() if changed or believes_others else []
 
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
@@ -325,7 +357,7 @@ class FleetState:
         by_hand, slices = self.steering.messages(), self.slicing.messages()
         planned = self.planner.planned
         steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
-        round_nics = detours((host.hello for host in self.members.hosts.values()), steer)
+        round_nics = detours(self._addresses.believed(), steer)
         wanted = [
             Desired(
                 host=host,

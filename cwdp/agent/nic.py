@@ -26,6 +26,7 @@ from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
 from cwdp.slices.lending import Lender
+from cwdp.slices.linkspeed import LinkSpeed, wire_bps
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
 SINCE_DRAINED_NS = 10_000_000
@@ -54,6 +55,7 @@ class HostNic:
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
         self._lender: Lender | None = None
+        self._speed = LinkSpeed(lambda: wire_bps(ifname))
         self._awaited = self._lacks_metadata = False
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
@@ -176,6 +178,7 @@ class HostNic:
             ipv4=link.address(socket.AF_INET) if link else None,
             ipv6=link.address(socket.AF_INET6) if link else None,
             carrier=link.carrier if link else False,
+            speed_bps=self._speed.bps(carrier=link is not None and link.carrier),
             mode=MODES[self._loaded.mode] if self._loaded else "absent",
             takes_detours=self._takes_detours(),
         )

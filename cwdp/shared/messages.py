@@ -7,7 +7,7 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | ---------------------- | ------- | ------------- | ------------------------------------------- |
 | `cwdp.v1.hello.HOST`   | agent   | `Hello`       | once a second: membership and link state    |
 | `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
-| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic  |
+| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic, else one |
 | `cwdp.v1.steer.HOST`   | agent   | `SteerReport` | every other second: what is steered now     |
 | `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
 | `cwdp.v1.window.HOST`  | agent   | `WindowReport` | several a second per NIC that probes       |
@@ -41,6 +41,8 @@ ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
 RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
+Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
+LARGEST_VERSION = 2**53
 
 _T = TypeVar("_T", bound=Struct)
 
@@ -63,6 +65,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     """One network interface that cwdp probes from; it takes detours in if its driver has XDP metadata.
 
     By `ud` it has one address, that of its GID, and no dataplane; `ud` is None while its RDMA device is not to be had.
+    `speed_bps` is its link's as its driver tells, None where it does not.
     """
 
     ifname: str
@@ -74,6 +77,7 @@ class Nic(Struct, frozen=True, kw_only=True):
     transport: Transport = "xdp"
     ud: UdAddress | None = None
     takes_detours: bool = True
+    speed_bps: int | None = None
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -145,9 +149,6 @@ class NicSlices(Struct, frozen=True, kw_only=True):
     wanted: SliceSet
 
 
-Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
-
-
 class RoceSettings(Struct, frozen=True, kw_only=True):
     """What the dataplanes of all hosts go by.
 
@@ -182,7 +183,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     """
 
     host: str
-    version: int
+    version: Annotated[int, Meta(ge=0, le=LARGEST_VERSION)]
     probes: list[ProbeEdge]
     steer: list[SteerQp] = []
     roce: RoceSettings | None = None
@@ -321,7 +322,7 @@ class QpReport(Struct, frozen=True, kw_only=True):
     """Queue pairs of a NIC that sent or received since the last report, the busiest if there are too many.
 
     `rows` are `cwdp.shared.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out. `paced` are those
-    of the NIC that are held back now.
+    of the NIC that are held back now. Without rows it says that none moves.
     """
 
     host: str

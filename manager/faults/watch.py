@@ -4,9 +4,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cwdp.shared.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink
 from manager.faults.bounce import Bounces
+from manager.faults.causes import Causes
 from manager.faults.delay_watch import DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Kind, Subject, cable
 from manager.faults.flaps import MOST_CHANGES, Flaps
@@ -55,9 +59,9 @@ class FaultWatch:
         self._bounces = Bounces()
         self._untold: dict[int, float] = {}
 
-    def use(self, matrix: PathMatrix) -> None:
-        """Rows or routes are others than before."""
-        self._losses.use(matrix)
+    def use(self, matrix: PathMatrix, causes: Causes, moved: NDArray[np.bool_]) -> None:
+        """Rows or routes are others than before; see `LossWatch.use`."""
+        self._losses.use(matrix, causes, moved)
 
     def step(
         self, window: Window, queues: QueueInference, loads: LinkLoads, *, now_s: float, lag_s: float

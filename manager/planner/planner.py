@@ -14,7 +14,7 @@ from manager.members import Members
 from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
 from manager.planner.demand import NicRates
-from manager.planner.flows import ACTIVE_S, QpName, sending
+from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
 from manager.planner.ledger import Ledger
 from manager.planner.step import Outcome, Sight, step
 from manager.planner.story import tell
@@ -105,6 +105,18 @@ class Planner:
         for report in reports.values():
             self.hear_steering(report, now_s)
 
+    def expire(self) -> None:
+        """Forget what hosts said that are gone, and let go of what is steered at NICs that are."""
+        hosts = self._members.hosts.items()
+        nics = {(name, nic.ifname) for name, host in hosts for nic in host.hello.nics}
+        for host in self._ledger.keep_only(nics):
+            self._want(host)
+        gone = (self._heard | self._by_hand.keys() | self._reports.keys()) - self._members.hosts.keys()
+        self._heard -= gone
+        for host in gone:
+            self._by_hand.pop(host, None)
+            self._reports.pop(host, None)
+
     def knows(self, hosts: Collection[str]) -> bool:
         """Whether all of these have said what is steered there, or need not."""
         return not self.settings.enabled or self._heard.issuperset(
@@ -175,7 +187,7 @@ class Planner:
             return False
         if routes is not self._candidates.routes:
             self._candidates = Candidates(routes)
-        hosts = self._let_go(wishes, now_s)
+        hosts = self._let_go(wishes)
         dead = self._suspects.dead(routes, self._watched(now_s), localised, now_s)
         outcome = self._step(now_s, loads, dead, wishes)
         for host in hosts | outcome.hosts:
@@ -198,8 +210,9 @@ class Planner:
             candidates=self._candidates,
             links=self._weather.read(self._candidates.routes, loads, now_s),
             dead=dead,
-            nic_bps=self._nic_rates.learn(flows, now_s),
+            nic_bps=self._nic_rates.learn(flows, now_s, self._members.likely_link_bps),
             hands_off=hands_off.union(*self._by_hand.values()),
+            silent=self._silent(flows, now_s),
             observers=self._observers(),
         )
         outcome = step(sight, self._ledger, self._budget, self.settings)
@@ -213,9 +226,14 @@ class Planner:
         )
         return outcome
 
-    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]], now_s: float) -> set[str]:
+    def _silent(self, flows: Flows, now_s: float) -> set[QpName]:
+        """Queue pairs of NICs that have said nothing of late."""
+        nics = {nic for nic, table in self._store.tables.items() if table.is_silent(now_s)}
+        return {name for name in flows.names if (name.host, name.nic) in nics} if nics else set()
+
+    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]]) -> set[str]:
         """Release what is idle, or is others' business now; the hosts concerned."""
-        idle = self._ledger.release_idle(now_s)
+        idle = self._ledger.release_idle({nic: table.told_s for nic, table in self._store.tables.items()})
         hosts = {name.host for name in idle}
         if idle:
             self.counters["released"] += len(idle)

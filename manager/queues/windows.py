@@ -56,6 +56,16 @@ class Window:
     mean_ns: Floats
     least_ns: Floats
 
+    def of(self, rows: NDArray[np.bool_]) -> "Window":
+        """The first rows, as many as are given, and of those that are not wanted nothing."""
+        if len(rows) == len(self.sent) and rows.all():
+            return self
+        sent, lost = (np.where(rows, each[: len(rows)], 0.0) for each in (self.sent, self.lost))
+        mean_ns, least_ns = (
+            np.where(rows, each[:, : len(rows)], np.float32(np.nan)) for each in (self.mean_ns, self.least_ns)
+        )
+        return Window(self.number, sent, lost, mean_ns, least_ns)
+
 
 @dataclass(frozen=True)
 class _Known:
@@ -105,6 +115,7 @@ class WindowStore:
         self._free: list[int] = []
         self._held = np.full(KEPT, -1, np.int64)
         self._seen = np.zeros(0, np.int64)
+        self._named = np.zeros(0, np.int64)
         self._counts = np.zeros((2, 0, KEPT), np.uint16)
         self._delays = np.zeros((4, 0, KEPT), np.float32)
         self._base = np.zeros((2, BASE_BUCKETS, 0), np.float32)
@@ -148,6 +159,22 @@ class WindowStore:
         base = self._base.min(axis=1)
         delays = self._delays[:, :, slot]
         return Window(number, sent, lost, delays[:2] - base, delays[2:] - base)
+
+    def answered(self, nic: str) -> set[str]:
+        """The addresses that have answered a NIC's probes of late."""
+        numbers = self._of_nic.get(nic, _NOTHING).numbers
+        answers = (self._counts[0, numbers] > self._counts[1, numbers]).any(axis=1)
+        names = (self.names[number] for number in numbers[answers].tolist())
+        return {name.dst_addr for name in names if name is not None}
+
+    def probes_from(self, nic: str, *, v6: bool) -> bool:
+        """Whether a NIC probes over IPv6, or over IPv4."""
+        names = (self.names[number] for number in self._of_nic.get(nic, _NOTHING).numbers.tolist())
+        return any((":" in name.dst_addr) == v6 for name in names if name is not None)
+
+    def named_by(self, version: int) -> NDArray[np.bool_]:
+        """Rows that have been what they are since a version of the names, shape (rows,)."""
+        return np.asarray(self._named <= version, bool)
 
     def forget_base(self, rows: NDArray[np.intp], way: int) -> None:
         """Have some rows' least delays one way begin anew: they lead over other links now."""
@@ -223,6 +250,7 @@ class WindowStore:
         address = shown_address(row["dst_addr"].tobytes())
         self.names[number] = RowName(nic, address, int(row["sport"]), int(row["reply_sport"]))
         self.version += 1
+        self._named[number] = self.version
         self._counts[:, number] = 0
         self._delays[:, number] = np.nan
         self._base[:, :, number] = np.inf
@@ -235,6 +263,7 @@ class WindowStore:
         self.names += [None] * more
         self._free.extend(range(old + more - 1, old - 1, -1))
         self._seen = np.append(self._seen, np.full(more, -1, np.int64))
+        self._named = np.append(self._named, np.zeros(more, np.int64))
         self._counts = np.concatenate([self._counts, np.zeros((2, more, KEPT), np.uint16)], axis=1)
         self._delays = np.concatenate([self._delays, np.full((4, more, KEPT), np.nan, np.float32)], axis=1)
         self._base = np.concatenate(

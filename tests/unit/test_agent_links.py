@@ -271,6 +271,27 @@ def test_a_dataplane_that_goes_while_it_is_opened_is_tried_again(
     assert nic.describe().mode == "absent"
 
 
+def test_the_speed_of_a_link_is_asked_for_when_it_comes_up(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds = [100 * 10**9, 400 * 10**9]
+    asked: list[str] = []
+
+    def wire_bps(ifname: str) -> int:
+        asked.append(ifname)
+        return speeds[len(asked) - 1]
+
+    monkeypatch.setattr("cwdp.agent.nic.wire_bps", wire_bps)
+    nic = HostNic("h", "nic0", loader.Settings(), table)
+    assert nic.describe().speed_bps is None
+    for speed_bps in speeds:
+        table.told(link("nic0"), address("10.0.0.1"))
+        assert [nic.describe().speed_bps for _ in range(3)] == [speed_bps] * 3
+        table.told(link("nic0", up=False))
+        assert nic.describe().speed_bps is None
+    assert asked == ["nic0"] * 2
+
+
 def test_a_nic_that_is_not_there_is_described_as_absent(table: Table) -> None:
     nic = HostNic("h", "nic0", loader.Settings(), table)
     told = nic.describe()

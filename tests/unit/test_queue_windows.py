@@ -237,6 +237,17 @@ def test_a_queue_pair_that_has_stopped_loads_nothing_and_leaves_a_doubt_for_a_wh
         assert sure[2] == (quarter < 3 or now_s - 1.0 >= STOPPED_AFTER_S + SETTLES_S)
 
 
+def test_a_nic_that_says_nothing_leaves_the_loads_of_its_links_in_doubt() -> None:
+    store = _traffic(1e6, [50_000, 50_001])
+    assert LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 1.0)[1].all()
+    sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 60.0)[1]
+    assert sure.tolist() == [True, False, False, False, False, True]
+    nothing = np.zeros(0, QP_ROW)
+    for second in range(60, 64):
+        store.hear(("a", "0"), nothing, local_ns=second * 10**9, unlisted=0, now_s=float(second))
+    assert LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 64.0)[1].all()
+
+
 def test_a_queue_pair_that_was_heard_of_once_leaves_loads_in_doubt() -> None:
     store = QueuePairStore()
     rows = np.zeros(1, QP_ROW)

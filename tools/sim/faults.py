@@ -75,7 +75,10 @@ class Bench:
             now_ns = round(now_s * 1e9)
             for report in self.fabric.window(self._number, trouble):
                 self.watch.hear(report, now_ns)
-            self.watch.step(now_s, now_ns, self.routes, ())
+            due = self.watch.due(self.routes)
+            if due is not None:
+                self.watch.take(due.make(), now_s)
+            self.watch.step(now_s, now_ns, ())
             self.watch.faults.follow_clocks(self.fabric.set_aside(self._number))
             self._number += 1
             yield now_s
