@@ -68,7 +68,8 @@ def _grown(act: Callable[[int], None], rounds: int) -> int:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_hosts_that_come_and_go_leave_nothing_behind(leads: bool) -> None:
+def test_hosts_that_come_and_go_leave_nothing_behind(leads: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("CRITICAL")  # pytest keeps what is logged
     state, rounds = _state(leads=leads), 12
     grown = _grown(lambda i: _live(state, i, 2 * FORGET_AFTER_S * i), rounds)
     assert state.members.hosts == {}
