@@ -53,6 +53,7 @@ from cwdp.shared.messages import (
     ClockUpdate,
     Desired,
     Event,
+    EventName,
     Hello,
     PathStat,
     ProbeEdge,
