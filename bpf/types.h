@@ -357,7 +357,7 @@ struct cwdp_meta {
 	enum cwdp_xdp_mode xdp_mode;
 	__u16 metadata; /* CWDP_METADATA_...; 0 before the first probe has come in */
 	__u16 offloads; /* switched off for as long as this is loaded; a bit each */
-	char tag[16]; /* start of the object file's SHA-256, in hex, not terminated */
+	char tag[16];   /* start of the object file's SHA-256, in hex, not terminated */
 };
 
 /* Types and constants that no map mentions, so that the object's BTF has them. */
