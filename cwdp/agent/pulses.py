@@ -31,7 +31,7 @@ MOST_HASTE, CALM_TURNS = 256, 8
 """Turns with more pulses than usual, of which one is given back for so many turns that needed none."""
 
 FLOW_LABEL_MASK = 0x3FFF
-SEQ_END = 0xFFFFFFFF - abi.PATHS
+SEQ_END = 1 << 32
 
 _SEQ_SHIFT = np.uint64(32)
 _NO_SEQ = np.uint64(0xFFFFFFFF)
@@ -94,7 +94,7 @@ class _Ring:
         """
         start = self._next_turn()
         stop = start + (len(self.numbers) if spares else self._in_use)
-        self._seq[start:stop] = np.arange(seq, seq + stop - start)
+        self._seq[start:stop] = np.arange(seq, seq + stop - start) % SEQ_END
         sent = sum(
             self.sender.send(row, min(row + MAX_BATCH, stop))[0] for row in range(start, stop, MAX_BATCH)
         )
@@ -103,7 +103,7 @@ class _Ring:
     def send_some(self, chosen: NDArray[np.intp], seq: int) -> tuple[int, int]:
         """Send one over each chosen path, at most MAX_BATCH; returns what `send` does."""
         rows = self._next_turn() + chosen[:MAX_BATCH]
-        self._seq[rows] = np.arange(seq, seq + len(rows))
+        self._seq[rows] = np.arange(seq, seq + len(rows)) % SEQ_END
         return len(rows), self.sender.send_rows(rows)[0]
 
     def judge(self, slots: NDArray[np.void], now_ns: int) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cwdp.agent import pulses, replyports
 from cwdp.agent.orders import Orders
 from cwdp.agent.pulse import REFRESH_NS, PulseHost
-from cwdp.agent.pulses import CALM_TURNS, MOST_HASTE, SPARE_EVERY, URGENT_BELOW, PulseOrder, Pulses
+from cwdp.agent.pulses import CALM_TURNS, MOST_HASTE, SEQ_END, SPARE_EVERY, URGENT_BELOW, PulseOrder, Pulses
 from cwdp.agent.replyports import PORTS, REST_NS, ReplyTurns, draw_ports
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState, Position, SlotState
@@ -94,6 +94,18 @@ def test_a_pulse_goes_over_every_watched_path(tables: SimpleNamespace) -> None:
     assert bytes(six["ip"]["source"][0]) == ip_address("fd00::1").packed
     seqs = [int(seq) for packets in (four, six) for seq in packets["packet"]["probe"]["seq"]]
     assert seqs == list(range(seqs[0], seqs[0] + 3))
+
+
+def test_sequence_numbers_leave_nothing_out_where_they_begin_anew(tables: SimpleNamespace) -> None:
+    """Whoever reads the slots follows them by counting."""
+    for number in range(1, 8):
+        _watch(tables, number, "10.0.0.2", 50_000 + number)
+    made = _pulses(tables)
+    made._next_seq = SEQ_END - 10
+    for _ in range(4):
+        made.send()
+    seqs = [int(seq) for sent in _Sender.sent for seq in sent["packet"]["probe"]["seq"]]
+    assert seqs == [seq % (1 << 32) for seq in range(SEQ_END - 10, SEQ_END + 18)]
 
 
 def _path_and_backup(tables: SimpleNamespace) -> Pulses:
