@@ -7,7 +7,8 @@
  * its backup has answered a pulse sent well within that silence; so what stalls both, a busy CPU or a dead
  * NIC, moves nothing. A burst delays both paths, but never equally, so the path has twice as long again as
  * the backup's answers took of late. Only pulses bring it back: healthy for hold_ns, which doubles with each
- * relapse. */
+ * relapse. Paths that share links take turns at being asked (cwdp.agent.pulseplan): what was lost before a
+ * pause is no part of a silence. */
 #pragma once
 
 #include "clock.h"
@@ -110,11 +111,26 @@ __noinline int take_backup(const struct cwdp_control *settings, const struct cwd
 	return true;
 }
 
+/* Does a silence begin anew? A path that is not asked often may have lost a pulse a long time ago: it has not
+ * been silent since. One that is known to be silent stays so. */
+static __always_inline bool asks_anew(const struct cwdp_path *path, __u64 now)
+{
+	struct cwdp_control *settings = find_control();
+
+	return settings && settings->pulse_gap_ns && now - path->asked_ns > settings->pulse_gap_ns &&
+	       !is_silent(path, now, settings->dead_after_ns);
+}
+
 /* Egress: a pulse leaves. */
 static __always_inline void pulse_sent(struct cwdp_path *path, __u64 now)
 {
-	if (path->waiting_since_ns <= path->last_answer_ns)
+	if (path->waiting_since_ns <= path->last_answer_ns) {
 		path->waiting_since_ns = now;
+	} else if (asks_anew(path, now)) {
+		path->unanswered = 0;
+		path->waiting_since_ns = now;
+	}
+	path->asked_ns = now;
 	__sync_fetch_and_add(&path->unanswered, 1);
 }
 
