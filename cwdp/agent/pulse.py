@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -115,7 +116,7 @@ class PulseHost:
 
     def _send(self, rows: Rows) -> None:
         nics = [nic for nic in self._nics.values() if len(nic.pulses.numbers)]
-        for nic, start, stop in zip(nics, self._starts, self._starts[1:], strict=True):
+        for nic, (start, stop) in zip(nics, pairwise(self._starts), strict=True):
             chosen = rows[(rows >= start) & (rows < stop)]
             if len(chosen):
                 nic.pulses.send(chosen - start)

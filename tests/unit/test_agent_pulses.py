@@ -4,20 +4,21 @@ import os
 from collections import Counter
 from ipaddress import ip_address
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cwdp.agent import pulses, replyports
+from cwdp.agent import pulse, pulses, replyports
 from cwdp.agent.orders import Orders
 from cwdp.agent.pulse import PulseHost, PulseOrders
 from cwdp.agent.pulses import SEQ_END, PulseOrder, Pulses
 from cwdp.agent.replyports import PORTS, REST_NS, ReplyTurns, draw_ports
 from cwdp.agent.watchedpaths import Way
-from cwdp.dataplane import abi
-from cwdp.dataplane.abi import Position, SlotState
+from cwdp.dataplane import abi, tree
+from cwdp.dataplane.abi import Direction, Position, SlotState
 from cwdp.dataplane.steering import address_words
 
 ORDER = PulseOrder(ifname="nic0", load=1, key_id=3, port=4791, ipv4="10.0.0.1", ipv6="fd00::1")
@@ -58,7 +59,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return SimpleNamespace(slots=_Sender.slots, paths=np.zeros(abi.PATHS, dtype=abi.PATH))
 
 
-def _watch(tables: SimpleNamespace, number: int, dst: str, sport: int) -> None:
+def _watch(tables: Any, number: int, dst: str, sport: int) -> None:
     path = tables.paths[number]
     path["users"], path["dst"], path["sport"] = 1, address_words(ip_address(dst)), sport
     path["primaries"] = 1
@@ -245,6 +246,66 @@ def test_the_latest_orders_count_and_the_end_is_told() -> None:
     with pytest.raises(EOFError):
         orders.take()
     os.close(read)
+
+
+class _Maps:
+    """The maps of a NIC, whose pulses are all answered."""
+
+    def __init__(self, ifname: str) -> None:
+        self.ifname = ifname
+        self.slots = _Sender.slots
+        self.paths = np.zeros(abi.PATHS, dtype=abi.PATH)
+        self.control = np.zeros(1, dtype=abi.CONTROL)
+        self.control["dead_after_ns"] = 10_000_000
+        self.qps = {direction: np.zeros(8, dtype=abi.QP) for direction in Direction}
+
+    def qp_places_made(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("paths", [3, 300])
+def test_all_nics_of_a_host_have_their_pulses_as_paths_come_and_go(
+    tables: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, paths: int
+) -> None:
+    """Few paths or many; a NIC without any, one with both families, one that goes."""
+    maps = {name: _Maps(name) for name in ("nic0", "nic1", "nic2")}
+    monkeypatch.setattr(pulse, "Maps", maps.__getitem__)
+    monkeypatch.setattr(tree, "here", lambda ifname: ifname)
+    for i in range(paths):
+        _watch(maps["nic0"], 1 + i, f"10.0.{i // 250}.{i % 250}", 50_000 + i)
+        _watch(maps["nic2"], 1 + i, f"fd00::{i:x}" if i % 2 else "10.9.0.2", 50_000 + i)
+    orders = [msgspec.structs.replace(ORDER, ifname=name) for name in maps]
+    host = PulseHost(2_000_000)
+    host.follow(PulseOrders(orders, []))
+    assert _asked(host) == 2 * paths
+    maps["nic0"].paths["users"] = 0
+    assert _asked(host) == paths
+    _watch(maps["nic1"], 9, "10.0.0.9", 50_000)
+    assert _asked(host) == paths + 1
+    host.follow(PulseOrders(orders[:2], []))
+    assert _asked(host) == 1
+    assert host.counters["pulses_failed"] == host.counters["pulses_unsent"] == 0
+    assert int(maps["nic1"].control["pulse_gap_ns"][0]) > 0
+
+
+def _asked(host: PulseHost) -> int:
+    """How many paths have a pulse within a second."""
+    _Sender.sent.clear()
+    for turn in range(500):
+        if turn % 25 == 0:
+            host.refresh(turn * 2_000_000)
+        if host.send(turn * 2_000_000):
+            host.send_between(turn * 2_000_000 + 1_000_000)
+    return len(
+        {
+            bytes(one["ip"]["destination"]) + bytes(one["packet"]["sport"])
+            for sent in _Sender.sent
+            for one in sent
+        }
+    )
 
 
 def test_a_nic_without_a_dataplane_is_counted_and_tried_again() -> None:
