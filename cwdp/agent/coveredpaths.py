@@ -29,8 +29,11 @@ from cwdp.dataplane.abi import PathState
 COVER_AGAIN_NS = 500_000_000
 """Between two times that the cover is chosen anew, as it takes some milliseconds."""
 
+ACTIVE_NS = 100_000_000
+"""After a request a path is one that queue pairs send over; they stop soon when they hear nothing back."""
+
 _SILENT_SHARE, _COVER_SHARE = 1 / 2, 9 / 10
-_KEPT_OF_SHARERS = 1 / 2
+_KEPT_FOR_ACTIVE = 1 / 2
 _TOGETHER_NS = np.uint64(200_000)
 _NOTICE_TURNS = 0.4
 _SLOW_MARGIN = 1.25
@@ -58,6 +61,7 @@ class CoveredPaths:
         self._crossings = Crossings(watched.links)
         self._asked_ns = np.zeros(len(watched), dtype=np.int64)
         self._open_ns = np.zeros(len(watched), dtype=np.int64)
+        self._active_until_ns = np.zeros(len(watched), dtype=np.int64)
         self._is_closer = np.zeros(len(watched), dtype=bool)
         self._in_use = self._alive = np.zeros(len(watched), dtype=bool)
         self._cover, self._covered_ns = _NOBODY, -COVER_AGAIN_NS
@@ -67,21 +71,21 @@ class CoveredPaths:
     def turn(self, now_ns: int) -> tuple[Rows, bool]:
         """See `cwdp.agent.pulseplan.Plan`."""
         is_down = self._columns.read("state") == PathState.DOWN
-        urgent, sharers = self._urgent(now_ns, is_down)
-        self._take_up(is_down, now_ns, is_calm=not len(urgent))
-        return self._ask(self._regular(now_ns), urgent, sharers, now_ns), True
+        urgent, others = self._urgent(now_ns, is_down)
+        self._take_up(is_down, now_ns, is_calm=not len(urgent) + len(others))
+        return self._ask(self._regular(now_ns), urgent, others, now_ns), True
 
     def between(self, now_ns: int) -> Rows:
         """See `cwdp.agent.pulseplan.Plan`."""
-        urgent, sharers = self._urgent(now_ns, self._columns.read("state") == PathState.DOWN)
-        return self._ask(self._regular(now_ns), urgent, sharers, now_ns)
+        urgent, others = self._urgent(now_ns, self._columns.read("state") == PathState.DOWN)
+        return self._ask(self._regular(now_ns), urgent, others, now_ns)
 
-    def _ask(self, rows: Rows, urgent: Rows, sharers: Rows, now_ns: int) -> Rows:
-        """These, and of the urgent ones and of those that share links with them what haste allows for."""
+    def _ask(self, rows: Rows, urgent: Rows, others: Rows, now_ns: int) -> Rows:
+        """These, and of the urgent ones and of others what haste allows for."""
         more = np.concatenate(
             [
                 self._haste.take(urgent[~np.isin(urgent, rows)]),
-                self._haste.take(sharers[~np.isin(sharers, rows)], _KEPT_OF_SHARERS),
+                self._haste.take(others[~np.isin(others, rows)], _KEPT_FOR_ACTIVE),
             ]
         )
         opened = self._open_ns == 0
@@ -112,6 +116,7 @@ class CoveredPaths:
         count = int(self._credit)
         self._credit -= count
         sent, answered = self._columns.heard()
+        self._active_until_ns[sent] = now_ns + ACTIVE_NS
         chosen = np.zeros(len(self._watched), dtype=bool)
         for among, most in (
             (self._in_use & sent & ~answered, int(count * _SILENT_SHARE)),
@@ -137,7 +142,7 @@ class CoveredPaths:
         return rows[np.argpartition(self._asked_ns[rows], max(count, 0))[: max(count, 0)]]
 
     def _urgent(self, now_ns: int, is_down: Mask) -> tuple[Rows, Rows]:
-        """The paths to ask more often now, those first that matter most; and those that share links with them."""
+        """The paths to ask more often now: those that matter to queue pairs that send, and others."""
         unanswered = self._columns.read("unanswered")
         is_open = unanswered > 0
         self._open_ns[~is_open] = 0
@@ -152,11 +157,17 @@ class CoveredPaths:
         suspects = late & askable
         doubted = self._doubted(suspects & ~self._is_closer)
         sharers = self._in_use & ~is_open & askable & self._crossings.of_any(doubted)
-        others = self._groups(suspects & (unanswered > 1)) & askable & ~suspects & ~self._watched.is_spare
-        others |= self._watched.is_spare & askable & self._is_any_bereft(is_down, age_ns)
-        others &= now_ns - self._asked_ns > _NOTICE_DEAD * self._dead_after_ns
-        urgent = np.concatenate([np.flatnonzero(suspects), np.flatnonzero(others)])
-        return urgent, np.flatnonzero(sharers & ~others)
+        spares = self._watched.is_spare & self._is_any_bereft(is_down, age_ns)
+        rested = askable & ~suspects & (now_ns - self._asked_ns > _NOTICE_DEAD * self._dead_after_ns)
+        active = suspects & (self._active_until_ns > now_ns)
+        first = self._with_backups(active, unanswered, rested)
+        others = self._with_backups(suspects, unanswered, rested) | sharers | (spares & rested)
+        return np.flatnonzero(first), np.flatnonzero(others & ~first)
+
+    def _with_backups(self, suspects: Mask, unanswered: NDArray[np.uint64], rested: Mask) -> Mask:
+        """Suspects, and the other paths to the destinations of those that have missed more than one pulse."""
+        others = self._groups(suspects & (unanswered > 1)) & rested & ~self._watched.is_spare
+        return suspects | others
 
     def _doubted(self, suspects: Mask) -> Mask:
         """The links of suspects over which nobody has had a later answer; shape (links + 1,)."""

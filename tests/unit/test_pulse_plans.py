@@ -280,6 +280,25 @@ def test_what_is_sent_in_haste_is_limited(rng: np.random.Generator) -> None:
     assert sum(map(len, clocked.go(1.0))) <= MOST_PER_S
 
 
+def test_who_sends_comes_first_where_haste_is_short(rng: np.random.Generator) -> None:
+    """However many paths that nobody sends over are dead meanwhile."""
+    clocked = Clocked(_many(600, 4, rng))
+    watched = clocked.paths.watched
+    row = 2 * int(rng.integers(600))
+    clocked.paths.sent = np.arange(len(watched)) == row
+    clocked.paths.answered = clocked.paths.sent
+    clocked.go(0.2)
+    spines = [link for link in range(1, 1 + SPINES) if link not in watched.links[row : row + 2]]
+    for _ in range(4):
+        for first in spines:
+            clocked.paths.dead = set(spines) - {first}
+            clocked.go(0.05)
+    clocked.paths.mute[row] = True
+    sent = clocked.go(0.014)
+    assert sum(row in rows for rows in sent) >= 8
+    assert sum(row + 1 in rows for rows in sent) >= 2
+
+
 def test_the_backup_of_a_dead_path_is_in_use(rng: np.random.Generator) -> None:
     """So the links that it crosses are covered too."""
     clocked = Clocked(_many(300, 100, rng))
