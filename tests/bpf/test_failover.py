@@ -102,6 +102,19 @@ def test_while_the_backup_is_slow_the_primary_has_more_time(paths: Paths) -> Non
     assert paths.port() == BACKUP
 
 
+def test_what_made_the_backup_slow_long_ago_is_forgotten_however_few_pulses_it_had_since(paths: Paths) -> None:
+    late = paths.send(BACKUP)
+    paths.pass_time(SILENCE_NS)
+    paths.answer(late)
+    paths.ask(PRIMARY, BACKUP)
+    paths.pass_time(SILENCE_NS)
+    paths.ask(PRIMARY, BACKUP, times=1)
+    paths.ask(BACKUP)
+    paths.pass_time(SILENCE_NS)
+    paths.ask(BACKUP, times=1)
+    assert paths.port() == BACKUP
+
+
 def test_no_pulses_are_no_silence(paths: Paths) -> None:
     """An agent that is stopped moves nothing, however long."""
     paths.pass_time(100 * SILENCE_NS)

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import PathState
 
-UNANSWERED_MIN, SLOW_FACTOR, SLOW_SHIFT = 4, 2, 4
+UNANSWERED_MIN, SLOW_FACTOR, SLOW_SHIFT, SLOW_SPAN_SHIFT = 4, 2, 4, 24
 HOLD_DOWN_NS = 300_000_000
 
 Rows = NDArray[np.intp]
@@ -46,10 +46,11 @@ class PathRule:
     def pulses_answered(self, rows: Rows, sent_ns: int, now_ns: NDArray[np.int64]) -> None:
         """Pulses that left at `sent_ns` come home."""
         was_silent = self._is_silent(rows, now_ns, self._dead_after_ns)
+        spans = np.clip((now_ns - self.last_answer_ns[rows]) >> SLOW_SPAN_SHIFT, 1, 1 << SLOW_SHIFT)
+        slow_ns = self.slow_ns[rows]
+        self.slow_ns[rows] = np.maximum(slow_ns - (slow_ns >> SLOW_SHIFT) * spans, now_ns - sent_ns)
         self.last_answer_ns[rows] = now_ns
         self.answered_sent_ns[rows] = sent_ns
-        slow_ns = self.slow_ns[rows]
-        self.slow_ns[rows] = np.maximum(slow_ns - (slow_ns >> SLOW_SHIFT), now_ns - sent_ns)
         self.unanswered[rows] = 0
         down = self.state[rows] == PathState.DOWN
         begins = down & (was_silent | (self.healthy_since_ns[rows] == 0))
