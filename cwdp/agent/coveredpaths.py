@@ -5,7 +5,7 @@ that together cross every link of the fabric that the paths in use cross, but fo
 answered; with the rest, all others.
 
 A path whose pulse stays unanswered is asked in every half turn, and once those that share a link with it which no later
-answer has come over; then the other paths to its destination. The dataplane judges each path by its own pulses only, so
+answer has come over; then its backups. The dataplane judges each path by its own pulses only, so
 nothing is given up for another's silence. All that is in haste, of which there is only so much.
 """
 
@@ -99,7 +99,7 @@ class CoveredPaths:
     def _take_up(self, is_down: Mask, now_ns: int, *, is_calm: bool) -> None:
         """See which paths are in use: the primary ones, and their backups while those are down."""
         watched = self._watched
-        in_use = watched.is_primary | (self._groups(watched.is_primary & is_down) & ~watched.is_spare)
+        in_use = watched.is_primary | self._backups(is_down)
         silent = self._columns.read("unanswered") >= DENSE_BELOW
         alive = in_use & ~is_down & ~silent
         self._in_use = in_use
@@ -165,9 +165,8 @@ class CoveredPaths:
         return np.flatnonzero(first), np.flatnonzero(others & ~first)
 
     def _with_backups(self, suspects: Mask, unanswered: NDArray[np.uint64], rested: Mask) -> Mask:
-        """Suspects, and the other paths to the destinations of those that have missed more than one pulse."""
-        others = self._groups(suspects & (unanswered > 1)) & rested & ~self._watched.is_spare
-        return suspects | others
+        """Suspects, and the backups of those that have missed more than one pulse."""
+        return suspects | (self._backups(suspects & (unanswered > 1)) & rested)
 
     def _doubted(self, suspects: Mask) -> Mask:
         """The links of suspects over which nobody has had a later answer; shape (links + 1,)."""
@@ -180,15 +179,15 @@ class CoveredPaths:
         return doubted
 
     def _is_any_bereft(self, is_down: Mask, age_ns: NDArray[np.int64]) -> bool:
-        """Whether some destination has of late lost all of its paths, so that detours matter."""
-        lost = (is_down | (age_ns > self._dead_after_ns)) & ~self._watched.is_spare
+        """Whether some path and its backup have of late both been lost, so that detours matter."""
+        lost = is_down | (age_ns > self._dead_after_ns)
         recently = (age_ns > 0) & (age_ns < _BEREFT_DEAD * self._dead_after_ns)
-        others = self._groups(~lost & ~self._watched.is_spare)
-        return bool((lost & recently & ~others).any())
+        path, backup = self._watched.pairs.T
+        return bool((lost[path] & recently[path] & lost[backup]).any())
 
-    def _groups(self, rows: Mask) -> Mask:
-        """All rows of the groups of some."""
-        named = np.zeros(int(self._watched.group.max(initial=0)) + 1, dtype=bool)
-        named[self._watched.group[rows]] = True
-        grouped: Mask = named[self._watched.group]
-        return grouped
+    def _backups(self, of: Mask) -> Mask:
+        """The backups of some paths."""
+        path, backup = self._watched.pairs.T
+        found = np.zeros(len(of), dtype=bool)
+        found[backup[of[path]]] = True
+        return found

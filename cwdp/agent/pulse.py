@@ -26,6 +26,7 @@ from cwdp.agent.pulses import COUNTERS, PulseOrder, Pulses
 from cwdp.agent.watchedpaths import HostPaths, NicPaths, Way
 from cwdp.dataplane import tree
 from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.steering import Steering
 
 REFRESH_NS = 50_000_000
 SAY_NS = 1_000_000_000
@@ -48,9 +49,19 @@ class PulseOrders(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class _Nic:
+    order: PulseOrder
     maps: Maps
     pulses: Pulses
     acknowledged: Acknowledged
+
+    def paths(self) -> NicPaths:
+        """Its watched paths as they are now."""
+        pairs = Steering(self.maps).path_pairs()
+        return NicPaths(self.order.ifname, self.pulses.numbers, self.maps.paths, pairs, self.acknowledged)
+
+    def generation(self) -> int:
+        """Changes with every change of the steering."""
+        return int(self.maps.control["generation"][0])
 
 
 class PulseHost:
@@ -67,7 +78,7 @@ class PulseHost:
         self._orders = PulseOrders([], [])
         self._ways: dict[tuple[str, bytes, int], tuple[int, ...]] = {}
         self._hasty_turns, self._hasty_pulses = Haste(MOST_HASTE * CALM_TURNS), Haste(HASTE_AT_ONCE)
-        self._dead_after_ns = 0
+        self._dead_after_ns, self._seen = 0, (0, list[int]())
         self._plan: Plan | None = None
         self._starts = np.zeros(1, dtype=np.intp)
 
@@ -97,8 +108,9 @@ class PulseHost:
         dead_after_ns = min(
             (int(nic.maps.control["dead_after_ns"][0]) for nic in self._nics.values()), default=0
         )
-        if changed or self._plan is None or dead_after_ns != self._dead_after_ns:
-            self._dead_after_ns = dead_after_ns
+        seen = dead_after_ns, [nic.generation() for nic in self._nics.values()]
+        if changed or self._plan is None or seen != self._seen:
+            self._seen, self._dead_after_ns = seen, dead_after_ns
             self._plan = self._plan_anew()
 
     def send(self, now_ns: int) -> bool:
@@ -125,19 +137,14 @@ class PulseHost:
         if order not in self._nics:
             maps = Maps(tree.here(order.ifname))
             pulses = Pulses(order, maps, np.random.default_rng(), self.counters)
-            self._nics[order] = _Nic(maps, pulses, Acknowledged(maps))
+            self._nics[order] = _Nic(order, maps, pulses, Acknowledged(maps))
         nic = self._nics[order]
         nic.maps.control["pulse_gap_ns"] = GAP_TURNS * self._turn_ns
         nic.acknowledged.search()
         return nic.pulses.refresh(now_ns)
 
     def _plan_anew(self) -> Plan | None:
-        paths = HostPaths(
-            [
-                NicPaths(order.ifname, nic.pulses.numbers, nic.maps.paths, nic.acknowledged)
-                for order, nic in self._nics.items()
-            ]
-        )
+        paths = HostPaths([nic.paths() for nic in self._nics.values()])
         self._starts = paths.starts
         if not paths.starts[-1]:
             return None

@@ -24,22 +24,22 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Watched:
-    """The watched paths of a host; every array has one row a path.
+    """The watched paths of a host; every array but the pairs has one row a path.
 
     Attributes:
-        group: the same number for all paths from one NIC to one destination.
+        pairs: rows of paths and of the backups that queue pairs have for them; shape (pairs, 2).
         is_primary: whether queue pairs take it as long as it is alive.
         is_spare: whether it is only part of detours.
         links: numbers of the links that it crosses, without its destination's own; see `cwdp.agent.cover`.
     """
 
-    group: Rows
+    pairs: NDArray[np.intp]
     is_primary: Mask
     is_spare: Mask
     links: NDArray[np.intp]
 
     def __len__(self) -> int:
-        return len(self.group)
+        return len(self.is_primary)
 
     def fits(self, turn_ns: int) -> bool:
         """Whether every primary path can have a pulse each turn, and every other one now and then."""

@@ -43,11 +43,13 @@ class NicPaths:
     Attributes:
         numbers: of the paths that can have pulses.
         table: the map `paths`.
+        pairs: numbers of paths and of the backups that queue pairs have for them; shape (pairs, 2).
     """
 
     ifname: str
     numbers: NDArray[np.intp]
     table: NDArray[np.void]
+    pairs: NDArray[np.intp]
     answers: Answers
 
 
@@ -70,18 +72,15 @@ class HostPaths:
 
     def watched(self, ways: Mapping[WayKey, tuple[int, ...]]) -> Watched:
         """The paths and the links that they cross; one whose links are not known has one of its own."""
-        groups: dict[tuple[str, bytes], int] = {}
         known = max((link for links in ways.values() for link in links), default=NO_LINK) + 1
-        group: list[int] = []
         crossed: list[tuple[int, ...]] = []
         for nic in self._nics:
             records = nic.table[nic.numbers]
             for record, sport in zip(records["dst"], records["sport"].tolist(), strict=True):
                 dst = record.tobytes()
-                group.append(groups.setdefault((nic.ifname, dst), len(groups)))
                 crossed.append(ways.get((nic.ifname, dst, sport)) or (known + len(crossed),))
         return Watched(
-            np.array(group, dtype=np.intp),
+            np.concatenate([_rows(nic, start) for nic, start in zip(self._nics, self.starts, strict=False)]),
             self.read("primaries") > 0,
             self.read("users") == 0,
             _padded(crossed),
@@ -93,6 +92,15 @@ def _among(nic: NicPaths, numbers: NDArray[np.intp]) -> Mask:
     named[numbers] = True
     mask: Mask = named[nic.numbers]
     return mask
+
+
+def _rows(nic: NicPaths, start: int) -> NDArray[np.intp]:
+    """The pairs of a NIC whose rows begin there, without paths that cannot have pulses."""
+    row = np.full(len(nic.table), -1, dtype=np.intp)
+    row[nic.numbers] = np.arange(start, start + len(nic.numbers))
+    pairs = row[nic.pairs]
+    rows: NDArray[np.intp] = pairs[(pairs >= 0).all(axis=1)]
+    return rows
 
 
 def _padded(rows: Sequence[tuple[int, ...]]) -> NDArray[np.intp]:

@@ -266,6 +266,14 @@ class _Maps:
         pass
 
 
+class _NoSteering:
+    def __init__(self, _maps: _Maps) -> None:
+        pass
+
+    def path_pairs(self) -> NDArray[np.intp]:
+        return np.zeros((0, 2), dtype=np.intp)
+
+
 @pytest.mark.parametrize("paths", [3, 300])
 def test_all_nics_of_a_host_have_their_pulses_as_paths_come_and_go(
     tables: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, paths: int
@@ -274,6 +282,7 @@ def test_all_nics_of_a_host_have_their_pulses_as_paths_come_and_go(
     maps = {name: _Maps(name) for name in ("nic0", "nic1", "nic2")}
     monkeypatch.setattr(pulse, "Maps", maps.__getitem__)
     monkeypatch.setattr(tree, "here", lambda ifname: ifname)
+    monkeypatch.setattr(pulse, "Steering", _NoSteering)
     for i in range(paths):
         _watch(maps["nic0"], 1 + i, f"10.0.{i // 250}.{i % 250}", 50_000 + i)
         _watch(maps["nic2"], 1 + i, f"fd00::{i:x}" if i % 2 else "10.9.0.2", 50_000 + i)

@@ -186,7 +186,7 @@ def test_the_paths_of_several_nics_are_one_table() -> None:
     tables[0]["primaries"][7] = tables[2]["primaries"][7] = 1
     paths = HostPaths(
         [
-            NicPaths(name, np.array(numbers, dtype=np.intp), table, _Answers())
+            NicPaths(name, np.array(numbers, dtype=np.intp), table, np.array([[7, 9]]), _Answers())
             for name, numbers, table in zip("abc", watching, tables, strict=True)
         ]
     )
@@ -194,7 +194,7 @@ def test_the_paths_of_several_nics_are_one_table() -> None:
     watched = paths.watched({("a", dst, 50_007): (0, 1), ("c", dst, 50_007): (1, 2, 3)})
     assert paths.read("slow_ns").tolist() == [7, 9, 7]
     assert watched.is_primary.tolist() == [True, False, True]
-    assert watched.group.tolist() == [0, 0, 1]
+    assert watched.pairs.tolist() == [[0, 1]]
     a, unknown, c = (set(row.tolist()) - {-1} for row in watched.links)
     assert (a, c) == ({0, 1}, {1, 2, 3})
     assert len(unknown) == 1

@@ -59,7 +59,7 @@ class Paths:
 def _few(primary: list[bool]) -> Watched:
     count = len(primary)
     links = np.arange(count)[:, None]
-    return Watched(np.zeros(count, np.intp), np.array(primary), np.zeros(count, bool), links)
+    return Watched(np.zeros((0, 2), np.intp), np.array(primary), np.zeros(count, bool), links)
 
 
 def _path_and_backup() -> tuple[EveryPath, Paths]:
@@ -166,7 +166,9 @@ def _many(peers: int, leaves: int, rng: np.random.Generator) -> Watched:
         spines = rng.choice(SPINES, 2, replace=False).tolist()
         rows.extend((0, 1 + spine, 1 + SPINES + leaf * SPINES + spine) for spine in spines)
     count = len(rows)
-    return Watched(np.arange(count) // 2, np.arange(count) % 2 == 0, np.zeros(count, bool), np.array(rows))
+    return Watched(
+        np.arange(count).reshape(-1, 2), np.arange(count) % 2 == 0, np.zeros(count, bool), np.array(rows)
+    )
 
 
 class Clocked:

@@ -67,19 +67,19 @@ class Fabric:
     def __init__(self, shape: Shape, rng: np.random.Generator) -> None:
         self._shape, self._rng = shape, rng
         self._names: dict[tuple[object, ...], int] = {}
-        rows, groups, self._ends = [], [], []
+        rows, self._ends = [], []
         for nic in range(shape.nics):
-            for peer in range(shape.peers):
+            for _ in range(shape.peers):
                 leaf = int(rng.integers(shape.leaves))
                 ways = rng.choice(shape.spines, 2, replace=False)
                 for way in ways.tolist():
                     rows.append(self._path(nic, leaf, way))
-                    groups.append(nic * shape.peers + peer)
                     self._ends.append((nic, leaf))
         self.cables = _padded(rows)
         count = len(rows)
         is_primary = np.arange(count) % 2 == 0
-        self.watched = Watched(np.array(groups), is_primary, np.zeros(count, bool), self.cables)
+        pairs = np.arange(count).reshape(-1, 2)
+        self.watched = Watched(pairs, is_primary, np.zeros(count, bool), self.cables)
         self.backup = np.arange(count) | 1
         ends = np.array(self._ends)
         self._replies = np.stack(
