@@ -235,7 +235,8 @@ struct cwdp_path {
 	__u64 slow_ns;   /* how long answers took of late */
 	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
 	__u32 spares;    /* detours that it is part of; free where nobody uses it and it is part of none */
-	__u64 unused[3];
+	__u64 asked_ns;  /* when the last pulse left */
+	__u64 unused[2];
 };
 
 /* What may be changed while packets flow, and, in a cache line of their own, what they move. */
@@ -246,7 +247,8 @@ struct cwdp_control {
 	__u64 dead_after_ns;
 	__u64 hold_down_ns;
 	__u64 hold_down_max_ns;
-	__u64 unused[3];
+	__u64 pulse_gap_ns; /* pulses of a path that are further apart do not add up to a silence; 0: all do */
+	__u64 unused[2];
 	__u64 sample_head; /* samples taken so far */
 	__u64 event_head;  /* events so far */
 	__u64 unused_too[6];

@@ -15,6 +15,7 @@ from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
 from cwdp.agent.queuepairs import QueuePairs
 from cwdp.agent.schedule import Schedule, make_schedule
+from cwdp.agent.watchedpaths import WayKey
 from cwdp.agent.windows import PathWindows
 from cwdp.congestion.order import Order
 from cwdp.dataplane import abi, attached, loader, meta, tree
@@ -213,6 +214,15 @@ class HostNic:
             ipv4=link.address(socket.AF_INET) if link else None,
             ipv6=link.address(socket.AF_INET6) if link else None,
         )
+
+    def watched(self) -> set[WayKey]:
+        """The paths that have pulses."""
+        if self.maps is None:
+            return set()
+        paths = self.maps.paths
+        records = paths[(paths["users"] > 0) | (paths["spares"] > 0)]
+        dsts = [dst.tobytes() for dst in records["dst"]]
+        return {(self.ifname, *key) for key in zip(dsts, records["sport"].tolist(), strict=True)}
 
     def congestion_order(self, config: CongestionConfig) -> Order | None:
         """How the congestion of what it sends is controlled; None while it has no dataplane."""

@@ -381,8 +381,7 @@ class Agent:
         self._order_helpers()
 
     def _order_helpers(self) -> None:
-        pulses = [nic.pulse_order(self._keys.send) for nic in self._xdp]
-        self._pulses.order([order for order in pulses if order is not None])
+        self._pulses.order(self._xdp, self._keys.send, self._tracing)
         if self._config.pacing:
             paced = [nic.congestion_order(self._config.pacing) for nic in self._xdp]
             self._congestion.order([order for order in paced if order is not None])

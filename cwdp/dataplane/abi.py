@@ -329,7 +329,8 @@ PATH: Final = _record(
         ("slow_ns", "<u8", 88),
         ("primaries", "<u4", 96),
         ("spares", "<u4", 100),
-        ("unused", ("<u8", (3,)), 104),
+        ("asked_ns", "<u8", 104),
+        ("unused", ("<u8", (2,)), 112),
     ],
 )
 
@@ -365,7 +366,8 @@ CONTROL: Final = _record(
         ("dead_after_ns", "<u8", 16),
         ("hold_down_ns", "<u8", 24),
         ("hold_down_max_ns", "<u8", 32),
-        ("unused", ("<u8", (3,)), 40),
+        ("pulse_gap_ns", "<u8", 40),
+        ("unused", ("<u8", (2,)), 48),
         ("sample_head", "<u8", 64),
         ("event_head", "<u8", 72),
         ("unused_too", ("<u8", (6,)), 80),

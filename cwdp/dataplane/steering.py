@@ -158,6 +158,13 @@ class Steering:
         values = np.frombuffer(b"".join(value for _, value in items), dtype=abi.STEER)
         return dict(zip(_unpack_keys(keys), _unpack(values), strict=True))
 
+    def path_pairs(self) -> NDArray[np.intp]:
+        """Numbers of the path and of the backup of each queue pair that has one, each pair once; shape (pairs, 2)."""
+        items = libbpf.hash_items(self._maps.steer_fd, abi.QP_KEY.itemsize, abi.STEER.itemsize)
+        values = np.frombuffer(b"".join(value for _, value in items), dtype=abi.STEER)
+        values = values[values["flags"] & SteerFlag.BACKUP > 0]
+        return np.unique(np.stack([values["path"], values["backup_path"]], axis=1).astype(np.intp), axis=0)
+
     def listed(self) -> list[Steered]:
         """Everything that is wanted, in order, with the states of the paths."""
         paths = PathTable(self._maps.paths)

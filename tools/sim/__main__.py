@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|faults|no-faults`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|liveness|faults|no-faults`, each with --seed and --json."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +13,7 @@ from tools.sim.faults import many_cases, watch_well
 from tools.sim.fleet import FleetSimulation
 from tools.sim.fleet_probes import FleetOptions
 from tools.sim.incast_laws import compare
+from tools.sim.liveness import FABRICS, Traffic, cut_cables, false_switches, run_of
 from tools.sim.manoeuvres import of_kind
 from tools.sim.rough_clocks import kink_figures, manoeuvre_figures
 from tools.sim.solve import solve
@@ -153,6 +154,43 @@ def solve_command(nodes: int, edges: int, seed: int, as_json: bool) -> None:
 def incast_command(senders: int, seconds: float, loop_ms: float, seed: int, as_json: bool) -> None:
     """An incast under several control laws; a pulse and a step every so often."""
     _print(compare(senders, seconds, loop_ms / 1e3, seed), as_json=as_json)
+
+
+@main.command("liveness")
+@click.option("--fabric", type=click.Choice(tuple(FABRICS)), default="leaf", show_default=True)
+@click.option(
+    "--active", type=click.FloatRange(0.01, 1), default=1.0, show_default=True, help="Share of queue pairs."
+)
+@click.option(
+    "--acknowledged/--unacknowledged", default=True, show_default=True, help="Whether that is seen."
+)
+@click.option(
+    "--lost", type=click.FloatRange(0, 0.9), default=0.0, show_default=True, help="Share of pulses."
+)
+@click.option(
+    "--bursts", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Each cable's, a second."
+)
+@click.option(
+    "--cuts", type=click.IntRange(0, 10_000), default=20, show_default=True, help="0: only false switches."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(1, 3600), default=10.0, show_default=True, help="Without cuts."
+)
+@click.option(
+    "--each-per-s",
+    type=click.FloatRange(1, 1e9),
+    help="Each path by itself, so many pulses a second at most.",
+)
+@_seed
+@_json
+def liveness_command(fabric: str, seed: int, as_json: bool, **options: Any) -> None:
+    """A host with 2,048 watched paths: how soon a cable that is cut is left, or what is left without a cut."""
+    names = {"active", "acknowledged", "lost", "bursts_per_s"}
+    traffic = Traffic(**{name: value for name, value in options.items() if name in names})
+    run = run_of(FABRICS[fabric], traffic, seed, options["each_per_s"])
+    cuts = options["cuts"]
+    found = cut_cables(run, cuts, seed) if cuts else false_switches(run, options["seconds"])
+    _print([asdict(found)], as_json=as_json)
 
 
 @main.command("faults")
