@@ -15,9 +15,9 @@
 #include "control.h"
 #include "qp.h"
 
-#define UNANSWERED_MIN 4
-#define SLOW_FACTOR    2 /* what delays the backup is no death of the path: it has so much longer */
-#define SLOW_SHIFT     4
+#define UNANSWERED_MIN  4
+#define SLOW_FACTOR     2 /* what delays the backup is no death of the path: it has so much longer */
+#define SLOW_SHIFT      4
 #define SLOW_SPAN_SHIFT 24
 
 static __always_inline struct cwdp_path *find_path(__u32 index)
@@ -135,8 +135,8 @@ static __always_inline void pulse_sent(struct cwdp_path *path, __u64 now)
 	__sync_fetch_and_add(&path->unanswered, 1);
 }
 
-/* How long answers took of late: the longest, forgotten by a 16th with each answer, or for each 17 ms where they
- * come more rarely. */
+/* How long answers took of late: the longest, forgotten by a 16th with each answer, or for each 17 ms where
+ * they come more rarely. */
 static __always_inline __u64 next_slow_ns(const struct cwdp_path *path, __u64 took_ns, __u64 now)
 {
 	__u64 spans = (now - path->last_answer_ns) >> SLOW_SPAN_SHIFT, slow_ns = path->slow_ns;

@@ -102,7 +102,9 @@ def test_while_the_backup_is_slow_the_primary_has_more_time(paths: Paths) -> Non
     assert paths.port() == BACKUP
 
 
-def test_what_made_the_backup_slow_long_ago_is_forgotten_however_few_pulses_it_had_since(paths: Paths) -> None:
+def test_what_made_the_backup_slow_long_ago_is_forgotten_however_few_pulses_it_had_since(
+    paths: Paths,
+) -> None:
     late = paths.send(BACKUP)
     paths.pass_time(SILENCE_NS)
     paths.answer(late)
