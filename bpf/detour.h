@@ -185,11 +185,9 @@ static __always_inline int leave_by(__u32 ifindex, const struct cwdp_detour *det
 }
 
 /* Egress: the packet takes a detour. */
-__noinline int take_detour(struct __sk_buff *skb, const struct roce_packet *roce, struct cwdp_qp *qp,
-			   __u32 way)
+__noinline int take_detour(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp, __u32 way)
 {
 	struct cwdp_control *settings = find_control();
-	enum cwdp_reason reason = CWDP_STEER_REWRITTEN;
 	struct cwdp_detour *detour;
 	struct cwdp_path *path;
 	__be32 dst[4];
@@ -207,20 +205,15 @@ __noinline int take_detour(struct __sk_buff *skb, const struct roce_packet *roce
 		count(CWDP_DETOUR_REFUSED);
 		return TC_ACT_UNSPEC;
 	}
-	if (roce->sport != path->sport) {
-		reason = rewrite_sport(skb, roce, qp, path->sport);
-		count(reason);
-	}
 	is_ipv6 = roce->ip_header_bytes == sizeof(struct ipv6hdr);
 	__builtin_memcpy(dst, path->dst, sizeof(dst));
 	if (!is_ipv6)
 		dst[0] = dst[3];
-	if (reason != CWDP_STEER_REWRITTEN ||
+	if (!rewrite_sport(skb, roce, qp, path->sport) ||
 	    (way != WAY_OTHER && !set_destination(skb, roce->udp_offset, is_ipv6, dst, true))) {
 		count(CWDP_DETOUR_REFUSED);
 		return TC_ACT_UNSPEC;
 	}
-	qp->used_sport = path->sport;
 	if (skb->hash)
 		bpf_set_hash_invalid(skb);
 	skb->tc_index = INDEX_SENT;
@@ -234,22 +227,16 @@ __noinline int take_detour(struct __sk_buff *skb, const struct roce_packet *roce
 }
 
 /* Egress: the path that the queue pair is to take, and a packet that looks like it. */
-static __always_inline int steer_packet(struct __sk_buff *skb, const struct roce_packet *roce,
-					struct cwdp_qp *qp, struct cwdp_control *settings)
+static __always_inline int steer_packet(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp,
+					struct cwdp_control *settings)
 {
 	__u32 way = qp->flags & CWDP_STEER_BACKUP ? choose_way(settings, qp) : WAY_PRIMARY;
 	__be16 sport = way == WAY_BACKUP ? qp->backup_sport : qp->sport;
-	enum cwdp_reason reason;
 
 	if (way > WAY_BACKUP)
 		return take_detour(skb, roce, qp, way);
-	if (roce->sport == sport)
+	if (roce->sport == sport || !rewrite_sport(skb, roce, qp, sport))
 		return TC_ACT_UNSPEC;
-	reason = rewrite_sport(skb, roce, qp, sport);
-	count(reason);
-	if (reason != CWDP_STEER_REWRITTEN)
-		return TC_ACT_UNSPEC;
-	qp->used_sport = sport;
 	/* a connected socket's hash would have software switches keep to the old path */
 	if (skb->hash)
 		bpf_set_hash_invalid(skb);

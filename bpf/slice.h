@@ -21,13 +21,6 @@ static __always_inline bool rule_matches(const struct cwdp_slice_rule *rule, con
 	return !differ;
 }
 
-static __always_inline struct cwdp_slice_table *find_slice_table(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&slice_table, &zero);
-}
-
 /* Of one queue pair, over the rules. */
 struct rule_search {
 	const struct cwdp_slice_list *list;

@@ -11,10 +11,11 @@
 /* Why a packet was handled as it was: the index of its counter and, in lower case, the label of its metric.
  */
 enum cwdp_reason {
-	CWDP_PROBE_SENT,          /* egress: stamped and signed */
-	CWDP_PROBE_BAD_TEMPLATE,  /* egress: marked as a probe, but not one */
-	CWDP_PROBE_NO_KEY,        /* egress: the template names a key that is not there */
-	CWDP_REQUEST_REFLECTED,   /* ingress: answered */
+	CWDP_PROBE_SENT,         /* egress: stamped and signed */
+	CWDP_PROBE_BAD_TEMPLATE, /* egress: marked as a probe, but not one */
+	CWDP_PROBE_NOT_OURS,     /* egress: marked as a probe by another's socket; left as any other packet */
+	CWDP_PROBE_NO_KEY,       /* egress: the template names a key that is not there */
+	CWDP_REQUEST_REFLECTED,  /* ingress: answered */
 	CWDP_REQUEST_UNKNOWN_KEY, /* ingress: signed with a key that is not valid here */
 	CWDP_REQUEST_BAD_MAC,     /* ingress: the signature is wrong */
 	CWDP_REQUEST_BAD_PORT,    /* ingress: source port changed on the way, or no port for the reply */
@@ -33,7 +34,7 @@ enum cwdp_reason {
 	CWDP_PULSE_BAD_PATH,      /* egress: a pulse for a path that the table does not have */
 	CWDP_QP_ADDED,            /* a queue pair seen for the first time, or again after its eviction */
 	CWDP_QP_EVICTED,          /* the coldest queue pair of a full bucket made room */
-	CWDP_QP_UNTRACKED,        /* a packet passed, and was steered, without a place in the table */
+	CWDP_QP_UNTRACKED,        /* a packet passed, steered if so wanted, without a place in the table */
 	CWDP_STEER_REWRITTEN,     /* egress: left with the source port of its path */
 	CWDP_STEER_BAD_LENGTH,    /* egress: lengths of headers and packet disagree; left as it came */
 	CWDP_STEER_GSO,           /* egress: several datagrams in one buffer; left as they came */
@@ -66,6 +67,15 @@ enum cwdp_slot_state {
 	CWDP_SLOT_SENT,
 	CWDP_SLOT_FILLING,
 	CWDP_SLOT_DONE,
+};
+
+/* The agent's sockets that send probes of an interface. */
+enum cwdp_sender {
+	CWDP_SENDER_PAIRS_IPV4,
+	CWDP_SENDER_PAIRS_IPV6,
+	CWDP_SENDER_PULSES_IPV4,
+	CWDP_SENDER_PULSES_IPV6,
+	CWDP_SENDER_COUNT,
 };
 
 enum cwdp_xdp_mode {
@@ -112,6 +122,11 @@ struct cwdp_probe_packet {
 	struct cwdp_probe probe;
 	__be32 icrc; /* room for it; a probe is consumed before any RDMA engine would check it */
 } __attribute__((packed, aligned(4)));
+
+/* Of a packet: as far as a probe goes behind two VLAN tags and IPv6. */
+struct cwdp_beginning {
+	__u8 bytes[160];
+};
 
 /* A probe under way, and then its result. `tag` is the sequence number << 32 | enum cwdp_slot_state. */
 struct cwdp_slot {
@@ -174,6 +189,11 @@ struct cwdp_steer {
 	__u16 managed; /* by the agent's desired state; otherwise by hand */
 };
 
+/* How many queue pairs are steered, by the lowest bits of their QPNs: a look at `steer` costs more. */
+struct cwdp_steered {
+	__u32 qps[CWDP_STEERED_QPNS];
+};
+
 /* One direction of a queue pair, in three cache lines: what every packet needs, what steered ones need, what
  * is rare. `generation` tells whether what was copied from steer and slices is of today. */
 struct cwdp_qp {
@@ -181,7 +201,7 @@ struct cwdp_qp {
 	__u64 packets;
 	__u64 bytes; /* of IP packets */
 	__u64 last_seen_ns;
-	__u16 tick; /* when last_seen_ns was written, in units of 2^QP_TICK_SHIFT jiffies */
+	__u16 tick; /* when last_seen_ns was written, in units of 2^QP_TICK_SHIFT jiffies; QP_SETTLED */
 	__u16 slice;
 	__u32 generation;
 	__u32 next_psn;    /* of requests; QP_PSN_* above the 24 bits */
@@ -247,9 +267,13 @@ struct cwdp_control {
 	__u64 hold_down_ns;
 	__u64 hold_down_max_ns;
 	__u64 unused[3];
-	__u64 sample_head; /* samples taken so far */
-	__u64 event_head;  /* events so far */
-	__u64 unused_too[6];
+	__u64 sample_head;  /* samples taken so far */
+	__u64 event_head;   /* events so far */
+	__u64 newcomers[2]; /* by direction: tick << 32 | queue pairs given a place in it though nobody steers
+			       them */
+	__u64 unused_too[4];
+	__u64 senders[CWDP_SENDER_COUNT]; /* cookies of the sockets whose probes are signed; 0: none */
+	__u64 unused_as_well[4];
 	struct cwdp_partner partner;
 };
 
@@ -366,6 +390,7 @@ struct cwdp_abi_types {
 	enum cwdp_reason reason;
 	enum cwdp_probe_kind probe_kind;
 	enum cwdp_slot_state slot_state;
+	enum cwdp_sender sender;
 	enum cwdp_position position;
 	enum cwdp_nak nak;
 	enum cwdp_steer_flag steer_flag;

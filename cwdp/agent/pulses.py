@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from cwdp.agent import packets
 from cwdp.agent.replyports import PORTS, ReplyTurns, draw_ports
-from cwdp.agent.sender import MAX_BATCH, BatchSender
+from cwdp.agent.sender import MAX_BATCH, BatchSender, Signing
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import PathState, Position, SlotState
+from cwdp.dataplane.abi import PathState, Position, Sender, SlotState
 from cwdp.dataplane.steering import words_address
 
 COUNTERS = ("pulses_sent", "pulses_unsent", "pulses_without_address")
@@ -31,6 +31,7 @@ MOST_HASTE, CALM_TURNS = 256, 8
 """Turns with more pulses than usual, of which one is given back for so many turns that needed none."""
 
 FLOW_LABEL_MASK = 0x3FFF
+SENDERS = {socket.AF_INET: Sender.PULSES_IPV4, socket.AF_INET6: Sender.PULSES_IPV6}
 SEQ_END = 0xFFFFFFFF - abi.PATHS
 
 _SEQ_SHIFT = np.uint64(32)
@@ -53,7 +54,7 @@ class PulseOrder(msgspec.Struct, frozen=True):
     ipv6: str | None
 
 
-class Tables(Protocol):
+class Tables(Signing, Protocol):
     """What pulses need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
 
     slots: NDArray[np.void]
@@ -67,7 +68,12 @@ class _Ring:
     """
 
     def __init__(
-        self, order: PulseOrder, paths: list[packets.Path], in_use: int, rng: np.random.Generator
+        self,
+        order: PulseOrder,
+        tables: Tables,
+        paths: list[packets.Path],
+        in_use: int,
+        rng: np.random.Generator,
     ) -> None:
         self.numbers = np.array([path.number for path in paths], dtype=np.intp)
         self._in_use = in_use
@@ -84,6 +90,7 @@ class _Ring:
         self._choose_ports()
         self._remember()
         self.sender = BatchSender(order.ifname, paths[0].family, self._templates)
+        tables.sign_for(SENDERS[paths[0].family], self.sender.cookie)
 
     def send(self, seq: int, *, spares: bool) -> tuple[int, int]:
         """Send a pulse over each path, or each in use; returns how many there were, and were sent.
@@ -256,7 +263,7 @@ class Pulses:
             by_family[address.version].append(path)
         used = set(self._in_use.tolist())
         self._rings = [
-            _Ring(self._order, paths, sum(path.number in used for path in paths), self._rng)
+            _Ring(self._order, self._tables, paths, sum(path.number in used for path in paths), self._rng)
             for paths in by_family.values()
             if paths
         ]

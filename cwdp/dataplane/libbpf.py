@@ -133,6 +133,10 @@ class BpfObject:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it."""
         _lib().bpf_object__close(self._pointer)
 
     def _map(self, name: str) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
-from cwdp.dataplane.abi import Direction, Reason
+from cwdp.dataplane.abi import Direction, Reason, Sender
 from cwdp.dataplane.tree import KEPT_MAPS, TreePath
 
 Q40, Q48 = float(1 << 40), float(1 << 48)
@@ -24,6 +24,7 @@ class Maps:
         slots: the table of probes under way and results, pulses behind pairs; shape (SLOTS + PULSE_SLOTS,),
             dtype `abi.SLOT`.
         qps: queue pairs by direction; each shape (buckets * QP_WAYS,), dtype `abi.QP`, free ones with a tag of 0.
+        steered_qps: how many queue pairs are steered, by the lowest bits of their QPNs; shape (STEERED_QPNS,), uint32.
         paths: watched paths by their numbers; shape (PATHS,), dtype `abi.PATH`, free ones without users.
         control: what may be changed while packets flow; shape (1,), dtype `abi.CONTROL`.
         samples: data packets stamped, by their numbers; shape (SAMPLES,), dtype `abi.SAMPLE`.
@@ -41,6 +42,7 @@ class Maps:
             Direction.EGRESS: self._shared("qps_out", abi.QP, abi.QP_WAYS),
             Direction.INGRESS: self._shared("qps_in", abi.QP, abi.QP_WAYS),
         }
+        self.steered_qps: NDArray[np.uint32] = self._shared("steered", abi.STEERED)["qps"][0]
         self.paths = self._shared("paths", abi.PATH)
         self.control = self._shared("control", abi.CONTROL)
         self.samples = self._shared("samples", abi.SAMPLE)
@@ -122,6 +124,10 @@ class Maps:
     def next_generation(self) -> None:
         """Have every queue pair's steering and slice looked up again."""
         self.control["generation"][0] = int(self.control["generation"][0]) % 0xFFFFFFFF + 1
+
+    def sign_for(self, sender: Sender, cookie: int) -> None:
+        """Have the probes of a socket signed, by its SO_COOKIE, and those of the one before it no more."""
+        self.control["senders"][0, sender] = cookie
 
     def set_key(self, key_id: int, secret: bytes) -> None:
         """Accept and sign with a key of 16 bytes; it takes the place of the one with an id as even or as odd."""

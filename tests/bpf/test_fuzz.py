@@ -15,6 +15,7 @@ from scapy.layers.inet import TCP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Padding, Raw
 
+from cwdp.dataplane import libbpf, tree
 from cwdp.dataplane.steering import Steer, address_words
 
 pytestmark = pytest.mark.kernel
@@ -77,14 +78,19 @@ def test_mutated_frames(dataplane: Machine, fuzzer: Path) -> None:
     for packet, steer in STEERED:
         dataplane.steer(packet, steer)
     given = [steering_line(*steered) for steered in STEERED] + [f"frame {bytes(p).hex()}" for p in corpus()]
-    pins = [str(dataplane.pin(name)) for name in ("xdp_ingress", "tc_egress")]
-    run = subprocess.run(
-        [fuzzer, *pins, str(seed), str(frames)],
-        input="\n".join(given),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    agent = tree.BPFFS / f"cwdp-fuzz-{os.getpid()}"
+    pins = [dataplane.pin("xdp_ingress"), dataplane.pin("tc_egress"), agent]
+    libbpf.pin(dataplane.from_agent, agent)
+    try:
+        run = subprocess.run(
+            [fuzzer, *pins, str(seed), str(frames)],
+            input="\n".join(given),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        agent.unlink()
     *shown, last = run.stdout.splitlines()
     assert run.returncode == 0, f"{last}{run.stderr}"
     log.info(last)

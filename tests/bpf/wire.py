@@ -10,6 +10,7 @@ from pyroute2 import IPRoute
 ETH_P_ALL = 0x0003
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
 SO_NO_CHECK = 11
+NO_DUPLICATE_DETECTION = 0x02
 LONGEST = 16_384
 MTU = 9_216
 ROCE_PORT = 4791
@@ -71,15 +72,17 @@ class Wire:
             if ROCE_PORT.to_bytes(2, "big") in frame[36:66]:
                 return frame
 
+    def give_route(self, source: str, destination: str) -> None:
+        """Have packets to an address leave by roce0."""
+        with self._dataplane.namespace.entered(), IPRoute() as ip:
+            index = ip.link_lookup(ifname="roce0")[0]
+            ip.addr("replace", index=index, address=source, prefixlen=8, flags=NO_DUPLICATE_DETECTION)
+            ip.neigh("replace", dst=destination, lladdr="02:00:00:00:00:02", ifindex=index, state="permanent")
+
     def udp_socket(self, source: str, destination: str) -> socket.socket:
         """A socket of the host's stack, without UDP checksums, that sends from roce0 to an address behind far0."""
+        self.give_route(source, destination)
         with self._dataplane.namespace.entered():
-            with IPRoute() as ip:
-                index = ip.link_lookup(ifname="roce0")[0]
-                ip.addr("replace", index=index, address=source, prefixlen=8)
-                ip.neigh(
-                    "replace", dst=destination, lladdr="02:00:00:00:00:02", ifindex=index, state="permanent"
-                )
             made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         made.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         made.bind((source, 0))

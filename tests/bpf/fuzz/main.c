@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mutated frames through both programs of a loaded dataplane, each judged by an oracle of its own.
+/* Mutated frames through the programs of a loaded dataplane that need no context, each judged by an oracle of
+ *its own.
  *
- *	fuzz XDP_PIN TC_PIN SEED FRAMES
+ *	fuzz XDP_PIN TC_PIN AGENT_PIN SEED FRAMES
  *
- * reads what is steered and the frames to start from on standard input, a line each:
+ * where AGENT_PIN is the program of TC_PIN for packets of the agent's own sockets. It reads what is steered
+ *and the frames to start from on standard input, a line each:
  *
  *	steered ADDRESS QPN PORT FLOW_LABEL   address in hexadecimal, 16 bytes
  *	frame BYTES                           in hexadecimal
@@ -27,6 +29,7 @@
 struct fuzz {
 	int xdp;
 	int tc;
+	int agent;
 	struct dice dice;
 	struct frame corpus[CORPUS_MAX];
 	size_t corpus_total;
@@ -138,11 +141,11 @@ static void fuzz_one(struct fuzz *fuzz)
 	judge(oracle_ingress(&in, &out, verdict), verdict, &in, &out);
 	fuzz->reflected_frames += verdict == XDP_TX;
 	if (!dice_below(&fuzz->dice, 8)) {
-		verdict = run(fuzz->tc, &in, &out, PROBE_MARK);
+		verdict = run(fuzz->agent, &in, &out, PROBE_MARK);
 		judge(oracle_probe_egress(&in, &out, verdict), verdict, &in, &out);
 		return;
 	}
-	verdict = run(fuzz->tc, &in, &out, 0);
+	verdict = run(fuzz->tc, &in, &out, dice_below(&fuzz->dice, 8) ? 0 : PROBE_MARK);
 	judge(oracle_egress(&fuzz->rules, &in, &out, verdict), verdict, &in, &out);
 	show_steered(fuzz, &in, &out);
 }
@@ -152,16 +155,17 @@ int main(int argc, char **argv)
 	static struct fuzz fuzz;
 	uint64_t total;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: fuzz XDP_PIN TC_PIN SEED FRAMES\n");
+	if (argc != 6) {
+		fprintf(stderr, "usage: fuzz XDP_PIN TC_PIN AGENT_PIN SEED FRAMES\n");
 		return 2;
 	}
 	fuzz.xdp = bpf_obj_get(argv[1]);
 	fuzz.tc = bpf_obj_get(argv[2]);
-	if (fuzz.xdp < 0 || fuzz.tc < 0)
+	fuzz.agent = bpf_obj_get(argv[3]);
+	if (fuzz.xdp < 0 || fuzz.tc < 0 || fuzz.agent < 0)
 		fail("open program");
-	fuzz.dice.state = strtoull(argv[3], NULL, 10);
-	total = strtoull(argv[4], NULL, 10);
+	fuzz.dice.state = strtoull(argv[4], NULL, 10);
+	total = strtoull(argv[5], NULL, 10);
 	crc_init();
 	read_input(&fuzz);
 	for (uint64_t i = 0; i < total; i++)

@@ -9,6 +9,8 @@
 #define DATAGRAM_MAX  9216
 #define PORT_TO_LABEL 0x3fff
 #define STAMP_BYTES   8
+#define PROBES        1 /* version and kinds */
+#define REPLY         2
 
 static void destination_of(const struct frame *frame, const struct layout *layout, uint8_t address[16])
 {
@@ -127,12 +129,19 @@ const char *oracle_probe_egress(const struct frame *in, const struct frame *out,
 const char *oracle_ingress(const struct frame *in, const struct frame *out, int verdict)
 {
 	struct layout layout;
+	const uint8_t *probe;
 
 	if (verdict == XDP_PASS)
 		return same(in, out) ? NULL : "ingress: passed, but changed";
-	if (verdict != XDP_TX)
-		return "ingress: neither passed nor reflected";
+	if (verdict != XDP_TX && verdict != XDP_DROP)
+		return "ingress: neither passed, nor dropped, nor reflected";
 	if (!frame_parse(in, &layout) || !frame_is_probe(in, &layout))
-		return "ingress: reflected what is no probe";
+		return "ingress: took what is no probe";
+	if (verdict == XDP_DROP) {
+		probe = in->bytes + layout.udp + UDP_HEADER + BTH_BYTES;
+		return probe[PROBE_VERSION] == PROBES && probe[PROBE_KIND] == REPLY
+			       ? NULL
+			       : "ingress: dropped what is no reply";
+	}
 	return in->length == out->length ? NULL : "ingress: reflected with another length";
 }
