@@ -6,6 +6,16 @@
 
 #include "maps.h"
 
+/* Which of two records is in force. Clang is not to know that there are two: on arm64 only an address that is
+ * computed from it, not a branch, keeps a record from being read before it. */
+static __always_inline __u32 active_of(const __u32 *active)
+{
+	__u32 index = *(const volatile __u32 *)active & 1;
+
+	barrier_var(index);
+	return index;
+}
+
 static __always_inline struct cwdp_control *find_control(void)
 {
 	__u32 zero = 0;

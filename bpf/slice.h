@@ -55,7 +55,7 @@ static __always_inline __u32 slice_of(const struct cwdp_qp_key *key, __u32 dscp)
 	if (!table)
 		return 0;
 	search.job = member ? member->job : 0;
-	search.list = &table->lists[table->active & 1];
+	search.list = &table->lists[active_of(&table->active)];
 	bpf_loop(CWDP_SLICE_RULES, try_rule, &search, 0);
 	return search.slice;
 }

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
 from cwdp.dataplane.abi import Direction, Reason, Sender
+from cwdp.dataplane.barrier import store_barrier
 from cwdp.dataplane.tree import KEPT_MAPS, TreePath
 
 Q40, Q48 = float(1 << 40), float(1 << 48)
@@ -95,6 +96,11 @@ class Maps:
         return totals
 
     @property
+    def clock_fd(self) -> int:
+        """The map of the lines."""
+        return self._fds["clock"]
+
+    @property
     def steer_fd(self) -> int:
         """The hash map of steered queue pairs."""
         return self._fds["steer"]
@@ -122,7 +128,8 @@ class Maps:
         return self._fds["jobs"]
 
     def next_generation(self) -> None:
-        """Have every queue pair's steering and slice looked up again."""
+        """Have every queue pair's steering and slice looked up again, as they have been written so far."""
+        store_barrier()
         self.control["generation"][0] = int(self.control["generation"][0]) % 0xFFFFFFFF + 1
 
     def sign_for(self, sender: Sender, cookie: int) -> None:
@@ -161,20 +168,24 @@ class Maps:
 
         timeline = local + offset + d * drift + min(d, slew_ns) * slew, with d = local - ref.
         """
-        inactive = 1 - int(self._clock[0]["active"])
         line = np.zeros((), dtype=abi.CLOCK_LINE)
         line["ref_local_ns"], line["offset_ns"] = ref_local_ns, offset_ns
         line["drift_q48"], line["bound_drift_q48"] = round(drift * Q48), round(bound_drift * Q48)
         line["slew_q48"], line["slew_ns"] = round(slew * Q48), slew_ns
         line["bound_ns"], line["synced"] = math.ceil(min(bound_ns, abi.BOUND_UNSYNCED - 1)), 1
-        self._clock["lines"][0, inactive] = line
-        self._clock["active"][0] = inactive
+        self._switch("lines", "active", line)
 
     def write_base(self, *, ref_mono_ns: int, ahead_ns: int, rate: float) -> None:
         """Have local time made of CLOCK_MONOTONIC with a new line: mono + ahead + (mono - ref) * rate."""
-        inactive = 1 - int(self._clock[0]["base_active"])
-        self._clock["base_lines"][0, inactive] = (ref_mono_ns, ahead_ns, round(rate * Q40))
-        self._clock["base_active"][0] = inactive
+        line = np.array((ref_mono_ns, ahead_ns, round(rate * Q40)), dtype=abi.BASE_LINE)
+        self._switch("base_lines", "base_active", line)
+
+    def _switch(self, lines: str, active: str, line: NDArray[np.void]) -> None:
+        """Fill the line that is not in force, then put it in force: no reader sees half of it."""
+        inactive = 1 - (int(self._clock[active][0]) & 1)
+        self._clock[lines][0, inactive] = line
+        store_barrier()
+        self._clock[active][0] = inactive
 
     def read_base(self) -> NDArray[np.void]:
         """The line that makes local time now, a record of `abi.BASE_LINE`."""
@@ -183,9 +194,7 @@ class Maps:
 
     def clear_clock(self) -> None:
         """Declare this host's clock unsynced."""
-        inactive = 1 - int(self._clock[0]["active"])
-        self._clock["lines"][0, inactive] = np.zeros((), dtype=abi.CLOCK_LINE)
-        self._clock["active"][0] = inactive
+        self._switch("lines", "active", np.zeros((), dtype=abi.CLOCK_LINE))
 
     def read_clock(self) -> NDArray[np.void]:
         """The line in force, a record of `abi.CLOCK_LINE`."""

@@ -204,6 +204,11 @@ class Machine:
         """tc egress, for a packet of that mark from a socket of the agent's."""
         return self._run(self.from_agent, packet, _skb_context(mark=mark))
 
+    def send(self, packet: Packet, times: int) -> None:
+        """tc egress for a template of the agent's, over and over again."""
+        context = bytes(_skb_context(mark=abi.MARK))
+        libbpf.prog_test_run(self.from_agent, bytes(packet), ctx=context, repeat=times)
+
     def leave(self, packet: Packet | bytes, *, mark: int = 0, gso_size: int = 0) -> Run:
         """tc egress, for somebody else's packet."""
         return self._run(self._tc, packet, _skb_context(mark=mark, gso_size=gso_size))

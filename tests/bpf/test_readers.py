@@ -1,13 +1,17 @@
-"""What is read of the maps while packets pass, as fast as the kernel runs the programs."""
+"""What is read of the maps while others write them, as fast as the kernel runs the programs."""
 
+import itertools
 import threading
+import time
 from collections.abc import Callable
 from ipaddress import ip_address
 
 import need
 import numpy as np
 import pytest
+from machine import Machine
 from numpy.typing import NDArray
+from probes import request
 
 from cwdp.dataplane import abi, control, libbpf
 from cwdp.dataplane.abi import SteerFlag
@@ -62,3 +66,24 @@ def test_a_steered_queue_pair_is_seen_on_its_path_only(family: str) -> None:
         seen = read_meanwhile(send, lambda: places["used_sport"][again])
     assert STEERED != SPORT
     assert seen.tolist() == [STEERED]
+
+
+def test_the_dataplane_reads_whole_lines(dataplane: Machine) -> None:
+    """By each of these lines local time stands still, at the same moment; by no mixture of two of them."""
+    moment_ns, step_ns = time.monotonic_ns() + 10**12, 10**9 + 7
+    slot, number = dataplane.slot(0), itertools.count()
+    again = np.zeros(READS, dtype=np.intp)
+
+    def switch() -> None:
+        ahead_ns = next(number) % 500 * step_ns
+        dataplane.maps.write_base(ref_mono_ns=moment_ns - ahead_ns, ahead_ns=ahead_ns, rate=-1.0)
+
+    def read() -> NDArray[np.uint64]:
+        switch()
+        stamps: NDArray[np.uint64] = slot["t1"].reshape(1)[again]
+        return stamps
+
+    switch()
+    dataplane.egress(request())
+    seen = read_meanwhile(lambda: dataplane.send(request(), PACKETS), read)
+    assert seen.tolist() == [moment_ns]
