@@ -32,6 +32,7 @@ TC_ACT_UNSPEC = 0xFFFFFFFF
 CLONE_NEWNET = 0x40000000
 SKB_CONTEXT_BYTES, SKB_MARK_OFFSET, SKB_PRIORITY_OFFSET = 192, 8, 32
 SKB_TSTAMP_OFFSET, SKB_GSO_SIZE_OFFSET = 152, 176
+CHECKSUM_COMPLETE = 1 << 2
 XDP_CONTEXT_BYTES, XDP_DATA_END_OFFSET = 24, 4
 FROM_AGENT = loader.OBJECT.with_name("test_agent.bpf.o")
 
@@ -209,18 +210,29 @@ class Machine:
         context = bytes(_skb_context(mark=abi.MARK))
         libbpf.prog_test_run(self.from_agent, bytes(packet), ctx=context, repeat=times)
 
-    def leave(self, packet: Packet | bytes, *, mark: int = 0, gso_size: int = 0) -> Run:
-        """tc egress, for somebody else's packet."""
-        return self._run(self._tc, packet, _skb_context(mark=mark, gso_size=gso_size))
+    def leave(self, packet: Packet | bytes, *, mark: int = 0, gso_size: int = 0, summed: bool = False) -> Run:
+        """tc egress, for somebody else's packet.
+
+        Args:
+            packet: it.
+            mark: what its socket has set.
+            gso_size: of each of the datagrams in the buffer.
+            summed: the buffer has the sum of all its bytes, as NICs leave it, and must have it afterwards.
+
+        Raises:
+            OSError: EBADMSG where the sum is wrong afterwards, EINVAL where the kernel cannot make such a packet.
+        """
+        flags = CHECKSUM_COMPLETE if summed else 0
+        return self._run(self._tc, packet, _skb_context(mark=mark, gso_size=gso_size), flags)
 
     def repeat(self, direction: Direction, packet: Packet | bytes, times: int) -> None:
         """A packet over and over again, on this thread's CPU, as it was left the time before."""
         program = self._tc if direction == Direction.EGRESS else self._xdp
         libbpf.prog_test_run(program, bytes(packet), repeat=times)
 
-    def _run(self, program: int, packet: Packet | bytes, context: bytearray) -> Run:
+    def _run(self, program: int, packet: Packet | bytes, context: bytearray, flags: int = 0) -> Run:
         before = self.maps.counters()
-        verdict, out, _ = libbpf.prog_test_run(program, bytes(packet), ctx=context)
+        verdict, out, _ = libbpf.prog_test_run(program, bytes(packet), ctx=context, flags=flags)
         after = self.maps.counters()
         moved = {Reason[name.upper()]: n - before[name] for name, n in after.items() if n != before[name]}
         return Run(verdict, out, moved, bytes(context))
