@@ -5,7 +5,10 @@ import struct
 from dataclasses import dataclass
 
 from machine import Machine
+from probes import addresses
 from pyroute2 import IPRoute
+from scapy.layers.inet import UDP
+from scapy.packet import Packet
 
 ETH_P_ALL = 0x0003
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
@@ -14,6 +17,7 @@ NO_DUPLICATE_DETECTION = 0x02
 LONGEST = 16_384
 MTU = 9_216
 ROCE_PORT = 4791
+UDP_PROTOCOL = 17
 VLAN_TYPES = (b"\x81\x00", b"\x88\xa8")
 
 
@@ -93,6 +97,11 @@ class Wire:
 def received_form(frame: bytes) -> bytes:
     """A frame as packet sockets show it: the receiving stack takes the outer VLAN tag off."""
     return frame[:12] + frame[16:] if frame[12:14] in VLAN_TYPES else frame
+
+
+def pseudo_header_sum(packet: Packet) -> int:
+    """What a sender leaves in the place of a checksum, as a sum modulo 2^16 - 1."""
+    return (int.from_bytes(addresses(packet), "big") + UDP_PROTOCOL + packet[UDP].len) % 0xFFFF
 
 
 def _packet_socket(ifname: str) -> socket.socket:
