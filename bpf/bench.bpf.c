@@ -97,6 +97,12 @@ int xdp_ingress(struct xdp_md *ctx)
 	return ingress(ctx);
 }
 
+SEC("tc")
+int tc_egress(struct __sk_buff *skb)
+{
+	return egress(skb);
+}
+
 /* BPF_PROG_TEST_RUN makes a socket for each call: have it be the agent's. */
 static __always_inline void own_socket(struct __sk_buff *skb)
 {

@@ -363,7 +363,7 @@ struct cwdp_slice {
 	__u32 priority; /* 0 is served first */
 	__u32 unused;
 	__u64 departure_ns; /* earliest, of the next packet */
-	__u64 bytes;        /* that were given times */
+	__u64 bytes;        /* that were given times, but for some of two CPUs at one instant */
 	__u64 lease_ns;     /* until when pace_q18 holds, then fair_q18 */
 	__u32 pace_q18;
 	__u32 fair_q18;
