@@ -86,12 +86,13 @@ __noinline int ingress_scattered(struct xdp_md *ctx)
 	struct frame frame;
 	int verdict;
 
-	if (!copy)
+	if (!copy || length < ETH_HLEN)
 		return XDP_PASS;
+	barrier_var(
+		length); /* clang would make one check of two, and the verifier would not see what it is of */
 	if (length > sizeof(copy->bytes))
 		length = sizeof(copy->bytes);
-	barrier_var(length); /* clang would check it in another place than the one that the verifier sees */
-	if (!length || length > sizeof(copy->bytes) || bpf_xdp_load_bytes(ctx, 0, copy->bytes, length) ||
+	if (bpf_xdp_load_bytes(ctx, 0, copy->bytes, length) ||
 	    !parse_roce(&frame, copy->bytes, copy->bytes + length))
 		return XDP_PASS;
 	verdict = ingress_frame(ctx, &frame);

@@ -141,13 +141,14 @@ static __always_inline bool has_room_for_newcomer(__u32 direction, __u32 tick)
 static __always_inline bool is_steered(__u32 direction, const struct cwdp_qp_key *key)
 {
 	struct cwdp_steered *known;
+	struct cwdp_qp_key copy = *key; /* before Linux 6.2 no other memory can be a key */
 	struct cwdp_steer *wanted;
 	__u32 zero = 0;
 
 	known = direction == CWDP_EGRESS ? bpf_map_lookup_elem(&steered, &zero) : NULL;
 	if (!known || !known->qps[key->qpn % CWDP_STEERED_QPNS])
 		return false;
-	wanted = bpf_map_lookup_elem(&steer, key);
+	wanted = bpf_map_lookup_elem(&steer, &copy);
 	return wanted && wanted->flags & CWDP_STEER_ON;
 }
 
