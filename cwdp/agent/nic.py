@@ -132,7 +132,7 @@ class HostNic:
             edges, key_id=key_id, port=self._settings.probe_port, rng=np.random.default_rng()
         )
         try:
-            self._prober = Prober(self.ifname, self.maps.slots, schedule, self._next_seq)
+            self._prober = Prober(self.ifname, self.maps, schedule, self._next_seq)
             self._windows = PathWindows(schedule, edges)
         except OSError as error:
             self.counters["probe_socket_failed"] += 1

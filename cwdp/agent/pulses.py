@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from cwdp.agent import packets
 from cwdp.agent.replyports import PORTS, ReplyTurns, draw_ports
-from cwdp.agent.sender import MAX_BATCH, BatchSender
+from cwdp.agent.sender import MAX_BATCH, BatchSender, Signing
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import Position, SlotState
+from cwdp.dataplane.abi import Position, Sender, SlotState
 from cwdp.dataplane.steering import words_address
 
 COUNTERS = ("pulses_sent", "pulses_unsent", "pulses_without_address")
 FLOW_LABEL_MASK = 0x3FFF
+SENDERS = {socket.AF_INET: Sender.PULSES_IPV4, socket.AF_INET6: Sender.PULSES_IPV6}
 SEQ_END = 1 << 32
 
 _SEQ_SHIFT = np.uint64(32)
@@ -44,7 +45,7 @@ class PulseOrder(msgspec.Struct, frozen=True):
     ipv6: str | None
 
 
-class Tables(Protocol):
+class Tables(Signing, Protocol):
     """What pulses need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
 
     slots: NDArray[np.void]
@@ -54,7 +55,9 @@ class Tables(Protocol):
 class _Ring:
     """The paths of one address family: a template for each turn and path, turn by turn."""
 
-    def __init__(self, order: PulseOrder, paths: list[packets.Path], rng: np.random.Generator) -> None:
+    def __init__(
+        self, order: PulseOrder, tables: Tables, paths: list[packets.Path], rng: np.random.Generator
+    ) -> None:
         self.numbers = np.array([path.number for path in paths], dtype=np.intp)
         self._templates = np.tile(packets.requests(paths, order.key_id, order.port), PORTS)
         if paths[0].family == socket.AF_INET6:
@@ -69,6 +72,7 @@ class _Ring:
         self._choose_ports()
         self._remember()
         self.sender = BatchSender(order.ifname, paths[0].family, self._templates)
+        tables.sign_for(SENDERS[paths[0].family], self.sender.cookie)
 
     def send(self, chosen: NDArray[np.intp], seq: int) -> int:
         """Send a pulse over each chosen path, the first one with this number; returns how many were sent."""
@@ -186,5 +190,7 @@ class Pulses:
                 continue
             path = packets.Path(number, source, str(address), int(record["sport"]), 0)
             by_family[address.version].append(path)
-        self._rings = [_Ring(self._order, paths, self._rng) for paths in by_family.values() if paths]
+        self._rings = [
+            _Ring(self._order, self._tables, paths, self._rng) for paths in by_family.values() if paths
+        ]
         self.numbers = np.concatenate([np.zeros(0, np.intp), *(ring.numbers for ring in self._rings)])

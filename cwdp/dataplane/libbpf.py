@@ -135,6 +135,10 @@ class BpfObject:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it."""
         _lib().bpf_object__close(self._pointer)
 
     def _map(self, name: str) -> int:
@@ -341,7 +345,7 @@ def possible_cpus() -> int:
 
 
 def prog_test_run(
-    program_fd: int, packet: bytes, *, ctx: bytes | bytearray = b"", repeat: int = 1
+    program_fd: int, packet: bytes, *, ctx: bytes | bytearray = b"", repeat: int = 1, flags: int = 0
 ) -> tuple[int, bytes, int]:
     """Run a program over a packet with BPF_PROG_TEST_RUN, in a context that, as a bytearray, is left as the program did.
 
@@ -350,7 +354,11 @@ def prog_test_run(
     """
     out = ctypes.create_string_buffer(len(packet) + 256)
     opts = _TestRunOpts(
-        sz=ctypes.sizeof(_TestRunOpts), data_size_in=len(packet), data_size_out=len(out), repeat=repeat
+        sz=ctypes.sizeof(_TestRunOpts),
+        data_size_in=len(packet),
+        data_size_out=len(out),
+        repeat=repeat,
+        flags=flags,
     )
     source = ctypes.create_string_buffer(packet, len(packet))
     context = ctypes.create_string_buffer(bytes(ctx), len(ctx))

@@ -14,7 +14,7 @@ from cwdp.agent.links import IFF_UP_LOWER_UP
 from cwdp.agent.prober import Prober
 from cwdp.agent.schedule import Schedule, make_schedule
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import SlotState
+from cwdp.dataplane.abi import Sender, SlotState
 from cwdp.shared.messages import ProbeEdge
 
 MS = 1_000_000
@@ -64,6 +64,9 @@ class FakeDataplane:
     sent: list[int] = field(default_factory=list)
     now_ns: int = 1_000_000_000
 
+    def sign_for(self, sender: Sender, cookie: int) -> None:
+        """All are signed."""
+
     def take(self, seqs: list[int]) -> tuple[int, int]:
         """Send packets: how many were taken, and the error number."""
         code = self.errors.pop(0) if self.errors else 0
@@ -97,6 +100,8 @@ class FakeDataplane:
 
 
 class _FakeSender:
+    cookie = 1
+
     def __init__(self, dataplane: FakeDataplane, templates: NDArray[np.void]) -> None:
         self._dataplane = dataplane
         self._templates = templates
@@ -117,7 +122,7 @@ def make_prober(
         return _FakeSender(dataplane, templates)
 
     monkeypatch.setattr(prober, "BatchSender", sender)
-    return Prober("nic0", dataplane.slots, what, seq)
+    return Prober("nic0", dataplane, what, seq)
 
 
 class Message(dict[str, Any]):

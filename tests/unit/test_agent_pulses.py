@@ -32,6 +32,7 @@ class _Sender:
     dead: set[int]
     sent: list[NDArray[np.void]]
     at_most = 1 << 30
+    cookie = 1
 
     def __init__(self, _ifname: str, _family: int, templates: NDArray[np.void]) -> None:
         self._templates = templates
@@ -56,7 +57,9 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     _Sender.slots = np.zeros(abi.SLOTS + abi.PULSE_SLOTS, dtype=abi.SLOT)
     _Sender.dead, _Sender.sent = set(), []
     monkeypatch.setattr(_Sender, "at_most", 1 << 30)
-    return SimpleNamespace(slots=_Sender.slots, paths=np.zeros(abi.PATHS, dtype=abi.PATH))
+    return SimpleNamespace(
+        slots=_Sender.slots, paths=np.zeros(abi.PATHS, dtype=abi.PATH), sign_for=lambda *_: None
+    )
 
 
 def _watch(tables: Any, number: int, dst: str, sport: int) -> None:

@@ -60,11 +60,11 @@ def cost_figures() -> Iterator[Figure]:
 
 def _family_figures(obj: BpfObject, family: str) -> Iterator[Figure]:
     template = _template(family)
-    request = _run(obj, "tc_egress", template, abi.MARK)
+    request = _run(obj, "tc_send", template, abi.MARK)
     reply = _run(obj, "xdp_ingress", request)
     libbpf.map_update(obj.map_fd("bench_frame"), 0, request)
     cases = [
-        Case("send", "tc_egress", "tc_empty", template, PROBE_TARGET_NS, abi.MARK),
+        Case("send", "tc_send", "tc_own_socket", template, PROBE_TARGET_NS, abi.MARK),
         Case("reflect", "xdp_reflect", "xdp_put_frame_back", request, PROBE_TARGET_NS),
         Case("accept", "xdp_accept", "xdp_put_slot_back", reply, PROBE_TARGET_NS),
     ]
