@@ -222,6 +222,17 @@ class ClockService:
         counts.update(self._states.values())
         return counts
 
+    def changed(self) -> dict[str, int]:
+        """Since when clocks that are being found anew have gone otherwise, in ns of the timeline, by host."""
+        if self._solved is None or not self._solved.clocks.changing.any():
+            return {}
+        clocks = self._solved.clocks
+        return {
+            host: int(clocks.changed_ns[slot])
+            for host, slot in self.fits.slots.items()
+            if slot < len(clocks.changing) and clocks.changing[slot]
+        }
+
     def edge_counts(self) -> tuple[int, int]:
         """Fits of the last solution: used and rejected."""
         if self._solved is None:
@@ -291,15 +302,15 @@ class ClockService:
 
     def _changes(self) -> dict[str, list[ChangedClock]]:
         """Whose clocks are being found anew, by the hosts that have measured with them: themselves and their peers."""
-        if self._solved is None or not self._solved.clocks.changing.any():
+        since_ns = self.changed()
+        if self._solved is None or not since_ns:
             return {}
-        clocks, told = self._solved.clocks, defaultdict[str, dict[str, ChangedClock]](dict)
+        told = defaultdict[str, dict[str, ChangedClock]](dict)
         for pair in self.fits.peers(self._solved.now_s):
             ends = host_of(pair[0]), host_of(pair[1])
             for host in ends:
-                slot = self.fits.slots[host]
-                if slot < len(clocks.changing) and clocks.changing[slot]:
-                    changed = ChangedClock(host=host, since_ns=int(clocks.changed_ns[slot]))
+                if host in since_ns:
+                    changed = ChangedClock(host=host, since_ns=since_ns[host])
                     for end in ends:
                         told[end][host] = changed
         return {host: list(changed.values()) for host, changed in told.items()}

@@ -1,7 +1,7 @@
 """The links of the fabric as the manager sees them: windows in, queues, loads and faults out. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ SILENT_S = 1.5
 STANDS_WINDOWS = 5
 LOSS_WINDOWS = 30
 LOADS_EVERY = 2
+CHANGED_SOONER = 3
+"""Windows by which a clock may have changed before the probe that showed it."""
+
 
 Tables = Iterable[tuple[tuple[str, str], NicTable]]
 
@@ -54,6 +57,7 @@ class LinkWatch:
         self._model: LinkModel | None = None
         self._capacities = Capacities()
         self._losses: NDArray[np.float64] = np.zeros((0, 2, 0))
+        self._changed: dict[str, int] = {}
 
     @property
     def findings(self) -> Findings:
@@ -105,6 +109,30 @@ class LinkWatch:
             self._losses[:, :, mine] = losses[:, :, theirs]
         self.faults.use(model.matrix, model.causes, model.moved)
 
+    def doubt_clocks(self, changed: Mapping[str, int], timeline_ns: int | None) -> None:
+        """Take back the delays of hosts whose clocks went otherwise than they claimed, from then until they are told.
+
+        Args:
+            changed: since when, by the timeline, of every host whose clock is being found anew.
+            timeline_ns: the timeline now.
+        """
+        fresh = {host: since_ns for host, since_ns in changed.items() if self._changed.get(host) != since_ns}
+        self._changed = dict(changed)
+        if not fresh or timeline_ns is None:
+            return
+        now = timeline_ns // WINDOW_NS
+        spans = {host: (since_ns // WINDOW_NS - CHANGED_SOONER, now + 1) for host, since_ns in fresh.items()}
+        self.windows.distrust(
+            {
+                end: spans[name]
+                for name, host in self._members.hosts.items()
+                if name in spans
+                for nic in host.hello.nics
+                for end in (nic_id(name, nic.ifname), nic.ipv4, nic.ipv6)
+                if end is not None
+            }
+        )
+
     def step(self, now_s: float, timeline_ns: int | None, tables: Tables) -> int:
         """Work off the windows that are complete; returns how many. None before the first model.
 
@@ -149,7 +177,7 @@ class LinkWatch:
         }
         self.faults.note_silent_hosts(name for name, host in hosts if now_s - host.last_seen_s > SILENT_S)
         self.faults.follow_carriers(carriers, self.loads.routes.links)
-        self.faults.follow_clocks(set_aside)
+        self.faults.follow_clocks(set_aside, now_s)
         self.faults.look_for_reroutes(now_s)
 
     def _step(self, model: LinkModel, number: int, now_s: float, tables: Tables, lag_s: float) -> None:

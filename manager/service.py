@@ -326,7 +326,7 @@ class Manager:
                     self.state.expire(started)
                 self._direct(self.state.overtaken())
             members = self.state.probeable(started)
-            if self.bus.connected and self._graph.due(members, started, taken_up=self.state.was_directed()):
+            if self.bus.connected and self._graph.due(members, started, taken_up=self.state.awaits_hosts()):
                 await self._rebuild(members)
             await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
 

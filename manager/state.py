@@ -275,6 +275,13 @@ class FleetState:
         """Whether some host follows a document already, of an earlier manager or of this one."""
         return any(host.hello.desired_version > 0 for host in self.members.hosts.values())
 
+    def awaits_hosts(self) -> bool:
+        """Whether hosts that an earlier manager has directed may be on their way back.
+
+        They are all there once each that is probed has reported; the clocks wait for the same, and no longer than they may.
+        """
+        return self.was_directed() and not self.clock.runs
+
     def schedule(self, members: Sequence[Member], pairs: Pairs) -> list[Desired]:
         """The documents that change with a new probe graph."""
         if self._taken_up is not None:
@@ -305,8 +312,9 @@ class FleetState:
 
     def watch_links(self, now_s: float) -> None:
         """Find queues and faults from what has been heard."""
-        tables = self.traffic.queue_pairs.tables.items()
-        self.watch.step(now_s, self.traffic.timeline_ns(now_s), tables)
+        tables, timeline_ns = self.traffic.queue_pairs.tables.items(), self.traffic.timeline_ns(now_s)
+        self.watch.doubt_clocks(self.clock.changed(), timeline_ns)
+        self.watch.step(now_s, timeline_ns, tables)
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
 

@@ -1,6 +1,7 @@
 """Clocks that are off, as simulated probes meet them, and what a manager makes of that."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,19 +11,20 @@ from numpy.typing import NDArray
 from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, unpack
 from tools.clocks import ClockKind
 from tools.sim.__main__ import main
-from tools.sim.faults import false_alarms
+from tools.sim.faults import Bench, false_alarms
 from tools.sim.leafspine import LeafSpine, Shape, Trouble
 from tools.sim.window_clocks import WindowClocks
 
 SHAPE = Shape(leaves=2, spines=2, hosts_per_leaf=2, load=0.4)
 HOSTS = SHAPE.leaves * SHAPE.hosts_per_leaf
-WINDOWS = 100
+WINDOWS = 130
 
 
 def constant(error_ns: list[float], bound_ns: float) -> WindowClocks:
     """Clocks that are off all the time; NaN for a host that has none."""
     error = np.tile(np.array(error_ns), (WINDOWS, 1))
-    return WindowClocks(error, np.where(np.isnan(error), np.nan, bound_ns), np.isnan(error))
+    never = np.full(error.shape, np.nan)
+    return WindowClocks(error, np.where(np.isnan(error), np.nan, bound_ns), np.isnan(error), never)
 
 
 def told(clocks: WindowClocks | None, seed: int) -> list[NDArray[np.void]]:
@@ -61,9 +63,51 @@ def test_nobody_knows_a_delay_to_a_host_without_a_clock() -> None:
 
 def test_a_host_whose_clock_is_set_aside_is_named_and_no_link() -> None:
     clocks = constant([0.0, 0.0, 0.0, np.nan], 50.0)
-    events = false_alarms(5.0, SHAPE, Trouble(), np.random.default_rng(6), clocks)
+    events = false_alarms(12.0, SHAPE, Trouble(), np.random.default_rng(6), clocks)
     assert [kind for kind, _ in events] == ["host_clock"]
     assert "h3" in events[0][1]
+
+
+def jumped(host: int, window: int, by_ns: float, known_after: int) -> WindowClocks:
+    """A clock that jumps, is known to have so many windows later, and claims no more than it knows from then on."""
+    clocks = constant([0.0] * HOSTS, 300.0)
+    known = window + known_after
+    clocks.error_ns[window:known, host] = by_ns
+    for later in range(12):  # it is slewed back, and says so
+        left_ns = by_ns * (1 - (later + 1) / 12)
+        clocks.error_ns[known + later, host] = left_ns
+        clocks.bound_ns[known + later, host] = 300.0 + abs(left_ns)
+    clocks.changed[known : known + 30, host] = window + 0.4
+    return clocks
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_clock_that_jumped_leaves_no_least_delay_behind(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    by_ns = float(rng.choice([-1, 1]) * rng.uniform(0.2e6, 1e6))
+    clocks = jumped(int(rng.integers(HOSTS)), int(rng.integers(20, 60)), by_ns, int(rng.integers(2, 9)))
+    assert false_alarms(WINDOWS / 10, replace(SHAPE, load=0.0), Trouble(), rng, clocks) == []
+
+
+@pytest.mark.parametrize("way", ["slow_sender", "slow_receiver"])
+def test_a_host_whose_clock_has_jumped_is_found_slow_as_soon_as_any(way: str) -> None:
+    took = []
+    for clocks in (None, jumped(1, 20, 0.6e6, 3)):
+        bench = Bench(LeafSpine(replace(SHAPE, load=0.0), np.random.default_rng(8), clocks))
+        link = next(
+            i
+            for i, (a, b) in enumerate(bench.fabric.routes.links)
+            if (a if way == "slow_sender" else b) == "h1/nic0"
+        )
+        for _ in bench.run(40, Trouble()):
+            pass
+        began_s = bench.time_s
+        for now_s in bench.run(60, Trouble(saturated={link})):
+            if bench.events:
+                took.append(now_s - began_s)
+                break
+        assert [kind for kind, _ in bench.events] == [way]
+    assert took[1] <= took[0] + 0.2
 
 
 @pytest.mark.parametrize("kind", ["wander", "disciplined"])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cwdp.shared.records import WINDOW_NS
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.finding import Finding
 from manager.links import LinkWatch
@@ -78,8 +79,11 @@ class Bench:
             due = self.watch.due(self.routes)
             if due is not None:
                 self.watch.take(due.make(), now_s)
+            changed = self.fabric.changed(now_ns // WINDOW_NS)
+            since_ns = {host: round(window * WINDOW_NS) for host, window in changed.items()}
+            self.watch.doubt_clocks(since_ns, now_ns)
             self.watch.step(now_s, now_ns, ())
-            self.watch.faults.follow_clocks(self.fabric.set_aside(self._number))
+            self.watch.faults.follow_clocks(self.fabric.set_aside(self._number), now_s)
             self._number += 1
             yield now_s
 

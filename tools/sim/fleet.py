@@ -56,6 +56,8 @@ class FleetResult:
         error_ns: distance from the median of the hosts that have a clock, shape (samples, hosts); NaN without one.
         bound_ns: the bound claimed, shape (samples, hosts); NaN without a clock.
         synced, set_aside: whether the host says that it is, shape (samples, hosts).
+        changed_s: since when, as the manager knows by then, a clock that is being found anew has gone otherwise, shape
+            (samples, hosts); NaN for others.
     """
 
     time_s: Floats
@@ -63,6 +65,7 @@ class FleetResult:
     bound_ns: Floats
     synced: Bools
     set_aside: Bools
+    changed_s: Floats
 
     def between(self, from_s: float, to_s: float) -> FleetFigures:
         """Figures of a stretch of time in which at least one host was synced."""
@@ -116,6 +119,7 @@ class FleetSimulation:
         ]
         self._heard, self._looks, self._changes_seen = np.zeros((3, n), np.int64)
         self._service = ClockService(Identity(timeline="simulated", starts=1), continued=False)
+        self._since_s: dict[tuple[str, int], float] = {}
         self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
         self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
         for sync, name, mine in zip(self._syncs, self._names, peers, strict=True):
@@ -133,10 +137,10 @@ class FleetSimulation:
                 self._solve(now_s)
             else:
                 rows.append((now_s, *self._read(now_s)))
-        time_s, error_ns, bound_ns, *states = (np.array(column) for column in zip(*rows, strict=True))
+        time_s, error_ns, bound_ns, *rest = (np.array(column) for column in zip(*rows, strict=True))
         some = ~np.isnan(bound_ns).all(axis=1)
-        synced, set_aside = states
-        return FleetResult(time_s[some], error_ns[some], bound_ns[some], synced[some], set_aside[some])
+        synced, set_aside, changed_s = (column[some] for column in rest)
+        return FleetResult(time_s[some], error_ns[some], bound_ns[some], synced, set_aside, changed_s)
 
     def _ticks(self) -> Iterator[tuple[float, int]]:
         """Who acts when: a host, the manager (one past the last host), or the reader of all clocks."""
@@ -198,12 +202,15 @@ class FleetSimulation:
             self._syncs[host].follow(update)
             self._syncs[host].line.write([])
 
-    def _read(self, now_s: float) -> tuple[Floats, Floats, Bools, Bools]:
-        """Of every published clock the distance from their median and the bound, NaN where there is none; the states."""
+    def _read(self, now_s: float) -> tuple[Floats, Floats, Bools, Bools, Floats]:
+        """Of every published clock the distance from their median and the bound, NaN where there is none; the states.
+
+        Last, since when clocks that are being found anew have gone otherwise.
+        """
         n = len(self._names)
         whole, rest = self._clocks.local(np.arange(n), np.full(n, now_s * NS_PER_S))
         local_ns, rest = whole + np.rint(rest).astype(np.int64), rest - np.rint(rest)
-        shown, bound = np.full(n, np.nan), np.full(n, np.nan)
+        shown, bound, changed_s = (np.full(n, np.nan) for _ in range(3))
         for i, clock in enumerate(sync.line for sync in self._syncs):
             if clock.published is None:
                 continue
@@ -217,8 +224,13 @@ class FleetSimulation:
             np.array([each == state for each in states]) for state in ("synced", "set_aside")
         )
         if not np.isnan(shown).all():
-            shown -= np.nanmedian(shown)
-        return shown, bound, synced, set_aside
+            middle = float(np.nanmedian(shown))
+            shown -= middle
+            for change in self._service.changed().items():
+                ago_ns = int(local_ns[0]) - change[1] + middle
+                since_s = self._since_s.setdefault(change, now_s - ago_ns / NS_PER_S)
+                changed_s[self._names.index(change[0])] = since_s
+        return shown, bound, synced, set_aside, changed_s
 
 
 def _weighed(probes: Probes, rows: slice) -> Samples:

@@ -111,6 +111,14 @@ class LeafSpine:
             return []
         return [f"h{i}" for i in np.flatnonzero(self._clocks.set_aside[number - self._first])]
 
+    def changed(self, number: int) -> dict[str, float]:
+        """The hosts whose clocks are known in a window to have changed of late, and in which window they did."""
+        if self._clocks is None or self._first is None:
+            return {}
+        last = len(self._clocks.changed) - 1
+        since = self._clocks.changed[min(number - self._first, last)]
+        return {f"h{i}": self._first + float(since[i]) for i in np.flatnonzero(np.isfinite(since))}
+
     def window(self, number: int, trouble: Trouble) -> list[WindowReport]:
         """What the agents say of a window."""
         self._first = number if self._first is None else self._first

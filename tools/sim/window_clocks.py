@@ -22,11 +22,14 @@ class WindowClocks:
         error_ns: the timeline that a host shows less the truth, shape (windows, hosts); NaN where it shows none.
         bound_ns: what it claims, shape (windows, hosts); NaN as above.
         set_aside: what it shows is known to be wrong, and used for nothing; shape (windows, hosts).
+        changed: the window since when, as the manager knows in each window, a clock that is being found anew has gone
+            otherwise, shape (windows, hosts); NaN for others.
     """
 
     error_ns: Floats
     bound_ns: Floats
     set_aside: Bools
+    changed: Floats
 
     @classmethod
     def of_fleet(cls, kind: ClockKind, hosts: int, windows: int, seed: int) -> "WindowClocks":
@@ -39,4 +42,5 @@ class WindowClocks:
         error_ns, bound_ns = (
             np.where(shows, values[rows], np.nan) for values in (result.error_ns, result.bound_ns)
         )
-        return cls(error_ns, bound_ns, result.set_aside[rows])
+        changed = (result.changed_s[rows] - SETTLED_S) / WINDOW_S
+        return cls(error_ns, bound_ns, result.set_aside[rows], changed)
