@@ -25,7 +25,7 @@ FUZZ_FRAMES  := 20000000
 DEBIAN_PACKAGES := bpftool $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
 
-.PHONY: setup bpf roce abi abi-check demo test test-rdma machine check lint types unit fuzz bench pin clean
+.PHONY: setup bpf roce abi abi-check demo test test-rdma test-kernels machine check lint types unit fuzz bench pin clean
 
 setup: build/.packages build/.venv bpf roce abi-check
 
@@ -80,6 +80,10 @@ test: setup machine
 # Real RDMA in a virtual machine; where none can run, the tests skip and say why.
 test-rdma: setup machine
 	@$(RUN_TESTS) rdma
+
+# The kernel tests on Debian's kernels, each emulated: hours. TESTS="tests/bpf/test_steer.py ..." runs some.
+test-kernels: setup
+	$(SUDO) $(PYTHON) -m tools.kernels $(TESTS)
 
 machine: | build/.packages
 	@$(SUDO) tools/rdma/provision.sh programs && $(SUDO) tools/rdma/provision.sh vm build/rdma/kernel \

@@ -103,6 +103,29 @@ int tc_egress(struct __sk_buff *skb)
 	return egress(skb);
 }
 
+/* BPF_PROG_TEST_RUN makes a socket for each call: have it be the agent's. */
+static __always_inline void own_socket(struct __sk_buff *skb)
+{
+	struct cwdp_control *settings = find_control();
+
+	if (settings)
+		settings->senders[CWDP_SENDER_PAIRS_IPV4] = bpf_get_socket_cookie(skb);
+}
+
+SEC("tc")
+int tc_send(struct __sk_buff *skb)
+{
+	own_socket(skb);
+	return egress(skb);
+}
+
+SEC("tc")
+int tc_own_socket(struct __sk_buff *skb)
+{
+	own_socket(skb);
+	return TC_ACT_UNSPEC;
+}
+
 /* Packets of many queue pairs in turn or at random, each with the next PSN of its own. */
 struct bench_flows {
 	__u32 number;   /* of the next packet */

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "maps.h"
+#include "control.h"
 
 /* delta_ns * q48 / 2^48 without overflow for |delta_ns| < 2^44 (4.9 hours) and rates below 2^-14 (61 ppm);
  * for 200 ppm, which no oscillator in use reaches, still for 1.2 hours. */
@@ -60,7 +60,7 @@ static __always_inline __u64 clock_local_ns(void)
 	state = bpf_map_lookup_elem(&clock, &zero);
 	if (!state)
 		return mono;
-	line = &state->base_lines[*(volatile __u32 *)&state->base_active & 1];
+	line = &state->base_lines[active_of(&state->base_active)];
 	delta_ns = mono - line->ref_mono_ns;
 	if (delta_ns > BASE_REACH_NS)
 		delta_ns = BASE_REACH_NS;
@@ -90,7 +90,7 @@ static __always_inline struct clock_reading clock_read_line(__u64 local_ns)
 	state = bpf_map_lookup_elem(&clock, &zero);
 	if (!state)
 		return reading;
-	line = &state->lines[*(volatile __u32 *)&state->active & 1];
+	line = &state->lines[active_of(&state->active)];
 	if (!line->synced)
 		return reading;
 	delta_ns = local_ns - line->ref_local_ns;

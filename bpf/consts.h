@@ -15,8 +15,8 @@ enum cwdp_constant {
 	CWDP_PROBE_MAGIC = 0x43574450, /* "CWDP" */
 	CWDP_PROBE_VERSION = 1,
 
-	/* Set on the agent's sockets: only a process with CAP_NET_ADMIN can have a probe stamped and signed.
-	 */
+	/* Set on the agent's sockets, so that all other packets pass without a look at their socket. It
+	 * proves nothing: CAP_NET_RAW is enough to set it. */
 	CWDP_MARK = 0x43574450,
 
 	CWDP_SLOTS = 65536, /* probes under way or not yet read, a power of two */
@@ -32,17 +32,23 @@ enum cwdp_constant {
 	CWDP_UDP_MAX = 9216, /* longest UDP datagram that is steered: a jumbo frame's */
 
 	CWDP_QP_WAYS = 8,
-	CWDP_QP_BUCKETS = 4096,   /* times CWDP_QP_WAYS queue pairs a direction, unless set otherwise */
-	CWDP_STEER_MAX = 65536,   /* queue pairs steered */
-	CWDP_PATHS = 4096,        /* paths watched; number 0 means none */
-	CWDP_DETOURS = 4096,      /* destinations for which there is a detour */
-	CWDP_PULSE_SLOTS = 32768, /* pulses under way or not yet read, a power of two */
-	CWDP_SAMPLES = 65536,     /* data packets stamped and not yet read, a power of two */
-	CWDP_EVENTS = 1024,       /* last events of the dataplane, a power of two */
+	CWDP_QP_BUCKETS = 4096,    /* times CWDP_QP_WAYS queue pairs a direction, unless set otherwise */
+	CWDP_QP_NEWCOMERS = 1024,  /* places given within 32 jiffies to queue pairs that nobody steers */
+	CWDP_STEER_MAX = 65536,    /* queue pairs steered */
+	CWDP_STEERED_QPNS = 16384, /* a power of two */
+	CWDP_PATHS = 4096,         /* paths watched; number 0 means none */
+	CWDP_DETOURS = 4096,       /* destinations for which there is a detour */
+	CWDP_PULSE_SLOTS = 32768,  /* pulses under way or not yet read, a power of two */
+	CWDP_SAMPLES = 65536,      /* data packets stamped and not yet read, a power of two */
+	CWDP_EVENTS = 1024,        /* last events of the dataplane, a power of two */
 	CWDP_NAK_KINDS = 6,
 
 	CWDP_SLICES = 256,      /* bandwidth slices; number 0 is all that is in none */
 	CWDP_SLICE_RULES = 256, /* that say which queue pair is in which */
 	CWDP_JOB_QPS = 65536,   /* queue pairs that are known to be of some job */
 	CWDP_NAME_BYTES = 32,   /* names of slices and jobs, not terminated where they are as long */
+
+	/* Whether the driver has room for metadata before a packet: detours can be taken in with it only. */
+	CWDP_METADATA_HAS = 1,
+	CWDP_METADATA_LACKS = 2,
 };

@@ -136,27 +136,45 @@ static __always_inline __u32 choose_way(const struct cwdp_control *settings, con
 	return choose_detour(settings, qp, way);
 }
 
+/* Have the UDP checksum at `at` follow a change of IPv6 addresses. One that is left to the device covers
+ * these only, and the kernel changes it only where it is told of that; but told of it, it changes the NIC's
+ * sum of the packet (CHECKSUM_COMPLETE) too, which is right over IPv4 alone. BPF_F_IPV6, which tells it so,
+ * came with Linux 6.16. */
+static __always_inline void follow_addresses(struct __sk_buff *skb, __u32 at, __s64 change)
+{
+	__u16 before = 0, after = 0;
+
+	bpf_skb_load_bytes(skb, at, &before, sizeof(before));
+	bpf_l4_csum_replace(skb, at, 0, change, MANGLED);
+	bpf_skb_load_bytes(skb, at, &after, sizeof(after));
+	if (before == after)
+		bpf_l4_csum_replace(skb, at, 0, change, BPF_F_PSEUDO_HDR | MANGLED);
+}
+
 /* Give a packet another destination, with checksums of IP and UDP that agree, and mark it or not. The ICRC
- * stays. */
+ * stays. What no checksum makes up for goes into the NIC's sum of the packet, if there is one. */
 static __always_inline bool set_destination(struct __sk_buff *skb, __u32 udp, bool is_ipv6,
 					    const __be32 to[4], bool marked)
 {
-	__u32 qpn, new_qpn, check = udp + UDP_CHECK, at = udp - (is_ipv6 ? 16 : 4);
+	__u32 qpn, new_qpn, check = udp + UDP_CHECK, at = udp - (is_ipv6 ? 16 : 4), sum_too;
 	__be32 from[4] = {};
+	__u16 checksum;
 
 	if (bpf_skb_load_bytes(skb, udp + QPN_AHEAD, &qpn, sizeof(qpn)) ||
-	    bpf_skb_load_bytes(skb, at, from, is_ipv6 ? 16 : 4) ||
-	    bpf_skb_store_bytes(skb, at, to, is_ipv6 ? 16 : 4, 0))
+	    bpf_skb_load_bytes(skb, check, &checksum, sizeof(checksum)) ||
+	    bpf_skb_load_bytes(skb, at, from, is_ipv6 ? 16 : 4))
+		return false;
+	sum_too = checksum ? 0 : BPF_F_RECOMPUTE_CSUM;
+	if (bpf_skb_store_bytes(skb, at, to, is_ipv6 ? 16 : 4, is_ipv6 ? sum_too : 0))
 		return false;
 	if (is_ipv6) {
-		bpf_l4_csum_replace(skb, check, 0, bpf_csum_diff(from, 16, (__be32 *)to, 16, 0),
-				    BPF_F_PSEUDO_HDR | MANGLED);
+		follow_addresses(skb, check, bpf_csum_diff(from, 16, (__be32 *)to, 16, 0));
 	} else {
 		bpf_l3_csum_replace(skb, udp - IP_CHECK_BACK, from[0], to[0], sizeof(to[0]));
 		bpf_l4_csum_replace(skb, check, from[0], to[0], BPF_F_PSEUDO_HDR | MANGLED | sizeof(to[0]));
 	}
 	new_qpn = marked ? qpn | bpf_htonl(DETOUR_MARK) : qpn & ~bpf_htonl(DETOUR_MARK);
-	bpf_skb_store_bytes(skb, udp + QPN_AHEAD, &new_qpn, sizeof(new_qpn), 0);
+	bpf_skb_store_bytes(skb, udp + QPN_AHEAD, &new_qpn, sizeof(new_qpn), sum_too);
 	bpf_l4_csum_replace(skb, check, qpn, new_qpn, MANGLED | sizeof(qpn));
 	return true;
 }
@@ -185,11 +203,9 @@ static __always_inline int leave_by(__u32 ifindex, const struct cwdp_detour *det
 }
 
 /* Egress: the packet takes a detour. */
-__noinline int take_detour(struct __sk_buff *skb, const struct roce_packet *roce, struct cwdp_qp *qp,
-			   __u32 way)
+__noinline int take_detour(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp, __u32 way)
 {
 	struct cwdp_control *settings = find_control();
-	enum cwdp_reason reason = CWDP_STEER_REWRITTEN;
 	struct cwdp_detour *detour;
 	struct cwdp_path *path;
 	__be32 dst[4];
@@ -207,20 +223,15 @@ __noinline int take_detour(struct __sk_buff *skb, const struct roce_packet *roce
 		count(CWDP_DETOUR_REFUSED);
 		return TC_ACT_UNSPEC;
 	}
-	if (roce->sport != path->sport) {
-		reason = rewrite_sport(skb, roce, qp, path->sport);
-		count(reason);
-	}
 	is_ipv6 = roce->ip_header_bytes == sizeof(struct ipv6hdr);
 	__builtin_memcpy(dst, path->dst, sizeof(dst));
 	if (!is_ipv6)
 		dst[0] = dst[3];
-	if (reason != CWDP_STEER_REWRITTEN ||
+	if (!rewrite_sport(skb, roce, qp, path->sport) ||
 	    (way != WAY_OTHER && !set_destination(skb, roce->udp_offset, is_ipv6, dst, true))) {
 		count(CWDP_DETOUR_REFUSED);
 		return TC_ACT_UNSPEC;
 	}
-	qp->used_sport = path->sport;
 	if (skb->hash)
 		bpf_set_hash_invalid(skb);
 	skb->tc_index = INDEX_SENT;
@@ -234,22 +245,16 @@ __noinline int take_detour(struct __sk_buff *skb, const struct roce_packet *roce
 }
 
 /* Egress: the path that the queue pair is to take, and a packet that looks like it. */
-static __always_inline int steer_packet(struct __sk_buff *skb, const struct roce_packet *roce,
-					struct cwdp_qp *qp, struct cwdp_control *settings)
+static __always_inline int steer_packet(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp,
+					struct cwdp_control *settings)
 {
 	__u32 way = qp->flags & CWDP_STEER_BACKUP ? choose_way(settings, qp) : WAY_PRIMARY;
 	__be16 sport = way == WAY_BACKUP ? qp->backup_sport : qp->sport;
-	enum cwdp_reason reason;
 
 	if (way > WAY_BACKUP)
 		return take_detour(skb, roce, qp, way);
-	if (roce->sport == sport)
+	if (roce->sport == sport || !rewrite_sport(skb, roce, qp, sport))
 		return TC_ACT_UNSPEC;
-	reason = rewrite_sport(skb, roce, qp, sport);
-	count(reason);
-	if (reason != CWDP_STEER_REWRITTEN)
-		return TC_ACT_UNSPEC;
-	qp->used_sport = sport;
 	/* a connected socket's hash would have software switches keep to the old path */
 	if (skb->hash)
 		bpf_set_hash_invalid(skb);

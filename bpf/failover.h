@@ -7,16 +7,18 @@
  * its backup has answered a pulse sent well within that silence; so what stalls both, a busy CPU or a dead
  * NIC, moves nothing. A burst delays both paths, but never equally, so the path has twice as long again as
  * the backup's answers took of late. Only pulses bring it back: healthy for hold_ns, which doubles with each
- * relapse. */
+ * relapse. Paths that share links take turns at being asked (cwdp.agent.pulseplan): what was lost before a
+ * pause is no part of a silence. */
 #pragma once
 
 #include "clock.h"
 #include "control.h"
 #include "qp.h"
 
-#define UNANSWERED_MIN 4
-#define SLOW_FACTOR    2 /* what delays the backup is no death of the path: it has so much longer */
-#define SLOW_SHIFT     4
+#define UNANSWERED_MIN  4
+#define SLOW_FACTOR     2 /* what delays the backup is no death of the path: it has so much longer */
+#define SLOW_SHIFT      4
+#define SLOW_SPAN_SHIFT 24
 
 static __always_inline struct cwdp_path *find_path(__u32 index)
 {
@@ -110,18 +112,38 @@ __noinline int take_backup(const struct cwdp_control *settings, const struct cwd
 	return true;
 }
 
+/* Does a silence begin anew? A path that is not asked often may have lost a pulse a long time ago: it has not
+ * been silent since. One that is known to be silent stays so. */
+static __always_inline bool asks_anew(const struct cwdp_path *path, __u64 now)
+{
+	struct cwdp_control *settings = find_control();
+
+	return settings && settings->pulse_gap_ns && now - path->asked_ns > settings->pulse_gap_ns &&
+	       !is_silent(path, now, settings->dead_after_ns);
+}
+
 /* Egress: a pulse leaves. */
 static __always_inline void pulse_sent(struct cwdp_path *path, __u64 now)
 {
-	if (path->waiting_since_ns <= path->last_answer_ns)
+	if (path->waiting_since_ns <= path->last_answer_ns) {
 		path->waiting_since_ns = now;
+	} else if (asks_anew(path, now)) {
+		path->unanswered = 0;
+		path->waiting_since_ns = now;
+	}
+	path->asked_ns = now;
 	__sync_fetch_and_add(&path->unanswered, 1);
 }
 
-/* How long answers took of late: the longest, forgotten by a 16th with each answer. */
-static __always_inline __u64 next_slow_ns(__u64 slow_ns, __u64 took_ns)
+/* How long answers took of late: the longest, forgotten by a 16th with each answer, or for each 17 ms where
+ * they come more rarely. */
+static __always_inline __u64 next_slow_ns(const struct cwdp_path *path, __u64 took_ns, __u64 now)
 {
-	slow_ns -= slow_ns >> SLOW_SHIFT;
+	__u64 spans = (now - path->last_answer_ns) >> SLOW_SPAN_SHIFT, slow_ns = path->slow_ns;
+
+	if (!spans)
+		spans = 1;
+	slow_ns = spans < 1 << SLOW_SHIFT ? slow_ns - (slow_ns >> SLOW_SHIFT) * spans : 0;
 	return took_ns > slow_ns ? took_ns : slow_ns;
 }
 
@@ -135,9 +157,9 @@ static __always_inline void pulse_answered(__u32 number, __u64 sent_ns, __u64 no
 	if (!path || !settings)
 		return;
 	was_silent = is_silent(path, now, settings->dead_after_ns);
+	path->slow_ns = next_slow_ns(path, now - sent_ns, now);
 	path->last_answer_ns = now;
 	path->answered_sent_ns = sent_ns;
-	path->slow_ns = next_slow_ns(path->slow_ns, now - sent_ns);
 	path->unanswered = 0;
 	if (path->state == CWDP_PATH_UP)
 		return;

@@ -12,6 +12,15 @@
 
 /* As far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more. */
 #define HEADERS_BYTES 96
+#define AETH_BYTES    4 /* or the ICRC: every packet has as much behind its BTH */
+
+/* A reply is for nobody but us, whatever becomes of it: the stack would tell its sender that the port is
+ * unreachable. One that is signed with another's key may be another's. */
+static __always_inline bool is_spent(enum cwdp_reason reason)
+{
+	return reason >= CWDP_REPLY_ACCEPTED && reason <= CWDP_REPLY_TIME_REVERSED &&
+	       reason != CWDP_REPLY_UNKNOWN_KEY;
+}
 
 static __always_inline int ingress_probe(struct frame *frame)
 {
@@ -31,7 +40,7 @@ static __always_inline int ingress_probe(struct frame *frame)
 	count(reason);
 	if (reason == CWDP_REQUEST_REFLECTED)
 		return XDP_TX;
-	return reason == CWDP_REPLY_ACCEPTED ? XDP_DROP : XDP_PASS;
+	return is_spent(reason) ? XDP_DROP : XDP_PASS;
 }
 
 static __always_inline bool is_roce(const struct frame *frame)
@@ -49,12 +58,63 @@ static __always_inline void ingress_roce(const struct frame *frame)
 		return;
 	roce_describe(&packet, frame, CWDP_INGRESS);
 	qp = qp_find(CWDP_INGRESS, &packet.key, settings->hash_seed);
-	if (!qp)
-		return;
-	telemetry(qp, &packet, CWDP_INGRESS);
-	qp->used_sport = packet.sport;
+	if (qp) {
+		telemetry(qp, &packet, CWDP_INGRESS);
+		qp->used_sport = packet.sport;
+	}
 	if (is_sampled(&packet, settings->sample_below))
 		take_sample(&packet, packet.sport, CWDP_INGRESS);
+}
+
+/* Whether this NIC could take in detours is known before one comes: pulses along them come first. */
+static __always_inline void note_metadata(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct cwdp_meta *noted = bpf_map_lookup_elem(&meta, &zero);
+
+	if (noted && !noted->metadata)
+		noted->metadata = bpf_xdp_adjust_meta(ctx, 0) ? CWDP_METADATA_LACKS : CWDP_METADATA_HAS;
+}
+
+static __always_inline int ingress_frame(struct xdp_md *ctx, struct frame *frame)
+{
+	int verdict;
+
+	if (is_probe(frame)) {
+		verdict = ingress_probe(frame);
+		note_metadata(ctx);
+		return verdict;
+	}
+	if (!is_roce(frame))
+		return XDP_PASS;
+	if (is_detoured(frame))
+		return announce_detoured(ctx);
+	ingress_roce(frame);
+	return XDP_PASS;
+}
+
+/* A packet whose headers go on in fragments, as some drivers have it where jumbo frames are on, or that is
+ * too short: from a copy of its beginning, which is put back where it was changed. */
+__noinline int ingress_scattered(struct xdp_md *ctx)
+{
+	__u32 zero = 0, length = bpf_xdp_get_buff_len(ctx);
+	struct cwdp_beginning *copy = bpf_map_lookup_elem(&beginnings, &zero);
+	struct frame frame;
+	int verdict;
+
+	if (!copy || length < ETH_HLEN)
+		return XDP_PASS;
+	barrier_var(
+		length); /* clang would make one check of two, and the verifier would not see what it is of */
+	if (length > sizeof(copy->bytes))
+		length = sizeof(copy->bytes);
+	if (bpf_xdp_load_bytes(ctx, 0, copy->bytes, length) ||
+	    !parse_roce(&frame, copy->bytes, copy->bytes + length))
+		return XDP_PASS;
+	verdict = ingress_frame(ctx, &frame);
+	if (verdict == XDP_TX)
+		bpf_xdp_store_bytes(ctx, 0, copy->bytes, length);
+	return verdict;
 }
 
 static __always_inline int ingress(struct xdp_md *ctx)
@@ -62,16 +122,40 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct frame frame;
 
-	if (!parse_roce(&frame, data, end))
+	switch (parse_headers(&frame, data, end, AETH_BYTES)) {
+	case PARSED_FOREIGN:
 		return XDP_PASS;
-	if (is_probe(&frame))
-		return ingress_probe(&frame);
-	if (!is_roce(&frame))
-		return XDP_PASS;
-	if (is_detoured(&frame))
-		return announce_detoured(ctx);
-	ingress_roce(&frame);
-	return XDP_PASS;
+	case PARSED_CUT_SHORT:
+		return ingress_scattered(ctx);
+	case PARSED_ROCE:
+		break;
+	}
+	if (has_probe_bth(&frame) && (void *)(frame.packet + 1) > end)
+		return ingress_scattered(ctx);
+	return ingress_frame(ctx, &frame);
+}
+
+/* Do the headers go on outside the linear part of a buffer that could be ours? TCP's always do. */
+static __always_inline bool is_cut_short(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct ipv6hdr *ip6 = data + ETH_HLEN;
+	struct iphdr *ip = data + ETH_HLEN;
+
+	if (data + HEADERS_BYTES <= end || skb->len <= (__u32)(end - data))
+		return false;
+	if (skb->protocol == bpf_htons(ETH_P_IP) && (void *)(ip + 1) <= end)
+		return ip->protocol == IPPROTO_UDP;
+	if (skb->protocol == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= end)
+		return ip6->nexthdr == IPPROTO_UDP;
+	return true;
+}
+
+/* Have the headers of a buffer that could be ours in its linear part. */
+static __always_inline void gather_headers(struct __sk_buff *skb)
+{
+	if (is_cut_short(skb))
+		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
 }
 
 /* Given to this NIC by the one beside it, and not seen by its XDP program. */
@@ -91,13 +175,30 @@ static __always_inline int detour_ingress(struct __sk_buff *skb)
 	__u32 *meta = (void *)(long)skb->data_meta;
 
 	if ((void *)(meta + 1) <= (void *)(long)skb->data && *meta == META_DETOURED &&
-	    skb->tc_index != INDEX_ARRIVED)
+	    skb->tc_index != INDEX_ARRIVED) {
+		gather_headers(skb);
 		return restore_destination(skb);
+	}
 	return skb->tc_index == INDEX_ARRIVED ? arrive_by_detour(skb) : TC_ACT_UNSPEC;
 }
 
-/* What the agent marked. A function of its own, which the verifier follows once, not with each stack of
- * headers that other packets have. */
+/* Does a packet come from a socket of the agent's? The kernel never gives a cookie to two. */
+static __always_inline bool is_from_agent(struct __sk_buff *skb)
+{
+	struct cwdp_control *settings = find_control();
+	__u64 cookie = bpf_get_socket_cookie(skb);
+
+	if (!settings || !cookie)
+		return false;
+#pragma unroll
+	for (int i = 0; i < CWDP_SENDER_COUNT; i++)
+		if (settings->senders[i] == cookie)
+			return true;
+	return false;
+}
+
+/* What the agent marked, in one piece as its sockets make it. A function of its own, which the verifier
+ * follows once, not with each stack of headers that other packets have. */
 __noinline int egress_marked(struct __sk_buff *skb)
 {
 	enum cwdp_reason reason = CWDP_PROBE_BAD_TEMPLATE;
@@ -114,6 +215,26 @@ __noinline int egress_marked(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* Count, class and steer a packet of a queue pair. */
+static __always_inline int egress_of(struct __sk_buff *skb, struct roce_packet *packet, struct cwdp_qp *qp,
+				     struct cwdp_control *settings)
+{
+	int verdict = TC_ACT_UNSPEC;
+
+	telemetry(qp, packet, CWDP_EGRESS);
+	if (qp->generation != settings->generation) {
+		qp_refresh(qp, settings->generation);
+		slice_assign(qp, packet);
+	}
+	if (qp->flags & CWDP_STEER_PACED)
+		slice_pace(skb, qp);
+	if (qp->flags & CWDP_STEER_ON)
+		verdict = steer_packet(skb, packet, qp, settings);
+	/* one store: between two, a reader would see a move that never was */
+	qp->used_sport = packet->sport;
+	return verdict;
+}
+
 static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *frame)
 {
 	struct cwdp_control *settings = find_control();
@@ -125,47 +246,23 @@ static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *fram
 		return verdict;
 	roce_describe(&packet, frame, CWDP_EGRESS);
 	qp = qp_find(CWDP_EGRESS, &packet.key, settings->hash_seed);
-	if (!qp)
-		return verdict;
-	telemetry(qp, &packet, CWDP_EGRESS);
-	if (qp->generation != settings->generation) {
-		qp_refresh(qp, settings->generation);
-		slice_assign(qp, &packet);
-	}
-	qp->used_sport = packet.sport;
-	if (qp->flags & CWDP_STEER_PACED)
-		slice_pace(skb, qp);
-	if (qp->flags & CWDP_STEER_ON)
-		verdict = steer_packet(skb, &packet, qp, settings);
+	if (qp)
+		verdict = egress_of(skb, &packet, qp, settings);
 	if (is_sampled(&packet, settings->sample_below))
-		take_sample(&packet, qp->used_sport, CWDP_EGRESS);
+		take_sample(&packet, packet.sport, CWDP_EGRESS);
 	return verdict;
-}
-
-/* Do the headers go on outside the linear part of a buffer that could be ours? TCP's always do. */
-static __always_inline bool is_cut_short(struct __sk_buff *skb)
-{
-	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ipv6hdr *ip6 = data + ETH_HLEN;
-	struct iphdr *ip = data + ETH_HLEN;
-
-	if (data + HEADERS_BYTES <= end || skb->len <= (__u32)(end - data))
-		return false;
-	if (skb->protocol == bpf_htons(ETH_P_IP) && (void *)(ip + 1) <= end)
-		return ip->protocol == IPPROTO_UDP;
-	if (skb->protocol == bpf_htons(ETH_P_IPV6) && (void *)(ip6 + 1) <= end)
-		return ip6->nexthdr == IPPROTO_UDP;
-	return true;
 }
 
 static __always_inline int egress(struct __sk_buff *skb)
 {
 	struct frame frame;
 
-	if (is_cut_short(skb))
-		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
-	if (skb->mark == CWDP_MARK)
-		return egress_marked(skb);
+	if (skb->mark == CWDP_MARK) {
+		if (is_from_agent(skb))
+			return egress_marked(skb);
+		count(CWDP_PROBE_NOT_OURS);
+	}
+	gather_headers(skb);
 	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&
 	    !is_probe(&frame) && skb->tc_index != INDEX_SENT)
 		return egress_roce(skb, &frame);

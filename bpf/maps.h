@@ -72,6 +72,14 @@ struct {
 	__type(value, struct cwdp_qp);
 } qp_scratch SEC(".maps");
 
+/* The beginning of a packet whose headers do not lie in one piece. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cwdp_beginning);
+} beginnings SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -79,6 +87,14 @@ struct {
 	__type(key, struct cwdp_qp_key);
 	__type(value, struct cwdp_steer);
 } steer SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cwdp_steered);
+} steered SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

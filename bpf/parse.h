@@ -41,9 +41,15 @@ static __always_inline void *skb_data(const struct __sk_buff *skb)
 	return (void *)(long)*(const volatile __u32 *)&skb->data;
 }
 
-/* A UDP datagram to the port of RoCEv2 or of probes, not fragmented, without IP options or extension headers.
- */
-static __always_inline bool parse_roce(struct frame *frame, void *data, void *end)
+enum parsed {
+	PARSED_FOREIGN,
+	PARSED_CUT_SHORT, /* so far it may be ours */
+	PARSED_ROCE,
+};
+
+/* A UDP datagram to the port of RoCEv2 or of probes, not fragmented, without IP options or extension headers,
+ * with some bytes behind its BTH. */
+static __always_inline enum parsed parse_headers(struct frame *frame, void *data, void *end, __u32 behind)
 {
 	struct cwdp_probe_packet *packet;
 	struct ethhdr *eth = data;
@@ -51,7 +57,7 @@ static __always_inline bool parse_roce(struct frame *frame, void *data, void *en
 	__be16 proto;
 
 	if (next > end)
-		return false;
+		return PARSED_CUT_SHORT;
 	proto = eth->h_proto;
 #pragma unroll
 	for (int i = 0; i < VLAN_DEPTH; i++) {
@@ -60,7 +66,7 @@ static __always_inline bool parse_roce(struct frame *frame, void *data, void *en
 		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
 			break;
 		if ((void *)(tag + 1) > end)
-			return false;
+			return PARSED_CUT_SHORT;
 		proto = tag->proto;
 		next = tag + 1;
 	}
@@ -72,35 +78,52 @@ static __always_inline bool parse_roce(struct frame *frame, void *data, void *en
 	if (proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = next;
 
-		if ((void *)(ip + 1) > end || ip->protocol != IPPROTO_UDP || ip->version != 4 ||
-		    ip->ihl != 5 || ip->frag_off & bpf_htons(IP_FRAGMENTED))
-			return false;
+		if ((void *)(ip + 1) > end)
+			return PARSED_CUT_SHORT;
+		if (ip->protocol != IPPROTO_UDP || ip->version != 4 || ip->ihl != 5 ||
+		    ip->frag_off & bpf_htons(IP_FRAGMENTED))
+			return PARSED_FOREIGN;
 		next = ip + 1;
 	} else if (proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip6 = next;
 
-		if ((void *)(ip6 + 1) > end || ip6->nexthdr != IPPROTO_UDP || ip6->version != 6)
-			return false;
+		if ((void *)(ip6 + 1) > end)
+			return PARSED_CUT_SHORT;
+		if (ip6->nexthdr != IPPROTO_UDP || ip6->version != 6)
+			return PARSED_FOREIGN;
 		next = ip6 + 1;
 	} else {
-		return false;
+		return PARSED_FOREIGN;
 	}
 	packet = next;
-	if ((void *)(&packet->bth + 1) > end ||
-	    (packet->dport != bpf_htons(CWDP_ROCE_PORT) && packet->dport != bpf_htons(probe_port)))
-		return false;
+	if ((void *)(&packet->bth + 1) + behind > end)
+		return PARSED_CUT_SHORT;
+	if (packet->dport != bpf_htons(CWDP_ROCE_PORT) && packet->dport != bpf_htons(probe_port))
+		return PARSED_FOREIGN;
 	frame->packet = packet;
 	frame->probe = (void *)packet + offsetof(struct cwdp_probe_packet, probe);
-	return true;
+	return PARSED_ROCE;
 }
 
-/* To the port of probes, with a BTH of our opcode and queue pair, and behind it the magic? */
+/* Of headers that lie in one piece: is it ours, whatever is behind its BTH? */
+static __always_inline bool parse_roce(struct frame *frame, void *data, void *end)
+{
+	return parse_headers(frame, data, end, 0) == PARSED_ROCE;
+}
+
+/* To the port of probes, with a BTH of our opcode and queue pair? */
+static __always_inline bool has_probe_bth(const struct frame *frame)
+{
+	const struct cwdp_probe_packet *packet = frame->packet;
+
+	return packet->dport == bpf_htons(probe_port) && packet->bth.opcode == CWDP_BTH_OPCODE &&
+	       packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN);
+}
+
+/* And behind it the magic? */
 static __always_inline bool is_probe(const struct frame *frame)
 {
-	struct cwdp_probe_packet *packet = frame->packet;
-
-	return (void *)(&frame->probe->magic + 1) <= frame->end && packet->dport == bpf_htons(probe_port) &&
-	       packet->bth.opcode == CWDP_BTH_OPCODE && packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN) &&
+	return has_probe_bth(frame) && (void *)(&frame->probe->magic + 1) <= frame->end &&
 	       frame->probe->magic == bpf_htonl(CWDP_PROBE_MAGIC);
 }
 

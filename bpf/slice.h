@@ -21,13 +21,6 @@ static __always_inline bool rule_matches(const struct cwdp_slice_rule *rule, con
 	return !differ;
 }
 
-static __always_inline struct cwdp_slice_table *find_slice_table(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&slice_table, &zero);
-}
-
 /* Of one queue pair, over the rules. */
 struct rule_search {
 	const struct cwdp_slice_list *list;
@@ -62,7 +55,7 @@ static __always_inline __u32 slice_of(const struct cwdp_qp_key *key, __u32 dscp)
 	if (!table)
 		return 0;
 	search.job = member ? member->job : 0;
-	search.list = &table->lists[table->active & 1];
+	search.list = &table->lists[active_of(&table->active)];
 	bpf_loop(CWDP_SLICE_RULES, try_rule, &search, 0);
 	return search.slice;
 }
@@ -106,7 +99,9 @@ static __always_inline void slice_assign(struct cwdp_qp *qp, const struct roce_p
 	slice_look_up(qp, packet->traffic_class >> ECN_BITS);
 }
 
-/* The next time at which a slice may send, taken for a packet unless it is too far away. */
+/* The next time at which a slice may send, taken for a packet unless it is too far away. By plain stores, as
+ * Cilium's bandwidth manager does: of two CPUs at one instant both may take it, and a little more is sent
+ * than the slice may. No queue pair's packets change their order, as each has a time of its own. */
 static __always_inline __u64 slice_departure(struct cwdp_slice *slice, __u64 now, __u32 bytes)
 {
 	__u64 pace = slice->lease_ns > now ? slice->pace_q18 : slice->fair_q18;
@@ -116,9 +111,8 @@ static __always_inline __u64 slice_departure(struct cwdp_slice *slice, __u64 now
 
 	if (departure - now > PACE_HORIZON_NS)
 		return departure;
-	if (__sync_val_compare_and_swap(&slice->departure_ns, last, departure + cost) == last)
-		return departure;
-	return __sync_fetch_and_add(&slice->departure_ns, cost);
+	*(volatile __u64 *)&slice->departure_ns = departure + cost;
+	return departure;
 }
 
 /* When a packet may leave. Never before the one ahead of it, which may have been given its time by another
@@ -127,7 +121,7 @@ static __always_inline void slice_delay(struct __sk_buff *skb, struct cwdp_qp *q
 {
 	__u64 now = bpf_ktime_get_ns(), departure = slice_departure(slice, now, skb->len);
 
-	__sync_fetch_and_add(&slice->bytes, skb->len);
+	slice->bytes += skb->len;
 	if (departure < qp->departure_ns)
 		departure = qp->departure_ns;
 	if (departure > now + PACE_HORIZON_NS) {

@@ -95,9 +95,10 @@ static __always_inline __be32 *flow_label_of(struct __sk_buff *skb, const struct
 	return word;
 }
 
-/* Rewrite the source port; pointers into the packet are void afterwards. */
-static __always_inline enum cwdp_reason rewrite_sport(struct __sk_buff *skb, const struct roce_packet *roce,
-						      struct cwdp_qp *qp, __be16 sport)
+/* Rewrite the source port, and tell by its reason whether that could be done; pointers into the packet are
+ * void afterwards. */
+static __always_inline enum cwdp_reason write_sport(struct __sk_buff *skb, const struct roce_packet *roce,
+						    struct cwdp_qp *qp, __be16 sport)
 {
 	struct cwdp_probe_packet *packet = header_at(skb_data(skb), roce->udp_offset);
 	__be32 *label = flow_label_of(skb, roce, qp);
@@ -124,4 +125,20 @@ static __always_inline enum cwdp_reason rewrite_sport(struct __sk_buff *skb, con
 	if (label)
 		*label = rewrite.first_word;
 	return CWDP_STEER_REWRITTEN;
+}
+
+/* Have a packet leave from a source port; whether it does, counted where it did not come with it. */
+static __always_inline bool rewrite_sport(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp,
+					  __be16 sport)
+{
+	enum cwdp_reason reason;
+
+	if (roce->sport == sport)
+		return true;
+	reason = write_sport(skb, roce, qp, sport);
+	count(reason);
+	if (reason != CWDP_STEER_REWRITTEN)
+		return false;
+	roce->sport = sport;
+	return true;
 }

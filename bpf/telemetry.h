@@ -141,12 +141,12 @@ static __always_inline void follow_acknowledged(struct cwdp_qp *qp, const struct
 /* Count a packet. */
 static __always_inline void telemetry(struct cwdp_qp *qp, const struct roce_packet *packet, __u32 direction)
 {
-	__u16 tick = bpf_jiffies64() >> QP_TICK_SHIFT;
+	__u16 tick = qp_tick();
 
 	__sync_fetch_and_add(&qp->packets, 1);
 	__sync_fetch_and_add(&qp->bytes, packet->ip_bytes);
-	if (qp->tick != tick) {
-		qp->tick = tick;
+	if ((qp->tick & ~QP_SETTLED) != tick) {
+		qp->tick = QP_SETTLED | tick;
 		qp->last_seen_ns = bpf_ktime_get_ns();
 	}
 	if ((packet->traffic_class & ECN_MASK) == ECN_CE)

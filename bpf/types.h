@@ -7,14 +7,16 @@
 #include "clock_types.h"
 #include "consts.h"
 #include "detour_types.h"
+#include "probe_types.h"
 
 /* Why a packet was handled as it was: the index of its counter and, in lower case, the label of its metric.
  */
 enum cwdp_reason {
-	CWDP_PROBE_SENT,          /* egress: stamped and signed */
-	CWDP_PROBE_BAD_TEMPLATE,  /* egress: marked as a probe, but not one */
-	CWDP_PROBE_NO_KEY,        /* egress: the template names a key that is not there */
-	CWDP_REQUEST_REFLECTED,   /* ingress: answered */
+	CWDP_PROBE_SENT,         /* egress: stamped and signed */
+	CWDP_PROBE_BAD_TEMPLATE, /* egress: marked as a probe, but not one */
+	CWDP_PROBE_NOT_OURS,     /* egress: marked as a probe by another's socket; left as any other packet */
+	CWDP_PROBE_NO_KEY,       /* egress: the template names a key that is not there */
+	CWDP_REQUEST_REFLECTED,  /* ingress: answered */
 	CWDP_REQUEST_UNKNOWN_KEY, /* ingress: signed with a key that is not valid here */
 	CWDP_REQUEST_BAD_MAC,     /* ingress: the signature is wrong */
 	CWDP_REQUEST_BAD_PORT,    /* ingress: source port changed on the way, or no port for the reply */
@@ -33,7 +35,7 @@ enum cwdp_reason {
 	CWDP_PULSE_BAD_PATH,      /* egress: a pulse for a path that the table does not have */
 	CWDP_QP_ADDED,            /* a queue pair seen for the first time, or again after its eviction */
 	CWDP_QP_EVICTED,          /* the coldest queue pair of a full bucket made room */
-	CWDP_QP_UNTRACKED,        /* a packet passed, and was steered, without a place in the table */
+	CWDP_QP_UNTRACKED,        /* a packet passed, steered if so wanted, without a place in the table */
 	CWDP_STEER_REWRITTEN,     /* egress: left with the source port of its path */
 	CWDP_STEER_BAD_LENGTH,    /* egress: lengths of headers and packet disagree; left as it came */
 	CWDP_STEER_GSO,           /* egress: several datagrams in one buffer; left as they came */
@@ -71,64 +73,20 @@ enum cwdp_slot_state {
 	CWDP_SLOT_DONE,
 };
 
+/* The agent's sockets that send probes of an interface. */
+enum cwdp_sender {
+	CWDP_SENDER_PAIRS_IPV4,
+	CWDP_SENDER_PAIRS_IPV6,
+	CWDP_SENDER_PULSES_IPV4,
+	CWDP_SENDER_PULSES_IPV6,
+	CWDP_SENDER_GO_BACK_IPV4,
+	CWDP_SENDER_GO_BACK_IPV6,
+	CWDP_SENDER_COUNT,
+};
+
 enum cwdp_xdp_mode {
 	CWDP_XDP_NATIVE = 1,
 	CWDP_XDP_GENERIC = 2,
-};
-
-/* InfiniBand base transport header (IBTA 9.2), all fields in network byte order. */
-struct cwdp_bth {
-	__u8 opcode;
-	__u8 flags;
-	__be16 pkey;
-	__be32 qpn; /* high 8 bits reserved */
-	__be32 psn; /* high 8 bits: acknowledge request and reserved */
-};
-
-/* A probe, behind the BTH; all fields in network byte order. The initiator's egress program fills in t1 and
- * mac; the responder kind, bound, t2, peer_offset, t3 and mac. */
-struct cwdp_probe {
-	__be32 magic;
-	__u8 version;
-	__u8 kind;
-	__u8 key_id;
-	__u8 pair_position; /* enum cwdp_position */
-	__be32 seq;
-	__be32 path;        /* the initiator's own number of the path; of a pulse, its index in paths */
-	__be16 sport;       /* the source port that the request was sent from */
-	__be16 reply_port;  /* the source port that the reply is to be sent from */
-	__be32 bound_ns;    /* reply: error bound of the responder's clock */
-	__be64 t1;          /* request leaves, initiator's clock */
-	__be64 t2;          /* request arrives, responder's clock */
-	__be64 peer_offset; /* reply: timeline minus responder's clock at t2 */
-	__be64 t3;          /* reply leaves, responder's clock */
-	__be64 mac;         /* SipHash-2-4 */
-};
-
-/* A whole probe from the UDP header on. Packed, since the probe's 64-bit fields come to lie at odd words. */
-struct cwdp_probe_packet {
-	__be16 sport;
-	__be16 dport;
-	__be16 len;
-	__be16 check;
-	struct cwdp_bth bth;
-	struct cwdp_probe probe;
-	__be32 icrc; /* room for it; a probe is consumed before any RDMA engine would check it */
-} __attribute__((packed, aligned(4)));
-
-/* A probe under way, and then its result. `tag` is the sequence number << 32 | enum cwdp_slot_state. */
-struct cwdp_slot {
-	__u64 tag;
-	__u64 t1;
-	__u64 t2;
-	__u64 t3;
-	__u64 t4;
-	__u64 request_mac;
-	__s64 fwd_owd_ns; /* on the timeline; meaningful where bound_ns is not CWDP_BOUND_UNSYNCED */
-	__s64 rev_owd_ns;
-	__u32 bound_ns; /* both clocks' bounds together, saturating */
-	__be16 reply_port;
-	__u16 path; /* of a pulse: index in paths */
 };
 
 /* A cluster key lives at index key_id % CWDP_KEYS. */
@@ -177,6 +135,11 @@ struct cwdp_steer {
 	__u16 managed; /* by the agent's desired state; otherwise by hand */
 };
 
+/* How many queue pairs are steered, by the lowest bits of their QPNs: a look at `steer` costs more. */
+struct cwdp_steered {
+	__u32 qps[CWDP_STEERED_QPNS];
+};
+
 /* One direction of a queue pair, in three cache lines: what every packet needs, what steered ones need, what
  * is rare. `generation` tells whether what was copied from steer and slices is of today. */
 struct cwdp_qp {
@@ -184,7 +147,7 @@ struct cwdp_qp {
 	__u64 packets;
 	__u64 bytes; /* of IP packets */
 	__u64 last_seen_ns;
-	__u16 tick; /* when last_seen_ns was written, in units of 2^QP_TICK_SHIFT jiffies */
+	__u16 tick; /* when last_seen_ns was written, in units of 2^QP_TICK_SHIFT jiffies; QP_SETTLED */
 	__u16 slice;
 	__u32 generation;
 	__u32 next_psn;    /* of requests; QP_PSN_* above the 24 bits */
@@ -241,7 +204,8 @@ struct cwdp_path {
 	__u64 slow_ns;   /* how long answers took of late */
 	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
 	__u32 spares;    /* detours that it is part of; free where nobody uses it and it is part of none */
-	__u64 unused[3];
+	__u64 asked_ns;  /* when the last pulse left */
+	__u64 unused[2];
 };
 
 /* What may be changed while packets flow, and, in a cache line of their own, what they move. */
@@ -252,10 +216,15 @@ struct cwdp_control {
 	__u64 dead_after_ns;
 	__u64 hold_down_ns;
 	__u64 hold_down_max_ns;
-	__u64 unused[3];
-	__u64 sample_head; /* samples taken so far */
-	__u64 event_head;  /* events so far */
-	__u64 unused_too[6];
+	__u64 pulse_gap_ns; /* pulses of a path that are further apart do not add up to a silence; 0: all do
+			     */
+	__u64 unused[2];
+	__u64 sample_head;  /* samples taken so far */
+	__u64 event_head;   /* events so far */
+	__u64 newcomers[2]; /* by direction, of queue pairs that nobody steers; see qp.h */
+	__u64 unused_too[4];
+	__u64 senders[CWDP_SENDER_COUNT]; /* cookies of the sockets whose probes are signed; 0: none */
+	__u64 unused_as_well[2];
 	struct cwdp_partner partner;
 };
 
@@ -345,7 +314,7 @@ struct cwdp_slice {
 	__u32 priority; /* 0 is served first */
 	__u32 unused;
 	__u64 departure_ns; /* earliest, of the next packet */
-	__u64 bytes;        /* that were given times */
+	__u64 bytes;        /* that were given times, but for some of two CPUs at one instant */
 	__u64 lease_ns;     /* until when pace_q18 holds, then fair_q18 */
 	__u32 pace_q18;
 	__u32 fair_q18;
@@ -361,8 +330,9 @@ struct cwdp_meta {
 	__u32 abi;
 	__u32 ifindex;
 	enum cwdp_xdp_mode xdp_mode;
-	__u32 reserved;
-	char tag[16]; /* start of the object file's SHA-256, in hex, not terminated */
+	__u16 metadata; /* CWDP_METADATA_...; 0 before the first probe has come in */
+	__u16 offloads; /* switched off for as long as this is loaded; a bit each */
+	char tag[16];   /* start of the object file's SHA-256, in hex, not terminated */
 };
 
 /* Types and constants that no map mentions, so that the object's BTF has them. */
@@ -372,6 +342,7 @@ struct cwdp_abi_types {
 	enum cwdp_reason reason;
 	enum cwdp_probe_kind probe_kind;
 	enum cwdp_slot_state slot_state;
+	enum cwdp_sender sender;
 	enum cwdp_position position;
 	enum cwdp_nak nak;
 	enum cwdp_steer_flag steer_flag;

@@ -6,25 +6,18 @@ Only `solve_edges` is heavy and touches nothing but the tracks, so a thread may 
 import logging
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.clockchanges import ChangedClock
 from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Solution
 from cwdp.shared.clocksync.ranks import value_at_rank
 from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
-from cwdp.shared.messages import (
-    ChangedClock,
-    ClockLine,
-    ClockState,
-    ClockUpdate,
-    DriftPrior,
-    Report,
-    host_of,
-)
+from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report, host_of
 from manager.fit_table import FitTable
 from manager.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
 
@@ -75,6 +68,7 @@ class ClockService:
     one's work also waits for hosts that carry its timeline on.
 
     Attributes:
+        epoch: the number of who leads, for what is told to hosts.
         allowance_ns: what bounds hold, in the median, for changes not seen yet, by what clocks did of late; 0 for nothing.
     """
 
@@ -83,6 +77,7 @@ class ClockService:
         self.fits = FitTable()
         self.changes: list[tuple[str, ClockState]] = []
         self.allowance_ns = 0.0
+        self.epoch = 0
         self._seq = identity.first_seq
         self._tracks = ContinuedTracks(0)
         self._continued = continued
@@ -138,24 +133,25 @@ class ClockService:
                 self._synced_s[host] = now_s
             self._set_state(host, state)
 
-    def updates(self) -> list[ClockUpdate]:
-        """What to tell each host of the last solution; drift priors go along now and then."""
-        priors = self._priors() if self._seq % PRIORS_EVERY == 0 else {}
-        changes, updates = self._changes(), []
-        for host, slot in self.fits.slots.items():
+    def updates(self) -> Iterator[ClockUpdate]:
+        """What to tell each host of the last solution; drift priors go along now and then.
+
+        Each is made when it is asked for; hosts may come meanwhile, but none may be forgotten.
+        """
+        probed = self._probed() if self._seq % PRIORS_EVERY == 0 else {}
+        changes = self._changes()
+        for host, slot in list(self.fits.slots.items()):
             line = self._line(slot)
             if line is not None:
-                updates.append(
-                    ClockUpdate(
-                        host=host,
-                        timeline=self.timeline,
-                        seq=self._seq,
-                        line=line,
-                        priors=priors.get(host, []),
-                        changes=changes.get(host, []),
-                    )
+                yield ClockUpdate(
+                    host=host,
+                    timeline=self.timeline,
+                    epoch=self.epoch,
+                    seq=self._seq,
+                    line=line,
+                    priors=self._priors(host, probed.get(host, [])),
+                    changes=changes.get(host, []),
                 )
-        return updates
 
     def forget(self, host: str) -> None:
         """Drop a host that is gone for good, or whose clock began anew."""
@@ -207,6 +203,11 @@ class ClockService:
         return bounds[np.isfinite(bounds)]
 
     @property
+    def runs(self) -> bool:
+        """Whether it has begun to solve."""
+        return self._running
+
+    @property
     def clocks(self) -> HostClocks | None:
         """The last solution, by slot; None while there is none."""
         return None if self._solved is None else self._solved.clocks
@@ -220,6 +221,17 @@ class ClockService:
         counts = Counter[str](dict.fromkeys(STATES.values(), 0))
         counts.update(self._states.values())
         return counts
+
+    def changed(self) -> dict[str, int]:
+        """Since when clocks that are being found anew have gone otherwise, in ns of the timeline, by host."""
+        if self._solved is None or not self._solved.clocks.changing.any():
+            return {}
+        clocks = self._solved.clocks
+        return {
+            host: int(clocks.changed_ns[slot])
+            for host, slot in self.fits.slots.items()
+            if slot < len(clocks.changing) and clocks.changing[slot]
+        }
 
     def edge_counts(self) -> tuple[int, int]:
         """Fits of the last solution: used and rejected."""
@@ -290,37 +302,41 @@ class ClockService:
 
     def _changes(self) -> dict[str, list[ChangedClock]]:
         """Whose clocks are being found anew, by the hosts that have measured with them: themselves and their peers."""
-        if self._solved is None or not self._solved.clocks.changing.any():
+        since_ns = self.changed()
+        if self._solved is None or not since_ns:
             return {}
-        clocks, told = self._solved.clocks, defaultdict[str, dict[str, ChangedClock]](dict)
+        told = defaultdict[str, dict[str, ChangedClock]](dict)
         for pair in self.fits.peers(self._solved.now_s):
             ends = host_of(pair[0]), host_of(pair[1])
             for host in ends:
-                slot = self.fits.slots[host]
-                if slot < len(clocks.changing) and clocks.changing[slot]:
-                    changed = ChangedClock(host=host, since_ns=int(clocks.changed_ns[slot]))
+                if host in since_ns:
+                    changed = ChangedClock(host=host, since_ns=since_ns[host])
                     for end in ends:
                         told[end][host] = changed
         return {host: list(changed.values()) for host, changed in told.items()}
 
-    def _priors(self) -> dict[str, list[DriftPrior]]:
-        """The rate of each probed NIC's clock against its prober's, by prober; of settled clocks only.
+    def _probed(self) -> dict[str, list[str]]:
+        """The NICs that each host probes."""
+        probed = defaultdict[str, list[str]](list)
+        for src, dst in self.fits.peers(self._solved.now_s) if self._solved is not None else ():
+            probed[host_of(src)].append(dst)
+        return probed
+
+    def _priors(self, host: str, probed: Iterable[str]) -> list[DriftPrior]:
+        """The rate of each probed NIC's clock against its prober's; of settled clocks only.
 
         A slope fitted with such a prior says again what the prior said, so no clock whose drift is still learnt from
         slopes may be told of: it would take its own word for news, and its error for ever smaller.
         """
         if self._solved is None:
-            return {}
-        clocks = self._solved.clocks
-        sigma = clocks.bound_growth / BOUND_SIGMAS / NS_PER_S
-        priors = defaultdict[str, list[DriftPrior]](list)
-        for src, dst in self.fits.peers(self._solved.now_s):
-            host = host_of(src)
-            a, b = self.fits.slots[host], self.fits.slots[host_of(dst)]
-            if max(a, b) < len(sigma) and clocks.settled[a] and clocks.settled[b]:
+            return []
+        clocks, priors, a = self._solved.clocks, [], self.fits.slots[host]
+        for dst in probed:
+            b = self.fits.slots[host_of(dst)]
+            if max(a, b) < len(clocks.settled) and clocks.settled[a] and clocks.settled[b]:
                 slope = (1 + clocks.drift[a]) / (1 + clocks.drift[b]) - 1
-                spread = math.hypot(sigma[a], sigma[b])
-                priors[host].append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
+                spread = math.hypot(clocks.bound_growth[a], clocks.bound_growth[b]) / BOUND_SIGMAS / NS_PER_S
+                priors.append(DriftPrior(dst=dst, slope=float(slope), sigma=spread))
         return priors
 
 

@@ -105,7 +105,7 @@ class Discovery:
         if now_s - self._ordered_s < ORDER_INTERVAL_S:
             return False
         self._ordered_s = now_s
-        self.in_use = self._in_use(edges, now_s)
+        self.in_use = self._in_use(edges)
         for remembered in (self._mesh, self._usual):
             for pair in remembered.keys() - self.in_use.keys():
                 del remembered[pair]
@@ -150,7 +150,7 @@ class Discovery:
             self._mesh[pair] = chosen
         return chosen
 
-    def _in_use(self, edges: Edges, now_s: float) -> dict[Pair, dict[int, None]]:
+    def _in_use(self, edges: Edges) -> dict[Pair, dict[int, None]]:
         """Pairs to trace, with their ports: probed ones first, then those steered, then those with traffic."""
         ports: dict[Pair, dict[int, None]] = {}
         for probed in edges.values():
@@ -159,15 +159,15 @@ class Discovery:
         for wish in self._steering.all():
             mine = ports.setdefault((nic_id(wish.host, wish.nic), wish.dst), {})
             mine.update(dict.fromkeys(port for port in (wish.sport, wish.backup_sport) if port))
-        for pair, port in self._queue_pairs(now_s):
+        for pair, port in self._queue_pairs():
             ports.setdefault(pair, {})[port] = None
         known = self.fabric.store
         return {pair: mine for pair, mine in ports.items() if known.nic_at(pair[1]) not in (None, pair[0])}
 
-    def _queue_pairs(self, now_s: float) -> Iterator[tuple[Pair, int]]:
+    def _queue_pairs(self) -> Iterator[tuple[Pair, int]]:
         tables = self._traffic.queue_pairs.tables
         self._flows = {
-            nic: _flows(table, now_s, self._flows.get(nic), nic_id(*nic)) for nic, table in tables.items()
+            nic: _flows(table, self._flows.get(nic), nic_id(*nic)) for nic, table in tables.items()
         }
         for flows in self._flows.values():
             yield from flows.found
@@ -181,9 +181,12 @@ class _Flows:
     found: tuple[tuple[Pair, int], ...]
 
 
-def _flows(table: NicTable, now_s: float, before: _Flows | None, nic: str) -> _Flows:
-    """Destinations and source ports of what sends, in order; worked out anew only if they have changed."""
-    in_use = (table.rows["direction"] == EGRESS) & (now_s - table.heard_s < IN_USE_S)
+def _flows(table: NicTable, before: _Flows | None, nic: str) -> _Flows:
+    """Destinations and source ports of what sent of late when its NIC was last heard of, in order.
+
+    They are worked out anew only if they have changed.
+    """
+    in_use = (table.rows["direction"] == EGRESS) & (table.latest_s - table.heard_s < IN_USE_S)
     identity = table.keys[in_use].tobytes() + table.rows["sport"][in_use].tobytes()
     if before is not None and before.identity == identity:
         return before

@@ -25,8 +25,8 @@ class GraphTimer:
     def due(self, members: Sequence[Member], now_s: float, *, taken_up: bool) -> bool:
         """Whether to build the graph over `members` now; if so it counts as built.
 
-        The first graph waits until the hosts that there are have had time to say so; longer where
-        an earlier manager has directed them (`taken_up`), as they keep probing meanwhile.
+        The first graph waits until the hosts that there are have had time to say so; longer while some
+        that an earlier manager has directed are missing (`taken_up`), as they keep probing meanwhile.
         """
         signature = [(host, nic.ifname, nic.ipv4, nic.ipv6, nic.ud) for host, nic in members]
         if signature == (self._built or []):

@@ -22,6 +22,7 @@ from manager.metrics import FleetCollector, Sources
 from manager.owd import Paths
 from manager.slice_http import SliceApi
 from manager.steer_http import SteerApi
+from manager.wish_http import Commit
 
 SOCKET_MODE = 0o660
 CHANGING = ("PUT", "POST", "DELETE")
@@ -34,10 +35,10 @@ _log = logging.getLogger("cwdp.manager.http")
 
 
 class HttpServer:
-    """Answers from `sources`; started and stopped with the manager."""
+    """Answers from `sources`; started and stopped with the manager. `commit` is called after each change of a wish."""
 
-    def __init__(self, sources: Sources, *, socket: Path, listen: str | None) -> None:
-        self._sources = sources
+    def __init__(self, sources: Sources, commit: Commit, *, socket: Path, listen: str | None) -> None:
+        self._sources, self._commit = sources, commit
         self._socket = socket
         self._listen = host_port(listen, "--listen") if listen else None
         self._registry = CollectorRegistry()
@@ -65,8 +66,8 @@ class HttpServer:
                 web.get("/v1/link", self._links),
                 web.get("/v1/fabric", self._fabric),
                 web.get("/v1/path", self._path),
-                *SteerApi(self._sources.state, self._sources.bus).routes(),
-                *SliceApi(self._sources.state, self._sources.bus).routes(),
+                *SteerApi(self._sources.state, self._commit).routes(),
+                *SliceApi(self._sources.state, self._commit).routes(),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None)
@@ -114,10 +115,14 @@ class HttpServer:
     @web.middleware
     async def _leader_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Changes are the leader's to take; whoever waits answers what is read."""
-        if request.method in CHANGING and not self._sources.state.leads:
-            holder = self._sources.lease.holder
+        if request.method in CHANGING and not (self._sources.state.leads and self._sources.lease.leads):
+            holder, own = self._sources.lease.holder, self._sources.lease.claim
             leader = "nobody it knows of" if holder is None else repr(holder.name)
             error = ManagerError(f"this manager waits: {leader} leads", "ask the one that leads")
+            if holder == own:
+                error = ManagerError(
+                    "this manager is about to lead", "try again; its log says what it waits for"
+                )
             return web.json_response({"error": error.message, "hint": error.hint}, status=503)
         return await handler(request)
 

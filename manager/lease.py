@@ -1,7 +1,10 @@
 """Who leads, where several managers share a bus: whoever holds the lease, a key of JetStream that lapses by itself.
 
-It is taken by compare-and-set, so never by two, and renewed several times before it lapses. A manager that could not
-renew it in time stops leading before anybody else can begin to. (Gray and Cheriton, Leases, SOSP 1989.)
+It is taken by compare-and-set, so never by two, and renewed several times before it lapses. A manager leads by its own
+clock, so long from when it sent the last renewal that came through: less than the key lives at the server, which counts
+from when it came. The revision by which the lease was taken is the leader's epoch, a fencing token: higher than that of
+all who led before, whatever they still send. (Gray and Cheriton, Leases, SOSP 1989; Burrows, The Chubby lock service,
+OSDI 2006.)
 """
 
 import asyncio
@@ -11,34 +14,27 @@ from collections import Counter
 from collections.abc import Callable
 
 import msgspec
-import nats.errors
-import nats.js.errors
 from msgspec import Struct
 from nats.aio.client import Client
-from nats.js.api import KeyValueConfig, StorageType
-from nats.js.kv import KeyValue
 
+from cwdp.shared.buckets import JETSTREAM_ERRORS, Bucket, Conflict
 from cwdp.shared.bus import Bus
 
-BUCKET = "cwdp-leader"
+BUCKET = "cwdp-lease"
 KEY = "leader"
 LEASE_S = 5.0
 BEAT_S = 1.0
 MARGIN_S = 0.5
 COUNTERS = ("taken", "renewed", "lost", "failed")
 
-_SUBJECT = f"$KV.{BUCKET}.{KEY}"
-_ERRORS = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
-
 _log = logging.getLogger("cwdp.manager.lease")
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """Who a manager is: `manager` tells it from all others, `name` is for people; `timeline` is what it keeps."""
+    """Who a manager is: `manager` tells it from all others, `name` is for people."""
 
     manager: str
     name: str
-    timeline: str
 
 
 class Lease:
@@ -51,36 +47,49 @@ class Lease:
 
     Attributes:
         holder: who led when that was last read; None while that is not known, or nobody.
-        earlier: who else has led since this manager did, as far as it has seen.
+        epoch: the number of this manager's latest time as the leader; 0 before the first.
+        others_led: whether others may have led before that, since this manager did.
         counters: totals by name (`COUNTERS`).
     """
 
     def __init__(self, bus: Bus, claim: Claim, on_change: Callable[[bool], None]) -> None:
         self.claim = claim
         self.holder: Claim | None = None
-        self.earlier: Claim | None = None
+        self.epoch, self.others_led = 0, True
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
+        self._bucket = Bucket(BUCKET, ttl_s=LEASE_S)
         self._on_change = on_change
         self._revision: int | None = None
-        self._renewed_s = 0.0
-        self._store: tuple[Client, KeyValue] | None = None
+        self._last_revision = -1
+        self._sent_s = self._until_s = 0.0
+        self._busy = asyncio.Lock()
 
     @property
     def leads(self) -> bool:
-        """Whether this manager leads."""
-        return self._revision is not None
+        """Whether this manager leads, now: the time is looked at each time that it is asked."""
+        return self._revision is not None and _now_s() < self._until_s
 
     async def run(self) -> None:
         """Try for the lease, or renew it, for ever."""
         while True:
-            started = time.monotonic()
             client = self._bus.session
             if client is not None:
-                await self._beat(client, started)
-            if self.leads and time.monotonic() - self._renewed_s > LEASE_S - MARGIN_S:
-                self._lose("it could not be renewed in time")
-            await asyncio.sleep(BEAT_S if client is not None else BEAT_S / 10)
+                await self._beat(client)
+            if self._revision is not None and not self.leads:
+                self._step_down("it could not be renewed in time")
+            pause_s = BEAT_S if client is not None else BEAT_S / 10
+            await asyncio.sleep(min(pause_s, self._until_s - _now_s()) if self.leads else pause_s)
+
+    async def confirm(self) -> bool:
+        """Whether it is certain that this manager has led since this was asked: by renewing the lease."""
+        asked_s, epoch, client = _now_s(), self.epoch, self._bus.session
+        while client is not None and self._revision is not None and self._sent_s < asked_s:
+            failed = self.counters["failed"]
+            await self._beat(client)
+            if self.counters["failed"] > failed:
+                break
+        return self.leads and self.epoch == epoch and self._sent_s >= asked_s
 
     async def release(self) -> None:
         """Let somebody else have it at once, on the way out."""
@@ -89,80 +98,76 @@ class Lease:
             return
         self._revision = None
         try:
-            store = await self._opened(client)
-            await asyncio.wait_for(store.update(KEY, b"", last=revision), BEAT_S)
-        except _ERRORS as error:
+            await asyncio.wait_for(self._bucket.replace(client, KEY, b"", revision=revision), BEAT_S)
+        except JETSTREAM_ERRORS as error:
             _log.debug("the lease lapses by itself error=%s", error)
 
-    async def _beat(self, client: Client, started: float) -> None:
+    async def _beat(self, client: Client) -> None:
+        """Try or renew; no longer than this manager may lead."""
+        within_s = LEASE_S - MARGIN_S if self._revision is None else max(0.0, self._until_s - _now_s())
         try:
-            async with asyncio.timeout(LEASE_S - MARGIN_S):
-                store = await self._opened(client)
+            async with asyncio.timeout(within_s), self._busy:
                 if self._revision is None:
-                    await self._try_for(client, store, started)
+                    await self._try_for(client)
                 else:
-                    await self._renew(client, store, started)
-        except _ERRORS as error:
-            self._store = None
+                    await self._renew(client)
+        except JETSTREAM_ERRORS as error:
+            self._bucket.close()
             self.counters["failed"] += 1
             _log.debug("the lease is out of reach error=%s", error)
 
-    async def _opened(self, client: Client) -> KeyValue:
-        """The bucket; made anew in each session, as it is in memory only."""
-        if self._store is None or self._store[0] is not client:
-            config = KeyValueConfig(
-                bucket=BUCKET, history=1, ttl=LEASE_S, storage=StorageType.MEMORY, direct=True
-            )
-            self._store = client, await client.jetstream().create_key_value(config)
-        return self._store[1]
-
-    async def _try_for(self, client: Client, store: KeyValue, started: float) -> None:
-        revision, self.holder = await _read(client)
+    async def _try_for(self, client: Client) -> None:
+        revision, self.holder = await self._read(client)
         if self.holder is not None and self.holder.manager != self.claim.manager:
-            self.earlier = self.holder
             return
+        last = self._last_revision
         try:
-            self._revision = await store.update(KEY, msgspec.json.encode(self.claim), last=revision)
-        except nats.js.errors.KeyWrongLastSequenceError:
+            await self._claim(client, revision)
+        except Conflict:
             return
+        self.epoch = self._last_revision
+        self.others_led = self.epoch != last + 1
         self.counters["taken"] += 1
-        self._renewed_s = started
         self.holder = self.claim
-        _log.info(
-            "this manager leads name=%s earlier=%s",
-            self.claim.name,
-            self.earlier.name if self.earlier else "-",
-        )
+        _log.info("this manager leads name=%s epoch=%d", self.claim.name, self.epoch)
         self._on_change(True)
 
-    async def _renew(self, client: Client, store: KeyValue, started: float) -> None:
-        """Renew it; one that lapsed meanwhile, or was renewed with the answer lost, is taken anew unless it is another's."""
-        claim = msgspec.json.encode(self.claim)
+    async def _renew(self, client: Client) -> None:
+        """Renew it; also where it was renewed and the answer lost. One that lapsed or that others took is lost."""
+        assert self._revision is not None
         try:
-            self._revision = await store.update(KEY, claim, last=self._revision)
-        except nats.js.errors.KeyWrongLastSequenceError:
-            revision, holder = await _read(client)
-            if holder is not None and holder.manager != self.claim.manager:
-                self._lose(f"{holder.name} has taken it")
+            await self._claim(client, self._revision)
+        except Conflict:
+            revision, holder = await self._read(client)
+            if holder is None or holder.manager != self.claim.manager:
+                self._step_down("it lapsed" if holder is None else f"{holder.name} has taken it")
                 return
-            self._revision = await store.update(KEY, claim, last=revision)
+            await self._claim(client, revision)
         self.counters["renewed"] += 1
-        self._renewed_s = started
 
-    def _lose(self, why: str) -> None:
-        self._revision = self.holder = self.earlier = None
+    async def _claim(self, client: Client, revision: int) -> None:
+        sent_s = _now_s()
+        data = msgspec.json.encode(self.claim)
+        self._revision = await self._bucket.replace(client, KEY, data, revision=revision)
+        self._last_revision = self._revision
+        self._sent_s, self._until_s = sent_s, sent_s + LEASE_S - MARGIN_S
+
+    def _step_down(self, why: str) -> None:
+        self._revision = self.holder = None
         self.counters["lost"] += 1
         _log.warning("this manager leads no more: %s", why)
         self._on_change(False)
 
+    async def _read(self, client: Client) -> tuple[int, Claim | None]:
+        """The key's revision, 0 where there is none, and whose it is."""
+        await self._bucket.open(client)
+        revision, data = await self._bucket.read(client, KEY)
+        try:
+            return revision, msgspec.json.decode(data, type=Claim)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return revision, None
 
-async def _read(client: Client) -> tuple[int, Claim | None]:
-    """The key's revision, 0 where there is none, and whose it is; see `cwdp.shared.bus` for the direct get."""
-    try:
-        found = await client.jetstream().get_last_msg(f"KV_{BUCKET}", _SUBJECT, direct=True)
-    except nats.js.errors.NotFoundError:
-        return 0, None
-    try:
-        return found.seq or 0, msgspec.json.decode(found.data or b"", type=Claim)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return found.seq or 0, None
+
+def _now_s() -> float:
+    """A clock that goes on while the machine sleeps: the lease at the server does."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,7 +1,7 @@
 """The links of the fabric as the manager sees them: windows in, queues, loads and faults out. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +10,13 @@ from cwdp.shared.messages import BounceOrder, WindowReport, nic_id
 from cwdp.shared.records import WINDOW_NS, WINDOW_ROW, unpack
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
-from manager.faults.reroutes import left_links
 from manager.faults.watch import FaultWatch, Note
+from manager.link_model import LinkModel, ModelInputs
 from manager.members import Members
 from manager.queue_pairs import NicTable
-from manager.queues.inference import QueueInference
+from manager.queues.inference import shared_links
 from manager.queues.loads import Capacities, LinkLoads, likely_bps, tiers
-from manager.queues.matrix import Nics, PathMatrix, build_matrix
-from manager.queues.meter import LoadMeter
+from manager.queues.matrix import Nics
 from manager.queues.windows import FWD, KEPT, REV, Window, WindowStore
 
 PATIENCE = 10
@@ -28,12 +27,17 @@ SILENT_S = 1.5
 STANDS_WINDOWS = 5
 LOSS_WINDOWS = 30
 LOADS_EVERY = 2
+CHANGED_SOONER = 3
+"""Windows by which a clock may have changed before the probe that showed it."""
+
 
 Tables = Iterable[tuple[tuple[str, str], NicTable]]
 
 
 class LinkWatch:
     """Works windows off in order, as soon as all hosts have said what they saw.
+
+    A new model is made by the caller, in a thread if that takes long: `take(due(routes).make(), now_s)`.
 
     Attributes:
         windows: what hosts said.
@@ -50,12 +54,10 @@ class LinkWatch:
         self._nics = Nics()
         self._members_version = -1
         self._last: int | None = None
-        self._matrix: PathMatrix | None = None
-        self._made_of: tuple[int, int, int] | None = None
-        self._queues: QueueInference | None = None
-        self._meter = LoadMeter(Routes(), {})
+        self._model: LinkModel | None = None
         self._capacities = Capacities()
         self._losses: NDArray[np.float64] = np.zeros((0, 2, 0))
+        self._changed: dict[str, int] = {}
 
     @property
     def findings(self) -> Findings:
@@ -79,16 +81,67 @@ class LinkWatch:
         self.reports["ok"] += 1
         self.windows.hear(nic_id(report.host, report.nic), rows, timeline_ns // WINDOW_NS)
 
-    def step(self, now_s: float, timeline_ns: int | None, routes: Routes, tables: Tables) -> int:
-        """Work off the windows that are complete; returns how many.
+    def due(self, routes: Routes) -> ModelInputs | None:
+        """What a new model is to be made of; None where the present one holds."""
+        version = (routes.version, self.windows.version, self._members.version)
+        if self._model is not None and version == self._model.version:
+            return None
+        if self._members.version != self._members_version:
+            self._members_version = self._members.version
+            self._nics = _nics(self._members)
+        return ModelInputs(version, tuple(self.windows.names), routes, self._nics, self._model)
+
+    def take(self, model: LinkModel, now_s: float) -> None:
+        """Work windows off by a model from now on; it was made with the present one as the one before."""
+        before, self._model = self._model, model
+        if before is not None and before.queues is model.queues:
+            model.queues.matrix = model.matrix
+            return
+        if before is not None:
+            model.queues.carry_on(before.queues)
+            if before.matrix.routes.version != model.matrix.routes.version:
+                self.faults.follow_routes(before.matrix, model.matrix, now_s)
+            for way, rows in zip((FWD, REV), model.rebased, strict=True):
+                self.windows.forget_base(rows, way)
+        losses, self._losses = self._losses, np.zeros((LOSS_WINDOWS, 2, len(model.matrix.routes.links)))
+        if before is not None:
+            mine, theirs = shared_links(model.matrix.routes.links, before.queues.number)
+            self._losses[:, :, mine] = losses[:, :, theirs]
+        self.faults.use(model.matrix, model.causes, model.moved)
+
+    def doubt_clocks(self, changed: Mapping[str, int], timeline_ns: int | None) -> None:
+        """Take back the delays of hosts whose clocks went otherwise than they claimed, from then until they are told.
+
+        Args:
+            changed: since when, by the timeline, of every host whose clock is being found anew.
+            timeline_ns: the timeline now.
+        """
+        fresh = {host: since_ns for host, since_ns in changed.items() if self._changed.get(host) != since_ns}
+        self._changed = dict(changed)
+        if not fresh or timeline_ns is None:
+            return
+        now = timeline_ns // WINDOW_NS
+        spans = {host: (since_ns // WINDOW_NS - CHANGED_SOONER, now + 1) for host, since_ns in fresh.items()}
+        self.windows.distrust(
+            {
+                end: spans[name]
+                for name, host in self._members.hosts.items()
+                if name in spans
+                for nic in host.hello.nics
+                for end in (nic_id(name, nic.ifname), nic.ipv4, nic.ipv6)
+                if end is not None
+            }
+        )
+
+    def step(self, now_s: float, timeline_ns: int | None, tables: Tables) -> int:
+        """Work off the windows that are complete; returns how many. None before the first model.
 
         Args:
             now_s: the manager's monotonic clock.
             timeline_ns: the timeline now.
-            routes: which links paths cross now.
             tables: the queue pairs of each NIC.
         """
-        if timeline_ns is None:
+        if timeline_ns is None or self._model is None:
             return 0
         now = timeline_ns // WINDOW_NS
         end = min(self.windows.complete_to(now, PATIENCE), now)
@@ -96,12 +149,10 @@ class LinkWatch:
             self._last = end
         if end <= self._last:
             return 0
-        self._refresh(routes, now_s)
         numbers = range(self._last + 1, end + 1)
         for number in numbers:
-            window = self.windows.window(number)
             lag_s = (timeline_ns - (number + 1) * WINDOW_NS) * 1e-9
-            self._step(window, now_s, tables, lag_s)
+            self._step(self._model, number, now_s, tables, lag_s)
         self._last = end
         return len(numbers)
 
@@ -126,25 +177,24 @@ class LinkWatch:
         }
         self.faults.note_silent_hosts(name for name, host in hosts if now_s - host.last_seen_s > SILENT_S)
         self.faults.follow_carriers(carriers, self.loads.routes.links)
-        self.faults.follow_clocks(set_aside)
+        self.faults.follow_clocks(set_aside, now_s)
         self.faults.look_for_reroutes(now_s)
 
-    def _step(self, window: Window, now_s: float, tables: Tables, lag_s: float) -> None:
-        assert self._queues is not None
-        self._queues.step(window)
-        self._count_losses(window)
-        if window.number % LOADS_EVERY == 0 or not len(self.loads.queue_ns):
-            self.loads = self._measure(now_s, tables, lag_s)
-        self.faults.step(window, self._queues, self.loads, now_s=now_s, lag_s=lag_s)
+    def _step(self, model: LinkModel, number: int, now_s: float, tables: Tables, lag_s: float) -> None:
+        window = self._worked_off(model, number)
+        model.queues.step(window)
+        self._count_losses(model, window)
+        if number % LOADS_EVERY == 0 or self.loads.routes is not model.matrix.routes:
+            self.loads = self._measure(model, now_s, tables, lag_s)
+        self.faults.step(window, model.queues, self.loads, now_s=now_s, lag_s=lag_s)
 
-    def _measure(self, now_s: float, tables: Tables, lag_s: float) -> LinkLoads:
-        assert self._queues is not None
-        routes = self._queues.matrix.routes
-        load_bps, is_sure = self._meter.measure(tables, now_s, lag_s)
-        stands = self._queues.stands(STANDS_WINDOWS)
+    def _measure(self, model: LinkModel, now_s: float, tables: Tables, lag_s: float) -> LinkLoads:
+        routes = model.matrix.routes
+        load_bps, is_sure = model.meter.measure(tables, now_s, lag_s)
+        stands = model.queues.stands(STANDS_WINDOWS)
         self._capacities.learn(routes.links, load_bps, stands & is_sure)
         known_bps = self._capacities.known_bps(routes.links)
-        history = self._queues.queue_ns
+        history = model.queues.queue_ns
         p50, p99 = _quantiles(history)
         sent, lost = self._losses.sum(axis=0)
         return LinkLoads(
@@ -161,38 +211,15 @@ class LinkWatch:
             loss=np.divide(lost, sent, out=np.full(len(sent), np.nan), where=sent > 0),
         )
 
-    def _count_losses(self, window: Window) -> None:
-        assert self._matrix is not None
-        by_link = self._matrix.round_trip.T
+    def _count_losses(self, model: LinkModel, window: Window) -> None:
+        by_link = model.matrix.round_trip.T
         self._losses = np.roll(self._losses, -1, axis=0)
         self._losses[-1] = by_link @ window.sent, by_link @ window.lost
 
-    def _refresh(self, routes: Routes, now_s: float) -> None:
-        """Take up new rows, routes and addresses."""
-        made_of = (routes.version, self.windows.version, self._members.version)
-        if made_of == self._made_of:
-            return
-        if self._members.version != self._members_version:
-            self._members_version = self._members.version
-            self._nics = _nics(self._members)
-        before, matrix = self._matrix, build_matrix(self.windows.names, routes, self._nics)
-        self._made_of = made_of
-        self._matrix, self._meter = matrix, LoadMeter(routes, self._nics.owner)
-        if before is not None and self._queues is not None and before.same_as(matrix):
-            self._queues.matrix = matrix
-            return
-        if before is not None and before.routes.version != routes.version:
-            self.faults.follow_routes(before, matrix, now_s)
-            self._forget_bases(before, matrix)
-        self._queues = QueueInference(matrix, self._queues)
-        self._losses = np.zeros((LOSS_WINDOWS, 2, len(routes.links)))
-        self.faults.use(matrix)
-
-    def _forget_bases(self, before: PathMatrix, now: PathMatrix) -> None:
-        """The least delays of paths that lead over other links than before mean nothing any more."""
-        for way, old, new in ((FWD, before.fwd, now.fwd), (REV, before.rev, now.rev)):
-            rows, _ = left_links(old, new)
-            self.windows.forget_base(np.unique(rows), way)
+    def _worked_off(self, model: LinkModel, number: int) -> Window:
+        """What is known of a window of the model's rows; the others wait for the next model."""
+        rows = self.windows.named_by(model.names_version)[: len(model.matrix.known)]
+        return self.windows.window(number).of(rows)
 
 
 def _nics(members: Members) -> Nics:

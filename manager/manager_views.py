@@ -14,6 +14,7 @@ def manager(state: FleetState, lease: Lease) -> dict[str, Any]:
         "name": lease.claim.name,
         "leads": state.leads,
         "leader": None if lease.holder is None else lease.holder.name,
+        "epoch": lease.epoch if state.leads else None,
         "hosts_up": up,
         "planner": {
             "enabled": planner.settings.enabled,

@@ -3,6 +3,7 @@
 Times are seconds of the manager's monotonic clock.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -30,19 +31,26 @@ class Host:
 
 
 class Members:
-    """All hosts, by name. `version` is another one whenever hosts, their NICs or addresses are others."""
+    """All hosts, by name. `version` is another one whenever hosts, their NICs or addresses are others.
+
+    Attributes:
+        proven: the NIC that has each address of which that has been proved; see `manager.addresses`.
+    """
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.version = 0
+        self.proven: Mapping[str, str] = {}
         self._owners: dict[str, str] = {}
         self._owners_version = 0
+        self._likely_bps = math.inf
+        self._likely_version = 0
 
     @property
     def nics_by_address(self) -> Mapping[str, str]:
-        """The NIC that has each address; of two that claim one, the host that was there first."""
+        """The NIC that has each address; of two that claim one whose it is not proved to be, the one that was there first."""
         if self._owners_version != self.version:
-            version, owners = self.version, dict[str, str]()
+            version, owners = self.version, dict(self.proven)
             for name, host in list(self.hosts.items()):
                 for nic in host.hello.nics:
                     for address in (nic.ipv4, nic.ipv6):
@@ -50,6 +58,33 @@ class Members:
                             owners.setdefault(address, nic_id(name, nic.ifname))
             self._owners, self._owners_version = owners, version
         return self._owners
+
+    def link_bps(self, host: str, ifname: str) -> int | None:
+        """The speed of a NIC's link as its host tells; None where it does not."""
+        known = self.hosts.get(host)
+        nics = () if known is None else known.hello.nics
+        return next((nic.speed_bps for nic in nics if nic.ifname == ifname), None)
+
+    @property
+    def likely_link_bps(self) -> float:
+        """The fastest link that two different hosts tell of, or the one there is; infinite where none does.
+
+        What one host alone says of itself bounds nothing that concerns others.
+        """
+        if self._likely_version != self.version:
+            told = [
+                max((nic.speed_bps or 0 for nic in host.hello.nics), default=0)
+                for host in self.hosts.values()
+            ]
+            fastest = sorted(speed_bps for speed_bps in told if speed_bps > 0)[-2:]
+            self._likely_bps, self._likely_version = float(fastest[0]) if fastest else math.inf, self.version
+        return self._likely_bps
+
+    def prove(self, proven: Mapping[str, str]) -> None:
+        """Take it as proved which NICs have some addresses; each of them claims them."""
+        before, self.proven, self._owners_version = self.nics_by_address, proven, -1
+        if self.nics_by_address != before:
+            self.version += 1
 
     def hear(self, hello: Hello, now_s: float) -> bool:
         """Take in a hello; whether the host is new, back, or restarted since the last one."""

@@ -13,6 +13,8 @@ from prometheus_client.registry import Collector
 from cwdp import __version__
 from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus import Bus
+from cwdp.shared.documents import COUNTERS as DOCUMENT_COUNTERS
+from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.records import DIRECTIONS, NAK_KINDS
 from manager.fabric.traces import REASONS as TRACE_REASONS
 from manager.fit_table import REFUSALS
@@ -72,6 +74,7 @@ class Sources:
     bus: Bus
     server: NatsServer | None
     solves: SolveTimes = field(default_factory=SolveTimes)
+    loop_watch: LoopWatch = field(default_factory=LoopWatch)
 
 
 class FleetCollector(Collector):
@@ -112,6 +115,9 @@ class FleetCollector(Collector):
         yield from self._counters()
 
     def _fleet(self) -> Iterator[Metric]:
+        watch = self._sources.loop_watch
+        yield _gauge("cwdp_manager_loop_lag_seconds", "The latest that the loop came.", watch.worst_s)
+        yield _counter("cwdp_manager_loop_late_seconds", "By how much it came late, in all.", watch.late_s)
         state, now_s = self._sources.state, time.monotonic()
         hosts = dict.fromkeys(get_args(HostState), 0)
         nics = dict.fromkeys(get_args(Reason), 0)
@@ -133,6 +139,13 @@ class FleetCollector(Collector):
         yield _counters(
             "cwdp_bus_messages", "Messages and errors of the bus by outcome.", "reason", bus.counters
         )
+        documents = bus.documents
+        yield _gauge("cwdp_bus_documents_unwritten", "Hosts' documents not on the bus.", documents.unwritten)
+        yield _gauge(
+            "cwdp_bus_documents_unwritten_seconds", "Since when the oldest is not.", documents.oldest_s()
+        )
+        written = {outcome: documents.counters[outcome] for outcome in DOCUMENT_COUNTERS}
+        yield _counters("cwdp_bus_documents", "Writes of hosts' documents.", "outcome", written)
         restarts = 0 if server is None else server.restarts
         yield _counter("cwdp_bus_server_restarts", "Restarts of the private nats-server.", restarts)
 

@@ -20,7 +20,8 @@ POLL_INTERVAL_S = 0.02
 RESTART_FIRST_S = 0.1
 RESTART_MAX_S = 5.0
 STABLE_AFTER_S = 30.0
-STORE_BYTES = 1 << 30
+STORE_BYTES = 1 << 34
+"""At most; 10,000 hosts' documents of 0.1 MB are 1 GB, and those that were replaced go some time later."""
 
 _log = logging.getLogger("cwdp.manager.nats")
 
@@ -61,6 +62,16 @@ class NatsServer:
         self._write_config()
         await self._spawn()
         self._supervisor = asyncio.create_task(self._supervise(), name="nats-server supervisor")
+
+    async def ended(self) -> None:
+        """Wait for the end of what keeps the server running, which only `stop` should bring about.
+
+        Raises:
+            Exception: what nobody has foreseen.
+        """
+        assert self._supervisor is not None
+        await asyncio.wait([self._supervisor])
+        self._supervisor.result()
 
     async def stop(self) -> None:
         """End the server; by force when it takes longer than a few seconds."""
@@ -147,8 +158,8 @@ class NatsServer:
             self.restarts += 1
             try:
                 await self._spawn()
-            except BusError as error:
-                _log.error("nats-server error=%s", error.message)
+            except (BusError, OSError) as error:
+                _log.error("nats-server error=%s", error)
 
 
 def _bind_error(host: str, port: int) -> str | None:

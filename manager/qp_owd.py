@@ -4,6 +4,7 @@ A flow is one direction of a queue pair: source NIC, destination address, destin
 `MOST_FLOWS` and linear in the flows that there are.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class QpDelays:
         self.outcomes: Counter[str] = self._join.outcomes
         self.outcomes.update(dict.fromkeys(("unknown_address", "unlisted"), 0))
         self._numbers: dict[NicName, int] = {}
+        self._next_number = itertools.count()
         self._by_address: dict[bytes, int] = {}
         self._flows: dict[FlowName, int] = {}
         self._free: list[int] = []
@@ -62,14 +64,18 @@ class QpDelays:
         return len(self._flows)
 
     def know(self, hosts: Iterable[Host]) -> None:
-        """Learn whose address is whose."""
+        """Learn whose address is whose, of two that claim one the first's; NICs that are not there are forgotten."""
+        before, self._numbers = self._numbers, {}
         self._by_address.clear()
         for host in hosts:
             for nic in host.hello.nics:
-                number = self._number((host.hello.host, nic.ifname))
+                name = host.hello.host, nic.ifname
+                if name in before:
+                    self._numbers[name] = before[name]
+                number = self._number(name)
                 for address in (nic.ipv4, nic.ipv6):
                     if address is not None:
-                        self._by_address[packed_address(address)] = number
+                        self._by_address.setdefault(packed_address(address), number)
 
     def hear(self, nic: NicName, rows: Rows, now_ns: int) -> None:
         """Take in a NIC's stamps, dtype SAMPLE_ROW, at a time of the timeline."""
@@ -166,4 +172,6 @@ class QpDelays:
         )
 
     def _number(self, nic: NicName) -> int:
-        return self._numbers.setdefault(nic, len(self._numbers))
+        if nic not in self._numbers:
+            self._numbers[nic] = next(self._next_number)
+        return self._numbers[nic]

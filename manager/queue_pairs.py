@@ -3,6 +3,7 @@
 Each NIC has a table of rows in the order of their keys, changed a report at a time.
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -16,10 +17,29 @@ RATE_HOLDS_S = 3.0
 STOPPED_AFTER_S = 0.6
 """A queue pair that is missing from its NIC's reports for so long has stopped: two are told in that time."""
 
+LONGEST_GAP_S = 3.0
+"""Reports further apart tell nothing of the time between: agents speak every second, whether anything moves or not."""
+
+SILENT_S = 1.5
+"""A NIC that has not been heard of for so long is silent."""
+
+UNLISTED_TELLS = 0.1
+"""Of the time between two reports counts where not all that moved fitted in: what is not listed may move all the same."""
+
+LARGEST_BPS = 10e12
+"""No NIC is faster."""
+
+PLAUSIBLE = 1.5
+"""Times a link's speed: two reports in quick succession may be read a little apart from what they say."""
+
+PLAUSIBLE_BYTES = 1_000_000
+"""More than that speed allows, in case the two are hardly apart."""
+
 MOST_ROWS = 131_072
 NS = 1e-9
 
 Rows = NDArray[np.void]
+Mask = NDArray[np.bool_]
 Totals = Counter[tuple[str, str]]
 
 
@@ -35,6 +55,9 @@ class NicTable:
         turned_s: the manager's clock when the source port was last found to be another one, -inf for never, shape (n,).
         rates: packets and bytes a second between the last two reports, NaN for none, shape (n, 2).
         unlisted: queue pairs that moved and did not fit into the last report.
+        latest_s: the manager's clock at the last report, which may have been that nothing moves; -inf before the first.
+        latest_ns: the host's clock then.
+        told_s: how many seconds the reports tell of, until now: silence tells nothing.
         paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
     """
 
@@ -45,14 +68,38 @@ class NicTable:
     turned_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     rates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
     unlisted: int = 0
+    latest_s: float = -math.inf
+    latest_ns: int = -1
+    told_s: float = 0.0
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
 
-    def sends(self, now_s: float) -> NDArray[np.bool_]:
+    def sends(self, now_s: float) -> Mask:
         """Rows whose rates still hold, shape (n,)."""
-        latest_s = float(self.heard_s.max(initial=-np.inf))
+        return self._sent_last() & (now_s - self.heard_s < RATE_HOLDS_S)
+
+    def is_unknown(self, now_s: float) -> Mask:
+        """Rows that sent as far as is known, of which nothing has been said for long, shape (n,)."""
+        return self._sent_last() & (now_s - self.heard_s >= RATE_HOLDS_S)
+
+    def _sent_last(self) -> Mask:
+        """Rows that sent when the last report was made, shape (n,)."""
         holds_s = RATE_HOLDS_S if self.unlisted else STOPPED_AFTER_S
-        sends: NDArray[np.bool_] = (self.heard_s > latest_s - holds_s) & (now_s - self.heard_s < RATE_HOLDS_S)
-        return sends
+        return np.asarray(self.heard_s > self.latest_s - holds_s, bool)
+
+    def tell(self, unlisted: int, local_ns: int, now_s: float) -> None:
+        """A report has come, or a further part of one."""
+        if local_ns == self.latest_ns:
+            self.unlisted = max(self.unlisted, unlisted)
+        else:
+            self.unlisted, self.latest_ns = unlisted, local_ns
+        gap_s = now_s - self.latest_s
+        if gap_s <= LONGEST_GAP_S:
+            self.told_s += gap_s * (UNLISTED_TELLS if self.unlisted else 1.0)
+        self.latest_s = now_s
+
+    def is_silent(self, now_s: float) -> bool:
+        """Whether its host has said nothing of late: nobody knows what it sends now."""
+        return now_s - self.latest_s >= SILENT_S
 
     def keep(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep some rows, in an order that `chosen` gives."""
@@ -68,34 +115,46 @@ class QueuePairStore:
     Attributes:
         tables: each NIC's, by host and interface.
         totals: by counter and direction; a counter below its last value began anew at 0.
-        refused: reports that could not be read.
+        implausible: rows that would have sent more than a link carries; nothing is taken from them.
     """
 
     def __init__(self) -> None:
         self.tables: dict[tuple[str, str], NicTable] = {}
         self.totals: Totals = Counter()
-        self.refused = 0
+        self.implausible = 0
 
-    def hear(self, nic: tuple[str, str], rows: Rows, *, local_ns: int, unlisted: int, now_s: float) -> None:
-        """Take in some of a NIC's rows, as they were when its host's clock showed `local_ns`."""
+    def hear(
+        self,
+        nic: tuple[str, str],
+        rows: Rows,
+        *,
+        local_ns: int,
+        unlisted: int,
+        now_s: float,
+        link_bps: float = LARGEST_BPS,
+    ) -> None:
+        """Take in some of a NIC's rows, as they were when its host's clock showed `local_ns`; `link_bps` is its speed."""
         table = self.tables.setdefault(nic, NicTable())
-        table.unlisted = unlisted
+        table.tell(unlisted, local_ns, now_s)
         keys, last = np.unique(qp_keys(rows)[::-1], return_index=True)
         rows = rows[::-1][last]
         place = np.searchsorted(table.keys, keys)
         known = np.zeros(len(keys), dtype=bool)
         inside = place < len(table.keys)
         known[inside] = table.keys[place[inside]] == keys[inside]
-        self._count(rows[known], table.rows[place[known]])
+        plausible = _are_plausible(table, place[known], rows[known], local_ns, link_bps)
+        self.implausible += int(np.count_nonzero(~plausible))
+        self._count(rows[known][plausible], table.rows[place[known][plausible]])
         self._count(rows[~known], np.zeros(np.count_nonzero(~known), dtype=QP_ROW))
         _move(table, place[known], rows[known], local_ns, now_s)
+        table.rates[place[known][~plausible]] = np.nan
         _insert(table, keys[~known], rows[~known], local_ns, now_s)
 
     def expire(self, now_s: float, hosts: set[str]) -> None:
         """Drop rows not heard of for long, and those of hosts that are gone."""
         for nic, table in list(self.tables.items()):
             table.keep(now_s - table.heard_s < FORGET_AFTER_S)
-            if nic[0] not in hosts or not len(table.rows):
+            if nic[0] not in hosts or not (len(table.rows) or now_s - table.latest_s < FORGET_AFTER_S):
                 del self.tables[nic]
 
     def count(self) -> Counter[str]:
@@ -120,6 +179,19 @@ def _grown(now: NDArray[np.unsignedinteger], before: NDArray[np.unsignedinteger]
     """How far counters have come; one below its last value began anew at 0."""
     grown: NDArray[np.uint64] = np.where(now >= before, now - before, now).astype(np.uint64)
     return grown
+
+
+def _are_plausible(
+    table: NicTable, place: NDArray[np.intp], rows: Rows, local_ns: int, link_bps: float
+) -> Mask:
+    """Whether rows that are there can have sent or received as much since then; shape (rows,).
+
+    Where their host's clock began anew nobody can tell.
+    """
+    took_s = (local_ns - table.local_ns[place]) * NS
+    most_bytes = PLAUSIBLE * link_bps / 8 * took_s + PLAUSIBLE_BYTES
+    grown = _grown(rows["bytes"], table.rows["bytes"][place])
+    return np.asarray((grown <= np.maximum(most_bytes, 0.0)) | (took_s <= 0), bool)
 
 
 def _move(table: NicTable, place: NDArray[np.intp], rows: Rows, local_ns: int, now_s: float) -> None:

@@ -114,9 +114,9 @@ def join_settled(stamps: Array, settled_ns: int, outcomes: Counter[str]) -> tupl
         The packets found, dtype JOINED; the stamps that are still to be kept, dtype STAMP.
     """
     # A packet sorts behind its departure even if clocks that are off by their bounds say otherwise.
-    slack_ns = int(stamps["bound_ns"].max(initial=0))
-    order_ns = stamps["time_ns"] - np.where(stamps["direction"] == EGRESS, 2 * slack_ns, 0)
-    order = np.lexsort((order_ns, stamps["name"]))
+    leaves = stamps["direction"] == EGRESS
+    order_ns = stamps["time_ns"] + np.where(leaves, -stamps["bound_ns"], stamps["bound_ns"])
+    order = np.lexsort((~leaves, order_ns, stamps["name"]))
     stamps, order_ns = stamps[order], order_ns[order]
     near = (stamps["name"][1:] == stamps["name"][:-1]) & (np.diff(order_ns) < REACH_NS)
     near_before = np.concatenate([[False], near])

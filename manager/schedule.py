@@ -14,6 +14,9 @@ from manager.probe_graph import GraphNic, Pairs, build
 
 FIRST_PORT = 49152
 PORT_MASK = 0x3FFF
+MOST_AHEAD = 2**32
+"""Versions: a change of every host's document each millisecond for 50 days."""
+
 UD_PAIRS_PER_S = 200.0
 """Both ends of a probe by UD queue pairs are programs in user space, and a NIC answers as many as it sends."""
 
@@ -105,7 +108,11 @@ def edges_by_host(
 
 
 class Documents:
-    """The document of every host, with a version that rises only when its content changes."""
+    """The document of every host, with a version that rises only when its content changes.
+
+    A version that a host says it follows counts only where some manager can have written it: at most `MOST_AHEAD`
+    above what it was given here.
+    """
 
     def __init__(self) -> None:
         self._current: dict[str, Desired] = {}
@@ -125,8 +132,8 @@ class Documents:
         by_host |= {document.host: document for document in wanted}
         for host, document in by_host.items():
             current = self._current.get(host)
-            known = known_versions.get(host, 0)
             version = current.version if current else 0
+            known = _credible(known_versions.get(host, 0), version)
             if current != msgspec.structs.replace(document, version=version) or version < known:
                 self._current[host] = msgspec.structs.replace(document, version=max(known, version) + 1)
                 changed.append(self._current[host])
@@ -137,12 +144,17 @@ class Documents:
     def overtaken(self, known_versions: Mapping[str, int]) -> list[Desired]:
         """Documents that hosts would not take, as they follow a higher version of an earlier manager's."""
         raised = [
-            msgspec.structs.replace(document, version=known_versions[host] + 1)
+            msgspec.structs.replace(document, version=known + 1)
             for host, document in self._current.items()
-            if document.version < known_versions.get(host, 0)
+            if document.version < (known := _credible(known_versions.get(host, 0), document.version))
         ]
         self._current.update((document.host, document) for document in raised)
         return raised
+
+
+def _credible(claimed: int, version: int) -> int:
+    """The version that a host says it follows, 0 where none can have come that far above its document's."""
+    return claimed if claimed <= version + MOST_AHEAD else 0
 
 
 def _addresses(src: Member, dst: Member, family: Family) -> tuple[str, str]:

@@ -6,15 +6,15 @@ import logging
 import signal
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from cwdp import __version__
+from cwdp.errors import BusError
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
+from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.messages import (
     BounceReport,
     Desired,
@@ -29,7 +29,8 @@ from cwdp.shared.messages import (
     subject,
 )
 from cwdp.shared.service import notify
-from cwdp.shared.tasks import end
+from cwdp.shared.tasks import first_end
+from manager.bus_state import BusState
 from manager.config import ManagerConfig, host_port
 from manager.graph_timer import GraphTimer
 from manager.http import HttpServer
@@ -41,9 +42,8 @@ from manager.schedule import Member
 from manager.slicing import SliceTable
 from manager.state import FleetState
 from manager.steering import SteerTable
-from manager.timeline import Identity, load_identity, save_identity
-from manager.wish_mirror import WishMirror
-from manager.wishes import WishTable
+from manager.takeover import TakeOver
+from manager.timeline import load_identity
 
 CLOCK_INTERVAL_S = 0.25
 SOLVE_SHARE = 0.25
@@ -51,8 +51,7 @@ MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
 JOIN_INTERVAL_S = 0.5
-INHERIT_S = 5.0
-WISH_INTERVAL_S = 0.2
+STALL_S = 2.0
 LINKS_INTERVAL_S = 0.1
 LINKS_SHARE = 0.5
 PLAN_INTERVAL_S = 0.25
@@ -77,8 +76,8 @@ class Manager:
         self.solves = SolveTimes()
         self.server: NatsServer | None = None
         self._state_dir = Path(config.state_dir)
-        identity, continued = load_identity(self._state_dir / "timeline.json")
-        self._starts = identity.starts
+        self._identity = self._state_dir / "timeline.json"
+        identity, continued = load_identity(self._identity)
         self.state = FleetState(
             identity,
             config.probes,
@@ -92,13 +91,25 @@ class Manager:
             self.server = NatsServer(*host_port(config.bus_listen, "--bus-listen"), self._state_dir / "nats")
         url = config.nats if self.server is None else self.server.url
         assert url is not None
-        self.bus = Bus(url, name="cwdp-manager", on_change=self._on_bus_change)
-        claim = Claim(manager=uuid.uuid4().hex, name=config.name, timeline=identity.timeline)
+        self.bus = Bus(
+            url,
+            name="cwdp-manager",
+            on_change=self._on_bus_change,
+            confirm=self._confirm,
+            on_trouble=self._note_unwritten,
+        )
+        claim = Claim(manager=uuid.uuid4().hex, name=config.name)
         self.lease = Lease(self.bus, claim, self._on_lease)
         self.state.stand_by()
-        tables: dict[str, WishTable[Any]] = {"steer": self.state.steering, "slice": self.state.slicing}
-        self._wishes = WishMirror(self.bus, tables)
-        self._inherits_until_s: float | None = None
+        self._kept = BusState(
+            self.bus,
+            self.lease.confirm,
+            {"steer": self.state.steering, "slice": self.state.slicing},
+        )
+        self._take_over = TakeOver(
+            self.bus, self.lease, self.state, self._kept, identity=self._identity, direct=self._direct
+        )
+        self.loop_watch = LoopWatch()
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -106,31 +117,31 @@ class Manager:
     async def run(self) -> None:
         """Serve until stopped; a loop that fails ends the service."""
         async with self._running():
-            tasks = [
-                asyncio.create_task(loop(), name=loop.__name__)
-                for loop in (
-                    self.lease.run,
-                    self._clock_loop,
-                    self._members_loop,
-                    self._join_loop,
-                    self._links_loop,
-                    self._discovery_loop,
-                    self._plan_loop,
-                    self._wish_loop,
-                    self._stopping.wait,
-                )
-            ]
             notify("READY=1")
             _log.info(
                 "manager runs version=%s bus=%s socket=%s", __version__, self.bus.url, self.config.socket
             )
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
+                await first_end(*(job() for job in self._jobs()))
             finally:
                 notify("STOPPING=1")
-                await end(*tasks)
+
+    def _jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
+        return [
+            self.loop_watch.run,
+            self.bus.ended,
+            *([self.server.ended] if self.server is not None else []),
+            self.lease.run,
+            self._take_over.run,
+            self._clock_loop,
+            self._members_loop,
+            self._join_loop,
+            self._link_model_loop,
+            self._links_loop,
+            self._discovery_loop,
+            self._plan_loop,
+            self._stopping.wait,
+        ]
 
     def stop(self) -> None:
         """Ask `run` to return."""
@@ -141,9 +152,16 @@ class Manager:
         """Everything that must be undone, in order."""
         async with contextlib.AsyncExitStack() as stack:
             sources = Sources(
-                state=self.state, bus=self.bus, solves=self.solves, server=self.server, lease=self.lease
+                state=self.state,
+                bus=self.bus,
+                solves=self.solves,
+                server=self.server,
+                lease=self.lease,
+                loop_watch=self.loop_watch,
             )
-            http = HttpServer(sources, socket=Path(self.config.socket), listen=self.config.listen)
+            http = HttpServer(
+                sources, self.commit, socket=Path(self.config.socket), listen=self.config.listen
+            )
             await http.start()
             stack.push_async_callback(http.stop)
             if self.server is not None:
@@ -168,31 +186,36 @@ class Manager:
             self.state.members.excuse(time.monotonic())
 
     def _on_lease(self, leads: bool) -> None:
-        if not leads:
+        """Who has it begins to lead by `TakeOver`; who has it no more stops at once."""
+        if not leads and self.state.leads:
             self.state.stand_by()
-            self.bus.withdraw()
+            self.bus.documents.withdraw()
             self.state.note(FLEET, "manager_waits", f"{self.config.name} leads no more")
-            return
-        timeline = self._timeline_of_before()
-        if self.lease.earlier is not None:
-            self._inherits_until_s = time.monotonic() + INHERIT_S
-        self.state.lead(time.monotonic(), timeline=timeline)
-        self.state.note(FLEET, "manager_leads", f"{self.config.name} leads")
 
-    def _timeline_of_before(self) -> str | None:
-        """The timeline to carry on where another manager has led; None where none has since this one did."""
-        earlier, own = self.lease.earlier, self.lease.claim
-        if earlier is None:
-            return None
-        if earlier.timeline != own.timeline:
-            self.lease.claim = replace(own, timeline=earlier.timeline)
-            identity = Identity(timeline=earlier.timeline, starts=self._starts)
-            save_identity(self._state_dir / "timeline.json", identity)
-        return earlier.timeline
+    async def _confirm(self) -> bool:
+        return await self.lease.confirm()
+
+    def _note_unwritten(self, host: str, others: int, why: str) -> None:
+        whose = f"and {others} hosts' more: " if others else ""
+        self.state.note(host, "document_unwritten", f"{whose}{why}")
+
+    async def commit(self) -> None:
+        """Have a change of what operators want kept on the bus, then tell hosts.
+
+        Raises:
+            BusError: it cannot be kept; it is undone.
+        """
+        try:
+            await self._kept.send()
+        except BusError:
+            self._kept.revert()
+            raise
+        finally:
+            self._direct(self.state.documents())
 
     def _direct(self, documents: Iterable[Desired]) -> None:
         """Have hosts do what these say."""
-        for document in documents:
+        for document in documents if self.lease.leads else ():
             self.bus.put(document)
 
     def _on_hello(self, hello: Hello) -> None:
@@ -208,7 +231,7 @@ class Manager:
         self.state.traffic.hear_samples(report, time.monotonic())
 
     def _on_steering(self, report: SteerReport) -> None:
-        self.state.planner.hear_steering(report, time.monotonic())
+        self.state.hear_steering(report, time.monotonic())
 
     async def _plan_loop(self) -> None:
         due_s = 0.0
@@ -223,11 +246,23 @@ class Manager:
     def _on_windows(self, report: WindowReport) -> None:
         self.state.hear_windows(report, time.monotonic())
 
+    async def _link_model_loop(self) -> None:
+        """Keep up with paths that become known and change."""
+        watch = self.state.watch
+        while True:
+            started = time.monotonic()
+            due = watch.due(self.state.fabric.routes)
+            if due is not None:
+                is_large = len(due.names) > THREAD_ABOVE_PATHS
+                model = await asyncio.to_thread(due.make) if is_large else due.make()
+                watch.take(model, time.monotonic())
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
+
     async def _links_loop(self) -> None:
         while True:
             started = time.monotonic()
             self.state.watch_links(started)
-            for order in self.state.watch.bounce_orders(started):
+            for order in self.state.bounce_orders(started):
                 self.bus.publish(subject("bounce", order.host), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 
@@ -260,7 +295,7 @@ class Manager:
 
     async def _solve(self) -> None:
         clock, started = self.state.clock, time.monotonic()
-        if not self.state.leads:
+        if not (self.state.leads and self.lease.leads):
             return
         edges = clock.begin(started)
         if edges is None:
@@ -275,42 +310,31 @@ class Manager:
             return
         clock.finish(edges, solved, time.monotonic())
         self.state.take_clock_changes(time.monotonic())
-        for update in clock.updates():
-            self.bus.publish(subject("clock", update.host), update)
+        if self.lease.leads:
+            await self.bus.publish_each((subject("clock", told.host), told) for told in clock.updates())
 
     async def _members_loop(self) -> None:
-        expire_s = 0.0
+        expire_s = late_s = 0.0
         while True:
-            started = time.monotonic()
+            started, late_before_s = time.monotonic(), late_s
+            late_s = self.loop_watch.late_s
+            if late_s - late_before_s > STALL_S:
+                self.state.members.excuse(started)  # their hellos wait to be read
             if self.bus.connected and started >= expire_s:
                 expire_s = started + EXPIRE_INTERVAL_S
                 async with self._busy:
                     self.state.expire(started)
                 self._direct(self.state.overtaken())
-            await self._settle(started)
             members = self.state.probeable(started)
-            if self.bus.connected and self._graph.due(members, started, taken_up=self.state.was_directed()):
+            if self.bus.connected and self._graph.due(members, started, taken_up=self.state.awaits_hosts()):
                 await self._rebuild(members)
             await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
 
-    async def _settle(self, now_s: float) -> None:
-        """Take over: first the wishes that another manager was told, then the hosts."""
-        if self._inherits_until_s is not None:
-            if not await self._wishes.fetch() and now_s < self._inherits_until_s:
-                return
-            self._inherits_until_s = None
-        self._direct(self.state.settle(now_s))
-
-    async def _wish_loop(self) -> None:
-        while True:
-            if self.state.leads and self._inherits_until_s is None:
-                await self._wishes.send()
-            await asyncio.sleep(WISH_INTERVAL_S)
-
     async def _hand_over(self) -> None:
         """On the way out: another manager may go on at once."""
-        if self.state.leads and self._inherits_until_s is None:
-            await self._wishes.send()
+        if self.state.leads:
+            with contextlib.suppress(BusError):
+                await self._kept.send()
         await self.lease.release()
 
     async def _rebuild(self, members: list[Member]) -> None:

@@ -4,18 +4,17 @@ import msgspec
 from aiohttp import web
 
 from cwdp.errors import ConfigError
-from cwdp.shared.bus import Bus
 from manager.slicing import read_wish
 from manager.state import FleetState
-from manager.wish_http import changes, publish, require_known, required
+from manager.wish_http import Commit, changes, require_known, required
 
 
 class SliceApi:
     """Answers GET, PUT and DELETE; a change is sent to its host at once."""
 
-    def __init__(self, state: FleetState, bus: Bus) -> None:
+    def __init__(self, state: FleetState, commit: Commit) -> None:
         self._state = state
-        self._bus = bus
+        self._commit = commit
 
     def routes(self) -> list[web.RouteDef]:
         """For the application."""
@@ -33,12 +32,12 @@ class SliceApi:
         wish = read_wish(await request.read())
         require_known(self._state, wish.host, wish.nic)
         self._state.slicing.set(wish)
-        publish(self._state, self._bus)
+        await self._commit()
         return web.json_response(msgspec.to_builtins(wish))
 
     async def _delete(self, request: web.Request) -> web.Response:
         host, nic = required(request.query, "host", "nic")
         if not self._state.slicing.unset((host, nic)):
             raise ConfigError(f"no slices are wanted at {host}/{nic}", "what was applied there by hand stays")
-        publish(self._state, self._bus)
+        await self._commit()
         return web.json_response({})

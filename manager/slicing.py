@@ -14,7 +14,7 @@ ANY_LINK_BPS = 10**15
 """A link that no guarantees exceed, where the host alone knows the rate of its own."""
 
 HOST_SLICES_BYTES = 512 * 1024
-"""Of the slices of one host's NICs in its document, which must fit into one message of the bus (1 MiB)."""
+"""Of the slices of one host's NICs in its document; more is no operator's intention."""
 
 Key = tuple[str, str]
 

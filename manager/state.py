@@ -10,6 +10,8 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 
 from cwdp.shared.messages import (
+    LARGEST_VERSION,
+    BounceOrder,
     Desired,
     Event,
     Hello,
@@ -19,9 +21,11 @@ from cwdp.shared.messages import (
     ProbeEdge,
     Report,
     RoceSettings,
+    SteerReport,
     WindowReport,
     nic_id,
 )
+from manager.addresses import AddressBook
 from manager.clock import ClockService
 from manager.clock_story import ClockStory
 from manager.config import PlannerSettings, ProbeSettings
@@ -31,9 +35,11 @@ from manager.fabric.fabric import Fabric, Suspicion
 from manager.faults.finding import Findings
 from manager.links import LinkWatch
 from manager.members import Members
+from manager.namesakes import Namesakes
 from manager.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
+from manager.planner.steer_parts import SteerParts
 from manager.probe_graph import Pairs
 from manager.queues.loads import LinkLoads
 from manager.schedule import Documents, Member, build_pairs, edges_by_host
@@ -45,9 +51,15 @@ from manager.traffic import Traffic
 EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
-LARGEST_VERSION = 2**53
-HELLO_REASONS = ("ok", "not_sane")
-REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path", "discipline_not_sane")
+HELLO_REASONS = ("ok", "not_sane", "name_taken")
+REPORT_REASONS = (
+    "ok",
+    "unknown_host",
+    "lost_on_the_way",
+    "foreign_path",
+    "discipline_not_sane",
+    "name_taken",
+)
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -94,8 +106,8 @@ class FleetState:
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
-        self.hellos: Counter[str] = Counter(dict.fromkeys(HELLO_REASONS, 0))
-        self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
+        self.hellos = Counter[str]()
+        self.reports = Counter[str]()
         self.probed_pairs = 0
         self.steering = SteerTable(None) if steering is None else steering
         self.slicing = SliceTable(None) if slicing is None else slicing
@@ -108,41 +120,79 @@ class FleetState:
         self._roce = roce
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self.leads = True
-        self._directs = True
+        self._epoch = 0
         self._leads_since_s = 0.0
-        self._starts = identity.starts
+        self._knows_steering = True
+        self._taken_up: dict[str, list[ProbeEdge]] | None = None
+        self.starts = identity.starts
         self._edges: dict[str, list[ProbeEdge]] | None = None
         self._documents = Documents()
+        self._steer_parts = SteerParts()
         self._sequences: dict[str, _Sequence] = {}
+        self._namesakes = Namesakes()
+        self._addresses = AddressBook(self.members, self.watch.windows)
+        self._addresses_version = 0
 
     def stand_by(self) -> None:
         """Another manager decides; this one hears, and answers what is asked."""
-        self.leads = self._directs = False
+        self.leads = False
         self._documents = Documents()
         self.planner.stand_by()
 
-    def lead(self, now_s: float, *, timeline: str | None = None) -> None:
-        """Decide from now on; `timeline` is that of another manager who did until now."""
-        self.leads, self._directs, self._leads_since_s = True, False, now_s
+    def lead(self, now_s: float, *, epoch: int, timeline: str, others_led: bool) -> None:
+        """Decide from now on, as the leader of an epoch. No host is told anything before it is known what it was told.
+
+        Args:
+            now_s: seconds of the manager's monotonic clock.
+            epoch: its number, higher than those of all who led before.
+            timeline: the name of the fleet's.
+            others_led: whether others may have, since this manager did.
+        """
+        self.leads, self._epoch, self._leads_since_s = True, epoch, now_s
+        self._knows_steering, self._taken_up = False, {}
         self._documents = Documents()
         self.planner.lead(now_s)
-        if timeline is not None:
-            self.clock = ClockService(Identity(timeline=timeline, starts=self._starts), continued=True)
+        if timeline != self.clock.timeline or (others_led and self.clock.runs):
+            self.clock = ClockService(Identity(timeline=timeline, starts=self.starts), continued=True)
             self.story.begin_anew()
+        self.clock.epoch = epoch
 
-    def settle(self, now_s: float) -> list[Desired]:
-        """The documents of a manager that has begun to lead, once it knows what hosts do already."""
-        if not self.leads or self._directs:
+    def not_taken_up(self) -> list[str]:
+        """The hosts of which it is not known yet what they were told last."""
+        if not self.leads or self._taken_up is None:
             return []
-        up = [name for name, host in self.members.hosts.items() if host.state == "up"]
-        waited_s = now_s - self._leads_since_s
-        self._directs = not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
-        return self.documents()
+        return [host for host in self.members.hosts if host not in self._taken_up]
+
+    def take_up(self, host: str, document: Desired | None, now_s: float) -> bool:
+        """Go on from what a host was told last; whether that is known now.
+
+        Args:
+            host: which.
+            document: that is on the bus; None where there is none. Then a host that says it follows one, as after the
+                loss of the bus's store, has to tell first what is steered there.
+            now_s: seconds of the manager's monotonic clock.
+        """
+        known = self.members.hosts.get(host)
+        if self._taken_up is None or known is None:
+            return False
+        if document is None and known.hello.desired_version > 0 and not self.planner.knows([host]):
+            return False
+        self._taken_up[host] = [] if document is None else document.probes
+        if document is not None:
+            self.planner.take_up(host, document.steer, now_s)
+        return True
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
         if not _sane(hello):
             self.hellos["not_sane"] += 1
+            return
+        is_heard = self._namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
+        for host, told in self._namesakes.news:
+            self.note(host, "name_taken", told)
+        self._namesakes.news.clear()
+        if not is_heard:
+            self.hellos["name_taken"] += 1
             return
         self.hellos["ok"] += 1
         if self.members.hear(hello, now_s):
@@ -152,6 +202,9 @@ class FleetState:
         """A host measured."""
         if report.host not in self.members.hosts:
             self.reports["unknown_host"] += 1
+            return
+        if self._namesakes.is_refused(report.host, report.boot_id):
+            self.reports["name_taken"] += 1
             return
         self.reports["ok"] += 1
         self._follow_sequence(report)
@@ -184,6 +237,12 @@ class FleetState:
         self.events.append(happening)
         _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
 
+    def hear_steering(self, report: SteerReport, now_s: float) -> None:
+        """A host says what is steered there."""
+        whole = self._steer_parts.hear(report) if report.host in self.members.hosts else None
+        if whole is not None:
+            self.planner.hear_steering(whole, now_s)
+
     def expire(self, now_s: float) -> None:
         """Let go of what is gone. Not while clocks are being solved."""
         for host in self.members.expire(now_s):
@@ -195,9 +254,17 @@ class FleetState:
             del self._sequences[host]
             self.story.forget(host)
             self.counters.forget(host)
+        if self._taken_up is not None:
+            self._taken_up = {
+                host: probes for host, probes in self._taken_up.items() if host in self.members.hosts
+            }
+        self._steer_parts.keep_only(self.members.hosts.keys())
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
         self.traffic.expire(now_s)
+        self.planner.expire()
+        self._namesakes.keep_only(self.members.hosts)
+        self._addresses.learn(now_s)
         self.watch.expire(now_s, self.traffic.timeline_ns(now_s))
 
     def probeable(self, now_s: float) -> list[Member]:
@@ -208,8 +275,17 @@ class FleetState:
         """Whether some host follows a document already, of an earlier manager or of this one."""
         return any(host.hello.desired_version > 0 for host in self.members.hosts.values())
 
+    def awaits_hosts(self) -> bool:
+        """Whether hosts that an earlier manager has directed may be on their way back.
+
+        They are all there once each that is probed has reported; the clocks wait for the same, and no longer than they may.
+        """
+        return self.was_directed() and not self.clock.runs
+
     def schedule(self, members: Sequence[Member], pairs: Pairs) -> list[Desired]:
         """The documents that change with a new probe graph."""
+        if self._taken_up is not None:
+            self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
         self._graph = members, pairs
         self._choose_edges()
@@ -236,10 +312,15 @@ class FleetState:
 
     def watch_links(self, now_s: float) -> None:
         """Find queues and faults from what has been heard."""
-        tables = self.traffic.queue_pairs.tables.items()
-        self.watch.step(now_s, self.traffic.timeline_ns(now_s), self.fabric.routes, tables)
+        tables, timeline_ns = self.traffic.queue_pairs.tables.items(), self.traffic.timeline_ns(now_s)
+        self.watch.doubt_clocks(self.clock.changed(), timeline_ns)
+        self.watch.step(now_s, timeline_ns, tables)
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
+
+    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+        """Echoes that hosts are to send now; a manager that waits wants none."""
+        return self.watch.bounce_orders(now_s) if self.leads else []
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""
@@ -263,7 +344,7 @@ class FleetState:
 
     def plan(self, now_s: float) -> list[Desired]:
         """Take a step of the planner; the documents that change with it. None before the first probe graph."""
-        if self._edges is None or not self._directs:
+        if self._edges is None or not self._may_plan(now_s):
             return []
         changed = self.planner.plan(
             now_s,
@@ -272,22 +353,24 @@ class FleetState:
             localised=self.faults.dead_links(),
             wishes=self.steering.messages(),
         )
-        return self.documents() if changed else []
+        believes_others = self._addresses.version != self._addresses_version
+        self._addresses_version = self._addresses.version
+        return self.documents() if changed or believes_others else []
 
     def documents(self) -> list[Desired]:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
-        if self._edges is None or not self._directs:
+        if self._edges is None or not self.leads:
             return []
-        known = self._followed_versions()
-        edges: dict[str, list[ProbeEdge]] = {host: [] for host in known} | self._edges
+        known, edges = self._followed_versions(), self._wanted_edges()
         by_hand, slices = self.steering.messages(), self.slicing.messages()
         planned = self.planner.planned
         steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
-        round_nics = detours((host.hello for host in self.members.hosts.values()), steer)
+        round_nics = detours(self._addresses.believed(), steer)
         wanted = [
             Desired(
                 host=host,
                 version=0,
+                epoch=self._epoch,
                 probes=probes,
                 steer=steer[host],
                 roce=self._roce,
@@ -299,12 +382,31 @@ class FleetState:
         ]
         return self._documents.update(wanted, known)
 
+    def _wanted_edges(self) -> dict[str, list[ProbeEdge]]:
+        """What each host that may be told anything is to probe: what it does, until a graph has been built with it."""
+        assert self._edges is not None
+        before = self._taken_up
+        if before is None:
+            return {host: [] for host in self.members.hosts} | self._edges
+        return before | {host: edges for host, edges in self._edges.items() if host in before}
+
+    def _may_plan(self, now_s: float) -> bool:
+        """Whether enough is known of what is steered to change it."""
+        up = [name for name, host in self.members.hosts.items() if host.state == "up"]
+        waited_s = now_s - self._leads_since_s
+        self._knows_steering = self._knows_steering or (
+            not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
+        )
+        return self.leads and self._knows_steering
+
     def overtaken(self) -> list[Desired]:
         """Documents that must be published again, above what their hosts took from an earlier manager."""
         return self._documents.overtaken(self._followed_versions())
 
     def _followed_versions(self) -> dict[str, int]:
-        return {name: host.hello.desired_version for name, host in self.members.hosts.items()}
+        hosts = self.members.hosts
+        told = hosts if self._taken_up is None else self._taken_up
+        return {name: hosts[name].hello.desired_version for name in told if name in hosts}
 
     def build_graph(self, members: Sequence[Member]) -> Pairs:
         """The probe graph over members; touches nothing, so a thread may run it."""

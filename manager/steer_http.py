@@ -4,10 +4,9 @@ import msgspec
 from aiohttp import web
 
 from cwdp.errors import ConfigError
-from cwdp.shared.bus import Bus
 from manager.state import FleetState
 from manager.steering import read_wish, usual_address
-from manager.wish_http import changes, publish, require_known, required
+from manager.wish_http import Commit, changes, require_known, required
 
 QPN_DIGITS = 8
 
@@ -15,9 +14,9 @@ QPN_DIGITS = 8
 class SteerApi:
     """Answers GET, PUT and DELETE; a change is sent to its host at once."""
 
-    def __init__(self, state: FleetState, bus: Bus) -> None:
+    def __init__(self, state: FleetState, commit: Commit) -> None:
         self._state = state
-        self._bus = bus
+        self._commit = commit
 
     def routes(self) -> list[web.RouteDef]:
         """For the application."""
@@ -35,7 +34,7 @@ class SteerApi:
         wish = read_wish(await request.read())
         require_known(self._state, wish.host, wish.nic)
         self._state.steering.set(wish)
-        publish(self._state, self._bus)
+        await self._commit()
         return web.json_response(msgspec.structs.asdict(wish))
 
     async def _delete(self, request: web.Request) -> web.Response:
@@ -44,5 +43,5 @@ class SteerApi:
             raise ConfigError(f"qpn: {qpn!r} is no whole number", "give a queue pair number")
         if not self._state.steering.unset((host, nic, usual_address(dst), int(qpn))):
             raise ConfigError(f"{dst} QPN {qpn} is not steered at {host}/{nic}")
-        publish(self._state, self._bus)
+        await self._commit()
         return web.json_response({})

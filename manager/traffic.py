@@ -11,9 +11,9 @@ from cwdp.shared.messages import ClockLine, QpReport, SampleReport
 from cwdp.shared.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address, unpack
 from manager.members import Members
 from manager.qp_owd import QpDelays
-from manager.queue_pairs import QueuePairStore
+from manager.queue_pairs import LARGEST_BPS, QueuePairStore
 
-REPORT_REASONS = ("ok", "unknown_nic", "not_sane")
+REPORT_REASONS = ("ok", "unknown_nic", "not_sane", "implausible")
 MOST_PACED = 4_096
 LARGEST_TIME_NS = 2**61
 
@@ -43,13 +43,16 @@ class Traffic:
         rows = self._rows(report.host, report.nic, report.rows, QP_ROW)
         if rows is None or not 0 <= report.local_ns < LARGEST_TIME_NS:
             return
+        implausible = self.queue_pairs.implausible
         self.queue_pairs.hear(
             (report.host, report.nic),
             rows,
             local_ns=report.local_ns,
             unlisted=report.unlisted,
             now_s=now_s,
+            link_bps=min(self._members.link_bps(report.host, report.nic) or LARGEST_BPS, LARGEST_BPS),
         )
+        self.reports["implausible"] += self.queue_pairs.implausible > implausible
         self.queue_pairs.tables[report.host, report.nic].paced_bps = _paced(report)
 
     def hear_samples(self, report: SampleReport, now_s: float) -> None:

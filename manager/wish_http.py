@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
-from cwdp.errors import ConfigError, CwdpError, PrivilegeError
-from cwdp.shared.bus import Bus
+from cwdp.errors import BusError, ConfigError, CwdpError, PrivilegeError
 from manager.state import FleetState
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
+Commit = Callable[[], Awaitable[None]]
+"""Has a change kept on the bus and told to hosts, or undone: then it raises `BusError`."""
 
 
 def changes(handler: Handler) -> Handler:
@@ -60,12 +61,6 @@ def require_known(state: FleetState, host: str, ifname: str) -> None:
         raise ConfigError(f"{host} only observes", "take observe_only out of its agent's configuration")
 
 
-def publish(state: FleetState, bus: Bus) -> None:
-    """Tell the hosts whose documents have changed."""
-    for document in state.documents():
-        bus.put(document)
-
-
 def _require_unix(request: web.Request) -> None:
     """Changes come by the unix socket, which has an owner; TCP, which has none, is for reading."""
     sock = request.transport.get_extra_info("socket") if request.transport else None
@@ -74,6 +69,6 @@ def _require_unix(request: web.Request) -> None:
 
 
 def _refusal(error: CwdpError) -> web.Response:
-    """400 for what was wrong in the asking, 403 for where it came from, 500 for what is wrong here."""
-    status = {ConfigError: 400, PrivilegeError: 403}.get(type(error), 500)
+    """400 for what was wrong in the asking, 403 for where it came from, 503 or 500 for what is wrong here."""
+    status = {ConfigError: 400, PrivilegeError: 403, BusError: 503}.get(type(error), 500)
     return web.json_response({"error": error.message, "hint": error.hint}, status=status)

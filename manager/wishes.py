@@ -1,6 +1,7 @@
 """What operators want of hosts, each wish under its key, kept in a file beside the manager's state."""
 
 import contextlib
+import logging
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,6 +23,7 @@ class Keyed(Protocol):
 
 
 _W = TypeVar("_W", bound=Keyed)
+_log = logging.getLogger("cwdp.manager")
 
 
 class WishTable(Generic[_W]):
@@ -77,22 +79,30 @@ class WishTable(Generic[_W]):
         return msgspec.json.encode(list(self._wishes.values()))
 
     def load(self, data: bytes) -> None:
-        """Take these wishes in place of all that there are.
+        """Take these wishes in place of all that there are, whether or not the file can have them.
 
         Raises:
-            ManagerError: they cannot be read, or cannot be kept.
+            ManagerError: they cannot be read.
         """
         try:
             wishes: list[_W] = msgspec.json.decode(data, type=list[self._kind])  # type: ignore[name-defined]
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ManagerError(f"they cannot be read: {error}", "ask for all of it anew") from error
-        self._keep({wish.key: wish for wish in wishes})
+        self._wishes = {wish.key: wish for wish in wishes}
+        self.revision += 1
+        try:
+            self._save(self._wishes)
+        except ManagerError as error:
+            _log.warning("%s", error.message)
 
     def _keep(self, wishes: dict[tuple[Any, ...], _W]) -> None:
-        if self._path is not None:
-            _save(self._path, list(wishes.values()))
+        self._save(wishes)
         self._wishes = wishes
         self.revision += 1
+
+    def _save(self, wishes: dict[tuple[Any, ...], _W]) -> None:
+        if self._path is not None:
+            _save(self._path, list(wishes.values()))
 
 
 def _load(path: Path, kind: type[_W]) -> list[_W]:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from cwdp.dataplane.abi import ROCE_PORT
+from cwdp.dataplane.interface import Generic
 from cwdp.dataplane.loader import Settings
 from cwdp.errors import ConfigError
 from cwdp.shared import testclock
@@ -68,6 +69,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
     observe_only: bool = False
     go_back: bool = True
+    generic: Generic = "refuse"
     congestion: CongestionConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None
@@ -112,7 +114,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             ConfigError: the file of the lab's clock is missing or wrong.
         """
         clock = None if self.test_clock is None else testclock.load(Path(self.test_clock.file))
-        return Settings(probe_port=self.probe_port, test_clock=clock)
+        return Settings(probe_port=self.probe_port, test_clock=clock, generic=self.generic)
 
 
 class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.window import Samples, Window
+from cwdp.shared.clockchanges import OwnChange
 from cwdp.shared.clocksync import (
     BEFORE_FLOOR_NS,
     LONG_AGO,
@@ -22,7 +23,7 @@ from cwdp.shared.clocksync import (
     fit_edges,
     young_lines,
 )
-from cwdp.shared.messages import DriftPrior, EdgeFit, OwnChange, host_of
+from cwdp.shared.messages import DriftPrior, EdgeFit, host_of
 
 EdgeName = tuple[str, str]
 LEAST_SLOTS = 64

@@ -23,10 +23,10 @@ import msgspec
 
 from cwdp.agent.nak import nak
 from cwdp.agent.orders import Orders
-from cwdp.agent.sender import IPV6_HDRINCL
+from cwdp.agent.sender import IPV6_HDRINCL, cookie_of
 from cwdp.agent.unacknowledged import Name, Unacknowledged, Waiting
 from cwdp.dataplane import abi, tree
-from cwdp.dataplane.abi import PathState
+from cwdp.dataplane.abi import PathState, Sender
 from cwdp.dataplane.maps import Maps
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink, sysfs
@@ -47,6 +47,7 @@ DEVICES_NS = 60_000_000_000
 TIMES, AGAIN_AFTER = 2, 10
 """Told so often for one switch at most, the second time after so many times as long as silence is death."""
 
+_SENDERS = {socket.AF_INET: Sender.GO_BACK_IPV4, socket.AF_INET6: Sender.GO_BACK_IPV6}
 _IP_RECVERR, _IPV6_RECVERR = 11, 25
 _REPORT_ERRORS = {
     socket.AF_INET: (socket.SOL_IP, _IP_RECVERR),
@@ -76,8 +77,8 @@ class GoBackOrder(msgspec.Struct, frozen=True):
 class NakSender:
     """The raw sockets of one NIC from which NAKs go to the dataplane, which gives them to this host or drops them."""
 
-    def __init__(self, ifname: str) -> None:
-        self._ifname = ifname
+    def __init__(self, ifname: str, maps: Maps) -> None:
+        self._ifname, self._maps = ifname, maps
         self._sockets: dict[socket.AddressFamily, socket.socket] = {}
 
     def send(self, packet: bytes, peer: Address, rqpn: int) -> bool:
@@ -111,6 +112,7 @@ class NakSender:
         sock.setsockopt(*_REPORT_ERRORS[family], 1)  # without it a packet that was dropped is no error
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
+        self._maps.sign_for(_SENDERS[family], cookie_of(sock))
         return sock
 
 
@@ -131,7 +133,7 @@ class NicGoBack:
         self._order, self._counters = order, counters
         self._maps = Maps(tree.here(order.ifname))
         self._queue_pairs = Unacknowledged(self._maps)
-        self._sender = NakSender(order.ifname)
+        self._sender = NakSender(order.ifname, self._maps)
         self._told: dict[Name, _Told] = {}
 
     def __len__(self) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import HostClock
 from cwdp.agent.window import Samples
-from cwdp.shared.messages import ClockUpdate, EdgeFit, OwnChange
+from cwdp.shared.clockchanges import OwnChange
+from cwdp.shared.messages import ClockUpdate, EdgeFit
 
 
 class HostSync:

@@ -16,16 +16,19 @@ from cwdp.agent.prober import Drained, Prober
 from cwdp.agent.pulses import PulseOrder
 from cwdp.agent.queuepairs import QueuePairs
 from cwdp.agent.schedule import Schedule, make_schedule
+from cwdp.agent.watchedpaths import WayKey
 from cwdp.agent.windows import PathWindows
 from cwdp.congestion.order import Order
-from cwdp.dataplane import loader, tree
+from cwdp.dataplane import abi, attached, loader, meta, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import Steering
+from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
 from cwdp.slices.lending import Lender
+from cwdp.slices.linkspeed import LinkSpeed, wire_bps
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
 SINCE_DRAINED_NS = 10_000_000
@@ -54,27 +57,42 @@ class HostNic:
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
         self._lender: Lender | None = None
-        self._awaited = False
+        self._speed = LinkSpeed(lambda: wire_bps(ifname))
+        self._awaited = self._lacks_metadata = False
         self._loads = 0
         self._next_seq = int(np.random.default_rng().integers(0, 1 << 31)) * 2
 
-    def ensure(self, keys: KeyFile) -> bool:
-        """Have the dataplane on the NIC; True when it has just been found or loaded.
+    def ensure(self, keys: KeyFile) -> Loaded | None:
+        """Have the dataplane on the NIC; what has just been found, loaded or put right, else None.
 
         Raises:
             DataplaneError: the NIC is there and its dataplane is not to be had.
         """
-        if self._loaded and loader.is_attached(self._loaded.where) and self.maps and self.maps.still_pinned():
-            return False
-        self._release()
+        if self._loaded and not self._is_same_tree():
+            self._release()
+        if self._loaded and _is_well(self._loaded.where):
+            return None
         try:
             loaded = loader.load(self.ifname, self._settings)
-            maps = Maps(loaded.where)
         except InterfaceError as error:
+            self._release()
             if not self._awaited:
                 _log.warning("waiting for an interface: %s (%s)", error.message, error.hint)
             self._awaited = True
-            return False
+            return None
+        if self._loaded and self._is_same_tree():
+            return loaded if loaded.repaired else None
+        self._release()
+        self._take_up(loaded, keys)
+        return loaded
+
+    def _is_same_tree(self) -> bool:
+        """Whether the dataplane is still the one whose maps are open."""
+        return self.maps is not None and self.maps.still_pinned()
+
+    def _take_up(self, loaded: Loaded, keys: KeyFile) -> None:
+        try:
+            maps = Maps(loaded.where)
         except OSError as error:
             raise DataplaneError(
                 f"cannot open the maps of {self.ifname}: {error.strerror}", "the agent tries again by itself"
@@ -87,9 +105,12 @@ class HostNic:
         with tree.locked():
             Steering(maps).recount()
         if loaded.mode is XdpMode.GENERIC:
-            _log.warning("no native XDP, timestamps will be later and noisier nic=%s", self.ifname)
+            _log.warning(
+                "no native XDP, timestamps will be later and noisier nic=%s why=%s",
+                self.ifname,
+                loaded.why_generic,
+            )
         self.use_keys(keys)
-        return True
 
     def use_keys(self, keys: KeyFile) -> None:
         """Accept exactly these keys and sign with the one named."""
@@ -112,7 +133,7 @@ class HostNic:
             edges, key_id=key_id, port=self._settings.probe_port, rng=np.random.default_rng()
         )
         try:
-            self._prober = Prober(self.ifname, self.maps.slots, schedule, self._next_seq)
+            self._prober = Prober(self.ifname, self.maps, schedule, self._next_seq)
             self._windows = PathWindows(schedule, edges)
         except OSError as error:
             self.counters["probe_socket_failed"] += 1
@@ -159,8 +180,23 @@ class HostNic:
             ipv4=link.address(socket.AF_INET) if link else None,
             ipv6=link.address(socket.AF_INET6) if link else None,
             carrier=link.carrier if link else False,
+            speed_bps=self._speed.bps(carrier=link is not None and link.carrier),
             mode=MODES[self._loaded.mode] if self._loaded else "absent",
+            takes_detours=self._takes_detours(),
         )
+
+    def _takes_detours(self) -> bool:
+        """Whether the driver has room for metadata; until a probe has shown that it has not."""
+        if self._loaded is None:
+            return True
+        try:
+            lacks = meta.read(self._loaded.where.path)["metadata"][0] == abi.METADATA_LACKS
+        except OSError:
+            return True
+        if lacks and not self._lacks_metadata:
+            _log.warning("no detours over this NIC: its driver has no XDP metadata nic=%s", self.ifname)
+        self._lacks_metadata = bool(lacks)
+        return not lacks
 
     def path_events(self) -> list[Event]:
         """What the dataplane has decided about paths since the last call."""
@@ -191,6 +227,15 @@ class HostNic:
             ipv4=link.address(socket.AF_INET) if link else None,
             ipv6=link.address(socket.AF_INET6) if link else None,
         )
+
+    def watched(self) -> set[WayKey]:
+        """The paths that have pulses."""
+        if self.maps is None:
+            return set()
+        paths = self.maps.paths
+        records = paths[(paths["users"] > 0) | (paths["spares"] > 0)]
+        dsts = [dst.tobytes() for dst in records["dst"]]
+        return {(self.ifname, *key) for key in zip(dsts, records["sport"].tolist(), strict=True)}
 
     def congestion_order(self, config: CongestionConfig) -> Order | None:
         """How the congestion of what it sends is controlled; None while it has no dataplane."""
@@ -236,3 +281,11 @@ class HostNic:
         if self.maps:
             self.maps.close()
         self.maps, self._loaded = None, None
+
+
+def _is_well(where: TreePath) -> bool:
+    """Whether nobody has touched the interface's hooks, or given it another name."""
+    try:
+        return not attached.faults(where)
+    except OSError:
+        return False

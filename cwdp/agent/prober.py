@@ -6,21 +6,24 @@ it falls behind, it holds probes back and counts them.
 """
 
 import errno
+import socket
 from collections import Counter, deque
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.schedule import FamilySchedule, Schedule
-from cwdp.agent.sender import MAX_BATCH, BatchSender
+from cwdp.agent.sender import MAX_BATCH, BatchSender, Signing
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import SlotState
+from cwdp.dataplane.abi import Sender, SlotState
 
 REPLY_TIMEOUT_NS = 300_000_000
 """Nothing in a fabric takes so long; a host whose processors are full or whose hypervisor stands still may take half."""
 
 STAMP_NOISE_NS = 5.0
+SENDERS = {socket.AF_INET: Sender.PAIRS_IPV4, socket.AF_INET6: Sender.PAIRS_IPV6}
 CATCH_UP_S = 0.1
 SEQ_MASK = 0xFFFFFFFF
 STATE_MASK = np.uint64(0xFFFFFFFF)
@@ -55,12 +58,19 @@ class Drained:
     noise_ns: float = STAMP_NOISE_NS
 
 
+class Tables(Signing, Protocol):
+    """What probes need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+
+    slots: NDArray[np.void]
+
+
 class _Ring:
     """The packets of one address family, sent round and round."""
 
-    def __init__(self, ifname: str, schedule: FamilySchedule) -> None:
+    def __init__(self, ifname: str, tables: Tables, schedule: FamilySchedule) -> None:
         self.schedule = schedule
         self.sender = BatchSender(ifname, schedule.family, schedule.templates)
+        tables.sign_for(SENDERS[schedule.family], self.sender.cookie)
         self._seq = schedule.templates["packet"]["probe"]["seq"]
         self._psn = schedule.templates["packet"]["bth"]["psn"]
         self._next = 0
@@ -99,7 +109,7 @@ class Prober:
 
     Args:
         ifname: the NIC.
-        slots: its table, from `Maps.slots`.
+        tables: its maps; they stay the caller's.
         schedule: what to send.
         seq: the first sequence number, even; taken on from the prober before, so that late replies to that
             one's probes are told apart.
@@ -108,17 +118,17 @@ class Prober:
         OSError: a socket cannot be made or bound.
     """
 
-    def __init__(self, ifname: str, slots: NDArray[np.void], schedule: Schedule, seq: int) -> None:
+    def __init__(self, ifname: str, tables: Tables, schedule: Schedule, seq: int) -> None:
         self.schedule = schedule
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
-        self._slots = slots
+        self._slots = tables.slots
         self._head = self._tail = seq
         self._batches: deque[tuple[int, int, NDArray[np.intp]]] = deque()
         self._rings: list[_Ring] = []
         self.waited_ns = 0
         try:
             for family in schedule.families:
-                self._rings.append(_Ring(ifname, family))
+                self._rings.append(_Ring(ifname, tables, family))
         except OSError:
             self.close()
             raise

@@ -10,81 +10,158 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 import numpy as np
 
+from cwdp.agent.acknowledged import Acknowledged
+from cwdp.agent.coveredpaths import CoveredPaths
+from cwdp.agent.everypath import CALM_TURNS, MOST_HASTE, EveryPath
 from cwdp.agent.orders import Orders
+from cwdp.agent.pulseplan import HASTE_AT_ONCE, Haste, Plan, Rows
 from cwdp.agent.pulses import COUNTERS, PulseOrder, Pulses
+from cwdp.agent.watchedpaths import HostPaths, NicPaths, Way
 from cwdp.dataplane import tree
 from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.steering import Steering
 
 REFRESH_NS = 50_000_000
 SAY_NS = 1_000_000_000
-MOST_PER_S = 50_000
-"""Pulses of a host in all; with more paths than that allows for, each path's interval grows."""
+GAP_TURNS = 4
+"""Turns without a pulse of a path after which its silence is counted anew."""
 
 _NS_PER_S = 1_000_000_000
 
 
+class PulseOrders(msgspec.Struct, frozen=True):
+    """All that the agent orders.
+
+    Attributes:
+        ways: of the paths whose links are known.
+    """
+
+    nics: list[PulseOrder]
+    ways: list[Way]
+
+
+@dataclass(frozen=True)
+class _Nic:
+    order: PulseOrder
+    maps: Maps
+    pulses: Pulses
+    acknowledged: Acknowledged
+
+    def paths(self) -> NicPaths:
+        """Its watched paths as they are now."""
+        pairs = Steering(self.maps).path_pairs()
+        return NicPaths(self.order.ifname, self.pulses.numbers, self.maps.paths, pairs, self.acknowledged)
+
+    def generation(self) -> int:
+        """Changes with every change of the steering."""
+        return int(self.maps.control["generation"][0])
+
+
 class PulseHost:
-    """The pulses of all NICs of this host."""
+    """The pulses of all NICs of this host.
 
-    def __init__(self) -> None:
+    Args:
+        turn_ns: between two pulses of a path, where the rate allows for it.
+    """
+
+    def __init__(self, turn_ns: int) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys((*COUNTERS, "pulses_late", "pulses_failed"), 0))
-        self._nics: dict[PulseOrder, tuple[Maps, Pulses]] = {}
-        self._orders: list[PulseOrder] = []
+        self._turn_ns = turn_ns
+        self._nics: dict[PulseOrder, _Nic] = {}
+        self._orders = PulseOrders([], [])
+        self._ways: dict[tuple[str, bytes, int], tuple[int, ...]] = {}
+        self._hasty_turns, self._hasty_pulses = Haste(MOST_HASTE * CALM_TURNS), Haste(HASTE_AT_ONCE)
+        self._dead_after_ns, self._seen = 0, (0, list[int]())
+        self._plan: Plan | None = None
+        self._starts = np.zeros(1, dtype=np.intp)
 
-    def follow(self, orders: list[PulseOrder]) -> None:
+    @property
+    def has_paths(self) -> bool:
+        """Whether any path is watched."""
+        return self._plan is not None
+
+    def follow(self, orders: PulseOrders) -> None:
         """Have the NICs be as ordered."""
-        for order in set(self._nics) - set(orders):
+        for order in set(self._nics) - set(orders.nics):
             self._drop(order)
+        if orders.ways != self._orders.ways:
+            self._ways = {(way.ifname, way.dst, way.sport): way.links for way in orders.ways}
+            self._plan = None
         self._orders = orders
 
     def refresh(self, now_ns: int) -> None:
         """Take up changes; a NIC that cannot be sent from is tried again at the next call."""
-        for order in self._orders:
+        changed = False
+        for order in self._orders.nics:
             try:
-                if order not in self._nics:
-                    self._open(order)
-                self._nics[order][1].refresh(now_ns)
+                changed |= self._refresh(order, now_ns)
             except OSError:
                 self.counters["pulses_failed"] += 1
                 self._drop(order)
+        dead_after_ns = min(
+            (int(nic.maps.control["dead_after_ns"][0]) for nic in self._nics.values()), default=0
+        )
+        seen = dead_after_ns, [nic.generation() for nic in self._nics.values()]
+        if changed or self._plan is None or seen != self._seen:
+            self._seen, self._dead_after_ns = seen, dead_after_ns
+            self._plan = self._plan_anew()
 
-    def interval_ns(self, wanted_ns: int) -> int:
-        """How often every path may have a pulse."""
-        count = sum(pulses.count for _, pulses in self._nics.values())
-        return max(wanted_ns, count * _NS_PER_S // MOST_PER_S) if count else REFRESH_NS
+    def send(self, now_ns: int) -> bool:
+        """Send the pulses of a turn; whether some may be wanted in the middle before the next one."""
+        if self._plan is None:
+            return False
+        rows, wants_more = self._plan.turn(now_ns)
+        self._send(rows)
+        return wants_more
 
-    def send(self) -> bool:
-        """Send a pulse over every path; whether more are wanted in between."""
-        for pulses in self._pulses():
-            pulses.send()
-        return any(pulses.is_urgent() for pulses in self._pulses())
+    def send_between(self, now_ns: int) -> None:
+        """Send those of the middle between two turns."""
+        if self._plan is not None:
+            self._send(self._plan.between(now_ns))
 
-    def send_urgent(self) -> None:
-        """Send one over each path that may be found dead."""
-        for pulses in self._pulses():
-            pulses.send_urgent()
+    def _send(self, rows: Rows) -> None:
+        nics = [nic for nic in self._nics.values() if len(nic.pulses.numbers)]
+        for nic, (start, stop) in zip(nics, pairwise(self._starts), strict=True):
+            chosen = rows[(rows >= start) & (rows < stop)]
+            if len(chosen):
+                nic.pulses.send(chosen - start)
 
-    def _pulses(self) -> Iterator[Pulses]:
-        return (pulses for _, pulses in self._nics.values())
+    def _refresh(self, order: PulseOrder, now_ns: int) -> bool:
+        if order not in self._nics:
+            maps = Maps(tree.here(order.ifname))
+            pulses = Pulses(order, maps, np.random.default_rng(), self.counters)
+            self._nics[order] = _Nic(order, maps, pulses, Acknowledged(maps))
+        nic = self._nics[order]
+        nic.maps.control["pulse_gap_ns"] = GAP_TURNS * self._turn_ns
+        nic.acknowledged.search()
+        return nic.pulses.refresh(now_ns)
 
-    def _open(self, order: PulseOrder) -> None:
-        maps = Maps(tree.here(order.ifname))
-        self._nics[order] = maps, Pulses(order, maps, np.random.default_rng(), self.counters)
+    def _plan_anew(self) -> Plan | None:
+        paths = HostPaths([nic.paths() for nic in self._nics.values()])
+        self._starts = paths.starts
+        if not paths.starts[-1]:
+            return None
+        watched = paths.watched(self._ways)
+        if watched.fits(self._turn_ns):
+            return EveryPath(watched, paths, self._hasty_turns)
+        return CoveredPaths(watched, paths, self._hasty_pulses, self._turn_ns, self._dead_after_ns)
 
     def _drop(self, order: PulseOrder) -> None:
-        if order in self._nics:
-            maps, pulses = self._nics.pop(order)
-            pulses.close()
-            maps.close()
+        nic = self._nics.pop(order, None)
+        if nic is not None:
+            nic.pulses.close()
+            nic.maps.close()
+            self._plan = None
 
 
-def run(interval_ns: int, orders: Orders[list[PulseOrder]], host: PulseHost) -> None:
+def run(turn_ns: int, orders: Orders[PulseOrders], host: PulseHost) -> None:
     """Send pulses every so often until the agent is gone."""
     due_ns = time.monotonic_ns()
     refresh_ns = say_ns = due_ns
@@ -100,10 +177,10 @@ def run(interval_ns: int, orders: Orders[list[PulseOrder]], host: PulseHost) -> 
             if now_ns >= say_ns:
                 os.write(sys.stdout.fileno(), msgspec.json.encode(host.counters) + b"\n")
                 say_ns = now_ns + SAY_NS
-            step_ns = host.interval_ns(interval_ns)
-            if host.send():
+            step_ns = turn_ns if host.has_paths else REFRESH_NS
+            if host.send(time.monotonic_ns()):
                 _sleep_until(due_ns + step_ns // 2)
-                host.send_urgent()
+                host.send_between(time.monotonic_ns())
             due_ns += step_ns
             _sleep_until(due_ns)
             late_ns = time.monotonic_ns() - due_ns
@@ -121,7 +198,8 @@ def main() -> None:
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     gc.disable()  # nothing here makes cycles
-    run(round(float(sys.argv[1]) * 1e6), Orders(sys.stdin.fileno(), list[PulseOrder]), PulseHost())
+    turn_ns = round(float(sys.argv[1]) * 1e6)
+    run(turn_ns, Orders(sys.stdin.fileno(), PulseOrders), PulseHost(turn_ns))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 """The pulses of one NIC: small probes that tell the dataplane which of the watched paths are alive.
 
-The paths are read from the map `paths`, whoever put them there. While all is well, those that only back others up
-have a pulse now and then; as soon as something is not, all of them have every one. That lasts for a while only: where
-answers stay late because hosts are overloaded, more pulses would make it worse. Answers are the dataplane's to judge;
-what is read of them here only chooses the ways back (`cwdp.agent.replyports`).
+The paths are read from the map `paths`, whoever put them there. Which of them have a pulse now is `cwdp.agent.pulseplan`'s
+to say. Answers are the dataplane's to judge; what is read of them here only chooses the ways back
+(`cwdp.agent.replyports`).
 """
 
 import socket
@@ -16,22 +15,15 @@ from numpy.typing import NDArray
 
 from cwdp.agent import packets
 from cwdp.agent.replyports import PORTS, ReplyTurns, draw_ports
-from cwdp.agent.sender import MAX_BATCH, BatchSender
+from cwdp.agent.sender import MAX_BATCH, BatchSender, Signing
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import PathState, Position, SlotState
+from cwdp.dataplane.abi import Position, Sender, SlotState
 from cwdp.dataplane.steering import words_address
 
 COUNTERS = ("pulses_sent", "pulses_unsent", "pulses_without_address")
-URGENT_FROM = 2
-URGENT_BELOW = 16
-SPARE_EVERY = 9
-"""Pulses to one of a path that is only a backup, while all is well; has no factor in common with PORTS."""
-
-MOST_HASTE, CALM_TURNS = 256, 8
-"""Turns with more pulses than usual, of which one is given back for so many turns that needed none."""
-
 FLOW_LABEL_MASK = 0x3FFF
-SEQ_END = 0xFFFFFFFF - abi.PATHS
+SENDERS = {socket.AF_INET: Sender.PULSES_IPV4, socket.AF_INET6: Sender.PULSES_IPV6}
+SEQ_END = 1 << 32
 
 _SEQ_SHIFT = np.uint64(32)
 _NO_SEQ = np.uint64(0xFFFFFFFF)
@@ -53,7 +45,7 @@ class PulseOrder(msgspec.Struct, frozen=True):
     ipv6: str | None
 
 
-class Tables(Protocol):
+class Tables(Signing, Protocol):
     """What pulses need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
 
     slots: NDArray[np.void]
@@ -61,16 +53,12 @@ class Tables(Protocol):
 
 
 class _Ring:
-    """The paths of one address family: a template for each turn and path, turn by turn.
-
-    The first `in_use` of the paths are more than backups.
-    """
+    """The paths of one address family: a template for each turn and path, turn by turn."""
 
     def __init__(
-        self, order: PulseOrder, paths: list[packets.Path], in_use: int, rng: np.random.Generator
+        self, order: PulseOrder, tables: Tables, paths: list[packets.Path], rng: np.random.Generator
     ) -> None:
         self.numbers = np.array([path.number for path in paths], dtype=np.intp)
-        self._in_use = in_use
         self._templates = np.tile(packets.requests(paths, order.key_id, order.port), PORTS)
         if paths[0].family == socket.AF_INET6:
             self._templates["ip"]["flow"] |= self._templates["packet"]["sport"] & FLOW_LABEL_MASK
@@ -79,32 +67,22 @@ class _Ring:
         self._reply_port, self._seq = probe["reply_port"], probe["seq"]
         self._ports = draw_ports(len(paths), rng)
         self._turns = ReplyTurns(len(paths))
-        self._turn = 0
+        self._turn = np.zeros(len(paths), dtype=np.intp)
         self._remembered = np.zeros(len(self._templates), dtype=np.uint64)
         self._choose_ports()
         self._remember()
         self.sender = BatchSender(order.ifname, paths[0].family, self._templates)
+        tables.sign_for(SENDERS[paths[0].family], self.sender.cookie)
 
-    def send(self, seq: int, *, spares: bool) -> tuple[int, int]:
-        """Send a pulse over each path, or each in use; returns how many there were, and were sent.
-
-        Args:
-            seq: the number of the first one.
-            spares: over those that are only backups too.
-        """
-        start = self._next_turn()
-        stop = start + (len(self.numbers) if spares else self._in_use)
-        self._seq[start:stop] = np.arange(seq, seq + stop - start)
-        sent = sum(
-            self.sender.send(row, min(row + MAX_BATCH, stop))[0] for row in range(start, stop, MAX_BATCH)
+    def send(self, chosen: NDArray[np.intp], seq: int) -> int:
+        """Send a pulse over each chosen path, the first one with this number; returns how many were sent."""
+        rows = self._turn[chosen] * len(self.numbers) + chosen
+        self._turn[chosen] = (self._turn[chosen] + 1) % PORTS
+        self._seq[rows] = np.arange(seq, seq + len(rows)) % SEQ_END
+        return sum(
+            self.sender.send_rows(rows[start : start + MAX_BATCH])[0]
+            for start in range(0, len(rows), MAX_BATCH)
         )
-        return stop - start, sent
-
-    def send_some(self, chosen: NDArray[np.intp], seq: int) -> tuple[int, int]:
-        """Send one over each chosen path, at most MAX_BATCH; returns what `send` does."""
-        rows = self._next_turn() + chosen[:MAX_BATCH]
-        self._seq[rows] = np.arange(seq, seq + len(rows))
-        return len(rows), self.sender.send_rows(rows)[0]
 
     def judge(self, slots: NDArray[np.void], now_ns: int) -> None:
         """See what became of the pulses that were the last ones at the call before, and choose ways back."""
@@ -115,11 +93,6 @@ class _Ring:
             self._turns.judge(self._by_port(answered), self._by_port(unanswered), now_ns)
         self._remember()
         self._choose_ports()
-
-    def _next_turn(self) -> int:
-        """The first row of the next turn."""
-        self._turn = (self._turn + 1) % PORTS
-        return self._turn * len(self.numbers)
 
     def _choose_ports(self) -> None:
         path = np.arange(len(self.numbers))
@@ -150,6 +123,9 @@ class Pulses:
         tables: the interface's maps; they stay the caller's.
         rng: draws the first sequence number and the reply ports.
         counters: totals by name (`COUNTERS`), over all NICs.
+
+    Attributes:
+        numbers: of the watched paths that there is an address for.
     """
 
     def __init__(
@@ -157,21 +133,15 @@ class Pulses:
     ) -> None:
         self._order, self._tables, self._rng, self._counters = order, tables, rng, counters
         self._next_seq = int(rng.integers(0, SEQ_END))
-        self._numbers = np.zeros(0, dtype=np.intp)
-        self._unanswered = tables.paths["unanswered"]
         self._watched = b""
-        self._turn = 0
-        self._haste = MOST_HASTE * CALM_TURNS
-        self._in_use = self._numbers
         self._rings: list[_Ring] = []
+        self.numbers = np.zeros(0, dtype=np.intp)
 
-    @property
-    def count(self) -> int:
-        """How many paths are watched."""
-        return len(self._numbers)
-
-    def refresh(self, now_ns: int) -> None:
+    def refresh(self, now_ns: int) -> bool:
         """Take up changes of the paths, and choose among ways back; meant for some twenty times a second.
+
+        Returns:
+            Whether the paths are others than before.
 
         Raises:
             OSError: a socket cannot be made or bound.
@@ -179,34 +149,28 @@ class Pulses:
         table = self._tables.paths
         numbers = np.flatnonzero((table["users"] > 0) | (table["spares"] > 0))
         numbers = numbers[numbers > 0]
-        in_use = table["primaries"][numbers] > 0
-        numbers = np.concatenate([numbers[in_use], numbers[~in_use]])
         watched = table[numbers]
-        names = numbers.tobytes() + watched["dst"].tobytes() + watched["sport"].tobytes() + in_use.tobytes()
-        if names != self._watched:
-            self._take_up(numbers, watched, int(in_use.sum()))
+        kinds = (watched["primaries"] > 0).tobytes() + (watched["users"] > 0).tobytes()
+        names = numbers.tobytes() + watched["dst"].tobytes() + watched["sport"].tobytes() + kinds
+        changed = names != self._watched
+        if changed:
+            self._take_up(numbers, watched)
             self._watched = names
         for ring in self._rings:
             ring.judge(self._tables.slots, now_ns)
+        return changed
 
-    def send(self) -> None:
-        """Send a pulse over every path, or every one that needs it."""
-        self._turn += 1
-        spares = self._make_haste() or self._turn % SPARE_EVERY == 0
+    def send(self, chosen: NDArray[np.intp]) -> None:
+        """Send a pulse over each chosen path, by its place in `numbers`."""
+        first = 0
         for ring in self._rings:
-            self._count(*ring.send(self._next_seq, spares=spares))
-
-    def send_urgent(self) -> None:
-        """Send one over each path that may be found dead within the next few."""
-        urgent = self._urgent()
-        for ring in self._rings:
-            chosen = np.flatnonzero(np.isin(ring.numbers, urgent))
-            if len(chosen):
-                self._count(*ring.send_some(chosen, self._next_seq))
-
-    def is_urgent(self) -> bool:
-        """Whether some path's last pulses are unanswered, it has not been given up yet, and more may be sent."""
-        return self._haste >= CALM_TURNS and len(self._urgent()) > 0
+            places = chosen[(chosen >= first) & (chosen < first + len(ring.numbers))] - first
+            first += len(ring.numbers)
+            if len(places):
+                sent = ring.send(places, self._next_seq)
+                self._counters["pulses_sent"] += sent
+                self._counters["pulses_unsent"] += len(places) - sent
+                self._next_seq = (self._next_seq + len(places)) % SEQ_END
 
     def close(self) -> None:
         """Close the sockets."""
@@ -214,36 +178,8 @@ class Pulses:
             ring.sender.close()
         self._rings = []
 
-    def _make_haste(self) -> bool:
-        """Whether this turn has more pulses than usual."""
-        wanted = len(self._urgent()) > 0 or self._is_any_down()
-        if not wanted:
-            self._haste = min(self._haste + 1, MOST_HASTE * CALM_TURNS)
-        elif self._haste >= CALM_TURNS:
-            self._haste -= CALM_TURNS
-            return True
-        return False
-
-    def _urgent(self) -> NDArray[np.intp]:
-        """The numbers of those paths."""
-        unanswered = self._unanswered[self._numbers]
-        chosen: NDArray[np.intp] = self._numbers[(unanswered >= URGENT_FROM) & (unanswered < URGENT_BELOW)]
-        if len(chosen):
-            chosen = chosen[self._tables.paths["state"][chosen] == PathState.UP]
-        return chosen
-
-    def _is_any_down(self) -> bool:
-        """Whether some path in use has been given up, so that its backup is in use."""
-        return bool((self._tables.paths["state"][self._in_use] == PathState.DOWN).any())
-
-    def _count(self, wanted: int, sent: int) -> None:
-        self._counters["pulses_sent"] += sent
-        self._counters["pulses_unsent"] += wanted - sent
-        self._next_seq = (self._next_seq + wanted) % SEQ_END
-
-    def _take_up(self, numbers: NDArray[np.intp], watched: NDArray[np.void], in_use: int) -> None:
+    def _take_up(self, numbers: NDArray[np.intp], watched: NDArray[np.void]) -> None:
         self.close()
-        self._numbers, self._in_use = numbers, numbers[:in_use]
         by_family: dict[int, list[packets.Path]] = {4: [], 6: []}
         sources = {4: self._order.ipv4, 6: self._order.ipv6}
         for number, record in zip(numbers.tolist(), watched, strict=True):
@@ -254,9 +190,7 @@ class Pulses:
                 continue
             path = packets.Path(number, source, str(address), int(record["sport"]), 0)
             by_family[address.version].append(path)
-        used = set(self._in_use.tolist())
         self._rings = [
-            _Ring(self._order, paths, sum(path.number in used for path in paths), self._rng)
-            for paths in by_family.values()
-            if paths
+            _Ring(self._order, self._tables, paths, self._rng) for paths in by_family.values() if paths
         ]
+        self.numbers = np.concatenate([np.zeros(0, np.intp), *(ring.numbers for ring in self._rings)])

@@ -14,6 +14,9 @@ ROWS_PER_QP_REPORT = 2048
 ROWS_PER_SAMPLE_REPORT = 16_384
 """Both kinds of message stay below 1 MiB, the most that nats-server takes by default."""
 
+QUIET_NS = 1_000_000_000
+"""So long after the last report it is told that nothing moves."""
+
 
 class QueuePairs:
     """Reads one interface's tables.
@@ -28,6 +31,7 @@ class QueuePairs:
         self._host, self._ifname = host, ifname
         self._qps = QpReader(maps)
         self._samples = SampleReader(maps)
+        self._told_ns = -QUIET_NS
 
     @property
     def counters(self) -> Counter[str]:
@@ -35,12 +39,18 @@ class QueuePairs:
         return Counter(samples_lost=self._samples.lost, samples_unsynced=self._samples.unsynced)
 
     def reports(self, local_ns: int, paced: list[PacedQp]) -> Iterator[QpReport]:
-        """The queue pairs that moved since the last call, at `local_ns`, and those that are paced."""
+        """The queue pairs that moved since the last call, at `local_ns`, and those that are paced.
+
+        Where none moves there is a report without any every second: a host that says nothing would say no more.
+        """
         rows, moved = self._qps.read()
+        if not len(rows) and local_ns - self._told_ns < QUIET_NS:
+            return
+        self._told_ns = local_ns
         unlisted = max(0, len(rows) - MOST_LISTED)
         if unlisted:
             rows = rows[np.argpartition(moved, unlisted)[unlisted:]]
-        for start in range(0, len(rows), ROWS_PER_QP_REPORT):
+        for start in range(0, max(len(rows), 1), ROWS_PER_QP_REPORT):
             yield QpReport(
                 host=self._host,
                 nic=self._ifname,

@@ -2,14 +2,18 @@
 
 import ctypes
 import socket
+import sys
 from ctypes import c_int, c_uint, c_void_p
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
+from cwdp.dataplane.abi import Sender
 
 IPV6_HDRINCL = 36
+SO_COOKIE = 57
 MAX_BATCH = 1024  # UIO_MAXIOV: sendmmsg takes no more at once
 
 MSGHDR = np.dtype(
@@ -28,10 +32,26 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.sendmmsg.argtypes = [c_int, c_void_p, c_uint, c_int]
 
 
+class Signing(Protocol):
+    """Who has the dataplane sign; see `cwdp.dataplane.maps.Maps`."""
+
+    def sign_for(self, sender: Sender, cookie: int) -> None:
+        """Have the probes of a socket signed."""
+
+
+def cookie_of(sock: socket.socket) -> int:
+    """The kernel's number of a socket, never used again."""
+    return int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), sys.byteorder)
+
+
 class BatchSender:
     """Sends the rows of one array of templates from a raw socket bound to an interface.
 
-    The kernel routes the packets and resolves their next hop; the mark tells the dataplane that they are ours.
+    The kernel routes the packets and resolves their next hop. The dataplane signs those with the mark if it knows
+    the socket.
+
+    Attributes:
+        cookie: the kernel's number of the socket, never used again.
 
     Raises:
         OSError: the socket cannot be made or bound.
@@ -49,6 +69,7 @@ class BatchSender:
         except OSError:
             self._socket.close()
             raise
+        self.cookie = cookie_of(self._socket)
         self.templates = templates
         self._names = _addresses(family, templates["ip"]["destination"])
         self._iov = np.zeros(len(templates), dtype=IOVEC)

@@ -11,7 +11,7 @@ import random
 import signal
 import time
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from cwdp.agent.bounce import Bouncer
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
 from cwdp.agent.congestionkeeper import CongestionKeeper
 from cwdp.agent.detours import DesiredDetours
+from cwdp.agent.events import Events
+from cwdp.agent.fence import Fence
 from cwdp.agent.gobackkeeper import GoBackKeeper
 from cwdp.agent.helper import Helper
 from cwdp.agent.hostclock import HostClock, LocalClock
@@ -34,17 +36,19 @@ from cwdp.agent.pathstats import path_stats
 from cwdp.agent.prober import Drained
 from cwdp.agent.pulsekeeper import PulseKeeper
 from cwdp.agent.slicing import DesiredSlices
-from cwdp.agent.steered import steer_report
+from cwdp.agent.steered import steer_reports
 from cwdp.agent.steering import DesiredSteering
 from cwdp.agent.trace import Tracing
 from cwdp.agent.udnic import UdNic
 from cwdp.agent.window import weigh
 from cwdp.congestion import interface
 from cwdp.dataplane import loader
+from cwdp.dataplane.loader import Loaded
 from cwdp.errors import ConfigError, DataplaneError, RdmaError
 from cwdp.shared import messages
 from cwdp.shared.bus import Bus
 from cwdp.shared.config import check_bus_url
+from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.messages import (
     BounceOrder,
     BounceReport,
@@ -58,7 +62,7 @@ from cwdp.shared.messages import (
     Report,
 )
 from cwdp.shared.service import notify
-from cwdp.shared.tasks import end
+from cwdp.shared.tasks import first_end
 
 SEND_INTERVAL_S = 0.02
 LEND_INTERVAL_S, NOTHING_LENT_S = 0.02, 0.5
@@ -70,7 +74,6 @@ FITS_EVERY, NEW_EDGES_S = 2, 10.0
 PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
 STEERED_INTERVAL_S = 2.0
-EVENTS_KEPT = 100
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -92,6 +95,8 @@ class Agent:
         self._links = LinkTable(self._link_changed)
         settings = config.settings()
         self._clock = LocalClock(settings)
+        self._events = Events(config.host, self._clock.now_ns, self._publish)
+        self._event, self._loop_watch = self._events.tell, LoopWatch()
         self._sync = HostSync(HostClock(self._clock), self._clock.now_ns)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
         self._ud = [
@@ -121,13 +126,12 @@ class Agent:
             config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
         self._bouncer = Bouncer(config.host, config.nics, self._tell_bounced)
-        self._desired_version = 0
+        self._fence, self._desired_version = Fence(), 0
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
-        self._looks = self._report_seq = 0
-        self._unsaid: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._looks = self._report_seq = self._steering_told = 0
         self._bus = Bus(config.nats, name=f"agent {config.host}", on_change=self._bus_changed)
         self._bus.watch(config.host, self._take_desired)
         self._bus.subscribe(messages.subject("clock", config.host), ClockUpdate, self._take_clock)
@@ -146,29 +150,26 @@ class Agent:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         for ud in self._ud:
             ud.require()
-        found = [nic for nic in self._xdp if nic.ensure(self._keys)]
-        self._clock.take_up(nic.maps for nic in found if nic.maps)
-        for nic in found:
-            self._loaded(nic)
+        found = [(nic, loaded) for nic in self._xdp if (loaded := nic.ensure(self._keys))]
+        self._clock.take_up(nic.maps for nic, _ in found if nic.maps)
+        for nic, loaded in found:
+            self._loaded(nic, loaded)
         self._bus.start()
-        tasks = [asyncio.create_task(job) for job in self._jobs()]
         self._event("agent_started", None, cwdp.__version__)
         notify("READY=1")
         _log.info("running host=%s nics=%s", self._config.host, ",".join(self._config.nics))
-        stopped = asyncio.create_task(stop.wait())
         try:
-            done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await first_end(stop.wait(), *self._jobs())
         finally:
             notify("STOPPING=1")
-            await end(stopped, *tasks)
             await self._bus.close()
             for nic in self._xdp:
                 nic.close()
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         return [
+            self._loop_watch.run(),
+            self._bus.ended(),
             self._links.follow(),
             *(helper.run() for helper in self._helpers if self._xdp),
             *(ud.keeper.run() for ud in self._ud),
@@ -284,7 +285,7 @@ class Agent:
             events = nic.path_events()
             self._tracing.hear_events(events)
             for event in events:
-                self._say(event)
+                self._events.say(event)
 
     def _watch_nics(self) -> None:
         """Say which NICs have failed, and which are well again."""
@@ -300,8 +301,9 @@ class Agent:
 
     def _tell_steering(self) -> None:
         maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
-        report = steer_report(self._config.host, maps)
-        self._bus.publish(messages.subject("steer", self._config.host), report)
+        self._steering_told += 1
+        for report in steer_reports(self._config.host, self._steering_told, maps):
+            self._bus.publish(messages.subject("steer", self._config.host), report)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []
@@ -314,6 +316,7 @@ class Agent:
 
     def _totals(self) -> dict[str, int]:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
+        totals["agent.loop_late_ms"] = round(1e3 * self._loop_watch.late_s)
         for counters in (
             *(helper.counters for helper in self._helpers),
             self._steering.counters,
@@ -321,6 +324,7 @@ class Agent:
             self._detours.counters,
             self._tracing.counters,
             self._bouncer.counters,
+            self._fence.counters,
         ):
             totals |= {f"agent.{name}": n for name, n in counters.items()}
         totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}
@@ -329,7 +333,7 @@ class Agent:
         return totals
 
     def _take_desired(self, desired: Desired) -> None:
-        if desired.version <= self._desired_version:
+        if not self._fence.admits_document(desired):
             return
         self._desired_version = desired.version
         if self._config.observe_only:
@@ -354,17 +358,21 @@ class Agent:
             nic.probe(mine, self._keys.send)
 
     def _take_clock(self, update: ClockUpdate) -> None:
-        self._sync.follow(update)
-        self._write_clock()
+        if self._fence.admits_clock(update):
+            self._sync.follow(update)
+            self._write_clock()
 
     def _write_clock(self) -> None:
         self._sync.line.write([nic.maps for nic in self._xdp if nic.maps])
 
     def _look_after(self) -> None:
         self._reread_keys()
+        if refused := self._fence.again():
+            self._take_desired(refused)
         for nic in self._xdp:
             try:
-                self._ensure(nic)
+                if loaded := nic.ensure(self._keys):
+                    self._loaded(nic, loaded)
             except DataplaneError as error:
                 self._counters["dataplane_failed"] += 1
                 if self._is_news(nic.ifname, error.message):
@@ -374,7 +382,7 @@ class Agent:
         self._order_helpers()
 
     def _order_helpers(self) -> None:
-        self._pulses.order([order for nic in self._xdp if (order := nic.pulse_order(self._keys.send))])
+        self._pulses.order(self._xdp, self._keys.send, self._tracing)
         self._go_back.order([told for nic in self._xdp if (told := nic.go_back_order())])
         if pacing := self._config.pacing:
             self._congestion.order([paced for nic in self._xdp if (paced := nic.congestion_order(pacing))])
@@ -385,12 +393,8 @@ class Agent:
         self._troubles[what] = trouble
         return news
 
-    def _ensure(self, nic: HostNic) -> None:
-        if nic.ensure(self._keys):
-            self._loaded(nic)
-
-    def _loaded(self, nic: HostNic) -> None:
-        """A NIC's dataplane has just been found or loaded."""
+    def _loaded(self, nic: HostNic, loaded: Loaded) -> None:
+        """A NIC's dataplane has just been found, loaded or put right."""
         if nic.maps is None:
             return
         self._troubles.pop(nic.ifname, None)
@@ -402,7 +406,8 @@ class Agent:
         self._detours.loaded(nic.ifname)
         if not self._config.pacing:
             interface.clear(nic.ifname)
-        self._event("dataplane_loaded", nic.ifname, self._tag)
+        kind: EventName = "dataplane_repaired" if loaded.repaired else "dataplane_loaded"
+        self._event(kind, nic.ifname, ", ".join(loaded.repaired) or self._tag)
 
     def _ensure_ud(self, nic: UdNic) -> None:
         try:
@@ -461,31 +466,17 @@ class Agent:
         )
         self._bus.publish(messages.subject("hello", self._config.host), hello)
 
-    def _event(self, kind: EventName, nic: str | None, detail: str) -> None:
-        event = Event(
-            host=self._config.host, local_ns=self._clock.now_ns(), kind=kind, nic=nic, detail=detail
-        )
-        self._say(event)
-
-    def _say(self, event: Event) -> None:
-        """Send an event, now or when there is a bus again; the last ones are kept."""
-        _log.info("event kind=%s nic=%s detail=%s", event.kind, event.nic or "-", event.detail)
-        self._publish(event)
-
-    def _publish(self, event: Event) -> None:
-        if not self._bus.publish(messages.subject("event", self._config.host), event):
-            self._unsaid.append(event)
+    def _publish(self, event: Event) -> bool:
+        return self._bus.publish(messages.subject("event", self._config.host), event)
 
     def _bus_changed(self, connected: bool) -> None:
         """Make up at once for what could not be said."""
         if not connected:
             return
         self._say_hello()
+        self._tell_steering()
         self._tracing.tell_all()
-        unsaid = list(self._unsaid)
-        self._unsaid.clear()
-        for event in unsaid:
-            self._publish(event)
+        self._events.make_up()
 
 
 def run(config: AgentConfig) -> None:

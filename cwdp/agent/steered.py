@@ -1,27 +1,33 @@
 """What is steered on this host now, for a manager that does not know it: a new one, or one that others overruled."""
 
+import math
 from collections.abc import Iterator, Mapping
 
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
 from cwdp.shared.messages import SteerQp, SteerReport
 
-MOST_LISTED = 4096
-"""So many at most of each kind, so that the message stays below 1 MiB."""
+LISTED_AT_ONCE = 4096
+"""So many of each kind in one message, which then stays below 1 MiB."""
 
 
-def steer_report(host: str, nics: Mapping[str, Maps]) -> SteerReport:
-    """The steering in the maps of some interfaces, by name."""
+def steer_reports(host: str, number: int, nics: Mapping[str, Maps]) -> Iterator[SteerReport]:
+    """The steering in the maps of some interfaces, by name, in as many messages as that takes; `number` is theirs."""
     managed: list[SteerQp] = []
     by_hand: list[SteerQp] = []
     for message, steer in _messages(nics):
         (managed if steer.managed else by_hand).append(message)
-    return SteerReport(
-        host=host,
-        managed=managed[:MOST_LISTED],
-        by_hand=by_hand[:MOST_LISTED],
-        unlisted=max(0, len(managed) - MOST_LISTED) + max(0, len(by_hand) - MOST_LISTED),
-    )
+    parts = max(1, math.ceil(max(len(managed), len(by_hand)) / LISTED_AT_ONCE))
+    for part in range(parts):
+        listed = slice(part * LISTED_AT_ONCE, (part + 1) * LISTED_AT_ONCE)
+        yield SteerReport(
+            host=host,
+            managed=managed[listed],
+            by_hand=by_hand[listed],
+            number=number,
+            part=part,
+            parts=parts,
+        )
 
 
 def _messages(nics: Mapping[str, Maps]) -> Iterator[tuple[SteerQp, Steer]]:

@@ -64,6 +64,16 @@ class Tracing:
         self._dead: set[tuple[str, str, int, int]] = set()
         self._out: dict[tuple[str, socket.AddressFamily], socket.socket] = {}
 
+    @property
+    def changes(self) -> int:
+        """Grows with every change of what is known."""
+        return self._table.changes
+
+    @property
+    def known(self) -> list[Found]:
+        """The hops of every path that has been traced."""
+        return self._table.known
+
     def order(self, orders: Sequence[TraceOrder]) -> None:
         """Keep track of these paths from now on."""
         if list(orders) != self._orders:

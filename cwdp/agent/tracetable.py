@@ -104,9 +104,11 @@ class TraceTable:
 
     Attributes:
         counters: totals by name (`COUNTERS`).
+        changes: grows with every change of what is known.
     """
 
     def __init__(self, port: int, rng: random.Random) -> None:
+        self.changes = 0
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._port = port
         self._rng = rng
@@ -126,6 +128,11 @@ class TraceTable:
     def __len__(self) -> int:
         return len(self._tracked)
 
+    @property
+    def known(self) -> list[Found]:
+        """The hops of every path that has been traced, as of its last round."""
+        return [tracked.found for tracked in self._tracked.values() if tracked.found is not None]
+
     def want(
         self, paths: Collection[FlowPath], switches: Mapping[Pair, int] | None = None, now_s: float = 0.0
     ) -> None:
@@ -138,6 +145,7 @@ class TraceTable:
         """
         for path in self._tracked.keys() - set(paths):
             del self._tracked[path]
+            self.changes += 1
             if path in self._rounds:
                 self._forget(self._rounds.pop(path))
         for path in paths:
@@ -282,6 +290,7 @@ class TraceTable:
         before = tracked.found
         found = self._settle(tracked, current)
         tracked.found = found
+        self.changes += found != before
         missed = any(hop is not None and current.hop(i) is None for i, hop in enumerate(found.hops, start=1))
         tracked.again = max(0, tracked.again - 1) if missed else MOST_AGAIN
         wait_s = AGAIN_S if missed and tracked.again > 0 else RETRACE_S * self._rng.uniform(0.0, 2.0)

@@ -110,8 +110,7 @@ class Window:
     def drop_between(self, from_ns: int, to_ns: int) -> None:
         """Drop what was stamped in a stretch of the initiator's time."""
         for index, (when, samples) in enumerate(self._recent):
-            sent_ns, answered_ns = samples.stamps_ns[0], samples.stamps_ns[3]
-            kept = (answered_ns < from_ns) | (sent_ns > to_ns)
+            kept = stamped_outside(samples.stamps_ns, from_ns, to_ns)
             if not kept.all():
                 self._recent[index] = (when, samples.where(kept))
 
@@ -138,6 +137,11 @@ class Window:
             weight_out=samples.weight_out[order],
             weight_back=samples.weight_back[order],
         )
+
+
+def stamped_outside(stamps_ns: NDArray[np.int64], from_ns: int, to_ns: int) -> NDArray[np.bool_]:
+    """Which probes, int64 [4, n], were answered before a stretch of the initiator's time or sent after it."""
+    return np.asarray((stamps_ns[3] < from_ns) | (stamps_ns[0] > to_ns))
 
 
 def _joined(chunks: list[Samples]) -> Samples:

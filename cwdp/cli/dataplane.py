@@ -1,6 +1,6 @@
 """`cwdp dataplane`: the eBPF programs on this host's interfaces."""
 
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.console import Group, RenderableType
@@ -9,6 +9,7 @@ from rich.table import Table
 from cwdp.cli.output import emit
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import ROCE_PORT, XdpMode
+from cwdp.dataplane.interface import Generic
 from cwdp.dataplane.loader import Loaded, Settings
 from cwdp.dataplane.status import describe, refused
 
@@ -25,9 +26,16 @@ def dataplane() -> None:
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=ROCE_PORT, show_default=True, help="UDP port of probes."
 )
-def load(ifname: str, port: int) -> None:
+@click.option(
+    "--generic",
+    type=click.Choice(get_args(Generic)),
+    default="refuse",
+    show_default=True,
+    help="What to do where the driver takes no XDP program (veth and lo are always allowed).",
+)
+def load(ifname: str, port: int, generic: Generic) -> None:
     """Load, pin and attach the programs on IFNAME."""
-    _say(loader.load(ifname, Settings(probe_port=port)), "loaded")
+    _say(loader.load(ifname, Settings(probe_port=port, generic=generic)), "loaded")
 
 
 @dataplane.command()
@@ -56,10 +64,14 @@ def status(everywhere: bool, as_json: bool) -> None:
 
 def _say(loaded: Loaded, done: str) -> None:
     state = done if loaded.changed else f"already {done}, nothing to do"
+    if loaded.repaired:
+        state = f"put right what was not as it should be ({', '.join(loaded.repaired)})"
     click.echo(f"{loaded.where.ifname}: {state} (build {loaded.tag}, {loaded.mode.name.lower()} XDP)")
     if loaded.mode is XdpMode.GENERIC:
+        why = f" ({loaded.why_generic})" if loaded.why_generic else ""
         click.echo(
-            "  this driver has no native XDP, so the generic one is used: timestamps are later and noisier",
+            f"  this driver takes no native XDP program{why}, so the generic path is used:"
+            " timestamps are later and noisier",
             err=True,
         )
 
@@ -83,7 +95,7 @@ def _render(found: list[dict[str, Any]]) -> RenderableType:
             nic["ifname"]
             if nic["netns_cookie"] == tree.netns_cookie()
             else f"{nic['netns_cookie']}/{nic['ifname']}",
-            nic["mode"] if nic["attached"] else "detached",
+            nic["mode"],
             nic["egress"],
             nic["tag"][:6] if nic["current"] else "other",
             ",".join(map(str, nic["key_ids"])) or "none",
@@ -91,6 +103,13 @@ def _render(found: list[dict[str, Any]]) -> RenderableType:
             *(str(counters[name]) for name in ("probe_sent", "reply_accepted", "request_reflected")),
             str(refused(counters)),
         )
+        notes += [f"{nic['ifname']}: {fault}" for fault in nic["faults"]]
+        if nic["takes_detours"] is False:
+            notes.append(f"{nic['ifname']}: no detours over it, its driver has no XDP metadata")
         if nic["slices"] != "none":
             notes.append(f"{nic['ifname']}: slices held by {nic['slices']}, see: cwdp slice list")
+    if any(nic.get("faults") for nic in found):
+        notes.append(
+            "`cwdp dataplane load IFNAME` puts right what is there, `unload` clears away what is gone"
+        )
     return Group(table, *notes)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import SlotState
 
-LOOK_AHEAD = 256
-"""Pulses that may have been sent since the last call."""
+LOOK_AHEAD = abi.PATHS
+"""Numbers that may have been passed over in a row: the kernel may take no pulse of a round."""
 
 GIVEN_UP_NS = 200_000_000
 LOST_TRACK_NS = 500_000_000
@@ -25,6 +25,7 @@ WIDEST_BOUND = 0.5
 """Of the threshold: a clock less certain than that says nothing about queues."""
 
 _SEQ_SHIFT = np.uint64(32)
+_SEQ_MASK = 0xFFFFFFFF
 _STATE_MASK = np.uint64(0xFFFFFFFF)
 
 
@@ -81,15 +82,20 @@ class PulseReader:
 
     def _follow(self, now_ns: int) -> None:
         """Take up the pulses that have left since."""
-        if self._head is None:
-            return
-        ahead = np.arange(self._head + 1, self._head + 1 + LOOK_AHEAD, dtype=np.uint64)
-        tags = self._slots["tag"][ahead.astype(np.intp) % abi.PULSE_SLOTS]
-        sent = ahead[tags >> _SEQ_SHIFT == ahead]
-        if len(sent):
+        while self._head is not None:
+            sent = self._sent_after(self._head)
+            if not len(sent):
+                return
             self._head, self._moved_ns = int(sent[-1]), now_ns
             self._waiting = np.concatenate((self._waiting, sent))
             self._since_ns = np.concatenate((self._since_ns, np.full(len(sent), now_ns)))
+
+    def _sent_after(self, head: int) -> NDArray[np.uint64]:
+        """Those of the next numbers that have been sent, in order."""
+        ahead = np.arange(head + 1, head + 1 + LOOK_AHEAD, dtype=np.uint64) & np.uint64(_SEQ_MASK)
+        tags = self._slots["tag"][ahead.astype(np.intp) % abi.PULSE_SLOTS]
+        sent: NDArray[np.uint64] = ahead[tags >> _SEQ_SHIFT == ahead]
+        return sent
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,9 @@ QPN_MAX: Final = 0xFFFFFF
 UDP_MAX: Final = 0x2400
 QP_WAYS: Final = 0x8
 QP_BUCKETS: Final = 0x1000
+QP_NEWCOMERS: Final = 0x400
 STEER_MAX: Final = 0x10000
+STEERED_QPNS: Final = 0x4000
 PATHS: Final = 0x1000
 DETOURS: Final = 0x1000
 PULSE_SLOTS: Final = 0x8000
@@ -33,6 +35,8 @@ SLICES: Final = 0x100
 SLICE_RULES: Final = 0x100
 JOB_QPS: Final = 0x10000
 NAME_BYTES: Final = 0x20
+METADATA_HAS: Final = 0x1
+METADATA_LACKS: Final = 0x2
 
 
 class Reason(IntEnum):
@@ -40,41 +44,42 @@ class Reason(IntEnum):
 
     PROBE_SENT = 0
     PROBE_BAD_TEMPLATE = 1
-    PROBE_NO_KEY = 2
-    REQUEST_REFLECTED = 3
-    REQUEST_UNKNOWN_KEY = 4
-    REQUEST_BAD_MAC = 5
-    REQUEST_BAD_PORT = 6
-    REPLY_ACCEPTED = 7
-    REPLY_UNKNOWN_KEY = 8
-    REPLY_BAD_MAC = 9
-    REPLY_BAD_PORT = 10
-    REPLY_UNEXPECTED = 11
-    REPLY_LATE = 12
-    REPLY_DUPLICATE = 13
-    REPLY_TIME_REVERSED = 14
-    BAD_LENGTH = 15
-    BAD_VERSION = 16
-    BAD_KIND = 17
-    PULSE_BAD_PATH = 18
-    QP_ADDED = 19
-    QP_EVICTED = 20
-    QP_UNTRACKED = 21
-    STEER_REWRITTEN = 22
-    STEER_BAD_LENGTH = 23
-    STEER_GSO = 24
-    STEER_NO_MEMORY = 25
-    PATH_WENT_DOWN = 26
-    PATH_CAME_UP = 27
-    PACE_CLAMPED = 28
-    DETOUR_TAKEN = 29
-    DETOUR_OTHER_NIC = 30
-    DETOUR_REFUSED = 31
-    DETOUR_RESTORED = 32
-    DETOUR_UNKNOWN = 33
-    GO_BACK_GIVEN = 34
-    GO_BACK_NOT_STEERED = 35
-    GO_BACK_NOT_SWITCHED = 36
+    PROBE_NOT_OURS = 2
+    PROBE_NO_KEY = 3
+    REQUEST_REFLECTED = 4
+    REQUEST_UNKNOWN_KEY = 5
+    REQUEST_BAD_MAC = 6
+    REQUEST_BAD_PORT = 7
+    REPLY_ACCEPTED = 8
+    REPLY_UNKNOWN_KEY = 9
+    REPLY_BAD_MAC = 10
+    REPLY_BAD_PORT = 11
+    REPLY_UNEXPECTED = 12
+    REPLY_LATE = 13
+    REPLY_DUPLICATE = 14
+    REPLY_TIME_REVERSED = 15
+    BAD_LENGTH = 16
+    BAD_VERSION = 17
+    BAD_KIND = 18
+    PULSE_BAD_PATH = 19
+    QP_ADDED = 20
+    QP_EVICTED = 21
+    QP_UNTRACKED = 22
+    STEER_REWRITTEN = 23
+    STEER_BAD_LENGTH = 24
+    STEER_GSO = 25
+    STEER_NO_MEMORY = 26
+    PATH_WENT_DOWN = 27
+    PATH_CAME_UP = 28
+    PACE_CLAMPED = 29
+    DETOUR_TAKEN = 30
+    DETOUR_OTHER_NIC = 31
+    DETOUR_REFUSED = 32
+    DETOUR_RESTORED = 33
+    DETOUR_UNKNOWN = 34
+    GO_BACK_GIVEN = 35
+    GO_BACK_NOT_STEERED = 36
+    GO_BACK_NOT_SWITCHED = 37
 
 
 class ProbeKind(IntEnum):
@@ -91,6 +96,17 @@ class SlotState(IntEnum):
     SENT = 1
     FILLING = 2
     DONE = 3
+
+
+class Sender(IntEnum):
+    """`enum cwdp_sender`."""
+
+    PAIRS_IPV4 = 0
+    PAIRS_IPV6 = 1
+    PULSES_IPV4 = 2
+    PULSES_IPV6 = 3
+    GO_BACK_IPV4 = 4
+    GO_BACK_IPV6 = 5
 
 
 class XdpMode(IntEnum):
@@ -249,7 +265,7 @@ TEST_CLOCK_STEP: Final = _record(16, [("phase_q16", "<i8", 0), ("rate_q40", "<i8
 
 KEY: Final = _record(24, [("k0", "<u8", 0), ("k1", "<u8", 8), ("key_id", "<u4", 16), ("valid", "<u4", 20)])
 
-COUNTERS: Final = _record(296, [("count", ("<u8", (37,)), 0)])
+COUNTERS: Final = _record(304, [("count", ("<u8", (38,)), 0)])
 
 META: Final = _record(
     32,
@@ -257,7 +273,8 @@ META: Final = _record(
         ("abi", "<u4", 0),
         ("ifindex", "<u4", 4),
         ("xdp_mode", "<u4", 8),
-        ("reserved", "<u4", 12),
+        ("metadata", "<u2", 12),
+        ("offloads", "<u2", 14),
         ("tag", "S16", 16),
     ],
 )
@@ -275,6 +292,8 @@ STEER: Final = _record(
         ("managed", "<u2", 10),
     ],
 )
+
+STEERED: Final = _record(65536, [("qps", ("<u4", (16384,)), 0)])
 
 QP: Final = _record(
     192,
@@ -330,7 +349,8 @@ PATH: Final = _record(
         ("slow_ns", "<u8", 88),
         ("primaries", "<u4", 96),
         ("spares", "<u4", 100),
-        ("unused", ("<u8", (3,)), 104),
+        ("asked_ns", "<u8", 104),
+        ("unused", ("<u8", (2,)), 112),
     ],
 )
 
@@ -358,7 +378,7 @@ PARTNER: Final = _record(
 )
 
 CONTROL: Final = _record(
-    192,
+    256,
     [
         ("generation", "<u4", 0),
         ("sample_below", "<u4", 4),
@@ -366,11 +386,15 @@ CONTROL: Final = _record(
         ("dead_after_ns", "<u8", 16),
         ("hold_down_ns", "<u8", 24),
         ("hold_down_max_ns", "<u8", 32),
-        ("unused", ("<u8", (3,)), 40),
+        ("pulse_gap_ns", "<u8", 40),
+        ("unused", ("<u8", (2,)), 48),
         ("sample_head", "<u8", 64),
         ("event_head", "<u8", 72),
-        ("unused_too", ("<u8", (6,)), 80),
-        ("partner", PARTNER, 128),
+        ("newcomers", ("<u8", (2,)), 80),
+        ("unused_too", ("<u8", (4,)), 96),
+        ("senders", ("<u8", (6,)), 128),
+        ("unused_as_well", ("<u8", (2,)), 176),
+        ("partner", PARTNER, 192),
     ],
 )
 
@@ -458,7 +482,7 @@ SLICE: Final = _record(
 JOB: Final = _record(8, [("job", "<u4", 0), ("managed", "<u4", 4)])
 
 SETTINGS: Final = _record(
-    9388,
+    9392,
     [
         ("probe_port", "<u2", 0),
         ("qp_buckets", "<u4", 4),

@@ -4,9 +4,11 @@ It is kept in the maps `detours` and `other_paths`, and as the partner in `contr
 only what there is; the dataplane decides when it is used (`bpf/detour.h`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
 from cwdp.dataplane.maps import Maps
@@ -16,6 +18,7 @@ from cwdp.errors import SteeringError
 
 _ADDRESS_BYTES = 16
 _NO_ADDRESS = np.zeros(4, dtype=np.uint32)
+_NO_RECORDS = np.zeros(0, dtype=abi.DETOUR)
 
 
 @dataclass(frozen=True)
@@ -85,63 +88,82 @@ class Detours:
             self._maps.control["partner"][0] = record
 
     def reconcile(self, wanted: dict[Address, Detour]) -> list[SteeringError]:
-        """Have exactly these detours.
+        """Have exactly these detours. Where old and new paths together do not fit, some are changed after others.
 
         Returns:
             Why some could not be had.
         """
-        refused: list[SteeringError] = []
+        self._delete(self._present().keys() - {address_bytes(dst) for dst in wanted})
+        refused: dict[Address, SteeringError] = {}
+        pending = wanted
+        while pending:
+            self._count_spares()
+            refused = self._grant(pending)
+            is_stuck = len(refused) == len(pending)
+            if is_stuck and not self._delete({address_bytes(dst) for dst in refused}):
+                break
+            pending = {dst: wanted[dst] for dst in refused}
+        self._count_spares()
+        return list(refused.values())
+
+    def _grant(self, wanted: dict[Address, Detour]) -> dict[Address, SteeringError]:
+        """Have these detours as far as there is room for their paths; why the others are not there."""
+        mine = PathTable(self._maps.paths)
+        others = None if self._other is None else PathTable(self._other.paths)
         present = self._present()
-        packed: dict[bytes, bytes] = {}
+        refused: dict[Address, SteeringError] = {}
         for dst, detour in wanted.items():
             try:
-                packed[address_bytes(dst)] = self._numbers(dst, detour).pack()
+                value = _numbers(mine, others, dst, detour).pack()
             except SteeringError as error:
-                refused.append(error)
-        for key in present.keys() - packed.keys():
-            libbpf.hash_delete(self._maps.detours_fd, key)
-        for key, value in packed.items():
+                refused[dst] = error
+                continue
+            key = address_bytes(dst)
             if present.get(key) != value:
                 libbpf.hash_update(self._maps.detours_fd, key, value)
-        self._count_spares()
         return refused
 
-    def _numbers(self, dst: Address, detour: Detour) -> _Numbers:
-        by_other = self._other if detour.by_other else None
-        return _Numbers(
-            detour=_watch(self._maps, detour.other_dst, detour.sport),
-            other=_watch(by_other, dst, detour.sport),
-            other_detour=_watch(by_other, detour.other_dst, detour.sport),
-            gateway=detour.gateway,
-        )
+    def _delete(self, keys: Collection[bytes]) -> bool:
+        """Remove the detours to these addresses; whether there were any."""
+        return sum(libbpf.hash_delete(self._maps.detours_fd, key) for key in keys) > 0
 
     def _present(self) -> dict[bytes, bytes]:
         return dict(libbpf.hash_items(self._maps.detours_fd, _ADDRESS_BYTES, abi.DETOUR.itemsize))
 
     def _count_spares(self) -> None:
         """Put right how many detours each path of both NICs is part of."""
-        _count(self._maps, self._other)
+        mine = _records(self._maps)
+        theirs = _NO_RECORDS if self._other is None else _records(self._other)
+        _count(self._maps, mine, theirs)
         if self._other is not None:
-            _count(self._other, self._maps)
+            _count(self._other, theirs, mine)
 
 
-def _watch(maps: Maps | None, dst: Address | None, sport: int) -> int:
+def _numbers(mine: PathTable, others: PathTable | None, dst: Address, detour: Detour) -> _Numbers:
+    by_other = others if detour.by_other else None
+    return _Numbers(
+        detour=_watch(mine, detour.other_dst, detour.sport),
+        other=_watch(by_other, dst, detour.sport),
+        other_detour=_watch(by_other, detour.other_dst, detour.sport),
+        gateway=detour.gateway,
+    )
+
+
+def _watch(table: PathTable | None, dst: Address | None, sport: int) -> int:
     """The number of a path that is watched from now on; 0 where there is none."""
-    if maps is None or dst is None:
+    if table is None or dst is None:
         return 0
-    return PathTable(maps.paths).spare([(address_bytes(dst), sport)])[0]
+    return table.spare([(address_bytes(dst), sport)])[0]
 
 
-def _records(maps: Maps) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+def _records(maps: Maps) -> NDArray[np.void]:
     values = [value for _, value in libbpf.hash_items(maps.detours_fd, _ADDRESS_BYTES, abi.DETOUR.itemsize)]
     return np.frombuffer(b"".join(values), dtype=abi.DETOUR)
 
 
-def _count(maps: Maps, other: Maps | None) -> None:
-    numbers = [_records(maps)["detour"]]
-    if other is not None:
-        records = _records(other)
-        numbers += [records["other"], records["other_detour"]]
-    spares = np.bincount(np.concatenate(numbers), minlength=abi.PATHS)
+def _count(maps: Maps, own: NDArray[np.void], partners: NDArray[np.void]) -> None:
+    """Note for each path of a NIC how many detours it is part of, among its own and those of its partner."""
+    numbers = np.concatenate([own["detour"], partners["other"], partners["other_detour"]])
+    spares = np.bincount(numbers, minlength=abi.PATHS)
     spares[0] = 0
     maps.paths["spares"] = spares

@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 
 from pyroute2 import IPRoute, NetlinkError
 
-from cwdp.dataplane import libbpf, tree
+from cwdp.dataplane import interface, libbpf, rtnetlink, tree
 from cwdp.dataplane.abi import XdpMode
 from cwdp.errors import DataplaneError, ForeignProgramError, KernelError
 
@@ -40,51 +40,73 @@ def _apart(work: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 @dataclass(frozen=True)
-class TcHook:
-    """A hook of tc.
+class Hook:
+    """A hook of an interface.
 
     Attributes:
         program: the program that belongs there.
-        attach_type: of a TCX link.
-        parent: of a filter of clsact.
-        link: the name under which a TCX link is pinned.
+        attach_type: of a link.
+        link: the name under which a link is pinned.
+        parent: of a filter of clsact, for a hook of tc.
     """
 
     program: str
     attach_type: int
-    parent: int
     link: str
+    parent: int = 0
 
 
-EGRESS = TcHook("tc_egress", libbpf.BPF_TCX_EGRESS, 0xFFFFFFF3, tree.TCX_LINK)
-INGRESS = TcHook("tc_ingress", libbpf.BPF_TCX_INGRESS, 0xFFFFFFF2, tree.TCX_INGRESS_LINK)
+XDP = Hook("xdp_ingress", libbpf.BPF_XDP, tree.XDP_LINK)
+EGRESS = Hook("tc_egress", libbpf.BPF_TCX_EGRESS, tree.TCX_LINK, 0xFFFFFFF3)
+INGRESS = Hook("tc_ingress", libbpf.BPF_TCX_INGRESS, tree.TCX_INGRESS_LINK, 0xFFFFFFF2)
+TC_HOOKS = (EGRESS, INGRESS)
+HOOKS = (XDP, *TC_HOOKS)
 
 
-def attach_xdp(program_fd: int, ifindex: int, ifname: str, pin: Path) -> XdpMode:
-    """Attach by a pinned link, in the driver if it can, otherwise in the generic path.
+def attach_xdp(
+    program_fd: int, ifindex: int, ifname: str, pin: Path, *, generic: bool
+) -> tuple[XdpMode, str]:
+    """Attach by a pinned link, in the driver; where that cannot, in the generic path, if that will do.
+
+    Returns:
+        Where it is, and why it is not in the driver.
 
     Raises:
         ForeignProgramError: another program is there already.
-        KernelError: XDP cannot be used at all.
+        KernelError: XDP cannot be used so.
     """
-    for mode, flags in (
-        (XdpMode.NATIVE, libbpf.XDP_FLAGS_DRV_MODE),
-        (XdpMode.GENERIC, libbpf.XDP_FLAGS_SKB_MODE),
-    ):
-        try:
-            link = libbpf.link_create(program_fd, ifindex, libbpf.BPF_XDP, flags)
-        except OSError as error:
-            if error.errno in (errno.EBUSY, errno.EEXIST):
-                raise _foreign(ifindex, ifname) from error
-            if mode is XdpMode.NATIVE and error.errno in (*NOT_SUPPORTED, errno.ERANGE, errno.E2BIG):
-                continue
-            raise KernelError(
-                f"{ifname} takes no XDP program: {error.strerror}",
-                "a kernel of 5.18 or newer is needed, and an interface that carries Ethernet frames",
-            ) from error
-        _keep(link, pin)
-        return mode
-    raise AssertionError("the generic mode either attaches or raises")
+    try:
+        link, mode, why = (
+            _link_xdp(program_fd, ifindex, ifname, libbpf.XDP_FLAGS_DRV_MODE),
+            XdpMode.NATIVE,
+            "",
+        )
+    except OSError as error:
+        why = rtnetlink.why_no_native_xdp(ifindex, program_fd) or error.strerror or ""
+        if not generic:
+            raise interface.no_native_xdp(ifindex, ifname, why) from error
+        link, mode = _link_generic_xdp(program_fd, ifindex, ifname), XdpMode.GENERIC
+    _keep(link, pin)
+    return mode, why
+
+
+def _link_generic_xdp(program_fd: int, ifindex: int, ifname: str) -> int:
+    try:
+        return _link_xdp(program_fd, ifindex, ifname, libbpf.XDP_FLAGS_SKB_MODE)
+    except OSError as error:
+        raise KernelError(
+            f"{ifname} takes no XDP program: {error.strerror}",
+            "a kernel of 5.18 or newer is needed, and an interface that carries Ethernet frames",
+        ) from error
+
+
+def _link_xdp(program_fd: int, ifindex: int, ifname: str, flags: int) -> int:
+    try:
+        return libbpf.link_create(program_fd, ifindex, libbpf.BPF_XDP, flags)
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.EEXIST):
+            raise _foreign(ifindex, ifname) from error
+        raise
 
 
 @_apart
@@ -107,7 +129,7 @@ def _keep(link_fd: int, pin: Path) -> None:
         os.close(link_fd)
 
 
-def attach_tc(program_fd: int, ifindex: int, directory: Path, hook: TcHook) -> None:
+def attach_tc(program_fd: int, ifindex: int, directory: Path, hook: Hook) -> None:
     """Attach at a hook of tc: by a pinned TCX link where the kernel has them, else by clsact."""
     try:
         link = libbpf.link_create(program_fd, ifindex, hook.attach_type)
@@ -120,7 +142,7 @@ def attach_tc(program_fd: int, ifindex: int, directory: Path, hook: TcHook) -> N
 
 
 @_apart
-def attach_clsact(program_fd: int, ifindex: int, hook: TcHook) -> None:
+def attach_clsact(program_fd: int, ifindex: int, hook: Hook) -> None:
     """Attach, or swap atomically, our filter at clsact; others' filters stay."""
     with IPRoute() as ip:
         with suppress(NetlinkError):
@@ -142,17 +164,15 @@ def attach_clsact(program_fd: int, ifindex: int, hook: TcHook) -> None:
             ) from error
 
 
-@_apart
-def has_clsact(ifindex: int, hook: TcHook) -> bool:
-    """Whether our filter is at a hook of clsact."""
-    with IPRoute() as ip:
-        return any(f["info"] >> 16 == FILTER_PRIORITY for f in ip.get_filters(ifindex, parent=hook.parent))
+def clsact_program(ifindex: int, hook: Hook) -> int | None:
+    """The kernel's number of the program of our filter at a hook of clsact; None where we have none there."""
+    return rtnetlink.filter_program(ifindex, hook.parent, FILTER_PRIORITY)
 
 
 @_apart
 def detach_clsact(ifindex: int) -> None:
     """Remove our filters, and clsact itself where nobody else uses it."""
-    parents = [hook.parent for hook in (EGRESS, INGRESS)]
+    parents = [hook.parent for hook in TC_HOOKS]
     with IPRoute() as ip:
         for parent in parents:
             with suppress(NetlinkError):

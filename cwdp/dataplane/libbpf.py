@@ -4,6 +4,8 @@ import ctypes
 import errno
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Self
@@ -133,6 +135,10 @@ class BpfObject:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it."""
         _lib().bpf_object__close(self._pointer)
 
     def _map(self, name: str) -> int:
@@ -203,6 +209,20 @@ def get(path: Path) -> int:
     return _check(_lib().bpf_obj_get(os.fsencode(path)), f"open {path}")
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """A pinned object's file descriptor, for a while.
+
+    Raises:
+        OSError: nothing is pinned there.
+    """
+    fd = get(path)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def link_create(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
     """Attach a program by a link; the caller pins and closes it."""
     opts = _LinkCreateOpts(ctypes.sizeof(_LinkCreateOpts), flags, 0)
@@ -225,6 +245,14 @@ def link_target(link_fd: int) -> tuple[int, int]:
     size = c_uint32(ctypes.sizeof(info))
     _check(_lib().bpf_obj_get_info_by_fd(link_fd, byref(info), byref(size)), "read link")
     return info.ifindex, info.prog_id
+
+
+def program_id(fd: int) -> int:
+    """The kernel's number of a program, never used again."""
+    info = (c_uint32 * 2)()  # struct bpf_prog_info begins with type and id
+    size = c_uint32(ctypes.sizeof(info))
+    _check(_lib().bpf_obj_get_info_by_fd(fd, byref(info), byref(size)), "read program")
+    return info[1]
 
 
 def _map_info(fd: int) -> _MapInfo:
@@ -317,7 +345,7 @@ def possible_cpus() -> int:
 
 
 def prog_test_run(
-    program_fd: int, packet: bytes, *, ctx: bytes | bytearray = b"", repeat: int = 1
+    program_fd: int, packet: bytes, *, ctx: bytes | bytearray = b"", repeat: int = 1, flags: int = 0
 ) -> tuple[int, bytes, int]:
     """Run a program over a packet with BPF_PROG_TEST_RUN, in a context that, as a bytearray, is left as the program did.
 
@@ -326,7 +354,11 @@ def prog_test_run(
     """
     out = ctypes.create_string_buffer(len(packet) + 256)
     opts = _TestRunOpts(
-        sz=ctypes.sizeof(_TestRunOpts), data_size_in=len(packet), data_size_out=len(out), repeat=repeat
+        sz=ctypes.sizeof(_TestRunOpts),
+        data_size_in=len(packet),
+        data_size_out=len(out),
+        repeat=repeat,
+        flags=flags,
     )
     source = ctypes.create_string_buffer(packet, len(packet))
     context = ctypes.create_string_buffer(bytes(ctx), len(ctx))

@@ -11,22 +11,22 @@ import hashlib
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from cwdp.dataplane import abi, control, hooks, icrc, libbpf, tree
+from cwdp.dataplane import abi, attached, control, hooks, icrc, interface, libbpf, meta, tree
 from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.interface import Generic
+from cwdp.dataplane.libbpf import opened
 from cwdp.dataplane.maps import shared
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError, KernelError, VersionError
 from cwdp.shared.testclock import TestClock
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
-TC_HOOKS = (hooks.EGRESS, hooks.INGRESS)
-LINKS = (tree.XDP_LINK, *(hook.link for hook in TC_HOOKS))
 OBJECT = Path(__file__).resolve().parents[2] / "build" / "bpf" / "cwdp.bpf.o"
 
 
@@ -38,11 +38,13 @@ class Settings:
         probe_port: UDP destination port of probes.
         qp_buckets: places for queue pairs of each direction, in buckets of 8; a power of two.
         test_clock: a clock of its own, for a host of a lab.
+        generic: whether generic XDP will do where the driver takes no program.
     """
 
     probe_port: int = abi.ROCE_PORT
     qp_buckets: int = abi.QP_BUCKETS
     test_clock: TestClock | None = None
+    generic: Generic = "refuse"
 
     def __post_init__(self) -> None:
         if self.qp_buckets <= 0 or self.qp_buckets & (self.qp_buckets - 1):
@@ -64,12 +66,20 @@ class Settings:
 
 @dataclass(frozen=True)
 class Loaded:
-    """One interface's dataplane as found: `changed` says whether the call made it so."""
+    """One interface's dataplane as found.
+
+    Attributes:
+        changed: the call made it so.
+        repaired: what of a dataplane that was there already was not as it should be.
+        why_generic: why the driver takes no program, as it was said when it was loaded.
+    """
 
     where: TreePath
     mode: XdpMode
     tag: str
     changed: bool = field(default=False, compare=False)
+    repaired: tuple[str, ...] = field(default=(), compare=False)
+    why_generic: str = field(default="", compare=False)
 
 
 def object_tag() -> str:
@@ -102,14 +112,16 @@ def ifindex_of(ifname: str) -> int:
 def load(ifname: str, settings: Settings | None = None) -> Loaded:
     """Have the dataplane on an interface; one that is there already, from the same build, stays as it is.
 
+    What somebody has taken off its hooks, or swapped there, is put right.
+
     Raises:
         VersionError: another build's dataplane is there; `upgrade` replaces it.
         DataplaneError: it was loaded with settings other than those given, or it could not be loaded, pinned or
             attached; nothing has changed.
     """
     with tree.locked():
-        ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
-        old = _living(where, ifindex)
+        ifindex, tag = ifindex_of(ifname), object_tag()
+        where, old = _living(ifname, ifindex)
         if old is None:
             return _create(where, ifindex, settings or Settings(), tag)
         if old.tag != tag:
@@ -117,11 +129,9 @@ def load(ifname: str, settings: Settings | None = None) -> Loaded:
                 f"{ifname} has the dataplane of another build ({old.tag}, this one is {tag})",
                 f"replace it without losing a packet: cwdp dataplane upgrade {ifname}",
             )
-        if settings is not None and _settings(where) != settings.to_bytes():
-            raise DataplaneError(
-                f"{ifname} has a dataplane that was loaded with other settings", _reload_hint(ifname)
-            )
-        return old
+        if settings is not None:
+            _require_settings(where, ifindex, old, settings)
+        return _put_right(where, ifindex, old)
 
 
 def upgrade(ifname: str) -> Loaded:
@@ -131,25 +141,29 @@ def upgrade(ifname: str) -> Loaded:
         DataplaneError: there is nothing to upgrade, or the new programs were refused; the old ones stay.
     """
     with tree.locked():
-        ifindex, tag, where = ifindex_of(ifname), object_tag(), tree.here(ifname)
-        old = _living(where, ifindex)
+        ifindex, tag = ifindex_of(ifname), object_tag()
+        where, old = _living(ifname, ifindex)
         if old is None:
             raise DataplaneError(
                 f"{ifname} has no dataplane to upgrade", f"run: cwdp dataplane load {ifname}"
             )
+        old = _put_right(where, ifindex, old)
         return old if old.tag == tag else _swap(where, ifindex, old, tag)
 
 
 def unload(ifname: str) -> bool:
-    """Take the dataplane off an interface; False where there was none."""
+    """Take the dataplane off an interface; False where there was none.
+
+    One that was renamed goes by its old name too, and one that is gone leaves nothing behind.
+    """
     with tree.locked():
-        where = tree.here(ifname)
-        if not where.path.exists():
-            return False
-        if not (where.path / tree.TCX_LINK).exists():
-            hooks.detach_clsact(ifindex_of(ifname))
-        tree.remove(where)
-        return True
+        renamed = _follow_names()
+        for name in (ifname, renamed.get(ifname, ifname)):
+            where = tree.here(name)
+            if where.path.exists():
+                _remove(where)
+                return True
+        return False
 
 
 def take_in(where: TreePath) -> None:
@@ -161,10 +175,11 @@ def take_in(where: TreePath) -> None:
         OSError: the program is not pinned.
         DataplaneError: it cannot be attached.
     """
-    ifindex = attached_to(where)
-    if (where.path / hooks.INGRESS.link).exists() or hooks.has_clsact(ifindex, hooks.INGRESS):
+    ifindex = attached.interface_of(where)
+    if attached.runs(where, ifindex, hooks.INGRESS) is not None:
         return
     with opened(where.path / hooks.INGRESS.program) as program_fd:
+        (where.path / hooks.INGRESS.link).unlink(missing_ok=True)
         hooks.attach_tc(program_fd, ifindex, where.path, hooks.INGRESS)
 
 
@@ -176,12 +191,9 @@ def inspect(where: TreePath) -> Loaded:
         DataplaneError: it is not whole.
     """
     try:
-        with opened(where.path / "meta") as fd:
-            record = np.frombuffer(libbpf.map_lookup(fd, 0, abi.META.itemsize), dtype=abi.META)[0]
+        record = meta.read(where.path)[0]
     except OSError as error:
-        raise DataplaneError(
-            f"{where.path} is not whole: {error.strerror}", _reload_hint(where.ifname)
-        ) from error
+        raise _not_whole(where, error) from error
     if record["abi"] != abi.ABI:
         raise VersionError(
             f"{where.path} has layout {record['abi']}, this build reads {abi.ABI}", _reload_hint(where.ifname)
@@ -189,32 +201,12 @@ def inspect(where: TreePath) -> Loaded:
     return Loaded(where, XdpMode(int(record["xdp_mode"])), bytes(record["tag"]).decode())
 
 
-def attached_to(where: TreePath) -> int:
-    """The index of the interface that the XDP link holds; 0 where there is none any more."""
-    try:
-        with opened(where.path / tree.XDP_LINK) as link:
-            return libbpf.link_target(link)[0]
-    except OSError:
-        return 0
-
-
-def is_attached(where: TreePath) -> bool:
-    """Whether the XDP link still holds a living interface."""
-    return attached_to(where) != 0
+def _not_whole(where: TreePath, error: OSError) -> DataplaneError:
+    return DataplaneError(f"{where.path} is not whole: {error.strerror}", _reload_hint(where.ifname))
 
 
 def _reload_hint(ifname: str) -> str:
     return f"run: cwdp dataplane unload {ifname}; cwdp dataplane load {ifname}"
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[int]:
-    """A pinned object's file descriptor, for a while."""
-    fd = libbpf.get(path)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def _settings(where: TreePath) -> bytes:
@@ -228,14 +220,81 @@ def _settings(where: TreePath) -> bytes:
         return libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)
 
 
-def _living(where: TreePath, ifindex: int) -> Loaded | None:
-    """The tree of an interface, if it is attached to this very interface; a dead one is cleared away."""
+def _require_settings(where: TreePath, ifindex: int, old: Loaded, settings: Settings) -> None:
+    if _settings(where) != settings.to_bytes():
+        raise DataplaneError(
+            f"{where.ifname} has a dataplane that was loaded with other settings", _reload_hint(where.ifname)
+        )
+    if old.mode is XdpMode.GENERIC and not _generic_will_do(ifindex, settings):
+        raise DataplaneError(
+            f"{where.ifname} has a dataplane in generic XDP, which is refused",
+            f"{_reload_hint(where.ifname)}, {interface.ALLOW}",
+        )
+
+
+def _generic_will_do(ifindex: int, settings: Settings) -> bool:
+    return settings.generic == "allow" or interface.may_be_generic(ifindex)
+
+
+def _living(ifname: str, ifindex: int) -> tuple[TreePath, Loaded | None]:
+    """Where the tree of an interface is to be, and the tree if there is one; one of another is cleared away."""
+    _follow_names()
+    where = tree.here(ifname)
     if not where.path.exists():
-        return None
-    if attached_to(where) == ifindex:
-        return inspect(where)
+        return where, None
+    if attached.interface_of(where) == ifindex:
+        return where, inspect(where)
+    _remove(where)
+    return where, None
+
+
+def _follow_names() -> dict[str, str]:
+    """Have each tree of this namespace bear the name that its interface has now.
+
+    Names may go round. Each step puts one tree in its place.
+
+    Returns:
+        The new names of those that had others.
+    """
+    renamed = {}
+    for where in tree.trees_here():
+        called = where.ifname
+        while (name := attached.name_now(where)) not in (None, where.ifname):
+            place = tree.here(str(name))
+            if place.path.exists() and attached.name_now(place) is None:
+                tree.remove(place)
+            _take_place(where.path, place.path)
+            renamed[called], called = place.ifname, place.ifname
+    return renamed
+
+
+def _put_right(where: TreePath, ifindex: int, old: Loaded) -> Loaded:
+    try:
+        repaired = (*attached.put_right(where, where.path, ifindex), *_leave_tags_on(where))
+    except OSError as error:
+        raise _not_whole(where, error) from error
+    return replace(inspect(where), changed=True, repaired=repaired) if repaired else old
+
+
+def _leave_tags_on(where: TreePath) -> tuple[str, ...]:
+    switched_off = interface.leave_tags_on(where.ifname)
+    if not switched_off:
+        return ()
+    record = meta.read(where.path)
+    record["offloads"] |= switched_off
+    meta.write(where.path, record)
+    return ("VLAN tags were taken off by the NIC",)
+
+
+def _remove(where: TreePath) -> None:
+    ifindex, name = attached.interface_of(where), attached.name_now(where)
+    if ifindex and not (where.path / hooks.EGRESS.link).exists():
+        hooks.detach_clsact(ifindex)
+    with suppress(OSError):  # of a tree that is not whole nothing is known
+        record = meta.read(where.path)[0]
+        if name and record["abi"] == abi.ABI:
+            interface.give_back(name, int(record["offloads"]))
     tree.remove(where)
-    return None
 
 
 @contextmanager
@@ -322,53 +381,58 @@ def _pin_all(obj: libbpf.BpfObject, directory: Path) -> None:
         libbpf.pin(obj.program_fd(name), directory / name)
 
 
-def _write_meta(obj: libbpf.BpfObject, ifindex: int, mode: XdpMode, tag: str) -> None:
-    record = np.zeros((), dtype=abi.META)
-    record["abi"], record["ifindex"], record["xdp_mode"], record["tag"] = abi.ABI, ifindex, mode, tag.encode()
-    libbpf.map_update(obj.map_fd("meta"), 0, record.tobytes())
-
-
 def _write_test_clock(obj: libbpf.BpfObject, clock: TestClock) -> None:
     curve = shared(obj.map_fd("test_clock"), abi.TEST_CLOCK_STEP)
     curve["phase_q16"], curve["rate_q40"] = clock.clock.phase_q16, clock.clock.rate_q40
 
 
 def _create(where: TreePath, ifindex: int, settings: Settings, tag: str) -> Loaded:
-    with _open_and_load(settings.to_bytes(), None) as obj, _temporary(where) as new:
+    interface.require_usable(ifindex, where.ifname)
+    generic = _generic_will_do(ifindex, settings)
+    record = np.zeros(1, dtype=abi.META)
+    record["abi"], record["ifindex"], record["tag"] = abi.ABI, ifindex, tag.encode()
+    with (
+        _open_and_load(settings.to_bytes(), None) as obj,
+        _tags_left_on(where.ifname) as record["offloads"],
+        _temporary(where) as new,
+    ):
         if settings.test_clock:
             _write_test_clock(obj, settings.test_clock)
         _pin_all(obj, new)
-        mode = hooks.attach_xdp(obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK)
-        _write_meta(obj, ifindex, mode, tag)
+        mode, why = hooks.attach_xdp(
+            obj.program_fd("xdp_ingress"), ifindex, where.ifname, new / tree.XDP_LINK, generic=generic
+        )
+        record["xdp_mode"] = mode
+        meta.write(new, record)
         libbpf.map_update(obj.map_fd("control"), 0, control.initial().tobytes())
         hooks.attach_tc(obj.program_fd("tc_egress"), ifindex, new, hooks.EGRESS)
-    return Loaded(where, mode, tag, changed=True)
+    return Loaded(where, mode, tag, changed=True, why_generic=why)
+
+
+@contextmanager
+def _tags_left_on(ifname: str) -> Iterator[int]:
+    """Have a NIC leave VLAN tags on; if what follows fails it does what it did before."""
+    switched_off = interface.leave_tags_on(ifname)
+    try:
+        yield switched_off
+    except BaseException:
+        interface.give_back(ifname, switched_off)
+        raise
 
 
 def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
+    record = meta.read(where.path)
+    record["tag"] = tag.encode()
     with _open_and_load(_settings(where), where.path) as obj, _temporary(where) as new:
         _pin_all(obj, new)
-        _write_meta(obj, ifindex, old.mode, tag)
-        for name in LINKS:
-            if (where.path / name).exists():
-                with opened(where.path / name) as link:
-                    libbpf.pin(link, new / name)
+        meta.write(new, record)
+        for hook in hooks.HOOKS:
+            if (where.path / hook.link).exists():
+                with opened(where.path / hook.link) as link:
+                    libbpf.pin(link, new / hook.link)
         try:
-            _point_hooks_at(new, where.path, ifindex)
+            attached.put_right(where, new, ifindex)
         except (OSError, DataplaneError):
-            _point_hooks_at(where.path, where.path, ifindex)
+            attached.put_right(where, where.path, ifindex)
             raise
     return Loaded(where, old.mode, tag, changed=True)
-
-
-def _point_hooks_at(programs: Path, links: Path, ifindex: int) -> None:
-    """Have the interface run the programs pinned in a directory."""
-    with opened(programs / "xdp_ingress") as program_fd, opened(links / tree.XDP_LINK) as link:
-        libbpf.link_update(link, program_fd)
-    for hook in TC_HOOKS:
-        with opened(programs / hook.program) as program_fd:
-            if (links / hook.link).exists():
-                with opened(links / hook.link) as link:
-                    libbpf.link_update(link, program_fd)
-            elif hooks.has_clsact(ifindex, hook):
-                hooks.attach_clsact(program_fd, ifindex, hook)

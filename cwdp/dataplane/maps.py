@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
-from cwdp.dataplane.abi import Direction, Reason
+from cwdp.dataplane.abi import Direction, Reason, Sender
+from cwdp.dataplane.barrier import store_barrier
 from cwdp.dataplane.tree import KEPT_MAPS, TreePath
 
 Q40, Q48 = float(1 << 40), float(1 << 48)
@@ -24,6 +25,7 @@ class Maps:
         slots: the table of probes under way and results, pulses behind pairs; shape (SLOTS + PULSE_SLOTS,),
             dtype `abi.SLOT`.
         qps: queue pairs by direction; each shape (buckets * QP_WAYS,), dtype `abi.QP`, free ones with a tag of 0.
+        steered_qps: how many queue pairs are steered, by the lowest bits of their QPNs; shape (STEERED_QPNS,), uint32.
         paths: watched paths by their numbers; shape (PATHS,), dtype `abi.PATH`, free ones without users.
         control: what may be changed while packets flow; shape (1,), dtype `abi.CONTROL`.
         samples: data packets stamped, by their numbers; shape (SAMPLES,), dtype `abi.SAMPLE`.
@@ -41,6 +43,7 @@ class Maps:
             Direction.EGRESS: self._shared("qps_out", abi.QP, abi.QP_WAYS),
             Direction.INGRESS: self._shared("qps_in", abi.QP, abi.QP_WAYS),
         }
+        self.steered_qps: NDArray[np.uint32] = self._shared("steered", abi.STEERED)["qps"][0]
         self.paths = self._shared("paths", abi.PATH)
         self.control = self._shared("control", abi.CONTROL)
         self.samples = self._shared("samples", abi.SAMPLE)
@@ -93,6 +96,11 @@ class Maps:
         return totals
 
     @property
+    def clock_fd(self) -> int:
+        """The map of the lines."""
+        return self._fds["clock"]
+
+    @property
     def steer_fd(self) -> int:
         """The hash map of steered queue pairs."""
         return self._fds["steer"]
@@ -120,8 +128,13 @@ class Maps:
         return self._fds["jobs"]
 
     def next_generation(self) -> None:
-        """Have every queue pair's steering and slice looked up again."""
+        """Have every queue pair's steering and slice looked up again, as they have been written so far."""
+        store_barrier()
         self.control["generation"][0] = int(self.control["generation"][0]) % 0xFFFFFFFF + 1
+
+    def sign_for(self, sender: Sender, cookie: int) -> None:
+        """Have the probes of a socket signed, by its SO_COOKIE, and those of the one before it no more."""
+        self.control["senders"][0, sender] = cookie
 
     def set_key(self, key_id: int, secret: bytes) -> None:
         """Accept and sign with a key of 16 bytes; it takes the place of the one with an id as even or as odd."""
@@ -155,20 +168,24 @@ class Maps:
 
         timeline = local + offset + d * drift + min(d, slew_ns) * slew, with d = local - ref.
         """
-        inactive = 1 - int(self._clock[0]["active"])
         line = np.zeros((), dtype=abi.CLOCK_LINE)
         line["ref_local_ns"], line["offset_ns"] = ref_local_ns, offset_ns
         line["drift_q48"], line["bound_drift_q48"] = round(drift * Q48), round(bound_drift * Q48)
         line["slew_q48"], line["slew_ns"] = round(slew * Q48), slew_ns
         line["bound_ns"], line["synced"] = math.ceil(min(bound_ns, abi.BOUND_UNSYNCED - 1)), 1
-        self._clock["lines"][0, inactive] = line
-        self._clock["active"][0] = inactive
+        self._switch("lines", "active", line)
 
     def write_base(self, *, ref_mono_ns: int, ahead_ns: int, rate: float) -> None:
         """Have local time made of CLOCK_MONOTONIC with a new line: mono + ahead + (mono - ref) * rate."""
-        inactive = 1 - int(self._clock[0]["base_active"])
-        self._clock["base_lines"][0, inactive] = (ref_mono_ns, ahead_ns, round(rate * Q40))
-        self._clock["base_active"][0] = inactive
+        line = np.array((ref_mono_ns, ahead_ns, round(rate * Q40)), dtype=abi.BASE_LINE)
+        self._switch("base_lines", "base_active", line)
+
+    def _switch(self, lines: str, active: str, line: NDArray[np.void]) -> None:
+        """Fill the line that is not in force, then put it in force: no reader sees half of it."""
+        inactive = 1 - (int(self._clock[active][0]) & 1)
+        self._clock[lines][0, inactive] = line
+        store_barrier()
+        self._clock[active][0] = inactive
 
     def read_base(self) -> NDArray[np.void]:
         """The line that makes local time now, a record of `abi.BASE_LINE`."""
@@ -177,9 +194,7 @@ class Maps:
 
     def clear_clock(self) -> None:
         """Declare this host's clock unsynced."""
-        inactive = 1 - int(self._clock[0]["active"])
-        self._clock["lines"][0, inactive] = np.zeros((), dtype=abi.CLOCK_LINE)
-        self._clock["active"][0] = inactive
+        self._switch("lines", "active", np.zeros((), dtype=abi.CLOCK_LINE))
 
     def read_clock(self) -> NDArray[np.void]:
         """The line in force, a record of `abi.CLOCK_LINE`."""

@@ -56,11 +56,12 @@ def gateways(
         dsts: the destinations; those that it does not lead to are left out.
     """
     found: dict[Address, Address | None] = {}
+    ifindex = loader.ifindex_of(ifname)
     with IPRoute() as ip:
         for dst in dsts:
             if dst.version not in sources:
                 continue
-            given = {"dst": str(dst), "src": str(sources[dst.version]), "oif": loader.ifindex_of(ifname)}
+            given = {"dst": str(dst), "src": str(sources[dst.version]), "oif": ifindex}
             try:
                 route = ip.route("get", family=FAMILIES[dst.version], **given)[0]
             except (NetlinkError, IndexError):

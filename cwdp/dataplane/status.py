@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from cwdp.dataplane import loader, tree
+from cwdp.dataplane import abi, attached, hooks, loader, meta
 from cwdp.dataplane.abi import BOUND_UNSYNCED, Enforcer, Reason
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError
 
 REFUSED = [r.name.lower() for r in Reason if r.name.startswith(("REQUEST_", "REPLY_", "BAD_", "PROBE_"))]
+TAKES_DETOURS = {0: None, abi.METADATA_HAS: True, abi.METADATA_LACKS: False}
 GOOD = ("probe_sent", "request_reflected", "reply_accepted")
 
 
@@ -18,10 +19,11 @@ def describe(where: TreePath) -> dict[str, Any]:
         "netns_cookie": where.netns_cookie,
         "ifname": where.ifname,
         "path": str(where.path),
-        "attached": loader.is_attached(where),
+        "attached": attached.interface_of(where) != 0,
     }
     try:
         loaded = loader.inspect(where)
+        faults = _faults(where)
         with Maps(where) as maps:
             counters, key_ids, clock = maps.counters(), maps.key_ids(), maps.read_clock()
             enforcer = Enforcer(int(maps.slice_table["enforcer"][0]))
@@ -29,8 +31,11 @@ def describe(where: TreePath) -> dict[str, Any]:
         return found | {"error": error.message}
     synced = bool(clock["synced"]) and int(clock["bound_ns"]) != BOUND_UNSYNCED
     return found | {
-        "mode": loaded.mode.name.lower(),
-        "egress": "tcx" if (where.path / tree.TCX_LINK).exists() else "clsact",
+        "mode": loaded.mode.name.lower() if attached.is_attached(where, hooks.XDP) else "detached",
+        "attached": not faults,
+        "faults": faults,
+        "egress": _egress(where),
+        "takes_detours": TAKES_DETOURS[int(meta.read(where.path)["metadata"][0])],
         "tag": loaded.tag,
         "current": loaded.tag == loader.object_tag(),
         "key_ids": key_ids,
@@ -43,6 +48,20 @@ def describe(where: TreePath) -> dict[str, Any]:
         },
         "counters": counters,
     }
+
+
+def _faults(where: TreePath) -> list[str]:
+    try:
+        return attached.faults(where)
+    except OSError as error:
+        raise DataplaneError(f"{where.path} is not whole: {error.strerror}") from error
+
+
+def _egress(where: TreePath) -> str:
+    """What holds the program at tc egress."""
+    if not attached.is_attached(where, hooks.EGRESS):
+        return "detached"
+    return "tcx" if (where.path / hooks.EGRESS.link).exists() else "clsact"
 
 
 def refused(counters: dict[str, int]) -> int:

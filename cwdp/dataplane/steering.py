@@ -158,6 +158,13 @@ class Steering:
         values = np.frombuffer(b"".join(value for _, value in items), dtype=abi.STEER)
         return dict(zip(_unpack_keys(keys), _unpack(values), strict=True))
 
+    def path_pairs(self) -> NDArray[np.intp]:
+        """Numbers of the path and of the backup of each queue pair that has one, each pair once; shape (pairs, 2)."""
+        items = libbpf.hash_items(self._maps.steer_fd, abi.QP_KEY.itemsize, abi.STEER.itemsize)
+        values = np.frombuffer(b"".join(value for _, value in items), dtype=abi.STEER)
+        values = values[values["flags"] & SteerFlag.BACKUP > 0]
+        return np.unique(np.stack([values["path"], values["backup_path"]], axis=1).astype(np.intp), axis=0)
+
     def listed(self) -> list[Steered]:
         """Everything that is wanted, in order, with the states of the paths."""
         paths = PathTable(self._maps.paths)
@@ -194,9 +201,11 @@ class Steering:
         return refused
 
     def recount(self) -> None:
-        """Put right how many use each path, which a process killed in the middle of a change leaves wrong."""
-        users = [path_keys(key, steer) for key, steer in self.all().items()]
-        PathTable(self._maps.paths).recount(users)
+        """Put right what is counted of them, which a process killed in the middle of a change leaves wrong."""
+        present = self.all()
+        PathTable(self._maps.paths).recount([path_keys(key, steer) for key, steer in present.items()])
+        places = np.array([_place(key) for key in present], dtype=np.intp)
+        self._maps.steered_qps[:] = np.bincount(places, minlength=abi.STEERED_QPNS)
 
     @contextmanager
     def _changes(self) -> Iterator["_Changes"]:
@@ -222,10 +231,14 @@ class _Changes:
             SteeringError: the tables are full.
         """
         paths = path_keys(key, wanted)
+        if before is None:
+            self._maps.steered_qps[_place(key)] += 1
         try:
             libbpf.hash_update(self._maps.steer_fd, key.pack(), _pack(wanted, self._use(paths)))
         except OSError as error:
             self._left.append(paths)
+            if before is None:
+                self._maps.steered_qps[_place(key)] -= 1
             raise SteeringError(
                 f"{abi.STEER_MAX} queue pairs are steered already, no more fit",
                 "let go of some: cwdp steer unset",
@@ -236,6 +249,7 @@ class _Changes:
     def drop(self, key: QpKey, before: Steer) -> None:
         """Steer a queue pair no more."""
         libbpf.hash_delete(self._maps.steer_fd, key.pack())
+        self._maps.steered_qps[_place(key)] -= 1
         self._left.append(path_keys(key, before))
 
     def finish(self) -> None:
@@ -251,6 +265,11 @@ class _Changes:
         except SteeringError:
             self.finish()
         return self._paths.use(paths)
+
+
+def _place(key: QpKey) -> int:
+    """Where a queue pair is counted in `Maps.steered_qps`."""
+    return key.qpn % abi.STEERED_QPNS
 
 
 def path_keys(key: QpKey, steer: Steer) -> list[PathKey]:

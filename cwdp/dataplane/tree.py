@@ -34,6 +34,7 @@ KEPT_MAPS = (
     "counters",
     *QP_MAPS,
     "steer",
+    "steered",
     "paths",
     "detours",
     "other_paths",

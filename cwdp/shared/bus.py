@@ -5,9 +5,9 @@ exponential backoff and jitter. Each connection is a session: subscriptions are 
 are written and read anew, so nothing depends on what an earlier connection had in its buffers.
 Publishing never blocks and never raises; what cannot be sent is dropped and counted by reason.
 
-Desired state lives in the JetStream bucket `cwdp-desired`. A watch is a plain subscription to the
-bucket's subject plus a read at the start of each session (and now and then, should a message have been
-lost), which costs the server nothing per host.
+Desired state lives in the JetStream bucket `cwdp-desired` (`cwdp.shared.documents`). A watch is a plain
+subscription to the bucket's subject plus a read at the start of each session (and now and then, should a message
+have been lost), which costs the server nothing per host.
 """
 
 import asyncio
@@ -16,26 +16,27 @@ import logging
 import random
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
 import nats.errors
-import nats.js.errors
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.api import KeyValueConfig, StorageType
 
+from cwdp.shared import documents
+from cwdp.shared.buckets import JETSTREAM_ERRORS, Bucket
+from cwdp.shared.documents import DocumentWriter, Trouble
 from cwdp.shared.messages import DESIRED_BUCKET, Desired, decode, encode, token
-from cwdp.shared.tasks import end
+from cwdp.shared.tasks import end, first_end
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
 CONNECT_TIMEOUT_S = 2
 PING_INTERVAL_S = 5
 SEND_QUEUE_MESSAGES = 2048
-PUT_BATCH = 64
+MANY_AT_ONCE = 64
 REREAD_INTERVAL_S = 60.0
 JETSTREAM_RETRY_S = 0.5
 
@@ -52,9 +53,6 @@ COUNTERS = (
     "handler_failed",
     "server_error",
 )
-
-_KV_STREAM = f"KV_{DESIRED_BUCKET}"
-_JETSTREAM_ERRORS = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
 
 _T = TypeVar("_T", bound=Struct)
 _log = logging.getLogger("cwdp.bus")
@@ -84,6 +82,10 @@ class _Subscription(Generic[_T]):
             _log.debug("dropped a bad message subject=%s error=%s", self.subject, error)
             return
         self._counters["received"] += 1
+        self.hand_on(value)
+
+    def hand_on(self, value: _T) -> None:
+        """Give the handler something."""
         try:
             self._handler(value)
         except Exception:  # noqa: BLE001 - one bad message must not end the subscription
@@ -95,25 +97,62 @@ class _Watch(_Subscription[Desired]):
     """A subscription to one host's document that skips what it delivered already."""
 
     def __init__(self, host: str, handler: Callable[[Desired], None], counters: Counter[str]) -> None:
-        super().__init__(_document_subject(host), Desired, handler, counters)
-        self._last = b""
+        self._bucket = Bucket(DESIRED_BUCKET)
+        super().__init__(self._bucket.subject(token(host)), Desired, handler, counters)
+        self._host = host
+        self._last: Desired | None = None
+        self._is_due = asyncio.Event()
 
-    def deliver(self, data: bytes) -> None:
-        """Hand on a document that differs from the last one."""
-        if data and data != self._last:
-            self._last = data
-            super().deliver(data)
+    async def read(self, client: Client) -> None:
+        """Deliver the stored document at the start of a session, now and then, and when one has come in parts."""
+        retry_s = JETSTREAM_RETRY_S
+        while True:
+            self._is_due.clear()
+            pause_s = REREAD_INTERVAL_S
+            try:
+                stored = await documents.read(client, self._bucket, self._host)
+                if stored is not None:
+                    self.hand_on(stored)
+            except JETSTREAM_ERRORS:
+                pause_s, retry_s = retry_s, min(2 * retry_s, REREAD_INTERVAL_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_due.wait(), pause_s)
+
+    def hand_on(self, value: Desired) -> None:
+        """Hand on a document that differs from the last one; one in parts once these have been read."""
+        if value.parts:
+            self._is_due.set()
+        elif value != self._last:
+            self._last = value
+            super().hand_on(value)
 
 
 class Bus:
-    """One process's connection to the bus at `url`; `name` is what the server shows for it.
+    """One process's connection to the bus.
 
     Set up subscriptions and watches, then `start`; the process may publish from then on, connected or not.
-    `on_change` is called with True when a session is ready and with False when it has ended.
-    `counters` holds totals by name (`COUNTERS`).
+
+    Args:
+        url: where the bus is.
+        name: what its server shows for this process.
+        on_change: called with True when a session is ready and with False when it has ended.
+        confirm: asked before a document is written where somebody else has written one; see `DocumentWriter`.
+        on_trouble: told of documents that cannot be written.
+
+    Attributes:
+        counters: totals by name (`COUNTERS`).
+        documents: those that this process keeps on the bus.
     """
 
-    def __init__(self, url: str, *, name: str, on_change: Callable[[bool], None] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        on_change: Callable[[bool], None] | None = None,
+        confirm: Callable[[], Awaitable[bool]] | None = None,
+        on_trouble: Trouble | None = None,
+    ) -> None:
         self.url = url
         self._shown_url = re.sub(r"//[^@/]*@", "//", url)
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
@@ -121,10 +160,9 @@ class Bus:
         self._on_change = on_change
         self._subscriptions: list[_Subscription[Any]] = []
         self._watches: list[_Watch] = []
-        self._documents: dict[str, bytes] = {}
-        self._unwritten: set[str] = set()
-        self._wakes_writer = asyncio.Event()
+        self.documents = DocumentWriter(confirm or _nobody_else, on_trouble or _tell_nobody)
         self._queue: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(SEND_QUEUE_MESSAGES)
+        self._has_room = asyncio.Event()
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
         self._leaving = False
@@ -179,17 +217,19 @@ class Bus:
         self.counters[reason] += 1
         return False
 
+    async def publish_each(self, messages: Iterable[tuple[str, Struct]]) -> None:
+        """Publish many messages, as fast as they can be sent; others are sent, and the loop turns, meanwhile."""
+        for number, (subject, message) in enumerate(messages, start=1):
+            self.publish(subject, message)
+            if self._queue.qsize() > self._queue.maxsize // 2:
+                self._has_room.clear()
+                await self._has_room.wait()
+            elif number % MANY_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
     def put(self, document: Desired) -> None:
         """Keep a host's document on the bus; written when connected, and anew in each session."""
-        key = token(document.host)
-        self._documents[key] = encode(document)
-        self._unwritten.add(key)
-        self._wakes_writer.set()
-
-    def withdraw(self) -> None:
-        """Keep no document any more: what is on the bus is others' from now on."""
-        self._documents.clear()
-        self._unwritten.clear()
+        self.documents.put(document)
 
     def _why_not(self) -> str | None:
         if self._client is None:
@@ -197,6 +237,16 @@ class Bus:
         if self._queue.full():
             return "dropped_slow"
         return None
+
+    async def ended(self) -> None:
+        """Wait for the end of what runs in the background, which only `close` should bring about.
+
+        Raises:
+            Exception: what nobody has foreseen.
+        """
+        assert self._task is not None
+        await asyncio.wait([self._task])
+        self._task.result()
 
     async def _run(self) -> None:
         failures = 0
@@ -215,7 +265,7 @@ class Bus:
             await self._dial(client, closed)
             ready = True
             await self._serve(client, closed)
-        except _JETSTREAM_ERRORS as error:
+        except JETSTREAM_ERRORS as error:
             self.counters["connect_failed"] += 1
             _log.debug("no connection url=%s error=%s", self._shown_url, error)
         finally:
@@ -247,15 +297,12 @@ class Bus:
         self.counters["connected"] += 1
         _log.info("connected to the bus url=%s", self._shown_url)
         self._tell(connected=True)
-        tasks = [asyncio.create_task(self._send(client)), asyncio.create_task(self._write_documents(client))]
-        tasks += [asyncio.create_task(_read(client, watch)) for watch in self._watches]
-        ended = asyncio.create_task(closed.wait())
-        try:
-            done, _ = await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            await end(ended, *tasks)
+        await first_end(
+            closed.wait(),
+            self._send(client),
+            self.documents.run(client),
+            *(watch.read(client) for watch in self._watches),
+        )
 
     async def _hang_up(self, client: Client, *, was_ready: bool) -> None:
         self._client = None
@@ -263,7 +310,8 @@ class Bus:
             self._queue.get_nowait()
             self._queue.task_done()
             self.counters["dropped_disconnected"] += 1
-        with contextlib.suppress(*_JETSTREAM_ERRORS):
+        self._has_room.set()
+        with contextlib.suppress(*JETSTREAM_ERRORS):
             await client.close()
         if was_ready:
             if not self._leaving:
@@ -289,45 +337,14 @@ class Bus:
                 self.counters["dropped_too_large"] += 1
             finally:
                 self._queue.task_done()
-
-    async def _write_documents(self, client: Client) -> None:
-        """Write every document once a session, and each again when it changes."""
-        self._unwritten.update(self._documents)
-        config = KeyValueConfig(bucket=DESIRED_BUCKET, history=1, storage=StorageType.FILE, direct=True)
-        while True:
-            while not self._unwritten:
-                self._wakes_writer.clear()
-                await self._wakes_writer.wait()
-            try:
-                store = await client.jetstream().create_key_value(config)
-                while self._unwritten:
-                    keys = list(self._unwritten)[:PUT_BATCH]
-                    written = {key: self._documents[key] for key in keys}
-                    await asyncio.gather(*(store.put(key, data) for key, data in written.items()))
-                    self._unwritten -= {key for key in keys if self._documents.get(key) is written[key]}
-            except _JETSTREAM_ERRORS as error:
-                _log.debug("documents wait unwritten=%d error=%s", len(self._unwritten), error)
-                await asyncio.sleep(JETSTREAM_RETRY_S)
+                if self._queue.qsize() <= self._queue.maxsize // 2:
+                    self._has_room.set()
 
 
-async def _read(client: Client, watch: _Watch) -> None:
-    """Deliver a host's stored document at the start of a session and now and then.
-
-    By direct get, which the stream itself answers: asked through the JetStream API while the bucket is being
-    made, nats-server 2.9.10 crashes (a nil store in `jsMsgGetRequest`).
-    """
-    retry_s = JETSTREAM_RETRY_S
-    while True:
-        pause_s = REREAD_INTERVAL_S
-        try:
-            stored = await client.jetstream().get_last_msg(_KV_STREAM, watch.subject, direct=True)
-            watch.deliver(stored.data or b"")
-        except nats.js.errors.NotFoundError:
-            pass  # not written yet: it will arrive by the subscription
-        except _JETSTREAM_ERRORS:
-            pause_s, retry_s = retry_s, min(2 * retry_s, REREAD_INTERVAL_S)
-        await asyncio.sleep(pause_s)
+async def _nobody_else() -> bool:
+    """What a process that shares its documents with no other is certain of."""
+    return True
 
 
-def _document_subject(host: str) -> str:
-    return f"$KV.{DESIRED_BUCKET}.{token(host)}"
+def _tell_nobody(_host: str, _others: int, _why: str) -> None:
+    """The log says it."""

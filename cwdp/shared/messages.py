@@ -7,7 +7,7 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | ---------------------- | ------- | ------------- | ------------------------------------------- |
 | `cwdp.v1.hello.HOST`   | agent   | `Hello`       | once a second: membership and link state    |
 | `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
-| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic  |
+| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic, else one |
 | `cwdp.v1.steer.HOST`   | agent   | `SteerReport` | every other second: what is steered now     |
 | `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
 | `cwdp.v1.window.HOST`  | agent   | `WindowReport` | several a second per NIC that probes       |
@@ -28,6 +28,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from cwdp.shared.clockchanges import ChangedClock, OwnChange
 from cwdp.shared.discipline import Discipline
 from cwdp.shared.slices import SliceSet
 
@@ -40,6 +41,8 @@ ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
 RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
+Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
+LARGEST_VERSION = 2**53
 
 _T = TypeVar("_T", bound=Struct)
 
@@ -59,9 +62,10 @@ class UdAddress(Struct, frozen=True):
 
 
 class Nic(Struct, frozen=True, kw_only=True):
-    """One network interface that cwdp probes from.
+    """One network interface that cwdp probes from; it takes detours in if its driver has XDP metadata.
 
     By `ud` it has one address, that of its GID, and no dataplane; `ud` is None while its RDMA device is not to be had.
+    `speed_bps` is its link's as its driver tells, None where it does not.
     """
 
     ifname: str
@@ -72,6 +76,8 @@ class Nic(Struct, frozen=True, kw_only=True):
     mode: DataplaneMode
     transport: Transport = "xdp"
     ud: UdAddress | None = None
+    takes_detours: bool = True
+    speed_bps: int | None = None
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -143,9 +149,6 @@ class NicSlices(Struct, frozen=True, kw_only=True):
     wanted: SliceSet
 
 
-Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
-
-
 class RoceSettings(Struct, frozen=True, kw_only=True):
     """What the dataplanes of all hosts go by.
 
@@ -173,16 +176,22 @@ class TraceOrder(Struct, frozen=True, kw_only=True):
 
 
 class Desired(Struct, frozen=True, kw_only=True):
-    """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it."""
+    """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it.
+
+    `epoch` numbers who leads: what an earlier leader says counts no more. Where `parts` is not 0 the document itself
+    lies in so many parts (`cwdp.shared.documents`).
+    """
 
     host: str
-    version: int
+    version: Annotated[int, Meta(ge=0, le=LARGEST_VERSION)]
     probes: list[ProbeEdge]
     steer: list[SteerQp] = []
     roce: RoceSettings | None = None
     traces: list[TraceOrder] = []
     slices: list[NicSlices] = []
     detours: list[Detour] = []
+    epoch: int = 0
+    parts: int = 0
 
 
 class EdgeFit(Struct, frozen=True, kw_only=True):
@@ -215,20 +224,6 @@ class EdgeFit(Struct, frozen=True, kw_only=True):
     own: bool = False
     apart: float = 0.0
     since_local_ns: int | None = None
-
-
-class OwnChange(Struct, frozen=True, kw_only=True):
-    """What a host's clock does since it has changed, against what it would show had it not, by all of its edges.
-
-    At `ref_local_ns` it was `ahead_ns` ahead, and gained `rate` per unit of its time.
-    """
-
-    since_local_ns: int
-    ref_local_ns: int
-    ahead_ns: float
-    rate: float
-    sigma_ns: float
-    sigma_rate: float
 
 
 class PathStat(Struct, frozen=True, kw_only=True):
@@ -300,17 +295,10 @@ class DriftPrior(Struct, frozen=True, kw_only=True):
     sigma: float
 
 
-class ChangedClock(Struct, frozen=True, kw_only=True):
-    """A host whose clock goes otherwise since a time of the timeline: what was measured of it before holds no more."""
-
-    host: str
-    since_ns: int
-
-
 class ClockUpdate(Struct, frozen=True, kw_only=True):
     """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one.
 
-    `changes` are of this host's clock and its peers', of the last seconds.
+    `seq` rises within an `epoch`, which numbers who leads; what is older counts no more. `changes` are of this host's clock and its peers', of the last seconds.
     """
 
     host: str
@@ -319,6 +307,7 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     line: ClockLine
     priors: list[DriftPrior]
     changes: list[ChangedClock] = []
+    epoch: int = 0
 
 
 class PacedQp(Struct, frozen=True):
@@ -333,7 +322,7 @@ class QpReport(Struct, frozen=True, kw_only=True):
     """Queue pairs of a NIC that sent or received since the last report, the busiest if there are too many.
 
     `rows` are `cwdp.shared.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out. `paced` are those
-    of the NIC that are held back now.
+    of the NIC that are held back now. Without rows it says that none moves.
     """
 
     host: str
@@ -345,12 +334,17 @@ class QpReport(Struct, frozen=True, kw_only=True):
 
 
 class SteerReport(Struct, frozen=True, kw_only=True):
-    """What is steered on a host now: as the manager wanted it once, and by hand; `unlisted` counts what is left out."""
+    """What is steered on a host now: as the manager wanted it once, and by hand.
+
+    More than one message holds comes in `parts` messages of one `number`, of which this is the `part`th from 0.
+    """
 
     host: str
     managed: list[SteerQp]
     by_hand: list[SteerQp]
-    unlisted: int = 0
+    number: int = 0
+    part: Annotated[int, Meta(ge=0)] = 0
+    parts: Annotated[int, Meta(ge=1, le=1024)] = 1
 
 
 class SampleReport(Struct, frozen=True, kw_only=True):
@@ -442,6 +436,7 @@ EventName = Literal[
     "incast_started",
     "incast_ended",
     "dataplane_loaded",
+    "dataplane_repaired",
     "dataplane_failed",
     "rdma_opened",
     "rdma_failed",

@@ -11,6 +11,7 @@ from pyroute2 import IPRoute
 
 from cwdp.dataplane import abi, loader
 from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.barrier import store_barrier
 from cwdp.dataplane.maps import Maps
 from cwdp.errors import ConfigError
 from cwdp.shared.rates import format_rate
@@ -263,6 +264,7 @@ class Slicing:
         table = self._maps.slice_table
         inactive = 1 - (int(table["active"][0]) & 1)
         table["lists"]["rules"][0, inactive] = shares.rules(numbered)
+        store_barrier()
         table["active"] = inactive
         table["enforcer"] = enforcer.kind if enforcer else abi.Enforcer.NONE
         table["probe_class"] = enforcer.probe_class if enforcer else 0

@@ -5,6 +5,8 @@ crosses one of them, to and fro; hosts below the other leaf try the other. Which
 likelihood, and only while it is: where switches do not answer, both stay named.
 """
 
+import itertools
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +31,9 @@ SURE = 4.6
 NO_ANSWERS = 0.98
 UNKNOWN = "?"
 
+OrderName = tuple[int, str, str, str]
+"""Number, host, NIC and target of an order: what a report must agree with."""
+
 
 @dataclass(kw_only=True)
 class _Trial:
@@ -37,6 +42,7 @@ class _Trial:
     Attributes:
         subjects: the links that may be at fault.
         sent, lost: echoes over each.
+        asked: the orders that are not answered yet, and which of the links each tries.
     """
 
     finding: Finding
@@ -45,15 +51,15 @@ class _Trial:
     lost: list[int]
     due_s: float = 0.0
     rounds: int = 0
-    asked: dict[tuple[int, str], int] = field(default_factory=dict)
+    asked: dict[OrderName, int] = field(default_factory=dict)
 
 
 class Bounces:
-    """All trials under way."""
+    """All trials under way. Orders are numbered from a random number on, as other managers hear the reports too."""
 
     def __init__(self) -> None:
         self._trials: dict[int, _Trial] = {}
-        self._last = 0
+        self._numbers = itertools.count(secrets.randbits(62))
 
     def begin(self, finding: Finding) -> bool:
         """Tell apart what a finding names; whether that can be tried."""
@@ -93,8 +99,9 @@ class Bounces:
 
     def hear(self, report: BounceReport) -> None:
         """What came of an order; others' are passed over."""
+        name = report.number, report.host, report.nic, report.target
         for trial in self._trials.values():
-            i = trial.asked.pop((report.number, report.host), None)
+            i = trial.asked.pop(name, None)
             if i is not None and 0 <= report.lost <= report.sent <= ECHOES:
                 trial.sent[i] += report.sent
                 trial.lost[i] += report.lost
@@ -120,12 +127,12 @@ class Bounces:
         """Echoes from hosts at one end of a link to its other end."""
         for near, far in _sides(subject, links):
             nics = [link.a for link in links if link.b == near and "/" in link.a]
-            self._last += 1
+            number = next(self._numbers)
             for nic in nics[:HOSTS_A_LINK]:
                 host, _, ifname = nic.partition("/")
-                trial.asked[self._last, host] = i
+                trial.asked[number, host, ifname, far] = i
                 yield BounceOrder(
-                    host=host, nic=ifname, number=self._last, target=far, count=ECHOES, seconds=ROUND_S
+                    host=host, nic=ifname, number=number, target=far, count=ECHOES, seconds=ROUND_S
                 )
 
 

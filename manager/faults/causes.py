@@ -6,6 +6,7 @@ for instance, no round trip tells the direction. No I/O.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Causes:
     prior: NDArray[np.float64]
     rows: csr_array
 
-    @property
+    @cached_property
     def by_class(self) -> csr_array:
         """The transpose of `rows`."""
         return csr_array(self.rows.T)
@@ -70,8 +71,9 @@ def find_causes(matrix: PathMatrix) -> Causes:
 
 
 def _subjects(links: tuple[DirectedLink, ...]) -> Iterable[Subject]:
-    both = {link for link in links if DirectedLink(link.b, link.a) in set(links)} if links else set()
-    yield from {cable(link).name: cable(link) for link in both}.values()
+    known = set(links)
+    cables = (cable(link) for link in links if DirectedLink(link.b, link.a) in known)
+    yield from {each.name: each for each in cables}.values()
     yield from (direction(link) for link in links)
     touching: dict[tuple[str, str], list[DirectedLink]] = {}
     hosts: dict[str, set[str]] = {}

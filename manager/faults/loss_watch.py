@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink
-from manager.faults.causes import Causes, Class, find_causes
+from manager.faults.causes import Causes, Class
 from manager.faults.finding import Finding, Kind, Subject
 from manager.faults.losses import (
     HARD_LOSS,
@@ -81,17 +81,25 @@ class LossWatch:
         self._waited = 0
         self._matrix: PathMatrix | None = None
         self._causes: Causes | None = None
-        self._probes = Probes(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32))
-        self._queued_ns = np.zeros((0, 0), np.float32)
+        nothing = np.zeros((SPANS[-1], 0), np.float32)
+        self._probes = Probes(nothing, nothing)
+        self._queued_ns = nothing
 
-    def use(self, matrix: PathMatrix) -> None:
-        """Rows or routes are others than before."""
-        self._matrix, self._causes = matrix, find_causes(matrix)
+    def use(self, matrix: PathMatrix, causes: Causes, moved: Rows) -> None:
+        """Rows or routes are others than before.
+
+        Args:
+            matrix: what they are now.
+            causes: those of the matrix.
+            moved: rows that lead over other links than before, so that what they lost tells nothing; shape (rows,).
+        """
+        self._matrix, self._causes = matrix, causes
         for followed in self._followed.values():
             followed.rows = crossing(matrix, followed.finding.subject)
-        shape = (SPANS[-1], len(matrix.known))
-        self._probes = Probes(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
-        self._queued_ns = np.full(shape, np.nan, np.float32)
+        self._probes = Probes(
+            _carried(self._probes.sent, moved, 0.0), _carried(self._probes.lost, moved, 0.0)
+        )
+        self._queued_ns = _carried(self._queued_ns, moved, np.nan)
 
     def follow(self, finding: Finding) -> None:
         """Hold the losses over a subject against this finding, whoever found it."""
@@ -174,6 +182,16 @@ class LossWatch:
             if sent and followed.recovery.add(sent, lost, elsewhere):
                 self._close(followed.finding)
                 self.leave(followed.finding)
+
+
+def _carried(history: NDArray[np.float32], moved: Rows, empty: float) -> NDArray[np.float32]:
+    """The history of rows, of those that moved emptied, shape (windows, rows); in place where there are as many."""
+    if history.shape[1] != len(moved):
+        before, history = history, np.full((len(history), len(moved)), empty, np.float32)
+        rows = min(before.shape[1], len(moved))
+        history[:, :rows] = before[:, :rows]
+    history[:, moved] = empty
+    return history
 
 
 def _found(suspect: Suspect, causes: Causes) -> Found:

@@ -4,9 +4,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cwdp.shared.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink
 from manager.faults.bounce import Bounces
+from manager.faults.causes import Causes
+from manager.faults.clock_watch import ClockWatch
 from manager.faults.delay_watch import DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Kind, Subject, cable
 from manager.faults.flaps import MOST_CHANGES, Flaps
@@ -43,10 +48,10 @@ class FaultWatch:
         self._note = note
         self._losses = LossWatch(self._found_losses, self._close)
         self._delays = DelayWatch(self._found_slow, self._close)
+        self._clocks = ClockWatch(self._found_wrong, self._close)
         self._flaps = Flaps()
         self._flapping: dict[str, Finding] = {}
         self._carriers: dict[str, Finding] = {}
-        self._clocks: dict[str, Finding] = {}
         self._reroutes = Reroutes()
         self._routed_round: dict[str, Finding] = {}
         self._silent_hosts: frozenset[str] = frozenset()
@@ -55,9 +60,9 @@ class FaultWatch:
         self._bounces = Bounces()
         self._untold: dict[int, float] = {}
 
-    def use(self, matrix: PathMatrix) -> None:
-        """Rows or routes are others than before."""
-        self._losses.use(matrix)
+    def use(self, matrix: PathMatrix, causes: Causes, moved: NDArray[np.bool_]) -> None:
+        """Rows or routes are others than before; see `LossWatch.use`."""
+        self._losses.use(matrix, causes, moved)
 
     def step(
         self, window: Window, queues: QueueInference, loads: LinkLoads, *, now_s: float, lag_s: float
@@ -107,14 +112,9 @@ class FaultWatch:
             self._close(finding)
             self._losses.leave(finding)
 
-    def follow_clocks(self, set_aside: Iterable[str]) -> None:
-        """Hosts whose clock disagrees with their peers'."""
-        hosts = set(set_aside)
-        for host in hosts - self._clocks.keys():
-            evidence = ["its clock disagrees with those of most of its peers"]
-            self._clocks[host] = self._open("clock", Subject("host", host), 1.0, evidence)
-        for host in self._clocks.keys() - hosts:
-            self._close(self._clocks.pop(host))
+    def follow_clocks(self, set_aside: Iterable[str], now_s: float) -> None:
+        """Hosts whose clock disagrees with their peers'; `now_s` is monotonic."""
+        self._clocks.step(set_aside, now_s)
 
     def note_silent_hosts(self, hosts: Iterable[str]) -> None:
         """Hosts that have not been heard of for a while."""
@@ -153,6 +153,10 @@ class FaultWatch:
 
     def _found_slow(self, slow: Slow) -> Finding:
         return self._open(slow.kind, slow.subject, 1.0, [slow.evidence])
+
+    def _found_wrong(self, host: str) -> Finding:
+        evidence = ["its clock disagrees with those of most of its peers"]
+        return self._open("clock", Subject("host", host), 1.0, evidence)
 
     def _supersede(self, subject: Subject) -> None:
         """End what was found by losses of the same links: now the cause is known better."""

@@ -4,9 +4,13 @@ A transport takes what it gets, so its measured rate says nothing of what it cou
 are seen at half their rates. What they could use is their max-min fair share of the links of the NICs alone.
 """
 
+import math
+from collections import deque
+
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.messages import host_of
 from manager.planner.flows import Flows
 
 HEADROOM = 1.25
@@ -16,6 +20,8 @@ LIMITED = 0.7
 """Below this share of what it could have, with no queue on its way, a queue pair is limited by its application."""
 
 _TOLERANCE = 1e-3
+_SENDS = 0
+"""Which of both ends of a flow a NIC is."""
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -48,7 +54,10 @@ def max_min_rates(links: Indices, capacity_bps: Floats, most_bps: Floats) -> Flo
 
 
 class NicRates:
-    """The rate of NICs' links: what the busiest was seen to send or take in the last while; all are taken for alike."""
+    """The rate of NICs' links: what the busiest was seen to send or take in the last while; all are taken for alike.
+
+    What one host alone claims is believed once it has done so for a while: a single wrong report is no rate.
+    """
 
     REMEMBERED_S = 300.0
     SMOOTHING = 0.2
@@ -60,26 +69,47 @@ class NicRates:
     RISES = 0.1
     """Of the way up that a somewhat larger rate goes."""
 
+    ALONE_S = 4.0
+    """So long one host alone must send or take so much: longer than a rate holds that is not told anew."""
+
     def __init__(self) -> None:
         self._nics: dict[tuple[int, str], float] = {}
+        self._lately: deque[tuple[float, float]] = deque()
         self._best_bps = 0.0
         self._best_s = 0.0
 
-    def learn(self, flows: Flows, now_s: float) -> float | None:
-        """Take in what is sent now; the rate in bit/s, None while nothing has been seen."""
+    def learn(self, flows: Flows, now_s: float, most_bps: float = math.inf) -> float | None:
+        """Take in what is sent now; the rate in bit/s, at most `most_bps`, None while nothing has been seen."""
         rates = np.nan_to_num(flows.rate_bps)
         ends = ([name.src for name in flows.names], flows.dst)
         now = {
             (way, nic): rate for way, end in enumerate(ends) for nic, rate in _by_group(end, rates).items()
         }
         self._nics = {nic: self._smooth(self._nics.get(nic, 0.0), rate) for nic, rate in now.items()}
-        seen = max(self._nics.values(), default=0.0)
+        seen = min(most_bps, max(self._sent_by_two(), self._for_a_while(now_s)))
         if seen > 2 * self._best_bps or now_s - self._best_s > self.REMEMBERED_S:
             self._best_bps, self._best_s = seen, now_s
         elif seen >= self._best_bps:
             self._best_bps += self.RISES * (seen - self._best_bps)
             self._best_s = now_s
         return self._best_bps if self._best_bps > LEAST_BPS else None
+
+    def _sent_by_two(self) -> float:
+        """The most that NICs of two different hosts send."""
+        hosts: dict[str, float] = {}
+        for (way, nic), rate in self._nics.items():
+            if way == _SENDS:
+                hosts[host_of(nic)] = max(rate, hosts.get(host_of(nic), 0.0))
+        return sorted(hosts.values())[-2] if len(hosts) > 1 else 0.0
+
+    def _for_a_while(self, now_s: float) -> float:
+        """The most that some NIC has sent or taken for `ALONE_S`."""
+        self._lately.append((now_s, max(self._nics.values(), default=0.0)))
+        while len(self._lately) > 1 and now_s - self._lately[1][0] >= self.ALONE_S:
+            self._lately.popleft()
+        if now_s - self._lately[0][0] < self.ALONE_S:
+            return 0.0
+        return min(rate for _, rate in self._lately)
 
     def _smooth(self, before: float, rate: float) -> float:
         return rate if rate > self.JUMP * before else before + self.SMOOTHING * (rate - before)

@@ -41,9 +41,14 @@ def _other_addresses(hellos: Iterable[Hello]) -> dict[str, str]:
         nics = {nic.ifname: nic for nic in hello.nics}
         for ifname, nic in nics.items():
             partner = partner_of(list(nics), ifname)
-            if partner is not None and not hello.observe_only and nics[partner].mode != "absent":
+            if partner is not None and not hello.observe_only and _takes_in(nics[partner]):
                 others |= _pair(nic, nics[partner])
     return others
+
+
+def _takes_in(nic: Nic) -> bool:
+    """Whether a NIC can take in what is for the one beside it."""
+    return nic.mode != "absent" and nic.takes_detours
 
 
 def _pair(nic: Nic, partner: Nic) -> dict[str, str]:

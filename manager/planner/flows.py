@@ -32,7 +32,7 @@ class QpName(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """Queue pairs that have sent of late; arrays of shape (n,).
+    """Queue pairs that have sent of late, as far as is known; arrays of shape (n,).
 
     Attributes:
         names: of each.
@@ -50,13 +50,15 @@ class Flows:
 
 
 def sending(store: QueuePairStore, nics: Mapping[str, str], now_s: float) -> Flows:
-    """Those that an agent has reported of within `ACTIVE_S`."""
+    """Those that an agent reported of within `ACTIVE_S` of its last report, however long ago that was."""
     names: list[QpName] = []
     dst: list[str] = []
     columns: list[NDArray[np.float64]] = []
     shown: dict[bytes, str] = {}
     for (host, nic), table in store.tables.items():
-        chosen = _active(table, now_s)
+        if not len(table.rows):
+            continue
+        chosen = _active(table)
         for addr, qpn in zip(table.rows["addr"][chosen], table.rows["qpn"][chosen].tolist(), strict=True):
             packed = addr.tobytes()
             address = shown.get(packed) or shown.setdefault(packed, shown_address(packed))
@@ -67,11 +69,9 @@ def sending(store: QueuePairStore, nics: Mapping[str, str], now_s: float) -> Flo
     return Flows(names, dst, sport.astype(np.int64), rate_bps, mean_bytes < ACKNOWLEDGEMENT_BYTES)
 
 
-def _active(table: NicTable, now_s: float) -> NDArray[np.intp]:
-    rows = table.rows
-    return np.flatnonzero(
-        (rows["direction"] == EGRESS) & (now_s - table.heard_s < ACTIVE_S) & (rows["sport"] > 0)
-    )
+def _active(table: NicTable) -> NDArray[np.intp]:
+    rows, silent_s = table.rows, table.latest_s - table.heard_s
+    return np.flatnonzero((rows["direction"] == EGRESS) & (silent_s < ACTIVE_S) & (rows["sport"] > 0))
 
 
 def _columns(table: NicTable, chosen: NDArray[np.intp], now_s: float) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """What the planner has asked for, and when: its memory between two steps."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cwdp.shared.messages import SteerQp
@@ -29,6 +29,7 @@ class Entry:
 
     Attributes:
         first_s, active_s: when it was first and last seen to send.
+        told_s: how many seconds its NIC's reports told of when it was first found not to send; None while it does.
         sport, backup_sport: what its host was told; no port: nothing.
         asked_s: when that was.
         moved_s: when it was moved last of the planner's own accord.
@@ -41,6 +42,7 @@ class Entry:
 
     first_s: float
     active_s: float
+    told_s: float | None = None
     sport: int | None = None
     backup_sport: int | None = None
     asked_s: float = -math.inf
@@ -54,6 +56,13 @@ class Entry:
     def port(self, seen: int, now_s: float) -> int:
         """The port of its primary path: as it was told, or as was seen where it does not do so."""
         return seen if self.sport is None or self.refused_s > now_s else self.sport
+
+    def idle_s(self, told_s: float | None) -> float:
+        """For how many seconds its NIC, whose reports tell of so many, has told that it does not send."""
+        if told_s is None:
+            return 0.0
+        self.told_s = told_s if self.told_s is None else min(self.told_s, told_s)
+        return told_s - self.told_s
 
     def may_queue(self, queueing: bool, now_s: float) -> bool:
         """Take in whether a queue may be on its way; whether one may have been lately, so that its rate tells of that."""
@@ -83,14 +92,16 @@ class Ledger:
 
     def see(self, name: QpName, rate_bps: float, now_s: float) -> Entry:
         """A queue pair sends."""
-        entry = self.entries.get(name)
-        if entry is None:
-            entry = self._add(name, now_s)
-        entry.active_s = now_s
+        entry = self.know(name, now_s)
+        entry.active_s, entry.told_s = now_s, None
         if not math.isnan(rate_bps):
             before = rate_bps if math.isnan(entry.rate_bps) else entry.rate_bps
             entry.rate_bps = before + self.SMOOTHING * (rate_bps - before)
         return entry
+
+    def know(self, name: QpName, now_s: float) -> Entry:
+        """What is remembered of a queue pair that is thought to send."""
+        return self.entries.get(name) or self._add(name, now_s)
 
     def ask(self, name: QpName, sport: int, backup_sport: int | None, now_s: float) -> bool:
         """Want a queue pair steered so; whether that is new."""
@@ -134,13 +145,28 @@ class Ledger:
             self._drop(name)
         return steered
 
-    def release_idle(self, now_s: float) -> list[QpName]:
-        """Let go of those that have not sent for long; those of them that were steered."""
-        idle = [name for name, entry in self.entries.items() if now_s - entry.active_s > IDLE_S]
+    def release_idle(self, told_s: Mapping[tuple[str, str], float]) -> list[QpName]:
+        """Let go of those that have not sent for long; those of them that were steered.
+
+        Args:
+            told_s: how many seconds the reports of each NIC tell of. What it has not told of is no idleness.
+        """
+        idle = [
+            name
+            for name, entry in self.entries.items()
+            if entry.idle_s(told_s.get((name.host, name.nic))) > IDLE_S
+        ]
         steered = [name for name in idle if self.entries[name].sport is not None]
         for name in idle:
             self._drop(name)
         return steered
+
+    def keep_only(self, nics: Collection[tuple[str, str]]) -> set[str]:
+        """Let go of the queue pairs of all other NICs; the hosts concerned."""
+        lost = [name for name in self.entries if (name.host, name.nic) not in nics]
+        for name in lost:
+            self._drop(name)
+        return {name.host for name in lost}
 
     def hosts(self) -> Iterator[str]:
         """Hosts of which there is an entry."""

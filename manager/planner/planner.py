@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
-from cwdp.shared.messages import PathChange, SteerQp, SteerReport, nic_id
+from cwdp.shared.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.members import Members
 from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
 from manager.planner.demand import NicRates
-from manager.planner.flows import ACTIVE_S, QpName, sending
+from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
 from manager.planner.ledger import Ledger
 from manager.planner.step import Outcome, Sight, step
 from manager.planner.story import tell
@@ -25,7 +25,8 @@ from manager.queues.loads import LinkLoads
 from manager.schedule import FIRST_PORT, PORT_MASK
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
-MOST_BY_HAND = 4096
+MOST_BY_HAND = 1 << 18
+"""Of one host: as many queue pairs as the tables of eight NICs hold."""
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -104,6 +105,18 @@ class Planner:
         for report in reports.values():
             self.hear_steering(report, now_s)
 
+    def expire(self) -> None:
+        """Forget what hosts said that are gone, and let go of what is steered at NICs that are."""
+        hosts = self._members.hosts.items()
+        nics = {(name, nic.ifname) for name, host in hosts for nic in host.hello.nics}
+        for host in self._ledger.keep_only(nics):
+            self._want(host)
+        gone = (self._heard | self._by_hand.keys() | self._reports.keys()) - self._members.hosts.keys()
+        self._heard -= gone
+        for host in gone:
+            self._by_hand.pop(host, None)
+            self._reports.pop(host, None)
+
     def knows(self, hosts: Collection[str]) -> bool:
         """Whether all of these have said what is steered there, or need not."""
         return not self.settings.enabled or self._heard.issuperset(
@@ -118,20 +131,25 @@ class Planner:
         if not self._leads:
             self._reports[report.host] = report
             return
-        nics = {nic.ifname for nic in known.hello.nics}
-        managed = [wish for wish in report.managed if wish.nic in nics and is_sane(wish)]
+        managed = _usable(report.managed, known.hello)
         self._by_hand[report.host] = set(_names(report.host, report.by_hand[:MOST_BY_HAND]))
         if report.host not in self._heard:
             self._heard.add(report.host)
             self.counters["adopted"] += self._ledger.adopt(report.host, managed, now_s)
             self._want(report.host)
-        elif not report.unlisted:
-            refused = self._ledger.compare(report.host, managed, now_s)
-            if refused:
-                self.counters["refused"] += refused
-                self._note(
-                    report.host, "qp_refused", f"{refused} queue pairs are not steered as they should be"
-                )
+            return
+        refused = self._ledger.compare(report.host, managed, now_s)
+        if refused:
+            self.counters["refused"] += refused
+            self._note(report.host, "qp_refused", f"{refused} queue pairs are not steered as they should be")
+
+    def take_up(self, host: str, steered: Iterable[SteerQp], now_s: float) -> None:
+        """Go on from what a host was told last, by an earlier manager or this one."""
+        known = self._members.hosts.get(host)
+        if known is None or not self.settings.enabled or known.hello.observe_only:
+            return
+        self.counters["adopted"] += self._ledger.adopt(host, _usable(steered, known.hello), now_s)
+        self._want(host)
 
     def hear_path(self, host: str, nic: str, kind: str, change: PathChange, now_s: float) -> None:
         """A host's dataplane gave up a path, or uses it again."""
@@ -169,7 +187,7 @@ class Planner:
             return False
         if routes is not self._candidates.routes:
             self._candidates = Candidates(routes)
-        hosts = self._let_go(wishes, now_s)
+        hosts = self._let_go(wishes)
         dead = self._suspects.dead(routes, self._watched(now_s), localised, now_s)
         outcome = self._step(now_s, loads, dead, wishes)
         for host in hosts | outcome.hosts:
@@ -192,8 +210,9 @@ class Planner:
             candidates=self._candidates,
             links=self._weather.read(self._candidates.routes, loads, now_s),
             dead=dead,
-            nic_bps=self._nic_rates.learn(flows, now_s),
+            nic_bps=self._nic_rates.learn(flows, now_s, self._members.likely_link_bps),
             hands_off=hands_off.union(*self._by_hand.values()),
+            silent=self._silent(flows, now_s),
             observers=self._observers(),
         )
         outcome = step(sight, self._ledger, self._budget, self.settings)
@@ -207,9 +226,14 @@ class Planner:
         )
         return outcome
 
-    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]], now_s: float) -> set[str]:
+    def _silent(self, flows: Flows, now_s: float) -> set[QpName]:
+        """Queue pairs of NICs that have said nothing of late."""
+        nics = {nic for nic, table in self._store.tables.items() if table.is_silent(now_s)}
+        return {name for name in flows.names if (name.host, name.nic) in nics} if nics else set()
+
+    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]]) -> set[str]:
         """Release what is idle, or is others' business now; the hosts concerned."""
-        idle = self._ledger.release_idle(now_s)
+        idle = self._ledger.release_idle({nic: table.told_s for nic, table in self._store.tables.items()})
         hosts = {name.host for name in idle}
         if idle:
             self.counters["released"] += len(idle)
@@ -255,6 +279,12 @@ class Planner:
         self.counters["no_way_round"] += outcome.held_back["no_way_round"]
         for host, kind, detail in tell(outcome, dead):
             self._note(host, kind, detail)
+
+
+def _usable(steered: Iterable[SteerQp], hello: Hello) -> list[SteerQp]:
+    """What of this a host can be told again."""
+    nics = {nic.ifname for nic in hello.nics}
+    return [wish for wish in steered if wish.nic in nics and is_sane(wish)]
 
 
 def is_sane(wish: SteerQp) -> bool:

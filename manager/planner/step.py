@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,6 +53,7 @@ class Sight:
         dead: links not to use.
         nic_bps: the rate of a NIC's link, None while nothing is known of any.
         hands_off: queue pairs that others steer.
+        silent: those of NICs that have said nothing of late: they keep what they have, and the room that they took.
         observers: hosts that only observe.
     """
 
@@ -61,7 +63,8 @@ class Sight:
     links: Links
     dead: Collection[DirectedLink] = ()
     nic_bps: float | None
-    hands_off: Collection[QpName] = ()
+    hands_off: AbstractSet[QpName] = frozenset()
+    silent: AbstractSet[QpName] = frozenset()
     observers: Collection[str] = ()
 
 
@@ -115,13 +118,14 @@ def step(sight: Sight, ledger: Ledger, budget: Budget, settings: PlannerSettings
 def _pose(sight: Sight, ledger: Ledger) -> Problem:
     flows, now_s = sight.flows, sight.now_s
     entries = [
-        ledger.see(name, rate, now_s) for name, rate in zip(flows.names, flows.rate_bps.tolist(), strict=True)
+        ledger.know(name, now_s) if name in sight.silent else ledger.see(name, rate, now_s)
+        for name, rate in zip(flows.names, flows.rate_bps.tolist(), strict=True)
     ]
     kept, choices, paths, free = locate(
         sight.candidates,
         flows,
         entries,
-        hands_off=sight.hands_off,
+        hands_off=sight.hands_off | sight.silent,
         observers=sight.observers,
         now_s=now_s,
     )
@@ -266,14 +270,14 @@ class _Room:
         return float(share.max()) / 2 if self._starved().any() else None
 
     def _starved(self) -> Mask:
-        """Who gets less than it could have, and was not moved just now."""
-        problem = self._problem
+        """Who gets less than it could have, and was not moved just now; of those that say what they get."""
+        problem, sight = self._problem, self._sight
+        heard = np.array([name not in sight.silent for name in problem.names], dtype=bool)
         rate = np.array([entry.rate_bps for entry in problem.entries])
         since_s = np.maximum(self._moved_s, [entry.first_s for entry in problem.entries])
         settled = self._sight.now_s - since_s >= SETTLED_S
-        starved: Mask = (
-            settled & ~self._sight.flows.small[problem.flow] & (rate < STARVED * problem.demand.rate_bps)
-        )
+        large = ~sight.flows.small[problem.flow]
+        starved: Mask = settled & heard & large & (rate < STARVED * problem.demand.rate_bps)
         return starved
 
     def _reluctance(self) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ A path's delay above its least is the sum of its links' queues. Links that the s
 where a queue forms before it can at the next.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,14 +53,13 @@ class QueueInference:
 
     Args:
         matrix: rows and links.
-        before: the inference until now, whose history is carried on.
 
     Attributes:
         number: the column of each link.
         queue_ns, floor_ns: the last `HISTORY` windows, the oldest first, shape (windows, links), NaN for none.
     """
 
-    def __init__(self, matrix: PathMatrix, before: "QueueInference | None" = None) -> None:
+    def __init__(self, matrix: PathMatrix) -> None:
         self.matrix = matrix
         delays = matrix.delays
         first = alike(delays)
@@ -74,8 +73,6 @@ class QueueInference:
         links = delays.shape[1]
         self.queue_ns = np.full((HISTORY, links), np.nan)
         self.floor_ns = np.full((HISTORY, links), np.nan)
-        if before is not None:
-            self._carry_on(before)
 
     def step(self, window: Window) -> LinkQueues:
         """Take in the next window."""
@@ -93,6 +90,12 @@ class QueueInference:
         found = LinkQueues(window.number, queue, self._floor(window))
         self._remember(found)
         return found
+
+    def carry_on(self, before: "QueueInference") -> None:
+        """Take over what is remembered of links that were there before."""
+        mine, theirs = shared_links(self.matrix.routes.links, before.number)
+        self.queue_ns[:, mine] = before.queue_ns[:, theirs]
+        self.floor_ns[:, mine] = before.floor_ns[:, theirs]
 
     def stand(self, links: Iterable[DirectedLink]) -> bool:
         """Whether one of some links has not been idle of late."""
@@ -116,18 +119,19 @@ class QueueInference:
             floor[filled] = np.minimum.reduceat(least[self._columns.indices], starts)
         return np.where(np.isinf(floor), np.nan, floor)
 
-    def _carry_on(self, before: "QueueInference") -> None:
-        """Take over what is remembered of links that were there before."""
-        kept = [(i, before.number[link]) for link, i in self.number.items() if link in before.number]
-        if kept:
-            mine, theirs = np.array(kept).T
-            self.queue_ns[:, mine] = before.queue_ns[:, theirs]
-            self.floor_ns[:, mine] = before.floor_ns[:, theirs]
-
     def _remember(self, found: LinkQueues) -> None:
         for history, latest in ((self.queue_ns, found.queue_ns), (self.floor_ns, found.floor_ns)):
             history[:-1] = history[1:]
             history[-1] = latest
+
+
+def shared_links(
+    links: Sequence[DirectedLink], before: Mapping[DirectedLink, int]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The columns of links that had one before, now and then."""
+    kept = [(i, before[link]) for i, link in enumerate(links) if link in before]
+    mine, theirs = np.array(kept, np.intp).reshape(-1, 2).T
+    return mine, theirs
 
 
 def _upstream(first: NDArray[np.intp], place: NDArray[np.int64]) -> NDArray[np.intp]:

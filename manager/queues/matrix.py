@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, vstack
 
-from manager.fabric.routes import PathName, Routes
+from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.queues.windows import RowName
 
 _HASH_END = 1 << 40
@@ -61,6 +61,17 @@ class PathMatrix:
             and _same(self.rev, other.rev)
         )
 
+    def moved_since(self, before: "PathMatrix") -> NDArray[np.bool_]:
+        """Rows that lead over other links than in an earlier matrix, or were not in it, shape (rows,)."""
+        rows = len(self.known)
+        moved = np.ones(rows, bool)
+        both = min(rows, len(before.known))
+        mine, theirs = _link_draws(self.routes.links, before.routes.links)
+        moved[:both] = False
+        for now, then in ((self.fwd, before.fwd), (self.rev, before.rev)):
+            moved[:both] |= (now @ mine)[:both] != (then @ theirs)[:both]
+        return moved
+
     @cached_property
     def delays(self) -> csr_array:
         """Both ways' rows, those there first; shape (2 * rows, links)."""
@@ -102,6 +113,16 @@ def _rows_of(paths: Sequence[tuple[int, ...]], place: NDArray[np.int64]) -> csr_
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
     return matrix
+
+
+def _link_draws(
+    links: tuple[DirectedLink, ...], others: tuple[DirectedLink, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A random number for each link, the same for the same link in both; sums of a few are exact and tell rows apart."""
+    draw = np.random.default_rng(2).integers(1, _HASH_END, len(links) + len(others)).astype(np.float64)
+    number = {link: i for i, link in enumerate(links)}
+    places = [number.get(link, len(links) + i) for i, link in enumerate(others)]
+    return draw[: len(links)], draw[np.array(places, np.intp)]
 
 
 def _same(a: csr_array, b: csr_array) -> bool:

@@ -153,10 +153,10 @@ class LoadMeter:
 
 
 def _unsure(table: NicTable, known: Crossings, sends: Mask, now_s: float, settles_s: float) -> Mask:
-    """Rows that may load other links than they seem to: of unknown rate or path, just moved, or just stopped."""
+    """Rows that may load other links than they seem to: of unknown rate or path, just moved, just stopped, or silent."""
     new = sends & (np.isnan(table.rates[:, _BYTES]) | ~known.located | (now_s - table.turned_s < settles_s))
     stopped = ~sends & (now_s - table.heard_s < STOPPED_AFTER_S + settles_s)
-    unsure: Mask = (table.rows["direction"] == EGRESS) & (new | stopped)
+    unsure: Mask = (table.rows["direction"] == EGRESS) & (new | stopped | table.is_unknown(now_s))
     return unsure
 
 

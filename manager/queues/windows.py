@@ -1,9 +1,13 @@
 """Probes by path and 100 ms window, the latest few seconds of them, and each path's least delay. No I/O.
 
 Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`.
+
+A path's least delay is the shortest that it surely had, whatever the clocks were off by within their bounds. That a clock
+was off by more is known only afterwards, so the least delays of the last seconds are kept apart until then.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,12 +25,17 @@ REASONS = ("ok", "not_sane", "too_old", "too_many")
 FORGET_AFTER = 600
 BASE_BUCKETS = 8
 BASE_BUCKET_WINDOWS = 300
+RECENT_BUCKETS = 3
+RECENT_BUCKET_WINDOWS = 20
+"""Least delays count for good once they are two to three such buckets old."""
+
 WIDEST_BOUND_NS = 100_000
 """A delay that is known less well than this tells nothing of queues."""
 
 WAYS = ("fwd", "rev")
 FWD, REV = 0, 1
 _KEY = slice(8, 28)
+_NO_WINDOWS = (0, -1)
 
 Floats = NDArray[np.float32]
 
@@ -55,6 +64,16 @@ class Window:
     lost: NDArray[np.float64]
     mean_ns: Floats
     least_ns: Floats
+
+    def of(self, rows: NDArray[np.bool_]) -> "Window":
+        """The first rows, as many as are given, and of those that are not wanted nothing."""
+        if len(rows) == len(self.sent) and rows.all():
+            return self
+        sent, lost = (np.where(rows, each[: len(rows)], 0.0) for each in (self.sent, self.lost))
+        mean_ns, least_ns = (
+            np.where(rows, each[:, : len(rows)], np.float32(np.nan)) for each in (self.mean_ns, self.least_ns)
+        )
+        return Window(self.number, sent, lost, mean_ns, least_ns)
 
 
 @dataclass(frozen=True)
@@ -105,10 +124,15 @@ class WindowStore:
         self._free: list[int] = []
         self._held = np.full(KEPT, -1, np.int64)
         self._seen = np.zeros(0, np.int64)
+        self._named = np.zeros(0, np.int64)
         self._counts = np.zeros((2, 0, KEPT), np.uint16)
         self._delays = np.zeros((4, 0, KEPT), np.float32)
         self._base = np.zeros((2, BASE_BUCKETS, 0), np.float32)
         self._bucket = 0
+        self._recent = np.zeros((2, RECENT_BUCKETS, 0), np.float32)
+        self._recent_held = np.full(RECENT_BUCKETS, -1, np.int64)
+        self._distrusted = np.zeros((2, 0), np.int64)
+        self._distrusted_ends: dict[str, tuple[int, int]] = {}
 
     def hear(self, nic: str, rows: NDArray[np.void], now: int) -> None:
         """Take in WINDOW_ROWs of a NIC; `now` is the number of the present window."""
@@ -145,13 +169,45 @@ class WindowStore:
             zero = np.zeros(len(self.names))
             return Window(number, zero, zero, nothing, nothing)
         sent, lost = self._counts[:, :, slot].astype(np.float64)
-        base = self._base.min(axis=1)
+        base = np.minimum(self._base.min(axis=1), self._recent.min(axis=1))
+        base[np.isinf(base)] = np.nan
         delays = self._delays[:, :, slot]
         return Window(number, sent, lost, delays[:2] - base, delays[2:] - base)
 
+    def answered(self, nic: str) -> set[str]:
+        """The addresses that have answered a NIC's probes of late."""
+        numbers = self._of_nic.get(nic, _NOTHING).numbers
+        answers = (self._counts[0, numbers] > self._counts[1, numbers]).any(axis=1)
+        names = (self.names[number] for number in numbers[answers].tolist())
+        return {name.dst_addr for name in names if name is not None}
+
+    def probes_from(self, nic: str, *, v6: bool) -> bool:
+        """Whether a NIC probes over IPv6, or over IPv4."""
+        names = (self.names[number] for number in self._of_nic.get(nic, _NOTHING).numbers.tolist())
+        return any((":" in name.dst_addr) == v6 for name in names if name is not None)
+
+    def named_by(self, version: int) -> NDArray[np.bool_]:
+        """Rows that have been what they are since a version of the names, shape (rows,)."""
+        return np.asarray(self._named <= version, bool)
+
     def forget_base(self, rows: NDArray[np.intp], way: int) -> None:
         """Have some rows' least delays one way begin anew: they lead over other links now."""
-        self._base[way, :, rows] = np.inf
+        self._base[way, :, rows] = self._recent[way, :, rows] = np.inf
+
+    def distrust(self, ends: Mapping[str, tuple[int, int]]) -> None:
+        """Take back what is known of delays in windows in which clocks were further off than they claimed.
+
+        Args:
+            ends: the first and the last such window of NICs and addresses, whose rows start or end there.
+        """
+        newest = int(self._held.max())
+        kept = {end: span for end, span in self._distrusted_ends.items() if span[1] > newest - KEPT}
+        self._distrusted_ends = kept | dict(ends)
+        rows = np.array([row for row in range(len(self.names)) if self._distrust(row, ends)], np.intp)
+        self._recent[:, :, rows] = np.inf
+        first, last = self._distrusted[:, rows]
+        for slot, window in enumerate(self._held.tolist()):
+            self._delays[:, rows[(first <= window) & (window <= last)], slot] = np.nan
 
     def expire(self, now: int) -> None:
         """Let go of rows that nobody has reported for long."""
@@ -179,13 +235,17 @@ class WindowStore:
         slot = window % KEPT
         self._counts[0, number, slot], self._counts[1, number, slot] = rows["sent"], rows["lost"]
         np.maximum.at(self._seen, number, window)
-        known = rows["bound_ns"] < WIDEST_BOUND_NS
+        first, last = self._distrusted[:, number]
+        known = (rows["bound_ns"] < WIDEST_BOUND_NS) & ~((first <= window) & (window <= last))
+        turn = window // RECENT_BUCKET_WINDOWS
+        recent = turn % RECENT_BUCKETS
+        learns = self._recent_held[recent] == turn
         for way, name in enumerate(WAYS):
             for row, value in ((way, f"{name}_mean_ns"), (2 + way, f"{name}_min_ns")):
                 delay = np.where(known & (rows[value] != NO_DELAY_NS), rows[value], np.nan)
                 self._delays[row, number, slot] = delay
-            least = np.where(np.isnan(delay), np.inf, delay).astype(np.float32)
-            np.minimum.at(self._base[way, self._bucket], number, least)
+            surely = np.where(np.isnan(delay), np.inf, delay + rows["bound_ns"]).astype(np.float32)
+            np.minimum.at(self._recent[way], (recent[learns], number[learns]), surely[learns])
 
     def _open(self, window: int) -> None:
         """Make room for a window that is newer than what its slot holds."""
@@ -195,10 +255,31 @@ class WindowStore:
         self._held[slot] = window
         self._counts[:, :, slot] = 0
         self._delays[:, :, slot] = np.nan
+        self._settle(window // RECENT_BUCKET_WINDOWS)
         bucket = window // BASE_BUCKET_WINDOWS % BASE_BUCKETS
         if bucket != self._bucket and window >= self._held.max():
             self._bucket = bucket
             self._base[:, bucket] = np.inf
+
+    def _settle(self, turn: int) -> None:
+        """Have the least delays of the oldest recent bucket count for good, where a newer one begins in its place."""
+        recent = turn % RECENT_BUCKETS
+        if turn <= self._recent_held[recent]:
+            return
+        self._recent_held[recent] = turn
+        base = self._base[:, self._bucket]
+        np.minimum(base, self._recent[:, recent], out=base)
+        self._recent[:, recent] = np.inf
+
+    def _distrust(self, row: int, ends: Mapping[str, tuple[int, int]]) -> bool:
+        """Whether a row starts or ends at one of some ends; then its delays are not trusted in those windows."""
+        name = self.names[row]
+        spans = [] if name is None else [ends[end] for end in (name.src, name.dst_addr) if end in ends]
+        for first, last in spans:
+            before = self._distrusted[:, row]
+            joined = (min(first, before[0]), max(last, before[1]))
+            self._distrusted[:, row] = joined if first <= before[1] else (first, last)
+        return bool(spans)
 
     def _numbers(self, nic: str, rows: NDArray[np.void]) -> NDArray[np.intp]:
         """The number of each row, -1 where there is no room."""
@@ -223,9 +304,12 @@ class WindowStore:
         address = shown_address(row["dst_addr"].tobytes())
         self.names[number] = RowName(nic, address, int(row["sport"]), int(row["reply_sport"]))
         self.version += 1
+        self._named[number] = self.version
         self._counts[:, number] = 0
         self._delays[:, number] = np.nan
-        self._base[:, :, number] = np.inf
+        self._base[:, :, number] = self._recent[:, :, number] = np.inf
+        self._distrusted[:, number] = _NO_WINDOWS
+        self._distrust(number, self._distrusted_ends)
         return number
 
     def _grow(self) -> None:
@@ -235,8 +319,11 @@ class WindowStore:
         self.names += [None] * more
         self._free.extend(range(old + more - 1, old - 1, -1))
         self._seen = np.append(self._seen, np.full(more, -1, np.int64))
+        self._named = np.append(self._named, np.zeros(more, np.int64))
         self._counts = np.concatenate([self._counts, np.zeros((2, more, KEPT), np.uint16)], axis=1)
         self._delays = np.concatenate([self._delays, np.full((4, more, KEPT), np.nan, np.float32)], axis=1)
-        self._base = np.concatenate(
-            [self._base, np.full((2, BASE_BUCKETS, more), np.inf, np.float32)], axis=2
+        self._base, self._recent = (
+            np.concatenate([least, np.full((*least.shape[:2], more), np.inf, np.float32)], axis=2)
+            for least in (self._base, self._recent)
         )
+        self._distrusted = np.append(self._distrusted, np.tile(np.array([_NO_WINDOWS]).T, more), axis=1)

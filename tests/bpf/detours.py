@@ -86,12 +86,14 @@ class TwoNics:
             tree.remove(tree.here("roce1"))
             delete_link("roce1")
 
-    def receive_as_partner(self) -> None:
-        """roce1 stands in for roce0."""
-        own = SOURCES[self.ip_version]
+    def receive_as_partner(self, *ip_versions: int) -> Partner:
+        """roce1 stands in for roce0, over its own family or over those given."""
+        own = {version: ip_address(SOURCES[version][1]) for version in ip_versions or (self.ip_version,)}
         with self.dataplane.namespace.entered():
             index = loader.ifindex_of("roce0")
-        Detours(self.other, self.dataplane.maps).set_partner(_partner(index, own[1], MAC))
+        partner = Partner(index, MAC, own.get(4), own.get(6))
+        Detours(self.other, self.dataplane.maps).set_partner(partner)
+        return partner
 
     def path(self, way: str) -> NDArray[np.void]:
         """The record of a way's path, dtype `abi.PATH`."""

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from scapy.packet import Packet
 
 from cwdp.dataplane import abi, control, libbpf, loader, tree
 from cwdp.dataplane.abi import Direction, Reason, SlotState
+from cwdp.dataplane.libbpf import BpfObject
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
@@ -30,6 +32,9 @@ TC_ACT_UNSPEC = 0xFFFFFFFF
 CLONE_NEWNET = 0x40000000
 SKB_CONTEXT_BYTES, SKB_MARK_OFFSET, SKB_PRIORITY_OFFSET = 192, 8, 32
 SKB_TSTAMP_OFFSET, SKB_GSO_SIZE_OFFSET = 152, 176
+CHECKSUM_COMPLETE = 1 << 2
+XDP_CONTEXT_BYTES, XDP_DATA_END_OFFSET = 24, 4
+FROM_AGENT = loader.OBJECT.with_name("test_agent.bpf.o")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -130,10 +135,21 @@ class Machine:
     def _open_programs(self) -> None:
         self._xdp = libbpf.get(self.pin("xdp_ingress"))
         self._tc = libbpf.get(self.pin("tc_egress"))
+        self._agent = BpfObject(FROM_AGENT)
+        control_fd = libbpf.get(self.pin("control"))
+        self._agent.reuse_map("control", control_fd)
+        os.close(control_fd)
+        self._agent.load()
+        libbpf.map_update(self._agent.map_fd("egress"), 0, self._tc.to_bytes(4, sys.byteorder))
 
     def pin(self, name: str) -> Path:
-        """Where a program is pinned."""
+        """Where a program or a map is pinned."""
         return self._where.path / name
+
+    @property
+    def from_agent(self) -> int:
+        """Egress for packets of the agent's own socket, open as long as the programs are."""
+        return self._agent.program_fd("tc_from_agent")
 
     def reopen(self) -> None:
         """Run the programs that are pinned now."""
@@ -141,6 +157,7 @@ class Machine:
         self._open_programs()
 
     def _close_programs(self) -> None:
+        self._agent.close()
         for fd in (self._xdp, self._tc):
             os.close(fd)
 
@@ -173,35 +190,53 @@ class Machine:
         ):
             records[:] = np.zeros((), dtype=records.dtype)
 
-    def ingress(self, packet: Packet | bytes) -> Run:
-        """XDP."""
-        return self._run(self._xdp, packet, bytearray())
+    def ingress(self, packet: Packet | bytes, linear: int | None = None) -> Run:
+        """XDP, with so many bytes of the packet in the linear part, or all of it.
+
+        Raises:
+            OSError: EINVAL where the kernel cannot make such a packet.
+        """
+        context = bytearray(XDP_CONTEXT_BYTES if linear is not None else 0)
+        if linear is not None:
+            struct.pack_into("=I", context, XDP_DATA_END_OFFSET, linear)
+        return self._run(self._xdp, packet, context)
 
     def egress(self, packet: Packet | bytes, mark: int = abi.MARK) -> Run:
-        """tc egress, for a packet of that mark."""
-        return self._egress(packet, SKB_MARK_OFFSET, mark)
+        """tc egress, for a packet of that mark from a socket of the agent's."""
+        return self._run(self.from_agent, packet, _skb_context(mark=mark))
 
-    def leave(self, packet: Packet | bytes, *, gso_size: int = 0) -> Run:
-        """tc egress, for somebody else's packet."""
-        return self._egress(packet, SKB_GSO_SIZE_OFFSET, gso_size)
+    def send(self, packet: Packet, times: int) -> None:
+        """tc egress for a template of the agent's, over and over again."""
+        context = bytes(_skb_context(mark=abi.MARK))
+        libbpf.prog_test_run(self.from_agent, bytes(packet), ctx=context, repeat=times)
+
+    def leave(self, packet: Packet | bytes, *, mark: int = 0, gso_size: int = 0, summed: bool = False) -> Run:
+        """tc egress, for somebody else's packet.
+
+        Args:
+            packet: it.
+            mark: what its socket has set.
+            gso_size: of each of the datagrams in the buffer.
+            summed: the buffer has the sum of all its bytes, as NICs leave it, and must have it afterwards.
+
+        Raises:
+            OSError: EBADMSG where the sum is wrong afterwards, EINVAL where the kernel cannot make such a packet.
+        """
+        flags = CHECKSUM_COMPLETE if summed else 0
+        return self._run(self._tc, packet, _skb_context(mark=mark, gso_size=gso_size), flags)
 
     def leave_as(self, packet: Packet | bytes, context: bytearray) -> Run:
-        """tc egress, for a packet with that struct __sk_buff."""
-        return self._run(self._tc, packet, context)
-
-    def _egress(self, packet: Packet | bytes, field_offset: int, value: int) -> Run:
-        context = bytearray(SKB_CONTEXT_BYTES)
-        struct.pack_into("=I", context, field_offset, value)
-        return self._run(self._tc, packet, context)
+        """tc egress, for a packet with that struct __sk_buff from a socket of the agent's."""
+        return self._run(self.from_agent, packet, context)
 
     def repeat(self, direction: Direction, packet: Packet | bytes, times: int) -> None:
         """A packet over and over again, on this thread's CPU, as it was left the time before."""
         program = self._tc if direction == Direction.EGRESS else self._xdp
         libbpf.prog_test_run(program, bytes(packet), repeat=times)
 
-    def _run(self, program: int, packet: Packet | bytes, context: bytearray) -> Run:
+    def _run(self, program: int, packet: Packet | bytes, context: bytearray, flags: int = 0) -> Run:
         before = self.maps.counters()
-        verdict, out, _ = libbpf.prog_test_run(program, bytes(packet), ctx=context)
+        verdict, out, _ = libbpf.prog_test_run(program, bytes(packet), ctx=context, flags=flags)
         after = self.maps.counters()
         moved = {Reason[name.upper()]: n - before[name] for name, n in after.items() if n != before[name]}
         return Run(verdict, out, moved, bytes(context))
@@ -236,6 +271,13 @@ class Machine:
         """The sequence number in a slot, and how far it is."""
         tag = int(self.slot(seq)["tag"])
         return tag >> 32, SlotState(tag & 0xFFFFFFFF)
+
+
+def _skb_context(*, mark: int = 0, gso_size: int = 0) -> bytearray:
+    context = bytearray(SKB_CONTEXT_BYTES)
+    struct.pack_into("=I", context, SKB_MARK_OFFSET, mark)
+    struct.pack_into("=I", context, SKB_GSO_SIZE_OFFSET, gso_size)
+    return context
 
 
 def qp_key(packet: Packet) -> QpKey:

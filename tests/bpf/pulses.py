@@ -19,7 +19,14 @@ PRIMARY, BACKUP = 51_000, 52_000
 SECOND_NS = 10**9
 DEAD_AFTER_NS, HOLD_DOWN_NS, HOLD_DOWN_MAX_NS = 10 * SECOND_NS, 100 * SECOND_NS, 1000 * SECOND_NS
 UNANSWERED_MIN = 4
-TIMES = ("waiting_since_ns", "last_answer_ns", "answered_sent_ns", "changed_ns", "healthy_since_ns")
+TIMES = (
+    "asked_ns",
+    "waiting_since_ns",
+    "last_answer_ns",
+    "answered_sent_ns",
+    "changed_ns",
+    "healthy_since_ns",
+)
 
 
 class Paths:

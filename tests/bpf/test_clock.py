@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from machine import Machine, machine
 from probes import Probe, reflected, request
 
-from cwdp.dataplane import abi
+from cwdp.dataplane import abi, maps
 from cwdp.dataplane.abi import Reason
 from cwdp.dataplane.loader import Settings
 from cwdp.shared import testclock
@@ -92,6 +92,31 @@ def test_the_switch_between_lines(dataplane: Machine) -> None:
         assert dataplane.maps.read_clock()["offset_ns"] == n
     dataplane.maps.clear_clock()
     assert not dataplane.maps.read_clock()["synced"]
+
+
+@pytest.mark.parametrize("kind", ["line", "base", "none"])
+def test_a_line_is_whole_before_it_is_in_force(
+    dataplane: Machine, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Also where stores may be seen in another order than they were made in: there is a barrier between."""
+    table = dataplane.maps
+    write = {
+        "line": lambda n: table.write_clock(
+            ref_local_ns=n, offset_ns=n, drift=0.0, bound_ns=1, bound_drift=0.0
+        ),
+        "base": lambda n: table.write_base(ref_mono_ns=n, ahead_ns=n, rate=0.0),
+        "none": lambda _: table.clear_clock(),
+    }[kind]
+    read = table.read_base if kind == "base" else table.read_clock
+    memory = maps.shared(table.clock_fd, abi.CLOCK)
+    write(1)
+    before, seen = read(), []
+    monkeypatch.setattr(maps, "store_barrier", lambda: seen.append((read(), memory.copy())))
+    write(2)
+    ((in_force, then),) = seen
+    assert in_force == before
+    lines, active = ("base_lines", "base_active") if kind == "base" else ("lines", "active")
+    assert then[lines][0, 1 - int(then[active][0])] == read()
 
 
 @pytest.mark.parametrize(

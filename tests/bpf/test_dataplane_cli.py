@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from machine import add_link
 
 from cwdp.cli import main
-from cwdp.dataplane import loader
+from cwdp.dataplane import loader, tree
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 
@@ -35,6 +35,20 @@ def test_load_status_unload() -> None:
     assert "no dataplane is loaded here" in run("status").output
 
 
+def test_a_hook_that_was_taken_away_is_told_and_put_right() -> None:
+    run("load", "roce0")
+    subprocess.run(
+        ["bpftool", "link", "detach", "pinned", str(tree.here("roce0").path / tree.TCX_LINK)], check=True
+    )
+    told = run("status").output
+    assert "roce0: tc_egress is not attached" in told
+    assert "cwdp dataplane load IFNAME" in told
+    nic = json.loads(run("status", "--json").output)["interfaces"][0]
+    assert (nic["attached"], nic["egress"], nic["mode"]) == (False, "detached", "native")
+    assert "put right what was not as it should be (tc_egress is not attached)" in run("load", "roce0").output
+    assert "nothing to do" in run("load", "roce0").output
+
+
 def test_another_build(monkeypatch: pytest.MonkeyPatch, other_build: Path) -> None:
     run("load", "roce0")
     monkeypatch.setattr(loader, "OBJECT", other_build)
@@ -51,9 +65,13 @@ def test_another_build(monkeypatch: pytest.MonkeyPatch, other_build: Path) -> No
 def test_generic_mode_is_told() -> None:
     add_link("odd0", "bridge")
     result = run("load", "odd0")
+    assert result.exit_code == 1
+    assert "odd0 takes no native XDP program: " in result.stderr
+    assert "--generic allow" in result.stderr
+    result = run("load", "--generic", "allow", "odd0")
     assert result.exit_code == 0
     assert "generic XDP" in result.stdout
-    assert "this driver has no native XDP" in result.stderr
+    assert "this driver takes no native XDP program (" in result.stderr
 
 
 @pytest.mark.parametrize(

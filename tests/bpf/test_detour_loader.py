@@ -43,7 +43,7 @@ def test_only_when_it_is_wanted() -> None:
     assert not link.exists()
     take_in()
     take_in()
-    with loader.opened(link) as fd:
+    with libbpf.opened(link) as fd:
         assert libbpf.link_target(fd)[0] == loader.ifindex_of("roce0")
     loader.unload("roce0")
     assert not where.path.exists()
@@ -51,7 +51,7 @@ def test_only_when_it_is_wanted() -> None:
 
 def test_by_clsact(without_tcx: None) -> None:
     loader.load("roce0")
-    assert not hooks.has_clsact(loader.ifindex_of("roce0"), hooks.INGRESS)
+    assert hooks.clsact_program(loader.ifindex_of("roce0"), hooks.INGRESS) is None
     take_in()
     take_in()
     assert filters("ingress").count("cwdp:tc_ingress") == 1
@@ -73,8 +73,8 @@ def test_an_upgrade_keeps_it(
         assert filters("ingress").count("cwdp:tc_ingress") == 1
         return
     with (
-        loader.opened(where.path / tree.TCX_INGRESS_LINK) as link,
-        loader.opened(where.path / "tc_ingress") as program,
+        libbpf.opened(where.path / tree.TCX_INGRESS_LINK) as link,
+        libbpf.opened(where.path / "tc_ingress") as program,
     ):
         before = libbpf.link_target(link)[1]
         libbpf.link_update(link, program)
@@ -100,12 +100,12 @@ def test_the_other_nics_paths_are_followed_anew(other_build: Path, monkeypatch: 
             maps.follow_paths_of(others)
             maps.follow_paths_of(others)
             with (
-                loader.opened(where.path / "other_paths") as outer,
-                loader.opened(other.path / "paths") as inner,
+                libbpf.opened(where.path / "other_paths") as outer,
+                libbpf.opened(other.path / "paths") as inner,
             ):
                 assert libbpf.inner_map_id(outer) == libbpf.map_id(inner)
         loader.unload("roce1")
     monkeypatch.setattr(loader, "OBJECT", other_build)
     loader.upgrade("roce0")
-    with loader.opened(where.path / "other_paths") as outer:
+    with libbpf.opened(where.path / "other_paths") as outer:
         assert libbpf.inner_map_id(outer)

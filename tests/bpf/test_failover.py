@@ -102,6 +102,21 @@ def test_while_the_backup_is_slow_the_primary_has_more_time(paths: Paths) -> Non
     assert paths.port() == BACKUP
 
 
+def test_what_made_the_backup_slow_long_ago_is_forgotten_however_few_pulses_it_had_since(
+    paths: Paths,
+) -> None:
+    late = paths.send(BACKUP)
+    paths.pass_time(SILENCE_NS)
+    paths.answer(late)
+    paths.ask(PRIMARY, BACKUP)
+    paths.pass_time(SILENCE_NS)
+    paths.ask(PRIMARY, BACKUP, times=1)
+    paths.ask(BACKUP)
+    paths.pass_time(SILENCE_NS)
+    paths.ask(BACKUP, times=1)
+    assert paths.port() == BACKUP
+
+
 def test_no_pulses_are_no_silence(paths: Paths) -> None:
     """An agent that is stopped moves nothing, however long."""
     paths.pass_time(100 * SILENCE_NS)
@@ -109,6 +124,33 @@ def test_no_pulses_are_no_silence(paths: Paths) -> None:
     paths.ask(BACKUP, times=UNANSWERED_MIN - 1)
     paths.pass_time(SILENCE_NS)
     assert paths.port() == PRIMARY
+
+
+def test_pulses_that_are_far_apart_do_not_add_up_to_a_silence(paths: Paths) -> None:
+    """One lost long ago, three that have just left: no silence yet. Asked closely, it becomes one."""
+    paths.dataplane.maps.control["pulse_gap_ns"] = DEAD_AFTER_NS // 2
+    paths.ask(PRIMARY, BACKUP)
+    paths.ask(BACKUP, times=1)
+    paths.pass_time(20 * SILENCE_NS)
+    paths.ask(BACKUP, times=UNANSWERED_MIN - 1)
+    assert paths.port() == PRIMARY
+    paths.ask(BACKUP, times=1)
+    assert paths.port() == PRIMARY
+    for _ in range(3):
+        paths.pass_time(DEAD_AFTER_NS // 2 - SECOND_NS)
+        paths.ask(BACKUP, times=1)
+    assert paths.port() == BACKUP
+
+
+def test_a_silence_that_is_known_lasts_however_rarely_it_is_asked(paths: Paths) -> None:
+    """A queue pair that sends nothing meanwhile finds its path dead at its first packet."""
+    paths.dataplane.maps.control["pulse_gap_ns"] = DEAD_AFTER_NS // 2
+    paths.ask(PRIMARY, BACKUP)
+    paths.ask(BACKUP)
+    for _ in range(3):
+        paths.pass_time(20 * SILENCE_NS)
+        paths.ask(BACKUP, times=1)
+    assert paths.port() == BACKUP
 
 
 def test_late_but_steady_answers_are_no_silence(paths: Paths) -> None:

@@ -4,21 +4,26 @@ import logging
 import os
 import secrets
 import subprocess
+from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
 
 import numpy as np
 import pytest
 import roce
+from detours import OTHER_SOURCES, TwoNics, detoured
 from machine import Machine, qp_key
 from probes import SOURCES as ADDRESSES
 from probes import link, network, rebuilt, reflected, request, signed, transport
+from pyroute2 import IPRoute
 from scapy.contrib.roce import BTH
-from scapy.layers.inet import TCP
+from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Padding, Raw
+from wire import MTU
 
 from cwdp.agent.nak import nak
+from cwdp.dataplane import abi, libbpf, tree
 from cwdp.dataplane.abi import PathState
 from cwdp.dataplane.steering import Steer, address_words
 
@@ -94,35 +99,84 @@ def switch(dataplane: Machine) -> None:
     control["dead_after_ns"] = NEVER_NS
 
 
-def test_mutated_frames(dataplane: Machine, fuzzer: Path) -> None:
+def how_many() -> tuple[int, int]:
+    """The seed, and how many frames."""
     asked = os.environ.get(FRAMES_VARIABLE)
     seed, frames = (secrets.randbits(63), int(asked)) if asked else (1, 1_000_000)
     log.info("seed %d, %d frames", seed, frames)
-    for packet, steer in STEERED:
-        dataplane.steer(packet, steer)
-    switch(dataplane)
-    given = [steering_line(*steered) for steered in STEERED]
-    given += [steering_line(*steered, switched=True) for steered in SWITCHED] + [
-        f"frame {bytes(p).hex()}" for p in corpus()
-    ]
-    pins = [str(dataplane.pin(name)) for name in ("xdp_ingress", "tc_egress")]
-    run = subprocess.run(
-        [fuzzer, *pins, str(seed), str(frames)],
-        input="\n".join(given),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return seed, frames
+
+
+def fuzz(command: Sequence[str | Path], given: Sequence[str]) -> tuple[list[str], dict[str, int]]:
+    """Run the program; returns what it showed, and its totals by name."""
+    run = subprocess.run(command, input="\n".join(given), capture_output=True, text=True, check=False)
     *shown, last = run.stdout.splitlines()
     assert run.returncode == 0, f"{last}{run.stderr}"
     log.info(last)
-    totals = dict(zip(last.split()[::2], map(int, last.split()[1::2]), strict=True))
+    return shown, dict(zip(last.split()[::2], map(int, last.split()[1::2]), strict=True))
+
+
+def given_frames(frames: Sequence[Packet | bytes]) -> list[str]:
+    steered = [steering_line(*each) for each in STEERED]
+    return [*steered, *(f"frame {bytes(frame).hex()}" for frame in frames)]
+
+
+def test_mutated_frames(dataplane: Machine, fuzzer: Path) -> None:
+    seed, frames = how_many()
+    for packet, steer in STEERED:
+        dataplane.steer(packet, steer)
+    switch(dataplane)
+    given = [*(steering_line(*each, switched=True) for each in SWITCHED), *given_frames(corpus())]
+    agent = tree.BPFFS / f"cwdp-fuzz-{os.getpid()}"
+    pins = [dataplane.pin("xdp_ingress"), dataplane.pin("tc_egress"), agent]
+    libbpf.pin(dataplane.from_agent, agent)
+    try:
+        shown, totals = fuzz([fuzzer, "programs", *pins, str(seed), str(frames)], given)
+    finally:
+        agent.unlink()
     assert totals["frames"] == frames
     assert len(shown) > 0
     assert min(totals["steered"], totals["reflected"]) > frames // 200
     assert totals["given"] > frames // 20_000
     for line in shown:
         assert has_right_icrc(bytes.fromhex(line.removeprefix("steered "))), line
+
+
+def test_mutated_frames_at_tc_ingress(dataplane: Machine, fuzzer: Path) -> None:
+    """On their way through XDP and both NICs of a host: each whose detour ends here is given to the NIC that it is for."""
+    seed, frames = how_many()
+    nics = TwoNics(dataplane)
+    try:
+        partner = nics.receive_as_partner(4, 6)
+        detours = [detoured(bytes(packet), far_address(packet)) for packet in corpus() if is_data(packet)]
+        line = (
+            f"partner {partner.mac.replace(':', '')} {partner.ipv4.packed.hex()} {partner.ipv6.packed.hex()}"
+        )
+        given = [line, *given_frames([*detours, *corpus()])]
+        with dataplane.namespace.entered():
+            set_mtu(MTU)
+            _, totals = fuzz([fuzzer, "wire", "far1", "roce0", str(seed), str(frames)], given)
+    finally:
+        nics.close()
+    assert totals["restored"] > frames // 10
+
+
+def is_data(packet: Packet) -> bool:
+    return BTH in packet and packet[BTH].opcode != abi.BTH_OPCODE
+
+
+def far_address(packet: Packet) -> str:
+    """The other address of the host that a packet is for, or of this one."""
+    return OTHER_SOURCES[4 if IP in packet else 6][0]
+
+
+def set_mtu(mtu: int) -> None:
+    """Of every interface here."""
+    with IPRoute() as ip:
+        for link_index in [
+            index for name in ("roce0", "far0", "roce1", "far1") for index in ip.link_lookup(ifname=name)
+        ]:
+            ip.link("set", index=link_index, mtu=mtu)
 
 
 def has_right_icrc(frame: bytes) -> bool:

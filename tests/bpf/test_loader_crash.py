@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from machine import Namespace
 
-from cwdp.dataplane import loader, tree
+from cwdp.dataplane import attached, hooks, loader, tree
 from cwdp.dataplane.maps import Maps
 
 pytestmark = pytest.mark.kernel
@@ -54,7 +54,7 @@ def test_load(namespace: Namespace, step: tuple[str, int, str]) -> None:
     die_in(namespace, "load", loader.OBJECT, step)
     where = loader.load("roce0").where
     assert temporaries() == []
-    assert loader.is_attached(where)
+    assert attached.faults(where) == []
     assert loader.unload("roce0")
     assert tree.trees_here() == []
 
@@ -66,10 +66,10 @@ def test_upgrade(namespace: Namespace, other_build: Path, step: tuple[str, int, 
     with Maps(where) as maps:
         maps.set_key(3, bytes(16))
     die_in(namespace, "upgrade", other_build, step)
-    assert loader.is_attached(where)
+    assert all(attached.is_attached(where, hook) for hook in (hooks.XDP, hooks.EGRESS))
     upgraded = loader.upgrade("roce0")
     assert temporaries() == []
-    assert (upgraded.tag, loader.is_attached(where)) == (loader.object_tag(), True)
+    assert (upgraded.tag, attached.faults(where)) == (loader.object_tag(), [])
     with Maps(where) as maps:
         assert maps.key_ids() == [3]
     assert loader.unload("roce0")

@@ -55,7 +55,7 @@ def test_keeps_maps_and_settings(namespace: Namespace, builds: list[Path]) -> No
         maps.set_key(9, bytes(range(16)))
         maps.slots["t1"][1234] = 77
         maps.write_clock(ref_local_ns=5, offset_ns=6, drift=1e-6, bound_ns=7, bound_drift=1e-9)
-        with loader.opened(where.path / "xdp_ingress") as program:
+        with libbpf.opened(where.path / "xdp_ingress") as program:
             libbpf.prog_test_run(program, bytes(60))
         line, counters = maps.read_clock(), maps.counters()
         loader.OBJECT = builds[1]
@@ -66,7 +66,7 @@ def test_keeps_maps_and_settings(namespace: Namespace, builds: list[Path]) -> No
             assert (new.read_clock(), new.counters()) == (line, counters)
             maps.slots["t1"][1234] = 78
             assert new.slots["t1"][1234] == 78
-    with loader.opened(where.path / tree.SETTINGS_MAP) as fd:
+    with libbpf.opened(where.path / tree.SETTINGS_MAP) as fd:
         assert libbpf.map_lookup(fd, 0, abi.SETTINGS.itemsize)[:2] == (18515).to_bytes(2, "little")
 
 
@@ -80,7 +80,7 @@ def test_keeps_the_clock_of_a_lab(namespace: Namespace, builds: list[Path]) -> N
     loader.upgrade("roce0")
     with Maps(where) as maps:
         assert maps.read_base()["ahead_ns"] == 6
-    with loader.opened(where.path / "test_clock") as fd:
+    with libbpf.opened(where.path / "test_clock") as fd:
         curve = shared(fd, abi.TEST_CLOCK_STEP)
         assert curve["rate_q40"].tolist() == clock.clock.rate_q40.tolist()
         assert curve["phase_q16"].tolist() == clock.clock.phase_q16.tolist()
@@ -111,7 +111,7 @@ def running(path: Path) -> list[int]:
     """The ids of the programs behind the two links."""
     ids = []
     for name in (tree.XDP_LINK, tree.TCX_LINK):
-        with loader.opened(path / name) as link:
+        with libbpf.opened(path / name) as link:
             ids.append(libbpf.link_target(link)[1])
     return ids
 
@@ -120,7 +120,7 @@ def test_maps_of_another_layout_are_refused(namespace: Namespace, builds: list[P
     where = loader.load("roce0").where
     before = running(where.path)
     (where.path / "slots").unlink()
-    with loader.opened(where.path / "clock") as wrong:
+    with libbpf.opened(where.path / "clock") as wrong:
         libbpf.pin(wrong, where.path / "slots")
     loader.OBJECT = builds[1]
     with pytest.raises(VersionError, match="another layout") as caught:

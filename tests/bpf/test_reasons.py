@@ -11,6 +11,7 @@ from pulses import BACKUP, DEAD_AFTER_NS, HOLD_DOWN_NS, PRIMARY, SECOND_NS, Path
 from scapy.layers.inet import UDP
 from scapy.packet import Packet
 
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Position, Reason, SlotState
 from cwdp.dataplane.steering import Steer
 
@@ -94,6 +95,7 @@ def healing_primary(dataplane: Machine) -> Run:
 
 WAYS: dict[Reason, Callable[[Machine], Run]] = {
     Reason.PROBE_SENT: lambda d: d.egress(request()),
+    Reason.PROBE_NOT_OURS: lambda d: d.leave(request(), mark=abi.MARK),
     Reason.PROBE_BAD_TEMPLATE: lambda d: d.egress(request(version=2)),
     Reason.PROBE_NO_KEY: lambda d: d.egress(request(key_id=KEY_ID + 1)),
     Reason.REQUEST_REFLECTED: lambda d: d.ingress(signed(request(), T1)),

@@ -1,5 +1,6 @@
 """Which slice a queue pair is in, and what its packets are given: a class, or a time to leave."""
 
+import threading
 import time
 from dataclasses import dataclass
 
@@ -207,6 +208,24 @@ def test_a_packet_does_not_overtake_the_one_before_it(dataplane: Machine) -> Non
     dataplane.maps.slices["departure_ns"][SLICE] = 0
     dataplane.maps.next_generation()
     assert dataplane.leave(packet).departure_ns == last_ns
+
+
+def test_two_cpus_at_once_share_a_rate(dataplane: Machine) -> None:
+    """A little of it may be lost between them; but no packet of a queue pair leaves before the one ahead of it."""
+    pace(dataplane, 400 * RATE_BPS)
+    start_ns = have_waiting(dataplane)
+    packets = [roce.data(payload=1024, dqpn=n) for n in (1, 2)]
+    times, turns = [], 300_000
+    other = threading.Thread(target=dataplane.repeat, args=(Direction.EGRESS, packets[1], turns))
+    other.start()
+    while other.is_alive():
+        times.append(dataplane.leave(packets[0]).departure_ns)
+    other.join()
+    assert times == sorted(times)
+    whole = (turns + len(times)) * len(packets[0])
+    record = dataplane.maps.slices[SLICE]
+    assert 0.9 * whole < int(record["bytes"]) <= whole
+    assert 0.9 * whole * US < 400 * (int(record["departure_ns"]) - start_ns) <= 1.001 * whole * US
 
 
 def test_a_lent_rate_holds_as_long_as_its_lease(dataplane: Machine) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 import roce
 from machine import Machine
-from probes import SOURCES, addresses
+from probes import SOURCES
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
-from scapy.packet import Packet
-from wire import Shape, Wire, received_form
+from wire import Shape, Wire, pseudo_header_sum, received_form
 
 from cwdp.dataplane.steering import Steer
 
@@ -23,7 +22,6 @@ LONGEST_PAYLOAD = 9_000
 PAGE = 4_096
 UDP_BYTES, BTH_BYTES = 8, 12
 UDP_AT = roce.UDP_AT[4]
-UDP_PROTOCOL = 17
 FAMILIES = pytest.mark.parametrize("ip_version", [4, 6], ids=["IPv4", "IPv6"])
 
 
@@ -91,11 +89,6 @@ def test_a_checksum_left_to_the_device(wire: Wire, payload: int, ip_version: int
     expected[UDP].chksum = packet[UDP].chksum
     shape = Shape(checksum_at=roce.UDP_AT[ip_version])
     assert wire.carry(bytes(packet), shape) == bytes(expected)
-
-
-def pseudo_header_sum(packet: Packet) -> int:
-    """What a sender leaves in the place of a checksum, as a sum modulo 2^16 - 1."""
-    return (int.from_bytes(addresses(packet), "big") + UDP_PROTOCOL + packet[UDP].len) % 0xFFFF
 
 
 @FAMILIES

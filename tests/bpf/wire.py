@@ -5,14 +5,19 @@ import struct
 from dataclasses import dataclass
 
 from machine import Machine
+from probes import addresses
 from pyroute2 import IPRoute
+from scapy.layers.inet import UDP
+from scapy.packet import Packet
 
 ETH_P_ALL = 0x0003
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
 SO_NO_CHECK = 11
+NO_DUPLICATE_DETECTION = 0x02
 LONGEST = 16_384
 MTU = 9_216
 ROCE_PORT = 4791
+UDP_PROTOCOL = 17
 VLAN_TYPES = (b"\x81\x00", b"\x88\xa8")
 
 
@@ -71,15 +76,17 @@ class Wire:
             if ROCE_PORT.to_bytes(2, "big") in frame[36:66]:
                 return frame
 
+    def give_route(self, source: str, destination: str) -> None:
+        """Have packets to an address leave by roce0."""
+        with self._dataplane.namespace.entered(), IPRoute() as ip:
+            index = ip.link_lookup(ifname="roce0")[0]
+            ip.addr("replace", index=index, address=source, prefixlen=8, flags=NO_DUPLICATE_DETECTION)
+            ip.neigh("replace", dst=destination, lladdr="02:00:00:00:00:02", ifindex=index, state="permanent")
+
     def udp_socket(self, source: str, destination: str) -> socket.socket:
         """A socket of the host's stack, without UDP checksums, that sends from roce0 to an address behind far0."""
+        self.give_route(source, destination)
         with self._dataplane.namespace.entered():
-            with IPRoute() as ip:
-                index = ip.link_lookup(ifname="roce0")[0]
-                ip.addr("replace", index=index, address=source, prefixlen=8)
-                ip.neigh(
-                    "replace", dst=destination, lladdr="02:00:00:00:00:02", ifindex=index, state="permanent"
-                )
             made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         made.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         made.bind((source, 0))
@@ -90,6 +97,11 @@ class Wire:
 def received_form(frame: bytes) -> bytes:
     """A frame as packet sockets show it: the receiving stack takes the outer VLAN tag off."""
     return frame[:12] + frame[16:] if frame[12:14] in VLAN_TYPES else frame
+
+
+def pseudo_header_sum(packet: Packet) -> int:
+    """What a sender leaves in the place of a checksum, as a sum modulo 2^16 - 1."""
+    return (int.from_bytes(addresses(packet), "big") + UDP_PROTOCOL + packet[UDP].len) % 0xFFFF
 
 
 def _packet_socket(ifname: str) -> socket.socket:

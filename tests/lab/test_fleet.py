@@ -15,7 +15,7 @@ from conftest import lab_name
 
 from cwdp.agent.config import read_config
 from cwdp.cli.client import ManagerClient
-from cwdp.dataplane import loader
+from cwdp.dataplane import attached, libbpf, loader, tree
 from cwdp.dataplane.tree import TreePath
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle, netns
@@ -102,6 +102,18 @@ def settled(request: pytest.FixtureRequest) -> None:
     if "running" in request.fixturenames:
         fleet: Running = request.getfixturevalue("running")
         until(lambda: fleet.worst_ns() < FAR_NS, "all clocks on the timeline")
+
+
+def test_a_hook_that_is_taken_away_is_put_right_within_two_seconds_and_told(running: Running) -> None:
+    host = running.lab.hosts[0]
+    with netns.netns_enter(host.netns):
+        where = tree.here(host.nics[0].name)
+        for name in (tree.TCX_LINK, tree.XDP_LINK):
+            with libbpf.opened(where.path / name) as link:
+                libbpf.link_detach(link)
+            until(lambda: not attached.faults(where), "the hook to be put right", 2.0)
+    until(lambda: running.event_kinds(host.name).count("dataplane_repaired") == 2, "both events")
+    assert running.event_kinds(host.name).count("dataplane_loaded") == 1
 
 
 def test_clocks_set_seconds_apart_are_on_one_timeline_within_their_bounds(running: Running) -> None:

@@ -1,17 +1,20 @@
-"""A dataplane in arithmetic: the slots of a NIC, and a sender that fills them as the programs would."""
+"""A dataplane in arithmetic: the slots of a NIC, and a sender that fills them as the programs would; netlink messages."""
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from cwdp.agent import prober
+from cwdp.agent.links import IFF_UP_LOWER_UP
 from cwdp.agent.prober import Prober
 from cwdp.agent.schedule import Schedule, make_schedule
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import SlotState
+from cwdp.dataplane.abi import Sender, SlotState
 from cwdp.shared.messages import ProbeEdge
 
 MS = 1_000_000
@@ -61,6 +64,9 @@ class FakeDataplane:
     sent: list[int] = field(default_factory=list)
     now_ns: int = 1_000_000_000
 
+    def sign_for(self, sender: Sender, cookie: int) -> None:
+        """All are signed."""
+
     def take(self, seqs: list[int]) -> tuple[int, int]:
         """Send packets: how many were taken, and the error number."""
         code = self.errors.pop(0) if self.errors else 0
@@ -94,6 +100,8 @@ class FakeDataplane:
 
 
 class _FakeSender:
+    cookie = 1
+
     def __init__(self, dataplane: FakeDataplane, templates: NDArray[np.void]) -> None:
         self._dataplane = dataplane
         self._templates = templates
@@ -114,4 +122,27 @@ def make_prober(
         return _FakeSender(dataplane, templates)
 
     monkeypatch.setattr(prober, "BatchSender", sender)
-    return Prober("nic0", dataplane.slots, what, seq)
+    return Prober("nic0", dataplane, what, seq)
+
+
+class Message(dict[str, Any]):
+    """As pyroute2 hands it over: fixed fields by name, attributes by `get_attr`."""
+
+    def get_attr(self, name: str) -> Any:
+        return dict(self["attrs"]).get(name)
+
+
+def link(
+    name: str, index: int = 2, *, up: bool = True, mac: str = "02:00:00:00:00:01", **more: Any
+) -> Message:
+    fields = {"event": "RTM_NEWLINK", "family": socket.AF_UNSPEC} | more
+    attributes = [("IFLA_IFNAME", name), ("IFLA_ADDRESS", mac)]
+    return Message(index=index, flags=IFF_UP_LOWER_UP if up else 0x1, attrs=attributes, **fields)
+
+
+def address(text: str, index: int = 2, *, new: bool = True, scope: int = 0, flags: int = 0x80) -> Message:
+    attributes: list[tuple[str, Any]] = [("IFA_ADDRESS", text), ("IFA_FLAGS", flags)]
+    if "." in text:
+        attributes.insert(0, ("IFA_LOCAL", text))
+    event = "RTM_NEWADDR" if new else "RTM_DELADDR"
+    return Message(event=event, index=index, scope=scope, flags=flags & 0xFF, attrs=attributes)

@@ -66,6 +66,8 @@ class World:
         self.now_s = 100.0
         self.noise, self.know_capacity = noise, know_capacity
         self.dead: set[DirectedLink] = set()
+        self.silent: set[int] = set()
+        self.most_listed = 4096
         self.localised: set[DirectedLink] = set()
         self.qps: list[Qp] = []
         self.wishes: dict[str, list[SteerQp]] = {}
@@ -225,18 +227,23 @@ class World:
                     qp.moves.append(self.now_s)
 
     def _report(self) -> None:
-        for host in range(self.hosts):
+        for host in set(range(self.hosts)) - self.silent:
             mine = [qp for qp in self.qps if qp.src == host]
+            unlisted = max(0, len(mine) - self.most_listed)
+            mine = mine[: self.most_listed]
             rows = np.zeros(len(mine), QP_ROW)
             for row, qp in zip(rows, mine, strict=True):
                 row["addr"] = np.frombuffer(packed_address(self.address(qp.dst)), np.uint8)
                 row["qpn"], row["direction"], row["sport"] = qp.qpn, EGRESS, qp.sport
                 row["bytes"] = round(qp.sent_bytes * (1 + self.noise * TICK_S * self.rng.normal() / 10))
                 row["packets"] = max(1, row["bytes"] // (64 if qp.small else 4096))
-            if mine:
-                self.store.hear(
-                    (f"h{host}", "eth0"), rows, local_ns=round(self.now_s * 1e9), unlisted=0, now_s=self.now_s
-                )
+            self.store.hear(
+                (f"h{host}", "eth0"),
+                rows,
+                local_ns=round(self.now_s * 1e9),
+                unlisted=unlisted,
+                now_s=self.now_s,
+            )
 
     def _loads(self, rates: NDArray[np.float64]) -> LinkLoads:
         load = np.zeros(len(self.links))

@@ -2,16 +2,16 @@
 
 import errno
 import socket
-from typing import Any
 
 import pytest
+from agent_fakes import Message, address, link
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.agent import nic as agent_nic
 from cwdp.agent import prober
 from cwdp.agent.config import Key, KeyFile
-from cwdp.agent.links import IFF_UP_LOWER_UP, LinkTable
+from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.dataplane import loader
 from cwdp.dataplane.abi import XdpMode
@@ -22,29 +22,6 @@ KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
 TENTATIVE = 0x40
 DAD_FAILED = 0x08
 LINK_SCOPE = 253
-
-
-class Message(dict[str, Any]):
-    """As pyroute2 hands it over: fixed fields by name, attributes by `get_attr`."""
-
-    def get_attr(self, name: str) -> Any:
-        return dict(self["attrs"]).get(name)
-
-
-def link(
-    name: str, index: int = 2, *, up: bool = True, mac: str = "02:00:00:00:00:01", **more: Any
-) -> Message:
-    fields = {"event": "RTM_NEWLINK", "family": socket.AF_UNSPEC} | more
-    attributes = [("IFLA_IFNAME", name), ("IFLA_ADDRESS", mac)]
-    return Message(index=index, flags=IFF_UP_LOWER_UP if up else 0x1, attrs=attributes, **fields)
-
-
-def address(text: str, index: int = 2, *, new: bool = True, scope: int = 0, flags: int = 0x80) -> Message:
-    attributes: list[tuple[str, Any]] = [("IFA_ADDRESS", text), ("IFA_FLAGS", flags)]
-    if "." in text:
-        attributes.insert(0, ("IFA_LOCAL", text))
-    event = "RTM_NEWADDR" if new else "RTM_DELADDR"
-    return Message(event=event, index=index, scope=scope, flags=flags & 0xFF, attrs=attributes)
 
 
 class Table(LinkTable):
@@ -173,6 +150,51 @@ def test_messages_of_other_kinds_are_passed_over(table: Table) -> None:
     assert table.told(Message(event="RTM_NEWROUTE", attrs=[])) == []
 
 
+def test_reading_everything_anew_tells_nothing_of_what_is_unchanged(table: Table) -> None:
+    """As after an overflow of the socket. The kernel may list addresses in another order than they came in."""
+    now = [link("a", 1), link("b", 2), address("10.0.0.1", 1), address("10.0.0.2", 1), address("fd00::2", 2)]
+    table.told(*now)
+    table.changed.clear()
+    table.renew([*now[:2], *reversed(now[2:])])
+    assert table.changed == []
+    assert table.addresses("a") == ("10.0.0.1", None)
+    assert table.addresses("b") == (None, "fd00::2")
+
+
+def test_reading_everything_anew_tells_the_difference(table: Table) -> None:
+    table.told(*(link(name, index) for index, name in enumerate("abcdef", 1)))
+    table.told(*(address(f"10.0.0.{index}", index) for index in range(1, 7)))
+    table.changed.clear()
+    table.renew(
+        [
+            link("a", 1),
+            link("b", 2, up=False),
+            link("d", 4, mac="02:00:00:00:00:77"),
+            link("g", 5),
+            link("f", 9),
+            *(address(f"10.0.0.{index}", index) for index in (2, 4, 5)),
+        ]
+    )
+    assert sorted(table.changed) == ["a", "b", "c", "d", "e", "f", "g"]
+    assert table.addresses("a") == (None, None)
+    assert not table.carrier("b")
+    assert table.get("c") is None
+    assert table.get("e") is None
+    assert table.addresses("g") == ("10.0.0.5", None)
+    assert table.addresses("f") == (None, None)
+
+
+def test_nothing_is_told_before_everything_is_read() -> None:
+    """Whoever is told sees the interfaces as they are, not half read."""
+    seen = []
+    table = LinkTable(lambda name: seen.append((name, table.carrier(name), table.get(name))))
+    table.renew([link("a", 1), address("10.0.0.1", 1)])
+    ((name, carrier, found),) = seen
+    assert (name, carrier) == ("a", True)
+    assert found is not None
+    assert found.addresses == ["10.0.0.1"]
+
+
 names = st.sampled_from(["a", "b", "c"])
 events = st.one_of(
     st.builds(link, names, st.integers(1, 3), up=st.booleans()),
@@ -188,6 +210,25 @@ def test_no_order_of_messages_breaks_the_table(messages: list[Message]) -> None:
     found = [known for name in "abc" if (known := table.get(name))]
     assert len({known.index for known in found}) == len(found)
     assert all(len(set(known.addresses)) == len(known.addresses) for known in found)
+
+
+@given(st.lists(events, max_size=20), st.lists(events, max_size=20))
+def test_what_is_read_anew_is_what_is_there(before: list[Message], now: list[Message]) -> None:
+    """Whatever was known: afterwards the table is that of the messages, and exactly the difference was told."""
+    table, fresh = Table(), Table()
+    table.told(*before)
+    old = {name: (table.carrier(name), table.get(name)) for name in "abc"}
+    table.changed.clear()
+    table.renew(now)
+    fresh.told(*now)
+    for name in "abc":
+        found, expected = table.get(name), fresh.get(name)
+        assert (found is None) == (expected is None)
+        if found and expected:
+            assert sorted(found.addresses) == sorted(expected.addresses)
+            assert (found.index, found.mac, found.carrier) == (expected.index, expected.mac, expected.carrier)
+        assert (name in table.changed) == ((table.carrier(name), table.get(name)) != old[name])
+    assert len(set(table.changed)) == len(table.changed)
 
 
 def test_every_counter_of_a_nic_is_there_from_the_start(table: Table) -> None:
@@ -228,6 +269,27 @@ def test_a_dataplane_that_goes_while_it_is_opened_is_tried_again(
             nic.ensure(KEYS)
     assert len(attempts) == 2
     assert nic.describe().mode == "absent"
+
+
+def test_the_speed_of_a_link_is_asked_for_when_it_comes_up(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds = [100 * 10**9, 400 * 10**9]
+    asked: list[str] = []
+
+    def wire_bps(ifname: str) -> int:
+        asked.append(ifname)
+        return speeds[len(asked) - 1]
+
+    monkeypatch.setattr("cwdp.agent.nic.wire_bps", wire_bps)
+    nic = HostNic("h", "nic0", loader.Settings(), table)
+    assert nic.describe().speed_bps is None
+    for speed_bps in speeds:
+        table.told(link("nic0"), address("10.0.0.1"))
+        assert [nic.describe().speed_bps for _ in range(3)] == [speed_bps] * 3
+        table.told(link("nic0", up=False))
+        assert nic.describe().speed_bps is None
+    assert asked == ["nic0"] * 2
 
 
 def test_a_nic_that_is_not_there_is_described_as_absent(table: Table) -> None:

@@ -4,19 +4,21 @@ import os
 from collections import Counter
 from ipaddress import ip_address
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cwdp.agent import pulses, replyports
+from cwdp.agent import pulse, pulses, replyports
 from cwdp.agent.orders import Orders
-from cwdp.agent.pulse import REFRESH_NS, PulseHost
-from cwdp.agent.pulses import CALM_TURNS, MOST_HASTE, SPARE_EVERY, URGENT_BELOW, PulseOrder, Pulses
+from cwdp.agent.pulse import PulseHost, PulseOrders
+from cwdp.agent.pulses import SEQ_END, PulseOrder, Pulses
 from cwdp.agent.replyports import PORTS, REST_NS, ReplyTurns, draw_ports
-from cwdp.dataplane import abi
-from cwdp.dataplane.abi import PathState, Position, SlotState
+from cwdp.agent.watchedpaths import Way
+from cwdp.dataplane import abi, tree
+from cwdp.dataplane.abi import Direction, Position, SlotState
 from cwdp.dataplane.steering import address_words
 
 ORDER = PulseOrder(ifname="nic0", load=1, key_id=3, port=4791, ipv4="10.0.0.1", ipv6="fd00::1")
@@ -30,12 +32,10 @@ class _Sender:
     dead: set[int]
     sent: list[NDArray[np.void]]
     at_most = 1 << 30
+    cookie = 1
 
     def __init__(self, _ifname: str, _family: int, templates: NDArray[np.void]) -> None:
         self._templates = templates
-
-    def send(self, start: int, stop: int) -> tuple[int, int]:
-        return self.send_rows(np.arange(start, stop))
 
     def send_rows(self, rows: NDArray[np.intp]) -> tuple[int, int]:
         taken = self._templates[rows[: self.at_most]].copy()
@@ -51,24 +51,21 @@ class _Sender:
         pass
 
 
-something_wrong = pytest.mark.parametrize(
-    ("column", "value"), [("unanswered", 2), ("state", PathState.DOWN)], ids=["unanswered", "down"]
-)
-
-
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(pulses, "BatchSender", _Sender)
     _Sender.slots = np.zeros(abi.SLOTS + abi.PULSE_SLOTS, dtype=abi.SLOT)
     _Sender.dead, _Sender.sent = set(), []
     monkeypatch.setattr(_Sender, "at_most", 1 << 30)
-    return SimpleNamespace(slots=_Sender.slots, paths=np.zeros(abi.PATHS, dtype=abi.PATH))
+    return SimpleNamespace(
+        slots=_Sender.slots, paths=np.zeros(abi.PATHS, dtype=abi.PATH), sign_for=lambda *_: None
+    )
 
 
-def _watch(tables: SimpleNamespace, number: int, dst: str, sport: int, *, spare: bool = False) -> None:
+def _watch(tables: Any, number: int, dst: str, sport: int) -> None:
     path = tables.paths[number]
     path["users"], path["dst"], path["sport"] = 1, address_words(ip_address(dst)), sport
-    path["primaries"] = not spare
+    path["primaries"] = 1
 
 
 def _pulses(tables: SimpleNamespace, order: PulseOrder = ORDER) -> Pulses:
@@ -77,11 +74,16 @@ def _pulses(tables: SimpleNamespace, order: PulseOrder = ORDER) -> Pulses:
     return made
 
 
+def _send(made: Pulses) -> None:
+    """A pulse over every path."""
+    made.send(np.arange(len(made.numbers)))
+
+
 def test_a_pulse_goes_over_every_watched_path(tables: SimpleNamespace) -> None:
     _watch(tables, 7, "10.0.0.2", 50_000)
     _watch(tables, 9, "10.0.0.3", 50_001)
     _watch(tables, 4, "fd00::2", 50_002)
-    _pulses(tables).send()
+    _send(_pulses(tables))
     four, six = _Sender.sent
     probe = four["packet"]["probe"]
     assert probe["path"].tolist() == [7, 9]
@@ -96,77 +98,40 @@ def test_a_pulse_goes_over_every_watched_path(tables: SimpleNamespace) -> None:
     assert seqs == list(range(seqs[0], seqs[0] + 3))
 
 
-def _path_and_backup(tables: SimpleNamespace) -> Pulses:
-    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
-    _watch(tables, 2, "10.0.0.2", 50_001)
-    return _pulses(tables)
-
-
-def _rounds(made: Pulses, count: int) -> list[list[int]]:
-    """The numbers of the paths in each of the next rounds of one family."""
-    _Sender.sent.clear()
-    for _ in range(count):
-        made.send()
-    return [sent["packet"]["probe"]["path"].tolist() for sent in _Sender.sent]
-
-
-def test_a_path_that_only_backs_others_up_has_a_pulse_now_and_then(tables: SimpleNamespace) -> None:
-    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
-    _watch(tables, 2, "10.0.0.2", 50_001)
-    rounds = _rounds(_pulses(tables), 4 * SPARE_EVERY)
-    assert rounds.count([2, 1]) == 4
-    assert rounds.count([2]) == len(rounds) - 4
-
-
-@something_wrong
-def test_backups_have_every_pulse_while_something_is_wrong(
-    tables: SimpleNamespace, column: str, value: int
-) -> None:
-    made = _path_and_backup(tables)
-    tables.paths[2][column] = value
-    assert _rounds(made, SPARE_EVERY) == [[2, 1]] * SPARE_EVERY
-    tables.paths[2][column] = 0
-    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
-
-
-@something_wrong
-def test_haste_that_does_not_end_is_given_up_and_can_be_made_again_after_a_calm(
-    tables: SimpleNamespace, column: str, value: int
-) -> None:
-    made = _path_and_backup(tables)
-    tables.paths[2][column] = value
-    assert _rounds(made, MOST_HASTE) == [[2, 1]] * MOST_HASTE
-    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
-    assert not made.is_urgent()
-    tables.paths[2][column] = 0
-    _rounds(made, 5 * CALM_TURNS)
-    tables.paths[2][column] = value
-    assert _rounds(made, 5) == [[2, 1]] * 5
-    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
-
-
-def test_a_backup_that_is_dead_itself_wakes_nobody_for_long(tables: SimpleNamespace) -> None:
-    made = _path_and_backup(tables)
-    tables.paths[1]["unanswered"] = URGENT_BELOW
-    assert _rounds(made, SPARE_EVERY).count([2]) == SPARE_EVERY - 1
-
-
-def test_a_backup_comes_back_by_all_of_its_reply_ports_too(tables: SimpleNamespace) -> None:
-    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+def test_sequence_numbers_leave_nothing_out_where_they_begin_anew(tables: SimpleNamespace) -> None:
+    """Whoever reads the slots follows them by counting."""
+    for number in range(1, 8):
+        _watch(tables, number, "10.0.0.2", 50_000 + number)
     made = _pulses(tables)
-    for _ in range(PORTS * SPARE_EVERY):
-        made.send()
-    ports = {int(packet["packet"]["probe"]["reply_port"]) for sent in _Sender.sent for packet in sent}
-    assert len(ports) == PORTS
+    made._next_seq = SEQ_END - 10
+    for _ in range(4):
+        _send(made)
+    seqs = [int(seq) for sent in _Sender.sent for seq in sent["packet"]["probe"]["seq"]]
+    assert seqs == [seq % (1 << 32) for seq in range(SEQ_END - 10, SEQ_END + 18)]
+
+
+def test_only_the_chosen_paths_have_one_and_each_by_all_of_its_reply_ports(tables: SimpleNamespace) -> None:
+    """However rarely one is chosen."""
+    _watch(tables, 1, "10.0.0.2", 50_000)
+    _watch(tables, 2, "fd00::2", 50_001)
+    _watch(tables, 3, "10.0.0.2", 50_002)
+    made = _pulses(tables)
+    assert made.numbers.tolist() == [1, 3, 2]
+    for turn in range(4 * PORTS):
+        made.send(np.array([0] if turn % 4 else [1, 2]))
+    probes = np.concatenate([sent["packet"]["probe"] for sent in _Sender.sent])
+    for number, count in ((1, 3 * PORTS), (2, PORTS), (3, PORTS)):
+        ports = probes["reply_port"][probes["path"] == number]
+        assert (len(ports), len(set(ports.tolist()))) == (count, PORTS)
 
 
 def test_a_lost_pulse_is_held_against_its_way_back_once(tables: SimpleNamespace) -> None:
     """Though no other pulse goes that way until several judgements later."""
-    _watch(tables, 1, "10.0.0.2", 50_000, spare=True)
+    _watch(tables, 1, "10.0.0.2", 50_000)
     made = _pulses(tables)
-    _rounds(made, SPARE_EVERY)
+    _send(made)
     _Sender.dead = {50_000}
-    _rounds(made, SPARE_EVERY)
+    _send(made)
     for now_ns in range(1, 5):
         made.refresh(now_ns)
     assert made._rings[0]._turns._misses.sum() == 1
@@ -176,7 +141,7 @@ def test_each_path_comes_back_by_all_of_its_reply_ports_in_turn(tables: SimpleNa
     _watch(tables, 1, "10.0.0.2", 50_000)
     made = _pulses(tables)
     for _ in range(2 * ROUND):
-        made.send()
+        _send(made)
     ports = [int(sent["packet"]["probe"]["reply_port"][0]) for sent in _Sender.sent]
     assert len(set(ports)) == PORTS
     assert ports[:ROUND] == ports[ROUND:]
@@ -184,17 +149,17 @@ def test_each_path_comes_back_by_all_of_its_reply_ports_in_turn(tables: SimpleNa
 
 def test_changes_of_the_paths_are_taken_up(tables: SimpleNamespace) -> None:
     made = _pulses(tables)
-    made.send()
-    assert (made.count, _Sender.sent) == (0, [])
+    _send(made)
+    assert (len(made.numbers), _Sender.sent) == (0, [])
     _watch(tables, 1, "10.0.0.2", 50_000)
     made.refresh(1)
-    made.send()
+    _send(made)
     tables.paths[1]["sport"] = 50_009
     made.refresh(2)
-    made.send()
+    _send(made)
     tables.paths[1]["users"] = 0
     made.refresh(3)
-    made.send()
+    _send(made)
     assert [int(sent["packet"]["sport"][0]) for sent in _Sender.sent] == [50_000, 50_009]
 
 
@@ -203,7 +168,7 @@ def test_a_path_of_a_family_without_an_address_is_counted(tables: SimpleNamespac
     counters: Counter[str] = Counter()
     made = Pulses(msgspec.structs.replace(ORDER, ipv6=None), tables, np.random.default_rng(1), counters)
     made.refresh(0)
-    made.send()
+    _send(made)
     assert (_Sender.sent, counters["pulses_without_address"]) == ([], 1)
 
 
@@ -214,37 +179,14 @@ def test_what_the_kernel_does_not_take_is_counted(
     _watch(tables, 1, "10.0.0.2", 50_000)
     _watch(tables, 2, "10.0.0.2", 50_001)
     made = _pulses(tables)
-    made.send()
+    _send(made)
     assert made._counters == {"pulses_sent": 1, "pulses_unsent": 1, "pulses_without_address": 0}
-
-
-@pytest.mark.parametrize(
-    ("unanswered", "state", "urgent"),
-    [
-        (0, "UP", False),
-        (1, "UP", False),
-        (2, "UP", True),
-        (15, "UP", True),
-        (16, "UP", False),
-        (5, "DOWN", False),
-    ],
-)
-def test_only_a_path_about_to_be_given_up_is_urgent(
-    tables: SimpleNamespace, unanswered: int, state: str, urgent: bool
-) -> None:
-    for number in (1, 2):
-        _watch(tables, number, "10.0.0.2", 50_000 + number)
-    made = _pulses(tables)
-    tables.paths[2]["unanswered"], tables.paths[2]["state"] = unanswered, PathState[state]
-    assert made.is_urgent() == urgent
-    made.send_urgent()
-    assert [sent["packet"]["probe"]["path"].tolist() for sent in _Sender.sent] == ([[2]] if urgent else [])
 
 
 def _ports_used(made: Pulses, path: int) -> set[int]:
     _Sender.sent.clear()
     for _ in range(ROUND):
-        made.send()
+        _send(made)
     probes = np.concatenate(_Sender.sent)["packet"]["probe"]
     return set(probes["reply_port"][probes["path"] == path].tolist())
 
@@ -295,24 +237,94 @@ def test_reply_ports_are_roce_source_ports_and_spread() -> None:
 
 def test_the_latest_orders_count_and_the_end_is_told() -> None:
     read, write = os.pipe()
-    orders = Orders(read, list[PulseOrder])
+    orders = Orders(read, PulseOrders)
     assert orders.take() is None
-    line = msgspec.json.encode([ORDER]) + b"\n"
+    wanted = PulseOrders([ORDER], [Way("nic0", bytes(16), 50_000, (0, 1))])
+    line = msgspec.json.encode(wanted) + b"\n"
     os.write(write, b"[]\n" + line + line[:9])
-    assert orders.take() == [ORDER]
+    assert orders.take() == wanted
     os.write(write, line[9:])
-    assert orders.take() == [ORDER]
+    assert orders.take() == wanted
     os.close(write)
     with pytest.raises(EOFError):
         orders.take()
     os.close(read)
 
 
+class _Maps:
+    """The maps of a NIC, whose pulses are all answered."""
+
+    def __init__(self, ifname: str) -> None:
+        self.ifname = ifname
+        self.slots = _Sender.slots
+        self.paths = np.zeros(abi.PATHS, dtype=abi.PATH)
+        self.control = np.zeros(1, dtype=abi.CONTROL)
+        self.control["dead_after_ns"] = 10_000_000
+        self.qps = {direction: np.zeros(8, dtype=abi.QP) for direction in Direction}
+
+    def qp_places_made(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class _NoSteering:
+    def __init__(self, _maps: _Maps) -> None:
+        pass
+
+    def path_pairs(self) -> NDArray[np.intp]:
+        return np.zeros((0, 2), dtype=np.intp)
+
+
+@pytest.mark.parametrize("paths", [3, 300])
+def test_all_nics_of_a_host_have_their_pulses_as_paths_come_and_go(
+    tables: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, paths: int
+) -> None:
+    """Few paths or many; a NIC without any, one with both families, one that goes."""
+    maps = {name: _Maps(name) for name in ("nic0", "nic1", "nic2")}
+    monkeypatch.setattr(pulse, "Maps", maps.__getitem__)
+    monkeypatch.setattr(tree, "here", lambda ifname: ifname)
+    monkeypatch.setattr(pulse, "Steering", _NoSteering)
+    for i in range(paths):
+        _watch(maps["nic0"], 1 + i, f"10.0.{i // 250}.{i % 250}", 50_000 + i)
+        _watch(maps["nic2"], 1 + i, f"fd00::{i:x}" if i % 2 else "10.9.0.2", 50_000 + i)
+    orders = [msgspec.structs.replace(ORDER, ifname=name) for name in maps]
+    host = PulseHost(2_000_000)
+    host.follow(PulseOrders(orders, []))
+    assert _asked(host) == 2 * paths
+    maps["nic0"].paths["users"] = 0
+    assert _asked(host) == paths
+    _watch(maps["nic1"], 9, "10.0.0.9", 50_000)
+    assert _asked(host) == paths + 1
+    host.follow(PulseOrders(orders[:2], []))
+    assert _asked(host) == 1
+    assert host.counters["pulses_failed"] == host.counters["pulses_unsent"] == 0
+    assert int(maps["nic1"].control["pulse_gap_ns"][0]) > 0
+
+
+def _asked(host: PulseHost) -> int:
+    """How many paths have a pulse within a second."""
+    _Sender.sent.clear()
+    for turn in range(500):
+        if turn % 25 == 0:
+            host.refresh(turn * 2_000_000)
+        if host.send(turn * 2_000_000):
+            host.send_between(turn * 2_000_000 + 1_000_000)
+    return len(
+        {
+            bytes(one["ip"]["destination"]) + bytes(one["packet"]["sport"])
+            for sent in _Sender.sent
+            for one in sent
+        }
+    )
+
+
 def test_a_nic_without_a_dataplane_is_counted_and_tried_again() -> None:
-    host = PulseHost()
-    host.follow([msgspec.structs.replace(ORDER, ifname="cwdp-none")])
+    host = PulseHost(2_000_000)
+    host.follow(PulseOrders([msgspec.structs.replace(ORDER, ifname="cwdp-none")], []))
     host.refresh(0)
     host.refresh(1)
     assert host.counters["pulses_failed"] == 2
-    assert host.send() is False
-    assert host.interval_ns(2_000_000) == REFRESH_NS
+    assert host.send(0) is False
+    assert not host.has_paths

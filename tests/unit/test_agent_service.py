@@ -7,14 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from agent_fakes import edges
 
-from cwdp.agent import bounce, service, trace, tracetable
+from cwdp.agent import bounce, events, fence, service, trace, tracetable
 from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.service import MEASURE_EVERY, Agent
 from cwdp.agent.timebase import Change
+from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.loader import Loaded
+from cwdp.dataplane.tree import TreePath
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
+from cwdp.shared.bus import Bus
 from cwdp.shared.messages import (
     ClockLine,
     ClockUpdate,
@@ -70,11 +75,12 @@ class NoteNic:
         self.keys: list[KeyFile] = []
         self.events: list[Event] = []
         self.failure: DataplaneError | None = None
+        self.found: list[Loaded] = []
 
-    def ensure(self, _keys: KeyFile) -> bool:
+    def ensure(self, _keys: KeyFile) -> Loaded | None:
         if self.failure:
             raise self.failure
-        return False
+        return self.found.pop() if self.found else None
 
     def use_keys(self, keys: KeyFile) -> None:
         self.keys.append(keys)
@@ -83,6 +89,15 @@ class NoteNic:
         self.edges = probes
 
     def drain(self, _now_ns: int) -> None:
+        return None
+
+    def send(self, _now_ns: int) -> None:
+        return None
+
+    def lend(self, _now_ns: int) -> bool:
+        return False
+
+    def close(self) -> None:
         return None
 
     def path_events(self) -> list[Event]:
@@ -164,6 +179,32 @@ def test_a_document_that_is_not_newer_is_passed_over(setup: Setup, version: int)
     assert setup.said(Hello)[-1].desired_version == 3
 
 
+def test_what_an_earlier_leader_says_is_passed_over_and_counted(setup: Setup) -> None:
+    line = ClockLine(
+        ref_local_ns=0,
+        offset_base_ns=500,
+        offset_ns=0.0,
+        drift=0.0,
+        bound_ns=9.0,
+        bound_drift=0.0,
+        state="synced",
+    )
+    update = ClockUpdate(host="a", timeline="t", epoch=9, seq=5, line=line, priors=[])
+    older = msgspec.structs.replace(line, offset_base_ns=10**9)
+    setup.bus.take_desired(msgspec.structs.replace(_desired(3, 2), epoch=9))
+    setup.bus.take_clock(update)
+    setup.bus.take_desired(msgspec.structs.replace(_desired(4, 1), epoch=8))
+    setup.bus.take_clock(msgspec.structs.replace(update, epoch=8, seq=6, line=older))
+    setup.bus.take_clock(msgspec.structs.replace(update, seq=4, line=older))
+    assert len(setup.nics[0].edges) == 2
+    measure(setup.agent)
+    report = setup.said(Report)[-1]
+    assert report.clock.offset_base_ns == 500
+    assert (report.counters["agent.desired_fenced"], report.counters["agent.clock_fenced"]) == (1, 2)
+    setup.bus.take_desired(msgspec.structs.replace(_desired(1, 1), epoch=10))
+    assert len(setup.nics[0].edges) == 1
+
+
 def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> None:
     for _ in range(6):
         measure(setup.agent)
@@ -178,7 +219,11 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.go_back_restarts": 0,
         "agent.steer_refused": 0,
         "agent.slice_refused": 0,
-        **{f"agent.{name}": 0 for name in (*bounce.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)},
+        "agent.loop_late_ms": 0,
+        **{
+            f"agent.{name}": 0
+            for name in (*bounce.COUNTERS, *fence.COUNTERS, *trace.COUNTERS, *tracetable.COUNTERS)
+        },
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,
@@ -220,6 +265,21 @@ def test_a_dataplane_that_fails_is_told_and_does_not_stop_the_others(setup: Setu
         "the kernel refuses BPF programs",
     )
     assert setup.agent._totals()["agent.dataplane_failed"] == 2
+
+
+def test_hooks_that_were_put_right_are_told(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = ("xdp_ingress is not attached", "tc_egress is not attached")
+    found = Loaded(TreePath(1, "nic0"), XdpMode.NATIVE, "tag", changed=True, repaired=taken)
+    monkeypatch.setattr(service.interface, "clear", lambda _ifname: None)
+    monkeypatch.setattr(setup.agent._clock, "write", lambda _maps: None)
+    monkeypatch.setattr(setup.agent._sync.line, "take_up", lambda _maps: None)
+    nic = setup.nics[0]
+    nic.maps = object()
+    nic.found = [found]
+    setup.agent._look_after()
+    setup.agent._look_after()
+    (event,) = setup.said(Event)
+    assert (event.kind, event.nic, event.detail) == ("dataplane_repaired", "nic0", ", ".join(taken))
 
 
 def test_a_change_of_carrier_is_told_at_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +370,7 @@ def test_a_trouble_that_comes_again_is_told_again(setup: Setup) -> None:
 
 def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: Setup) -> None:
     setup.bus.connected = False
-    for number in range(service.EVENTS_KEPT + 5):
+    for number in range(events.EVENTS_KEPT + 5):
         setup.agent._event("link_up", "nic0", str(number))
     setup.bus.change(False)
     assert setup.bus.published == []
@@ -319,9 +379,7 @@ def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: 
     setup.bus.change(True)
     first, *_ = setup.bus.published
     assert first[0] == "cwdp.v1.hello.a"
-    assert [event.detail for event in setup.said(Event)] == [
-        str(n) for n in range(5, service.EVENTS_KEPT + 5)
-    ]
+    assert [event.detail for event in setup.said(Event)] == [str(n) for n in range(5, events.EVENTS_KEPT + 5)]
 
 
 BY_UD: dict[str, Any] = {"interface": {"nic1": InterfaceConfig(transport="ud")}}
@@ -384,3 +442,19 @@ def test_an_agent_does_not_start_on_an_rdma_device_that_is_not_there(
     with pytest.raises(RdmaError) as caught:
         asyncio.run(host.agent.run())
     assert caught.value.hint
+
+
+def test_a_bus_whose_task_ends_unforeseen_ends_the_agent(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real bus, whose every connection fails in a way that nobody has foreseen."""
+
+    def unforeseen(*_: object, **__: object) -> None:
+        raise LookupError("nobody has foreseen this")
+
+    monkeypatch.setattr(service, "Bus", Bus)
+    monkeypatch.setattr("nats.aio.client.Client.connect", unforeseen)
+    monkeypatch.setattr("nats.aio.client.Client.close", unforeseen)
+    host = Setup(tmp_path)
+    with pytest.raises(LookupError):
+        asyncio.run(asyncio.wait_for(host.agent.run(), 10))

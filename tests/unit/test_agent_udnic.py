@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from agent_fakes import address, link
 
 from cwdp.agent import config, udnic
 from cwdp.agent.config import InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.edges import HostEdges
 from cwdp.agent.hostclock import LocalClock
-from cwdp.agent.links import Link, LinkTable
+from cwdp.agent.links import LinkTable
 from cwdp.agent.pathstats import path_stats
 from cwdp.agent.udkeeper import SILENT_NS, UdKeeper
 from cwdp.agent.udnic import STAMP_NOISE_NS, UdNic, read_rows
@@ -49,7 +50,7 @@ def nic(monkeypatch: pytest.MonkeyPatch) -> UdNic:
     monkeypatch.setattr(netlink, "drivers", lambda: {"mlx5_0": "mlx5"})
     monkeypatch.setattr(UdKeeper, "is_running", True)
     links = LinkTable(lambda _: None)
-    links._links["eth1"] = Link(2, "02:00:00:00:00:01", carrier=True, addresses=["10.0.0.1", "fd00::1"])
+    links.renew([link("eth1"), address("10.0.0.1"), address("fd00::1")])
     clock = LocalClock(Settings())
     clock.take_up([])
     test_clock = config.TestClockConfig("h1.npz")
@@ -143,13 +144,12 @@ def test_an_ipv4_address_that_comes_later_is_taken(
     """As its peers use it, if they have one."""
     there = [RdmaPort("mlx5_0", 1, 5, "fd00::1")]
     monkeypatch.setattr(udnic, "find_port", lambda _ifname, _wish: there[-1])
-    link = nic._links._links["eth1"]
-    link.addresses = ["fd00::1"]
+    nic._links.take(address("10.0.0.1", new=False))
     nic.ensure(keys)
     there.append(PORT)
     nic.ensure(keys)
     assert _ordered(nic).gid_index == 5
-    link.addresses.append("10.0.0.1")
+    nic._links.take(address("10.0.0.1"))
     nic.ensure(keys)
     assert _ordered(nic).gid_index == 3
 

@@ -112,7 +112,7 @@ async def test_documents_outlive_their_writer_and_the_server(tmp_path: Path) -> 
         writer = Bus(server.url, name="writer")
         async with _buses(server.url, writer):
             writer.put(Desired(host="a", version=7, probes=[]))
-            await until(lambda: writer.connected and not writer._unwritten)
+            await until(lambda: writer.connected and not writer.documents.unwritten)
     async with _server(tmp_path, port) as server:
         reader = Bus(server.url, name="reader")
         reader.watch("a", documents.append)

@@ -62,6 +62,35 @@ def test_the_reader_goes_round_with_the_ring_and_over_what_was_never_sent() -> N
     assert found == list(range(5, 3 * abi.PULSE_SLOTS, 97))[1:]
 
 
+@pytest.mark.parametrize("step_ns", [20 * MS, 50 * MS, 120 * MS])
+@pytest.mark.parametrize("first", [1_000, (1 << 32) - 100_000])
+@pytest.mark.parametrize("paths", [20, 2_048])
+def test_the_signal_never_lags(paths: int, first: int, step_ns: int) -> None:
+    """50,000 pulses a second, all answered at once: none is left to the step after. Some rounds are never sent."""
+    pulses = Pulses()
+    pulses.set(first - 1, 1, SlotState.DONE)
+    reader = PulseReader(pulses)
+    reader.take(0)
+    seq, sent = first, []
+    for now_ns in range(step_ns, 5_000 * MS, step_ns):
+        due = first + 50_000 * now_ns // 1_000_000_000
+        while seq + paths <= due:
+            if seq // paths % 7:
+                sent += [number & 0xFFFFFFFF for number in range(seq, seq + paths)]
+            seq += paths
+        _send_at_once(pulses, sent, now_ns)
+        assert sorted(reader.take(now_ns)["fwd_owd_ns"].tolist()) == sorted(sent)
+        sent = []
+
+
+def _send_at_once(pulses: Pulses, numbers: list[int], t1: int) -> None:
+    seq = np.array(numbers, dtype=np.uint64)
+    slots = pulses.slots
+    at = abi.SLOTS + (seq % np.uint64(abi.PULSE_SLOTS)).astype(np.intp)
+    slots["tag"][at] = seq << np.uint64(32) | np.uint64(SlotState.DONE)
+    slots["fwd_owd_ns"][at], slots["t1"][at], slots["path"][at] = seq, t1, 1
+
+
 def test_a_sender_that_begins_anew_is_found_again() -> None:
     pulses = Pulses()
     pulses.set(900_000, 1, SlotState.DONE, t1=1)

@@ -189,6 +189,14 @@ def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
     assert list(queue_pairs.reports(78, [])) == []
 
 
+def test_a_nic_of_which_nothing_moves_says_so_every_second() -> None:
+    queue_pairs = QueuePairs("a", "nic0", _maps())
+    for second in range(3):
+        told = [list(queue_pairs.reports(10**9 * second + part, [])) for part in range(0, 10**9, 250_000_000)]
+        assert [len(reports) for reports in told] == [1, 0, 0, 0]
+        assert (told[0][0].rows, told[0][0].unlisted) == (b"", 0)
+
+
 def _stamp(maps: Any, count: int, bound_ns: int = 40) -> None:
     for _ in range(count):
         maps.control["sample_head"] += 1

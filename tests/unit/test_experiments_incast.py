@@ -31,7 +31,7 @@ START_NS = 10**12
 @pytest.mark.parametrize("senders", [2, 7, 8, 15, 31])
 def test_everybody_that_is_drawn_sends_to_one(senders: int) -> None:
     seed = random.randrange(10**6)
-    spec = lab_spec("x", senders, RATE, seed)
+    spec = lab_spec("x", senders, RATE, seed, "steady")
     drawn = draw_incast(Topology(spec), senders, 4096, seed)
     assert len(set(drawn.sources) | {drawn.target}) == senders + 1
     assert [flow.source.host for flow in drawn.flows] == list(drawn.sources)
@@ -42,7 +42,7 @@ def test_everybody_that_is_drawn_sends_to_one(senders: int) -> None:
 
 def test_more_senders_than_hosts() -> None:
     with pytest.raises(ConfigError):
-        draw_incast(Topology(lab_spec("x", 3, RATE, 1)), 30, 4096, 1)
+        draw_incast(Topology(lab_spec("x", 3, RATE, 1, "steady")), 30, 4096, 1)
 
 
 @pytest.mark.parametrize("senders", [2, 7, 40])

@@ -6,10 +6,14 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.inet6 import ICMPv6EchoReply
 
 from cwdp.agent.bounce import Bouncer, echo_request, reply_number
-from cwdp.shared.messages import BounceOrder, BounceReport
+from cwdp.shared.messages import BounceOrder, BounceReport, ClockLine, WindowReport
+from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink
 from manager.faults.bounce import ECHOES, MOST_ROUNDS, PATIENCE_S, Bounces
 from manager.faults.finding import Finding, cable, direction
+from manager.state import FleetState
+from manager.timeline import Identity
+from tools.sim.leafspine import LeafSpine, Shape, Trouble
 
 LINKS = [
     *(DirectedLink(f"h{i}/nic0", "l1") for i in range(3)),
@@ -101,6 +105,81 @@ def test_answers_to_nobody_and_impossible_ones_are_passed_over() -> None:
             BounceReport(host=host, nic="nic0", number=number, target=order.target, sent=100, lost=lost)
         )
     assert not list(bounces.verdicts())
+
+
+@pytest.mark.parametrize("guilty", [("l1", "l2"), ("l2", "l1")])
+def test_two_managers_do_not_take_each_others_answers(guilty: tuple[str, str]) -> None:
+    """One tries the links of a spine, the other those of the next; every report reaches both, as on a bus."""
+    links = [*LINKS, *(link._replace(b="s2") for link in LINKS if link.b == "s1")]
+    managers = []
+    for spine in ("s1", "s2"):
+        finding = _finding(1.0, one_way=False)
+        finding.subject, also = (cable(DirectedLink(leaf, spine)) for leaf in ("l1", "l2"))
+        finding.also = (also,)
+        managers.append((Bounces(), finding))
+        assert managers[-1][0].begin(finding)
+    orders = [order for bounces, _ in managers for order in bounces.orders(links, 0.0)]
+    rng = np.random.default_rng(0)
+    for bounces, finding in managers:
+        for spine, leaf in zip(("s1", "s2"), guilty, strict=True):
+            mine = [order for order in orders if order.target == spine]
+            _answer(bounces, mine, {"l1": 0.0, "l2": 0.0} | {leaf: 1.0}, rng)
+        ((told, subject, _, _),) = bounces.verdicts()
+        assert told is finding
+        assert guilty[("s1", "s2").index(subject.links[0].b)] in subject.name
+
+
+def test_an_answer_about_another_switch_or_nic_is_passed_over() -> None:
+    bounces = Bounces()
+    bounces.begin(_finding(1.0, one_way=True))
+    for order in bounces.orders(LINKS, 0.0):
+        for nic, target in ((order.nic, "s9"), ("nic7", order.target)):
+            bounces.hear(
+                BounceReport(host=order.host, nic=nic, number=order.number, target=target, sent=100, lost=0)
+            )
+    assert not list(bounces.verdicts())
+    assert bounces.orders(LINKS, PATIENCE_S / 2) == []
+
+
+def test_only_the_manager_that_leads_has_echoes_sent() -> None:
+    fabric = LeafSpine(Shape(leaves=2, spines=3, hosts_per_leaf=3), np.random.default_rng(8))
+    leads, waits = (
+        FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False) for _ in range(2)
+    )
+    waits.stand_by()
+    links = fabric.routes.links
+    up = next(i for i, link in enumerate(links) if link.a == "l0" and link.b.startswith("s"))
+    for number in range(40):
+        reports = fabric.window(number, Trouble(loss={up: 1.0} if number > 20 else {}))
+        for state in (leads, waits):
+            _hear(state, fabric, reports, number / 10 + 0.5)
+    assert waits.bounce_orders(5.0) == []
+    assert {order.target for order in leads.bounce_orders(5.0)} == {links[up].b}
+
+
+def _hear(state: FleetState, fabric: LeafSpine, reports: list[WindowReport], now_s: float) -> None:
+    for hello in fabric.hellos:
+        state.hear_hello(hello, now_s)
+    state.fabric.routes = fabric.routes
+    state.traffic.hear_clock(_showing(round(now_s * 1e9)), now_s)
+    for report in reports:
+        state.hear_windows(report, now_s)
+    due = state.watch.due(state.fabric.routes)
+    if due is not None:
+        state.watch.take(due.make(), now_s)
+    state.watch_links(now_s)
+
+
+def _showing(time_ns: int) -> ClockLine:
+    return ClockLine(
+        ref_local_ns=time_ns,
+        offset_base_ns=0,
+        offset_ns=0.0,
+        drift=0.0,
+        bound_ns=1.0,
+        bound_drift=0.0,
+        state="synced",
+    )
 
 
 def test_few_hosts_send_few_echoes_to_the_switch_at_the_far_end() -> None:

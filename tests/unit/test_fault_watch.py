@@ -1,5 +1,6 @@
 """Findings that do not come from losses: carriers, clocks, flapping, standing queues; and how they are shown."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from cwdp.cli import main
 from manager import link_views
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, Routes
+from manager.faults.clock_watch import WRONG_FOR_S
 from manager.faults.delay_watch import OVER_WINDOWS, SEEN_WINDOWS, DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Subject, cable, direction
 from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
@@ -74,12 +76,43 @@ def test_losses_over_a_link_that_then_loses_its_carrier_are_one_cause() -> None:
     assert [kind for kind, _ in bench.events] == ["link_silent", "link_silent_over", "link_dead"]
 
 
-def test_a_clock_that_is_set_aside_is_a_finding() -> None:
+def _clocks_told(aside: Callable[[float], Sequence[str]], seconds: float) -> list[tuple[float, str, str]]:
+    """When which host's clock is said to be wrong, or to be right again, looked at ten times a second."""
     story = _Story()
+    told: list[tuple[float, str, str]] = []
     watch = FaultWatch(story)
-    for hosts in ((), ("h3",), ("h3",), ()):
-        watch.follow_clocks(hosts)
-    assert story.told == [("h3", "host_clock", None), ("h3", "host_clock_over", None)]
+    for tick in range(round(seconds * 10)):
+        watch.follow_clocks(aside(tick / 10), 100 + tick / 10)
+        told += [(tick / 10, host, kind) for host, kind, _ in story.told[len(told) :]]
+    return told
+
+
+@pytest.mark.parametrize("begins_s", [0.3, 7.0])
+def test_a_clock_that_stays_set_aside_is_a_finding_until_it_has_been_right_for_as_long(
+    begins_s: float,
+) -> None:
+    ends_s = begins_s + 4 * WRONG_FOR_S
+    told = _clocks_told(lambda now_s: ["h3"] if begins_s <= now_s < ends_s else [], 100.0)
+    assert [(host, kind) for _, host, kind in told] == [("h3", "host_clock"), ("h3", "host_clock_over")]
+    when_s = [at_s for at_s, _, _ in told]
+    assert when_s == pytest.approx([begins_s + WRONG_FOR_S, ends_s + WRONG_FOR_S], abs=0.2)
+
+
+@pytest.mark.parametrize("aside_s", [0.1, 1.0, 4.0, 8.0])
+def test_clocks_that_are_found_anew_soon_are_no_findings(aside_s: float) -> None:
+    def aside(now_s: float) -> list[str]:
+        return [
+            host for host, at_s in (("h1", 3.0), ("h2", 3.5), ("h1", 40.0)) if 0 <= now_s - at_s < aside_s
+        ]
+
+    assert _clocks_told(aside, 80.0) == []
+
+
+def test_a_clock_that_is_wrong_again_and_again_is_a_finding_where_it_is_so_most_of_the_time() -> None:
+    told = _clocks_told(
+        lambda now_s: [host for host, share in (("h1", 0.8), ("h2", 0.3)) if now_s % 4 < 4 * share], 60.0
+    )
+    assert [(host, kind) for _, host, kind in told] == [("h1", "host_clock")]
 
 
 def test_flapping_is_told_once_and_ends_when_it_is_calm() -> None:

@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from cwdp.shared.clockchanges import OwnChange
 from cwdp.shared.clocksync import FitReason
 from cwdp.shared.clocksync._types import LONG_AGO
-from cwdp.shared.messages import ClockUpdate, EdgeFit, OwnChange, Report
+from cwdp.shared.messages import ClockUpdate, EdgeFit, Report
 from manager.clock import ClockService
 from manager.fit_table import STALE_AFTER_S, FitTable
 from manager.timeline import Identity

@@ -4,10 +4,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from fakes import hello, nic, ud_nic
+from fakes import fleet, hello, nic, ud_nic
 
+from cwdp.shared.messages import Desired, ProbeEdge
+from manager.config import ProbeSettings
 from manager.graph_timer import FIRST_AFTER_S, LATEST_S, QUIET_S, TAKE_UP_AFTER_S, GraphTimer
 from manager.members import CARRIER_GRACE_S, FORGET_AFTER_S, MISSED_HELLOS, Members
+from manager.state import FleetState
+from manager.timeline import Identity
 
 
 def _reasons(members: Members, now_s: float) -> list[str]:
@@ -112,6 +116,43 @@ def test_the_first_graph_waits_for_all_to_say_hello() -> None:
 
 def test_a_fleet_that_was_directed_before_is_given_time_to_come_back() -> None:
     assert _times_due(GraphTimer(), [0, 4], taken_up=True) == [pytest.approx(TAKE_UP_AFTER_S, abs=0.11)]
+
+
+def _probe(src: str, dst: str) -> ProbeEdge:
+    return ProbeEdge(
+        src=f"{src}/eth0",
+        dst=f"{dst}/eth0",
+        src_addr="10.0.0.1",
+        dst_addr="10.0.0.2",
+        sports=[50_000],
+        reply_sports=[50_001],
+        pairs_per_s=10.0,
+    )
+
+
+@pytest.mark.parametrize("count", [3, 7])
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_manager_that_takes_over_waits_for_hosts_only_while_some_that_are_probed_are_silent(
+    count: int, silent: int
+) -> None:
+    hosts = fleet(count, "nats://127.0.0.1:1")
+    for host in hosts:
+        probes = [_probe(host.name, peer.name) for peer in hosts if peer is not host]
+        host.desired = Desired(host=host.name, version=5, probes=probes)
+    state = FleetState(Identity(timeline="t", starts=2), ProbeSettings(), continued=False)
+    timer = GraphTimer()
+    for tick in range(100):
+        now_s = tick / 10
+        for host in hosts[silent:]:
+            state.hear_hello(host.hello(), now_s)
+            state.hear_report(host.report(), now_s)
+        edges = state.clock.begin(now_s)
+        solved = None if edges is None else state.clock.solve_edges(edges)
+        if edges is not None and solved is not None:
+            state.clock.finish(edges, solved, now_s)
+        if timer.due(state.probeable(now_s), now_s, taken_up=state.awaits_hosts()):
+            break
+    assert now_s == pytest.approx(TAKE_UP_AFTER_S if silent else FIRST_AFTER_S, abs=0.11)
 
 
 def test_endless_arrivals_do_not_put_the_graph_off_for_ever() -> None:

@@ -206,6 +206,80 @@ def test_idle_queue_pairs_are_let_go() -> None:
     assert world.events[-1][1] == "qp_released"
 
 
+def _steered(world: World) -> dict[str, list[SteerQp]]:
+    return {host: list(wanted) for host, wanted in world.planner.planned.items()}
+
+
+@pytest.mark.parametrize("seconds", [20.0, 60.0])
+def test_hosts_that_say_nothing_keep_what_they_have(seconds: float) -> None:
+    """The bus is away while traffic flows: nobody knows what is idle."""
+    world = _contention(1)
+    world.run(5.0)
+    before = _steered(world)
+    assert before
+    world.silent = set(range(world.hosts))
+    world.run(seconds)
+    assert _steered(world) == before
+    world.silent = set()
+    world.run(1.0)
+    assert {(host, qp.qpn) for host, mine in _steered(world).items() for qp in mine} == {
+        (host, qp.qpn) for host, mine in before.items() for qp in mine
+    }
+    assert "qp_released" not in {kind for _, kind, _ in world.events}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_silent_hosts_traffic_keeps_its_room(seed: int) -> None:
+    world = _contention(seed)
+    world.run(5.0)
+    quiet = {0, 1, 2}
+    world.silent = quiet
+    before = {host: wanted for host, wanted in _steered(world).items() if int(host[1:]) in quiet}
+    world.run(3.0)
+    moves = world.moves()
+    assert world.run(20.0).min() >= 0.9 * 100e6 / 3
+    assert world.moves() <= moves + 1
+    assert {host: wanted for host, wanted in _steered(world).items() if int(host[1:]) in quiet} == before
+
+
+def test_what_is_idle_is_let_go_when_its_host_has_said_so_for_long_enough() -> None:
+    """Of 15 s of idleness only those count of which its host tells."""
+    world = _contention(1)
+    world.run(3.0)
+    gone = [qp for qp in world.qps if qp.src == 0]
+    world.qps = [qp for qp in world.qps if qp.src != 0]
+    for _ in range(3):
+        world.run(4.0)
+        world.silent = {0}
+        world.run(20.0)
+        world.silent = set()
+    assert len(world.planner.planned["h0"]) == sum(qp.backup is not None for qp in gone)
+    world.run(10.0)
+    assert "h0" not in world.planner.planned
+
+
+def test_what_is_steered_at_a_nic_that_a_host_has_no_more_is_let_go() -> None:
+    world = _contention(1)
+    world.run(3.0)
+    assert "h0" in world.planner.planned
+    other = [replace(nic, ifname="eth9") for nic in world.members.hosts["h0"].hello.nics]
+    world.silent = {0}
+    world.members.hear(replace(world.members.hosts["h0"].hello, nics=other), world.now_s)
+    world.planner.expire()
+    assert "h0" not in world.planner.planned
+    assert "h1" in world.planner.planned
+
+
+def test_what_did_not_fit_into_a_report_is_not_idle_yet() -> None:
+    world = _contention(1)
+    world.run(3.0)
+    before = _steered(world)
+    world.most_listed = 1
+    world.run(20.0)
+    assert _steered(world).keys() == before.keys()
+    assert all(len(_steered(world)[host]) == len(mine) for host, mine in before.items())
+
+
 def test_applications_that_want_little_are_not_moved() -> None:
     world = World(seed=4)
     for i in range(4):

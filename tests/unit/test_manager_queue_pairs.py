@@ -62,6 +62,32 @@ def test_counters_that_fall_began_anew() -> None:
     assert (store.totals["nak_rnr", "egress"], store.totals["nak_other", "egress"]) == (3, 11)
 
 
+@pytest.mark.parametrize("absurd", [10**16, 2**63, 10**13])
+def test_one_absurd_report_has_no_rate_and_counts_for_nothing(absurd: int) -> None:
+    store = QueuePairStore()
+    for second, sent in ((1, 0), (2, 10**6), (3, absurd), (4, 3 * 10**6), (5, 4 * 10**6)):
+        _hear(store, float(second), {"qpn": 5, "bytes": sent})
+        rate = float(store.tables[NIC].rates[0, 1])
+        assert rate == 10**6 if second in (2, 5) else not rate > 10**7
+    assert store.implausible == 1
+    assert store.totals["bytes", "egress"] < 10**7
+
+
+@pytest.mark.parametrize(
+    ("speed_bps", "is_taken"), [(100 * 10**6, False), (10**10, True), (None, True), (0, True)]
+)
+def test_no_queue_pair_is_faster_than_the_link_that_its_host_tells_of(
+    speed_bps: int | None, is_taken: bool
+) -> None:
+    state = _state()
+    state.hear_hello(replace(hello("a"), nics=[replace(nic(), speed_bps=speed_bps)]), 0.0)
+    for second, sent in ((1, 0), (2, 10**9), (3, 2 * 10**9)):
+        rows = _rows({"qpn": 5, "bytes": sent}).tobytes()
+        state.traffic.hear_queue_pairs(_report(rows, local_ns=second * S), float(second))
+    assert bool(np.isfinite(state.traffic.queue_pairs.tables[NIC].rates[0, 1])) == is_taken
+    assert bool(state.traffic.reports["implausible"]) != is_taken
+
+
 def test_directions_and_nics_are_apart() -> None:
     store = QueuePairStore()
     _hear(
@@ -91,6 +117,15 @@ def test_what_is_gone_is_forgotten_and_stays_in_the_totals() -> None:
     store.expire(FORGET_AFTER_S + 2.0, set())
     assert store.tables == {}
     assert store.totals["packets", "egress"] == 2
+
+
+def test_what_a_report_in_parts_left_out_is_remembered() -> None:
+    store = QueuePairStore()
+    for first, unlisted in ((0, 70), (1, 0)):
+        store.hear(NIC, _rows({"qpn": first, "packets": 1}), local_ns=5, unlisted=unlisted, now_s=1.0)
+    assert store.tables[NIC].unlisted == 70
+    store.hear(NIC, _rows(), local_ns=6, unlisted=0, now_s=1.25)
+    assert store.tables[NIC].unlisted == 0
 
 
 def test_memory_is_bounded() -> None:

@@ -106,6 +106,23 @@ def test_in_any_order_and_in_any_parts_the_same_is_found() -> None:
     assert join.outcomes["unmatched"] == np.count_nonzero(lost)
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("wide_ns", [300 * MS, 2 * S, 2**32 - 1])
+def test_a_clock_that_knows_little_concerns_its_own_packets_only(seed: int, wide_ns: int) -> None:
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(20, 200))
+    rows = [
+        (n, side, int(t)) for n in range(count) for side, t in ((EGRESS, n * MS), (INGRESS, n * MS + 5000))
+    ]
+    lost_clocks = [(count + n, side, n * MS) for n in range(8) for side in (EGRESS, INGRESS)]
+    stamps = _stamps(*rows, *lost_clocks)
+    stamps["bound_ns"][len(rows) :] = wide_ns
+    outcomes = Counter(dict.fromkeys(OUTCOMES, 0))
+    joined, _ = join_settled(rng.permutation(stamps), S, outcomes)
+    known = joined[joined["bound_ns"] == 80]
+    assert known["owd_ns"].tolist() == [5000] * count
+
+
 def test_times_beyond_all_sense_are_given_up() -> None:
     join = SampleJoin()
     join.add(_stamps((7, EGRESS, NOW + 2 * S), (8, EGRESS, NOW - 3600 * S), (9, EGRESS, -(2**62))))

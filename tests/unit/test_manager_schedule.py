@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from fakes import nic, ud_nic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cwdp.shared.messages import Desired, ProbeEdge, RoceSettings, SteerQp
+from cwdp.shared.messages import Desired, ProbeEdge, RoceSettings, SteerQp, decode, encode
 from manager.schedule import UD_PAIRS_PER_S, Documents, Family, Member, build_pairs, edges_by_host, graph_nics
 
 PAIRS = np.array([[0, 1], [0, 2], [1, 2]])
@@ -160,6 +161,26 @@ def test_a_host_that_finds_an_older_document_later_is_overtaken() -> None:
     assert [(d.host, d.version) for d in raised] == [("h0", 6)]
     assert raised[0].probes == _edges()["h0"]
     assert documents.overtaken({"h0": 5}) == []
+
+
+@pytest.mark.parametrize("claimed", [2**53, 2**53 - 1, 2**52, 2**40])
+def test_a_version_that_nobody_can_have_written_is_not_gone_above(claimed: int) -> None:
+    """Else a forged hello would drive a host's documents to where no further one can be written."""
+    documents, known = Documents(), {"h0": 7, "h1": 0, "h2": 0}
+    documents.update(_wanted(), known)
+    forged = known | {"h0": claimed}
+    assert documents.overtaken(forged) == []
+    changed = documents.update(_wanted({**_edges(), "h0": []}), forged)
+    assert [(d.host, d.version) for d in changed] == [("h0", 9)]
+    changed = Documents().update(_wanted(), forged)
+    assert {d.host: d.version for d in changed} == {"h0": 1, "h1": 1, "h2": 1}
+
+
+@pytest.mark.parametrize("version", [2**53 + 1, 2**64 - 1, -1])
+def test_a_document_of_a_version_that_no_hello_could_tell_is_refused(version: int) -> None:
+    forged = encode(Desired(host="h0", version=version, probes=[]))
+    with pytest.raises(msgspec.DecodeError):
+        decode(Desired, forged)
 
 
 def test_a_host_without_a_nic_to_probe_from_is_told_to_stop() -> None:

@@ -4,8 +4,10 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
@@ -22,9 +24,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared.messages import ClockUpdate, NicSlices, RoceSettings, SteerQp, subject
+from cwdp.shared import bus
+from cwdp.shared.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp, subject
 from cwdp.shared.slices import Match, Slice, SliceSet
 from manager.config import ManagerConfig
+from manager.members import MISSED_HELLOS
 from manager.service import Manager
 
 pytestmark = pytest.mark.needs("nats-server")
@@ -363,3 +367,42 @@ async def test_a_second_manager_on_the_same_socket_is_refused(tmp_path: Path) ->
         await until(lambda: manager.bus.connected)
         with pytest.raises(ManagerError, match="another manager answers"):
             await Manager(config).run()
+
+
+@asynchronous
+async def test_every_host_hears_of_its_clock_though_the_queue_holds_fewer(tmp_path: Path) -> None:
+    port = free_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bus, "SEND_QUEUE_MESSAGES", 12)
+        async with _manager(_config(tmp_path, port)) as manager, _fleet(port, 30) as hosts:
+            await until(lambda: all(host.update is not None for host in hosts))
+            for _ in range(3):
+                await _all_updated(hosts)
+            assert manager.bus.counters["dropped_slow"] == 0
+
+
+@asynchronous
+async def test_a_loop_that_stood_still_reads_the_hellos_before_it_gives_hosts_up(tmp_path: Path) -> None:
+    port, stop = free_port(), threading.Event()
+
+    async def live() -> None:
+        async with _fleet(port, 4):
+            await asyncio.to_thread(stop.wait)
+
+    elsewhere = threading.Thread(target=lambda: asyncio.run(live()))
+    async with _manager(_config(tmp_path, port)) as manager:
+        elsewhere.start()
+        try:
+            await until(lambda: len(manager.state.members.hosts) == 4)
+            await asyncio.sleep(1.2)
+            time.sleep(MISSED_HELLOS * HELLO_INTERVAL_S + 1.5)  # noqa: ASYNC251 - it is to stand still
+            await asyncio.sleep(2.0)
+            assert [event.kind for event in manager.state.events if event.kind == "host_lost"] == []
+            assert {host.state for host in manager.state.members.hosts.values()} == {"up"}
+            _, text = await _get(manager.config.socket, "/metrics")
+            lag_s = re.search(r"^cwdp_manager_loop_lag_seconds (\S+)$", text, re.MULTILINE)
+            assert lag_s is not None
+            assert float(lag_s[1]) > MISSED_HELLOS * HELLO_INTERVAL_S
+        finally:
+            stop.set()
+            await asyncio.to_thread(elsewhere.join)

@@ -39,6 +39,37 @@ def test_what_a_nic_really_sends_is_learnt_at_once() -> None:
     assert rates.learn(_flows(np.full(4, NIC_BPS)), STEP_S) == pytest.approx(NIC_BPS)
 
 
+@pytest.mark.parametrize("count", [2, 4, 16])
+@pytest.mark.parametrize("absurd", [8e16, 9e12, 2 * NIC_BPS])
+@pytest.mark.parametrize("lasts_s", [STEP_S, 3.0])
+def test_what_one_host_claims_for_a_moment_is_nobodys_rate(count: int, absurd: float, lasts_s: float) -> None:
+    rates, sane = NicRates(), np.full(count, NIC_BPS)
+    for step in range(40):
+        now_s, sent = step * STEP_S, sane.copy()
+        if 0.0 <= now_s - 6.0 < lasts_s:
+            sent[count // 2] = absurd
+        known = rates.learn(_flows(sent), now_s)
+        assert now_s < 5.0 or known == pytest.approx(NIC_BPS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_one_host_alone_sends_is_believed_once_it_has_for_a_while(seed: int) -> None:
+    """However long the steps of the planner take: also for longer than anything is remembered of."""
+    rates, sent = NicRates(), np.array([NIC_BPS, 1e6, 1e6])
+    when_s = np.cumsum(np.random.default_rng(seed).uniform(0.1, 1.5, 1000)).tolist()
+    known = [rates.learn(_flows(sent), now_s) for now_s in when_s]
+    for now_s, bps in zip(when_s, known, strict=True):
+        assert now_s < when_s[0] + 6.0 or bps == pytest.approx(NIC_BPS, rel=0.01)
+
+
+@pytest.mark.parametrize("count", [3, 8])
+def test_no_rate_is_beyond_the_links_that_hosts_tell_of(count: int) -> None:
+    rates, sent = NicRates(), np.full(count, 0.9 * NIC_BPS)
+    sent[0] = 9e12
+    known = [rates.learn(_flows(sent), step * STEP_S, most_bps=NIC_BPS) for step in range(80)]
+    assert max(bps for bps in known if bps is not None) <= NIC_BPS
+
+
 def test_a_rate_is_forgotten_when_nothing_has_come_near_it_for_long() -> None:
     rates = NicRates()
     rates.learn(_flows(np.full(4, NIC_BPS)), 0.0)

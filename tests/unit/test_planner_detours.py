@@ -49,6 +49,13 @@ def test_partners_are_neighbours() -> None:
     assert [partner_of(names, name) for name in names] == ["b", "a", "d", "c", None]
 
 
+def test_none_leads_over_a_nic_that_cannot_take_it_in() -> None:
+    """What is for its partner has no other way there; what is for itself still has the partner's."""
+    far = hello(2, nic(2, 0), replace(nic(2, 1), takes_detours=False))
+    found = detours([two(1), far], {"h1": [steer("10.0.0.2"), steer("10.1.0.2", 1)]})
+    assert [(d.dst_addr, d.other_addr) for d in found["h1"]] == [("10.0.0.2", None), ("10.1.0.2", "10.0.0.2")]
+
+
 def test_between_hosts_of_two_nics() -> None:
     found = detours([two(1), two(2)], {"h1": [steer("10.0.0.2"), steer("10.1.0.2", 1)]})
     assert [(d.nic, d.dst_addr, d.other_addr) for d in found["h1"]] == [

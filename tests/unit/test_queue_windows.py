@@ -55,6 +55,57 @@ def test_a_delay_that_is_not_known_is_none_and_counts_all_the_same() -> None:
     assert sorted(window.lost[here].tolist()) == [0, 2]
 
 
+def test_a_delay_that_a_wide_bound_makes_too_short_is_no_least_delay() -> None:
+    store = WindowStore()
+    early = _rows(1, bound_ns=60_000)
+    for name in ("fwd_min_ns", "fwd_mean_ns"):
+        early[name] = -45_000
+    store.hear("a/nic0", early, NOW)
+    for window in range(NOW + 1, NOW + 200):
+        store.hear("a/nic0", _rows(1, window, bound_ns=200), window)
+        row = next(i for i, name in enumerate(store.names) if name is not None)
+        assert abs(store.window(window).mean_ns[0, row]) <= 200
+
+
+def _to(addresses: list[str], window: int, delay_ns: int) -> NDArray[np.void]:
+    rows = _rows(len(addresses), window)
+    rows["dst_addr"] = [list(packed_address(address)) for address in addresses]
+    for name in ("fwd_min_ns", "fwd_mean_ns"):
+        rows[name] = delay_ns
+    return rows
+
+
+@pytest.mark.parametrize("known_after", [1, 9, 30])
+@pytest.mark.parametrize("warm", [0, 200])
+def test_delays_of_a_clock_that_was_wrong_are_taken_back_whenever_they_are_heard(
+    known_after: int, warm: int
+) -> None:
+    store, wrong = WindowStore(), range(NOW + warm, NOW + warm + 3)
+    known = wrong.stop + known_after
+    for window in range(NOW, known + 150):
+        off_ns = -500_000 if window in wrong else 0
+        store.hear("a/nic0", _to(["10.0.0.2"], window, 5_000 + off_ns), window)
+        store.hear("b/nic0", _to(["10.0.0.3"], window, 5_000), window)
+        if window == known:
+            last = (wrong.start, wrong.stop - 1)
+            store.distrust({"a/nic0": last, "10.0.0.1": last})
+            store.hear("c/nic0", _to(["10.0.0.1"], wrong.start, 5_000 + off_ns), window)
+        if window > known:
+            store.hear("c/nic0", _to(["10.0.0.1"], window, 5_000), window)
+            here = [i for i, name in enumerate(store.names) if name is not None]
+            assert store.window(window).mean_ns[0, here].tolist() == [0.0] * 3
+        if known <= window < wrong.start + KEPT:
+            for each in wrong:
+                excess_ns = {
+                    name.src: store.window(each).mean_ns[0, i]
+                    for i, name in enumerate(store.names)
+                    if name is not None
+                }
+                assert np.isnan(excess_ns["a/nic0"])
+                assert np.isnan(excess_ns["c/nic0"])
+                assert excess_ns["b/nic0"] == 0
+
+
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
@@ -235,6 +286,17 @@ def test_a_queue_pair_that_has_stopped_loads_nothing_and_leaves_a_doubt_for_a_wh
         assert load[1] == pytest.approx(1e6)
         assert load[2] == pytest.approx(1e6 if quarter < 3 else 0.0)
         assert sure[2] == (quarter < 3 or now_s - 1.0 >= STOPPED_AFTER_S + SETTLES_S)
+
+
+def test_a_nic_that_says_nothing_leaves_the_loads_of_its_links_in_doubt() -> None:
+    store = _traffic(1e6, [50_000, 50_001])
+    assert LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 1.0)[1].all()
+    sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 60.0)[1]
+    assert sure.tolist() == [True, False, False, False, False, True]
+    nothing = np.zeros(0, QP_ROW)
+    for second in range(60, 64):
+        store.hear(("a", "0"), nothing, local_ns=second * 10**9, unlisted=0, now_s=float(second))
+    assert LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 64.0)[1].all()
 
 
 def test_a_queue_pair_that_was_heard_of_once_leaves_loads_in_doubt() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tools.clocks import ClockKind
 from tools.sim.__main__ import main
 from tools.sim.clos import ClosOptions, ClosSimulation, random_pairs
 from tools.sim.fabric import Fabric
@@ -53,6 +54,32 @@ def test_two_nodes_hold_under_heavy_queueing() -> None:
     assert result.bound_held == 1
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", ["wander", "disciplined"])
+def test_two_nodes_hold_with_clocks_as_hosts_have_them(kind: ClockKind, seed: int) -> None:
+    result = two_node(0.9, 128, 40, seed, kind)
+    assert result.fit_p99_ns <= result.minimum_delay_p99_ns
+    assert (result.bound_held, result.synced) == (1, 1)
+
+
+def test_two_nodes_whose_clocks_jump_unnoticed_are_not_always_right() -> None:
+    result = two_node(0.4, 128, 120, 1, "rough")
+    assert 0.5 < result.bound_held < 1
+    assert 0.5 < result.synced <= 1
+    assert result.fit_p50_ns < 10
+
+
+@pytest.mark.parametrize("kind", ["disciplined", "rough"])
+def test_a_small_clos_has_the_clocks_that_it_is_told(kind: ClockKind) -> None:
+    steady, result = (
+        ClosSimulation(ClosOptions(nics=16, seconds=24, clocks=each)).run() for each in ("steady", kind)
+    )
+    assert steady.p50_ns < result.p50_ns
+    if kind == "disciplined":
+        assert result.p99_ns < 3 * steady.p99_ns
+        assert (result.bound_held, result.synced_share) == (1, 1)
+
+
 def test_small_clos_names_its_liars() -> None:
     result = ClosSimulation(
         ClosOptions(nics=40, seconds=20, liars=0.05, asymmetric=0.02, stamp_bias_ns=2)
@@ -68,7 +95,13 @@ def test_the_solve_loses_nothing_of_what_the_data_say() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["two-node", "--queued", "0", "--pairs", "32"], ["solve", "--nodes", "100"]]
+    "command",
+    [
+        ["two-node", "--queued", "0", "--pairs", "32"],
+        ["two-node", "--queued", "0", "--pairs", "32", "--clocks", "disciplined"],
+        ["clos", "--nics", "8", "--clocks", "wander"],
+        ["solve", "--nodes", "100"],
+    ],
 )
 def test_commands_print_json(command: list[str]) -> None:
     extra = ["--edges", "1000"] if command[0] == "solve" else ["--seconds", "15"]

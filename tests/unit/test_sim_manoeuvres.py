@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tools import clocks
 from tools.clocks import KINDS, KINKED, PPM, SLEW, STEP_NS, SWING, UPDATE_S, ClockKind, draw
 from tools.sim import manoeuvres
+from tools.sim.disciplined import as_stamped
 from tools.sim.fleet import FleetResult, FleetSimulation
 from tools.sim.fleet_probes import FleetOptions
 from tools.sim.oscillators import GRID_S, Oscillators
@@ -190,6 +191,24 @@ def test_a_clock_that_jumps_does_so_at_once() -> None:
     for at_s, expected in ((100 * GRID_S - 1e-4, 0), (100 * GRID_S + 1e-4, 1e6)):
         there, here = (each.stamp(np.array([0]), np.array([at_s * 1e9]))[0] for each in (moved, plain))
         assert there - here == pytest.approx(expected, abs=2)
+
+
+@pytest.mark.parametrize("ppm", [-300.0, 50.0, 500.0])
+def test_probes_that_were_stamped_while_a_clock_was_off_are_known_once_that_is_found(ppm: float) -> None:
+    rng = np.random.default_rng(10)
+    plain = Oscillators.random(3, 10.0, rng)
+    clocks = as_stamped(plain, manoeuvres.disciplined(0.0, ppm, 4.0), 11, rng)
+    sent_ns = np.tile(np.linspace(1e9, 9e9, 4001), (3, 1))
+    hosts = np.arange(3)
+    t1_ns, t4_ns = (clocks.stamp(hosts[:, None], when_ns) for when_ns in (sent_ns, sent_ns + 1e4))
+    stamps_ns = np.stack((t1_ns, t1_ns, t4_ns, t4_ns))
+    off_ns = np.abs(t1_ns - plain.stamp(hosts[:, None], sent_ns))
+    right = clocks.right(hosts, stamps_ns, 10.0)
+    assert off_ns[0].max() > 100
+    assert (off_ns[right] < 20).all()
+    assert right.mean() > 0.99
+    assert clocks.right(hosts, stamps_ns, 3.9).all()
+    assert plain.right(hosts, stamps_ns, 10.0).all()
 
 
 @pytest.mark.parametrize(

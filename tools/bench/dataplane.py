@@ -8,6 +8,7 @@ and instructions are not reported: virtual machines of this kind have no perform
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
@@ -25,10 +26,12 @@ from tools.bench.programs import BENCH_OBJECT
 UNSTEERED_TARGET_NS = 40
 STEERED_TARGET_NS = 80
 FOREIGN_TARGET_NS = 10
+STRANGER_TARGET_NS = 60
 SAMPLING_TARGET_NS = 5
 
 QP_BUCKETS = 16_384
 QPN_FIRST = 4_096
+STRANGER_BITS = 23
 QPS_BITS = (0, 4, 8, 12, 16)
 WARM_ROUNDS = 8
 SAMPLING_ROUNDS = 5
@@ -116,6 +119,8 @@ class Bench:
         record["sample_below"] = control.sample_below(wanted.sample_every)
         libbpf.map_update(self._obj.map_fd("control"), 0, record.tobytes())
         self._write_default_slice(wanted)
+        everywhere = np.full(abi.STEERED_QPNS, wanted.steered, dtype=np.uint32)
+        libbpf.map_update(self._obj.map_fd("steered"), 0, everywhere.tobytes())
         destination = ip_address(ADDRESSES[flow.family][1])
         for n in range(1 << flow.qps_bits):
             key = QpKey(destination, QPN_FIRST + n).pack()
@@ -123,13 +128,17 @@ class Bench:
                 libbpf.hash_update(self._obj.map_fd("steer"), key, _steer_record())
             else:
                 libbpf.hash_delete(self._obj.map_fd("steer"), key)
-        libbpf.map_update(self._obj.map_fd("bench_flows"), 0, flow.record())
+        self.follow(flow)
         for program in ("xdp_flows", "tc_flows"):
             fd = self._obj.program_fd(program)
             _, packet, _ = libbpf.prog_test_run(fd, flow.frame(), repeat=WARM_ROUNDS << flow.qps_bits)
         left_from = int.from_bytes(packet[flow.udp_offset :][:2], "big")
         if wanted.steered != (left_from == STEERED_SPORT):
             raise RuntimeError(f"the packet left from port {left_from}: nothing worth measuring")
+
+    def follow(self, flow: Flow) -> None:
+        """Make the packets of a flow from now on."""
+        libbpf.map_update(self._obj.map_fd("bench_flows"), 0, flow.record())
 
     def _write_default_slice(self, wanted: Wanted) -> None:
         record = np.zeros((), dtype=abi.SLICE)
@@ -154,18 +163,25 @@ def _steer_record() -> bytes:
 
 def figures() -> Iterator[Figure]:
     """Every figure of this part."""
-    with BpfObject(BENCH_OBJECT) as obj:
-        obj.set_initial_value(".rodata", Settings(qp_buckets=QP_BUCKETS).to_bytes())
-        for name in tree.QP_MAPS:
-            obj.set_max_entries(name, QP_BUCKETS)
-        obj.load()
-        bench = Bench(obj)
+    with _loaded(Settings(qp_buckets=QP_BUCKETS)) as bench:
         for family in ADDRESSES:
             for size in OPCODES:
                 yield from packet_figures(bench, Flow(family, size), f"{size}_{family}")
             yield from foreign_figures(bench, family)
         yield sampling_figure(bench, Flow("ipv4", "full"))
         yield from curve_figures(bench)
+    with _loaded(Settings()) as bench:
+        yield from stranger_figures(bench)
+
+
+@contextmanager
+def _loaded(settings: Settings) -> Iterator[Bench]:
+    with BpfObject(BENCH_OBJECT) as obj:
+        obj.set_initial_value(".rodata", settings.to_bytes())
+        for name in tree.QP_MAPS:
+            obj.set_max_entries(name, settings.qp_buckets)
+        obj.load()
+        yield Bench(obj)
 
 
 def packet_figures(bench: Bench, flow: Flow, name: str) -> Iterator[Figure]:
@@ -192,6 +208,18 @@ def foreign_figures(bench: Bench, family: str) -> Iterator[Figure]:
     bench.want(Wanted(), flow)
     for hook, side in (("tc", "egress"), ("xdp", "ingress")):
         yield cost_figure(f"roce_foreign_{side}_{family}", *_ns(bench.cost_ns(flow, hook)), FOREIGN_TARGET_NS)
+
+
+def stranger_figures(bench: Bench) -> Iterator[Figure]:
+    """A packet of a flood: each is of another queue pair, which nobody steers; in a table of the usual size."""
+    for family in ADDRESSES:
+        flow = Flow(family, "ack", qps_bits=STRANGER_BITS, is_random=True)
+        bench.want(Wanted(), replace(flow, qps_bits=0))
+        bench.follow(flow)
+        for hook, side in (("tc", "egress"), ("xdp", "ingress")):
+            yield cost_figure(
+                f"roce_stranger_{side}_{family}", *_ns(bench.cost_ns(flow, hook)), STRANGER_TARGET_NS
+            )
 
 
 def sampling_figure(bench: Bench, flow: Flow) -> Figure:

@@ -1,4 +1,4 @@
-"""What the probe programs cost a packet, and how long the dataplane takes to load.
+"""What the probe programs cost a packet, and how long the dataplane takes to load and to have its detours.
 
 Needs root and `build/bpf/bench.bpf.o`.
 """
@@ -7,21 +7,27 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 
 import numpy as np
 from pyroute2 import IPRoute
 
 from cwdp.agent import packets
 from cwdp.dataplane import abi, libbpf, loader
+from cwdp.dataplane.detours import Detour, Detours
 from cwdp.dataplane.libbpf import BpfObject
+from cwdp.dataplane.maps import Maps
 from tools.bench.costs import Case, cost_figure, costs, skb_context
-from tools.bench.figures import Figure
+from tools.bench.figures import Figure, figure
 from tools.lab import netns
 
 BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")
 PROBE_TARGET_NS = 150
 LOADS = 15
-LOAD_TARGET_MS = 50
+LOAD_TARGET_MS = 100
+DETOURS, RECONCILES = 1_000, 5
+FIRST_DST, FIRST_OTHER = ip_address("10.0.0.1"), ip_address("10.1.0.1")
+RECONCILE_TARGET_MS = 100
 SETTLE_S = 0.1
 """The kernel frees a detached program after a grace period, under a lock that the next load would wait for."""
 
@@ -40,6 +46,7 @@ def figures() -> Iterator[Figure]:
     """Every figure of this part."""
     yield from cost_figures()
     yield load_figure()
+    yield detours_figure()
 
 
 def cost_figures() -> Iterator[Figure]:
@@ -53,11 +60,11 @@ def cost_figures() -> Iterator[Figure]:
 
 def _family_figures(obj: BpfObject, family: str) -> Iterator[Figure]:
     template = _template(family)
-    request = _run(obj, "tc_egress", template, abi.MARK)
+    request = _run(obj, "tc_send", template, abi.MARK)
     reply = _run(obj, "xdp_ingress", request)
     libbpf.map_update(obj.map_fd("bench_frame"), 0, request)
     cases = [
-        Case("send", "tc_egress", "tc_empty", template, PROBE_TARGET_NS, abi.MARK),
+        Case("send", "tc_send", "tc_own_socket", template, PROBE_TARGET_NS, abi.MARK),
         Case("reflect", "xdp_reflect", "xdp_put_frame_back", request, PROBE_TARGET_NS),
         Case("accept", "xdp_accept", "xdp_put_slot_back", reply, PROBE_TARGET_NS),
     ]
@@ -118,9 +125,28 @@ def _timed_empty_attach(ifname: str) -> float:
     return took
 
 
+def detours_figure() -> Figure:
+    """How long the lock of all dataplanes is held for new detours to many destinations; that of the same again beside it."""
+    wanted = {FIRST_DST + n: Detour(FIRST_OTHER + n, 50_000) for n in range(DETOURS)}
+    with _veth() as ifname:
+        wheres = [loader.load(name).where for name in (ifname, "far0")]
+        with Maps(wheres[0]) as maps, Maps(wheres[1]) as partner:
+            table, times = Detours(maps, partner), []
+            for _ in range(RECONCILES):
+                table.reconcile({})
+                for _ in ("new", "again"):
+                    start = time.perf_counter()
+                    table.reconcile(wanted)
+                    times.append(time.perf_counter() - start)
+        for name in (ifname, "far0"):
+            loader.unload(name)
+    new, again = (1e3 * float(np.median(times[which::2])) for which in (0, 1))
+    return figure("detours_reconcile", new, "ms", f"again {again:.1f} ms", RECONCILE_TARGET_MS)
+
+
 @contextmanager
 def _veth() -> Iterator[str]:
-    """A veth in a namespace of its own, which this thread is in."""
+    """A veth, `roce0` and `far0`, in a namespace of its own, which this thread is in."""
     name = f"cwdp-bench-{os.getpid()}"
     netns.create(name, "cwdp bench")
     try:

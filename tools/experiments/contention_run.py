@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
+from tools.clocks import ClockKind
 from tools.experiments.contention import (
     QUEUE_BYTES,
     RATE_BPS,
@@ -22,7 +23,7 @@ from tools.experiments.contention import (
 from tools.experiments.fleets import RARE_PULSES, running_fleet
 from tools.experiments.report import mbit, ms, new_table, share
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.params import RATE, SHARE
+from tools.lab.params import CLOCKS, RATE, SHARE
 from tools.lab.session import lab_for_run
 
 NAME = "contention"
@@ -80,6 +81,7 @@ MEDIANS = (
     multiple=True,
     help="Only this one; may be repeated.",
 )
+@CLOCKS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def contention(
     *,
@@ -93,6 +95,7 @@ def contention(
     slow_spine: float,
     seconds: float,
     arms: tuple[str, ...],
+    clocks: ClockKind,
     as_json: bool,
 ) -> None:
     """Have two all-to-all jobs collide, and place them by ECMP, by PLB's and Hopper's ideas, and by cwdp."""
@@ -105,6 +108,7 @@ def contention(
         queue_bytes=QUEUE_BYTES,
         spine_queue_bytes=QUEUE_BYTES,
         seed=seed,
+        clocks=clocks,
     )
     setting = make_setting(spec, spine_rate_bps=spine_rate, slow_share=slow_spine)
     chosen = [arm for arm in Arm if not arms or arm in arms]
@@ -136,6 +140,7 @@ def run_contention(
             "rate_bps": setting.spec.rate_bps,
             "spine_rate_bps": setting.spec.spine_rate_bps,
             "slow_links_bps": setting.slow_bps,
+            "clocks": lab.spec.clocks,
         },
         "queue_pairs": len(setting.pairs),
         "seconds": seconds,
@@ -222,5 +227,6 @@ def _render(result: dict[str, Any]) -> RenderableType:
         f"{result['arms'][0]['seeds']} seeds; GAIN over ecmp; P50, P99 of a message and P99 of the OWD in ms; "
         "AGAIN: packets sent again; IDLE: the machine's processors",
         f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
-        f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each",
+        f"{result['queue_pairs']} queue pairs offer {result['offered_bps'] / 1e6:.1f} Mbit/s each; "
+        f"clocks {lab['clocks']}",
     )

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
+from tools.clocks import ClockKind
 from tools.experiments.failover import (
     DARK_S,
     GRACE_S,
@@ -29,7 +30,7 @@ from tools.experiments.report import ms, new_table, share
 from tools.experiments.runs import links_in_use, send
 from tools.experiments.taken import links_taken
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.params import RATE, SHARE
+from tools.lab.params import CLOCKS, RATE, SHARE
 from tools.lab.session import lab_for_run
 from tools.roce import Generator
 
@@ -71,6 +72,7 @@ HOLD_DOWN_MS = 500.0
 @click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
 @click.option("--spine-rate", type=RATE, help="Of leaf-spine links.  [default: not oversubscribed]")
 @click.option("--arm", "arms", type=click.Choice(ARMS), multiple=True, help="Only this one.")
+@CLOCKS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def failover(
     *,
@@ -84,10 +86,19 @@ def failover(
     rate: int,
     spine_rate: int | None,
     arms: tuple[str, ...],
+    clocks: ClockKind,
     as_json: bool,
 ) -> None:
     """Let links that carry data die under load, and mend them; with cwdp and without it."""
-    spec = LabSpec(name=NAME, leaves=leaves, spines=spines, hosts_per_leaf=hosts, rate_bps=rate, seed=seed)
+    spec = LabSpec(
+        name=NAME,
+        leaves=leaves,
+        spines=spines,
+        hosts_per_leaf=hosts,
+        rate_bps=rate,
+        seed=seed,
+        clocks=clocks,
+    )
     settings = [make_setting(spec, load, spine_rate) for load in loads]
     chosen = [arm for arm in ARMS if not arms or arm in arms]
     result = run_failover(settings, chosen, Kind(kind), cuts, seed)
@@ -133,6 +144,7 @@ def run_failover(
             "hosts": len(lab.hosts),
             "rate_bps": spec.rate_bps,
             "spine_rate_bps": spec.spine_rate_bps,
+            "clocks": lab.spec.clocks,
         },
         "kind": str(kind),
         "queue_pairs": len(settings[0].pairs),
@@ -262,5 +274,5 @@ def _render(result: dict[str, Any]) -> RenderableType:
         "over paths and of WHOLE ones, at the median and the LEAST, and of what it was before, "
         f"{HEALED_S:.0f} s after the link HEALED; IDLE: the machine's processors",
         f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
-        f"{result['queue_pairs']} queue pairs",
+        f"{result['queue_pairs']} queue pairs; clocks {lab['clocks']}",
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cwdp.agent.config import CongestionConfig
 from cwdp.errors import ConfigError
+from tools.clocks import ClockKind
 from tools.experiments.jobs import pair_flows
 from tools.experiments.measure import NS_PER_S, Deliveries
 from tools.lab.topology import LabSpec, Topology
@@ -40,10 +41,17 @@ class Incast:
     flows: tuple[Flow, ...]
 
 
-def lab_spec(name: str, senders: int, rate_bps: int, seed: int) -> LabSpec:
+def lab_spec(name: str, senders: int, rate_bps: int, seed: int, clocks: ClockKind) -> LabSpec:
     """A lab with room for these, on two leaves."""
     per_leaf = max(LabSpec().hosts_per_leaf, -(-(senders + 1) // LabSpec().leaves))
-    return LabSpec(name=name, hosts_per_leaf=per_leaf, rate_bps=rate_bps, spine_rate_bps=rate_bps, seed=seed)
+    return LabSpec(
+        name=name,
+        hosts_per_leaf=per_leaf,
+        rate_bps=rate_bps,
+        spine_rate_bps=rate_bps,
+        seed=seed,
+        clocks=clocks,
+    )
 
 
 def draw_incast(topology: Topology, senders: int, message_bytes: int, seed: int) -> Incast:

@@ -12,6 +12,7 @@ from cwdp.dataplane.maps import Maps
 from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings, ProbeSettings
+from tools.clocks import ClockKind
 from tools.experiments.incast import (
     Incast,
     compare,
@@ -24,9 +25,9 @@ from tools.experiments.incast import (
 from tools.experiments.report import mbit, ms, new_table
 from tools.experiments.runs import send
 from tools.experiments.wire import WireTap
-from tools.lab import Lab, netns
+from tools.lab import Lab, LabSpec, netns
 from tools.lab.fleet import Fleet
-from tools.lab.params import RATE
+from tools.lab.params import CLOCKS, RATE
 from tools.lab.session import lab_for_run, wait_for_lock
 from tools.lab.truth import Truth
 
@@ -55,22 +56,33 @@ POLL_S = 0.2
     "--message-bytes", type=click.IntRange(1), default=MESSAGE_BYTES, show_default=True, help="Of a WRITE."
 )
 @click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of all links.")
+@CLOCKS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def incast(*, senders: int, seed: int, seconds: float, message_bytes: int, rate: int, as_json: bool) -> None:
+def incast(
+    *,
+    senders: int,
+    seed: int,
+    seconds: float,
+    message_bytes: int,
+    rate: int,
+    clocks: ClockKind,
+    as_json: bool,
+) -> None:
     """Have many hosts send to one, with congestion control and without it."""
-    result = run_incast(senders, seed, seconds, message_bytes, rate)
+    spec = lab_spec(NAME, senders, rate, seed, clocks)
+    result = run_incast(spec, senders, seconds, message_bytes)
     emit(result, as_json=as_json, render=lambda: _render(result))
 
 
-def run_incast(senders: int, seed: int, seconds: float, message_bytes: int, rate_bps: int) -> dict[str, Any]:
+def run_incast(spec: LabSpec, senders: int, seconds: float, message_bytes: int) -> dict[str, Any]:
     """Run the experiment; what `--json` prints.
 
     Raises:
         LabError: the lab or its processes failed.
     """
     arms: dict[str, dict[str, Any]] = {}
-    with lab_for_run(NAME, lab_spec(NAME, senders, rate_bps, seed)) as lab:
-        drawn = draw_incast(lab.topology, senders, message_bytes, seed)
+    with lab_for_run(NAME, spec) as lab:
+        drawn = draw_incast(lab.topology, senders, message_bytes, spec.seed)
         for arm in ARMS:
             with _fleet(lab, senders, controlled=arm == "with") as fleet, Truth(lab) as truth:
                 wait_for_lock(fleet, truth)
@@ -82,8 +94,9 @@ def run_incast(senders: int, seed: int, seconds: float, message_bytes: int, rate
     return {
         "senders": senders,
         "target": drawn.target,
-        "seed": seed,
-        "rate_bps": rate_bps,
+        "seed": spec.seed,
+        "rate_bps": spec.rate_bps,
+        "clocks": lab.spec.clocks,
         "message_bytes": message_bytes,
         **arms,
         **compare(arms["without"], arms["with"]),
@@ -153,7 +166,7 @@ def _render(result: dict[str, Any]) -> RenderableType:
     return Group(
         table,
         f"{result['senders']} hosts to {result['target']}, links of {format_rate(result['rate_bps'])}, messages of "
-        f"{result['message_bytes']} bytes",
+        f"{result['message_bytes']} bytes; clocks {result['clocks']}",
         "OWD: of data packets on the wire, in ms; FIRST S: p99 of the first second, not in the rest;",
         "GOODPUT of the queue pairs together, LEAST and MOST of one, Mbit/s of payload",
         f"p99 is {'-' if ratio is None else f'{ratio:.2f}'} of that without",

@@ -15,6 +15,7 @@ from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit, progress
 from cwdp.errors import ManagerError
 from cwdp.shared.rates import format_rate
+from tools.clocks import ClockKind
 from tools.experiments import nic_failover as model
 from tools.experiments.fleets import running_fleet
 from tools.experiments.nic_failover import Kind
@@ -22,7 +23,7 @@ from tools.experiments.report import ms, new_table, share
 from tools.experiments.runs import send
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet import Fleet
-from tools.lab.params import RATE, SHARE
+from tools.lab.params import CLOCKS, RATE, SHARE
 from tools.lab.session import lab_for_run
 from tools.roce import Flow, Generator
 
@@ -53,6 +54,7 @@ TOLD = ("nic_failed", "nic_healed")
 @click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of all links.")
 @click.option("--ipv6", is_flag=True, help="Send IPv6.")
 @click.option("--arm", "arms", type=click.Choice(ARMS), multiple=True, help="Only this one.")
+@CLOCKS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def nic_failover(
     *,
@@ -66,6 +68,7 @@ def nic_failover(
     rate: int,
     ipv6: bool,
     arms: tuple[str, ...],
+    clocks: ClockKind,
     as_json: bool,
 ) -> None:
     """Let NICs of hosts with two of them die under load, and mend them; with cwdp and without it."""
@@ -78,6 +81,7 @@ def nic_failover(
         rate_bps=rate,
         spine_rate_bps=rate * model.NICS,
         seed=seed,
+        clocks=clocks,
     )
     plan = Plan(tuple(Kind(kind) for kind in kinds or Kind for _ in range(deaths)), load, seed, ipv6)
     result = run_nic_failover(spec, plan, [arm for arm in ARMS if not arms or arm in arms])
@@ -128,6 +132,7 @@ def run_nic_failover(spec: LabSpec, plan: Plan, arms: Sequence[str]) -> dict[str
             "spines": spec.spines,
             "hosts": len(lab.hosts),
             "rate_bps": spec.rate_bps,
+            "clocks": lab.spec.clocks,
         },
         "load": plan.load,
         "arms": [model.summarise_arm(arm, [run for run in runs if run["arm"] == arm]) for arm in arms],
@@ -224,5 +229,5 @@ def _render(result: dict[str, Any]) -> RenderableType:
         "longest such time on the return; DIED for good; their goodput while the NIC is DEAD and when it has",
         "HEALED, of before; AGAIN: packets sent again; IDLE: the machine's processors",
         f"{lab['hosts']} hosts of {model.NICS} NICs, links {format_rate(lab['rate_bps'])}, "
-        f"each NIC sends {share(result['load'])} of its link",
+        f"each NIC sends {share(result['load'])} of its link; clocks {lab['clocks']}",
     )

@@ -2,7 +2,9 @@
 # What RDMA over Soft-RoCE needs, step by step; used by `make test-rdma` and by vagrant/Vagrantfile.
 #
 #   provision.sh programs       the verbs programs, pyverbs and what sets devices up (Debian packages)
-#   provision.sh vm FOLDER      QEMU, and Debian's stock kernel unpacked in FOLDER, where it is kept
+#   provision.sh vm FOLDER [PACKAGE]
+#                               QEMU, and Debian's stock kernel, or that of a meta-package, unpacked in FOLDER, where
+#                               it is kept
 #   provision.sh modules        load what Soft-RoCE and the lab need; in the machine itself
 #   provision.sh device IFNAME  a Soft-RoCE device on an interface; in the machine itself
 #   provision.sh leaf IFNAME NUMBER PEER...
@@ -14,17 +16,17 @@ readonly SPINES="1 2 3 4" VNI=4700 MTU=1450
 CHECKOUT=$(dirname "$0")/../..
 PORT_OBJECT=$CHECKOUT/build/bpf/lab_port.bpf.o
 
-stock_kernel() {
-	apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" {print $2}'
+kernel_of() {
+	apt-cache depends "$1" | awk '$1 == "Depends:" {print $2}'
 }
 
 unpack_kernel() {
-	local folder=$1 package
+	local folder=$1 meta=$2 package
 	if compgen -G "$folder/boot/vmlinuz-*" > /dev/null; then
 		return 0
 	fi
 	apt-get update -qq
-	package=$(stock_kernel)
+	package=$(kernel_of "$meta")
 	echo "unpacking $package"
 	rm -rf "$folder.new"
 	mkdir -p "$folder.new/download"
@@ -71,7 +73,7 @@ programs)
 	;;
 vm)
 	"$CHECKOUT/tools/install_packages.sh" busybox-static qemu-system-x86
-	unpack_kernel "${2:?the folder of the kernel}"
+	unpack_kernel "${2:?the folder of the kernel}" "${3:-linux-image-amd64}"
 	;;
 modules)
 	modprobe -a rdma_rxe veth sch_tbf sch_fq cls_bpf cls_flower act_pedit
@@ -84,7 +86,7 @@ leaf)
 	make_leaf "${@:2}"
 	;;
 *)
-	sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+	sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac

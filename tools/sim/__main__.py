@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|faults|no-faults`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|liveness|faults|no-faults`, each with --seed and --json."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,12 +13,20 @@ from tools.sim.faults import many_cases, watch_well
 from tools.sim.fleet import FleetSimulation
 from tools.sim.fleet_probes import FleetOptions
 from tools.sim.incast_laws import compare
+from tools.sim.liveness import FABRICS, Traffic, cut_cables, false_switches, run_of
 from tools.sim.manoeuvres import of_kind
 from tools.sim.rough_clocks import kink_figures, manoeuvre_figures
 from tools.sim.solve import solve
 from tools.sim.two_node import two_node
 
 _seed = click.option("--seed", default=0, show_default=True, help="Of all randomness.")
+_clocks = click.option(
+    "--clocks",
+    type=click.Choice(KINDS),
+    default="steady",
+    show_default=True,
+    help="What they do beside drifting.",
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -44,13 +52,23 @@ def _print(rows: list[dict[str, Any]], *, as_json: bool) -> None:
 @click.option("--queued", type=click.FloatRange(0, 1), multiple=True, default=(0.0, 0.4, 0.9))
 @click.option("--pairs", type=click.FloatRange(16, 100_000), multiple=True, default=(128.0, 1000.0))
 @click.option("--seconds", type=click.FloatRange(15, 3600), default=120.0, show_default=True)
+@_clocks
 @_seed
 @_json
 def two_node_command(
-    queued: tuple[float, ...], pairs: tuple[float, ...], seconds: float, seed: int, as_json: bool
+    *,
+    queued: tuple[float, ...],
+    pairs: tuple[float, ...],
+    seconds: float,
+    clocks: ClockKind,
+    seed: int,
+    as_json: bool,
 ) -> None:
-    """Two clocks over a path whose packets are queued with a probability, at some pairs per second."""
-    rows = [asdict(two_node(share, rate, seconds, seed)) for rate in pairs for share in queued]
+    """Two clocks over a path whose packets are queued with a probability, at some pairs per second.
+
+    Nobody watches for clocks that change unannounced, as agents do: see `cold-start` for `--clocks rough`.
+    """
+    rows = [asdict(two_node(share, rate, seconds, seed, clocks)) for rate in pairs for share in queued]
     _print(rows, as_json=as_json)
 
 
@@ -65,10 +83,14 @@ def two_node_command(
 @click.option("--stamp-bias-ns", type=click.FloatRange(0, 1000), default=0.0, show_default=True)
 @click.option("--asymmetric", type=click.FloatRange(0, 1), default=0.0, show_default=True)
 @click.option("--liars", type=click.FloatRange(0, 0.5), default=0.0, show_default=True)
+@_clocks
 @_seed
 @_json
 def clos_command(as_json: bool, rate_gbps: float, pairs: float, **options: Any) -> None:
-    """Many NICs in a three-stage Clos under load; some paths may be asymmetric, some hosts lie."""
+    """Many NICs in a three-stage Clos under load; some paths may be asymmetric, some hosts lie.
+
+    Nobody watches for clocks that change unannounced, as agents do: see `cold-start` for `--clocks rough`.
+    """
     chosen = ClosOptions(rate_bps=rate_gbps * 1e9, pairs_per_s=pairs, **options)
     _print([asdict(ClosSimulation(chosen).run())], as_json=as_json)
 
@@ -81,13 +103,12 @@ def clos_command(as_json: bool, rate_gbps: float, pairs: float, **options: Any) 
 @click.option("--queued", type=click.FloatRange(0, 0.95), default=0.6, show_default=True)
 @click.option("--queue-ns", type=click.FloatRange(1, 1e7), default=100_000.0, show_default=True)
 @click.option("--busy-s", type=click.FloatRange(0.001, 10), default=0.05, show_default=True)
-@click.option("--clocks", type=click.Choice(KINDS), default="steady", show_default=True)
+@_clocks
 @_seed
 @_json
 def cold_start_command(as_json: bool, pairs: float, clocks: ClockKind, **options: Any) -> None:
     """A small fleet that probes little, from its first probe: errors and the bounds claimed, phase by phase."""
-    manoeuvre = None if clocks == "steady" else of_kind(clocks)
-    result = FleetSimulation(FleetOptions(pairs_per_s=pairs, **options), manoeuvre).run()
+    result = FleetSimulation(FleetOptions(pairs_per_s=pairs, **options), of_kind(clocks)).run()
     phases = ((1.5, 3.0), (3.0, 6.0), (6.0, 10.0), (10.0, 20.0))
     _print([asdict(result.between(*phase)) for phase in phases], as_json=as_json)
 
@@ -135,6 +156,43 @@ def incast_command(senders: int, seconds: float, loop_ms: float, seed: int, as_j
     _print(compare(senders, seconds, loop_ms / 1e3, seed), as_json=as_json)
 
 
+@main.command("liveness")
+@click.option("--fabric", type=click.Choice(tuple(FABRICS)), default="leaf", show_default=True)
+@click.option(
+    "--active", type=click.FloatRange(0.01, 1), default=1.0, show_default=True, help="Share of queue pairs."
+)
+@click.option(
+    "--acknowledged/--unacknowledged", default=True, show_default=True, help="Whether that is seen."
+)
+@click.option(
+    "--lost", type=click.FloatRange(0, 0.9), default=0.0, show_default=True, help="Share of pulses."
+)
+@click.option(
+    "--bursts", type=click.FloatRange(0, 100), default=0.0, show_default=True, help="Each cable's, a second."
+)
+@click.option(
+    "--cuts", type=click.IntRange(0, 10_000), default=20, show_default=True, help="0: only false switches."
+)
+@click.option(
+    "--seconds", type=click.FloatRange(1, 3600), default=10.0, show_default=True, help="Without cuts."
+)
+@click.option(
+    "--each-per-s",
+    type=click.FloatRange(1, 1e9),
+    help="Each path by itself, so many pulses a second at most.",
+)
+@_seed
+@_json
+def liveness_command(fabric: str, seed: int, as_json: bool, **options: Any) -> None:
+    """A host with 2,048 watched paths: how soon a cable that is cut is left, or what is left without a cut."""
+    names = {"active", "acknowledged", "lost", "bursts_per_s"}
+    traffic = Traffic(**{name: value for name, value in options.items() if name in names})
+    run = run_of(FABRICS[fabric], traffic, seed, options["each_per_s"])
+    cuts = options["cuts"]
+    found = cut_cables(run, cuts, seed) if cuts else false_switches(run, options["seconds"])
+    _print([asdict(found)], as_json=as_json)
+
+
 @main.command("faults")
 @click.option("--cases", type=click.IntRange(1, 100_000), default=200, show_default=True)
 @click.option("--leaves", type=click.IntRange(2, 6), default=3, show_default=True, help="At least so many.")
@@ -153,11 +211,15 @@ def faults_command(cases: int, leaves: int, pairs: float, seed: int, as_json: bo
 @click.option("--seconds", type=click.FloatRange(10, 36_000), default=600.0, show_default=True)
 @click.option("--load", type=click.FloatRange(0, 0.95), default=0.8, show_default=True)
 @click.option("--lost", type=click.FloatRange(0, 0.5), default=0.0, show_default=True, help="Of all probes.")
+@_clocks
 @_seed
 @_json
-def no_faults_command(seconds: float, load: float, lost: float, seed: int, as_json: bool) -> None:
+def no_faults_command(
+    *, seconds: float, load: float, lost: float, clocks: ClockKind, seed: int, as_json: bool
+) -> None:
     """A fabric under load in which nothing is wrong: how often something is said to be."""
-    _print([asdict(watch_well(seconds, seed, load=load, everywhere=lost))], as_json=as_json)
+    found = watch_well(seconds, seed, load=load, everywhere=lost, kind=clocks)
+    _print([asdict(found)], as_json=as_json)
 
 
 if __name__ == "__main__":

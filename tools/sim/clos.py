@@ -2,7 +2,7 @@
 
 Feeds the same functions as an agent and a manager do: `fit_edges` with an `EdgeMemory` per agent
 (here per chunk of edges) and `Tracks`. Of the samples, half a window is kept: 6.4 kB per directed edge at
-100 pairs/s.
+100 pairs/s. That a clock has changed unannounced is for the agents of a fleet to notice (`tools.sim.fleet`), not here.
 """
 
 from dataclasses import dataclass, fields
@@ -13,7 +13,10 @@ from cwdp.shared.clocksync import EdgeFits, EdgeMemory, Exchanges, fit_edges, pa
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
 from cwdp.shared.clocksync.graph import GraphEdges
 from cwdp.shared.clocksync.track import HostState, Tracks
+from tools.clocks import ClockKind
+from tools.sim.disciplined import as_stamped
 from tools.sim.fabric import Fabric
+from tools.sim.manoeuvres import of_kind
 from tools.sim.oscillators import Oscillators
 
 STEP_S = 1.0
@@ -42,6 +45,7 @@ class ClosOptions:
         asymmetric: share of probed pairs with a constant extra delay in one direction.
         liars: share of NICs that lie about their time once all have settled.
         stamp_bias_ns: spread of per-NIC stamping constants.
+        clocks: what they do beside drifting by up to 50 ppm and swinging by 0.05 ppm.
     """
 
     nics: int = 248
@@ -55,6 +59,7 @@ class ClosOptions:
     asymmetric: float = 0.0
     liars: float = 0.0
     stamp_bias_ns: float = 0.0
+    clocks: ClockKind = "steady"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,8 @@ class ClosSimulation:
         self.options = options
         rng = np.random.default_rng(options.seed)
         n = options.nics
-        self.oscillators = Oscillators.random(n, options.seconds + STEP_S, rng, temperature=50e-9)
+        steady = Oscillators.random(n, options.seconds + STEP_S, rng, temperature=50e-9)
+        self.oscillators = as_stamped(steady, of_kind(options.clocks), options.seed, rng)
         self.fabric = Fabric.random(n, options.seconds + STEP_S, options.load, options.rate_bps, rng)
         a, b = random_pairs(n, options.peers, rng)
         self.src, self.dst = np.concatenate((a, b)), np.concatenate((b, a))
@@ -143,7 +149,9 @@ class ClosSimulation:
             if number == 0:
                 self.previous.append(self._half_window(index, chunk, 0))
             steps, self.previous[index] = [self.previous[index], newest], newest
-            exchanges = _join(steps, self.options.stamp_noise_ns)
+            stamps = np.concatenate(steps, axis=2)
+            right = self.oscillators.right(self.src[chunk], stamps, (number + STEPS_PER_WINDOW) * STEP_S)
+            exchanges = _join(stamps, right, self.options.stamp_noise_ns)
             ends = np.maximum.reduceat(exchanges.t4_ns, exchanges.starts[:-1])
             fits = fit_edges(exchanges, self.memories[index].prior(ends))
             self.memories[index].update(fits)
@@ -197,9 +205,10 @@ class ClosSimulation:
         ahead = clocks.offset_frac_ns + clocks.drift * elapsed + rest
         whole = local + clocks.offset_ns
         synced = (clocks.state == HostState.SYNCED) & ~self.liar
-        error = (whole - whole[synced][0]) + ahead
+        among = synced if synced.any() else ~self.liar
+        error = (whole - whole[among][0]) + ahead
         bound = clocks.bound_ns + clocks.bound_growth * np.maximum(elapsed, 0.0) / NS_PER_S
-        return error - np.median(error[synced]), bound, clocks.state.astype(np.int64)
+        return error - np.median(error[among]), bound, clocks.state.astype(np.int64)
 
     def _summary(self, rounds: list[tuple[F64, F64, I64]]) -> ClosResult:
         signed, bound, state = (np.array(x) for x in zip(*rounds, strict=True))
@@ -236,12 +245,14 @@ def random_pairs(n: int, peers: int, rng: np.random.Generator) -> tuple[I64, I64
     return unique // n, unique % n
 
 
-def _join(steps: list[I64], noise_ns: float) -> Exchanges:
-    stamps = np.concatenate(steps, axis=2)
-    _, edges, probes = stamps.shape
-    t1, t2, t3, t4 = stamps.reshape(4, edges * probes)
-    spacing = [t[1::2] - t[::2] for t in (t1, t2, t3, t4)]
-    out = pair_purity(spacing[0], spacing[1], noise_ns).weight
-    back = pair_purity(spacing[2], spacing[3], noise_ns).weight
-    starts = np.arange(edges + 1) * probes
-    return Exchanges(t1, t2, t3, t4, starts, np.repeat(out, 2), np.repeat(back, 2))
+def _join(stamps: I64, right: Bool, noise_ns: float) -> Exchanges:
+    """What is right, bool [edges, probes], of stamps int64 [4, edges, probes]."""
+    flat, kept = stamps.reshape(4, -1), right.ravel()
+    spacing = flat[:, 1::2] - flat[:, ::2]
+    out, back = (
+        np.repeat(pair_purity(spacing[tx], spacing[rx], noise_ns).weight, 2)[kept]
+        for tx, rx in ((0, 1), (2, 3))
+    )
+    t1, t2, t3, t4 = flat[:, kept]
+    starts = np.concatenate(([0], np.cumsum(np.count_nonzero(right, axis=1))))
+    return Exchanges(t1, t2, t3, t4, starts, out, back)

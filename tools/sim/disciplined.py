@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cwdp.agent.timebase import Reading, TimeBase
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
+from cwdp.agent.window import stamped_outside
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
+from tools.sim.manoeuvres import Manoeuvre
 from tools.sim.oscillators import GRID_S, Oscillators, between_grid
 
 LOOK_S = 0.02
@@ -43,6 +45,27 @@ class Disciplined(Oscillators):
             discipline + self.ahead_ns[host, look] + self.rate[host, look] * (mono - self.ref_ns[host, look])
         )
         return whole, rest + left
+
+    def right(self, host: I64, stamps_ns: I64, now_s: float) -> Bool:
+        """As for oscillators."""
+        right = np.ones(stamps_ns.shape[1:], bool)
+        for i, whose in enumerate(host.tolist()):
+            for found_s, stretch_ns in self.changes[whose]:
+                if found_s <= now_s:
+                    right[i] &= stamped_outside(stamps_ns[:, i], *stretch_ns)
+        return right
+
+
+def as_stamped(
+    clocks: Oscillators, manoeuvre: Manoeuvre | None, seed: int, rng: np.random.Generator
+) -> Oscillators:
+    """What hosts stamp with when that happens to their clocks, which `seed` draws; None for nothing."""
+    if manoeuvre is None:
+        return clocks
+    hosts, steps = clocks.phase_ns.shape[0], clocks.phase_ns.shape[1] - 1
+    happens = manoeuvre(hosts, steps, GRID_S, np.random.default_rng((seed, 1)))
+    moved = clocks.with_frequencies(happens.oscillator, happens.steps_ns)
+    return disciplined(moved, happens.discipline, rng) if happens.discipline.any() else moved
 
 
 def disciplined(clocks: Oscillators, frequency: F64, rng: np.random.Generator) -> Disciplined:

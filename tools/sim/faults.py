@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cwdp.shared.records import WINDOW_NS
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.finding import Finding
 from manager.links import LinkWatch
 from manager.members import Members
+from tools.clocks import ClockKind
 from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.window_clocks import WINDOW_S, WindowClocks
 
 START_S = 1_000.0
 LATE_S = 0.4
@@ -23,7 +26,6 @@ LATE_S = 0.4
 WARM_WINDOWS = 45
 LOOK_WINDOWS = 26
 IN_TIME_S = 2.0
-WINDOW_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,14 @@ class Bench:
             now_ns = round(now_s * 1e9)
             for report in self.fabric.window(self._number, trouble):
                 self.watch.hear(report, now_ns)
-            self.watch.step(now_s, now_ns, self.routes, ())
+            due = self.watch.due(self.routes)
+            if due is not None:
+                self.watch.take(due.make(), now_s)
+            changed = self.fabric.changed(now_ns // WINDOW_NS)
+            since_ns = {host: round(window * WINDOW_NS) for host, window in changed.items()}
+            self.watch.doubt_clocks(since_ns, now_ns)
+            self.watch.step(now_s, now_ns, ())
+            self.watch.faults.follow_clocks(self.fabric.set_aside(self._number), now_s)
             self._number += 1
             yield now_s
 
@@ -139,10 +148,14 @@ def _is_right(finding: Finding, links: set[DirectedLink]) -> bool:
 
 
 def false_alarms(
-    seconds: float, shape: Shape, trouble: Trouble, rng: np.random.Generator
+    seconds: float,
+    shape: Shape,
+    trouble: Trouble,
+    rng: np.random.Generator,
+    clocks: WindowClocks | None = None,
 ) -> list[tuple[str, str]]:
     """The events of a fabric with no fault at any place of its own."""
-    bench = Bench(LeafSpine(shape, rng))
+    bench = Bench(LeafSpine(shape, rng, clocks))
     for _ in bench.run(round(seconds / WINDOW_S), trouble):
         pass
     return bench.events
@@ -195,7 +208,13 @@ def many_cases(
 
 @dataclass(frozen=True)
 class Alarms:
-    """What a fabric without a fault was found to have; `everywhere` is the share of all probes that is lost."""
+    """What a fabric without a fault was found to have.
+
+    Attributes:
+        everywhere: share of all probes that is lost.
+        alarms: findings of links and hosts.
+        clocks_wrong: findings that a host's clock is wrong, which one that steps is for a moment.
+    """
 
     leaves: int
     spines: int
@@ -203,11 +222,15 @@ class Alarms:
     load: float
     everywhere: float
     seconds: float
+    clocks: ClockKind
     alarms: int
+    clocks_wrong: int
 
 
-def watch_well(seconds: float, seed: int, *, load: float, everywhere: float) -> Alarms:
-    """A random fabric in which nothing is wrong."""
+def watch_well(
+    seconds: float, seed: int, *, load: float, everywhere: float, kind: ClockKind = "steady"
+) -> Alarms:
+    """A random fabric in which nothing is wrong; steady clocks are off by nothing that would show."""
     rng = np.random.default_rng(seed)
     shape = Shape(
         leaves=int(rng.integers(2, 5)),
@@ -215,5 +238,20 @@ def watch_well(seconds: float, seed: int, *, load: float, everywhere: float) -> 
         hosts_per_leaf=int(rng.integers(2, 5)),
         load=load,
     )
-    events = false_alarms(seconds, shape, Trouble(everywhere=everywhere), rng)
-    return Alarms(shape.leaves, shape.spines, shape.hosts_per_leaf, load, everywhere, seconds, len(events))
+    hosts = shape.leaves * shape.hosts_per_leaf
+    windows = round(seconds / WINDOW_S)
+    clocks = None if kind == "steady" else WindowClocks.of_fleet(kind, hosts, windows, seed)
+    events = false_alarms(seconds, shape, Trouble(everywhere=everywhere), rng, clocks)
+    told = [event for event, _ in events if not event.endswith(("_over", "_located"))]
+    wrong = sum("clock" in event for event in told)
+    return Alarms(
+        shape.leaves,
+        shape.spines,
+        shape.hosts_per_leaf,
+        load,
+        everywhere,
+        seconds,
+        kind,
+        len(told) - wrong,
+        wrong,
+    )

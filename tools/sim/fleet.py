@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cwdp.agent.hostclock import HostClock, LocalClock
 from cwdp.agent.hostsync import HostSync
@@ -19,10 +18,10 @@ from cwdp.shared.messages import Report
 from manager.clock import ClockService
 from manager.timeline import Identity
 from tools.sim.clos import random_pairs
-from tools.sim.disciplined import Disciplined, disciplined
-from tools.sim.fleet_probes import FleetOptions, Floats, Probes, draw_probes
+from tools.sim.disciplined import Disciplined, as_stamped
+from tools.sim.fleet_probes import Bools, FleetOptions, Floats, Probes, draw_probes
 from tools.sim.manoeuvres import Manoeuvre
-from tools.sim.oscillators import GRID_S, Oscillators
+from tools.sim.oscillators import Oscillators
 
 TICK_S = 0.25
 LOOK_S = 0.125
@@ -56,13 +55,17 @@ class FleetResult:
         time_s: since the first probe, shape (samples,).
         error_ns: distance from the median of the hosts that have a clock, shape (samples, hosts); NaN without one.
         bound_ns: the bound claimed, shape (samples, hosts); NaN without a clock.
-        synced: whether the host claims to be, shape (samples, hosts).
+        synced, set_aside: whether the host says that it is, shape (samples, hosts).
+        changed_s: since when, as the manager knows by then, a clock that is being found anew has gone otherwise, shape
+            (samples, hosts); NaN for others.
     """
 
     time_s: Floats
     error_ns: Floats
     bound_ns: Floats
-    synced: NDArray[np.bool_]
+    synced: Bools
+    set_aside: Bools
+    changed_s: Floats
 
     def between(self, from_s: float, to_s: float) -> FleetFigures:
         """Figures of a stretch of time in which at least one host was synced."""
@@ -103,15 +106,10 @@ class FleetSimulation:
         self._rng = rng = np.random.default_rng(options.seed)
         n = options.hosts
         self._names = [f"h{i}" for i in range(n)]
-        self._clocks = Oscillators.random(
+        clocks = Oscillators.random(
             n, options.seconds + 1, rng, drift_ppm=options.drift_ppm, wander=options.wander
         )
-        if manoeuvre is not None:
-            steps = self._clocks.phase_ns.shape[1] - 1
-            happens = manoeuvre(n, steps, GRID_S, np.random.default_rng((options.seed, 1)))
-            self._clocks = self._clocks.with_frequencies(happens.oscillator, happens.steps_ns)
-            if happens.discipline.any():
-                self._clocks = disciplined(self._clocks, happens.discipline, rng)
+        self._clocks = as_stamped(clocks, manoeuvre, options.seed, rng)
         self._start_s = np.append(0.0, rng.uniform(0, START_WITHIN_S, n - 1))
         a, b = random_pairs(n, options.peers, rng)
         peers = [np.concatenate((b[a == i], a[b == i])) for i in range(n)]
@@ -121,6 +119,7 @@ class FleetSimulation:
         ]
         self._heard, self._looks, self._changes_seen = np.zeros((3, n), np.int64)
         self._service = ClockService(Identity(timeline="simulated", starts=1), continued=False)
+        self._since_s: dict[tuple[str, int], float] = {}
         self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
         self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
         for sync, name, mine in zip(self._syncs, self._names, peers, strict=True):
@@ -138,9 +137,10 @@ class FleetSimulation:
                 self._solve(now_s)
             else:
                 rows.append((now_s, *self._read(now_s)))
-        time_s, error_ns, bound_ns, synced = (np.array(column) for column in zip(*rows, strict=True))
+        time_s, error_ns, bound_ns, *rest = (np.array(column) for column in zip(*rows, strict=True))
         some = ~np.isnan(bound_ns).all(axis=1)
-        return FleetResult(time_s[some], error_ns[some], bound_ns[some], synced[some])
+        synced, set_aside, changed_s = (column[some] for column in rest)
+        return FleetResult(time_s[some], error_ns[some], bound_ns[some], synced, set_aside, changed_s)
 
     def _ticks(self) -> Iterator[tuple[float, int]]:
         """Who acts when: a host, the manager (one past the last host), or the reader of all clocks."""
@@ -202,12 +202,15 @@ class FleetSimulation:
             self._syncs[host].follow(update)
             self._syncs[host].line.write([])
 
-    def _read(self, now_s: float) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Every published clock's distance from their median, the bound claimed, NaN where there is none; who is synced."""
+    def _read(self, now_s: float) -> tuple[Floats, Floats, Bools, Bools, Floats]:
+        """Of every published clock the distance from their median and the bound, NaN where there is none; the states.
+
+        Last, since when clocks that are being found anew have gone otherwise.
+        """
         n = len(self._names)
         whole, rest = self._clocks.local(np.arange(n), np.full(n, now_s * NS_PER_S))
         local_ns, rest = whole + np.rint(rest).astype(np.int64), rest - np.rint(rest)
-        shown, bound = np.full(n, np.nan), np.full(n, np.nan)
+        shown, bound, changed_s = (np.full(n, np.nan) for _ in range(3))
         for i, clock in enumerate(sync.line for sync in self._syncs):
             if clock.published is None:
                 continue
@@ -216,8 +219,18 @@ class FleetSimulation:
             shown[i] = here_ns - int(local_ns[0]) + line.offset_ns + line.offset_frac_ns + rest[i]
             age_ns = abs(here_ns - clock.published.line.ref_local_ns)
             bound[i] = clock.published.bound_ns + clock.published.bound_drift * age_ns
-        synced = np.array([sync.line.state == "synced" for sync in self._syncs])
-        return shown - np.nanmedian(shown) if not np.isnan(shown).all() else shown, bound, synced
+        states = [sync.line.state for sync in self._syncs]
+        synced, set_aside = (
+            np.array([each == state for each in states]) for state in ("synced", "set_aside")
+        )
+        if not np.isnan(shown).all():
+            middle = float(np.nanmedian(shown))
+            shown -= middle
+            for change in self._service.changed().items():
+                ago_ns = int(local_ns[0]) - change[1] + middle
+                since_s = self._since_s.setdefault(change, now_s - ago_ns / NS_PER_S)
+                changed_s[self._names.index(change[0])] = since_s
+        return shown, bound, synced, set_aside, changed_s
 
 
 def _weighed(probes: Probes, rows: slice) -> Samples:

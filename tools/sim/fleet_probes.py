@@ -20,6 +20,7 @@ SAME_QUEUE = 0.8
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.messages import Hello, Nic, WindowReport, nic_id
-from cwdp.shared.records import WINDOW_ROW, packed_address
+from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PathName, Routes
+from tools.sim.window_clocks import WindowClocks
 
 FRAME_NS = 720_000.0
 """The time on the wire of a 9,000-byte frame at 100 Mbit/s, as in the lab."""
@@ -26,6 +27,7 @@ SPREAD = 0.3
 WINDOWS_PER_S = 10
 OVERFLOW_LOSS = 0.7
 LOWEST_PORT = 49_152
+LARGEST_BOUND_NS = 2**32 - 2
 
 Floats = NDArray[np.float64]
 
@@ -58,10 +60,16 @@ class LeafSpine:
     Attributes:
         routes: every path of the mesh.
         hellos: of its hosts, `h0` onwards, each with `nic0`.
+
+    Args:
+        shape: how large it is.
+        rng: source of randomness.
+        clocks: of its hosts, from the first window on; None for clocks that are never off.
     """
 
-    def __init__(self, shape: Shape, rng: np.random.Generator) -> None:
-        self.shape, self._rng = shape, rng
+    def __init__(self, shape: Shape, rng: np.random.Generator, clocks: WindowClocks | None = None) -> None:
+        self.shape, self._rng, self._clocks = shape, rng, clocks
+        self._first: int | None = None
         hosts = shape.leaves * shape.hosts_per_leaf
         self._nics = [nic_id(f"h{i}", "nic0") for i in range(hosts)]
         self._addresses = [f"10.{i >> 8}.{i & 255}.1" for i in range(hosts)]
@@ -70,6 +78,7 @@ class LeafSpine:
         paths: dict[PathName, tuple[int, ...]] = {}
         self._rows: list[tuple[int, NDArray[np.void]]] = []
         ways: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        ends: list[tuple[int, int]] = []
         for source in range(hosts):
             others = [i for i in range(hosts) if i != source]
             peers = rng.choice(others, min(shape.degree, len(others)), replace=False)
@@ -81,9 +90,11 @@ class LeafSpine:
                 there = self._route(links, paths, source, peer, sport)
                 back = self._route(links, paths, peer, source, reply)
                 ways.append((there, back))
+                ends.append((source, peer))
             self._rows.append((source, rows))
         self.routes = Routes(version=1, links=tuple(links), paths=paths)
         self._there, self._back = (_padded([way[i] for way in ways]) for i in (0, 1))
+        self._src, self._dst = np.array(ends).T
         self._drawn = rng.normal(size=len(links))
         self._rho = np.clip(shape.load * rng.uniform(0.9, 1.1, len(links)), 0.0, 0.97)
         self._due = rng.random(len(ways))
@@ -94,8 +105,23 @@ class LeafSpine:
         pairs = {tuple(sorted((i, number.get(DirectedLink(b, a), i)))) for (a, b), i in number.items()}
         return sorted((a, b) for a, b in pairs if a != b)
 
+    def set_aside(self, number: int) -> list[str]:
+        """The hosts whose clocks are known to be wrong in a window that was asked for."""
+        if self._clocks is None or self._first is None:
+            return []
+        return [f"h{i}" for i in np.flatnonzero(self._clocks.set_aside[number - self._first])]
+
+    def changed(self, number: int) -> dict[str, float]:
+        """The hosts whose clocks are known in a window to have changed of late, and in which window they did."""
+        if self._clocks is None or self._first is None:
+            return {}
+        last = len(self._clocks.changed) - 1
+        since = self._clocks.changed[min(number - self._first, last)]
+        return {f"h{i}": self._first + float(since[i]) for i in np.flatnonzero(np.isfinite(since))}
+
     def window(self, number: int, trouble: Trouble) -> list[WindowReport]:
         """What the agents say of a window."""
+        self._first = number if self._first is None else self._first
         mean_ns = self._queues()
         passes = np.ones(len(mean_ns))
         for link, share in trouble.loss.items():
@@ -110,8 +136,20 @@ class LeafSpine:
             )
             delays.append(queued_ns)
         lost = self._rng.binomial(sent, 1.0 - delivered)
-        fwd_ns, rev_ns = (self._delays(queued_ns, sent - lost) for queued_ns in delays)
-        return self._reports(number, sent, lost, fwd_ns, rev_ns)
+        off_ns, bound_ns = self._apart(number - self._first)
+        delays_ns = [
+            self._delays(queued_ns, sent - lost) + longer_ns
+            for queued_ns, longer_ns in zip(delays, (off_ns, -off_ns), strict=True)
+        ]
+        return self._reports(number, sent, lost, np.stack(delays_ns), bound_ns)
+
+    def _apart(self, window: int) -> tuple[Floats, Floats]:
+        """By how much each row's responder is ahead of its initiator, and the bounds of both; NaN where one has no clock."""
+        if self._clocks is None:
+            nothing = np.zeros(len(self._src))
+            return nothing, nothing
+        error_ns, bound_ns = self._clocks.error_ns[window], self._clocks.bound_ns[window]
+        return error_ns[self._dst] - error_ns[self._src], bound_ns[self._dst] + bound_ns[self._src]
 
     def _sent(self) -> NDArray[np.int64]:
         """Probes of each row: pairs in turn, so that a row has one every so many windows."""
@@ -138,30 +176,32 @@ class LeafSpine:
         overflows = each_ns > BUFFER_NS
         return np.asarray(np.minimum(each_ns, BUFFER_NS).sum(axis=1)), np.asarray(overflows.any(axis=1))
 
-    def _delays(self, queued_ns: Floats, answered: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Least and mean over a row's probes, which leave together."""
+    def _delays(self, queued_ns: Floats, answered: NDArray[np.int64]) -> Floats:
+        """Least and mean over a row's probes, which leave together; shape (2, rows)."""
         each = 10_000.0 + queued_ns + self._rng.exponential(NOISE_NS, size=(2, len(queued_ns)))
         least = np.where(answered > 1, each.min(axis=0), each[0])
         mean = np.where(answered > 1, each.mean(axis=0), each[0])
-        return least, mean
+        return np.stack((least, mean))
 
     def _reports(
         self,
         number: int,
         sent: NDArray[np.int64],
         lost: NDArray[np.int64],
-        fwd_ns: tuple[Floats, Floats],
-        rev_ns: tuple[Floats, Floats],
+        delays_ns: Floats,
+        bound_ns: Floats,
     ) -> list[WindowReport]:
+        """From the delays of each way, least and mean, shape (2, 2, rows)."""
         reports, start = [], 0
         for source, rows in self._rows:
             mine = slice(start, start + len(rows))
             start += len(rows)
             rows["window"], rows["sent"], rows["lost"] = number, sent[mine], lost[mine]
-            answered = (sent > lost)[mine]
-            for way, delays in (("fwd", fwd_ns), ("rev", rev_ns)):
+            timed = ((sent > lost) & ~np.isnan(bound_ns))[mine]
+            rows["bound_ns"] = np.where(timed, np.minimum(bound_ns[mine], LARGEST_BOUND_NS), 0)
+            for way, delays in zip(("fwd", "rev"), delays_ns, strict=True):
                 for name, delay in zip(("min", "mean"), delays, strict=True):
-                    rows[f"{way}_{name}_ns"] = np.where(answered, delay[mine], -(2**31))
+                    rows[f"{way}_{name}_ns"] = np.where(timed, delay[mine], NO_DELAY_NS)
             said = rows[rows["sent"] > 0]
             reports.append(WindowReport(host=f"h{source}", nic="nic0", rows=said.tobytes()))
         return reports

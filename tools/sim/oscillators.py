@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
+from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
 
 GRID_S = 0.05
 _TEMPERATURE_PERIOD_S = (60.0, 600.0)
@@ -80,6 +80,20 @@ class Oscillators:
         """Local time rounded to whole ns."""
         whole, rest = self.local(host, true_ns)
         return whole + np.rint(rest).astype(np.int64)
+
+    def right(self, host: I64, stamps_ns: I64, now_s: float) -> Bool:
+        """Which probes their initiators do not know at `now_s` to have been stamped while their own clocks were off.
+
+        Args:
+            host: int64 [edges], initiators.
+            stamps_ns: int64 [4, edges, probes].
+            now_s: true time.
+
+        Returns:
+            Shape [edges, probes].
+        """
+        del host, now_s
+        return np.ones(stamps_ns.shape[1:], bool)
 
 
 def between_grid(values_ns: F64, host: I64, true_ns: F64) -> F64:

@@ -1,5 +1,10 @@
-"""Two clocks over a path whose queues may be full most of the time: the design's model."""
+"""Two clocks over a path whose queues may be full most of the time: the design's model.
 
+Nothing but the fit and the filters: that a clock has changed unannounced is for the agents of a fleet to notice
+(`tools.sim.fleet`).
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +12,11 @@ import numpy as np
 from cwdp.shared.clocksync import EdgeMemory, Exchanges, fit_edges, pair_purity
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
 from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.clocksync.track import Tracks
+from cwdp.shared.clocksync.track import HostState, Tracks
+from tools.clocks import ClockKind
+from tools.sim.disciplined import as_stamped
 from tools.sim.filters import minimum_delay, two_way_median
+from tools.sim.manoeuvres import of_kind
 from tools.sim.oscillators import Oscillators
 
 BASE_DELAY_NS = 5000.0
@@ -21,14 +29,17 @@ STEP_S = 0.25
 _SETTLE_S = 10.0
 _TURNAROUND_NS = 1000.0
 
+_Claim = tuple[float, float, float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class TwoNodeResult:
-    """Absolute errors of the offset, ns, after settling, at the end of each window.
+    """Absolute errors of the offset, ns, after settling, at the end of each window in which both hosts are synced.
 
-    The plain filters are given the frequency that the tracks have learnt.
+    The plain filters are given the frequency that the tracks have learnt. `synced` is the share of such windows.
     """
 
+    clocks: ClockKind
     queued_share: float
     pairs_per_s: float
     fit_p50_ns: float
@@ -36,25 +47,37 @@ class TwoNodeResult:
     minimum_delay_p99_ns: float
     two_way_median_p99_ns: float
     bound_held: float
+    synced: float
 
 
-def two_node(queued_share: float, pairs_per_s: float, seconds: float, seed: int) -> TwoNodeResult:
-    """Run the model for `seconds` of simulated time and measure every filter on the same trace."""
+@dataclass(frozen=True, slots=True)
+class _Trace:
+    """True times at which probes left and were answered, float64 [probes]; the four stamps, int64 [4, probes]."""
+
+    sent_ns: F64
+    back_ns: F64
+    stamps_ns: I64
+
+
+def two_node(
+    queued_share: float, pairs_per_s: float, seconds: float, seed: int, kind: ClockKind = "steady"
+) -> TwoNodeResult:
+    """Run the model for `seconds` of simulated time and measure every filter on the same trace.
+
+    Raises:
+        ValueError: the hosts were never synced.
+    """
     rng = np.random.default_rng(seed)
-    clocks = Oscillators.random(2, seconds + 1, rng, drift_ppm=0.0, wander=WANDER / np.sqrt(2))
+    steady = Oscillators.random(2, seconds + 1, rng, drift_ppm=0.0, wander=WANDER / np.sqrt(2))
+    clocks = as_stamped(steady, of_kind(kind), seed, rng)
     trace = _trace(clocks, queued_share, pairs_per_s, seconds, rng)
-    memory, tracks = EdgeMemory(1), Tracks(2, window_s=WINDOW_S)
-    errors: list[tuple[float, float, float, float]] = []
-    for end_s in np.arange(0.5, seconds, STEP_S):
-        window = _window(trace, end_s)
-        now = int(window.t4_ns[-1])
-        fits = fit_edges(window, memory.prior(now))
-        memory.update(fits)
-        tracks.step(GraphEdges.settled(np.array([0]), np.array([1]), np.array([0]), fits))
-        if end_s >= _SETTLE_S:
-            errors.append(_errors(clocks, tracks, window))
+    claims = [claim for end_s, claim in _follow(clocks, trace, seconds) if end_s >= _SETTLE_S]
+    errors = [claim for claim in claims if claim is not None]
+    if not errors:
+        raise ValueError("the hosts were never synced")
     ours, bound, least, median = np.abs(np.array(errors)).T
     return TwoNodeResult(
+        kind,
         queued_share,
         pairs_per_s,
         float(np.median(ours)),
@@ -62,13 +85,25 @@ def two_node(queued_share: float, pairs_per_s: float, seconds: float, seed: int)
         float(np.quantile(least, 0.99)),
         float(np.quantile(median, 0.99)),
         float(np.mean(ours <= bound)),
+        len(errors) / len(claims),
     )
+
+
+def _follow(clocks: Oscillators, trace: _Trace, seconds: float) -> Iterator[tuple[float, _Claim | None]]:
+    """Fit window after window: its end, and the errors there, None where a host is not synced."""
+    memory, tracks = EdgeMemory(1), Tracks(2, window_s=WINDOW_S)
+    for end_s in np.arange(0.5, seconds, STEP_S).tolist():
+        window, true_ns = _window(clocks, trace, end_s)
+        fits = fit_edges(window, memory.prior(int(window.t4_ns[-1])))
+        memory.update(fits)
+        tracks.step(GraphEdges.settled(np.array([0]), np.array([1]), np.array([0]), fits))
+        yield end_s, _errors(clocks, tracks, window, true_ns)
 
 
 def _trace(
     clocks: Oscillators, queued_share: float, pairs_per_s: float, seconds: float, rng: np.random.Generator
-) -> tuple[F64, I64]:
-    """True send times, and the four stamps int64 [4, probes], second probes behind first ones."""
+) -> _Trace:
+    """Second probes lie behind first ones."""
     n = int(pairs_per_s * seconds)
     first = (np.arange(n) + rng.random(n)) * NS_PER_S / pairs_per_s
     sent = np.stack((first, first + PAIR_SPACING_NS), axis=1).ravel()
@@ -82,49 +117,49 @@ def _trace(
     returned = arrived + _TURNAROUND_NS
     back = returned + delay()
     a, b = np.zeros(1, np.int64), np.ones(1, np.int64)
-    return sent, np.stack(
-        (clocks.stamp(a, sent), clocks.stamp(b, arrived), clocks.stamp(b, returned), clocks.stamp(a, back))
+    stamps = (
+        clocks.stamp(a, sent),
+        clocks.stamp(b, arrived),
+        clocks.stamp(b, returned),
+        clocks.stamp(a, back),
     )
+    return _Trace(sent, back, np.stack(stamps))
 
 
-def _window(trace: tuple[F64, I64], end_s: float) -> Exchanges:
-    sent, stamps = trace
-    begin, end = np.searchsorted(sent, ((end_s - WINDOW_S) * NS_PER_S, end_s * NS_PER_S))
+def _window(clocks: Oscillators, trace: _Trace, end_s: float) -> tuple[Exchanges, float]:
+    """The exchanges of a window, and the true time at which the last one was answered."""
+    begin, end = np.searchsorted(trace.sent_ns, ((end_s - WINDOW_S) * NS_PER_S, end_s * NS_PER_S))
     begin += begin % 2
     end -= end % 2
-    t1, t2, t3, t4 = stamps[:, begin:end]
-    out = pair_purity(t1[1::2] - t1[::2], t2[1::2] - t2[::2]).weight
-    back = pair_purity(t3[1::2] - t3[::2], t4[1::2] - t4[::2]).weight
-    starts = np.array([0, end - begin])
-    return Exchanges(t1, t2, t3, t4, starts, np.repeat(out, 2), np.repeat(back, 2))
+    stamps = trace.stamps_ns[:, begin:end]
+    t1, t2, t3, t4 = stamps
+    out = np.repeat(pair_purity(t1[1::2] - t1[::2], t2[1::2] - t2[::2]).weight, 2)
+    back = np.repeat(pair_purity(t3[1::2] - t3[::2], t4[1::2] - t4[::2]).weight, 2)
+    right = clocks.right(np.zeros(1, np.int64), stamps[:, None], end_s)[0]
+    t1, t2, t3, t4 = stamps[:, right]
+    starts = np.array([0, len(t1)])
+    last = begin + int(np.flatnonzero(right)[-1])
+    return Exchanges(t1, t2, t3, t4, starts, out[right], back[right]), float(trace.back_ns[last])
 
 
-def _errors(clocks: Oscillators, tracks: Tracks, window: Exchanges) -> tuple[float, float, float, float]:
-    """Errors of B minus A now: by the tracks, their bound, and by the two plain filters."""
+def _errors(clocks: Oscillators, tracks: Tracks, window: Exchanges, true_ns: float) -> _Claim | None:
+    """Errors of B minus A at a true time: by the tracks, their bound, and by the two plain filters."""
     state = tracks.clocks()
-    assert state is not None
-    now = int(window.t4_ns[-1])
-    true_ns = np.array([_true_time(clocks, now)])
-    (a_whole, a_rest), (b_whole, b_rest) = (clocks.local(np.array([i]), true_ns) for i in (0, 1))
-    difference_whole, rest = int(b_whole[0] - a_whole[0]), float(b_rest[0] - a_rest[0])
-    local = np.array([a_whole[0], b_whole[0]])
-    ahead = state.offset_frac_ns + state.drift * (local - state.ref_local_ns)
-    ours = (difference_whole - int(state.offset_ns[0] - state.offset_ns[1])) + (rest - (ahead[0] - ahead[1]))
-    bound = float(state.bound_ns.sum())
-    truth = difference_whole + rest
-    slope = float(state.drift[0] - state.drift[1])
+    if state is None or (state.state != HostState.SYNCED).any():
+        return None
+    local, rest = clocks.local(np.arange(2), np.full(2, true_ns))
+    difference, rest_difference = int(local[1] - local[0]), float(rest[1] - rest[0])
+    elapsed = (local - state.ref_local_ns) + rest
+    ahead = state.offset_frac_ns + state.drift * elapsed
+    ours = (difference - int(state.offset_ns[0] - state.offset_ns[1])) + (
+        rest_difference - (ahead[0] - ahead[1])
+    )
+    bound = state.bound_ns + state.bound_growth * np.maximum(elapsed, 0.0) / NS_PER_S
+    truth = difference + rest_difference
+    slope, now = float(state.drift[0] - state.drift[1]), int(window.t4_ns[-1])
     return (
         float(ours),
-        bound,
+        float(bound.sum()),
         minimum_delay(window, slope, now) - truth,
         two_way_median(window, slope, now) - truth,
     )
-
-
-def _true_time(clocks: Oscillators, local_ns: int) -> float:
-    """True time at which A's clock shows `local_ns`; two rounds do, drifts being small."""
-    true = float(local_ns - clocks.offset_ns[0])
-    for _ in range(2):
-        _, rest = clocks.local(np.array([0]), np.array([np.rint(true)]))
-        true = float(local_ns - clocks.offset_ns[0]) - float(rest[0])
-    return true

@@ -12,7 +12,9 @@
 #define BTH_BYTES     12
 #define ICRC_BYTES    4
 #define ROCE_PORT     4791
-#define PROBE_STAMPED 24 /* of t1, behind the magic */
+#define PROBE_VERSION 4 /* of a probe, from its magic on */
+#define PROBE_KIND    5
+#define PROBE_STAMPED 24 /* t1 */
 #define PROBE_MAC     56
 
 struct frame {

@@ -117,16 +117,15 @@ static void put_right(struct dice *dice, struct frame *frame, const struct rules
 		put16(frame->bytes + layout.udp + 6, 0xffff - frame_udp_sum(frame, &layout));
 }
 
-void mutate(struct dice *dice, const struct frame *corpus, size_t total, const struct rules *rules,
-	    struct frame *made)
+void mutate(struct dice *dice, const struct corpus *corpus, struct frame *made)
 {
 	uint32_t changes = dice_below(dice, CHANGES_MAX + 1);
 
-	*made = corpus[dice_below(dice, total)];
+	*made = corpus->frames[dice_below(dice, corpus->total)];
 	for (uint32_t i = 0; i < changes; i++)
-		change(dice, made, &corpus[dice_below(dice, total)]);
+		change(dice, made, &corpus->frames[dice_below(dice, corpus->total)]);
 	if (dice_below(dice, 2))
-		put_right(dice, made, rules);
+		put_right(dice, made, &corpus->rules);
 	if (!dice_below(dice, 8))
-		change(dice, made, &corpus[dice_below(dice, total)]);
+		change(dice, made, &corpus->frames[dice_below(dice, corpus->total)]);
 }

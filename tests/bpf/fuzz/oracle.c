@@ -14,6 +14,14 @@
 #define DATAGRAM_MAX     9216
 #define PORT_TO_LABEL    0x3fff
 #define STAMP_BYTES      8
+#define DETOUR_AT        4 /* of the BTH */
+#define DETOUR_BIT       1
+#define MACS_BYTES       12
+#define TAG_BYTES        4
+#define VLAN             0x8100
+#define PROVIDER_VLAN    0x88a8
+#define PROBES           1 /* version and kinds */
+#define REPLY            2
 
 static void address_at(const struct frame *frame, const struct layout *layout, size_t ahead,
 		       uint8_t address[16])
@@ -162,12 +170,95 @@ const char *oracle_marked_egress(const struct rules *rules, const struct frame *
 const char *oracle_ingress(const struct frame *in, const struct frame *out, int verdict)
 {
 	struct layout layout;
+	const uint8_t *probe;
 
 	if (verdict == XDP_PASS)
 		return same(in, out) ? NULL : "ingress: passed, but changed";
-	if (verdict != XDP_TX)
-		return "ingress: neither passed nor reflected";
+	if (verdict != XDP_TX && verdict != XDP_DROP)
+		return "ingress: neither passed, nor dropped, nor reflected";
 	if (!frame_parse(in, &layout) || !frame_is_probe(in, &layout))
-		return "ingress: reflected what is no probe";
+		return "ingress: took what is no probe";
+	if (verdict == XDP_DROP) {
+		probe = in->bytes + layout.udp + UDP_HEADER + BTH_BYTES;
+		return probe[PROBE_VERSION] == PROBES && probe[PROBE_KIND] == REPLY
+			       ? NULL
+			       : "ingress: dropped what is no reply";
+	}
 	return in->length == out->length ? NULL : "ingress: reflected with another length";
+}
+
+bool oracle_restores(const struct frame *in)
+{
+	struct layout layout;
+
+	return frame_parse(in, &layout) && !frame_is_probe(in, &layout) &&
+	       in->bytes[layout.udp + UDP_HEADER + DETOUR_AT] & DETOUR_BIT;
+}
+
+static void take_tag_off(struct frame *frame)
+{
+	uint32_t type = get16(frame->bytes + MACS_BYTES);
+
+	if (type != VLAN && type != PROVIDER_VLAN)
+		return;
+	frame->length -= TAG_BYTES;
+	memmove(frame->bytes + MACS_BYTES, frame->bytes + MACS_BYTES + TAG_BYTES, frame->length - MACS_BYTES);
+}
+
+/* Of some 16-bit words, as checksums add them up. */
+static uint32_t sum_of(const uint8_t *words, size_t bytes)
+{
+	uint32_t sum = 0;
+
+	for (size_t at = 0; at < bytes; at += 2)
+		sum += get16(words + at);
+	return sum;
+}
+
+/* What a checksum covers of all that may have changed, and itself. */
+static uint32_t changed_sum(const struct frame *frame, const struct layout *layout, size_t check,
+			    bool with_qpn)
+{
+	size_t bytes = layout->is_ipv6 ? 16 : 4;
+	uint32_t sum = sum_of(frame->bytes + layout->udp - bytes, bytes) + get16(frame->bytes + check);
+
+	if (with_qpn)
+		sum += sum_of(frame->bytes + layout->udp + UDP_HEADER + DETOUR_AT, 4);
+	return sum % 0xffff;
+}
+
+const char *oracle_ingress_restored(const struct partner *partner, const struct frame *in,
+				    const struct frame *out)
+{
+	struct frame expected = *in, before;
+	size_t ip_check, udp_check;
+	struct layout layout;
+
+	take_tag_off(&expected);
+	before = expected;
+	frame_parse(&expected, &layout);
+	ip_check = layout.ip + 10;
+	udp_check = layout.udp + 6;
+	memcpy(expected.bytes, partner->mac, sizeof(partner->mac));
+	if (layout.is_ipv6)
+		memcpy(expected.bytes + layout.ip + 24, partner->ipv6, sizeof(partner->ipv6));
+	else
+		memcpy(expected.bytes + layout.ip + 16, partner->ipv4, sizeof(partner->ipv4));
+	expected.bytes[layout.udp + UDP_HEADER + DETOUR_AT] &= ~DETOUR_BIT;
+	if (!layout.is_ipv6)
+		memcpy(expected.bytes + ip_check, out->bytes + ip_check, 2);
+	if (get16(expected.bytes + udp_check)) {
+		memcpy(expected.bytes + udp_check, out->bytes + udp_check, 2);
+		if (!get16(expected.bytes + udp_check))
+			return "a UDP checksum became none";
+		if (changed_sum(&before, &layout, udp_check, true) !=
+		    changed_sum(&expected, &layout, udp_check, true))
+			return "the UDP checksum does not follow the change";
+	}
+	if (!same(&expected, out))
+		return "not what it was before its detour";
+	if (!layout.is_ipv6 && changed_sum(&before, &layout, ip_check, false) !=
+				       changed_sum(&expected, &layout, ip_check, false))
+		return "the IP checksum does not follow the change";
+	return NULL;
 }

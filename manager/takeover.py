@@ -1,0 +1,99 @@
+"""Makes whoever holds the lease the leader, once it knows what was decided before, by whomever."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from nats.aio.client import Client
+
+from cwdp.errors import BusError, ManagerError
+from cwdp.shared.buckets import JETSTREAM_ERRORS
+from cwdp.shared.bus import Bus
+from cwdp.shared.messages import Desired
+from manager.bus_state import BusState
+from manager.lease import Lease
+from manager.planner.story import FLEET
+from manager.state import FleetState
+from manager.timeline import Identity, save_identity
+
+GLANCE_S = 0.1
+READ_SHARE = 0.2
+READ_AT_ONCE = 64
+
+_log = logging.getLogger("cwdp.manager")
+
+
+class TakeOver:
+    """What comes before deciding: the timeline, operators' wishes, and what each host was told last.
+
+    Args:
+        bus, lease, state: the manager's.
+        kept: what is on the bus for whoever leads.
+        identity: the file with the timeline's name.
+        direct: has hosts do as documents say.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        lease: Lease,
+        state: FleetState,
+        kept: BusState,
+        *,
+        identity: Path,
+        direct: Callable[[Iterable[Desired]], None],
+    ) -> None:
+        self._bus, self._lease, self._state, self._kept = bus, lease, state, kept
+        self._identity, self._direct = identity, direct
+
+    async def run(self) -> None:
+        """Begin to lead with the lease; then keep the bus up to date, and take up each host that comes; for ever."""
+        while True:
+            started = time.monotonic()
+            if self._state.leads:
+                await self._keep()
+                await self._take_up_hosts()
+            elif self._lease.leads:
+                await self._begin()
+            await asyncio.sleep(max(GLANCE_S, (time.monotonic() - started) / READ_SHARE))
+
+    async def _begin(self) -> None:
+        epoch, own = self._lease.epoch, self._state.clock.timeline
+        timeline = await self._kept.take_over(own)
+        if timeline is None or not self._lease.leads or self._lease.epoch != epoch:
+            return
+        self._state.lead(time.monotonic(), epoch=epoch, timeline=timeline, others_led=self._lease.others_led)
+        self._state.note(FLEET, "manager_leads", f"{self._lease.claim.name} leads")
+        if timeline != own:
+            try:
+                save_identity(self._identity, Identity(timeline=timeline, starts=self._state.starts))
+            except ManagerError as error:
+                _log.warning("the timeline's name is on the bus only: %s", error.message)
+
+    async def _keep(self) -> None:
+        with contextlib.suppress(BusError):  # said by who asked for a change; tried again
+            await self._kept.send()
+
+    async def _take_up_hosts(self) -> None:
+        hosts, client, taken = self._state.not_taken_up(), self._bus.session, False
+        if client is None:
+            return
+        for start in range(0, len(hosts), READ_AT_ONCE):
+            batch = hosts[start : start + READ_AT_ONCE]
+            found = await asyncio.gather(*(self._read(client, host) for host in batch))
+            for host, (is_known, document) in zip(batch, found, strict=True):
+                if is_known and self._state.take_up(host, document, time.monotonic()):
+                    taken = True
+        if taken:
+            self._direct(self._state.documents())
+
+    async def _read(self, client: Client, host: str) -> tuple[bool, Desired | None]:
+        """Whether it is known what the bus holds for a host, and that."""
+        try:
+            return True, await self._bus.documents.read(client, host)
+        except JETSTREAM_ERRORS as error:
+            _log.debug("a document cannot be read yet host=%s error=%s", host, error)
+            return False, None

@@ -1,0 +1,293 @@
+"""What somebody does to hooks and names of a loaded interface: status tells it, the next load puts it right."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from machine import Namespace, add_veth, delete_link
+from test_loader_crash import die_in
+
+from cwdp.dataplane import hooks, libbpf, loader, tree
+from cwdp.dataplane.hooks import Hook
+from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.status import describe
+from cwdp.dataplane.tree import TreePath
+from cwdp.errors import ForeignProgramError
+
+pytestmark = pytest.mark.kernel
+
+EVERY_HOOK = [hooks.XDP, hooks.EGRESS, hooks.INGRESS]
+
+
+@pytest.fixture
+def without_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on kernels before 6.6."""
+    real = libbpf.link_create
+
+    def refuse(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
+        if attach_type in (libbpf.BPF_TCX_EGRESS, libbpf.BPF_TCX_INGRESS):
+            raise OSError(22, "Invalid argument")
+        return real(program_fd, ifindex, attach_type, flags)
+
+    monkeypatch.setattr(libbpf, "link_create", refuse)
+
+
+@pytest.fixture(scope="module")
+def tcx() -> None:
+    """Links at the hooks of tc, which kernels before 6.6 do not have."""
+    namespace = Namespace()
+    try:
+        with namespace.entered():
+            add_veth("roce0", "far0")
+            if not (loader.load("roce0").where.path / tree.TCX_LINK).exists():
+                pytest.skip("this kernel has no TCX")
+    finally:
+        namespace.close()
+
+
+def load_with_partner(ifname: str = "roce0") -> TreePath:
+    """A dataplane that gives on what comes for the NIC beside it, so that all hooks are used."""
+    where = loader.load(ifname).where
+    with tree.locked(), Maps(where) as maps:
+        maps.control["partner"]["ifindex"] = loader.ifindex_of("far0")
+        loader.take_in(where)
+    return where
+
+
+def run(*arguments: str) -> str:
+    return subprocess.run(arguments, check=True, capture_output=True, text=True).stdout
+
+
+def rename(old: str, new: str) -> None:
+    run("ip", "link", "set", old, "down")
+    run("ip", "link", "set", old, "name", new)
+    run("ip", "link", "set", new, "up")
+
+
+def pinned_program(where: TreePath, hook: Hook) -> int:
+    with libbpf.opened(where.path / hook.program) as fd:
+        return libbpf.program_id(fd)
+
+
+def running_program(where: TreePath, hook: Hook) -> int:
+    """What the kernel runs at a hook, by its link."""
+    with libbpf.opened(where.path / hook.link) as fd:
+        assert libbpf.link_target(fd)[0] == loader.ifindex_of(where.ifname)
+        return libbpf.link_target(fd)[1]
+
+
+def detach(where: TreePath, hook: Hook) -> None:
+    with libbpf.opened(where.path / hook.link) as fd:
+        libbpf.link_detach(fd)
+
+
+def assert_well(where: TreePath) -> None:
+    found = describe(where)
+    assert (found["attached"], found["faults"]) == (True, [])
+    assert not loader.load(where.ifname).changed
+
+
+@pytest.mark.parametrize("hook", EVERY_HOOK, ids=lambda hook: hook.program)
+@pytest.mark.usefixtures("tcx")
+def test_a_link_that_was_detached(namespace: Namespace, hook: Hook) -> None:
+    where = load_with_partner()
+    assert_well(where)
+    with Maps(where) as maps:
+        maps.set_key(7, bytes(16))
+        detach(where, hook)
+        found = describe(where)
+        assert not found["attached"]
+        assert found["faults"] == [f"{hook.program} is not attached"]
+        repaired = loader.load("roce0")
+        assert (repaired.changed, repaired.repaired) == (True, (f"{hook.program} is not attached",))
+        assert running_program(where, hook) == pinned_program(where, hook)
+        assert maps.still_pinned()
+        assert maps.key_ids() == [7]
+    assert_well(where)
+
+
+@pytest.mark.usefixtures("tcx")
+def test_all_links_that_were_detached(namespace: Namespace) -> None:
+    where = load_with_partner()
+    with Maps(where) as maps:
+        for hook in EVERY_HOOK:
+            detach(where, hook)
+        assert len(loader.load("roce0").repaired) == len(EVERY_HOOK)
+        assert maps.still_pinned()
+    assert_well(where)
+
+
+@pytest.mark.parametrize("hook", [hooks.EGRESS, hooks.INGRESS], ids=lambda hook: hook.program)
+def test_a_filter_that_was_deleted(namespace: Namespace, without_tcx: None, hook: Hook) -> None:
+    where = load_with_partner()
+    assert_well(where)
+    direction = hook.program.removeprefix("tc_")
+    run("tc", "filter", "del", "dev", "roce0", direction)
+    assert describe(where)["faults"] == [f"{hook.program} is not attached"]
+    assert loader.load("roce0").repaired == (f"{hook.program} is not attached",)
+    assert run("tc", "filter", "show", "dev", "roce0", direction).count(f"cwdp:{hook.program}") == 1
+    assert_well(where)
+
+
+def test_clsact_that_was_deleted(namespace: Namespace, without_tcx: None) -> None:
+    where = load_with_partner()
+    run("tc", "qdisc", "del", "dev", "roce0", "clsact")
+    assert describe(where)["egress"] == "detached"
+    assert len(loader.load("roce0").repaired) == 2
+    assert describe(where)["egress"] == "clsact"
+    assert_well(where)
+
+
+@pytest.mark.parametrize("hook", EVERY_HOOK, ids=lambda hook: hook.program)
+@pytest.mark.usefixtures("tcx")
+def test_another_program_behind_a_link(namespace: Namespace, other_build: Path, hook: Hook) -> None:
+    where = load_with_partner()
+    with libbpf.BpfObject(other_build) as obj:
+        obj.load()
+        with libbpf.opened(where.path / hook.link) as link:
+            libbpf.link_update(link, obj.program_fd(hook.program))
+    assert describe(where)["faults"] == [f"{hook.program} is not the program of this build"]
+    assert loader.load("roce0").changed
+    assert running_program(where, hook) == pinned_program(where, hook)
+    assert_well(where)
+
+
+def test_another_program_behind_a_filter(namespace: Namespace, without_tcx: None, other_build: Path) -> None:
+    where = load_with_partner()
+    with libbpf.BpfObject(other_build) as obj:
+        obj.load()
+        hooks.attach_clsact(obj.program_fd("tc_egress"), loader.ifindex_of("roce0"), hooks.EGRESS)
+    assert describe(where)["faults"] == ["tc_egress is not the program of this build"]
+    assert loader.load("roce0").changed
+    assert_well(where)
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.usefixtures("tcx")
+def test_an_upgrade_killed_between_two_links(
+    namespace: Namespace, other_build: Path, call: int, moment: str
+) -> None:
+    """The build that was there loads again: it is whole, and not half of the other."""
+    where = load_with_partner()
+    die_in(namespace, "upgrade", other_build, ("libbpf.link_update", call, moment))
+    loader.load("roce0")
+    for hook in EVERY_HOOK:
+        assert running_program(where, hook) == pinned_program(where, hook)
+    assert_well(where)
+
+
+def test_a_program_of_somebody_else_in_our_place(namespace: Namespace) -> None:
+    """It is not replaced, and the maps stay for when it has gone."""
+    where = loader.load("roce0").where
+    detach(where, hooks.XDP)
+    obj = str(loader.OBJECT.with_name("lab_port.bpf.o"))
+    run("ip", "link", "set", "roce0", "xdp", "obj", obj, "sec", "xdp.frags")
+    with Maps(where) as maps:
+        with pytest.raises(ForeignProgramError):
+            loader.load("roce0")
+        run("ip", "link", "set", "roce0", "xdp", "off")
+        assert loader.load("roce0").changed
+        assert maps.still_pinned()
+    assert_well(where)
+
+
+@pytest.mark.usefixtures("tcx")
+def test_an_upgrade_puts_right_what_was_taken_away(
+    namespace: Namespace, other_build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = load_with_partner()
+    detach(where, hooks.EGRESS)
+    monkeypatch.setattr(loader, "OBJECT", other_build)
+    assert loader.upgrade("roce0").changed
+    assert_well(where)
+
+
+@pytest.mark.parametrize("held_by", ["tcx", "without_tcx"])
+def test_a_renamed_interface_keeps_its_dataplane(
+    namespace: Namespace, held_by: str, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue(held_by)
+    old = load_with_partner()
+    with Maps(old) as maps:
+        maps.set_key(5, bytes(16))
+        rename("roce0", "roce9")
+        assert describe(old)["faults"] == ["the interface is called roce9 now"]
+        loaded = loader.load("roce9")
+    assert loaded.where == tree.here("roce9")
+    assert [where.ifname for where in tree.trees_here()] == ["roce9"]
+    with Maps(loaded.where) as maps:
+        assert maps.key_ids() == [5]
+    assert_well(loaded.where)
+    assert loader.unload("roce9")
+    assert tree.trees_here() == []
+    assert "cwdp" not in run("tc", "filter", "show", "dev", "roce9", "egress")
+
+
+def test_interfaces_that_take_each_others_names(namespace: Namespace) -> None:
+    """Each keeps its own maps, however the names go round."""
+    names = ["roce0", "roce1", "roce2"]
+    for name in names[1:]:
+        add_veth(name, f"{name}-far")
+    for number, name in enumerate(names):
+        with Maps(loader.load(name).where) as maps:
+            maps.set_key(number + 1, bytes(16))
+    rename("roce0", "spare")
+    rename("roce2", "roce0")
+    rename("roce1", "roce2")
+    rename("spare", "roce1")
+    for name, key in zip(names, [3, 1, 2], strict=True):
+        where = loader.load(name).where
+        with Maps(where) as maps:
+            assert maps.key_ids() == [key]
+        assert_well(where)
+
+
+def test_a_new_interface_with_the_old_name_of_another(namespace: Namespace) -> None:
+    loader.load("roce0")
+    rename("roce0", "roce9")
+    add_veth("roce0", "far9")
+    assert loader.load("roce0").changed
+    assert not loader.load("roce9").changed
+    assert {where.ifname for where in tree.trees_here()} == {"roce0", "roce9"}
+
+
+def test_a_renamed_interface_is_unloaded_by_either_name(namespace: Namespace) -> None:
+    for name in ("roce0", "roce9"):
+        loader.load("roce0")
+        rename("roce0", "roce9")
+        assert loader.unload(name)
+        assert tree.trees_here() == []
+        assert "prog/xdp" not in run("ip", "-d", "link", "show", "roce9")
+        rename("roce9", "roce0")
+
+
+@pytest.mark.parametrize("held_by", ["tcx", "without_tcx"])
+def test_unloading_from_an_interface_that_has_vanished(
+    namespace: Namespace, held_by: str, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue(held_by)
+    loader.load("roce0")
+    delete_link("roce0")
+    assert loader.unload("roce0")
+    assert not loader.unload("roce0")
+    assert tree.trees_here() == []
+
+
+def test_an_interface_that_was_moved_to_another_namespace(namespace: Namespace) -> None:
+    """What it left behind says so, and gives way; nothing of ours runs over there."""
+    where = loader.load("roce0").where
+    other = Namespace()
+    try:
+        target = f"/proc/self/fd/{other.fd}"
+        subprocess.run(["ip", "link", "set", "roce0", "netns", target], check=True, pass_fds=[other.fd])
+        assert describe(where)["faults"] == ["the interface is gone, or in another namespace"]
+        add_veth("roce0", "far9")
+        assert loader.load("roce0").changed
+        assert_well(where)
+        with other.entered():
+            assert "prog/xdp" not in run("ip", "-d", "link", "show", "roce0")
+            assert loader.load("roce0").changed
+    finally:
+        other.close()
+    assert_well(where)

@@ -1,0 +1,104 @@
+"""Whether a driver has room for metadata before a packet is known from its first probe; without, no detour is taken in."""
+
+import fcntl
+import os
+import platform
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from machine import Machine, Namespace, machine
+from probes import request
+
+from cwdp.agent.config import Key, KeyFile
+from cwdp.agent.links import LinkTable
+from cwdp.agent.nic import HostNic
+from cwdp.dataplane import abi, loader, meta, tree
+from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.status import describe
+
+pytestmark = pytest.mark.kernel
+
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x2, 0x1000
+TAP_HAS_METADATA = (6, 15)
+"""The first kernel in which a tap does."""
+
+SEEN_S = 5.0
+KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
+
+
+def noted(where: tree.TreePath) -> int:
+    return int(meta.read(where.path)["metadata"][0])
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SEEN_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def kernel_version() -> tuple[int, ...]:
+    return tuple(int(part) for part in platform.release().split(".")[:2])
+
+
+@pytest.fixture
+def fresh() -> Iterator[Machine]:
+    with machine() as made:
+        yield made
+
+
+def test_it_is_known_with_the_first_probe(fresh: Machine) -> None:
+    with fresh.namespace.entered():
+        where = tree.here("roce0")
+        assert (noted(where), describe(where)["takes_detours"]) == (0, None)
+        fresh.ingress(bytes(64))
+        assert noted(where) == 0
+        fresh.ingress(fresh.egress(request(seq=3)).packet)
+        assert (noted(where), describe(where)["takes_detours"]) == (abi.METADATA_HAS, True)
+
+
+@pytest.fixture
+def tap(namespace: Namespace) -> Iterator[int]:
+    """`tap0`, whose other end is this file descriptor."""
+    del namespace
+    try:
+        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)  # else what is written takes the generic path
+    except OSError as error:
+        pytest.skip(f"this kernel has no tap: {error}")
+    fcntl.ioctl(fd, TUNSETIFF, struct.pack("=16sH22x", b"tap0", IFF_TAP | IFF_NO_PI))
+    subprocess.run(["ip", "link", "set", "tap0", "up"], check=True)
+    yield fd
+    os.close(fd)
+
+
+def test_a_driver_without_is_told(tap: int) -> None:
+    """A tap is one, on older kernels; a real packet shows it."""
+    has = kernel_version() >= TAP_HAS_METADATA
+    nic = HostNic("h", "tap0", Settings(), LinkTable(lambda _ifname: None))
+    assert nic.ensure(KEYS)
+    assert nic.describe().mode == "native"
+    assert nic.describe().takes_detours
+    os.write(tap, bytes(request(seq=3)))
+    where = tree.here("tap0")
+    until(lambda: noted(where))
+    assert noted(where) == (abi.METADATA_HAS if has else abi.METADATA_LACKS)
+    assert nic.describe().takes_detours == has
+    nic.close()
+
+
+def test_a_nic_without_says_so(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
+    del namespace
+    nic = HostNic("h", "roce0", Settings(), LinkTable(lambda _ifname: None))
+    nic.ensure(KEYS)
+    where = loader.load("roce0").where
+    record = meta.read(where.path)
+    record["metadata"] = abi.METADATA_LACKS
+    meta.write(where.path, record)
+    assert not nic.describe().takes_detours
+    assert not nic.describe().takes_detours
+    assert describe(where)["takes_detours"] is False
+    assert caplog.text.count("no detours over this NIC") == 1
+    nic.close()

@@ -1,0 +1,39 @@
+"""Every experiment in a lab takes the clocks that its hosts have."""
+
+from types import ModuleType
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cwdp.errors import LabError
+from tools.clocks import KINDS, ClockKind
+from tools.experiments import contention_run, demo, failover_run, incast_run, nic_failover_run
+from tools.lab import LabSpec, sync
+
+EXPERIMENTS: dict[str, tuple[ModuleType, click.Command]] = {
+    "contention": (contention_run, contention_run.contention),
+    "demo": (demo, demo.demo),
+    "failover": (failover_run, failover_run.failover),
+    "incast": (incast_run, incast_run.incast),
+    "nic-failover": (nic_failover_run, nic_failover_run.nic_failover),
+    "sync": (sync, sync.sync),
+}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("kind", [None, *KINDS])
+def test_an_experiment_has_the_clocks_that_it_is_told(
+    name: str, kind: ClockKind | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, command = EXPERIMENTS[name]
+    raised: list[LabSpec] = []
+
+    def lab_for_run(_: str, spec: LabSpec) -> None:
+        raised.append(spec)
+        raise LabError("no lab", "there is none in a unit test")
+
+    monkeypatch.setattr(module, "lab_for_run", lab_for_run)
+    result = CliRunner().invoke(command, [] if kind is None else ["--clocks", kind])
+    assert isinstance(result.exception, LabError)
+    assert [spec.clocks for spec in raised] == [kind or "disciplined"]

@@ -1,0 +1,1 @@
+"""The kernel tests on other kernels than this machine's."""

@@ -1,0 +1,1 @@
+"""Virtual machines over this machine's own file system, for what its kernel lacks."""
