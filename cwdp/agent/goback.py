@@ -158,7 +158,7 @@ class NicGoBack:
 
     def _is_due(self, one: Waiting, now_ns: int) -> bool:
         told = self._told.get(one.name)
-        if told is None or (told.path, told.flaps) != (one.path, self._flaps(one)):
+        if not self._is_down(one) or told is None or (told.path, told.flaps) != (one.path, self._flaps(one)):
             return True
         patience_ns = AGAIN_AFTER * int(self._maps.control["dead_after_ns"][0])
         return told.psn == one.psn and told.times < TIMES and now_ns - told.at_ns > patience_ns
@@ -167,7 +167,7 @@ class NicGoBack:
         """Tell one; False where its path is in use."""
         here = self._order.address(one.peer.version)
         if one.psn is None or here is None:
-            if self._maps.paths["state"][one.path] != PathState.DOWN:
+            if not self._is_down(one):
                 return False
             self._counters["go_backs_unknown"] += 1
             self._remember(one, now_ns, TIMES)
@@ -188,6 +188,9 @@ class NicGoBack:
         if before is not None and (before.path, before.flaps) == (one.path, flaps):
             times += before.times
         self._told[one.name] = _Told(one.path, flaps, one.psn, now_ns, times)
+
+    def _is_down(self, one: Waiting) -> bool:
+        return bool(self._maps.paths["state"][one.path] == PathState.DOWN)
 
     def _flaps(self, one: Waiting) -> int:
         return int(self._maps.paths["flaps"][one.path])

@@ -271,6 +271,19 @@ def test_another_switch_another_word(nic: SimpleNamespace) -> None:
     assert nic.counters["go_backs_sent"] == 5
 
 
+def test_the_next_time_that_the_path_is_in_doubt(nic: SimpleNamespace) -> None:
+    """A path that was given up before, and came back: nobody but the one that waits may notice that it is dead again."""
+    (into,) = waiting(nic)
+    switch(nic)
+    nic.nic.act(0)
+    acknowledge(into, 6)
+    nic.tables.paths["state"][PATH] = PathState.UP
+    nic.sender.on_send = lambda: switch(nic)
+    nic.nic.act(1)
+    nic.nic.act(2)
+    assert nic.counters["go_backs_sent"] == 2
+
+
 def test_none_without_an_acknowledgement(nic: SimpleNamespace) -> None:
     nic.tables.connect()
     nic.nic.follow([QP])

@@ -3,6 +3,7 @@
 Silently means that the carrier stays, so that no routing protocol ever learns of it.
 """
 
+import os
 import random
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import msgspec
 
@@ -161,15 +163,24 @@ def pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
 @contextmanager
 def helper(module: str, orders: Sequence[msgspec.Struct]) -> Iterator[None]:
     """Run a process of the agent's with its orders."""
-    process = subprocess.Popen(
-        (sys.executable, "-m", module, str(PULSE_INTERVAL_MS)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
+    with TemporaryFile() as said:
+        process = subprocess.Popen(
+            (sys.executable, "-m", module, str(PULSE_INTERVAL_MS)), stdin=subprocess.PIPE, stdout=said
+        )
+        yield from _ordered(process, orders, said)
+
+
+def _ordered(
+    process: "subprocess.Popen[bytes]", orders: Sequence[msgspec.Struct], said: IO[bytes]
+) -> Iterator[None]:
+    """Give it its orders, and go on once it has said something."""
     assert process.stdin is not None
     try:
         process.stdin.write(msgspec.json.encode(orders) + b"\n")
         process.stdin.flush()
+        deadline = time.monotonic() + _FLOW_TIMEOUT_S
+        while not os.fstat(said.fileno()).st_size and time.monotonic() < deadline:
+            time.sleep(_FLOW_POLL_S)
         yield
     finally:
         process.stdin.close()
