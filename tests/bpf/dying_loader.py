@@ -21,11 +21,11 @@ def main() -> None:
     module = importlib.import_module(f"cwdp.dataplane.{module_name}")
     function, calls = getattr(module, name), iter(range(1, 1000))
 
-    def deadly(*arguments: Any) -> Any:
+    def deadly(*arguments: Any, **options: Any) -> Any:
         last = next(calls) == int(call)
         if last and moment == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        result = function(*arguments)
+        result = function(*arguments, **options)
         if last:
             os.kill(os.getpid(), signal.SIGKILL)
         return result

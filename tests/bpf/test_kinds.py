@@ -135,6 +135,7 @@ def ends(request: pytest.FixtureRequest, namespace: Namespace) -> Iterator[Ends]
         near, far = packet_socket(ifname), packet_socket("far0")
         far.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         near.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)
+        maps.sign_for(Sender.PAIRS_IPV4, cookie_of(near))
         yield Ends(maps, near, far, link.get_attr("IFLA_ADDRESS"), has_tag=kind.kind == "vlan")
         near.close()
         far.close()
