@@ -48,8 +48,8 @@ WATCHED_S = 3.0
 
 RATE_BPS = 30_000_000
 PULSES = PulseSettings(interval_ms=5.0, dead_after_ms=10.0)
-"""They take 2 % of a NIC's link each way at that rate, of 6 % that the best placement leaves free, and a sixteenth of a
-processor a host; at 3 ms a tenth."""
+"""They take 2 % of a NIC's link each way at that rate, of 6 % that the best placement leaves free. Every 3 ms they were
+found to take a tenth of a processor a host."""
 
 WINDOW = 12
 """Packets of 3.5 ms each: it is not used up before a path is given up, so that a loss is noticed by what follows."""
