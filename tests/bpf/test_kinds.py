@@ -14,8 +14,9 @@ from pyroute2 import IPRoute, NetlinkError
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 
+from cwdp.agent.sender import cookie_of
 from cwdp.dataplane import abi, loader
-from cwdp.dataplane.abi import ProbeKind, XdpMode
+from cwdp.dataplane.abi import ProbeKind, Sender, XdpMode
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
 
