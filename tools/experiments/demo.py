@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import click
 import numpy as np
@@ -22,7 +22,7 @@ from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings
 from tools.clocks import ClockKind
 from tools.experiments import measure
-from tools.experiments.contention import QUEUE_BYTES, Setting, make_setting
+from tools.experiments.contention import QUEUE_BYTES, RATE_BPS, Setting, make_setting
 from tools.experiments.failover import Cut, Kind, draw_cut
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
@@ -46,18 +46,15 @@ HEALED_S = 4.0
 WATCHED_S = 3.0
 """Goodput shown is that of the last few seconds."""
 
-RATE_BPS = 30_000_000
-PULSES = PulseSettings(interval_ms=5.0, dead_after_ms=10.0)
-"""They take 2 % of a NIC's link each way at that rate, of 6 % that the best placement leaves free. Every 3 ms they were
-found to take a tenth of a processor a host."""
-
-WINDOW = 12
-"""Packets of 3.5 ms each: it is not used up before a path is given up, so that a loss is noticed by what follows."""
+PULSES = PulseSettings(interval_ms=60.0, dead_after_ms=250.0)
+"""Rarer than usual: on links as slow as a lab's, more would take what the best placement leaves free."""
 
 CLOCK_ERROR_NS = 1_000.0
 COVERED_SHARE = 0.999
 OPTIMUM_SHARE = 0.9
-STALL_NS = 30_000_000
+STALL_NS = 1_000_000_000
+"""Links as slow as a lab's queue for tens of milliseconds, so a path is given up after 250 and a packet sent again after
+268."""
 
 LOSS_EVENTS = ("link_silent", "link_lossy")
 SHOWN_ROWS = 6
@@ -93,7 +90,7 @@ def demo(seed: int, rate: int, clocks: ClockKind) -> None:
         seed=seed,
         clocks=clocks,
     )
-    setting = replace(make_setting(spec, spine_rate_bps=None, slow_share=1.0), window=WINDOW)
+    setting = make_setting(spec, spine_rate_bps=None, slow_share=1.0)
     flows = setting.flows(seed)
     promises = Promises(console())
     with (
