@@ -68,8 +68,8 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     probe_port: Port = ROCE_PORT
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
     observe_only: bool = False
-    go_back: bool = True
     generic: Generic = "refuse"
+    go_back: bool = True
     congestion: CongestionConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None

@@ -197,7 +197,7 @@ def nic(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(goback, "Maps", lambda _: tables)
     monkeypatch.setattr(goback.tree, "here", lambda _: None)
     sender = _Sender("nic0")
-    monkeypatch.setattr(goback, "NakSender", lambda _: sender)
+    monkeypatch.setattr(goback, "NakSender", lambda *_: sender)
     counters = Counter(dict.fromkeys(COUNTERS, 0))
     return SimpleNamespace(nic=NicGoBack(HERE, counters), sender=sender, counters=counters, tables=tables)
 

@@ -265,6 +265,9 @@ class _Maps:
     def qp_places_made(self) -> int:
         return 0
 
+    def sign_for(self, sender: abi.Sender, cookie: int) -> None:
+        """Everything is signed."""
+
     def close(self) -> None:
         pass
 

@@ -329,7 +329,7 @@ async def test_a_killed_manager_takes_up_the_timeline_without_a_step(tmp_path: P
         await first.wait()
         await until(lambda: not any(host.bus.connected for host in hosts))
         before = [host.update for host in hosts]
-        versions = [host.desired.version for host in hosts if host.desired]
+        probes = [host.desired.probes for host in hosts if host.desired]
         second = await start()
         try:
             steps: list[float] = []
@@ -340,7 +340,7 @@ async def test_a_killed_manager_takes_up_the_timeline_without_a_step(tmp_path: P
             assert _agree(hosts)
             seen = {host.update.timeline for host in hosts if host.update}
             assert seen == {update.timeline for update in before if update}
-            assert [host.desired.version for host in hosts if host.desired] == versions
+            assert [host.desired.probes for host in hosts if host.desired] == probes
         finally:
             second.terminate()
             assert await second.wait() == 0

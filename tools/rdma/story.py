@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import msgspec
 
+from cwdp.agent.pulse import PulseOrders
 from cwdp.agent.pulses import PulseOrder
 from cwdp.dataplane import abi, tree
 from cwdp.dataplane.maps import Maps
@@ -153,15 +154,15 @@ def _cut(spine: str, record: dict[str, Any]) -> Iterator[None]:
 @contextmanager
 def pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
     """Have the paths of these hosts probed, by the process which the agent has for that."""
-    orders = [
+    nics = [
         PulseOrder(host.ifname, 0, _KEY_ID, abi.ROCE_PORT, str(host.ipv4), str(host.ipv6)) for host in hosts
     ]
-    with helper("cwdp.agent.pulse", orders):
+    with helper("cwdp.agent.pulse", PulseOrders(nics, [])):
         yield
 
 
 @contextmanager
-def helper(module: str, orders: Sequence[msgspec.Struct]) -> Iterator[None]:
+def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> Iterator[None]:
     """Run a process of the agent's with its orders."""
     with TemporaryFile() as said:
         process = subprocess.Popen(
@@ -171,7 +172,7 @@ def helper(module: str, orders: Sequence[msgspec.Struct]) -> Iterator[None]:
 
 
 def _ordered(
-    process: "subprocess.Popen[bytes]", orders: Sequence[msgspec.Struct], said: IO[bytes]
+    process: "subprocess.Popen[bytes]", orders: msgspec.Struct | Sequence[msgspec.Struct], said: IO[bytes]
 ) -> Iterator[None]:
     """Give it its orders, and go on once it has said something."""
     assert process.stdin is not None
