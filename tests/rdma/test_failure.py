@@ -67,5 +67,7 @@ def test_who_is_told_goes_back(report: Report, timer: str) -> None:
 def test_a_long_timer_does_not_matter_to_who_is_told(report: Report) -> None:
     """Who waits for a timer of 8.6 s stands still for longer than any other thing takes here."""
     found = run(report, "tail loss, timer 21")
-    waits, goes_back = (median(cut["stall_ns"] for cut in found[arm]["cuts"]) for arm in ("waits", "goes back"))
+    waits, goes_back = (
+        median(cut["stall_ns"] for cut in found[arm]["cuts"]) for arm in ("waits", "goes back")
+    )
     assert goes_back < waits
