@@ -21,7 +21,6 @@ from cwdp.shared.messages import (
     ProbeEdge,
     Report,
     RoceSettings,
-    SteerQp,
     SteerReport,
     WindowReport,
     nic_id,
@@ -39,7 +38,7 @@ from manager.members import Members
 from manager.namesakes import Namesakes
 from manager.owd import OwdStore
 from manager.planner.detours import detours
-from manager.planner.planner import Planner, merged
+from manager.planner.planner import Planner, merged, unwished
 from manager.planner.steer_parts import SteerParts
 from manager.probe_graph import Pairs
 from manager.queues.loads import LinkLoads
@@ -180,8 +179,8 @@ class FleetState:
             return False
         self._taken_up[host] = [] if document is None else document.probes
         if document is not None:
-            wished = {_qp_of(wish) for wish in self.steering.messages().get(host, [])}
-            self.planner.take_up(host, [s for s in document.steer if _qp_of(s) not in wished], now_s)
+            wishes = self.steering.messages().get(host, [])
+            self.planner.take_up(host, unwished(wishes, document.steer), now_s)
         return True
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
@@ -474,8 +473,3 @@ def _only_gid(nic: Nic) -> IPv6Address | None:
         return None
     address = f"::ffff:{nic.ipv4}" if nic.ipv4 is not None else nic.ipv6
     return None if address is None else IPv6Address(address)
-
-
-def _qp_of(steer: SteerQp) -> tuple[str, str, int]:
-    """Which queue pair of a host it is about."""
-    return steer.nic, steer.dst_addr, steer.qpn

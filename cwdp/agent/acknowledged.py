@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import Direction, SteerFlag
+from cwdp.dataplane.telemetry import FREE_OR_BUSY
 
-FREE_OR_BUSY = 1
 RECENT = 2
 """Calls for which an answer counts."""
 

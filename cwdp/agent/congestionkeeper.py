@@ -9,7 +9,7 @@ from cwdp.congestion.order import Happened, Order, Word
 from cwdp.shared.messages import PacedQp
 
 
-class CongestionKeeper(Helper):
+class CongestionKeeper(Helper[list[Order]]):
     """The process as the agent sees it.
 
     Args:
@@ -17,23 +17,17 @@ class CongestionKeeper(Helper):
     """
 
     def __init__(self, tell: Callable[[Happened], None]) -> None:
-        super().__init__("cwdp.agent.congestion", [], "congestion_restarts")
+        super().__init__("cwdp.agent.congestion", [], "congestion_restarts", [])
         self._tell = tell
-        self._wanted: list[Order] = []
         self._paced: dict[str, list[PacedQp]] = {}
 
     def order(self, orders: list[Order]) -> None:
         """Have it control congestion on these NICs."""
-        if orders != self._wanted:
-            self._wanted = orders
-            self._write()
+        self._want(orders)
 
     def paced(self, ifname: str) -> list[PacedQp]:
         """The queue pairs of a NIC that are held to a rate, by its last word."""
         return self._paced.get(ifname, []) if self.is_running else []
-
-    def _orders(self) -> bytes:
-        return msgspec.json.encode(self._wanted)
 
     def _hear(self, line: bytes) -> dict[str, int]:
         word = msgspec.json.decode(line, type=Word)

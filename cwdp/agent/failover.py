@@ -9,9 +9,8 @@ from cwdp.dataplane.abi import Direction, EventKind, SteerFlag
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.ring import Ring
 from cwdp.dataplane.steering import words_address
+from cwdp.dataplane.telemetry import FREE_OR_BUSY
 from cwdp.shared.messages import Event, PathChange
-
-_FREE_OR_BUSY = 1  # tags up to this
 
 
 class PathEvents:
@@ -61,7 +60,7 @@ class PathEvents:
         """How many queue pairs that have sent of late take this path while it is up, and have a backup."""
         table = self._maps.qps[Direction.EGRESS]
         backed = (table["flags"] & SteerFlag.BACKUP) != 0
-        return int(np.count_nonzero((table["path"] == number) & backed & (table["tag"] > _FREE_OR_BUSY)))
+        return int(np.count_nonzero((table["path"] == number) & backed & (table["tag"] > FREE_OR_BUSY)))
 
 
 def _describe(kind: EventKind, change: PathChange) -> str:

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import msgspec
-
 from cwdp.agent.goback import GoBackOrder, is_proved_device_there
 from cwdp.agent.helper import Helper
 
@@ -11,7 +9,7 @@ DEVICE_INTERVAL_S = 10.0
 """Between two looks whether there is such a device; until then there is no process."""
 
 
-class GoBackKeeper(Helper):
+class GoBackKeeper(Helper[list[GoBackOrder]]):
     """The process as the agent sees it.
 
     Args:
@@ -19,8 +17,7 @@ class GoBackKeeper(Helper):
     """
 
     def __init__(self, interval_ms: float) -> None:
-        super().__init__("cwdp.agent.goback", [str(interval_ms)], "go_back_restarts")
-        self._wanted: list[GoBackOrder] = []
+        super().__init__("cwdp.agent.goback", [str(interval_ms)], "go_back_restarts", [])
 
     async def run(self) -> None:
         """Keep it running until cancelled, from the first device on."""
@@ -29,15 +26,7 @@ class GoBackKeeper(Helper):
 
     def order(self, orders: list[GoBackOrder]) -> None:
         """Have it look after the queue pairs of these NICs."""
-        if orders != self._wanted:
-            self._wanted = orders
-            self._write()
-
-    def _orders(self) -> bytes:
-        return msgspec.json.encode(self._wanted)
-
-    def _hear(self, line: bytes) -> dict[str, int]:
-        return msgspec.json.decode(line, type=dict[str, int])
+        self._want(orders)
 
     async def _device(self) -> None:
         while True:

@@ -7,9 +7,13 @@ import asyncio
 import contextlib
 import logging
 import sys
-from abc import ABC, abstractmethod
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
+from typing import Generic, TypeVar
+
+import msgspec
+
+Wanted = TypeVar("Wanted")
 
 RESTART_AFTER_S = 0.5
 LINE_LIMIT_BYTES = 1 << 20
@@ -17,17 +21,19 @@ LINE_LIMIT_BYTES = 1 << 20
 _log = logging.getLogger("cwdp.agent")
 
 
-class Helper(ABC):
-    """One such process, as the agent sees it.
+class Helper(Generic[Wanted]):
+    """One such process, as the agent sees it; its kinds say what it is ordered, and what is made of its words.
 
     Args:
         module: what it runs.
         arguments: of its command line.
         restarts: name of the counter of its ends.
+        wanted: its first orders.
     """
 
-    def __init__(self, module: str, arguments: list[str], restarts: str) -> None:
+    def __init__(self, module: str, arguments: list[str], restarts: str, wanted: Wanted) -> None:
         self._module, self._arguments, self._restarts = module, arguments, restarts
+        self._wanted = wanted
         self._process: Process | None = None
         self._ended: Counter[str] = Counter({restarts: 0})
         self._current: Counter[str] = Counter()
@@ -60,13 +66,19 @@ class Helper(ABC):
             await asyncio.sleep(RESTART_AFTER_S)
             self._ended[self._restarts] += 1
 
-    @abstractmethod
-    def _orders(self) -> bytes:
-        """The latest orders, as one line without its end."""
-
-    @abstractmethod
     def _hear(self, line: bytes) -> dict[str, int]:
         """Take in what it says; the counters that it names."""
+        return msgspec.json.decode(line, type=dict[str, int])
+
+    def _want(self, wanted: Wanted) -> None:
+        """Give it these orders, unless it has them."""
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._write()
+
+    def _orders(self) -> bytes:
+        """The latest orders, as one line without its end."""
+        return msgspec.json.encode(self._wanted)
 
     def _write(self) -> None:
         if self._process is not None and self._process.stdin is not None:

@@ -177,8 +177,8 @@ class HostNic:
         return Nic(
             ifname=self.ifname,
             mac=link.mac if link else "",
-            ipv4=link.address(socket.AF_INET) if link else None,
-            ipv6=link.address(socket.AF_INET6) if link else None,
+            ipv4=self._address(socket.AF_INET),
+            ipv6=self._address(socket.AF_INET6),
             carrier=link.carrier if link else False,
             speed_bps=self._speed.bps(carrier=link is not None and link.carrier),
             mode=MODES[self._loaded.mode] if self._loaded else "absent",
@@ -206,27 +206,29 @@ class HostNic:
         """What the NIC's pulses are sent from; None while it has no dataplane."""
         if self.maps is None:
             return None
-        link = self._links.get(self.ifname)
         return PulseOrder(
             ifname=self.ifname,
             load=self._loads,
             key_id=key_id,
             port=self._settings.probe_port,
-            ipv4=link.address(socket.AF_INET) if link else None,
-            ipv6=link.address(socket.AF_INET6) if link else None,
+            ipv4=self._address(socket.AF_INET),
+            ipv6=self._address(socket.AF_INET6),
         )
 
     def go_back_order(self) -> GoBackOrder | None:
         """Whose queue pairs are told to go back; None while it has no dataplane."""
         if self.maps is None:
             return None
-        link = self._links.get(self.ifname)
         return GoBackOrder(
             ifname=self.ifname,
             load=self._loads,
-            ipv4=link.address(socket.AF_INET) if link else None,
-            ipv6=link.address(socket.AF_INET6) if link else None,
+            ipv4=self._address(socket.AF_INET),
+            ipv6=self._address(socket.AF_INET6),
         )
+
+    def _address(self, family: socket.AddressFamily) -> str | None:
+        link = self._links.get(self.ifname)
+        return link.address(family) if link else None
 
     def watched(self) -> set[WayKey]:
         """The paths that have pulses."""

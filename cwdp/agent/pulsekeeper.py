@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-import msgspec
-
 from cwdp.agent.helper import Helper
 from cwdp.agent.pulse import PulseOrders
 from cwdp.agent.pulses import PulseOrder
@@ -35,7 +33,7 @@ class Traces(Protocol):
         """The hops of every path that has been traced."""
 
 
-class PulseKeeper(Helper):
+class PulseKeeper(Helper[PulseOrders]):
     """The pulse process as the agent sees it.
 
     Args:
@@ -43,8 +41,7 @@ class PulseKeeper(Helper):
     """
 
     def __init__(self, interval_ms: float) -> None:
-        super().__init__("cwdp.agent.pulse", [str(interval_ms)], "pulse_restarts")
-        self._wanted = PulseOrders([], [])
+        super().__init__("cwdp.agent.pulse", [str(interval_ms)], "pulse_restarts", PulseOrders([], []))
         self._seen: tuple[int, set[WayKey]] = (-1, set())
         self._ways: list[Way] = []
 
@@ -54,13 +51,4 @@ class PulseKeeper(Helper):
         seen = traces.changes, set().union(*(watched for _, watched in found))
         if seen != self._seen:
             self._seen, self._ways = seen, ways(traces.known, seen[1])
-        orders = PulseOrders([order for order, _ in found], self._ways)
-        if orders != self._wanted:
-            self._wanted = orders
-            self._write()
-
-    def _orders(self) -> bytes:
-        return msgspec.json.encode(self._wanted)
-
-    def _hear(self, line: bytes) -> dict[str, int]:
-        return msgspec.json.decode(line, type=dict[str, int])
+        self._want(PulseOrders([order for order, _ in found], self._ways))

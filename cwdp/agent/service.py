@@ -108,7 +108,7 @@ class Agent:
         self._pulses = PulseKeeper(config.pulse_interval_ms)
         self._go_back = GoBackKeeper(config.pulse_interval_ms)
         self._congestion = CongestionKeeper(lambda told: self._event(told.kind, told.ifname, told.detail))
-        self._helpers: list[Helper] = [
+        self._helpers: list[Helper[Any]] = [
             self._pulses,
             *([self._congestion] if config.pacing else []),
             *([self._go_back] if config.goes_back else []),

@@ -14,24 +14,23 @@ SILENT_NS = 5_000_000_000
 MOST_UNREAD_BYTES = 1 << 20
 
 
-class UdKeeper(Helper):
+class UdKeeper(Helper[UdOrder | None]):
     """The process as the agent sees it; `rows` are those that have not been taken, of the latest order's version."""
 
     def __init__(self) -> None:
-        super().__init__("cwdp.agent.ud", [], "ud_restarts")
+        super().__init__("cwdp.agent.ud", [], "ud_restarts", None)
         self.rows: list[Row] = []
-        self._order: UdOrder | None = None
         self._ordered = asyncio.Event()
         self._word: UdWord | None = None
         self._heard_ns = 0
 
     def order(self, order: UdOrder) -> None:
         """Have it do this."""
-        if order == self._order:
+        if order == self._wanted:
             return
-        if self._order is not None and order.version != self._order.version:
+        if self._wanted is not None and order.version != self._wanted.version:
             self.rows.clear()
-        self._order = order
+        self._wanted = order
         self._ordered.set()
         if self.unread_bytes < MOST_UNREAD_BYTES:  # else it hangs; the next order says all of this again
             self._write()
@@ -57,12 +56,9 @@ class UdKeeper(Helper):
         fresh = self.is_running and time.monotonic_ns() - self._heard_ns < SILENT_NS
         return self._word if fresh else None
 
-    def _orders(self) -> bytes:
-        return b"" if self._order is None else msgspec.json.encode(self._order)
-
     def _hear(self, line: bytes) -> dict[str, int]:
         word = msgspec.json.decode(line, type=UdWord)
         self._word, self._heard_ns = word, time.monotonic_ns()
-        if self._order is not None and word.version == self._order.version:
+        if self._wanted is not None and word.version == self._wanted.version:
             self.rows += word.rows[: MOST_ROWS - len(self.rows)]
         return word.counters

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import Direction, PathState, SteerFlag
 from cwdp.dataplane.steering import words_address
+from cwdp.dataplane.telemetry import FREE_OR_BUSY
 from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.addresses import Address
 
@@ -20,7 +21,6 @@ UNANSWERED_MIN = 4
 """Pulses of a path: with fewer the dataplane does not doubt it."""
 
 _PSN_KNOWN, _PSN_MASK = 1 << 31, 0xFFFFFF
-_FREE_OR_BUSY = 1  # tags up to this
 
 Name = tuple[str, int, int | None, int | None]
 """Of one connection of a queue pair: device, its own number, the far end's, and the process that owns it."""
@@ -130,7 +130,7 @@ def _places(table: NDArray[np.void], numbers: list[int | None]) -> dict[int | No
     """The places of the queue pairs of these numbers: by number, then by the far end's address."""
     wanted = np.isin(table["key"]["qpn"], [number for number in numbers if number is not None])
     places: dict[int | None, dict[bytes, int]] = {}
-    for at in np.flatnonzero(wanted & (table["tag"] > _FREE_OR_BUSY)).tolist():
+    for at in np.flatnonzero(wanted & (table["tag"] > FREE_OR_BUSY)).tolist():
         key = table["key"][at]
         places.setdefault(int(key["qpn"]), {}).setdefault(key["addr"].tobytes(), at)
     return places

@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.telemetry import FREE_OR_BUSY
 
 BUSY_SHARE = 0.002
 """Of the link: what sends less, answers for instance, is left alone."""
 
 MOST_BUSY = 256
-FREE_OR_BUSY = 1
-"""Tags up to this stand for no queue pair."""
 
 ETHERNET_BYTES = 14
 

@@ -7,7 +7,7 @@ import need
 import pytest
 from machine import Machine, Namespace, add_veth, machine
 
-from cwdp.dataplane import loader
+from cwdp.dataplane import libbpf, loader
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -49,3 +49,16 @@ def other_build(tmp_path: Path) -> Path:
     path = tmp_path / "other.bpf.o"
     path.write_bytes(loader.OBJECT.read_bytes() + b"\0")
     return path
+
+
+@pytest.fixture
+def without_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on kernels before 6.6."""
+    real = libbpf.link_create
+
+    def refuse(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
+        if attach_type in (libbpf.BPF_TCX_EGRESS, libbpf.BPF_TCX_INGRESS):
+            raise OSError(22, "Invalid argument")
+        return real(program_fd, ifindex, attach_type, flags)
+
+    monkeypatch.setattr(libbpf, "link_create", refuse)

@@ -81,12 +81,16 @@ class Paths:
         out: int = self.dataplane.leave(self.packet).dissected["UDP"].sport
         return out
 
-    def fail_primary(self) -> None:
-        """The primary falls silent, while the backup answers, and a packet notices."""
+    def silence_primary(self) -> None:
+        """The primary falls silent, while the backup answers."""
         self.ask(PRIMARY, BACKUP)
         self.ask(BACKUP)
         self.pass_time(DEAD_AFTER_NS + SECOND_NS)
         self.ask(BACKUP, times=1)
+
+    def fail_primary(self) -> None:
+        """The same, and a packet notices."""
+        self.silence_primary()
         assert self.port() == BACKUP
         assert self.state(PRIMARY) == PathState.DOWN
 

@@ -17,19 +17,6 @@ def take_in(ifname: str = "roce0") -> None:
         loader.take_in(tree.here(ifname))
 
 
-@pytest.fixture
-def without_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on kernels before 6.6."""
-    real = libbpf.link_create
-
-    def refuse(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
-        if attach_type in (libbpf.BPF_TCX_EGRESS, libbpf.BPF_TCX_INGRESS):
-            raise OSError(22, "Invalid argument")
-        return real(program_fd, ifindex, attach_type, flags)
-
-    monkeypatch.setattr(libbpf, "link_create", refuse)
-
-
 def filters(direction: str) -> str:
     shown = subprocess.run(
         ["tc", "filter", "show", "dev", "roce0", direction], check=True, capture_output=True, text=True

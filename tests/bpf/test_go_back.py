@@ -8,7 +8,7 @@ import pytest
 import roce
 from machine import SKB_CONTEXT_BYTES, SKB_MARK_OFFSET, SKB_PRIORITY_OFFSET, TC_ACT_UNSPEC, Machine, Run
 from probes import network
-from pulses import BACKUP, DEAD_AFTER_NS, PRIMARY, SECOND_NS, Paths, events
+from pulses import BACKUP, PRIMARY, Paths, events
 from scapy.contrib.roce import AETH, BTH
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -121,10 +121,7 @@ def test_it_finds_a_dead_path_by_itself(dataplane: Machine) -> None:
     """A queue pair that waits sends nothing by which the dataplane would notice."""
     paths = Paths(dataplane)
     assert paths.port() == PRIMARY
-    paths.ask(PRIMARY, BACKUP)
-    paths.ask(BACKUP)
-    paths.pass_time(DEAD_AFTER_NS + SECOND_NS)
-    paths.ask(BACKUP, times=1)
+    paths.silence_primary()
     assert paths.state(PRIMARY) == PathState.UP
     given = inject(dataplane, by_agent())
     assert given.verdict == TC_ACT_REDIRECT

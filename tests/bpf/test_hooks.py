@@ -19,19 +19,6 @@ pytestmark = pytest.mark.kernel
 EVERY_HOOK = [hooks.XDP, hooks.EGRESS, hooks.INGRESS]
 
 
-@pytest.fixture
-def without_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on kernels before 6.6."""
-    real = libbpf.link_create
-
-    def refuse(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
-        if attach_type in (libbpf.BPF_TCX_EGRESS, libbpf.BPF_TCX_INGRESS):
-            raise OSError(22, "Invalid argument")
-        return real(program_fd, ifindex, attach_type, flags)
-
-    monkeypatch.setattr(libbpf, "link_create", refuse)
-
-
 @pytest.fixture(scope="module")
 def tcx() -> None:
     """Links at the hooks of tc, which kernels before 6.6 do not have."""

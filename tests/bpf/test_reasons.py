@@ -7,7 +7,7 @@ import pytest
 import roce
 from machine import Machine, Run
 from probes import KEY_ID, Probe, reflected, request, signed
-from pulses import BACKUP, DEAD_AFTER_NS, HOLD_DOWN_NS, PRIMARY, SECOND_NS, Paths
+from pulses import BACKUP, HOLD_DOWN_NS, PRIMARY, SECOND_NS, Paths
 from scapy.layers.inet import UDP
 from scapy.packet import Packet
 
@@ -77,10 +77,7 @@ def losing_primary(dataplane: Machine) -> Run:
     """A packet meets a silent primary path and an answering backup."""
     paths = Paths(dataplane)
     assert paths.port() == PRIMARY
-    paths.ask(PRIMARY, BACKUP)
-    paths.ask(BACKUP)
-    paths.pass_time(DEAD_AFTER_NS + SECOND_NS)
-    paths.ask(BACKUP, times=1)
+    paths.silence_primary()
     return dataplane.leave(paths.packet)
 
 

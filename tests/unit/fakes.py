@@ -158,6 +158,19 @@ def hello(host: str, *, nics: int = 1, desired_version: int = 0, boot_id: str = 
     )
 
 
+def showing(time_ns: int) -> ClockLine:
+    """The line of a clock that is right, from this time on."""
+    return ClockLine(
+        ref_local_ns=time_ns,
+        offset_base_ns=0,
+        offset_ns=0.0,
+        drift=0.0,
+        bound_ns=1.0,
+        bound_drift=0.0,
+        state="synced",
+    )
+
+
 def ud_nic(
     ifname: str = "eth0", *, gid: str = "::ffff:10.0.0.1", qpn: int = 17, sports: tuple[int, ...] = ()
 ) -> Nic:

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from fakes import showing
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.inet6 import ICMPv6EchoReply
 
 from cwdp.agent.bounce import Bouncer, echo_request, reply_number
-from cwdp.shared.messages import BounceOrder, BounceReport, ClockLine, WindowReport
+from cwdp.shared.messages import BounceOrder, BounceReport, WindowReport
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink
 from manager.faults.bounce import ECHOES, MOST_ROUNDS, PATIENCE_S, Bounces
@@ -161,25 +162,13 @@ def _hear(state: FleetState, fabric: LeafSpine, reports: list[WindowReport], now
     for hello in fabric.hellos:
         state.hear_hello(hello, now_s)
     state.fabric.routes = fabric.routes
-    state.traffic.hear_clock(_showing(round(now_s * 1e9)), now_s)
+    state.traffic.hear_clock(showing(round(now_s * 1e9)), now_s)
     for report in reports:
         state.hear_windows(report, now_s)
     due = state.watch.due(state.fabric.routes)
     if due is not None:
         state.watch.take(due.make(), now_s)
     state.watch_links(now_s)
-
-
-def _showing(time_ns: int) -> ClockLine:
-    return ClockLine(
-        ref_local_ns=time_ns,
-        offset_base_ns=0,
-        offset_ns=0.0,
-        drift=0.0,
-        bound_ns=1.0,
-        bound_drift=0.0,
-        state="synced",
-    )
 
 
 def test_few_hosts_send_few_echoes_to_the_switch_at_the_far_end() -> None:

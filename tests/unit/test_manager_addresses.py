@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from fakes import hello
+from fakes import hello, showing
 
-from cwdp.shared.messages import ClockLine, Desired, Hello, Nic, WindowReport, nic_id
+from cwdp.shared.messages import Desired, Hello, Nic, WindowReport, nic_id
 from cwdp.shared.records import WINDOW_ROW, packed_address
 from manager.config import ProbeSettings
 from manager.state import FleetState
@@ -62,7 +62,7 @@ class _Fleet:
             self.now_s += 1.0
             for said in self.said.values():
                 self.state.hear_hello(said, self.now_s)
-            self.state.traffic.hear_clock(_showing(round(self.now_s * 1e9)), self.now_s)
+            self.state.traffic.hear_clock(showing(round(self.now_s * 1e9)), self.now_s)
             self._probe()
             self.state.expire(self.now_s)
 
@@ -109,18 +109,6 @@ def _row(dst: str, window: int, lost: int) -> np.ndarray:  # type: ignore[type-a
     row["dst_addr"], row["window"] = list(packed_address(dst)), window
     row["sport"], row["reply_sport"], row["sent"], row["lost"] = 50_000, 50_001, 2, lost
     return row
-
-
-def _showing(time_ns: int) -> ClockLine:
-    return ClockLine(
-        ref_local_ns=time_ns,
-        offset_base_ns=0,
-        offset_ns=0.0,
-        drift=0.0,
-        bound_ns=1.0,
-        bound_drift=0.0,
-        state="synced",
-    )
 
 
 def _lie(fleet: _Fleet, liar: int, claimed: str) -> None:
