@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from cwdp.shared.clocksync import (
     EdgeFits,
     EdgeMemory,
+    EdgePrior,
     Exchanges,
     FitReason,
     fit_edges,
@@ -160,6 +162,27 @@ def test_memory_starts_anew_after_a_step_and_forgets() -> None:
     assert np.allclose(prior.slope, 20e-6, atol=1e-8)
     memory.forget(np.array([True, False, False]))
     assert np.isinf(memory.prior(4 * 10**9).sigma_slope).tolist() == [True, False, False]
+
+
+def test_a_floor_that_is_hardly_known_makes_no_fit_worse() -> None:
+    data = exchanges(5)
+    blind = fit_edges(data)
+    for below_ns, sigma_ns, shows in ((4000.0, 2000.0, False), (4000.0, 20.0, True)):
+        floor_ns = blind.margin_ns - below_ns
+        prior = replace(EdgePrior.unknown(3), floor_ns=floor_ns, sigma_floor_ns=np.full(3, sigma_ns))
+        told = fit_edges(data, prior)
+        assert (told.sigma_offset_ns > 1000).all() == shows
+        assert np.array_equal(told.sigma_offset_ns, blind.sigma_offset_ns) != shows
+
+
+def test_margins_from_just_before_a_change_was_noticed_set_no_floor() -> None:
+    memory, clean = EdgeMemory(3), fit_edges(exchanges(6))
+    for second in range(12):
+        bent_ns, sigma_ns = (400.0, 90.0) if second >= 9 else (0.0, 100.0)
+        moved = replace(clean, ref_ns=clean.ref_ns + second * 10**9, margin_ns=clean.margin_ns - bent_ns)
+        memory.update(replace(moved, sigma_offset_ns=np.full(3, sigma_ns)))
+    memory.let_go(np.array([True, True, False]))
+    assert np.allclose(memory.lines().floor_ns, clean.margin_ns - [0, 0, 400])
 
 
 def test_grouping_keeps_the_order_of_time() -> None:

@@ -344,6 +344,22 @@ def test_floors_stay_with_their_pairs_when_the_fleet_grows() -> None:
     assert sigma_ns(0, 10, 6000.0, n_nodes=40) > 100
 
 
+def test_a_margin_above_a_floor_that_is_hardly_known_is_no_queue() -> None:
+    ends, one = np.array([1, 2]), np.ones(2)
+
+    def sigma_ns(sigma_floor_ns: float) -> float:
+        floors = PairFloors()
+        for margin_ns in (-4000.0, 6000.0):
+            error_ns = sigma_floor_ns * one
+            ways = Ways(margin_ns * one, error_ns, error_ns, floors, YEAR_NS)
+            merged = merge_directed(
+                ends, ends[::-1], ends * 0, y_ns=0 * one, sigma_ns=one, n_nodes=7, ways=ways
+            )
+        return float(merged.sigma_ns[0])
+
+    assert sigma_ns(2000.0) < 0.7 * sigma_ns(10.0)
+
+
 def test_no_valid_fit_moves_nothing() -> None:
     fleet = Fleet(n=10)
     tracks = Tracks(10)

@@ -77,6 +77,14 @@ def test_a_clock_that_steps_there_and_back_within_a_second_is_found_again() -> N
     assert not outside[result.time_s > CHANGE_S + 2].any()
 
 
+def test_clocks_that_change_again_and_again_stay_within_their_bounds() -> None:
+    result = FleetSimulation(FleetOptions(seed=9, seconds=70.0), manoeuvres.everyone(1.0, 16.0)).run()
+    late = result.between(50.0, 70.0)
+    assert late.outside < 0.01
+    assert late.bound_p50_ns < 5000
+    assert late.p50_ns < 100
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_drawn_clock_is_the_same_for_the_same_seed(kind: ClockKind) -> None:
     one, other, third = (draw(kind, 4000, 0.1, np.random.default_rng(seed)) for seed in (1, 1, 2))

@@ -39,6 +39,7 @@ _FEW_SURCHARGE = 1.4
 _SLOPE_SIGMA_FACTOR = 1.5
 _TORN_SIGMAS = 8.0
 _TORN_NS = 200.0
+_FLOOR_SIGMAS = 3.0
 
 
 class FitReason(IntEnum):
@@ -381,9 +382,10 @@ def _with_floor(sigma: F64, margin: F64, prior: EdgePrior) -> F64:
     """Claim no less than what queueing may have done, where the floor is known.
 
     The one-way excesses e1, e2 of the two directions move the offset by (e1 - e2) / 2 and the margin
-    by (e1 + e2) / 2; given the sum, the difference is about uniform.
+    by (e1 + e2) / 2; given the sum, the difference is about uniform. What the floor's own error can explain
+    is no excess: a floor learnt from a bent window may lie far too low.
     """
-    excess = np.maximum(margin - prior.floor_ns, 0.0) / np.sqrt(3)
+    excess = (margin - prior.floor_ns - _FLOOR_SIGMAS * prior.sigma_floor_ns) / np.sqrt(3)
     return np.where(np.isfinite(excess), np.maximum(sigma, excess), sigma)
 
 

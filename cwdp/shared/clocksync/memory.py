@@ -21,6 +21,8 @@ _SETTLED_AFTER = 4
 _SURE_SIGMAS = 3.0
 _SHORTER_AFTER = 5
 _LEARN = 0.25
+_BENT_STEPS = 4
+"""Fits learnt from before a change is noticed that may rest on data from after it."""
 
 
 @dataclass(slots=True)
@@ -66,9 +68,15 @@ class EdgeMemory:
         return self._lines.slope / NS_PER_S
 
     def let_go(self, edges: Bool) -> None:
-        """Drop the lines of some slots (bool [n_edges]), whose clocks have changed; ways are as long as before."""
+        """Drop the lines of some slots (bool [n_edges]), whose clocks have changed; ways are as long as before.
+
+        The last margins are dropped too, where there are enough others: the change may have bent them.
+        """
         self._lines_now = None
         self._known[edges] = False
+        last = (self._next[:, None] - np.arange(_BENT_STEPS) - 1) % _FLOOR_DEPTH
+        rows = np.flatnonzero(edges & (self._next >= _BENT_STEPS + _SETTLED_AFTER))[:, None]
+        self._margins[rows, last[rows[:, 0]]] = self._margin_sigmas[rows, last[rows[:, 0]]] = np.nan
 
     def lines(self) -> Lines:
         """What probes that come in are held against."""

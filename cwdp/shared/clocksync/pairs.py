@@ -237,7 +237,7 @@ def _weigh_ways(
     variances = [of_both(np.square(s)) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
     lines = np.sqrt(np.stack(variances)) / 2
     floors, sigma_floors = ways.floors.update(name, margins, lines, ways.instant_ns)
-    sigma = np.maximum(lines, (margins - floors) / np.sqrt(3))
+    sigma = np.maximum(lines, (margins - floors - _SURE_SIGMAS * sigma_floors) / np.sqrt(3))
     weight = sigma**-2.0
     total = weight.sum(axis=0)
     # Floors that were learnt under load may be off by what the lines are off by now.

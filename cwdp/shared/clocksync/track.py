@@ -16,6 +16,7 @@ from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Prediction, Solutio
 from cwdp.shared.clocksync.hostfilter import HostFilter
 from cwdp.shared.clocksync.hostlines import HostLines
 from cwdp.shared.clocksync.pairs import PairFloors
+from cwdp.shared.clocksync.pastchanges import PastChanges
 
 BOUND_SIGMAS = 5.0
 _DRIFT_AT_START = 100e-6
@@ -89,6 +90,7 @@ class Tracks:
         self._suspect_rounds = np.zeros(n_hosts, np.int64)
         self._state = np.zeros(n_hosts, np.uint8)
         self._changes = Changes(n_hosts)
+        self._past_changes = PastChanges(n_hosts)
 
     @property
     def n_hosts(self) -> int:
@@ -104,6 +106,7 @@ class Tracks:
                 array[:kept] = getattr(self, name)[:kept]
                 setattr(self, name, array)
         self._filter = self._filter.resized(n_hosts)
+        self._past_changes = self._past_changes.resized(n_hosts)
         self._changes.resize(n_hosts)
 
     def clear(self, slots: I64) -> None:
@@ -113,6 +116,7 @@ class Tracks:
         self._state[slots] = HostState.UNSYNCED
         self._filter.wander[slots] = WANDER
         self._changes.clear(slots)
+        self._past_changes.clear(slots)
 
     def step(self, edges: GraphEdges, own: OwnFits | None = None) -> Solution | None:
         """Solve the graph for the newest fits and move every clock on to their common instant.
@@ -150,8 +154,10 @@ class Tracks:
     def _go_on(self, settled: Bool) -> None:
         """Have hosts whose clocks had changed go on as all others, from where they were found."""
         if settled.any() and self._instant_ns is not None:
+            lines = self._changes.lines.at(self._instant_ns, self._filter.wander)
+            self._past_changes.note(settled, lines.drift_ns - self._filter.drift_ns, self._instant_ns)
             self._known_drift[settled] = False
-            self._filter.take(settled, self._changes.lines.at(self._instant_ns, self._filter.wander))
+            self._filter.take(settled, lines)
 
     def _whole(self, solution: Solution | None, steady: Bool) -> Solution | None:
         """The solution with all edges, those left out of it neither rejected nor measured."""
@@ -200,15 +206,16 @@ class Tracks:
         poorly_known = self._unsettled() | (growth > _SURE_DRIFT_SIGMA * NS_PER_S)
         sigma = np.where(poorly_known, learning, sigma)
         sigma = np.where(self._changes.now, np.sqrt(lines.var), sigma)
+        expected_ns = self._past_changes.expected_ns(self._instant_ns)
         return HostClocks(
             instant_ns=self._instant_ns,
             ref_local_ns=lines.ref_ns - lines.g_ns,
             offset_ns=lines.g_ns.copy(),
             offset_frac_ns=lines.frac_ns + 0.0,
             drift=drift / (1 - drift),
-            bound_ns=BOUND_SIGMAS * sigma + _LEAST_BOUND_NS,
+            bound_ns=np.hypot(BOUND_SIGMAS * sigma, expected_ns) + _LEAST_BOUND_NS,
             bound_growth=BOUND_SIGMAS * growth,
-            allowance_ns=BOUND_SIGMAS * self._filter.wanders_ns(_LEAD_S),
+            allowance_ns=np.hypot(BOUND_SIGMAS * self._filter.wanders_ns(_LEAD_S), expected_ns),
             settled=~self._unsettled() & ~self._changes.now,
             changed_ns=self._changes.since_ns.copy(),
             changing=self._changes.now.copy(),
