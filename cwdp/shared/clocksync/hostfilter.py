@@ -11,7 +11,7 @@ from cwdp.shared.clocksync.hostlines import HostLines
 
 _TREND_S = 20.0
 _LEAST_TREND = 1e-9
-_TREND_OF_WANDER = 1.0
+_TREND_OF_WANDER = 3.0
 _LEARN = 0.1
 
 
