@@ -39,7 +39,7 @@ from manager.members import Members
 from manager.namesakes import Namesakes
 from manager.owd import OwdStore
 from manager.planner.detours import detours
-from manager.planner.planner import Planner, merged, unwished
+from manager.planner.planner import Planner, merged
 from manager.planner.steer_parts import SteerParts
 from manager.probe_graph import Pairs
 from manager.queues.loads import LinkLoads
@@ -179,8 +179,7 @@ class FleetState:
             return False
         self._taken_up[host] = [] if document is None else document.probes
         if document is not None:
-            wishes = self.steering.messages().get(host, [])
-            self.planner.take_up(host, unwished(wishes, document.steer), now_s)
+            self.planner.take_up(host, document.steer, now_s)
         return True
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:

@@ -127,6 +127,7 @@ class SteerQp(Struct, frozen=True, kw_only=True):
 
     The queue pair is named by its far end: destination address and QPN. `sport` and `backup_sport` select its
     path and the one to take while that is dead. Over IPv6 the flow label follows the port where `flow_label` is set.
+    `wished` by an operator of the manager; otherwise the planner's, or set by hand.
     """
 
     nic: str
@@ -135,6 +136,7 @@ class SteerQp(Struct, frozen=True, kw_only=True):
     sport: int
     backup_sport: int | None = None
     flow_label: bool = False
+    wished: bool = False
 
 
 class Detour(Struct, frozen=True, kw_only=True):
@@ -339,7 +341,7 @@ class QpReport(FromAgent, frozen=True, kw_only=True):
 
 
 class SteerReport(FromAgent, frozen=True, kw_only=True):
-    """What is steered on a host now: as the manager wanted it once, and by hand.
+    """What is steered on a host now: as the manager wanted it once, on whose behalf, and by hand.
 
     More than one message holds comes in `parts` messages of one `number`, of which this is the `part`th from 0.
     """
