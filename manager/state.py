@@ -180,6 +180,7 @@ class FleetState:
         self._taken_up[host] = [] if document is None else document.probes
         if document is not None:
             self.planner.take_up(host, document.steer, now_s)
+            self.discovery.take_up(document)
         return True
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:

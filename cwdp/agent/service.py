@@ -125,7 +125,7 @@ class Agent:
             config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
         self._bouncer = Bouncer(config.host, config.nics, lambda report: self._say("bounced", report))
-        self._fence, self._desired_version = Fence(), 0
+        self._fence, self._desired_version, self._desired_epoch = Fence(), 0, 0
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
@@ -337,6 +337,9 @@ class Agent:
         self._slices.want(desired.slices)
         self._detours.want(desired.detours)
         self._tracing.order(desired.traces)
+        if desired.epoch != self._desired_epoch:
+            self._desired_epoch = desired.epoch
+            self._tracing.tell_all()
         _log.info(
             "new desired state version=%d edges=%d steered=%d",
             desired.version,

@@ -210,6 +210,14 @@ def test_what_an_earlier_leader_says_is_passed_over_and_counted(setup: Setup) ->
     assert len(setup.nics[0].edges) == 1
 
 
+def test_who_begins_to_lead_is_told_all_paths_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(setup.agent._tracing, "tell_all", lambda: told.append(epoch))
+    for epoch, version in ((5, 1), (5, 2), (9, 3), (8, 4), (9, 4), (10, 1)):
+        setup.bus.take_desired(msgspec.structs.replace(_desired(version, 1), epoch=epoch))
+    assert told == [5, 9, 10]
+
+
 def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> None:
     for _ in range(6):
         measure(setup.agent)
