@@ -244,9 +244,7 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
     assert len({report.boot_id for report in reports}) == 1
 
 
-def test_whatever_it_says_bears_the_boot_id_of_its_hellos(
-    setup: Setup, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     class QueuePairs:
         def samples(self) -> list[SampleReport]:
             return [SampleReport(host="a", nic="nic0", rows=b"")]

@@ -193,8 +193,9 @@ async def test_hosts_trace_on_what_they_did(tmp_path: Path) -> None:
             return {host.name: host.desired for host in some.hosts if host.desired and host.desired.traces}
 
         await until(lambda: len(tracing()) == 4)
-        before = tracing()
         await managers.stop("a")
+        await asyncio.sleep(0.5)
+        before = tracing()
         second = await managers.start("b")
 
         def since(host: str) -> list[Desired]:
