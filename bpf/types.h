@@ -132,7 +132,7 @@ struct cwdp_steer {
 	__u16 path; /* indices in paths; 0: not watched */
 	__u16 backup_path;
 	__u16 flags;   /* enum cwdp_steer_flag */
-	__u16 managed; /* by the agent's desired state; otherwise by hand */
+	__u16 managed; /* by the agent's desired state, and on whose behalf; otherwise by hand */
 };
 
 /* How many queue pairs are steered, by the lowest bits of their QPNs: a look at `steer` costs more. */

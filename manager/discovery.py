@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cwdp.shared.messages import ProbeEdge, TraceOrder, TraceReport, nic_id
+from cwdp.shared.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
 from cwdp.shared.records import EGRESS, shown_address
 from manager.fabric.census import Census
 from manager.fabric.choice import covering_ports
@@ -71,6 +71,12 @@ class Discovery:
             self._pending.append(report)
         else:
             self.dropped += 1
+
+    def take_up(self, told: Desired) -> None:
+        """Go on from what an earlier manager had a host trace, and over which ports it had it probe."""
+        self._orders.take_up(told.host, told.traces)
+        for edge in told.probes:
+            self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
 
     def learn(self, now_s: float) -> list[Suspicion]:
         """Take in what was heard; touches nothing but the fabric, so a thread may run it."""
@@ -140,12 +146,13 @@ class Discovery:
         """
         pair = src, dst_addr
         self._usual[pair] = usual
+        kept = self._mesh.get(pair, usual)
+        kept = kept if len(kept) == len(usual) else usual
         paths = self.fabric.routes.ports(src, dst_addr)
         if not paths:
-            return self._mesh.get(pair, usual)
+            return kept
         in_order = {port: paths[port] for port in (*usual, *candidates(pair, len(paths))) if port in paths}
-        kept = self._mesh.get(pair, usual)
-        chosen = covering_ports(in_order, kept if len(kept) == len(usual) else usual)
+        chosen = covering_ports(in_order, kept)
         if chosen != usual:
             self._mesh[pair] = chosen
         return chosen

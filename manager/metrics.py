@@ -20,6 +20,7 @@ from manager.fabric.traces import REASONS as TRACE_REASONS
 from manager.fit_table import REFUSALS
 from manager.lease import Lease
 from manager.members import HostState, Reason
+from manager.namesakes import KINDS
 from manager.nats_server import NatsServer
 from manager.owd import Paths
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
@@ -132,6 +133,10 @@ class FleetCollector(Collector):
         yield _counters("cwdp_manager_hellos", "Agents' hellos by outcome.", "reason", hellos)
         reports = {reason: state.reports[reason] for reason in REPORT_REASONS}
         yield _counters("cwdp_manager_reports", "Agents' reports by outcome.", "reason", reports)
+        refused = {kind: state.namesakes.refused[kind] for kind in KINDS}
+        yield _counters(
+            "cwdp_manager_messages_refused", "Messages of second agents with one name.", "kind", refused
+        )
 
     def _bus(self) -> Iterator[Metric]:
         bus, server = self._sources.bus, self._sources.server

@@ -1,13 +1,15 @@
 """Two agents with one name: the first is heard, the second is not. No I/O; times are seconds of a monotonic clock.
 
 An agent that begins anew has another boot ID, and so has a second one of the same name. They are told apart by what
-comes next: of an agent that was replaced nothing is heard any more.
+comes next: of an agent that was replaced nothing is heard any more. Hellos decide which one it is; all else that an agent
+says bears its boot ID too, and counts only if it is that one's.
 """
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from cwdp.shared.messages import HELLO_INTERVAL_S, Hello
+from cwdp.shared.messages import HELLO_INTERVAL_S, FromAgent, Hello
 from manager.members import Host
 
 GONE_S = 3.5 * HELLO_INTERVAL_S
@@ -15,6 +17,8 @@ GONE_S = 3.5 * HELLO_INTERVAL_S
 
 REMIND_S = 600.0
 MOST_REFUSED = 16
+KINDS = ("report", "qp", "steer", "sample", "window", "trace", "bounced", "event")
+"""Of messages that bear a boot ID, as their subjects name them; hellos are counted by themselves."""
 
 
 @dataclass(kw_only=True)
@@ -37,10 +41,12 @@ class Namesakes:
 
     Attributes:
         news: hosts, and what is to be told of them; for the caller to take.
+        refused: messages by kind (`KINDS`) of agents that are not heard.
     """
 
     def __init__(self) -> None:
         self.news: list[tuple[str, str]] = []
+        self.refused: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
         self._names: dict[str, _Name] = {}
 
     def admits(self, hello: Hello, host: Host | None, now_s: float) -> bool:
@@ -64,10 +70,15 @@ class Namesakes:
         name.before = present.boot_id
         return True
 
-    def is_refused(self, host: str, boot_id: str) -> bool:
-        """Whether an agent is one that is not heard."""
-        name = self._names.get(host)
-        return name is not None and boot_id in name.refused
+    def hears(self, kind: str, message: FromAgent, host: Host | None) -> bool:
+        """Whether to take in what an agent says; `host` is what is known by its name.
+
+        An older agent does not tell its boot ID: what it says counts.
+        """
+        if host is None or message.boot_id in (host.hello.boot_id, ""):
+            return True
+        self.refused[kind] += 1
+        return False
 
     def keep_only(self, hosts: Collection[str]) -> None:
         """Forget the names of hosts that are gone."""

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cwdp import __version__
 from cwdp.errors import BusError
@@ -19,6 +19,7 @@ from cwdp.shared.messages import (
     BounceReport,
     Desired,
     Event,
+    FromAgent,
     Hello,
     QpReport,
     Report,
@@ -63,6 +64,7 @@ THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
 THREAD_ABOVE_PATHS = 20_000
 
+_T = TypeVar("_T", bound=FromAgent)
 _log = logging.getLogger("cwdp.manager")
 
 
@@ -168,18 +170,27 @@ class Manager:
                 stack.push_async_callback(self.server.stop)
                 await self.server.start()
             self.bus.subscribe(subject("hello", "*"), Hello, self._on_hello)
-            self.bus.subscribe(subject("report", "*"), Report, self._on_report)
-            self.bus.subscribe(subject("qp", "*"), QpReport, self._on_queue_pairs)
-            self.bus.subscribe(subject("sample", "*"), SampleReport, self._on_samples)
-            self.bus.subscribe(subject("window", "*"), WindowReport, self._on_windows)
-            self.bus.subscribe(subject("bounced", "*"), BounceReport, self.state.watch.faults.hear_bounces)
-            self.bus.subscribe(subject("trace", "*"), TraceReport, self.state.discovery.hear)
-            self.bus.subscribe(subject("steer", "*"), SteerReport, self._on_steering)
-            self.bus.subscribe(subject("event", "*"), Event, self.state.hear_event)
+            self._listen("report", Report, self._on_report)
+            self._listen("qp", QpReport, self._on_queue_pairs)
+            self._listen("sample", SampleReport, self._on_samples)
+            self._listen("window", WindowReport, self._on_windows)
+            self._listen("bounced", BounceReport, self.state.watch.faults.hear_bounces)
+            self._listen("trace", TraceReport, self.state.discovery.hear)
+            self._listen("steer", SteerReport, self._on_steering)
+            self._listen("event", Event, self.state.hear_event)
             self.bus.start()
             stack.push_async_callback(self.bus.close)
             stack.push_async_callback(self._hand_over)
             yield
+
+    def _listen(self, kind: str, of: type[_T], handler: Callable[[_T], None]) -> None:
+        """Take in messages of a kind, but those of a second agent with one name."""
+
+        def hear(message: _T) -> None:
+            if self.state.hears(kind, message):
+                handler(message)
+
+        self.bus.subscribe(subject(kind, "*"), of, hear)
 
     def _on_bus_change(self, connected: bool) -> None:
         if connected:

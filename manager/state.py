@@ -14,6 +14,7 @@ from cwdp.shared.messages import (
     BounceOrder,
     Desired,
     Event,
+    FromAgent,
     Hello,
     Nic,
     PathChange,
@@ -38,7 +39,7 @@ from manager.members import Members
 from manager.namesakes import Namesakes
 from manager.owd import OwdStore
 from manager.planner.detours import detours
-from manager.planner.planner import Planner, merged, unwished
+from manager.planner.planner import Planner, merged
 from manager.planner.steer_parts import SteerParts
 from manager.probe_graph import Pairs
 from manager.queues.loads import LinkLoads
@@ -58,7 +59,6 @@ REPORT_REASONS = (
     "lost_on_the_way",
     "foreign_path",
     "discipline_not_sane",
-    "name_taken",
 )
 
 _log = logging.getLogger("cwdp.manager")
@@ -129,7 +129,7 @@ class FleetState:
         self._documents = Documents()
         self._steer_parts = SteerParts()
         self._sequences: dict[str, _Sequence] = {}
-        self._namesakes = Namesakes()
+        self.namesakes = Namesakes()
         self._addresses = AddressBook(self.members, self.watch.windows)
         self._addresses_version = 0
 
@@ -179,8 +179,8 @@ class FleetState:
             return False
         self._taken_up[host] = [] if document is None else document.probes
         if document is not None:
-            wishes = self.steering.messages().get(host, [])
-            self.planner.take_up(host, unwished(wishes, document.steer), now_s)
+            self.planner.take_up(host, document.steer, now_s)
+            self.discovery.take_up(document)
         return True
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
@@ -188,10 +188,10 @@ class FleetState:
         if not _sane(hello):
             self.hellos["not_sane"] += 1
             return
-        is_heard = self._namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
-        for host, told in self._namesakes.news:
+        is_heard = self.namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
+        for host, told in self.namesakes.news:
             self.note(host, "name_taken", told)
-        self._namesakes.news.clear()
+        self.namesakes.news.clear()
         if not is_heard:
             self.hellos["name_taken"] += 1
             return
@@ -199,13 +199,14 @@ class FleetState:
         if self.members.hear(hello, now_s):
             self.note(hello.host, "host_up", f"version {hello.version}, {len(hello.nics)} NICs")
 
+    def hears(self, kind: str, message: FromAgent) -> bool:
+        """Whether to take in what an agent says; not if another one of its name is heard."""
+        return self.namesakes.hears(kind, message, self.members.hosts.get(message.host))
+
     def hear_report(self, report: Report, now_s: float) -> None:
         """A host measured."""
         if report.host not in self.members.hosts:
             self.reports["unknown_host"] += 1
-            return
-        if self._namesakes.is_refused(report.host, report.boot_id):
-            self.reports["name_taken"] += 1
             return
         self.reports["ok"] += 1
         self._follow_sequence(report)
@@ -264,7 +265,7 @@ class FleetState:
         self.owd.expire(now_s)
         self.traffic.expire(now_s)
         self.planner.expire()
-        self._namesakes.keep_only(self.members.hosts)
+        self.namesakes.keep_only(self.members.hosts)
         self._addresses.learn(now_s)
         self.watch.expire(now_s, self.traffic.timeline_ns(now_s))
 

@@ -43,7 +43,7 @@ class Bouncer:
         counters: totals by name.
     """
 
-    def __init__(self, host: str, ifnames: Collection[str], report: Callable[[BounceReport], None]) -> None:
+    def __init__(self, host: str, ifnames: Collection[str], report: Callable[[BounceReport], object]) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._host, self._ifnames, self._report = host, ifnames, report
         self._under_way: set[asyncio.Task[None]] = set()

@@ -51,11 +51,10 @@ from cwdp.shared.config import check_bus_url
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.messages import (
     BounceOrder,
-    BounceReport,
     ClockUpdate,
     Desired,
-    Event,
     EventName,
+    FromAgent,
     Hello,
     PathStat,
     ProbeEdge,
@@ -95,7 +94,7 @@ class Agent:
         self._links = LinkTable(self._link_changed)
         settings = config.settings()
         self._clock = LocalClock(settings)
-        self._events = Events(config.host, self._clock.now_ns, self._publish)
+        self._events = Events(config.host, self._clock.now_ns, lambda event: self._say("event", event))
         self._event, self._loop_watch = self._events.tell, LoopWatch()
         self._sync = HostSync(HostClock(self._clock), self._clock.now_ns)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
@@ -125,8 +124,8 @@ class Agent:
         self._tracing = Tracing(
             config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
-        self._bouncer = Bouncer(config.host, config.nics, self._tell_bounced)
-        self._fence, self._desired_version = Fence(), 0
+        self._bouncer = Bouncer(config.host, config.nics, lambda report: self._say("bounced", report))
+        self._fence, self._desired_version, self._desired_epoch = Fence(), 0, 0
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
         self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
@@ -243,7 +242,6 @@ class Agent:
         in_full = self._report_seq % PATHS_EVERY == 0
         report = Report(
             host=self._config.host,
-            boot_id=self._boot_id,
             seq=self._report_seq,
             local_ns=self._clock.now_ns(),
             fits=fits,
@@ -254,30 +252,27 @@ class Agent:
             discipline=self._clock.discipline() if in_full else None,
         )
         self._report_seq += 1
-        self._bus.publish(messages.subject("report", self._config.host), report)
+        self._say("report", report)
         self._tell_of_traffic()
         self._watch_nics()
 
     def _tell_windows(self, nic: HostNic | UdNic, drained: Drained) -> None:
         """What became of probes in the windows that are over."""
         for report in nic.window_reports(drained, self._clock.now_ns(), self._sync.line.offset_ns()):
-            self._bus.publish(messages.subject("window", self._config.host), report)
-
-    def _tell_bounced(self, report: BounceReport) -> None:
-        self._bus.publish(messages.subject("bounced", self._config.host), report)
+            self._say("window", report)
 
     def _tell_of_traffic(self) -> None:
         """What the dataplane stamped and counted, and the hops of paths that are news."""
         for traced in self._tracing.reports():
-            self._bus.publish(messages.subject("trace", self._config.host), traced)
+            self._say("trace", traced)
         for nic in self._xdp:
             if nic.queue_pairs is None:
                 continue
             for samples in nic.queue_pairs.samples():
-                self._bus.publish(messages.subject("sample", self._config.host), samples)
+                self._say("sample", samples)
             paced = self._congestion.paced(nic.ifname)
             for counted in nic.queue_pairs.reports(self._clock.now_ns(), paced):
-                self._bus.publish(messages.subject("qp", self._config.host), counted)
+                self._say("qp", counted)
 
     def _tell_decisions(self) -> None:
         """What the dataplane decided: at once, as the manager re-plans by it."""
@@ -303,7 +298,7 @@ class Agent:
         maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
         self._steering_told += 1
         for report in steer_reports(self._config.host, self._steering_told, maps):
-            self._bus.publish(messages.subject("steer", self._config.host), report)
+            self._say("steer", report)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []
@@ -342,6 +337,9 @@ class Agent:
         self._slices.want(desired.slices)
         self._detours.want(desired.detours)
         self._tracing.order(desired.traces)
+        if desired.epoch != self._desired_epoch:
+            self._desired_epoch = desired.epoch
+            self._tracing.tell_all()
         _log.info(
             "new desired state version=%d edges=%d steered=%d",
             desired.version,
@@ -466,8 +464,10 @@ class Agent:
         )
         self._bus.publish(messages.subject("hello", self._config.host), hello)
 
-    def _publish(self, event: Event) -> bool:
-        return self._bus.publish(messages.subject("event", self._config.host), event)
+    def _say(self, kind: str, message: FromAgent) -> bool:
+        """Publish a message as this agent's, not that of another one of its name; False when it was dropped."""
+        signed = msgspec.structs.replace(message, boot_id=self._boot_id)
+        return self._bus.publish(messages.subject(kind, self._config.host), signed)
 
     def _bus_changed(self, connected: bool) -> None:
         """Make up at once for what could not be said."""

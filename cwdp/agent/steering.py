@@ -76,7 +76,7 @@ def translate(wanted: list[SteerQp]) -> tuple[dict[QpKey, Steer], list[CwdpError
     for wish in wanted:
         try:
             key = QpKey(parse_address(wish.dst_addr), wish.qpn)
-            steer = Steer(wish.sport, wish.backup_sport, wish.flow_label, managed=True)
+            steer = Steer(wish.sport, wish.backup_sport, wish.flow_label, managed=True, wished=wish.wished)
         except SteeringError as error:
             refused.append(error)
             continue

@@ -7,6 +7,7 @@ path for the backup; what is here only says what is wanted.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntFlag
 from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
@@ -21,6 +22,13 @@ from cwdp.shared.addresses import read_address
 
 Address = IPv4Address | IPv6Address
 SPORT_MAX = 0xFFFF
+
+
+class _Managed(IntFlag):
+    """Who wants something of a queue pair, as `abi.STEER` has it; nothing of it where it was set by hand."""
+
+    BY_AGENT = 1
+    WISHED = 2
 
 
 @dataclass(frozen=True, order=True)
@@ -54,6 +62,7 @@ class Steer:
         backup_sport: the one to take while the path of `sport` is down.
         flow_label: over IPv6, have the flow label follow the source port.
         managed: wanted by the agent's desired state; otherwise set by hand.
+        wished: there, as an operator wants it; otherwise the planner does. The dataplane only keeps this.
 
     Raises:
         SteeringError: a port is out of range, or both are the same.
@@ -63,6 +72,7 @@ class Steer:
     backup_sport: int | None = None
     flow_label: bool = False
     managed: bool = False
+    wished: bool = False
 
     def __post_init__(self) -> None:
         for port in (self.sport, self.backup_sport):
@@ -281,7 +291,8 @@ def path_keys(key: QpKey, steer: Steer) -> list[PathKey]:
 def _pack(wanted: Steer, paths: list[int]) -> bytes:
     record = np.zeros((), dtype=abi.STEER)
     flags = int(SteerFlag.ON)
-    record["sport"], record["path"], record["managed"] = wanted.sport, paths[0], wanted.managed
+    record["sport"], record["path"] = wanted.sport, paths[0]
+    record["managed"] = _Managed.BY_AGENT * wanted.managed | _Managed.WISHED * wanted.wished
     if wanted.backup_sport is not None:
         record["backup_sport"], record["backup_path"] = wanted.backup_sport, paths[1]
         flags |= SteerFlag.BACKUP
@@ -299,7 +310,8 @@ def _unpack(records: NDArray[np.void]) -> Iterator[Steer]:
             sport=sport,
             backup_sport=backup_sport if flags & SteerFlag.BACKUP else None,
             flow_label=bool(flags & SteerFlag.FLOW_LABEL),
-            managed=bool(managed),
+            managed=bool(managed & _Managed.BY_AGENT),
+            wished=bool(managed & _Managed.WISHED),
         )
 
 

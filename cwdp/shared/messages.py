@@ -18,6 +18,7 @@ ignored, so that one side can be upgraded before the other, and a wrong type is 
 | `cwdp.v1.bounce.HOST`  | manager | `BounceOrder` | to tell two suspected links apart           |
 | KV `cwdp-desired`/HOST | manager | `Desired`     | a versioned document, kept by JetStream     |
 
+What an agent says bears the ID that it gave itself when it began (`FromAgent`), so that two with one name are told apart.
 Host names become one subject token each (`token`). A NIC is named `HOST/IFNAME` (`nic_id`).
 Times ending in `_local_ns` are readings of that host's own clock; those on the common timeline end in `_ns`.
 """
@@ -96,6 +97,13 @@ class Hello(Struct, frozen=True, kw_only=True):
     observe_only: bool = False
 
 
+class FromAgent(Struct, frozen=True, kw_only=True):
+    """What an agent says. `boot_id` is that of its hellos; empty from an older agent, which told it in some kinds only."""
+
+    host: str
+    boot_id: str = ""
+
+
 class ProbeEdge(Struct, frozen=True, kw_only=True):
     """A peer to probe: from the NIC `src` of this host to `dst` (`HOST/IFNAME`), over some paths.
 
@@ -119,6 +127,7 @@ class SteerQp(Struct, frozen=True, kw_only=True):
 
     The queue pair is named by its far end: destination address and QPN. `sport` and `backup_sport` select its
     path and the one to take while that is dead. Over IPv6 the flow label follows the port where `flow_label` is set.
+    `wished` by an operator of the manager; otherwise the planner's, or set by hand.
     """
 
     nic: str
@@ -127,6 +136,7 @@ class SteerQp(Struct, frozen=True, kw_only=True):
     sport: int
     backup_sport: int | None = None
     flow_label: bool = False
+    wished: bool = False
 
 
 class Detour(Struct, frozen=True, kw_only=True):
@@ -251,15 +261,13 @@ class PathStat(Struct, frozen=True, kw_only=True):
     bound_ns: int | None
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class Report(FromAgent, frozen=True, kw_only=True):
     """What an agent measured. `seq` counts reports since its start: a gap is a lost report.
 
     `counters` are totals since the dataplane was loaded or the agent started, by name and reason, for
     instance `dataplane.nic0.probe_bad_mac` or `agent.report_dropped`. `discipline` is in every report that is in full.
     """
 
-    host: str
-    boot_id: str
     seq: int
     local_ns: int
     fits: list[EdgeFit]
@@ -318,14 +326,13 @@ class PacedQp(Struct, frozen=True):
     rate_bps: float
 
 
-class QpReport(Struct, frozen=True, kw_only=True):
+class QpReport(FromAgent, frozen=True, kw_only=True):
     """Queue pairs of a NIC that sent or received since the last report, the busiest if there are too many.
 
     `rows` are `cwdp.shared.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out. `paced` are those
     of the NIC that are held back now. Without rows it says that none moves.
     """
 
-    host: str
     nic: str
     local_ns: int
     rows: bytes
@@ -333,13 +340,12 @@ class QpReport(Struct, frozen=True, kw_only=True):
     paced: list[PacedQp] = []
 
 
-class SteerReport(Struct, frozen=True, kw_only=True):
-    """What is steered on a host now: as the manager wanted it once, and by hand.
+class SteerReport(FromAgent, frozen=True, kw_only=True):
+    """What is steered on a host now: as the manager wanted it once, on whose behalf, and by hand.
 
     More than one message holds comes in `parts` messages of one `number`, of which this is the `part`th from 0.
     """
 
-    host: str
     managed: list[SteerQp]
     by_hand: list[SteerQp]
     number: int = 0
@@ -347,18 +353,16 @@ class SteerReport(Struct, frozen=True, kw_only=True):
     parts: Annotated[int, Meta(ge=1, le=1024)] = 1
 
 
-class SampleReport(Struct, frozen=True, kw_only=True):
+class SampleReport(FromAgent, frozen=True, kw_only=True):
     """Data packets that were stamped as they passed a NIC: `cwdp.shared.records.SAMPLE_ROW`s."""
 
-    host: str
     nic: str
     rows: bytes
 
 
-class WindowReport(Struct, frozen=True, kw_only=True):
+class WindowReport(FromAgent, frozen=True, kw_only=True):
     """Probes of a NIC by path and short window of the timeline: `cwdp.shared.records.WINDOW_ROW`s."""
 
-    host: str
     nic: str
     rows: bytes
 
@@ -377,10 +381,9 @@ class Trace(Struct, frozen=True, kw_only=True):
     local_ns: int
 
 
-class TraceReport(Struct, frozen=True, kw_only=True):
+class TraceReport(FromAgent, frozen=True, kw_only=True):
     """Paths that were traced since the last report."""
 
-    host: str
     traces: list[Trace]
 
 
@@ -395,10 +398,9 @@ class BounceOrder(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class BounceReport(Struct, frozen=True, kw_only=True):
+class BounceReport(FromAgent, frozen=True, kw_only=True):
     """What came of a `BounceOrder`."""
 
-    host: str
     nic: str
     number: int
     target: str
@@ -445,10 +447,9 @@ EventName = Literal[
 ]
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(FromAgent, frozen=True, kw_only=True):
     """Something happened on a host; `detail` is for people."""
 
-    host: str
     local_ns: int
     kind: EventName
     nic: str | None

@@ -3,11 +3,12 @@
 A pair's further ports come in a fixed order of its own, so a manager that starts anew asks for the same ones.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cwdp.shared.messages import TraceOrder
+from cwdp.shared.messages import TraceOrder, nic_id
 from manager.fabric.census import Census, Known
 from manager.fabric.coverage import CONFIDENCE
 from manager.fabric.routes import Pair, PathName
@@ -56,6 +57,17 @@ class Orders:
         """Whether a path is to be traced."""
         plan = self._plans.get((path.src, path.dst_addr))
         return plan is not None and path.sport in plan.ports
+
+    def take_up(self, host: str, told: Sequence[TraceOrder]) -> None:
+        """Go on from what an earlier manager had a host trace; that holds until the next update."""
+        if told:
+            self.by_host[host] = list(told)
+        for order in told:
+            plan = self._plans.setdefault((nic_id(host, order.nic), order.dst_addr), _Plan())
+            plan.ports, plan.switches = tuple(order.sports), order.switches
+            plan.candidates = candidates((nic_id(host, order.nic), order.dst_addr), len(order.sports))
+            granted = itertools.takewhile(set(order.sports).__contains__, plan.candidates)
+            plan.granted = max(plan.granted, len(list(granted)))
 
     def update(
         self,

@@ -304,13 +304,8 @@ def _are_roce(ports: Iterable[int]) -> bool:
 def merged(wishes: Iterable[SteerQp], planned: Iterable[SteerQp]) -> list[SteerQp]:
     """What a host is to be told: what operators want, and of all other queue pairs what the planner does."""
     wishes = list(wishes)
-    return wishes + unwished(wishes, planned)
-
-
-def unwished(wishes: Iterable[SteerQp], steered: Iterable[SteerQp]) -> list[SteerQp]:
-    """What of a host's steering is of queue pairs that operators want nothing of."""
     taken = {(wish.nic, wish.dst_addr, wish.qpn) for wish in wishes}
-    return [steer for steer in steered if (steer.nic, steer.dst_addr, steer.qpn) not in taken]
+    return wishes + [steer for steer in planned if (steer.nic, steer.dst_addr, steer.qpn) not in taken]
 
 
 def _names(host: str, steered: Iterable[SteerQp]) -> Iterator[QpName]:

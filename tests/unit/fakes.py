@@ -30,13 +30,17 @@ NOISE_NS = 5.0
 
 
 class FakeHost:
-    """One host with a clock of its own; `lie_ns` is what it adds to the times that it tells others."""
+    """One host with a clock of its own; `lie_ns` is what it adds to the times that it tells others.
+
+    All have the addresses of `nic`, unless they are given others.
+    """
 
     def __init__(self, name: str, url: str, *, offset_ns: int, drift: float) -> None:
         self.name = name
         self.offset_ns = offset_ns
         self.drift = drift
         self.lie_ns = 0.0
+        self.addresses: dict[str, str | None] = {}
         self.fleet: dict[str, FakeHost] = {}
         self.update: ClockUpdate | None = None
         self.desired: Desired | None = None
@@ -71,7 +75,8 @@ class FakeHost:
         return local_ns + line.offset_base_ns - true_ns + rest
 
     def hello(self) -> Hello:
-        return hello(self.name, desired_version=self.desired.version if self.desired else 0)
+        said = hello(self.name, desired_version=self.desired.version if self.desired else 0)
+        return msgspec.structs.replace(said, nics=[nic(**self.addresses)])
 
     def report(self) -> Report:
         true_ns = time.monotonic_ns()

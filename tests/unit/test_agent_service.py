@@ -21,6 +21,7 @@ from cwdp.dataplane.tree import TreePath
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
 from cwdp.shared.bus import Bus
 from cwdp.shared.messages import (
+    BounceReport,
     ClockLine,
     ClockUpdate,
     Desired,
@@ -28,8 +29,12 @@ from cwdp.shared.messages import (
     Hello,
     Nic,
     ProbeEdge,
+    QpReport,
     Report,
+    SampleReport,
     SteerQp,
+    TraceReport,
+    WindowReport,
 )
 
 KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
@@ -205,6 +210,14 @@ def test_what_an_earlier_leader_says_is_passed_over_and_counted(setup: Setup) ->
     assert len(setup.nics[0].edges) == 1
 
 
+def test_who_begins_to_lead_is_told_all_paths_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    monkeypatch.setattr(setup.agent._tracing, "tell_all", lambda: told.append(epoch))
+    for epoch, version in ((5, 1), (5, 2), (9, 3), (8, 4), (9, 4), (10, 1)):
+        setup.bus.take_desired(msgspec.structs.replace(_desired(version, 1), epoch=epoch))
+    assert told == [5, 9, 10]
+
+
 def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> None:
     for _ in range(6):
         measure(setup.agent)
@@ -229,6 +242,32 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.nic1.pairs_sent": 7,
     }
     assert len({report.boot_id for report in reports}) == 1
+
+
+def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    class QueuePairs:
+        def samples(self) -> list[SampleReport]:
+            return [SampleReport(host="a", nic="nic0", rows=b"")]
+
+        def reports(self, *_: object) -> list[QpReport]:
+            return [QpReport(host="a", nic="nic0", local_ns=1, rows=b"", unlisted=0)]
+
+    agent, nic = setup.agent, setup.nics[0]
+    nic.queue_pairs = QueuePairs()
+    nic.window_reports = lambda *_: [WindowReport(host="a", nic="nic0", rows=b"")]
+    nic.events = [Event(host="a", local_ns=1, kind="path_up", nic="nic0", detail="")]
+    monkeypatch.setattr(agent._tracing, "reports", lambda: [TraceReport(host="a", traces=[])])
+    agent._say_hello()
+    agent._tell_steering()
+    agent._tell_decisions()
+    agent._tell_windows(nic, None)  # type: ignore[arg-type]
+    agent._bouncer._report(BounceReport(host="a", nic="nic0", number=1, target="", sent=1, lost=0))
+    measure(agent)
+    (hello,) = setup.said(Hello)
+    said = [message for _, message in setup.bus.published if message is not hello]
+    kinds = {subject.split(".")[2] for subject, _ in setup.bus.published}
+    assert kinds == {"hello", "report", "qp", "sample", "window", "trace", "bounced", "steer", "event"}
+    assert {getattr(message, "boot_id", "") for message in said} == {hello.boot_id}
 
 
 def test_new_keys_are_taken_up_while_it_runs(setup: Setup) -> None:

@@ -5,6 +5,7 @@ from ipaddress import ip_address
 
 import pytest
 from fakes import until
+from msgspec.structs import replace
 
 from cwdp.agent import steering, wishes
 from cwdp.agent.steering import DesiredSteering, translate
@@ -19,10 +20,11 @@ def _wish(
     return SteerQp(nic=nic, dst_addr="10.0.0.2", qpn=qpn, sport=sport, backup_sport=backup_sport)
 
 
-def test_wishes_become_managed_steering() -> None:
-    steers, refused = translate([_wish(backup_sport=50_001)])
+@pytest.mark.parametrize("wished", [False, True])
+def test_wishes_become_managed_steering(*, wished: bool) -> None:
+    steers, refused = translate([replace(_wish(backup_sport=50_001), wished=wished)])
     key = QpKey(ip_address("10.0.0.2"), 7)
-    assert steers == {key: Steer(50_000, 50_001, managed=True)}
+    assert steers == {key: Steer(50_000, 50_001, managed=True, wished=wished)}
     assert refused == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from fabric_fakes import FakeClos, FakeNic
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Hello, Nic, Trace, TraceReport
+from cwdp.shared.messages import Desired, Hello, Nic, Trace, TraceReport
 from manager.config import ProbeSettings
 from manager.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Discovery
 from manager.fabric.census import Census, Known
@@ -335,3 +335,46 @@ def test_plain_routes_answer_like_packed_ones() -> None:
     routes = Routes(1, links, {PathName("a/nic0", "10.2.0.1", 50_000): (0, 1)})
     assert routes.ports("a/nic0", "10.2.0.1") == {50_000: (0, 1)}
     assert list(routes.pairs()) == [("a/nic0", "10.2.0.1")]
+
+
+def _taken_over(fleet: Fleet, *, paths: int) -> tuple[FleetState, dict[str, Desired]]:
+    """A manager that knows no paths takes over; with the documents that it writes first."""
+    settings = ProbeSettings(degree=4, paths=paths)
+    state = FleetState(Identity(timeline="t", starts=2), settings, continued=False)
+    state.stand_by()
+    for host, document in fleet.documents.items():
+        said = fleet.state.members.hosts[host].hello
+        state.hear_hello(replace(said, desired_version=document.version), 0.0)
+    state.lead(0.0, epoch=7, timeline="t", others_led=True)
+    for host, document in fleet.documents.items():
+        assert state.take_up(host, document, 0.0)
+    state.discovery.learn(0.0)
+    members = state.probeable(0.0)
+    documents = state.schedule(members, state.build_graph(members))
+    return state, {document.host: document for document in documents}
+
+
+@pytest.mark.parametrize("paths", [2, 6])
+def test_a_manager_with_other_settings_takes_over_and_goes_by_them(paths: int) -> None:
+    fleet = Fleet(FakeClos())
+    fleet.run(40.0)
+    _, told = _taken_over(fleet, paths=paths)
+    for document in told.values():
+        assert {len(edge.sports) for edge in document.probes} == {paths}
+
+
+@pytest.mark.parametrize("spines", [2, 3, 8])
+def test_a_takeover_leaves_hosts_to_trace_and_probe_what_they_do(spines: int) -> None:
+    """The documents of a manager that knows no paths yet differ from those of before in their epoch alone, once."""
+    clos = FakeClos(spines=spines)
+    fleet = Fleet(clos)
+    fleet.run(40.0)
+    assert all(document.traces for document in fleet.documents.values())
+    state, told = _taken_over(fleet, paths=4)
+    assert told == {
+        host: replace(document, epoch=7, version=document.version + 1)
+        for host, document in fleet.documents.items()
+    }
+    for turn in range(1, 9):
+        state.discovery.learn(turn * ORDER_INTERVAL_S)
+        assert state.discover(turn * ORDER_INTERVAL_S) == []

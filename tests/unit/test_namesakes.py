@@ -1,13 +1,37 @@
 """Two agents with one name: one of them is heard, both are named, and nothing is rebuilt at every hello."""
 
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import nats
 import numpy as np
 import pytest
-from fakes import hello, nic
+from fakes import free_port, hello, nic, until
+from msgspec import Struct
 from msgspec.structs import replace
+from test_manager_service import _config, _get, _manager, asynchronous
 
-from cwdp.shared.messages import Hello, Report
+from cwdp.shared.messages import (
+    BounceReport,
+    Event,
+    FromAgent,
+    Hello,
+    QpReport,
+    Report,
+    SampleReport,
+    SteerReport,
+    Trace,
+    TraceReport,
+    WindowReport,
+    encode,
+    subject,
+)
 from manager.config import ProbeSettings
+from manager.discovery import Discovery
+from manager.faults.watch import FaultWatch
 from manager.graph_timer import GraphTimer
+from manager.service import Manager
 from manager.state import FleetState
 from manager.timeline import Identity
 
@@ -82,22 +106,67 @@ def test_the_second_is_heard_once_the_first_is_gone() -> None:
     assert state.members.hosts["twin"].hello == _agent(2)
 
 
-def test_what_the_second_measured_is_not_taken_for_the_firsts() -> None:
-    state = _state()
-    for second in range(5):
-        state.hear_hello(_agent(1), float(second))
-        state.hear_hello(_agent(2), second + 0.5)
-    for number in (1, 2):
-        report = Report(
-            host="twin",
-            boot_id=f"boot{number}",
-            seq=1,
-            local_ns=1,
-            fits=[],
-            paths=[],
-            counters={"agent.probes_sent": number},
-            clock=None,
-        )
-        state.hear_report(report, 5.0)
-    assert state.counters.of("twin") == {"agent.probes_sent": 1}
-    assert state.reports["name_taken"] == 1
+SAID = {
+    "report": Report(host="twin", boot_id="", seq=1, local_ns=1, fits=[], paths=[], counters={}, clock=None),
+    "qp": QpReport(host="twin", nic="eth0", local_ns=1, rows=b"", unlisted=0),
+    "steer": SteerReport(host="twin", managed=[], by_hand=[]),
+    "sample": SampleReport(host="twin", nic="eth0", rows=b""),
+    "window": WindowReport(host="twin", nic="eth0", rows=b""),
+    "trace": TraceReport(
+        host="twin",
+        traces=[Trace(nic="eth0", dst_addr="10.0.0.9", sport=50_000, hops=[], reached=False, local_ns=1)],
+    ),
+    "bounced": BounceReport(host="twin", nic="eth0", number=1, target="10.0.0.9", sent=9, lost=9),
+    "event": Event(host="twin", local_ns=1, kind="incast_started", nic="eth0", detail=""),
+}
+
+
+def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
+    """What changes when a message of a kind is taken in."""
+    state = manager.state
+    seen: dict[str, Callable[[], object]] = {
+        "report": lambda: state.reports["ok"],
+        "qp": state.traffic.reports.total,
+        "steer": lambda: state.planner.knows(["twin"]),
+        "sample": state.traffic.reports.total,
+        "window": state.watch.reports.total,
+        "trace": lambda: len(heard),
+        "bounced": lambda: len(heard),
+        "event": lambda: [event.kind for event in state.events].count("incast_started"),
+    }
+    return seen[kind]() if kind in seen else None
+
+
+@pytest.mark.needs("nats-server")
+@asynchronous
+async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Path) -> None:
+    """Whatever the kind of message. An older agent does not tell which one it is: it is heard."""
+    assert {type(message) for message in SAID.values()} == set(FromAgent.__subclasses__())
+    port, heard = free_port(), list[FromAgent]()
+    with pytest.MonkeyPatch.context() as patch:
+        for of, name in ((FaultWatch, "hear_bounces"), (Discovery, "hear")):
+            patch.setattr(of, name, lambda _self, report: heard.append(report))
+        async with _manager(_config(tmp_path, port)) as manager:
+            await until(lambda: manager.bus.connected)
+            agents = await nats.connect(f"nats://127.0.0.1:{port}")
+
+            async def say(kind: str, message: Struct, boot_id: str | None) -> bool:
+                """Whether it was taken in."""
+                before, received = _seen(manager, heard, kind), manager.bus.counters["received"]
+                said = msgspec.msgpack.decode(encode(message))
+                said |= {} if boot_id is None else {"boot_id": boot_id}
+                await agents.publish(subject(kind, "twin"), msgspec.msgpack.encode(said))
+                await until(lambda: manager.bus.counters["received"] == received + 1)
+                return _seen(manager, heard, kind) != before
+
+            for number in (1, 2, 1):
+                await say("hello", _agent(number), f"boot{number}")
+            for kind, message in SAID.items():
+                assert not await say(kind, message, "boot2"), kind
+                assert await say(kind, message, "boot1"), kind
+                assert not await say(kind, message, "boot3"), kind
+                assert kind == "steer" or await say(kind, message, None), kind
+            await agents.close()
+            _, metrics = await _get(str(tmp_path / "sock"), "/metrics")
+            for kind in SAID:
+                assert f'cwdp_manager_messages_refused_total{{kind="{kind}"}} 2.0' in metrics

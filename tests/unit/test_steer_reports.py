@@ -26,7 +26,11 @@ class _Maps:
     def __init__(self, managed: int, by_hand: int, network: str) -> None:
         self._steers = {
             QpKey(ip_address(f"{network}::{number & 0xFFFF:x}"), number): Steer(
-                50_000 + number % 10_000, 60_000, flow_label=True, managed=number < managed
+                50_000 + number % 10_000,
+                60_000,
+                flow_label=True,
+                managed=number < managed,
+                wished=number < managed and number % 3 == 0,
             )
             for number in range(managed + by_hand)
         }
@@ -56,6 +60,7 @@ def test_all_that_is_steered_arrives_in_messages_that_fit_the_bus(
     wholes = [whole for report in reports if (whole := parts.hear(report)) is not None]
     assert len(wholes) == 1
     assert (len(wholes[0].managed), len(wholes[0].by_hand)) == (2 * managed, 2 * by_hand)
+    assert all(wish.wished == (wish.qpn % 3 == 0) for wish in wholes[0].managed)
     assert len({(wish.nic, wish.qpn) for wish in wholes[0].managed + wholes[0].by_hand}) == 2 * (
         managed + by_hand
     )
@@ -80,7 +85,7 @@ def test_a_manager_adopts_more_than_one_message_holds(monkeypatch: pytest.Monkey
         assert not state.take_up("a", None, 1.0)
         state.hear_steering(report, 1.0)
     assert state.take_up("a", None, 1.0)
-    assert state.planner.counters["adopted"] == 12_000
+    assert state.planner.counters["adopted"] == 8000
     members = state.probeable(1.0)
     (document,) = state.schedule(members, state.build_graph(members))
-    assert len(document.steer) == 12_000
+    assert len(document.steer) == 8000

@@ -46,6 +46,7 @@ class _Fleet:
         self.told: dict[str, list[Desired]] = {host.name: [] for host in self.hosts}
         for host in self.hosts:
             host.bus.watch(host.name, lambda told: self.told[told.host].append(told))
+            host.addresses = {"ipv4": f"10.9.0.{host.name[1:]}", "ipv6": None}
         self._telling: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -176,6 +177,34 @@ async def test_hosts_that_say_late_what_is_steered_there_keep_it(tmp_path: Path)
             since = told[before[name] :]
             assert since
             assert all(document.steer == some.begun[name] and document.probes for document in since)
+
+
+@asynchronous
+async def test_hosts_trace_on_what_they_did(tmp_path: Path) -> None:
+    """No document of a manager that has just started, and knows no paths, takes the orders to trace away."""
+    async with (
+        _server(tmp_path) as server,
+        _managers(tmp_path, server.url) as managers,
+        _Fleet(server.url, 4) as some,
+    ):
+        await managers.start("a")
+
+        def tracing() -> dict[str, Desired]:
+            return {host.name: host.desired for host in some.hosts if host.desired and host.desired.traces}
+
+        await until(lambda: len(tracing()) == 4)
+        await managers.stop("a")
+        await asyncio.sleep(0.5)
+        before = tracing()
+        second = await managers.start("b")
+
+        def since(host: str) -> list[Desired]:
+            return [told for told in some.told[host] if told.epoch == second.lease.epoch]
+
+        await until(lambda: all(since(host) for host in before))
+        await asyncio.sleep(1.0)
+        for host, document in before.items():
+            assert all(told.traces == document.traces for told in since(host))
 
 
 @asynchronous
