@@ -323,10 +323,12 @@ async def test_a_killed_manager_takes_up_the_timeline_without_a_step(tmp_path: P
 
     async with _fleet(port) as hosts:
         first = await start()
-        await until(lambda: _agree(hosts))
-        await asyncio.sleep(1.0)
-        first.kill()
-        await first.wait()
+        try:
+            await until(lambda: _agree(hosts))
+            await asyncio.sleep(1.0)
+        finally:
+            first.kill()
+            await first.wait()
         await until(lambda: not any(host.bus.connected for host in hosts))
         before = [host.update for host in hosts]
         probes = [host.desired.probes for host in hosts if host.desired]
