@@ -186,3 +186,10 @@ def test_who_waits_for_a_timer_is_counted_though_nothing_was_lost() -> None:
     arm = arm_of_failover("cwdp", 0.6, [row | {"moves": 0}] * 3)
     assert (arm["queue_pairs_hit"], arm["stall_max_ns"]) == (6, 90_000_000)
     assert arm["outage_p99_ns"] is None
+
+
+def test_a_stall_that_is_not_among_the_pauses_known_was_no_longer_than_they() -> None:
+    pauses = [{"start_ns": at_ns, "lasted_ns": 1000 - at_ns} for at_ns in (100, 200, 300)]
+    flow = {"failed": False, "pauses": pauses}
+    assert measure.stall_ns(flow, 10**9, 10**9 + 500) == 700
+    assert measure.stall_ns(flow | {"pauses": []}, 10**9, 10**9 + 500) == 0
