@@ -148,7 +148,7 @@ def test_cuts_are_drawn_among_the_links_in_use() -> None:
 def test_survivors_of_a_failover_carry_what_is_offered_unless_too_little_is_left() -> None:
     setting = make_failover(LabSpec(hosts_per_leaf=2, rate_bps=40_000_000), 0.6, None)
     assert setting.spec.spine_rate_bps == 20_000_000
-    offered = setting.flow_bps * len(setting.pairs) * measure.payload_share(16 * 1024, 1024)
+    offered = setting.flow_bps * len(setting.pairs) * measure.payload_share(64 * 1024, 4096)
     assert setting.survivors_bps(["l1-s1"]) == pytest.approx(offered)
     assert setting.survivors_bps(["l1-s1", "l1-s2", "l1-s3"]) < 0.75 * offered
 

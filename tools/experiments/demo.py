@@ -125,7 +125,7 @@ def demo(seed: int, rate: int, clocks: ClockKind) -> None:
     if promises.broken:
         raise LabError(
             "the demonstration did not show what it promises:\n  " + "\n  ".join(promises.broken),
-            "Is the machine too busy? Try a lower --rate.",
+            "Is the machine too busy? Stop what else runs, and try again.",
         )
     promises.out.print("Everything was as promised.")
 
