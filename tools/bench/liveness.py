@@ -71,7 +71,7 @@ class Cuts:
 def figures() -> Iterator[Figure]:
     """The host is the lab's first; its watched paths are as many as `SPEC` gives it."""
     with watching(SPEC, PORTS, ACTIVE) as host:
-        watched = {"watched_paths": host.watched, "sending": ACTIVE}
+        watched: dict[str, float] = {"watched_paths": host.watched, "sending": ACTIVE}
         idle = IdleShare()
         sent, switches = host.calm(CALM_S)
         watched["idle_share"] = round(idle.read(), 2)
