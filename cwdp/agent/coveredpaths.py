@@ -142,7 +142,11 @@ class CoveredPaths:
         return rows[np.argpartition(self._asked_ns[rows], max(count, 0))[: max(count, 0)]]
 
     def _urgent(self, now_ns: int, is_down: Mask) -> tuple[Rows, Rows]:
-        """The paths to ask more often now: those that matter to queue pairs that send, and others."""
+        """The paths to ask more often now: those that matter to queue pairs that send, and others.
+
+        Whoever has missed more than one pulse has its backup asked too, and again if that was lost: only a backup that has
+        answered within the silence is taken.
+        """
         unanswered = self._columns.read("unanswered")
         is_open = unanswered > 0
         self._open_ns[~is_open] = 0
@@ -158,15 +162,12 @@ class CoveredPaths:
         doubted = self._doubted(suspects & ~self._is_closer)
         sharers = self._in_use & ~is_open & askable & self._crossings.of_any(doubted)
         spares = self._watched.is_spare & self._is_any_bereft(is_down, age_ns)
-        rested = askable & ~suspects & (now_ns - self._asked_ns > _NOTICE_DEAD * self._dead_after_ns)
-        active = suspects & (self._active_until_ns > now_ns)
-        first = self._with_backups(active, unanswered, rested)
-        others = self._with_backups(suspects, unanswered, rested) | sharers | (spares & rested)
+        rested = askable & (now_ns - self._asked_ns > _NOTICE_DEAD * self._dead_after_ns)
+        active = late & ~is_down & (self._active_until_ns > now_ns)
+        backups, of_active = (self._backups(of & (unanswered > 1)) & rested for of in (suspects, active))
+        first = (active & askable) | of_active
+        others = suspects | backups | sharers | (spares & rested)
         return np.flatnonzero(first), np.flatnonzero(others & ~first)
-
-    def _with_backups(self, suspects: Mask, unanswered: NDArray[np.uint64], rested: Mask) -> Mask:
-        """Suspects, and the backups of those that have missed more than one pulse."""
-        return suspects | (self._backups(suspects & (unanswered > 1)) & rested)
 
     def _doubted(self, suspects: Mask) -> Mask:
         """The links of suspects over which nobody has had a later answer; shape (links + 1,)."""

@@ -148,7 +148,7 @@ def test_cuts_are_drawn_among_the_links_in_use() -> None:
 def test_survivors_of_a_failover_carry_what_is_offered_unless_too_little_is_left() -> None:
     setting = make_failover(LabSpec(hosts_per_leaf=2, rate_bps=40_000_000), 0.6, None)
     assert setting.spec.spine_rate_bps == 20_000_000
-    offered = setting.flow_bps * len(setting.pairs) * measure.payload_share(16 * 1024, 1024)
+    offered = setting.flow_bps * len(setting.pairs) * measure.payload_share(64 * 1024, 4096)
     assert setting.survivors_bps(["l1-s1"]) == pytest.approx(offered)
     assert setting.survivors_bps(["l1-s1", "l1-s2", "l1-s3"]) < 0.75 * offered
 
@@ -186,3 +186,10 @@ def test_who_waits_for_a_timer_is_counted_though_nothing_was_lost() -> None:
     arm = arm_of_failover("cwdp", 0.6, [row | {"moves": 0}] * 3)
     assert (arm["queue_pairs_hit"], arm["stall_max_ns"]) == (6, 90_000_000)
     assert arm["outage_p99_ns"] is None
+
+
+def test_a_stall_that_is_not_among_the_pauses_known_was_no_longer_than_they() -> None:
+    pauses = [{"start_ns": at_ns, "lasted_ns": 1000 - at_ns} for at_ns in (100, 200, 300)]
+    flow = {"failed": False, "pauses": pauses}
+    assert measure.stall_ns(flow, 10**9, 10**9 + 500) == 700
+    assert measure.stall_ns(flow | {"pauses": []}, 10**9, 10**9 + 500) == 0

@@ -238,3 +238,11 @@ def test_the_command_tells_both() -> None:
         result = CliRunner().invoke(main, ["liveness", "--json", *options])
         assert result.exit_code == 0, result.output
         assert json.loads(result.output)[0]["paths"] == 2048
+
+
+@pytest.mark.parametrize("seed", [7, 42])
+def test_every_path_that_a_cut_hits_is_given_up_though_answers_of_its_backup_are_lost(seed: int) -> None:
+    """Answers come back any way, so some over the cable that was cut: the backup is asked again."""
+    found = cut_cables(run_of(FABRICS["leaf"], Traffic(), seed), 10, seed)
+    assert found.max_ms < 50
+    assert found.pulses_per_s <= 20_000

@@ -16,6 +16,7 @@ PARTS = (
     "lab",
     "slices",
     "failover",
+    "liveness",
     "faults",
     "fabric",
     "qp",

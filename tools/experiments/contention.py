@@ -64,6 +64,7 @@ class Setting:
         slow_bps: links with another rate than the spec's, by name.
         flow_bps: what each queue pair offers, as links count it.
         optimum_bps: payload that every queue pair can have at the same time, by linear program.
+        mtu: payload of a full packet, in bytes.
         window: of each queue pair, in packets.
     """
 
@@ -72,7 +73,8 @@ class Setting:
     slow_bps: dict[str, float]
     flow_bps: float
     optimum_bps: float
-    window: int = WINDOW
+    mtu: int
+    window: int
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -87,7 +89,7 @@ class Setting:
     @property
     def base_ns(self) -> float:
         """Delay of a path whose links are busy but hold no queue: a full frame at each of its four ports."""
-        frame_bits = 8 * (MTU + measure.HEADERS_BYTES)
+        frame_bits = 8 * (self.mtu + measure.HEADERS_BYTES)
         return 2e9 * frame_bits * (1 / self.spec.rate_bps + 1 / self.spec.spine_rate_bps)
 
     def flows(self, seed: int) -> list[Flow]:
@@ -96,7 +98,7 @@ class Setting:
             Topology(self.spec),
             self.pairs,
             seed,
-            mtu=MTU,
+            mtu=self.mtu,
             rate_bps=round(self.flow_bps),
             window=self.window,
             timeout_ns=TIMEOUT_NS,
@@ -104,13 +106,24 @@ class Setting:
         )
 
 
-def make_setting(spec: LabSpec, *, spine_rate_bps: int | None, slow_share: float) -> Setting:
+def make_setting(
+    spec: LabSpec,
+    *,
+    spine_rate_bps: int | None,
+    slow_share: float,
+    offered: float = OFFERED,
+    mtu: int = MTU,
+    window: int = WINDOW,
+) -> Setting:
     """Work out rates and the optimum.
 
     Args:
         spec: of the lab; its spine links' rate is not looked at.
         spine_rate_bps: of the leaf-spine links, None for the rate at which the best placement just fits.
         slow_share: what the links of the first spine carry of what the others' do.
+        offered: by each host, of its link.
+        mtu: of each queue pair; see `Setting`.
+        window: the same.
     """
     topology = Topology(spec)
     jobs = tuple(interleaved(topology.hosts))
@@ -124,10 +137,10 @@ def make_setting(spec: LabSpec, *, spine_rate_bps: int | None, slow_share: float
     slow_bps = {}
     if slow_share < 1:
         slow_bps = {f"{leaf}-{topology.spines[0]}": slow_share * spine_rate_bps for leaf in topology.leaves}
-    flow_bps = OFFERED * spec.rate_bps / most
+    flow_bps = offered * spec.rate_bps / most
     frames_bps = fair_optimum_bps(topology, pairs, flow_bps, link_capacities(topology, slow_bps))
-    optimum_bps = frames_bps * measure.payload_share(MESSAGE_BYTES, MTU)
-    return Setting(spec, jobs, slow_bps, flow_bps, optimum_bps)
+    optimum_bps = frames_bps * measure.payload_share(MESSAGE_BYTES, mtu)
+    return Setting(spec, jobs, slow_bps, flow_bps, optimum_bps, mtu, window)
 
 
 def run_arm(lab: Lab, setting: Setting, arm: Arm, seed: int, seconds: float = SECONDS) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
 
 import click
 import numpy as np
@@ -22,17 +24,17 @@ from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings
 from tools.clocks import ClockKind
 from tools.experiments import measure
-from tools.experiments.contention import QUEUE_BYTES, RATE_BPS, Setting, make_setting
+from tools.experiments.contention import QUEUE_BYTES, Setting, make_setting
 from tools.experiments.failover import Cut, Kind, draw_cut
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
-from tools.experiments.taken import links_taken
-from tools.lab import LabSpec, faults
+from tools.experiments.taken import links_taken, without_backup
+from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet import Fleet
 from tools.lab.params import CLOCKS, RATE
 from tools.lab.session import lab_for_run, sample
 from tools.lab.truth import Truth
-from tools.roce import Flow, Generator
+from tools.roce import Generator
 
 NAME = "demo"
 CLOCKS_S = 4.0
@@ -41,20 +43,34 @@ PLACED_WITHIN_S = 20.0
 """From the planner's start: the manager is started anew for it, and hears of everything first."""
 
 AFTER_S = 5.0
+BACKED_WITHIN_S = 20.0
+STEADY_S = 2.0
+"""From when all queue pairs have backups."""
+
 DARK_S = 2.5
 HEALED_S = 4.0
 WATCHED_S = 3.0
 """Goodput shown is that of the last few seconds."""
 
-PULSES = PulseSettings(interval_ms=60.0, dead_after_ms=250.0)
-"""Rarer than usual: on links as slow as a lab's, more would take what the best placement leaves free."""
+RATE_BPS = 20_000_000
+MTU = 1024
+OFFERED = 0.75
+"""Of a host's link: what the best placement leaves free is enough for pulses, which take 3 % of it."""
+
+WINDOW = 8
+"""Five queue pairs that collide queue for 25 ms."""
+
+SURVIVED_OFFERED, SURVIVED_WINDOW = 0.4, 16
+"""What the links that are left can carry, wherever the backups lead; and a window that is not used up, and so noticed
+by nobody, before a path is given up."""
+
+PULSES = PulseSettings(interval_ms=5.0, dead_after_ms=10.0)
+"""Rarer than usual: every 2 ms they would take all of a small machine's processors."""
 
 CLOCK_ERROR_NS = 1_000.0
 COVERED_SHARE = 0.999
 OPTIMUM_SHARE = 0.9
-STALL_NS = 1_000_000_000
-"""Links as slow as a lab's queue for tens of milliseconds, so a path is given up after 250 and a packet sent again after
-268."""
+STALL_NS = 30_000_000
 
 LOSS_EVENTS = ("link_silent", "link_lossy")
 SHOWN_ROWS = 6
@@ -90,36 +106,74 @@ def demo(seed: int, rate: int, clocks: ClockKind) -> None:
         seed=seed,
         clocks=clocks,
     )
-    setting = make_setting(spec, spine_rate_bps=None, slow_share=1.0)
-    flows = setting.flows(seed)
+    colliding, surviving = (
+        make_setting(spec, spine_rate_bps=None, slow_share=1.0, offered=offered, mtu=MTU, window=window)
+        for offered, window in ((OFFERED, WINDOW), (SURVIVED_OFFERED, SURVIVED_WINDOW))
+    )
     promises = Promises(console())
     with (
-        lab_for_run(NAME, setting.spec) as lab,
+        lab_for_run(NAME, colliding.spec) as lab,
         running_fleet(lab, planner=False, pulses=PULSES) as fleet,
-        Generator(flows, lab.popen, lab.run_dir, SNAPSHOT_S) as traffic,
     ):
-        shown = _Story(fleet, setting, flows, traffic, promises)
+        shown = _Story(fleet, promises)
         shown.clocks()
-        traffic.start()
-        shown.collision()
-        shown.placement()
-        shown.dead_link(seed)
+        with _Jobs(lab, colliding, seed) as jobs:
+            shown.collision(jobs)
+            shown.placement(jobs)
+        with _Jobs(lab, surviving, seed + 1) as jobs:
+            shown.dead_link(jobs, seed)
     if promises.broken:
         raise LabError(
             "the demonstration did not show what it promises:\n  " + "\n  ".join(promises.broken),
-            "Is the machine too busy? Try a lower --rate.",
+            "Is the machine too busy? Stop what else runs, and try again.",
         )
     promises.out.print("Everything was as promised.")
+
+
+class _Jobs:
+    """Two jobs that send, as a context: from entry until they are stopped."""
+
+    def __init__(self, lab: Lab, setting: Setting, seed: int) -> None:
+        self.setting, self.flows = setting, setting.flows(seed)
+        self._generator = Generator(self.flows, lab.popen, lab.run_dir, SNAPSHOT_S)
+
+    def __enter__(self) -> Self:
+        self._generator.__enter__()
+        self._generator.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._generator.__exit__(kind, error, trace)
+
+    def stop(self) -> measure.Result:
+        """Stop at once; what came of it."""
+        return self._generator.stop()
+
+    def slowest_share(self) -> float:
+        """The slowest queue pair's goodput of late, of the best possible."""
+        flows = [{"id": flow.id} for flow in self.flows]
+        timeline = self._generator.timeline()
+        deliveries = measure.Deliveries(
+            {"start_ns": self._generator.start_ns, "flows": flows, "timeline": timeline}
+        )
+        end_ns = deliveries.end_ns
+        each_bps = deliveries.mean_bps(max(0.0, end_ns - WATCHED_S * 1e9), end_ns)
+        return float(each_bps.min()) / self.setting.optimum_bps
+
+    def goodput(self) -> str:
+        """The slowest member's, for people."""
+        share = self.slowest_share()
+        best_bps = self.setting.optimum_bps * self.setting.transfers
+        return f"{share * best_bps / 1e6:.1f} Mbit/s, {share:.0%} of the best possible"
 
 
 class _Story:
     """The parts of the demonstration, in their order."""
 
-    def __init__(
-        self, fleet: Fleet, setting: Setting, flows: Sequence[Flow], traffic: Generator, promises: Promises
-    ) -> None:
-        self._lab, self._fleet, self._setting, self._traffic = fleet.lab, fleet, setting, traffic
-        self._flows = flows
+    def __init__(self, fleet: Fleet, promises: Promises) -> None:
+        self._lab, self._fleet = fleet.lab, fleet
         self._promises, self._out = promises, promises.out
 
     def clocks(self) -> None:
@@ -136,48 +190,48 @@ class _Story:
             f"clocks are {p99:.0f} ns off the truth at p99, within the bound claimed in {covered:.2%} of samples",
         )
 
-    def collision(self) -> None:
+    def collision(self, jobs: _Jobs) -> None:
         """Two jobs where ECMP puts them."""
         self._title("Two all-to-all jobs start, and ECMP has some of their queue pairs collide")
         self._wait(BEFORE_S, "watching the jobs")
         self._show("link", "--limit", str(SHOWN_ROWS))
-        self._out.print(f"slowest member: {self._goodput()}")
+        self._out.print(f"slowest member: {jobs.goodput()}")
 
-    def placement(self) -> None:
+    def placement(self, jobs: _Jobs) -> None:
         """The same jobs where cwdp puts them."""
         self._title("cwdp may place queue pairs now")
-        before = self._slowest_share()
+        before = jobs.slowest_share()
         self._fleet.plan(PlannerSettings())
         deadline = time.monotonic() + PLACED_WITHIN_S
-        while self._slowest_share() < OPTIMUM_SHARE and time.monotonic() < deadline:
+        while jobs.slowest_share() < OPTIMUM_SHARE and time.monotonic() < deadline:
             self._wait(0.5, "waiting for the planner")
         self._wait(AFTER_S, "watching the jobs")
         self._show("link", "--limit", str(SHOWN_ROWS))
         self._show("event", "--since", "30s")
-        after = self._slowest_share()
+        after = jobs.slowest_share()
         self._promises.check(
             after >= OPTIMUM_SHARE and after >= before,
-            f"slowest member: {self._goodput()}, {after / before:.2f} times what it had",
+            f"slowest member: {jobs.goodput()}, {after / before:.2f} times what it had",
         )
 
-    def dead_link(self, seed: int) -> None:
+    def dead_link(self, jobs: _Jobs, seed: int) -> None:
         """A link in use goes silent under load, and is mended."""
         self._title("A link goes silent under load")
-        name = self._lab.name
         for leaf in self._lab.topology.leaves:
             for spine in self._lab.topology.spines:
-                faults.drop(name, f"{leaf}-{spine}", 0.0)
-        used = links_in_use(self._lab, self._setting.flow_bps / 2)
+                faults.drop(self._lab.name, f"{leaf}-{spine}", 0.0)
+        self._wait_for_backups(jobs)
+        used = links_in_use(self._lab, jobs.setting.flow_bps / 2)
         cut = draw_cut(Kind.SILENT, used, self._lab.topology, random.Random(seed))
-        before = self._slowest_share()
-        taken = links_taken(self._lab, self._flows)
+        before = jobs.slowest_share()
+        taken = links_taken(self._lab, jobs.flows)
         cut_ns, mended_ns = self._cut(cut)
-        dark_share = self._slowest_share()
+        dark_share = jobs.slowest_share()
         self._wait(HEALED_S, "watching the jobs")
         self._show("event", "--since", "15s")
         self._judge_name(cut)
-        healed = self._slowest_share()
-        result = self._traffic.stop()
+        healed = jobs.slowest_share()
+        result = jobs.stop()
         died = [flow for flow in result["flows"] if cut.hits(taken[flow["id"]])]
         self._judge_stalls(cut, [measure.stall_ns(flow, cut_ns, mended_ns) for flow in died])
         failed = result["total"]["failed"]
@@ -187,6 +241,13 @@ class _Story:
             f"slowest member: {before:.0%} of the best possible before, {dark_share:.0%} with three quarters of the "
             f"spines' links, {healed:.0%} after",
         )
+
+    def _wait_for_backups(self, jobs: _Jobs) -> None:
+        deadline = time.monotonic() + BACKED_WITHIN_S
+        while (lacking := without_backup(self._lab, jobs.flows)) and time.monotonic() < deadline:
+            self._wait(0.25, "waiting until queue pairs that have just started have backups")
+        self._promises.check(not lacking, "every queue pair between leaves has a backup, both ways")
+        self._wait(STEADY_S, "watching the jobs")
 
     def _cut(self, cut: Cut) -> tuple[int, int]:
         cut_ns = time.monotonic_ns()
@@ -230,20 +291,3 @@ class _Story:
         argv = [sys.executable, "-m", "cwdp", *command, "--manager", f"unix://{self._fleet.socket}"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         self._out.print(done.stdout.rstrip() or done.stderr.rstrip(), markup=False)
-
-    def _deliveries(self) -> measure.Deliveries:
-        flows = [{"id": flow.id} for flow in self._setting.flows(1)]
-        timeline = self._traffic.timeline()
-        return measure.Deliveries({"start_ns": self._traffic.start_ns, "flows": flows, "timeline": timeline})
-
-    def _slowest_share(self) -> float:
-        """The slowest queue pair's goodput of late, of the best possible."""
-        deliveries = self._deliveries()
-        end_ns = deliveries.end_ns
-        each_bps = deliveries.mean_bps(max(0.0, end_ns - WATCHED_S * 1e9), end_ns)
-        return float(each_bps.min()) / self._setting.optimum_bps
-
-    def _goodput(self) -> str:
-        share = self._slowest_share()
-        best_bps = self._setting.optimum_bps * self._setting.transfers
-        return f"{share * best_bps / 1e6:.1f} Mbit/s, {share:.0%} of the best possible"

@@ -25,8 +25,8 @@ from tools.roce import Flow
 QPS = 2
 """A pair of hosts."""
 
-MTU = 1024
-MESSAGE_BYTES = 16 * 1024
+MTU = 4096
+MESSAGE_BYTES = 64 * 1024
 WINDOW = 8
 STEERED_S = 4.0
 """Until the cut, from the first packet: the manager sees new queue pairs and gives them backups."""

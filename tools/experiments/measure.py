@@ -105,17 +105,15 @@ def outage_ns(flow: Result, start_ns: int, end_ns: int) -> int | None:
 def stall_ns(flow: Result, start_ns: int, end_ns: int) -> int:
     """The longest time without a delivery that began within a span or just before it, retransmission included.
 
-    A queue pair that died within the span delivered nothing from then on. Only the longest pauses of a run are known: 0
-    where none of those began in the span.
+    A queue pair that died within the span delivered nothing from then on. Only the longest pauses of a run are known:
+    where none of those began in the span, the shortest of them is told, as it was that long at most.
     """
     slack_ns = NS_PER_S // 10
     if flow["failed"]:
         return end_ns - start_ns
-    return max(
-        (
-            int(pause["lasted_ns"])
-            for pause in flow["pauses"]
-            if pause["start_ns"] < end_ns and start_ns - slack_ns <= pause["start_ns"]
-        ),
-        default=0,
-    )
+    within = [
+        int(pause["lasted_ns"])
+        for pause in flow["pauses"]
+        if start_ns - slack_ns <= pause["start_ns"] < end_ns
+    ]
+    return max(within) if within else min((int(pause["lasted_ns"]) for pause in flow["pauses"]), default=0)

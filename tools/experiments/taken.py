@@ -1,4 +1,4 @@
-"""Which links between leaves and spines queue pairs take at a moment, by what the dataplanes of their hosts saw leave."""
+"""Which links between leaves and spines queue pairs take at a moment, and which have a backup, as their hosts' dataplanes say."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cwdp.dataplane import tree
-from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.abi import Direction, SteerFlag
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import address_words
 from cwdp.shared.addresses import Address
@@ -32,10 +32,10 @@ def links_taken(lab: Lab, flows: Sequence[Flow]) -> dict[int, frozenset[str]]:
     """The directed links (`l1>s2`) between switches of each queue pair's packets and acknowledgements, by flow."""
     leaf = {host.name: host.nics[0].leaf for host in lab.hosts}
     sides = [side for flow in flows for side in _sides(flow)]
-    ports = {side: port for host in lab.hosts for side, port in _used_ports(host, sides)}
     streams = {
-        side: Stream(side.source, side.source_address, side.target_address, port)
-        for side, port in ports.items()
+        side: Stream(side.source, side.source_address, side.target_address, int(record["used_sport"]))
+        for host in lab.hosts
+        for side, record in _records(host, sides)
     }
     spines = spines_of(lab, list(streams.values()))
     links: dict[int, set[str]] = {flow.id: set() for flow in flows}
@@ -45,14 +45,22 @@ def links_taken(lab: Lab, flows: Sequence[Flow]) -> dict[int, frozenset[str]]:
     return {flow: frozenset(found) for flow, found in links.items()}
 
 
+def without_backup(lab: Lab, flows: Sequence[Flow]) -> int:
+    """How many directions of queue pairs between leaves have no backup, or have not sent yet."""
+    leaf = {host.name: host.nics[0].leaf for host in lab.hosts}
+    sides = [side for flow in flows for side in _sides(flow) if leaf[side.source] != leaf[side.target]]
+    found = [record for host in lab.hosts for _, record in _records(host, sides)]
+    return len(sides) - sum(bool(record["flags"] & SteerFlag.BACKUP) for record in found)
+
+
 def _sides(flow: Flow) -> Iterator[_Side]:
     there, back = flow.source, flow.target
     yield _Side(flow.id, there.host, there.address, back.host, back.address, flow.remote_qpn)
     yield _Side(flow.id, back.host, back.address, there.host, there.address, flow.qpn)
 
 
-def _used_ports(host: Host, sides: Sequence[_Side]) -> Iterator[tuple[_Side, int]]:
-    """The source port of the last packet of each side that begins at a host."""
+def _records(host: Host, sides: Sequence[_Side]) -> Iterator[tuple[_Side, np.void]]:
+    """Of `abi.QP`, for each side that begins at a host and has sent."""
     with netns_enter(host.netns):
         maps = Maps(tree.here(host.nics[0].name))
     with maps:
@@ -63,4 +71,4 @@ def _used_ports(host: Host, sides: Sequence[_Side]) -> Iterator[tuple[_Side, int
             known["key"]["addr"] == address_words(side.target_address)
         ).all(axis=1)
         if side.source == host.name and is_its.any():
-            yield side, int(known["used_sport"][np.flatnonzero(is_its)[0]])
+            yield side, known[np.flatnonzero(is_its)[0]]

@@ -7,7 +7,7 @@
 #include "histogram.h"
 #include "qp.h"
 
-#define PAUSES_KEPT  16
+#define PAUSES_KEPT  64
 #define SEEN_PACKETS 4096 /* further ahead than this is taken as not seen before */
 
 /* A packet came before others that should have come first. */
