@@ -41,7 +41,7 @@ class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             sport=self.sport,
             backup_sport=self.backup_sport,
             flow_label=self.flow_label,
-            wished=True,
+            override=True,
         )
 
 

@@ -44,5 +44,5 @@ def _message(ifname: str, key: QpKey, steer: Steer) -> SteerQp:
         sport=steer.sport,
         backup_sport=steer.backup_sport,
         flow_label=steer.flow_label,
-        wished=steer.wished,
+        override=steer.override,
     )

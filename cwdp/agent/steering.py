@@ -76,7 +76,9 @@ def translate(wanted: list[SteerQp]) -> tuple[dict[QpKey, Steer], list[CwdpError
     for wish in wanted:
         try:
             key = QpKey(parse_address(wish.dst_addr), wish.qpn)
-            steer = Steer(wish.sport, wish.backup_sport, wish.flow_label, managed=True, wished=wish.wished)
+            steer = Steer(
+                wish.sport, wish.backup_sport, wish.flow_label, managed=True, override=wish.override
+            )
         except SteeringError as error:
             refused.append(error)
             continue

@@ -28,7 +28,7 @@ class _Managed(IntFlag):
     """Who wants something of a queue pair, as `abi.STEER` has it; nothing of it where it was set by hand."""
 
     BY_AGENT = 1
-    WISHED = 2
+    OVERRIDE = 2
 
 
 @dataclass(frozen=True, order=True)
@@ -62,7 +62,7 @@ class Steer:
         backup_sport: the one to take while the path of `sport` is down.
         flow_label: over IPv6, have the flow label follow the source port.
         managed: wanted by the agent's desired state; otherwise set by hand.
-        wished: there, as an operator wants it; otherwise the planner does. The dataplane only keeps this.
+        override: wanted there by an operator; otherwise by the planner. The dataplane only keeps this.
 
     Raises:
         SteeringError: a port is out of range, or both are the same.
@@ -72,7 +72,7 @@ class Steer:
     backup_sport: int | None = None
     flow_label: bool = False
     managed: bool = False
-    wished: bool = False
+    override: bool = False
 
     def __post_init__(self) -> None:
         for port in (self.sport, self.backup_sport):
@@ -292,7 +292,7 @@ def _pack(wanted: Steer, paths: list[int]) -> bytes:
     record = np.zeros((), dtype=abi.STEER)
     flags = int(SteerFlag.ON)
     record["sport"], record["path"] = wanted.sport, paths[0]
-    record["managed"] = _Managed.BY_AGENT * wanted.managed | _Managed.WISHED * wanted.wished
+    record["managed"] = _Managed.BY_AGENT * wanted.managed | _Managed.OVERRIDE * wanted.override
     if wanted.backup_sport is not None:
         record["backup_sport"], record["backup_path"] = wanted.backup_sport, paths[1]
         flags |= SteerFlag.BACKUP
@@ -311,7 +311,7 @@ def _unpack(records: NDArray[np.void]) -> Iterator[Steer]:
             backup_sport=backup_sport if flags & SteerFlag.BACKUP else None,
             flow_label=bool(flags & SteerFlag.FLOW_LABEL),
             managed=bool(managed & _Managed.BY_AGENT),
-            wished=bool(managed & _Managed.WISHED),
+            override=bool(managed & _Managed.OVERRIDE),
         )
 
 

@@ -127,7 +127,7 @@ class SteerQp(Struct, frozen=True, kw_only=True):
 
     The queue pair is named by its far end: destination address and QPN. `sport` and `backup_sport` select its
     path and the one to take while that is dead. Over IPv6 the flow label follows the port where `flow_label` is set.
-    `wished` by an operator of the manager; otherwise the planner's, or set by hand.
+    `override` is set where an operator of the manager wants it so; otherwise it is the planner's, or set by hand.
     """
 
     nic: str
@@ -136,7 +136,7 @@ class SteerQp(Struct, frozen=True, kw_only=True):
     sport: int
     backup_sport: int | None = None
     flow_label: bool = False
-    wished: bool = False
+    override: bool = False
 
 
 class Detour(Struct, frozen=True, kw_only=True):

@@ -114,7 +114,7 @@ class Ledger:
     def adopt(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
         """Take up what a host was told by an earlier manager's planner, and no operator's wish; how many."""
         taken = 0
-        for wish in (steer for steer in steered if not steer.wished):
+        for wish in (steer for steer in steered if not steer.override):
             name = QpName(host, wish.nic, wish.dst_addr, wish.qpn)
             entry = self.entries.get(name)
             if entry is None and len(self.entries) < MOST_ENTRIES:

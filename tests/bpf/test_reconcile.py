@@ -33,8 +33,8 @@ def _plan(source: random.Random, ports: int) -> dict[QpKey, Steer]:
     for _ in range(source.randrange(60)):
         sport, backup = source.sample(range(50_000, 50_000 + ports), 2)
         backed = source.choice([backup, None])
-        label, wished = (source.random() < 0.2 for _ in range(2))
-        steer = Steer(sport, backed, flow_label=label, managed=True, wished=wished)
+        label, override = (source.random() < 0.2 for _ in range(2))
+        steer = Steer(sport, backed, flow_label=label, managed=True, override=override)
         plan[QpKey(source.choice(ADDRESSES), source.randrange(20))] = steer
     return plan
 

@@ -30,10 +30,7 @@ NOISE_NS = 5.0
 
 
 class FakeHost:
-    """One host with a clock of its own; `lie_ns` is what it adds to the times that it tells others.
-
-    All have the addresses of `nic`, unless they are given others.
-    """
+    """One host with a clock of its own; `lie_ns` is what it adds to the times that it tells others."""
 
     def __init__(self, name: str, url: str, *, offset_ns: int, drift: float) -> None:
         self.name = name
@@ -146,7 +143,8 @@ def fleet(count: int, url: str) -> list[FakeHost]:
         )
         for i in range(count)
     ]
-    for host in hosts:
+    for number, host in enumerate(hosts, 1):
+        host.addresses = {"ipv4": f"10.0.0.{number}", "ipv6": f"fd00::{number:x}"}
         host.fleet = {other.name: other for other in hosts}
     return hosts
 

@@ -20,11 +20,11 @@ def _wish(
     return SteerQp(nic=nic, dst_addr="10.0.0.2", qpn=qpn, sport=sport, backup_sport=backup_sport)
 
 
-@pytest.mark.parametrize("wished", [False, True])
-def test_wishes_become_managed_steering(*, wished: bool) -> None:
-    steers, refused = translate([replace(_wish(backup_sport=50_001), wished=wished)])
+@pytest.mark.parametrize("override", [False, True])
+def test_wishes_become_managed_steering(*, override: bool) -> None:
+    steers, refused = translate([replace(_wish(backup_sport=50_001), override=override)])
     key = QpKey(ip_address("10.0.0.2"), 7)
-    assert steers == {key: Steer(50_000, 50_001, managed=True, wished=wished)}
+    assert steers == {key: Steer(50_000, 50_001, managed=True, override=override)}
     assert refused == []
 
 

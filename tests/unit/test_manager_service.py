@@ -207,7 +207,7 @@ def _steer(socket: str, *arguments: str) -> Result:
 async def test_steering_reaches_the_host_and_outlives_the_manager(tmp_path: Path) -> None:
     port = free_port()
     config = _config(tmp_path, port)
-    wanted = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=7, sport=50_000, backup_sport=50_001)
+    wanted = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=7, sport=50_000, backup_sport=50_001, override=True)
 
     def followed(hosts: list[FakeHost], steer: list[SteerQp]) -> bool:
         return hosts[0].desired is not None and hosts[0].desired.steer == steer

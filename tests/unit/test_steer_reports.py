@@ -30,7 +30,7 @@ class _Maps:
                 60_000,
                 flow_label=True,
                 managed=number < managed,
-                wished=number < managed and number % 3 == 0,
+                override=number < managed and number % 3 == 0,
             )
             for number in range(managed + by_hand)
         }
@@ -60,7 +60,7 @@ def test_all_that_is_steered_arrives_in_messages_that_fit_the_bus(
     wholes = [whole for report in reports if (whole := parts.hear(report)) is not None]
     assert len(wholes) == 1
     assert (len(wholes[0].managed), len(wholes[0].by_hand)) == (2 * managed, 2 * by_hand)
-    assert all(wish.wished == (wish.qpn % 3 == 0) for wish in wholes[0].managed)
+    assert all(wish.override == (wish.qpn % 3 == 0) for wish in wholes[0].managed)
     assert len({(wish.nic, wish.qpn) for wish in wholes[0].managed + wholes[0].by_hand}) == 2 * (
         managed + by_hand
     )
