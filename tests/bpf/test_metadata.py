@@ -2,13 +2,13 @@
 
 import fcntl
 import os
-import platform
 import struct
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from kernels import TAP_HAS_METADATA
 from machine import Machine, Namespace, machine
 from probes import request
 
@@ -22,9 +22,6 @@ from cwdp.dataplane.status import describe
 pytestmark = pytest.mark.kernel
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x2, 0x1000
-TAP_HAS_METADATA = (6, 15)
-"""The first kernel in which a tap does."""
-
 SEEN_S = 5.0
 KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
 
@@ -38,10 +35,6 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def kernel_version() -> tuple[int, ...]:
-    return tuple(int(part) for part in platform.release().split(".")[:2])
 
 
 @pytest.fixture
@@ -76,7 +69,6 @@ def tap(namespace: Namespace) -> Iterator[int]:
 
 def test_a_driver_without_is_told(tap: int) -> None:
     """A tap is one, on older kernels; a real packet shows it."""
-    has = kernel_version() >= TAP_HAS_METADATA
     nic = HostNic("h", "tap0", Settings(), LinkTable(lambda _ifname: None))
     assert nic.ensure(KEYS)
     assert nic.describe().mode == "native"
@@ -84,8 +76,8 @@ def test_a_driver_without_is_told(tap: int) -> None:
     os.write(tap, bytes(request(seq=3)))
     where = tree.here("tap0")
     until(lambda: noted(where))
-    assert noted(where) == (abi.METADATA_HAS if has else abi.METADATA_LACKS)
-    assert nic.describe().takes_detours == has
+    assert noted(where) == (abi.METADATA_HAS if TAP_HAS_METADATA else abi.METADATA_LACKS)
+    assert nic.describe().takes_detours == TAP_HAS_METADATA
     nic.close()
 
 
