@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from machine import Namespace
 from pyroute2 import IPRoute
+from waiting import WAIT_S, until
 
 from cwdp.agent.congestion import CongestionHost
 from cwdp.congestion import interface
@@ -36,7 +37,6 @@ ORDER = Order(NIC, 1, 1_000.0, "1gbit")
 ROW = 777
 FIRST = class_id(1) + 1
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 20.0
 
 
 @pytest.fixture
@@ -99,13 +99,6 @@ def _rate_bps(maps: Maps) -> float:
         return _ceilings_bps()[FIRST]
     pace_q18 = int(maps.qps[Direction.EGRESS]["pace_q18"][ROW])
     return (NS_BITS_PER_BYTE << PACE_SHIFT) / pace_q18 if pace_q18 else LINK_BPS
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
 
 
 def test_without_slices_there_is_one_of_everything(maps: Maps) -> None:
@@ -224,9 +217,9 @@ def test_what_is_held_back_is_let_go_when_the_agent_is_gone(maps: Maps) -> None:
         sender.send(5_000_000)
         return _rate_bps(maps) < LINK_BPS
 
-    _until(is_paced)
+    until(is_paced)
     process.stdin.close()
-    assert process.wait(TIMEOUT_S) == 0
+    assert process.wait(WAIT_S) == 0
     assert _rate_bps(maps) == LINK_BPS
 
 

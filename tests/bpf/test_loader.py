@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kernels import HAS_TCX
 from machine import Namespace, add_veth, delete_link
+from waiting import until
 
 from cwdp.dataplane import abi, attached, hooks, libbpf, loader, tree
 from cwdp.dataplane.abi import XdpMode
@@ -179,16 +180,7 @@ def test_a_tree_that_is_not_whole_is_made_anew() -> None:
 
 def wait_until_free(ifname: str) -> None:
     """Until the kernel has freed the link that was unpinned."""
-    subprocess.run(
-        [
-            "timeout",
-            "5",
-            "sh",
-            "-c",
-            f"while ip -d link show {ifname} | grep -q prog/xdp; do sleep 0.01; done",
-        ],
-        check=True,
-    )
+    until(lambda: "prog/xdp" not in attached_xdp(ifname))
 
 
 @pytest.mark.parametrize("call", range(1, len(WHOLE) + 1))

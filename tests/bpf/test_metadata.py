@@ -4,13 +4,13 @@ import fcntl
 import os
 import struct
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from kernels import TAP_HAS_METADATA
 from machine import Machine, Namespace, machine
 from probes import request
+from waiting import until
 
 from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
@@ -22,19 +22,11 @@ from cwdp.dataplane.status import describe
 pytestmark = pytest.mark.kernel
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x2, 0x1000
-SEEN_S = 5.0
 KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
 
 
 def noted(where: tree.TreePath) -> int:
     return int(meta.read(where.path)["metadata"][0])
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SEEN_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture
