@@ -203,23 +203,23 @@ def test_a_queue_pair_is_paced_while_its_path_is_full_and_let_go_after(maps: Map
 
 def test_what_is_held_back_is_let_go_when_the_agent_is_gone(maps: Maps) -> None:
     sender = Sender(maps)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cwdp.agent.congestion"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
-    process.stdin.write(msgspec.json.encode([ORDER]) + b"\n")
-    process.stdin.flush()
 
     def is_paced() -> bool:
         sender.send(5_000_000)
         return _rate_bps(maps) < LINK_BPS
 
-    until(is_paced)
-    process.stdin.close()
-    assert process.wait(WAIT_S) == 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "cwdp.agent.congestion"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode([ORDER]) + b"\n")
+        process.stdin.flush()
+        until(is_paced)
+        process.stdin.close()
+        assert process.wait(WAIT_S) == 0
     assert _rate_bps(maps) == LINK_BPS
 
 
