@@ -5,6 +5,7 @@ from pathlib import Path
 
 import need
 import pytest
+from kernels import HAS_TCX, NO_TCX
 from machine import Machine, Namespace, add_veth, machine
 
 from cwdp.dataplane import libbpf, loader
@@ -49,6 +50,20 @@ def other_build(tmp_path: Path) -> Path:
     path = tmp_path / "other.bpf.o"
     path.write_bytes(loader.OBJECT.read_bytes() + b"\0")
     return path
+
+
+@pytest.fixture
+def tcx() -> None:
+    """Links at the hooks of tc."""
+    if not HAS_TCX:
+        pytest.skip(NO_TCX)
+
+
+@pytest.fixture(params=["tcx", "without_tcx"])
+def held_by(request: pytest.FixtureRequest) -> str:
+    """What holds the programs at the hooks of tc: links, or filters of clsact."""
+    request.getfixturevalue(request.param)
+    return {"tcx": "tcx", "without_tcx": "clsact"}[request.param]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from scapy.contrib.roce import BTH
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
+from waiting import until
 
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import PathState
@@ -27,7 +28,6 @@ GATEWAYS = {4: "10.0.9.254", 6: "fe80::9"}
 GATEWAY_MAC, MAC = "02:00:00:00:09:fe", "02:00:00:00:00:b1"
 PRIMARY, BACKUP, DETOUR = 51_000, 52_000, 53_000
 SECOND_NS = 10**9
-CARRIER_WAIT_S = 5.0
 DEAD_AFTER_NS = 10 * SECOND_NS
 LONG_AGO_NS = 100 * SECOND_NS
 MARK = 0x01
@@ -74,9 +74,8 @@ class TwoNics:
                 address = OTHER_SOURCES[version][0]
                 ip.addr("add", index=index, address=address, prefixlen=24 if version == 4 else 64)
                 ip.neigh("add", dst=gateway, lladdr=GATEWAY_MAC, ifindex=index, state="permanent")
-            deadline = time.monotonic() + CARRIER_WAIT_S
-            while ip.get_links(index)[0].get_attr("IFLA_OPERSTATE") != "UP" and time.monotonic() < deadline:
-                time.sleep(0.01)  # until then its queue takes nothing
+            # until then its queue takes nothing
+            until(lambda: ip.get_links(index)[0].get_attr("IFLA_OPERSTATE") == "UP")
 
     def close(self) -> None:
         self.detours.reconcile({})

@@ -20,12 +20,14 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from cwdp.dataplane import abi, control, libbpf, loader, tree
+from cwdp.dataplane import abi, control, hooks, libbpf, loader, tree
 from cwdp.dataplane.abi import Direction, Reason, SlotState
+from cwdp.dataplane.hooks import Hook
 from cwdp.dataplane.libbpf import BpfObject
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
+from cwdp.dataplane.tree import TreePath
 
 XDP_DROP, XDP_PASS, XDP_TX = 1, 2, 3
 TC_ACT_UNSPEC = 0xFFFFFFFF
@@ -95,6 +97,16 @@ def add_veth(ifname: str, peer: str) -> None:
 def delete_link(ifname: str) -> None:
     with IPRoute() as ip:
         ip.link("del", ifname=ifname)
+
+
+def running(where: TreePath, hook: Hook) -> int | None:
+    """The kernel's number of the program that it runs at a hook."""
+    ifindex = loader.ifindex_of(where.ifname)
+    if not (where.path / hook.link).exists():
+        return hooks.clsact_program(ifindex, hook)
+    with libbpf.opened(where.path / hook.link) as link:
+        target, program = libbpf.link_target(link)
+    return program if target == ifindex else None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from machine import Namespace
 from pyroute2 import IPRoute
+from waiting import WAIT_S, until
 
 from cwdp.agent.congestion import CongestionHost
 from cwdp.congestion import interface
@@ -24,6 +25,7 @@ from cwdp.dataplane.abi import Direction, Enforcer, SlotState
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import address_words
 from cwdp.shared.slices import Match, Slice, SliceSet
+from cwdp.slices.edt import NS_BITS_PER_BYTE, PACE_SHIFT
 from cwdp.slices.htb import QP_CLASSES, class_id
 from cwdp.slices.slicing import EVERYTHING, Slicing
 
@@ -35,27 +37,43 @@ ORDER = Order(NIC, 1, 1_000.0, "1gbit")
 ROW = 777
 FIRST = class_id(1) + 1
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 20.0
 
 
 @pytest.fixture
-def maps(namespace: Namespace) -> Iterator[Maps]:
+def classes(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maps]:
+    """Of an interface whose queue pairs have classes, as on kernels without fq."""
     del namespace
+    monkeypatch.setattr("cwdp.slices.slicing.put_fq", lambda *_: False)
+    with _held_apart() as maps:
+        yield maps
+
+
+@pytest.fixture
+def departures(namespace: Namespace) -> Iterator[Maps]:
+    """Of an interface whose queue pairs have departure times."""
+    del namespace
+    with _held_apart() as maps:
+        if Enforcer(int(maps.slice_table["enforcer"][0])) is not Enforcer.EDT:
+            pytest.skip("this kernel has no fq")
+        yield maps
+
+
+@pytest.fixture(params=["classes", "departures"])
+def maps(request: pytest.FixtureRequest) -> Maps:
+    found: Maps = request.getfixturevalue(request.param)
+    return found
+
+
+@contextmanager
+def _held_apart() -> Iterator[Maps]:
     loader.load(NIC)
     with Maps(tree.here(NIC)) as opened:
-        if Enforcer(_slicing_kind(opened)) is not Enforcer.HTB:
-            pytest.skip("this kernel has fq, which needs no classes")
+        with _slicing(opened) as slicing:
+            slicing.hold_apart("1gbit")
         yield opened
-    with tree.locked(), Maps(tree.here(NIC)) as opened, IPRoute() as ip:
-        Slicing(opened, ip, NIC).delete()
+        with _slicing(opened) as slicing:
+            slicing.delete()
     loader.unload(NIC)
-
-
-def _slicing_kind(maps: Maps) -> Enforcer:
-    with tree.locked(), IPRoute() as ip:
-        slicing = Slicing(maps, ip, NIC)
-        slicing.hold_apart("1gbit")
-        return slicing.enforcer
 
 
 @contextmanager
@@ -75,11 +93,12 @@ def _ceilings_bps() -> dict[int, int]:
     }
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
+def _rate_bps(maps: Maps) -> float:
+    """What the sender's queue pair is held to."""
+    if maps.slices["leaves"][1]:
+        return _ceilings_bps()[FIRST]
+    pace_q18 = int(maps.qps[Direction.EGRESS]["pace_q18"][ROW])
+    return (NS_BITS_PER_BYTE << PACE_SHIFT) / pace_q18 if pace_q18 else LINK_BPS
 
 
 def test_without_slices_there_is_one_of_everything(maps: Maps) -> None:
@@ -88,8 +107,13 @@ def test_without_slices_there_is_one_of_everything(maps: Maps) -> None:
         assert not slicing.managed
         listed = {one.name: one for one in slicing.listed() if one.number}
         assert set(listed) == {EVERYTHING}
-        assert listed[EVERYTHING].ceiling_bps == LINK_BPS
+        assert (listed[EVERYTHING].ceiling_bps, listed[EVERYTHING].qp_bps) == (LINK_BPS, LINK_BPS)
         slicing.hold_apart("1gbit")
+        assert [one for one in slicing.listed() if one.number] == [listed[EVERYTHING]]
+
+
+def test_each_queue_pair_has_a_class(classes: Maps) -> None:
+    assert classes.slices["leaves"][1] == QP_CLASSES
     assert len(_ceilings_bps()) == 4 + QP_CLASSES
 
 
@@ -104,7 +128,7 @@ def test_slices_that_are_asked_for_take_its_place_and_keep_queue_pairs_apart(map
         assert not slicing.unasked
         (only,) = (one for one in slicing.listed() if one.number)
         assert (only.name, only.qp_bps) == ("a", 200_000_000)
-        assert maps.slices["leaves"][only.number] == QP_CLASSES
+        assert maps.slices["leaves"][only.number] == QP_CLASSES or maps.slices["qp_pace_q18"][only.number]
         slicing.delete()
         slicing.apply(wanted)
         (only,) = (one for one in slicing.listed() if one.number)
@@ -122,8 +146,8 @@ def test_the_slice_of_everything_goes_with_congestion_control(maps: Maps) -> Non
         assert not slicing.holding
 
 
-def test_a_class_is_changed_and_one_that_is_not_there_is_refused(maps: Maps) -> None:
-    del maps
+def test_a_class_is_changed_and_one_that_is_not_there_is_refused(classes: Maps) -> None:
+    del classes
     netlink, index = open_netlink(), loader.ifindex_of(NIC)
     limits = LeafLimits(rate_bps=80_000, ceiling_bps=50e6, priority=3, quantum_bytes=1_518)
     netlink.send(change_class(index, FIRST, class_id(1), limits))
@@ -161,12 +185,12 @@ def test_a_queue_pair_is_paced_while_its_path_is_full_and_let_go_after(maps: Map
     host.follow([ORDER])
     host.look_after()
 
-    def paced_after(seconds: float, queue_ns: int) -> int:
+    def paced_after(seconds: float, queue_ns: int) -> float:
         for _ in range(round(seconds / 0.01)):
             sender.send(queue_ns)
             host.step(time.monotonic_ns())
             time.sleep(0.01)
-        return _ceilings_bps()[FIRST]
+        return _rate_bps(maps)
 
     assert paced_after(0.5, 0) == LINK_BPS
     assert paced_after(1.0, 5_000_000) < LINK_BPS / 4
@@ -179,24 +203,24 @@ def test_a_queue_pair_is_paced_while_its_path_is_full_and_let_go_after(maps: Map
 
 def test_what_is_held_back_is_let_go_when_the_agent_is_gone(maps: Maps) -> None:
     sender = Sender(maps)
-    process = subprocess.Popen(
+
+    def is_paced() -> bool:
+        sender.send(5_000_000)
+        return _rate_bps(maps) < LINK_BPS
+
+    with subprocess.Popen(
         [sys.executable, "-m", "cwdp.agent.congestion"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
-    process.stdin.write(msgspec.json.encode([ORDER]) + b"\n")
-    process.stdin.flush()
-
-    def is_paced() -> bool:
-        sender.send(5_000_000)
-        return _ceilings_bps()[FIRST] < LINK_BPS
-
-    _until(is_paced)
-    process.stdin.close()
-    assert process.wait(TIMEOUT_S) == 0
-    assert _ceilings_bps()[FIRST] == LINK_BPS
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(msgspec.json.encode([ORDER]) + b"\n")
+        process.stdin.flush()
+        until(is_paced)
+        process.stdin.close()
+        assert process.wait(WAIT_S) == 0
+    assert _rate_bps(maps) == LINK_BPS
 
 
 def test_an_interface_that_is_not_there_is_counted_and_waited_for(namespace: Namespace) -> None:

@@ -18,7 +18,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["dataplane", *arguments])
 
 
-def test_load_status_unload() -> None:
+def test_load_status_unload(held_by: str) -> None:
     tag = loader.object_tag()
     result = run("load", "roce0")
     assert (result.exit_code, result.output) == (0, f"roce0: loaded (build {tag}, native XDP)\n")
@@ -26,7 +26,7 @@ def test_load_status_unload() -> None:
     status = json.loads(run("status", "--json").output)["interfaces"]
     assert [nic["ifname"] for nic in status] == ["roce0"]
     nic = status[0]
-    assert (nic["attached"], nic["current"], nic["mode"], nic["egress"]) == (True, True, "native", "tcx")
+    assert (nic["attached"], nic["current"], nic["mode"], nic["egress"]) == (True, True, "native", held_by)
     assert nic["clock"] == {"synced": False, "offset_ns": None, "drift_ppb": None, "bound_ns": None}
     assert set(nic["counters"].values()) == {0}
     assert "roce0" in run("status").output
@@ -35,11 +35,13 @@ def test_load_status_unload() -> None:
     assert "no dataplane is loaded here" in run("status").output
 
 
-def test_a_hook_that_was_taken_away_is_told_and_put_right() -> None:
+def test_a_hook_that_was_taken_away_is_told_and_put_right(held_by: str) -> None:
     run("load", "roce0")
-    subprocess.run(
-        ["bpftool", "link", "detach", "pinned", str(tree.here("roce0").path / tree.TCX_LINK)], check=True
-    )
+    taking_away = {
+        "tcx": ["bpftool", "link", "detach", "pinned", str(tree.here("roce0").path / tree.TCX_LINK)],
+        "clsact": ["tc", "qdisc", "del", "dev", "roce0", "clsact"],
+    }
+    subprocess.run(taking_away[held_by], check=True)
     told = run("status").output
     assert "roce0: tc_egress is not attached" in told
     assert "cwdp dataplane load IFNAME" in told

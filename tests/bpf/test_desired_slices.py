@@ -3,13 +3,14 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from machine import Namespace, add_veth, delete_link
 from pyroute2 import IPRoute
 from pyroute2.netlink.rtnl import TC_H_ROOT
+from waiting import until
 
 from cwdp.agent import wishes
 from cwdp.agent.slicing import DesiredSlices
@@ -22,7 +23,6 @@ from cwdp.slices.slicing import Slicing
 pytestmark = pytest.mark.kernel
 
 NIC = "roce0"
-TIMEOUT_S = 20.0
 
 
 def _of(*guaranteed: str) -> SliceSet:
@@ -42,13 +42,6 @@ def _present() -> tuple[bool, dict[str, int]]:
     """Whether the slices are the agent's, and what each is guaranteed."""
     with _slicing() as slicing:
         return slicing.managed, {one.name: one.guaranteed_bps for one in slicing.listed() if one.number}
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
 
 
 class _Following:
@@ -93,11 +86,11 @@ def following(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def test_what_is_wanted_is_applied_changed_and_taken_away(following: _Following) -> None:
     following.want(_of("10mbit", "20mbit"))
-    _until(lambda: _present() == (True, {"s0": 10**7, "s1": 2 * 10**7}))
+    until(lambda: _present() == (True, {"s0": 10**7, "s1": 2 * 10**7}))
     following.want(_of("30mbit"))
-    _until(lambda: _present() == (True, {"s0": 3 * 10**7}))
+    until(lambda: _present() == (True, {"s0": 3 * 10**7}))
     following.want(None)
-    _until(lambda: _present() == (False, {}))
+    until(lambda: _present() == (False, {}))
     assert following.refused == []
 
 
@@ -107,49 +100,49 @@ def test_what_was_applied_by_hand_stays_until_it_is_let_go(following: _Following
     following.want(None)
     time.sleep(0.2)
     following.want(_of("10mbit"))
-    _until(lambda: len(following.refused) == 1)
+    until(lambda: len(following.refused) == 1)
     time.sleep(0.2)
     assert _present() == (False, {"s0": 5 * 10**6})
     with _slicing() as slicing:
         slicing.delete()
-    _until(lambda: _present() == (True, {"s0": 10**7}))
+    until(lambda: _present() == (True, {"s0": 10**7}))
     assert following.refused == [f"the slices of {NIC} were applied by hand"]
 
 
 def test_slices_come_back_after_somebody_took_them_away(following: _Following) -> None:
     wanted = (True, {"s0": 10**7})
     following.want(_of("10mbit"))
-    _until(lambda: _present() == wanted)
+    until(lambda: _present() == wanted)
     with _slicing() as slicing:
         slicing.delete()
-    _until(lambda: _present() == wanted)
+    until(lambda: _present() == wanted)
     with IPRoute() as ip:
         ip.tc("del", index=loader.ifindex_of(NIC), parent=TC_H_ROOT)
-    _until(_holds)
+    until(_holds)
     assert following.refused == []
 
 
 def test_slices_are_applied_to_a_dataplane_loaded_anew(following: _Following) -> None:
     wanted = (True, {"s0": 10**7})
     following.want(_of("10mbit"))
-    _until(lambda: _present() == wanted)
+    until(lambda: _present() == wanted)
     loader.unload(NIC)
     loader.load(NIC)
     following.loaded()
-    _until(lambda: _present() == wanted)
+    until(lambda: _present() == wanted)
     loader.unload(NIC)
     delete_link(NIC)
     add_veth(NIC, "far0")
     loader.load(NIC)
     following.loaded()
-    _until(lambda: _present() == wanted and _holds())
+    until(lambda: _present() == wanted and _holds())
 
 
 def test_what_the_link_cannot_give_is_refused_and_what_was_stays(following: _Following) -> None:
     following.want(_of("10mbit"))
-    _until(lambda: _present() == (True, {"s0": 10**7}))
+    until(lambda: _present() == (True, {"s0": 10**7}))
     following.want(_of("600mbit", "500mbit"))
-    _until(lambda: len(following.refused) == 1)
+    until(lambda: len(following.refused) == 1)
     assert _present() == (True, {"s0": 10**7})
     (refused,) = following.refused
     assert "600mbit + 500mbit = 1.1gbit" in refused

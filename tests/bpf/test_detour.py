@@ -15,6 +15,7 @@ from probes import SOURCES
 from scapy.contrib.roce import BTH
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
+from waiting import WAIT_S
 from wire import Shape, Wire, pseudo_header_sum, received_form
 
 from cwdp.dataplane import abi
@@ -245,7 +246,7 @@ class Taps:
             self._out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
             self._out.bind((self._far, ETH_P_ALL))
             self._out.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-            self._out.settimeout(5)
+            self._out.settimeout(WAIT_S)
         return self
 
     def __exit__(self, *_: object) -> None:

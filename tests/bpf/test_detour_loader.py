@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from machine import add_veth
+from machine import add_veth, running
 
 from cwdp.dataplane import hooks, libbpf, loader, tree
 from cwdp.dataplane.maps import Maps
@@ -24,57 +24,39 @@ def filters(direction: str) -> str:
     return shown.stdout
 
 
-def test_only_when_it_is_wanted() -> None:
+def test_only_when_it_is_wanted(held_by: str) -> None:
     where = loader.load("roce0").where
-    link = where.path / tree.TCX_INGRESS_LINK
-    assert not link.exists()
+    assert running(where, hooks.INGRESS) is None
     take_in()
+    before = running(where, hooks.INGRESS)
+    assert before is not None
     take_in()
-    with libbpf.opened(link) as fd:
-        assert libbpf.link_target(fd)[0] == loader.ifindex_of("roce0")
+    assert running(where, hooks.INGRESS) == before
+    if held_by == "clsact":
+        assert filters("ingress").count("cwdp:tc_ingress") == 1
     loader.unload("roce0")
     assert not where.path.exists()
-
-
-def test_by_clsact(without_tcx: None) -> None:
-    loader.load("roce0")
-    assert hooks.clsact_program(loader.ifindex_of("roce0"), hooks.INGRESS) is None
-    take_in()
-    take_in()
-    assert filters("ingress").count("cwdp:tc_ingress") == 1
-    loader.unload("roce0")
     assert "cwdp" not in filters("ingress") + filters("egress")
 
 
-@pytest.mark.parametrize("clsact", [False, True], ids=["TCX", "clsact"])
-def test_an_upgrade_keeps_it(
-    clsact: bool, other_build: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    if clsact:
-        request.getfixturevalue("without_tcx")
+def test_an_upgrade_keeps_it(held_by: str, other_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = loader.load("roce0").where
+    with tree.locked(), Maps(where) as maps:
+        maps.control["partner"]["ifindex"] = loader.ifindex_of("far0")
     take_in()
     monkeypatch.setattr(loader, "OBJECT", other_build)
     assert loader.upgrade("roce0").changed
-    if clsact:
-        assert filters("ingress").count("cwdp:tc_ingress") == 1
-        return
-    with (
-        libbpf.opened(where.path / tree.TCX_INGRESS_LINK) as link,
-        libbpf.opened(where.path / "tc_ingress") as program,
-    ):
-        before = libbpf.link_target(link)[1]
-        libbpf.link_update(link, program)
-        assert libbpf.link_target(link)[1] == before
+    with libbpf.opened(where.path / "tc_ingress") as program:
+        assert running(where, hooks.INGRESS) == libbpf.program_id(program)
 
 
-def test_an_upgrade_does_not_bring_it() -> None:
+def test_another_interface_does_not_get_it() -> None:
     where = loader.load("roce0").where
     take_in("roce0")
     add_veth("roce1", "far1")
     other = loader.load("roce1").where
-    assert (where.path / tree.TCX_INGRESS_LINK).exists()
-    assert not (other.path / tree.TCX_INGRESS_LINK).exists()
+    assert running(where, hooks.INGRESS) is not None
+    assert running(other, hooks.INGRESS) is None
 
 
 def test_the_other_nics_paths_are_followed_anew(other_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from machine import Namespace, add_veth, delete_link
+from kernels import HAS_TCX
+from machine import Namespace, add_veth, delete_link, running
 from test_loader_crash import die_in
 
 from cwdp.dataplane import hooks, libbpf, loader, tree
@@ -17,19 +18,15 @@ from cwdp.errors import ForeignProgramError
 pytestmark = pytest.mark.kernel
 
 EVERY_HOOK = [hooks.XDP, hooks.EGRESS, hooks.INGRESS]
+LINKED = EVERY_HOOK if HAS_TCX else [hooks.XDP]
+"""The hooks whose programs are held by links."""
 
-
-@pytest.fixture(scope="module")
-def tcx() -> None:
-    """Links at the hooks of tc, which kernels before 6.6 do not have."""
-    namespace = Namespace()
-    try:
-        with namespace.entered():
-            add_veth("roce0", "far0")
-            if not (loader.load("roce0").where.path / tree.TCX_LINK).exists():
-                pytest.skip("this kernel has no TCX")
-    finally:
-        namespace.close()
+SWAPS = [
+    *(("tcx", ("libbpf.link_update", call)) for call in (1, 2, 3)),
+    ("without_tcx", ("libbpf.link_update", 1)),
+    *(("without_tcx", ("hooks.attach_clsact", call)) for call in (1, 2)),
+]
+"""What holds the programs, and the calls that give a hook another program in an upgrade."""
 
 
 def load_with_partner(ifname: str = "roce0") -> TreePath:
@@ -56,13 +53,6 @@ def pinned_program(where: TreePath, hook: Hook) -> int:
         return libbpf.program_id(fd)
 
 
-def running_program(where: TreePath, hook: Hook) -> int:
-    """What the kernel runs at a hook, by its link."""
-    with libbpf.opened(where.path / hook.link) as fd:
-        assert libbpf.link_target(fd)[0] == loader.ifindex_of(where.ifname)
-        return libbpf.link_target(fd)[1]
-
-
 def detach(where: TreePath, hook: Hook) -> None:
     with libbpf.opened(where.path / hook.link) as fd:
         libbpf.link_detach(fd)
@@ -74,8 +64,7 @@ def assert_well(where: TreePath) -> None:
     assert not loader.load(where.ifname).changed
 
 
-@pytest.mark.parametrize("hook", EVERY_HOOK, ids=lambda hook: hook.program)
-@pytest.mark.usefixtures("tcx")
+@pytest.mark.parametrize("hook", LINKED, ids=lambda hook: hook.program)
 def test_a_link_that_was_detached(namespace: Namespace, hook: Hook) -> None:
     where = load_with_partner()
     assert_well(where)
@@ -87,19 +76,18 @@ def test_a_link_that_was_detached(namespace: Namespace, hook: Hook) -> None:
         assert found["faults"] == [f"{hook.program} is not attached"]
         repaired = loader.load("roce0")
         assert (repaired.changed, repaired.repaired) == (True, (f"{hook.program} is not attached",))
-        assert running_program(where, hook) == pinned_program(where, hook)
+        assert running(where, hook) == pinned_program(where, hook)
         assert maps.still_pinned()
         assert maps.key_ids() == [7]
     assert_well(where)
 
 
-@pytest.mark.usefixtures("tcx")
 def test_all_links_that_were_detached(namespace: Namespace) -> None:
     where = load_with_partner()
     with Maps(where) as maps:
-        for hook in EVERY_HOOK:
+        for hook in LINKED:
             detach(where, hook)
-        assert len(loader.load("roce0").repaired) == len(EVERY_HOOK)
+        assert len(loader.load("roce0").repaired) == len(LINKED)
         assert maps.still_pinned()
     assert_well(where)
 
@@ -125,8 +113,7 @@ def test_clsact_that_was_deleted(namespace: Namespace, without_tcx: None) -> Non
     assert_well(where)
 
 
-@pytest.mark.parametrize("hook", EVERY_HOOK, ids=lambda hook: hook.program)
-@pytest.mark.usefixtures("tcx")
+@pytest.mark.parametrize("hook", LINKED, ids=lambda hook: hook.program)
 def test_another_program_behind_a_link(namespace: Namespace, other_build: Path, hook: Hook) -> None:
     where = load_with_partner()
     with libbpf.BpfObject(other_build) as obj:
@@ -135,7 +122,7 @@ def test_another_program_behind_a_link(namespace: Namespace, other_build: Path, 
             libbpf.link_update(link, obj.program_fd(hook.program))
     assert describe(where)["faults"] == [f"{hook.program} is not the program of this build"]
     assert loader.load("roce0").changed
-    assert running_program(where, hook) == pinned_program(where, hook)
+    assert running(where, hook) == pinned_program(where, hook)
     assert_well(where)
 
 
@@ -149,18 +136,17 @@ def test_another_program_behind_a_filter(namespace: Namespace, without_tcx: None
     assert_well(where)
 
 
-@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize(("held_by", "swap"), SWAPS, indirect=["held_by"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.usefixtures("tcx")
-def test_an_upgrade_killed_between_two_links(
-    namespace: Namespace, other_build: Path, call: int, moment: str
+def test_an_upgrade_killed_between_two_hooks(
+    namespace: Namespace, other_build: Path, held_by: str, swap: tuple[str, int], moment: str
 ) -> None:
     """The build that was there loads again: it is whole, and not half of the other."""
     where = load_with_partner()
-    die_in(namespace, "upgrade", other_build, ("libbpf.link_update", call, moment))
+    die_in(namespace, "upgrade", other_build, (*swap, moment))
     loader.load("roce0")
     for hook in EVERY_HOOK:
-        assert running_program(where, hook) == pinned_program(where, hook)
+        assert running(where, hook) == pinned_program(where, hook)
     assert_well(where)
 
 
@@ -179,22 +165,18 @@ def test_a_program_of_somebody_else_in_our_place(namespace: Namespace) -> None:
     assert_well(where)
 
 
-@pytest.mark.usefixtures("tcx")
+@pytest.mark.parametrize("hook", LINKED, ids=lambda hook: hook.program)
 def test_an_upgrade_puts_right_what_was_taken_away(
-    namespace: Namespace, other_build: Path, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, other_build: Path, monkeypatch: pytest.MonkeyPatch, hook: Hook
 ) -> None:
     where = load_with_partner()
-    detach(where, hooks.EGRESS)
+    detach(where, hook)
     monkeypatch.setattr(loader, "OBJECT", other_build)
     assert loader.upgrade("roce0").changed
     assert_well(where)
 
 
-@pytest.mark.parametrize("held_by", ["tcx", "without_tcx"])
-def test_a_renamed_interface_keeps_its_dataplane(
-    namespace: Namespace, held_by: str, request: pytest.FixtureRequest
-) -> None:
-    request.getfixturevalue(held_by)
+def test_a_renamed_interface_keeps_its_dataplane(namespace: Namespace, held_by: str) -> None:
     old = load_with_partner()
     with Maps(old) as maps:
         maps.set_key(5, bytes(16))
@@ -249,11 +231,7 @@ def test_a_renamed_interface_is_unloaded_by_either_name(namespace: Namespace) ->
         rename("roce9", "roce0")
 
 
-@pytest.mark.parametrize("held_by", ["tcx", "without_tcx"])
-def test_unloading_from_an_interface_that_has_vanished(
-    namespace: Namespace, held_by: str, request: pytest.FixtureRequest
-) -> None:
-    request.getfixturevalue(held_by)
+def test_unloading_from_an_interface_that_has_vanished(namespace: Namespace, held_by: str) -> None:
     loader.load("roce0")
     delete_link("roce0")
     assert loader.unload("roce0")

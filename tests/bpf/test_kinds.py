@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from probes import KEY, KEY_ID, Probe, request, signed
 from pyroute2 import IPRoute, NetlinkError
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
+from waiting import WAIT_S, until
 
 from cwdp.agent.sender import cookie_of
 from cwdp.dataplane import abi, loader
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.kernel
 
 ETH_P_ALL, SOL_PACKET, PACKET_IGNORE_OUTGOING = 0x0003, 263, 23
 VLAN = 42
-COMES_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -83,12 +82,6 @@ class Ends:
             if Probe in frame:
                 return frame
 
-    def until(self, counter: str) -> None:
-        deadline = time.monotonic() + COMES_S
-        while not self.maps.counters()[counter]:
-            assert time.monotonic() < deadline, {n: c for n, c in self.maps.counters().items() if c}
-            time.sleep(0.01)
-
 
 def run(*arguments: str) -> None:
     subprocess.run(arguments, check=True, capture_output=True)
@@ -117,7 +110,7 @@ def make(kind: Kind) -> str:
 def packet_socket(ifname: str) -> socket.socket:
     made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     made.bind((ifname, ETH_P_ALL))
-    made.settimeout(COMES_S)
+    made.settimeout(WAIT_S)
     return made
 
 
@@ -156,7 +149,7 @@ def test_a_request_is_reflected(ends: Ends, ip_version: int) -> None:
 @pytest.mark.parametrize("ip_version", [4, 6])
 def test_a_probe_is_stamped(ends: Ends, ip_version: int) -> None:
     ends.near.send(bytes(request(ip_version, seq=9)))
-    ends.until("probe_sent")
+    until(lambda: ends.maps.counters()["probe_sent"])
     assert ends.next_probe()[Probe].t1 != 0
     slot = ends.maps.slots[9]
     assert int(slot["tag"]) >> 32 == 9

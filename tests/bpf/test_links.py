@@ -4,13 +4,13 @@ import asyncio
 import subprocess
 
 import pytest
+from waiting import WAIT_S
 
 from cwdp.agent.links import LinkTable
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 
 CHANGES = 3_000
-READ_S = 10.0
 
 
 def ip(*commands: str) -> None:
@@ -28,7 +28,7 @@ def test_an_overflow_tells_what_changed_and_nothing_else(caplog: pytest.LogCaptu
     table = LinkTable(tell)
 
     async def until_known(address: str) -> None:
-        async with asyncio.timeout(READ_S):
+        async with asyncio.timeout(WAIT_S):
             while (link := table.get("far0")) is None or address not in link.addresses:
                 changed.clear()
                 await changed.wait()

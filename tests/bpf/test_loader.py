@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from kernels import HAS_TCX
 from machine import Namespace, add_veth, delete_link
+from waiting import until
 
 from cwdp.dataplane import abi, attached, hooks, libbpf, loader, tree
 from cwdp.dataplane.abi import XdpMode
@@ -24,7 +26,9 @@ from cwdp.errors import (
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 
 EGRESS_FILTER = "cwdp:tc_egress"
-WHOLE = {*tree.MAPS, tree.SETTINGS_MAP, *tree.PROGRAMS, tree.XDP_LINK, tree.TCX_LINK}
+WHOLE = {*tree.MAPS, tree.SETTINGS_MAP, *tree.PROGRAMS, tree.XDP_LINK} | (
+    {tree.TCX_LINK} if HAS_TCX else set()
+)
 
 
 def pins(ifname: str = "roce0") -> set[str]:
@@ -176,16 +180,7 @@ def test_a_tree_that_is_not_whole_is_made_anew() -> None:
 
 def wait_until_free(ifname: str) -> None:
     """Until the kernel has freed the link that was unpinned."""
-    subprocess.run(
-        [
-            "timeout",
-            "5",
-            "sh",
-            "-c",
-            f"while ip -d link show {ifname} | grep -q prog/xdp; do sleep 0.01; done",
-        ],
-        check=True,
-    )
+    until(lambda: "prog/xdp" not in attached_xdp(ifname))
 
 
 @pytest.mark.parametrize("call", range(1, len(WHOLE) + 1))
@@ -273,20 +268,7 @@ except PrivilegeError as error:
     assert_nothing_left()
 
 
-@pytest.fixture
-def no_tcx(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on kernels before 6.6."""
-    real = libbpf.link_create
-
-    def refusing(program_fd: int, ifindex: int, attach_type: int, flags: int = 0) -> int:
-        if attach_type == libbpf.BPF_TCX_EGRESS:
-            raise OSError(22, "Invalid argument")
-        return real(program_fd, ifindex, attach_type, flags)
-
-    monkeypatch.setattr(libbpf, "link_create", refusing)
-
-
-@pytest.mark.usefixtures("no_tcx")
+@pytest.mark.usefixtures("without_tcx")
 def test_clsact() -> None:
     """On kernels without TCX: others' filters stay, and clsact too while somebody uses it."""
     tc("qdisc", "add", "dev", "roce0", "clsact")
@@ -316,7 +298,7 @@ def test_clsact() -> None:
     assert EGRESS_FILTER not in left
 
 
-@pytest.mark.usefixtures("no_tcx")
+@pytest.mark.usefixtures("without_tcx")
 def test_loading_from_a_running_event_loop() -> None:
     """As the agent does; what asks the kernel by netlink has a loop of its own."""
 

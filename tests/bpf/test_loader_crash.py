@@ -1,5 +1,6 @@
 """kill -9 in the middle of loading and upgrading: the next command finds a clean state and works."""
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -29,9 +30,14 @@ UPGRADE_STEPS = [
     ("libbpf.pin", 3, "after"),
     ("libbpf.link_update", 1, "before"),
     ("libbpf.link_update", 1, "after"),
-    ("libbpf.link_update", 2, "after"),
     ("loader._take_place", 1, "before"),
     ("loader._take_place", 1, "after"),
+]
+UPGRADES = [
+    *itertools.product(("tcx", "without_tcx"), UPGRADE_STEPS),
+    ("tcx", ("libbpf.link_update", 2, "after")),
+    ("without_tcx", ("hooks.attach_clsact", 1, "before")),
+    ("without_tcx", ("hooks.attach_clsact", 1, "after")),
 ]
 
 
@@ -59,8 +65,8 @@ def test_load(namespace: Namespace, step: tuple[str, int, str]) -> None:
     assert tree.trees_here() == []
 
 
-@pytest.mark.parametrize("step", UPGRADE_STEPS, ids=lambda step: "-".join(map(str, step)))
-def test_upgrade(namespace: Namespace, other_build: Path, step: tuple[str, int, str]) -> None:
+@pytest.mark.parametrize(("held_by", "step"), UPGRADES, indirect=["held_by"])
+def test_upgrade(namespace: Namespace, other_build: Path, held_by: str, step: tuple[str, int, str]) -> None:
     """The interface is never without programs, and the maps are kept."""
     where = loader.load("roce0").where
     with Maps(where) as maps:

@@ -1,19 +1,22 @@
 """An upgrade keeps what the maps hold and loses no packet."""
 
+import itertools
 import socket
 import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from machine import Machine, Namespace, set_namespace
+from machine import Machine, Namespace, running, set_namespace
 from probes import request
 
-from cwdp.dataplane import abi, libbpf, loader, tree
+from cwdp.dataplane import abi, hooks, libbpf, loader, tree
 from cwdp.dataplane.loader import Settings
 from cwdp.dataplane.maps import Maps, shared
+from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, VersionError
 from cwdp.shared.testclock import TestClock
 
@@ -87,38 +90,35 @@ def test_keeps_the_clock_of_a_lab(namespace: Namespace, builds: list[Path]) -> N
 
 
 def test_a_failed_upgrade_leaves_the_old_programs(
-    namespace: Namespace, builds: list[Path], monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, builds: list[Path], held_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """XDP has been given the new program when tc egress refuses it."""
     where = loader.load("roce0").where
-    before = running(where.path)
-    real, calls = libbpf.link_update, []
+    before = programs(where)
+    owner, name, call = {"tcx": (libbpf, "link_update", 2), "clsact": (hooks, "attach_clsact", 1)}[held_by]
+    real, calls = getattr(owner, name), itertools.count(1)
 
-    def second_fails(link: int, program: int) -> None:
-        calls.append(link)
-        if len(calls) == 2:
-            raise OSError(12, "Cannot allocate memory")
-        real(link, program)
+    def fails_once(*arguments: Any) -> None:
+        if next(calls) == call:
+            raise DataplaneError("there is no memory")
+        real(*arguments)
 
-    monkeypatch.setattr(libbpf, "link_update", second_fails)
+    monkeypatch.setattr(owner, name, fails_once)
     tag, loader.OBJECT = loader.object_tag(), builds[1]
-    with pytest.raises(DataplaneError, match="Cannot allocate memory"):
+    with pytest.raises(DataplaneError, match="there is no memory"):
         loader.upgrade("roce0")
-    assert running(where.path) == before
+    assert programs(where) == before
     assert loader.inspect(where).tag == tag
 
 
-def running(path: Path) -> list[int]:
-    """The ids of the programs behind the two links."""
-    ids = []
-    for name in (tree.XDP_LINK, tree.TCX_LINK):
-        with libbpf.opened(path / name) as link:
-            ids.append(libbpf.link_target(link)[1])
-    return ids
+def programs(where: TreePath) -> list[int | None]:
+    """The kernel's numbers of the programs that run."""
+    return [running(where, hook) for hook in (hooks.XDP, hooks.EGRESS)]
 
 
 def test_maps_of_another_layout_are_refused(namespace: Namespace, builds: list[Path]) -> None:
     where = loader.load("roce0").where
-    before = running(where.path)
+    before = programs(where)
     (where.path / "slots").unlink()
     with libbpf.opened(where.path / "clock") as wrong:
         libbpf.pin(wrong, where.path / "slots")
@@ -126,7 +126,7 @@ def test_maps_of_another_layout_are_refused(namespace: Namespace, builds: list[P
     with pytest.raises(VersionError, match="another layout") as caught:
         loader.upgrade("roce0")
     assert "cwdp dataplane unload roce0" in caught.value.hint
-    assert running(where.path) == before
+    assert programs(where) == before
 
 
 class Answerer(threading.Thread):

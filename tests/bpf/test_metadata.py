@@ -2,15 +2,15 @@
 
 import fcntl
 import os
-import platform
 import struct
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from kernels import TAP_HAS_METADATA
 from machine import Machine, Namespace, machine
 from probes import request
+from waiting import until
 
 from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
@@ -22,26 +22,11 @@ from cwdp.dataplane.status import describe
 pytestmark = pytest.mark.kernel
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x2, 0x1000
-TAP_HAS_METADATA = (6, 15)
-"""The first kernel in which a tap does."""
-
-SEEN_S = 5.0
 KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
 
 
 def noted(where: tree.TreePath) -> int:
     return int(meta.read(where.path)["metadata"][0])
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SEEN_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def kernel_version() -> tuple[int, ...]:
-    return tuple(int(part) for part in platform.release().split(".")[:2])
 
 
 @pytest.fixture
@@ -76,7 +61,6 @@ def tap(namespace: Namespace) -> Iterator[int]:
 
 def test_a_driver_without_is_told(tap: int) -> None:
     """A tap is one, on older kernels; a real packet shows it."""
-    has = kernel_version() >= TAP_HAS_METADATA
     nic = HostNic("h", "tap0", Settings(), LinkTable(lambda _ifname: None))
     assert nic.ensure(KEYS)
     assert nic.describe().mode == "native"
@@ -84,8 +68,8 @@ def test_a_driver_without_is_told(tap: int) -> None:
     os.write(tap, bytes(request(seq=3)))
     where = tree.here("tap0")
     until(lambda: noted(where))
-    assert noted(where) == (abi.METADATA_HAS if has else abi.METADATA_LACKS)
-    assert nic.describe().takes_detours == has
+    assert noted(where) == (abi.METADATA_HAS if TAP_HAS_METADATA else abi.METADATA_LACKS)
+    assert nic.describe().takes_detours == TAP_HAS_METADATA
     nic.close()
 
 

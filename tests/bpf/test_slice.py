@@ -55,8 +55,8 @@ def pace(dataplane: Machine, rate_bps: int = RATE_BPS, qp_bps: int = 0) -> None:
 
 
 def have_waiting(dataplane: Machine) -> int:
-    """Have a slice so full that the next packet waits for a second; until when, by CLOCK_MONOTONIC in ns."""
-    start_ns = time.monotonic_ns() + 10**9
+    """Have a slice so full that the next packet waits for long; until when, by CLOCK_MONOTONIC in ns."""
+    start_ns = time.monotonic_ns() + HORIZON_NS // 2
     dataplane.maps.slices["departure_ns"][SLICE] = start_ns
     return start_ns
 

@@ -9,6 +9,7 @@ from probes import addresses
 from pyroute2 import IPRoute
 from scapy.layers.inet import UDP
 from scapy.packet import Packet
+from waiting import WAIT_S
 
 ETH_P_ALL = 0x0003
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
@@ -57,7 +58,7 @@ class Wire:
             self._near.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
             self._far = _packet_socket("far0")
             self._far.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-            self._far.settimeout(5)
+            self._far.settimeout(WAIT_S)
 
     def close(self) -> None:
         self._near.close()

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Inside the virtual machine: the modules that the kernel tests need, then the tests. Usage: guest.sh [PYTEST ARGUMENT]...
 set -eu
-modprobe -a veth sch_ingress cls_bpf sch_htb sch_fq 2> /dev/null || true
+modprobe -a veth tun sch_ingress cls_bpf sch_htb sch_fq 2> /dev/null || true
+export HYPOTHESIS_STORAGE_DIRECTORY=/tmp/hypothesis # the checkout is read-only here
 exec .venv/bin/python -u -m pytest -p tools.tier_results -p no:cacheprovider "$@"
