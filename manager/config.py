@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 from cwdp.errors import ConfigError
 from cwdp.shared.config import read_toml
 from cwdp.shared.messages import RoceSettings
-from manager.schedule import Family
+from manager.probing.schedule import Family
 
 DEFAULT_SOCKET = "/run/cwdp/manager.sock"
 DEFAULT_STATE_DIR = "/var/lib/cwdp"

@@ -31,20 +31,20 @@ from cwdp.shared.messages import (
 )
 from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
-from manager.bus_state import BusState
+from manager.api.http import HttpServer
+from manager.api.metrics import SolveTimes, Sources
+from manager.bus.lease import Claim, Lease
+from manager.bus.nats_server import NatsServer
+from manager.bus.state import BusState
+from manager.clock.timeline import load_identity
 from manager.config import ManagerConfig, host_port
-from manager.graph_timer import GraphTimer
-from manager.http import HttpServer
-from manager.lease import Claim, Lease
-from manager.metrics import SolveTimes, Sources
-from manager.nats_server import NatsServer
-from manager.planner.story import FLEET
-from manager.schedule import Member
-from manager.slicing import SliceTable
+from manager.overrides.slices import SliceTable
+from manager.overrides.steering import SteerTable
+from manager.planner.events import FLEET
+from manager.probing.graph_timer import GraphTimer
+from manager.probing.schedule import Member
 from manager.state import FleetState
-from manager.steering import SteerTable
 from manager.takeover import TakeOver
-from manager.timeline import load_identity
 
 CLOCK_INTERVAL_S = 0.25
 SOLVE_SHARE = 0.25

@@ -26,28 +26,28 @@ from cwdp.shared.messages import (
     WindowReport,
     nic_id,
 )
-from manager.addresses import AddressBook
-from manager.clock import ClockService
-from manager.clock_story import ClockStory
+from manager.clock.changes import ClockStory
+from manager.clock.service import ClockService
+from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
-from manager.counters import CounterTotals
-from manager.discovery import Discovery
+from manager.fabric.discovery import Discovery
 from manager.fabric.fabric import Fabric, Suspicion
 from manager.faults.finding import Findings
-from manager.links import LinkWatch
-from manager.members import Members
-from manager.namesakes import Namesakes
-from manager.owd import OwdStore
+from manager.faults.link_watch import LinkWatch
+from manager.hosts.counters import CounterTotals
+from manager.hosts.members import Members
+from manager.hosts.namesakes import Namesakes
+from manager.links.loads import LinkLoads
+from manager.overrides.slices import SliceTable
+from manager.overrides.steering import SteerTable
+from manager.paths.addresses import AddressBook
+from manager.paths.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
 from manager.planner.steer_parts import SteerParts
-from manager.probe_graph import Pairs
-from manager.queues.loads import LinkLoads
-from manager.schedule import Documents, Member, build_pairs, edges_by_host
-from manager.slicing import SliceTable
-from manager.steering import SteerTable
-from manager.timeline import Identity
-from manager.traffic import Traffic
+from manager.probing.probe_graph import Pairs
+from manager.probing.schedule import Documents, Member, build_pairs, edges_by_host
+from manager.queue_pairs.traffic import Traffic
 
 EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0

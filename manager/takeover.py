@@ -13,11 +13,11 @@ from cwdp.errors import BusError, ManagerError
 from cwdp.shared.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus import Bus
 from cwdp.shared.messages import Desired
-from manager.bus_state import BusState
-from manager.lease import Lease
-from manager.planner.story import FLEET
+from manager.bus.lease import Lease
+from manager.bus.state import BusState
+from manager.clock.timeline import Identity, save_identity
+from manager.planner.events import FLEET
 from manager.state import FleetState
-from manager.timeline import Identity, save_identity
 
 GLANCE_S = 0.1
 READ_SHARE = 0.2

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cwdp.agent import prober
 from cwdp.agent.config import CongestionConfig, KeyFile
-from cwdp.agent.failover import PathEvents
-from cwdp.agent.goback import GoBackOrder
+from cwdp.agent.goback.process import GoBackOrder
 from cwdp.agent.links import LinkTable
-from cwdp.agent.prober import Drained, Prober
-from cwdp.agent.pulses import PulseOrder
+from cwdp.agent.liveness.failover import PathEvents
+from cwdp.agent.liveness.pulses import PulseOrder
+from cwdp.agent.liveness.watchedpaths import WayKey
+from cwdp.agent.probing import prober
+from cwdp.agent.probing.prober import Drained, Prober
+from cwdp.agent.probing.schedule import Schedule, make_schedule
+from cwdp.agent.probing.windows import PathWindows
 from cwdp.agent.queuepairs import QueuePairs
-from cwdp.agent.schedule import Schedule, make_schedule
-from cwdp.agent.watchedpaths import WayKey
-from cwdp.agent.windows import PathWindows
 from cwdp.congestion.order import Order
 from cwdp.dataplane import abi, attached, loader, meta, tree
 from cwdp.dataplane.abi import XdpMode

@@ -19,28 +19,28 @@ from typing import Any
 import msgspec
 
 import cwdp
-from cwdp.agent.bounce import Bouncer
+from cwdp.agent.clock.hostclock import HostClock, LocalClock
+from cwdp.agent.clock.hostsync import HostSync
+from cwdp.agent.clock.window import weigh
 from cwdp.agent.config import AgentConfig, KeyFile, read_keys
-from cwdp.agent.congestionkeeper import CongestionKeeper
-from cwdp.agent.detours import DesiredDetours
 from cwdp.agent.events import Events
 from cwdp.agent.fence import Fence
-from cwdp.agent.gobackkeeper import GoBackKeeper
+from cwdp.agent.goback.keeper import GoBackKeeper
 from cwdp.agent.helper import Helper
-from cwdp.agent.hostclock import HostClock, LocalClock
-from cwdp.agent.hostsync import HostSync
 from cwdp.agent.links import LinkTable
+from cwdp.agent.liveness.keeper import PulseKeeper
+from cwdp.agent.liveness.nicwatch import NicWatch
 from cwdp.agent.nic import HostNic
-from cwdp.agent.nicwatch import NicWatch
-from cwdp.agent.pathstats import path_stats
-from cwdp.agent.prober import Drained
-from cwdp.agent.pulsekeeper import PulseKeeper
-from cwdp.agent.slicing import DesiredSlices
-from cwdp.agent.steered import steer_reports
-from cwdp.agent.steering import DesiredSteering
-from cwdp.agent.trace import Tracing
-from cwdp.agent.udnic import UdNic
-from cwdp.agent.window import weigh
+from cwdp.agent.pacing.keeper import CongestionKeeper
+from cwdp.agent.probing.pathstats import path_stats
+from cwdp.agent.probing.prober import Drained
+from cwdp.agent.steering.detours import DesiredDetours
+from cwdp.agent.steering.slicing import DesiredSlices
+from cwdp.agent.steering.steered import steer_reports
+from cwdp.agent.steering.steering import DesiredSteering
+from cwdp.agent.tracing.echo_tests import Bouncer
+from cwdp.agent.tracing.tracer import Tracing
+from cwdp.agent.ud.nic import UdNic
 from cwdp.congestion import interface
 from cwdp.dataplane import loader
 from cwdp.dataplane.loader import Loaded

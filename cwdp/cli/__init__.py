@@ -9,7 +9,7 @@ COMMANDS = {
     "event": ("cwdp.cli.read:event", "Show what happened to links, paths, clocks and agents."),
     "fabric": ("cwdp.cli.fabric:fabric", "Show switches, links and which NIC sits where."),
     "host": ("cwdp.cli.read:host", "Show hosts, their interfaces and counters."),
-    "lab": ("tools.lab.cli:lab", "A leaf-spine fabric in network namespaces."),
+    "lab": ("tools.lab_cli:lab", "A leaf-spine fabric in network namespaces."),
     "link": ("cwdp.cli.link:link", "Show queues, loads and faults of the fabric's links."),
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
     "owd": ("cwdp.cli.read:owd", "Show the one-way delay of every path."),

@@ -2,7 +2,7 @@
 
 A document longer than a message of the bus lies in parts beside its host's key (`HOST.1`, `HOST.2`, ...), which are
 written first; the key itself then holds how many there are. A key is replaced only by who has seen what it holds.
-Who finds that somebody else has written it makes sure that it still leads first (see `manager.lease`).
+Who finds that somebody else has written it makes sure that it still leads first (see `manager.bus.lease`).
 """
 
 import asyncio

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.belief import Judgement, Steps
 from manager.fabric.coverage import CONFIDENCE, confidence
 from manager.fabric.routes import DirectedLink, PathName
 from manager.fabric.traces import MOST_HOPS, UNKNOWN, Claims
+from manager.fabric.votes import Judgement, Steps
 
 MOST_LINKS = MOST_HOPS + 2
 MARK = "?"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cwdp.shared.messages import TraceReport
-from manager.fabric.belief import Judgement, judge
 from manager.fabric.choice import disjoint_ports, primary_and_backup
 from manager.fabric.completion import LinkNumbers, complete
 from manager.fabric.routes import PackedPaths, PathName, Routes
 from manager.fabric.traces import Claims, TraceStore
+from manager.fabric.votes import Judgement, judge
 
 LIES_ROWS = 3
 LIES_SHARE = 0.1

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cwdp.shared.messages import TraceOrder, nic_id
-from manager.fabric.census import Census, Known
 from manager.fabric.coverage import CONFIDENCE
+from manager.fabric.path_counts import Census, Known
 from manager.fabric.routes import Pair, PathName
-from manager.schedule import draw_ports
+from manager.probing.schedule import draw_ports
 
 BATCH = 8
 SOON = 16

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Subject, cable, direction
-from manager.queues.matrix import PathMatrix, alike
+from manager.links.matrix import PathMatrix, alike
 
 RANKS = {"link": 0, "direction": 1, "host": 2, "switch": 3}
 """Which of the causes in a class is named: the simplest."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Kind, Subject, cable, direction
-from manager.queues.inference import QueueInference
-from manager.queues.loads import LinkLoads, tiers
+from manager.links.inference import QueueInference
+from manager.links.loads import LinkLoads, tiers
 
 STANDS_WINDOWS = 12
 SEEN_WINDOWS = 5

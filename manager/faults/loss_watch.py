@@ -26,9 +26,9 @@ from manager.faults.losses import (
     best_suspect,
     overflowed,
 )
-from manager.queues.inference import QUIET_NS, QueueInference
-from manager.queues.matrix import PathMatrix
-from manager.queues.windows import Window
+from manager.links.inference import QUIET_NS, QueueInference
+from manager.links.matrix import PathMatrix
+from manager.paths.windows import Window
 
 SILENT_LOSS = 0.9
 LEAST_LOSSY = 0.003

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Subject, cable
-from manager.queues.matrix import PathMatrix
+from manager.links.matrix import PathMatrix
 
 LEAST_ROWS = 3
 SETTLE_S = 1.0

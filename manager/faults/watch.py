@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from cwdp.shared.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink
-from manager.faults.bounce import Bounces
 from manager.faults.causes import Causes
 from manager.faults.clock_watch import ClockWatch
 from manager.faults.delay_watch import DelayWatch, Slow
+from manager.faults.echo_tests import Bounces
 from manager.faults.finding import Finding, Findings, Kind, Subject, cable
 from manager.faults.flaps import MOST_CHANGES, Flaps
 from manager.faults.loss_watch import Found, LossWatch
 from manager.faults.reroutes import Reroutes
-from manager.queues.inference import QueueInference
-from manager.queues.loads import LinkLoads
-from manager.queues.matrix import PathMatrix
-from manager.queues.windows import Window
+from manager.links.inference import QueueInference
+from manager.links.loads import LinkLoads
+from manager.links.matrix import PathMatrix
+from manager.paths.windows import Window
 
 FABRIC = "fabric"
 """Whose events those are that belong to no host."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from cwdp.shared.messages import Detour, Hello, Nic, SteerQp
 from cwdp.shared.partners import partner_of
-from manager.schedule import FIRST_PORT, PORT_MASK
+from manager.probing.schedule import FIRST_PORT, PORT_MASK
 
 
 def detours(hellos: Iterable[Hello], steer: Mapping[str, list[SteerQp]]) -> dict[str, list[Detour]]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.messages import nic_id
 from cwdp.shared.records import EGRESS, shown_address
-from manager.queue_pairs import NicTable, QueuePairStore
+from manager.queue_pairs.counters import NicTable, QueuePairStore
 
 ACTIVE_S = 1.5
 ACKNOWLEDGEMENT_BYTES = 128

@@ -10,19 +10,19 @@ from typing import Protocol
 from cwdp.shared.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
-from manager.members import Members
+from manager.hosts.members import Members
+from manager.links.loads import LinkLoads
 from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
+from manager.planner.capacity import LinkWeather
 from manager.planner.demand import NicRates
+from manager.planner.events import tell
 from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
-from manager.planner.ledger import Ledger
+from manager.planner.steering_state import Ledger
 from manager.planner.step import Outcome, Sight, step
-from manager.planner.story import tell
 from manager.planner.suspects import Suspects
-from manager.planner.weather import LinkWeather
-from manager.queue_pairs import QueuePairStore
-from manager.queues.loads import LinkLoads
-from manager.schedule import FIRST_PORT, PORT_MASK
+from manager.probing.schedule import FIRST_PORT, PORT_MASK
+from manager.queue_pairs.counters import QueuePairStore
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
 MOST_BY_HAND = 1 << 18

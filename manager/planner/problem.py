@@ -10,7 +10,7 @@ from manager.fabric.routes import DirectedLink
 from manager.placement import Demand, Fabric
 from manager.planner.candidates import Candidates, Choices
 from manager.planner.flows import Flows, QpName
-from manager.planner.ledger import Entry
+from manager.planner.steering_state import Entry
 
 UNKNOWN_PATH_S = 0.75
 """So long the way of a new queue pair may stay unknown: its port is being traced meanwhile."""

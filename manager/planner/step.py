@@ -18,8 +18,8 @@ from manager.planner.candidates import Candidates
 from manager.planner.demand import STARVED, demands
 from manager.planner.flows import Flows, QpName
 from manager.planner.jobs import jobs
-from manager.planner.ledger import Entry, Ledger
 from manager.planner.problem import Links, Problem, capacities, hopeful, locate
+from manager.planner.steering_state import Entry, Ledger
 
 FULL = 1.05
 """From this utilisation on more is wanted of a link than it carries: neither of the two is known to a few hundredths."""

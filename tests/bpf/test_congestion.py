@@ -15,7 +15,7 @@ from machine import Namespace
 from pyroute2 import IPRoute
 from waiting import WAIT_S, until
 
-from cwdp.agent.congestion import CongestionHost
+from cwdp.agent.pacing.process import CongestionHost
 from cwdp.congestion import interface
 from cwdp.congestion.leaf import Limits as LeafLimits
 from cwdp.congestion.leaf import change_class, open_netlink, take_errors
@@ -209,7 +209,7 @@ def test_what_is_held_back_is_let_go_when_the_agent_is_gone(maps: Maps) -> None:
         return _rate_bps(maps) < LINK_BPS
 
     with subprocess.Popen(
-        [sys.executable, "-m", "cwdp.agent.congestion"],
+        [sys.executable, "-m", "cwdp.agent.pacing.process"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -12,8 +12,8 @@ from pyroute2 import IPRoute
 from pyroute2.netlink.rtnl import TC_H_ROOT
 from waiting import until
 
-from cwdp.agent import wishes
-from cwdp.agent.slicing import DesiredSlices
+from cwdp.agent.steering import desired
+from cwdp.agent.steering.slicing import DesiredSlices
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.maps import Maps
 from cwdp.shared.messages import NicSlices
@@ -75,7 +75,7 @@ class _Following:
 def following(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Following]:
     """The test is in a namespace whose roce0 has the dataplane."""
     del namespace
-    monkeypatch.setattr(wishes, "RETRY_S", 0.05)
+    monkeypatch.setattr(desired, "RETRY_S", 0.05)
     loader.load(NIC)
     made = _Following()
     try:

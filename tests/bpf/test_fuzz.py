@@ -22,7 +22,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Padding, Raw
 from wire import MTU
 
-from cwdp.agent.nak import nak
+from cwdp.agent.goback.nak import nak
 from cwdp.dataplane import abi, libbpf, tree
 from cwdp.dataplane.abi import PathState
 from cwdp.dataplane.steering import Steer, address_words

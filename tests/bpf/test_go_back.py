@@ -13,7 +13,7 @@ from scapy.contrib.roce import AETH, BTH
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from cwdp.agent.nak import nak
+from cwdp.agent.goback.nak import nak
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, PathState, Reason
 

@@ -14,7 +14,7 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Packet
 from waiting import WAIT_S, until
 
-from cwdp.agent.sender import cookie_of
+from cwdp.agent.probing.sender import cookie_of
 from cwdp.dataplane import abi, loader
 from cwdp.dataplane.abi import ProbeKind, Sender, XdpMode
 from cwdp.dataplane.loader import Settings

@@ -15,8 +15,8 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from wire import Wire
 
-from cwdp.agent import packets
-from cwdp.agent.sender import BatchSender
+from cwdp.agent.probing import packets
+from cwdp.agent.probing.sender import BatchSender
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Reason, Sender, SlotState
 from cwdp.dataplane.steering import Steer

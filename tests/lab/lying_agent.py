@@ -4,7 +4,7 @@ import sys
 
 import msgspec
 
-from cwdp.agent.edges import HostEdges
+from cwdp.agent.clock.edges import HostEdges
 from cwdp.cli import main
 from cwdp.shared.messages import EdgeFit
 

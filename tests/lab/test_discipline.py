@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import lab_name
 
-from cwdp.agent.discipline import _Timex
+from cwdp.agent.clock.discipline import _Timex
 from cwdp.shared.bus import Bus
 from cwdp.shared.discipline import Discipline
 from cwdp.shared.messages import Report, subject

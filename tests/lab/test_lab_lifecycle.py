@@ -14,7 +14,7 @@ from lab_traffic import send_many
 
 from cwdp.errors import LabError
 from tools.lab import Lab, LabSpec, clocks, lifecycle, netns, state
-from tools.lab.cli import lab as lab_group
+from tools.lab_cli import lab as lab_group
 
 pytestmark = pytest.mark.lab
 

@@ -199,7 +199,7 @@ def _orphans() -> set[int]:
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough
         try:
             with open(f"/proc/{entry}/cmdline", "rb") as line, open(f"/proc/{entry}/stat") as stat:  # noqa: PTH123
-                is_pulse = b"cwdp.agent.pulse\0" in line.read()
+                is_pulse = b"cwdp.agent.liveness.process\0" in line.read()
                 if is_pulse and stat.read().rpartition(")")[2].split()[1] == "1":
                     found.add(int(entry))
         except (OSError, ValueError):

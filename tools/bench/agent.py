@@ -19,8 +19,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from cwdp.agent.schedule import make_schedule
-from cwdp.agent.sender import BatchSender
+from cwdp.agent.probing.schedule import make_schedule
+from cwdp.agent.probing.sender import BatchSender
 from cwdp.dataplane import loader
 from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.dataplane.maps import Maps
@@ -36,7 +36,7 @@ from cwdp.shared.messages import (
     nic_id,
     subject,
 )
-from manager.nats_server import NatsServer
+from manager.bus.nats_server import NatsServer
 from tools.lab import Host, Lab, LabSpec, lifecycle, netns, netns_enter
 
 SPEC = LabSpec(name="bench-agent", spines=2, hosts_per_leaf=6, rate_bps=10**9, spine_rate_bps=10**9)

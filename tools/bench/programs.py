@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import numpy as np
 from pyroute2 import IPRoute
 
-from cwdp.agent import packets
+from cwdp.agent.probing import packets
 from cwdp.dataplane import abi, libbpf, loader
 from cwdp.dataplane.detours import Detour, Detours
 from cwdp.dataplane.libbpf import BpfObject

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.discipline import best_of_tries
+from cwdp.agent.clock.discipline import best_of_tries
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
@@ -21,7 +21,7 @@ from cwdp.dataplane.ring import Ring
 from cwdp.dataplane.steering import words_address
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import LabError
-from manager.sample_join import STAMP, join_settled, packet_names
+from manager.queue_pairs.sample_join import STAMP, join_settled, packet_names
 from tools.bench.figures import Figure, figure
 from tools.lab import Host, LabSpec, netns
 from tools.lab.fleet import Fleet

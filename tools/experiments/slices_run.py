@@ -18,8 +18,9 @@ from cwdp.cli.output import emit, progress
 from cwdp.dataplane import loader
 from cwdp.shared.rates import format_rate
 from cwdp.shared.slices import Match, Slice, SliceSet
-from tools.bench.pair import MTU, NIC, Pair, pair
-from tools.bench.slices import (
+from tools.experiments.pair import MTU, NIC, Pair, pair
+from tools.experiments.report import mbit, ms, new_table
+from tools.experiments.slice_traffic import (
     BULK_DSCP,
     FRAME_BYTES,
     IDLE_DSCP,
@@ -28,7 +29,6 @@ from tools.bench.slices import (
     delays_ns,
     received_bps,
 )
-from tools.experiments.report import mbit, ms, new_table
 from tools.lab import netns
 from tools.lab.params import RATE
 from tools.lab.shaping import set_rate

@@ -5,7 +5,7 @@ import sys
 import click
 
 from cwdp.errors import CwdpError
-from tools.lab.cli import lab
+from tools.lab_cli import lab
 
 try:
     lab(prog_name="cwdp lab")

@@ -14,7 +14,7 @@ from rich.table import Table
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit, progress
 from cwdp.errors import ManagerError
-from manager.schedule import Family
+from manager.probing.schedule import Family
 from tools.clocks import ClockKind
 from tools.lab.fleet import LAB_PROBES, Fleet
 from tools.lab.params import CLOCKS, SHARE

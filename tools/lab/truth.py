@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.timebase import REACH_NS
+from cwdp.agent.clock.timebase import REACH_NS
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.tree import TreePath
 from tools.lab import netns

@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import msgspec
 
-from cwdp.agent.pulse import PulseOrders
-from cwdp.agent.pulses import PulseOrder
+from cwdp.agent.liveness.process import PulseOrders
+from cwdp.agent.liveness.pulses import PulseOrder
 from cwdp.dataplane import abi, tree
 from cwdp.dataplane.maps import Maps
 from cwdp.errors import LabError
@@ -157,7 +157,7 @@ def pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
     nics = [
         PulseOrder(host.ifname, 0, _KEY_ID, abi.ROCE_PORT, str(host.ipv4), str(host.ipv6)) for host in hosts
     ]
-    with helper("cwdp.agent.pulse", PulseOrders(nics, [])):
+    with helper("cwdp.agent.liveness.process", PulseOrders(nics, [])):
         yield
 
 

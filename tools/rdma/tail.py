@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.goback import GoBackOrder
+from cwdp.agent.goback.process import GoBackOrder
 from cwdp.dataplane.abi import Direction, EventKind, PathState
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.ring import Ring
@@ -69,7 +69,7 @@ def run_arm(timer: str, bench: Bench, *, goes_back: bool) -> dict[str, Any]:
             each.control["hold_down_ns"] = each.control["hold_down_max_ns"] = HOLD_DOWN_NS
         if goes_back:
             orders = [GoBackOrder(host.ifname, 0, str(host.ipv4), str(host.ipv6)) for host in hosts]
-            stack.enter_context(helper("cwdp.agent.goback", orders))
+            stack.enter_context(helper("cwdp.agent.goback.process", orders))
         running = stack.enter_context(started(transfer, *hosts))
         steering = stack.enter_context(mover(running, *hosts, transfer.version))
         primary, backup = find_ways(steering, bench.counters)

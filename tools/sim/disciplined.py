@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.agent.timebase import Reading, TimeBase
-from cwdp.agent.window import stamped_outside
+from cwdp.agent.clock.timebase import Reading, TimeBase
+from cwdp.agent.clock.window import stamped_outside
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
 from tools.sim.manoeuvres import Manoeuvre
 from tools.sim.oscillators import GRID_S, Oscillators, between_grid

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from cwdp.shared.messages import Trace, TraceReport
-from manager.fabric.census import Census
 from manager.fabric.fabric import Fabric
+from manager.fabric.path_counts import Census
 
 NICS_PER_LEAF = 32
 FIRST_PORT = 50_000

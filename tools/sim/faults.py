@@ -13,8 +13,8 @@ import numpy as np
 from cwdp.shared.records import WINDOW_NS
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.finding import Finding
-from manager.links import LinkWatch
-from manager.members import Members
+from manager.faults.link_watch import LinkWatch
+from manager.hosts.members import Members
 from tools.clocks import ClockKind
 from tools.sim.leafspine import LeafSpine, Shape, Trouble
 from tools.sim.window_clocks import WINDOW_S, WindowClocks

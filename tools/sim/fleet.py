@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.agent.hostclock import HostClock, LocalClock
-from cwdp.agent.hostsync import HostSync
-from cwdp.agent.window import Samples
+from cwdp.agent.clock.hostclock import HostClock, LocalClock
+from cwdp.agent.clock.hostsync import HostSync
+from cwdp.agent.clock.window import Samples
 from cwdp.dataplane.loader import Settings
 from cwdp.shared.clocksync import pair_purity
 from cwdp.shared.clocksync._types import NS_PER_S
 from cwdp.shared.messages import Report
-from manager.clock import ClockService
-from manager.timeline import Identity
+from manager.clock.service import ClockService
+from manager.clock.timeline import Identity
 from tools.sim.clos import random_pairs
 from tools.sim.disciplined import Disciplined, as_stamped
 from tools.sim.fleet_probes import Bools, FleetOptions, Floats, Probes, draw_probes

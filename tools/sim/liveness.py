@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.cover import NO_LINK
-from cwdp.agent.coveredpaths import CoveredPaths
-from cwdp.agent.everypath import CALM_TURNS, MOST_HASTE, EveryPath
-from cwdp.agent.pulseplan import HASTE_AT_ONCE, Haste, Mask, Plan, Rows, Watched
+from cwdp.agent.liveness.cover import NO_LINK
+from cwdp.agent.liveness.coveredpaths import CoveredPaths
+from cwdp.agent.liveness.everypath import CALM_TURNS, MOST_HASTE, EveryPath
+from cwdp.agent.liveness.plan import HASTE_AT_ONCE, Haste, Mask, Plan, Rows, Watched
 from cwdp.dataplane.abi import PathState
 from tools.sim.liveness_rule import PathRule
 
@@ -155,12 +155,12 @@ class World:
         self.sent = 0
 
     def read(self, name: str) -> NDArray[np.uint64]:
-        """See `cwdp.agent.pulseplan.Columns`."""
+        """See `cwdp.agent.liveness.plan.Columns`."""
         values: NDArray[np.int64] = getattr(self.rule, name)
         return values.astype(np.uint64)
 
     def heard(self) -> tuple[Mask, Mask]:
-        """See `cwdp.agent.pulseplan.Columns`."""
+        """See `cwdp.agent.liveness.plan.Columns`."""
         sent = np.zeros(len(self._fabric.watched), dtype=bool)
         down = self.rule.state[self.active] == PathState.DOWN
         sent[np.where(down, self._fabric.backup[self.active], self.active)] = True

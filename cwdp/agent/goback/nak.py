@@ -1,0 +1,55 @@
+"""The packet that has a queue pair go back: a NAK of a PSN sequence error, as the far end would send it.
+
+IBTA 9.7.5.2.2: the PSN is the one that the responder waits for; all before it is acknowledged, all from it on is to be sent
+again.
+"""
+
+import socket
+import struct
+
+from cwdp.agent.probing.packets import DSCP_DEFAULT, TTL
+from cwdp.dataplane import abi
+from cwdp.dataplane.icrc import icrc
+from cwdp.shared.addresses import Address
+
+ACKNOWLEDGE = 0x11  # of the transport RC
+MIGRATED = 0x40
+PSN_SEQUENCE_ERROR = 0x60
+UDP_BYTES, BTH_BYTES, AETH_BYTES, ICRC_BYTES = 8, 12, 4, 4
+IDENTIFICATION = 0xC3D9  # the kernel draws one where there is 0, and the ICRC covers it
+
+_LENGTH = UDP_BYTES + BTH_BYTES + AETH_BYTES + ICRC_BYTES
+_IPV4 = struct.Struct(">BBHHHBBH4s4s")
+_IPV6 = struct.Struct(">IHBB16s16s")
+_UDP = struct.Struct(">HHHH")
+_BTH = struct.Struct(">BBHII")
+_AETH = struct.Struct(">I")
+
+
+def nak(source: Address, destination: Address, qpn: int, psn: int) -> bytes:
+    """The IP packet, with its ICRC; the kernel fills in the IPv4 checksum.
+
+    Args:
+        source: the far end, in whose place it speaks.
+        destination: this host's own address.
+        qpn: the local queue pair.
+        psn: to go back to.
+    """
+    datagram = b"".join(
+        (
+            _ip(source, destination),
+            _UDP.pack(abi.SPORT_MIN, abi.ROCE_PORT, _LENGTH, 0),
+            _BTH.pack(ACKNOWLEDGE, MIGRATED, abi.BTH_PKEY, qpn, psn),
+            _AETH.pack(PSN_SEQUENCE_ERROR << 24),
+        )
+    )
+    return datagram + icrc(datagram)
+
+
+def _ip(source: Address, destination: Address) -> bytes:
+    addresses = source.packed, destination.packed
+    if source.version == 4:
+        whole = _IPV4.size + _LENGTH
+        head = (0x45, DSCP_DEFAULT, whole, IDENTIFICATION, 0, TTL, socket.IPPROTO_UDP, 0)
+        return _IPV4.pack(*head, *addresses)
+    return _IPV6.pack(6 << 28 | DSCP_DEFAULT << 20, _LENGTH, socket.IPPROTO_UDP, TTL, *addresses)

@@ -1,0 +1,314 @@
+"""`python -m cwdp.agent.goback.process INTERVAL_MS`: has queue pairs go back that wait for what a dead path has swallowed.
+
+Once a path is given up, each queue pair over it with requests under way is told so, by a NAK in the far end's place
+(`cwdp.agent.goback.nak`): else it would wait for its timer. Whether the path is given up the dataplane says, by taking the packet
+or dropping it (`bpf/go_back.h`). Only queue pairs that the kernel has, and whose driver is known to take it: those of
+Soft-RoCE.
+
+A process of its own, as nothing that the agent does may make it late. The agent (`cwdp.agent.goback.keeper`) writes its
+orders to standard input, one line of JSON each, and reads totals from standard output, once a second. Its end is the end
+of standard input.
+"""
+
+import errno
+import os
+import socket
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from ipaddress import ip_address
+
+import msgspec
+
+from cwdp.agent.goback.nak import nak
+from cwdp.agent.goback.unacknowledged import Name, Unacknowledged, Waiting
+from cwdp.agent.orders import Orders
+from cwdp.agent.probing.sender import IPV6_HDRINCL, cookie_of
+from cwdp.dataplane import abi, tree
+from cwdp.dataplane.abi import PathState, Sender
+from cwdp.dataplane.maps import Maps
+from cwdp.errors import RdmaError
+from cwdp.rdma import netlink, sysfs
+from cwdp.rdma.netlink import QueuePair
+from cwdp.shared.addresses import Address
+from cwdp.shared.inet import family_of
+
+PROVED = frozenset({"rxe"})
+"""Drivers whose queue pairs are known to go back."""
+
+COUNTERS = ("go_backs_sent", "go_backs_unsent", "go_backs_unknown", "go_back_failed")
+LOOK_NS, SAY_NS, IDLE_S = 1_000_000_000, 1_000_000_000, 0.05
+LOOK_SHARE = 5
+"""A look at the kernel's list of queue pairs takes a fifth of the time at most."""
+
+DEVICES_NS = 60_000_000_000
+
+TIMES, AGAIN_AFTER = 2, 10
+"""Told so often for one switch at most, the second time after so many times as long as silence is death."""
+
+_SENDERS = {socket.AF_INET: Sender.GO_BACK_IPV4, socket.AF_INET6: Sender.GO_BACK_IPV6}
+_IP_RECVERR, _IPV6_RECVERR = 11, 25
+_REPORT_ERRORS = {
+    socket.AF_INET: (socket.SOL_IP, _IP_RECVERR),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, _IPV6_RECVERR),
+}
+
+
+class GoBackOrder(msgspec.Struct, frozen=True):
+    """A NIC whose queue pairs are to be told.
+
+    Attributes:
+        load: changes whenever the dataplane was loaded anew, so that its maps are opened anew.
+        ipv4, ipv6: its addresses.
+    """
+
+    ifname: str
+    load: int
+    ipv4: str | None
+    ipv6: str | None
+
+    def address(self, version: int) -> Address | None:
+        """Its address of an IP version."""
+        text = self.ipv4 if version == 4 else self.ipv6
+        return None if text is None else ip_address(text)
+
+
+class NakSender:
+    """The raw sockets of one NIC from which NAKs go to the dataplane, which gives them to this host or drops them."""
+
+    def __init__(self, ifname: str, maps: Maps) -> None:
+        self._ifname, self._maps = ifname, maps
+        self._sockets: dict[socket.AddressFamily, socket.socket] = {}
+
+    def send(self, packet: bytes, peer: Address, rqpn: int) -> bool:
+        """Have a queue pair go back whose packets are for that number of that peer; whether it was told.
+
+        Raises:
+            OSError: the packet did not come as far as the dataplane.
+        """
+        family = family_of(str(peer))
+        sock = self._sockets.get(family) or self._open(family)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, rqpn)
+        try:
+            sock.sendto(packet, (str(peer), 0))
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for sock in self._sockets.values():
+            sock.close()
+
+    def _open(self, family: socket.AddressFamily) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.IPPROTO_RAW)
+        self._sockets[family] = sock
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, self._ifname.encode() + b"\0")
+        sock.setsockopt(*_REPORT_ERRORS[family], 1)  # without it a packet that was dropped is no error
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
+        self._maps.sign_for(_SENDERS[family], cookie_of(sock))
+        return sock
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a queue pair was told last: after which switch, to which PSN, when and how often."""
+
+    path: int
+    flaps: int
+    psn: int | None
+    at_ns: int
+    times: int
+
+
+class NicGoBack:
+    """The queue pairs of one NIC."""
+
+    def __init__(self, order: GoBackOrder, counters: Counter[str]) -> None:
+        self._order, self._counters = order, counters
+        self._maps = Maps(tree.here(order.ifname))
+        self._queue_pairs = Unacknowledged(self._maps)
+        self._sender = NakSender(order.ifname, self._maps)
+        self._told: dict[Name, _Told] = {}
+
+    def __len__(self) -> int:
+        return len(self._queue_pairs)
+
+    def follow(self, connected: list[QueuePair]) -> None:
+        """Look after these queue pairs, all that are connected now."""
+        self._queue_pairs.follow(connected)
+        self._told = {name: told for name, told in self._told.items() if name in self._queue_pairs}
+
+    def act(self, now_ns: int) -> None:
+        """Tell those that wait, path by path until the dataplane says that the path is in use."""
+        in_use: set[int] = set()
+        for one in self._queue_pairs.waiting():
+            if one.path not in in_use and self._is_due(one, now_ns) and not self._tell(one, now_ns):
+                in_use.add(one.path)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._sender.close()
+        self._maps.close()
+
+    def _is_due(self, one: Waiting, now_ns: int) -> bool:
+        told = self._told.get(one.name)
+        if not self._is_down(one) or told is None or (told.path, told.flaps) != (one.path, self._flaps(one)):
+            return True
+        patience_ns = AGAIN_AFTER * int(self._maps.control["dead_after_ns"][0])
+        return told.psn == one.psn and told.times < TIMES and now_ns - told.at_ns > patience_ns
+
+    def _tell(self, one: Waiting, now_ns: int) -> bool:
+        """Tell one; False where its path is in use."""
+        here = self._order.address(one.peer.version)
+        if one.psn is None or here is None:
+            if not self._is_down(one):
+                return False
+            self._counters["go_backs_unknown"] += 1
+            self._remember(one, now_ns, TIMES)
+            return True
+        try:
+            given = self._sender.send(nak(one.peer, here, one.lqpn, one.psn), one.peer, one.rqpn)
+        except OSError:
+            self._counters["go_backs_unsent"] += 1
+            return False
+        if given:
+            self._counters["go_backs_sent"] += 1
+            self._remember(one, now_ns, 1)
+        return given
+
+    def _remember(self, one: Waiting, now_ns: int, times: int) -> None:
+        """A switch that the telling itself has brought about is the one that was told of."""
+        before, flaps = self._told.get(one.name), self._flaps(one)
+        if before is not None and (before.path, before.flaps) == (one.path, flaps):
+            times += before.times
+        self._told[one.name] = _Told(one.path, flaps, one.psn, now_ns, times)
+
+    def _is_down(self, one: Waiting) -> bool:
+        return bool(self._maps.paths["state"][one.path] == PathState.DOWN)
+
+    def _flaps(self, one: Waiting) -> int:
+        return int(self._maps.paths["flaps"][one.path])
+
+
+class GoBackHost:
+    """The queue pairs of all NICs of this host."""
+
+    def __init__(self) -> None:
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._nics: dict[GoBackOrder, NicGoBack] = {}
+        self._orders: list[GoBackOrder] = []
+        self._devices = ProvedDevices()
+
+    def follow(self, orders: list[GoBackOrder]) -> None:
+        """Have the NICs be as ordered."""
+        for order in set(self._nics) - set(orders):
+            self._nics.pop(order).close()
+        self._orders = orders
+
+    def look(self, now_ns: int) -> None:
+        """See which queue pairs there are; a NIC whose maps cannot be opened is tried again at the next call."""
+        try:
+            connected = self._devices.queue_pairs(now_ns)
+        except RdmaError:
+            self.counters["go_back_failed"] += 1
+            return
+        for order in self._orders:
+            try:
+                nic = self._nics.get(order) or NicGoBack(order, self.counters)
+            except OSError:
+                self.counters["go_back_failed"] += 1
+                continue
+            self._nics[order] = nic
+            nic.follow(connected.get(order.ifname, []))
+
+    def is_needed(self) -> bool:
+        """Whether there is any queue pair to look after."""
+        return any(len(nic) for nic in self._nics.values())
+
+    def act(self, now_ns: int) -> None:
+        """Tell those that wait."""
+        for nic in self._nics.values():
+            nic.act(now_ns)
+
+
+def is_proved_device_there() -> bool:
+    """Whether this host has a device whose queue pairs can be told."""
+    try:
+        return not PROVED.isdisjoint(netlink.drivers().values())
+    except RdmaError:
+        return False
+
+
+class ProvedDevices:
+    """The devices whose queue pairs can be told, and the network interfaces of their ports.
+
+    They are read anew when a device shows that was not there, and now and then: it takes much longer than to list
+    the queue pairs.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._netdevs: dict[tuple[str, int | None], str | None] = {}
+        self._read_ns = 0
+
+    def queue_pairs(self, now_ns: int) -> dict[str, list[QueuePair]]:
+        """Their connected RC queue pairs, by the network interface of their port.
+
+        Raises:
+            RdmaError: this kernel has no RDMA, or it refused.
+        """
+        listed = netlink.queue_pairs()
+        devices = {qp.device for qp in listed}
+        if now_ns - self._read_ns > DEVICES_NS or not devices <= self._seen:
+            self._netdevs, self._seen, self._read_ns = _proved_netdevs(), devices, now_ns
+        found: dict[str, list[QueuePair]] = {}
+        for qp in listed:
+            netdev = self._netdevs.get((qp.device, qp.port))
+            if netdev is not None and qp.type == "RC" and qp.state in ("RTR", "RTS") and qp.rqpn is not None:
+                found.setdefault(netdev, []).append(qp)
+        return found
+
+
+def _proved_netdevs() -> dict[tuple[str, int | None], str | None]:
+    """The network interface of each port of proved devices, by device and number."""
+    drivers = netlink.drivers()
+    return {
+        (port.device, port.port): port.netdev for port in sysfs.ports() if drivers.get(port.device) in PROVED
+    }
+
+
+def run(interval_ns: int, orders: Orders[list[GoBackOrder]], host: GoBackHost) -> None:
+    """Look after queue pairs until the agent is gone."""
+    look_ns = say_ns = 0
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            wanted = orders.take()
+            if wanted is not None:
+                host.follow(wanted)
+                look_ns = 0
+            now_ns = time.monotonic_ns()
+            if now_ns >= look_ns:
+                host.look(now_ns)
+                look_ns = now_ns + max(LOOK_NS, LOOK_SHARE * (time.monotonic_ns() - now_ns))
+            if now_ns >= say_ns:
+                os.write(sys.stdout.fileno(), msgspec.json.encode(host.counters) + b"\n")
+                say_ns = now_ns + SAY_NS
+            host.act(now_ns)
+            time.sleep(interval_ns / 1e9 if host.is_needed() else IDLE_S)
+
+
+def main() -> None:
+    """Run with the interval given on the command line."""
+    with suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    run(round(float(sys.argv[1]) * 1e6), Orders(sys.stdin.fileno(), list[GoBackOrder]), GoBackHost())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The pulses of a host with few watched paths: each by itself.
+
+Primary paths have one each turn, those that only back others up one turn in nine, as long as all is well. As soon as
+something is not, all of them have every one. That lasts for a while only: where answers stay late because hosts are
+overloaded, more pulses would make it worse.
+"""
+
+import numpy as np
+
+from cwdp.agent.liveness.plan import DENSE_BELOW, SPARE_EVERY, Columns, Haste, Mask, Rows, Watched
+from cwdp.dataplane.abi import PathState
+
+MOST_HASTE, CALM_TURNS = 256, 8
+"""Turns with more pulses than usual, of which one is given back for so many turns that needed none."""
+
+URGENT_FROM = 2
+
+
+class EveryPath:
+    """See `cwdp.agent.liveness.plan.Plan`.
+
+    Args:
+        watched: the paths.
+        columns: what the dataplane knows of them.
+        haste: of MOST_HASTE * CALM_TURNS; outlives the plan.
+    """
+
+    def __init__(self, watched: Watched, columns: Columns, haste: Haste) -> None:
+        self._columns, self._haste = columns, haste
+        self._everything = np.arange(len(watched))
+        self._is_primary, self._primary = watched.is_primary, np.flatnonzero(watched.is_primary)
+        self._turn = 0
+
+    def turn(self, _now_ns: int) -> tuple[Rows, bool]:
+        """See `cwdp.agent.liveness.plan.Plan`; the second is True while something is not well."""
+        self._turn += 1
+        rows = self._everything if self._make_haste() or self._turn % SPARE_EVERY == 0 else self._primary
+        return rows, self._haste.left >= CALM_TURNS and bool(self._unanswered(1).any())
+
+    def between(self, _now_ns: int) -> Rows:
+        """Those that may be found dead within the next few pulses."""
+        return np.flatnonzero(self._unanswered(URGENT_FROM))
+
+    def _make_haste(self) -> bool:
+        """Whether this turn has more pulses than usual."""
+        is_down = self._is_primary & (self._columns.read("state") == PathState.DOWN)
+        if not (is_down.any() or self._unanswered(URGENT_FROM).any()):
+            self._haste.fill(1)
+        elif self._haste.left >= CALM_TURNS:
+            self._haste.left -= CALM_TURNS
+            return True
+        return False
+
+    def _unanswered(self, least: int) -> Mask:
+        """The paths with so many unanswered pulses that have not been given up, and may be yet."""
+        unanswered = self._columns.read("unanswered")
+        is_up = self._columns.read("state") == PathState.UP
+        found: Mask = (unanswered >= least) & (unanswered < DENSE_BELOW) & is_up
+        return found

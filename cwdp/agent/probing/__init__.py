@@ -1,0 +1,1 @@
+"""Sends the probes of a NIC and reads what became of them."""

@@ -1,0 +1,106 @@
+"""What became of one NIC's probes, by path and short window of the timeline: what queues and faults are found from."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.agent.probing.prober import Drained
+from cwdp.agent.probing.schedule import Schedule
+from cwdp.dataplane import abi
+from cwdp.shared.messages import ProbeEdge
+from cwdp.shared.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address
+
+ROWS_A_MESSAGE = 8_192
+LARGEST_NS = 2**31 - 1
+LARGEST_COUNT = 2**16 - 1
+MOST_AHEAD = 50
+"""Windows; a probe that left later than that from now was stamped on another timeline."""
+
+WAYS = ("fwd", "rev")
+
+
+_PROBE = np.dtype(
+    [
+        ("window", "<i8"),
+        ("path", "<i8"),
+        ("answered", "?"),
+        ("timed", "?"),
+        ("fwd_ns", "<i8"),
+        ("rev_ns", "<i8"),
+        ("bound_ns", "<i8"),
+    ]
+)
+"""A probe that left; its delays hold where it is `timed`, which implies `answered`."""
+
+
+class PathWindows:
+    """Gathers one schedule's probes until nothing more can come of a window.
+
+    Args:
+        schedule: what is being sent.
+        edges: what it was made from.
+    """
+
+    def __init__(self, schedule: Schedule, edges: list[ProbeEdge]) -> None:
+        self.schedule = schedule
+        addresses = [packed_address(edges[i].dst_addr) for i in schedule.edge.tolist()]
+        self._dst_addr = np.frombuffer(b"".join(addresses), np.uint8).reshape(-1, 16)
+        self._sport = np.array([key.sport for key in schedule.paths], np.uint16)
+        self._reply_sport = np.array([key.reply_sport for key in schedule.paths], np.uint16)
+        self._pending = np.zeros(0, _PROBE)
+
+    def add(self, drained: Drained, offset_ns: int) -> None:
+        """Take in probes, stamped by a clock that stands `offset_ns` behind the timeline."""
+        sent = drained.sent
+        slots, answered = drained.slots[sent], drained.answered[sent]
+        fresh = np.zeros(len(slots), _PROBE)
+        fresh["window"] = (slots["t1"].astype(np.int64) + offset_ns) // WINDOW_NS
+        fresh["path"] = drained.path[sent]
+        fresh["answered"] = answered
+        fresh["timed"] = answered & (slots["bound_ns"] != abi.BOUND_UNSYNCED)
+        for way in WAYS:
+            fresh[f"{way}_ns"] = slots[f"{way}_owd_ns"]
+        fresh["bound_ns"] = slots["bound_ns"]
+        self._pending = np.concatenate([self._pending, fresh])
+
+    def take(self, before_ns: int) -> Iterator[bytes]:
+        """WINDOW_ROWs of the windows that ended by a time of the timeline, in messages of bounded size."""
+        window, end = self._pending["window"], before_ns // WINDOW_NS
+        over = window < end
+        if not over.any():
+            return
+        rows = self._rows(self._pending[over])
+        self._pending = self._pending[~over & (window < end + MOST_AHEAD)]
+        for start in range(0, len(rows), ROWS_A_MESSAGE):
+            yield rows[start : start + ROWS_A_MESSAGE].tobytes()
+
+    def _rows(self, probes: NDArray[np.void]) -> NDArray[np.void]:
+        """One row per window and path."""
+        probes = probes[np.lexsort((probes["path"], probes["window"]))]
+        new = np.ones(len(probes), bool)
+        new[1:] = (np.diff(probes["path"]) != 0) | (np.diff(probes["window"]) != 0)
+        starts = np.flatnonzero(new)
+        path = probes["path"][starts]
+        rows = np.zeros(len(starts), WINDOW_ROW)
+        rows["window"] = probes["window"][starts]
+        rows["dst_addr"] = self._dst_addr[path]
+        rows["sport"], rows["reply_sport"] = self._sport[path], self._reply_sport[path]
+        sent = np.diff(np.append(starts, len(probes)))
+        lost = np.add.reduceat(~probes["answered"], starts, dtype=np.int64)
+        rows["sent"], rows["lost"] = np.minimum(sent, LARGEST_COUNT), np.minimum(lost, LARGEST_COUNT)
+        timed = np.add.reduceat(probes["timed"], starts, dtype=np.int64)
+        for way in WAYS:
+            delays_ns = probes[f"{way}_ns"]
+            least = np.minimum.reduceat(np.where(probes["timed"], delays_ns, LARGEST_NS), starts)
+            total = np.add.reduceat(np.where(probes["timed"], delays_ns, 0), starts)
+            rows[f"{way}_min_ns"] = _delay(least, timed)
+            rows[f"{way}_mean_ns"] = _delay(total // np.maximum(timed, 1), timed)
+        rows["bound_ns"] = np.maximum.reduceat(np.where(probes["timed"], probes["bound_ns"], 0), starts)
+        return rows
+
+
+def _delay(delay_ns: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+    """As rows have it."""
+    clipped = np.clip(delay_ns, NO_DELAY_NS + 1, LARGEST_NS)
+    return np.where(count > 0, clipped, NO_DELAY_NS).astype(np.int64)

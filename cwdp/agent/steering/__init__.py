@@ -1,0 +1,1 @@
+"""Brings the NICs to what the manager wants: steering, detours and slices."""

@@ -1,0 +1,97 @@
+"""Keeps the steering of this host's NICs as the manager wants it; what was set by hand stays."""
+
+from collections.abc import Callable, Sequence
+
+from cwdp.agent.steering.desired import Wishes
+from cwdp.dataplane import tree
+from cwdp.dataplane.control import sample_below
+from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.routes import require_routed
+from cwdp.dataplane.steering import Address, QpKey, Steer, Steering, parse_address
+from cwdp.errors import CwdpError, SteeringError
+from cwdp.shared.messages import RoceSettings, SteerQp
+
+_NS_PER_MS = 1_000_000
+
+
+class DesiredSteering(Wishes):
+    """The steering that is wanted of each NIC; see `Wishes`."""
+
+    def __init__(self, ifnames: Sequence[str], refuse: Callable[[str, str], None]) -> None:
+        super().__init__(ifnames, refuse, "steer_refused")
+        self._steer: list[SteerQp] | None = None
+        self._roce: RoceSettings | None = None
+
+    def want(self, steer: list[SteerQp], roce: RoceSettings | None) -> None:
+        """Have this from now on."""
+        self._steer, self._roce = steer, roce
+        self._look_at(self._ifnames)
+
+    def loaded(self, ifname: str) -> None:
+        """The dataplane of a NIC was found or loaded."""
+        if self._steer is not None:
+            self._look_at({ifname})
+
+    def _grant(self, ifname: str) -> list[CwdpError]:
+        return apply(ifname, [wish for wish in self._steer or () if wish.nic == ifname], self._roce)
+
+
+def apply(ifname: str, wanted: list[SteerQp], roce: RoceSettings | None) -> list[CwdpError]:
+    """Make the steering of a NIC what is wanted.
+
+    Returns:
+        Why some of it could not be.
+
+    Raises:
+        DataplaneError: the NIC has no dataplane.
+        OSError: its maps cannot be opened or changed.
+    """
+    steers, refused = translate(wanted)
+    with tree.locked(), Maps(tree.here(ifname)) as maps:
+        steering = Steering(maps)
+        new = {key.dst for key in steers.keys() - steering.all().keys()}
+        unrouted = _unrouted(ifname, new)
+        steers = {key: steer for key, steer in steers.items() if key.dst not in unrouted}
+        refused += steering.reconcile(steers)
+        if roce is not None:
+            _set_control(maps, roce)
+    return refused + list(unrouted.values())
+
+
+def _unrouted(ifname: str, addresses: set[Address]) -> dict[Address, CwdpError]:
+    """The addresses that are not reached by a NIC, and how that is known."""
+    found: dict[Address, CwdpError] = {}
+    for address in addresses:
+        try:
+            require_routed(ifname, address)
+        except CwdpError as error:
+            found[address] = error
+    return found
+
+
+def translate(wanted: list[SteerQp]) -> tuple[dict[QpKey, Steer], list[CwdpError]]:
+    """Wishes as the dataplane has them, without those that are impossible or stand twice, and why not."""
+    steers: dict[QpKey, Steer] = {}
+    refused: list[CwdpError] = []
+    for wish in wanted:
+        try:
+            key = QpKey(parse_address(wish.dst_addr), wish.qpn)
+            steer = Steer(
+                wish.sport, wish.backup_sport, wish.flow_label, managed=True, override=wish.override
+            )
+        except SteeringError as error:
+            refused.append(error)
+            continue
+        if key in steers:
+            refused.append(SteeringError(f"{key.dst} QPN {key.qpn} is wanted twice", "take one of them away"))
+        else:
+            steers[key] = steer
+    return steers, refused
+
+
+def _set_control(maps: Maps, roce: RoceSettings) -> None:
+    control = maps.control
+    control["dead_after_ns"] = round(roce.dead_after_ms * _NS_PER_MS)
+    control["hold_down_ns"] = round(roce.hold_down_ms * _NS_PER_MS)
+    control["hold_down_max_ns"] = round(roce.hold_down_max_ms * _NS_PER_MS)
+    control["sample_below"] = sample_below(roce.sample_every)

@@ -1,0 +1,76 @@
+"""What the agent and its process for UD queue pairs (`cwdp.agent.ud.process`) tell each other."""
+
+from enum import IntEnum
+
+from msgspec import Struct
+
+from cwdp.shared.messages import ClockLine, UdAddress
+
+ROW_FIELDS = ("path", "fate", "t1", "t2", "t3", "t4", "fwd_owd_ns", "rev_owd_ns", "bound_ns")
+Row = tuple[int, int, int, int, int, int, int, int, int]
+"""A probe that is decided; what follows its fate holds where that is ANSWERED. The delays are on the timeline, and
+`bound_ns` is `cwdp.rdma.udwire.UNSYNCED_BOUND_NS` where either end was not on it."""
+
+
+class Fate(IntEnum):
+    """What became of a probe."""
+
+    UNSENT = 0
+    LOST = 1
+    ANSWERED = 2
+
+
+class UdPathOrder(Struct, frozen=True):
+    """A path there and back."""
+
+    peer: UdAddress
+    sport: int
+    reply_sport: int
+
+
+class UdOrder(Struct, frozen=True, kw_only=True):
+    """Everything that the process is to do, each time.
+
+    Attributes:
+        device, port, gid_index, driver: what to send from, as `cwdp.rdma.udlink.UdLink`.
+        keys: the cluster's keys, 16 bytes in hex, by number; `send_key` is the one to sign with.
+        version: of `paths` and `turns`.
+        paths: what to probe.
+        turns: indices into `paths`, in the order of sending; a pair of probes each.
+        pairs_per_s: how fast turns follow one another.
+        line: this host's clock against the timeline, None while that is not known.
+        ahead_of_raw_ns: local time less CLOCK_MONOTONIC_RAW; None for local time that is CLOCK_MONOTONIC.
+        test_clock: the file of this host's clock, in a lab.
+    """
+
+    device: str
+    port: int
+    gid_index: int
+    driver: str | None
+    keys: dict[int, str]
+    send_key: int
+    version: int = 0
+    paths: list[UdPathOrder] = []
+    turns: list[int] = []
+    pairs_per_s: float = 0.0
+    line: ClockLine | None = None
+    ahead_of_raw_ns: int | None = None
+    test_clock: str | None = None
+
+
+class UdWord(Struct, frozen=True, kw_only=True):
+    """What the process says.
+
+    Attributes:
+        address: where it receives; None while it has no queue pairs.
+        trouble: why it has none.
+        version: of the order that `rows` are of.
+        rows: probes that are decided, those of a pair one after the other.
+        counters: totals by name.
+    """
+
+    address: UdAddress | None
+    trouble: str
+    version: int
+    rows: list[Row]
+    counters: dict[str, int]

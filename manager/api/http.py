@@ -1,0 +1,226 @@
+"""The HTTP API on a unix socket and, where asked for, on TCP."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket as sockets
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar, get_args
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from cwdp.errors import ManagerError
+from manager.api import fabric_views, host_views, link_views, manager_views, qp_views
+from manager.api.metrics import FleetCollector, Sources
+from manager.api.override_http import Commit
+from manager.api.slice_http import SliceApi
+from manager.api.steer_http import SteerApi
+from manager.config import host_port
+from manager.paths.owd import Paths
+
+SOCKET_MODE = 0o660
+CHANGING = ("PUT", "POST", "DELETE")
+THREAD_ABOVE_PATHS = 5_000
+
+_T = TypeVar("_T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_log = logging.getLogger("cwdp.manager.http")
+
+
+class HttpServer:
+    """Answers from `sources`; started and stopped with the manager. `commit` is called after each change of a wish."""
+
+    def __init__(self, sources: Sources, commit: Commit, *, socket: Path, listen: str | None) -> None:
+        self._sources, self._commit = sources, commit
+        self._socket = socket
+        self._listen = host_port(listen, "--listen") if listen else None
+        self._registry = CollectorRegistry()
+        self._collector = FleetCollector(sources)
+        self._registry.register(self._collector)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ManagerError: the socket or port can't be listened on, or another manager is there.
+        """
+        app = web.Application(middlewares=[self._leader_only])
+        app.add_routes(
+            [
+                web.get("/healthz", self._health),
+                web.get("/metrics", self._metrics),
+                web.get("/v1/manager", self._manager),
+                web.get("/v1/clock", self._clock),
+                web.get("/v1/owd", self._owd),
+                web.get("/v1/host", self._host),
+                web.get("/v1/events", self._events),
+                web.get("/v1/qp", self._queue_pairs),
+                web.get("/v1/link", self._links),
+                web.get("/v1/fabric", self._fabric),
+                web.get("/v1/path", self._path),
+                *SteerApi(self._sources.state, self._commit).routes(),
+                *SliceApi(self._sources.state, self._commit).routes(),
+            ]
+        )
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        try:
+            await self._listen_on_socket(self._runner)
+            if self._listen is not None:
+                await self._listen_on_tcp(self._runner, *self._listen)
+        except ManagerError:
+            await self._runner.cleanup()
+            raise
+
+    async def stop(self) -> None:
+        """Stop listening and remove the socket."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        with contextlib.suppress(OSError):
+            self._socket.unlink()
+
+    async def _listen_on_socket(self, runner: web.AppRunner) -> None:
+        if _is_served(self._socket):
+            raise ManagerError(
+                f"another manager answers on {self._socket}",
+                "stop it first, or give this one a socket of its own with `--socket PATH`",
+            )
+        try:
+            self._socket.parent.mkdir(parents=True, exist_ok=True)
+            self._socket.unlink(missing_ok=True)
+            await web.UnixSite(runner, str(self._socket)).start()
+            os.chmod(self._socket, SOCKET_MODE)  # noqa: PTH101 - Path.chmod blocks just as long
+        except OSError as error:
+            raise ManagerError(
+                f"cannot listen on {self._socket}: {_why(error)}", "give another path with `--socket PATH`"
+            ) from error
+
+    async def _listen_on_tcp(self, runner: web.AppRunner, host: str, port: int) -> None:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise ManagerError(
+                f"cannot listen on {host}:{port}: {_why(error)}",
+                "give a free address with `--listen HOST:PORT`",
+            ) from error
+
+    @web.middleware
+    async def _leader_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Changes are the leader's to take; whoever waits answers what is read."""
+        if request.method in CHANGING and not (self._sources.state.leads and self._sources.lease.leads):
+            holder, own = self._sources.lease.holder, self._sources.lease.claim
+            leader = "nobody it knows of" if holder is None else repr(holder.name)
+            error = ManagerError(f"this manager waits: {leader} leads", "ask the one that leads")
+            if holder == own:
+                error = ManagerError(
+                    "this manager is about to lead", "try again; its log says what it waits for"
+                )
+            return web.json_response({"error": error.message, "hint": error.hint}, status=503)
+        return await handler(request)
+
+    async def _manager(self, _request: web.Request) -> web.Response:
+        return web.json_response(manager_views.manager(self._sources.state, self._sources.lease))
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        connected = self._sources.bus.connected
+        status = {"status": "ok" if connected else "bus_disconnected"}
+        return web.json_response(status, status=200 if connected else 503)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        self._collector.paths = await self._off_loop(self._snapshot)
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def _clock(self, _request: web.Request) -> web.Response:
+        return web.json_response(host_views.clock(self._sources.state, time.monotonic()))
+
+    async def _owd(self, request: web.Request) -> web.Response:
+        query = request.query
+        sort, limit = query.get("sort", "worst"), query.get("limit", "0")
+        if sort not in get_args(host_views.Sort) or not limit.isdecimal():
+            known = " or ".join(get_args(host_views.Sort))
+            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+
+        def answer() -> host_views.Json:
+            return host_views.owd(
+                self._snapshot(),
+                src=query.get("src", ""),
+                dst=query.get("dst", ""),
+                sort="worst" if sort == "worst" else "name",
+                limit=int(limit),
+            )
+
+        return web.json_response(await self._off_loop(answer))
+
+    def _snapshot(self) -> Paths:
+        return self._sources.state.owd.snapshot(time.monotonic())
+
+    async def _off_loop(self, work: Callable[[], _T]) -> _T:
+        """Do what reads the delay store only: in a thread where it is large, so that clocks go on meanwhile."""
+        if len(self._sources.state.owd) > THREAD_ABOVE_PATHS:
+            return await asyncio.to_thread(work)
+        return work()
+
+    async def _host(self, request: web.Request) -> web.Response:
+        name = request.query.get("name", "")
+        return web.json_response(host_views.hosts(self._sources.state, time.monotonic(), name=name))
+
+    async def _queue_pairs(self, request: web.Request) -> web.Response:
+        query = request.query
+        sort, limit = query.get("sort", "rate"), query.get("limit", "0")
+        if sort not in qp_views.SORTS or not limit.isdecimal():
+            known = " or ".join(qp_views.SORTS)
+            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+        answer = qp_views.queue_pairs(
+            self._sources.state, time.monotonic(), host=query.get("host", ""), sort=sort, limit=int(limit)
+        )
+        return web.json_response(answer)
+
+    async def _fabric(self, _request: web.Request) -> web.Response:
+        return web.json_response(fabric_views.fabric(self._sources.state.discovery))
+
+    async def _path(self, request: web.Request) -> web.Response:
+        src, dst = request.query.get("src", ""), request.query.get("dst", "")
+        if not src or not dst:
+            return web.json_response({"error": "src and dst are hosts or NICs (HOST/IFNAME)"}, status=400)
+        return web.json_response(fabric_views.path(self._sources.state.discovery, src, dst))
+
+    async def _links(self, request: web.Request) -> web.Response:
+        query = request.query
+        sort, limit = query.get("sort", "trouble"), query.get("limit", "0")
+        if sort not in link_views.SORTS or not limit.isdecimal():
+            known = " or ".join(link_views.SORTS)
+            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+        return web.json_response(link_views.links(self._sources.state, sort=sort, limit=int(limit)))
+
+    async def _events(self, request: web.Request) -> web.Response:
+        try:
+            last_s = float(request.query.get("last", "inf"))
+        except ValueError:
+            return web.json_response({"error": "last is a number of seconds"}, status=400)
+        host = request.query.get("host", "")
+        answer = host_views.events(self._sources.state, host=host, since_s=time.time() - last_s)
+        return web.json_response(answer)
+
+
+def _is_served(path: Path) -> bool:
+    """Whether somebody listens on a unix socket; one that a killed manager left behind does not count."""
+    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
+    return True
+
+
+def _why(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

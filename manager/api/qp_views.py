@@ -1,0 +1,102 @@
+"""What the HTTP API answers of queue pairs."""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import nic_id
+from cwdp.shared.records import EGRESS, packed_address, qp_as_json
+from manager.queue_pairs.counters import NS, RATE_HOLDS_S, NicTable
+from manager.state import FleetState
+
+Json = dict[str, Any]
+Score = Callable[[NicTable], NDArray[np.floating[Any]]]
+
+_BYTES = 1
+_BITS = 8
+
+SORTS: dict[str, Score] = {
+    "rate": lambda table: np.nan_to_num(table.rates[:, _BYTES]),
+    "bytes": lambda table: table.rows["bytes"].astype(np.float64),
+    "lost": lambda table: (table.rows["psn_retransmitted"] + table.rows["psn_gaps"]).astype(np.float64),
+    "naks": lambda table: table.rows["naks"].sum(axis=1).astype(np.float64),
+    "marked": lambda table: (table.rows["ce_marks"] + table.rows["cnps"]).astype(np.float64),
+}
+"""What comes first, the largest."""
+
+
+def queue_pairs(
+    state: FleetState, now_s: float, *, host: str = "", sort: str = "rate", limit: int = 0
+) -> Json:
+    """Queue pairs by direction, with their rates and, where their packets were stamped, their delays.
+
+    Args:
+        state: What the manager knows.
+        now_s: The manager's clock.
+        host: Only of this host or NIC; of all where empty.
+        sort: One of `SORTS`.
+        limit: At most so many; 0 for all.
+    """
+    tables = {
+        nic: table
+        for nic, table in state.traffic.queue_pairs.tables.items()
+        if host in ("", nic[0], nic_id(*nic))
+    }
+    owners = [(nic, row) for nic, table in tables.items() for row in range(len(table.rows))]
+    scores = np.concatenate([SORTS[sort](table) for table in tables.values()] or [np.zeros(0)])
+    order = np.argsort(-scores, kind="stable")
+    shown = order[:limit] if limit > 0 else order
+    rows = _Rows(state, now_s)
+    return {
+        "qp_count": len(owners),
+        "unlisted": sum(table.unlisted for table in tables.values()),
+        "queue_pairs": [rows.as_json(*owners[i]) for i in shown.tolist()],
+    }
+
+
+class _Rows:
+    """Rows of the tables, as they are now."""
+
+    def __init__(self, state: FleetState, now_s: float) -> None:
+        self._traffic = state.traffic
+        self._now_s = now_s
+        self._now_ns = state.traffic.timeline_ns(now_s) or 0
+        self._owners = {
+            packed_address(address): nic for address, nic in state.members.nics_by_address.items()
+        }
+
+    def as_json(self, nic: tuple[str, str], i: int) -> Json:
+        """The row `i` of a NIC."""
+        table = self._traffic.queue_pairs.tables[nic]
+        row, silent_s = table.rows[i], self._now_s - float(table.heard_s[i])
+        address = row["addr"].tobytes()
+        pps, bytes_per_s = table.rates[i] if silent_s < RATE_HOLDS_S else (0.0, 0.0)
+        delay = None
+        if row["direction"] == EGRESS:
+            delay = self._traffic.delays.delay(nic, address, int(row["qpn"]), self._now_ns)
+        return {
+            "host": nic[0],
+            "nic": nic[1],
+            **qp_as_json(row),
+            "peer": self._owners.get(address),
+            "pps": _rate(pps),
+            "bps": _rate(_BITS * bytes_per_s),
+            "paced_bps": self._paced_bps(table, row, silent_s),
+            "age_s": round(silent_s + int(row["age_ns"]) * NS, 3),
+            "owd": None if delay is None else asdict(delay),
+        }
+
+    @staticmethod
+    def _paced_bps(table: NicTable, row: np.void, silent_s: float) -> float | None:
+        """What congestion control lets it send; None where that does not hold it back."""
+        if row["direction"] != EGRESS or silent_s >= RATE_HOLDS_S:
+            return None
+        return table.paced_bps.get((row["addr"].tobytes(), int(row["qpn"])))
+
+
+def _rate(value: float) -> float | None:
+    return round(float(value), 1) if math.isfinite(value) else None

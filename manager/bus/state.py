@@ -1,0 +1,136 @@
+"""What whoever leads must know, kept on the bus: the timeline's name, and what operators want.
+
+The bus is what counts. A manager's own files are read only where the bus holds nothing, as after the loss of its store.
+Each key is replaced by compare-and-set, and whoever begins to lead writes all of them back first: from then on nothing
+that an earlier leader has still to say comes through.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from nats.aio.client import Client
+
+from cwdp.errors import BusError, ManagerError
+from cwdp.shared.buckets import JETSTREAM_ERRORS, Bucket, Conflict
+from cwdp.shared.bus import Bus
+from manager.overrides.store import WishTable
+
+BUCKET = "cwdp-wishes"
+TIMELINE = "timeline"
+ANSWER_S = 2.0
+
+_log = logging.getLogger("cwdp.manager")
+
+
+class BusState:
+    """Brings tables to the bus, and back.
+
+    Args:
+        bus: where.
+        confirm: whether it is certain that this manager leads.
+        tables: by the key under which each is kept.
+    """
+
+    def __init__(
+        self, bus: Bus, confirm: Callable[[], Awaitable[bool]], tables: Mapping[str, WishTable[Any]]
+    ) -> None:
+        self._bus, self._confirm = bus, confirm
+        self._bucket = Bucket(BUCKET)
+        self._tables = tables
+        self._revisions: dict[str, int] = {}
+        self._sent: dict[str, int] = {}
+        self._stored: dict[str, bytes] = {}
+        self._busy = asyncio.Lock()
+        self._told = ""
+
+    async def take_over(self, timeline: str) -> str | None:
+        """Begin to lead: have the tables as they are on the bus.
+
+        Args:
+            timeline: the name to give it where it has none yet.
+
+        Returns:
+            Its name. None where the bus does not answer: nothing is known then, and nothing has been changed.
+        """
+        client = self._bus.session
+        if client is None:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_S), self._busy:
+                await self._bucket.open(client)
+                name = await self._take_over_timeline(client, timeline)
+                for key in self._tables:
+                    await self._take_over_table(client, key)
+        except JETSTREAM_ERRORS as error:
+            self._bucket.close()
+            if _text(error) != self._told:
+                self._told = _text(error)
+                _log.warning("what operators want cannot be read from the bus yet error=%s", self._told)
+            return None
+        self._told = ""
+        return name
+
+    async def send(self) -> None:
+        """Have the tables on the bus.
+
+        Raises:
+            BusError: they are not; they may be with the next call.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_S), self._busy:
+                for key, table in self._tables.items():
+                    if table.revision != self._sent.get(key):
+                        await self._send_table(self._bus.session, key)
+        except JETSTREAM_ERRORS as error:
+            self._bucket.close()
+            raise BusError(
+                f"the change cannot be kept on the bus: {_text(error)}", "nothing has been changed; try again"
+            ) from error
+
+    def revert(self) -> None:
+        """Have the tables again as they are known to be on the bus."""
+        for key, table in self._tables.items():
+            if table.revision != self._sent.get(key) and key in self._stored:
+                table.load(self._stored[key])
+
+    async def _take_over_timeline(self, client: Client, own: str) -> str:
+        revision, data = await self._bucket.read(client, TIMELINE)
+        try:
+            name = msgspec.json.decode(data, type=str)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            name = own
+        await self._bucket.replace(client, TIMELINE, msgspec.json.encode(name), revision=revision)
+        return name
+
+    async def _take_over_table(self, client: Client, key: str) -> None:
+        table = self._tables[key]
+        self._revisions[key], data = await self._bucket.read(client, key)
+        if data:
+            try:
+                table.load(data)
+            except ManagerError as error:
+                _log.error("what the bus holds under %s is left as it is: %s", key, error.message)
+                self._sent[key] = table.revision
+                return
+        await self._send_table(client, key)
+
+    async def _send_table(self, client: Client | None, key: str) -> None:
+        if client is None:
+            raise TimeoutError("there is no connection")
+        table = self._tables[key]
+        data, sent = table.dump(), table.revision
+        try:
+            revision = await self._bucket.replace(client, key, data, revision=self._revisions.get(key, 0))
+        except Conflict:  # by somebody who leads now, or by this one, the answer lost
+            before, _ = await self._bucket.read(client, key)
+            if not await self._confirm():
+                raise
+            revision = await self._bucket.replace(client, key, data, revision=before)
+        self._revisions[key], self._sent[key], self._stored[key] = revision, sent, data
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,209 @@
+"""Path discovery, held together: whose paths are to be traced, what is known of them, which ports the probes use.
+
+No I/O; times are seconds of the manager's monotonic clock.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cwdp.shared.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
+from cwdp.shared.records import EGRESS, shown_address
+from manager.fabric.choice import covering_ports
+from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.model import Model
+from manager.fabric.orders import Orders, candidates
+from manager.fabric.path_counts import Census
+from manager.fabric.routes import Pair
+from manager.fabric.wiring import Suspect, suspects
+from manager.hosts.members import Members
+from manager.overrides.steering import SteerTable
+from manager.queue_pairs.counters import NicTable
+from manager.queue_pairs.traffic import Traffic
+
+MOST_PENDING = 4_096
+IN_USE_S = 60.0
+ORDER_INTERVAL_S = 0.25
+CALM_ORDER_S = 1.0
+CALM_S = 2.0
+MOST_UNREST_S = 10.0
+
+Edges = Mapping[str, Sequence[ProbeEdge]]
+
+
+class Discovery:
+    """What the manager does to know the fabric.
+
+    Attributes:
+        fabric: what is known.
+        census: how much of it is known, as of its latest routes.
+        in_use: source ports that packets of each pair have, of probes or of queue pairs.
+        dropped: reports that came faster than they could be taken in.
+    """
+
+    def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
+        self.fabric = Fabric()
+        self.census = Census(self.fabric.routes)
+        self.in_use: dict[Pair, dict[int, None]] = {}
+        self.dropped = 0
+        self._members, self._traffic, self._steering = members, traffic, steering
+        self._members_version = -1
+        self._pending: list[TraceReport] = []
+        self._orders = Orders()
+        self._ordered_s = float("-inf")
+        self._flows: dict[tuple[str, str], _Flows] = {}
+        self._mesh: dict[Pair, list[int]] = {}
+        self._usual: dict[Pair, list[int]] = {}
+        self._mesh_version = 0
+        self._counted_version = 0
+        self._unrest_s: float | None = None
+        self._model: Model | None = None
+        self._changed_s = 0.0
+
+    @property
+    def orders(self) -> Mapping[str, list[TraceOrder]]:
+        """What each host is to trace."""
+        return self._orders.by_host
+
+    def hear(self, report: TraceReport) -> None:
+        """A host traced paths; taken in with the next step."""
+        if len(self._pending) < MOST_PENDING:
+            self._pending.append(report)
+        else:
+            self.dropped += 1
+
+    def take_up(self, told: Desired) -> None:
+        """Go on from what an earlier manager had a host trace, and over which ports it had it probe."""
+        self._orders.take_up(told.host, told.traces)
+        for edge in told.probes:
+            self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
+
+    def learn(self, now_s: float) -> list[Suspicion]:
+        """Take in what was heard; touches nothing but the fabric, so a thread may run it."""
+        if self._members.version != self._members_version:
+            self._members_version = self._members.version
+            self.fabric.know(self._members.nics_by_address)
+        pending, self._pending = self._pending, []
+        for report in pending:
+            host = self._members.hosts.get(report.host)
+            if host is not None:
+                self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
+        suspicions = self.fabric.step(now_s, self._orders.is_ordered)
+        if self.fabric.routes.version != self._counted_version:
+            self._counted_version, self._changed_s = self.fabric.routes.version, now_s
+            self.census = Census(self.fabric.routes)
+        return suspicions
+
+    def model(self) -> Model:
+        """The fabric as people know it."""
+        if self._model is None or self._model.routes is not self.fabric.routes:
+            self._model = Model(self.fabric.routes, frozenset(self._members.nics_by_address.values()))
+        return self._model
+
+    def suspects(self) -> list[Suspect]:
+        """Links that are not where the others' pattern puts them."""
+        addresses = {nic: address for address, nic in self._members.nics_by_address.items()}
+        covered = self.census.covered_leaves(self.fabric.routes)
+        return suspects(self.model(), addresses, covered.__contains__)
+
+    def order(self, edges: Edges, now_s: float) -> bool:
+        """See what is to be traced; whether anything has changed."""
+        if now_s - self._ordered_s < ORDER_INTERVAL_S:
+            return False
+        self._ordered_s = now_s
+        self.in_use = self._in_use(edges)
+        for remembered in (self._mesh, self._usual):
+            for pair in remembered.keys() - self.in_use.keys():
+                del remembered[pair]
+        wanted = {
+            pair: dict.fromkeys((*ports, *self._usual.get(pair, ()))) for pair, ports in self.in_use.items()
+        }
+        changed = self._orders.update(
+            wanted,
+            self.census,
+            self.fabric.store.pairs,
+            owner=self._members.nics_by_address,
+            is_calm=now_s - self._changed_s >= CALM_ORDER_S,
+        )
+        self.fabric.store.forget(self._orders.withdrawn)
+        return changed
+
+    def is_mesh_due(self, now_s: float) -> bool:
+        """Whether it is time to choose the probes' ports anew: paths have become known, and no more are coming."""
+        version = self.fabric.routes.version
+        if version == self._mesh_version:
+            return False
+        self._unrest_s = now_s if self._unrest_s is None else self._unrest_s
+        if now_s - self._changed_s < CALM_S and now_s - self._unrest_s < MOST_UNREST_S:
+            return False
+        self._mesh_version, self._unrest_s = version, None
+        return True
+
+    def choose(self, src: str, dst_addr: str, usual: list[int]) -> list[int]:
+        """The ports to probe a pair over, one way; they change only if that covers more paths.
+
+        What is known being equal, so is the choice, by a manager that has just started too.
+        """
+        pair = src, dst_addr
+        self._usual[pair] = usual
+        kept = self._mesh.get(pair, usual)
+        kept = kept if len(kept) == len(usual) else usual
+        paths = self.fabric.routes.ports(src, dst_addr)
+        if not paths:
+            return kept
+        in_order = {port: paths[port] for port in (*usual, *candidates(pair, len(paths))) if port in paths}
+        chosen = covering_ports(in_order, kept)
+        if chosen != usual:
+            self._mesh[pair] = chosen
+        return chosen
+
+    def _in_use(self, edges: Edges) -> dict[Pair, dict[int, None]]:
+        """Pairs to trace, with their ports: probed ones first, then those steered, then those with traffic."""
+        ports: dict[Pair, dict[int, None]] = {}
+        for probed in edges.values():
+            for edge in probed:
+                ports.setdefault((edge.src, edge.dst_addr), {}).update(dict.fromkeys(edge.sports))
+        for wish in self._steering.all():
+            mine = ports.setdefault((nic_id(wish.host, wish.nic), wish.dst), {})
+            mine.update(dict.fromkeys(port for port in (wish.sport, wish.backup_sport) if port))
+        for pair, port in self._queue_pairs():
+            ports.setdefault(pair, {})[port] = None
+        known = self.fabric.store
+        return {pair: mine for pair, mine in ports.items() if known.nic_at(pair[1]) not in (None, pair[0])}
+
+    def _queue_pairs(self) -> Iterator[tuple[Pair, int]]:
+        tables = self._traffic.queue_pairs.tables
+        self._flows = {
+            nic: _flows(table, self._flows.get(nic), nic_id(*nic)) for nic, table in tables.items()
+        }
+        for flows in self._flows.values():
+            yield from flows.found
+
+
+@dataclass(frozen=True)
+class _Flows:
+    """What the queue pairs of a NIC use, and the rows that this was read from."""
+
+    identity: bytes
+    found: tuple[tuple[Pair, int], ...]
+
+
+def _flows(table: NicTable, before: _Flows | None, nic: str) -> _Flows:
+    """Destinations and source ports of what sent of late when its NIC was last heard of, in order.
+
+    They are worked out anew only if they have changed.
+    """
+    in_use = (table.rows["direction"] == EGRESS) & (table.latest_s - table.heard_s < IN_USE_S)
+    identity = table.keys[in_use].tobytes() + table.rows["sport"][in_use].tobytes()
+    if before is not None and before.identity == identity:
+        return before
+    rows = table.rows[in_use]
+    flows = {(row["addr"].tobytes(), int(row["sport"])) for row in rows}
+    return _Flows(
+        identity, tuple(((nic, _shown(address)), sport) for address, sport in sorted(flows) if sport)
+    )
+
+
+@lru_cache(65_536)
+def _shown(packed: bytes) -> str:
+    return shown_address(packed)

@@ -1,0 +1,245 @@
+"""The links of the fabric as the manager sees them: windows in, queues, loads and faults out. No I/O."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import BounceOrder, WindowReport, nic_id
+from cwdp.shared.records import WINDOW_NS, WINDOW_ROW, unpack
+from manager.fabric.routes import Routes
+from manager.faults.finding import Findings
+from manager.faults.link_model import LinkModel, ModelInputs
+from manager.faults.watch import FaultWatch, Note
+from manager.hosts.members import Members
+from manager.links.inference import shared_links
+from manager.links.loads import Capacities, LinkLoads, likely_bps, tiers
+from manager.links.matrix import Nics
+from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
+from manager.queue_pairs.counters import NicTable
+
+PATIENCE = 10
+"""Windows for which the reports of a slow host are waited for."""
+
+REPORTS = ("ok", "unknown_nic", "not_sane", "unsynced")
+SILENT_S = 1.5
+STANDS_WINDOWS = 5
+LOSS_WINDOWS = 30
+LOADS_EVERY = 2
+CHANGED_SOONER = 3
+"""Windows by which a clock may have changed before the probe that showed it."""
+
+
+Tables = Iterable[tuple[tuple[str, str], NicTable]]
+
+
+class LinkWatch:
+    """Works windows off in order, as soon as all hosts have said what they saw.
+
+    A new model is made by the caller, in a thread if that takes long: `take(due(routes).make(), now_s)`.
+
+    Attributes:
+        windows: what hosts said.
+        loads: what is known of each link.
+        reports: messages by outcome (`REPORTS`).
+    """
+
+    def __init__(self, members: Members, note: Note) -> None:
+        self.windows = WindowStore()
+        self.loads = LinkLoads()
+        self.faults = FaultWatch(note)
+        self.reports: Counter[str] = Counter(dict.fromkeys(REPORTS, 0))
+        self._members = members
+        self._nics = Nics()
+        self._members_version = -1
+        self._last: int | None = None
+        self._model: LinkModel | None = None
+        self._capacities = Capacities()
+        self._losses: NDArray[np.float64] = np.zeros((0, 2, 0))
+        self._changed: dict[str, int] = {}
+
+    @property
+    def findings(self) -> Findings:
+        """What is wrong."""
+        return self.faults.findings
+
+    def hear(self, report: WindowReport, timeline_ns: int | None) -> None:
+        """A NIC's probes; `timeline_ns` is the time now, None where it is not known."""
+        host = self._members.hosts.get(report.host)
+        if host is None or report.nic not in {nic.ifname for nic in host.hello.nics}:
+            self.reports["unknown_nic"] += 1
+            return
+        if timeline_ns is None:
+            self.reports["unsynced"] += 1
+            return
+        try:
+            rows = unpack(report.rows, WINDOW_ROW)
+        except ValueError:
+            self.reports["not_sane"] += 1
+            return
+        self.reports["ok"] += 1
+        self.windows.hear(nic_id(report.host, report.nic), rows, timeline_ns // WINDOW_NS)
+
+    def due(self, routes: Routes) -> ModelInputs | None:
+        """What a new model is to be made of; None where the present one holds."""
+        version = (routes.version, self.windows.version, self._members.version)
+        if self._model is not None and version == self._model.version:
+            return None
+        if self._members.version != self._members_version:
+            self._members_version = self._members.version
+            self._nics = _nics(self._members)
+        return ModelInputs(version, tuple(self.windows.names), routes, self._nics, self._model)
+
+    def take(self, model: LinkModel, now_s: float) -> None:
+        """Work windows off by a model from now on; it was made with the present one as the one before."""
+        before, self._model = self._model, model
+        if before is not None and before.queues is model.queues:
+            model.queues.matrix = model.matrix
+            return
+        if before is not None:
+            model.queues.carry_on(before.queues)
+            if before.matrix.routes.version != model.matrix.routes.version:
+                self.faults.follow_routes(before.matrix, model.matrix, now_s)
+            for way, rows in zip((FWD, REV), model.rebased, strict=True):
+                self.windows.forget_base(rows, way)
+        losses, self._losses = self._losses, np.zeros((LOSS_WINDOWS, 2, len(model.matrix.routes.links)))
+        if before is not None:
+            mine, theirs = shared_links(model.matrix.routes.links, before.queues.number)
+            self._losses[:, :, mine] = losses[:, :, theirs]
+        self.faults.use(model.matrix, model.causes, model.moved)
+
+    def doubt_clocks(self, changed: Mapping[str, int], timeline_ns: int | None) -> None:
+        """Take back the delays of hosts whose clocks went otherwise than they claimed, from then until they are told.
+
+        Args:
+            changed: since when, by the timeline, of every host whose clock is being found anew.
+            timeline_ns: the timeline now.
+        """
+        fresh = {host: since_ns for host, since_ns in changed.items() if self._changed.get(host) != since_ns}
+        self._changed = dict(changed)
+        if not fresh or timeline_ns is None:
+            return
+        now = timeline_ns // WINDOW_NS
+        spans = {host: (since_ns // WINDOW_NS - CHANGED_SOONER, now + 1) for host, since_ns in fresh.items()}
+        self.windows.distrust(
+            {
+                end: spans[name]
+                for name, host in self._members.hosts.items()
+                if name in spans
+                for nic in host.hello.nics
+                for end in (nic_id(name, nic.ifname), nic.ipv4, nic.ipv6)
+                if end is not None
+            }
+        )
+
+    def step(self, now_s: float, timeline_ns: int | None, tables: Tables) -> int:
+        """Work off the windows that are complete; returns how many. None before the first model.
+
+        Args:
+            now_s: the manager's monotonic clock.
+            timeline_ns: the timeline now.
+            tables: the queue pairs of each NIC.
+        """
+        if timeline_ns is None or self._model is None:
+            return 0
+        now = timeline_ns // WINDOW_NS
+        end = min(self.windows.complete_to(now, PATIENCE), now)
+        if self._last is None or not end - KEPT // 2 < self._last <= now:
+            self._last = end
+        if end <= self._last:
+            return 0
+        numbers = range(self._last + 1, end + 1)
+        for number in numbers:
+            lag_s = (timeline_ns - (number + 1) * WINDOW_NS) * 1e-9
+            self._step(self._model, number, now_s, tables, lag_s)
+        self._last = end
+        return len(numbers)
+
+    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+        """Echoes that hosts are to send now."""
+        return self.faults.bounce_orders(self.loads.routes.links, now_s)
+
+    def expire(self, now_s: float, timeline_ns: int | None) -> None:
+        """Let go of what is gone, and see who is silent."""
+        if timeline_ns is not None:
+            self.windows.expire(timeline_ns // WINDOW_NS)
+        self.faults.expire(now_s)
+
+    def follow_members(self, now_s: float, set_aside: Iterable[str]) -> None:
+        """See which NICs have a carrier, which hosts are silent, and whose clocks are wrong."""
+        hosts = self._members.hosts.items()
+        carriers = {
+            nic_id(name, nic.ifname): nic.carrier
+            for name, host in hosts
+            if host.state == "up"
+            for nic in host.hello.nics
+        }
+        self.faults.note_silent_hosts(name for name, host in hosts if now_s - host.last_seen_s > SILENT_S)
+        self.faults.follow_carriers(carriers, self.loads.routes.links)
+        self.faults.follow_clocks(set_aside, now_s)
+        self.faults.look_for_reroutes(now_s)
+
+    def _step(self, model: LinkModel, number: int, now_s: float, tables: Tables, lag_s: float) -> None:
+        window = self._worked_off(model, number)
+        model.queues.step(window)
+        self._count_losses(model, window)
+        if number % LOADS_EVERY == 0 or self.loads.routes is not model.matrix.routes:
+            self.loads = self._measure(model, now_s, tables, lag_s)
+        self.faults.step(window, model.queues, self.loads, now_s=now_s, lag_s=lag_s)
+
+    def _measure(self, model: LinkModel, now_s: float, tables: Tables, lag_s: float) -> LinkLoads:
+        routes = model.matrix.routes
+        load_bps, is_sure = model.meter.measure(tables, now_s, lag_s)
+        stands = model.queues.stands(STANDS_WINDOWS)
+        self._capacities.learn(routes.links, load_bps, stands & is_sure)
+        known_bps = self._capacities.known_bps(routes.links)
+        history = model.queues.queue_ns
+        p50, p99 = _quantiles(history)
+        sent, lost = self._losses.sum(axis=0)
+        return LinkLoads(
+            routes=routes,
+            time_s=now_s,
+            queue_ns=history[-1].copy(),
+            queue_p50_ns=p50,
+            queue_p99_ns=p99,
+            load_bps=load_bps,
+            is_sure=is_sure,
+            capacity_bps=known_bps,
+            likely_capacity_bps=likely_bps(known_bps, load_bps, tiers(routes.links)),
+            stands=stands,
+            loss=np.divide(lost, sent, out=np.full(len(sent), np.nan), where=sent > 0),
+        )
+
+    def _count_losses(self, model: LinkModel, window: Window) -> None:
+        by_link = model.matrix.round_trip.T
+        self._losses = np.roll(self._losses, -1, axis=0)
+        self._losses[-1] = by_link @ window.sent, by_link @ window.lost
+
+    def _worked_off(self, model: LinkModel, number: int) -> Window:
+        """What is known of a window of the model's rows; the others wait for the next model."""
+        rows = self.windows.named_by(model.names_version)[: len(model.matrix.known)]
+        return self.windows.window(number).of(rows)
+
+
+def _nics(members: Members) -> Nics:
+    addresses = {
+        nic_id(name, nic.ifname): [address for address in (nic.ipv4, nic.ipv6) if address is not None]
+        for name, host in members.hosts.items()
+        for nic in host.hello.nics
+    }
+    return Nics(members.nics_by_address, addresses)
+
+
+def _quantiles(history: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Median and 99th percentile of each link's windows; NaN where there are none."""
+    seen = np.isfinite(history)
+    filled = np.sort(np.where(seen, history, np.inf), axis=0)
+    count = seen.sum(axis=0)
+    columns = np.arange(history.shape[1])
+    found = []
+    for q in (0.5, 0.99):
+        row = np.maximum(np.ceil(q * count).astype(int) - 1, 0)
+        value = filled[row, columns] if len(columns) else np.zeros(0)
+        found.append(np.where(count > 0, value, np.nan))
+    return found[0], found[1]

@@ -1,0 +1,1 @@
+"""Which hosts and NICs are there, and what they count."""

@@ -1,0 +1,146 @@
+"""Who is there: hosts by their hellos, their NICs, and which of them can be probed. Pure: time is an argument.
+
+Times are seconds of the manager's monotonic clock.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cwdp.shared.messages import HELLO_INTERVAL_S, Hello, Nic, nic_id
+
+MISSED_HELLOS = 5
+CARRIER_GRACE_S = 30.0
+FORGET_AFTER_S = 3600.0
+
+HostState = Literal["up", "lost"]
+Reason = Literal["ok", "no_carrier", "no_address", "no_dataplane", "no_rdma", "host_lost"]
+
+
+@dataclass(kw_only=True)
+class Host:
+    """One host as last heard of. `carrier_lost_s` holds since when each NIC without carrier has had none."""
+
+    hello: Hello
+    first_seen_s: float
+    last_seen_s: float
+    state: HostState = "up"
+    restarts: int = 0
+    carrier_lost_s: dict[str, float] = field(default_factory=dict)
+
+
+class Members:
+    """All hosts, by name. `version` is another one whenever hosts, their NICs or addresses are others.
+
+    Attributes:
+        proven: the NIC that has each address of which that has been proved; see `manager.paths.addresses`.
+    """
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, Host] = {}
+        self.version = 0
+        self.proven: Mapping[str, str] = {}
+        self._owners: dict[str, str] = {}
+        self._owners_version = 0
+        self._likely_bps = math.inf
+        self._likely_version = 0
+
+    @property
+    def nics_by_address(self) -> Mapping[str, str]:
+        """The NIC that has each address; of two that claim one whose it is not proved to be, the one that was there first."""
+        if self._owners_version != self.version:
+            version, owners = self.version, dict(self.proven)
+            for name, host in list(self.hosts.items()):
+                for nic in host.hello.nics:
+                    for address in (nic.ipv4, nic.ipv6):
+                        if address is not None:
+                            owners.setdefault(address, nic_id(name, nic.ifname))
+            self._owners, self._owners_version = owners, version
+        return self._owners
+
+    def link_bps(self, host: str, ifname: str) -> int | None:
+        """The speed of a NIC's link as its host tells; None where it does not."""
+        known = self.hosts.get(host)
+        nics = () if known is None else known.hello.nics
+        return next((nic.speed_bps for nic in nics if nic.ifname == ifname), None)
+
+    @property
+    def likely_link_bps(self) -> float:
+        """The fastest link that two different hosts tell of, or the one there is; infinite where none does.
+
+        What one host alone says of itself bounds nothing that concerns others.
+        """
+        if self._likely_version != self.version:
+            told = [
+                max((nic.speed_bps or 0 for nic in host.hello.nics), default=0)
+                for host in self.hosts.values()
+            ]
+            fastest = sorted(speed_bps for speed_bps in told if speed_bps > 0)[-2:]
+            self._likely_bps, self._likely_version = float(fastest[0]) if fastest else math.inf, self.version
+        return self._likely_bps
+
+    def prove(self, proven: Mapping[str, str]) -> None:
+        """Take it as proved which NICs have some addresses; each of them claims them."""
+        before, self.proven, self._owners_version = self.nics_by_address, proven, -1
+        if self.nics_by_address != before:
+            self.version += 1
+
+    def hear(self, hello: Hello, now_s: float) -> bool:
+        """Take in a hello; whether the host is new, back, or restarted since the last one."""
+        host = self.hosts.get(hello.host)
+        if host is None:
+            host = self.hosts[hello.host] = Host(hello=hello, first_seen_s=now_s, last_seen_s=now_s)
+            arrived = True
+        else:
+            arrived = host.state == "lost"
+            host.restarts += host.hello.boot_id != hello.boot_id
+        if arrived or host.hello.nics != hello.nics:
+            self.version += 1
+        host.hello, host.last_seen_s, host.state = hello, now_s, "up"
+        host.carrier_lost_s = {
+            nic.ifname: host.carrier_lost_s.get(nic.ifname, now_s) for nic in hello.nics if not nic.carrier
+        }
+        return arrived
+
+    def expire(self, now_s: float) -> list[str]:
+        """Mark hosts lost that missed too many hellos, and return them; forget those long gone."""
+        lost = []
+        for name, host in list(self.hosts.items()):
+            silent_s = now_s - host.last_seen_s
+            if host.state == "up" and silent_s > MISSED_HELLOS * HELLO_INTERVAL_S:
+                host.state = "lost"
+                self.version += 1
+                lost.append(name)
+            elif silent_s > FORGET_AFTER_S:
+                del self.hosts[name]
+                self.version += 1
+        return lost
+
+    def excuse(self, now_s: float) -> None:
+        """Start every host's silence anew: the bus was away, not they."""
+        for host in self.hosts.values():
+            if host.state == "up":
+                host.last_seen_s = now_s
+
+    def reason(self, host: Host, nic: Nic, now_s: float) -> Reason:
+        """Why a NIC can't be probed, or "ok". A NIC keeps its place for a while after it lost its carrier."""
+        if host.state == "lost":
+            return "host_lost"
+        if nic.transport == "ud" and nic.ud is None:
+            return "no_rdma"
+        if nic.ipv4 is None and nic.ipv6 is None:
+            return "no_address"
+        if nic.transport == "xdp" and nic.mode == "absent":
+            return "no_dataplane"
+        if not nic.carrier and now_s - host.carrier_lost_s.get(nic.ifname, now_s) > CARRIER_GRACE_S:
+            return "no_carrier"
+        return "ok"
+
+    def probeable(self, now_s: float) -> Iterable[tuple[str, Nic]]:
+        """Every (host, NIC) that belongs into the probe graph, in order of name."""
+        for name in sorted(self.hosts):
+            host = self.hosts[name]
+            for nic in host.hello.nics:
+                if self.reason(host, nic, now_s) == "ok":
+                    yield name, nic

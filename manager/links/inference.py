@@ -1,0 +1,142 @@
+"""The queueing delay of every link, window by window. No I/O.
+
+A path's delay above its least is the sum of its links' queues. Links that the same paths cross cannot be told apart
+(in a fabric of two leaves, a spine's two); what is found is put down to the first of them in the direction of travel,
+where a queue forms before it can at the next.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
+
+from manager.fabric.routes import DirectedLink
+from manager.links.matrix import PathMatrix, alike, stages
+from manager.links.solver import Solver
+from manager.paths.windows import Window
+
+HISTORY = 50
+SWEEPS = 25
+PENALTY_NS = 500.0
+"""Per probed path over a link: less queue than about this is put down to noise."""
+
+TOLERANCE_NS = 100.0
+QUIET_NS = 20_000.0
+"""Below this no queue is taken for one that could overflow, whatever the rate."""
+
+STANDS_SHARE = 0.4
+STANDS_WINDOWS = 5
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinkQueues:
+    """One window's queues.
+
+    Attributes:
+        window: its number.
+        queue_ns: mean queueing delay, NaN where no probe told of the link; shape (links,).
+        floor_ns: the least that any path over the link was delayed above its own least; a link that was idle for a
+            moment has hardly any. NaN as above.
+    """
+
+    window: int
+    queue_ns: Floats
+    floor_ns: Floats
+
+
+class QueueInference:
+    """Queues of the links of one matrix.
+
+    Args:
+        matrix: rows and links.
+
+    Attributes:
+        number: the column of each link.
+        queue_ns, floor_ns: the last `HISTORY` windows, the oldest first, shape (windows, links), NaN for none.
+    """
+
+    def __init__(self, matrix: PathMatrix) -> None:
+        self.matrix = matrix
+        delays = matrix.delays
+        first = alike(delays)
+        self._upstream = _upstream(first, matrix.place)
+        self._chosen = np.flatnonzero(first == np.arange(len(first)))
+        self._solver = Solver(delays[:, self._chosen], stages(delays[:, self._chosen]))
+        self._seen = csr_array(delays.T)
+        self._columns = csc_array(delays)
+        self.number = {link: i for i, link in enumerate(matrix.routes.links)}
+        self._last = np.zeros(len(self._chosen))
+        links = delays.shape[1]
+        self.queue_ns = np.full((HISTORY, links), np.nan)
+        self.floor_ns = np.full((HISTORY, links), np.nan)
+
+    def step(self, window: Window) -> LinkQueues:
+        """Take in the next window."""
+        excess = np.maximum(window.mean_ns.reshape(-1).astype(np.float64), 0.0)
+        answered = np.tile(window.sent - window.lost, 2)
+        weight = np.where(np.isfinite(excess), answered, 0.0)
+        excess = np.where(weight > 0, excess, 0.0)
+        seen = self._seen @ (weight > 0)
+        self._last = self._solver.solve(
+            excess, weight, self._last, penalty=PENALTY_NS, sweeps=SWEEPS, tolerance=TOLERANCE_NS
+        )
+        queue = np.zeros(len(seen))
+        queue[self._upstream] = self._last
+        queue[seen == 0] = np.nan
+        found = LinkQueues(window.number, queue, self._floor(window))
+        self._remember(found)
+        return found
+
+    def carry_on(self, before: "QueueInference") -> None:
+        """Take over what is remembered of links that were there before."""
+        mine, theirs = shared_links(self.matrix.routes.links, before.number)
+        self.queue_ns[:, mine] = before.queue_ns[:, theirs]
+        self.floor_ns[:, mine] = before.floor_ns[:, theirs]
+
+    def stand(self, links: Iterable[DirectedLink]) -> bool:
+        """Whether one of some links has not been idle of late."""
+        columns = [i for link in links if (i := self.number.get(link)) is not None]
+        return bool(self.stands(STANDS_WINDOWS)[columns].any())
+
+    def stands(self, windows: int) -> NDArray[np.bool_]:
+        """Links that were never idle in the last windows: as much came as they can carry, or more."""
+        queue, floor = self.queue_ns[-windows:], self.floor_ns[-windows:]
+        full = np.isfinite(queue) & (queue > QUIET_NS) & (floor > STANDS_SHARE * queue)
+        return np.asarray(full.all(axis=0), bool)
+
+    def _floor(self, window: Window) -> Floats:
+        """The least delay above the base of the paths over each link."""
+        least = window.least_ns.reshape(-1).astype(np.float64)
+        least = np.where(np.isfinite(least), np.maximum(least, 0.0), np.inf)
+        filled = np.flatnonzero(np.diff(self._columns.indptr))
+        floor = np.full(self._columns.shape[1], np.nan)
+        if len(filled):
+            starts = self._columns.indptr[filled]
+            floor[filled] = np.minimum.reduceat(least[self._columns.indices], starts)
+        return np.where(np.isinf(floor), np.nan, floor)
+
+    def _remember(self, found: LinkQueues) -> None:
+        for history, latest in ((self.queue_ns, found.queue_ns), (self.floor_ns, found.floor_ns)):
+            history[:-1] = history[1:]
+            history[-1] = latest
+
+
+def shared_links(
+    links: Sequence[DirectedLink], before: Mapping[DirectedLink, int]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The columns of links that had one before, now and then."""
+    kept = [(i, before[link]) for i, link in enumerate(links) if link in before]
+    mine, theirs = np.array(kept, np.intp).reshape(-1, 2).T
+    return mine, theirs
+
+
+def _upstream(first: NDArray[np.intp], place: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The most upstream link of each group of links that are alike, in the order of the groups' numbers."""
+    order = np.lexsort((place, first))
+    new = np.ones(len(order), bool)
+    new[1:] = first[order][1:] != first[order][:-1]
+    return np.asarray(order[new], np.intp)

@@ -1,0 +1,1 @@
+"""What operators want of hosts: steering and slices."""

@@ -1,0 +1,87 @@
+"""What operators want of the queue pairs of all hosts."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cwdp.errors import ConfigError
+from cwdp.shared.addresses import read_address
+from cwdp.shared.messages import SteerQp
+from manager.overrides.store import WishTable
+
+SourcePort = Annotated[int, Meta(ge=49152, le=65535)]
+Qpn = Annotated[int, Meta(ge=0, le=0xFFFFFF)]
+Key = tuple[str, str, str, int]
+
+
+class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where one queue pair's packets are to go; see `cwdp.shared.messages.SteerQp`."""
+
+    host: str
+    nic: str
+    dst: str
+    qpn: Qpn
+    sport: SourcePort
+    backup_sport: SourcePort | None = None
+    flow_label: bool = False
+
+    @property
+    def key(self) -> Key:
+        """What there is one wish for at most."""
+        return self.host, self.nic, self.dst, self.qpn
+
+    def message(self) -> SteerQp:
+        """For the host's document."""
+        return SteerQp(
+            nic=self.nic,
+            dst_addr=self.dst,
+            qpn=self.qpn,
+            sport=self.sport,
+            backup_sport=self.backup_sport,
+            flow_label=self.flow_label,
+            override=True,
+        )
+
+
+def read_wish(body: bytes) -> Wish:
+    """A wish from JSON, its address in the one usual form.
+
+    Raises:
+        ConfigError: it is none, or cannot be granted anywhere.
+    """
+    try:
+        wish = msgspec.json.decode(body, type=Wish)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(str(error), "see: cwdp steer set --help") from error
+    wish = msgspec.structs.replace(wish, dst=usual_address(wish.dst))
+    if wish.backup_sport == wish.sport:
+        raise ConfigError(f"source port {wish.sport} cannot be its own backup", "give another one")
+    return wish
+
+
+def usual_address(text: str) -> str:
+    """An IP address as it is usually written.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return str(read_address(text))
+    except ValueError as error:
+        raise ConfigError(f"{text!r} is no IP address", "give one like 10.0.0.2 or fd00::2") from error
+
+
+class SteerTable(WishTable[Wish]):
+    """Every wish for a queue pair."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(path, Wish)
+
+    def messages(self) -> dict[str, list[SteerQp]]:
+        """What each host is to be told."""
+        by_host: dict[str, list[SteerQp]] = {}
+        for wish in self.all():
+            by_host.setdefault(wish.host, []).append(wish.message())
+        return by_host

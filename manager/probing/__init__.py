@@ -1,0 +1,1 @@
+"""Who probes whom, at which rate and from which ports: the documents for agents."""

@@ -1,0 +1,122 @@
+"""RoCEv2 traffic of the fleet: what agents count of queue pairs and stamp of their packets. No I/O."""
+
+import statistics
+from collections import Counter, deque
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import ClockLine, QpReport, SampleReport
+from cwdp.shared.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address, unpack
+from manager.hosts.members import Members
+from manager.queue_pairs.counters import LARGEST_BPS, QueuePairStore
+from manager.queue_pairs.delays import QpDelays
+
+REPORT_REASONS = ("ok", "unknown_nic", "not_sane", "implausible")
+MOST_PACED = 4_096
+LARGEST_TIME_NS = 2**61
+
+_NS_PER_S = 1_000_000_000
+_READINGS = 101
+
+
+class Traffic:
+    """Queue pairs and delays of data packets.
+
+    Attributes:
+        queue_pairs: what was counted.
+        delays: what came of the stamps.
+        reports: messages by outcome (`REPORT_REASONS`).
+    """
+
+    def __init__(self, members: Members) -> None:
+        self.queue_pairs = QueuePairStore()
+        self.delays = QpDelays()
+        self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
+        self._members = members
+        self._members_version = -1
+        self._ahead_ns: deque[int] = deque(maxlen=_READINGS)
+
+    def hear_queue_pairs(self, report: QpReport, now_s: float) -> None:
+        """A NIC's queue pairs moved."""
+        rows = self._rows(report.host, report.nic, report.rows, QP_ROW)
+        if rows is None or not 0 <= report.local_ns < LARGEST_TIME_NS:
+            return
+        implausible = self.queue_pairs.implausible
+        self.queue_pairs.hear(
+            (report.host, report.nic),
+            rows,
+            local_ns=report.local_ns,
+            unlisted=report.unlisted,
+            now_s=now_s,
+            link_bps=min(self._members.link_bps(report.host, report.nic) or LARGEST_BPS, LARGEST_BPS),
+        )
+        self.reports["implausible"] += self.queue_pairs.implausible > implausible
+        self.queue_pairs.tables[report.host, report.nic].paced_bps = _paced(report)
+
+    def hear_samples(self, report: SampleReport, now_s: float) -> None:
+        """Data packets passed a NIC."""
+        rows = self._rows(report.host, report.nic, report.rows, SAMPLE_ROW)
+        now_ns = self.timeline_ns(now_s)
+        if rows is not None and now_ns is not None:
+            self._learn_addresses()
+            self.delays.hear((report.host, report.nic), rows, now_ns)
+
+    def hear_clock(self, line: ClockLine | None, now_s: float) -> None:
+        """What a host believes the timeline shows, by which this manager knows the time too."""
+        if line is None or line.state not in ("synced", "holdover"):
+            return
+        shown_ns = line.ref_local_ns + line.offset_base_ns
+        if abs(shown_ns) < LARGEST_TIME_NS:
+            self._ahead_ns.append(shown_ns - round(now_s * _NS_PER_S))
+
+    def timeline_ns(self, now_s: float) -> int | None:
+        """The timeline now, to milliseconds: the median of what the last reports said; None before the first."""
+        if not self._ahead_ns:
+            return None
+        return round(now_s * _NS_PER_S) + statistics.median_low(self._ahead_ns)
+
+    def join(self, now_s: float) -> None:
+        """Find the data packets whose stamps have settled."""
+        now_ns = self.timeline_ns(now_s)
+        if now_ns is not None:
+            self.delays.join(now_ns)
+
+    def expire(self, now_s: float) -> None:
+        """Let go of what is gone."""
+        self.queue_pairs.expire(now_s, set(self._members.hosts))
+        now_ns = self.timeline_ns(now_s)
+        if now_ns is not None:
+            self.delays.expire(now_ns)
+
+    def _rows(self, host: str, nic: str, data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void] | None:
+        """A report's rows, or None and counted."""
+        reason = "ok"
+        rows = None
+        known = self._members.hosts.get(host)
+        if known is None or nic not in {port.ifname for port in known.hello.nics}:
+            reason = "unknown_nic"
+        else:
+            try:
+                rows = unpack(data, dtype)
+            except ValueError:
+                reason = "not_sane"
+        if rows is not None and (rows["direction"] >= len(DIRECTIONS)).any():
+            rows, reason = None, "not_sane"
+        self.reports[reason] += 1
+        return rows
+
+    def _learn_addresses(self) -> None:
+        if self._members.version != self._members_version:
+            self._members_version = self._members.version
+            self.delays.know(self._members.hosts.values())
+
+
+def _paced(report: QpReport) -> dict[tuple[bytes, int], float]:
+    """What each paced queue pair may send, by address and QPN; what is not sane is left out."""
+    paced_bps = {}
+    for one in report.paced[:MOST_PACED]:
+        with suppress(ValueError):
+            paced_bps[packed_address(one.dst_addr), one.qpn] = one.rate_bps
+    return paced_bps

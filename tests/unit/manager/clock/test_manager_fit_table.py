@@ -1,0 +1,264 @@
+"""What the manager takes in of changed clocks, and whom it tells."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from cwdp.shared.clockchanges import OwnChange
+from cwdp.shared.clocksync import FitReason
+from cwdp.shared.clocksync._types import LONG_AGO
+from cwdp.shared.messages import ClockUpdate, EdgeFit, Report
+from manager.clock.fits import STALE_AFTER_S, FitTable
+from manager.clock.service import ClockService
+from manager.clock.timeline import Identity
+
+S = 1_000_000_000
+HOSTS = ("a", "b", "c", "d", "e", "f")
+FIT = EdgeFit(
+    src="a/nic0",
+    dst="b/nic0",
+    ref_local_ns=100 * S,
+    offset_base_ns=-3 * S,
+    offset_ns=0.25,
+    slope=2e-5,
+    margin_ns=5_000.0,
+    sigma_offset_ns=5.0,
+    sigma_out_ns=7.0,
+    sigma_back_ns=7.0,
+    sigma_slope=2e-9,
+    points=8.0,
+    pure_share=1.0,
+)
+OWN = OwnChange(
+    since_local_ns=99 * S, ref_local_ns=100 * S, ahead_ns=5_000.0, rate=1e-5, sigma_ns=20.0, sigma_rate=1e-8
+)
+
+
+def fit(**changes: Any) -> EdgeFit:
+    return msgspec.structs.replace(FIT, **changes)
+
+
+def table(*fits: EdgeFit) -> FitTable:
+    table = FitTable()
+    table.add("a", fits, HOSTS, 1.0)
+    return table
+
+
+def test_what_agents_say_of_changes_reaches_the_graph() -> None:
+    since_ns = 99 * S
+    edges = table(
+        fit(),
+        fit(dst="c/nic0", young=True, own=True, apart=1e-5, since_local_ns=since_ns),
+        fit(dst="d/nic0", young=True, cut=True, apart=2e-5, since_local_ns=since_ns),
+        fit(dst="e/nic0", since_local_ns=since_ns),
+        fit(dst="f/nic0", torn=True),
+    ).edges(1.0)
+    order = np.argsort(edges.dst)
+    assert edges.since_ns[order].tolist() == [LONG_AGO, since_ns, since_ns, since_ns, LONG_AGO]
+    assert edges.young[order].tolist() == [False, True, True, False, False]
+    assert edges.own[order].tolist() == [False, True, False, False, False]
+    assert edges.apart[order].tolist() == [0, 1e-5, 2e-5, 0, 0]
+    reasons = [FitReason.OK, FitReason.OK, FitReason.CUT, FitReason.OK, FitReason.TORN]
+    assert edges.fits.reason[order].tolist() == reasons
+    assert edges.fits.valid[order].tolist() == [True, True, False, True, False]
+
+
+def test_a_newer_fit_takes_back_what_the_last_one_said() -> None:
+    fits = table(fit(young=True, cut=True, own=True, apart=1e-5, since_local_ns=99 * S))
+    fits.add("a", [fit()], HOSTS, 2.0)
+    edges = fits.edges(2.0)
+    assert (edges.young.any(), edges.own.any(), edges.apart.tolist()) == (False, False, [0.0])
+    assert edges.since_ns.tolist() == [LONG_AGO]
+    assert edges.fits.valid.all()
+    assert len(fits.edges(2.1 + STALE_AFTER_S).src) == 0
+
+
+def test_a_cut_fits_numbers_are_void_and_not_judged() -> None:
+    void = {
+        "sigma_offset_ns": 0.0,
+        "sigma_out_ns": 0.0,
+        "sigma_back_ns": 0.0,
+        "sigma_slope": 0.0,
+        "points": 0.0,
+    }
+    fits = table(fit(cut=True, young=True, slope=0.5, **void), fit(dst="c/nic0", slope=0.5, **void))
+    assert len(fits) == 1
+    assert fits.refused["not_sane"] == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"apart": math.nan},
+        {"apart": math.inf},
+        {"apart": 1e13},
+        {"since_local_ns": 2**63 - 1},
+        {"since_local_ns": -(2**63)},
+        {"cut": True, "offset_ns": math.nan},
+        {"cut": True, "ref_local_ns": 2**63 - 1},
+        {"young": True, "slope": 2e-3},
+    ],
+)
+def test_fits_that_cannot_be_reckoned_with_are_refused(wrong: dict[str, Any]) -> None:
+    fits = table(fit(**wrong))
+    assert len(fits) == 0
+    assert fits.refused["not_sane"] == 1
+
+
+def test_what_hosts_say_of_their_own_clocks_is_kept_by_slot_until_they_say_no_more() -> None:
+    fits = table(fit(), fit(dst="c/nic0"))
+    assert len(fits.own().host) == 0
+    fits.hear_own("c", msgspec.structs.replace(OWN, ahead_ns=-7.5))
+    fits.hear_own("a", OWN)
+    own = fits.own()
+    order = np.argsort(own.ahead_ns)
+    assert own.host[order].tolist() == [fits.slots["c"], fits.slots["a"]]
+    assert own.ref_ns.tolist() == [100 * S] * 2
+    assert own.ahead_ns[order].tolist() == [-7.5, 5_000.0]
+    assert (own.sigma_ns.tolist(), own.rate.tolist(), own.sigma_rate.tolist()) == (
+        [20.0] * 2,
+        [1e-5] * 2,
+        [1e-8] * 2,
+    )
+    assert own.host.dtype == own.ref_ns.dtype == np.int64
+    fits.hear_own("a", None)
+    assert fits.own().host.tolist() == [fits.slots["c"]]
+    fits.forget_host("c")
+    assert len(fits.own().host) == 0
+
+
+def test_of_a_host_without_a_slot_nothing_is_kept() -> None:
+    fits = table(fit())
+    fits.hear_own("stranger", OWN)
+    assert len(fits.own().host) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ahead_ns": math.nan},
+        {"ahead_ns": -1e13},
+        {"rate": 1e-3},
+        {"rate": -math.inf},
+        {"sigma_ns": 0.0},
+        {"sigma_ns": math.nan},
+        {"sigma_rate": -1e-9},
+        {"ref_local_ns": 2**62 + 1},
+        {"since_local_ns": -(2**63)},
+    ],
+)
+def test_own_changes_that_cannot_be_reckoned_with_are_refused_and_undo_the_last(
+    wrong: dict[str, Any],
+) -> None:
+    fits = table(fit())
+    fits.hear_own("a", OWN)
+    fits.hear_own("a", msgspec.structs.replace(OWN, **wrong))
+    assert len(fits.own().host) == 0
+    assert fits.refused["not_sane"] == 1
+
+
+class Told:
+    """A service that hears six hosts, each of which probes the next two, and tells them."""
+
+    def __init__(self) -> None:
+        self.service = ClockService(Identity(timeline="t", starts=1), continued=False)
+        self.now_s = 10.0
+        self.pairs = [
+            (host, HOSTS[(number + step) % 6]) for number, host in enumerate(HOSTS) for step in (1, 2)
+        ]
+
+    def round(self, changed: Sequence[str] = (), since_ns: int | None = None) -> dict[str, ClockUpdate]:
+        """A quarter of a second, in which edges of some hosts are young."""
+        self.now_s += 0.25
+        now_ns = round(self.now_s * S)
+        for host in HOSTS:
+            fits = []
+            for src, dst in self.pairs:
+                if src == host:
+                    young = src in changed or dst in changed
+                    fits.append(
+                        fit(
+                            src=f"{src}/nic0",
+                            dst=f"{dst}/nic0",
+                            ref_local_ns=now_ns,
+                            offset_base_ns=0,
+                            slope=0.0,
+                            young=young,
+                            own=src in changed,
+                            apart=1e-5 * young,
+                            since_local_ns=since_ns if young else None,
+                        )
+                    )
+            report = Report(
+                host=host, boot_id="", seq=0, local_ns=now_ns, fits=fits, paths=[], counters={}, clock=None
+            )
+            self.service.hear(report, HOSTS, self.now_s)
+        edges = self.service.begin(self.now_s)
+        if edges is None:
+            return {}
+        solved = self.service.solve_edges(edges)
+        assert solved is not None
+        self.service.finish(edges, solved, self.now_s)
+        return {update.host: update for update in self.service.updates()}
+
+
+def test_changed_hosts_and_their_peers_are_told_and_nobody_else() -> None:
+    told = Told()
+    for _ in range(12):
+        updates = told.round()
+    assert len(updates) == 6
+    assert not any(update.changes or update.line.found_anew for update in updates.values())
+    since_ns = round(told.now_s * S)
+    told.round(["b"], since_ns)
+    updates = told.round(["b"], since_ns)
+    # b probes c and d, and is probed by a and f.
+    assert sorted(host for host, update in updates.items() if update.changes) == ["a", "b", "c", "d", "f"]
+    for host, update in updates.items():
+        assert [changed.host for changed in update.changes] == ([] if host == "e" else ["b"])
+        assert update.line.found_anew == (host == "b")
+        for changed in update.changes:
+            assert changed.since_ns == pytest.approx(since_ns, abs=100_000)
+    updates = told.round()
+    assert not any(update.changes or update.line.found_anew for update in updates.values())
+
+
+def test_a_changed_hosts_rate_is_told_to_nobody() -> None:
+    told = Told()
+    for _ in range(16):
+        told.round()
+    since_ns = round(told.now_s * S)
+    priors: list[tuple[str, str]] = []
+    for _ in range(8):
+        for host, update in told.round(["b"], since_ns).items():
+            priors += [(host, prior.dst) for prior in update.priors]
+    assert priors
+    assert not any("b" in (host, dst.removesuffix("/nic0")) for host, dst in priors)
+
+
+def test_a_report_that_comes_in_while_clocks_are_solved_does_not_disturb_it() -> None:
+    """Solving runs in a thread: a new host may get its slot meanwhile, and say at once that its clock has changed."""
+    told = Told()
+    for _ in range(12):
+        told.round()
+    told.round(["b"], round(told.now_s * S))
+    edges = told.service.begin(told.now_s)
+    assert edges is not None
+    known = (*HOSTS, "g")
+    own = msgspec.structs.replace(OWN, ref_local_ns=round(told.now_s * S))
+    late = Report(
+        host="g",
+        boot_id="",
+        seq=0,
+        local_ns=round(told.now_s * S),
+        fits=[fit(src="g/nic0", dst="a/nic0", ref_local_ns=round(told.now_s * S), offset_base_ns=0)],
+        paths=[],
+        counters={},
+        clock=None,
+        own_change=own,
+    )
+    told.service.hear(late, known, told.now_s)
+    assert told.service.solve_edges(edges) is not None

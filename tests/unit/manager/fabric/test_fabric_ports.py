@@ -1,0 +1,380 @@
+"""Which ports are traced, which are probed, which are chosen; and how sure it is that all paths were found."""
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from fabric_fakes import FakeClos, FakeNic
+from msgspec.structs import replace
+
+from cwdp.shared.messages import Desired, Hello, Nic, Trace, TraceReport
+from manager.clock.timeline import Identity
+from manager.config import ProbeSettings
+from manager.fabric.choice import between_leaves, covering_ports, disjoint_ports, primary_and_backup
+from manager.fabric.coverage import confidence, ports_needed
+from manager.fabric.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Discovery
+from manager.fabric.fabric import Fabric
+from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders
+from manager.fabric.path_counts import Census, Known
+from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.hosts.members import Members
+from manager.overrides.steering import SteerTable, Wish
+from manager.queue_pairs.traffic import Traffic
+from manager.state import FleetState
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 4, 16, 64])
+def test_the_stopping_rule_keeps_its_promise(distinct: int) -> None:
+    # With one path more than were seen, how often does so many ports miss one?
+    ports = ports_needed(distinct)
+    assert confidence(ports, distinct) >= 0.99 > confidence(ports - 1, distinct)
+    rng = np.random.default_rng(distinct)
+    drawn = rng.integers(0, distinct + 1, (2_000, ports))
+    missed = np.array([len(np.unique(row)) <= distinct for row in drawn])
+    assert missed.mean() < 0.02
+
+
+def test_the_rule_is_that_of_the_literature() -> None:
+    # Augustin et al. 2007, table for 95 %: 6, 11, 16, 21, 27 probes rule out 2, 3, 4, 5, 6 paths.
+    assert [ports_needed(k, 0.95) for k in range(1, 6)] == [6, 11, 16, 21, 27]
+    assert confidence(0, 0) == confidence(3, 0) == 0.0
+
+
+def test_disjoint_ports_are_one_a_path_and_far_apart_first() -> None:
+    paths = {1: (0, 10, 20, 9), 2: (0, 10, 21, 9), 3: (0, 11, 21, 9), 4: (0, 10, 20, 9), 5: (0, 12, 22, 9)}
+    assert disjoint_ports(paths) == [1, 3, 5, 2]
+    assert disjoint_ports({}) == []
+
+
+def test_primary_and_backup_share_no_link_between_the_leaves() -> None:
+    assert primary_and_backup({}) is None
+    assert primary_and_backup({7: (0, 9)}) == (7, None)
+    assert primary_and_backup({1: (0, 10, 20, 9), 2: (0, 10, 21, 9)}) == (1, None)
+    assert primary_and_backup({1: (0, 10, 20, 9), 2: (0, 10, 21, 9), 3: (0, 11, 21, 9)}) == (1, 3)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_backup_is_found_wherever_there_is_one(seed: int) -> None:
+    rng = random.Random(seed)
+    paths = {port: (0, *(rng.randrange(1, 9) for _ in range(2)), 99) for port in range(rng.randrange(1, 12))}
+    possible = [
+        pair
+        for pair in itertools.permutations(paths, 2)
+        if set(between_leaves(paths[pair[0]])).isdisjoint(between_leaves(paths[pair[1]]))
+    ]
+    found = primary_and_backup(paths)
+    assert found is not None
+    assert (found in possible) if possible else found[1] is None
+
+
+def test_probed_ports_change_only_where_that_covers_more() -> None:
+    paths = {1: (1,), 2: (1,), 3: (2,), 4: (3,), 5: (4,)}
+    assert covering_ports(paths, [1, 3, 4, 5]) == [1, 3, 4, 5]
+    assert covering_ports(paths, [1, 2, 3, 9]) == [1, 4, 3, 9]
+    assert covering_ports(paths, [9, 8]) == [9, 8]
+    assert covering_ports(paths, [1, 2]) == [1, 3]
+    assert covering_ports({}, [1, 2]) == [1, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_probed_ports_cover_as_many_paths_as_they_can_and_stay(seed: int) -> None:
+    rng = random.Random(seed)
+    paths = {port: (rng.randrange(6),) for port in range(30)}
+    before = rng.sample(range(40), 8)
+    after = covering_ports(paths, before)
+    assert len(set(after)) == 8
+    spare = 8 - len([port for port in before if port not in paths])
+    assert len({paths[port] for port in after if port in paths}) == min(len(set(paths.values())), spare)
+    assert covering_ports(paths, after) == after
+
+
+def test_the_census_counts_pairs_and_leaves() -> None:
+    clos, fabric = FakeClos(leaves=3), Fabric()
+    clos.tell(fabric, ports=12)
+    census = Census(fabric.routes)
+    for src, dst in clos.pairs():
+        paths = fabric.routes.ports(src.name, dst.address)
+        known = census.of(src.name, dst.address)
+        assert (known.ports, known.paths) == (12, len(set(paths.values())))
+        same = src.leaf == dst.leaf
+        assert (known.peer_ports, known.peer_paths) == ((12 * 12, 1) if same else (16 * 12, 4))
+        assert known.confidence > 0.99
+        assert census.switches(src.name, dst.name) == (1 if same else 3)
+    assert census.of("h1/nic0", "192.0.2.1") == Known()
+    assert census.switches("h1/nic0", "elsewhere/nic0") is None
+    assert census.covered_leaves(fabric.routes) == {"10.254.1.1", "10.254.1.2", "10.254.1.3"}
+    assert Census(Routes()).of("h1/nic0", "10.2.0.1").confidence == 0.0
+
+
+def test_paths_that_are_not_known_are_not_counted() -> None:
+    clos, fabric = FakeClos(silent={f"10.254.3.{i}" for i in range(1, 5)}), Fabric()
+    clos.tell(fabric, ports=12)
+    assert Census(fabric.routes).of("h1/nic0", "10.2.0.1") == Known()
+
+
+def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse) -> int:
+    """Order and trace until nothing more is ordered; how many rounds that took."""
+    fabric.know(clos.addresses)
+    nic = {nic.name: nic for nic in clos.all_nics}
+    for turn in range(200):
+        changed = orders.update(in_use, Census(fabric.routes), fabric.store.pairs, owner={})
+        if not changed and turn:
+            return turn
+        for host, ordered in orders.by_host.items():
+            traces = [
+                clos.trace(nic[f"{host}/{order.nic}"], nic[clos.addresses[order.dst_addr]], sport)
+                for order in ordered
+                for sport in order.sports
+            ]
+            fabric.hear(TraceReport(host=host, traces=traces), ["nic0", "nic1"], float(turn))
+        fabric.step(float(turn))
+    raise AssertionError("never content")
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, {"spines": 1}, {"spines": 16}, {"leaves": 4, "pods": 2, "spines": 6}], ids=str
+)
+def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, Any]) -> None:
+    clos, orders, fabric = FakeClos(**{"hosts_per_leaf": 2} | kind), Orders(), Fabric()
+    in_use = {(src.name, dst.address): [60_001, 60_002] for src, dst in clos.pairs()}
+    converge(clos, orders, fabric, in_use)
+    census = Census(fabric.routes)
+    for pair in in_use:
+        known = census.of(*pair)
+        assert known.paths == known.peer_paths
+        assert known.confidence >= 0.99
+    used = {fabric.routes.links[n] for links in fabric.routes.paths.values() for n in links}
+    assert used == clos.links()
+
+
+def test_a_path_that_comes_back_is_sought_anew() -> None:
+    clos, orders, fabric = FakeClos(), Orders(), Fabric()
+    in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}
+    clos.dead |= {("10.254.1.1", "10.254.3.2"), ("10.254.1.1", "10.254.3.3")}
+    converge(clos, orders, fabric, in_use)
+    clos.dead.clear()
+    clos_ports = {order.dst_addr: len(order.sports) for order in orders.by_host["h1"]}
+    converge(clos, orders, fabric, in_use)
+    assert all(Census(fabric.routes).of(*pair).paths in (1, 4) for pair in in_use)
+    after = {order.dst_addr: len(order.sports) for order in orders.by_host["h1"]}
+    assert all(after[address] >= count for address, count in clos_ports.items())
+
+
+def test_where_nobody_answers_a_batch_is_all_that_is_asked() -> None:
+    clos, orders, fabric = FakeClos(answer=lambda: False, answers_at_end=False), Orders(), Fabric()
+    in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}
+    assert converge(clos, orders, fabric, in_use) <= 2
+    assert {len(order.sports) for host in orders.by_host.values() for order in host} == {BATCH}
+
+
+def test_orders_are_bounded_and_the_same_after_a_restart() -> None:
+    in_use = {("h1/nic0", f"10.2.{i // 200}.{i % 200}"): list(range(50_000, 50_064)) for i in range(300)}
+    one, other = Orders(), Orders()
+    assert one.update(in_use, Census(Routes()), {}, owner={})
+    assert other.update(in_use, Census(Routes()), {}, owner={})
+    assert one.by_host == other.by_host
+    assert not one.update(in_use, Census(Routes()), {}, owner={})
+    assert sum(len(order.sports) for order in one.by_host["h1"]) == MOST_PORTS_A_HOST
+    assert one.update({}, Census(Routes()), {}, owner={})
+    assert one.by_host == {}
+
+
+def test_a_pair_with_ever_more_paths_is_not_followed_for_ever() -> None:
+    clos, orders, fabric = FakeClos(spines=200, hosts_per_leaf=1), Orders(), Fabric()
+    in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}
+    converge(clos, orders, fabric, in_use)
+    assert {len(order.sports) for host in orders.by_host.values() for order in host} == {MOST_CANDIDATES}
+
+
+class Fleet:
+    """Members of a fabric in arithmetic, and their discovery."""
+
+    def __init__(self, clos: FakeClos) -> None:
+        self.clos = clos
+        self.state = FleetState(
+            Identity(timeline="t", starts=1), ProbeSettings(degree=4, paths=4), continued=False
+        )
+        self.now_s = 0.0
+        for host, nics in clos.hosts.items():
+            described = [
+                Nic(ifname=nic.ifname, mac="", ipv4=nic.address, ipv6=None, carrier=True, mode="native")
+                for nic in nics
+            ]
+            hello = Hello(
+                host=host,
+                boot_id="b",
+                version="",
+                dataplane_tag="",
+                nics=described,
+                desired_version=0,
+                key_ids=[1],
+            )
+            self.state.hear_hello(hello, 0.0)
+        members = self.state.probeable(0.0)
+        self.documents = {d.host: d for d in self.state.schedule(members, self.state.build_graph(members))}
+
+    def run(self, seconds: float) -> int:
+        """Agents trace what they are told to; how many documents changed."""
+        nic = {nic.name: nic for nic in self.clos.all_nics}
+        changed = 0
+        for _ in range(round(seconds / ORDER_INTERVAL_S)):
+            self.now_s += ORDER_INTERVAL_S
+            for host, document in self.documents.items():
+                traces = [
+                    self.clos.trace(nic[f"{host}/{t.nic}"], nic[self.clos.addresses[t.dst_addr]], sport)
+                    for t in document.traces
+                    for sport in t.sports
+                ]
+                self.state.discovery.hear(TraceReport(host=host, traces=traces))
+            self.state.note_suspicions(self.state.discovery.learn(self.now_s))
+            for document in self.state.discover(self.now_s):
+                self.documents[document.host] = document
+                changed += 1
+        return changed
+
+
+def test_the_mesh_comes_to_probe_every_path_both_ways_and_then_rests() -> None:
+    fleet = Fleet(FakeClos())
+    fleet.run(40.0)
+    routes = fleet.state.fabric.routes
+    for document in fleet.documents.values():
+        for edge in document.probes:
+            paths = routes.ports(edge.src, edge.dst_addr)
+            back = routes.ports(edge.dst, edge.src_addr)
+            assert len({paths[port] for port in edge.sports}) == min(4, len(set(paths.values())))
+            assert len({back[port] for port in edge.reply_sports}) == min(4, len(set(back.values())))
+            mirrored = next(
+                e for e in fleet.documents[edge.dst.partition("/")[0]].probes if e.dst == edge.src
+            )
+            assert (mirrored.sports, mirrored.reply_sports) == (edge.reply_sports, edge.sports)
+    assert fleet.run(20.0) == 0
+
+
+def test_a_manager_that_starts_anew_chooses_the_same_ports() -> None:
+    fleet, other = Fleet(FakeClos(spines=3)), Fleet(FakeClos(spines=3))
+    fleet.run(40.0)
+    for host in fleet.clos.hosts:
+        nic = {nic.name: nic for nic in fleet.clos.all_nics}
+        traces = [
+            fleet.clos.trace(nic[f"{host}/{o.nic}"], nic[fleet.clos.addresses[o.dst_addr]], sport)
+            for o in fleet.documents[host].traces
+            for sport in o.sports
+        ]
+        random.Random(host).shuffle(traces)
+        other.state.discovery.hear(TraceReport(host=host, traces=traces))
+    other.state.discovery.learn(0.0)
+    members = other.state.probeable(0.0)
+    documents = {d.host: d for d in other.state.schedule(members, other.state.build_graph(members))}
+    assert {h: d.probes for h, d in documents.items()} == {h: d.probes for h, d in fleet.documents.items()}
+
+
+def test_ports_are_not_chosen_while_paths_keep_coming_in() -> None:
+    fleet = Fleet(FakeClos())
+    discovery = fleet.state.discovery
+    fleet.run(1.0)
+    assert not discovery.is_mesh_due(fleet.now_s)
+    discovery.learn(fleet.now_s)
+    assert not discovery.is_mesh_due(fleet.now_s + CALM_S / 2)
+    assert discovery.is_mesh_due(fleet.now_s + 2 * CALM_S)
+    assert not discovery.is_mesh_due(fleet.now_s + 3 * CALM_S)
+
+
+def test_a_set_aside_host_is_an_event() -> None:
+    fleet = Fleet(FakeClos())
+    honest = fleet.clos.trace
+
+    def trace(src: FakeNic, dst: FakeNic, sport: int) -> Trace:
+        told = honest(src, dst, sport)
+        return replace(told, hops=["6.6.6.6", *told.hops[1:]]) if src.host == "h2" else told
+
+    fleet.clos.trace = trace  # type: ignore[method-assign]
+    fleet.run(90.0)
+    assert [(e.host, e.kind) for e in fleet.state.events if e.kind.startswith("paths")] == [
+        ("h2", "paths_set_aside")
+    ]
+
+
+def test_steered_pairs_and_pairs_with_traffic_are_traced_and_strangers_are_not() -> None:
+    members = Members()
+    for host, address in (("a", "10.1.0.1"), ("b", "10.2.0.1")):
+        nic = Nic(ifname="nic0", mac="", ipv4=address, ipv6=None, carrier=True, mode="native")
+        hello = Hello(
+            host=host,
+            boot_id="b",
+            version="",
+            dataplane_tag="",
+            nics=[nic],
+            desired_version=0,
+            key_ids=[],
+        )
+        members.hear(hello, 0.0)
+    steering = SteerTable(None)
+    steering.set(Wish(host="a", nic="nic0", dst="10.2.0.1", qpn=7, sport=50_001, backup_sport=50_002))
+    steering.set(Wish(host="a", nic="nic0", dst="192.0.2.7", qpn=7, sport=50_003))
+    discovery = Discovery(members, Traffic(members), steering)
+    discovery.learn(0.0)
+    assert discovery.order({}, 0.0)
+    [order] = discovery.orders["a"]
+    assert (order.nic, order.dst_addr, order.sports[:2]) == ("nic0", "10.2.0.1", [50_001, 50_002])
+    assert len(order.sports) == BATCH
+    assert not discovery.order({}, 10.0)
+
+
+def test_reports_that_come_too_fast_are_dropped_and_counted() -> None:
+    members = Members()
+    discovery = Discovery(members, Traffic(members), SteerTable(None))
+    for _ in range(MOST_PENDING + 5):
+        discovery.hear(TraceReport(host="a", traces=[]))
+    assert discovery.dropped == 5
+
+
+def test_plain_routes_answer_like_packed_ones() -> None:
+    links = (DirectedLink("a/nic0", "l1"), DirectedLink("l1", "b/nic0"))
+    routes = Routes(1, links, {PathName("a/nic0", "10.2.0.1", 50_000): (0, 1)})
+    assert routes.ports("a/nic0", "10.2.0.1") == {50_000: (0, 1)}
+    assert list(routes.pairs()) == [("a/nic0", "10.2.0.1")]
+
+
+def _taken_over(fleet: Fleet, *, paths: int) -> tuple[FleetState, dict[str, Desired]]:
+    """A manager that knows no paths takes over; with the documents that it writes first."""
+    settings = ProbeSettings(degree=4, paths=paths)
+    state = FleetState(Identity(timeline="t", starts=2), settings, continued=False)
+    state.stand_by()
+    for host, document in fleet.documents.items():
+        said = fleet.state.members.hosts[host].hello
+        state.hear_hello(replace(said, desired_version=document.version), 0.0)
+    state.lead(0.0, epoch=7, timeline="t", others_led=True)
+    for host, document in fleet.documents.items():
+        assert state.take_up(host, document, 0.0)
+    state.discovery.learn(0.0)
+    members = state.probeable(0.0)
+    documents = state.schedule(members, state.build_graph(members))
+    return state, {document.host: document for document in documents}
+
+
+@pytest.mark.parametrize("paths", [2, 6])
+def test_a_manager_with_other_settings_takes_over_and_goes_by_them(paths: int) -> None:
+    fleet = Fleet(FakeClos())
+    fleet.run(40.0)
+    _, told = _taken_over(fleet, paths=paths)
+    for document in told.values():
+        assert {len(edge.sports) for edge in document.probes} == {paths}
+
+
+@pytest.mark.parametrize("spines", [2, 3, 8])
+def test_a_takeover_leaves_hosts_to_trace_and_probe_what_they_do(spines: int) -> None:
+    """The documents of a manager that knows no paths yet differ from those of before in their epoch alone, once."""
+    clos = FakeClos(spines=spines)
+    fleet = Fleet(clos)
+    fleet.run(40.0)
+    assert all(document.traces for document in fleet.documents.values())
+    state, told = _taken_over(fleet, paths=4)
+    assert told == {
+        host: replace(document, epoch=7, version=document.version + 1)
+        for host, document in fleet.documents.items()
+    }
+    for turn in range(1, 9):
+        state.discovery.learn(turn * ORDER_INTERVAL_S)
+        assert state.discover(turn * ORDER_INTERVAL_S) == []

@@ -1,0 +1,168 @@
+"""Membership and when to rebuild the graph over it; time is an argument."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from fakes import fleet, hello, nic, ud_nic
+
+from cwdp.shared.messages import Desired, ProbeEdge
+from manager.clock.timeline import Identity
+from manager.config import ProbeSettings
+from manager.hosts.members import CARRIER_GRACE_S, FORGET_AFTER_S, MISSED_HELLOS, Members
+from manager.probing.graph_timer import FIRST_AFTER_S, LATEST_S, QUIET_S, TAKE_UP_AFTER_S, GraphTimer
+from manager.state import FleetState
+
+
+def _reasons(members: Members, now_s: float) -> list[str]:
+    return [members.reason(host, n, now_s) for host in members.hosts.values() for n in host.hello.nics]
+
+
+def test_a_host_is_lost_after_missed_hellos_and_comes_back() -> None:
+    members = Members()
+    assert members.hear(hello("a"), 0.0)
+    assert not members.hear(hello("a"), 1.0)
+    assert members.expire(1.0 + MISSED_HELLOS) == []
+    assert members.expire(1.1 + MISSED_HELLOS) == ["a"]
+    assert members.expire(9.0) == []
+    assert _reasons(members, 9.0) == ["host_lost"]
+    assert members.hear(hello("a"), 10.0)
+    assert _reasons(members, 10.0) == ["ok"]
+
+
+def test_a_lost_host_is_forgotten_in_the_end() -> None:
+    members = Members()
+    members.hear(hello("a"), 0.0)
+    members.expire(100.0)
+    members.expire(FORGET_AFTER_S + 1)
+    assert members.hosts == {}
+
+
+def test_silence_of_the_bus_is_nobodys_fault() -> None:
+    members = Members()
+    members.hear(hello("a"), 0.0)
+    members.excuse(100.0)
+    assert members.expire(101.0) == []
+
+
+def test_a_nic_keeps_its_place_for_a_while_without_carrier() -> None:
+    members = Members()
+    down = msgspec.structs.replace(hello("a"), nics=[msgspec.structs.replace(nic(), carrier=False)])
+    members.hear(down, 0.0)
+    members.hear(down, CARRIER_GRACE_S)
+    assert _reasons(members, CARRIER_GRACE_S) == ["ok"]
+    assert _reasons(members, CARRIER_GRACE_S + 1) == ["no_carrier"]
+    members.hear(hello("a"), CARRIER_GRACE_S + 2)
+    members.hear(down, CARRIER_GRACE_S + 3)
+    assert _reasons(members, CARRIER_GRACE_S + 4) == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ipv4": None, "ipv6": None}, "no_address"),
+        ({"mode": "absent"}, "no_dataplane"),
+        ({"mode": "absent", "transport": "ud"}, "no_rdma"),
+        ({"ipv4": None, "ipv6": None, "transport": "ud"}, "no_rdma"),
+    ],
+)
+def test_why_a_nic_is_not_probed(changes: dict[str, Any], reason: str) -> None:
+    members = Members()
+    members.hear(msgspec.structs.replace(hello("a"), nics=[msgspec.structs.replace(nic(), **changes)]), 0.0)
+    assert _reasons(members, 0.0) == [reason]
+    assert list(members.probeable(0.0)) == []
+
+
+def test_a_nic_with_ud_queue_pairs_needs_no_dataplane() -> None:
+    members = Members()
+    members.hear(msgspec.structs.replace(hello("a"), nics=[ud_nic()]), 0.0)
+    assert _reasons(members, 0.0) == ["ok"]
+
+
+def test_a_new_queue_pair_is_a_reason_to_tell_its_peers() -> None:
+    timer = GraphTimer()
+
+    def due(qpn: int, now_s: float) -> bool:
+        return timer.due([("a", ud_nic(qpn=qpn)), ("b", ud_nic(gid="fd00::2"))], now_s, taken_up=False)
+
+    assert [due(17, 0.0), due(17, FIRST_AFTER_S), due(17, 5.0)] == [False, True, False]
+    assert [due(18, 6.0), due(18, 6.0 + QUIET_S), due(18, 7.0)] == [False, True, False]
+
+
+def test_restarts_are_counted() -> None:
+    members = Members()
+    for boot in ("x", "x", "y"):
+        members.hear(hello("a", boot_id=boot), 0.0)
+    assert members.hosts["a"].restarts == 1
+
+
+def _times_due(
+    timer: GraphTimer, arrivals: list[float], *, taken_up: bool = False, until_s: float = 12.0
+) -> list[float]:
+    """When the timer fires, as member h_i arrives at arrivals[i]."""
+    due = []
+    for tick in range(round(until_s * 10)):
+        now_s = tick / 10
+        members = [(f"h{i}", nic()) for i, at in enumerate(arrivals) if at <= now_s]
+        if timer.due(members, now_s, taken_up=taken_up):
+            due.append(now_s)
+    return due
+
+
+def test_the_first_graph_waits_for_all_to_say_hello() -> None:
+    assert _times_due(GraphTimer(), [0, 0.3, 0.9]) == [pytest.approx(0.9 + QUIET_S, abs=0.11)]
+    assert _times_due(GraphTimer(), [0]) == [pytest.approx(FIRST_AFTER_S, abs=0.11)]
+
+
+def test_a_fleet_that_was_directed_before_is_given_time_to_come_back() -> None:
+    assert _times_due(GraphTimer(), [0, 4], taken_up=True) == [pytest.approx(TAKE_UP_AFTER_S, abs=0.11)]
+
+
+def _probe(src: str, dst: str) -> ProbeEdge:
+    return ProbeEdge(
+        src=f"{src}/eth0",
+        dst=f"{dst}/eth0",
+        src_addr="10.0.0.1",
+        dst_addr="10.0.0.2",
+        sports=[50_000],
+        reply_sports=[50_001],
+        pairs_per_s=10.0,
+    )
+
+
+@pytest.mark.parametrize("count", [3, 7])
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_manager_that_takes_over_waits_for_hosts_only_while_some_that_are_probed_are_silent(
+    count: int, silent: int
+) -> None:
+    hosts = fleet(count, "nats://127.0.0.1:1")
+    for host in hosts:
+        probes = [_probe(host.name, peer.name) for peer in hosts if peer is not host]
+        host.desired = Desired(host=host.name, version=5, probes=probes)
+    state = FleetState(Identity(timeline="t", starts=2), ProbeSettings(), continued=False)
+    timer = GraphTimer()
+    for tick in range(100):
+        now_s = tick / 10
+        for host in hosts[silent:]:
+            state.hear_hello(host.hello(), now_s)
+            state.hear_report(host.report(), now_s)
+        edges = state.clock.begin(now_s)
+        solved = None if edges is None else state.clock.solve_edges(edges)
+        if edges is not None and solved is not None:
+            state.clock.finish(edges, solved, now_s)
+        if timer.due(state.probeable(now_s), now_s, taken_up=state.awaits_hosts()):
+            break
+    assert now_s == pytest.approx(TAKE_UP_AFTER_S if silent else FIRST_AFTER_S, abs=0.11)
+
+
+def test_endless_arrivals_do_not_put_the_graph_off_for_ever() -> None:
+    first, *_ = _times_due(GraphTimer(), [i * 0.2 for i in range(60)])
+    assert first == pytest.approx(LATEST_S, abs=0.11)
+
+
+def test_a_flapping_carrier_does_not_rebuild_the_graph() -> None:
+    timer = GraphTimer()
+    assert timer.due([("a", nic()), ("b", nic())], 0.0, taken_up=False) is False
+    assert timer.due([("a", nic()), ("b", nic())], 2.0, taken_up=False) is True
+    down = msgspec.structs.replace(nic(), carrier=False)
+    assert not any(timer.due([("a", down), ("b", nic())], 3.0 + i, taken_up=False) for i in range(5))

@@ -1,0 +1,113 @@
+"""The delay store against plain Python over the same probes."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cwdp.shared.messages import PathStat
+from manager.paths.owd import FORGET_AFTER_S, SLOTS, WINDOW_S, OwdStore
+
+delays = st.integers(-1000, 2**31 - 1)
+
+
+def _stat(
+    values: list[int],
+    *,
+    lost: int = 0,
+    sport: int = 50000,
+    queued: int = 0,
+    src: str = "a/eth0",
+    dst: str = "b/eth0",
+) -> PathStat:
+    ordered = sorted(values)
+    point = {"min": None, "p50": None, "p99": None}
+    if ordered:
+        point = {"min": ordered[0], "p50": ordered[(len(ordered) - 1) // 2], "p99": ordered[-1]}
+    return PathStat(
+        src=src,
+        dst=dst,
+        sport=sport,
+        reply_sport=60000,
+        sent=len(values) + lost,
+        lost=lost,
+        queued=queued,
+        rtt_min_ns=None,
+        bound_ns=40,
+        **{f"{way}_{name}_ns": value for way in ("fwd", "rev") for name, value in point.items()},
+    )
+
+
+@given(st.lists(st.lists(delays, min_size=1, max_size=3), min_size=1, max_size=SLOTS))
+def test_up_to_three_probes_a_report_the_window_is_exact(reports: list[list[int]]) -> None:
+    store = OwdStore()
+    for i, values in enumerate(reports):
+        store.add([_stat(values)], i * WINDOW_S / (2 * SLOTS))
+    paths = store.snapshot(WINDOW_S / 2)
+    pooled = np.sort(np.concatenate(reports))
+    assert paths.sent[0] == len(pooled)
+    assert paths.delays["fwd_min_ns"][0] == pooled[0]
+    for share, name in ((0.5, "fwd_p50_ns"), (0.99, "rev_p99_ns")):
+        assert paths.delays[name][0] == pooled[max(0, math.ceil(share * len(pooled) - 1e-9) - 1)]
+
+
+def test_many_probes_a_report_err_to_the_high_side_only() -> None:
+    source = np.random.default_rng(1)
+    store, everything = OwdStore(), []
+    for i in range(10):
+        values = source.exponential(1000, 500).astype(int)
+        everything.append(values)
+        low, mid, top = (int(np.quantile(values, q)) for q in (0, 0.5, 0.99))
+        stat = msgspec.structs.replace(
+            _stat([low] * 500), fwd_min_ns=low, fwd_p50_ns=mid, fwd_p99_ns=top, rev_p99_ns=top
+        )
+        store.add([stat], float(i))
+    paths = store.snapshot(9.5)
+    pooled = np.concatenate(everything)
+    assert paths.delays["fwd_p50_ns"][0] == pytest.approx(np.median(pooled), rel=0.1)
+    assert 0.9 * np.quantile(pooled, 0.99) < paths.delays["fwd_p99_ns"][0] < 1.5 * np.quantile(pooled, 0.99)
+
+
+def test_only_the_window_counts_and_totals_go_on() -> None:
+    store = OwdStore()
+    store.add([_stat([5, 5], lost=1, queued=1)], 0.0)
+    store.add([_stat([7])], WINDOW_S)
+    paths = store.snapshot(WINDOW_S + 1)
+    assert (paths.sent[0], paths.lost[0], paths.queued[0]) == (1, 0, 0)
+    assert paths.delays["fwd_min_ns"][0] == 7
+    assert store.totals == {"sent": 4, "lost": 1, "queued": 1}
+
+
+def test_a_path_without_an_answer_has_loss_and_no_delay() -> None:
+    store = OwdStore()
+    store.add([_stat([], lost=9)], 0.0)
+    paths = store.snapshot(1.0)
+    assert (paths.sent[0], paths.lost[0]) == (9, 9)
+    assert all(np.isnan(values[0]) for values in paths.delays.values())
+
+
+def test_stale_paths_go_and_their_room_is_used_again() -> None:
+    store = OwdStore()
+    for turn in range(5):
+        now_s = turn * 2 * FORGET_AFTER_S
+        store.expire(now_s)
+        store.add([_stat([1], sport=50000 + 100 * turn + i) for i in range(100)], now_s)
+        assert len(store) == 100
+    assert len(store.snapshot(now_s).keys) == 100
+    assert store._next.size == 128
+
+
+def test_numbers_of_any_size_are_clipped() -> None:
+    store = OwdStore()
+    store.add([_stat([2**63, 2**64 - 1, -(2**63)])], 0.0)
+    paths = store.snapshot(0.0)
+    assert paths.delays["fwd_min_ns"][0] == -(2**31) + 1
+    assert paths.delays["fwd_p99_ns"][0] == 2**31 - 1
+
+
+def test_an_empty_store_answers() -> None:
+    assert OwdStore().snapshot(0.0).keys == []
+    OwdStore().expire(0.0)

@@ -1,0 +1,234 @@
+"""Queue pairs in the manager: totals, rates, what begins anew, what is forgotten, and what cannot be."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fakes import hello, nic
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from cwdp.shared.messages import ClockLine, QpReport, SampleReport
+from cwdp.shared.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
+from manager.api import qp_views
+from manager.clock.timeline import Identity
+from manager.config import ProbeSettings
+from manager.queue_pairs.counters import FORGET_AFTER_S, MOST_ROWS, QueuePairStore
+from manager.queue_pairs.sample_join import SETTLE_NS
+from manager.state import FleetState
+
+S = 10**9
+NIC = ("a", "eth0")
+
+
+def _rows(*fields: dict[str, Any]) -> NDArray[np.void]:
+    rows = np.zeros(len(fields), dtype=QP_ROW)
+    rows["addr"] = np.frombuffer(packed_address("10.0.0.2"), dtype=np.uint8)
+    for row, given in zip(rows, fields, strict=True):
+        for name, value in given.items():
+            row[name] = value
+    return rows
+
+
+def _hear(store: QueuePairStore, second: float, *fields: dict[str, Any]) -> None:
+    store.hear(NIC, _rows(*fields), local_ns=round(second * S), unlisted=0, now_s=second)
+
+
+def _by_qpn(store: QueuePairStore) -> dict[int, tuple[int, float]]:
+    table = store.tables[NIC]
+    rates = table.rates[:, 0].tolist()
+    return dict(
+        zip(table.rows["qpn"].tolist(), zip(table.rows["packets"].tolist(), rates, strict=True), strict=True)
+    )
+
+
+def test_rates_are_those_between_two_reports() -> None:
+    store = QueuePairStore()
+    _hear(store, 10.0, {"qpn": 5, "packets": 100, "bytes": 1000}, {"qpn": 3, "packets": 7})
+    assert np.isnan(store.tables[NIC].rates).all()
+    _hear(store, 12.0, {"qpn": 5, "packets": 300, "bytes": 5000}, {"qpn": 4, "packets": 1})
+    assert _by_qpn(store)[5] == (300, 100.0)
+    assert store.tables[NIC].rows["qpn"].tolist() == sorted(store.tables[NIC].rows["qpn"].tolist())
+    assert store.totals["packets", "egress"] == 308
+    assert store.totals["bytes", "egress"] == 5000
+
+
+def test_counters_that_fall_began_anew() -> None:
+    store = QueuePairStore()
+    _hear(store, 10.0, {"qpn": 5, "packets": 100, "naks": [1, 0, 0, 0, 0, 9]})
+    _hear(store, 11.0, {"qpn": 5, "packets": 40, "naks": [3, 0, 0, 0, 0, 2]})
+    assert _by_qpn(store)[5] == (40, 40.0)
+    assert store.totals["packets", "egress"] == 140
+    assert (store.totals["nak_rnr", "egress"], store.totals["nak_other", "egress"]) == (3, 11)
+
+
+@pytest.mark.parametrize("absurd", [10**16, 2**63, 10**13])
+def test_one_absurd_report_has_no_rate_and_counts_for_nothing(absurd: int) -> None:
+    store = QueuePairStore()
+    for second, sent in ((1, 0), (2, 10**6), (3, absurd), (4, 3 * 10**6), (5, 4 * 10**6)):
+        _hear(store, float(second), {"qpn": 5, "bytes": sent})
+        rate = float(store.tables[NIC].rates[0, 1])
+        assert rate == 10**6 if second in (2, 5) else not rate > 10**7
+    assert store.implausible == 1
+    assert store.totals["bytes", "egress"] < 10**7
+
+
+@pytest.mark.parametrize(
+    ("speed_bps", "is_taken"), [(100 * 10**6, False), (10**10, True), (None, True), (0, True)]
+)
+def test_no_queue_pair_is_faster_than_the_link_that_its_host_tells_of(
+    speed_bps: int | None, is_taken: bool
+) -> None:
+    state = _state()
+    state.hear_hello(replace(hello("a"), nics=[replace(nic(), speed_bps=speed_bps)]), 0.0)
+    for second, sent in ((1, 0), (2, 10**9), (3, 2 * 10**9)):
+        rows = _rows({"qpn": 5, "bytes": sent}).tobytes()
+        state.traffic.hear_queue_pairs(_report(rows, local_ns=second * S), float(second))
+    assert bool(np.isfinite(state.traffic.queue_pairs.tables[NIC].rates[0, 1])) == is_taken
+    assert bool(state.traffic.reports["implausible"]) != is_taken
+
+
+def test_directions_and_nics_are_apart() -> None:
+    store = QueuePairStore()
+    _hear(
+        store,
+        1.0,
+        {"qpn": 5, "direction": EGRESS, "packets": 1},
+        {"qpn": 5, "direction": INGRESS, "packets": 2},
+    )
+    store.hear(("b", "eth0"), _rows({"qpn": 5, "packets": 4}), local_ns=1, unlisted=3, now_s=1.0)
+    assert store.count() == {"egress": 2, "ingress": 1}
+    assert (store.totals["packets", "egress"], store.totals["packets", "ingress"]) == (5, 2)
+
+
+def test_a_queue_pair_twice_in_one_report_counts_once() -> None:
+    store = QueuePairStore()
+    _hear(store, 1.0, {"qpn": 5, "packets": 1}, {"qpn": 5, "packets": 9})
+    assert _by_qpn(store)[5][0] == 9
+    assert store.totals["packets", "egress"] == 9
+
+
+def test_what_is_gone_is_forgotten_and_stays_in_the_totals() -> None:
+    store = QueuePairStore()
+    _hear(store, 1.0, {"qpn": 5, "packets": 1})
+    _hear(store, 300.0, {"qpn": 6, "packets": 1})
+    store.expire(FORGET_AFTER_S + 2.0, {"a"})
+    assert list(_by_qpn(store)) == [6]
+    store.expire(FORGET_AFTER_S + 2.0, set())
+    assert store.tables == {}
+    assert store.totals["packets", "egress"] == 2
+
+
+def test_what_a_report_in_parts_left_out_is_remembered() -> None:
+    store = QueuePairStore()
+    for first, unlisted in ((0, 70), (1, 0)):
+        store.hear(NIC, _rows({"qpn": first, "packets": 1}), local_ns=5, unlisted=unlisted, now_s=1.0)
+    assert store.tables[NIC].unlisted == 70
+    store.hear(NIC, _rows(), local_ns=6, unlisted=0, now_s=1.25)
+    assert store.tables[NIC].unlisted == 0
+
+
+def test_memory_is_bounded() -> None:
+    store = QueuePairStore()
+    _hear(store, 1.0, {"qpn": 1})
+    rows = np.zeros(MOST_ROWS, dtype=QP_ROW)
+    rows["qpn"] = np.arange(MOST_ROWS)
+    rows["direction"] = INGRESS
+    store.hear(NIC, rows, local_ns=2, unlisted=0, now_s=2.0)
+    assert store.count() == {"egress": 0, "ingress": MOST_ROWS}
+
+
+def _state() -> FleetState:
+    state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
+    for host, number in (("a", 1), ("b", 2)):
+        said = replace(hello(host), nics=[nic(ipv4=f"10.0.0.{number}", ipv6=None)])
+        state.hear_hello(said, 0.0)
+    return state
+
+
+def _report(rows: bytes, **changes: Any) -> QpReport:
+    return replace(QpReport(host="a", nic="eth0", local_ns=S, rows=rows, unlisted=0), **changes)
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (_report(b"", host="z"), "unknown_nic"),
+        (_report(b"", nic="eth9"), "unknown_nic"),
+        (_report(b"x"), "not_sane"),
+        (_report(_rows({"direction": 2}).tobytes()), "not_sane"),
+        (_report(_rows({"qpn": 5}).tobytes()), "ok"),
+        (_report(b""), "ok"),
+    ],
+)
+def test_reports_that_cannot_be_are_counted_and_harmless(report: QpReport, reason: str) -> None:
+    state = _state()
+    state.traffic.hear_queue_pairs(report, 1.0)
+    assert {name for name, count in state.traffic.reports.items() if count} == {reason}
+    sent = SampleReport(host=report.host, nic=report.nic, rows=report.rows[:40])
+    state.traffic.hear_samples(sent, 1.0)
+
+
+LINE = ClockLine(
+    ref_local_ns=10**12,
+    offset_base_ns=5 * S,
+    offset_ns=0.0,
+    drift=0.0,
+    bound_ns=9.0,
+    bound_drift=0.0,
+    state="synced",
+)
+
+
+def test_the_timeline_is_what_most_hosts_say() -> None:
+    traffic = _state().traffic
+    assert traffic.timeline_ns(1.0) is None
+    for second in range(9):
+        wrong = second % 4 == 0
+        line = replace(LINE, ref_local_ns=10**12 + second * S, offset_base_ns=-(10**15) if wrong else 5 * S)
+        traffic.hear_clock(line, float(second))
+    traffic.hear_clock(replace(LINE, state="unsynced"), 9.0)
+    traffic.hear_clock(replace(LINE, ref_local_ns=2**63), 9.0)
+    traffic.hear_clock(None, 9.0)
+    assert traffic.timeline_ns(10.0) == 10**12 + 15 * S
+
+
+def _samples(direction: int, peer: str, first_ns: int) -> bytes:
+    rows = np.zeros(20, dtype=SAMPLE_ROW)
+    rows["addr"] = np.frombuffer(packed_address(peer), dtype=np.uint8)
+    rows["qpn"], rows["psn"], rows["direction"] = 5, np.arange(20), direction
+    rows["time_ns"], rows["bound_ns"] = first_ns + np.arange(20), 40
+    return rows.tobytes()
+
+
+def test_queue_pairs_are_shown_with_rates_peers_and_delays() -> None:
+    state = _state()
+    traffic = state.traffic
+    traffic.hear_clock(replace(LINE, ref_local_ns=0, offset_base_ns=100 * S), 100.0)
+    for second in (100, 101):
+        rows = _rows({"qpn": 5, "packets": second, "bytes": 1000 * second}, {"qpn": 6, "packets": 1})
+        traffic.hear_queue_pairs(_report(rows.tobytes(), local_ns=second * S), float(second))
+    traffic.hear_samples(
+        SampleReport(host="a", nic="eth0", rows=_samples(EGRESS, "10.0.0.2", 100 * S)), 101.0
+    )
+    came = _samples(INGRESS, "10.0.0.1", 100 * S + 7000)
+    traffic.hear_samples(SampleReport(host="b", nic="eth0", rows=came), 101.0)
+    traffic.join(101.0 + SETTLE_NS / S)
+    answer = qp_views.queue_pairs(state, 101.5)
+    assert (answer["qp_count"], answer["unlisted"]) == (2, 0)
+    first, second_row = answer["queue_pairs"]
+    assert (first["qpn"], first["pps"], first["bps"], first["peer"]) == (5, 1.0, 8000.0, "b/eth0")
+    assert first["owd"] == {
+        "samples": 20,
+        "min_ns": 7000,
+        "p50_ns": 7000,
+        "p99_ns": 7000,
+        "max_ns": 7000,
+        "bound_ns": 80,
+    }
+    assert (second_row["owd"], second_row["pps"]) == (None, 0.0)
+    assert [row["pps"] for row in qp_views.queue_pairs(state, 110.0)["queue_pairs"]] == [0.0, 0.0]
+    assert qp_views.queue_pairs(state, 101.5, host="b")["queue_pairs"] == []
+    assert len(qp_views.queue_pairs(state, 101.5, host="a/eth0", limit=1)["queue_pairs"]) == 1
+    for sort in qp_views.SORTS:
+        assert qp_views.queue_pairs(state, 101.5, sort=sort)["qp_count"] == 2

@@ -1,0 +1,172 @@
+"""Two agents with one name: one of them is heard, both are named, and nothing is rebuilt at every hello."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import nats
+import numpy as np
+import pytest
+from fakes import free_port, hello, nic, until
+from msgspec import Struct
+from msgspec.structs import replace
+from test_manager_service import _config, _get, _manager, asynchronous
+
+from cwdp.shared.messages import (
+    BounceReport,
+    Event,
+    FromAgent,
+    Hello,
+    QpReport,
+    Report,
+    SampleReport,
+    SteerReport,
+    Trace,
+    TraceReport,
+    WindowReport,
+    encode,
+    subject,
+)
+from manager.clock.timeline import Identity
+from manager.config import ProbeSettings
+from manager.fabric.discovery import Discovery
+from manager.faults.watch import FaultWatch
+from manager.probing.graph_timer import GraphTimer
+from manager.service import Manager
+from manager.state import FleetState
+
+
+def _state() -> FleetState:
+    return FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
+
+
+def _agent(number: int, boot_id: str = "") -> Hello:
+    mine = replace(nic(ipv4=f"10.0.0.{number}", ipv6=None), mac=f"02:00:00:00:00:{number:02x}")
+    return replace(hello("twin", boot_id=boot_id or f"boot{number}"), nics=[mine])
+
+
+def _told(state: FleetState) -> list[str]:
+    return [event.detail for event in state.events if event.kind == "name_taken"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_second_of_two_agents_with_one_name_is_refused(seed: int) -> None:
+    rng, state, timer = np.random.default_rng(seed), _state(), GraphTimer()
+    state.hear_hello(hello("other"), 0.0)
+    versions, built = [], 0
+    for tick in range(400):
+        now_s = tick / 10
+        if tick % 10 == 0:
+            state.hear_hello(hello("other"), now_s)
+            state.hear_hello(_agent(1), now_s)
+        if tick >= 50 and tick % 10 == int(rng.integers(10)):
+            state.hear_hello(_agent(2), now_s)
+        built += timer.due(state.probeable(now_s), now_s, taken_up=False)
+        versions.append(state.members.version)
+    assert state.members.hosts["twin"].hello == _agent(1)
+    assert len(set(versions[100:])) == 1
+    assert built <= 3
+    (told,) = _told(state)
+    for number in (1, 2):
+        assert f"10.0.0.{number}" in told
+        assert f"02:00:00:00:00:0{number}" in told
+    assert state.hellos["name_taken"] > 10
+
+
+def test_a_second_agent_that_begins_anew_again_and_again_is_refused_all_the_same() -> None:
+    state = _state()
+    for second in range(40):
+        state.hear_hello(_agent(1), float(second))
+        if second > 5:
+            state.hear_hello(_agent(2, f"boot2-{second // 3}"), second + 0.5)
+    assert state.members.hosts["twin"].hello == _agent(1)
+    assert state.members.hosts["twin"].restarts <= 4
+    assert len(_told(state)) == 1
+
+
+@pytest.mark.parametrize("down_s", [0.2, 2.0, 30.0])
+def test_an_agent_that_begins_anew_is_heard_at_once(down_s: float) -> None:
+    state, now_s = _state(), 0.0
+    for start in range(5):
+        for _ in range(10):
+            now_s += 1.0
+            state.hear_hello(_agent(1, f"start{start}"), now_s)
+            assert state.members.hosts["twin"].hello.boot_id == f"start{start}"
+        now_s += down_s - 1.0
+    assert _told(state) == []
+    assert state.members.hosts["twin"].restarts == 4
+
+
+def test_the_second_is_heard_once_the_first_is_gone() -> None:
+    state = _state()
+    for second in range(20):
+        if second < 10:
+            state.hear_hello(_agent(1), float(second))
+        state.hear_hello(_agent(2), second + 0.5)
+    assert state.members.hosts["twin"].hello == _agent(2)
+
+
+SAID = {
+    "report": Report(host="twin", boot_id="", seq=1, local_ns=1, fits=[], paths=[], counters={}, clock=None),
+    "qp": QpReport(host="twin", nic="eth0", local_ns=1, rows=b"", unlisted=0),
+    "steer": SteerReport(host="twin", managed=[], by_hand=[]),
+    "sample": SampleReport(host="twin", nic="eth0", rows=b""),
+    "window": WindowReport(host="twin", nic="eth0", rows=b""),
+    "trace": TraceReport(
+        host="twin",
+        traces=[Trace(nic="eth0", dst_addr="10.0.0.9", sport=50_000, hops=[], reached=False, local_ns=1)],
+    ),
+    "bounced": BounceReport(host="twin", nic="eth0", number=1, target="10.0.0.9", sent=9, lost=9),
+    "event": Event(host="twin", local_ns=1, kind="incast_started", nic="eth0", detail=""),
+}
+
+
+def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
+    """What changes when a message of a kind is taken in."""
+    state = manager.state
+    seen: dict[str, Callable[[], object]] = {
+        "report": lambda: state.reports["ok"],
+        "qp": state.traffic.reports.total,
+        "steer": lambda: state.planner.knows(["twin"]),
+        "sample": state.traffic.reports.total,
+        "window": state.watch.reports.total,
+        "trace": lambda: len(heard),
+        "bounced": lambda: len(heard),
+        "event": lambda: [event.kind for event in state.events].count("incast_started"),
+    }
+    return seen[kind]() if kind in seen else None
+
+
+@pytest.mark.needs("nats-server")
+@asynchronous
+async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Path) -> None:
+    """Whatever the kind of message. An older agent does not tell which one it is: it is heard."""
+    assert {type(message) for message in SAID.values()} == set(FromAgent.__subclasses__())
+    port, heard = free_port(), list[FromAgent]()
+    with pytest.MonkeyPatch.context() as patch:
+        for of, name in ((FaultWatch, "hear_bounces"), (Discovery, "hear")):
+            patch.setattr(of, name, lambda _self, report: heard.append(report))
+        async with _manager(_config(tmp_path, port)) as manager:
+            await until(lambda: manager.bus.connected)
+            agents = await nats.connect(f"nats://127.0.0.1:{port}")
+
+            async def say(kind: str, message: Struct, boot_id: str | None) -> bool:
+                """Whether it was taken in."""
+                before, received = _seen(manager, heard, kind), manager.bus.counters["received"]
+                said = msgspec.msgpack.decode(encode(message))
+                said |= {} if boot_id is None else {"boot_id": boot_id}
+                await agents.publish(subject(kind, "twin"), msgspec.msgpack.encode(said))
+                await until(lambda: manager.bus.counters["received"] == received + 1)
+                return _seen(manager, heard, kind) != before
+
+            for number in (1, 2, 1):
+                await say("hello", _agent(number), f"boot{number}")
+            for kind, message in SAID.items():
+                assert not await say(kind, message, "boot2"), kind
+                assert await say(kind, message, "boot1"), kind
+                assert not await say(kind, message, "boot3"), kind
+                assert kind == "steer" or await say(kind, message, None), kind
+            await agents.close()
+            _, metrics = await _get(str(tmp_path / "sock"), "/metrics")
+            for kind in SAID:
+                assert f'cwdp_manager_messages_refused_total{{kind="{kind}"}} 2.0' in metrics

@@ -1,0 +1,165 @@
+"""The import rule and the sizes of modules, as ARCHITECTURE.md states them."""
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("cwdp", "manager", "tools")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+RULES = {
+    "tools": PACKAGES,
+    "manager": ("manager", "cwdp.shared", "cwdp.errors", "cwdp.__version__"),
+    "cwdp.cli": ("cwdp", "manager"),
+    "cwdp.shared": ("cwdp.shared", "cwdp.errors"),
+    "cwdp.rdma": ("cwdp.rdma", "cwdp.shared", "cwdp.errors"),
+    "cwdp.congestion": ("cwdp.congestion", "cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
+    "cwdp.slices": ("cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
+}
+"""What the modules of a package may import of the project."""
+
+MOST_FILES = 16
+BPF = sorted((ROOT / "bpf").glob("*.[ch]"))
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Every project module that a file imports, wherever in the file it does so."""
+    own = _name(path).split(".")
+    package = own if path.stem == "__init__" else own[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] in PACKAGES)
+
+
+def _within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _allowed(importer: str, imported: str) -> bool:
+    for package, allowed in RULES.items():
+        if _within(importer, package):
+            return _within(imported, *allowed) or (package == "manager" and imported == "cwdp")
+    return _within(imported, "cwdp") and not _within(imported, "cwdp.cli")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_the_arrow_of_imports_runs_one_way(path: Path) -> None:
+    wrong = [name for name in _imports(path) if not _allowed(_name(path), name)]
+    if _name(path) == "cwdp.__main__":
+        wrong = [name for name in wrong if name != "cwdp.cli.main"]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "allowed"),
+    [
+        ("manager.clock.service", "cwdp.shared.messages", True),
+        ("manager.clock.service", "cwdp.agent.service", False),
+        ("manager.clock.service", "tools.lab", False),
+        ("cwdp.agent.service", "manager.service", False),
+        ("cwdp.agent.service", "cwdp.dataplane.maps", True),
+        ("cwdp.shared.bus", "cwdp.agent.config", False),
+        ("cwdp.rdma.udprobe", "cwdp.errors", True),
+        ("cwdp.rdma.udprobe", "cwdp.dataplane.maps", False),
+        ("cwdp.rdma.udprobe", "cwdp.agent.service", False),
+        ("cwdp.slices.slicing", "cwdp.dataplane.maps", True),
+        ("cwdp.slices.slicing", "cwdp.agent.service", False),
+        ("cwdp.cli.manager", "manager.service", True),
+        ("cwdp.cli.manager", "tools.lab", False),
+        ("tools.lab.fleet", "manager.config", True),
+    ],
+)
+def test_the_rule_itself(importer: str, imported: str, allowed: bool) -> None:
+    assert _allowed(importer, imported) is allowed
+
+
+def _room(name: str, house: str) -> str:
+    """The folder or module of a package that a module is in; where modules are run from lies on top of all."""
+    inside = name.removeprefix(house).lstrip(".")
+    return "__main__" if inside.endswith("__main__") else inside.split(".")[0]
+
+
+def _arrows(house: str) -> Iterator[tuple[str, str]]:
+    """Which rooms of a package import from which."""
+    for path in MODULES:
+        importer = _name(path)
+        if not _within(importer, house):
+            continue
+        for imported in _imports(path):
+            if _within(imported, house) and imported != house:
+                yield _room(importer, house), _room(imported, house)
+
+
+@pytest.mark.parametrize("house", ["cwdp", "cwdp.agent", "cwdp.shared", "manager", "tools"])
+def test_no_arrow_between_rooms_runs_back_up(house: str) -> None:
+    rooms: dict[str, set[str]] = {}
+    for importer, imported in _arrows(house):
+        if importer not in (imported, ""):
+            rooms.setdefault(importer, set()).add(imported)
+    assert len(rooms) > 4
+    TopologicalSorter(rooms).prepare()
+
+
+@pytest.mark.parametrize("house", ["cwdp.agent", "manager", "tests/unit"])
+def test_no_folder_holds_too_many_files(house: str) -> None:
+    folders = Counter(path.parent for path in (ROOT / house.replace(".", "/")).rglob("*.py"))
+    assert {folder.name: count for folder, count in folders.items() if count > MOST_FILES} == {}
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(MODULES) > 50
+    assert len(BPF) > 5
+
+
+@pytest.mark.parametrize("path", [*MODULES, *TESTS], ids=_name)
+def test_no_python_module_is_over_500_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 500
+
+
+@pytest.mark.parametrize("path", BPF, ids=lambda path: path.name)
+def test_no_bpf_file_is_over_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def _loaded_by(code: str) -> set[str]:
+    """The top names of the modules that are loaded after some code, in a process of its own."""
+    program = f"import sys\n{code}\nprint(' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+
+
+def test_the_agent_loads_no_more_than_it_needs() -> None:
+    loaded = _loaded_by("import cwdp.agent.service")
+    assert "numpy" in loaded
+    too_much = {"scipy", "rich", "click", "manager", "tools", "prometheus_client"}  # nats-py loads aiohttp
+    assert loaded & too_much == set()
+
+
+def test_what_reads_rdma_devices_loads_pyverbs_only_when_it_is_asked_for() -> None:
+    assert "pyverbs" not in _loaded_by("import cwdp.cli.rdma, cwdp.rdma.sport, cwdp.rdma.udlink")
+
+
+def test_help_does_not_wait_for_numpy() -> None:
+    code = "from cwdp.cli import main\nmain(['--help'], standalone_mode=False)"
+    too_much = {"numpy", "scipy", "rich", "aiohttp", "nats", "pyroute2", "manager"}
+    assert _loaded_by(code) & too_much == set()
