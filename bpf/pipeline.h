@@ -150,6 +150,7 @@ __noinline int ingress_nonlinear(struct xdp_md *ctx)
 	return verdict;
 }
 
+/* The hook XDP ingress. */
 static __always_inline int ingress(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -202,7 +203,7 @@ __noinline int arrive_by_detour(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* Only of NICs that have a partner. */
+/* The hook tc ingress, only of NICs that have a partner. */
 static __always_inline int detour_ingress(struct __sk_buff *skb)
 {
 	__u32 *meta = (void *)(long)skb->data_meta;
@@ -248,7 +249,7 @@ __noinline int egress_marked(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* Egress: the path that the queue pair is to take, and a packet that looks like it. */
+/* Choose the route of a packet of a steered queue pair, and rewrite the packet for it. */
 static __always_inline int steer_packet(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp,
 					struct cwdp_control *settings)
 {
@@ -303,6 +304,7 @@ static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *fram
 	return verdict;
 }
 
+/* The hook tc egress. */
 static __always_inline int egress(struct __sk_buff *skb)
 {
 	struct frame frame;
