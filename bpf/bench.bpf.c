@@ -4,7 +4,7 @@
  * BPF_PROG_TEST_RUN does not put the packet back between two runs: a reflected request would be a reply. So a
  * program here puts back what the dataplane has changed, or makes the next packet of a flow, and another does
  * nothing else. */
-#include "hooks.h"
+#include "pipeline.h"
 
 #define FRAME_WORDS 18
 

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "control.h"
+#include "maps.h"
 
 /* delta_ns * q48 / 2^48 without overflow for |delta_ns| < 2^44 (4.9 hours) and rates below 2^-14 (61 ppm);
  * for 200 ppm, which no oscillator in use reaches, still for 1.2 hours. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The dataplane of one interface. */
-#include "hooks.h"
+#include "pipeline.h"
 
 SEC("xdp.frags")
 int xdp_ingress(struct xdp_md *ctx)

@@ -4,8 +4,8 @@
  *
  * RDMA addresses cannot change under a queue pair, so the destination is another one on the way only: it is
  * rewritten here, and a bit of the BTH says so. The receiver's other NIC takes the bit for what it is, puts
- * the address of the NIC beside it back, clears the bit and gives the packet to that NIC. The bit is one of
- * those that are reserved before the destination QPN, which the ICRC takes as ones (IBTA A17.3.3), and the
+ * its partner NIC's address back, clears the bit and gives the packet to that NIC. The bit is one of those
+ * that are reserved before the destination QPN, which the ICRC takes as ones (IBTA A17.3.3), and the
  * ICRC stays that of the address that the packet had and will have; so it is right when the queue pair's NIC
  * sees it.
  *
@@ -15,16 +15,15 @@
 #pragma once
 
 #include "failover.h"
-#include "slice.h"
 #include "steer.h"
 
-#define DETOUR_MARK   0x01000000U /* of the word with the destination QPN: the lowest reserved bit */
-#define NIC_PATIENCE  3           /* a NIC has so many times as long as a path before others take its place */
-#define META_DETOURED 0x43574454U /* from XDP to tc ingress: for the NIC beside this one */
+#define DETOUR_MARK     0x01000000U /* of the word with the destination QPN: the lowest reserved bit */
+#define NIC_DEAD_FACTOR 3 /* a NIC has so many times as long as a path before others take its place */
+#define META_DETOURED   0x43574454U /* from XDP to tc ingress: for the partner NIC */
 
 /* skb->tc_index, from one hook to the next. */
 #define INDEX_SENT    0xc3d9 /* egress is done with it */
-#define INDEX_ARRIVED 0xc3da /* given to this NIC by the one beside it */
+#define INDEX_ARRIVED 0xc3da /* given to this NIC by its partner */
 
 #define IP_CHECK_BACK 10 /* from the UDP header back to the checksum of IPv4 */
 #define QPN_AHEAD     (offsetof(struct cwdp_probe_packet, bth) + offsetof(struct cwdp_bth, qpn))
@@ -32,13 +31,13 @@
 #define FAMILY_IPV6   10
 #define MANGLED       BPF_F_MARK_MANGLED_0 /* leaves a checksum of zero as it is */
 
-/* In the order of preference. */
-enum way {
-	WAY_PRIMARY,
-	WAY_BACKUP,
-	WAY_DETOUR,
-	WAY_OTHER,
-	WAY_OTHER_DETOUR,
+/* Where a steered packet goes, in the order of preference. */
+enum route {
+	ROUTE_PRIMARY,
+	ROUTE_BACKUP,
+	ROUTE_DETOUR,
+	ROUTE_OTHER,
+	ROUTE_OTHER_DETOUR,
 };
 
 static __always_inline struct cwdp_detour *find_detour(const struct cwdp_qp *qp)
@@ -58,17 +57,17 @@ static __always_inline struct cwdp_path *find_other_path(__u32 index)
 }
 
 /* Is a path in reserve known to be alive, and the one in use dead, or not yet trusted again? */
-static __always_inline bool is_better(const struct cwdp_path *spare, const struct cwdp_path *path, __u64 now,
-				      __u64 patience_ns)
+static __always_inline bool is_better(const struct cwdp_path *candidate, const struct cwdp_path *path,
+				      __u64 now, __u64 dead_after_ns)
 {
-	if (!spare || spare->state == CWDP_PATH_DOWN || !spare->last_answer_ns ||
-	    is_silent(spare, now, patience_ns))
+	if (!candidate || candidate->state == CWDP_PATH_DOWN || !candidate->last_answer_ns ||
+	    is_silent(candidate, now, dead_after_ns))
 		return false;
-	if (path->state == CWDP_PATH_DOWN && !is_silent(path, now, patience_ns))
+	if (path->state == CWDP_PATH_DOWN && !is_silent(path, now, dead_after_ns))
 		return true;
-	patience_ns += SLOW_FACTOR * spare->slow_ns;
-	return is_silent(path, now, patience_ns) &&
-	       spare->answered_sent_ns >= path->waiting_since_ns + patience_ns / 2;
+	dead_after_ns += SLOW_FACTOR * candidate->slow_ns;
+	return is_silent(path, now, dead_after_ns) &&
+	       candidate->answered_sent_ns >= path->waiting_since_ns + dead_after_ns / 2;
 }
 
 /* It is left for a detour: it has to be healthy for a while before it is used again. */
@@ -85,37 +84,37 @@ static __always_inline bool is_alive(const struct cwdp_path *path, __u64 now, __
 	return path && path->state == CWDP_PATH_UP && !is_silent(path, now, dead_after_ns);
 }
 
-/* Neither path nor backup may be alive: the way that is; else the one of the two that would be taken. */
-__noinline int choose_detour(const struct cwdp_control *settings, const struct cwdp_qp *qp, __u32 way)
+/* Neither path nor backup may be alive: the route that is; else the one of the two that would be taken. */
+__noinline int choose_detour(const struct cwdp_control *settings, const struct cwdp_qp *qp, __u32 route)
 {
 	struct cwdp_path *path;
 	struct cwdp_detour *detour;
-	__u64 now, patience_ns;
+	__u64 now, dead_after_ns;
 
 	if (!settings || !qp)
-		return WAY_PRIMARY;
-	path = find_path(way == WAY_BACKUP ? qp->backup_path : qp->path);
+		return ROUTE_PRIMARY;
+	path = find_path(route == ROUTE_BACKUP ? qp->backup_path : qp->path);
 	detour = find_detour(qp);
 	now = clock_local_ns();
-	patience_ns = settings->dead_after_ns;
-	if (!path || !detour || is_alive(path, now, patience_ns) ||
-	    is_alive(find_path(qp->backup_path), now, patience_ns))
-		return way;
-	if (is_better(find_path(detour->detour), path, now, patience_ns)) {
-		way = WAY_DETOUR;
+	dead_after_ns = settings->dead_after_ns;
+	if (!path || !detour || is_alive(path, now, dead_after_ns) ||
+	    is_alive(find_path(qp->backup_path), now, dead_after_ns))
+		return route;
+	if (is_better(find_path(detour->detour), path, now, dead_after_ns)) {
+		route = ROUTE_DETOUR;
 	} else {
-		patience_ns *= NIC_PATIENCE;
-		if (is_better(find_other_path(detour->other), path, now, patience_ns))
-			way = WAY_OTHER;
-		else if (is_better(find_other_path(detour->other_detour), path, now, patience_ns))
-			way = WAY_OTHER_DETOUR;
+		dead_after_ns *= NIC_DEAD_FACTOR;
+		if (is_better(find_other_path(detour->other), path, now, dead_after_ns))
+			route = ROUTE_OTHER;
+		else if (is_better(find_other_path(detour->other_detour), path, now, dead_after_ns))
+			route = ROUTE_OTHER_DETOUR;
 		else
-			return way;
+			return route;
 		give_up(settings, detour->detour, now);
 	}
 	give_up(settings, qp->path, now);
 	give_up(settings, qp->backup_path, now);
-	return way;
+	return route;
 }
 
 static __always_inline bool is_in_doubt(const struct cwdp_path *path)
@@ -123,24 +122,24 @@ static __always_inline bool is_in_doubt(const struct cwdp_path *path)
 	return path && (path->state == CWDP_PATH_DOWN || path->unanswered >= UNANSWERED_MIN);
 }
 
-/* The way that a queue pair with a backup is to take now. */
-static __always_inline __u32 choose_way(const struct cwdp_control *settings, const struct cwdp_qp *qp)
+/* The route that a queue pair with a backup is to take now. */
+static __always_inline __u32 choose_route(const struct cwdp_control *settings, const struct cwdp_qp *qp)
 {
-	__u32 way;
+	__u32 route;
 
 	if (!is_in_doubt(find_path(qp->path)))
-		return WAY_PRIMARY;
-	way = take_backup(settings, qp) ? WAY_BACKUP : WAY_PRIMARY;
-	if (way == WAY_BACKUP && !is_in_doubt(find_path(qp->backup_path)))
-		return way;
-	return choose_detour(settings, qp, way);
+		return ROUTE_PRIMARY;
+	route = take_backup(settings, qp) ? ROUTE_BACKUP : ROUTE_PRIMARY;
+	if (route == ROUTE_BACKUP && !is_in_doubt(find_path(qp->backup_path)))
+		return route;
+	return choose_detour(settings, qp, route);
 }
 
 /* Have the UDP checksum at `at` follow a change of IPv6 addresses. One that is left to the device covers
  * these only, and the kernel changes it only where it is told of that; but told of it, it changes the NIC's
  * sum of the packet (CHECKSUM_COMPLETE) too, which is right over IPv4 alone. BPF_F_IPV6, which tells it so,
  * came with Linux 6.16. */
-static __always_inline void follow_addresses(struct __sk_buff *skb, __u32 at, __s64 change)
+static __always_inline void update_udp_checksum(struct __sk_buff *skb, __u32 at, __s64 change)
 {
 	__u16 before = 0, after = 0;
 
@@ -168,7 +167,7 @@ static __always_inline bool set_destination(struct __sk_buff *skb, __u32 udp, bo
 	if (bpf_skb_store_bytes(skb, at, to, is_ipv6 ? 16 : 4, is_ipv6 ? sum_too : 0))
 		return false;
 	if (is_ipv6) {
-		follow_addresses(skb, check, bpf_csum_diff(from, 16, (__be32 *)to, 16, 0));
+		update_udp_checksum(skb, check, bpf_csum_diff(from, 16, (__be32 *)to, 16, 0));
 	} else {
 		bpf_l3_csum_replace(skb, udp - IP_CHECK_BACK, from[0], to[0], sizeof(to[0]));
 		bpf_l4_csum_replace(skb, check, from[0], to[0], BPF_F_PSEUDO_HDR | MANGLED | sizeof(to[0]));
@@ -203,7 +202,7 @@ static __always_inline int leave_by(__u32 ifindex, const struct cwdp_detour *det
 }
 
 /* Egress: the packet takes a detour. */
-__noinline int take_detour(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp, __u32 way)
+__noinline int take_detour(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp, __u32 route)
 {
 	struct cwdp_control *settings = find_control();
 	struct cwdp_detour *detour;
@@ -216,10 +215,10 @@ __noinline int take_detour(struct __sk_buff *skb, struct roce_packet *roce, stru
 	detour = find_detour(qp);
 	if (!detour)
 		return TC_ACT_UNSPEC;
-	path = way == WAY_DETOUR  ? find_path(detour->detour)
-	       : way == WAY_OTHER ? find_other_path(detour->other)
-				  : find_other_path(detour->other_detour);
-	if (!path || (way != WAY_DETOUR && !(has_plain_link(roce) && settings->partner.ifindex))) {
+	path = route == ROUTE_DETOUR  ? find_path(detour->detour)
+	       : route == ROUTE_OTHER ? find_other_path(detour->other)
+				      : find_other_path(detour->other_detour);
+	if (!path || (route != ROUTE_DETOUR && !(has_plain_link(roce) && settings->partner.ifindex))) {
 		count(CWDP_DETOUR_REFUSED);
 		return TC_ACT_UNSPEC;
 	}
@@ -228,37 +227,20 @@ __noinline int take_detour(struct __sk_buff *skb, struct roce_packet *roce, stru
 	if (!is_ipv6)
 		dst[0] = dst[3];
 	if (!rewrite_sport(skb, roce, qp, path->sport) ||
-	    (way != WAY_OTHER && !set_destination(skb, roce->udp_offset, is_ipv6, dst, true))) {
+	    (route != ROUTE_OTHER && !set_destination(skb, roce->udp_offset, is_ipv6, dst, true))) {
 		count(CWDP_DETOUR_REFUSED);
 		return TC_ACT_UNSPEC;
 	}
 	if (skb->hash)
 		bpf_set_hash_invalid(skb);
 	skb->tc_index = INDEX_SENT;
-	if (way != WAY_OTHER)
+	if (route != ROUTE_OTHER)
 		count(CWDP_DETOUR_TAKEN);
-	if (way != WAY_DETOUR) {
+	if (route != ROUTE_DETOUR) {
 		count(CWDP_DETOUR_OTHER_NIC);
 		return leave_by(settings->partner.ifindex, detour);
 	}
 	return has_plain_link(roce) ? leave_by(skb->ifindex, NULL) : TC_ACT_UNSPEC;
-}
-
-/* Egress: the path that the queue pair is to take, and a packet that looks like it. */
-static __always_inline int steer_packet(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp,
-					struct cwdp_control *settings)
-{
-	__u32 way = qp->flags & CWDP_STEER_BACKUP ? choose_way(settings, qp) : WAY_PRIMARY;
-	__be16 sport = way == WAY_BACKUP ? qp->backup_sport : qp->sport;
-
-	if (way > WAY_BACKUP)
-		return take_detour(skb, roce, qp, way);
-	if (roce->sport == sport || !rewrite_sport(skb, roce, qp, sport))
-		return TC_ACT_UNSPEC;
-	/* a connected socket's hash would have software switches keep to the old path */
-	if (skb->hash)
-		bpf_set_hash_invalid(skb);
-	return TC_ACT_UNSPEC;
 }
 
 static __always_inline bool is_detoured(const struct frame *frame)
@@ -266,7 +248,7 @@ static __always_inline bool is_detoured(const struct frame *frame)
 	return frame->packet->bth.qpn & bpf_htonl(DETOUR_MARK);
 }
 
-/* XDP: tell tc ingress of a packet for the NIC beside this one, where it will be counted. */
+/* XDP: tell tc ingress of a packet for the partner NIC, where it will be counted. */
 __noinline int announce_detoured(struct xdp_md *ctx)
 {
 	struct cwdp_control *settings = find_control();

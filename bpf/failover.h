@@ -12,7 +12,7 @@
 #pragma once
 
 #include "clock.h"
-#include "control.h"
+#include "maps.h"
 #include "qp.h"
 
 #define UNANSWERED_MIN  4
@@ -49,7 +49,7 @@ __noinline int path_event(const struct cwdp_path *path, __u32 number, __u32 kind
 	if (!event)
 		return 0;
 	reading = clock_read_line(now);
-	event->number = 0;
+	WRITE_ONCE(event->number, 0);
 	event->local_ns = now;
 	event->offset_ns = reading.offset_ns;
 	event->bound_ns = reading.bound_ns;

@@ -37,7 +37,7 @@ static __always_inline enum cwdp_reason judge_go_back(const struct frame *frame,
 	qp = qp_known(CWDP_EGRESS, &packet.key, settings->hash_seed);
 	if (!qp || !(qp->flags & CWDP_STEER_ON) || !(qp->flags & CWDP_STEER_BACKUP))
 		return CWDP_GO_BACK_NOT_STEERED;
-	return choose_way(settings, qp) == WAY_PRIMARY ? CWDP_GO_BACK_NOT_SWITCHED : CWDP_GO_BACK_GIVEN;
+	return choose_route(settings, qp) == ROUTE_PRIMARY ? CWDP_GO_BACK_NOT_SWITCHED : CWDP_GO_BACK_GIVEN;
 }
 
 /* Egress: a NAK of the agent's. */

@@ -41,7 +41,7 @@ static __always_inline __u32 icrc_change(struct cwdp_qp *qp, __u32 udp_bytes, __
 {
 	__u64 *known = &qp->icrc_known[udp_bytes > ICRC_SHORT_BYTES];
 	__u32 cause = udp_bytes << 16 | port_change, index = udp_bytes / 4, change;
-	__u64 found = *(volatile __u64 *)known;
+	__u64 found = READ_ONCE(*known);
 
 	if (found >> 32 == cause)
 		return found;
@@ -49,6 +49,6 @@ static __always_inline __u32 icrc_change(struct cwdp_qp *qp, __u32 udp_bytes, __
 	if (index > CWDP_UDP_MAX / 4)
 		return 0;
 	change = crc_multiply(port_change, icrc_powers[index]);
-	*(volatile __u64 *)known = (__u64)cause << 32 | change;
+	WRITE_ONCE(*known, (__u64)cause << 32 | change);
 	return change;
 }

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The maps, each pinned below /sys/fs/bpf/cwdp/NETNS/IFNAME/, and the settings fixed at load time. */
+/* The maps, each pinned below /sys/fs/bpf/cwdp/NETNS/IFNAME/, the settings fixed at load time, and what
+ * looks up those of one entry. */
 #pragma once
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 
 #include <bpf/bpf_helpers.h>
 
 #include "types.h"
+
+/* A word that another CPU or user space reads or writes at the same time: one access of its whole width,
+ * which the compiler neither splits, repeats nor leaves out. Nothing else is ordered by it. */
+#define READ_ONCE(word)         (*(const volatile typeof(word) *)&(word))
+#define WRITE_ONCE(word, value) (*(volatile typeof(word) *)&(word) = (value))
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -202,3 +209,44 @@ volatile const __s64 test_clock_offset_ns = 0;
 volatile const __s64 test_clock_cycle_q16 = 0; /* what the phase grows by in all steps */
 
 volatile const struct cwdp_abi_types abi_types = {};
+
+/* Which of two records is in force. Clang is not to know that there are two: on arm64 only an address that is
+ * computed from it, not a branch, keeps a record from being read before it. */
+static __always_inline __u32 active_of(const __u32 *active)
+{
+	__u32 index = READ_ONCE(*active) & 1;
+
+	barrier_var(index);
+	return index;
+}
+
+static __always_inline struct cwdp_control *find_control(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&control, &zero);
+}
+
+static __always_inline struct cwdp_slice_table *find_slice_table(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&slice_table, &zero);
+}
+
+static __always_inline bool has_slices(void)
+{
+	struct cwdp_slice_table *table = find_slice_table();
+
+	return table && table->enforcer != CWDP_ENFORCER_NONE;
+}
+
+/* The one place that counts. */
+static __always_inline void count(enum cwdp_reason reason)
+{
+	__u32 zero = 0;
+	struct cwdp_counters *totals = bpf_map_lookup_elem(&counters, &zero);
+
+	if (totals)
+		totals->count[reason]++;
+}

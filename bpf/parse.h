@@ -11,7 +11,7 @@
 
 #include <bpf/bpf_endian.h>
 
-#include "count.h"
+#include "maps.h"
 
 #define VLAN_DEPTH    2
 #define IP_FRAGMENTED 0x3fff /* more fragments, or an offset */
@@ -38,7 +38,7 @@ struct frame {
  * looked at. */
 static __always_inline void *skb_data(const struct __sk_buff *skb)
 {
-	return (void *)(long)*(const volatile __u32 *)&skb->data;
+	return (void *)(long)READ_ONCE(skb->data);
 }
 
 enum parsed {

@@ -96,7 +96,7 @@ static __always_inline void swap_addresses(struct ipv6hdr *ip6)
 
 /* Headers of the way back. The IPv4 checksum is corrected for the new TTL (RFC 1624, equation 3); the swapped
  * addresses leave it as it is. */
-static __always_inline void turn_headers(struct frame *frame)
+static __always_inline void reverse_headers(struct frame *frame)
 {
 	struct cwdp_probe_packet *packet = frame->packet;
 
@@ -146,7 +146,7 @@ static __always_inline enum cwdp_reason probe_reflect(struct frame *frame, __u64
 	t2_sent = bpf_cpu_to_be64(t2);
 	peer_offset = bpf_cpu_to_be64(reading.offset_ns);
 	mac_reply_start(&s, key, mac, t2_sent, peer_offset);
-	turn_headers(frame);
+	reverse_headers(frame);
 	probe->kind = CWDP_PROBE_REPLY;
 	probe->bound_ns = bound_ns;
 	probe->t2 = t2_sent;
@@ -183,7 +183,7 @@ static __always_inline enum cwdp_reason probe_accept(struct frame *frame, __u64 
 	sent = slot_tag(probe->seq, CWDP_SLOT_SENT);
 	if (!slot)
 		return CWDP_REPLY_UNEXPECTED;
-	tag = *(volatile __u64 *)&slot->tag;
+	tag = READ_ONCE(slot->tag);
 	if (tag != sent)
 		return refuse_reply(tag, sent);
 	mac_reply_start(&s, key, slot->request_mac, probe->t2, probe->peer_offset);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The tables of queue pairs: each has its place in one of two buckets of eight, found by a hash, so neither a
- * helper is called nor a list walked. A full bucket gives up its coldest. What operators want of a queue pair
- * is not lost with it, but copied from `steer` again.
+ * helper is called nor a list walked. A full bucket evicts the least recently seen. What operators want of a
+ * queue pair is not lost with it, but copied from `steer` again.
  *
  * Anybody who can send a UDP datagram can make up queue pairs. So a newcomer that nobody steers takes the
- * place only of who is colder; it is settled, and has a head start before newcomers, from its first packet in
- * another tick on; and few get a place within one tick. Without a place a packet passes all the same. */
+ * place only of who was seen less recently; it is settled, and has a head start before newcomers, from its
+ * first packet in another tick on; and few get a place within one tick. Without a place a packet passes all
+ * the same. */
 #pragma once
 
-#include "control.h"
+#include "maps.h"
 #include "roce.h"
 
 #define QP_TICK_SHIFT    5      /* last_seen_ns is written once in 32 jiffies: 32 to 320 ms */
@@ -78,14 +79,14 @@ static __always_inline __u32 way_of(struct cwdp_qp_bucket *bucket, __u64 tag)
 	for (__u32 i = 0; i < CWDP_QP_WAYS; i++) {
 		__u32 way = (start ^ i) % CWDP_QP_WAYS;
 
-		if (*(volatile __u64 *)&qp_in(bucket, way)->tag == tag)
+		if (READ_ONCE(qp_in(bucket, way)->tag) == tag)
 			return way;
 	}
 	return CWDP_QP_WAYS;
 }
 
 /* When a place was last of use: 0 where it is free, the end of time where it is being filled in. */
-static __always_inline __u64 qp_warmth(const struct cwdp_qp *qp)
+static __always_inline __u64 qp_recency(const struct cwdp_qp *qp)
 {
 	if (qp->tag == QP_BUSY)
 		return ~0ULL;
@@ -94,25 +95,25 @@ static __always_inline __u64 qp_warmth(const struct cwdp_qp *qp)
 	return qp->last_seen_ns + (qp->tick & QP_SETTLED ? QP_HEAD_START_NS : 0);
 }
 
-/* The free way that a queue pair would be looked for first, or the coldest one; CWDP_QP_WAYS where all are
- * being filled in. */
+/* The free way that a queue pair would be looked for first, or the least recently seen one; CWDP_QP_WAYS
+ * where all are being filled in. */
 __noinline __u32 room_in(struct cwdp_qp_bucket *bucket, __u64 tag)
 {
-	__u32 start = tag >> 2, coldest = start % CWDP_QP_WAYS;
+	__u32 start = tag >> 2, oldest = start % CWDP_QP_WAYS;
 	__u64 least = ~0ULL;
 
 	if (!bucket)
 		return CWDP_QP_WAYS;
 	for (__u32 i = 0; i < CWDP_QP_WAYS; i++) {
 		__u32 way = (start ^ i) % CWDP_QP_WAYS;
-		__u64 warmth = qp_warmth(qp_in(bucket, way));
+		__u64 recency = qp_recency(qp_in(bucket, way));
 
-		if (warmth < least) {
-			least = warmth;
-			coldest = way;
+		if (recency < least) {
+			least = recency;
+			oldest = way;
 		}
 	}
-	return least == ~0ULL ? CWDP_QP_WAYS : coldest;
+	return least == ~0ULL ? CWDP_QP_WAYS : oldest;
 }
 
 static __always_inline void qp_start(struct cwdp_qp *qp, const struct cwdp_qp_key *key, __u16 tick)
@@ -152,7 +153,7 @@ static __always_inline bool has_room_for_newcomer(__u32 direction, __u32 tick)
 	if (!settings)
 		return false;
 	newcomers = &settings->newcomers[direction & 1];
-	before = *(volatile __u64 *)newcomers;
+	before = READ_ONCE(*newcomers);
 	now = before;
 	if (before >> 32 != tick) {
 		now = next_chance(now) << NEWCOMERS_CHANCE_SHIFT | 1;
@@ -223,8 +224,8 @@ __noinline int qp_add(__u32 direction, const struct cwdp_qp_key *key, __u64 tag)
 		return without_place(direction, wanted);
 	qp = qp_in(bucket, way);
 	now = bpf_ktime_get_ns();
-	before = *(volatile __u64 *)&qp->tag;
-	if (before == QP_BUSY || (!wanted && qp_warmth(qp) >= now) ||
+	before = READ_ONCE(qp->tag);
+	if (before == QP_BUSY || (!wanted && qp_recency(qp) >= now) ||
 	    __sync_val_compare_and_swap(&qp->tag, before, QP_BUSY) != before)
 		return without_place(direction, wanted);
 	qp_start(qp, key, wanted ? tick | QP_SETTLED : tick);

@@ -106,12 +106,12 @@ static __always_inline __u64 slice_departure(struct cwdp_slice *slice, __u64 now
 {
 	__u64 pace = slice->lease_ns > now ? slice->pace_q18 : slice->fair_q18;
 	__u64 cost = bytes * pace >> PACE_SHIFT;
-	__u64 last = *(volatile __u64 *)&slice->departure_ns;
+	__u64 last = READ_ONCE(slice->departure_ns);
 	__u64 departure = last > now ? last : now;
 
 	if (departure - now > PACE_HORIZON_NS)
 		return departure;
-	*(volatile __u64 *)&slice->departure_ns = departure + cost;
+	WRITE_ONCE(slice->departure_ns, departure + cost);
 	return departure;
 }
 

@@ -62,7 +62,8 @@ struct rewrite {
 };
 
 /* By helpers, which make the buffer writable and know of checksums left to the device. */
-static __always_inline enum cwdp_reason rewrite_slowly(struct __sk_buff *skb, const struct rewrite *rewrite)
+static __always_inline enum cwdp_reason rewrite_by_helpers(struct __sk_buff *skb,
+							   const struct rewrite *rewrite)
 {
 	__u32 udp = rewrite->udp_offset, icrc_offset = udp + rewrite->udp_bytes - ICRC_BYTES, icrc, old;
 
@@ -119,7 +120,7 @@ static __always_inline enum cwdp_reason write_sport(struct __sk_buff *skb, const
 		rewrite.first_word = with_flow_label(*label, sport);
 	icrc = (void *)packet + ((rewrite.udp_bytes - ICRC_BYTES) & UDP_MASK);
 	if (rewrite.has_checksum || (void *)(icrc + 1) > end)
-		return rewrite_slowly(skb, &rewrite);
+		return rewrite_by_helpers(skb, &rewrite);
 	*icrc ^= rewrite.icrc_change;
 	packet->sport = sport;
 	if (label)

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "clock.h"
-#include "control.h"
+#include "maps.h"
 #include "qp.h"
 
 #define QP_PSN_KNOWN (1U << 31)
@@ -187,7 +187,7 @@ __noinline int take_sample(const struct roce_packet *packet, __be16 sport, __u32
 	if (!sample)
 		return 0;
 	reading = clock_read_line(local_ns);
-	sample->number = 0;
+	WRITE_ONCE(sample->number, 0);
 	sample->local_ns = local_ns;
 	sample->offset_ns = reading.offset_ns;
 	sample->bound_ns = reading.bound_ns;

@@ -6,7 +6,6 @@
 
 #include "clock_types.h"
 #include "consts.h"
-#include "detour_types.h"
 #include "probe_types.h"
 
 /* Why a packet was handled as it was: the index of its counter and, in lower case, the label of its metric.
@@ -34,7 +33,7 @@ enum cwdp_reason {
 	CWDP_BAD_KIND,            /* ingress: neither request nor reply */
 	CWDP_PULSE_BAD_PATH,      /* egress: a pulse for a path that the table does not have */
 	CWDP_QP_ADDED,            /* a queue pair seen for the first time, or again after its eviction */
-	CWDP_QP_EVICTED,          /* the coldest queue pair of a full bucket made room */
+	CWDP_QP_EVICTED,          /* the least recently seen queue pair of a full bucket made room */
 	CWDP_QP_UNTRACKED,        /* a packet passed, steered if so wanted, without a place in the table */
 	CWDP_STEER_REWRITTEN,     /* egress: left with the source port of its path */
 	CWDP_STEER_BAD_LENGTH,    /* egress: lengths of headers and packet disagree; left as it came */
@@ -206,6 +205,31 @@ struct cwdp_path {
 	__u32 spares;    /* detours that it is part of; free where nobody uses it and it is part of none */
 	__u64 asked_ns;  /* when the last pulse left */
 	__u64 unused[2];
+};
+
+/* A destination, IPv4 as ::ffff:a.b.c.d. */
+struct cwdp_address {
+	__be32 addr[4];
+};
+
+/* What there is for a destination when neither path nor backup of a queue pair is alive: watched paths by
+ * their numbers, 0 where there is none. */
+struct cwdp_detour {
+	__u16 detour;       /* in paths: to the other NIC of the destination's host */
+	__u16 other;        /* in other_paths: to the destination, by this host's other NIC */
+	__u16 other_detour; /* in other_paths: to the other NIC of its host, by this host's other NIC */
+	__u16 unused;
+	__be32 gateway[4]; /* of other and other_detour; zero: as the kernel routes */
+};
+
+/* The other NIC of this host: it sends and receives in this one's place, and this one in its. */
+struct cwdp_partner {
+	__u32 ifindex; /* 0: there is none */
+	__be32 ipv4;
+	__be32 ipv6[4];
+	__u8 mac[6];
+	__u16 unused;
+	__u64 unused_too[4];
 };
 
 /* What may be changed while packets flow, and, in a cache line of their own, what they move. */

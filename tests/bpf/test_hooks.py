@@ -30,7 +30,7 @@ SWAPS = [
 
 
 def load_with_partner(ifname: str = "roce0") -> TreePath:
-    """A dataplane that gives on what comes for the NIC beside it, so that all hooks are used."""
+    """A dataplane that gives on what comes for its partner NIC, so that all hooks are used."""
     where = loader.load(ifname).where
     with tree.locked(), Maps(where) as maps:
         maps.control["partner"]["ifindex"] = loader.ifindex_of("far0")

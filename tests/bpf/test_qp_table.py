@@ -1,4 +1,4 @@
-"""The table of queue pairs under pressure: the coldest makes room, and every packet is steered all the same."""
+"""The table of queue pairs under pressure: the least recently seen makes room, and every packet is steered all the same."""
 
 import random
 import threading
@@ -84,7 +84,7 @@ def test_each_has_one_place(table: Machine) -> None:
     assert len(np.unique(records["key"]["qpn"])) == len(np.unique(records["tag"])) == PLACES
 
 
-def test_the_coldest_makes_room(table: Machine) -> None:
+def test_the_least_recently_seen_makes_room(table: Machine) -> None:
     """Of the first bucket of the newcomer."""
     new = 10**6
     for qpn in range(1, 4 * PLACES):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import PathState
 
-NIC_PATIENCE = 3
+NIC_DEAD_FACTOR = 3
 """As in `bpf/detour.h`: a NIC is given up for another after so many times the silence of a dead path."""
 
 Told = tuple[str, Literal["nic_failed", "nic_healed"], str]
@@ -45,7 +45,7 @@ class NicWatch:
             now_local_ns: on the clock that the paths' times are of.
             dead_after_ns: the silence after which a path is dead.
         """
-        patience_ns = dead_after_ns * NIC_PATIENCE
+        patience_ns = dead_after_ns * NIC_DEAD_FACTOR
         alive = {ifname: _alive(table, now_local_ns, patience_ns) for ifname, table in paths.items()}
         for ifname, partner in self._partners.items():
             if ifname not in alive or partner not in alive:

@@ -1,6 +1,7 @@
-"""The import rule and the sizes of modules, as ARCHITECTURE.md states them."""
+"""The import rule, the sizes of modules and accesses to shared words, as the documents state them."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -137,6 +138,17 @@ def test_no_python_module_is_over_500_lines(path: Path) -> None:
 @pytest.mark.parametrize("path", BPF, ids=lambda path: path.name)
 def test_no_bpf_file_is_over_400_lines(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", BPF, ids=lambda path: path.name)
+def test_shared_words_are_accessed_by_read_once_and_write_once(path: Path) -> None:
+    casts = [
+        line
+        for line in path.read_text().splitlines()
+        if re.search(r"\*\s*\((const )?volatile\b", line)
+        and not line.startswith(("#define READ_ONCE(", "#define WRITE_ONCE("))
+    ]
+    assert not casts
 
 
 def _loaded_by(code: str) -> set[str]:

@@ -1,13 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* From a packet to its verdict. What is not ours, or is not in order, leaves as it came. */
+/* The way of a packet, from its hook to its verdict. What is not ours, or is malformed, leaves as it came.
+ *
+ *   XDP ingress, ingress()
+ *   |  parse_headers; of a nonlinear buffer from a copy, ingress_nonlinear()
+ *   |- neither RoCEv2 nor a probe .................................. PASS
+ *   |- a probe: ingress_probe()
+ *   |  |- a request: probe_reflect, turned into its reply .......... TX
+ *   |  |- a reply: probe_accept, into its slot ..................... DROP, or PASS if the key is not ours
+ *   |  `- malformed ................................................ PASS
+ *   |- a detoured packet: announce_detoured, by metadata ........... PASS, to tc ingress
+ *   `- RoCEv2: ingress_roce()
+ *      qp_find > telemetry > take_sample ........................... PASS
+ *
+ *   tc ingress, detour_ingress(); attached only where this NIC has a partner
+ *   |- announced by XDP: restore_destination ....................... redirected to the partner NIC's ingress
+ *   |- from the partner NIC: arrive_by_detour() > ingress_roce() ... UNSPEC, to the host
+ *   `- else ........................................................ UNSPEC, to the host
+ *
+ *   tc egress, egress()
+ *   |- marked, and from a socket of the agent's: egress_marked()
+ *   |  |- a NAK: go_back ........................................... redirected to ingress, or SHOT
+ *   |  `- a template: probe_send > slice_probe ..................... UNSPEC, to the wire
+ *   |- not RoCEv2, a probe, or back here after a detour's redirect . UNSPEC, to the wire
+ *   `- RoCEv2: egress_roce()
+ *      qp_find > egress_qp() > take_sample
+ *         telemetry
+ *         qp_refresh, slice_assign   once per control.generation
+ *         slice_pace                 its class, or its departure time
+ *         steer_packet()             choose_route: path, backup or detour
+ *         |- path or backup: rewrite_sport ......................... UNSPEC, to the wire
+ *         `- detour: take_detour ................................... UNSPEC, or redirected to a NIC's egress
+ *
+ * Functions with () are in this file, in this order of hooks, each hook's entry last; the others are in the
+ * header of their subject. */
 #pragma once
 
 #include <linux/pkt_cls.h>
 
-#include "control.h"
 #include "detour.h"
 #include "go_back.h"
 #include "probe.h"
+#include "slice.h"
 #include "telemetry.h"
 
 /* As far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more. */
@@ -16,7 +49,7 @@
 
 /* A reply is for nobody but us, whatever becomes of it: the stack would tell its sender that the port is
  * unreachable. One that is signed with another's key may be another's. */
-static __always_inline bool is_spent(enum cwdp_reason reason)
+static __always_inline bool is_consumed(enum cwdp_reason reason)
 {
 	return reason >= CWDP_REPLY_ACCEPTED && reason <= CWDP_REPLY_TIME_REVERSED &&
 	       reason != CWDP_REPLY_UNKNOWN_KEY;
@@ -40,7 +73,7 @@ static __always_inline int ingress_probe(struct frame *frame)
 	count(reason);
 	if (reason == CWDP_REQUEST_REFLECTED)
 		return XDP_TX;
-	return is_spent(reason) ? XDP_DROP : XDP_PASS;
+	return is_consumed(reason) ? XDP_DROP : XDP_PASS;
 }
 
 static __always_inline bool is_roce(const struct frame *frame)
@@ -60,7 +93,7 @@ static __always_inline void ingress_roce(const struct frame *frame)
 	qp = qp_find(CWDP_INGRESS, &packet.key, settings->hash_seed);
 	if (qp) {
 		telemetry(qp, &packet, CWDP_INGRESS);
-		qp->used_sport = packet.sport;
+		WRITE_ONCE(qp->used_sport, packet.sport);
 	}
 	if (is_sampled(&packet, settings->sample_below))
 		take_sample(&packet, packet.sport, CWDP_INGRESS);
@@ -95,7 +128,7 @@ static __always_inline int ingress_frame(struct xdp_md *ctx, struct frame *frame
 
 /* A packet whose headers go on in fragments, as some drivers have it where jumbo frames are on, or that is
  * too short: from a copy of its beginning, which is put back where it was changed. */
-__noinline int ingress_scattered(struct xdp_md *ctx)
+__noinline int ingress_nonlinear(struct xdp_md *ctx)
 {
 	__u32 zero = 0, length = bpf_xdp_get_buff_len(ctx);
 	struct cwdp_beginning *copy = bpf_map_lookup_elem(&beginnings, &zero);
@@ -117,6 +150,7 @@ __noinline int ingress_scattered(struct xdp_md *ctx)
 	return verdict;
 }
 
+/* The hook XDP ingress. */
 static __always_inline int ingress(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -126,12 +160,12 @@ static __always_inline int ingress(struct xdp_md *ctx)
 	case PARSED_FOREIGN:
 		return XDP_PASS;
 	case PARSED_CUT_SHORT:
-		return ingress_scattered(ctx);
+		return ingress_nonlinear(ctx);
 	case PARSED_ROCE:
 		break;
 	}
 	if (has_probe_bth(&frame) && (void *)(frame.packet + 1) > end)
-		return ingress_scattered(ctx);
+		return ingress_nonlinear(ctx);
 	return ingress_frame(ctx, &frame);
 }
 
@@ -152,13 +186,13 @@ static __always_inline bool is_cut_short(struct __sk_buff *skb)
 }
 
 /* Have the headers of a buffer that could be ours in its linear part. */
-static __always_inline void gather_headers(struct __sk_buff *skb)
+static __always_inline void pull_headers(struct __sk_buff *skb)
 {
 	if (is_cut_short(skb))
 		bpf_skb_pull_data(skb, skb->len < HEADERS_BYTES ? skb->len : HEADERS_BYTES);
 }
 
-/* Given to this NIC by the one beside it, and not seen by its XDP program. */
+/* Given to this NIC by its partner, and not seen by its XDP program. */
 __noinline int arrive_by_detour(struct __sk_buff *skb)
 {
 	struct frame frame;
@@ -169,14 +203,14 @@ __noinline int arrive_by_detour(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* Only of NICs that have one beside them. */
+/* The hook tc ingress, only of NICs that have a partner. */
 static __always_inline int detour_ingress(struct __sk_buff *skb)
 {
 	__u32 *meta = (void *)(long)skb->data_meta;
 
 	if ((void *)(meta + 1) <= (void *)(long)skb->data && *meta == META_DETOURED &&
 	    skb->tc_index != INDEX_ARRIVED) {
-		gather_headers(skb);
+		pull_headers(skb);
 		return restore_destination(skb);
 	}
 	return skb->tc_index == INDEX_ARRIVED ? arrive_by_detour(skb) : TC_ACT_UNSPEC;
@@ -215,8 +249,25 @@ __noinline int egress_marked(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* Choose the route of a packet of a steered queue pair, and rewrite the packet for it. */
+static __always_inline int steer_packet(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp,
+					struct cwdp_control *settings)
+{
+	__u32 route = qp->flags & CWDP_STEER_BACKUP ? choose_route(settings, qp) : ROUTE_PRIMARY;
+	__be16 sport = route == ROUTE_BACKUP ? qp->backup_sport : qp->sport;
+
+	if (route > ROUTE_BACKUP)
+		return take_detour(skb, roce, qp, route);
+	if (roce->sport == sport || !rewrite_sport(skb, roce, qp, sport))
+		return TC_ACT_UNSPEC;
+	/* a connected socket's hash would have software switches keep to the old path */
+	if (skb->hash)
+		bpf_set_hash_invalid(skb);
+	return TC_ACT_UNSPEC;
+}
+
 /* Count, class and steer a packet of a queue pair. */
-static __always_inline int egress_of(struct __sk_buff *skb, struct roce_packet *packet, struct cwdp_qp *qp,
+static __always_inline int egress_qp(struct __sk_buff *skb, struct roce_packet *packet, struct cwdp_qp *qp,
 				     struct cwdp_control *settings)
 {
 	int verdict = TC_ACT_UNSPEC;
@@ -231,7 +282,7 @@ static __always_inline int egress_of(struct __sk_buff *skb, struct roce_packet *
 	if (qp->flags & CWDP_STEER_ON)
 		verdict = steer_packet(skb, packet, qp, settings);
 	/* one store: between two, a reader would see a move that never was */
-	qp->used_sport = packet->sport;
+	WRITE_ONCE(qp->used_sport, packet->sport);
 	return verdict;
 }
 
@@ -247,12 +298,13 @@ static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *fram
 	roce_describe(&packet, frame, CWDP_EGRESS);
 	qp = qp_find(CWDP_EGRESS, &packet.key, settings->hash_seed);
 	if (qp)
-		verdict = egress_of(skb, &packet, qp, settings);
+		verdict = egress_qp(skb, &packet, qp, settings);
 	if (is_sampled(&packet, settings->sample_below))
 		take_sample(&packet, packet.sport, CWDP_EGRESS);
 	return verdict;
 }
 
+/* The hook tc egress. */
 static __always_inline int egress(struct __sk_buff *skb)
 {
 	struct frame frame;
@@ -262,7 +314,7 @@ static __always_inline int egress(struct __sk_buff *skb)
 			return egress_marked(skb);
 		count(CWDP_PROBE_NOT_OURS);
 	}
-	gather_headers(skb);
+	pull_headers(skb);
 	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&
 	    !is_probe(&frame) && skb->tc_index != INDEX_SENT)
 		return egress_roce(skb, &frame);
