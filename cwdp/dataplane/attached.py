@@ -118,7 +118,7 @@ def _fault(where: TreePath, programs: Path, ifindex: int, hook: Hook) -> str | N
 
 
 def _wanted(where: TreePath) -> list[Hook]:
-    """The hooks that are used: that at tc ingress only where a NIC beside this one stands in for it."""
+    """The hooks that are used: that at tc ingress only where the partner NIC stands in for this one."""
     always = [hooks.XDP, hooks.EGRESS]
     with opened(where.path / "control") as fd:
         control = np.frombuffer(libbpf.map_lookup(fd, 0, abi.CONTROL.itemsize), dtype=abi.CONTROL)[0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cwdp.agent.liveness.nicwatch import NIC_PATIENCE, NicWatch, Told
+from cwdp.agent.liveness.nicwatch import NIC_DEAD_FACTOR, NicWatch, Told
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState
 
@@ -86,7 +86,7 @@ def test_one_path_that_answers_is_enough() -> None:
     assert host.look() == []
 
 
-@pytest.mark.parametrize(("silent_ns", "failed"), [(DEAD_AFTER_NS * NIC_PATIENCE, 0), (31 * MS, 1)])
+@pytest.mark.parametrize(("silent_ns", "failed"), [(DEAD_AFTER_NS * NIC_DEAD_FACTOR, 0), (31 * MS, 1)])
 def test_a_nic_has_longer_than_a_path(silent_ns: int, failed: int) -> None:
     host = Host()
     host.silence("nic0", silent_ns)
