@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from cwdp.dataplane import abi, libbpf
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.pathtable import PathTable
-from cwdp.dataplane.steering import Address, address_bytes, address_words
 from cwdp.errors import SteeringError
+from cwdp.shared.addresses import Address, address_bytes, address_words
 
 _ADDRESS_BYTES = 16
 _NO_ADDRESS = np.zeros(4, dtype=np.uint32)

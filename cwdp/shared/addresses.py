@@ -1,8 +1,14 @@
-"""IP addresses as people and messages write them."""
+"""IP addresses as people write them, and as rows of messages and the dataplane's maps have them.
+
+Packed, an address has 16 bytes in network order, IPv4 as ::ffff:a.b.c.d.
+"""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+import numpy as np
+
 Address = IPv4Address | IPv6Address
+Words = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
 
 def read_address(text: str) -> Address:
@@ -16,4 +22,33 @@ def read_address(text: str) -> Address:
         return address
     if address.scope_id is not None:
         raise ValueError(f"{text!r} names an interface")
+    return unmapped(address)
+
+
+def unmapped(address: IPv6Address) -> Address:
+    """The IPv4 address that one of the form ::ffff:a.b.c.d stands for; others as they are."""
     return address.ipv4_mapped or address
+
+
+def address_bytes(address: Address) -> bytes:
+    """An address, packed."""
+    return bytes(10) + b"\xff\xff" + address.packed if address.version == 4 else address.packed
+
+
+def bytes_address(packed: bytes) -> Address:
+    """The address that `address_bytes` was made from.
+
+    Raises:
+        ValueError: it has not 16 bytes.
+    """
+    return unmapped(IPv6Address(packed))
+
+
+def address_words(address: Address) -> Words:
+    """An address as the dataplane has it: four words of 32 bits in host order; shape (4,)."""
+    return np.frombuffer(address_bytes(address), dtype=">u4").astype(np.uint32)
+
+
+def words_address(words: Words) -> Address:
+    """The address that `address_words` was made from."""
+    return bytes_address(np.asarray(words, dtype=">u4").tobytes())

@@ -18,9 +18,9 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.ring import Ring
-from cwdp.dataplane.steering import words_address
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import LabError
+from cwdp.shared.addresses import words_address
 from manager.queue_pairs.sample_join import STAMP, join_settled, packet_names
 from tools.bench.figures import Figure, figure
 from tools.lab import Host, LabSpec, netns

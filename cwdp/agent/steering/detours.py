@@ -10,9 +10,10 @@ from cwdp.dataplane import loader, tree
 from cwdp.dataplane.detours import Detour, Detours, Partner
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.routes import gateways
-from cwdp.dataplane.steering import Address, parse_address
+from cwdp.dataplane.steering import parse_address
 from cwdp.errors import CwdpError, DataplaneError, SteeringError
 from cwdp.shared import messages
+from cwdp.shared.addresses import Address
 
 
 class DesiredDetours(Reconciler):

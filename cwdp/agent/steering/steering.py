@@ -7,8 +7,9 @@ from cwdp.dataplane import tree
 from cwdp.dataplane.control import sample_below
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.routes import require_routed
-from cwdp.dataplane.steering import Address, QpKey, Steer, Steering, parse_address
+from cwdp.dataplane.steering import QpKey, Steer, Steering, parse_address
 from cwdp.errors import CwdpError, SteeringError
+from cwdp.shared.addresses import Address
 from cwdp.shared.messages import RoceSettings, SteerQp
 
 _NS_PER_MS = 1_000_000
