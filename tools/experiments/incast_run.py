@@ -30,6 +30,7 @@ from tools.lab.fleet import Fleet
 from tools.lab.params import CLOCKS, RATE
 from tools.lab.session import lab_for_run, wait_for_lock
 from tools.lab.truth import Truth
+from tools.waiting import wait_for
 
 NAME = "incast"
 ARMS = ("without", "with")
@@ -116,14 +117,11 @@ def _fleet(lab: Lab, senders: int, *, controlled: bool) -> Fleet:
 
 def _wait_for_control(fleet: Fleet, drawn: Incast) -> None:
     """Until every sender controls congestion."""
-    deadline = time.monotonic() + CONTROLLED_TIMEOUT_S
-    while not all(_is_controlled(fleet.lab, source) for source in drawn.sources):
-        fleet.check()
-        if time.monotonic() > deadline:
-            raise LabError(
-                "waited for the agents to control congestion", f"read the logs: {fleet.lab.run_dir}/*.log"
-            )
-        time.sleep(POLL_S)
+    are_controlled = fleet.checked(lambda: all(_is_controlled(fleet.lab, name) for name in drawn.sources))
+    if not wait_for(are_controlled, CONTROLLED_TIMEOUT_S, poll_s=POLL_S):
+        raise LabError(
+            "waited for the agents to control congestion", f"read the logs: {fleet.lab.run_dir}/*.log"
+        )
 
 
 def _is_controlled(lab: Lab, host: str) -> bool:
