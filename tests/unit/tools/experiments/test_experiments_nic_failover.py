@@ -5,8 +5,8 @@ import random
 import pytest
 
 from tools.experiments import measure
-from tools.experiments import nic_failover as model
-from tools.experiments.nic_failover import Kind
+from tools.experiments.nic_failover import model
+from tools.experiments.nic_failover.model import Kind
 from tools.lab import LabSpec
 from tools.lab.topology import Topology
 

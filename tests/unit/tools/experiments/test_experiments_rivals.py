@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tools.experiments.rivals import Chooser
-from tools.experiments.rivals.hopper import CHOICES, LEAST_ROUNDS, Hopper
-from tools.experiments.rivals.plb import REHASH_ROUNDS, Plb
+from tools.experiments.contention.rivals import Chooser
+from tools.experiments.contention.rivals.hopper import CHOICES, LEAST_ROUNDS, Hopper
+from tools.experiments.contention.rivals.plb import REHASH_ROUNDS, Plb
 
 BASE_NS = 1000.0
 OWN = 50_000

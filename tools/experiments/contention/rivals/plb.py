@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.experiments.rivals import Wish, draw_port
+from tools.experiments.contention.rivals import Wish, draw_port
 
 MARKED_FROM = 1.5
 CONGESTED_SHARE = 0.5

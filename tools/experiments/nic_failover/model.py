@@ -207,13 +207,12 @@ def summarise_death(
 def summarise_arm(arm: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """An arm over all deaths."""
     stalls = [stall for run in runs for stall in run["stalls_ns"]]
-    p50, p99 = (float(value) for value in np.quantile(stalls, (0.5, 0.99))) if stalls else (None, None)
     return {
         "arm": arm,
         "deaths": len(runs),
         "queue_pairs_hit": sum(run["queue_pairs_hit"] for run in runs),
-        "outage_p50_ns": p50,
-        "outage_p99_ns": p99,
+        "outage_p50_ns": measure.quantile(stalls, 0.5),
+        "outage_p99_ns": measure.quantile(stalls, 0.99),
         "outage_max_ns": max(stalls, default=None),
         "return_max_ns": max((stall for run in runs for stall in run["returns_ns"]), default=None),
         "queue_pairs_died": sum(run["queue_pairs_died"] for run in runs),

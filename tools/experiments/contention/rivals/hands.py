@@ -15,7 +15,7 @@ from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
 from cwdp.dataplane.tree import TreePath
 from cwdp.shared.addresses import Address, words_address
-from tools.experiments.rivals import Chooser, MakeChooser, Wish
+from tools.experiments.contention.rivals import Chooser, MakeChooser, Wish
 from tools.lab import Lab, netns
 from tools.roce import Flow
 

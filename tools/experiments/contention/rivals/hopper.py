@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.experiments.rivals import Wish, draw_port
+from tools.experiments.contention.rivals import Wish, draw_port
 
 SEARCH_FROM = 1.5
 BETTER_BELOW = 0.8
