@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.pathtable import PathTable
 from cwdp.errors import SteeringError
-from cwdp.shared.addresses import Address, address_bytes, address_words
+from cwdp.shared.addresses import Address, address_bytes
 
 _ADDRESS_BYTES = 16
 _NO_ADDRESS = np.zeros(4, dtype=np.uint32)

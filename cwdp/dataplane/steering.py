@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
 from cwdp.dataplane.abi import PathState, SteerFlag
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.pathtable import PathKey, PathTable
 from cwdp.errors import SteeringError
-from cwdp.shared.addresses import Address, address_bytes, address_words, bytes_address, read_address
+from cwdp.shared.addresses import Address, address_bytes, bytes_address, read_address
 
 SPORT_MAX = 0xFFFF
 

@@ -1,14 +1,11 @@
-"""IP addresses as people write them, and as rows of messages and the dataplane's maps have them.
+"""IP addresses as people write them, and packed as rows of messages have them.
 
 Packed, an address has 16 bytes in network order, IPv4 as ::ffff:a.b.c.d.
 """
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-import numpy as np
-
 Address = IPv4Address | IPv6Address
-Words = np.ndarray[tuple[int], np.dtype[np.uint32]]
 
 
 def read_address(text: str) -> Address:
@@ -42,13 +39,3 @@ def bytes_address(packed: bytes) -> Address:
         ValueError: it has not 16 bytes.
     """
     return unmapped(IPv6Address(packed))
-
-
-def address_words(address: Address) -> Words:
-    """An address as the dataplane has it: four words of 32 bits in host order; shape (4,)."""
-    return np.frombuffer(address_bytes(address), dtype=">u4").astype(np.uint32)
-
-
-def words_address(words: Words) -> Address:
-    """The address that `address_words` was made from."""
-    return bytes_address(np.asarray(words, dtype=">u4").tobytes())

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from cwdp.agent.clock.discipline import best_of_tries
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
+from cwdp.dataplane.addresses import words_address
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.ring import Ring
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import LabError
-from cwdp.shared.addresses import words_address
 from manager.queue_pairs.sample_join import STAMP, join_settled, packet_names
 from tools.bench.figures import Figure, figure
 from tools.lab import Host, LabSpec, netns

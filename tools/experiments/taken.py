@@ -7,8 +7,9 @@ import numpy as np
 
 from cwdp.dataplane import tree
 from cwdp.dataplane.abi import Direction, SteerFlag
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.maps import Maps
-from cwdp.shared.addresses import Address, address_words
+from cwdp.shared.addresses import Address
 from tools.lab import Host, Lab
 from tools.lab.netns import netns_enter
 from tools.lab.ways import Stream, spines_of

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import Direction, PathState, SteerFlag
+from cwdp.dataplane.addresses import words_address
 from cwdp.dataplane.telemetry import FREE_OR_BUSY
 from cwdp.rdma.netlink import QueuePair
-from cwdp.shared.addresses import Address, words_address
+from cwdp.shared.addresses import Address
 
 UNANSWERED_MIN = 4
 """Pulses of a path: with fewer the dataplane does not doubt it."""

@@ -23,9 +23,9 @@ from cwdp.agent.goback.process import (
 from cwdp.agent.goback.unacknowledged import Unacknowledged
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, PathState, SteerFlag
+from cwdp.dataplane.addresses import address_words
 from cwdp.rdma.netlink import QueuePair
 from cwdp.rdma.sysfs import Port
-from cwdp.shared.addresses import address_words
 
 HERE = GoBackOrder("nic0", 1, "10.0.0.1", "fd00::1")
 PEER, OTHER, PEER6 = ip_address("10.0.0.2"), ip_address("10.0.0.3"), ip_address("fd00::2")

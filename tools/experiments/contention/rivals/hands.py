@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, tree
 from cwdp.dataplane.abi import SlotState
+from cwdp.dataplane.addresses import words_address
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
 from cwdp.dataplane.tree import TreePath
-from cwdp.shared.addresses import Address, words_address
+from cwdp.shared.addresses import Address
 from tools.experiments.contention.rivals import Chooser, MakeChooser, Wish
 from tools.lab import Lab, netns
 from tools.roce import Flow
