@@ -228,6 +228,6 @@ def _ways(lab: Lab, ports: int) -> list[Way]:
 
 def _steer(source: Host, ways: Sequence[Way], client: ManagerClient) -> None:
     for way in ways:
-        wish = {"host": source.name, "nic": source.nics[0].name, "dst": str(way.target.nics[0].ipv4)}
+        override = {"host": source.name, "nic": source.nics[0].name, "dst": str(way.target.nics[0].ipv4)}
         ports = {"qpn": way.qpn, "sport": way.sport, "backup_sport": way.backup_sport}
-        client.put("/v1/steer", wish | ports)
+        client.put("/v1/steer", override | ports)

@@ -117,7 +117,7 @@ def make_flows(spec: LabSpec, load: float, seed: int, *, ipv6: bool = False) -> 
     ]
 
 
-def wishes(topology: Topology, flow: Flow) -> list[dict[str, Any]]:
+def overrides(topology: Topology, flow: Flow) -> list[dict[str, Any]]:
     """What makes the manager steer a queue pair's data and its acknowledgements, each with a backup."""
     there = (flow.source, flow.target, flow.remote_qpn, flow.sport)
     back = (flow.target, flow.source, flow.qpn, flow.ack_sport)

@@ -136,12 +136,12 @@ def run_nic_failover(spec: LabSpec, plan: Plan, arms: Sequence[str]) -> dict[str
 def _steered(lab: Lab, fleet: Fleet, flows: Sequence[Flow]) -> Iterator[None]:
     """Queue pairs that have a path and a backup each, both ways, for a while."""
     client = ManagerClient(f"unix://{fleet.socket}")
-    wishes = [wish for flow in flows for wish in model.wishes(lab.topology, flow)]
-    for wish in wishes:
-        _insist(partial(client.put, "/v1/steer", wish))
+    overrides = [override for flow in flows for override in model.overrides(lab.topology, flow)]
+    for override in overrides:
+        _insist(partial(client.put, "/v1/steer", override))
     yield
-    for wish in wishes:
-        key = {name: wish[name] for name in ("host", "nic", "dst", "qpn")}
+    for override in overrides:
+        key = {name: override[name] for name in ("host", "nic", "dst", "qpn")}
         _insist(partial(client.delete, "/v1/steer", key))
 
 

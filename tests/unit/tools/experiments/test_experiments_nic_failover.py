@@ -80,7 +80,7 @@ def test_what_died_delivered_nothing() -> None:
 def test_both_ways_are_steered_with_a_backup() -> None:
     topology = Topology(SPEC)
     for flow in model.make_flows(SPEC, 0.3, seed=2):
-        there, back = model.wishes(topology, flow)
+        there, back = model.overrides(topology, flow)
         assert (there["host"], there["dst"], there["qpn"]) == (
             flow.source.host,
             str(flow.target.address),
@@ -91,6 +91,6 @@ def test_both_ways_are_steered_with_a_backup() -> None:
             str(flow.source.address),
             flow.qpn,
         )
-        for wish in (there, back):
-            assert 49_152 <= wish["backup_sport"] <= 65_535
-            assert wish["sport"] != wish["backup_sport"]
+        for override in (there, back):
+            assert 49_152 <= override["backup_sport"] <= 65_535
+            assert override["sport"] != override["backup_sport"]
