@@ -7,12 +7,12 @@ import click
 from cwdp.cli.output import emit
 from cwdp.errors import LabError
 from tools.clocks import ClockKind
-from tools.experiments.contention_run import contention
+from tools.experiments.contention.run import contention
 from tools.experiments.demo import demo
-from tools.experiments.failover_run import failover
-from tools.experiments.incast_run import incast
-from tools.experiments.nic_failover_run import nic_failover
-from tools.experiments.slices_run import slices
+from tools.experiments.failover.run import failover
+from tools.experiments.incast.run import incast
+from tools.experiments.nic_failover.run import nic_failover
+from tools.experiments.slices.run import slices
 from tools.lab import faults, lifecycle, netns, units
 from tools.lab import status as report
 from tools.lab.lab import Lab

@@ -55,7 +55,7 @@ class InterfaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and grants no wish about anybody's packets.
+    """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and applies no desired state to anybody's packets.
 
     Attributes:
         go_back: queue pairs of Soft-RoCE send again at once what a path has swallowed that is given up.

@@ -14,7 +14,7 @@ from cwdp.agent.liveness.failover import PathEvents
 from cwdp.agent.liveness.pulses import PulseOrder
 from cwdp.agent.liveness.watchedpaths import WayKey
 from cwdp.agent.probing import prober
-from cwdp.agent.probing.prober import Drained, Prober
+from cwdp.agent.probing.prober import Prober, ProbeResults
 from cwdp.agent.probing.schedule import Schedule, make_schedule
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.agent.queuepairs import QueuePairs
@@ -27,7 +27,7 @@ from cwdp.dataplane.steering import Steering
 from cwdp.dataplane.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
-from cwdp.slices.lending import Lender
+from cwdp.slices.borrowing import Borrowing
 from cwdp.slices.linkspeed import LinkSpeed, wire_bps
 
 MODES: dict[XdpMode, DataplaneMode] = {XdpMode.NATIVE: "native", XdpMode.GENERIC: "generic"}
@@ -56,7 +56,7 @@ class HostNic:
         self._windows: PathWindows | None = None
         self._path_events: PathEvents | None = None
         self.queue_pairs: QueuePairs | None = None
-        self._lender: Lender | None = None
+        self._borrowing: Borrowing | None = None
         self._speed = LinkSpeed(lambda: wire_bps(ifname))
         self._awaited = self._lacks_metadata = False
         self._loads = 0
@@ -100,7 +100,7 @@ class HostNic:
         self._loaded, self.maps, self._awaited = loaded, maps, False
         self._path_events = PathEvents(maps)
         self.queue_pairs = QueuePairs(self._host, self.ifname, maps)
-        self._lender = Lender(maps)
+        self._borrowing = Borrowing(maps)
         self._loads += 1
         with tree.locked():
             Steering(maps).recount()
@@ -149,24 +149,24 @@ class HostNic:
         if self._prober:
             self._prober.send(now_ns, carrier=self._links.carrier(self.ifname))
 
-    def lend(self, now_ns: int) -> bool:
-        """Lend what some slices leave unused to others; False where that is the kernel's work, or there are none."""
-        return self._lender is not None and self._lender.step(now_ns)
+    def share_unused(self, now_ns: int) -> bool:
+        """Let slices borrow what others leave unused; False where the kernel does that, or there are none."""
+        return self._borrowing is not None and self._borrowing.step(now_ns)
 
-    def drain(self, now_ns: int) -> Drained | None:
+    def drain(self, now_ns: int) -> ProbeResults | None:
         """Results that have come in, or come no more."""
         return self._prober.drain(now_ns) if self._prober else None
 
     def window_reports(
-        self, drained: Drained, now_local_ns: int, offset_ns: int | None
+        self, results: ProbeResults, now_local_ns: int, offset_ns: int | None
     ) -> Iterator[WindowReport]:
         """The windows that a drain has completed; the timeline is `offset_ns` ahead of this host's clock."""
         if self._windows is None or self._prober is None:
             return
         if offset_ns is None:
-            self.counters["windows_unsynced"] += len(drained.path)
+            self.counters["windows_unsynced"] += len(results.path)
             return
-        self._windows.add(drained, offset_ns)
+        self._windows.add(results, offset_ns)
         known_ns = now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS
         for rows in self._windows.take(known_ns):
             yield WindowReport(host=self._host, nic=self.ifname, rows=rows)
@@ -279,7 +279,7 @@ class HostNic:
     def _release(self) -> None:
         self._stop_probing()
         self.counters.update(self._reader_counters())
-        self._path_events = self.queue_pairs = self._lender = None
+        self._path_events = self.queue_pairs = self._borrowing = None
         if self.maps:
             self.maps.close()
         self.maps, self._loaded = None, None

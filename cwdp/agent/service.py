@@ -33,12 +33,12 @@ from cwdp.agent.liveness.nicwatch import NicWatch
 from cwdp.agent.nic import HostNic
 from cwdp.agent.pacing.keeper import CongestionKeeper
 from cwdp.agent.probing.pathstats import path_stats
-from cwdp.agent.probing.prober import Drained
+from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.steering.detours import DesiredDetours
 from cwdp.agent.steering.slicing import DesiredSlices
 from cwdp.agent.steering.steered import steer_reports
 from cwdp.agent.steering.steering import DesiredSteering
-from cwdp.agent.tracing.echo_tests import Bouncer
+from cwdp.agent.tracing.echo_tests import EchoTests
 from cwdp.agent.tracing.tracer import Tracing
 from cwdp.agent.ud.nic import UdNic
 from cwdp.congestion import interface
@@ -64,7 +64,7 @@ from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
 
 SEND_INTERVAL_S = 0.02
-LEND_INTERVAL_S, NOTHING_LENT_S = 0.02, 0.5
+BORROW_INTERVAL_S, NO_SLICES_INTERVAL_S = 0.02, 0.5
 DECISIONS_INTERVAL_S = 0.05
 LOOK_INTERVAL_S, MEASURE_EVERY = 0.125, 2
 FITS_EVERY, NEW_EDGES_S = 2, 10.0
@@ -99,8 +99,8 @@ class Agent:
         self._sync = HostSync(HostClock(self._clock), self._clock.now_ns)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
         self._ud = [
-            UdNic(config.host, ifname, wish, config.test_clock, clock=self._clock, links=self._links)
-            for ifname, wish in config.ud_nics.items()
+            UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
+            for ifname, interface in config.ud_nics.items()
         ]
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
@@ -124,17 +124,17 @@ class Agent:
         self._tracing = Tracing(
             config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
-        self._bouncer = Bouncer(config.host, config.nics, lambda report: self._say("bounced", report))
+        self._echo_tests = EchoTests(config.host, config.nics, lambda report: self._say("bounced", report))
         self._fence, self._desired_version, self._desired_epoch = Fence(), 0, 0
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
-        self._drained: dict[str, list[Drained]] = {nic.ifname: [] for nic in self._nics}
+        self._results: dict[str, list[ProbeResults]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
         self._looks = self._report_seq = self._steering_told = 0
         self._bus = Bus(config.nats, name=f"agent {config.host}", on_change=self._bus_changed)
         self._bus.watch(config.host, self._take_desired)
         self._bus.subscribe(messages.subject("clock", config.host), ClockUpdate, self._take_clock)
-        self._bus.subscribe(messages.subject("bounce", config.host), BounceOrder, self._bouncer.order)
+        self._bus.subscribe(messages.subject("bounce", config.host), BounceOrder, self._echo_tests.order)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -177,7 +177,7 @@ class Agent:
             self._slices.follow(),
             self._detours.follow(),
             self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
-            self._lend(),
+            self._share_unused(),
             self._every(DECISIONS_INTERVAL_S, self._tell_decisions),
             self._every(LOOK_INTERVAL_S, self._look),
             self._every(messages.HELLO_INTERVAL_S, self._say_hello),
@@ -209,23 +209,23 @@ class Agent:
             until_ns = max(change.to_local_ns, self._clock.now_ns())  # stamps are right again from now on
             self._sync.edges.drop_between(change.from_local_ns, until_ns)
 
-    async def _lend(self) -> None:
-        """Lend for ever; where there is nothing to lend, look now and then whether that has changed."""
+    async def _share_unused(self) -> None:
+        """Let slices borrow unused bandwidth, for ever; where there are none, see now and then whether that has changed."""
         while True:
             now_ns = time.monotonic_ns()
-            lent = [nic.lend(now_ns) for nic in self._xdp]
-            await asyncio.sleep(LEND_INTERVAL_S if any(lent) else NOTHING_LENT_S)
+            are_sliced = [nic.share_unused(now_ns) for nic in self._xdp]
+            await asyncio.sleep(BORROW_INTERVAL_S if any(are_sliced) else NO_SLICES_INTERVAL_S)
 
     def _look(self) -> None:
         """Drain, see whether clocks have changed, and measure: every other time, at once if they have."""
         now_ns = time.monotonic_ns()
         for nic in self._nics:
-            drained = nic.drain(now_ns)
-            if drained is not None and nic.schedule is not None:
+            results = nic.drain(now_ns)
+            if results is not None and nic.schedule is not None:
                 slots = self._sync.edges.slots([(e.src, e.dst) for e in nic.edges])
-                self._sync.add(now_ns, weigh(drained, slots[nic.schedule.edge]))
-                self._drained[nic.ifname].append(drained)
-                self._tell_windows(nic, drained)
+                self._sync.add(now_ns, weigh(results, slots[nic.schedule.edge]))
+                self._results[nic.ifname].append(results)
+                self._tell_windows(nic, results)
         changing = self._sync.look(now_ns)
         self._looks += 1
         if changing or self._looks % MEASURE_EVERY == 0:
@@ -256,9 +256,9 @@ class Agent:
         self._tell_of_traffic()
         self._watch_nics()
 
-    def _tell_windows(self, nic: HostNic | UdNic, drained: Drained) -> None:
+    def _tell_windows(self, nic: HostNic | UdNic, results: ProbeResults) -> None:
         """What became of probes in the windows that are over."""
-        for report in nic.window_reports(drained, self._clock.now_ns(), self._sync.line.offset_ns()):
+        for report in nic.window_reports(results, self._clock.now_ns(), self._sync.line.offset_ns()):
             self._say("window", report)
 
     def _tell_of_traffic(self) -> None:
@@ -304,8 +304,8 @@ class Agent:
         stats: list[PathStat] = []
         for nic in self._nics:
             if nic.schedule is not None:
-                stats += path_stats(nic.schedule.paths, self._drained[nic.ifname])
-            self._drained[nic.ifname] = []
+                stats += path_stats(nic.schedule.paths, self._results[nic.ifname])
+            self._results[nic.ifname] = []
         self._tracing.hear_stats(stats, self._probes)
         return stats
 
@@ -318,7 +318,7 @@ class Agent:
             self._slices.counters,
             self._detours.counters,
             self._tracing.counters,
-            self._bouncer.counters,
+            self._echo_tests.counters,
             self._fence.counters,
         ):
             totals |= {f"agent.{name}": n for name, n in counters.items()}
@@ -352,7 +352,7 @@ class Agent:
         self._sync.edges.assign([(edge.src, edge.dst) for edge in desired.probes])
         for nic in self._nics:
             mine = [edge for edge in desired.probes if edge.src == nic.name]
-            self._drained[nic.ifname] = []
+            self._results[nic.ifname] = []
             nic.probe(mine, self._keys.send)
 
     def _take_clock(self, update: ClockUpdate) -> None:

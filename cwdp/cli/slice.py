@@ -47,8 +47,8 @@ def apply(file: Path, dev: str, link_rate: str | None, host: str | None, url: st
         wanted = msgspec.structs.replace(wanted, link_rate=link_rate)
     count = f"{len(wanted.slice)} slice{'' if len(wanted.slice) == 1 else 's'}"
     if host is not None:
-        wish = {"host": host, "nic": dev, "wanted": msgspec.to_builtins(wanted)}
-        ManagerClient(url).put("/v1/slice", wish)
+        override = {"host": host, "nic": dev, "wanted": msgspec.to_builtins(wanted)}
+        ManagerClient(url).put("/v1/slice", override)
         click.echo(f"{place(host, dev)}: {count} wanted; what the host refuses becomes an event")
         return
     loader.ifindex_of(dev)

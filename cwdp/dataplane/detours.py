@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.pathtable import PathTable
-from cwdp.dataplane.steering import Address, address_bytes, address_words
 from cwdp.errors import SteeringError
+from cwdp.shared.addresses import Address, address_bytes
 
 _ADDRESS_BYTES = 16
 _NO_ADDRESS = np.zeros(4, dtype=np.uint32)
@@ -97,13 +98,13 @@ class Detours:
         refused: dict[Address, SteeringError] = {}
         pending = wanted
         while pending:
-            self._count_spares()
+            self._count_detours()
             refused = self._grant(pending)
             is_stuck = len(refused) == len(pending)
             if is_stuck and not self._delete({address_bytes(dst) for dst in refused}):
                 break
             pending = {dst: wanted[dst] for dst in refused}
-        self._count_spares()
+        self._count_detours()
         return list(refused.values())
 
     def _grant(self, wanted: dict[Address, Detour]) -> dict[Address, SteeringError]:
@@ -130,7 +131,7 @@ class Detours:
     def _present(self) -> dict[bytes, bytes]:
         return dict(libbpf.hash_items(self._maps.detours_fd, _ADDRESS_BYTES, abi.DETOUR.itemsize))
 
-    def _count_spares(self) -> None:
+    def _count_detours(self) -> None:
         """Put right how many detours each path of both NICs is part of."""
         mine = _records(self._maps)
         theirs = _NO_RECORDS if self._other is None else _records(self._other)
@@ -153,7 +154,7 @@ def _watch(table: PathTable | None, dst: Address | None, sport: int) -> int:
     """The number of a path that is watched from now on; 0 where there is none."""
     if table is None or dst is None:
         return 0
-    return table.spare([(address_bytes(dst), sport)])[0]
+    return table.use_in_detour([(address_bytes(dst), sport)])[0]
 
 
 def _records(maps: Maps) -> NDArray[np.void]:
@@ -164,6 +165,6 @@ def _records(maps: Maps) -> NDArray[np.void]:
 def _count(maps: Maps, own: NDArray[np.void], partners: NDArray[np.void]) -> None:
     """Note for each path of a NIC how many detours it is part of, among its own and those of its partner."""
     numbers = np.concatenate([own["detour"], partners["other"], partners["other_detour"]])
-    spares = np.bincount(numbers, minlength=abi.PATHS)
-    spares[0] = 0
-    maps.paths["spares"] = spares
+    counts = np.bincount(numbers, minlength=abi.PATHS)
+    counts[0] = 0
+    maps.paths["spares"] = counts

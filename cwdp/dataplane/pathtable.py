@@ -23,8 +23,8 @@ class PathTable:
 
     def __init__(self, paths: NDArray[np.void]) -> None:
         self._paths = paths
-        self._users, self._primaries, self._spares = paths["users"], paths["primaries"], paths["spares"]
-        used = np.flatnonzero((self._users > 0) | (self._spares > 0))
+        self._users, self._primaries, self._detours = paths["users"], paths["primaries"], paths["spares"]
+        used = np.flatnonzero((self._users > 0) | (self._detours > 0))
         dsts = np.ascontiguousarray(paths["dst"][used]).tobytes()
         sports = paths["sport"][used].tolist()
         self._numbers: dict[PathKey, int] = {
@@ -56,7 +56,7 @@ class PathTable:
                 continue
             self._users[number] -= 1
             self._primaries[number] -= place == 0
-            if not self._users[number] and not self._spares[number]:
+            if not self._users[number] and not self._detours[number]:
                 self._free.append(number)
                 del self._numbers[key]
 
@@ -65,11 +65,11 @@ class PathTable:
         self._users[:] = self._counts([key for keys in users for key in keys])
         self._primaries[:] = self._counts([keys[0] for keys in users])
 
-    def spare(self, keys: list[PathKey]) -> list[int]:
+    def use_in_detour(self, keys: list[PathKey]) -> list[int]:
         """Have each of these paths be part of one detour more. Raises what `use` does."""
         numbers = self._numbers_of(keys)
         for number in numbers:
-            self._spares[number] += 1
+            self._detours[number] += 1
         return numbers
 
     @cached_property

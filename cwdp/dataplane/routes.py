@@ -7,8 +7,8 @@ from ipaddress import ip_address
 from pyroute2 import IPRoute, NetlinkError
 
 from cwdp.dataplane import loader
-from cwdp.dataplane.steering import Address
 from cwdp.errors import SteeringError
+from cwdp.shared.addresses import Address
 
 FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 

@@ -18,6 +18,7 @@ NLMSGERR_ATTR_MSG = 1
 SOL_NETLINK, NETLINK_CAP_ACK, NETLINK_EXT_ACK = 270, 10, 11
 TCA_OPTIONS, TCA_BPF_ID = 2, 11
 IFLA_IFNAME, IFLA_LINK, IFLA_MASTER, IFLA_LINKINFO, IFLA_XDP = 3, 5, 10, 18, 43
+IFLA_PARENT_DEV_BUS_NAME = 57
 IFLA_INFO_KIND, IFLA_INFO_SLAVE_KIND = 1, 4
 IFLA_XDP_FD, IFLA_XDP_FLAGS = 1, 3
 XDP_FLAGS_UPDATE_IF_NOEXIST = 1
@@ -36,12 +37,14 @@ class LinkInfo:
         kind: of a virtual one, such as `veth` or `bond`; "" of hardware and of the loopback.
         hardware: ARPHRD_...
         port_kind: what its master is, such as `bridge`; "" where it has none.
+        bus: of its device, such as `pci` or `virtio`; "" of a virtual one.
         master, lower: the index of that, and of the interface that it is on top of; 0 where there is none.
     """
 
     kind: str
     hardware: int
     port_kind: str
+    bus: str
     master: int
     lower: int
 
@@ -60,6 +63,7 @@ def link_info(ifindex: int) -> LinkInfo:
         kind=_text(info.get(IFLA_INFO_KIND, b"")),
         hardware=hardware,
         port_kind=_text(info.get(IFLA_INFO_SLAVE_KIND, b"")),
+        bus=_text(found.get(IFLA_PARENT_DEV_BUS_NAME, b"")),
         master=int.from_bytes(found.get(IFLA_MASTER, b""), "little"),
         lower=int.from_bytes(found.get(IFLA_LINK, b""), "little"),
     )

@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntFlag
-from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, libbpf
 from cwdp.dataplane.abi import PathState, SteerFlag
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.pathtable import PathKey, PathTable
 from cwdp.errors import SteeringError
-from cwdp.shared.addresses import read_address
+from cwdp.shared.addresses import Address, address_bytes, bytes_address, read_address
 
-Address = IPv4Address | IPv6Address
 SPORT_MAX = 0xFFFF
 
 
@@ -98,26 +97,6 @@ class Steered:
     steer: Steer
     primary_state: PathState
     backup_state: PathState | None = None
-
-
-def address_bytes(address: Address) -> bytes:
-    """An address as it stands in the maps: 16 bytes in network order, IPv4 as ::ffff:a.b.c.d."""
-    return bytes(10) + b"\xff\xff" + address.packed if address.version == 4 else address.packed
-
-
-def address_words(address: Address) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """An address as the dataplane has it; shape (4,), host order."""
-    return np.frombuffer(address_bytes(address), dtype=">u4").astype(np.uint32)
-
-
-def words_address(words: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> Address:
-    """The address that `address_words` was made from."""
-    return unmapped(IPv6Address(np.asarray(words, dtype=">u4").tobytes()))
-
-
-def unmapped(address: IPv6Address) -> Address:
-    """The IPv4 address that one of the form ::ffff:a.b.c.d stands for; others as they are."""
-    return address.ipv4_mapped or address
 
 
 class Steering:
@@ -322,7 +301,7 @@ def _unpack_keys(records: NDArray[np.void]) -> Iterator[QpKey]:
     for i, qpn in enumerate(qpns):
         dst = packed[16 * i : 16 * i + 16]
         if dst not in addresses:
-            addresses[dst] = unmapped(IPv6Address(dst))
+            addresses[dst] = bytes_address(dst)
         yield QpKey(addresses[dst], qpn)
 
 

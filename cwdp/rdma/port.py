@@ -13,7 +13,7 @@ ROCE_V2 = "RoCE v2"
 
 
 @dataclass(frozen=True)
-class PortWish:
+class PortChoice:
     """What is known beforehand; None is to be found."""
 
     device: str | None = None
@@ -34,28 +34,28 @@ class RdmaPort:
         return f"{self.device} port {self.port} GID {self.gid_index} ({self.gid})"
 
 
-def find_port(ifname: str, wish: PortWish, root: Path = SYSFS) -> RdmaPort:
-    """The RoCE v2 GID of an interface: the one wished for, else its IPv4 address, else an IPv6 address of it.
+def find_port(ifname: str, choice: PortChoice, root: Path = SYSFS) -> RdmaPort:
+    """The RoCE v2 GID of an interface: the one chosen, else its IPv4 address, else an IPv6 address of it.
 
     Raises:
         RdmaError: there is no such device, or the interface has none.
         ConfigError: there is no such port or GID, or it is of another kind or interface.
     """
     known = {device.device for device in sysfs.devices(root)}
-    if wish.device is not None and wish.device not in known:
+    if choice.device is not None and choice.device not in known:
         raise RdmaError(
-            f"there is no RDMA device {wish.device}",
+            f"there is no RDMA device {choice.device}",
             f"`cwdp rdma device` lists them: {', '.join(sorted(known))}",
         )
     best = None
-    for gid in _candidates(ifname, wish, root):
-        if gid.netdev != ifname or not _fits(gid, wish):
+    for gid in _candidates(ifname, choice, root):
+        if gid.netdev != ifname or not _fits(gid, choice):
             continue
         if IPv6Address(gid.gid).ipv4_mapped:
             return _port(gid)
         best = best or gid
     if best is None:
-        raise _absent(ifname, wish, root)
+        raise _absent(ifname, choice, root)
     return _port(best)
 
 
@@ -72,37 +72,37 @@ def _port(gid: Gid) -> RdmaPort:
     return RdmaPort(gid.device, gid.port, gid.index, gid.gid)
 
 
-def _candidates(ifname: str, wish: PortWish, root: Path) -> Iterator[Gid]:
+def _candidates(ifname: str, choice: PortChoice, root: Path) -> Iterator[Gid]:
     """The GIDs to look at, those of the interface's own port first; others may be of a VLAN on it."""
     ports = [
         port
         for port in sysfs.ports(root)
-        if wish.device in (None, port.device) and wish.port in (None, port.port)
+        if choice.device in (None, port.device) and choice.port in (None, port.port)
     ]
     for port in sorted(ports, key=lambda port: port.netdev != ifname):
-        if wish.gid_index is None:
+        if choice.gid_index is None:
             yield from sysfs.port_gids(port.device, port.port, root)
-        elif (gid := sysfs.gid(port.device, port.port, wish.gid_index, root)) is not None:
+        elif (gid := sysfs.gid(port.device, port.port, choice.gid_index, root)) is not None:
             yield gid
 
 
-def _fits(gid: Gid, wish: PortWish) -> bool:
-    is_own = wish.gid_index is not None or not IPv6Address(gid.gid).is_link_local
+def _fits(gid: Gid, choice: PortChoice) -> bool:
+    is_own = choice.gid_index is not None or not IPv6Address(gid.gid).is_link_local
     return gid.type == ROCE_V2 and is_own
 
 
-def _absent(ifname: str, wish: PortWish, root: Path) -> CwdpError:
+def _absent(ifname: str, choice: PortChoice, root: Path) -> CwdpError:
     """Why no GID fits."""
-    found = list(_candidates(ifname, wish, root))
+    found = list(_candidates(ifname, choice, root))
     mine = [gid for gid in found if gid.netdev == ifname]
-    if wish == PortWish() and not mine:
+    if choice == PortChoice() and not mine:
         return RdmaError(
             f"no RDMA device belongs to {ifname}",
             '`cwdp rdma port` lists those of each interface; a NIC without one takes transport = "xdp"',
         )
-    named = (("device", wish.device), ("port", wish.port), ("GID index", wish.gid_index))
+    named = (("device", choice.device), ("port", choice.port), ("GID index", choice.gid_index))
     where = " ".join(f"{name} {value}" for name, value in named if value is not None)
-    if mine and wish.gid_index is None:
+    if mine and choice.gid_index is None:
         return ConfigError(
             f"{ifname} has no RoCE v2 GID of an address",
             f"it needs an IPv4 or IPv6 address; its GIDs: {_listed(mine)}",

@@ -1,4 +1,7 @@
-"""IP addresses as people and messages write them."""
+"""IP addresses as people write them, and packed as rows of messages have them.
+
+Packed, an address has 16 bytes in network order, IPv4 as ::ffff:a.b.c.d.
+"""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -16,4 +19,23 @@ def read_address(text: str) -> Address:
         return address
     if address.scope_id is not None:
         raise ValueError(f"{text!r} names an interface")
+    return unmapped(address)
+
+
+def unmapped(address: IPv6Address) -> Address:
+    """The IPv4 address that one of the form ::ffff:a.b.c.d stands for; others as they are."""
     return address.ipv4_mapped or address
+
+
+def address_bytes(address: Address) -> bytes:
+    """An address, packed."""
+    return bytes(10) + b"\xff\xff" + address.packed if address.version == 4 else address.packed
+
+
+def bytes_address(packed: bytes) -> Address:
+    """The address that `address_bytes` was made from.
+
+    Raises:
+        ValueError: it has not 16 bytes.
+    """
+    return unmapped(IPv6Address(packed))

@@ -1,13 +1,15 @@
 """Rows that travel in bulk: fixed layouts, little-endian, as bytes within a message.
 
-An address has 16 bytes, IPv4 as ::ffff:a.b.c.d. `direction` is 0 for packets that left a NIC, 1 for those that came.
+Addresses are packed as in `cwdp.shared.addresses`. `direction` is 0 for packets that left a NIC, 1 for those that came.
 """
 
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cwdp.shared.addresses import address_bytes, bytes_address
 
 EGRESS, INGRESS = 0, 1
 DIRECTIONS = ("egress", "ingress")
@@ -121,11 +123,9 @@ def packed_address(text: str) -> bytes:
     Raises:
         ValueError: it is none.
     """
-    address = ip_address(text)
-    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
+    return address_bytes(ip_address(text))
 
 
 def shown_address(packed: bytes) -> str:
     """An address of a row as people write it."""
-    address = IPv6Address(packed)
-    return str(address.ipv4_mapped or address)
+    return str(bytes_address(packed))

@@ -1,7 +1,7 @@
 """Slices by earliest departure times, which the dataplane writes into packets and the qdisc fq keeps.
 
-The dataplane holds each slice to a rate; nothing in the kernel lends what one leaves unused to another. That is done
-by `cwdp.slices.lending`, as long as it runs. Without it every slice has its guarantee, and what is in none the rest.
+The dataplane holds each slice to a rate; nothing in the kernel gives what one leaves unused to another. That is done
+by `cwdp.slices.borrowing`, as long as it runs. Without it every slice has its guarantee, and what is in none the rest.
 """
 
 import time
@@ -64,7 +64,7 @@ class Edt:
         rest["fair_q18"] = pace_q18(float(rest["guaranteed_bps"]))
 
     def describe(self, record: np.void, number: int, share: Share) -> None:
-        """Write the rates of a slice that nobody lends to."""
+        """Write the rates of a slice that borrows nothing."""
         del number
         record["fair_q18"] = pace_q18(share.guaranteed_bps)
         record["qp_pace_q18"] = pace_q18(share.qp_bps) if share.qp_bps else 0

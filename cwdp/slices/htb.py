@@ -1,7 +1,7 @@
 """Slices as classes of the qdisc htb, chosen by skb->priority.
 
     4791:      htb
-    └── 4791:1      the link: its rate, and what is left is lent out by priority
+    └── 4791:1      the link: its rate, and what is left is borrowed by priority
         ├── 4791:2      all that is in no slice: what is not guaranteed to anybody, last in line
         ├── 4791:3      the agent's probes: first in line
         ├── 4791:100    slice 1

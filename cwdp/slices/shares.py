@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
-from cwdp.dataplane.steering import address_words, words_address
+from cwdp.dataplane.addresses import address_words, words_address
 from cwdp.shared.slices import Match, Share
 
 MAPPED_BITS = 96

@@ -39,8 +39,8 @@ EVERYTHING_SHARE = 0.9
 ALL_DESTINATIONS = ("0.0.0.0/0", "2000::/3", "fc00::/7", "fe80::/10")
 
 
-class Wish(IntFlag):
-    """How the slices came about: by the desired state; with each queue pair held apart from the others of its slice."""
+class SliceFlag(IntFlag):
+    """Whether the slices are of the desired state, and whether each queue pair is held to a rate of its own."""
 
     MANAGED = 1
     APART = 2
@@ -98,7 +98,7 @@ class Slicing:
     @property
     def managed(self) -> bool:
         """Whether they are wanted by the agent's desired state."""
-        return Wish.MANAGED in self._wish
+        return SliceFlag.MANAGED in self._flags
 
     @property
     def unasked(self) -> bool:
@@ -106,8 +106,8 @@ class Slicing:
         return bool((self._maps.slices["name"] == EVERYTHING.encode()).any())
 
     @property
-    def _wish(self) -> Wish:
-        return Wish(int(self._maps.slice_table["managed"][0]))
+    def _flags(self) -> SliceFlag:
+        return SliceFlag(int(self._maps.slice_table["managed"][0]))
 
     @property
     def holding(self) -> bool:
@@ -132,11 +132,11 @@ class Slicing:
         if not wanted.slice:
             self.delete()
             return
-        wish = (self._wish & Wish.APART) | (Wish.MANAGED if managed else Wish(0))
+        flags = (self._flags & SliceFlag.APART) | (SliceFlag.MANAGED if managed else SliceFlag(0))
         with qdiscs.kernel_errors(self._ifname):
             place = qdiscs.find_place(self._ip, self._index, self._ifname)
             link_bps = self._choose_link_bps(wanted, place)
-            self._have(place, wanted.shares(link_bps), link_bps, wanted.job, wish)
+            self._have(place, wanted.shares(link_bps), link_bps, wanted.job, flags)
 
     def hold_apart(self, link_rate: str | None = None) -> None:
         """See to it that each queue pair can be held to a rate of its own: in a slice of everything if there are none.
@@ -152,12 +152,12 @@ class Slicing:
             DataplaneError: the kernel refused.
         """
         if self.enforcer and (self.holding or not self.unasked):
-            self._maps.slice_table["managed"] = self._wish | Wish.APART
+            self._maps.slice_table["managed"] = self._flags | SliceFlag.APART
             return
         with qdiscs.kernel_errors(self._ifname):
             place = qdiscs.find_place(self._ip, self._index, self._ifname)
             link_bps = self._choose_link_bps(SliceSet(link_rate=link_rate), place)
-            self._have(place, (_everything(link_bps),), link_bps, (), Wish.APART)
+            self._have(place, (_everything(link_bps),), link_bps, (), SliceFlag.APART)
 
     def hold_together(self) -> None:
         """Undo `hold_apart`; slices that were asked for go on as they are until they are applied again.
@@ -167,13 +167,18 @@ class Slicing:
         """
         if self.unasked:
             self.delete()
-        self._maps.slice_table["managed"] = self._wish & ~Wish.APART
+        self._maps.slice_table["managed"] = self._flags & ~SliceFlag.APART
 
     def _have(
-        self, place: Place, asked: tuple[Share, ...], link_bps: int, members: tuple[Job, ...], wish: Wish
+        self,
+        place: Place,
+        asked: tuple[Share, ...],
+        link_bps: int,
+        members: tuple[Job, ...],
+        flags: SliceFlag,
     ) -> None:
         """Have exactly these slices."""
-        if Wish.APART in wish:
+        if SliceFlag.APART in flags:
             asked = tuple(replace(share, qp_bps=share.qp_bps or share.ceiling_bps) for share in asked)
         enforcer = self._installed(place) or self._install(place)
         present = self._present(enforcer)
@@ -181,8 +186,8 @@ class Slicing:
         leaving = present.keys() - numbered.keys()
         enforcer.hold(numbered, link_bps)
         enforcer.release(leaving)
-        jobs.replace(self._maps.jobs_fd, members, managed=Wish.MANAGED in wish)
-        self._publish(numbered, enforcer, link_bps, wish)
+        jobs.replace(self._maps.jobs_fd, members, managed=SliceFlag.MANAGED in flags)
+        self._publish(numbered, enforcer, link_bps, flags)
         enforcer.remove(leaving)
         self._maps.slices[list(leaving)] = np.zeros((), dtype=abi.SLICE)
 
@@ -193,7 +198,7 @@ class Slicing:
             enforcer = self._installed(qdiscs.find_place(self._ip, self._index, self._ifname))
             if enforcer:
                 enforcer.let_go()
-            self._publish({}, None, 0, self._wish & Wish.APART)
+            self._publish({}, None, 0, self._flags & SliceFlag.APART)
             if enforcer:
                 gone = Deletion.DONE if enforcer.dismantle() else Deletion.QDISC_STAYS
         self._maps.slices[:] = np.zeros((), dtype=abi.SLICE)
@@ -253,7 +258,7 @@ class Slicing:
         return rules
 
     def _publish(
-        self, numbered: Mapping[int, Share], enforcer: Enforcer | None, link_bps: int, wish: Wish
+        self, numbered: Mapping[int, Share], enforcer: Enforcer | None, link_bps: int, flags: SliceFlag
     ) -> None:
         """Tell the dataplane, and wait until no packet can be on its way that was judged by what was before."""
         for number, share in numbered.items():
@@ -268,7 +273,7 @@ class Slicing:
         table["active"] = inactive
         table["enforcer"] = enforcer.kind if enforcer else abi.Enforcer.NONE
         table["probe_class"] = enforcer.probe_class if enforcer else 0
-        table["link_bps"], table["managed"] = link_bps, wish
+        table["link_bps"], table["managed"] = link_bps, flags
         self._maps.next_generation()
         time.sleep(SETTLE_S)
 

@@ -17,9 +17,11 @@ from waiting import until
 
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import PathState
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.detours import Detour, Detours, Partner
 from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import Address, Steer, address_words
+from cwdp.dataplane.steering import Steer
+from cwdp.shared.addresses import Address
 
 OTHER_SOURCES = {4: ("10.0.9.1", "10.0.8.2"), 6: ("fd00:9::1", "fd00:8::2")}
 GATEWAYS = {4: "10.0.9.254", 6: "fe80::9"}

@@ -22,8 +22,8 @@ from cwdp.congestion.leaf import change_class, open_netlink, take_errors
 from cwdp.congestion.order import Order
 from cwdp.dataplane import abi, loader, tree
 from cwdp.dataplane.abi import Direction, Enforcer, SlotState
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import address_words
 from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices.edt import NS_BITS_PER_BYTE, PACE_SHIFT
 from cwdp.slices.htb import QP_CLASSES, class_id

@@ -45,7 +45,7 @@ def _present() -> tuple[bool, dict[str, int]]:
 
 
 class _Following:
-    """What follows the wishes, in a thread of its own; told of them as the agent would tell."""
+    """What follows the desired state, in a thread of its own; told of them as the agent would tell."""
 
     def __init__(self) -> None:
         self.refused: list[str] = []

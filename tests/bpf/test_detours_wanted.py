@@ -12,7 +12,7 @@ from machine import Namespace, add_veth
 from cwdp.dataplane import abi, libbpf, loader
 from cwdp.dataplane.detours import Detour, Detours
 from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import Address, address_bytes
+from cwdp.shared.addresses import Address, address_bytes
 
 pytestmark = pytest.mark.kernel
 

@@ -25,7 +25,8 @@ from wire import MTU
 from cwdp.agent.goback.nak import nak
 from cwdp.dataplane import abi, libbpf, tree
 from cwdp.dataplane.abi import PathState
-from cwdp.dataplane.steering import Steer, address_words
+from cwdp.dataplane.addresses import address_words
+from cwdp.dataplane.steering import Steer
 
 pytestmark = pytest.mark.kernel
 log = logging.getLogger(__name__)

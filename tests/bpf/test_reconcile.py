@@ -11,7 +11,8 @@ from machine import Namespace
 
 from cwdp.dataplane import abi, libbpf, loader, tree
 from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import QpKey, Steer, Steering, address_bytes
+from cwdp.dataplane.steering import QpKey, Steer, Steering
+from cwdp.shared.addresses import address_bytes
 
 pytestmark = pytest.mark.kernel
 

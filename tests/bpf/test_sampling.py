@@ -12,7 +12,8 @@ from scapy.packet import Packet
 
 from cwdp.dataplane import abi, control
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.steering import Steer, words_address
+from cwdp.dataplane.addresses import words_address
+from cwdp.dataplane.steering import Steer
 
 pytestmark = pytest.mark.kernel
 

@@ -13,7 +13,7 @@ from scapy.layers.inet import IP
 from scapy.packet import Packet
 
 from cwdp.dataplane.abi import Direction, Nak
-from cwdp.dataplane.steering import words_address
+from cwdp.dataplane.addresses import words_address
 
 pytestmark = pytest.mark.kernel
 

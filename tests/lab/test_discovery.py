@@ -2,9 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import waiting
 from conftest import lab_name
 
 from cwdp.cli.client import ManagerClient
@@ -16,7 +18,6 @@ from tools.lab.spines import spines_by_port
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-PATIENCE_S = 60.0
 PROBES = ProbeSettings(pairs_per_s=20.0, paths=4)
 
 
@@ -67,15 +68,12 @@ class Running:
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            if condition():
-                return
-        except ManagerError:
-            pass
-        time.sleep(0.1)
-    pytest.fail(f"waited {PATIENCE_S:.0f} s for {what}")
+    def is_told() -> bool:
+        with suppress(ManagerError):
+            return condition()
+        return False
+
+    waiting.until(is_told, what)
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,13 @@ import random
 import pytest
 from conftest import lab_name
 
-from tools.experiments import contention_run, failover, failover_run
-from tools.experiments.contention import Arm
-from tools.experiments.contention import make_setting as make_contention
-from tools.experiments.failover import Kind
-from tools.experiments.failover import make_setting as make_failover
+from tools.experiments.contention import run as contention_run
+from tools.experiments.contention.model import Arm
+from tools.experiments.contention.model import make_setting as make_contention
+from tools.experiments.failover import model as failover
+from tools.experiments.failover import run as failover_run
+from tools.experiments.failover.model import Kind
+from tools.experiments.failover.model import make_setting as make_failover
 from tools.lab import LabSpec, state
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]

@@ -5,13 +5,14 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import lab_name
+from waiting import until
 
 from cwdp.agent.config import read_config
 from cwdp.cli.client import ManagerClient
@@ -27,17 +28,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 # Far above what is reached (README), so that a busy machine does not fail a test of behaviour.
 FAR_NS = 2_000.0
-PATIENCE_S = 40.0
 QUICK_PROBES = ProbeSettings(pairs_per_s=400.0, paths=4)
-
-
-def until(condition: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        if value := condition():
-            return value
-        time.sleep(0.05)
-    pytest.fail(f"waited {patience_s:.0f} s for {what}")
 
 
 class Running:

@@ -1,11 +1,11 @@
 """The planner on real packets: queue pairs that collide are taken apart."""
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from conftest import lab_name
+from waiting import until
 
 from cwdp.cli.client import ManagerClient
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
@@ -18,17 +18,9 @@ from tools.roce import Endpoint, Flow, Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-PATIENCE_S = 40.0
 RATE_BPS = 8_000_000
 PORTS = range(52_000, 52_008)
 PAIRS = (("h1", "h3"), ("h2", "h4"))
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited for: {what}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

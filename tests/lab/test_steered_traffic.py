@@ -3,12 +3,13 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from conftest import lab_name
+from waiting import until
 
 from cwdp.cli.client import ManagerClient
 from cwdp.dataplane.abi import Direction
@@ -23,20 +24,13 @@ from tools.roce import Endpoint, Flow, Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 SOURCE, TARGET = "h1", "h3"
 QPN, REMOTE_QPN = 1000, 1001
 PORTS = range(50_000, 50_008)
 DEAD_AFTER_MS = 50.0
 PATIENT_NS = 1_000_000_000
 """A pause of the machine is no loss: packets are sent again only where they are long overdue."""
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited for: {what}"
-        time.sleep(0.05)
 
 
 class Running:
@@ -57,7 +51,7 @@ class Running:
         ):
             wish = {"host": here.name, "nic": "nic0", "dst": str(there.nics[0].ipv4), "qpn": qpn}
             self.client.put("/v1/steer", wish | {"sport": sport, "backup_sport": backup_sport})
-        until(lambda: self.used_ports() >= {self.sport, self.backup_sport}, "the wish in the maps")
+        until(lambda: self.used_ports() >= {self.sport, self.backup_sport}, "the steering in the maps")
 
     def used_ports(self) -> set[int]:
         """Source ports whose paths h1 watches."""
@@ -135,7 +129,7 @@ def test_packets_take_the_path_that_the_manager_was_told(running: Running) -> No
     patient = running.flow(total_bytes=100_000, timeout_ns=PATIENT_NS)
     with Generator([patient], running.lab.popen, running.lab.run_dir) as generator:
         generator.start()
-        (flow,) = generator.result(PATIENCE_S)["flows"]
+        (flow,) = generator.result(TIMEOUT_S)["flows"]
     assert _ports_used(flow) == {running.sport}
     assert {port["port"] for port in flow["ack_sports"]} == {running.back[0]}
     assert (flow["retransmitted_packets"], flow["failed"]) == (0, False)
@@ -212,7 +206,7 @@ def test_queue_pairs_are_counted_alike_at_both_ends(running: Running) -> None:
     before = [running.counted(*end) for end in ends]
     with Generator([running.flow(total_bytes=200_000)], running.lab.popen, running.lab.run_dir) as generator:
         generator.start()
-        (flow,) = generator.result(PATIENCE_S)["flows"]
+        (flow,) = generator.result(TIMEOUT_S)["flows"]
     after = [running.counted(*end) for end in ends]
     assert [now - then for now, then in zip(after, before, strict=True)] == [flow["sent_packets"]] * 2
     for (host, direction), packets in zip(ends, after, strict=True):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import lab_name
+from waiting import until
 
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import Direction
@@ -177,22 +178,20 @@ def unload(lab: Lab) -> None:
 def wait_for_dataplane(lab: Lab) -> None:
     """Until the first host's agent has loaded it."""
     nic = lab.hosts[0].nics[0].name
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
+
+    def is_loaded() -> bool:
         with netns_enter(lab.hosts[0].netns):
-            if tree.here(nic).path.exists():
-                return
-        time.sleep(0.05)
-    pytest.fail("no agent has loaded the dataplane")
+            return tree.here(nic).path.exists()
+
+    until(is_loaded, "a dataplane loaded by an agent")
 
 
 def wait_for_answers(maps: Maps) -> None:
     """Until the agent goes by the manager's settings and its pulses over both paths have been answered."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
+
+    def are_answered() -> bool:
         watched = maps.paths[maps.paths["users"] > 0]
         is_told = maps.control["dead_after_ns"][0] == DEAD_AFTER_MS * 1e6
-        if is_told and len(watched) == 2 and (watched["last_answer_ns"] > 0).all():
-            return
-        time.sleep(0.05)
-    pytest.fail("no pulses were answered")
+        return bool(is_told and len(watched) == 2 and (watched["last_answer_ns"] > 0).all())
+
+    until(are_answered, "answers to pulses")

@@ -24,6 +24,7 @@ from tools.lab.fleet import Fleet
 from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
 from tools.lab.topology import Link
 from tools.lab.truth import Truth
+from tools.waiting import wait_for
 
 NAME = "faults"
 FAULTS = 40
@@ -191,9 +192,7 @@ def _try(lab: Lab, client: ManagerClient, link: Link, rng: np.random.Generator) 
 
 
 def _wait_until_well(client: ManagerClient) -> None:
-    end = time.monotonic() + WELL_S
-    while _findings(client) and time.monotonic() < end:
-        time.sleep(POLL_S)
+    wait_for(lambda: not _findings(client), WELL_S, poll_s=POLL_S)
     time.sleep(0.5)
 
 

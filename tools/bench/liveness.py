@@ -25,6 +25,7 @@ from tools.lab.session import lab_for_run, wait_for_lock
 from tools.lab.truth import Truth
 from tools.lab.ways import Stream, spines_of
 from tools.roce import Endpoint, Flow, Generator
+from tools.waiting import wait_for
 
 NAME = "liveness"
 SPEC = LabSpec(name=NAME, leaves=5, spines=8, hosts_per_leaf=4)
@@ -106,15 +107,12 @@ class WatchingHost:
         Raises:
             LabError: that took too long.
         """
-        deadline = time.monotonic() + TRACED_WITHIN_S
-        while self._counter("trace_rounds") < 2 * paths:
-            self._fleet.check()
-            if time.monotonic() > deadline:
-                raise LabError(
-                    f"{paths} paths were not traced in {TRACED_WITHIN_S:.0f} s",
-                    "Give each destination fewer ports.",
-                )
-            time.sleep(0.5)
+        are_traced = self._fleet.checked(lambda: self._counter("trace_rounds") >= 2 * paths)
+        if not wait_for(are_traced, TRACED_WITHIN_S, poll_s=0.5):
+            raise LabError(
+                f"{paths} paths were not traced in {TRACED_WITHIN_S:.0f} s",
+                "Give each destination fewer ports.",
+            )
 
     def calm(self, seconds: float) -> tuple[int, int]:
         """Queue pairs send and nothing is cut: how many pulses the host sends, and how many paths it gives up."""
@@ -230,6 +228,6 @@ def _ways(lab: Lab, ports: int) -> list[Way]:
 
 def _steer(source: Host, ways: Sequence[Way], client: ManagerClient) -> None:
     for way in ways:
-        wish = {"host": source.name, "nic": source.nics[0].name, "dst": str(way.target.nics[0].ipv4)}
+        override = {"host": source.name, "nic": source.nics[0].name, "dst": str(way.target.nics[0].ipv4)}
         ports = {"qpn": way.qpn, "sport": way.sport, "backup_sport": way.backup_sport}
-        client.put("/v1/steer", wish | ports)
+        client.put("/v1/steer", override | ports)

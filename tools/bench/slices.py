@@ -13,8 +13,8 @@ import numpy as np
 from cwdp.shared.rates import format_rate, parse_rate
 from cwdp.shared.slices import Match, Slice, SliceSet
 from tools.bench.figures import Figure, figure
-from tools.experiments.pair import Pair, pair
-from tools.experiments.slice_traffic import (
+from tools.experiments.slices.pair import Pair, pair
+from tools.experiments.slices.traffic import (
     BULK,
     BULK_DSCP,
     FRAME_BYTES,

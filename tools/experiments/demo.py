@@ -24,8 +24,8 @@ from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings
 from tools.clocks import ClockKind
 from tools.experiments import measure
-from tools.experiments.contention import QUEUE_BYTES, Setting, make_setting
-from tools.experiments.failover import Cut, Kind, draw_cut
+from tools.experiments.contention.model import QUEUE_BYTES, Setting, make_setting
+from tools.experiments.failover.model import Cut, Kind, draw_cut
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
 from tools.experiments.taken import links_taken, without_backup

@@ -117,3 +117,8 @@ def stall_ns(flow: Result, start_ns: int, end_ns: int) -> int:
         if start_ns - slack_ns <= pause["start_ns"] < end_ns
     ]
     return max(within) if within else min((int(pause["lasted_ns"]) for pause in flow["pauses"]), default=0)
+
+
+def quantile(values: Sequence[float] | NDArray[np.int64], share: float) -> float | None:
+    """The value that a share of them do not exceed; None where there are none."""
+    return float(np.quantile(values, share)) if len(values) else None

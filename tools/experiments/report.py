@@ -1,8 +1,11 @@
-"""How experiments write numbers in tables."""
+"""How experiments write numbers in tables, and labs in JSON."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.table import Table
+
+from tools.lab import Lab, LabSpec
 
 
 def new_table(name: str, numbers: Iterable[str]) -> Table:
@@ -30,3 +33,15 @@ def ms(duration_ns: float | None) -> str:
 def share(value: float | None) -> str:
     """A share in per cent."""
     return "-" if value is None else f"{value:.0%}"
+
+
+def describe_lab(lab: Lab, spec: LabSpec, **rates: object) -> dict[str, Any]:
+    """A lab as `--json` has it, with what else there is to say of its rates."""
+    return {
+        "leaves": spec.leaves,
+        "spines": spec.spines,
+        "hosts": len(lab.hosts),
+        "rate_bps": spec.rate_bps,
+        **rates,
+        "clocks": lab.spec.clocks,
+    }

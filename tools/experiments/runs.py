@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tools.lab import Lab, status
 from tools.roce import Flow, Generator
@@ -12,6 +12,16 @@ from tools.roce import Flow, Generator
 SNAPSHOT_S = 0.1
 WATCH_S = 0.3
 NICE_FIELD, IDLE_FIELD, IOWAIT_FIELD = 1, 3, 4
+
+
+class Fault(Protocol):
+    """What can be broken in a lab."""
+
+    def make(self, lab: str) -> None:
+        """Break it."""
+
+    def mend(self, lab: str) -> None:
+        """Mend it."""
 
 
 class IdleShare:
@@ -56,6 +66,18 @@ def send(
         time.sleep(max(0.0, seconds - (time.monotonic() - started)))
         share = idle.read()
         return generator.stop() | {"idle_share": share}
+
+
+def interrupt(fault: Fault, lab_name: str, seconds: float) -> tuple[int, int]:
+    """Make a fault and mend it after some time; just before each of both, CLOCK_MONOTONIC in ns."""
+    made_ns = time.monotonic_ns()
+    fault.make(lab_name)
+    try:
+        time.sleep(seconds)
+    finally:
+        mended_ns = time.monotonic_ns()
+        fault.mend(lab_name)
+    return made_ns, mended_ns
 
 
 def links_in_use(lab: Lab, least_bps: float) -> list[str]:

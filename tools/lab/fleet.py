@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -160,6 +161,15 @@ class Fleet:
         raise LabError(
             f"processes of the lab keep dying: {self.deaths()}", f"read the logs: {self.lab.run_dir}/*.log"
         )
+
+    def checked(self, condition: Callable[[], bool]) -> Callable[[], bool]:
+        """A condition that raises what `check` does."""
+
+        def holds() -> bool:
+            self.check()
+            return condition()
+
+        return holds
 
     def deaths(self) -> str:
         """Which processes died, how, and what they said last; nothing where none did."""

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from tools.lab import netns
 from tools.lab.state import Process
+from tools.waiting import wait_for
 
 _STOP_TIMEOUT_S = 3.0
 _POLL_S = 0.02
@@ -46,9 +46,7 @@ def stop(process: Process) -> None:
             return
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        deadline = time.monotonic() + _STOP_TIMEOUT_S
-        while is_alive(process) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+        wait_for(lambda: not is_alive(process), _STOP_TIMEOUT_S, poll_s=_POLL_S)
 
 
 def _start_ticks(pid: int) -> int | None:

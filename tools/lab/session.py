@@ -20,6 +20,7 @@ from tools.lab.fleet import Fleet
 from tools.lab.lab import Lab
 from tools.lab.topology import LabSpec
 from tools.lab.truth import Reading, Truth
+from tools.waiting import wait_for
 
 SAMPLE_INTERVAL_S = 0.05
 LOCKED_NS = 1_000.0
@@ -142,14 +143,10 @@ def sample(
 
 
 def _until(condition: Callable[[], bool], fleet: Fleet, what: str) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not condition():
-        fleet.check()
-        if time.monotonic() > deadline:
-            raise LabError(
-                f"waited {START_TIMEOUT_S:.0f} s for {what}", f"read the logs: {fleet.lab.run_dir}/*.log"
-            )
-        time.sleep(0.02)
+    if not wait_for(fleet.checked(condition), START_TIMEOUT_S, poll_s=0.02):
+        raise LabError(
+            f"waited {START_TIMEOUT_S:.0f} s for {what}", f"read the logs: {fleet.lab.run_dir}/*.log"
+        )
 
 
 def _all_within(reading: Reading, limit_ns: float) -> bool:

@@ -1,7 +1,6 @@
 """Which spine each source port leads over, found out by sending packets and reading the switches' counters."""
 
 import socket
-import time
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
@@ -10,6 +9,7 @@ from tools.lab import fabric
 from tools.lab.fabric import Node
 from tools.lab.lab import Host, Lab
 from tools.lab.netns import netns_enter
+from tools.waiting import wait_for
 
 AT_ONCE = 4
 UNIT = 32  # packets; half as many of others' may pass meanwhile
@@ -59,10 +59,8 @@ def _sent(lab: Lab, leaf: Node) -> dict[str, int]:
 
 def _sent_in_the_end(lab: Lab, leaf: Node, total: int) -> dict[str, int]:
     """The same, as soon as there are so many in all: packets wait in queues. After DRAIN_S, some have been lost."""
-    deadline = time.monotonic() + DRAIN_S
-    while sum((sent := _sent(lab, leaf)).values()) < total and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return sent
+    wait_for(lambda: sum(_sent(lab, leaf).values()) >= total, DRAIN_S, poll_s=0.005)
+    return _sent(lab, leaf)
 
 
 def _send(source: Host, target: IPv4Address, port: int, count: int) -> None:

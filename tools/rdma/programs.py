@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cwdp.errors import LabError
 from tools.rdma.fabric import RdmaHost
+from tools.waiting import wait_for
 
 PORT = 18515
 """Where the server of every program listens: the default of ibv_rc_pingpong."""
@@ -148,11 +149,9 @@ def _output(process: "subprocess.Popen[str]", timeout_s: float) -> str:
 
 
 def _await_listener(server: "subprocess.Popen[str]", port: int) -> None:
-    deadline = time.monotonic() + _START_TIMEOUT_S
-    while not _is_listening(port):
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise LabError(f"`{server.args!r}` does not listen", _output(server, 0).strip())
-        time.sleep(_POLL_S)
+    wait_for(lambda: _is_listening(port) or server.poll() is not None, _START_TIMEOUT_S, poll_s=_POLL_S)
+    if not _is_listening(port):
+        raise LabError(f"`{server.args!r}` does not listen", _output(server, 0).strip())
 
 
 def _is_listening(port: int) -> bool:

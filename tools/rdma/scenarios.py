@@ -15,6 +15,7 @@ from tools.rdma.fabric import RdmaHost
 from tools.rdma.moves import mover
 from tools.rdma.outside import WayOut
 from tools.rdma.programs import Transfer, started
+from tools.waiting import wait_for
 
 PLAIN = {
     "ibv_rc_pingpong": Transfer("ibv_rc_pingpong", 6, messages=100, size=16384),
@@ -101,12 +102,8 @@ def run_control(bench: Bench) -> dict[str, Any]:
 
 def _await_wrong_icrcs(counters: Counters) -> bool:
     """Wait until more packets have a wrong ICRC than now; return whether it came to that."""
-    before, deadline = counters.read().icrc_wrong, time.monotonic() + _CONTROL_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if counters.read().icrc_wrong > before:
-            return True
-        time.sleep(_CONTROL_POLL_S)
-    return False
+    before = counters.read().icrc_wrong
+    return wait_for(lambda: counters.read().icrc_wrong > before, _CONTROL_TIMEOUT_S, poll_s=_CONTROL_POLL_S)
 
 
 def load_dataplane(bench: Bench) -> dict[str, Any]:

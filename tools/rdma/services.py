@@ -9,7 +9,6 @@ import logging
 import multiprocessing
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +24,7 @@ from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab.settings import manager_toml
 from tools.rdma.fabric import RdmaHost
 from tools.rdma.outside import WayOut
+from tools.waiting import wait_for
 
 PULSE_INTERVAL_MS = 400.0
 ROCE = RoceConfig(dead_after_ms=3_000.0, hold_down_ms=5_000.0)
@@ -97,11 +97,8 @@ class Services:
         self._way_out.ask_for_manager(
             manager_toml(probes=PROBES, roce=ROCE, planner=PlannerSettings(enabled=enabled))
         )
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._plans(enabled=enabled):
-            if time.monotonic() > deadline:
-                raise LabError("the manager does not come up", self._way_out.manager_log()[-_LOG_CHARACTERS:])
-            time.sleep(_POLL_S)
+        if not wait_for(lambda: self._plans(enabled=enabled), _START_TIMEOUT_S, poll_s=_POLL_S):
+            raise LabError("the manager does not come up", self._way_out.manager_log()[-_LOG_CHARACTERS:])
 
     def stop(self) -> None:
         """Stop all."""

@@ -13,7 +13,7 @@ from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.maps import Maps
 from cwdp.shared.slices import Match, Slice, SliceSet
-from cwdp.slices.lending import Lender
+from cwdp.slices.borrowing import Borrowing
 from cwdp.slices.slicing import Slicing
 from tools.rdma.fabric import RdmaHost
 from tools.rdma.programs import Transfer, started
@@ -26,7 +26,7 @@ SETTLE_S = 2.5
 """Packets that wait keep the time they were given: so long, at the lower rate, lasts what a queue pair has under way."""
 
 WINDOW_S = 3.0
-LEND_INTERVAL_S = 0.02
+BORROW_INTERVAL_S = 0.02
 
 
 def plan() -> Iterator[tuple[str, Scenario]]:
@@ -49,7 +49,7 @@ def run_slices(bench: Bench) -> dict[str, Any]:
                 slicing.apply(_held_to(bench.target, rate))
                 record["rates_bps"][rate] = _rate_bps(receiver)
             slicing.apply(_with_idle_one(bench.target, RATES[1]))
-            with _lending(sender):
+            with _borrowing(sender):
                 record["lent_bps"] = _rate_bps(receiver)
             record["listed"] = [asdict(entry.usage) for entry in slicing.listed()]
             record["running"] = running.is_running()
@@ -76,15 +76,15 @@ def _maps(host: RdmaHost) -> Iterator[Maps]:
 
 
 @contextmanager
-def _lending(maps: Maps) -> Iterator[None]:
-    """Lend, as the agent does."""
-    lender, ended = Lender(maps), threading.Event()
+def _borrowing(maps: Maps) -> Iterator[None]:
+    """Let slices borrow, as the agent does."""
+    borrowing, ended = Borrowing(maps), threading.Event()
 
-    def lend() -> None:
-        while not ended.wait(LEND_INTERVAL_S):
-            lender.step(time.monotonic_ns())
+    def run() -> None:
+        while not ended.wait(BORROW_INTERVAL_S):
+            borrowing.step(time.monotonic_ns())
 
-    thread = threading.Thread(target=lend, name="lender")
+    thread = threading.Thread(target=run, name="borrowing")
     with ExitStack() as stack:
         stack.callback(thread.join)
         stack.callback(ended.set)

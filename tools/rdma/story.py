@@ -28,6 +28,7 @@ from tools.rdma.fabric import LAB, RdmaHost
 from tools.rdma.moves import Mover, another_port, mover
 from tools.rdma.programs import Transfer, started
 from tools.rdma.scenarios import Bench, Scenario, recorded, run_plain
+from tools.waiting import wait_for
 
 STORY = Transfer("pyverbs", 4, messages=384, ack_timeout="19")
 """The transfer of all three runs: it gives up after 7 tries of 2.1 s, 15 s without an answer. (On a busy machine that
@@ -179,9 +180,7 @@ def _ordered(
     try:
         process.stdin.write(msgspec.json.encode(orders) + b"\n")
         process.stdin.flush()
-        deadline = time.monotonic() + _FLOW_TIMEOUT_S
-        while not os.fstat(said.fileno()).st_size and time.monotonic() < deadline:
-            time.sleep(_FLOW_POLL_S)
+        wait_for(lambda: os.fstat(said.fileno()).st_size, _FLOW_TIMEOUT_S, poll_s=_FLOW_POLL_S)
         yield
     finally:
         process.stdin.close()

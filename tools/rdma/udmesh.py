@@ -17,6 +17,7 @@ from tools.rdma import services
 from tools.rdma.fabric import LAB
 from tools.rdma.scenarios import Bench
 from tools.rdma.services import Services
+from tools.waiting import wait_for
 
 AHEAD_NS = (0, 3_000_000_000)
 DRIFT_PPB = (0.0, 20_000.0)
@@ -73,14 +74,15 @@ def _paths(
     Raises:
         LabError: it took too long.
     """
-    deadline = time.monotonic() + timeout_s
     paths: list[dict[str, Any]] = []
-    while time.monotonic() < deadline:
-        paths = cwdp.ask("/v1/owd")["paths"]
-        if enough(paths):
-            return paths
-        time.sleep(_POLL_S)
-    raise LabError(f"the agents did not report what was waited for; the last was: {paths}")
+
+    def are_enough() -> bool:
+        paths[:] = cwdp.ask("/v1/owd")["paths"]
+        return enough(paths)
+
+    if not wait_for(are_enough, timeout_s, poll_s=_POLL_S):
+        raise LabError(f"the agents did not report what was waited for; the last was: {paths}")
+    return paths
 
 
 def _are_answered(paths: list[dict[str, Any]]) -> bool:

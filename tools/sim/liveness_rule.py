@@ -60,12 +60,12 @@ class PathRule:
 
     def give_up(self, rows: Rows, backups: Rows, now_ns: int) -> Rows:
         """Packets are to leave over these paths: those that are given up for their backups."""
-        patience_ns = self._dead_after_ns + SLOW_FACTOR * self.slow_ns[backups]
+        give_up_after_ns = self._dead_after_ns + SLOW_FACTOR * self.slow_ns[backups]
         given_up = (
             (self.state[rows] == PathState.UP)
-            & self._is_silent(rows, now_ns, patience_ns)
+            & self._is_silent(rows, now_ns, give_up_after_ns)
             & (self.state[backups] == PathState.UP)
-            & (self.answered_sent_ns[backups] >= self.waiting_since_ns[rows] + patience_ns // 2)
+            & (self.answered_sent_ns[backups] >= self.waiting_since_ns[rows] + give_up_after_ns // 2)
         )
         self.state[rows[given_up]] = PathState.DOWN
         self.healthy_since_ns[rows[given_up]] = 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.probing.prober import Drained
+from cwdp.agent.probing.prober import ProbeResults
 from cwdp.shared.clocksync import Exchanges, group_by_edge, nearest_to_floor, pair_purity
 
 WINDOW_NS = 2_000_000_000
@@ -37,20 +37,20 @@ class Samples:
         )
 
 
-def weigh(drained: Drained, edge_of_path: NDArray[np.intp]) -> Samples:
+def weigh(results: ProbeResults, edge_of_path: NDArray[np.intp]) -> Samples:
     """The answered probes of a drain; one whose partner is missing counts as one that met a queue."""
-    stamps_ns = np.stack([drained.slots[name].astype(np.int64) for name in STAMPS])
-    answered = drained.answered.reshape(-1, 2)
+    stamps_ns = np.stack([results.slots[name].astype(np.int64) for name in STAMPS])
+    answered = results.answered.reshape(-1, 2)
     whole = answered[:, 0] & answered[:, 1]
     pairs_ns = stamps_ns.reshape(4, -1, 2)[:, whole]
     spacing_ns = pairs_ns[..., 1] - pairs_ns[..., 0]
     weights = []
     for tx, rx in ((0, 1), (2, 3)):
         weight = np.full(len(whole), UNPAIRED_WEIGHT)
-        weight[whole] = pair_purity(spacing_ns[tx], spacing_ns[rx], drained.noise_ns).weight
-        weights.append(np.repeat(weight, 2)[drained.answered])
-    edge = edge_of_path[drained.path[drained.answered]]
-    return Samples(edge, stamps_ns[:, drained.answered], *weights)
+        weight[whole] = pair_purity(spacing_ns[tx], spacing_ns[rx], results.noise_ns).weight
+        weights.append(np.repeat(weight, 2)[results.answered])
+    edge = edge_of_path[results.path[results.answered]]
+    return Samples(edge, stamps_ns[:, results.answered], *weights)
 
 
 class Window:

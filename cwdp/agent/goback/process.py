@@ -160,8 +160,8 @@ class NicGoBack:
         told = self._told.get(one.name)
         if not self._is_down(one) or told is None or (told.path, told.flaps) != (one.path, self._flaps(one)):
             return True
-        patience_ns = AGAIN_AFTER * int(self._maps.control["dead_after_ns"][0])
-        return told.psn == one.psn and told.times < TIMES and now_ns - told.at_ns > patience_ns
+        again_after_ns = AGAIN_AFTER * int(self._maps.control["dead_after_ns"][0])
+        return told.psn == one.psn and told.times < TIMES and now_ns - told.at_ns > again_after_ns
 
     def _tell(self, one: Waiting, now_ns: int) -> bool:
         """Tell one; False where its path is in use."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import Direction, PathState, SteerFlag
-from cwdp.dataplane.steering import words_address
+from cwdp.dataplane.addresses import words_address
 from cwdp.dataplane.telemetry import FREE_OR_BUSY
 from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.addresses import Address

@@ -38,7 +38,7 @@ _TOGETHER_NS = np.uint64(200_000)
 _NOTICE_TURNS = 0.4
 _SLOW_MARGIN = 1.25
 _NOTICE_DEAD = 1 / 4
-_BEREFT_DEAD = 5
+_LOST_BOTH_DEAD = 5
 _NOBODY: Rows = np.zeros(0, dtype=np.intp)
 
 
@@ -161,12 +161,12 @@ class CoveredPaths:
         suspects = late & askable
         doubted = self._doubted(suspects & ~self._is_closer)
         sharers = self._in_use & ~is_open & askable & self._crossings.of_any(doubted)
-        spares = self._watched.is_spare & self._is_any_bereft(is_down, age_ns)
+        of_detours = self._watched.is_detour_only & self._has_any_lost_both(is_down, age_ns)
         rested = askable & (now_ns - self._asked_ns > _NOTICE_DEAD * self._dead_after_ns)
         active = late & ~is_down & (self._active_until_ns > now_ns)
         backups, of_active = (self._backups(of & (unanswered > 1)) & rested for of in (suspects, active))
         first = (active & askable) | of_active
-        others = suspects | backups | sharers | (spares & rested)
+        others = suspects | backups | sharers | (of_detours & rested)
         return np.flatnonzero(first), np.flatnonzero(others & ~first)
 
     def _doubted(self, suspects: Mask) -> Mask:
@@ -179,10 +179,10 @@ class CoveredPaths:
         doubted[NO_LINK] = False
         return doubted
 
-    def _is_any_bereft(self, is_down: Mask, age_ns: NDArray[np.int64]) -> bool:
+    def _has_any_lost_both(self, is_down: Mask, age_ns: NDArray[np.int64]) -> bool:
         """Whether some path and its backup have of late both been lost, so that detours matter."""
         lost = is_down | (age_ns > self._dead_after_ns)
-        recently = (age_ns > 0) & (age_ns < _BEREFT_DEAD * self._dead_after_ns)
+        recently = (age_ns > 0) & (age_ns < _LOST_BOTH_DEAD * self._dead_after_ns)
         path, backup = self._watched.pairs.T
         return bool((lost[path] & recently[path] & lost[backup]).any())
 

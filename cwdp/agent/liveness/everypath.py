@@ -7,7 +7,7 @@ overloaded, more pulses would make it worse.
 
 import numpy as np
 
-from cwdp.agent.liveness.plan import DENSE_BELOW, SPARE_EVERY, Columns, Haste, Mask, Rows, Watched
+from cwdp.agent.liveness.plan import BACKUP_EVERY, DENSE_BELOW, Columns, Haste, Mask, Rows, Watched
 from cwdp.dataplane.abi import PathState
 
 MOST_HASTE, CALM_TURNS = 256, 8
@@ -34,7 +34,7 @@ class EveryPath:
     def turn(self, _now_ns: int) -> tuple[Rows, bool]:
         """See `cwdp.agent.liveness.plan.Plan`; the second is True while something is not well."""
         self._turn += 1
-        rows = self._everything if self._make_haste() or self._turn % SPARE_EVERY == 0 else self._primary
+        rows = self._everything if self._make_haste() or self._turn % BACKUP_EVERY == 0 else self._primary
         return rows, self._haste.left >= CALM_TURNS and bool(self._unanswered(1).any())
 
     def between(self, _now_ns: int) -> Rows:

@@ -45,8 +45,8 @@ class NicWatch:
             now_local_ns: on the clock that the paths' times are of.
             dead_after_ns: the silence after which a path is dead.
         """
-        patience_ns = dead_after_ns * NIC_DEAD_FACTOR
-        alive = {ifname: _alive(table, now_local_ns, patience_ns) for ifname, table in paths.items()}
+        nic_dead_after_ns = dead_after_ns * NIC_DEAD_FACTOR
+        alive = {ifname: _alive(table, now_local_ns, nic_dead_after_ns) for ifname, table in paths.items()}
         for ifname, partner in self._partners.items():
             if ifname not in alive or partner not in alive:
                 continue
@@ -72,15 +72,15 @@ class NicWatch:
                 )
 
 
-def _alive(table: NDArray[np.void], now_local_ns: int, patience_ns: int) -> NDArray[np.bool_]:
+def _alive(table: NDArray[np.void], now_local_ns: int, dead_after_ns: int) -> NDArray[np.bool_]:
     """Whether each watched path of a NIC is alive."""
-    return is_alive(table[(table["users"] > 0) | (table["spares"] > 0)], now_local_ns, patience_ns)
+    return is_alive(table[(table["users"] > 0) | (table["spares"] > 0)], now_local_ns, dead_after_ns)
 
 
-def is_alive(paths: NDArray[np.void], now_local_ns: int, patience_ns: int) -> NDArray[np.bool_]:
+def is_alive(paths: NDArray[np.void], now_local_ns: int, dead_after_ns: int) -> NDArray[np.bool_]:
     """Whether paths are trusted and have not been silent for so long; the same shape."""
     waiting = paths["waiting_since_ns"] > paths["last_answer_ns"]
     silent_ns = np.where(waiting, np.int64(now_local_ns) - paths["waiting_since_ns"].astype(np.int64), 0)
     answered = paths["last_answer_ns"] > 0
-    alive: NDArray[np.bool_] = (paths["state"] == PathState.UP) & answered & (silent_ns <= patience_ns)
+    alive: NDArray[np.bool_] = (paths["state"] == PathState.UP) & answered & (silent_ns <= dead_after_ns)
     return alive

@@ -10,7 +10,7 @@ REGULAR_PER_S, HASTE_PER_S, HASTE_AT_ONCE = 16_000, 1_000, 3_000
 MOST_PER_S = REGULAR_PER_S + HASTE_PER_S + HASTE_AT_ONCE
 """Pulses of a host in any second: in turn, and in haste, which may be saved up."""
 
-SPARE_EVERY = 9
+BACKUP_EVERY = 9
 """Turns to a pulse of a path that is only a backup, while all is well."""
 
 DENSE_BELOW = 16
@@ -29,13 +29,13 @@ class Watched:
     Attributes:
         pairs: rows of paths and of the backups that queue pairs have for them; shape (pairs, 2).
         is_primary: whether queue pairs take it as long as it is alive.
-        is_spare: whether it is only part of detours.
+        is_detour_only: whether it is only part of detours.
         links: numbers of the links that it crosses, without its destination's own; see `cwdp.agent.liveness.cover`.
     """
 
     pairs: NDArray[np.intp]
     is_primary: Mask
-    is_spare: Mask
+    is_detour_only: Mask
     links: NDArray[np.intp]
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class Watched:
     def fits(self, turn_ns: int) -> bool:
         """Whether every primary path can have a pulse each turn, and every other one now and then."""
         primary = int(self.is_primary.sum())
-        return primary + (len(self) - primary) / SPARE_EVERY <= REGULAR_PER_S * turn_ns / NS_PER_S
+        return primary + (len(self) - primary) / BACKUP_EVERY <= REGULAR_PER_S * turn_ns / NS_PER_S
 
 
 class Columns(Protocol):

@@ -18,7 +18,7 @@ from cwdp.agent.probing import packets
 from cwdp.agent.probing.sender import MAX_BATCH, BatchSender, Signing
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Position, Sender, SlotState
-from cwdp.dataplane.steering import words_address
+from cwdp.dataplane.addresses import words_address
 
 COUNTERS = ("pulses_sent", "pulses_unsent", "pulses_without_address")
 FLOW_LABEL_MASK = 0x3FFF

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.probing.prober import STAMP_NOISE_NS, Drained
+from cwdp.agent.probing.prober import STAMP_NOISE_NS, ProbeResults
 from cwdp.agent.probing.schedule import PathKey
 from cwdp.dataplane import abi
 from cwdp.shared.messages import PathStat
@@ -16,18 +16,18 @@ stamps, and about what one small packet in front costs at 1 Gbit/s. Noisier stam
 Delays = tuple[int | None, int | None, int | None]
 
 
-def path_stats(paths: list[PathKey], drained: list[Drained]) -> list[PathStat]:
+def path_stats(paths: list[PathKey], results: list[ProbeResults]) -> list[PathStat]:
     """Statistics of the paths of a NIC that were probed."""
-    if not drained:
+    if not results:
         return []
-    path = np.concatenate([d.path for d in drained])
-    sent = np.concatenate([d.sent for d in drained])
-    answered = np.concatenate([d.answered for d in drained])
-    slots = np.concatenate([d.slots for d in drained])
+    path = np.concatenate([d.path for d in results])
+    sent = np.concatenate([d.sent for d in results])
+    answered = np.concatenate([d.answered for d in results])
+    slots = np.concatenate([d.slots for d in results])
     n = len(paths)
     n_sent = np.bincount(path[sent], minlength=n)
     n_answered = np.bincount(path[answered], minlength=n)
-    n_queued = np.bincount(path[::2][queued_pairs(answered, slots, drained[0].noise_ns)], minlength=n)
+    n_queued = np.bincount(path[::2][queued_pairs(answered, slots, results[0].noise_ns)], minlength=n)
     slots, path = slots[answered], path[answered]
     order = np.argsort(path, kind="stable")
     starts = np.concatenate(([0], np.cumsum(n_answered)))

@@ -40,7 +40,7 @@ COUNTERS = (
 
 
 @dataclass(frozen=True)
-class Drained:
+class ProbeResults:
     """What became of probes, in the order of sending; pairs are rows 2k and 2k + 1.
 
     Attributes:
@@ -179,7 +179,7 @@ class Prober:
         tags = self._slots["tag"][(numbers % np.uint64(abi.SLOTS)).astype(np.intp)]
         return bool((tags == (numbers << SEQ_SHIFT | np.uint64(SlotState.DONE))).all())
 
-    def drain(self, now_ns: int) -> Drained | None:
+    def drain(self, now_ns: int) -> ProbeResults | None:
         """Results, in the order of sending, up to the first probe that may still be answered; None where there are none."""
         paths, count = [], 0
         while self._batches and self._is_over(self._tail + count, now_ns):
@@ -201,4 +201,4 @@ class Prober:
         self.counters["probes_unsent"] += int(np.count_nonzero(~sent))
         self.counters["probes_lost"] += int(np.count_nonzero(waiting))
         self.counters["probes_answered"] += int(np.count_nonzero(answered))
-        return Drained(np.repeat(np.concatenate(paths), 2), sent, answered, slots)
+        return ProbeResults(np.repeat(np.concatenate(paths), 2), sent, answered, slots)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.probing.prober import Drained
+from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.schedule import Schedule
 from cwdp.dataplane import abi
 from cwdp.shared.messages import ProbeEdge
@@ -50,13 +50,13 @@ class PathWindows:
         self._reply_sport = np.array([key.reply_sport for key in schedule.paths], np.uint16)
         self._pending = np.zeros(0, _PROBE)
 
-    def add(self, drained: Drained, offset_ns: int) -> None:
+    def add(self, results: ProbeResults, offset_ns: int) -> None:
         """Take in probes, stamped by a clock that stands `offset_ns` behind the timeline."""
-        sent = drained.sent
-        slots, answered = drained.slots[sent], drained.answered[sent]
+        sent = results.sent
+        slots, answered = results.slots[sent], results.answered[sent]
         fresh = np.zeros(len(slots), _PROBE)
         fresh["window"] = (slots["t1"].astype(np.int64) + offset_ns) // WINDOW_NS
-        fresh["path"] = drained.path[sent]
+        fresh["path"] = results.path[sent]
         fresh["answered"] = answered
         fresh["timed"] = answered & (slots["bound_ns"] != abi.BOUND_UNSYNCED)
         for way in WAYS:

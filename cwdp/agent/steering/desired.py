@@ -1,4 +1,4 @@
-"""Brings this host's NICs to what the manager wants of them, and tries again what was refused."""
+"""Brings this host's NICs to the state that the manager desires, and tries again what was refused."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -10,12 +10,12 @@ from cwdp.errors import CwdpError
 RETRY_S = 5.0
 
 
-class Wishes(ABC):
-    """What is wanted of one kind, NIC by NIC.
+class Reconciler(ABC):
+    """Reconciles one kind of desired state, NIC by NIC.
 
     Args:
         ifnames: the NICs.
-        refuse: told, once, of each wish that cannot be granted: the NIC and why.
+        refuse: told, once, of each thing that cannot be applied: the NIC and why.
         counter: under which refusals are counted.
 
     Attributes:
@@ -36,7 +36,7 @@ class Wishes(ABC):
         """The dataplane of a NIC was found or loaded."""
 
     async def follow(self) -> None:
-        """Grant what is wanted whenever that changes, in a thread, for ever."""
+        """Apply what is wanted whenever that changes, in a thread, for ever."""
         while True:
             self._wake.clear()
             for ifname in sorted(self._stale):
@@ -48,7 +48,7 @@ class Wishes(ABC):
                 self._stale |= self._unsettled()
 
     @abstractmethod
-    def _grant(self, ifname: str) -> Collection[CwdpError]:
+    def _reconcile(self, ifname: str) -> Collection[CwdpError]:
         """Make a NIC what is wanted, in a thread.
 
         Returns:
@@ -69,7 +69,7 @@ class Wishes(ABC):
 
     def _try(self, ifname: str) -> set[str]:
         try:
-            return {error.message for error in self._grant(ifname)}
+            return {error.message for error in self._reconcile(ifname)}
         except CwdpError as error:
             return {error.message}
         except OSError as error:

@@ -5,24 +5,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from cwdp.agent.links import Link, LinkTable
-from cwdp.agent.steering.desired import Wishes
+from cwdp.agent.steering.desired import Reconciler
 from cwdp.dataplane import loader, tree
 from cwdp.dataplane.detours import Detour, Detours, Partner
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.routes import gateways
-from cwdp.dataplane.steering import Address, parse_address
+from cwdp.dataplane.steering import parse_address
 from cwdp.errors import CwdpError, DataplaneError, SteeringError
 from cwdp.shared import messages
+from cwdp.shared.addresses import Address
 
 
-class DesiredDetours(Wishes):
-    """The detours that are wanted of each NIC; see `Wishes`.
+class DesiredDetours(Reconciler):
+    """The detours that are wanted of each NIC; see `Reconciler`.
 
     Args:
         ifnames: the NICs.
         partners: the NIC that stands in for each; those that have none, or are to have none, are left out.
         links: tells the addresses of the NICs.
-        refuse: told, once, of each wish that cannot be granted: the NIC and why.
+        refuse: told, once, of each detour that cannot be applied: the NIC and why.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class DesiredDetours(Wishes):
         """The dataplane of a NIC was found or loaded, or its addresses have changed."""
         self._look_at({ifname, self._partners.get(ifname, ifname)})
 
-    def _grant(self, ifname: str) -> list[CwdpError]:
+    def _reconcile(self, ifname: str) -> list[CwdpError]:
         if not tree.here(ifname).path.exists():
             raise DataplaneError(f"{ifname} has no dataplane", "the agent tries again by itself")
         wanted = None
@@ -114,13 +115,13 @@ def _stand_in(link: Link) -> Partner:
 def translate(
     wanted: list[messages.Detour], partner: str | None, stand_in: Partner | None
 ) -> tuple[dict[Address, Detour], list[CwdpError]]:
-    """Wishes as the dataplane has them, without those that are impossible, and why not."""
+    """Detours as the dataplane has them, without those that are impossible, and why not."""
     parsed: dict[Address, tuple[Address | None, int]] = {}
     refused: list[CwdpError] = []
-    for wish in wanted:
+    for detour in wanted:
         try:
-            other = parse_address(wish.other_addr) if wish.other_addr else None
-            parsed[parse_address(wish.dst_addr)] = other, wish.sport
+            other = parse_address(detour.other_addr) if detour.other_addr else None
+            parsed[parse_address(detour.dst_addr)] = other, detour.sport
         except SteeringError as error:
             refused.append(error)
     ways: dict[Address, Address | None] = {}

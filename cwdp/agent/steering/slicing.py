@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from pyroute2 import IPRoute
 
-from cwdp.agent.steering.desired import Wishes
+from cwdp.agent.steering.desired import Reconciler
 from cwdp.dataplane import tree
 from cwdp.dataplane.maps import Maps
 from cwdp.errors import CwdpError
@@ -13,8 +13,8 @@ from cwdp.shared.slices import SliceSet
 from cwdp.slices.slicing import Deletion, Slicing
 
 
-class DesiredSlices(Wishes):
-    """The slices that are wanted of each NIC; see `Wishes`.
+class DesiredSlices(Reconciler):
+    """The slices that are wanted of each NIC; see `Reconciler`.
 
     They are applied when they change and when the dataplane is a new one. In between it is seen to that they are
     there: somebody may delete them, or their qdisc.
@@ -40,7 +40,7 @@ class DesiredSlices(Wishes):
         sliced = set(self._ifnames) & (self._wanted or {}).keys()
         return super()._unsettled() | self._lingering | sliced
 
-    def _grant(self, ifname: str) -> list[CwdpError]:
+    def _reconcile(self, ifname: str) -> list[CwdpError]:
         wanted, where = (self._wanted or {}).get(ifname), tree.here(ifname)
         before = self._applied.pop(ifname, None)
         if wanted is None and not where.path.exists():

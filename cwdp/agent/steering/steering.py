@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Sequence
 
-from cwdp.agent.steering.desired import Wishes
+from cwdp.agent.steering.desired import Reconciler
 from cwdp.dataplane import tree
 from cwdp.dataplane.control import sample_below
 from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.routes import require_routed
-from cwdp.dataplane.steering import Address, QpKey, Steer, Steering, parse_address
+from cwdp.dataplane.steering import QpKey, Steer, Steering, parse_address
 from cwdp.errors import CwdpError, SteeringError
+from cwdp.shared.addresses import Address
 from cwdp.shared.messages import RoceSettings, SteerQp
 
 _NS_PER_MS = 1_000_000
 
 
-class DesiredSteering(Wishes):
-    """The steering that is wanted of each NIC; see `Wishes`."""
+class DesiredSteering(Reconciler):
+    """The steering that is wanted of each NIC; see `Reconciler`."""
 
     def __init__(self, ifnames: Sequence[str], refuse: Callable[[str, str], None]) -> None:
         super().__init__(ifnames, refuse, "steer_refused")
@@ -32,8 +33,8 @@ class DesiredSteering(Wishes):
         if self._steer is not None:
             self._look_at({ifname})
 
-    def _grant(self, ifname: str) -> list[CwdpError]:
-        return apply(ifname, [wish for wish in self._steer or () if wish.nic == ifname], self._roce)
+    def _reconcile(self, ifname: str) -> list[CwdpError]:
+        return apply(ifname, [one for one in self._steer or () if one.nic == ifname], self._roce)
 
 
 def apply(ifname: str, wanted: list[SteerQp], roce: RoceSettings | None) -> list[CwdpError]:
@@ -70,15 +71,13 @@ def _unrouted(ifname: str, addresses: set[Address]) -> dict[Address, CwdpError]:
 
 
 def translate(wanted: list[SteerQp]) -> tuple[dict[QpKey, Steer], list[CwdpError]]:
-    """Wishes as the dataplane has them, without those that are impossible or stand twice, and why not."""
+    """Steering as the dataplane has it, without those that are impossible or stand twice, and why not."""
     steers: dict[QpKey, Steer] = {}
     refused: list[CwdpError] = []
-    for wish in wanted:
+    for one in wanted:
         try:
-            key = QpKey(parse_address(wish.dst_addr), wish.qpn)
-            steer = Steer(
-                wish.sport, wish.backup_sport, wish.flow_label, managed=True, override=wish.override
-            )
+            key = QpKey(parse_address(one.dst_addr), one.qpn)
+            steer = Steer(one.sport, one.backup_sport, one.flow_label, managed=True, override=one.override)
         except SteeringError as error:
             refused.append(error)
             continue

@@ -1,4 +1,4 @@
-"""Echoes off switches: which of a path's links lose packets, where no probe between hosts can tell them apart.
+"""Echo tests of switches: which of a path's links lose packets, where no probe between hosts can tell them apart.
 
 The manager asks for a few, on suspicion only: an echo request to a switch's own address crosses the links up to that
 switch and no further. Nothing else depends on switches that answer.
@@ -31,8 +31,8 @@ _V4_HEADER_UNIT = 4
 _LONGEST = 2048
 
 
-class Bouncer:
-    """The echoes of one host.
+class EchoTests:
+    """Runs the echo tests that the manager orders of one host.
 
     Args:
         host: its name.
@@ -54,11 +54,11 @@ class Bouncer:
         if order.nic not in self._ifnames or not fits or len(self._under_way) >= MOST_UNDER_WAY:
             self.counters["bounces_refused"] += 1
             return
-        task = asyncio.create_task(self._bounce(order))
+        task = asyncio.create_task(self._run(order))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _bounce(self, order: BounceOrder) -> None:
+    async def _run(self, order: BounceOrder) -> None:
         try:
             echo = _Echo(order.nic, order.target)
         except (OSError, ValueError):

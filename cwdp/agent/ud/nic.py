@@ -17,7 +17,7 @@ from cwdp.agent.clock.hostclock import LocalClock
 from cwdp.agent.config import InterfaceConfig, KeyFile, TestClockConfig
 from cwdp.agent.links import LinkTable
 from cwdp.agent.probing.packets import round_robin
-from cwdp.agent.probing.prober import Drained
+from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.schedule import PathKey, Schedule
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.agent.ud.keeper import UdKeeper
@@ -25,7 +25,7 @@ from cwdp.agent.ud.orders import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder
 from cwdp.dataplane import abi
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
-from cwdp.rdma.port import PortWish, RdmaPort, find_port, require_usable
+from cwdp.rdma.port import PortChoice, RdmaPort, find_port, require_usable
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
 from cwdp.shared.messages import ClockLine, Nic, ProbeEdge, UdAddress, WindowReport, nic_id
 
@@ -63,7 +63,7 @@ class UdNic:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.keeper = UdKeeper()
         self._host, self._links = host, links
-        self._wish = PortWish(config.rdma_device, config.rdma_port, config.gid_index)
+        self._choice = PortChoice(config.rdma_device, config.rdma_port, config.gid_index)
         self._test_clock = None if test_clock is None else test_clock.file
         self._clock = clock
         self.port: RdmaPort | None = None
@@ -84,7 +84,7 @@ class UdNic:
             ConfigError: there is no such port or GID.
             RdmaError: there is no such device, pyverbs is missing, or the caller may not use the device.
         """
-        require_usable(find_port(self.ifname, self._wish))
+        require_usable(find_port(self.ifname, self._choice))
 
     def ensure(self, keys: KeyFile) -> bool:
         """Have the queue pairs; True when there are new ones.
@@ -97,7 +97,7 @@ class UdNic:
         address, before = self.keeper.address, self._told
         self._told = address
         if self.port is None or (address is None and self.keeper.trouble) or self._may_have_better():
-            self.port = find_port(self.ifname, self._wish)
+            self.port = find_port(self.ifname, self._choice)
             self._driver = netlink.drivers().get(self.port.device)
         self._order()
         if address is None and self.keeper.trouble:
@@ -125,23 +125,23 @@ class UdNic:
         self._windows = PathWindows(self.schedule, edges)
         self._order()
 
-    def drain(self, _now_ns: int) -> Drained | None:
+    def drain(self, _now_ns: int) -> ProbeResults | None:
         """Results that have come in."""
         rows, self.keeper.rows = self.keeper.rows, []
         return read_rows(rows) if rows else None
 
     def window_reports(
-        self, drained: Drained, now_local_ns: int, offset_ns: int | None
+        self, results: ProbeResults, now_local_ns: int, offset_ns: int | None
     ) -> Iterator[WindowReport]:
         """The windows that a drain has completed, without delays: a queue of the fabric is less than their noise."""
         if self._windows is None:
             return
         if offset_ns is None:
-            self.counters["windows_unsynced"] += len(drained.path)
+            self.counters["windows_unsynced"] += len(results.path)
             return
-        slots = drained.slots.copy()
+        slots = results.slots.copy()
         slots["bound_ns"] = abi.BOUND_UNSYNCED
-        self._windows.add(replace(drained, slots=slots), offset_ns)
+        self._windows.add(replace(results, slots=slots), offset_ns)
         for rows in self._windows.take(now_local_ns + offset_ns - REPLY_TIMEOUT_NS - TELL_NS):
             yield WindowReport(host=self._host, nic=self.ifname, rows=rows)
 
@@ -173,7 +173,7 @@ class UdNic:
 
     def _may_have_better(self) -> bool:
         """Whether an IPv4 address has come, which is preferred, while that of the queue pairs is another."""
-        if self.port is None or self._wish.gid_index is not None or IPv6Address(self.port.gid).ipv4_mapped:
+        if self.port is None or self._choice.gid_index is not None or IPv6Address(self.port.gid).ipv4_mapped:
             return False
         link = self._links.get(self.ifname)
         return link is not None and link.address(socket.AF_INET) is not None
@@ -217,7 +217,7 @@ def _schedule(edges: list[ProbeEdge]) -> tuple[Schedule, list[UdPathOrder], NDAr
     return Schedule(keys, np.array(owner, dtype=np.intp), []), paths, np.array(rates)
 
 
-def read_rows(rows: list[Row]) -> Drained:
+def read_rows(rows: list[Row]) -> ProbeResults:
     """What the process tells of probes, in the form of a dataplane's."""
     table = np.array(rows, dtype=np.int64)
     columns = dict(zip(ROW_FIELDS, table.T, strict=True))
@@ -225,6 +225,6 @@ def read_rows(rows: list[Row]) -> Drained:
     for name in ROW_FIELDS[2:]:
         slots[name] = columns[name]
     fate = columns["fate"]
-    return Drained(
+    return ProbeResults(
         columns["path"].astype(np.intp), fate > Fate.UNSENT, fate == Fate.ANSWERED, slots, STAMP_NOISE_NS
     )

@@ -100,7 +100,7 @@ class NoteNic:
     def send(self, _now_ns: int) -> None:
         return None
 
-    def lend(self, _now_ns: int) -> bool:
+    def share_unused(self, _now_ns: int) -> bool:
         return False
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ def test_each_nic_probes_its_own_edges(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("observe_only", [False, True])
-def test_a_host_that_only_observes_grants_no_wishes_and_says_so(
+def test_a_host_that_only_observes_applies_no_desired_state_and_says_so(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, observe_only: bool
 ) -> None:
     host = Setup(tmp_path, observe_only=observe_only)
@@ -262,7 +262,7 @@ def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: 
     agent._tell_steering()
     agent._tell_decisions()
     agent._tell_windows(nic, None)  # type: ignore[arg-type]
-    agent._bouncer._report(BounceReport(host="a", nic="nic0", number=1, target="", sent=1, lost=0))
+    agent._echo_tests._report(BounceReport(host="a", nic="nic0", number=1, target="", sent=1, lost=0))
     measure(agent)
     (hello,) = setup.said(Hello)
     said = [message for _, message in setup.bus.published if message is not hello]

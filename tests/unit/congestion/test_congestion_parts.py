@@ -16,7 +16,7 @@ from cwdp.congestion.pacing import Pacer
 from cwdp.congestion.signal import LOST_TRACK_NS, Bases, Delays, PulseReader, path_delays
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Enforcer, SlotState
-from cwdp.dataplane.steering import address_words
+from cwdp.dataplane.addresses import address_words
 from cwdp.slices.edt import pace_q18
 from cwdp.slices.htb import class_id
 

@@ -8,8 +8,9 @@ import pytest
 from cwdp.agent.liveness.failover import PathEvents
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, EventKind, SteerFlag
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.ring import Ring
-from cwdp.dataplane.steering import address_words, parse_address
+from cwdp.dataplane.steering import parse_address
 
 SIZE = 8
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cwdp.agent.queuepairs import MOST_LISTED, ROWS_PER_QP_REPORT, QueuePairs
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Nak
-from cwdp.dataplane.steering import address_words
+from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.telemetry import QpReader, SampleReader
 from cwdp.shared import records
 from cwdp.shared.records import QP_ROW, SAMPLE_ROW, qp_as_json, qp_keys, unpack

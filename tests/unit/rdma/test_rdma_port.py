@@ -6,7 +6,7 @@ import pytest
 from test_rdma_sysfs import ZERO_GID, write
 
 from cwdp.errors import ConfigError, CwdpError, RdmaError
-from cwdp.rdma.port import PortWish, RdmaPort, find_port
+from cwdp.rdma.port import PortChoice, RdmaPort, find_port
 
 LINK_LOCAL = "fe80:0000:0000:0000:7822:19ff:fec0:acb9"
 IPV6 = "fd00:0001:0000:0000:0000:0000:0000:0001"
@@ -44,53 +44,53 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_ipv4_address_is_taken_first(root: Path) -> None:
-    found = find_port("eth1", PortWish(), root)
+    found = find_port("eth1", PortChoice(), root)
     assert found == RdmaPort("mlx5_1", 1, 3, "::ffff:10.0.1.1")
     assert str(found) == "mlx5_1 port 1 GID 3 (::ffff:10.0.1.1)"
 
 
 def test_else_an_address_of_ipv6(root: Path) -> None:
-    assert find_port("eth2", PortWish(), root) == RdmaPort("mlx5_2", 2, 0, "fd00:1::1")
+    assert find_port("eth2", PortChoice(), root) == RdmaPort("mlx5_2", 2, 0, "fd00:1::1")
 
 
 def test_a_vlan_has_the_gids_of_its_own(root: Path) -> None:
-    assert find_port("eth1.7", PortWish(), root).gid_index == 4
+    assert find_port("eth1.7", PortChoice(), root).gid_index == 4
 
 
 @pytest.mark.parametrize(
-    ("wish", "index"),
+    ("choice", "index"),
     [
-        (PortWish(gid_index=1), 1),
-        (PortWish("mlx5_1", 1, 0), 0),
-        (PortWish("mlx5_1"), 3),
-        (PortWish(port=1), 3),
+        (PortChoice(gid_index=1), 1),
+        (PortChoice("mlx5_1", 1, 0), 0),
+        (PortChoice("mlx5_1"), 3),
+        (PortChoice(port=1), 3),
     ],
 )
-def test_what_is_wished_for_is_taken(root: Path, wish: PortWish, index: int) -> None:
-    assert find_port("eth1", wish, root).gid_index == index
+def test_what_is_chosen_is_taken(root: Path, choice: PortChoice, index: int) -> None:
+    assert find_port("eth1", choice, root).gid_index == index
 
 
 @pytest.mark.parametrize(
-    ("ifname", "wish", "kind", "message"),
+    ("ifname", "choice", "kind", "message"),
     [
-        ("eth1", PortWish("mlx5_9"), RdmaError, "there is no RDMA device mlx5_9"),
-        ("eth9", PortWish(), RdmaError, "no RDMA device belongs to eth9"),
-        ("eth0", PortWish(), ConfigError, "eth0 has no RoCE v2 GID of an address"),
-        ("eth1", PortWish(gid_index=2), ConfigError, "GID index 2 is no RoCE v2 GID of eth1"),
-        ("eth1", PortWish(gid_index=4), ConfigError, "GID index 4 is no RoCE v2 GID of eth1"),
-        ("eth1", PortWish(gid_index=99), ConfigError, "GID index 99 is no RoCE v2 GID of eth1"),
-        ("eth1", PortWish("mlx5_1", 3), ConfigError, "device mlx5_1 port 3 is no RoCE v2 GID of eth1"),
-        ("eth0", PortWish("mlx5_1"), ConfigError, "device mlx5_1 is no RoCE v2 GID of eth0"),
+        ("eth1", PortChoice("mlx5_9"), RdmaError, "there is no RDMA device mlx5_9"),
+        ("eth9", PortChoice(), RdmaError, "no RDMA device belongs to eth9"),
+        ("eth0", PortChoice(), ConfigError, "eth0 has no RoCE v2 GID of an address"),
+        ("eth1", PortChoice(gid_index=2), ConfigError, "GID index 2 is no RoCE v2 GID of eth1"),
+        ("eth1", PortChoice(gid_index=4), ConfigError, "GID index 4 is no RoCE v2 GID of eth1"),
+        ("eth1", PortChoice(gid_index=99), ConfigError, "GID index 99 is no RoCE v2 GID of eth1"),
+        ("eth1", PortChoice("mlx5_1", 3), ConfigError, "device mlx5_1 port 3 is no RoCE v2 GID of eth1"),
+        ("eth0", PortChoice("mlx5_1"), ConfigError, "device mlx5_1 is no RoCE v2 GID of eth0"),
     ],
 )
 def test_what_is_not_there_is_said_with_what_is(
-    root: Path, ifname: str, wish: PortWish, kind: type[CwdpError], message: str
+    root: Path, ifname: str, choice: PortChoice, kind: type[CwdpError], message: str
 ) -> None:
     with pytest.raises(kind, match=f"^{message}\n") as caught:
-        find_port(ifname, wish, root)
+        find_port(ifname, choice, root)
     assert caught.value.hint
 
 
 def test_a_host_without_rdma(tmp_path: Path) -> None:
     with pytest.raises(RdmaError, match="no RDMA device"):
-        find_port("eth0", PortWish(), tmp_path)
+        find_port("eth0", PortChoice(), tmp_path)

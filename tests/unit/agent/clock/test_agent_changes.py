@@ -1,10 +1,10 @@
 """An agent whose clock, or whose peers' clocks, change unannounced: what it drops, what it tells, and when."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from clocks import ChangingClock
 from numpy.typing import NDArray
 
 from cwdp.agent.clock.edges import LEAST_YOUNG_NS, LOOK_NS, OWN_NS, TOLD_NS, YOUNG_NS, HostEdges, LeftLine
@@ -20,31 +20,16 @@ PPM = 1e-6
 PEERS = ("b", "c", "d", "e")
 
 
-@dataclass
-class Clock:
-    """A clock against true time; it may change its rate, or jump, from a true time on."""
-
-    offset_ns: int = 0
-    rate: float = 0.0
-    changes: list[tuple[int, float, float]] = field(default_factory=list)
-
-    def change(self, at_ns: int, by: float, jump_ns: float = 0.0) -> None:
-        self.changes.append((at_ns, by, jump_ns))
-
-    def at(self, true_ns: NDArray[np.float64]) -> NDArray[np.int64]:
-        shown = self.rate * (true_ns - BEGIN_NS)
-        for since_ns, by, jump_ns in self.changes:
-            shown += (true_ns >= since_ns) * (by * (true_ns - since_ns) + jump_ns)
-        return np.rint(true_ns + shown).astype(np.int64) + self.offset_ns
-
-
 class Host:
     """A host with four peers, probed without queues; `tick` is what its agent does eight times a second."""
 
     def __init__(self, peers: tuple[str, ...] = PEERS, per_s: int = 200) -> None:
-        self.edges, self.own = HostEdges(), Clock()
+        self.edges, self.own = HostEdges(), ChangingClock(begin_ns=BEGIN_NS)
         self.names = [("a/nic0", f"{peer}/nic0") for peer in peers]
-        self.peers = {peer: Clock((number - 2) * S, (number - 2) * 1e-5) for number, peer in enumerate(peers)}
+        self.peers = {
+            peer: ChangingClock((number - 2) * S, (number - 2) * 1e-5, BEGIN_NS)
+            for number, peer in enumerate(peers)
+        }
         self.shorter_ns = 0.0
         self.wrong_ns: Callable[[NDArray[np.int64]], NDArray[np.int64]] = lambda stamps: 0 * stamps
         self.now_ns = BEGIN_NS

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from clocks import ChangingClock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,10 +23,10 @@ class Fabric:
     """Peers whose clocks are known, probed without noise except for a jitter of some ns.
 
     Attributes:
-        clocks: offset in ns at time 0 and rate of each peer's clock against ours.
+        clocks: each peer's, against ours.
     """
 
-    def __init__(self, clocks: dict[str, tuple[int, float]]) -> None:
+    def __init__(self, clocks: dict[str, ChangingClock]) -> None:
         self.clocks = clocks
         self.now_ns = 100 * S
         self._rng = np.random.default_rng(3)
@@ -36,9 +37,8 @@ class Fabric:
         slot_of = edges.slots(_names(*peers))
         stamps_ns = np.zeros((4, len(peers), per_step), dtype=np.int64)
         for row, peer in enumerate(peers):
-            offset_ns, rate = self.clocks[peer]
             there, back = self._rng.exponential(5.0, (2, per_step)).astype(np.int64) + ONE_WAY_NS
-            at_peer = t1 + there + offset_ns + np.rint(rate * t1).astype(np.int64)
+            at_peer = self.clocks[peer].at(t1 + there)
             stamps_ns[:, row] = t1, at_peer, at_peer, t1 + there + back
         edge = np.repeat(slot_of, per_step)
         weight = np.ones(len(edge))
@@ -46,13 +46,13 @@ class Fabric:
         self.now_ns += STEP_NS
 
     def offset_ns(self, peer: str, local_ns: int) -> float:
-        offset_ns, rate = self.clocks[peer]
-        return offset_ns + rate * local_ns
+        clock = self.clocks[peer]
+        return clock.offset_ns + clock.rate * local_ns
 
 
 @pytest.fixture
 def fabric() -> Fabric:
-    return Fabric({"b": (2 * S, 3e-5), "c": (-S, -2e-5), "d": (17, 0.0)})
+    return Fabric({"b": ChangingClock(2 * S, 3e-5), "c": ChangingClock(-S, -2e-5), "d": ChangingClock(17)})
 
 
 def test_fits_are_of_the_right_peers(fabric: Fabric) -> None:
@@ -62,11 +62,11 @@ def test_fits_are_of_the_right_peers(fabric: Fabric) -> None:
         fabric.probe(edges, ["b", "c", "d"])
     fits = {fit.dst: fit for fit in edges.fit(fabric.now_ns)}
     assert sorted(fits) == ["b/nic0", "c/nic0", "d/nic0"]
-    for peer, (_, rate) in fabric.clocks.items():
+    for peer, clock in fabric.clocks.items():
         fit = fits[f"{peer}/nic0"]
         truth = fabric.offset_ns(peer, fit.ref_local_ns)
         assert fit.offset_base_ns + fit.offset_ns == pytest.approx(truth, abs=3)
-        assert fit.slope == pytest.approx(rate, abs=1e-8)
+        assert fit.slope == pytest.approx(clock.rate, abs=1e-8)
         assert fit.margin_ns == pytest.approx(ONE_WAY_NS, abs=5)
         assert not fit.torn
 
@@ -93,7 +93,7 @@ def test_a_peer_that_steps_its_clock_tears_the_fit(fabric: Fabric) -> None:
     edges.assign(_names("b", "c"))
     for _ in range(4):
         fabric.probe(edges, ["b", "c"])
-    fabric.clocks["b"] = (2 * S + 1_000_000, 3e-5)
+    fabric.clocks["b"] = ChangingClock(2 * S + 1_000_000, 3e-5)
     for _ in range(4):
         fabric.probe(edges, ["b", "c"])
     assert {fit.dst: fit.torn for fit in edges.fit(fabric.now_ns)} == {"b/nic0": True, "c/nic0": False}
@@ -147,7 +147,7 @@ def test_the_managers_word_counts_only_where_it_is_surer(fabric: Fabric) -> None
 def test_there_is_room_for_more_than_there_was_at_first(fabric: Fabric) -> None:
     edges = HostEdges()
     many = [f"p{n}" for n in range(3 * LEAST_SLOTS)]
-    fabric.clocks |= {peer: (1000 * n, 0.0) for n, peer in enumerate(many)}
+    fabric.clocks |= {peer: ChangingClock(1000 * n) for n, peer in enumerate(many)}
     edges.assign(_names("b"))
     fabric.probe(edges, ["b"])
     edges.assign(_names("b", *many))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cwdp.agent.clock.window import MEMORY_NS, STAMPS, UNPAIRED_WEIGHT, Window, weigh
 from cwdp.agent.probing.pathstats import QUEUED_NS, path_stats, queued_pairs
-from cwdp.agent.probing.prober import Drained
+from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.schedule import PathKey
 from cwdp.dataplane import abi
 
@@ -19,7 +19,7 @@ OFFSET_NS = -3_000_000_000  # the peer's clock is behind: delays before conversi
 
 def _drained(
     path_of_pair: list[int], answered: list[bool] | None = None, sent: list[bool] | None = None
-) -> Drained:
+) -> ProbeResults:
     """Pairs 1 ms apart, their probes 2 us; all answered over an idle path unless said otherwise."""
     n = 2 * len(path_of_pair)
     slots = np.zeros(n, dtype=abi.SLOT)
@@ -29,7 +29,7 @@ def _drained(
     slots["t4"] = slots["t1"] + np.uint64(2 * ONE_WAY_NS + 50)
     slots["fwd_owd_ns"] = slots["rev_owd_ns"] = ONE_WAY_NS
     slots["bound_ns"] = 40
-    return Drained(
+    return ProbeResults(
         np.repeat(path_of_pair, 2),
         np.array(sent if sent is not None else [True] * n),
         np.array(answered if answered is not None else [True] * n),
@@ -37,7 +37,7 @@ def _drained(
     )
 
 
-def _delay(drained: Drained, probe: int, there_ns: int = 0, back_ns: int = 0) -> None:
+def _delay(drained: ProbeResults, probe: int, there_ns: int = 0, back_ns: int = 0) -> None:
     """Have one probe wait in queues."""
     for name, by_ns in (("t2", there_ns), ("t3", there_ns), ("t4", there_ns + back_ns)):
         drained.slots[name][probe] += np.uint64(by_ns)

@@ -23,7 +23,7 @@ from cwdp.agent.goback.process import (
 from cwdp.agent.goback.unacknowledged import Unacknowledged
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, PathState, SteerFlag
-from cwdp.dataplane.steering import address_words
+from cwdp.dataplane.addresses import address_words
 from cwdp.rdma.netlink import QueuePair
 from cwdp.rdma.sysfs import Port
 

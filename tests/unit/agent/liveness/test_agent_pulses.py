@@ -20,7 +20,7 @@ from cwdp.agent.liveness.watchedpaths import Way
 from cwdp.agent.orders import Orders
 from cwdp.dataplane import abi, tree
 from cwdp.dataplane.abi import Direction, Position, SlotState
-from cwdp.dataplane.steering import address_words
+from cwdp.dataplane.addresses import address_words
 
 ORDER = PulseOrder(ifname="nic0", load=1, key_id=3, port=4791, ipv4="10.0.0.1", ipv6="fd00::1")
 ROUND = PORTS

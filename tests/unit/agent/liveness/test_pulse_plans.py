@@ -8,11 +8,11 @@ from cwdp.agent.liveness.cover import NO_LINK, Crossings, cover
 from cwdp.agent.liveness.coveredpaths import CoveredPaths
 from cwdp.agent.liveness.everypath import CALM_TURNS, MOST_HASTE, EveryPath
 from cwdp.agent.liveness.plan import (
+    BACKUP_EVERY,
     DENSE_BELOW,
     HASTE_AT_ONCE,
     MOST_PER_S,
     REGULAR_PER_S,
-    SPARE_EVERY,
     Haste,
     Watched,
 )
@@ -78,7 +78,7 @@ something_wrong = pytest.mark.parametrize(
 
 def test_a_path_that_only_backs_others_up_has_a_pulse_now_and_then() -> None:
     plan, _ = _path_and_backup()
-    rounds = _rounds(plan, 4 * SPARE_EVERY)
+    rounds = _rounds(plan, 4 * BACKUP_EVERY)
     assert rounds.count([0, 1]) == 4
     assert rounds.count([0]) == len(rounds) - 4
 
@@ -87,9 +87,9 @@ def test_a_path_that_only_backs_others_up_has_a_pulse_now_and_then() -> None:
 def test_backups_have_every_pulse_while_something_is_wrong(column: str, value: int) -> None:
     plan, paths = _path_and_backup()
     paths.fields[column][0] = value
-    assert _rounds(plan, SPARE_EVERY) == [[0, 1]] * SPARE_EVERY
+    assert _rounds(plan, BACKUP_EVERY) == [[0, 1]] * BACKUP_EVERY
     paths.fields[column][0] = 0
-    assert _rounds(plan, SPARE_EVERY).count([0]) == SPARE_EVERY - 1
+    assert _rounds(plan, BACKUP_EVERY).count([0]) == BACKUP_EVERY - 1
 
 
 @something_wrong
@@ -99,19 +99,19 @@ def test_haste_that_does_not_end_is_given_up_and_can_be_made_again_after_a_calm(
     plan, paths = _path_and_backup()
     paths.fields[column][0] = value
     assert _rounds(plan, MOST_HASTE) == [[0, 1]] * MOST_HASTE
-    assert _rounds(plan, SPARE_EVERY).count([0]) == SPARE_EVERY - 1
+    assert _rounds(plan, BACKUP_EVERY).count([0]) == BACKUP_EVERY - 1
     assert not plan.turn(0)[1]
     paths.fields[column][0] = 0
     _rounds(plan, 5 * CALM_TURNS)
     paths.fields[column][0] = value
     assert _rounds(plan, 5) == [[0, 1]] * 5
-    assert _rounds(plan, SPARE_EVERY).count([0]) == SPARE_EVERY - 1
+    assert _rounds(plan, BACKUP_EVERY).count([0]) == BACKUP_EVERY - 1
 
 
 def test_a_backup_that_is_dead_itself_wakes_nobody_for_long() -> None:
     plan, paths = _path_and_backup()
     paths.fields["unanswered"][1] = DENSE_BELOW
-    assert _rounds(plan, SPARE_EVERY).count([0]) == SPARE_EVERY - 1
+    assert _rounds(plan, BACKUP_EVERY).count([0]) == BACKUP_EVERY - 1
 
 
 @pytest.mark.parametrize(

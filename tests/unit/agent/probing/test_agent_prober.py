@@ -8,7 +8,7 @@ from agent_fakes import MS, FakeDataplane, edges, make_prober, schedule
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cwdp.agent.probing.prober import REPLY_TIMEOUT_NS, Drained, Prober
+from cwdp.agent.probing.prober import REPLY_TIMEOUT_NS, Prober, ProbeResults
 from cwdp.agent.probing.sender import MAX_BATCH
 from cwdp.dataplane import abi
 
@@ -23,7 +23,7 @@ def _drive(prober: Prober, ticks: int, start_ns: int = START_NS, *, carrier: boo
     return start_ns + ticks * TICK_NS
 
 
-def _drain(prober: Prober, now_ns: int) -> Drained:
+def _drain(prober: Prober, now_ns: int) -> ProbeResults:
     drained = prober.drain(now_ns + REPLY_TIMEOUT_NS)
     assert drained is not None
     return drained

@@ -5,7 +5,7 @@ import pytest
 from agent_fakes import MS, ONE_WAY_NS, edges, schedule
 from numpy.typing import NDArray
 
-from cwdp.agent.probing.prober import Drained
+from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.dataplane import abi
 from cwdp.shared.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_address, unpack
@@ -13,13 +13,15 @@ from cwdp.shared.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_addres
 OFFSET_NS = 7 * 10**15 + 123
 
 
-def _drained(times_ns: NDArray[np.int64], path: NDArray[np.intp], answered: NDArray[np.bool_]) -> Drained:
+def _drained(
+    times_ns: NDArray[np.int64], path: NDArray[np.intp], answered: NDArray[np.bool_]
+) -> ProbeResults:
     slots = np.zeros(len(times_ns), abi.SLOT)
     slots["t1"] = times_ns
     slots["fwd_owd_ns"] = np.where(answered, ONE_WAY_NS + path, 0)
     slots["rev_owd_ns"] = np.where(answered, 2 * ONE_WAY_NS + path, 0)
     slots["bound_ns"] = 50
-    return Drained(path, np.ones(len(path), bool), answered, slots)
+    return ProbeResults(path, np.ones(len(path), bool), answered, slots)
 
 
 def _rows(windows: PathWindows, before_ns: int) -> NDArray[np.void]:

@@ -7,8 +7,7 @@ import pytest
 from fakes import until
 from msgspec.structs import replace
 
-from cwdp.agent.steering import desired as wishes
-from cwdp.agent.steering import steering
+from cwdp.agent.steering import desired, steering
 from cwdp.agent.steering.steering import DesiredSteering, translate
 from cwdp.dataplane.steering import QpKey, Steer, parse_address
 from cwdp.errors import CwdpError, InterfaceError, SteeringError
@@ -22,7 +21,7 @@ def _wish(
 
 
 @pytest.mark.parametrize("override", [False, True])
-def test_wishes_become_managed_steering(*, override: bool) -> None:
+def test_desired_steering_becomes_managed(*, override: bool) -> None:
     steers, refused = translate([replace(_wish(backup_sport=50_001), override=override)])
     key = QpKey(ip_address("10.0.0.2"), 7)
     assert steers == {key: Steer(50_000, 50_001, managed=True, override=override)}
@@ -73,7 +72,7 @@ class _Kernel:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> _Kernel:
     made = _Kernel()
     monkeypatch.setattr(steering, "apply", made.apply)
-    monkeypatch.setattr(wishes, "RETRY_S", 0.01)
+    monkeypatch.setattr(desired, "RETRY_S", 0.01)
     return made
 
 
@@ -98,7 +97,7 @@ def _run(kernel: _Kernel, calls: int, wanted: list[SteerQp]) -> list[tuple[str, 
     return told
 
 
-def test_each_nic_gets_its_own_wishes_once(kernel: _Kernel) -> None:
+def test_each_nic_gets_its_own_steering_once(kernel: _Kernel) -> None:
     assert _run(kernel, 2, [_wish(1), _wish(2, nic="nic1"), _wish(3)]) == []
     assert kernel.calls == [("nic0", [1, 3]), ("nic1", [2])]
 

@@ -47,7 +47,7 @@ def keys(tmp_path: Path) -> KeyFile:
 
 @pytest.fixture
 def nic(monkeypatch: pytest.MonkeyPatch) -> UdNic:
-    monkeypatch.setattr(udnic, "find_port", lambda _ifname, _wish: PORT)
+    monkeypatch.setattr(udnic, "find_port", lambda _ifname, _choice: PORT)
     monkeypatch.setattr(netlink, "drivers", lambda: {"mlx5_0": "mlx5"})
     monkeypatch.setattr(UdKeeper, "is_running", True)
     links = LinkTable(lambda _: None)
@@ -144,7 +144,7 @@ def test_an_ipv4_address_that_comes_later_is_taken(
 ) -> None:
     """As its peers use it, if they have one."""
     there = [RdmaPort("mlx5_0", 1, 5, "fd00::1")]
-    monkeypatch.setattr(udnic, "find_port", lambda _ifname, _wish: there[-1])
+    monkeypatch.setattr(udnic, "find_port", lambda _ifname, _choice: there[-1])
     nic._links.take(address("10.0.0.1", new=False))
     nic.ensure(keys)
     there.append(PORT)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from clocks import ChangingClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,9 +65,7 @@ def probing(
     returned = arrived + TURNAROUND_NS
     answered = returned + back - shorter
 
-    def own(at: F64) -> I64:
-        changed = at >= CHANGE_NS
-        return np.rint(at + changed * (own_rate * (at - CHANGE_NS) + own_jump_ns)).astype(np.int64)
+    own = ChangingClock(changes=[(CHANGE_NS, own_rate, own_jump_ns)])
 
     def peer(at: F64) -> I64:
         more = np.zeros(edges)
@@ -75,7 +74,7 @@ def probing(
         elapsed = RATES[:edges][edge] * (at - BEGIN_NS) + more[edge] * np.maximum(at - CHANGE_NS, 0.0)
         return np.rint(at + elapsed).astype(np.int64) + OFFSETS_NS[:edges][edge]
 
-    return Probing(edge, np.stack((own(sent), peer(arrived), peer(returned), own(answered))))
+    return Probing(edge, np.stack((own.at(sent), peer(arrived), peer(returned), own.at(answered))))
 
 
 def lines(edges: int) -> Lines:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cwdp.errors import ConfigError
-from tools.experiments.incast import (
+from tools.experiments.incast.model import (
     BEGINNING_S,
     FRAME_BYTES,
     PULSE_BYTES,

@@ -8,11 +8,11 @@ import pytest
 
 from cwdp.errors import ConfigError
 from tools.experiments import measure
-from tools.experiments.contention import Arm, make_setting, summarise
-from tools.experiments.contention_run import summarise_arm
-from tools.experiments.failover import Cut, Kind, draw_cut, summarise_cut
-from tools.experiments.failover import make_setting as make_failover
-from tools.experiments.failover_run import summarise_arm as arm_of_failover
+from tools.experiments.contention.model import Arm, make_setting, summarise
+from tools.experiments.contention.run import summarise_arm
+from tools.experiments.failover.model import Cut, Kind, draw_cut, summarise_cut
+from tools.experiments.failover.model import make_setting as make_failover
+from tools.experiments.failover.run import summarise_arm as arm_of_failover
 from tools.experiments.jobs import interleaved
 from tools.lab.topology import LabSpec, Topology
 

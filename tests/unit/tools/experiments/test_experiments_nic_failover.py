@@ -5,8 +5,8 @@ import random
 import pytest
 
 from tools.experiments import measure
-from tools.experiments import nic_failover as model
-from tools.experiments.nic_failover import Kind
+from tools.experiments.nic_failover import model
+from tools.experiments.nic_failover.model import Kind
 from tools.lab import LabSpec
 from tools.lab.topology import Topology
 
@@ -81,7 +81,7 @@ def test_what_died_delivered_nothing() -> None:
 def test_both_ways_are_steered_with_a_backup() -> None:
     topology = Topology(SPEC)
     for flow in model.make_flows(SPEC, 0.3, seed=2):
-        there, back = model.wishes(topology, flow)
+        there, back = model.overrides(topology, flow)
         assert (there["host"], there["dst"], there["qpn"]) == (
             flow.source.host,
             str(flow.target.address),
@@ -92,6 +92,6 @@ def test_both_ways_are_steered_with_a_backup() -> None:
             str(flow.source.address),
             flow.qpn,
         )
-        for wish in (there, back):
-            assert 49_152 <= wish["backup_sport"] <= 65_535
-            assert wish["sport"] != wish["backup_sport"]
+        for override in (there, back):
+            assert 49_152 <= override["backup_sport"] <= 65_535
+            assert override["sport"] != override["backup_sport"]

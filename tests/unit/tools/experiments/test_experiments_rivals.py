@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tools.experiments.rivals import Chooser
-from tools.experiments.rivals.hopper import CHOICES, LEAST_ROUNDS, Hopper
-from tools.experiments.rivals.plb import REHASH_ROUNDS, Plb
+from tools.experiments.contention.rivals import Chooser
+from tools.experiments.contention.rivals.hopper import CHOICES, LEAST_ROUNDS, Hopper
+from tools.experiments.contention.rivals.plb import REHASH_ROUNDS, Plb
 
 BASE_NS = 1000.0
 OWN = 50_000
@@ -41,16 +41,16 @@ def test_plb_counts_a_round_by_the_half_of_its_packets() -> None:
 
 def test_hopper_moves_to_the_better_of_two_when_that_is_better_by_far() -> None:
     hopper = Hopper(OWN, BASE_NS, rng())
-    wish = hopper.step({})
-    assert len(set(wish.probed)) == CHOICES
-    assert OWN not in wish.probed
-    better, worse = wish.probed
+    choice = hopper.step({})
+    assert len(set(choice.probed)) == CHOICES
+    assert OWN not in choice.probed
+    better, worse = choice.probed
     delays = {OWN: SLOW, better: 0.7 * SLOW, worse: 0.75 * SLOW}
     for _ in range(LEAST_ROUNDS - 1):
         assert hopper.step(delays).sport == OWN
-    wish = hopper.step(delays)
-    assert wish.sport == better
-    assert better not in wish.probed
+    choice = hopper.step(delays)
+    assert choice.sport == better
+    assert better not in choice.probed
 
 
 @pytest.mark.parametrize(("own", "other"), [(SLOW, 0.85 * SLOW), (FAST, 0.1 * FAST)])
@@ -60,9 +60,9 @@ def test_hopper_stays_where_others_are_hardly_better_or_its_path_is_fast(
     hopper = Hopper(OWN, BASE_NS, rng())
     probed = hopper.step({}).probed
     for _ in range(50):
-        wish = hopper.step({OWN: own} | dict.fromkeys(probed, other))
-        assert wish.sport == OWN
-        probed = wish.probed
+        choice = hopper.step({OWN: own} | dict.fromkeys(probed, other))
+        assert choice.sport == OWN
+        probed = choice.probed
 
 
 @pytest.mark.parametrize("make", [Plb, Hopper])
@@ -70,8 +70,8 @@ def test_hopper_stays_where_others_are_hardly_better_or_its_path_is_fast(
 def test_each_finds_a_free_path_in_the_end_and_then_rests(make: type[Plb | Hopper], seed: int) -> None:
     """One of four paths is free: a port leads over path `port % 4`."""
     chooser: Chooser = make(OWN, BASE_NS, rng(seed))
-    wish = chooser.step({})
+    choice = chooser.step({})
     for _ in range(2000):
-        ports = (wish.sport, *wish.probed)
-        wish = chooser.step({port: FAST if port % 4 == 3 else SLOW for port in ports})
-    assert wish.sport % 4 == 3
+        ports = (choice.sport, *choice.probed)
+        choice = chooser.step({port: FAST if port % 4 == 3 else SLOW for port in ports})
+    assert choice.sport % 4 == 3

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import until
 
 from cwdp.errors import LabError
 from tools.clocks import ClockKind
@@ -46,10 +47,8 @@ def test_agents_of_a_lab_with_rough_clocks_stand_still_for_a_while(
 def test_it_is_said_which_and_their_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "RESTART_AFTER_S", 0.0)
     monkeypatch.setattr(fleet, "POLL_S", 0.01)
-    end = time.monotonic() + PATIENCE_S
     with fleet.Fleet(_lab(tmp_path)) as running:
-        while running.restarts < MANY and time.monotonic() < end:
-            time.sleep(0.01)
+        until(lambda: running.restarts >= MANY, "many restarts")
         with pytest.raises(LabError) as caught:
             running.check()
     assert "h1 " in caught.value.message

@@ -12,7 +12,7 @@ from cwdp.agent.config import CongestionConfig
 from cwdp.errors import ConfigError
 from tools.clocks import ClockKind
 from tools.experiments.jobs import pair_flows
-from tools.experiments.measure import NS_PER_S, Deliveries
+from tools.experiments.measure import NS_PER_S, Deliveries, quantile
 from tools.lab.topology import LabSpec, Topology
 from tools.roce.flows import Flow
 from tools.roce.patterns import NIC_WINDOW
@@ -107,9 +107,9 @@ def summarise(
     beginning = since_start_ns < BEGINNING_S * NS_PER_S
     rates = deliveries.mean_bps(BEGINNING_S * NS_PER_S, deliveries.end_ns)
     return {
-        "owd_p50_ns": _quantile(owd_ns[~beginning], 0.5),
-        "owd_p99_ns": _quantile(owd_ns[~beginning], 0.99),
-        "owd_beginning_p99_ns": _quantile(owd_ns[beginning], 0.99),
+        "owd_p50_ns": quantile(owd_ns[~beginning], 0.5),
+        "owd_p99_ns": quantile(owd_ns[~beginning], 0.99),
+        "owd_beginning_p99_ns": quantile(owd_ns[beginning], 0.99),
         "owd_packets": int(np.count_nonzero(~beginning)),
         "owd_from_process_p99_ns": result["total"]["owd"]["p99_ns"],
         "goodput_bps": float(rates.sum()),
@@ -136,7 +136,3 @@ def compare(without: Mapping[str, Any], held: Mapping[str, Any]) -> dict[str, An
             "fairness": held["jain"] >= FAIRNESS,
         },
     }
-
-
-def _quantile(values: NDArray[np.int64], share: float) -> float | None:
-    return float(np.quantile(values, share)) if len(values) else None

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from cwdp.dataplane import abi
 from cwdp.dataplane.maps import Maps
 from cwdp.slices.allocation import allocate, fill
+from cwdp.slices.borrowing import LEASE_NS, Borrowing
 from cwdp.slices.edt import pace_q18
-from cwdp.slices.lending import LEASE_NS, Lender
 
 INF = float("inf")
 MS = 1_000_000
@@ -77,43 +77,43 @@ def a_host(enforcer: abi.Enforcer = abi.Enforcer.EDT) -> Any:
     return SimpleNamespace(slice_table=table, slices=slices)
 
 
-def lender(host: Any) -> Lender:
-    return Lender(cast("Maps", host))
+def borrowing(host: Any) -> Borrowing:
+    return Borrowing(cast("Maps", host))
 
 
 def paces(host: Any) -> list[int]:
     return [int(pace) for pace in host.slices["pace_q18"][:3]]
 
 
-def test_a_waiting_slice_is_lent_what_the_others_leave() -> None:
+def test_a_waiting_slice_borrows_what_the_others_leave() -> None:
     host = a_host()
     host.slices["departure_ns"][1] = 10**9 + 50 * MS
-    assert lender(host).step(10**9)
+    assert borrowing(host).step(10**9)
     assert paces(host) == [pace_q18(40 * MS), pace_q18(100 * MS), pace_q18(40 * MS)]
     assert list(host.slices["lease_ns"][:4]) == [10**9 + LEASE_NS] * 3 + [0]
 
 
-def test_what_is_sent_is_not_lent() -> None:
+def test_what_is_sent_is_not_borrowed() -> None:
     host = a_host()
     host.slices["departure_ns"][1] = 10**12
-    lending = lender(host)
-    lending.step(10**9)
+    slices = borrowing(host)
+    slices.step(10**9)
     host.slices["bytes"][2] += 30 * MS // 8 // 50
-    lending.step(10**9 + 20 * MS)
+    slices.step(10**9 + 20 * MS)
     assert paces(host)[1] == pytest.approx(pace_q18((100 - 1.05 * 30) * MS), rel=1e-6)
 
 
 def test_all_that_wait_have_their_guarantees() -> None:
     host = a_host()
     host.slices["departure_ns"][:3] = 10**12
-    lender(host).step(10**9)
+    borrowing(host).step(10**9)
     assert paces(host) == [int(pace) for pace in host.slices["fair_q18"][:3]]
 
 
 @pytest.mark.parametrize("enforcer", [abi.Enforcer.NONE, abi.Enforcer.HTB])
-def test_only_departure_times_need_lending(enforcer: abi.Enforcer) -> None:
+def test_only_departure_times_need_borrowing(enforcer: abi.Enforcer) -> None:
     host = a_host(enforcer)
-    assert not lender(host).step(10**9)
+    assert not borrowing(host).step(10**9)
     assert paces(host) == [0, 0, 0]
 
 

@@ -13,7 +13,7 @@ from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings, ProbeSettings
 from tools.clocks import ClockKind
-from tools.experiments.incast import (
+from tools.experiments.incast.model import (
     Incast,
     compare,
     congestion,
@@ -22,14 +22,16 @@ from tools.experiments.incast import (
     pulse_interval_ms,
     summarise,
 )
+from tools.experiments.incast.wire import WireTap
+from tools.experiments.options import JSON, rate_option
 from tools.experiments.report import mbit, ms, new_table
 from tools.experiments.runs import send
-from tools.experiments.wire import WireTap
 from tools.lab import Lab, LabSpec, netns
 from tools.lab.fleet import Fleet
-from tools.lab.params import CLOCKS, RATE
+from tools.lab.params import CLOCKS
 from tools.lab.session import lab_for_run, wait_for_lock
 from tools.lab.truth import Truth
+from tools.waiting import wait_for
 
 NAME = "incast"
 ARMS = ("without", "with")
@@ -55,9 +57,9 @@ POLL_S = 0.2
 @click.option(
     "--message-bytes", type=click.IntRange(1), default=MESSAGE_BYTES, show_default=True, help="Of a WRITE."
 )
-@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of all links.")
+@rate_option(RATE_BPS, "Of all links.")
 @CLOCKS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def incast(
     *,
     senders: int,
@@ -116,14 +118,11 @@ def _fleet(lab: Lab, senders: int, *, controlled: bool) -> Fleet:
 
 def _wait_for_control(fleet: Fleet, drawn: Incast) -> None:
     """Until every sender controls congestion."""
-    deadline = time.monotonic() + CONTROLLED_TIMEOUT_S
-    while not all(_is_controlled(fleet.lab, source) for source in drawn.sources):
-        fleet.check()
-        if time.monotonic() > deadline:
-            raise LabError(
-                "waited for the agents to control congestion", f"read the logs: {fleet.lab.run_dir}/*.log"
-            )
-        time.sleep(POLL_S)
+    are_controlled = fleet.checked(lambda: all(_is_controlled(fleet.lab, name) for name in drawn.sources))
+    if not wait_for(are_controlled, CONTROLLED_TIMEOUT_S, poll_s=POLL_S):
+        raise LabError(
+            "waited for the agents to control congestion", f"read the logs: {fleet.lab.run_dir}/*.log"
+        )
 
 
 def _is_controlled(lab: Lab, host: str) -> bool:

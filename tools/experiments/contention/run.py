@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
 from tools.clocks import ClockKind
-from tools.experiments.contention import (
+from tools.experiments.contention.model import (
     QUEUE_BYTES,
     RATE_BPS,
     SECONDS,
@@ -21,7 +21,8 @@ from tools.experiments.contention import (
     run_arm,
 )
 from tools.experiments.fleets import RARE_PULSES, running_fleet
-from tools.experiments.report import mbit, ms, new_table, share
+from tools.experiments.options import JSON, arm_option, chosen, fabric_options
+from tools.experiments.report import describe_lab, mbit, ms, new_table, share
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.params import CLOCKS, RATE, SHARE
 from tools.lab.session import lab_for_run
@@ -53,10 +54,7 @@ MEDIANS = (
     show_default=True,
     help="How many seeds, from --seed on.",
 )
-@click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches.")
-@click.option("--spines", default=LabSpec().spines, show_default=True, help="Spine switches.")
-@click.option("--hosts", default=LabSpec().hosts_per_leaf, show_default=True, help="Hosts per leaf.")
-@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
+@fabric_options(hosts=LabSpec().hosts_per_leaf, rate_bps=RATE_BPS)
 @click.option(
     "--spine-rate", type=RATE, help="Of leaf-spine links.  [default: where the best placement just fits]"
 )
@@ -74,15 +72,9 @@ MEDIANS = (
     show_default=True,
     help=f"Of traffic a run; the first {SETTLE_S:.0f} do not count.",
 )
-@click.option(
-    "--arm",
-    "arms",
-    type=click.Choice([str(arm) for arm in Arm]),
-    multiple=True,
-    help="Only this one; may be repeated.",
-)
+@arm_option(Arm, "Only this one; may be repeated.")
 @CLOCKS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def contention(
     *,
     seed: int,
@@ -111,8 +103,7 @@ def contention(
         clocks=clocks,
     )
     setting = make_setting(spec, spine_rate_bps=spine_rate, slow_share=slow_spine)
-    chosen = [arm for arm in Arm if not arms or arm in arms]
-    result = run_contention(setting, chosen, range(seed, seed + seeds), seconds)
+    result = run_contention(setting, chosen(Arm, arms), range(seed, seed + seeds), seconds)
     emit(result, as_json=as_json, render=lambda: _render(result))
 
 
@@ -133,15 +124,9 @@ def run_contention(
             if wanted:
                 runs += _run_group(lab, setting, wanted, seeds, seconds, planner=planner)
     return {
-        "lab": {
-            "leaves": setting.spec.leaves,
-            "spines": setting.spec.spines,
-            "hosts": len(lab.hosts),
-            "rate_bps": setting.spec.rate_bps,
-            "spine_rate_bps": setting.spec.spine_rate_bps,
-            "slow_links_bps": setting.slow_bps,
-            "clocks": lab.spec.clocks,
-        },
+        "lab": describe_lab(
+            lab, setting.spec, spine_rate_bps=setting.spec.spine_rate_bps, slow_links_bps=setting.slow_bps
+        ),
         "queue_pairs": len(setting.pairs),
         "seconds": seconds,
         "settle_s": SETTLE_S,

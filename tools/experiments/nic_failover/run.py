@@ -16,14 +16,15 @@ from cwdp.cli.output import emit, progress
 from cwdp.errors import ManagerError
 from cwdp.shared.rates import format_rate
 from tools.clocks import ClockKind
-from tools.experiments import nic_failover as model
 from tools.experiments.fleets import running_fleet
-from tools.experiments.nic_failover import Kind
-from tools.experiments.report import ms, new_table, share
-from tools.experiments.runs import send
+from tools.experiments.nic_failover import model
+from tools.experiments.nic_failover.model import Kind
+from tools.experiments.options import JSON, arm_option, chosen, fabric_options
+from tools.experiments.report import describe_lab, ms, new_table, share
+from tools.experiments.runs import interrupt, send
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet import Fleet
-from tools.lab.params import CLOCKS, RATE, SHARE
+from tools.lab.params import CLOCKS, SHARE
 from tools.lab.session import lab_for_run
 from tools.roce import Flow, Generator
 
@@ -48,14 +49,11 @@ TOLD = ("nic_failed", "nic_healed")
     help="A NIC's link goes silent, or loses its carrier; or all uplinks of its leaf go silent.  [default: each]",
 )
 @click.option("--load", type=SHARE, default="0.15", show_default=True, help="Each NIC's, of its link.")
-@click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches.")
-@click.option("--spines", default=SPINES, show_default=True, help="Spine switches.")
-@click.option("--hosts", default=HOSTS, show_default=True, help="Hosts per leaf.")
-@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of all links.")
+@fabric_options(hosts=HOSTS, spines=SPINES, rate_bps=RATE_BPS, rate_of="Of all links.")
 @click.option("--ipv6", is_flag=True, help="Send IPv6.")
-@click.option("--arm", "arms", type=click.Choice(ARMS), multiple=True, help="Only this one.")
+@arm_option(ARMS)
 @CLOCKS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def nic_failover(
     *,
     seed: int,
@@ -84,7 +82,7 @@ def nic_failover(
         clocks=clocks,
     )
     plan = Plan(tuple(Kind(kind) for kind in kinds or Kind for _ in range(deaths)), load, seed, ipv6)
-    result = run_nic_failover(spec, plan, [arm for arm in ARMS if not arms or arm in arms])
+    result = run_nic_failover(spec, plan, chosen(ARMS, arms))
     emit(result, as_json=as_json, render=lambda: _render(result))
 
 
@@ -127,13 +125,7 @@ def run_nic_failover(spec: LabSpec, plan: Plan, arms: Sequence[str]) -> dict[str
                     progress(f"{arm}: {_shown(run)}")
                     fleet.check()
     return {
-        "lab": {
-            "leaves": spec.leaves,
-            "spines": spec.spines,
-            "hosts": len(lab.hosts),
-            "rate_bps": spec.rate_bps,
-            "clocks": lab.spec.clocks,
-        },
+        "lab": describe_lab(lab, spec),
         "load": plan.load,
         "arms": [model.summarise_arm(arm, [run for run in runs if run["arm"] == arm]) for arm in arms],
         "runs": runs,
@@ -144,12 +136,12 @@ def run_nic_failover(spec: LabSpec, plan: Plan, arms: Sequence[str]) -> dict[str
 def _steered(lab: Lab, fleet: Fleet, flows: Sequence[Flow]) -> Iterator[None]:
     """Queue pairs that have a path and a backup each, both ways, for a while."""
     client = ManagerClient(f"unix://{fleet.socket}")
-    wishes = [wish for flow in flows for wish in model.wishes(lab.topology, flow)]
-    for wish in wishes:
-        _insist(partial(client.put, "/v1/steer", wish))
+    overrides = [override for flow in flows for override in model.overrides(lab.topology, flow)]
+    for override in overrides:
+        _insist(partial(client.put, "/v1/steer", override))
     yield
-    for wish in wishes:
-        key = {name: wish[name] for name in ("host", "nic", "dst", "qpn")}
+    for override in overrides:
+        key = {name: override[name] for name in ("host", "nic", "dst", "qpn")}
         _insist(partial(client.delete, "/v1/steer", key))
 
 
@@ -174,13 +166,7 @@ def _one_death(lab: Lab, fleet: Fleet, kind: Kind, flows: Sequence[Flow], seed: 
 
     def during(_: Generator) -> None:
         time.sleep(model.STEERED_S)
-        times.append(time.monotonic_ns())
-        death.make(lab.name)
-        try:
-            time.sleep(model.DARK_S)
-        finally:
-            times.append(time.monotonic_ns())
-            death.mend(lab.name)
+        times.extend(interrupt(death, lab.name, model.DARK_S))
         time.sleep(model.MENDED_S)
 
     told = _told(fleet)

@@ -117,7 +117,7 @@ def make_flows(spec: LabSpec, load: float, seed: int, *, ipv6: bool = False) -> 
     ]
 
 
-def wishes(topology: Topology, flow: Flow) -> list[dict[str, Any]]:
+def overrides(topology: Topology, flow: Flow) -> list[dict[str, Any]]:
     """What makes the manager steer a queue pair's data and its acknowledgements, each with a backup."""
     there = (flow.source, flow.target, flow.remote_qpn, flow.sport)
     back = (flow.target, flow.source, flow.qpn, flow.ack_sport)
@@ -207,13 +207,12 @@ def summarise_death(
 def summarise_arm(arm: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """An arm over all deaths."""
     stalls = [stall for run in runs for stall in run["stalls_ns"]]
-    p50, p99 = (float(value) for value in np.quantile(stalls, (0.5, 0.99))) if stalls else (None, None)
     return {
         "arm": arm,
         "deaths": len(runs),
         "queue_pairs_hit": sum(run["queue_pairs_hit"] for run in runs),
-        "outage_p50_ns": p50,
-        "outage_p99_ns": p99,
+        "outage_p50_ns": measure.quantile(stalls, 0.5),
+        "outage_p99_ns": measure.quantile(stalls, 0.99),
         "outage_max_ns": max(stalls, default=None),
         "return_max_ns": max((stall for run in runs for stall in run["returns_ns"]), default=None),
         "queue_pairs_died": sum(run["queue_pairs_died"] for run in runs),

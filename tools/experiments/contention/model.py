@@ -14,12 +14,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from tools.experiments import measure
+from tools.experiments.contention.rivals import MakeChooser
+from tools.experiments.contention.rivals.hands import Hands
+from tools.experiments.contention.rivals.hopper import Hopper
+from tools.experiments.contention.rivals.plb import Plb
 from tools.experiments.jobs import Job, interleaved, pair_flows
 from tools.experiments.optimum import fair_optimum_bps, fitting_spine_flows, link_capacities
-from tools.experiments.rivals import MakeChooser
-from tools.experiments.rivals.hands import Hands
-from tools.experiments.rivals.hopper import Hopper
-from tools.experiments.rivals.plb import Plb
 from tools.experiments.runs import send
 from tools.lab import Lab, LabSpec
 from tools.lab.topology import Topology

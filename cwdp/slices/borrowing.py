@@ -1,4 +1,4 @@
-"""Under earliest departure times: what one slice leaves unused is lent to others, a few dozen times a second.
+"""Under earliest departure times, slices borrow the bandwidth that others leave unused; decided a few dozen times a second.
 
 A borrowed rate holds for the time of a lease. When nobody renews it, the dataplane goes back to the guarantees.
 """
@@ -19,8 +19,8 @@ BACKLOG_NS = 1_000_000
 ROOM_TO_GROW = 1.05
 
 
-class Lender:
-    """Lends on one interface.
+class Borrowing:
+    """Gives the slices of one interface what others leave unused.
 
     Args:
         maps: of the interface; they stay the caller's.

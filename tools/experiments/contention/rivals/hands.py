@@ -1,4 +1,4 @@
-"""Carries out what choosers wish, on the hosts of a lab: delays out of the dataplanes' maps, steering into them."""
+"""Carries out what choosers decide, on the hosts of a lab: delays out of the dataplanes' maps, steering into them."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, tree
 from cwdp.dataplane.abi import SlotState
+from cwdp.dataplane.addresses import words_address
 from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import Address, QpKey, Steer, Steering, words_address
+from cwdp.dataplane.steering import QpKey, Steer, Steering
 from cwdp.dataplane.tree import TreePath
-from tools.experiments.rivals import Chooser, MakeChooser, Wish
+from cwdp.shared.addresses import Address
+from tools.experiments.contention.rivals import Choice, Chooser, MakeChooser
 from tools.lab import Lab, netns
 from tools.roce import Flow
 
@@ -72,7 +74,7 @@ class Hands:
         self._lab, self._flows = lab, flows
         rng = np.random.default_rng(seed)
         self._choosers: list[Chooser] = [make(flow.sport, base_ns, rng) for flow in flows]
-        self._wishes = [Wish(flow.sport) for flow in flows]
+        self._choices = [Choice(flow.sport) for flow in flows]
         self._stack = ExitStack()
         self._maps: dict[str, Maps] = {}
         self._readers: dict[str, DelayReader] = {}
@@ -87,8 +89,8 @@ class Hands:
                 self._maps[host.name] = stack.enter_context(Maps(where))
                 self._readers[host.name] = DelayReader(self._maps[host.name])
             stack.callback(self._let_go)
-            for flow, wish in zip(self._flows, self._wishes, strict=True):
-                self._steer(flow, wish)
+            for flow, choice in zip(self._flows, self._choices, strict=True):
+                self._steer(flow, choice)
             self._stack = stack.pop_all()
         self._thread.start()
         return self
@@ -113,22 +115,22 @@ class Hands:
         """One step of every queue pair."""
         for number, (flow, chooser) in enumerate(zip(self._flows, self._choosers, strict=True)):
             mine = delays[flow.source.host]
-            wish = chooser.step(
+            choice = chooser.step(
                 {port: found for (dst, port), found in mine.items() if dst == flow.target.address}
             )
-            before, self._wishes[number] = self._wishes[number], wish
-            if wish != before:
-                self.moves += wish.sport != before.sport
-                self._steer(flow, wish, before)
+            before, self._choices[number] = self._choices[number], choice
+            if choice != before:
+                self.moves += choice.sport != before.sport
+                self._steer(flow, choice, before)
 
-    def _steer(self, flow: Flow, wish: Wish, before: Wish | None = None) -> None:
+    def _steer(self, flow: Flow, choice: Choice, before: Choice | None = None) -> None:
         """Have a queue pair leave from its port, and the others watched."""
         with tree.locked():
             steering = Steering(self._maps[flow.source.host])
-            if before is None or before.sport != wish.sport:
-                steering.set(QpKey(flow.target.address, flow.remote_qpn), Steer(wish.sport))
-            if wish.probed and (before is None or before.probed != wish.probed):
-                first, second = wish.probed
+            if before is None or before.sport != choice.sport:
+                steering.set(QpKey(flow.target.address, flow.remote_qpn), Steer(choice.sport))
+            if choice.probed and (before is None or before.probed != choice.probed):
+                first, second = choice.probed
                 steering.set(self._probing(flow), Steer(first, second))
 
     def _let_go(self) -> None:

@@ -1,7 +1,7 @@
 """Other ways to choose a queue pair's path from its host alone, to compare with: PLB's idea and Hopper's.
 
 Each decides for one queue pair, once a round, from delays that were measured on its paths (`Chooser`); `hands` gives
-them the delays and carries their wishes out. Both get more than on a real host: one-way delays in nanoseconds in the
+them the delays and carries their choices out. Both get more than on a real host: one-way delays in nanoseconds in the
 place of ECN marks and round trips, and a pulse every few milliseconds on each path that they ask about.
 """
 
@@ -16,7 +16,7 @@ FIRST_PORT, PORTS = 49152, 2**14
 
 
 @dataclass(frozen=True)
-class Wish:
+class Choice:
     """What a chooser wants: the source port to send from, and two others whose delays it wants to know."""
 
     sport: int
@@ -26,7 +26,7 @@ class Wish:
 class Chooser(Protocol):
     """Chooses the path of one queue pair."""
 
-    def step(self, delays_ns: Mapping[int, NDArray[np.float64]]) -> Wish:
+    def step(self, delays_ns: Mapping[int, NDArray[np.float64]]) -> Choice:
         """Decide at the end of a round.
 
         Args:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.experiments.rivals import Wish, draw_port
+from tools.experiments.contention.rivals import Choice, draw_port
 
 MARKED_FROM = 1.5
 CONGESTED_SHARE = 0.5
@@ -27,7 +27,7 @@ class Plb:
         self._marked_ns = MARKED_FROM * base_ns
         self._congested = 0
 
-    def step(self, delays_ns: Mapping[int, NDArray[np.float64]]) -> Wish:
+    def step(self, delays_ns: Mapping[int, NDArray[np.float64]]) -> Choice:
         """Count congested rounds; draw another port after REHASH_ROUNDS of them."""
         mine = delays_ns.get(self._sport)
         if mine is not None and len(mine):
@@ -36,4 +36,4 @@ class Plb:
         if self._congested >= REHASH_ROUNDS:
             self._congested = 0
             self._sport = draw_port(self._rng)
-        return Wish(self._sport)
+        return Choice(self._sport)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.experiments.rivals import Wish, draw_port
+from tools.experiments.contention.rivals import Choice, draw_port
 
 SEARCH_FROM = 1.5
 BETTER_BELOW = 0.8
@@ -33,7 +33,7 @@ class Hopper:
         self._average_ns: dict[int, float] = {}
         self._rounds: dict[int, int] = {}
 
-    def step(self, delays_ns: Mapping[int, NDArray[np.float64]]) -> Wish:
+    def step(self, delays_ns: Mapping[int, NDArray[np.float64]]) -> Choice:
         """Follow the averages; move if the path is slow and one of the others much faster."""
         for port in (self._sport, *self._probed):
             delays = delays_ns.get(port)
@@ -47,7 +47,7 @@ class Hopper:
             if known[best] < BETTER_BELOW * present:
                 self._sport = best
             self._start_anew()
-        return Wish(self._sport, self._probed)
+        return Choice(self._sport, self._probed)
 
     def _follow(self, port: int, delay_ns: float) -> None:
         before = self._average_ns.get(port, delay_ns)

@@ -18,9 +18,10 @@ from cwdp.cli.output import emit, progress
 from cwdp.dataplane import loader
 from cwdp.shared.rates import format_rate
 from cwdp.shared.slices import Match, Slice, SliceSet
-from tools.experiments.pair import MTU, NIC, Pair, pair
+from tools.experiments.options import JSON, rate_option
 from tools.experiments.report import mbit, ms, new_table
-from tools.experiments.slice_traffic import (
+from tools.experiments.slices.pair import MTU, NIC, Pair, pair
+from tools.experiments.slices.traffic import (
     BULK_DSCP,
     FRAME_BYTES,
     IDLE_DSCP,
@@ -30,7 +31,6 @@ from tools.experiments.slice_traffic import (
     received_bps,
 )
 from tools.lab import netns
-from tools.lab.params import RATE
 from tools.lab.shaping import set_rate
 
 ARMS = ("without", "with")
@@ -53,8 +53,8 @@ DELAY_RATIO = 1.5
 
 @click.command()
 @click.option("--seed", default=1, show_default=True, help="Draws queue pair numbers.")
-@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of the link.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@rate_option(RATE_BPS, "Of the link.")
+@JSON
 def slices(*, seed: int, rate: int, as_json: bool) -> None:
     """Show what bandwidth slices promise: a guarantee, a ceiling, nothing wasted, and a short wait."""
     result = run_slices(seed, rate)

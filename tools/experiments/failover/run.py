@@ -12,7 +12,8 @@ from rich.console import Group, RenderableType
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
 from tools.clocks import ClockKind
-from tools.experiments.failover import (
+from tools.experiments import measure
+from tools.experiments.failover.model import (
     DARK_S,
     GRACE_S,
     HEALED_S,
@@ -26,8 +27,9 @@ from tools.experiments.failover import (
     summarise_cut,
 )
 from tools.experiments.fleets import PulseSettings, running_fleet
-from tools.experiments.report import ms, new_table, share
-from tools.experiments.runs import links_in_use, send
+from tools.experiments.options import JSON, arm_option, chosen, fabric_options
+from tools.experiments.report import describe_lab, ms, new_table, share
+from tools.experiments.runs import interrupt, links_in_use, send
 from tools.experiments.taken import links_taken
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.params import CLOCKS, RATE, SHARE
@@ -68,14 +70,11 @@ HOLD_DOWN_MS = 500.0
     show_default=True,
     help="Each host's, of its link; more than once for one after the other.",
 )
-@click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches.")
-@click.option("--spines", default=LabSpec().spines, show_default=True, help="Spine switches.")
-@click.option("--hosts", default=HOSTS, show_default=True, help="Hosts per leaf.")
-@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
+@fabric_options(hosts=HOSTS, rate_bps=RATE_BPS)
 @click.option("--spine-rate", type=RATE, help="Of leaf-spine links.  [default: not oversubscribed]")
-@click.option("--arm", "arms", type=click.Choice(ARMS), multiple=True, help="Only this one.")
+@arm_option(ARMS)
 @CLOCKS
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def failover(
     *,
     seed: int,
@@ -102,8 +101,7 @@ def failover(
         clocks=clocks,
     )
     settings = [make_setting(spec, load, spine_rate) for load in loads]
-    chosen = [arm for arm in ARMS if not arms or arm in arms]
-    result = run_failover(settings, chosen, Kind(kind), cuts, seed)
+    result = run_failover(settings, chosen(ARMS, arms), Kind(kind), cuts, seed)
     emit(result, as_json=as_json, render=lambda: _render(result))
 
 
@@ -140,14 +138,7 @@ def run_failover(
                         progress(f"{arm}, load {setting.load}, cut {number + 1} of {cuts}: {_shown(run)}")
                         fleet.check()
     return {
-        "lab": {
-            "leaves": spec.leaves,
-            "spines": spec.spines,
-            "hosts": len(lab.hosts),
-            "rate_bps": spec.rate_bps,
-            "spine_rate_bps": spec.spine_rate_bps,
-            "clocks": lab.spec.clocks,
-        },
+        "lab": describe_lab(lab, spec, spine_rate_bps=spec.spine_rate_bps),
         "kind": str(kind),
         "queue_pairs": len(settings[0].pairs),
         "arms": [
@@ -187,10 +178,9 @@ def summarise_arm(arm: str, load: float, runs: Sequence[dict[str, Any]]) -> dict
 
 def _spread(name: str, durations_ns: Sequence[int]) -> dict[str, float | None]:
     """Median, 99th percentile and maximum; None where there are none."""
-    p50, p99 = np.quantile(durations_ns, (0.5, 0.99)) if durations_ns else (None, None)
     return {
-        f"{name}_p50_ns": None if p50 is None else float(p50),
-        f"{name}_p99_ns": None if p99 is None else float(p99),
+        f"{name}_p50_ns": measure.quantile(durations_ns, 0.5),
+        f"{name}_p99_ns": measure.quantile(durations_ns, 0.99),
         f"{name}_max_ns": max(durations_ns, default=None),
     }
 
@@ -199,28 +189,22 @@ def _one_cut(lab: Lab, setting: Setting, kind: Kind, seed: int) -> dict[str, Any
     """New queue pairs, one cut, one mending."""
     rng = random.Random(seed)
     flows = setting.flows(seed)
-    made: list[tuple[Cut, dict[int, frozenset[str]], int, int]] = []
+    made: list[tuple[Cut, dict[int, frozenset[str]], tuple[int, int]]] = []
 
     def during(_: Generator) -> None:
         time.sleep(STEERED_S)
         cut = draw_cut(kind, links_in_use(lab, setting.flow_bps / 2), lab.topology, rng)
         taken = links_taken(lab, flows)
-        cut_ns = time.monotonic_ns()
-        cut.make(lab.name)
-        try:
-            time.sleep(DARK_S)
-        finally:
-            mended_ns = time.monotonic_ns()
-            cut.mend(lab.name)
-        made.append((cut, taken, cut_ns, mended_ns))
+        times = interrupt(cut, lab.name, DARK_S)
+        made.append((cut, taken, times))
         time.sleep(MENDED_S)
 
     result = send(lab, flows, 0.0, during=during)
-    cut, taken, cut_ns, mended_ns = made[0]
+    cut, taken, times = made[0]
     if kind is Kind.CARRIER:
         for link in cut.links:
             faults.drop(lab.name, link, 0.0)
-    return summarise_cut(setting, cut, taken, result, (cut_ns, mended_ns))
+    return summarise_cut(setting, cut, taken, result, times)
 
 
 def _shown(run: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane.ring import Ring
-from tools.experiments.pair import Pair
+from tools.experiments.slices.pair import Pair
 
 SETTLE_S = 0.5
 FRAME_BYTES, URGENT_FRAME_BYTES = 4_158, 1_086

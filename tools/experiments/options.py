@@ -1,0 +1,51 @@
+"""Options that the commands of several experiments have."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+from cwdp.shared.rates import format_rate
+from tools.lab import LabSpec
+from tools.lab.params import RATE
+
+Command = Callable[..., Any]
+Arm = TypeVar("Arm", bound=str)
+
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def rate_option(rate_bps: int, of: str) -> Callable[[Command], Command]:
+    """`--rate` of some links."""
+    return click.option("--rate", type=RATE, default=format_rate(rate_bps), show_default=True, help=of)
+
+
+def fabric_options(
+    *, hosts: int, rate_bps: int, rate_of: str = "Of hosts' links.", spines: int = LabSpec().spines
+) -> Callable[[Command], Command]:
+    """`--leaves`, `--spines`, `--hosts` and `--rate`, with these defaults."""
+    options = (
+        click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches."),
+        click.option("--spines", default=spines, show_default=True, help="Spine switches."),
+        click.option("--hosts", default=hosts, show_default=True, help="Hosts per leaf."),
+        rate_option(rate_bps, rate_of),
+    )
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def arm_option(arms: Iterable[str], words: str = "Only this one.") -> Callable[[Command], Command]:
+    """`--arm`, for `chosen`."""
+    return click.option(
+        "--arm", "arms", type=click.Choice([str(arm) for arm in arms]), multiple=True, help=words
+    )
+
+
+def chosen(arms: Iterable[Arm], named: tuple[str, ...]) -> list[Arm]:
+    """The arms that were named, in their own order; all where none was."""
+    return [arm for arm in arms if not named or arm in named]
