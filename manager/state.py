@@ -26,7 +26,7 @@ from cwdp.shared.messages import (
     WindowReport,
     nic_id,
 )
-from manager.clock.changes import ClockStory
+from manager.clock.changes import ClockEvents
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
@@ -101,7 +101,7 @@ class FleetState:
     ) -> None:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
-        self.story = ClockStory()
+        self.clock_events = ClockEvents()
         self.owd = OwdStore()
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
@@ -154,7 +154,7 @@ class FleetState:
         self.planner.lead(now_s)
         if timeline != self.clock.timeline or (others_led and self.clock.runs):
             self.clock = ClockService(Identity(timeline=timeline, starts=self.starts), continued=True)
-            self.story.begin_anew()
+            self.clock_events.begin_anew()
         self.clock.epoch = epoch
 
     def not_taken_up(self) -> list[str]:
@@ -212,7 +212,9 @@ class FleetState:
         self._follow_sequence(report)
         self.clock.hear(report, self.members.hosts.keys(), now_s)
         told = report.discipline
-        if told is not None and not self.story.disciplines.hear(report.host, report.boot_id, told, now_s):
+        if told is not None and not self.clock_events.disciplines.hear(
+            report.host, report.boot_id, told, now_s
+        ):
             self.reports["discipline_not_sane"] += 1
         self.owd.add(self._own_paths(report), now_s)
         self.traffic.hear_clock(report.clock, now_s)
@@ -251,10 +253,10 @@ class FleetState:
             self.note(host, "host_lost", "no hello for several seconds")
         for host in self.clock.fits.slots.keys() - self.members.hosts.keys():
             self.clock.forget(host)
-            self.story.forget(host)
+            self.clock_events.forget(host)
         for host in self._sequences.keys() - self.members.hosts.keys():
             del self._sequences[host]
-            self.story.forget(host)
+            self.clock_events.forget(host)
             self.counters.forget(host)
         if self._taken_up is not None:
             self._taken_up = {
@@ -320,9 +322,9 @@ class FleetState:
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
 
-    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+    def echo_orders(self, now_s: float) -> list[BounceOrder]:
         """Echoes that hosts are to send now; a manager that waits wants none."""
-        return self.watch.bounce_orders(now_s) if self.leads else []
+        return self.watch.echo_orders(now_s) if self.leads else []
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""
@@ -353,7 +355,7 @@ class FleetState:
             routes=self.fabric.routes,
             loads=self.links,
             localised=self.faults.dead_links(),
-            wishes=self.steering.messages(),
+            overrides=self.steering.messages(),
         )
         believes_others = self._addresses.version != self._addresses_version
         self._addresses_version = self._addresses.version
@@ -367,7 +369,7 @@ class FleetState:
         by_hand, slices = self.steering.messages(), self.slicing.messages()
         planned = self.planner.planned
         steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
-        round_nics = detours(self._addresses.believed(), steer)
+        round_nics = detours(self._addresses.proven_hellos(), steer)
         wanted = [
             Desired(
                 host=host,
@@ -423,10 +425,10 @@ class FleetState:
     def take_clock_changes(self, now_s: float) -> None:
         """Note the hosts whose clock changed: unannounced, or its state."""
         slots, timeline_ns = self.clock.fits.slots, self.traffic.timeline_ns(now_s)
-        for note in self.story.follow(self.clock.clocks, slots, now_s, timeline_ns):
+        for note in self.clock_events.follow(self.clock.clocks, slots, now_s, timeline_ns):
             self.note(note.host, note.kind, note.detail)
         for host, state in self.clock.changes:
-            cause = self.story.explain(host, state, now_s)
+            cause = self.clock_events.explain(host, state, now_s)
             detail = f"clock is {state.replace('_', ' ')}"
             self.note(host, f"clock_{state}", detail if cause is None else f"{detail}: {cause}")
             if state == "set_aside":

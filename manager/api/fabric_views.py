@@ -44,7 +44,7 @@ def path(discovery: Discovery, src: str, dst: str) -> Json:
 
 
 def _pair(discovery: Discovery, src: str, dst_addr: str, dst: str) -> Json:
-    routes, known = discovery.fabric.routes, discovery.census.of(src, dst_addr)
+    routes, known = discovery.fabric.routes, discovery.path_counts.of(src, dst_addr)
     in_use = discovery.in_use.get((src, dst_addr), {})
     return {
         "src": src,

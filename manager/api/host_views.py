@@ -23,7 +23,7 @@ def clock(state: FleetState, now_s: float) -> Json:
     rows = [measured.get(name) or _unmeasured(name) for name in sorted(state.members.hosts)]
     allowance_ns = service.allowance_ns
     hosts = [
-        row | state.story.view(row["host"], row["state"], row["bound_ns"], allowance_ns, now_s)
+        row | state.clock_events.view(row["host"], row["state"], row["bound_ns"], allowance_ns, now_s)
         for row in rows
     ]
     return {"timeline": service.timeline, "allowance_ns": round(allowance_ns, 1), "hosts": hosts}

@@ -35,7 +35,7 @@ _log = logging.getLogger("cwdp.manager.http")
 
 
 class HttpServer:
-    """Answers from `sources`; started and stopped with the manager. `commit` is called after each change of a wish."""
+    """Answers from `sources`; started and stopped with the manager. `commit` is called after each change of an override."""
 
     def __init__(self, sources: Sources, commit: Commit, *, socket: Path, listen: str | None) -> None:
         self._sources, self._commit = sources, commit

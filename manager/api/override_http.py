@@ -44,7 +44,7 @@ def require_known(state: FleetState, host: str, ifname: str) -> None:
     """Let through a NIC that an agent has told of.
 
     Raises:
-        ConfigError: there is none of that name, it has no dataplane, or its host grants no wishes.
+        ConfigError: there is none of that name, it has no dataplane, or its host grants no overrides.
     """
     known = state.members.hosts.get(host)
     if known is None:

@@ -5,7 +5,7 @@ from aiohttp import web
 
 from cwdp.errors import ConfigError
 from manager.api.override_http import Commit, changes, require_known, required
-from manager.overrides.slices import read_wish
+from manager.overrides.slices import read_slice_override
 from manager.state import FleetState
 
 
@@ -25,15 +25,15 @@ class SliceApi:
         ]
 
     async def _get(self, request: web.Request) -> web.Response:
-        wishes = self._state.slicing.all(request.query.get("host", ""))
-        return web.json_response({"interfaces": msgspec.to_builtins(wishes)})
+        overrides = self._state.slicing.all(request.query.get("host", ""))
+        return web.json_response({"interfaces": msgspec.to_builtins(overrides)})
 
     async def _put(self, request: web.Request) -> web.Response:
-        wish = read_wish(await request.read())
-        require_known(self._state, wish.host, wish.nic)
-        self._state.slicing.set(wish)
+        override = read_slice_override(await request.read())
+        require_known(self._state, override.host, override.nic)
+        self._state.slicing.set(override)
         await self._commit()
-        return web.json_response(msgspec.to_builtins(wish))
+        return web.json_response(msgspec.to_builtins(override))
 
     async def _delete(self, request: web.Request) -> web.Response:
         host, nic = required(request.query, "host", "nic")

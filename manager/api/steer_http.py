@@ -5,7 +5,7 @@ from aiohttp import web
 
 from cwdp.errors import ConfigError
 from manager.api.override_http import Commit, changes, require_known, required
-from manager.overrides.steering import read_wish, usual_address
+from manager.overrides.steering import read_steer_override, usual_address
 from manager.state import FleetState
 
 QPN_DIGITS = 8
@@ -27,15 +27,15 @@ class SteerApi:
         ]
 
     async def _get(self, request: web.Request) -> web.Response:
-        wishes = self._state.steering.all(request.query.get("host", ""))
-        return web.json_response({"steered": [msgspec.structs.asdict(wish) for wish in wishes]})
+        overrides = self._state.steering.all(request.query.get("host", ""))
+        return web.json_response({"steered": [msgspec.structs.asdict(override) for override in overrides]})
 
     async def _put(self, request: web.Request) -> web.Response:
-        wish = read_wish(await request.read())
-        require_known(self._state, wish.host, wish.nic)
-        self._state.steering.set(wish)
+        override = read_steer_override(await request.read())
+        require_known(self._state, override.host, override.nic)
+        self._state.steering.set(override)
         await self._commit()
-        return web.json_response(msgspec.structs.asdict(wish))
+        return web.json_response(msgspec.structs.asdict(override))
 
     async def _delete(self, request: web.Request) -> web.Response:
         host, nic, dst, qpn = required(request.query, "host", "nic", "dst", "qpn")

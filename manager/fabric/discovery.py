@@ -36,14 +36,14 @@ class Discovery:
 
     Attributes:
         fabric: what is known.
-        census: how much of it is known, as of its latest routes.
+        path_counts: how much of it is known, as of its latest routes.
         in_use: source ports that packets of each pair have, of probes or of queue pairs.
         dropped: reports that came faster than they could be taken in.
     """
 
     def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
         self.fabric = Fabric()
-        self.census = Census(self.fabric.routes)
+        self.path_counts = Census(self.fabric.routes)
         self.in_use: dict[Pair, dict[int, None]] = {}
         self.dropped = 0
         self._members, self._traffic, self._steering = members, traffic, steering
@@ -91,7 +91,7 @@ class Discovery:
         suspicions = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
-            self.census = Census(self.fabric.routes)
+            self.path_counts = Census(self.fabric.routes)
         return suspicions
 
     def model(self) -> Model:
@@ -103,7 +103,7 @@ class Discovery:
     def suspects(self) -> list[Suspect]:
         """Links that are not where the others' pattern puts them."""
         addresses = {nic: address for address, nic in self._members.nics_by_address.items()}
-        covered = self.census.covered_leaves(self.fabric.routes)
+        covered = self.path_counts.covered_leaves(self.fabric.routes)
         return suspects(self.model(), addresses, covered.__contains__)
 
     def order(self, edges: Edges, now_s: float) -> bool:
@@ -120,7 +120,7 @@ class Discovery:
         }
         changed = self._orders.update(
             wanted,
-            self.census,
+            self.path_counts,
             self.fabric.store.pairs,
             owner=self._members.nics_by_address,
             is_calm=now_s - self._changed_s >= CALM_ORDER_S,
@@ -163,9 +163,9 @@ class Discovery:
         for probed in edges.values():
             for edge in probed:
                 ports.setdefault((edge.src, edge.dst_addr), {}).update(dict.fromkeys(edge.sports))
-        for wish in self._steering.all():
-            mine = ports.setdefault((nic_id(wish.host, wish.nic), wish.dst), {})
-            mine.update(dict.fromkeys(port for port in (wish.sport, wish.backup_sport) if port))
+        for override in self._steering.all():
+            mine = ports.setdefault((nic_id(override.host, override.nic), override.dst), {})
+            mine.update(dict.fromkeys(port for port in (override.sport, override.backup_sport) if port))
         for pair, port in self._queue_pairs():
             ports.setdefault(pair, {})[port] = None
         known = self.fabric.store

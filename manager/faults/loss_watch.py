@@ -15,9 +15,9 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.causes import Causes, Class
 from manager.faults.finding import Finding, Kind, Subject
 from manager.faults.losses import (
+    DEADLINE_WINDOWS,
     HARD_LOSS,
     LIKELY,
-    PATIENCE,
     SPANS,
     SURE,
     Probes,
@@ -167,7 +167,7 @@ class LossWatch:
 
     def _consider(self, suspect: Suspect, causes: Causes) -> None:
         self._waited += 1
-        if suspect.confidence >= SURE or (suspect.confidence >= LIKELY and self._waited > PATIENCE):
+        if suspect.confidence >= SURE or (suspect.confidence >= LIKELY and self._waited > DEADLINE_WINDOWS):
             self.follow(self._open(_found(suspect, causes)))
 
     def _look_for_recovery(self, window: Window) -> None:

@@ -38,17 +38,17 @@ class _Slow:
 
     since_s: float
     seen_s: float
-    patience_s: float = DOUBTED_AFTER_S
+    doubted_after_s: float = DOUBTED_AFTER_S
 
     def see(self, now_s: float) -> None:
         """It is seen so once more."""
         if self.is_doubted(now_s):
-            self.patience_s = min(2 * self.patience_s, MOST_DOUBTED_AFTER_S)
+            self.doubted_after_s = min(2 * self.doubted_after_s, MOST_DOUBTED_AFTER_S)
         self.seen_s = now_s
 
     def is_doubted(self, now_s: float) -> bool:
         """Whether that may be over: nothing has been put on it for so long that nobody knows."""
-        return now_s - self.seen_s > self.patience_s
+        return now_s - self.seen_s > self.doubted_after_s
 
     def is_sure(self, now_s: float) -> bool:
         """Whether it has been so for a while and is not doubted."""
@@ -81,7 +81,7 @@ class _Carried:
         np.fmin(self.surely_bps, seen_bps, out=self.surely_bps)
 
 
-class LinkWeather:
+class CapacityEstimator:
     """Reads the links of one step after another, and takes a link for slow only when it has been for a while.
 
     A link is seen to carry at least what flows while its queue stands: what is measured is seldom too much and often

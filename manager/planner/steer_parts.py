@@ -33,8 +33,8 @@ class SteerParts:
         parts = [begun.parts[number] for number in range(report.parts)]
         return SteerReport(
             host=report.host,
-            managed=[wish for part in parts for wish in part.managed],
-            by_hand=[wish for part in parts for wish in part.by_hand],
+            managed=[steer for part in parts for steer in part.managed],
+            by_hand=[steer for part in parts for steer in part.by_hand],
         )
 
     def keep_only(self, hosts: Collection[str]) -> None:

@@ -81,7 +81,7 @@ class Entry:
         self.clear_s = math.inf
 
 
-class Ledger:
+class SteeringState:
     """All queue pairs that send or have sent of late."""
 
     SMOOTHING = 0.5
@@ -112,21 +112,21 @@ class Ledger:
         return True
 
     def adopt(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
-        """Take up what a host was told by an earlier manager's planner, and no operator's wish; how many."""
+        """Take up what a host was told by an earlier manager's planner, and no operator's override; how many."""
         taken = 0
-        for wish in (steer for steer in steered if not steer.override):
-            name = QpName(host, wish.nic, wish.dst_addr, wish.qpn)
+        for steer in (steer for steer in steered if not steer.override):
+            name = QpName(host, steer.nic, steer.dst_addr, steer.qpn)
             entry = self.entries.get(name)
             if entry is None and len(self.entries) < MOST_ENTRIES:
                 entry = self._add(name, now_s)
             if entry is not None and entry.sport is None:
-                entry.sport, entry.backup_sport, entry.asked_s = wish.sport, wish.backup_sport, now_s
+                entry.sport, entry.backup_sport, entry.asked_s = steer.sport, steer.backup_sport, now_s
                 taken += 1
         return taken
 
     def compare(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
         """Note what a host was told a while ago and does not do; how many are new."""
-        done = {QpName(host, wish.nic, wish.dst_addr, wish.qpn): wish.sport for wish in steered}
+        done = {QpName(host, steer.nic, steer.dst_addr, steer.qpn): steer.sport for steer in steered}
         refused = 0
         for name in self._by_host.get(host, ()):
             entry = self.entries[name]

@@ -19,7 +19,7 @@ from manager.planner.demand import STARVED, demands
 from manager.planner.flows import Flows, QpName
 from manager.planner.jobs import jobs
 from manager.planner.problem import Links, Problem, capacities, hopeful, locate
-from manager.planner.steering_state import Entry, Ledger
+from manager.planner.steering_state import Entry, SteeringState
 
 FULL = 1.05
 """From this utilisation on more is wanted of a link than it carries: neither of the two is known to a few hundredths."""
@@ -42,7 +42,7 @@ Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class PlannerInputs:
     """What the planner goes by in one step.
 
     Attributes:
@@ -96,10 +96,12 @@ class Outcome:
     jobs_moved: int = 0
 
 
-def step(sight: Sight, ledger: Ledger, budget: Budget, settings: PlannerSettings) -> Outcome:
-    """Decide, and enter what was decided into the ledger."""
+def step(
+    inputs: PlannerInputs, steering: SteeringState, budget: Budget, settings: PlannerSettings
+) -> Outcome:
+    """Decide, and write what was decided into the steering state."""
     outcome = Outcome()
-    problem = _pose(sight, ledger)
+    problem = _pose(inputs, steering)
     if not len(problem.names):
         return outcome
     unknown = problem.now < 0
@@ -108,33 +110,33 @@ def step(sight: Sight, ledger: Ledger, budget: Budget, settings: PlannerSettings
     hopeless = lost & ~unknown & problem.is_dead(placed)
     placed[hopeless] = problem.now[hopeless]
     outcome.held_back["no_way_round"] = int(np.count_nonzero(hopeless))
-    room = _Room(problem, sight, budget, settings)
+    room = _Room(problem, inputs, budget, settings)
     chosen = room.make(placed, lost & ~hopeless, outcome)
     hold_s = settings.hold_s
-    _enter(problem, chosen, lost & ~hopeless, hold_s, sight=sight, ledger=ledger, outcome=outcome)
+    _enter(problem, chosen, lost & ~hopeless, hold_s, inputs=inputs, steering=steering, outcome=outcome)
     return outcome
 
 
-def _pose(sight: Sight, ledger: Ledger) -> Problem:
-    flows, now_s = sight.flows, sight.now_s
+def _pose(inputs: PlannerInputs, steering: SteeringState) -> Problem:
+    flows, now_s = inputs.flows, inputs.now_s
     entries = [
-        ledger.know(name, now_s) if name in sight.silent else ledger.see(name, rate, now_s)
+        steering.know(name, now_s) if name in inputs.silent else steering.see(name, rate, now_s)
         for name, rate in zip(flows.names, flows.rate_bps.tolist(), strict=True)
     ]
     kept, choices, paths, free = locate(
-        sight.candidates,
+        inputs.candidates,
         flows,
         entries,
-        hands_off=sight.hands_off | sight.silent,
-        observers=sight.observers,
+        hands_off=inputs.hands_off | inputs.silent,
+        observers=inputs.observers,
         now_s=now_s,
     )
-    path_set, pairs = sight.candidates.path_set(choices)
-    nic_bps = sight.nic_bps or GUESS_BPS
-    fabric = Fabric(capacities(sight.candidates, sight.links, sight.dead, nic_bps), path_set)
+    path_set, pairs = inputs.candidates.path_set(choices)
+    nic_bps = inputs.nic_bps or GUESS_BPS
+    fabric = Fabric(capacities(inputs.candidates, inputs.links, inputs.dead, nic_bps), path_set)
     flow, pair, now = (np.array(column, dtype=np.intp) for column in (kept, pairs, paths))
     rates = np.array([entry.rate_bps for entry in entries])
-    wanted = demands(flows, nic_bps, rates, _queueing(sight, entries))
+    wanted = demands(flows, nic_bps, rates, _queueing(inputs, entries))
     return Problem(
         names=[flows.names[i] for i in kept],
         entries=[entries[i] for i in kept],
@@ -147,24 +149,26 @@ def _pose(sight: Sight, ledger: Ledger) -> Problem:
     )
 
 
-def _queueing(sight: Sight, entries: list[Entry]) -> Mask:
+def _queueing(inputs: PlannerInputs, entries: list[Entry]) -> Mask:
     """Whether a queue on its way may be why a flow sends no more: not where every link has been without for a while."""
     may = np.ones(len(entries), dtype=bool)
-    for i, (name, entry) in enumerate(zip(sight.flows.names, entries, strict=True)):
-        port = entry.port(int(sight.flows.sport[i]), sight.now_s)
-        links = sight.candidates.routes.paths.get(PathName(name.src, name.dst_addr, port))
-        queueing = not links or bool(sight.links.queueing[list(links)].any())
-        may[i] = entry.may_queue(queueing, sight.now_s)
+    for i, (name, entry) in enumerate(zip(inputs.flows.names, entries, strict=True)):
+        port = entry.port(int(inputs.flows.sport[i]), inputs.now_s)
+        links = inputs.candidates.routes.paths.get(PathName(name.src, name.dst_addr, port))
+        queueing = not links or bool(inputs.links.queueing[list(links)].any())
+        may[i] = entry.may_queue(queueing, inputs.now_s)
     return may
 
 
 class _Room:
     """Moves queue pairs off links that are too full: few, not those moved of late, within the budget."""
 
-    def __init__(self, problem: Problem, sight: Sight, budget: Budget, settings: PlannerSettings) -> None:
-        self._problem, self._sight, self._budget, self._settings = problem, sight, budget, settings
+    def __init__(
+        self, problem: Problem, inputs: PlannerInputs, budget: Budget, settings: PlannerSettings
+    ) -> None:
+        self._problem, self._inputs, self._budget, self._settings = problem, inputs, budget, settings
         self._group, self._size = jobs(
-            [name.src for name in problem.names], [sight.flows.dst[i] for i in problem.flow]
+            [name.src for name in problem.names], [inputs.flows.dst[i] for i in problem.flow]
         )
         self._moved_s = np.array([entry.moved_s for entry in problem.entries])
 
@@ -174,10 +178,10 @@ class _Room:
         share = utilisation(problem.fabric, problem.demand, placed)
         outcome.fullest_after = float(share.max())
         target = self._target(share)
-        if target is None or not (budget.is_due(self._sight.now_s) or lost.any()):
+        if target is None or not (budget.is_due(self._inputs.now_s) or lost.any()):
             return placed
-        budget.refill(self._sight.now_s)
-        rested = np.array([entry.is_rested(self._sight.now_s) for entry in problem.entries])
+        budget.refill(self._inputs.now_s)
+        rested = np.array([entry.is_rested(self._inputs.now_s) for entry in problem.entries])
         movable = problem.free & (rested | lost)
         for _ in range(_TRIES):
             chosen = self._improve(placed, movable, target)
@@ -192,7 +196,7 @@ class _Room:
         if not moves:
             chosen = self._try(placed, movable)
             moves = self._by_host(chosen != placed)
-            budget.rest(self._sight.now_s)
+            budget.rest(self._inputs.now_s)
         budget.spend(moves)
         self._tell(outcome, placed, chosen, lost)
         return chosen
@@ -207,13 +211,13 @@ class _Room:
         If there is not, the link is seen full then, and is not tried again. Nothing is tried until what earlier moves
         did can be seen.
         """
-        sight = self._sight
-        settled = sight.now_s - self._moved_s.max(initial=-math.inf) >= self._settings.hold_s
-        if sight.nic_bps is None or not settled or not self._starved().any():
+        inputs = self._inputs
+        settled = inputs.now_s - self._moved_s.max(initial=-math.inf) >= self._settings.hold_s
+        if inputs.nic_bps is None or not settled or not self._starved().any():
             return placed
         hosts = {name.host for name in self._problem.names if self._budget.left_of(name.host) < 1}
         free = np.array([name.host not in hosts for name in self._problem.names], dtype=bool)
-        fabric = hopeful(self._problem, sight.links, sight.nic_bps)
+        fabric = hopeful(self._problem, inputs.links, inputs.nic_bps)
         return self._improved(fabric, placed, movable & free, 1.0, min(self._budget.left(), 1))
 
     def _improved(
@@ -239,7 +243,7 @@ class _Room:
         emptier = np.flatnonzero(after[:-1] < before[:-1])
         if len(emptier):
             hot = int(emptier[before[emptier].argmax()])
-            outcome.relieved = self._sight.candidates.routes.links[hot]
+            outcome.relieved = self._inputs.candidates.routes.links[hot]
             outcome.top_before, outcome.top_after = float(before[hot]), float(after[hot])
 
     def _by_host(self, changed: Mask) -> Counter[str]:
@@ -263,27 +267,27 @@ class _Room:
         More is wanted of a link than it carries, unless it is known to have no queue; or somebody is starved, so that
         some link carries less than it is thought to.
         """
-        if self._sight.nic_bps is None:
+        if self._inputs.nic_bps is None:
             return None
-        if ((share[:-1] > FULL) & self._sight.links.queueing).any():
+        if ((share[:-1] > FULL) & self._inputs.links.queueing).any():
             return 1.0
         return float(share.max()) / 2 if self._starved().any() else None
 
     def _starved(self) -> Mask:
         """Who gets less than it could have, and was not moved just now; of those that say what they get."""
-        problem, sight = self._problem, self._sight
-        heard = np.array([name not in sight.silent for name in problem.names], dtype=bool)
+        problem, inputs = self._problem, self._inputs
+        heard = np.array([name not in inputs.silent for name in problem.names], dtype=bool)
         rate = np.array([entry.rate_bps for entry in problem.entries])
         since_s = np.maximum(self._moved_s, [entry.first_s for entry in problem.entries])
-        settled = self._sight.now_s - since_s >= SETTLED_S
-        large = ~sight.flows.small[problem.flow]
+        settled = self._inputs.now_s - since_s >= SETTLED_S
+        large = ~inputs.flows.small[problem.flow]
         starved: Mask = settled & heard & large & (rate < STARVED * problem.demand.rate_bps)
         return starved
 
     def _reluctance(self) -> NDArray[np.float64]:
         """What a move costs: all NICs of its job may wait for it, and more so where the job was moved of late."""
         of_late = np.bincount(
-            self._group, np.exp((self._moved_s - self._sight.now_s) / REMEMBERED_S), len(self._size)
+            self._group, np.exp((self._moved_s - self._inputs.now_s) / REMEMBERED_S), len(self._size)
         )
         return (self._size * (1.0 + of_late))[self._group]
 
@@ -294,8 +298,8 @@ def _enter(
     lost: Mask,
     hold_s: float,
     *,
-    sight: Sight,
-    ledger: Ledger,
+    inputs: PlannerInputs,
+    steering: SteeringState,
     outcome: Outcome,
 ) -> None:
     """Write the new ports and backups down, and who must be told."""
@@ -303,13 +307,13 @@ def _enter(
     any_dead = bool(dead.any())
     moved = set(outcome.moved)
     watched: dict[tuple[str, str], Watched] = {}
-    order = np.argsort(sight.flows.small[problem.flow], kind="stable")
+    order = np.argsort(inputs.flows.small[problem.flow], kind="stable")
     for i in order[problem.free[order]].tolist():
         name, entry, choices = problem.names[i], problem.entries[i], problem.choices[i]
         ports = watched.setdefault((name.src, name.dst_addr), Watched())
         k = int(chosen[i])
         stays = k == int(problem.now[i])
-        seen = int(sight.flows.sport[problem.flow[i]])
+        seen = int(inputs.flows.sport[problem.flow[i]])
         sport = (entry.sport or seen) if stays else watched_ports(ports, choices, k)
         ports.add(k, sport)
         if stays and not any_dead and entry.choices is choices and entry.backup_sport is not None:
@@ -317,11 +321,11 @@ def _enter(
             continue
         backup = backup_for(choices, k, sport, present=entry.backup_sport, watched=ports, dead=dead)
         entry.choices = choices
-        if not ledger.ask(name, sport, backup, sight.now_s):
+        if not steering.ask(name, sport, backup, inputs.now_s):
             continue
         outcome.hosts.add(name.host)
         if name in moved:
-            entry.move(sight.now_s, hold_s)
+            entry.move(inputs.now_s, hold_s)
         elif lost[i]:
             outcome.rerouted.append(name)
         else:

@@ -80,17 +80,17 @@ class _Draft:
     def fill(self) -> None:
         """Give NICs that have too few peers more, while that is possible."""
         wanting = deque(sorted((i for i in range(len(self._peers)) if self._lacks(i)), key=self._rank))
-        patience = PASSES
+        passes_left = PASSES
         while wanting:
             partners = [b for b in wanting if self._lacks(b)]
             a = wanting.popleft()
             while self._lacks(a):
                 if self._join(a, partners) or self._wedge(a, partners):
                     continue
-                heir = self._pass_on(a, patience) if patience > 0 else None
+                heir = self._pass_on(a, passes_left) if passes_left > 0 else None
                 if heir is None:
                     break
-                patience -= 1
+                passes_left -= 1
                 wanting.append(heir)
 
     def connect(self) -> None:
@@ -226,8 +226,8 @@ class _Draft:
         return False
 
     def _join_parts(self, left: list[int], right: list[int]) -> bool:
-        spare = [b for b in right if self._lacks(b)]
-        return any(self._join(a, spare) for a in left if self._lacks(a)) if spare else False
+        lacking = [b for b in right if self._lacks(b)]
+        return any(self._join(a, lacking) for a in left if self._lacks(a)) if lacking else False
 
     def _cycle_edges(self, nodes: list[int]) -> list[tuple[int, int]]:
         """Edges of a part that are outside of one of its spanning trees."""

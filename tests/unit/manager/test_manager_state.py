@@ -305,7 +305,7 @@ def test_addresses() -> None:
     assert host_port("h:1", "--listen") == ("h", 1)
 
 
-def test_nothing_can_be_wished_of_a_nic_without_a_dataplane() -> None:
+def test_nothing_can_be_asked_of_a_nic_without_a_dataplane() -> None:
     state = _state()
     state.hear_hello(
         msgspec.structs.replace(hello("c"), nics=[nic("eth0"), ud_nic("eth1", gid="fd00::9")]), 1.0
