@@ -3,13 +3,11 @@
 from collections import defaultdict
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
 
+from manager.api.json_values import Json, is_at
 from manager.fabric.completion import MARK
 from manager.fabric.discovery import Discovery
 from manager.fabric.routes import Routes
-
-Json = dict[str, Any]
 
 
 def fabric(discovery: Discovery) -> Json:
@@ -38,7 +36,7 @@ def path(discovery: Discovery, src: str, dst: str) -> Json:
         (nic, address, owner)
         for nic, address in discovery.fabric.routes.pairs()
         if (owner := discovery.fabric.store.nic_at(address)) is not None
-        if _is_at(nic, src) and _is_at(owner, dst)
+        if is_at(nic, src) and is_at(owner, dst)
     )
     return {"pairs": [_pair(discovery, *pair) for pair in pairs]}
 
@@ -70,7 +68,3 @@ def _nodes(routes: Routes, links: tuple[int, ...]) -> list[str | None]:
         if after.a != link.b:
             nodes.append(None if after.a.startswith(MARK) else after.a)
     return nodes
-
-
-def _is_at(nic: str, wanted: str) -> bool:
-    return wanted in (nic, nic.rpartition("/")[0])

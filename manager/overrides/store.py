@@ -18,6 +18,10 @@ class Keyed(Protocol):
         """Whose override it is."""
 
     @property
+    def nic(self) -> str:
+        """Of which of its NICs."""
+
+    @property
     def key(self) -> tuple[Any, ...]:
         """What there is one override for at most; its host comes first."""
 

@@ -11,7 +11,7 @@ from fakes import hello, nic, path_stat, ud_nic
 
 from cwdp.errors import ConfigError, ManagerError
 from cwdp.shared.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report, UdAddress
-from manager.api.override_http import require_known
+from manager.api.overrides_http import require_known
 from manager.clock.timeline import Identity, is_running, load_identity
 from manager.config import ManagerConfig, ProbeSettings, host_port, load
 from manager.hosts.counters import CounterTotals
