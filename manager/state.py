@@ -44,7 +44,7 @@ from manager.paths.addresses import AddressBook
 from manager.paths.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
-from manager.planner.steer_parts import SteerParts
+from manager.planner.steering_state import SteerParts
 from manager.probing.probe_graph import Pairs
 from manager.probing.schedule import Documents, Member, build_pairs, edges_by_host
 from manager.queue_pairs.traffic import Traffic

@@ -12,14 +12,15 @@ from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
-from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
 from manager.planner.capacity import CapacityEstimator
 from manager.planner.demand import NicRates
-from manager.planner.events import tell
+from manager.planner.events import Outcome, tell
 from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
+from manager.planner.moves import Budget
+from manager.planner.problem import PlannerInputs
 from manager.planner.steering_state import SteeringState
-from manager.planner.step import Outcome, PlannerInputs, step
+from manager.planner.step import step
 from manager.planner.suspects import Suspects
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 from manager.queue_pairs.counters import QueuePairStore

@@ -14,7 +14,7 @@ from cwdp.dataplane.steering import QpKey, Steer
 from cwdp.shared.messages import SteerReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.planner.steer_parts import SteerParts
+from manager.planner.steering_state import SteerParts
 from manager.state import FleetState
 
 LARGEST_MESSAGE = 1 << 20
