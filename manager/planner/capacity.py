@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink, Routes
-from manager.links.loads import LinkLoads, tiers
+from manager.links.loads import LinkLoads, tiers, upper_bps
 from manager.planner.problem import Links
 
 Floats = NDArray[np.float64]
@@ -26,8 +26,6 @@ UNLIKE = 1.1
 SURE_S = 0.3
 DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 30.0, 600.0
 """So long a link is taken for slow without being seen so again; twice as long each time that it then turns out so."""
-
-MOST_PERCENT = 80.0
 
 _BITS_NS = 8e9
 
@@ -140,7 +138,7 @@ class CapacityEstimator:
             seen = seen_bps[mine & (seen_bps > 0)]
             if not len(seen):
                 continue
-            most = np.percentile(seen, MOST_PERCENT, method="nearest")
+            most = upper_bps(seen)
             carried = self._carried.surely_bps[mine].max() / UNLIKE
             if carried > most and 2 * len(seen) < np.count_nonzero(mine):
                 least[mine] = carried
