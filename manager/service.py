@@ -287,10 +287,10 @@ class Manager:
         while True:
             started = time.monotonic()
             if len(discovery.fabric.store) > THREAD_ABOVE_PATHS:
-                suspicions = await asyncio.to_thread(discovery.learn, started)
+                changes = await asyncio.to_thread(discovery.learn, started)
             else:
-                suspicions = discovery.learn(started)
-            self.state.note_suspicions(suspicions)
+                changes = discovery.learn(started)
+            self.state.note_trust(changes)
             if self.bus.connected:
                 self._direct(self.state.discover(time.monotonic()))
             took_s = time.monotonic() - started

@@ -31,7 +31,8 @@ from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
 from manager.fabric.discovery import Discovery
-from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.fabric import Fabric, TrustChange
+from manager.faults.dead_links import localised
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
@@ -354,7 +355,7 @@ class FleetState:
             now_s,
             routes=self.fabric.routes,
             loads=self.links,
-            localised=self.faults.dead_links(),
+            localised=localised(self.faults),
             overrides=self.steering.messages(),
         )
         believes_others = self._addresses.version != self._addresses_version
@@ -416,11 +417,11 @@ class FleetState:
         """The probe graph over members; touches nothing, so a thread may run it."""
         return build_pairs(members, degree=self._probes.degree, seed=self._probes.seed)
 
-    def note_suspicions(self, suspicions: Sequence[Suspicion]) -> None:
+    def note_trust(self, changes: Sequence[TrustChange]) -> None:
         """Note the hosts whose word about paths counts no more, or counts again."""
-        for suspicion in suspicions:
-            kind = "paths_set_aside" if suspicion.is_aside else "paths_believed"
-            self.note(suspicion.host, kind, suspicion.reason)
+        for change in changes:
+            kind = "paths_set_aside" if change.is_aside else "paths_believed"
+            self.note(change.host, kind, change.reason)
 
     def take_clock_changes(self, now_s: float) -> None:
         """Note the hosts whose clock changed: unannounced, or its state."""

@@ -24,7 +24,7 @@ def fabric(discovery: Discovery) -> Json:
         "switches": [asdict(node) | {"nics": nics_at[node.name]} for node in model.nodes],
         "links": [{"a": a, "b": b} for a, b in sorted(model.cables)],
         "rails": [{"ifname": ifname, "leaves": list(leaves)} for ifname, leaves in model.rails.items()],
-        "suspects": [asdict(suspect) for suspect in discovery.suspects()],
+        "suspects": [asdict(each) for each in discovery.miswired()],
         "set_aside": sorted(discovery.fabric.aside),
         "traces": dict(discovery.fabric.store.reasons) | {"dropped": discovery.dropped},
     }

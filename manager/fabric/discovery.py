@@ -10,12 +10,12 @@ from functools import lru_cache
 from cwdp.shared.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
 from cwdp.shared.records import EGRESS, shown_address
 from manager.fabric.choice import covering_ports
-from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.model import Model
 from manager.fabric.orders import Orders, candidates
 from manager.fabric.path_counts import Census
 from manager.fabric.routes import Pair
-from manager.fabric.wiring import Suspect, suspects
+from manager.fabric.wiring import Miswired, miswired
 from manager.hosts.members import Members
 from manager.overrides.steering import SteerTable
 from manager.queue_pairs.counters import NicTable
@@ -78,7 +78,7 @@ class Discovery:
         for edge in told.probes:
             self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
 
-    def learn(self, now_s: float) -> list[Suspicion]:
+    def learn(self, now_s: float) -> list[TrustChange]:
         """Take in what was heard; touches nothing but the fabric, so a thread may run it."""
         if self._members.version != self._members_version:
             self._members_version = self._members.version
@@ -88,11 +88,11 @@ class Discovery:
             host = self._members.hosts.get(report.host)
             if host is not None:
                 self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
-        suspicions = self.fabric.step(now_s, self._orders.is_ordered)
+        changes = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
             self.path_counts = Census(self.fabric.routes)
-        return suspicions
+        return changes
 
     def model(self) -> Model:
         """The fabric as people know it."""
@@ -100,11 +100,11 @@ class Discovery:
             self._model = Model(self.fabric.routes, frozenset(self._members.nics_by_address.values()))
         return self._model
 
-    def suspects(self) -> list[Suspect]:
+    def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
         addresses = {nic: address for address, nic in self._members.nics_by_address.items()}
         covered = self.path_counts.covered_leaves(self.fabric.routes)
-        return suspects(self.model(), addresses, covered.__contains__)
+        return miswired(self.model(), addresses, covered.__contains__)
 
     def order(self, edges: Edges, now_s: float) -> bool:
         """See what is to be traced; whether anything has changed."""

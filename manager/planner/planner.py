@@ -10,6 +10,7 @@ from typing import Protocol
 from cwdp.shared.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
 from manager.planner.candidates import Candidates
@@ -21,7 +22,6 @@ from manager.planner.moves import Budget
 from manager.planner.problem import PlannerInputs
 from manager.planner.steering_state import SteeringState
 from manager.planner.step import step
-from manager.planner.suspects import Suspects
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 from manager.queue_pairs.counters import QueuePairStore
 
@@ -86,7 +86,7 @@ class Planner:
         self._capacity = CapacityEstimator()
         self._steering = SteeringState()
         self._budget = Budget(settings.moves_per_s, settings.moves_per_host_s)
-        self._suspects = Suspects()
+        self._dead_links = DeadLinks()
         self._by_hand: dict[str, set[QpName]] = {}
         self._heard: set[str] = set()
         self._reports: dict[str, SteerReport] = {}
@@ -158,13 +158,13 @@ class Planner:
             return
         path = PathName(nic_id(host, nic), change.dst_addr, change.sport)
         if kind == "path_down":
-            self._suspects.hear_down(path, now_s)
+            self._dead_links.hear_down(path, now_s)
         elif kind == "path_up":
-            self._suspects.hear_up(path, self._candidates.routes)
+            self._dead_links.hear_up(path, self._candidates.routes)
 
     def is_urgent(self, now_s: float) -> bool:
         """Whether a failure waits to be acted on."""
-        return self._suspects.settled(now_s)
+        return self._dead_links.settled(now_s)
 
     def plan(
         self,
@@ -189,7 +189,7 @@ class Planner:
         if routes is not self._candidates.routes:
             self._candidates = Candidates(routes)
         hosts = self._let_go(overrides)
-        dead = self._suspects.dead(routes, self._watched(now_s), localised, now_s)
+        dead = self._dead_links.find(routes, self._watched(now_s), localised, now_s)
         outcome = self._step(now_s, loads, dead, overrides)
         for host in hosts | outcome.hosts:
             self._want(host)

@@ -228,7 +228,7 @@ class Fleet:
                     for sport in t.sports
                 ]
                 self.state.discovery.hear(TraceReport(host=host, traces=traces))
-            self.state.note_suspicions(self.state.discovery.learn(self.now_s))
+            self.state.note_trust(self.state.discovery.learn(self.now_s))
             for document in self.state.discover(self.now_s):
                 self.documents[document.host] = document
                 changed += 1

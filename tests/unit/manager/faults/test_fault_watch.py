@@ -15,6 +15,7 @@ from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.clock_watch import WRONG_FOR_S
+from manager.faults.dead_links import localised
 from manager.faults.delay_watch import OVER_WINDOWS, SEEN_WINDOWS, DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Subject, cable, direction
 from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
@@ -47,7 +48,7 @@ def test_a_link_without_carrier_is_dead_until_it_has_one() -> None:
     watch.follow_carriers({"h1/nic0": True, "h2/nic0": True}, LINKS)
     watch.follow_carriers({"h1/nic0": False, "h2/nic0": True}, LINKS)
     watch.follow_carriers({"h1/nic0": False, "h2/nic0": True}, LINKS)
-    assert watch.findings.dead_links() == {("h1/nic0", "l1"), ("l1", "h1/nic0")}
+    assert localised(watch.findings) == {("h1/nic0", "l1"), ("l1", "h1/nic0")}
     watch.follow_carriers({"h1/nic0": True, "h2/nic0": True}, LINKS)
     assert [kind for _, kind, _ in events.told] == ["link_dead", "link_dead_over"]
     assert not watch.findings.current
