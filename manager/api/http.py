@@ -34,7 +34,7 @@ _log = logging.getLogger("cwdp.manager.http")
 
 
 class HttpServer:
-    """Answers from `sources`; started and stopped with the manager. `commit` is called after each change of an override."""
+    """Answers from `sources`; started and stopped with the manager. `commit` is called after an override has changed."""
 
     def __init__(
         self, sources: Sources, commit: overrides_http.Commit, *, socket: Path, listen: str | None
@@ -203,7 +203,7 @@ class HttpServer:
 
 
 def _sort_and_limit(query: Mapping[str, str], sorts: Sequence[str]) -> tuple[str, int]:
-    """How to sort, by the first way where nothing is said, and how many to list; else the request is answered with 400."""
+    """How to sort, by default the first way, and how many to list; anything else is answered with 400."""
     sort, limit = query.get("sort", sorts[0]), query.get("limit", "0")
     if sort not in sorts or not limit.isdecimal():
         error = {"error": f"sort is {' or '.join(sorts)}, limit a whole number"}

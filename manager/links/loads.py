@@ -111,7 +111,7 @@ def lower_median_bps(seen_bps: Floats) -> float:
 
 
 def upper_bps(seen_bps: Floats) -> float:
-    """What the best were seen to carry, but for a fifth that may have been measured too high; shape (links,), not empty."""
+    """What the best were seen to carry, but for a fifth that may be measured too high; shape (links,), not empty."""
     return float(np.percentile(seen_bps, UPPER_PERCENT, method="nearest"))
 
 

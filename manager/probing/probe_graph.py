@@ -87,11 +87,11 @@ class _Draft:
             while self._lacks(a):
                 if self._join(a, partners) or self._wedge(a, partners):
                     continue
-                heir = self._pass_on(a, passes_left) if passes_left > 0 else None
-                if heir is None:
+                deprived = self._pass_on(a, passes_left) if passes_left > 0 else None
+                if deprived is None:
                     break
                 passes_left -= 1
-                wanting.append(heir)
+                wanting.append(deprived)
 
     def connect(self) -> None:
         """Join separate parts by switching one edge of each, where addresses allow it."""
@@ -188,10 +188,10 @@ class _Draft:
         if not free:
             return None
         x = free[turn % len(free)]
-        heir = sorted(self._peers[x])[turn // len(free) % len(self._peers[x])]
-        self._remove(x, heir)
+        deprived = sorted(self._peers[x])[turn // len(free) % len(self._peers[x])]
+        self._remove(x, deprived)
         self._add(a, x)
-        return heir
+        return deprived
 
     def _edges_from(self, a: int) -> Iterator[tuple[int, int]]:
         """Edges that don't touch a, in an order of a's own that does not depend on who else is there."""
