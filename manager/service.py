@@ -174,7 +174,7 @@ class Manager:
             self._listen("qp", QpReport, self._on_queue_pairs)
             self._listen("sample", SampleReport, self._on_samples)
             self._listen("window", WindowReport, self._on_windows)
-            self._listen("bounced", BounceReport, self.state.watch.faults.hear_bounces)
+            self._listen("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
             self._listen("trace", TraceReport, self.state.discovery.hear)
             self._listen("steer", SteerReport, self._on_steering)
             self._listen("event", Event, self.state.hear_event)
@@ -273,7 +273,7 @@ class Manager:
         while True:
             started = time.monotonic()
             self.state.watch_links(started)
-            for order in self.state.bounce_orders(started):
+            for order in self.state.echo_orders(started):
                 self.bus.publish(subject("bounce", order.host), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 
@@ -287,10 +287,10 @@ class Manager:
         while True:
             started = time.monotonic()
             if len(discovery.fabric.store) > THREAD_ABOVE_PATHS:
-                suspicions = await asyncio.to_thread(discovery.learn, started)
+                changes = await asyncio.to_thread(discovery.learn, started)
             else:
-                suspicions = discovery.learn(started)
-            self.state.note_suspicions(suspicions)
+                changes = discovery.learn(started)
+            self.state.note_trust(changes)
             if self.bus.connected:
                 self._direct(self.state.discover(time.monotonic()))
             took_s = time.monotonic() - started

@@ -26,12 +26,13 @@ from cwdp.shared.messages import (
     WindowReport,
     nic_id,
 )
-from manager.clock.changes import ClockStory
+from manager.clock.changes import ClockEvents
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
 from manager.fabric.discovery import Discovery
-from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.fabric import Fabric, TrustChange
+from manager.faults.dead_links import localised
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
@@ -44,7 +45,7 @@ from manager.paths.addresses import AddressBook
 from manager.paths.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
-from manager.planner.steer_parts import SteerParts
+from manager.planner.steering_state import SteerParts
 from manager.probing.probe_graph import Pairs
 from manager.probing.schedule import Documents, Member, build_pairs, edges_by_host
 from manager.queue_pairs.traffic import Traffic
@@ -101,7 +102,7 @@ class FleetState:
     ) -> None:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
-        self.story = ClockStory()
+        self.clock_events = ClockEvents()
         self.owd = OwdStore()
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
@@ -154,7 +155,7 @@ class FleetState:
         self.planner.lead(now_s)
         if timeline != self.clock.timeline or (others_led and self.clock.runs):
             self.clock = ClockService(Identity(timeline=timeline, starts=self.starts), continued=True)
-            self.story.begin_anew()
+            self.clock_events.begin_anew()
         self.clock.epoch = epoch
 
     def not_taken_up(self) -> list[str]:
@@ -212,7 +213,9 @@ class FleetState:
         self._follow_sequence(report)
         self.clock.hear(report, self.members.hosts.keys(), now_s)
         told = report.discipline
-        if told is not None and not self.story.disciplines.hear(report.host, report.boot_id, told, now_s):
+        if told is not None and not self.clock_events.disciplines.hear(
+            report.host, report.boot_id, told, now_s
+        ):
             self.reports["discipline_not_sane"] += 1
         self.owd.add(self._own_paths(report), now_s)
         self.traffic.hear_clock(report.clock, now_s)
@@ -251,10 +254,10 @@ class FleetState:
             self.note(host, "host_lost", "no hello for several seconds")
         for host in self.clock.fits.slots.keys() - self.members.hosts.keys():
             self.clock.forget(host)
-            self.story.forget(host)
+            self.clock_events.forget(host)
         for host in self._sequences.keys() - self.members.hosts.keys():
             del self._sequences[host]
-            self.story.forget(host)
+            self.clock_events.forget(host)
             self.counters.forget(host)
         if self._taken_up is not None:
             self._taken_up = {
@@ -320,9 +323,9 @@ class FleetState:
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))
 
-    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+    def echo_orders(self, now_s: float) -> list[BounceOrder]:
         """Echoes that hosts are to send now; a manager that waits wants none."""
-        return self.watch.bounce_orders(now_s) if self.leads else []
+        return self.watch.echo_orders(now_s) if self.leads else []
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""
@@ -352,8 +355,8 @@ class FleetState:
             now_s,
             routes=self.fabric.routes,
             loads=self.links,
-            localised=self.faults.dead_links(),
-            wishes=self.steering.messages(),
+            localised=localised(self.faults),
+            overrides=self.steering.messages(),
         )
         believes_others = self._addresses.version != self._addresses_version
         self._addresses_version = self._addresses.version
@@ -367,7 +370,7 @@ class FleetState:
         by_hand, slices = self.steering.messages(), self.slicing.messages()
         planned = self.planner.planned
         steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
-        round_nics = detours(self._addresses.believed(), steer)
+        round_nics = detours(self._addresses.proven_hellos(), steer)
         wanted = [
             Desired(
                 host=host,
@@ -414,19 +417,19 @@ class FleetState:
         """The probe graph over members; touches nothing, so a thread may run it."""
         return build_pairs(members, degree=self._probes.degree, seed=self._probes.seed)
 
-    def note_suspicions(self, suspicions: Sequence[Suspicion]) -> None:
+    def note_trust(self, changes: Sequence[TrustChange]) -> None:
         """Note the hosts whose word about paths counts no more, or counts again."""
-        for suspicion in suspicions:
-            kind = "paths_set_aside" if suspicion.is_aside else "paths_believed"
-            self.note(suspicion.host, kind, suspicion.reason)
+        for change in changes:
+            kind = "paths_set_aside" if change.is_aside else "paths_believed"
+            self.note(change.host, kind, change.reason)
 
     def take_clock_changes(self, now_s: float) -> None:
         """Note the hosts whose clock changed: unannounced, or its state."""
         slots, timeline_ns = self.clock.fits.slots, self.traffic.timeline_ns(now_s)
-        for note in self.story.follow(self.clock.clocks, slots, now_s, timeline_ns):
+        for note in self.clock_events.follow(self.clock.clocks, slots, now_s, timeline_ns):
             self.note(note.host, note.kind, note.detail)
         for host, state in self.clock.changes:
-            cause = self.story.explain(host, state, now_s)
+            cause = self.clock_events.explain(host, state, now_s)
             detail = f"clock is {state.replace('_', ' ')}"
             self.note(host, f"clock_{state}", detail if cause is None else f"{detail}: {cause}")
             if state == "set_aside":

@@ -27,7 +27,7 @@ _log = logging.getLogger("cwdp.manager")
 
 
 class TakeOver:
-    """What comes before deciding: the timeline, operators' wishes, and what each host was told last.
+    """What comes before deciding: the timeline, operators' overrides, and what each host was told last.
 
     Args:
         bus, lease, state: the manager's.

@@ -3,13 +3,11 @@
 from collections import defaultdict
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
 
+from manager.api.json_values import Json, is_at
 from manager.fabric.completion import MARK
 from manager.fabric.discovery import Discovery
 from manager.fabric.routes import Routes
-
-Json = dict[str, Any]
 
 
 def fabric(discovery: Discovery) -> Json:
@@ -26,7 +24,7 @@ def fabric(discovery: Discovery) -> Json:
         "switches": [asdict(node) | {"nics": nics_at[node.name]} for node in model.nodes],
         "links": [{"a": a, "b": b} for a, b in sorted(model.cables)],
         "rails": [{"ifname": ifname, "leaves": list(leaves)} for ifname, leaves in model.rails.items()],
-        "suspects": [asdict(suspect) for suspect in discovery.suspects()],
+        "suspects": [asdict(each) for each in discovery.miswired()],
         "set_aside": sorted(discovery.fabric.aside),
         "traces": dict(discovery.fabric.store.reasons) | {"dropped": discovery.dropped},
     }
@@ -38,13 +36,13 @@ def path(discovery: Discovery, src: str, dst: str) -> Json:
         (nic, address, owner)
         for nic, address in discovery.fabric.routes.pairs()
         if (owner := discovery.fabric.store.nic_at(address)) is not None
-        if _is_at(nic, src) and _is_at(owner, dst)
+        if is_at(nic, src) and is_at(owner, dst)
     )
     return {"pairs": [_pair(discovery, *pair) for pair in pairs]}
 
 
 def _pair(discovery: Discovery, src: str, dst_addr: str, dst: str) -> Json:
-    routes, known = discovery.fabric.routes, discovery.census.of(src, dst_addr)
+    routes, known = discovery.fabric.routes, discovery.path_counts.of(src, dst_addr)
     in_use = discovery.in_use.get((src, dst_addr), {})
     return {
         "src": src,
@@ -70,7 +68,3 @@ def _nodes(routes: Routes, links: tuple[int, ...]) -> list[str | None]:
         if after.a != link.b:
             nodes.append(None if after.a.startswith(MARK) else after.a)
     return nodes
-
-
-def _is_at(nic: str, wanted: str) -> bool:
-    return wanted in (nic, nic.rpartition("/")[0])

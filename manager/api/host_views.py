@@ -1,19 +1,44 @@
-"""What the HTTP API answers: plain data with stable keys and the unit in each key."""
+"""What the HTTP API answers of the manager, of hosts, and of the delays between them.
 
-import math
+All views are plain data with stable keys, and the unit in each key.
+"""
+
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal, get_args
+from typing import get_args
 
 import msgspec
 import numpy as np
 
 from cwdp.shared.messages import Transport
+from manager.api.json_values import Json, is_at, rounded
+from manager.bus.lease import Lease
 from manager.paths.owd import DELAYS, WINDOW_S, Paths
 from manager.state import FleetState, Happening
 
-Json = dict[str, Any]
-Sort = Literal["worst", "name"]
+OWD_SORTS = ("worst", "name")
+
+
+def manager(state: FleetState, lease: Lease) -> Json:
+    """This manager's part in who leads, and the planner's latest step."""
+    planner, standing = state.planner, state.planner.standing
+    up = sum(host.state == "up" for host in state.members.hosts.values())
+    return {
+        "name": lease.claim.name,
+        "leads": state.leads,
+        "leader": None if lease.holder is None else lease.holder.name,
+        "epoch": lease.epoch if state.leads else None,
+        "hosts_up": up,
+        "planner": {
+            "enabled": planner.settings.enabled,
+            "queue_pairs": standing.flows,
+            "steered": standing.steered,
+            "backed_up": standing.backed_up,
+            "fullest_link_share": round(standing.fullest, 3),
+            "dead_links": [f"{a} > {b}" for a, b in standing.dead],
+            "totals": dict(planner.counters),
+        },
+    }
 
 
 def clock(state: FleetState, now_s: float) -> Json:
@@ -23,23 +48,27 @@ def clock(state: FleetState, now_s: float) -> Json:
     rows = [measured.get(name) or _unmeasured(name) for name in sorted(state.members.hosts)]
     allowance_ns = service.allowance_ns
     hosts = [
-        row | state.story.view(row["host"], row["state"], row["bound_ns"], allowance_ns, now_s)
+        row | state.clock_events.view(row["host"], row["state"], row["bound_ns"], allowance_ns, now_s)
         for row in rows
     ]
     return {"timeline": service.timeline, "allowance_ns": round(allowance_ns, 1), "hosts": hosts}
 
 
-def owd(paths: Paths, *, src: str = "", dst: str = "", sort: Sort = "worst", limit: int = 0) -> Json:
+def owd(paths: Paths, *, src: str = "", dst: str = "", sort: str = "worst", limit: int = 0) -> Json:
     """Every path's delays over the window.
 
     Args:
         paths: All paths.
         src: Only paths from this host or NIC; all where empty.
         dst: Only paths to it.
-        sort: `worst` puts the largest p99 of either way first.
+        sort: One of `OWD_SORTS`; `worst` puts the largest p99 of either way first.
         limit: At most so many; 0 for all.
     """
-    chosen = [i for i, key in enumerate(paths.keys) if _is_at(key[0], src) and _is_at(key[1], dst)]
+    chosen = [
+        i
+        for i, (start, end, _, _) in enumerate(paths.keys)
+        if (not src or is_at(start, src)) and (not dst or is_at(end, dst))
+    ]
     chosen.sort(key=_worst_first(paths) if sort == "worst" else lambda i: paths.keys[i])
     shown = chosen[:limit] if limit > 0 else chosen
     return {
@@ -90,10 +119,6 @@ def _unmeasured(host: str) -> Json:
     }
 
 
-def _is_at(nic: str, wanted: str) -> bool:
-    return wanted in ("", nic, nic.rpartition("/")[0])
-
-
 def _worst_first(paths: Paths) -> Callable[[int], tuple[float, tuple[str, str, int, int]]]:
     worst = np.fmax(paths.delays["fwd_p99_ns"], paths.delays["rev_p99_ns"])
     worst = np.where(np.isnan(worst), -np.inf, worst)
@@ -112,8 +137,8 @@ def _path(paths: Paths, i: int) -> Json:
         "lost": lost,
         "loss": round(lost / sent, 6) if sent else None,
         "queued_share": min(1.0, round(2 * queued / (sent - lost), 6)) if sent > lost else None,
-        **{name: _whole(paths.delays[name][i]) for name in DELAYS},
-        "bound_ns": _whole(paths.bound_ns[i]),
+        **{name: rounded(paths.delays[name][i]) for name in DELAYS},
+        "bound_ns": rounded(paths.bound_ns[i]),
         "age_s": round(float(paths.age_s[i]), 3),
     }
 
@@ -150,7 +175,3 @@ def _host(state: FleetState, name: str, now_s: float, *, with_counters: bool) ->
     if with_counters:
         view["counters"] = dict(sorted(state.counters.of(name).items()))
     return view
-
-
-def _whole(value: float) -> int | None:
-    return round(float(value)) if math.isfinite(value) else None

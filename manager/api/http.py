@@ -3,24 +3,23 @@
 import asyncio
 import contextlib
 import errno
+import json
 import logging
 import os
 import socket as sockets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, get_args
+from typing import TypeVar
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
-from manager.api import fabric_views, host_views, link_views, manager_views, qp_views
+from manager.api import fabric_views, host_views, link_views, overrides_http, qp_views
+from manager.api.json_values import Json
 from manager.api.metrics import FleetCollector, Sources
-from manager.api.override_http import Commit
-from manager.api.slice_http import SliceApi
-from manager.api.steer_http import SteerApi
 from manager.config import host_port
 from manager.paths.owd import Paths
 
@@ -35,9 +34,11 @@ _log = logging.getLogger("cwdp.manager.http")
 
 
 class HttpServer:
-    """Answers from `sources`; started and stopped with the manager. `commit` is called after each change of a wish."""
+    """Answers from `sources`; started and stopped with the manager. `commit` is called after an override has changed."""
 
-    def __init__(self, sources: Sources, commit: Commit, *, socket: Path, listen: str | None) -> None:
+    def __init__(
+        self, sources: Sources, commit: overrides_http.Commit, *, socket: Path, listen: str | None
+    ) -> None:
         self._sources, self._commit = sources, commit
         self._socket = socket
         self._listen = host_port(listen, "--listen") if listen else None
@@ -66,8 +67,7 @@ class HttpServer:
                 web.get("/v1/link", self._links),
                 web.get("/v1/fabric", self._fabric),
                 web.get("/v1/path", self._path),
-                *SteerApi(self._sources.state, self._commit).routes(),
-                *SliceApi(self._sources.state, self._commit).routes(),
+                *overrides_http.routes(self._sources.state, self._commit),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None)
@@ -127,7 +127,7 @@ class HttpServer:
         return await handler(request)
 
     async def _manager(self, _request: web.Request) -> web.Response:
-        return web.json_response(manager_views.manager(self._sources.state, self._sources.lease))
+        return web.json_response(host_views.manager(self._sources.state, self._sources.lease))
 
     async def _health(self, _request: web.Request) -> web.Response:
         connected = self._sources.bus.connected
@@ -145,18 +145,15 @@ class HttpServer:
 
     async def _owd(self, request: web.Request) -> web.Response:
         query = request.query
-        sort, limit = query.get("sort", "worst"), query.get("limit", "0")
-        if sort not in get_args(host_views.Sort) or not limit.isdecimal():
-            known = " or ".join(get_args(host_views.Sort))
-            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+        sort, limit = _sort_and_limit(query, host_views.OWD_SORTS)
 
-        def answer() -> host_views.Json:
+        def answer() -> Json:
             return host_views.owd(
                 self._snapshot(),
                 src=query.get("src", ""),
                 dst=query.get("dst", ""),
-                sort="worst" if sort == "worst" else "name",
-                limit=int(limit),
+                sort=sort,
+                limit=limit,
             )
 
         return web.json_response(await self._off_loop(answer))
@@ -175,13 +172,10 @@ class HttpServer:
         return web.json_response(host_views.hosts(self._sources.state, time.monotonic(), name=name))
 
     async def _queue_pairs(self, request: web.Request) -> web.Response:
-        query = request.query
-        sort, limit = query.get("sort", "rate"), query.get("limit", "0")
-        if sort not in qp_views.SORTS or not limit.isdecimal():
-            known = " or ".join(qp_views.SORTS)
-            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
+        sort, limit = _sort_and_limit(request.query, tuple(qp_views.SORTS))
+        host = request.query.get("host", "")
         answer = qp_views.queue_pairs(
-            self._sources.state, time.monotonic(), host=query.get("host", ""), sort=sort, limit=int(limit)
+            self._sources.state, time.monotonic(), host=host, sort=sort, limit=limit
         )
         return web.json_response(answer)
 
@@ -195,12 +189,8 @@ class HttpServer:
         return web.json_response(fabric_views.path(self._sources.state.discovery, src, dst))
 
     async def _links(self, request: web.Request) -> web.Response:
-        query = request.query
-        sort, limit = query.get("sort", "trouble"), query.get("limit", "0")
-        if sort not in link_views.SORTS or not limit.isdecimal():
-            known = " or ".join(link_views.SORTS)
-            return web.json_response({"error": f"sort is {known}, limit a whole number"}, status=400)
-        return web.json_response(link_views.links(self._sources.state, sort=sort, limit=int(limit)))
+        sort, limit = _sort_and_limit(request.query, link_views.SORTS)
+        return web.json_response(link_views.links(self._sources.state, sort=sort, limit=limit))
 
     async def _events(self, request: web.Request) -> web.Response:
         try:
@@ -210,6 +200,15 @@ class HttpServer:
         host = request.query.get("host", "")
         answer = host_views.events(self._sources.state, host=host, since_s=time.time() - last_s)
         return web.json_response(answer)
+
+
+def _sort_and_limit(query: Mapping[str, str], sorts: Sequence[str]) -> tuple[str, int]:
+    """How to sort, by default the first way, and how many to list; anything else is answered with 400."""
+    sort, limit = query.get("sort", sorts[0]), query.get("limit", "0")
+    if sort not in sorts or not limit.isdecimal():
+        error = {"error": f"sort is {' or '.join(sorts)}, limit a whole number"}
+        raise web.HTTPBadRequest(text=json.dumps(error), content_type="application/json")
+    return sort, int(limit)
 
 
 def _is_served(path: Path) -> bool:

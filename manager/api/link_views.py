@@ -4,12 +4,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from manager.api.json_values import Json, rounded
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Subject
 from manager.links.loads import LinkLoads
 from manager.state import FleetState
-
-Json = dict[str, Any]
 
 SORTS = ("trouble", "queue", "load", "name")
 SHARE_DIGITS = 6
@@ -76,12 +75,12 @@ def _link(loads: LinkLoads, i: int, wrong: str | None) -> Json:
         "a": link.a,
         "b": link.b,
         "state": wrong or ("full" if loads.stands[i] else "ok"),
-        "queue_ns": _whole(loads.queue_ns[i]),
-        "queue_p50_ns": _whole(loads.queue_p50_ns[i]),
-        "queue_p99_ns": _whole(loads.queue_p99_ns[i]),
-        "load_bps": _whole(load_bps),
-        "capacity_bps": _whole(loads.capacity_bps[i]),
-        "likely_capacity_bps": _whole(likely_bps),
+        "queue_ns": rounded(loads.queue_ns[i]),
+        "queue_p50_ns": rounded(loads.queue_p50_ns[i]),
+        "queue_p99_ns": rounded(loads.queue_p99_ns[i]),
+        "load_bps": rounded(load_bps),
+        "capacity_bps": rounded(loads.capacity_bps[i]),
+        "likely_capacity_bps": rounded(likely_bps),
         "share": round(load_bps / likely_bps, 4) if likely_bps > 0 else None,
         "loss": round(float(loads.loss[i]), SHARE_DIGITS) if math.isfinite(loads.loss[i]) else None,
     }
@@ -102,7 +101,3 @@ _ORDERS: dict[str, Callable[[Json], Any]] = {
     "load": lambda row: (-(row["load_bps"] or 0), _name(row)),
     "name": _name,
 }
-
-
-def _whole(value: float) -> int | None:
-    return round(float(value)) if math.isfinite(value) else None

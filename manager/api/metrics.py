@@ -174,14 +174,14 @@ class FleetCollector(Collector):
         yield _gauge("cwdp_clock_last_solve_seconds", "Time spent on the last solution.", solves.last_s)
 
     def _changing_clocks(self) -> Iterator[Metric]:
-        story = self._sources.state.story
-        yield _counter("cwdp_clock_changes", "Unannounced changes of clocks found.", story.changes)
-        yield _gauge("cwdp_clock_changing", "Hosts whose clocks are being found anew.", story.changing)
+        events = self._sources.state.clock_events
+        yield _counter("cwdp_clock_changes", "Unannounced changes of clocks found.", events.changes)
+        yield _gauge("cwdp_clock_changing", "Hosts whose clocks are being found anew.", events.changing)
         allowance_s = self._sources.state.clock.allowance_ns * NS
         yield _gauge(
             "cwdp_clock_allowance_seconds", "What bounds hold for what is not seen yet.", allowance_s
         )
-        by_source = story.disciplines.sources()
+        by_source = events.disciplines.sources()
         yield _gauges(
             "cwdp_clock_discipline_hosts", "Hosts by where their discipline is read.", "source", by_source
         )

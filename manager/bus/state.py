@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from cwdp.errors import BusError, ManagerError
 from cwdp.shared.buckets import JETSTREAM_ERRORS, Bucket, Conflict
 from cwdp.shared.bus import Bus
-from manager.overrides.store import WishTable
+from manager.overrides.store import OverrideTable
 
 BUCKET = "cwdp-wishes"
 TIMELINE = "timeline"
@@ -35,7 +35,7 @@ class BusState:
     """
 
     def __init__(
-        self, bus: Bus, confirm: Callable[[], Awaitable[bool]], tables: Mapping[str, WishTable[Any]]
+        self, bus: Bus, confirm: Callable[[], Awaitable[bool]], tables: Mapping[str, OverrideTable[Any]]
     ) -> None:
         self._bus, self._confirm = bus, confirm
         self._bucket = Bucket(BUCKET)

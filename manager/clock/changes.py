@@ -73,7 +73,7 @@ class _Change:
     found_s: float | None = None
 
 
-class ClockStory:
+class ClockEvents:
     """Follows the solutions. Times ending in `_s` are seconds of the manager's monotonic clock.
 
     Attributes:

@@ -55,15 +55,15 @@ def covering_ports(paths: Mapping[int, Path], ports: Sequence[int]) -> list[int]
     A port stays unless its path is known to be another one's too, and a path that none leads over wants its place.
     """
     taken: set[Path] = set()
-    spare = []
+    redundant = []
     for place, port in enumerate(ports):
         path = paths.get(port)
         if path in taken:
-            spare.append(place)
+            redundant.append(place)
         elif path is not None:
             taken.add(path)
     chosen = list(ports)
     uncovered = [port for port in disjoint_ports(paths) if paths[port] not in taken]
-    for place, port in zip(spare, uncovered, strict=False):
+    for place, port in zip(redundant, uncovered, strict=False):
         chosen[place] = port
     return chosen

@@ -10,12 +10,12 @@ from functools import lru_cache
 from cwdp.shared.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
 from cwdp.shared.records import EGRESS, shown_address
 from manager.fabric.choice import covering_ports
-from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.model import Model
 from manager.fabric.orders import Orders, candidates
 from manager.fabric.path_counts import Census
 from manager.fabric.routes import Pair
-from manager.fabric.wiring import Suspect, suspects
+from manager.fabric.wiring import Miswired, miswired
 from manager.hosts.members import Members
 from manager.overrides.steering import SteerTable
 from manager.queue_pairs.counters import NicTable
@@ -36,14 +36,14 @@ class Discovery:
 
     Attributes:
         fabric: what is known.
-        census: how much of it is known, as of its latest routes.
+        path_counts: how much of it is known, as of its latest routes.
         in_use: source ports that packets of each pair have, of probes or of queue pairs.
         dropped: reports that came faster than they could be taken in.
     """
 
     def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
         self.fabric = Fabric()
-        self.census = Census(self.fabric.routes)
+        self.path_counts = Census(self.fabric.routes)
         self.in_use: dict[Pair, dict[int, None]] = {}
         self.dropped = 0
         self._members, self._traffic, self._steering = members, traffic, steering
@@ -78,7 +78,7 @@ class Discovery:
         for edge in told.probes:
             self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
 
-    def learn(self, now_s: float) -> list[Suspicion]:
+    def learn(self, now_s: float) -> list[TrustChange]:
         """Take in what was heard; touches nothing but the fabric, so a thread may run it."""
         if self._members.version != self._members_version:
             self._members_version = self._members.version
@@ -88,11 +88,11 @@ class Discovery:
             host = self._members.hosts.get(report.host)
             if host is not None:
                 self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
-        suspicions = self.fabric.step(now_s, self._orders.is_ordered)
+        changes = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
-            self.census = Census(self.fabric.routes)
-        return suspicions
+            self.path_counts = Census(self.fabric.routes)
+        return changes
 
     def model(self) -> Model:
         """The fabric as people know it."""
@@ -100,11 +100,11 @@ class Discovery:
             self._model = Model(self.fabric.routes, frozenset(self._members.nics_by_address.values()))
         return self._model
 
-    def suspects(self) -> list[Suspect]:
+    def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
         addresses = {nic: address for address, nic in self._members.nics_by_address.items()}
-        covered = self.census.covered_leaves(self.fabric.routes)
-        return suspects(self.model(), addresses, covered.__contains__)
+        covered = self.path_counts.covered_leaves(self.fabric.routes)
+        return miswired(self.model(), addresses, covered.__contains__)
 
     def order(self, edges: Edges, now_s: float) -> bool:
         """See what is to be traced; whether anything has changed."""
@@ -120,7 +120,7 @@ class Discovery:
         }
         changed = self._orders.update(
             wanted,
-            self.census,
+            self.path_counts,
             self.fabric.store.pairs,
             owner=self._members.nics_by_address,
             is_calm=now_s - self._changed_s >= CALM_ORDER_S,
@@ -163,9 +163,9 @@ class Discovery:
         for probed in edges.values():
             for edge in probed:
                 ports.setdefault((edge.src, edge.dst_addr), {}).update(dict.fromkeys(edge.sports))
-        for wish in self._steering.all():
-            mine = ports.setdefault((nic_id(wish.host, wish.nic), wish.dst), {})
-            mine.update(dict.fromkeys(port for port in (wish.sport, wish.backup_sport) if port))
+        for override in self._steering.all():
+            mine = ports.setdefault((nic_id(override.host, override.nic), override.dst), {})
+            mine.update(dict.fromkeys(port for port in (override.sport, override.backup_sport) if port))
         for pair, port in self._queue_pairs():
             ports.setdefault(pair, {})[port] = None
         known = self.fabric.store

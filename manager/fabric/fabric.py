@@ -24,7 +24,7 @@ UNUSED_LINKS = 4_096
 
 
 @dataclass(frozen=True)
-class Suspicion:
+class TrustChange:
     """A host that is set aside, or no more: what others contradict of what it says."""
 
     host: str
@@ -77,15 +77,15 @@ class Fabric:
 
     def step(
         self, now_s: float, is_ordered: Callable[[PathName], bool] = lambda _path: True
-    ) -> list[Suspicion]:
+    ) -> list[TrustChange]:
         """Take in what was heard since; returns hosts that are set aside from now on, or forgiven."""
         self.store.expire(now_s, is_ordered)
         if self.store.changes != self._changes:
             self._rebuild()
-        suspicions = self._suspect(now_s)
-        if suspicions:
+        changes = self._set_aside(now_s)
+        if changes:
             self._rebuild()
-        return suspicions
+        return changes
 
     def _rebuild(self) -> None:
         claims = self.store.claims()
@@ -121,7 +121,7 @@ class Fabric:
         lies = np.bincount(claims.host[judged.contradicted], minlength=len(names))
         self._counts = {names[i]: (int(lies[i]), int(count[i])) for i in np.flatnonzero(lies).tolist()}
 
-    def _suspect(self, now_s: float) -> list[Suspicion]:
+    def _set_aside(self, now_s: float) -> list[TrustChange]:
         accused = {
             host
             for host, (lies, count) in self._counts.items()
@@ -136,5 +136,5 @@ class Fabric:
             del self.aside[host]
         self.aside |= {host: now_s for host in changed if host not in forgiven}
         return [
-            Suspicion(host, host in self.aside, *self._counts.get(host, (0, 0))) for host in sorted(changed)
+            TrustChange(host, host in self.aside, *self._counts.get(host, (0, 0))) for host in sorted(changed)
         ]

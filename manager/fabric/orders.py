@@ -16,7 +16,7 @@ from manager.probing.schedule import draw_ports
 
 BATCH = 8
 SOON = 16
-PATIENCE = 5
+DEADLINE_UPDATES = 5
 MOST_CANDIDATES = 512
 MOST_IN_USE = 64
 MOST_PORTS_A_HOST = 4_096
@@ -72,7 +72,7 @@ class Orders:
     def update(
         self,
         in_use: InUse,
-        census: Census,
+        path_counts: Census,
         traced: Mapping[Pair, Collection[int]],
         *,
         owner: Mapping[str, str],
@@ -82,7 +82,7 @@ class Orders:
 
         Args:
             in_use: the pairs to trace, with the ports that packets of theirs have, the more important pairs first.
-            census: what is known of the pairs' paths.
+            path_counts: what is known of the pairs' paths.
             traced: ports of each pair whose hops were told.
             owner: the NIC of each address.
             is_calm: whether paths have stopped changing: while they change, some are known as they were and others as
@@ -100,10 +100,12 @@ class Orders:
             host = _host(pair[0])
             plan = self._plans.get(pair)
             if plan is None:
-                plan = self._plans[pair] = _Plan(switches=census.switches(pair[0], owner.get(pair[1], "")))
+                plan = self._plans[pair] = _Plan(
+                    switches=path_counts.switches(pair[0], owner.get(pair[1], ""))
+                )
             plan.in_use = tuple(ports)[:MOST_IN_USE]
             if all(port in traced.get(pair, ()) for port in plan.ports):
-                _grow(plan, census.of(*pair), is_calm=is_calm)
+                _grow(plan, path_counts.of(*pair), is_calm=is_calm)
             spent[host] += self._fill(pair, plan, budget - spent[host])
         orders = self._orders(in_use)
         changed = orders != self.by_host
@@ -147,7 +149,7 @@ def _grow(plan: _Plan, known: Known, *, is_calm: bool) -> None:
         plan.waited = 0
         return
     plan.waited += 1
-    if is_calm or plan.granted < SOON or plan.waited >= PATIENCE:
+    if is_calm or plan.granted < SOON or plan.waited >= DEADLINE_UPDATES:
         plan.granted, plan.waited = min(plan.granted + BATCH, MOST_CANDIDATES), 0
 
 

@@ -25,7 +25,7 @@ REASONS = ("ok", "unknown_nic", "unknown_destination", "not_sane", "too_many")
 UNKNOWN = -1
 
 _FIRST_ROWS = 256
-_SPARE_NAMES = 4_096
+_MOST_UNUSED_NAMES = 4_096
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class TraceStore:
         for column in (self._host, self._src, self._dst, self._hops):
             is_used[column] = True
         used = np.flatnonzero(is_used[:-1])
-        if len(self.names.of) <= 2 * len(used) + _SPARE_NAMES:
+        if len(self.names.of) <= 2 * len(used) + _MOST_UNUSED_NAMES:
             return
         old, self.names = self.names, Names()
         new = np.full(len(is_used), UNKNOWN, np.int32)

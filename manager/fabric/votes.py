@@ -1,4 +1,4 @@
-"""Which claims about paths to believe: one liar moves nothing. Pure, over arrays.
+"""Voting on claims about paths: one liar moves nothing. Pure, over arrays.
 
 A link is corroborated once two hosts have crossed it, in either direction. A link that only one host tells of is
 contradicted where two others at least have gone on from the same place towards the same leaf, or come into the same
@@ -46,7 +46,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is believed.
+    """What the vote came to.
 
     Attributes:
         chain: NIC, hops and what is at the end of each row, UNKNOWN where silent or behind, (n, MOST_HOPS + 2).
@@ -68,7 +68,7 @@ class Judgement:
 
 
 def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Judgement:
-    """Decide what to believe.
+    """Vote on claims.
 
     Args:
         claims: what hosts say.

@@ -23,7 +23,7 @@ NEAR = 8
 
 
 @dataclass(frozen=True)
-class Suspect:
+class Miswired:
     """A link that may be plugged into the wrong port, between a NIC or switch and `at`.
 
     `expected` is where the pattern puts its other end; None where the pattern has no such link at all.
@@ -35,9 +35,9 @@ class Suspect:
     reason: str
 
 
-def suspects(
+def miswired(
     model: Model, addresses: Mapping[str, str], is_covered: Callable[[str], bool] = lambda _leaf: True
-) -> list[Suspect]:
+) -> list[Miswired]:
     """Everything that breaks a pattern.
 
     Args:
@@ -46,14 +46,14 @@ def suspects(
         is_covered: whether all links up from a leaf are known, so that one that is not is missing.
     """
     seats = {nic: switches[0] for nic, switches in model.seats.items() if len(switches) == 1}
-    by_nic = {suspect.what: suspect for suspect in _by_address(seats, addresses)}
+    by_nic = {each.what: each for each in _by_address(seats, addresses)}
     for accused in _by_host(seats):
-        agreed = [suspect for suspect in accused if suspect.what in by_nic] or accused
-        by_nic |= {suspect.what: suspect for suspect in agreed}
+        agreed = [each for each in accused if each.what in by_nic] or accused
+        by_nic |= {each.what: each for each in agreed}
     return [by_nic[nic] for nic in sorted(by_nic)] + list(_by_tier(model, is_covered))
 
 
-def _by_host(seats: Mapping[str, str]) -> Iterator[list[Suspect]]:
+def _by_host(seats: Mapping[str, str]) -> Iterator[list[Miswired]]:
     """Of each odd host the NICs that fit the host's other NICs least, by where hosts like it have theirs."""
     hosts = defaultdict[str, dict[str, str]](dict)
     for nic, leaf in seats.items():
@@ -64,19 +64,19 @@ def _by_host(seats: Mapping[str, str]) -> Iterator[list[Suspect]]:
         for one, other in permutations(nics, 2):
             usual[one, nics[one], other][nics[other]] += 1
     for host, nics in hosts.items():
-        accused: dict[str, list[Suspect]] = defaultdict(list)
+        accused: dict[str, list[Miswired]] = defaultdict(list)
         for one, other in permutations(sorted(nics), 2):
             leaves = usual[one, nics[one], other]
             leaf, count = leaves.most_common(1)[0]
             if leaf != nics[other] and count >= LEAST_LIKE and count >= MOST * (leaves.total() - 1):
                 reason = f"hosts whose {one} is at {nics[one]} have their {other} at {leaf}"
-                accused[other].append(Suspect(f"{host}/{other}", nics[other], leaf, reason))
+                accused[other].append(Miswired(f"{host}/{other}", nics[other], leaf, reason))
         if accused:
             most = max(len(reasons) for reasons in accused.values())
             yield [reasons[0] for reasons in accused.values() if len(reasons) == most]
 
 
-def _by_address(seats: Mapping[str, str], addresses: Mapping[str, str]) -> Iterator[Suspect]:
+def _by_address(seats: Mapping[str, str], addresses: Mapping[str, str]) -> Iterator[Miswired]:
     """NICs whose neighbours by address are all at one other leaf, if addresses go by leaf at all."""
     for version in (4, 6):
         named = [
@@ -87,7 +87,7 @@ def _by_address(seats: Mapping[str, str], addresses: Mapping[str, str]) -> Itera
         odd = dict(_odd_neighbours(sorted(named), seats))
         if len(odd) <= (1 - MOST) * len(named):
             for nic, leaf in odd.items():
-                yield Suspect(nic, seats[nic], leaf, f"NICs with addresses next to its own are at {leaf}")
+                yield Miswired(nic, seats[nic], leaf, f"NICs with addresses next to its own are at {leaf}")
 
 
 def _odd_neighbours(named: list[tuple[int, str]], seats: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -105,7 +105,7 @@ def _odd_neighbours(named: list[tuple[int, str]], seats: Mapping[str, str]) -> I
             yield nic, leaves.pop()
 
 
-def _by_tier(model: Model, is_covered: Callable[[str], bool]) -> Iterator[Suspect]:
+def _by_tier(model: Model, is_covered: Callable[[str], bool]) -> Iterator[Miswired]:
     """Links between switches that are missing where all like them are there, or there where none like them is."""
     tier = {node.name: node.tier for node in model.nodes}
     for level in range(1, max(tier.values(), default=0)):
@@ -115,10 +115,10 @@ def _by_tier(model: Model, is_covered: Callable[[str], bool]) -> Iterator[Suspec
         for i, j in _missing(has):
             if level > 1 or is_covered(lower[i]):
                 reason = "switches like these are linked; it is down, or plugged in elsewhere"
-                yield Suspect(lower[i], None, upper[j], reason)
+                yield Miswired(lower[i], None, upper[j], reason)
     for a, b in sorted(model.cables):
         if tier[a] == tier[b] and not (a + b).count("?"):
-            yield Suspect(a, b, None, "no path between other switches of its tier goes straight")
+            yield Miswired(a, b, None, "no path between other switches of its tier goes straight")
 
 
 def _matrix(cables: frozenset[Cable], lower: list[str], upper: list[str]) -> "np.typing.NDArray[np.bool_]":

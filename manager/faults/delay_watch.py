@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Kind, Subject, cable, direction
 from manager.links.inference import QueueInference
-from manager.links.loads import LinkLoads, tiers
+from manager.links.loads import LinkLoads, lower_median_bps, tiers
 
 STANDS_WINDOWS = 12
 SEEN_WINDOWS = 5
@@ -58,16 +58,16 @@ class DelayWatch:
     ) -> None:
         self._open, self._close = open_finding, close_finding
         self._followed: dict[tuple[Kind, str], _Followed] = {}
-        self._suspected: dict[tuple[Kind, str], int] = {}
+        self._seen_windows: dict[tuple[Kind, str], int] = {}
 
     def step(self, queues: QueueInference, loads: LinkLoads) -> None:
         """Look at the queues as they are now; `loads` are of the same links."""
         stands = queues.stands(STANDS_WINDOWS)
         found = _slow(stands, queues.queue_ns[-STANDS_WINDOWS:], loads)
         slow = {(what.kind, what.subject.name): what for what in found}
-        self._suspected = {key: self._suspected.get(key, 0) + 1 for key in slow}
+        self._seen_windows = {key: self._seen_windows.get(key, 0) + 1 for key in slow}
         for key, what in slow.items():
-            if key not in self._followed and self._suspected[key] >= SEEN_WINDOWS:
+            if key not in self._followed and self._seen_windows[key] >= SEEN_WINDOWS:
                 self._followed[key] = _Followed(finding=self._open(what))
         for key, followed in list(self._followed.items()):
             followed.well = 0 if key in slow else followed.well + 1
@@ -100,9 +100,9 @@ def _slow(stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads) -> Iter
 def _best(loads: LinkLoads, like: NDArray[np.bool_]) -> float:
     """What one link of a tier carries now, or half of them have been seen to carry: one look may have seen too much."""
     full = loads.capacity_bps[like]
-    full = np.sort(full[np.isfinite(full)])
-    often_bps = full[(len(full) - 1) // 2] if len(full) else 0.0
-    return max(float(loads.load_bps[like].max(initial=0.0)), float(often_bps))
+    full = full[np.isfinite(full)]
+    often_bps = lower_median_bps(full) if len(full) else 0.0
+    return max(float(loads.load_bps[like].max(initial=0.0)), often_bps)
 
 
 def _any_stands(stands: NDArray[np.bool_], like: NDArray[np.bool_]) -> bool:

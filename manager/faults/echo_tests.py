@@ -19,7 +19,7 @@ from manager.faults.finding import Finding, Subject, cable
 HOSTS_A_LINK = 4
 ECHOES = 100
 ROUND_S = 0.4
-PATIENCE_S = 1.0
+DEADLINE_S = 1.0
 """After which a round whose reports are missing is given up, and another one begun."""
 
 MOST_ROUNDS = 12
@@ -54,7 +54,7 @@ class _Trial:
     asked: dict[OrderName, int] = field(default_factory=dict)
 
 
-class Bounces:
+class EchoTests:
     """All trials under way. Orders are numbered from a random number on, as other managers hear the reports too."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Bounces:
                 del self._trials[number]
                 continue
             trial.rounds += 1
-            trial.due_s = now_s + PATIENCE_S
+            trial.due_s = now_s + DEADLINE_S
             for i, subject in enumerate(trial.subjects):
                 orders += self._orders(trial, i, subject, links)
         return orders

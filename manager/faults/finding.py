@@ -8,8 +8,6 @@ from typing import Literal
 from manager.fabric.routes import DirectedLink
 
 HISTORY = 500
-DEAD_LOSS = 0.5
-"""A link that loses as much carries nothing of use."""
 
 Kind = Literal["dead", "silent", "lossy", "slow", "flapping", "slow_sender", "slow_receiver", "clock"]
 SubjectKind = Literal["link", "direction", "nic", "host", "switch"]
@@ -103,12 +101,3 @@ class Findings:
     def of(self, *kinds: Kind) -> Iterator[Finding]:
         """The current ones of some kinds."""
         return (finding for finding in list(self.current.values()) if finding.kind in kinds)
-
-    def dead_links(self) -> set[DirectedLink]:
-        """Links that nothing should be sent over, those included that cannot be told from them."""
-        dead: set[DirectedLink] = set()
-        for finding in self.current.values():
-            if finding.kind in ("dead", "silent") or finding.loss >= DEAD_LOSS:
-                for subject in (finding.subject, *finding.also):
-                    dead.update(subject.links)
-        return dead

@@ -19,7 +19,7 @@ from manager.links.matrix import Nics
 from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
 from manager.queue_pairs.counters import NicTable
 
-PATIENCE = 10
+REPORT_DEADLINE_WINDOWS = 10
 """Windows for which the reports of a slow host are waited for."""
 
 REPORTS = ("ok", "unknown_nic", "not_sane", "unsynced")
@@ -144,7 +144,7 @@ class LinkWatch:
         if timeline_ns is None or self._model is None:
             return 0
         now = timeline_ns // WINDOW_NS
-        end = min(self.windows.complete_to(now, PATIENCE), now)
+        end = min(self.windows.complete_to(now, REPORT_DEADLINE_WINDOWS), now)
         if self._last is None or not end - KEPT // 2 < self._last <= now:
             self._last = end
         if end <= self._last:
@@ -156,9 +156,9 @@ class LinkWatch:
         self._last = end
         return len(numbers)
 
-    def bounce_orders(self, now_s: float) -> list[BounceOrder]:
+    def echo_orders(self, now_s: float) -> list[BounceOrder]:
         """Echoes that hosts are to send now."""
-        return self.faults.bounce_orders(self.loads.routes.links, now_s)
+        return self.faults.echo_orders(self.loads.routes.links, now_s)
 
     def expire(self, now_s: float, timeline_ns: int | None) -> None:
         """Let go of what is gone, and see who is silent."""

@@ -15,15 +15,15 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.causes import Causes, Class
 from manager.faults.finding import Finding, Kind, Subject
 from manager.faults.losses import (
+    DEADLINE_WINDOWS,
     HARD_LOSS,
     LIKELY,
-    PATIENCE,
     SPANS,
     SURE,
+    Explanation,
     Probes,
     Recovery,
-    Suspect,
-    best_suspect,
+    best_explanation,
     overflowed,
 )
 from manager.links.inference import QUIET_NS, QueueInference
@@ -139,14 +139,14 @@ class LossWatch:
         """Name the best explanation that is no overflowing queue, once it is clear enough."""
         explained = self._explained()
         for _ in range(MOST_OVERFLOWS):
-            suspect = best_suspect(self._probes.but(explained), causes)
-            if suspect is None or suspect.loss < LEAST_LOSSY:
+            explanation = best_explanation(self._probes.but(explained), causes)
+            if explanation is None or explanation.loss < LEAST_LOSSY:
                 break
-            rows = causes.rows[:, [suspect.number]].toarray()[:, 0] > 0
-            hard = suspect.loss >= HARD_LOSS and suspect.elsewhere < MOST_ELSEWHERE
-            verdict = not hard and self._overflowed(suspect, causes, rows & ~explained, queues)
+            rows = causes.rows[:, [explanation.number]].toarray()[:, 0] > 0
+            hard = explanation.loss >= HARD_LOSS and explanation.elsewhere < MOST_ELSEWHERE
+            verdict = not hard and self._overflowed(explanation, causes, rows & ~explained, queues)
             if verdict is False:
-                self._consider(suspect, causes)
+                self._consider(explanation, causes)
                 return
             if verdict is None:
                 break
@@ -154,21 +154,23 @@ class LossWatch:
         self._waited = 0
 
     def _overflowed(
-        self, suspect: Suspect, causes: Causes, rows: Rows, queues: QueueInference
+        self, explanation: Explanation, causes: Causes, rows: Rows, queues: QueueInference
     ) -> bool | None:
         """Whether queues explain the losses of a span; None where that cannot be told yet."""
-        named = causes.classes[suspect.number]
+        named = causes.classes[explanation.number]
         links = {link for subject in (named.subject, *named.also) for link in subject.links}
         if queues.stand(links):
             return True
-        lost = self._probes.lost[-suspect.windows :, rows]
-        background = min(1.0, suspect.elsewhere / suspect.loss)
+        lost = self._probes.lost[-explanation.windows :, rows]
+        background = min(1.0, explanation.elsewhere / explanation.loss)
         return overflowed(_ranks(self._queued_ns[:, rows], lost), background)
 
-    def _consider(self, suspect: Suspect, causes: Causes) -> None:
+    def _consider(self, explanation: Explanation, causes: Causes) -> None:
         self._waited += 1
-        if suspect.confidence >= SURE or (suspect.confidence >= LIKELY and self._waited > PATIENCE):
-            self.follow(self._open(_found(suspect, causes)))
+        if explanation.confidence >= SURE or (
+            explanation.confidence >= LIKELY and self._waited > DEADLINE_WINDOWS
+        ):
+            self.follow(self._open(_found(explanation, causes)))
 
     def _look_for_recovery(self, window: Window) -> None:
         free = ~self._explained()
@@ -194,25 +196,27 @@ def _carried(history: NDArray[np.float32], moved: Rows, empty: float) -> NDArray
     return history
 
 
-def _found(suspect: Suspect, causes: Causes) -> Found:
-    named = causes.classes[suspect.number]
+def _found(explanation: Explanation, causes: Causes) -> Found:
+    named = causes.classes[explanation.number]
     evidence = (
-        f"{suspect.lost} of {suspect.sent} probes over it were lost in "
-        f"{suspect.windows / WINDOWS_PER_S:.1f} s, {suspect.elsewhere:.2%} of others"
+        f"{explanation.lost} of {explanation.sent} probes over it were lost in "
+        f"{explanation.windows / WINDOWS_PER_S:.1f} s, {explanation.elsewhere:.2%} of others"
     )
     return Found(
-        kind="silent" if _is_silent(suspect) else "lossy",
+        kind="silent" if _is_silent(explanation) else "lossy",
         named=named,
-        confidence=suspect.confidence / (1 + len(named.also)),
-        loss=suspect.loss,
+        confidence=explanation.confidence / (1 + len(named.also)),
+        loss=explanation.loss,
         evidence=[evidence],
-        windows=suspect.windows,
+        windows=explanation.windows,
     )
 
 
-def _is_silent(suspect: Suspect) -> bool:
+def _is_silent(explanation: Explanation) -> bool:
     """Whether all is lost: from the beginning of the span on, or since it died within it."""
-    return suspect.loss >= SILENT_LOSS or (suspect.loss >= HARD_LOSS and suspect.of_late >= SILENT_LOSS)
+    return explanation.loss >= SILENT_LOSS or (
+        explanation.loss >= HARD_LOSS and explanation.of_late >= SILENT_LOSS
+    )
 
 
 def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.float32]) -> NDArray[np.float64]:

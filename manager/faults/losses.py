@@ -33,7 +33,7 @@ MANY_LOST = 4.0
 
 SURE = 0.98
 LIKELY = 0.4
-PATIENCE = 10
+DEADLINE_WINDOWS = 10
 LEAST_WINDOWS_WITH_LOSS = 3
 LATE_WINDOWS = 2
 HARD_LOSS = 0.5
@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Suspect:
+class Explanation:
     """The best explanation.
 
     Attributes:
@@ -87,16 +87,18 @@ class Probes:
         return Probes(np.where(rows, 0.0, self.sent), np.where(rows, 0.0, self.lost))
 
 
-def best_suspect(probes: Probes, causes: Causes) -> Suspect | None:
+def best_explanation(probes: Probes, causes: Causes) -> Explanation | None:
     """The class that explains the losses of some span, where that is far beyond chance."""
     by_class = causes.by_class
-    suspects = [
-        suspect for span in SPANS if (suspect := _over(probes, by_class, causes.prior, span)) is not None
+    explanations = [
+        explanation
+        for span in SPANS
+        if (explanation := _over(probes, by_class, causes.prior, span)) is not None
     ]
-    return max(suspects, key=lambda suspect: suspect.gain, default=None)
+    return max(explanations, key=lambda explanation: explanation.gain, default=None)
 
 
-def _over(probes: Probes, by_class: csr_array, prior: Floats, span: int) -> Suspect | None:
+def _over(probes: Probes, by_class: csr_array, prior: Floats, span: int) -> Explanation | None:
     row_sent, row_lost = (each[-span:].sum(axis=0, dtype=np.float64) for each in (probes.sent, probes.lost))
     all_sent, all_lost = float(row_sent.sum()), float(row_lost.sum())
     if not len(prior) or all_lost < LEAST_WINDOWS_WITH_LOSS:
@@ -114,7 +116,7 @@ def _over(probes: Probes, by_class: csr_array, prior: Floats, span: int) -> Susp
         return None
     confidence = float(np.exp(posterior[best] - logsumexp(posterior)))
     late_sent, late_lost = (float(each[-LATE_WINDOWS:, rows].sum()) for each in (probes.sent, probes.lost))
-    return Suspect(
+    return Explanation(
         number=best,
         confidence=confidence,
         gain=gain,

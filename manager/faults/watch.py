@@ -12,7 +12,7 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.causes import Causes
 from manager.faults.clock_watch import ClockWatch
 from manager.faults.delay_watch import DelayWatch, Slow
-from manager.faults.echo_tests import Bounces
+from manager.faults.echo_tests import EchoTests
 from manager.faults.finding import Finding, Findings, Kind, Subject, cable
 from manager.faults.flaps import MOST_CHANGES, Flaps
 from manager.faults.loss_watch import Found, LossWatch
@@ -57,7 +57,7 @@ class FaultWatch:
         self._silent_hosts: frozenset[str] = frozenset()
         self._lag_s = 0.0
         self._now_s = 0.0
-        self._bounces = Bounces()
+        self._echo_tests = EchoTests()
         self._untold: dict[int, float] = {}
 
     def use(self, matrix: PathMatrix, causes: Causes, moved: NDArray[np.bool_]) -> None:
@@ -73,14 +73,14 @@ class FaultWatch:
         self._delays.step(queues, loads)
         self._narrow()
 
-    def hear_bounces(self, report: BounceReport) -> None:
+    def hear_echo_report(self, report: BounceReport) -> None:
         """What came of echoes that were asked for."""
-        self._bounces.hear(report)
+        self._echo_tests.hear(report)
         self._narrow()
 
-    def bounce_orders(self, links: Sequence[DirectedLink], now_s: float) -> list[BounceOrder]:
+    def echo_orders(self, links: Sequence[DirectedLink], now_s: float) -> list[BounceOrder]:
         """Echoes that hosts are to send now, to tell links apart."""
-        return self._bounces.orders(links, now_s)
+        return self._echo_tests.orders(links, now_s)
 
     def follow_routes(self, before: PathMatrix, now: PathMatrix, now_s: float) -> None:
         """Paths lead over other links than before."""
@@ -140,7 +140,7 @@ class FaultWatch:
 
     def _narrow(self) -> None:
         """Take up what echoes have told apart, and tell what has been waited for long enough."""
-        for finding, subject, confidence, evidence in self._bounces.verdicts():
+        for finding, subject, confidence, evidence in self._echo_tests.verdicts():
             finding.subject, finding.also, finding.confidence = subject, (), confidence
             finding.evidence.append(evidence)
             if finding.number in self._untold:
@@ -186,7 +186,7 @@ class FaultWatch:
             loss=loss,
         )
         self.findings.open(finding)
-        if self._bounces.begin(finding):
+        if self._echo_tests.begin(finding):
             self._untold[finding.number] = self._now_s + TELL_AFTER_S
         else:
             self._tell_start(finding)
@@ -195,7 +195,7 @@ class FaultWatch:
         return finding
 
     def _close(self, finding: Finding) -> None:
-        self._bounces.end(finding)
+        self._echo_tests.end(finding)
         if finding.number in self._untold:
             self._tell_start(finding)
         self.findings.close(finding, time.time() - self._lag_s)

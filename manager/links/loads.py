@@ -1,7 +1,9 @@
 """What each link carries, and what it can carry. No I/O.
 
-The capacity is the load that a link had while its queue never emptied; of a link that has not been seen so, the most
-common of its tier is the best guess.
+The capacity is the load that a link had while its queue never emptied. What all links of a kind can carry has three
+answers, as three are asked. `median_bps` is the best guess for one that was never seen full, which people are shown.
+`lower_median_bps` is what half of them really carried, which a link is held against before it is called slow.
+`upper_bps` is what the planner counts on: what is measured is seldom too much and often too little.
 """
 
 from collections.abc import Iterable
@@ -17,6 +19,8 @@ CAPACITY_FALLS = 0.1
 
 LEAST_SHARE = 0.05
 """A queue stands for other reasons where less than this share of the most loaded link's load flows."""
+
+UPPER_PERCENT = 80.0
 
 Floats = NDArray[np.float64]
 
@@ -96,6 +100,21 @@ class Capacities:
         return np.array([self.seen_bps.get(link, np.nan) for link in links])
 
 
+def median_bps(seen_bps: Floats) -> float:
+    """The middle one of capacities that were seen, or the mean of the two in the middle; shape (links,), not empty."""
+    return float(np.median(seen_bps))
+
+
+def lower_median_bps(seen_bps: Floats) -> float:
+    """What half of the links or more were seen to carry; shape (links,), not empty."""
+    return float(np.percentile(seen_bps, 50.0, method="lower"))
+
+
+def upper_bps(seen_bps: Floats) -> float:
+    """What the best were seen to carry, but for a fifth that may be measured too high; shape (links,), not empty."""
+    return float(np.percentile(seen_bps, UPPER_PERCENT, method="nearest"))
+
+
 def likely_bps(known_bps: Floats, load_bps: Floats, tier: NDArray[np.intp]) -> Floats:
     """Capacities with the median of their tier's in place of the unknown; never less than what is carried."""
     likely = known_bps.copy()
@@ -103,5 +122,5 @@ def likely_bps(known_bps: Floats, load_bps: Floats, tier: NDArray[np.intp]) -> F
         mine = tier == each
         seen = known_bps[mine & np.isfinite(known_bps)]
         if len(seen):
-            likely[mine & np.isnan(known_bps)] = np.median(seen)
+            likely[mine & np.isnan(known_bps)] = median_bps(seen)
     return np.fmax(likely, np.where(np.isfinite(likely), load_bps, np.nan))

@@ -8,7 +8,7 @@ from msgspec import Struct
 from cwdp.errors import ConfigError
 from cwdp.shared.messages import NicSlices
 from cwdp.shared.slices import SliceSet
-from manager.overrides.store import WishTable
+from manager.overrides.store import OverrideTable
 
 ANY_LINK_BPS = 10**15
 """A link that no guarantees exceed, where the host alone knows the rate of its own."""
@@ -19,7 +19,7 @@ HOST_SLICES_BYTES = 512 * 1024
 Key = tuple[str, str]
 
 
-class SliceWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SliceOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The slices of one NIC."""
 
     host: str
@@ -28,7 +28,7 @@ class SliceWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Key:
-        """What there is one wish for at most."""
+        """What there is one override for at most."""
         return self.host, self.nic
 
     def message(self) -> NicSlices:
@@ -36,47 +36,47 @@ class SliceWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return NicSlices(nic=self.nic, wanted=self.wanted)
 
 
-def read_wish(body: bytes) -> SliceWish:
-    """A wish from JSON.
+def read_slice_override(body: bytes) -> SliceOverride:
+    """An override from JSON.
 
     Raises:
         ConfigError: it is none, or cannot be granted on any link.
     """
     try:
-        wish = msgspec.json.decode(body, type=SliceWish)
+        override = msgspec.json.decode(body, type=SliceOverride)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(error), "see: cwdp slice apply --help") from error
-    if not wish.wanted.slice:
+    if not override.wanted.slice:
         raise ConfigError("there is no slice in it", "to have none: cwdp slice delete")
-    wish.wanted.shares(wish.wanted.given_link_bps() or ANY_LINK_BPS)
-    return wish
+    override.wanted.shares(override.wanted.given_link_bps() or ANY_LINK_BPS)
+    return override
 
 
-class SliceTable(WishTable[SliceWish]):
-    """Every wish for the slices of a NIC."""
+class SliceTable(OverrideTable[SliceOverride]):
+    """Every override for the slices of a NIC."""
 
     def __init__(self, path: Path | None) -> None:
-        super().__init__(path, SliceWish)
+        super().__init__(path, SliceOverride)
 
-    def set(self, wish: SliceWish) -> None:
-        """Take a wish in, in place of the one for the same NIC.
+    def set(self, override: SliceOverride) -> None:
+        """Take an override in, in place of the one for the same NIC.
 
         Raises:
             ConfigError: the slices of the host would be too long to be told.
             ManagerError: it cannot be kept.
         """
-        others = [other.message() for other in self.all(wish.host) if other.key != wish.key]
-        told_bytes = len(msgspec.msgpack.encode([*others, wish.message()]))
+        others = [other.message() for other in self.all(override.host) if other.key != override.key]
+        told_bytes = len(msgspec.msgpack.encode([*others, override.message()]))
         if told_bytes > HOST_SLICES_BYTES:
             raise ConfigError(
-                f"the slices of {wish.host} would be {told_bytes} bytes, and {HOST_SLICES_BYTES} can be told",
+                f"the slices of {override.host} would be {told_bytes} bytes, and {HOST_SLICES_BYTES} can be told",
                 "list fewer queue pairs under jobs, or match them by address or DSCP",
             )
-        super().set(wish)
+        super().set(override)
 
     def messages(self) -> dict[str, list[NicSlices]]:
         """What each host is to be told."""
         by_host: dict[str, list[NicSlices]] = {}
-        for wish in self.all():
-            by_host.setdefault(wish.host, []).append(wish.message())
+        for override in self.all():
+            by_host.setdefault(override.host, []).append(override.message())
         return by_host

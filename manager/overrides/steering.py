@@ -9,14 +9,14 @@ from msgspec import Meta, Struct
 from cwdp.errors import ConfigError
 from cwdp.shared.addresses import read_address
 from cwdp.shared.messages import SteerQp
-from manager.overrides.store import WishTable
+from manager.overrides.store import OverrideTable
 
 SourcePort = Annotated[int, Meta(ge=49152, le=65535)]
 Qpn = Annotated[int, Meta(ge=0, le=0xFFFFFF)]
 Key = tuple[str, str, str, int]
 
 
-class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SteerOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where one queue pair's packets are to go; see `cwdp.shared.messages.SteerQp`."""
 
     host: str
@@ -29,7 +29,7 @@ class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def key(self) -> Key:
-        """What there is one wish for at most."""
+        """What there is one override for at most."""
         return self.host, self.nic, self.dst, self.qpn
 
     def message(self) -> SteerQp:
@@ -45,20 +45,20 @@ class Wish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
 
-def read_wish(body: bytes) -> Wish:
-    """A wish from JSON, its address in the one usual form.
+def read_steer_override(body: bytes) -> SteerOverride:
+    """An override from JSON, its address in the one usual form.
 
     Raises:
         ConfigError: it is none, or cannot be granted anywhere.
     """
     try:
-        wish = msgspec.json.decode(body, type=Wish)
+        override = msgspec.json.decode(body, type=SteerOverride)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(str(error), "see: cwdp steer set --help") from error
-    wish = msgspec.structs.replace(wish, dst=usual_address(wish.dst))
-    if wish.backup_sport == wish.sport:
-        raise ConfigError(f"source port {wish.sport} cannot be its own backup", "give another one")
-    return wish
+    override = msgspec.structs.replace(override, dst=usual_address(override.dst))
+    if override.backup_sport == override.sport:
+        raise ConfigError(f"source port {override.sport} cannot be its own backup", "give another one")
+    return override
 
 
 def usual_address(text: str) -> str:
@@ -73,15 +73,15 @@ def usual_address(text: str) -> str:
         raise ConfigError(f"{text!r} is no IP address", "give one like 10.0.0.2 or fd00::2") from error
 
 
-class SteerTable(WishTable[Wish]):
-    """Every wish for a queue pair."""
+class SteerTable(OverrideTable[SteerOverride]):
+    """Every override for a queue pair."""
 
     def __init__(self, path: Path | None) -> None:
-        super().__init__(path, Wish)
+        super().__init__(path, SteerOverride)
 
     def messages(self) -> dict[str, list[SteerQp]]:
         """What each host is to be told."""
         by_host: dict[str, list[SteerQp]] = {}
-        for wish in self.all():
-            by_host.setdefault(wish.host, []).append(wish.message())
+        for override in self.all():
+            by_host.setdefault(override.host, []).append(override.message())
         return by_host

@@ -62,7 +62,7 @@ class AddressBook:
             self.version += 1
             self._members.prove(self._proven)
 
-    def believed(self) -> list[Hello]:
+    def proven_hellos(self) -> list[Hello]:
         """What hosts say of themselves, without the addresses that are not proven."""
         now = self._members.version, self.version
         if self._shown[0] != now:

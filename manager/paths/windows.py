@@ -152,14 +152,14 @@ class WindowStore:
             self._newest[nic] = max(self._newest.get(nic, 0), int(rows["window"].max()))
             self._keep(rows, number)
 
-    def complete_to(self, now: int, patience: int) -> int:
-        """The newest window of which every NIC that reported within `patience` windows has said all."""
-        newest = [window for window in self._newest.values() if window >= now - patience]
-        return min(newest, default=now - patience)
+    def complete_to(self, now: int, deadline_windows: int) -> int:
+        """The newest window of which every NIC that reported within `deadline_windows` windows has said all."""
+        newest = [window for window in self._newest.values() if window >= now - deadline_windows]
+        return min(newest, default=now - deadline_windows)
 
-    def reporting(self, now: int, patience: int) -> AbstractSet[str]:
+    def reporting(self, now: int, deadline_windows: int) -> AbstractSet[str]:
         """NICs that have reported of late."""
-        return {nic for nic, window in self._newest.items() if window >= now - patience}
+        return {nic for nic, window in self._newest.items() if window >= now - deadline_windows}
 
     def window(self, number: int) -> Window:
         """What is known of a window."""

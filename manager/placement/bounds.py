@@ -68,7 +68,7 @@ def optimum(fabric: Fabric, demand: Demand) -> float:
 
 
 def max_concurrent_flow(fabric: Fabric, pair: Indices, most_bps: Floats) -> float:
-    """The largest share of their wishes that all queue pairs can have at once if they could be split, at most 1.
+    """The largest share of their demands that all queue pairs can have at once if they could be split, at most 1.
 
     Maximum concurrent flow (Shahrokhi and Matula, J. ACM 1990) over the candidate paths, by linear program.
 

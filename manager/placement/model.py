@@ -21,7 +21,7 @@ class PathSet:
 
     Attributes:
         links: link numbers by hop, pair and candidate, shape (hops, pairs, candidates). `link_count` itself stands
-            for no link. Spare candidates repeat the pair's first one.
+            for no link. Places without a candidate repeat the pair's first one.
         link_count: how many links there are.
     """
 
@@ -42,7 +42,7 @@ class PathSet:
 
     @property
     def candidates(self) -> int:
-        """Candidates of each pair, spare ones included."""
+        """Candidates of each pair, repeated ones included."""
         return int(self.links.shape[2])
 
     def taken(self, pair: Indices, choice: Indices) -> list[Indices]:

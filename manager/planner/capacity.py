@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink, Routes
-from manager.links.loads import LinkLoads, tiers
+from manager.links.loads import LinkLoads, tiers, upper_bps
 from manager.planner.problem import Links
 
 Floats = NDArray[np.float64]
@@ -27,8 +27,6 @@ SURE_S = 0.3
 DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 30.0, 600.0
 """So long a link is taken for slow without being seen so again; twice as long each time that it then turns out so."""
 
-MOST_PERCENT = 80.0
-
 _BITS_NS = 8e9
 
 
@@ -38,17 +36,17 @@ class _Slow:
 
     since_s: float
     seen_s: float
-    patience_s: float = DOUBTED_AFTER_S
+    doubted_after_s: float = DOUBTED_AFTER_S
 
     def see(self, now_s: float) -> None:
         """It is seen so once more."""
         if self.is_doubted(now_s):
-            self.patience_s = min(2 * self.patience_s, MOST_DOUBTED_AFTER_S)
+            self.doubted_after_s = min(2 * self.doubted_after_s, MOST_DOUBTED_AFTER_S)
         self.seen_s = now_s
 
     def is_doubted(self, now_s: float) -> bool:
         """Whether that may be over: nothing has been put on it for so long that nobody knows."""
-        return now_s - self.seen_s > self.patience_s
+        return now_s - self.seen_s > self.doubted_after_s
 
     def is_sure(self, now_s: float) -> bool:
         """Whether it has been so for a while and is not doubted."""
@@ -81,7 +79,7 @@ class _Carried:
         np.fmin(self.surely_bps, seen_bps, out=self.surely_bps)
 
 
-class LinkWeather:
+class CapacityEstimator:
     """Reads the links of one step after another, and takes a link for slow only when it has been for a while.
 
     A link is seen to carry at least what flows while its queue stands: what is measured is seldom too much and often
@@ -140,7 +138,7 @@ class LinkWeather:
             seen = seen_bps[mine & (seen_bps > 0)]
             if not len(seen):
                 continue
-            most = np.percentile(seen, MOST_PERCENT, method="nearest")
+            most = upper_bps(seen)
             carried = self._carried.surely_bps[mine].max() / UNLIKE
             if carried > most and 2 * len(seen) < np.count_nonzero(mine):
                 least[mine] = carried

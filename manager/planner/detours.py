@@ -23,7 +23,7 @@ def detours(hellos: Iterable[Hello], steer: Mapping[str, list[SteerQp]]) -> dict
         if hello is None or hello.observe_only:
             continue
         ifnames = [nic.ifname for nic in hello.nics]
-        pairs = sorted({(wish.nic, wish.dst_addr) for wish in steered if wish.nic in ifnames})
+        pairs = sorted({(steer.nic, steer.dst_addr) for steer in steered if steer.nic in ifnames})
         mine = [
             Detour(nic=nic, dst_addr=dst, other_addr=others.get(dst), sport=_port(host, nic, dst))
             for nic, dst in pairs

@@ -1,13 +1,42 @@
-"""What a step did, in words: few events, each with its reason."""
+"""What a step did, and the few events that tell people of it, each with its reason."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from manager.fabric.routes import DirectedLink
 from manager.planner.flows import QpName
-from manager.planner.step import Outcome
 
 FLEET = "fleet"
 _NAMED = 3
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What a step did.
+
+    Attributes:
+        hosts: those that are to be told something new.
+        moved: queue pairs moved to where there is more room.
+        rerouted: queue pairs moved off dead links, or put on a known path.
+        backed_up: queue pairs with a new backup, that were not moved.
+        held_back: moves that were due and must wait, by why.
+        relieved: the fullest link that moves for more room have emptied.
+        top_before, top_after: how full it was and is now, as a share of its capacity.
+        fullest_after: how full the fullest link of all is.
+        jobs_moved: how many jobs the moved ones belong to.
+    """
+
+    hosts: set[str] = field(default_factory=set)
+    moved: list[QpName] = field(default_factory=list)
+    rerouted: list[QpName] = field(default_factory=list)
+    backed_up: list[QpName] = field(default_factory=list)
+    held_back: Counter[str] = field(default_factory=Counter)
+    top_before: float = 0.0
+    top_after: float = 0.0
+    fullest_after: float = 0.0
+    relieved: DirectedLink | None = None
+    jobs_moved: int = 0
 
 
 def tell(outcome: Outcome, dead: Collection[DirectedLink]) -> Iterator[tuple[str, str, str]]:

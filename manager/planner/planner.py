@@ -10,17 +10,18 @@ from typing import Protocol
 from cwdp.shared.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
-from manager.planner.budget import Budget
 from manager.planner.candidates import Candidates
-from manager.planner.capacity import LinkWeather
+from manager.planner.capacity import CapacityEstimator
 from manager.planner.demand import NicRates
-from manager.planner.events import tell
+from manager.planner.events import Outcome, tell
 from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
-from manager.planner.steering_state import Ledger
-from manager.planner.step import Outcome, Sight, step
-from manager.planner.suspects import Suspects
+from manager.planner.moves import Budget
+from manager.planner.problem import PlannerInputs
+from manager.planner.steering_state import SteeringState
+from manager.planner.step import step
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 from manager.queue_pairs.counters import QueuePairStore
 
@@ -82,10 +83,10 @@ class Planner:
         self._members, self._store, self._note = members, store, note
         self._candidates = Candidates(Routes())
         self._nic_rates = NicRates()
-        self._weather = LinkWeather()
-        self._ledger = Ledger()
+        self._capacity = CapacityEstimator()
+        self._steering = SteeringState()
         self._budget = Budget(settings.moves_per_s, settings.moves_per_host_s)
-        self._suspects = Suspects()
+        self._dead_links = DeadLinks()
         self._by_hand: dict[str, set[QpName]] = {}
         self._heard: set[str] = set()
         self._reports: dict[str, SteerReport] = {}
@@ -94,7 +95,7 @@ class Planner:
     def stand_by(self) -> None:
         """Another manager plans from now on; what hosts say is kept for when that ends."""
         self._leads = False
-        self._ledger = Ledger()
+        self._steering = SteeringState()
         self._heard.clear()
         self.planned.clear()
 
@@ -109,7 +110,7 @@ class Planner:
         """Forget what hosts said that are gone, and let go of what is steered at NICs that are."""
         hosts = self._members.hosts.items()
         nics = {(name, nic.ifname) for name, host in hosts for nic in host.hello.nics}
-        for host in self._ledger.keep_only(nics):
+        for host in self._steering.keep_only(nics):
             self._want(host)
         gone = (self._heard | self._by_hand.keys() | self._reports.keys()) - self._members.hosts.keys()
         self._heard -= gone
@@ -135,10 +136,10 @@ class Planner:
         self._by_hand[report.host] = set(_names(report.host, report.by_hand[:MOST_BY_HAND]))
         if report.host not in self._heard:
             self._heard.add(report.host)
-            self.counters["adopted"] += self._ledger.adopt(report.host, managed, now_s)
+            self.counters["adopted"] += self._steering.adopt(report.host, managed, now_s)
             self._want(report.host)
             return
-        refused = self._ledger.compare(report.host, managed, now_s)
+        refused = self._steering.compare(report.host, managed, now_s)
         if refused:
             self.counters["refused"] += refused
             self._note(report.host, "qp_refused", f"{refused} queue pairs are not steered as they should be")
@@ -148,7 +149,7 @@ class Planner:
         known = self._members.hosts.get(host)
         if known is None or not self.settings.enabled or known.hello.observe_only:
             return
-        self.counters["adopted"] += self._ledger.adopt(host, _usable(steered, known.hello), now_s)
+        self.counters["adopted"] += self._steering.adopt(host, _usable(steered, known.hello), now_s)
         self._want(host)
 
     def hear_path(self, host: str, nic: str, kind: str, change: PathChange, now_s: float) -> None:
@@ -157,13 +158,13 @@ class Planner:
             return
         path = PathName(nic_id(host, nic), change.dst_addr, change.sport)
         if kind == "path_down":
-            self._suspects.hear_down(path, now_s)
+            self._dead_links.hear_down(path, now_s)
         elif kind == "path_up":
-            self._suspects.hear_up(path, self._candidates.routes)
+            self._dead_links.hear_up(path, self._candidates.routes)
 
     def is_urgent(self, now_s: float) -> bool:
         """Whether a failure waits to be acted on."""
-        return self._suspects.settled(now_s)
+        return self._dead_links.settled(now_s)
 
     def plan(
         self,
@@ -172,7 +173,7 @@ class Planner:
         routes: Routes,
         loads: LinkLoads,
         localised: Collection[DirectedLink],
-        wishes: Mapping[str, Iterable[SteerQp]],
+        overrides: Mapping[str, Iterable[SteerQp]],
     ) -> bool:
         """Take a step; whether some host is to be told something new.
 
@@ -181,15 +182,15 @@ class Planner:
             routes: the known paths.
             loads: what is known of the links, of these routes or of others.
             localised: links that are known to be dead.
-            wishes: what operators want, by host; not to be touched.
+            overrides: what operators want, by host; not to be touched.
         """
         if not self.settings.enabled:
             return False
         if routes is not self._candidates.routes:
             self._candidates = Candidates(routes)
-        hosts = self._let_go(wishes)
-        dead = self._suspects.dead(routes, self._watched(now_s), localised, now_s)
-        outcome = self._step(now_s, loads, dead, wishes)
+        hosts = self._let_go(overrides)
+        dead = self._dead_links.find(routes, self._watched(now_s), localised, now_s)
+        outcome = self._step(now_s, loads, dead, overrides)
         for host in hosts | outcome.hosts:
             self._want(host)
         self._account(outcome, dead)
@@ -200,23 +201,23 @@ class Planner:
         now_s: float,
         loads: LinkLoads,
         dead: Collection[DirectedLink],
-        wishes: Mapping[str, Iterable[SteerQp]],
+        overrides: Mapping[str, Iterable[SteerQp]],
     ) -> Outcome:
         flows = sending(self._store, self._members.nics_by_address, now_s)
-        hands_off = {name for host, wanted in wishes.items() for name in _names(host, wanted)}
-        sight = Sight(
+        hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
+        inputs = PlannerInputs(
             now_s=now_s,
             flows=flows,
             candidates=self._candidates,
-            links=self._weather.read(self._candidates.routes, loads, now_s),
+            links=self._capacity.read(self._candidates.routes, loads, now_s),
             dead=dead,
             nic_bps=self._nic_rates.learn(flows, now_s, self._members.likely_link_bps),
             hands_off=hands_off.union(*self._by_hand.values()),
             silent=self._silent(flows, now_s),
             observers=self._observers(),
         )
-        outcome = step(sight, self._ledger, self._budget, self.settings)
-        entries = self._ledger.entries.values()
+        outcome = step(inputs, self._steering, self._budget, self.settings)
+        entries = self._steering.entries.values()
         self.standing = Standing(
             flows=len(flows.names),
             steered=sum(entry.sport is not None for entry in entries),
@@ -231,22 +232,22 @@ class Planner:
         nics = {nic for nic, table in self._store.tables.items() if table.is_silent(now_s)}
         return {name for name in flows.names if (name.host, name.nic) in nics} if nics else set()
 
-    def _let_go(self, wishes: Mapping[str, Iterable[SteerQp]]) -> set[str]:
+    def _let_go(self, overrides: Mapping[str, Iterable[SteerQp]]) -> set[str]:
         """Release what is idle, or is others' business now; the hosts concerned."""
-        idle = self._ledger.release_idle({nic: table.told_s for nic, table in self._store.tables.items()})
+        idle = self._steering.release_idle({nic: table.told_s for nic, table in self._store.tables.items()})
         hosts = {name.host for name in idle}
         if idle:
             self.counters["released"] += len(idle)
             self._note(_whose(hosts), "qp_released", f"{len(idle)} queue pairs have not sent for a while")
-        gone = {host for host in self._ledger.hosts() if host not in self._members.hosts}
+        gone = {host for host in self._steering.hosts() if host not in self._members.hosts}
         gone |= {name for name, host in self._members.hosts.items() if host.hello.observe_only}
         for host in gone:
-            if self._ledger.release(host):
+            if self._steering.release(host):
                 hosts.add(host)
         self._heard -= gone
-        for host, wanted in wishes.items():
+        for host, wanted in overrides.items():
             for name in _names(host, wanted):
-                entry = self._ledger.entries.get(name)
+                entry = self._steering.entries.get(name)
                 if entry is not None and entry.sport is not None:
                     entry.sport = entry.backup_sport = None
                     hosts.add(host)
@@ -257,7 +258,7 @@ class Planner:
         return self._members.hosts.keys() - self._heard
 
     def _want(self, host: str) -> None:
-        wanted = self._ledger.wanted(host)
+        wanted = self._steering.wanted(host)
         if wanted:
             self.planned[host] = wanted
         else:
@@ -268,7 +269,7 @@ class Planner:
 
         A backup is none: nobody tells of it before it is needed.
         """
-        for name, entry in self._ledger.entries.items():
+        for name, entry in self._steering.entries.items():
             if entry.sport is not None and now_s - entry.active_s < ACTIVE_S:
                 yield PathName(name.src, name.dst_addr, entry.sport)
 
@@ -284,32 +285,32 @@ class Planner:
 def _usable(steered: Iterable[SteerQp], hello: Hello) -> list[SteerQp]:
     """What of this a host can be told again."""
     nics = {nic.ifname for nic in hello.nics}
-    return [wish for wish in steered if wish.nic in nics and is_sane(wish)]
+    return [steer for steer in steered if steer.nic in nics and is_sane(steer)]
 
 
-def is_sane(wish: SteerQp) -> bool:
+def is_sane(steer: SteerQp) -> bool:
     """Whether a host can be told again what it says it was told once."""
-    ports = [wish.sport] if wish.backup_sport is None else [wish.sport, wish.backup_sport]
+    ports = [steer.sport] if steer.backup_sport is None else [steer.sport, steer.backup_sport]
     try:
-        usual = str(ip_address(wish.dst_addr)) == wish.dst_addr
+        usual = str(ip_address(steer.dst_addr)) == steer.dst_addr
     except ValueError:
         return False
-    return usual and 0 <= wish.qpn < 2**24 and len(set(ports)) == len(ports) and _are_roce(ports)
+    return usual and 0 <= steer.qpn < 2**24 and len(set(ports)) == len(ports) and _are_roce(ports)
 
 
 def _are_roce(ports: Iterable[int]) -> bool:
     return all(FIRST_PORT <= port <= FIRST_PORT + PORT_MASK for port in ports)
 
 
-def merged(wishes: Iterable[SteerQp], planned: Iterable[SteerQp]) -> list[SteerQp]:
+def merged(overrides: Iterable[SteerQp], planned: Iterable[SteerQp]) -> list[SteerQp]:
     """What a host is to be told: what operators want, and of all other queue pairs what the planner does."""
-    wishes = list(wishes)
-    taken = {(wish.nic, wish.dst_addr, wish.qpn) for wish in wishes}
-    return wishes + [steer for steer in planned if (steer.nic, steer.dst_addr, steer.qpn) not in taken]
+    overrides = list(overrides)
+    taken = {(steer.nic, steer.dst_addr, steer.qpn) for steer in overrides}
+    return overrides + [steer for steer in planned if (steer.nic, steer.dst_addr, steer.qpn) not in taken]
 
 
 def _names(host: str, steered: Iterable[SteerQp]) -> Iterator[QpName]:
-    return (QpName(host, wish.nic, wish.dst_addr, wish.qpn) for wish in steered)
+    return (QpName(host, steer.nic, steer.dst_addr, steer.qpn) for steer in steered)
 
 
 def _whose(hosts: Collection[str]) -> str:

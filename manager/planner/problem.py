@@ -1,19 +1,24 @@
-"""What is to be placed now: the queue pairs whose paths are known, as arrays."""
+"""From the planner's inputs to what is to be placed: the queue pairs whose paths are known, as arrays."""
 
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, PathName
 from manager.placement import Demand, Fabric
 from manager.planner.candidates import Candidates, Choices
+from manager.planner.demand import demands
 from manager.planner.flows import Flows, QpName
-from manager.planner.steering_state import Entry
+from manager.planner.steering_state import Entry, SteeringState
 
 UNKNOWN_PATH_S = 0.75
 """So long the way of a new queue pair may stay unknown: its port is being traced meanwhile."""
+
+GUESS_BPS = 100e9
+"""Of a NIC's link, while nothing is known of any."""
 
 Mask = NDArray[np.bool_]
 
@@ -31,6 +36,33 @@ class Links:
     capacity_bps: NDArray[np.float64]
     queueing: Mask
     untried: Mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannerInputs:
+    """What the planner goes by in one step.
+
+    Attributes:
+        now_s: the manager's monotonic clock.
+        flows: the queue pairs that send.
+        candidates: the known paths.
+        links: what is known of the links.
+        dead: links not to use.
+        nic_bps: the rate of a NIC's link, None while nothing is known of any.
+        hands_off: queue pairs that others steer.
+        silent: those of NICs that have said nothing of late: they keep what they have, and the room that they took.
+        observers: hosts that only observe.
+    """
+
+    now_s: float
+    flows: Flows
+    candidates: Candidates
+    links: Links
+    dead: Collection[DirectedLink] = ()
+    nic_bps: float | None
+    hands_off: AbstractSet[QpName] = frozenset()
+    silent: AbstractSet[QpName] = frozenset()
+    observers: Collection[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +96,51 @@ class Problem:
         return crosses
 
 
-def locate(
+def pose(inputs: PlannerInputs, steering: SteeringState) -> Problem:
+    """What is to be placed now, by what is known."""
+    flows, now_s = inputs.flows, inputs.now_s
+    entries = [
+        steering.know(name, now_s) if name in inputs.silent else steering.see(name, rate, now_s)
+        for name, rate in zip(flows.names, flows.rate_bps.tolist(), strict=True)
+    ]
+    kept, choices, paths, free = _locate(
+        inputs.candidates,
+        flows,
+        entries,
+        hands_off=inputs.hands_off | inputs.silent,
+        observers=inputs.observers,
+        now_s=now_s,
+    )
+    path_set, pairs = inputs.candidates.path_set(choices)
+    nic_bps = inputs.nic_bps or GUESS_BPS
+    fabric = Fabric(_capacities(inputs.candidates, inputs.links, inputs.dead, nic_bps), path_set)
+    flow, pair, now = (np.array(column, dtype=np.intp) for column in (kept, pairs, paths))
+    rates = np.array([entry.rate_bps for entry in entries])
+    wanted = demands(flows, nic_bps, rates, _queueing(inputs, entries))
+    return Problem(
+        names=[flows.names[i] for i in kept],
+        entries=[entries[i] for i in kept],
+        choices=choices,
+        flow=flow,
+        fabric=fabric,
+        demand=Demand(pair, wanted[flow]),
+        now=now,
+        free=np.array(free, dtype=bool),
+    )
+
+
+def _queueing(inputs: PlannerInputs, entries: list[Entry]) -> Mask:
+    """Whether a queue on its way may be why a flow sends no more: not where every link has been without for a while."""
+    may = np.ones(len(entries), dtype=bool)
+    for i, (name, entry) in enumerate(zip(inputs.flows.names, entries, strict=True)):
+        port = entry.port(int(inputs.flows.sport[i]), inputs.now_s)
+        links = inputs.candidates.routes.paths.get(PathName(name.src, name.dst_addr, port))
+        queueing = not links or bool(inputs.links.queueing[list(links)].any())
+        may[i] = entry.may_queue(queueing, inputs.now_s)
+    return may
+
+
+def _locate(
     candidates: Candidates,
     flows: Flows,
     entries: Sequence[Entry],
@@ -104,7 +180,7 @@ def locate(
     return kept, found, paths, free
 
 
-def capacities(
+def _capacities(
     candidates: Candidates, links: Links, dead: Collection[DirectedLink], nic_bps: float
 ) -> NDArray[np.float64]:
     """The capacity of each link: what is known; else the rate of a NIC, as links are seldom slower; 0 where dead."""

@@ -1,10 +1,10 @@
-"""What the planner has asked for, and when: its memory between two steps."""
+"""What the planner has asked for and when, which it remembers between two steps, and what hosts say is steered."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cwdp.shared.messages import SteerQp
+from cwdp.shared.messages import SteerQp, SteerReport
 from manager.planner.candidates import Choices
 from manager.planner.flows import QpName
 
@@ -81,7 +81,7 @@ class Entry:
         self.clear_s = math.inf
 
 
-class Ledger:
+class SteeringState:
     """All queue pairs that send or have sent of late."""
 
     SMOOTHING = 0.5
@@ -112,21 +112,21 @@ class Ledger:
         return True
 
     def adopt(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
-        """Take up what a host was told by an earlier manager's planner, and no operator's wish; how many."""
+        """Take up what a host was told by an earlier manager's planner, and no operator's override; how many."""
         taken = 0
-        for wish in (steer for steer in steered if not steer.override):
-            name = QpName(host, wish.nic, wish.dst_addr, wish.qpn)
+        for steer in (steer for steer in steered if not steer.override):
+            name = QpName(host, steer.nic, steer.dst_addr, steer.qpn)
             entry = self.entries.get(name)
             if entry is None and len(self.entries) < MOST_ENTRIES:
                 entry = self._add(name, now_s)
             if entry is not None and entry.sport is None:
-                entry.sport, entry.backup_sport, entry.asked_s = wish.sport, wish.backup_sport, now_s
+                entry.sport, entry.backup_sport, entry.asked_s = steer.sport, steer.backup_sport, now_s
                 taken += 1
         return taken
 
     def compare(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
         """Note what a host was told a while ago and does not do; how many are new."""
-        done = {QpName(host, wish.nic, wish.dst_addr, wish.qpn): wish.sport for wish in steered}
+        done = {QpName(host, steer.nic, steer.dst_addr, steer.qpn): steer.sport for steer in steered}
         refused = 0
         for name in self._by_host.get(host, ()):
             entry = self.entries[name]
@@ -198,3 +198,40 @@ class Ledger:
         names.discard(name)
         if not names:
             del self._by_host[name.host]
+
+
+@dataclass
+class _Begun:
+    number: int
+    parts: dict[int, SteerReport] = field(default_factory=dict)
+
+
+class SteerParts:
+    """The latest report of each host, as far as it has come."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, _Begun] = {}
+
+    def hear(self, report: SteerReport) -> SteerReport | None:
+        """The whole report, once all of it is there; parts of an earlier number are let go of."""
+        if report.parts == 1:
+            self._begun.pop(report.host, None)
+            return report
+        begun = self._begun.get(report.host)
+        if begun is None or begun.number != report.number:
+            begun = self._begun[report.host] = _Begun(report.number)
+        begun.parts[report.part] = report
+        if begun.parts.keys() != set(range(report.parts)):
+            return None
+        del self._begun[report.host]
+        parts = [begun.parts[number] for number in range(report.parts)]
+        return SteerReport(
+            host=report.host,
+            managed=[steer for part in parts for steer in part.managed],
+            by_hand=[steer for part in parts for steer in part.by_hand],
+        )
+
+    def keep_only(self, hosts: Collection[str]) -> None:
+        """Let go of what others have begun to say."""
+        for host in self._begun.keys() - set(hosts):
+            del self._begun[host]

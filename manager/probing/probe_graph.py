@@ -80,18 +80,18 @@ class _Draft:
     def fill(self) -> None:
         """Give NICs that have too few peers more, while that is possible."""
         wanting = deque(sorted((i for i in range(len(self._peers)) if self._lacks(i)), key=self._rank))
-        patience = PASSES
+        passes_left = PASSES
         while wanting:
             partners = [b for b in wanting if self._lacks(b)]
             a = wanting.popleft()
             while self._lacks(a):
                 if self._join(a, partners) or self._wedge(a, partners):
                     continue
-                heir = self._pass_on(a, patience) if patience > 0 else None
-                if heir is None:
+                deprived = self._pass_on(a, passes_left) if passes_left > 0 else None
+                if deprived is None:
                     break
-                patience -= 1
-                wanting.append(heir)
+                passes_left -= 1
+                wanting.append(deprived)
 
     def connect(self) -> None:
         """Join separate parts by switching one edge of each, where addresses allow it."""
@@ -188,10 +188,10 @@ class _Draft:
         if not free:
             return None
         x = free[turn % len(free)]
-        heir = sorted(self._peers[x])[turn // len(free) % len(self._peers[x])]
-        self._remove(x, heir)
+        deprived = sorted(self._peers[x])[turn // len(free) % len(self._peers[x])]
+        self._remove(x, deprived)
         self._add(a, x)
-        return heir
+        return deprived
 
     def _edges_from(self, a: int) -> Iterator[tuple[int, int]]:
         """Edges that don't touch a, in an order of a's own that does not depend on who else is there."""
@@ -226,8 +226,8 @@ class _Draft:
         return False
 
     def _join_parts(self, left: list[int], right: list[int]) -> bool:
-        spare = [b for b in right if self._lacks(b)]
-        return any(self._join(a, spare) for a in left if self._lacks(a)) if spare else False
+        lacking = [b for b in right if self._lacks(b)]
+        return any(self._join(a, lacking) for a in left if self._lacks(a)) if lacking else False
 
     def _cycle_edges(self, nodes: list[int]) -> list[tuple[int, int]]:
         """Edges of a part that are outside of one of its spanning trees."""

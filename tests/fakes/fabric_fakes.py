@@ -6,7 +6,7 @@ from hashlib import blake2b
 from itertools import pairwise
 
 from cwdp.shared.messages import Trace, TraceReport
-from manager.fabric.fabric import Fabric, Suspicion
+from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.routes import DirectedLink
 
 
@@ -130,7 +130,9 @@ class FakeClos:
         ]
         return TraceReport(host=host, traces=traces)
 
-    def tell(self, fabric: Fabric, ports: int = 24, now_s: float = 0.0, without: str = "") -> list[Suspicion]:
+    def tell(
+        self, fabric: Fabric, ports: int = 24, now_s: float = 0.0, without: str = ""
+    ) -> list[TrustChange]:
         """All hosts trace and report."""
         fabric.know(self.addresses)
         for host, nics in self.hosts.items():

@@ -70,7 +70,7 @@ class World:
         self.most_listed = 4096
         self.localised: set[DirectedLink] = set()
         self.qps: list[Qp] = []
-        self.wishes: dict[str, list[SteerQp]] = {}
+        self.overrides: dict[str, list[SteerQp]] = {}
         self.links = self._all_links()
         self.number = {link: i for i, link in enumerate(self.links)}
         self.capacity = np.array(
@@ -144,7 +144,7 @@ class World:
             routes=self.known,
             loads=self._loads(rates),
             localised=self.localised,
-            wishes=self.wishes,
+            overrides=self.overrides,
         )
         self._pending.append({host: list(wanted) for host, wanted in self.planner.planned.items()})
         self._apply(self._pending[0])
@@ -217,12 +217,12 @@ class World:
     def _apply(self, told: dict[str, list[SteerQp]]) -> None:
         by_qpn = {qp.qpn: qp for qp in self.qps}
         for wanted in told.values():
-            for wish in wanted:
-                qp = by_qpn.get(wish.qpn)
+            for steer in wanted:
+                qp = by_qpn.get(steer.qpn)
                 if qp is None:
                     continue
                 before = self.in_use(qp)
-                qp.sport, qp.backup = wish.sport, wish.backup_sport
+                qp.sport, qp.backup = steer.sport, steer.backup_sport
                 if self.in_use(qp) != before:
                     qp.moves.append(self.now_s)
 

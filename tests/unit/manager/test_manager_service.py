@@ -77,8 +77,8 @@ async def _fleet(port: int, count: int = HOSTS) -> AsyncIterator[list[FakeHost]]
 def _spread_ns(hosts: list[FakeHost]) -> float:
     """How far apart the hosts believe the timeline to be at one instant."""
     now_ns = time.monotonic_ns()
-    beliefs = [host.global_ns(now_ns) for host in hosts]
-    return max(beliefs) - min(beliefs)
+    readings = [host.global_ns(now_ns) for host in hosts]
+    return max(readings) - min(readings)
 
 
 def _agree(hosts: list[FakeHost]) -> bool:
@@ -91,7 +91,7 @@ async def _all_updated(hosts: list[FakeHost]) -> None:
 
 
 def _steps_ns(hosts: list[FakeHost], before: list[ClockUpdate | None]) -> list[float]:
-    """How far each host's belief now lies from what its earlier line says of the same instant."""
+    """How far each host's clock now lies from what its earlier line says of the same instant."""
     now_ns, steps = time.monotonic_ns(), []
     for host, earlier in zip(hosts, before, strict=True):
         now = host.global_ns(now_ns)

@@ -11,7 +11,7 @@ from fakes import hello, nic, path_stat, ud_nic
 
 from cwdp.errors import ConfigError, ManagerError
 from cwdp.shared.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report, UdAddress
-from manager.api.override_http import require_known
+from manager.api.overrides_http import require_known
 from manager.clock.timeline import Identity, is_running, load_identity
 from manager.config import ManagerConfig, ProbeSettings, host_port, load
 from manager.hosts.counters import CounterTotals
@@ -305,7 +305,7 @@ def test_addresses() -> None:
     assert host_port("h:1", "--listen") == ("h", 1)
 
 
-def test_nothing_can_be_wished_of_a_nic_without_a_dataplane() -> None:
+def test_nothing_can_be_asked_of_a_nic_without_a_dataplane() -> None:
     state = _state()
     state.hear_hello(
         msgspec.structs.replace(hello("c"), nics=[nic("eth0"), ud_nic("eth1", gid="fd00::9")]), 1.0

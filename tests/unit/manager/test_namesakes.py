@@ -144,7 +144,7 @@ async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Pa
     assert {type(message) for message in SAID.values()} == set(FromAgent.__subclasses__())
     port, heard = free_port(), list[FromAgent]()
     with pytest.MonkeyPatch.context() as patch:
-        for of, name in ((FaultWatch, "hear_bounces"), (Discovery, "hear")):
+        for of, name in ((FaultWatch, "hear_echo_report"), (Discovery, "hear")):
             patch.setattr(of, name, lambda _self, report: heard.append(report))
         async with _manager(_config(tmp_path, port)) as manager:
             await until(lambda: manager.bus.connected)

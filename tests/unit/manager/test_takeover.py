@@ -14,7 +14,7 @@ import nats.js.manager
 import pytest
 from fakes import FakeHost, fleet, free_port, until
 from test_manager_service import _agree, _json, _steer, asynchronous
-from test_two_managers import WISH, _Managers, _server
+from test_two_managers import OVERRIDE, _Managers, _server
 
 from cwdp.agent.fence import Fence
 from cwdp.shared.bus import Bus
@@ -85,7 +85,7 @@ async def _managers(tmp_path: Path, url: str) -> AsyncIterator[_Managers]:
 
 
 @asynchronous
-async def test_a_manager_on_another_disk_keeps_the_wishes_and_the_timeline(tmp_path: Path) -> None:
+async def test_a_manager_on_another_disk_keeps_the_overrides_and_the_timeline(tmp_path: Path) -> None:
     """Though nobody led for longer than the lease lasts."""
     async with _server(tmp_path) as server, _managers(tmp_path, server.url) as managers:
         async with _Fleet(server.url, 3) as some:
@@ -93,27 +93,27 @@ async def test_a_manager_on_another_disk_keeps_the_wishes_and_the_timeline(tmp_p
             await until(lambda: _agree(some.hosts) and all(host.desired for host in some.hosts))
             result = await asyncio.to_thread(_steer, managers.socket("a"), "set", "--sport", "50007")
             assert result.exit_code == 0, result.output
-            timeline, wishes = first.state.clock.timeline, first.state.steering.all()
+            timeline, overrides = first.state.clock.timeline, first.state.steering.all()
             await managers.stop("a")
             await asyncio.sleep(LEASE_S + 0.5)
             second = await managers.start("b")
             await until(lambda: second.state.leads)
-            assert second.state.steering.all() == wishes != []
+            assert second.state.steering.all() == overrides != []
             assert second.state.clock.timeline == timeline
             await asyncio.sleep(1.0)
             await managers.stop("b")
         third = await managers.start("c")
         await until(lambda: third.state.leads)
-        assert third.state.steering.all() == wishes
+        assert third.state.steering.all() == overrides
         assert third.state.clock.timeline == timeline
 
 
 @asynchronous
-async def test_wishes_that_cannot_be_read_at_first_are_not_written_over(tmp_path: Path) -> None:
+async def test_overrides_that_cannot_be_read_at_first_are_not_written_over(tmp_path: Path) -> None:
     async with _server(tmp_path) as server, _managers(tmp_path, server.url) as managers:
         first = await managers.start("a")
         await until(lambda: first.state.leads)
-        first.state.steering.set(WISH)
+        first.state.steering.set(OVERRIDE)
         await first.commit()
         await managers.stop("a")
         read, fails = nats.js.manager.JetStreamManager.get_last_msg, [3]
@@ -129,7 +129,7 @@ async def test_wishes_that_cannot_be_read_at_first_are_not_written_over(tmp_path
             second = await managers.start("b")
             await until(lambda: second.state.leads)
             assert fails == [0]
-            assert second.state.steering.all() == [WISH]
+            assert second.state.steering.all() == [OVERRIDE]
 
 
 @asynchronous

@@ -17,13 +17,13 @@ from cwdp.shared.tasks import end
 from manager.bus.lease import BUCKET, KEY, LEASE_S, Claim, Lease
 from manager.bus.nats_server import NatsServer
 from manager.config import ManagerConfig
-from manager.overrides.steering import Wish
+from manager.overrides.steering import SteerOverride
 from manager.service import Manager
 
 pytestmark = pytest.mark.needs("nats-server")
 
 STEERED = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=77, sport=50_000, backup_sport=50_001)
-WISH = Wish(host="h1", nic="eth0", dst="10.0.0.8", qpn=78, sport=50_002)
+OVERRIDE = SteerOverride(host="h1", nic="eth0", dst="10.0.0.8", qpn=78, sport=50_002)
 
 
 @contextlib.asynccontextmanager
@@ -174,7 +174,7 @@ async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes
                 refused = await session.put("http://x/v1/steer", data=b"{}")
                 assert refused.status == 503
                 assert "'a' leads" in (await refused.json())["error"]
-            first.state.steering.set(WISH)
+            first.state.steering.set(OVERRIDE)
             await first.commit()
             await until(lambda: all(host.desired and _steers(host) == (host.name == "h1") for host in hosts))
             before = {host.name: host.desired for host in hosts}
@@ -190,7 +190,7 @@ async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes
                 assert host.desired is not None
                 assert host.desired.steer == before[host.name].steer  # type: ignore[union-attr]
                 assert host.desired.probes == before[host.name].probes  # type: ignore[union-attr]
-            assert second.state.steering.all() == [WISH]
+            assert second.state.steering.all() == [OVERRIDE]
             assert _agree(hosts)
         finally:
             await end(telling)
@@ -200,7 +200,7 @@ async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes
 
 
 def _steers(host: FakeHost) -> bool:
-    return host.desired is not None and WISH.message() in host.desired.steer
+    return host.desired is not None and OVERRIDE.message() in host.desired.steer
 
 
 def _raised(hosts: list[FakeHost], before: dict[str, object]) -> bool:

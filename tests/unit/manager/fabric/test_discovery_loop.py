@@ -15,7 +15,7 @@ STEP_S = 0.02
 STEPS_A_REPORT = 12
 UNREACHABLE_S = 1.0
 """Linux answers each peer once so often to a port that nobody serves."""
-PATIENCE_S = 60.0
+DEADLINE_S = 60.0
 
 
 class World:
@@ -78,7 +78,7 @@ class World:
             traces = [_trace(found) for found in table.take_found()]
             if traces:
                 state.discovery.hear(TraceReport(host=host, traces=traces))
-        state.note_suspicions(state.discovery.learn(self.now_s))
+        state.note_trust(state.discovery.learn(self.now_s))
         changed = state.discover(self.now_s)
         self.fleet.documents |= {document.host: document for document in changed}
         if changed:
@@ -107,14 +107,14 @@ def _trace(found: Found) -> Trace:
 @pytest.mark.parametrize(("loss", "seed"), [(0.0, 1), (0.05, 2), (0.2, 3)])
 def test_routes_follow_links_that_die_and_come_back(loss: float, seed: int) -> None:
     world = World(FakeClos(leaves=3, spines=3, hosts_per_leaf=2), loss, seed)
-    assert world.run(PATIENCE_S, world.is_known)
+    assert world.run(DEADLINE_S, world.is_known)
     world.run(8.0)
     for link in (("10.254.1.1", "10.254.3.2"), ("10.254.1.3", "10.254.3.1")):
         world.clos.dead.add(link)
-        assert world.run(PATIENCE_S, world.is_known)
-        assert world.run(PATIENCE_S, lambda: world.wrong() == 0)
+        assert world.run(DEADLINE_S, world.is_known)
+        assert world.run(DEADLINE_S, lambda: world.wrong() == 0)
         world.clos.dead.clear()
-        assert world.run(PATIENCE_S, world.is_known)
-        assert world.run(PATIENCE_S, lambda: world.wrong() == 0)
+        assert world.run(DEADLINE_S, world.is_known)
+        assert world.run(DEADLINE_S, lambda: world.wrong() == 0)
     assert max(len(table) for table in world.tables.values()) <= 5 * 48
     assert [event.kind for event in world.fleet.state.events if event.kind.startswith("paths")] == []

@@ -9,7 +9,7 @@ from manager.fabric.fabric import Fabric
 from manager.fabric.model import Model, Node
 from manager.fabric.path_counts import Census
 from manager.fabric.routes import DirectedLink, PathName, Routes
-from manager.fabric.wiring import Suspect, suspects
+from manager.fabric.wiring import Miswired, miswired
 
 
 def learn(clos: FakeClos, ports: int = 24) -> tuple[Model, Fabric]:
@@ -18,11 +18,11 @@ def learn(clos: FakeClos, ports: int = 24) -> tuple[Model, Fabric]:
     return Model(fabric.routes, frozenset(clos.addresses.values())), fabric
 
 
-def suspected(clos: FakeClos, ports: int = 24) -> list[Suspect]:
+def suspected(clos: FakeClos, ports: int = 24) -> list[Miswired]:
     model, fabric = learn(clos, ports)
     covered = Census(fabric.routes).covered_leaves(fabric.routes)
     addresses = {name: address for address, name in clos.addresses.items()}
-    return suspects(model, addresses, covered.__contains__)
+    return miswired(model, addresses, covered.__contains__)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_does_not_answer_is_marked_and_private_links_are_left_out() -> None
 def test_nothing_known_is_an_empty_fabric() -> None:
     model = Model(Routes(), frozenset())
     assert (model.nodes, model.cables, dict(model.seats), dict(model.rails)) == ((), frozenset(), {}, {})
-    assert suspects(model, {}) == []
+    assert miswired(model, {}) == []
 
 
 def test_routes_of_plain_paths_are_read_too() -> None:
@@ -109,7 +109,7 @@ def test_a_nic_at_another_leaf_than_its_neighbours_is_named(nic: str, version: i
 
 def test_a_second_nic_at_another_leaf_than_its_likes_is_named() -> None:
     clos = FakeClos(leaves=4, nics=2, moved={"h2/nic1": 3})
-    found = {suspect.what: suspect for suspect in suspected(clos)}
+    found = {each.what: each for each in suspected(clos)}
     assert set(found) == {"h2/nic1"}
     assert found["h2/nic1"].expected == "10.254.1.2"
 
@@ -146,4 +146,4 @@ def test_a_link_between_switches_of_one_tier_is_named() -> None:
     numbered = tuple(DirectedLink(*link) for link in links)
     paths = {PathName("a/nic0", "10.2.0.1", 1): (0, 1, 2, 3), PathName("a/nic0", "10.2.0.1", 2): (0, 4, 3)}
     model = Model(Routes(1, numbered, paths), frozenset({"a/nic0", "b/nic0"}))
-    assert [(s.what, s.at) for s in suspects(model, {})] == [("l1", "l2")]
+    assert [(s.what, s.at) for s in miswired(model, {})] == [("l1", "l2")]

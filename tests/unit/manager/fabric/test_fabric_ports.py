@@ -20,7 +20,7 @@ from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InU
 from manager.fabric.path_counts import Census, Known
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.hosts.members import Members
-from manager.overrides.steering import SteerTable, Wish
+from manager.overrides.steering import SteerOverride, SteerTable
 from manager.queue_pairs.traffic import Traffic
 from manager.state import FleetState
 
@@ -90,21 +90,21 @@ def test_probed_ports_cover_as_many_paths_as_they_can_and_stay(seed: int) -> Non
     assert covering_ports(paths, after) == after
 
 
-def test_the_census_counts_pairs_and_leaves() -> None:
+def test_path_counts_tell_of_pairs_and_leaves() -> None:
     clos, fabric = FakeClos(leaves=3), Fabric()
     clos.tell(fabric, ports=12)
-    census = Census(fabric.routes)
+    path_counts = Census(fabric.routes)
     for src, dst in clos.pairs():
         paths = fabric.routes.ports(src.name, dst.address)
-        known = census.of(src.name, dst.address)
+        known = path_counts.of(src.name, dst.address)
         assert (known.ports, known.paths) == (12, len(set(paths.values())))
         same = src.leaf == dst.leaf
         assert (known.peer_ports, known.peer_paths) == ((12 * 12, 1) if same else (16 * 12, 4))
         assert known.confidence > 0.99
-        assert census.switches(src.name, dst.name) == (1 if same else 3)
-    assert census.of("h1/nic0", "192.0.2.1") == Known()
-    assert census.switches("h1/nic0", "elsewhere/nic0") is None
-    assert census.covered_leaves(fabric.routes) == {"10.254.1.1", "10.254.1.2", "10.254.1.3"}
+        assert path_counts.switches(src.name, dst.name) == (1 if same else 3)
+    assert path_counts.of("h1/nic0", "192.0.2.1") == Known()
+    assert path_counts.switches("h1/nic0", "elsewhere/nic0") is None
+    assert path_counts.covered_leaves(fabric.routes) == {"10.254.1.1", "10.254.1.2", "10.254.1.3"}
     assert Census(Routes()).of("h1/nic0", "10.2.0.1").confidence == 0.0
 
 
@@ -140,9 +140,9 @@ def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, Any]) ->
     clos, orders, fabric = FakeClos(**{"hosts_per_leaf": 2} | kind), Orders(), Fabric()
     in_use = {(src.name, dst.address): [60_001, 60_002] for src, dst in clos.pairs()}
     converge(clos, orders, fabric, in_use)
-    census = Census(fabric.routes)
+    path_counts = Census(fabric.routes)
     for pair in in_use:
-        known = census.of(*pair)
+        known = path_counts.of(*pair)
         assert known.paths == known.peer_paths
         assert known.confidence >= 0.99
     used = {fabric.routes.links[n] for links in fabric.routes.paths.values() for n in links}
@@ -228,7 +228,7 @@ class Fleet:
                     for sport in t.sports
                 ]
                 self.state.discovery.hear(TraceReport(host=host, traces=traces))
-            self.state.note_suspicions(self.state.discovery.learn(self.now_s))
+            self.state.note_trust(self.state.discovery.learn(self.now_s))
             for document in self.state.discover(self.now_s):
                 self.documents[document.host] = document
                 changed += 1
@@ -311,8 +311,10 @@ def test_steered_pairs_and_pairs_with_traffic_are_traced_and_strangers_are_not()
         )
         members.hear(hello, 0.0)
     steering = SteerTable(None)
-    steering.set(Wish(host="a", nic="nic0", dst="10.2.0.1", qpn=7, sport=50_001, backup_sport=50_002))
-    steering.set(Wish(host="a", nic="nic0", dst="192.0.2.7", qpn=7, sport=50_003))
+    steering.set(
+        SteerOverride(host="a", nic="nic0", dst="10.2.0.1", qpn=7, sport=50_001, backup_sport=50_002)
+    )
+    steering.set(SteerOverride(host="a", nic="nic0", dst="192.0.2.7", qpn=7, sport=50_003))
     discovery = Discovery(members, Traffic(members), steering)
     discovery.learn(0.0)
     assert discovery.order({}, 0.0)

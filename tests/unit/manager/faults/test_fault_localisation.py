@@ -8,6 +8,7 @@ import pytest
 
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.causes import find_causes
+from manager.faults.dead_links import localised
 from manager.faults.link_model import ModelInputs
 from manager.links.matrix import Nics, build_matrix
 from manager.paths.windows import RowName
@@ -97,16 +98,16 @@ def test_what_is_dead_is_named_with_what_cannot_be_told_from_it() -> None:
     _after(bench, 15, Trouble())
     _after(bench, 15, Trouble(loss={up: 1.0}))
     spine = links[up].b
-    assert bench.watch.findings.dead_links() == {("l0", spine), (spine, "l1")}
+    assert localised(bench.watch.findings) == {("l0", spine), (spine, "l1")}
     _after(bench, 30, Trouble())
-    assert bench.watch.findings.dead_links() == set()
+    assert localised(bench.watch.findings) == set()
 
 
 def test_faint_losses_do_not_close_a_link() -> None:
     bench = Bench(LeafSpine(SMALL, np.random.default_rng(7)))
     _after(bench, 15, Trouble())
     assert _after(bench, 30, Trouble(loss={0: 0.05})) == ["link_lossy"]
-    assert bench.watch.findings.dead_links() == set()
+    assert localised(bench.watch.findings) == set()
 
 
 PASSES: list[int] = []

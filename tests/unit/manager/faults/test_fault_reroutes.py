@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from manager.fabric.routes import DirectedLink, Routes
+from manager.faults.dead_links import localised
 from tools.sim.faults import Bench
 from tools.sim.leafspine import LeafSpine, Shape, Trouble
 
@@ -55,10 +56,10 @@ def test_a_link_that_is_routed_round_is_dead_until_it_is_used_again(seed: int) -
     assert _told(bench, 10) == []
     bench.cut, bench.version = _both("l1", "s2"), 2
     assert _told(bench, 25) == ["link_dead l1 - s2"]
-    assert bench.watch.findings.dead_links() == _both("l1", "s2")
+    assert localised(bench.watch.findings) == _both("l1", "s2")
     bench.cut, bench.version = frozenset(), 3
     assert _told(bench, 5) == ["link_dead_over l1 - s2"]
-    assert bench.watch.findings.dead_links() == set()
+    assert localised(bench.watch.findings) == set()
 
 
 def test_a_switch_all_of_whose_links_are_routed_round_is_one_finding() -> None:

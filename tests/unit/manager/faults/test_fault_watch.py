@@ -15,6 +15,7 @@ from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.clock_watch import WRONG_FOR_S
+from manager.faults.dead_links import localised
 from manager.faults.delay_watch import OVER_WINDOWS, SEEN_WINDOWS, DelayWatch, Slow
 from manager.faults.finding import Finding, Findings, Subject, cable, direction
 from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
@@ -30,7 +31,7 @@ LINKS = (
 )
 
 
-class _Story:
+class _Events:
     """What is told."""
 
     def __init__(self) -> None:
@@ -42,22 +43,22 @@ class _Story:
 
 
 def test_a_link_without_carrier_is_dead_until_it_has_one() -> None:
-    story = _Story()
-    watch = FaultWatch(story)
+    events = _Events()
+    watch = FaultWatch(events)
     watch.follow_carriers({"h1/nic0": True, "h2/nic0": True}, LINKS)
     watch.follow_carriers({"h1/nic0": False, "h2/nic0": True}, LINKS)
     watch.follow_carriers({"h1/nic0": False, "h2/nic0": True}, LINKS)
-    assert watch.findings.dead_links() == {("h1/nic0", "l1"), ("l1", "h1/nic0")}
+    assert localised(watch.findings) == {("h1/nic0", "l1"), ("l1", "h1/nic0")}
     watch.follow_carriers({"h1/nic0": True, "h2/nic0": True}, LINKS)
-    assert [kind for _, kind, _ in story.told] == ["link_dead", "link_dead_over"]
+    assert [kind for _, kind, _ in events.told] == ["link_dead", "link_dead_over"]
     assert not watch.findings.current
 
 
 def test_a_nic_whose_link_is_not_known_is_named_itself() -> None:
-    story = _Story()
-    watch = FaultWatch(story)
+    events = _Events()
+    watch = FaultWatch(events)
     watch.follow_carriers({"h9/nic0": False}, LINKS)
-    assert story.told == [("h9", "nic_dead", None)]
+    assert events.told == [("h9", "nic_dead", None)]
 
 
 def test_losses_over_a_link_that_then_loses_its_carrier_are_one_cause() -> None:
@@ -78,12 +79,12 @@ def test_losses_over_a_link_that_then_loses_its_carrier_are_one_cause() -> None:
 
 def _clocks_told(aside: Callable[[float], Sequence[str]], seconds: float) -> list[tuple[float, str, str]]:
     """When which host's clock is said to be wrong, or to be right again, looked at ten times a second."""
-    story = _Story()
+    events = _Events()
     told: list[tuple[float, str, str]] = []
-    watch = FaultWatch(story)
+    watch = FaultWatch(events)
     for tick in range(round(seconds * 10)):
         watch.follow_clocks(aside(tick / 10), 100 + tick / 10)
-        told += [(tick / 10, host, kind) for host, kind, _ in story.told[len(told) :]]
+        told += [(tick / 10, host, kind) for host, kind, _ in events.told[len(told) :]]
     return told
 
 
@@ -116,12 +117,12 @@ def test_a_clock_that_is_wrong_again_and_again_is_a_finding_where_it_is_so_most_
 
 
 def test_flapping_is_told_once_and_ends_when_it_is_calm() -> None:
-    story = _Story()
-    watch = FaultWatch(story)
+    events = _Events()
+    watch = FaultWatch(events)
     for i in range(20):
         watch.expire(10.0 * i)
         watch.follow_carriers({"h1/nic0": i % 2 == 1}, LINKS)
-    kinds = [kind for _, kind, _ in story.told]
+    kinds = [kind for _, kind, _ in events.told]
     assert kinds.count("link_flapping") == 1
     assert len(kinds) == MOST_CHANGES + 2
     assert [finding.kind for finding in watch.findings.current.values()] == ["flapping"]
@@ -129,16 +130,16 @@ def test_flapping_is_told_once_and_ends_when_it_is_calm() -> None:
     assert watch.findings.current
     watch.expire(190.0 + CALM_S + 1)
     assert not watch.findings.current
-    assert story.told[-1][1] == "link_flapping_over"
+    assert events.told[-1][1] == "link_flapping_over"
 
 
 def test_a_few_changes_an_hour_are_no_flapping() -> None:
-    story = _Story()
-    watch = FaultWatch(story)
+    events = _Events()
+    watch = FaultWatch(events)
     for i in range(40):
         watch.expire(i * HOUR_S / MOST_CHANGES)
         watch.follow_carriers({"h1/nic0": i % 2 == 1}, LINKS)
-    assert "link_flapping" not in [kind for _, kind, _ in story.told]
+    assert "link_flapping" not in [kind for _, kind, _ in events.told]
 
 
 class _Queues:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from cwdp.errors import ConfigError, ManagerError
-from manager.overrides.steering import SteerTable, Wish, read_wish
+from manager.overrides.steering import SteerOverride, SteerTable, read_steer_override
 
-WISH = {"host": "a", "nic": "eth0", "dst": "10.0.0.2", "qpn": 7, "sport": 50_000}
+OVERRIDE = {"host": "a", "nic": "eth0", "dst": "10.0.0.2", "qpn": 7, "sport": 50_000}
 
 
-def _wish(**changes: Any) -> Wish:
-    return read_wish(json.dumps(WISH | changes).encode())
+def _override(**changes: Any) -> SteerOverride:
+    return read_steer_override(json.dumps(OVERRIDE | changes).encode())
 
 
 @pytest.mark.parametrize(
@@ -31,39 +31,39 @@ def _wish(**changes: Any) -> Wish:
         ({"nonsense": 1}, "unknown field `nonsense`"),
     ],
 )
-def test_an_impossible_wish_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_an_impossible_override_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        _wish(**changes)
+        _override(**changes)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b'{"host": "a"}'])
-def test_what_is_no_wish_is_refused(body: bytes) -> None:
+def test_what_is_no_override_is_refused(body: bytes) -> None:
     with pytest.raises(ConfigError):
-        read_wish(body)
+        read_steer_override(body)
 
 
 def test_an_address_has_one_form() -> None:
-    assert _wish(dst="FD00:0::2").key == _wish(dst="fd00::2").key
-    assert _wish(dst="::ffff:10.0.0.2").key == _wish(dst="10.0.0.2").key
+    assert _override(dst="FD00:0::2").key == _override(dst="fd00::2").key
+    assert _override(dst="::ffff:10.0.0.2").key == _override(dst="10.0.0.2").key
 
 
 def test_the_file_keeps_what_was_wanted(tmp_path: Path) -> None:
     path = tmp_path / "steer.json"
     table = SteerTable(path)
-    table.set(_wish())
-    table.set(_wish(host="b", flow_label=True))
-    table.set(_wish(sport=50_005))
-    assert not table.unset(_wish(qpn=8).key)
-    assert SteerTable(path).all() == [_wish(sport=50_005), _wish(host="b", flow_label=True)]
-    assert SteerTable(path).all("b") == [_wish(host="b", flow_label=True)]
-    assert table.unset(_wish().key)
-    assert SteerTable(path).messages() == {"b": [_wish(host="b", flow_label=True).message()]}
+    table.set(_override())
+    table.set(_override(host="b", flow_label=True))
+    table.set(_override(sport=50_005))
+    assert not table.unset(_override(qpn=8).key)
+    assert SteerTable(path).all() == [_override(sport=50_005), _override(host="b", flow_label=True)]
+    assert SteerTable(path).all("b") == [_override(host="b", flow_label=True)]
+    assert table.unset(_override().key)
+    assert SteerTable(path).messages() == {"b": [_override(host="b", flow_label=True).message()]}
 
 
 def test_what_cannot_be_kept_is_not_in_force(tmp_path: Path) -> None:
     table = SteerTable(tmp_path / "missing" / "steer.json")
     with pytest.raises(ManagerError, match="cannot write"):
-        table.set(_wish())
+        table.set(_override())
     assert len(table) == 0
 
 

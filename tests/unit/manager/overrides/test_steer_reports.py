@@ -14,7 +14,7 @@ from cwdp.dataplane.steering import QpKey, Steer
 from cwdp.shared.messages import SteerReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.planner.steer_parts import SteerParts
+from manager.planner.steering_state import SteerParts
 from manager.state import FleetState
 
 LARGEST_MESSAGE = 1 << 20
@@ -60,8 +60,8 @@ def test_all_that_is_steered_arrives_in_messages_that_fit_the_bus(
     wholes = [whole for report in reports if (whole := parts.hear(report)) is not None]
     assert len(wholes) == 1
     assert (len(wholes[0].managed), len(wholes[0].by_hand)) == (2 * managed, 2 * by_hand)
-    assert all(wish.override == (wish.qpn % 3 == 0) for wish in wholes[0].managed)
-    assert len({(wish.nic, wish.qpn) for wish in wholes[0].managed + wholes[0].by_hand}) == 2 * (
+    assert all(steer.override == (steer.qpn % 3 == 0) for steer in wholes[0].managed)
+    assert len({(steer.nic, steer.qpn) for steer in wholes[0].managed + wholes[0].by_hand}) == 2 * (
         managed + by_hand
     )
 

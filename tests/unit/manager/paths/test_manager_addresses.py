@@ -10,7 +10,7 @@ from cwdp.shared.messages import Desired, Hello, Nic, WindowReport, nic_id
 from cwdp.shared.records import WINDOW_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.overrides.steering import Wish
+from manager.overrides.steering import SteerOverride
 from manager.state import FleetState
 
 HOSTS = 4
@@ -54,7 +54,7 @@ class _Fleet:
 
     def steer(self, src: int, dst: str) -> None:
         self.state.steering.set(
-            Wish(host=f"h{src}", nic="nic0", dst=dst, qpn=7, sport=50_000, backup_sport=50_001)
+            SteerOverride(host=f"h{src}", nic="nic0", dst=dst, qpn=7, sport=50_000, backup_sport=50_001)
         )
 
     def run(self, seconds: int) -> None:

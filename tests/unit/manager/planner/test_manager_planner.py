@@ -139,8 +139,8 @@ def test_a_restarted_planner_takes_up_what_it_finds_and_changes_nothing() -> Non
 def test_what_operators_want_and_what_is_steered_by_hand_is_left_alone() -> None:
     world = _contention(2)
     qp, other = world.crossing()[:2]
-    wish = SteerQp(nic="eth0", dst_addr=world.address(qp.dst), qpn=qp.qpn, sport=qp.sport)
-    world.wishes = {f"h{qp.src}": [wish]}
+    steer = SteerQp(nic="eth0", dst_addr=world.address(qp.dst), qpn=qp.qpn, sport=qp.sport)
+    world.overrides = {f"h{qp.src}": [steer]}
     by_hand = SteerQp(nic="eth0", dst_addr=world.address(other.dst), qpn=other.qpn, sport=other.sport)
     world.planner.hear_steering(SteerReport(host=f"h{other.src}", managed=[], by_hand=[by_hand]), world.now_s)
     world.run(6.0)
@@ -150,11 +150,11 @@ def test_what_operators_want_and_what_is_steered_by_hand_is_left_alone() -> None
     assert len(told) > 10
 
 
-def test_a_wish_for_a_queue_pair_that_the_planner_steers_takes_it_away_from_it() -> None:
+def test_an_override_for_a_queue_pair_that_the_planner_steers_takes_it_away_from_it() -> None:
     world = _contention(2)
     world.run(2.0)
     qp = world.crossing()[0]
-    world.wishes = {
+    world.overrides = {
         f"h{qp.src}": [SteerQp(nic="eth0", dst_addr=world.address(qp.dst), qpn=qp.qpn, sport=qp.sport)]
     }
     world.run(0.5)

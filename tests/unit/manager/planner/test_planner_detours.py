@@ -66,10 +66,10 @@ def test_between_hosts_of_two_nics() -> None:
 
 
 def test_one_for_each_address_and_the_same_every_time() -> None:
-    wishes = [steer("fd00:0::2", qpn=qpn) for qpn in range(5)]
-    first = detours([two(1), two(2)], {"h1": wishes})
+    steered = [steer("fd00:0::2", qpn=qpn) for qpn in range(5)]
+    first = detours([two(1), two(2)], {"h1": steered})
     assert len(first["h1"]) == 1
-    assert first == detours([two(2), two(1)], {"h1": wishes[::-1]})
+    assert first == detours([two(2), two(1)], {"h1": steered[::-1]})
     assert first["h1"][0].other_addr == "fd00:1::2"
 
 

@@ -16,7 +16,7 @@ from cwdp.shared.messages import Report
 from manager.api import host_views
 from manager.api.metrics import FleetCollector, Sources
 from manager.bus.lease import Claim, Lease
-from manager.clock.changes import MANY_CHANGES, ClockStory
+from manager.clock.changes import MANY_CHANGES, ClockEvents
 from manager.clock.disciplines import Disciplines
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -72,14 +72,14 @@ def _clocks(
 
 
 class _Follower:
-    """Feeds solutions to a story; the manager's clock shows 500 s at the start, when the timeline shows START_NS."""
+    """Feeds solutions to the watch over changes; the manager's clock shows 500 s at the start, when the timeline shows START_NS."""
 
-    def __init__(self, story: ClockStory | None = None) -> None:
-        self.story = story or ClockStory()
+    def __init__(self, events: ClockEvents | None = None) -> None:
+        self.events = events or ClockEvents()
 
     def see(self, at_s: float, *, timeline: bool = True, **kind: Any) -> list[tuple[str, str, str]]:
         timeline_ns = START_NS + round(at_s * S) if timeline else None
-        notes = self.story.follow(_clocks(at_s, **kind), SLOTS, 500.0 + at_s, timeline_ns)
+        notes = self.events.follow(_clocks(at_s, **kind), SLOTS, 500.0 + at_s, timeline_ns)
         return [(note.host, note.kind, note.detail) for note in notes]
 
     def go_through(self, **change: Any) -> list[tuple[str, str, str]]:
@@ -102,7 +102,7 @@ def test_a_clock_that_changes_is_told_of_once_and_once_when_it_has_settled() -> 
             "it runs 10.0 ppm faster than before; found again after 0.6 s; settled after 3.2 s",
         ),
     ]
-    assert (follower.story.changes, follower.story.changing) == (1, 0)
+    assert (follower.events.changes, follower.events.changing) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_two_clocks_that_change_at_once_are_two_pairs() -> None:
     follower = _Follower()
     follower.see(1.0)
     told = follower.see(1.3, changing="a b", since_s=1.0) + follower.see(2.0, changing="a b", since_s=1.0)
-    assert follower.story.changing == 2
+    assert follower.events.changing == 2
     told += follower.see(4.0, changing="a", since_s=1.0) + follower.see(4.3)
     assert [(host, kind) for host, kind, _ in told] == [
         ("a", "clock_changed"),
@@ -154,30 +154,30 @@ def test_a_clock_that_ends_up_set_aside_is_not_found() -> None:
     follower.see(1.0)
     follower.see(1.3, changing="b", since_s=1.0)
     assert follower.see(4.0, state=HostState.SET_ASIDE) == []
-    assert follower.story.changing == 0
+    assert follower.events.changing == 0
 
 
 def test_the_same_solution_again_is_nothing_new() -> None:
-    story, clocks = ClockStory(), _clocks(1.3, changing="b", since_s=1.0)
-    assert len(story.follow(clocks, SLOTS, 1.0, None)) == 1
-    assert story.follow(clocks, SLOTS, 2.0, None) == []
-    assert story.follow(None, SLOTS, 3.0, None) == []
+    events, clocks = ClockEvents(), _clocks(1.3, changing="b", since_s=1.0)
+    assert len(events.follow(clocks, SLOTS, 1.0, None)) == 1
+    assert events.follow(clocks, SLOTS, 2.0, None) == []
+    assert events.follow(None, SLOTS, 3.0, None) == []
 
 
 def test_a_host_that_is_gone_and_clocks_that_begin_anew_leave_nothing_open() -> None:
-    for let_go in (lambda story: story.forget("b"), lambda story: story.begin_anew()):
+    for let_go in (lambda events: events.forget("b"), lambda events: events.begin_anew()):
         follower = _Follower()
         follower.see(1.0)
         follower.see(1.3, changing="b", since_s=1.0)
-        let_go(follower.story)
+        let_go(follower.events)
         assert follower.see(4.0) == []
-        assert (follower.story.changes, follower.story.changing) == (1, 0)
+        assert (follower.events.changes, follower.events.changing) == (1, 0)
 
 
 def test_a_discipline_that_has_just_changed_is_named_with_the_change() -> None:
     follower = _Follower()
     told = msgspec.structs.replace(STEADY, changed_s_ago=0.2)
-    follower.story.disciplines.hear("b", "x", told, 500.9)
+    follower.events.disciplines.hear("b", "x", told, 500.9)
     follower.see(1.0)
     ((_, _, detail),) = follower.see(1.3, changing="b", since_s=1.0)
     assert detail.endswith("is being found anew; its discipline changed 0.6 s ago")
@@ -203,9 +203,9 @@ def _telling(disciplines: Disciplines, *, every_s: float, changes: int, moved_pp
     ],
 )
 def test_why_a_clock_is_set_aside_by_its_discipline(changes: int, moved_ppb: float, cause: str) -> None:
-    story = ClockStory()
-    _telling(story.disciplines, every_s=1.0, changes=changes, moved_ppb=moved_ppb)
-    assert story.explain("b", "set_aside", 499.5) == cause
+    events = ClockEvents()
+    _telling(events.disciplines, every_s=1.0, changes=changes, moved_ppb=moved_ppb)
+    assert events.explain("b", "set_aside", 499.5) == cause
     assert MANY_CHANGES == 60
 
 
@@ -215,15 +215,15 @@ def test_why_a_clock_is_set_aside_by_its_changes() -> None:
     for i in range(3):
         follower.see(40.0 * i + 1.0, changing="b", since_s=40.0 * i)
         follower.see(40.0 * i + 5.0)
-    story = follower.story
+    events = follower.events
     assert (
-        story.explain("b", "set_aside", 582.0) == "its clock changed unannounced 2 times in the last minute"
+        events.explain("b", "set_aside", 582.0) == "its clock changed unannounced 2 times in the last minute"
     )
-    assert story.explain("b", "set_aside", 630.0) == "its clock changed unannounced once in the last minute"
-    assert story.explain("b", "set_aside", 650.0) == "its clock lies or steps"
-    assert story.view("b", "set_aside", 10.0, 0.0, 700.0)["cause"] == "its clock lies or steps"
-    assert story.explain("b", "synced", 701.0) is None
-    assert story.view("b", "synced", 10.0, 0.0, 702.0)["cause"] is None
+    assert events.explain("b", "set_aside", 630.0) == "its clock changed unannounced once in the last minute"
+    assert events.explain("b", "set_aside", 650.0) == "its clock lies or steps"
+    assert events.view("b", "set_aside", 10.0, 0.0, 700.0)["cause"] == "its clock lies or steps"
+    assert events.explain("b", "synced", 701.0) is None
+    assert events.view("b", "synced", 10.0, 0.0, 702.0)["cause"] is None
 
 
 @pytest.mark.parametrize(
@@ -237,14 +237,14 @@ def test_why_a_clock_is_set_aside_by_its_changes() -> None:
     ],
 )
 def test_why_a_bound_is_wide(state: Any, bound_ns: float | None, allowance_ns: float, widened: str) -> None:
-    assert ClockStory().widened("b", state, bound_ns, allowance_ns) == widened
+    assert ClockEvents().widened("b", state, bound_ns, allowance_ns) == widened
 
 
 def test_a_bound_is_wide_for_a_change_before_anything_else() -> None:
     follower = _Follower()
     follower.see(1.0)
     follower.see(1.3, changing="b", since_s=1.0)
-    view = follower.story.view("b", "holdover", 10.0, 5.0, 502.0)
+    view = follower.events.view("b", "holdover", 10.0, 5.0, 502.0)
     assert (view["widened"], view["clock_changed_s"]) == ("clock_changed", 1.0)
 
 
@@ -281,7 +281,7 @@ def test_a_discipline_that_cannot_be_is_counted_and_not_taken(changes: dict[str,
     state = _state()
     state.hear_report(_report(msgspec.structs.replace(STEADY, **changes)), 1.0)
     assert state.reports["discipline_not_sane"] == 1
-    assert state.story.disciplines.of("b") is None
+    assert state.clock_events.disciplines.of("b") is None
 
 
 def _state() -> FleetState:
@@ -319,14 +319,14 @@ def test_the_view_of_clocks_tells_of_disciplines() -> None:
     state.hear_report(_report(unreadable), 3.0)
     (row,) = host_views.clock(state, 3.0)["hosts"]
     assert [row[key] for key in keys] == ["none", None, 0, None, None]
-    assert state.story.disciplines.sources() == {"adjtimex": 0, "raw": 0, "none": 1}
+    assert state.clock_events.disciplines.sources() == {"adjtimex": 0, "raw": 0, "none": 1}
 
 
 def test_the_metrics_of_clocks_that_change() -> None:
     state = _state()
     state.hear_report(_report(STEADY), 1.0)
     state.clock.allowance_ns = 250.0
-    follower = _Follower(state.story)
+    follower = _Follower(state.clock_events)
     follower.see(1.0)
     follower.see(1.3, changing="a b", since_s=1.0)
     follower.see(4.3, changing="a", since_s=1.0)
@@ -347,7 +347,7 @@ def test_a_host_that_is_gone_is_forgotten_with_its_discipline() -> None:
     for now_s in (10.0, 10_000.0):
         state.expire(now_s)
     assert "b" not in state.members.hosts
-    assert state.story.disciplines.of("b") is None
+    assert state.clock_events.disciplines.of("b") is None
 
 
 def test_events_tell_of_changes_and_of_causes() -> None:
@@ -371,4 +371,4 @@ def test_a_solution_in_which_a_clock_changes_becomes_an_event(monkeypatch: pytes
     monkeypatch.setattr(type(state.clock), "clocks", _clocks(1.3, changing="b", since_s=1.0))
     state.take_clock_changes(5.0)
     assert state.events[-1].kind == "clock_changed"
-    assert state.story.changes == 1
+    assert state.clock_events.changes == 1

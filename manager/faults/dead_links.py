@@ -1,6 +1,7 @@
-"""Links that are taken for dead because dataplanes gave up paths over them, before anybody has localised the fault.
+"""Which links nothing should be sent over: those whose fault is localised, and for a while those that are suspected.
 
-A path that was given up crosses a link that does not work; every path that is watched and was not given up crosses
+Probes localise a fault within seconds. Dataplanes give paths up sooner, but do not know which link is at fault: a path
+that was given up crosses a link that does not work; every path that is watched and was not given up crosses
 only links that do. What is left is suspected: for a few seconds, longer with each relapse, as the analysis of probes
 is to confirm it by then. A liar can thus discredit only links that nobody else's packets cross.
 """
@@ -9,6 +10,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.faults.finding import Findings
+
+DEAD_LOSS = 0.5
+"""A link that loses as much carries nothing of use."""
 
 SETTLE_S = 0.15
 """Before that, others whose packets cross the same link may not have said so yet."""
@@ -27,7 +32,17 @@ class _Suspicion:
     confirmed: bool = False
 
 
-class Suspects:
+def localised(findings: Findings) -> set[DirectedLink]:
+    """Links that findings name, those included that cannot be told from them."""
+    dead: set[DirectedLink] = set()
+    for finding in findings.current.values():
+        if finding.kind in ("dead", "silent") or finding.loss >= DEAD_LOSS:
+            for subject in (finding.subject, *finding.also):
+                dead.update(subject.links)
+    return dead
+
+
+class DeadLinks:
     """Paths given up, and the links that explain them. Times are seconds of the manager's monotonic clock."""
 
     def __init__(self) -> None:
@@ -51,7 +66,7 @@ class Suspects:
         """Whether a path was given up long enough ago to conclude something from it."""
         return any(now_s - since_s >= SETTLE_S for since_s in self._down.values())
 
-    def dead(
+    def find(
         self,
         routes: Routes,
         watched: Iterable[PathName],
@@ -63,7 +78,7 @@ class Suspects:
         Args:
             routes: the known paths.
             watched: paths that dataplanes watch now.
-            localised: links that are known to be dead; of these nobody decides here when they heal.
+            localised: links that are known to be dead, from `localised`; of these nobody decides here when they heal.
             now_s: the time.
         """
         if self.settled(now_s):

@@ -11,7 +11,7 @@ from cwdp.shared.messages import BounceOrder, BounceReport, WindowReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink
-from manager.faults.echo_tests import ECHOES, MOST_ROUNDS, PATIENCE_S, Bounces
+from manager.faults.echo_tests import DEADLINE_S, ECHOES, MOST_ROUNDS, EchoTests
 from manager.faults.finding import Finding, cable, direction
 from manager.state import FleetState
 from tools.sim.leafspine import LeafSpine, Shape, Trouble
@@ -39,7 +39,7 @@ def _finding(loss: float, *, one_way: bool) -> Finding:
 
 
 def _answer(
-    bounces: Bounces, orders: list[BounceOrder], loss: dict[str, float], rng: np.random.Generator
+    trials: EchoTests, orders: list[BounceOrder], loss: dict[str, float], rng: np.random.Generator
 ) -> None:
     """Hosts below l1 and l2 lose these shares of their echoes."""
     for order in orders:
@@ -53,7 +53,7 @@ def _answer(
             sent=order.count,
             lost=lost,
         )
-        bounces.hear(report)
+        trials.hear(report)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -62,50 +62,50 @@ def test_the_link_that_loses_echoes_is_named(seed: int, one_way: bool) -> None:
     rng = np.random.default_rng(seed)
     loss = float(np.exp(rng.uniform(np.log(0.005), 0.0)))
     guilty = str(rng.choice(["l1", "l2"]))
-    bounces, finding = Bounces(), _finding(loss, one_way=one_way)
-    assert bounces.begin(finding)
+    trials, finding = EchoTests(), _finding(loss, one_way=one_way)
+    assert trials.begin(finding)
     share = {"l1": 0.0, "l2": 0.0} | {guilty: loss}
     for round_number in range(MOST_ROUNDS):
-        _answer(bounces, bounces.orders(LINKS, float(round_number)), share, rng)
-        found = list(bounces.verdicts())
+        _answer(trials, trials.orders(LINKS, float(round_number)), share, rng)
+        found = list(trials.verdicts())
         if found:
             break
     ((told, subject, confidence, _),) = found
     assert told is finding
     assert guilty in subject.name
     assert confidence > 0.98
-    assert not bounces.is_under_way(finding)
+    assert not trials.is_under_way(finding)
 
 
 def test_switches_that_do_not_answer_and_hosts_that_do_not_report_decide_nothing() -> None:
-    bounces = Bounces()
-    bounces.begin(_finding(1.0, one_way=False))
+    trials = EchoTests()
+    trials.begin(_finding(1.0, one_way=False))
     rng = np.random.default_rng(0)
-    _answer(bounces, bounces.orders(LINKS, 0.0), {"l1": 1.0, "l2": 1.0}, rng)
-    assert not list(bounces.verdicts())
-    bounces = Bounces()
-    bounces.begin(_finding(1.0, one_way=False))
-    orders = bounces.orders(LINKS, 1.0)
-    _answer(bounces, [order for order in orders if int(order.host[1:]) < 3], {"l1": 0.0, "l2": 0.0}, rng)
-    assert not list(bounces.verdicts())
-    assert bounces.orders(LINKS, 1.5) == []
-    rounds = sum(bool(bounces.orders(LINKS, 2.0 + PATIENCE_S * i)) for i in range(50))
+    _answer(trials, trials.orders(LINKS, 0.0), {"l1": 1.0, "l2": 1.0}, rng)
+    assert not list(trials.verdicts())
+    trials = EchoTests()
+    trials.begin(_finding(1.0, one_way=False))
+    orders = trials.orders(LINKS, 1.0)
+    _answer(trials, [order for order in orders if int(order.host[1:]) < 3], {"l1": 0.0, "l2": 0.0}, rng)
+    assert not list(trials.verdicts())
+    assert trials.orders(LINKS, 1.5) == []
+    rounds = sum(bool(trials.orders(LINKS, 2.0 + DEADLINE_S * i)) for i in range(50))
     assert rounds == MOST_ROUNDS - 1
 
 
 def test_answers_to_nobody_and_impossible_ones_are_passed_over() -> None:
-    bounces = Bounces()
-    bounces.begin(_finding(0.5, one_way=True))
-    order = bounces.orders(LINKS, 0.0)[0]
+    trials = EchoTests()
+    trials.begin(_finding(0.5, one_way=True))
+    order = trials.orders(LINKS, 0.0)[0]
     for host, number, lost in (
         (order.host, 999, 100),
         ("stranger", order.number, 100),
         (order.host, order.number, 101),
     ):
-        bounces.hear(
+        trials.hear(
             BounceReport(host=host, nic="nic0", number=number, target=order.target, sent=100, lost=lost)
         )
-    assert not list(bounces.verdicts())
+    assert not list(trials.verdicts())
 
 
 @pytest.mark.parametrize("guilty", [("l1", "l2"), ("l2", "l1")])
@@ -117,29 +117,29 @@ def test_two_managers_do_not_take_each_others_answers(guilty: tuple[str, str]) -
         finding = _finding(1.0, one_way=False)
         finding.subject, also = (cable(DirectedLink(leaf, spine)) for leaf in ("l1", "l2"))
         finding.also = (also,)
-        managers.append((Bounces(), finding))
+        managers.append((EchoTests(), finding))
         assert managers[-1][0].begin(finding)
-    orders = [order for bounces, _ in managers for order in bounces.orders(links, 0.0)]
+    orders = [order for trials, _ in managers for order in trials.orders(links, 0.0)]
     rng = np.random.default_rng(0)
-    for bounces, finding in managers:
+    for trials, finding in managers:
         for spine, leaf in zip(("s1", "s2"), guilty, strict=True):
             mine = [order for order in orders if order.target == spine]
-            _answer(bounces, mine, {"l1": 0.0, "l2": 0.0} | {leaf: 1.0}, rng)
-        ((told, subject, _, _),) = bounces.verdicts()
+            _answer(trials, mine, {"l1": 0.0, "l2": 0.0} | {leaf: 1.0}, rng)
+        ((told, subject, _, _),) = trials.verdicts()
         assert told is finding
         assert guilty[("s1", "s2").index(subject.links[0].b)] in subject.name
 
 
 def test_an_answer_about_another_switch_or_nic_is_passed_over() -> None:
-    bounces = Bounces()
-    bounces.begin(_finding(1.0, one_way=True))
-    for order in bounces.orders(LINKS, 0.0):
+    trials = EchoTests()
+    trials.begin(_finding(1.0, one_way=True))
+    for order in trials.orders(LINKS, 0.0):
         for nic, target in ((order.nic, "s9"), ("nic7", order.target)):
-            bounces.hear(
+            trials.hear(
                 BounceReport(host=order.host, nic=nic, number=order.number, target=target, sent=100, lost=0)
             )
-    assert not list(bounces.verdicts())
-    assert bounces.orders(LINKS, PATIENCE_S / 2) == []
+    assert not list(trials.verdicts())
+    assert trials.orders(LINKS, DEADLINE_S / 2) == []
 
 
 def test_only_the_manager_that_leads_has_echoes_sent() -> None:
@@ -154,8 +154,8 @@ def test_only_the_manager_that_leads_has_echoes_sent() -> None:
         reports = fabric.window(number, Trouble(loss={up: 1.0} if number > 20 else {}))
         for state in (leads, waits):
             _hear(state, fabric, reports, number / 10 + 0.5)
-    assert waits.bounce_orders(5.0) == []
-    assert {order.target for order in leads.bounce_orders(5.0)} == {links[up].b}
+    assert waits.echo_orders(5.0) == []
+    assert {order.target for order in leads.echo_orders(5.0)} == {links[up].b}
 
 
 def _hear(state: FleetState, fabric: LeafSpine, reports: list[WindowReport], now_s: float) -> None:
@@ -172,9 +172,9 @@ def _hear(state: FleetState, fabric: LeafSpine, reports: list[WindowReport], now
 
 
 def test_few_hosts_send_few_echoes_to_the_switch_at_the_far_end() -> None:
-    bounces = Bounces()
-    bounces.begin(_finding(0.5, one_way=True))
-    orders = bounces.orders(LINKS, 0.0)
+    trials = EchoTests()
+    trials.begin(_finding(0.5, one_way=True))
+    orders = trials.orders(LINKS, 0.0)
     assert {order.target for order in orders} == {"s1"}
     assert {order.host for order in orders} == {"h0", "h1", "h2", "h3", "h4", "h5", "h6"}
     assert all(order.count == ECHOES for order in orders)
@@ -184,7 +184,7 @@ def test_what_is_no_link_between_switches_that_answer_is_not_tried() -> None:
     for a, b in (("h1/nic0", "l1"), ("l1", "?1")):
         finding = _finding(0.5, one_way=True)
         finding.also = (direction(DirectedLink(a, b)),)
-        assert not Bounces().begin(finding)
+        assert not EchoTests().begin(finding)
 
 
 def test_an_echo_request_is_one_and_its_reply_is_known() -> None:
