@@ -13,7 +13,7 @@ from manager.fabric.choice import covering_ports
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.model import Model
 from manager.fabric.orders import Orders, candidates
-from manager.fabric.path_counts import Census
+from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import Pair
 from manager.fabric.wiring import Miswired, miswired
 from manager.hosts.members import Members
@@ -43,7 +43,7 @@ class Discovery:
 
     def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
         self.fabric = Fabric()
-        self.path_counts = Census(self.fabric.routes)
+        self.path_counts = PathCounts(self.fabric.routes)
         self.in_use: dict[Pair, dict[int, None]] = {}
         self.dropped = 0
         self._members, self._traffic, self._steering = members, traffic, steering
@@ -91,7 +91,7 @@ class Discovery:
         changes = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
-            self.path_counts = Census(self.fabric.routes)
+            self.path_counts = PathCounts(self.fabric.routes)
         return changes
 
     def model(self) -> Model:

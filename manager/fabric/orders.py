@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from cwdp.shared.messages import TraceOrder, nic_id
 from manager.fabric.coverage import CONFIDENCE
-from manager.fabric.path_counts import Census, Known
+from manager.fabric.path_counts import Known, PathCounts
 from manager.fabric.routes import Pair, PathName
 from manager.probing.schedule import draw_ports
 
@@ -72,7 +72,7 @@ class Orders:
     def update(
         self,
         in_use: InUse,
-        path_counts: Census,
+        path_counts: PathCounts,
         traced: Mapping[Pair, Collection[int]],
         *,
         owner: Mapping[str, str],

@@ -35,7 +35,7 @@ class Known:
         return confidence(self.peer_ports, self.peer_paths)
 
 
-class Census:
+class PathCounts:
     """Counts of all pairs of a snapshot.
 
     Args:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cwdp.shared.messages import Trace, TraceReport
 from manager.fabric.fabric import Fabric
-from manager.fabric.path_counts import Census
+from manager.fabric.path_counts import PathCounts
 
 NICS_PER_LEAF = 32
 FIRST_PORT = 50_000
@@ -55,7 +55,7 @@ def discover(nics: int, peers: int, ports: int, spines: int, seed: int) -> Disco
         ]
         fabric.hear(TraceReport(host=report.host, traces=moved), ["nic0"], 1.0)
     rebuild_s = _seconds(lambda: fabric.step(1.0))
-    census_s = _seconds(lambda: Census(fabric.routes))
+    census_s = _seconds(lambda: PathCounts(fabric.routes))
     return DiscoveryResult(len(fabric.store), hear_s, hear_again_s, build_s, rebuild_s, census_s)
 
 

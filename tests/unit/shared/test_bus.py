@@ -200,7 +200,7 @@ def test_a_missing_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_server_dies_with_a_manager_that_is_killed(tmp_path: Path) -> None:
     script = (
-        "import asyncio, os, pathlib, signal, sys; from manager.nats_server import NatsServer\n"
+        "import asyncio, os, pathlib, signal, sys; from manager.bus.nats_server import NatsServer\n"
         "async def main():\n"
         f"    server = NatsServer('127.0.0.1', {free_port()}, pathlib.Path(sys.argv[1])); await server.start()\n"
         "    print(server.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"

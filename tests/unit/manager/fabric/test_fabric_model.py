@@ -7,7 +7,7 @@ from fabric_fakes import FakeClos
 
 from manager.fabric.fabric import Fabric
 from manager.fabric.model import Model, Node
-from manager.fabric.path_counts import Census
+from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.fabric.wiring import Miswired, miswired
 
@@ -20,7 +20,7 @@ def learn(clos: FakeClos, ports: int = 24) -> tuple[Model, Fabric]:
 
 def suspected(clos: FakeClos, ports: int = 24) -> list[Miswired]:
     model, fabric = learn(clos, ports)
-    covered = Census(fabric.routes).covered_leaves(fabric.routes)
+    covered = PathCounts(fabric.routes).covered_leaves(fabric.routes)
     addresses = {name: address for address, name in clos.addresses.items()}
     return miswired(model, addresses, covered.__contains__)
 

@@ -17,7 +17,7 @@ from manager.fabric.coverage import confidence, ports_needed
 from manager.fabric.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Discovery
 from manager.fabric.fabric import Fabric
 from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders
-from manager.fabric.path_counts import Census, Known
+from manager.fabric.path_counts import Known, PathCounts
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.hosts.members import Members
 from manager.overrides.steering import SteerOverride, SteerTable
@@ -93,7 +93,7 @@ def test_probed_ports_cover_as_many_paths_as_they_can_and_stay(seed: int) -> Non
 def test_path_counts_tell_of_pairs_and_leaves() -> None:
     clos, fabric = FakeClos(leaves=3), Fabric()
     clos.tell(fabric, ports=12)
-    path_counts = Census(fabric.routes)
+    path_counts = PathCounts(fabric.routes)
     for src, dst in clos.pairs():
         paths = fabric.routes.ports(src.name, dst.address)
         known = path_counts.of(src.name, dst.address)
@@ -105,13 +105,13 @@ def test_path_counts_tell_of_pairs_and_leaves() -> None:
     assert path_counts.of("h1/nic0", "192.0.2.1") == Known()
     assert path_counts.switches("h1/nic0", "elsewhere/nic0") is None
     assert path_counts.covered_leaves(fabric.routes) == {"10.254.1.1", "10.254.1.2", "10.254.1.3"}
-    assert Census(Routes()).of("h1/nic0", "10.2.0.1").confidence == 0.0
+    assert PathCounts(Routes()).of("h1/nic0", "10.2.0.1").confidence == 0.0
 
 
 def test_paths_that_are_not_known_are_not_counted() -> None:
     clos, fabric = FakeClos(silent={f"10.254.3.{i}" for i in range(1, 5)}), Fabric()
     clos.tell(fabric, ports=12)
-    assert Census(fabric.routes).of("h1/nic0", "10.2.0.1") == Known()
+    assert PathCounts(fabric.routes).of("h1/nic0", "10.2.0.1") == Known()
 
 
 def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse) -> int:
@@ -119,7 +119,7 @@ def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse) -> i
     fabric.know(clos.addresses)
     nic = {nic.name: nic for nic in clos.all_nics}
     for turn in range(200):
-        changed = orders.update(in_use, Census(fabric.routes), fabric.store.pairs, owner={})
+        changed = orders.update(in_use, PathCounts(fabric.routes), fabric.store.pairs, owner={})
         if not changed and turn:
             return turn
         for host, ordered in orders.by_host.items():
@@ -140,7 +140,7 @@ def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, Any]) ->
     clos, orders, fabric = FakeClos(**{"hosts_per_leaf": 2} | kind), Orders(), Fabric()
     in_use = {(src.name, dst.address): [60_001, 60_002] for src, dst in clos.pairs()}
     converge(clos, orders, fabric, in_use)
-    path_counts = Census(fabric.routes)
+    path_counts = PathCounts(fabric.routes)
     for pair in in_use:
         known = path_counts.of(*pair)
         assert known.paths == known.peer_paths
@@ -157,7 +157,7 @@ def test_a_path_that_comes_back_is_sought_anew() -> None:
     clos.dead.clear()
     clos_ports = {order.dst_addr: len(order.sports) for order in orders.by_host["h1"]}
     converge(clos, orders, fabric, in_use)
-    assert all(Census(fabric.routes).of(*pair).paths in (1, 4) for pair in in_use)
+    assert all(PathCounts(fabric.routes).of(*pair).paths in (1, 4) for pair in in_use)
     after = {order.dst_addr: len(order.sports) for order in orders.by_host["h1"]}
     assert all(after[address] >= count for address, count in clos_ports.items())
 
@@ -172,12 +172,12 @@ def test_where_nobody_answers_a_batch_is_all_that_is_asked() -> None:
 def test_orders_are_bounded_and_the_same_after_a_restart() -> None:
     in_use = {("h1/nic0", f"10.2.{i // 200}.{i % 200}"): list(range(50_000, 50_064)) for i in range(300)}
     one, other = Orders(), Orders()
-    assert one.update(in_use, Census(Routes()), {}, owner={})
-    assert other.update(in_use, Census(Routes()), {}, owner={})
+    assert one.update(in_use, PathCounts(Routes()), {}, owner={})
+    assert other.update(in_use, PathCounts(Routes()), {}, owner={})
     assert one.by_host == other.by_host
-    assert not one.update(in_use, Census(Routes()), {}, owner={})
+    assert not one.update(in_use, PathCounts(Routes()), {}, owner={})
     assert sum(len(order.sports) for order in one.by_host["h1"]) == MOST_PORTS_A_HOST
-    assert one.update({}, Census(Routes()), {}, owner={})
+    assert one.update({}, PathCounts(Routes()), {}, owner={})
     assert one.by_host == {}
 
 

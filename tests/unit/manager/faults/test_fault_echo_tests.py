@@ -6,7 +6,8 @@ from fakes import showing
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.inet6 import ICMPv6EchoReply
 
-from cwdp.agent.tracing.echo_tests import EchoTests, echo_request, reply_number
+from cwdp.agent.tracing import echo_tests
+from cwdp.agent.tracing.echo_tests import echo_request, reply_number
 from cwdp.shared.messages import BounceOrder, BounceReport, WindowReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -205,7 +206,7 @@ def test_an_echo_request_is_one_and_its_reply_is_known() -> None:
     "changes", [{"nic": "eth7"}, {"count": 0}, {"count": 10_000}, {"seconds": 60.0}, {"seconds": -1.0}]
 )
 def test_orders_that_ask_too_much_are_refused(changes: dict[str, object]) -> None:
-    bouncer = EchoTests("h1", ["nic0"], lambda _: None)
+    agent = echo_tests.EchoTests("h1", ["nic0"], lambda _: None)
     wanted = {"host": "h1", "nic": "nic0", "number": 1, "target": "10.0.0.1", "count": 5, "seconds": 0.1}
-    bouncer.order(BounceOrder(**(wanted | changes)))  # type: ignore[arg-type]
-    assert bouncer.counters["bounces_refused"] == 1
+    agent.order(BounceOrder(**(wanted | changes)))  # type: ignore[arg-type]
+    assert agent.counters["bounces_refused"] == 1
