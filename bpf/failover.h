@@ -7,8 +7,8 @@
  * its backup has answered a pulse sent well within that silence; so what stalls both, a busy CPU or a dead
  * NIC, moves nothing. A burst delays both paths, but never equally, so the path has twice as long again as
  * the backup's answers took of late. Only pulses bring it back: healthy for hold_ns, which doubles with each
- * relapse. Paths that share links take turns at being asked (cwdp.agent.liveness.plan): what was lost before a
- * pause is no part of a silence. */
+ * relapse. Paths that share links take turns at being asked (cwdp.agent.liveness.plan): what was lost before
+ * a pause is no part of a silence. */
 #pragma once
 
 #include "clock.h"
