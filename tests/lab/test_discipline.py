@@ -27,6 +27,9 @@ ADJ_FREQUENCY = 0x0002
 PPM = 65_536
 CHANGES_PPM = (500, -500, 20, -0.5, 500, 100, -300, 1)
 HELD_S, LISTEN_S = 1.25, 5.0
+ROUNDS = 3
+"""Their median counts: in one of many the machine stops an agent between a change and its discovery."""
+
 MOST = 95
 """Percent; from a change until it is found, up to 30 ms of each 1,250 ms, stamps are wrong."""
 
@@ -116,15 +119,22 @@ def test_what_is_done_to_the_machines_clock_does_not_reach_the_timeline(lab: Lab
         time.sleep(SETTLE_S)
         calm_ns, _ = sample(truth, 5.0, fleet)
         before = told(lab)
-        with disciplined():
-            error_ns, bound_ns = sample(truth, HELD_S * len(CHANGES_PPM), fleet)
+        rounds = []
+        for _ in range(ROUNDS):
+            with disciplined():
+                rounds.append(sample(truth, HELD_S * len(CHANGES_PPM), fleet))
         after = told(lab)
     for host, discipline in after.items():
         assert discipline.source == "adjtimex"
         assert discipline.changes >= before[host].changes + len(CHANGES_PPM) - 1
         assert discipline.changed_s_ago is not None
-    claimed = ~np.isnan(bound_ns)
-    assert claimed.mean() > 0.8
-    usual_ns, most_ns = (np.nanpercentile(np.abs(each), MOST) for each in (calm_ns, error_ns))
+    claimed = [~np.isnan(bound_ns) for _, bound_ns in rounds]
+    assert np.mean(np.concatenate(claimed)) > 0.8
+    usual_ns = np.nanpercentile(np.abs(calm_ns), MOST)
+    most_ns = np.median([np.nanpercentile(np.abs(error_ns), MOST) for error_ns, _ in rounds])
     assert most_ns < max(MANY_TIMES * usual_ns, FAR_NS)
-    assert np.mean(np.abs(error_ns[claimed]) <= bound_ns[claimed]) > 0.97
+    held = [
+        np.mean(np.abs(error_ns[some]) <= bound_ns[some])
+        for some, (error_ns, bound_ns) in zip(claimed, rounds, strict=True)
+    ]
+    assert np.median(held) > 0.97
