@@ -20,18 +20,18 @@ from rich.rule import Rule
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import console
 from cwdp.errors import LabError
-from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings
 from tools.clocks import ClockKind
 from tools.experiments import measure
 from tools.experiments.contention.model import QUEUE_BYTES, Setting, make_setting
 from tools.experiments.failover.model import Cut, Kind, draw_cut
 from tools.experiments.fleets import PulseSettings, running_fleet
+from tools.experiments.options import rate_option
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
 from tools.experiments.taken import links_taken, without_backup
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet import Fleet
-from tools.lab.params import CLOCKS, RATE
+from tools.lab.params import CLOCKS
 from tools.lab.session import lab_for_run, sample
 from tools.lab.truth import Truth
 from tools.roce import Generator
@@ -94,7 +94,7 @@ class Promises:
 @click.option(
     "--seed", default=1, show_default=True, help="Draws clocks, queue pairs and the link that dies."
 )
-@click.option("--rate", type=RATE, default=format_rate(RATE_BPS), show_default=True, help="Of hosts' links.")
+@rate_option(RATE_BPS, "Of hosts' links.")
 @CLOCKS
 def demo(seed: int, rate: int, clocks: ClockKind) -> None:
     """Show clocks put right, colliding jobs taken apart and a dead link survived; ends by itself in 90 s."""

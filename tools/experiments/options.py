@@ -1,11 +1,13 @@
 """Options that the commands of several experiments have."""
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
 
 from cwdp.shared.rates import format_rate
+from tools.clocks import ClockKind
 from tools.lab import LabSpec
 from tools.lab.params import RATE
 
@@ -21,9 +23,12 @@ def rate_option(rate_bps: int, of: str) -> Callable[[Command], Command]:
 
 
 def fabric_options(
-    *, hosts: int, rate_bps: int, rate_of: str = "Of hosts' links.", spines: int = LabSpec().spines
+    name: str, *, hosts: int, rate_bps: int, rate_of: str = "Of hosts' links.", spines: int = LabSpec().spines
 ) -> Callable[[Command], Command]:
-    """`--leaves`, `--spines`, `--hosts` and `--rate`, with these defaults."""
+    """`--leaves`, `--spines`, `--hosts` and `--rate`, with these defaults: the command is given a `spec` made of them.
+
+    The lab has this name; `--seed`, which the command is given too, and `--clocks` go into it as well.
+    """
     options = (
         click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches."),
         click.option("--spines", default=spines, show_default=True, help="Spine switches."),
@@ -32,9 +37,25 @@ def fabric_options(
     )
 
     def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_spec(
+            *, leaves: int, spines: int, hosts: int, rate: int, seed: int, clocks: ClockKind, **others: Any
+        ) -> Any:
+            spec = LabSpec(
+                name=name,
+                leaves=leaves,
+                spines=spines,
+                hosts_per_leaf=hosts,
+                rate_bps=rate,
+                seed=seed,
+                clocks=clocks,
+            )
+            return command(spec=spec, seed=seed, **others)
+
+        made: Command = with_spec
         for option in reversed(options):
-            command = option(command)
-        return command
+            made = option(made)
+        return made
 
     return add
 

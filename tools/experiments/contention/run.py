@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
+import msgspec
 import numpy as np
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
-from tools.clocks import ClockKind
 from tools.experiments.contention.model import (
     QUEUE_BYTES,
     RATE_BPS,
@@ -54,7 +54,7 @@ MEDIANS = (
     show_default=True,
     help="How many seeds, from --seed on.",
 )
-@fabric_options(hosts=LabSpec().hosts_per_leaf, rate_bps=RATE_BPS)
+@fabric_options(NAME, hosts=LabSpec().hosts_per_leaf, rate_bps=RATE_BPS)
 @click.option(
     "--spine-rate", type=RATE, help="Of leaf-spine links.  [default: where the best placement just fits]"
 )
@@ -77,31 +77,17 @@ MEDIANS = (
 @JSON
 def contention(
     *,
+    spec: LabSpec,
     seed: int,
     seeds: int,
-    leaves: int,
-    spines: int,
-    hosts: int,
-    rate: int,
     spine_rate: int | None,
     slow_spine: float,
     seconds: float,
     arms: tuple[str, ...],
-    clocks: ClockKind,
     as_json: bool,
 ) -> None:
     """Have two all-to-all jobs collide, and place them by ECMP, by PLB's and Hopper's ideas, and by cwdp."""
-    spec = LabSpec(
-        name=NAME,
-        leaves=leaves,
-        spines=spines,
-        hosts_per_leaf=hosts,
-        rate_bps=rate,
-        queue_bytes=QUEUE_BYTES,
-        spine_queue_bytes=QUEUE_BYTES,
-        seed=seed,
-        clocks=clocks,
-    )
+    spec = msgspec.structs.replace(spec, queue_bytes=QUEUE_BYTES, spine_queue_bytes=QUEUE_BYTES)
     setting = make_setting(spec, spine_rate_bps=spine_rate, slow_share=slow_spine)
     result = run_contention(setting, chosen(Arm, arms), range(seed, seed + seeds), seconds)
     emit(result, as_json=as_json, render=lambda: _render(result))

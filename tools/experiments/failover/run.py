@@ -11,7 +11,6 @@ from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
-from tools.clocks import ClockKind
 from tools.experiments import measure
 from tools.experiments.failover.model import (
     DARK_S,
@@ -70,36 +69,23 @@ HOLD_DOWN_MS = 500.0
     show_default=True,
     help="Each host's, of its link; more than once for one after the other.",
 )
-@fabric_options(hosts=HOSTS, rate_bps=RATE_BPS)
+@fabric_options(NAME, hosts=HOSTS, rate_bps=RATE_BPS)
 @click.option("--spine-rate", type=RATE, help="Of leaf-spine links.  [default: not oversubscribed]")
 @arm_option(ARMS)
 @CLOCKS
 @JSON
 def failover(
     *,
+    spec: LabSpec,
     seed: int,
     cuts: int,
     kind: str,
     loads: tuple[float, ...],
-    leaves: int,
-    spines: int,
-    hosts: int,
-    rate: int,
     spine_rate: int | None,
     arms: tuple[str, ...],
-    clocks: ClockKind,
     as_json: bool,
 ) -> None:
     """Let links that carry data die under load, and mend them; with cwdp and without it."""
-    spec = LabSpec(
-        name=NAME,
-        leaves=leaves,
-        spines=spines,
-        hosts_per_leaf=hosts,
-        rate_bps=rate,
-        seed=seed,
-        clocks=clocks,
-    )
     settings = [make_setting(spec, load, spine_rate) for load in loads]
     result = run_failover(settings, chosen(ARMS, arms), Kind(kind), cuts, seed)
     emit(result, as_json=as_json, render=lambda: _render(result))

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 import click
+import msgspec
 from rich.console import Group, RenderableType
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit, progress
 from cwdp.errors import ManagerError
 from cwdp.shared.rates import format_rate
-from tools.clocks import ClockKind
 from tools.experiments.fleets import running_fleet
 from tools.experiments.nic_failover import model
 from tools.experiments.nic_failover.model import Kind
@@ -49,38 +49,24 @@ TOLD = ("nic_failed", "nic_healed")
     help="A NIC's link goes silent, or loses its carrier; or all uplinks of its leaf go silent.  [default: each]",
 )
 @click.option("--load", type=SHARE, default="0.15", show_default=True, help="Each NIC's, of its link.")
-@fabric_options(hosts=HOSTS, spines=SPINES, rate_bps=RATE_BPS, rate_of="Of all links.")
+@fabric_options(NAME, hosts=HOSTS, spines=SPINES, rate_bps=RATE_BPS, rate_of="Of all links.")
 @click.option("--ipv6", is_flag=True, help="Send IPv6.")
 @arm_option(ARMS)
 @CLOCKS
 @JSON
 def nic_failover(
     *,
+    spec: LabSpec,
     seed: int,
     deaths: int,
     kinds: tuple[str, ...],
     load: float,
-    leaves: int,
-    spines: int,
-    hosts: int,
-    rate: int,
     ipv6: bool,
     arms: tuple[str, ...],
-    clocks: ClockKind,
     as_json: bool,
 ) -> None:
     """Let NICs of hosts with two of them die under load, and mend them; with cwdp and without it."""
-    spec = LabSpec(
-        name=NAME,
-        leaves=leaves,
-        spines=spines,
-        hosts_per_leaf=hosts,
-        nics=model.NICS,
-        rate_bps=rate,
-        spine_rate_bps=rate * model.NICS,
-        seed=seed,
-        clocks=clocks,
-    )
+    spec = msgspec.structs.replace(spec, nics=model.NICS, spine_rate_bps=spec.rate_bps * model.NICS)
     plan = Plan(tuple(Kind(kind) for kind in kinds or Kind for _ in range(deaths)), load, seed, ipv6)
     result = run_nic_failover(spec, plan, chosen(ARMS, arms))
     emit(result, as_json=as_json, render=lambda: _render(result))
