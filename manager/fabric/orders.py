@@ -63,9 +63,10 @@ class Orders:
         if told:
             self.by_host[host] = list(told)
         for order in told:
-            plan = self._plans.setdefault((nic_id(host, order.nic), order.dst_addr), _Plan())
+            pair = nic_id(host, order.nic), order.dst_addr
+            plan = self._plans.setdefault(pair, _Plan())
             plan.ports, plan.switches = tuple(order.sports), order.switches
-            plan.candidates = candidates((nic_id(host, order.nic), order.dst_addr), len(order.sports))
+            plan.candidates = candidates(pair, len(order.sports))
             granted = itertools.takewhile(set(order.sports).__contains__, plan.candidates)
             plan.granted = max(plan.granted, len(list(granted)))
 

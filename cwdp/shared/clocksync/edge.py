@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
+from cwdp.shared.clocksync.floors import queued_sigma
 from cwdp.shared.clocksync.samples import Clouds, Exchanges, clouds
 
 LEAST_POINTS = 8
@@ -39,7 +40,6 @@ _FEW_SURCHARGE = 1.4
 _SLOPE_SIGMA_FACTOR = 1.5
 _TORN_SIGMAS = 8.0
 _TORN_NS = 200.0
-_FLOOR_SIGMAS = 3.0
 
 
 class FitReason(IntEnum):
@@ -379,14 +379,9 @@ def _looks(cloud: Clouds) -> I64:
 
 
 def _with_floor(sigma: F64, margin: F64, prior: EdgePrior) -> F64:
-    """Claim no less than what queueing may have done, where the floor is known.
-
-    The one-way excesses e1, e2 of the two directions move the offset by (e1 - e2) / 2 and the margin
-    by (e1 + e2) / 2; given the sum, the difference is about uniform. What the floor's own error can explain
-    is no excess: a floor learnt from a bent window may lie far too low.
-    """
-    excess = (margin - prior.floor_ns - _FLOOR_SIGMAS * prior.sigma_floor_ns) / np.sqrt(3)
-    return np.where(np.isfinite(excess), np.maximum(sigma, excess), sigma)
+    """Claim no less than what queueing may have done, where the floor is known."""
+    queued = queued_sigma(margin, prior.floor_ns, prior.sigma_floor_ns)
+    return np.where(np.isfinite(queued), np.maximum(sigma, queued), sigma)
 
 
 def _reason(cloud: Clouds, slope: F64, margin: F64, sigma: F64) -> U8:

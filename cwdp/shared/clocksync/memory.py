@@ -11,6 +11,7 @@ import numpy as np
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, WANDER, Bool, learnt_wander
 from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior
+from cwdp.shared.clocksync.floors import SURE_SIGMAS, at_most
 from cwdp.shared.clocksync.kinks import Lines
 
 _LEAST_STEP_S = 0.9
@@ -18,7 +19,6 @@ _FLOOR_DEPTH = 32
 _STEP_SIGMAS = 10.0
 _SLOPE_SIGMA_AT_START = 2.0
 _SETTLED_AFTER = 4
-_SURE_SIGMAS = 3.0
 _SHORTER_AFTER = 5
 _LEARN = 0.25
 _BENT_STEPS = 4
@@ -74,9 +74,9 @@ class EdgeMemory:
         """
         self._lines_now = None
         self._known[edges] = False
-        last = (self._next[:, None] - np.arange(_BENT_STEPS) - 1) % _FLOOR_DEPTH
         rows = np.flatnonzero(edges & (self._next >= _BENT_STEPS + _SETTLED_AFTER))[:, None]
-        self._margins[rows, last[rows[:, 0]]] = self._margin_sigmas[rows, last[rows[:, 0]]] = np.nan
+        last = (self._next[rows] - np.arange(_BENT_STEPS) - 1) % _FLOOR_DEPTH
+        self._margins[rows, last] = self._margin_sigmas[rows, last] = np.nan
 
     def lines(self) -> Lines:
         """What probes that come in are held against."""
@@ -98,7 +98,7 @@ class EdgeMemory:
             self._wander_ns,
             floor,
             sigma_floor,
-            self._known & (np.count_nonzero(~np.isnan(self._margins), axis=1) >= _SETTLED_AFTER),
+            self._known & (self._margin_count() >= _SETTLED_AFTER),
         )
 
     def prior(self, now_ns: int | I64) -> EdgePrior:
@@ -172,7 +172,7 @@ class EdgeMemory:
         Unless that goes on: then the way has become shorter.
         """
         floor, sigma_floor = self._floor()
-        allowed = _SURE_SIGMAS * np.hypot(fits.sigma_offset_ns, np.nan_to_num(sigma_floor))
+        allowed = SURE_SIGMAS * np.hypot(fits.sigma_offset_ns, np.nan_to_num(sigma_floor))
         below = due & (fits.margin_ns < floor - allowed)
         self._below = np.where(due, np.where(below, self._below + 1, 0), self._below)
         shorter = self._below >= _SHORTER_AFTER
@@ -184,9 +184,13 @@ class EdgeMemory:
         self._margin_sigmas[rows, column] = fits.sigma_offset_ns[rows]
         self._next[rows] += 1
 
+    def _margin_count(self) -> I64:
+        """How many margins are remembered: int64 [edges]."""
+        return np.asarray(np.count_nonzero(~np.isnan(self._margins), axis=1), np.int64)
+
     def _floor(self) -> tuple[F64, F64]:
-        score = np.where(np.isnan(self._margins), np.inf, self._margins + _SURE_SIGMAS * self._margin_sigmas)
-        best = np.argmin(score, axis=1)[:, None]
+        most = at_most(self._margins, self._margin_sigmas)
+        best = np.argmin(np.where(np.isnan(most), np.inf, most), axis=1)[:, None]
         return (
             np.take_along_axis(self._margins, best, axis=1)[:, 0],
             np.take_along_axis(self._margin_sigmas, best, axis=1)[:, 0],

@@ -19,18 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from cwdp.shared.clocksync._types import F64, I64, Bool
+from cwdp.shared.clocksync.floors import at_most, queued_sigma
 
 _MAD_TO_SIGMA = 1.4826
 _EPOCH_NS = 20_000_000_000
-_SURE_SIGMAS = 3.0
 _NAME_BITS = 21
 
 
 class PairFloors:
     """The least margins of every pair, of requests and of replies, over the last 20 to 40 seconds.
 
-    A margin counts by what it is at most, so that a poor fit, as after a restart, sets no floor that no
-    good one reaches. Floors are float64 [2, 2, pairs]: margin and standard error, of requests and replies.
+    Floors are float64 [2, 2, pairs]: margin and standard error, of requests and replies.
     """
 
     def __init__(self) -> None:
@@ -100,7 +99,7 @@ def _no_floors(pairs: int) -> F64:
 
 def _lower(a: F64, b: F64) -> F64:
     """Of two floors, the one that is surely at most so high; either may be NaN."""
-    most_a, most_b = a[0] + _SURE_SIGMAS * a[1], b[0] + _SURE_SIGMAS * b[1]
+    most_a, most_b = at_most(a[0], a[1]), at_most(b[0], b[1])
     return np.where((most_a <= most_b) | np.isnan(most_b), a, b)
 
 
@@ -237,7 +236,7 @@ def _weigh_ways(
     variances = [of_both(np.square(s)) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
     lines = np.sqrt(np.stack(variances)) / 2
     floors, sigma_floors = ways.floors.update(name, margins, lines, ways.instant_ns)
-    sigma = np.maximum(lines, (margins - floors - _SURE_SIGMAS * sigma_floors) / np.sqrt(3))
+    sigma = np.maximum(lines, queued_sigma(margins, floors, sigma_floors))
     weight = sigma**-2.0
     total = weight.sum(axis=0)
     # Floors that were learnt under load may be off by what the lines are off by now.
