@@ -74,7 +74,7 @@ class EdgeMemory:
         """
         self._lines_now = None
         self._known[edges] = False
-        rows = np.flatnonzero(edges & (self._next >= _BENT_STEPS + _SETTLED_AFTER))[:, None]
+        rows = np.flatnonzero(edges & (self._margin_count() >= _BENT_STEPS + _SETTLED_AFTER))[:, None]
         last = (self._next[rows] - np.arange(_BENT_STEPS) - 1) % _FLOOR_DEPTH
         self._margins[rows, last] = self._margin_sigmas[rows, last] = np.nan
 

@@ -185,6 +185,16 @@ def test_margins_from_just_before_a_change_was_noticed_set_no_floor() -> None:
     assert np.allclose(memory.lines().floor_ns, clean.margin_ns - [0, 0, 400])
 
 
+def test_an_edge_that_was_forgotten_keeps_the_few_margins_that_it_has_since() -> None:
+    memory, clean, everywhere = EdgeMemory(3), fit_edges(exchanges(6)), np.ones(3, bool)
+    for second in range(14):
+        if second == 11:
+            memory.forget(everywhere)
+        memory.update(replace(clean, ref_ns=clean.ref_ns + second * 10**9))
+    memory.let_go(everywhere)
+    assert np.allclose(memory.lines().floor_ns, clean.margin_ns)
+
+
 def test_grouping_keeps_the_order_of_time() -> None:
     order, starts = group_by_edge(np.array([2, 0, 2, 0]), 4)
     assert order.tolist() == [1, 3, 0, 2]
