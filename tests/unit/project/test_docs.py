@@ -30,10 +30,18 @@ from manager.state import FleetState
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), ROOT / "vagrant" / "README.md"])
+FOLDERS = ("bpf", "cwdp", "docs", "manager", "tools", "vagrant")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
+FILES = {
+    str(path.relative_to(ROOT))
+    for folder in (*FOLDERS, "tests")
+    for path in (ROOT / folder, *(ROOT / folder).rglob("*"))
+    if "__pycache__" not in path.parts
+}
 ENDS_OF_COMMAND = {"|", "||", "&&", ";", "&", ">", "2>", ">>"}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+SOURCE = re.compile(r"`([\w./]+\.(?:py|c|h|sh)|(?:bpf|cwdp|manager|tests|tools)/[\w./]*)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 METRIC = re.compile(r"`(cwdp_[a-z0-9_]+)`")
 
@@ -111,6 +119,13 @@ def test_every_command_is_documented() -> None:
             yield from walk(inner, f"{path} {name}")
 
     assert [path for path in walk(main, "cwdp") if path not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_quoted_source_exists(page: Path) -> None:
+    """A name alone is that of a file in whichever folder."""
+    for name in SOURCE.findall(page.read_text()):
+        assert any(f"/{path}".endswith(f"/{name.rstrip('/')}") for path in FILES), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
