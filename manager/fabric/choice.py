@@ -33,22 +33,6 @@ def disjoint_ports(paths: Mapping[int, Path]) -> list[int]:
     return chosen
 
 
-def primary_and_backup(paths: Mapping[int, Path]) -> tuple[int, int | None] | None:
-    """Two ports whose paths share no link between the leaves; no backup where there are none such.
-
-    None where no path is known.
-    """
-    ports = disjoint_ports(paths)
-    if not ports:
-        return None
-    for port in ports:
-        mine = set(between_leaves(paths[port]))
-        for other in ports:
-            if other != port and mine.isdisjoint(between_leaves(paths[other])):
-                return port, other
-    return ports[0], None
-
-
 def covering_ports(paths: Mapping[int, Path], ports: Sequence[int]) -> list[int]:
     """As many ports as before, over as many different known paths as they can be.
 
