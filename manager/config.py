@@ -45,6 +45,14 @@ class PlannerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     least_gain: Annotated[float, Meta(gt=0, lt=1)] = 0.05
 
 
+class HistorySettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of the past: in `dir` below the state directory, so long, and so much in all at most."""
+
+    dir: str = "history"
+    days: Annotated[float, Meta(gt=0, le=3650)] = 90.0
+    max_bytes: Annotated[int, Meta(ge=1 << 24, le=1 << 50)] = 1 << 33
+
+
 class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `name` is for people. Without `nats`, a private nats-server listens on `bus_listen`."""
 
@@ -58,6 +66,7 @@ class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     probes: ProbeSettings = ProbeSettings()
     roce: RoceConfig = RoceConfig()
     planner: PlannerSettings = PlannerSettings()
+    history: HistorySettings = HistorySettings()
 
 
 def load(path: Path) -> ManagerConfig:

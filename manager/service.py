@@ -38,6 +38,7 @@ from manager.bus.nats_server import NatsServer
 from manager.bus.state import BusState
 from manager.clock.timeline import load_identity
 from manager.config import ManagerConfig, host_port
+from manager.history.service import History
 from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
 from manager.planner.events import FLEET
@@ -111,6 +112,7 @@ class Manager:
         self._take_over = TakeOver(
             self.bus, self.lease, self.state, self._kept, identity=self._identity, direct=self._direct
         )
+        self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
         self.loop_watch = LoopWatch()
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
@@ -142,6 +144,7 @@ class Manager:
             self._links_loop,
             self._discovery_loop,
             self._plan_loop,
+            self.history.run,
             self._stopping.wait,
         ]
 
@@ -160,6 +163,7 @@ class Manager:
                 server=self.server,
                 lease=self.lease,
                 loop_watch=self.loop_watch,
+                history=self.history,
             )
             http = HttpServer(
                 sources, self.commit, socket=Path(self.config.socket), listen=self.config.listen

@@ -3,9 +3,10 @@
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Literal
 
 import numpy as np
 
@@ -62,6 +63,10 @@ REPORT_REASONS = (
     "discipline_not_sane",
 )
 
+OnOverride = Callable[
+    [Literal["set", "withdrawn"], Literal["steer", "slice"], str, str, dict[str, Any]], None
+]
+
 _log = logging.getLogger("cwdp.manager")
 
 
@@ -86,6 +91,8 @@ class _Sequence:
 class FleetState:
     """Members, clocks, delays, counters and events; it decides unless told to stand by.
 
+    `on_event` is told of each event that is kept, `on_override` of each change by an operator: whether it was set or
+    withdrawn, what, and all that it says.
     `hellos` and `reports` count by reason (`HELLO_REASONS`, `REPORT_REASONS`).
     """
 
@@ -107,6 +114,8 @@ class FleetState:
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
+        self.on_event: Callable[[Happening], None] = _tell_nobody
+        self.on_override: OnOverride = _tell_nobody
         self.hellos = Counter[str]()
         self.reports = Counter[str]()
         self.probed_pairs = 0
@@ -240,6 +249,7 @@ class FleetState:
         detail = detail[:DETAIL_CHARACTERS]
         happening = Happening(time_s=time.time(), host=host, kind=kind, nic=nic, detail=detail, path=path)
         self.events.append(happening)
+        self.on_event(happening)
         _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
 
     def hear_steering(self, report: SteerReport, now_s: float) -> None:
@@ -451,6 +461,10 @@ class FleetState:
         }
         self.reports["foreign_path"] += len(report.paths) - len(own)
         return list(own.values())
+
+
+def _tell_nobody(*_news: object) -> None:
+    """Until somebody listens."""
 
 
 def _sane(hello: Hello) -> bool:

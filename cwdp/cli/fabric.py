@@ -9,21 +9,26 @@ from rich.text import Text
 
 from cwdp.cli import tables
 from cwdp.cli.client import ManagerClient
+from cwdp.cli.link import finding_text
 from cwdp.cli.read import reading, show
+from cwdp.cli.times import at_option, shown_time
 from cwdp.errors import ManagerError
 
 
 @click.command()
 @click.option("--links", is_flag=True, help="List the links between switches too.")
+@at_option
 @reading
-def fabric(*, links: bool, url: str | None, as_json: bool, watch: float | None) -> None:
+def fabric(*, links: bool, at_s: float | None, url: str | None, as_json: bool, watch: float | None) -> None:
     """Show switches, which NIC sits where, and links that look wrongly plugged in.
 
-    A switch goes by the address with which it answers; what begins with ? does not answer.
+    A switch goes by the address with which it answers; what begins with ? does not answer. With --at it is shown as it
+    was known then, with what was wrong.
     """
     client = ManagerClient(url)
+    query = {} if at_s is None else {"at": str(at_s)}
     show(
-        lambda: client.get("/v1/fabric"),
+        lambda: client.get("/v1/fabric", query),
         lambda answer: _fabric(answer, with_links=links),
         as_json=as_json,
         watch_s=watch,
@@ -61,7 +66,18 @@ def _fabric(answer: Any, *, with_links: bool) -> RenderableType:
     if answer["set_aside"]:
         text = f"not believed, as others contradict them: {', '.join(answer['set_aside'])}"
         parts.append(Text(text, "red"))
+    if "at_s" in answer:
+        parts += _as_it_was(answer)
     return Group(*parts)
+
+
+def _as_it_was(answer: Any) -> list[RenderableType]:
+    """What was wrong then, and what was avoided."""
+    parts = [Text(finding_text(finding), "red") for finding in answer["findings"]]
+    ways = ", ".join(f"{way['a']} > {way['b']}" for way in answer["avoided"])
+    if ways:
+        parts.append(Text(f"avoided: {ways}", "yellow"))
+    return [*parts, Text(f"as known at {shown_time(answer['at_s'])}", "dim")]
 
 
 def _summary(answer: Any) -> str:
@@ -71,7 +87,8 @@ def _summary(answer: Any) -> str:
     shown = ", ".join(f"{count} of tier {tier}" for tier, count in sorted(tiers.items()))
     return (
         f"{answer['nic_count']} NICs, {len(answer['switches'])} switches ({shown or 'none known'}), "
-        f"{len(answer['links'])} links between them, {answer['path_count']} paths"
+        f"{len(answer['links'])} links between them"
+        + (f", {answer['path_count']} paths" if answer["path_count"] is not None else "")
     )
 
 
@@ -93,9 +110,10 @@ def _switches(answer: Any) -> RenderableType:
 
 
 def _links(answer: Any) -> RenderableType:
-    table = tables.new_table("link", "to")
+    table = tables.new_table("link", "to", *(["state"] if "at_s" in answer else []))
     for link in answer["links"]:
-        table.add_row(link["a"], link["b"])
+        state = [tables.state_text(link["state"])] if "state" in link else []
+        table.add_row(link["a"], link["b"], *state)
     return table
 
 

@@ -11,7 +11,7 @@ from rich.live import Live
 from cwdp.cli import clock_table, tables
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import console, emit, rows_that_fit
-from cwdp.cli.params import DURATION
+from cwdp.cli.times import TIME
 from cwdp.errors import ManagerError
 
 DEFAULT_WATCH_S = 1.0
@@ -100,14 +100,30 @@ def host(name: str, url: str | None, as_json: bool, watch: float | None) -> None
 
 @click.command()
 @click.option("--host", "name", default="", metavar="HOST", help="Only of this host.")
-@click.option("--since", type=DURATION, metavar="TIME", help="Only of the last 90s, 15m, 2h or 1d.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind; may be given again.")
+@click.option(
+    "--since", type=TIME, metavar="TIME", help="Only since 15m or 3d ago, 17:05, '2026-11-22 17:05'."
+)
+@click.option("--until", type=TIME, metavar="TIME", help="Only until then.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=1_000, show_default=True, help="The newest.")
 @reading
-def event(*, name: str, since: float | None, url: str | None, as_json: bool, watch: float | None) -> None:
-    """Show what happened: links, paths, clocks, agents; the manager keeps the last 1,000."""
+def event(
+    *,
+    name: str,
+    kinds: tuple[str, ...],
+    since: float | None,
+    until: float | None,
+    limit: int,
+    url: str | None,
+    as_json: bool,
+    watch: float | None,
+) -> None:
+    """Show what happened: links, paths, clocks, agents, queue pairs moved, operators' changes."""
     client = ManagerClient(url)
-    query: dict[str, str | int] = {"host": name}
-    if since is not None:
-        query["last"] = str(since)
+    query: dict[str, str | int] = {"host": name, "limit": limit}
+    if kinds:
+        query["kind"] = ",".join(kind.replace(" ", "_") for kind in kinds)
+    query |= {key: str(time_s) for key, time_s in (("since", since), ("until", until)) if time_s is not None}
     show(lambda: client.get("/v1/events", query), tables.events, as_json=as_json, watch_s=watch)
 
 

@@ -124,7 +124,14 @@ def events(answer: Any) -> RenderableType:
             Text(row["kind"].replace("_", " "), EVENT_STYLES.get(row["kind"], "")),
             row["detail"],
         )
-    return table
+    notes = []
+    if answer.get("incomplete"):
+        notes.append(
+            Text(f"history cannot be read, these are the last in memory: {answer['incomplete']}", "red")
+        )
+    elif answer["more"]:
+        notes.append(Text(f"the newest {len(answer['events'])}; there are more: --limit, --until", "dim"))
+    return Group(table, *notes)
 
 
 def duration(ns: float | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from cwdp.shared.messages import Transport
 from manager.api.json_values import Json, is_at, rounded
 from manager.bus.lease import Lease
+from manager.history.queries import Wanted
 from manager.paths.owd import DELAYS, WINDOW_S, Paths
 from manager.state import FleetState, Happening
 
@@ -88,16 +89,16 @@ def hosts(state: FleetState, now_s: float, *, name: str = "") -> Json:
     }
 
 
-def events(state: FleetState, *, host: str = "", since_s: float = 0.0) -> Json:
-    """What happened, oldest first.
-
-    Args:
-        state: What the manager knows.
-        host: Only of this host; of all where empty.
-        since_s: Only from this moment of the manager's wall clock on.
-    """
-    chosen = (event for event in state.events if host in ("", event.host) and event.time_s >= since_s)
-    return {"events": [_event(event) for event in chosen]}
+def events(state: FleetState, wanted: Wanted) -> Json:
+    """What happened as far as it is in memory, oldest first, and that there may be more."""
+    chosen = [
+        event
+        for event in state.events
+        if wanted.host in ("", event.host)
+        and wanted.since_s <= event.time_s <= wanted.until_s
+        and (not wanted.kinds or event.kind in wanted.kinds)
+    ]
+    return {"events": [_event(event) for event in chosen[-wanted.limit :]], "more": True}
 
 
 def _event(event: Happening) -> Json:

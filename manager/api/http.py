@@ -18,6 +18,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
 from manager.api import fabric_views, host_views, link_views, overrides_http, qp_views
+from manager.api.history_http import HistoryHttp
 from manager.api.json_values import Json
 from manager.api.metrics import FleetCollector, Sources
 from manager.config import host_port
@@ -40,6 +41,7 @@ class HttpServer:
         self, sources: Sources, commit: overrides_http.Commit, *, socket: Path, listen: str | None
     ) -> None:
         self._sources, self._commit = sources, commit
+        self._past = HistoryHttp(sources.state, sources.history)
         self._socket = socket
         self._listen = host_port(listen, "--listen") if listen else None
         self._registry = CollectorRegistry()
@@ -62,11 +64,11 @@ class HttpServer:
                 web.get("/v1/clock", self._clock),
                 web.get("/v1/owd", self._owd),
                 web.get("/v1/host", self._host),
-                web.get("/v1/events", self._events),
                 web.get("/v1/qp", self._queue_pairs),
                 web.get("/v1/link", self._links),
                 web.get("/v1/fabric", self._fabric),
                 web.get("/v1/path", self._path),
+                *self._past.routes(),
                 *overrides_http.routes(self._sources.state, self._commit),
             ]
         )
@@ -179,7 +181,9 @@ class HttpServer:
         )
         return web.json_response(answer)
 
-    async def _fabric(self, _request: web.Request) -> web.Response:
+    async def _fabric(self, request: web.Request) -> web.Response:
+        if "at" in request.query:
+            return await self._past.fabric(request.query)
         return web.json_response(fabric_views.fabric(self._sources.state.discovery))
 
     async def _path(self, request: web.Request) -> web.Response:
@@ -190,16 +194,9 @@ class HttpServer:
 
     async def _links(self, request: web.Request) -> web.Response:
         sort, limit = _sort_and_limit(request.query, link_views.SORTS)
+        if "at" in request.query:
+            return await self._past.links(request.query, sort, limit)
         return web.json_response(link_views.links(self._sources.state, sort=sort, limit=limit))
-
-    async def _events(self, request: web.Request) -> web.Response:
-        try:
-            last_s = float(request.query.get("last", "inf"))
-        except ValueError:
-            return web.json_response({"error": "last is a number of seconds"}, status=400)
-        host = request.query.get("host", "")
-        answer = host_views.events(self._sources.state, host=host, since_s=time.time() - last_s)
-        return web.json_response(answer)
 
 
 def _sort_and_limit(query: Mapping[str, str], sorts: Sequence[str]) -> tuple[str, int]:

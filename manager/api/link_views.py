@@ -26,7 +26,7 @@ def links(state: FleetState, *, sort: str = "trouble", limit: int = 0) -> Json:
     loads = state.links
     wrong = _wrong(list(state.faults.current.values()))
     rows = [_link(loads, i, wrong.get(link)) for i, link in enumerate(loads.routes.links)]
-    rows.sort(key=_ORDERS[sort])
+    rows.sort(key=ORDERS[sort])
     shown = rows[:limit] if limit > 0 else rows
     return {
         "link_count": len(rows),
@@ -60,11 +60,12 @@ def _wrong(findings: list[Finding]) -> dict[DirectedLink, str]:
     for finding in findings:
         for subject in (finding.subject, *finding.also):
             for link in subject.links:
-                kinds[link] = min(kinds.get(link, finding.kind), finding.kind, key=_gravity)
+                kinds[link] = min(kinds.get(link, finding.kind), finding.kind, key=gravest)
     return kinds
 
 
-def _gravity(kind: str) -> int:
+def gravest(kind: str) -> int:
+    """The gravest kinds of finding have the lowest numbers."""
     return _WORST.index(kind) if kind in _WORST else len(_WORST)
 
 
@@ -92,10 +93,10 @@ def _name(row: Json) -> tuple[str, str]:
 
 def _trouble(row: Json) -> tuple[Any, ...]:
     kind = row["state"] if row["state"] != "full" else "slow_receiver"
-    return _gravity(kind), -(row["queue_p99_ns"] or 0), _name(row)
+    return gravest(kind), -(row["queue_p99_ns"] or 0), _name(row)
 
 
-_ORDERS: dict[str, Callable[[Json], Any]] = {
+ORDERS: dict[str, Callable[[Json], Any]] = {
     "trouble": _trouble,
     "queue": lambda row: (-(row["queue_p50_ns"] or 0), _name(row)),
     "load": lambda row: (-(row["load_bps"] or 0), _name(row)),

@@ -20,6 +20,8 @@ from manager.bus.lease import Lease
 from manager.bus.nats_server import NatsServer
 from manager.clock.fits import REFUSALS
 from manager.fabric.traces import REASONS as TRACE_REASONS
+from manager.history.figures import Figures
+from manager.history.service import History
 from manager.hosts.members import HostState, Reason
 from manager.hosts.namesakes import KINDS
 from manager.paths.owd import Paths
@@ -76,6 +78,7 @@ class Sources:
     server: NatsServer | None
     solves: SolveTimes = field(default_factory=SolveTimes)
     loop_watch: LoopWatch = field(default_factory=LoopWatch)
+    history: History | None = None
 
 
 class FleetCollector(Collector):
@@ -113,6 +116,7 @@ class FleetCollector(Collector):
         yield from self._traffic()
         yield from self._fabric()
         yield from self._planner()
+        yield from self._history()
         yield from self._counters()
 
     def _fleet(self) -> Iterator[Metric]:
@@ -241,6 +245,18 @@ class FleetCollector(Collector):
         yield _gauge("cwdp_planner_dead_links", "Links that are gone round.", len(standing.dead))
         totals = {what: planner.counters[what] for what in PLANNER_COUNTERS}
         yield _counters("cwdp_planner_queue_pairs", "What was done about queue pairs.", "what", totals)
+
+    def _history(self) -> Iterator[Metric]:
+        history = self._sources.history
+        figures = Figures() if history is None else history.figures
+        yield _gauge("cwdp_history_stopped", "Whether history cannot be written now.", figures.stopped)
+        yield _counters(
+            "cwdp_history_records", "Records and messages by outcome.", "outcome", figures.records
+        )
+        yield _gauges("cwdp_history_waiting", "What waits, by for what.", "store", figures.waiting)
+        yield _gauges("cwdp_history_bytes", "Size on disk.", "store", figures.size_bytes)
+        no_room = figures.names_without_room
+        yield _gauge("cwdp_history_without_room", "Links and pairs of leaves without a ring.", no_room)
 
     def _counters(self) -> Iterator[Metric]:
         totals = self._sources.state.counters

@@ -3,7 +3,7 @@
 import socket as sockets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from aiohttp import web
@@ -27,6 +27,7 @@ class _Kind:
     """One kind of override.
 
     Attributes:
+        name: of the kind.
         path: where it is asked for.
         listed_as: the key of the list in the answer.
         table: all overrides of the kind.
@@ -34,6 +35,7 @@ class _Kind:
         key: reads the key of one from a query, and what to say where there is none of that key.
     """
 
+    name: Literal["steer", "slice"]
     path: str
     listed_as: str
     table: OverrideTable[Any]
@@ -45,6 +47,7 @@ def routes(state: FleetState, commit: Commit) -> list[web.RouteDef]:
     """For the application. A change is sent to its host at once."""
     kinds = (
         _Kind(
+            name="steer",
             path="/v1/steer",
             listed_as="steered",
             table=state.steering,
@@ -52,6 +55,7 @@ def routes(state: FleetState, commit: Commit) -> list[web.RouteDef]:
             key=_steer_key,
         ),
         _Kind(
+            name="slice",
             path="/v1/slice",
             listed_as="interfaces",
             table=state.slicing,
@@ -86,14 +90,23 @@ class _Resource:
         require_known(self._state, override.host, override.nic)
         self._kind.table.set(override)
         await self._commit()
+        self._note("set", override)
         return web.json_response(msgspec.to_builtins(override))
 
     async def _delete(self, request: web.Request) -> web.Response:
         key, unknown = self._kind.key(request.query)
-        if not self._kind.table.unset(key):
+        dropped = self._kind.table.unset(key)
+        if dropped is None:
             raise unknown
         await self._commit()
+        self._note("withdrawn", dropped)
         return web.json_response({})
+
+    def _note(self, action: Literal["set", "withdrawn"], override: Keyed) -> None:
+        """Tell that an operator has changed something, once it is kept."""
+        host, nic = override.host, override.nic
+        self._state.note(host, f"{self._kind.name}_{action}", f"by an operator: {override}", nic=nic)
+        self._state.on_override(action, self._kind.name, host, nic, msgspec.to_builtins(override))
 
 
 def _steer_key(query: Mapping[str, str]) -> tuple[Key, ConfigError]:

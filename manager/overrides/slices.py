@@ -31,6 +31,9 @@ class SliceOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """What there is one override for at most."""
         return self.host, self.nic
 
+    def __str__(self) -> str:
+        return f"slices {', '.join(each.name for each in self.wanted.slice)}"
+
     def message(self) -> NicSlices:
         """For the host's document."""
         return NicSlices(nic=self.nic, wanted=self.wanted)

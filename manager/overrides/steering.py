@@ -32,6 +32,10 @@ class SteerOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """What there is one override for at most."""
         return self.host, self.nic, self.dst, self.qpn
 
+    def __str__(self) -> str:
+        backed = "" if self.backup_sport is None else f", backed up by {self.backup_sport}"
+        return f"{self.dst} QPN {self.qpn} leaves from {self.sport}{backed}"
+
     def message(self) -> SteerQp:
         """For the host's document."""
         return SteerQp(

@@ -63,16 +63,16 @@ class OverrideTable(Generic[_Override]):
         """
         self._keep(self._overrides | {override.key: override})
 
-    def unset(self, key: tuple[Any, ...]) -> bool:
-        """Drop an override; False where there is none.
+    def unset(self, key: tuple[Any, ...]) -> _Override | None:
+        """Drop an override, which is returned; None where there is none.
 
         Raises:
             ManagerError: that cannot be kept.
         """
-        if key not in self._overrides:
-            return False
-        self._keep({other: override for other, override in self._overrides.items() if other != key})
-        return True
+        dropped = self._overrides.get(key)
+        if dropped is not None:
+            self._keep({other: override for other, override in self._overrides.items() if other != key})
+        return dropped
 
     def all(self, host: str = "") -> list[_Override]:
         """Those of a host, or of all, in order."""

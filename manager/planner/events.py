@@ -11,6 +11,16 @@ FLEET = "fleet"
 _NAMED = 3
 
 
+@dataclass(frozen=True)
+class Move:
+    """What a queue pair's host is told, and why: `moved`, `rerouted` or `backed_up`."""
+
+    name: QpName
+    what: str
+    sport: int | None
+    backup_sport: int | None
+
+
 @dataclass(kw_only=True)
 class Outcome:
     """What a step did.

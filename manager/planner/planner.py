@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
@@ -16,7 +16,7 @@ from manager.links.loads import LinkLoads
 from manager.planner.candidates import Candidates
 from manager.planner.capacity import CapacityEstimator
 from manager.planner.demand import NicRates
-from manager.planner.events import Outcome, tell
+from manager.planner.events import Move, Outcome, tell
 from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
 from manager.planner.moves import Budget
 from manager.planner.problem import PlannerInputs
@@ -71,6 +71,7 @@ class Planner:
         planned: what each host is to be told.
         counters: totals by what was done, or why it was not (`COUNTERS`).
         standing: as of the last step.
+        on_moves: told what hosts are told otherwise from now on.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Planner:
         self.planned: dict[str, list[SteerQp]] = {}
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.standing = Standing()
+        self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
         self._candidates = Candidates(Routes())
         self._nic_rates = NicRates()
@@ -274,8 +276,14 @@ class Planner:
                 yield PathName(name.src, name.dst_addr, entry.sport)
 
     def _account(self, outcome: Outcome, dead: Collection[DirectedLink]) -> None:
+        moves = []
         for what in ("moved", "rerouted", "backed_up"):
-            self.counters[what] += len(getattr(outcome, what))
+            names: list[QpName] = getattr(outcome, what)
+            self.counters[what] += len(names)
+            entries = ((name, self._steering.entries[name]) for name in names)
+            moves += [Move(name, what, entry.sport, entry.backup_sport) for name, entry in entries]
+        if moves:
+            self.on_moves(moves)
         self.counters["held_back"] += outcome.held_back["rate"]
         self.counters["no_way_round"] += outcome.held_back["no_way_round"]
         for host, kind, detail in tell(outcome, dead):
@@ -311,6 +319,10 @@ def merged(overrides: Iterable[SteerQp], planned: Iterable[SteerQp]) -> list[Ste
 
 def _names(host: str, steered: Iterable[SteerQp]) -> Iterator[QpName]:
     return (QpName(host, steer.nic, steer.dst_addr, steer.qpn) for steer in steered)
+
+
+def _tell_nobody(_moves: list[Move]) -> None:
+    """Until somebody listens."""
 
 
 def _whose(hosts: Collection[str]) -> str:
