@@ -71,7 +71,7 @@ class Measured:
             ).fetchall()
         ):
             self._slots[a, b] = _Slot(slot=slot, since_s=since_s, seen_s=seen_s)
-        self._noted_s = 0.0
+        self._noted_s = self._measured_s = 0.0
         self._names: Sequence[Name] = ()
         self._places: Slots = np.zeros(0, np.intp)
         self._number = -1
@@ -100,10 +100,11 @@ class Measured:
             self._sums.clear()
             self._number = number
             self.roll(time_s)
-            self._note_seen(time_s)
+            self._note_seen()
         if names is not self._names and names != self._names:
             self._places = self._find(names, time_s, most_bytes)
             self._names = names
+        self._measured_s = time_s
         there = self._places >= 0
         places, size = self._places[there], self._used()
         spread = {}
@@ -185,6 +186,7 @@ class Measured:
 
     def span_s(self) -> tuple[float, float] | None:
         """From when until when anything was measured, seconds since 1970; None for nothing."""
+        self.flush()
         spans = []
         for i, level in enumerate(LEVELS):
             numbers = self.ring.numbers(i)
@@ -247,17 +249,18 @@ class Measured:
         self.ring.grow_to(slot + 1)
         return True
 
-    def _note_seen(self, time_s: float) -> None:
-        if time_s - self._noted_s < SEEN_EVERY_S:
+    def _note_seen(self) -> None:
+        """Note on disk which names were there when something was last measured."""
+        if self._measured_s - self._noted_s < SEEN_EVERY_S:
             return
         for name in self._names:
             if name in self._slots:
-                self._slots[name].seen_s = time_s
+                self._slots[name].seen_s = self._measured_s
         rows = [(slot.seen_s, self._name, slot.slot) for slot in self._slots.values()]
         self._store.run(
             lambda db: db.executemany("UPDATE slots SET seen_s = ? WHERE ring = ? AND slot = ?", rows)
         )
-        self._noted_s = time_s
+        self._noted_s = self._measured_s
 
 
 def _widened(values: Floats, size: int) -> Floats:

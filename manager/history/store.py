@@ -210,21 +210,24 @@ class Store:
                 more = more or count == DELETED_AT_ONCE
             if self.size_bytes > most_bytes:
                 more = self._drop_oldest() or more
-            self._db.execute(
-                "DELETE FROM outbox WHERE id <= (SELECT max(id) FROM outbox) - ?", (MOST_UNSENT,)
-            )
-            (unsent_lost,) = self._db.execute("SELECT changes()").fetchone()
-            self.dropped += unsent_lost
-        self._db.execute(f"PRAGMA incremental_vacuum({PAGES_FREED_AT_ONCE})").fetchall()
+            self._drop_unsent("(SELECT max(id) FROM outbox) - ?", MOST_UNSENT)
+        self._db.executescript(f"PRAGMA incremental_vacuum({PAGES_FREED_AT_ONCE})")
         return more
 
+    def _drop_unsent(self, up_to: str, argument: int) -> bool:
+        """Give up telling others of what has waited longest; whether there was any."""
+        count = self._db.execute(f"DELETE FROM outbox WHERE id <= {up_to}", (argument,)).rowcount  # noqa: S608
+        self.dropped += count
+        return count > 0
+
     def _drop_oldest(self) -> bool:
-        """Drop about `DELETED_AT_ONCE` of the oldest rows of all tables; whether there were any."""
+        """Drop about `DELETED_AT_ONCE` of the oldest rows of all tables, and half of what waits; whether there was any."""
+        any_unsent = self._drop_unsent("(SELECT (min(id) + max(id)) / ? FROM outbox)", 2)
         cut_s = min(self._cuts(), default=None)
         if cut_s is None:
-            return False
+            return any_unsent
         dropped = [self._delete(table, f"{column} <= ?", (cut_s,)) for table, column in schema.DATED.items()]
-        return sum(dropped) > 0
+        return any_unsent or sum(dropped) > 0
 
     def _cuts(self) -> Iterator[float]:
         """Of each table that grows with what happens, the age of the last row that may go with one pass."""

@@ -129,19 +129,20 @@ def test_an_interface_of_this_host_needs_no_manager(other: tuple[str, ...]) -> N
 
 
 def test_events(client: type[_Client]) -> None:
-    client.answer = {"events": [EVENT]}
-    output = _run("event", "--since", "1.5h", "--host", "h1")
+    client.answer = {"events": [EVENT], "more": False}
+    output = _run("event", "--since", "1.5h", "--host", "h1", "--kind", "path_down", "--kind", "path up")
     assert max(map(len, output.splitlines())) <= 80
     assert "path down" in output
     assert ".313" in output
-    assert client.asked == [("/v1/events", {"host": "h1", "last": "5400.0"})]
+    asked = {"host": "h1", "limit": 1000, "kind": "path_down,path_up", "since": "-5400.0"}
+    assert client.asked == [("/v1/events", asked)]
 
 
-@pytest.mark.parametrize("since", ["", "5", "h", "-1h", "5 h", "5y"])
+@pytest.mark.parametrize("since", ["", "5", "h", "-1h", "5 h", "5y", "25:00", "2026-13-01"])
 def test_a_time_of_another_form(since: str) -> None:
     result = CliRunner().invoke(main, ["event", "--since", since])
     assert result.exit_code == 2
-    assert "give one like 90s, 15m, 2h or 1d" in result.stderr
+    assert "give one like 10m, 3d, 17:05" in result.stderr
 
 
 @pytest.mark.parametrize(
