@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -94,13 +95,7 @@ class HistoryHttp:
     async def _events(self, request: web.Request) -> web.Response:
         wanted = _span(request.query)
         kinds = tuple(kind for text in request.query.getall("kind", []) for kind in text.split(",") if kind)
-        wanted = Wanted(
-            since_s=wanted.since_s,
-            until_s=wanted.until_s,
-            host=wanted.host,
-            kinds=kinds,
-            limit=wanted.limit,
-        )
+        wanted = replace(wanted, kinds=kinds)
         if self._history is None:
             return web.json_response(host_views.events(self._state, wanted))
         try:

@@ -1,7 +1,7 @@
 """Rings with names: what is measured of each link, or pair of leaves, gathered into buckets. One thread uses it.
 
-What is measured comes every few seconds and is put together in memory for the finest level only. A coarser bucket is
-made from the finer ones on disk when it is over, so it outlives restarts. A name has a slot for as long as it is
+What is measured goes into the bucket of the finest level, which is written anew each time, and taken up after a
+restart. A coarser bucket is made from the finer ones on disk when it is over. A name has a slot for as long as it is
 seen, and for a fortnight after.
 """
 
@@ -96,9 +96,9 @@ class Measured:
         """
         number = LEVELS[0].number(time_s)
         if number != self._number:
-            self.flush()
-            self._sums.clear()
             self._number = number
+            before = self.ring.read(0, number)
+            self._sums = [unpack(self._fields, before)] if before.any() else []
             self.roll(time_s)
             self._note_seen()
         if names is not self._names and names != self._names:
@@ -112,17 +112,12 @@ class Measured:
             spread[field.name] = np.full(size, np.nan)
             spread[field.name][places] = values[field.name][there]
         self._sums.append(spread)
-
-    def flush(self) -> None:
-        """Write what has been gathered; done when its bucket is over, when it is asked for, and on the way out."""
-        gathered = [spread for spread in self._sums if len(spread[self._fields[0].name])]
-        if gathered:
-            size = max(len(spread[self._fields[0].name]) for spread in gathered)
-            values = {
-                field.name: np.stack([_widened(spread[field.name], size) for spread in gathered])
+        if size:
+            together = {
+                field.name: np.stack([_sized(each[field.name], size) for each in self._sums])
                 for field in self._fields
             }
-            self.ring.write(0, self._number, pack(self._fields, merged(self._fields, values)))
+            self.ring.write(0, number, pack(self._fields, merged(self._fields, together)))
 
     def roll(self, time_s: float) -> None:
         """Make the coarser buckets that are over, from the finer ones that are still there."""
@@ -141,8 +136,6 @@ class Measured:
 
     def at(self, time_s: float) -> Measurement | None:
         """What was measured then, in as much detail as there is; None for nothing."""
-        if LEVELS[0].number(time_s) == self._number:
-            self.flush()
         for i, level in enumerate(LEVELS):
             number = level.number(time_s)
             cells = self.ring.read(i, number)
@@ -170,7 +163,6 @@ class Measured:
         slot = self._slots.get(name)
         if slot is None:
             return None
-        self.flush()
         newest = max(self.ring.numbers(0), default=0) * LEVELS[0].bucket_s
         i = next(
             (i for i, each in enumerate(LEVELS) if newest - since_s < each.count * each.bucket_s),
@@ -186,7 +178,6 @@ class Measured:
 
     def span_s(self) -> tuple[float, float] | None:
         """From when until when anything was measured, seconds since 1970; None for nothing."""
-        self.flush()
         spans = []
         for i, level in enumerate(LEVELS):
             numbers = self.ring.numbers(i)
@@ -263,6 +254,6 @@ class Measured:
         self._noted_s = self._measured_s
 
 
-def _widened(values: Floats, size: int) -> Floats:
-    """The same with NaN behind; slots may have been given away meanwhile."""
-    return np.concatenate([values, np.full(size - len(values), np.nan)])
+def _sized(values: Floats, size: int) -> Floats:
+    """The first, or with NaN behind: slots may have been given away meanwhile."""
+    return np.concatenate([values[:size], np.full(max(0, size - len(values)), np.nan)])

@@ -27,7 +27,7 @@ from manager.state import FleetState
 
 WRITE_EVERY_S = 0.25
 LOOK_EVERY_S = 0.25
-LINKS_EVERY_S = 5.0
+LINKS_EVERY_S = 1.0
 PAIRS_EVERY_S = 10.0
 FABRIC_EVERY_S = 1.0
 FABRIC_SHARE = 0.02
@@ -82,6 +82,7 @@ class History:
         self._writing = asyncio.Lock()
         self._findings = FindingChanges()
         self._known: Elements = {}
+        self._seen: tuple[object, ...] = ()
         self._whole_s = 0.0
         state.on_event = self._recorder.hear_event
         state.on_override = self._recorder.hear_override
@@ -202,6 +203,7 @@ class History:
         """Go on from what is known, with what was heard since whoever led may have ended."""
         now_s = time.time()
         self._leading, self._led_since_s, self._whole_s = True, time.monotonic(), now_s
+        self._seen = ()
         held = self._recorder.held()
 
         def read(disk: Disk) -> tuple[list[Record], Elements]:
@@ -252,6 +254,9 @@ class History:
         model, aside = discovery.model(), sorted(discovery.fabric.aside)
         addresses = {nic: address for address, nic in self._state.members.nics_by_address.items()}
         counts, avoided = discovery.path_counts, planner.standing.dead
+        seen = model.routes, self._state.members.version, counts, aside, avoided, self._settles(started)
+        if self._seen == seen:
+            return
 
         def work() -> Elements:
             covered = counts.covered_leaves(model.routes)
@@ -260,11 +265,14 @@ class History:
         now = await asyncio.to_thread(work)
         took_s = time.monotonic() - started
         if self._leading:
-            if started - self._led_since_s < SETTLES_S:
+            if self._settles(started):
                 now = self._known | now
             self._recorder.add(difference(self._known, now, time.time()))
-            self._known = now
+            self._known, self._seen = now, seen
         await asyncio.sleep(took_s / FABRIC_SHARE)
+
+    def _settles(self, now_s: float) -> bool:
+        return now_s - self._led_since_s < SETTLES_S
 
     async def _retain(self) -> None:
         settings = self._settings

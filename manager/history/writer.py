@@ -56,15 +56,7 @@ class Disk:
         return found
 
     def close(self) -> None:
-        """Write what was gathered, and let go of all files."""
-        try:
-            self.links.flush()
-            self.pairs.flush()
-        finally:
-            self.abandon()
-
-    def abandon(self) -> None:
-        """Let go of all files as they are."""
+        """Let go of all files."""
         self.links.ring.close()
         self.pairs.ring.close()
         self.store.close()
@@ -111,9 +103,9 @@ class Writer:
         return done
 
     async def close(self) -> None:
-        """Write what was gathered, and end."""
+        """End, with the files closed."""
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._close)
+        await loop.run_in_executor(self._thread, self._abandon)
         self._thread.shutdown(wait=False)
 
     def _stop(self, error: Exception) -> None:
@@ -148,12 +140,4 @@ class Writer:
     def _abandon(self) -> None:
         disk, self._disk = self._disk, None
         if disk is not None:
-            disk.abandon()
-
-    def _close(self) -> None:
-        disk, self._disk = self._disk, None
-        if disk is not None:
-            try:
-                disk.close()
-            except (OSError, sqlite3.Error) as error:
-                _log.warning("the last of history is lost error=%s", error)
+            disk.close()

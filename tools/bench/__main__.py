@@ -21,6 +21,7 @@ PARTS = (
     "fabric",
     "qp",
     "placement",
+    "history",
 )
 
 

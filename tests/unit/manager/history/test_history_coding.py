@@ -40,7 +40,9 @@ def test_cells_keep_each_field_apart(fields: tuple[Field, ...], count: int) -> N
     rng = np.random.default_rng(count)
     values = {
         field.name: np.where(
-            rng.random(count) < 0.2, np.nan, np.exp(rng.uniform(np.log(field.least), np.log(field.most), count))
+            rng.random(count) < 0.2,
+            np.nan,
+            np.exp(rng.uniform(np.log(field.least), np.log(field.most), count)),
         )
         for field in fields
     }
@@ -53,7 +55,9 @@ def test_cells_keep_each_field_apart(fields: tuple[Field, ...], count: int) -> N
 
 
 def test_what_was_never_written_is_unknown() -> None:
-    assert all(np.isnan(each).all() for each in unpack(LINK_FIELDS, from_bytes(bytes(3 * CELL_BYTES))).values())
+    assert all(
+        np.isnan(each).all() for each in unpack(LINK_FIELDS, from_bytes(bytes(3 * CELL_BYTES))).values()
+    )
 
 
 def test_spans_are_put_together_by_what_they_are() -> None:

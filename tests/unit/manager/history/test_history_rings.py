@@ -10,7 +10,15 @@ import pytest
 
 from manager.history.coding import LINK_FIELDS
 from manager.history.measured import VANISHED_S, Measured
-from manager.history.rings import LEVELS, MOST_SLOTS, Ring, Segment, WrongFileError, segment_bytes, segment_start
+from manager.history.rings import (
+    LEVELS,
+    MOST_SLOTS,
+    Ring,
+    Segment,
+    WrongFileError,
+    segment_bytes,
+    segment_start,
+)
 from manager.history.store import Store
 
 GENERATION = b"g" * 16
@@ -167,7 +175,9 @@ def test_what_was_measured_is_known_by_time_in_the_detail_that_is_left(
     assert measured.series(("l1", "nowhere"), 0.0, end_s) is None
 
 
-def test_links_that_have_been_gone_for_long_leave_their_places_to_others(tmp_path: Path, store: Store) -> None:
+def test_links_that_have_been_gone_for_long_leave_their_places_to_others(
+    tmp_path: Path, store: Store
+) -> None:
     measured = _measured(tmp_path, store)
     many = tuple((f"a{i}", "b") for i in range(200))
     measured.add(many, _values(200, 5.0), START_S, ROOM)
@@ -175,7 +185,6 @@ def test_links_that_have_been_gone_for_long_leave_their_places_to_others(tmp_pat
     later_s = START_S + VANISHED_S + 2 * 86_400
     others = tuple((f"c{i}", "d") for i in range(200))
     measured.add(others, _values(200, 7.0), later_s, ROOM)
-    measured.flush()
     assert measured.ring.size_bytes == size
     found = measured.at(later_s)
     assert found is not None
@@ -190,7 +199,6 @@ def test_no_more_files_than_there_is_room_for(tmp_path: Path, store: Store) -> N
     measured.add(many, _values(500, 5.0), START_S, 2 * segment_bytes(64))
     assert measured.names == 128
     assert measured.no_room == 500 - 128
-    measured.flush()
     found = measured.at(START_S)
     assert found is not None
     assert len(found.names) == 128

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
@@ -57,7 +57,7 @@ class _One:
         self.files = directory / "history"
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "_One":
+    async def __aenter__(self) -> Self:
         self.bus.start()
         self._task = asyncio.create_task(self.history.run())
         return self
@@ -103,25 +103,24 @@ async def _server(directory: Path, port: int) -> AsyncIterator[str]:
 
 @asynchronous
 async def test_every_manager_has_the_history_of_who_led(tmp_path: Path) -> None:
-    async with _server(tmp_path / "nats", free_port()) as url:
-        async with _One("b", tmp_path / "b", url) as second:
-            async with _One("a", tmp_path / "a", url) as first:
-                first.lead()
-                first.note("one")
-                second.note("one")
-                first.note("two")
-                await second.until_kinds("one", "two")
-            second.note("three")
-            second.lead()
-            await second.until_kinds("one", "two", "three")
-            async with _One("c", tmp_path / "c", url) as fresh:
-                await fresh.until_kinds("one", "two", "three")
-            async with _One("a", tmp_path / "a", url) as again:
-                await again.until_kinds("one", "two", "three")
-                second.note("four")
-                await again.until_kinds("one", "two", "three", "four")
-                await asyncio.sleep(0.5)
-                await again.until_kinds("one", "two", "three", "four")
+    async with _server(tmp_path / "nats", free_port()) as url, _One("b", tmp_path / "b", url) as second:
+        async with _One("a", tmp_path / "a", url) as first:
+            first.lead()
+            first.note("one")
+            second.note("one")
+            first.note("two")
+            await second.until_kinds("one", "two")
+        second.note("three")
+        second.lead()
+        await second.until_kinds("one", "two", "three")
+        async with _One("c", tmp_path / "c", url) as fresh:
+            await fresh.until_kinds("one", "two", "three")
+        async with _One("a", tmp_path / "a", url) as again:
+            await again.until_kinds("one", "two", "three")
+            second.note("four")
+            await again.until_kinds("one", "two", "three", "four")
+            await asyncio.sleep(0.5)
+            await again.until_kinds("one", "two", "three", "four")
 
 
 @asynchronous
@@ -187,7 +186,9 @@ async def test_without_a_bus_it_is_kept_here_and_sent_later(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["head", "middle"])
-def test_a_damaged_database_is_set_aside_told_of_and_read_again_from_the_bus(tmp_path: Path, what: str) -> None:
+def test_a_damaged_database_is_set_aside_told_of_and_read_again_from_the_bus(
+    tmp_path: Path, what: str
+) -> None:
     async def go() -> None:
         async with _server(tmp_path / "nats", free_port()) as url:
             async with _One("a", tmp_path / "a", url) as first:
@@ -218,7 +219,6 @@ async def test_a_full_disk_stops_history_and_nothing_else(tmp_path: Path) -> Non
         one.lead()
         one.note("one")
         await one.until_kinds("one")
-        Path(f"{one.files / FILE}-wal").stat()
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
         try:
             for i in range(50):

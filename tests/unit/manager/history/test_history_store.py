@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cwdp.shared.messages import PathChange
-from manager.history import queries, store as stores
+from manager.history import queries
+from manager.history import store as stores
 from manager.history.queries import Wanted
 from manager.history.records import (
     Element,
@@ -39,7 +40,9 @@ def _event(time_s: float, host: str = "h1", kind: str = "link_down", detail: str
     return EventRecord(time_s=time_s, host=host, kind=kind, nic="nic0", detail=detail)
 
 
-def _finding(time_s: float, number: int, *, end_s: float | None = None, confidence: float = 0.5) -> FindingRecord:
+def _finding(
+    time_s: float, number: int, *, end_s: float | None = None, confidence: float = 0.5
+) -> FindingRecord:
     subject = SubjectRecord(kind="link", name="l1 - s1", links=[("l1", "s1"), ("s1", "l1")])
     return FindingRecord(
         time_s=time_s,
@@ -74,7 +77,12 @@ def _events(store: Store, wanted: Wanted = ALWAYS) -> list[dict[str, object]]:
 def test_events_by_time_kind_and_host_the_newest_in_order(store: Store) -> None:
     rng = random.Random(3)
     every = [
-        _event(float(time_s), f"h{rng.randrange(4)}", rng.choice(["path_up", "path_down", "host_up"]), str(time_s))
+        _event(
+            float(time_s),
+            f"h{rng.randrange(4)}",
+            rng.choice(["path_up", "path_down", "host_up"]),
+            str(time_s),
+        )
         for time_s in range(500)
     ]
     shuffled = rng.sample(every, len(every))
@@ -105,7 +113,9 @@ def test_all_that_an_event_says_comes_back(store: Store) -> None:
         queue_pairs=1,
         hold_down_ns=7,
     )
-    event = EventRecord(time_s=5.5, host="h\n1", kind="path_down", nic=None, detail="'; DROP TABLE events", path=path)
+    event = EventRecord(
+        time_s=5.5, host="h\n1", kind="path_down", nic=None, detail="'; DROP TABLE events", path=path
+    )
     store.append(_message(1, event))
     (row,) = _events(store)
     assert (row["time_s"], row["host"], row["nic"], row["detail"]) == (5.5, "h\n1", None, event.detail)
@@ -181,7 +191,9 @@ def test_the_fabric_as_it_was(store: Store) -> None:
     store.append(_message(1, FabricRecord(time_s=10.0, present=[leaf, spine], gone=[])))
     moved = Element(what="switch", name="s1", data={"tier": 3})
     store.append(_message(2, FabricRecord(time_s=20.0, present=[leaf, moved], gone=[])))
-    store.append(_message(3, FabricRecord(time_s=30.0, present=[], gone=[("switch", "l1"), ("seat", "never")])))
+    store.append(
+        _message(3, FabricRecord(time_s=30.0, present=[], gone=[("switch", "l1"), ("seat", "never")]))
+    )
     with queries.reading(store.path) as db:
         assert queries.fabric_since_s(db) == 10.0
         assert queries.fabric(db, 9.0) == {}
@@ -219,7 +231,9 @@ def test_what_is_too_old_goes_and_what_still_holds_stays(store: Store) -> None:
 
 def test_the_oldest_go_first_once_it_is_too_large(store: Store) -> None:
     for number in range(1, 31):
-        store.append(_message(number, *(_event(float(1000 * number + i), detail="x" * 180) for i in range(2000))))
+        store.append(
+            _message(number, *(_event(float(1000 * number + i), detail="x" * 180) for i in range(2000)))
+        )
     store.sent(1 << 40)
     full = store.size_bytes
     while store.retain(0.0, full // 2):
@@ -234,7 +248,9 @@ def test_the_oldest_go_first_once_it_is_too_large(store: Store) -> None:
 
 def test_a_bus_that_is_gone_for_good_does_not_fill_the_database(store: Store) -> None:
     for number in range(1, 31):
-        store.append(_message(number, *(_event(float(1000 * number + i), detail="x" * 180) for i in range(2000))))
+        store.append(
+            _message(number, *(_event(float(1000 * number + i), detail="x" * 180) for i in range(2000)))
+        )
     full = store.size_bytes
     while store.retain(0.0, full // 2):
         pass
