@@ -32,6 +32,7 @@ DELETED_AT_ONCE = 20_000
 WAL_BYTES = 16 << 20
 BUSY_S = 5.0
 PAGES_FREED_AT_ONCE = 4_096
+GENERATION_BYTES = 16
 
 _ENDINGS = ("", "-wal", "-shm")
 _T = TypeVar("_T")
@@ -89,7 +90,7 @@ class Store:
         )
         try:
             self._open()
-            self.generation: bytes = self._meta("generation")
+            self.generation = self._which()
         except BaseException:
             self._db.close()
             raise
@@ -110,6 +111,12 @@ class Store:
                 self._set_meta("generation", uuid.uuid4().bytes)
                 self._set_meta("since_s", time.time())
                 self._db.execute(f"PRAGMA user_version = {schema.VERSION}")
+
+    def _which(self) -> bytes:
+        generation = self._meta("generation")
+        if not isinstance(generation, bytes) or len(generation) != GENERATION_BYTES:
+            raise DamagedError("it does not say which it is")
+        return generation
 
     def close(self) -> None:
         """Let go of the database."""
@@ -190,7 +197,10 @@ class Store:
     def elements(self) -> dict[tuple[str, str], dict[str, Any]]:
         """The fabric as it is known: data by kind and name."""
         rows = self._db.execute("SELECT what, name, data FROM elements WHERE to_s IS NULL")
-        return {(what, name): msgspec.json.decode(data) for what, name, data in rows}
+        try:
+            return {(what, name): msgspec.json.decode(data) for what, name, data in rows}
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+            raise DamagedError(str(error)) from error
 
     def add_queue_pairs(self, time_s: float, rows: Iterable[tuple[str, str, bytes]], keep_s: float) -> None:
         """Keep queue pairs as they are at a time: host, NIC and the rest as JSON; and drop those older than `keep_s`."""
