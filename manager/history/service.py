@@ -79,6 +79,7 @@ class History:
         self._led_since_s = 0.0
         self._generation = b""
         self._number = 0
+        self._unwritten: list[Record] = []
         self._writing = asyncio.Lock()
         self._findings = FindingChanges()
         self._known: Elements = {}
@@ -109,11 +110,14 @@ class History:
     async def flush(self) -> None:
         """Have what has happened so far on the disk, as far as it can be written."""
         async with self._writing:
-            while records := self._recorder.next():
+            while records := self._unwritten or self._recorder.next():
+                self._number += not self._unwritten
+                self._unwritten = records
                 try:
-                    await self._write(records)
+                    await self._write(records, self._number)
                 except StoppedError:
                     break
+                self._unwritten = []
                 self._recorder.written(records)
                 self.figures.records["written"] += len(records)
                 self._stream.wake()
@@ -168,9 +172,9 @@ class History:
                 await asyncio.sleep(0)
             await asyncio.sleep(interval_s)
 
-    async def _write(self, records: list[Record]) -> None:
-        self._number += 1
-        number, name = self._number, self._name
+    async def _write(self, records: list[Record], number: int) -> None:
+        """Write a message, whose number tells whether that has been done by a try that came to no end."""
+        name = self._name
 
         def append(disk: Disk) -> bytes:
             generation = disk.store.generation

@@ -134,7 +134,9 @@ class Store:
             raise
 
     def append(self, message: Message) -> None:
-        """Take in what this manager has to say, and keep it for the bus."""
+        """Take in what this manager has to say, and keep it for the bus; nothing where that has been done."""
+        if not self._is_new(message):
+            return
         with self._transaction():
             if self._position is not None:
                 self._set_meta("position", self._position)

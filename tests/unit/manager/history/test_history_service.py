@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import shutil
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
@@ -255,6 +256,27 @@ def test_a_slow_disk_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 await asyncio.sleep(0.01)
             assert turns > 60
             await one.until_kinds(*(f"kind{i}" for i in range(turns)))
+
+    asyncio.run(asyncio.wait_for(go(), 60))
+
+
+def test_who_is_stopped_while_it_writes_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append, is_written = Store.append, threading.Event()
+
+    def slowly(self: Store, message: Any) -> None:
+        append(self, message)
+        is_written.set()
+        time.sleep(0.5)
+
+    async def go() -> None:
+        monkeypatch.setattr(Store, "append", slowly)
+        async with _One("a", tmp_path, "nats://127.0.0.1:1") as one:
+            one.lead()
+            one.note("one", "two")
+            await until(is_written.is_set)
+        monkeypatch.undo()
+        async with _One("b", tmp_path, "nats://127.0.0.1:1") as again:
+            await again.until_kinds("one", "two")
 
     asyncio.run(asyncio.wait_for(go(), 60))
 
