@@ -9,7 +9,7 @@ import numpy as np
 
 from cwdp.shared.messages import nic_id
 from cwdp.shared.records import EGRESS, shown_address
-from manager.queue_pairs.counters import NicTable
+from manager.queue_pairs.counters import RATE_HOLDS_S
 from manager.state import FleetState
 
 TOP = 32
@@ -42,10 +42,14 @@ def chosen(state: FleetState, now_s: float) -> list[Row]:
 
 
 def _fastest(state: FleetState, now_s: float) -> Iterator[tuple[Nic, int]]:
+    """NIC and row of those that have sent of late, at most `LOOKED_AT`."""
     tables = {nic: table for nic, table in state.traffic.queue_pairs.tables.items() if len(table.rows)}
     if not tables:
         return
-    rates = np.concatenate([_rates(table, now_s) for table in tables.values()])
+    bytes_per_s = np.nan_to_num(np.concatenate([table.rates[:, _BYTES] for table in tables.values()]))
+    heard_s = np.concatenate([table.heard_s for table in tables.values()])
+    direction = np.concatenate([table.rows["direction"] for table in tables.values()])
+    rates = np.where((now_s - heard_s < RATE_HOLDS_S) & (direction == EGRESS), bytes_per_s, 0.0)
     ends = np.cumsum([len(table.rows) for table in tables.values()])
     nics = list(tables)
     most = min(LOOKED_AT, len(rates))
@@ -55,12 +59,6 @@ def _fastest(state: FleetState, now_s: float) -> Iterator[tuple[Nic, int]]:
             return
         which = int(np.searchsorted(ends, i, side="right"))
         yield nics[which], i - (int(ends[which - 1]) if which else 0)
-
-
-def _rates(table: NicTable, now_s: float) -> np.typing.NDArray[np.float64]:
-    """Bytes a second of what leaves, 0 for what does not."""
-    sends = table.sends(now_s) & (table.rows["direction"] == EGRESS)
-    return np.where(sends, np.nan_to_num(table.rates[:, _BYTES]), 0.0)
 
 
 def _at_fault(state: FleetState) -> tuple[set[int], set[str]]:

@@ -1,0 +1,69 @@
+"""Which queue pairs are kept: the fastest, and those that a finding touches."""
+
+import json
+
+import numpy as np
+import pytest
+from fakes import hello, nic
+from msgspec.structs import replace
+
+from cwdp.shared.records import EGRESS, INGRESS, QP_ROW, packed_address
+from manager.clock.timeline import Identity
+from manager.config import ProbeSettings
+from manager.faults.finding import Finding, Subject
+from manager.history.queue_pairs import TOP, chosen
+from manager.state import FleetState
+
+HOSTS = 8
+
+
+def _state(queue_pairs: int) -> FleetState:
+    """Host `i` sends `queue_pairs` of them to the next one, the faster the higher host and QPN."""
+    state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
+    for i in range(HOSTS):
+        one = nic("e", ipv4=f"10.0.0.{i + 1}", ipv6=None)
+        state.hear_hello(replace(hello(f"h{i}"), nics=[one]), 0.0)
+    for turn in (0, 1):
+        for i in range(HOSTS):
+            rows = np.zeros(2 * queue_pairs, QP_ROW)
+            rows["qpn"] = np.tile(np.arange(queue_pairs), 2)
+            rows["direction"] = np.repeat([EGRESS, INGRESS], queue_pairs)
+            rows["addr"] = np.frombuffer(packed_address(f"10.0.0.{(i + 1) % HOSTS + 1}"), np.uint8)
+            rows["bytes"] = turn * (rows["qpn"].astype(np.uint64) + np.uint64(1000 * i))
+            state.traffic.queue_pairs.hear(
+                (f"h{i}", "e"), rows, local_ns=turn * 10**9, unlisted=0, now_s=float(turn)
+            )
+    return state
+
+
+def _names(state: FleetState, now_s: float) -> list[tuple[str, int, str]]:
+    kept = ((host, json.loads(data)) for host, _, data in chosen(state, now_s))
+    return [(host, row["qpn"], row["why"]) for host, row in kept]
+
+
+@pytest.mark.parametrize("queue_pairs", [1, 3, 40])
+def test_the_fastest_that_send(queue_pairs: int) -> None:
+    state = _state(queue_pairs)
+    every = sorted(
+        ((1000 * i + q, f"h{i}", q) for i in range(HOSTS) for q in range(queue_pairs)), reverse=True
+    )
+    wanted = [(host, qpn, "rate") for bytes_per_s, host, qpn in every[:TOP] if bytes_per_s]
+    assert _names(state, 1.2) == wanted
+    assert _names(state, 60.0) == []
+
+
+def test_those_that_a_finding_touches() -> None:
+    state = _state(40)
+    for subject in (Subject("nic", "h2/e"), Subject("host", "h2")):
+        finding = Finding(number=0, kind="lossy", subject=subject, confidence=1.0, evidence=[], start_s=1.0)
+        state.faults.open(finding)
+        kept = _names(state, 1.2)
+        touched = {host for host, _, why in kept if why == "finding"}
+        assert touched == {"h1", "h2"}
+        assert sum(why == "rate" for _, _, why in kept) == TOP
+        state.faults.close(finding, 2.0)
+    assert {why for _, _, why in _names(state, 1.2)} == {"rate"}
+
+
+def test_a_fleet_without_traffic() -> None:
+    assert _names(_state(0), 1.0) == []
