@@ -18,7 +18,7 @@ from cwdp.errors import CwdpError
 from tools.lab.topology import Topology
 from tools.rdma.outside import WayOut
 from tools.rdma.scenarios import failure, slices, tail_loss, transfers, verbs
-from tools.rdma.scenarios.transfers import Bench, Scenario
+from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed import counters, fabric
 from tools.rdma.testbed.fabric import RdmaHost
 

@@ -1,4 +1,6 @@
-"""`python -m tools.experiments.slices.flood ADDRESS QPN FRAME_BYTES DSCP INTERVAL_S QUEUE_BYTES`: RoCEv2 SENDs, never acknowledged.
+"""RoCEv2 SENDs, never acknowledged.
+
+Usage: python -m tools.experiments.slices.flood ADDRESS QPN FRAME_BYTES DSCP INTERVAL_S QUEUE_BYTES
 
 It blocks when so much memory waits below it; that keeps a queue filled although it is not scheduled for a while.
 """

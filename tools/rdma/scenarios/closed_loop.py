@@ -19,7 +19,7 @@ from cwdp.errors import CwdpError, LabError, ManagerError
 from tools.lab import faults
 from tools.lab.network import fabric
 from tools.lab.topology import Topology
-from tools.rdma.scenarios.transfers import Bench, recorded
+from tools.rdma.scenarios.scenario import Bench, recorded
 from tools.rdma.testbed import services
 from tools.rdma.testbed.counters import Counters
 from tools.rdma.testbed.fabric import LAB, RdmaHost

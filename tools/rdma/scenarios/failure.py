@@ -24,7 +24,8 @@ from cwdp.dataplane.maps import Maps
 from cwdp.errors import LabError
 from tools.lab import faults
 from tools.rdma.scenarios.moves import Mover, another_port, mover
-from tools.rdma.scenarios.transfers import Bench, Scenario, recorded, run_plain
+from tools.rdma.scenarios.scenario import Bench, Scenario, recorded
+from tools.rdma.scenarios.transfers import run_plain
 from tools.rdma.testbed.counters import Counters
 from tools.rdma.testbed.fabric import LAB, RdmaHost
 from tools.rdma.testbed.programs import Transfer, started

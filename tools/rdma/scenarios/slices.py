@@ -15,7 +15,7 @@ from cwdp.dataplane.maps import Maps
 from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices.borrowing import Borrowing
 from cwdp.slices.slicing import Slicing
-from tools.rdma.scenarios.transfers import Bench, Scenario, recorded
+from tools.rdma.scenarios.scenario import Bench, Scenario, recorded
 from tools.rdma.testbed.fabric import RdmaHost
 from tools.rdma.testbed.programs import Transfer, started
 

@@ -23,7 +23,7 @@ from cwdp.errors import LabError
 from tools.lab import faults
 from tools.rdma.scenarios.failure import DEAD_AFTER_NS, Way, find_ways, helper, watched
 from tools.rdma.scenarios.moves import mover
-from tools.rdma.scenarios.transfers import Bench, Scenario
+from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed.fabric import LAB
 from tools.rdma.testbed.programs import Running, Transfer, started
 

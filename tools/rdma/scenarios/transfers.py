@@ -1,19 +1,16 @@
-"""What is run in the virtual machine, and what is recorded of it."""
+"""Transfers that nobody touches, and those that are moved from path to path while they run."""
 
 import random
 import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from cwdp.dataplane import loader
-from tools.rdma.outside import WayOut
 from tools.rdma.scenarios.moves import mover
+from tools.rdma.scenarios.scenario import Bench, Scenario, recorded
 from tools.rdma.testbed.counters import Counters
-from tools.rdma.testbed.fabric import RdmaHost
 from tools.rdma.testbed.programs import Transfer, started
 from tools.waiting import wait_for
 
@@ -46,18 +43,6 @@ _SEED = 20
 _ROCE_PORT = "4791"
 _ROCE = ("protocol", "ip", "flower", "ip_proto", "udp", "dst_port", _ROCE_PORT)
 _REWRITE = ("action", "pedit", "ex", "munge", "udp", "sport", "set", "50000")
-
-Scenario = Callable[["Bench"], dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Two hosts below different leaves, what is counted, and the way to a manager."""
-
-    source: RdmaHost
-    target: RdmaHost
-    counters: Counters
-    way_out: WayOut
 
 
 def plan() -> Iterator[tuple[str, Scenario]]:
@@ -109,16 +94,6 @@ def _await_wrong_icrcs(counters: Counters) -> bool:
 def load_dataplane(bench: Bench) -> dict[str, Any]:
     """Load the dataplane on both hosts' NICs."""
     return {host.ifname: loader.load(host.ifname).mode.name.lower() for host in (bench.source, bench.target)}
-
-
-@contextmanager
-def recorded(bench: Bench) -> Iterator[dict[str, Any]]:
-    """Give a record, to which is added how long it took and what was counted meanwhile."""
-    record: dict[str, Any] = {}
-    before, began_s = bench.counters.settled(), time.monotonic()
-    yield record
-    record["seconds"] = time.monotonic() - began_s
-    record["counts"] = asdict(bench.counters.settled().since(before))
 
 
 def _tc(*arguments: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from cwdp.errors import CwdpError, LabError
 from cwdp.shared.testclock import TestClock
 from tools.lab import faults
-from tools.rdma.scenarios.transfers import Bench
+from tools.rdma.scenarios.scenario import Bench
 from tools.rdma.testbed import services
 from tools.rdma.testbed.fabric import LAB
 from tools.rdma.testbed.services import Services

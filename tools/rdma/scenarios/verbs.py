@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,7 +23,7 @@ from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import UdPath, UdProber, UdSample
 from cwdp.shared.messages import UdAddress
 from tools.lab import faults
-from tools.rdma.scenarios.transfers import Bench
+from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed.counters import Counters
 from tools.rdma.testbed.fabric import LAB, RdmaHost
 from tools.rdma.testbed.programs import Transfer, started
@@ -45,8 +45,6 @@ IPV4_UDP_AT = 14 + 20  # Ethernet without VLAN tag, IPv4 without options
 COMMAND_TIMEOUT_S = 180.0
 _TIMEOUT_S = 20.0
 _WAIT_S = 0.02
-
-Scenario = Callable[[Bench], dict[str, Any]]
 
 
 def plan() -> Iterator[tuple[str, Scenario]]:

@@ -2,7 +2,8 @@
 
 Feeds the same functions as an agent and a manager do: `fit_edges` with an `EdgeMemory` per agent
 (here per chunk of edges) and `Tracks`. Of the samples, half a window is kept: 6.4 kB per directed edge at
-100 pairs/s. That a clock has changed unannounced is for the agents of a fleet to notice (`tools.sim.fleet.simulation`), not here.
+100 pairs/s. That a clock has changed unannounced is for the agents of a fleet to notice
+(`tools.sim.fleet.simulation`), not here.
 """
 
 from dataclasses import dataclass, fields

@@ -1,7 +1,8 @@
 """Liveness at scale: how soon a host of thousands of watched paths leaves a silent link, and when it errs.
 
-The plan of pulses is the agent's own; the dataplane's rule is `bpf/steering/failover.h` in arrays. Fabrics are Clos networks of two
-or three tiers, cables fail both ways, and replies come back over paths of their own, drawn anew for each pulse.
+The plan of pulses is the agent's own; the dataplane's rule is `bpf/steering/failover.h` in arrays. Fabrics are Clos
+networks of two or three tiers, cables fail both ways, and replies come back over paths of their own, drawn anew for each
+pulse.
 """
 
 from collections import defaultdict
@@ -20,7 +21,6 @@ from tools.sim.liveness.rule import PathRule
 MS, NS_PER_S = 1_000_000, 1_000_000_000
 STEP_NS = MS // 4
 TURN_NS, GAP_NS, DEAD_AFTER_NS = 2 * MS, 8 * MS, 10 * MS
-EACH_PER_S = 50_000.0
 RTT_NS, JITTER_NS = 30_000, 10_000.0
 WARM_NS, DARK_NS, CALM_NS = 1_500 * MS, 150 * MS, 200 * MS
 BACKLOG_MS = 30.0
