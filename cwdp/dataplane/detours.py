@@ -1,7 +1,7 @@
 """What one interface does when it is dead, or the NIC at the far end is.
 
 It is kept in the maps `detours` and `other_paths`, and as the partner in `control`. The NICs of a host are partners in pairs. A partner sends and receives in the place of the other. What is here says
-only what there is; the dataplane decides when it is used (`bpf/detour.h`).
+only what there is; the dataplane decides when it is used (`bpf/steering/detour.h`).
 """
 
 from collections.abc import Collection

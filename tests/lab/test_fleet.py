@@ -19,10 +19,11 @@ from cwdp.cli.client import ManagerClient
 from cwdp.dataplane import attached, libbpf, loader, tree
 from cwdp.dataplane.tree import TreePath
 from manager.config import ProbeSettings
-from tools.lab import Lab, LabSpec, faults, lifecycle, netns
-from tools.lab.fleet import MANAGER, Fleet
-from tools.lab.session import wait_for_lock
-from tools.lab.truth import Reading, Truth
+from tools.lab import Lab, LabSpec, faults, lifecycle
+from tools.lab.fleet.processes import MANAGER, Fleet
+from tools.lab.fleet.session import wait_for_lock
+from tools.lab.network import netns
+from tools.lab.truth.clocks import Reading, Truth
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

@@ -17,7 +17,8 @@ from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices import qdiscs
 from cwdp.slices.enforcer import Usage
 from cwdp.slices.slicing import Deletion, Listed, Slicing
-from tools.lab import Lab, LabSpec, lifecycle, netns, netns_enter
+from tools.lab import Lab, LabSpec, lifecycle, netns_enter
+from tools.lab.network import netns
 from tools.roce import Endpoint, Flow, Generator
 
 pytestmark = pytest.mark.lab

@@ -19,7 +19,7 @@ from cwdp.dataplane.maps import Maps
 from cwdp.dataplane.steering import QpKey, Steer, Steering
 from manager.config import RoceConfig
 from tools.lab import Lab, LabSpec, lifecycle, netns_enter
-from tools.lab.fleet import Fleet
+from tools.lab.fleet.processes import Fleet
 from tools.roce import Endpoint, Flow, Generator
 from tools.roce.flows import verbs_flow
 

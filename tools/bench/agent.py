@@ -37,7 +37,8 @@ from cwdp.shared.messages import (
     subject,
 )
 from manager.bus.nats_server import NatsServer
-from tools.lab import Host, Lab, LabSpec, lifecycle, netns, netns_enter
+from tools.lab import Host, Lab, LabSpec, lifecycle, netns_enter
+from tools.lab.network import netns
 
 SPEC = LabSpec(name="bench-agent", spines=2, hosts_per_leaf=6, rate_bps=10**9, spine_rate_bps=10**9)
 PEERS = 10

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tools.bench.figures import Figure, figure
-from tools.sim.rough_clocks import ManoeuvreFigures, kink_figures, manoeuvre_figures
+from tools.sim.fleet.rough_clocks import ManoeuvreFigures, kink_figures, manoeuvre_figures
 
 HOSTS, SEEDS = 8, range(20, 25)
 PEAKS_US = {1.0: 1.0, 10.0: 7.0, 50.0: 35.0}

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tools.sim.clos import ClosOptions, ClosSimulation
-from tools.sim.solve import solve
-from tools.sim.two_node import two_node
+from tools.sim.clocks.clos import ClosOptions, ClosSimulation
+from tools.sim.clocks.solve import solve
+from tools.sim.clocks.two_node import two_node
 
 SEED = 20
 TWO_NODE_S = 60.0

@@ -8,8 +8,8 @@ import numpy as np
 from manager.fabric.routes import Routes
 from tools.bench.figures import Figure, figure
 from tools.sim.discovery import discover
-from tools.sim.faults import Bench
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import Bench
 
 NICS, PEERS, PORTS, SPINES = 8_192, 10, 8, 64
 SEED = 30

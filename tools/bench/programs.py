@@ -17,11 +17,10 @@ from cwdp.dataplane import abi, libbpf, loader
 from cwdp.dataplane.detours import Detour, Detours
 from cwdp.dataplane.libbpf import BpfObject
 from cwdp.dataplane.maps import Maps
-from tools.bench.costs import Case, cost_figure, costs, skb_context
 from tools.bench.figures import Figure, figure
-from tools.lab import netns
+from tools.bench.packet_costs.measure import BENCH_OBJECT, Case, cost_figure, costs, skb_context
+from tools.lab.network import netns
 
-BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")
 PROBE_TARGET_NS = 150
 LOADS = 15
 LOAD_TARGET_MS = 100

@@ -30,10 +30,10 @@ from tools.experiments.options import rate_option
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
 from tools.experiments.taken import links_taken, without_backup
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.fleet import Fleet
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import lab_for_run, sample
 from tools.lab.params import CLOCKS
-from tools.lab.session import lab_for_run, sample
-from tools.lab.truth import Truth
+from tools.lab.truth.clocks import Truth
 from tools.roce import Generator
 
 NAME = "demo"

@@ -11,8 +11,8 @@ from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.maps import Maps
 from cwdp.shared.addresses import Address
 from tools.lab import Host, Lab
-from tools.lab.netns import netns_enter
-from tools.lab.ways import Stream, spines_of
+from tools.lab.network.netns import netns_enter
+from tools.lab.truth.ecmp import Stream, spines_of
 from tools.roce import Flow
 
 

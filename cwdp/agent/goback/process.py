@@ -2,7 +2,7 @@
 
 Once a path is given up, each queue pair over it with requests under way is told so, by a NAK in the far end's place
 (`cwdp.agent.goback.nak`): else it would wait for its timer. Whether the path is given up the dataplane says, by taking the packet
-or dropping it (`bpf/go_back.h`). Only queue pairs that the kernel has, and whose driver is known to take it: those of
+or dropping it (`bpf/steering/go_back.h`). Only queue pairs that the kernel has, and whose driver is known to take it: those of
 Soft-RoCE.
 
 A process of its own, as nothing that the agent does may make it late. The agent (`cwdp.agent.goback.keeper`) writes its

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cwdp.dataplane.abi import PathState
 
 NIC_DEAD_FACTOR = 3
-"""As in `bpf/detour.h`: a NIC is given up for another after so many times the silence of a dead path."""
+"""As in `bpf/steering/detour.h`: a NIC is given up for another after so many times the silence of a dead path."""
 
 Told = tuple[str, Literal["nic_failed", "nic_healed"], str]
 """The NIC, what became of it, and why."""

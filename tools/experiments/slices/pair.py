@@ -16,7 +16,8 @@ from cwdp.dataplane.abi import ROCE_PORT, Direction
 from cwdp.dataplane.maps import Maps
 from cwdp.shared.slices import SliceSet
 from cwdp.slices.slicing import Slicing
-from tools.lab import netns, process
+from tools.lab import process
+from tools.lab.network import netns
 
 NIC = "roce0"
 MTU = 9000
@@ -58,7 +59,7 @@ class Pair:
         queue_bytes = max(round(rate_bps / 8 * QUEUE_S), MIN_QUEUE_BYTES)
         given = (ADDRESSES["b"], qpn, frame_bytes, dscp, interval_s, queue_bytes)
         sender = process.start(
-            self.prefix + "a", [sys.executable, "-m", "tools.bench.flood", *map(str, given)]
+            self.prefix + "a", [sys.executable, "-m", "tools.experiments.slices.flood", *map(str, given)]
         )
         try:
             yield

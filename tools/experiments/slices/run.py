@@ -30,8 +30,8 @@ from tools.experiments.slices.traffic import (
     delays_ns,
     received_bps,
 )
-from tools.lab import netns
-from tools.lab.shaping import set_rate
+from tools.lab.network import netns
+from tools.lab.network.shaping import set_rate
 
 ARMS = ("without", "with")
 TRAIN_DSCP = IDLE_DSCP

@@ -15,7 +15,7 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.echo_tests import DEADLINE_S, ECHOES, MOST_ROUNDS, EchoTests
 from manager.faults.finding import Finding, cable, direction
 from manager.state import FleetState
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
 
 LINKS = [
     *(DirectedLink(f"h{i}/nic0", "l1") for i in range(3)),

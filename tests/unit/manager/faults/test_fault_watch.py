@@ -22,8 +22,8 @@ from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
 from manager.faults.watch import FaultWatch
 from manager.links.loads import LinkLoads
 from manager.state import FleetState
-from tools.sim.faults import Bench
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import Bench
 
 LINKS = (
     *(DirectedLink(*pair) for i in range(3) for pair in ((f"h{i}/nic0", "l1"), ("l1", f"h{i}/nic0"))),

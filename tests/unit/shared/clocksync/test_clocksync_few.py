@@ -8,8 +8,8 @@ from cwdp.shared.clocksync._types import F64, I64
 from cwdp.shared.messages import EdgeFit, Report
 from manager.clock.service import PRIORS_EVERY, ClockService
 from manager.clock.timeline import Identity
-from tools.sim.fleet import FleetSimulation
-from tools.sim.fleet_probes import FleetOptions
+from tools.sim.fleet.probes import FleetOptions
+from tools.sim.fleet.simulation import FleetSimulation
 
 SLOPE = 40e-6
 PAIR_NS = 10_000.0

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from tools import clocks
 from tools.clocks import KINDS, KINKED, PPM, SLEW, STEP_NS, SWING, UPDATE_S, ClockKind, draw
-from tools.sim import manoeuvres
-from tools.sim.disciplined import as_stamped
-from tools.sim.fleet import FleetResult, FleetSimulation
-from tools.sim.fleet_probes import FleetOptions
-from tools.sim.oscillators import GRID_S, Oscillators
+from tools.sim.clocks import manoeuvres
+from tools.sim.clocks.disciplined import as_stamped
+from tools.sim.clocks.oscillators import GRID_S, Oscillators
+from tools.sim.fleet.probes import FleetOptions
+from tools.sim.fleet.simulation import FleetResult, FleetSimulation
 
 CHANGE_S = 20.0
 SECONDS = 30.0

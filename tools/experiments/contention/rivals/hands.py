@@ -17,7 +17,8 @@ from cwdp.dataplane.steering import QpKey, Steer, Steering
 from cwdp.dataplane.tree import TreePath
 from cwdp.shared.addresses import Address
 from tools.experiments.contention.rivals import Choice, Chooser, MakeChooser
-from tools.lab import Lab, netns
+from tools.lab import Lab
+from tools.lab.network import netns
 from tools.roce import Flow
 
 ROUND_S = 0.03
