@@ -8,12 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from cwdp.dataplane.abi import ROCE_PORT
-from cwdp.dataplane.interface import Generic
-from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.kernel.interface import Generic
+from cwdp.dataplane.loading.loader import Settings
 from cwdp.errors import ConfigError
 from cwdp.shared import testclock
+from cwdp.shared.bus.messages import Port, Transport
 from cwdp.shared.config import read_toml
-from cwdp.shared.messages import Port, Transport
 from cwdp.shared.partners import partner_of
 from cwdp.shared.rates import parse_rate
 

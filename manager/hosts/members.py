@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cwdp.shared.messages import HELLO_INTERVAL_S, Hello, Nic, nic_id
+from cwdp.shared.bus.messages import HELLO_INTERVAL_S, Hello, Nic, nic_id
 
 MISSED_HELLOS = 5
 CARRIER_GRACE_S = 30.0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, shown_address
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, shown_address
 
 KEPT = 64
 MOST_ROWS = 1 << 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
-from cwdp.shared.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
+from cwdp.shared.bus.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.faults.dead_links import DeadLinks

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from machine import Machine, machine
 from probes import Probe, reflected, request
 
-from cwdp.dataplane import abi, maps
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Reason
-from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned import maps
 from cwdp.shared import testclock
 from cwdp.shared.testclock import TestClock
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.dataplane import libbpf
-from cwdp.dataplane.libbpf import BpfObject
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.libbpf import BpfObject
 from tools.bench.figures import Figure, figure
 
 REPETITIONS = 15

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from cwdp.dataplane import loader
+from cwdp.dataplane.loading import loader
 from tools.rdma.counters import Counters
 from tools.rdma.fabric import RdmaHost
 from tools.rdma.moves import mover

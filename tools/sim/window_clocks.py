@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.shared.records import WINDOW_NS
+from cwdp.shared.bus.records import WINDOW_NS
 from tools.clocks import ClockKind
 from tools.sim.fleet import FleetSimulation
 from tools.sim.fleet_probes import Bools, FleetOptions, Floats

@@ -9,7 +9,7 @@ import pytest
 from fabric_fakes import FakeClos, FakeNic
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Desired, Hello, Nic, Trace, TraceReport
+from cwdp.shared.bus.messages import Desired, Hello, Nic, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.choice import between_leaves, covering_ports, disjoint_ports, primary_and_backup

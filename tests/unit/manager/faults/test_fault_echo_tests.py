@@ -8,7 +8,7 @@ from scapy.layers.inet6 import ICMPv6EchoReply
 
 from cwdp.agent.tracing import echo_tests
 from cwdp.agent.tracing.echo_tests import echo_request, reply_number
-from cwdp.shared.messages import BounceOrder, BounceReport, WindowReport
+from cwdp.shared.bus.messages import BounceOrder, BounceReport, WindowReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink

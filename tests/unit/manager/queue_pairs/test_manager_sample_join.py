@@ -8,7 +8,7 @@ import pytest
 from fakes import hello, nic
 from numpy.typing import NDArray
 
-from cwdp.shared.records import EGRESS, INGRESS, SAMPLE_ROW, packed_address
+from cwdp.shared.bus.records import EGRESS, INGRESS, SAMPLE_ROW, packed_address
 from manager.hosts.members import Host
 from manager.queue_pairs.delays import KEPT, QpDelays
 from manager.queue_pairs.sample_join import (
