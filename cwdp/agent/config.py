@@ -20,7 +20,6 @@ from cwdp.shared.rates import parse_rate
 DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
 DEFAULT_KEYS = "/etc/cwdp/keys.toml"
 DEFAULT_PULSE_INTERVAL_MS = 2.0
-SECRET_BYTES = 16
 MAX_KEYS = 2
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 Path = tuple[int, ...]
 
 
-def between_leaves(path: Path) -> Path:
+def _between_leaves(path: Path) -> Path:
     """The links of a path that are not its ends' own."""
     return path[1:-1]
 
@@ -26,27 +26,11 @@ def disjoint_ports(paths: Mapping[int, Path]) -> list[int]:
     used: Counter[int] = Counter()
     chosen = []
     while left:
-        best = min(left, key=lambda path: sum(used[link] for link in between_leaves(path)))
+        best = min(left, key=lambda path: sum(used[link] for link in _between_leaves(path)))
         left.remove(best)
-        used.update(between_leaves(best))
+        used.update(_between_leaves(best))
         chosen.append(first_port[best])
     return chosen
-
-
-def primary_and_backup(paths: Mapping[int, Path]) -> tuple[int, int | None] | None:
-    """Two ports whose paths share no link between the leaves; no backup where there are none such.
-
-    None where no path is known.
-    """
-    ports = disjoint_ports(paths)
-    if not ports:
-        return None
-    for port in ports:
-        mine = set(between_leaves(paths[port]))
-        for other in ports:
-            if other != port and mine.isdisjoint(between_leaves(paths[other])):
-                return port, other
-    return ports[0], None
 
 
 def covering_ports(paths: Mapping[int, Path], ports: Sequence[int]) -> list[int]:

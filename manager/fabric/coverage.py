@@ -4,8 +4,6 @@ Augustin, Friedman, Teixeira, "Multipath tracing with Paris traceroute" (E2EMON 
 n ports miss a certain one with probability (k / (k + 1))^n, and any of them with no more than k + 1 times that.
 """
 
-import math
-
 CONFIDENCE = 0.99
 
 
@@ -20,9 +18,3 @@ def confidence(ports: int, distinct: int) -> float:
         return 0.0
     missed = (distinct + 1) * (distinct / (distinct + 1)) ** ports
     return max(0.0, 1.0 - missed)
-
-
-def ports_needed(distinct: int, wanted: float = CONFIDENCE) -> int:
-    """How many ports must be traced if they are to lead over no more than so many paths, at least 1."""
-    missed = 1.0 - wanted
-    return math.ceil(math.log(missed / (distinct + 1)) / math.log(distinct / (distinct + 1)))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from cwdp.shared.bus.messages import TraceReport
-from manager.fabric.choice import disjoint_ports, primary_and_backup
 from manager.fabric.completion import LinkNumbers, complete
 from manager.fabric.routes import PackedPaths, PathName, Routes
 from manager.fabric.traces import Claims, TraceStore
@@ -66,14 +65,6 @@ class Fabric:
     def hear(self, report: TraceReport, ifnames: Iterable[str], now_s: float) -> None:
         """A host traced paths from its NICs."""
         self.store.hear(report, ifnames, now_s)
-
-    def choose_ports(self, src: str, dst_addr: str) -> list[int]:
-        """One source port for each different known path of a pair, the first few as disjoint as can be."""
-        return disjoint_ports(self.routes.ports(src, dst_addr))
-
-    def primary_and_backup(self, src: str, dst_addr: str) -> tuple[int, int | None] | None:
-        """Two ports whose paths share no link between the leaves; no backup, or None, where there are none such."""
-        return primary_and_backup(self.routes.ports(src, dst_addr))
 
     def step(
         self, now_s: float, is_ordered: Callable[[PathName], bool] = lambda _path: True

@@ -78,10 +78,6 @@ class EchoTests:
         """It is over."""
         self._trials.pop(finding.number, None)
 
-    def is_under_way(self, finding: Finding) -> bool:
-        """Whether more may become known."""
-        return finding.number in self._trials
-
     def orders(self, links: Sequence[DirectedLink], now_s: float) -> list[BounceOrder]:
         """What hosts are to try now; `links` are all that are known."""
         orders: list[BounceOrder] = []

@@ -17,7 +17,6 @@ from cwdp.dataplane.kernel import interface, libbpf, rtnetlink
 from cwdp.dataplane.pinned import tree
 from cwdp.errors import DataplaneError, ForeignProgramError, KernelError
 
-CLSACT_HANDLE = 0xFFFF0000
 FILTER_PRIORITY = 4791
 ETH_P_ALL = 0x0003
 NOT_SUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)

@@ -16,7 +16,6 @@ from cwdp.dataplane.kernel.barrier import store_barrier
 from cwdp.dataplane.pinned.tree import KEPT_MAPS, TreePath
 
 Q40, Q48 = float(1 << 40), float(1 << 48)
-STATE_BITS = np.uint64(32)
 
 
 class Maps:
@@ -95,11 +94,6 @@ class Maps:
         raw = libbpf.map_lookup(self._fds["counters"], 0, size * self._cpus)
         totals: NDArray[np.uint64] = np.frombuffer(raw, dtype=abi.COUNTERS)["count"].sum(axis=0)
         return totals
-
-    @property
-    def clock_fd(self) -> int:
-        """The map of the lines."""
-        return self._fds["clock"]
 
     @property
     def steer_fd(self) -> int:

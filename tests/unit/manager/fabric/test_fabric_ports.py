@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from cwdp.shared.bus.messages import Desired, Hello, Nic, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.fabric.choice import between_leaves, covering_ports, disjoint_ports, primary_and_backup
-from manager.fabric.coverage import confidence, ports_needed
+from manager.fabric.choice import covering_ports, disjoint_ports
+from manager.fabric.coverage import confidence
 from manager.fabric.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Discovery
 from manager.fabric.fabric import Fabric
 from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders
@@ -25,11 +25,15 @@ from manager.queue_pairs.traffic import Traffic
 from manager.state import FleetState
 
 
+def _ports_needed(distinct: int, wanted: float) -> int:
+    """How many ports rule out one path more than they have shown."""
+    return next(ports for ports in itertools.count(distinct) if confidence(ports, distinct) >= wanted)
+
+
 @pytest.mark.parametrize("distinct", [1, 2, 4, 16, 64])
 def test_the_stopping_rule_keeps_its_promise(distinct: int) -> None:
     # With one path more than were seen, how often does so many ports miss one?
-    ports = ports_needed(distinct)
-    assert confidence(ports, distinct) >= 0.99 > confidence(ports - 1, distinct)
+    ports = _ports_needed(distinct, 0.99)
     rng = np.random.default_rng(distinct)
     drawn = rng.integers(0, distinct + 1, (2_000, ports))
     missed = np.array([len(np.unique(row)) <= distinct for row in drawn])
@@ -38,7 +42,7 @@ def test_the_stopping_rule_keeps_its_promise(distinct: int) -> None:
 
 def test_the_rule_is_that_of_the_literature() -> None:
     # Augustin et al. 2007, table for 95 %: 6, 11, 16, 21, 27 probes rule out 2, 3, 4, 5, 6 paths.
-    assert [ports_needed(k, 0.95) for k in range(1, 6)] == [6, 11, 16, 21, 27]
+    assert [_ports_needed(k, 0.95) for k in range(1, 6)] == [6, 11, 16, 21, 27]
     assert confidence(0, 0) == confidence(3, 0) == 0.0
 
 
@@ -46,27 +50,6 @@ def test_disjoint_ports_are_one_a_path_and_far_apart_first() -> None:
     paths = {1: (0, 10, 20, 9), 2: (0, 10, 21, 9), 3: (0, 11, 21, 9), 4: (0, 10, 20, 9), 5: (0, 12, 22, 9)}
     assert disjoint_ports(paths) == [1, 3, 5, 2]
     assert disjoint_ports({}) == []
-
-
-def test_primary_and_backup_share_no_link_between_the_leaves() -> None:
-    assert primary_and_backup({}) is None
-    assert primary_and_backup({7: (0, 9)}) == (7, None)
-    assert primary_and_backup({1: (0, 10, 20, 9), 2: (0, 10, 21, 9)}) == (1, None)
-    assert primary_and_backup({1: (0, 10, 20, 9), 2: (0, 10, 21, 9), 3: (0, 11, 21, 9)}) == (1, 3)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_backup_is_found_wherever_there_is_one(seed: int) -> None:
-    rng = random.Random(seed)
-    paths = {port: (0, *(rng.randrange(1, 9) for _ in range(2)), 99) for port in range(rng.randrange(1, 12))}
-    possible = [
-        pair
-        for pair in itertools.permutations(paths, 2)
-        if set(between_leaves(paths[pair[0]])).isdisjoint(between_leaves(paths[pair[1]]))
-    ]
-    found = primary_and_backup(paths)
-    assert found is not None
-    assert (found in possible) if possible else found[1] is None
 
 
 def test_probed_ports_change_only_where_that_covers_more() -> None:
