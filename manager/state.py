@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 
-from cwdp.shared.messages import (
+from cwdp.shared.bus.messages import (
     LARGEST_VERSION,
     BounceOrder,
     Desired,

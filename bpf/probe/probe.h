@@ -3,7 +3,7 @@
  *
  * A request is stamped at tc egress and a reply in XDP just before it is sent, so the two directions of one
  * exchange differ by a constant. It cancels because both hosts of a probed pair initiate: the manager
- * averages their two fits (cwdp.shared.clocksync.graph). */
+ * averages their two fits (cwdp.shared.clocksync.graph.solve). */
 #pragma once
 
 #include "steering/failover.h"

@@ -12,7 +12,7 @@ from typing import Any
 
 from machine import set_namespace
 
-from cwdp.dataplane import loader
+from cwdp.dataplane.loading import loader
 
 
 def main() -> None:

@@ -16,8 +16,10 @@ from waiting import until
 
 from cwdp.agent.config import read_config
 from cwdp.cli.client import ManagerClient
-from cwdp.dataplane import attached, libbpf, loader, tree
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading import attached, loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.tree import TreePath
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.lab.fleet.processes import MANAGER, Fleet

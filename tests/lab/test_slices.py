@@ -10,8 +10,10 @@ from click.testing import CliRunner
 from conftest import lab_name
 
 from cwdp.cli import main
-from cwdp.dataplane import abi, loader, tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane import abi
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import ConfigError, DataplaneError, ForeignQdiscError
 from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices import qdiscs

@@ -21,12 +21,12 @@ import numpy as np
 
 from cwdp.agent.probing.schedule import make_schedule
 from cwdp.agent.probing.sender import BatchSender
-from cwdp.dataplane import loader
 from cwdp.dataplane.abi import ROCE_PORT
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import (
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import (
     ClockLine,
     ClockUpdate,
     Desired,

@@ -13,11 +13,13 @@ from ipaddress import ip_address
 
 import numpy as np
 
-from cwdp.dataplane import abi, control, libbpf, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import SteerFlag
-from cwdp.dataplane.libbpf import BpfObject
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.steering import QpKey
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.libbpf import BpfObject
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned import control, tree
+from cwdp.dataplane.steering.steering import QpKey
 from tools.bench.figures import Figure
 from tools.bench.packet_costs.flows import ADDRESSES, OPCODES, QPN_FIRST, Flow
 from tools.bench.packet_costs.measure import BENCH_OBJECT, Case, cost_figure, costs

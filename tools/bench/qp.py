@@ -17,9 +17,9 @@ from cwdp.agent.clock.discipline import best_of_tries
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.addresses import words_address
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.ring import Ring
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.ring import Ring
+from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import LabError
 from manager.queue_pairs.sample_join import STAMP, join_settled, packet_names
 from tools.bench.figures import Figure, figure

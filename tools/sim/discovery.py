@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Trace, TraceReport
+from cwdp.shared.bus.messages import Trace, TraceReport
 from manager.fabric.fabric import Fabric
 from manager.fabric.path_counts import PathCounts
 

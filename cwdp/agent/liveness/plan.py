@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 REGULAR_PER_S, HASTE_PER_S, HASTE_AT_ONCE = 16_000, 1_000, 3_000
-MOST_PER_S = REGULAR_PER_S + HASTE_PER_S + HASTE_AT_ONCE
-"""Pulses of a host in any second: in turn, and in haste, which may be saved up."""
+"""Pulses of a host in any second: in turn, in haste, and of these as many as may be saved up."""
 
 BACKUP_EVERY = 9
 """Turns to a pulse of a path that is only a backup, while all is well."""

@@ -24,9 +24,9 @@ from cwdp.agent.liveness.plan import HASTE_AT_ONCE, Haste, Plan, Rows
 from cwdp.agent.liveness.pulses import COUNTERS, PulseOrder, Pulses
 from cwdp.agent.liveness.watchedpaths import HostPaths, NicPaths, Way
 from cwdp.agent.orders import Orders
-from cwdp.dataplane import tree
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import Steering
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.steering import Steering
 
 REFRESH_NS = 50_000_000
 SAY_NS = 1_000_000_000

@@ -46,7 +46,7 @@ class PulseOrder(msgspec.Struct, frozen=True):
 
 
 class Tables(Signing, Protocol):
-    """What pulses need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What pulses need of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     slots: NDArray[np.void]
     paths: NDArray[np.void]

@@ -23,10 +23,12 @@ from scapy.packet import Packet, Padding, Raw
 from wire import MTU
 
 from cwdp.agent.goback.nak import nak
-from cwdp.dataplane import abi, libbpf, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState
 from cwdp.dataplane.addresses import address_words
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 log = logging.getLogger(__name__)

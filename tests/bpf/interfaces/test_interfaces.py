@@ -9,9 +9,12 @@ import pytest
 from machine import Namespace, add_link, add_veth
 from pyroute2 import NetlinkError
 
-from cwdp.dataplane import attached, interface, loader, tree
 from cwdp.dataplane.abi import XdpMode
-from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.kernel import interface
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import attached, loader
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned import tree
 from cwdp.errors import DataplaneError, InterfaceError, KernelError
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
@@ -121,7 +124,7 @@ def test_the_drivers_words_and_the_step_that_they_ask_for(monkeypatch: pytest.Mo
 )
 def test_what_other_drivers_say(why: str, step: str) -> None:
     add_veth("eth7", "far7")
-    refused = interface.no_native_xdp(loader.ifindex_of("eth7"), "eth7", why)
+    refused = interface.no_native_xdp(ifindex_of("eth7"), "eth7", why)
     assert why in refused.message
     assert step in refused.hint
     assert 'generic = "allow"' in refused.hint
@@ -130,7 +133,7 @@ def test_what_other_drivers_say(why: str, step: str) -> None:
 @pytest.mark.parametrize("feature", ["rx-lro", "rx-gro-hw"])
 def test_merged_packets_are_named(monkeypatch: pytest.MonkeyPatch, feature: str) -> None:
     monkeypatch.setattr(interface, "is_on", lambda _ifname, asked: asked == feature)
-    refused = interface.no_native_xdp(loader.ifindex_of("roce0"), "roce0", "Operation not supported")
+    refused = interface.no_native_xdp(ifindex_of("roce0"), "roce0", "Operation not supported")
     assert f"ethtool -K roce0 {feature} off" in refused.hint
 
 
@@ -210,7 +213,7 @@ def layer(request: pytest.FixtureRequest, namespace: Namespace) -> Iterator[Laye
     """`top0`, of such a kind, on top of roce0."""
     kind: Layer = request.param
     settings = {"vlan_id": 5} if kind == "vlan" else {}
-    add("top0", kind, link=loader.ifindex_of("roce0"), **settings)
+    add("top0", kind, link=ifindex_of("roce0"), **settings)
     return kind
 
 

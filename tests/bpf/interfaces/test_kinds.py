@@ -15,10 +15,12 @@ from scapy.packet import Packet
 from waiting import WAIT_S, until
 
 from cwdp.agent.probing.sender import cookie_of
-from cwdp.dataplane import abi, loader
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import ProbeKind, Sender, XdpMode
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned.maps import Maps
 
 pytestmark = pytest.mark.kernel
 
@@ -125,7 +127,7 @@ def ends(request: pytest.FixtureRequest, namespace: Namespace) -> Iterator[Ends]
     assert loaded.mode is kind.mode
     with IPRoute() as ip, Maps(loaded.where) as maps:
         maps.set_key(KEY_ID, KEY)
-        (link,) = ip.get_links(loader.ifindex_of(ifname))
+        (link,) = ip.get_links(ifindex_of(ifname))
         near, far = packet_socket(ifname), packet_socket("far0")
         far.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         near.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, abi.MARK)

@@ -15,9 +15,11 @@ from waiting import until
 from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
-from cwdp.dataplane import abi, loader, meta, tree
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.status import describe
+from cwdp.dataplane import abi
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.loading.status import describe
+from cwdp.dataplane.pinned import meta, tree
 
 pytestmark = pytest.mark.kernel
 

@@ -10,8 +10,10 @@ from machine import Namespace, add_veth, delete_link
 from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
-from cwdp.dataplane import attached, hooks, libbpf, loader, tree
-from cwdp.dataplane.hooks import Hook
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading import attached, hooks, loader
+from cwdp.dataplane.loading.hooks import Hook
+from cwdp.dataplane.pinned import tree
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 

@@ -9,7 +9,8 @@ from click.testing import CliRunner, Result
 from machine import add_link
 
 from cwdp.cli import main
-from cwdp.dataplane import loader, tree
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from machine import add_veth, running
 
-from cwdp.dataplane import hooks, libbpf, loader, tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import hooks, loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 
@@ -42,7 +45,7 @@ def test_only_when_it_is_wanted(held_by: str) -> None:
 def test_an_upgrade_keeps_it(held_by: str, other_build: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = loader.load("roce0").where
     with tree.locked(), Maps(where) as maps:
-        maps.control["partner"]["ifindex"] = loader.ifindex_of("far0")
+        maps.control["partner"]["ifindex"] = ifindex_of("far0")
     take_in()
     monkeypatch.setattr(loader, "OBJECT", other_build)
     assert loader.upgrade("roce0").changed

@@ -8,11 +8,14 @@ from kernels import HAS_TCX
 from machine import Namespace, add_veth, delete_link, running
 from test_loader_crash import die_in
 
-from cwdp.dataplane import hooks, libbpf, loader, tree
-from cwdp.dataplane.hooks import Hook
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.status import describe
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import hooks, loader
+from cwdp.dataplane.loading.hooks import Hook
+from cwdp.dataplane.loading.status import describe
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import ForeignProgramError
 
 pytestmark = pytest.mark.kernel
@@ -33,7 +36,7 @@ def load_with_partner(ifname: str = "roce0") -> TreePath:
     """A dataplane that gives on what comes for its partner NIC, so that all hooks are used."""
     where = loader.load(ifname).where
     with tree.locked(), Maps(where) as maps:
-        maps.control["partner"]["ifindex"] = loader.ifindex_of("far0")
+        maps.control["partner"]["ifindex"] = ifindex_of("far0")
         loader.take_in(where)
     return where
 
@@ -130,7 +133,7 @@ def test_another_program_behind_a_filter(namespace: Namespace, without_tcx: None
     where = load_with_partner()
     with libbpf.BpfObject(other_build) as obj:
         obj.load()
-        hooks.attach_clsact(obj.program_fd("tc_egress"), loader.ifindex_of("roce0"), hooks.EGRESS)
+        hooks.attach_clsact(obj.program_fd("tc_egress"), ifindex_of("roce0"), hooks.EGRESS)
     assert describe(where)["faults"] == ["tc_egress is not the program of this build"]
     assert loader.load("roce0").changed
     assert_well(where)

@@ -10,11 +10,15 @@ from kernels import HAS_TCX
 from machine import Namespace, add_veth, delete_link
 from waiting import until
 
-from cwdp.dataplane import abi, attached, hooks, libbpf, loader, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import XdpMode
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.status import describe
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import attached, hooks, loader
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.loading.status import describe
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import (
     DataplaneError,
     ForeignProgramError,
@@ -75,7 +79,7 @@ def test_unload_then_load_at_once() -> None:
 
 
 def test_outlives_its_process(namespace: Namespace) -> None:
-    code = "from cwdp.dataplane import abi, loader; loader.load('roce0')"
+    code = "from cwdp.dataplane.loading import loader; loader.load('roce0')"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert pins() == WHOLE
     assert not loader.load("roce0").changed
@@ -254,7 +258,7 @@ def test_a_kernel_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_privileges(action: str) -> None:
     code = f"""
 import os
-from cwdp.dataplane import abi, loader
+from cwdp.dataplane.loading import loader
 from cwdp.errors import PrivilegeError
 os.setuid(65534)
 try:
@@ -314,7 +318,7 @@ def test_loading_from_a_running_event_loop() -> None:
 
 
 def test_clsact_of_our_own_goes_with_us() -> None:
-    index = loader.ifindex_of("roce0")
+    index = ifindex_of("roce0")
     where = loader.load("roce0").where
     with libbpf.opened(where.path / "tc_egress") as program:
         hooks.attach_clsact(program, index, hooks.EGRESS)

@@ -9,35 +9,36 @@ from pathlib import Path
 import pytest
 from machine import Namespace
 
-from cwdp.dataplane import attached, hooks, loader, tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.loading import attached, hooks, loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 
 pytestmark = pytest.mark.kernel
 
 STEPS = [
-    ("loader._open_and_load", 1, "after"),
-    ("libbpf.pin", 1, "before"),
-    ("libbpf.pin", 5, "after"),
-    ("hooks.attach_xdp", 1, "before"),
-    ("libbpf.link_create", 1, "after"),
-    ("hooks.attach_xdp", 1, "after"),
-    ("hooks.attach_tc", 1, "after"),
-    ("loader._take_place", 1, "before"),
-    ("loader._take_place", 1, "after"),
+    ("loading.loader._open_and_load", 1, "after"),
+    ("kernel.libbpf.pin", 1, "before"),
+    ("kernel.libbpf.pin", 5, "after"),
+    ("loading.hooks.attach_xdp", 1, "before"),
+    ("kernel.libbpf.link_create", 1, "after"),
+    ("loading.hooks.attach_xdp", 1, "after"),
+    ("loading.hooks.attach_tc", 1, "after"),
+    ("loading.loader._take_place", 1, "before"),
+    ("loading.loader._take_place", 1, "after"),
 ]
 UPGRADE_STEPS = [
-    ("loader._open_and_load", 1, "after"),
-    ("libbpf.pin", 3, "after"),
-    ("libbpf.link_update", 1, "before"),
-    ("libbpf.link_update", 1, "after"),
-    ("loader._take_place", 1, "before"),
-    ("loader._take_place", 1, "after"),
+    ("loading.loader._open_and_load", 1, "after"),
+    ("kernel.libbpf.pin", 3, "after"),
+    ("kernel.libbpf.link_update", 1, "before"),
+    ("kernel.libbpf.link_update", 1, "after"),
+    ("loading.loader._take_place", 1, "before"),
+    ("loading.loader._take_place", 1, "after"),
 ]
 UPGRADES = [
     *itertools.product(("tcx", "without_tcx"), UPGRADE_STEPS),
-    ("tcx", ("libbpf.link_update", 2, "after")),
-    ("without_tcx", ("hooks.attach_clsact", 1, "before")),
-    ("without_tcx", ("hooks.attach_clsact", 1, "after")),
+    ("tcx", ("kernel.libbpf.link_update", 2, "after")),
+    ("without_tcx", ("loading.hooks.attach_clsact", 1, "before")),
+    ("without_tcx", ("loading.hooks.attach_clsact", 1, "after")),
 ]
 
 

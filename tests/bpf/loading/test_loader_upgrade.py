@@ -13,10 +13,13 @@ import pytest
 from machine import Machine, Namespace, running, set_namespace
 from probes import request
 
-from cwdp.dataplane import abi, hooks, libbpf, loader, tree
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Maps, shared
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane import abi
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading import hooks, loader
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps, shared
+from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import DataplaneError, VersionError
 from cwdp.shared.testclock import TestClock
 

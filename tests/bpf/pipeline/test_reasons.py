@@ -13,7 +13,7 @@ from scapy.packet import Packet
 
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Position, Reason, SlotState
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from machine import Machine, machine
 from probes import Probe, reflected, request
 
-from cwdp.dataplane import abi, maps
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Reason
-from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned import maps
 from cwdp.shared import testclock
 from cwdp.shared.testclock import TestClock
 
@@ -111,7 +113,8 @@ def test_a_line_is_whole_before_it_is_in_force(
         "none": lambda _: table.clear_clock(),
     }[kind]
     read = table.read_base if kind == "base" else table.read_clock
-    memory = maps.shared(table.clock_fd, abi.CLOCK)
+    with libbpf.opened(dataplane.pin("clock")) as fd:
+        memory = maps.shared(fd, abi.CLOCK)
     write(1)
     before, seen = read(), []
     monkeypatch.setattr(maps, "store_barrier", lambda: seen.append((read(), memory.copy())))

@@ -19,7 +19,7 @@ from cwdp.agent.probing import packets
 from cwdp.agent.probing.sender import BatchSender
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Reason, Sender, SlotState
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 

@@ -20,10 +20,13 @@ from cwdp.congestion import interface
 from cwdp.congestion.leaf import Limits as LeafLimits
 from cwdp.congestion.leaf import change_class, open_netlink, take_errors
 from cwdp.congestion.order import Order
-from cwdp.dataplane import abi, loader, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Enforcer, SlotState
 from cwdp.dataplane.addresses import address_words
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices.edt import NS_BITS_PER_BYTE, PACE_SHIFT
 from cwdp.slices.htb import QP_CLASSES, class_id
@@ -85,7 +88,7 @@ def _slicing(maps: Maps) -> Iterator[Slicing]:
 def _ceilings_bps() -> dict[int, int]:
     """Of all classes."""
     with IPRoute() as ip:
-        classes = ip.get_classes(index=loader.ifindex_of(NIC))
+        classes = ip.get_classes(index=ifindex_of(NIC))
     return {
         c["handle"]: c.get_attr("TCA_OPTIONS").get_attr("TCA_HTB_PARMS")["ceil"] * 8
         for c in classes
@@ -148,7 +151,7 @@ def test_the_slice_of_everything_goes_with_congestion_control(maps: Maps) -> Non
 
 def test_a_class_is_changed_and_one_that_is_not_there_is_refused(classes: Maps) -> None:
     del classes
-    netlink, index = open_netlink(), loader.ifindex_of(NIC)
+    netlink, index = open_netlink(), ifindex_of(NIC)
     limits = LeafLimits(rate_bps=80_000, ceiling_bps=50e6, priority=3, quantum_bytes=1_518)
     netlink.send(change_class(index, FIRST, class_id(1), limits))
     assert take_errors(netlink) == 0

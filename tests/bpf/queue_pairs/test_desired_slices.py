@@ -14,9 +14,11 @@ from waiting import until
 
 from cwdp.agent.steering import desired
 from cwdp.agent.steering.slicing import DesiredSlices
-from cwdp.dataplane import loader, tree
-from cwdp.dataplane.maps import Maps
-from cwdp.shared.messages import NicSlices
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.shared.bus.messages import NicSlices
 from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices.slicing import Slicing
 
@@ -117,7 +119,7 @@ def test_slices_come_back_after_somebody_took_them_away(following: _Following) -
         slicing.delete()
     until(lambda: _present() == wanted)
     with IPRoute() as ip:
-        ip.tc("del", index=loader.ifindex_of(NIC), parent=TC_H_ROOT)
+        ip.tc("del", index=ifindex_of(NIC), parent=TC_H_ROOT)
     until(_holds)
     assert following.refused == []
 

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cwdp.dataplane import abi, control, libbpf
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Reason, SteerFlag
-from cwdp.dataplane.libbpf import BpfObject
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import shared
-from cwdp.dataplane.steering import QpKey
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.libbpf import BpfObject
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned import control
+from cwdp.dataplane.pinned.maps import shared
+from cwdp.dataplane.steering.steering import QpKey
 from tools.bench.packet_costs.flows import ADDRESSES, FLOWS, QPN_FIRST, Flow
 from tools.bench.packet_costs.measure import BENCH_OBJECT
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Reason
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 

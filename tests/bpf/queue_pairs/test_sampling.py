@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from probes import SPORT
 from scapy.packet import Packet
 
-from cwdp.dataplane import abi, control
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.addresses import words_address
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.pinned import control
+from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from machine import Namespace, add_veth
 
-from cwdp.dataplane import abi, libbpf, loader
-from cwdp.dataplane.detours import Detour, Detours
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane import abi
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.detours import Detour, Detours
 from cwdp.shared.addresses import Address, address_bytes
 
 pytestmark = pytest.mark.kernel

@@ -20,7 +20,7 @@ from pulses import (
 
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import EventKind, PathState, Position, Reason
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from machine import Namespace
 
-from cwdp.dataplane import abi, libbpf, loader, tree
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import QpKey, Steer, Steering
+from cwdp.dataplane import abi
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.steering import QpKey, Steer, Steering
 from cwdp.shared.addresses import address_bytes
 
 pytestmark = pytest.mark.kernel

@@ -13,7 +13,7 @@ from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 from wire import Shape, Wire, pseudo_header_sum, received_form
 
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 

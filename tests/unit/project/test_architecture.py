@@ -26,8 +26,9 @@ RULES = {
 }
 """What the modules of a package may import of the project."""
 
-MOST_FILES = 16
-MOST_SOURCES = 15
+MOST_FILES = 15
+"""Sources in a folder, `__init__.py` not counted."""
+
 SOURCES = (".c", ".h", ".py", ".sh")
 BPF = sorted((ROOT / "bpf").rglob("*.[ch]"))
 
@@ -74,16 +75,16 @@ def test_the_arrow_of_imports_runs_one_way(path: Path) -> None:
 @pytest.mark.parametrize(
     ("importer", "imported", "allowed"),
     [
-        ("manager.clock.service", "cwdp.shared.messages", True),
+        ("manager.clock.service", "cwdp.shared.bus.messages", True),
         ("manager.clock.service", "cwdp.agent.service", False),
         ("manager.clock.service", "tools.lab", False),
         ("cwdp.agent.service", "manager.service", False),
-        ("cwdp.agent.service", "cwdp.dataplane.maps", True),
-        ("cwdp.shared.bus", "cwdp.agent.config", False),
+        ("cwdp.agent.service", "cwdp.dataplane.pinned.maps", True),
+        ("cwdp.shared.bus.connection", "cwdp.agent.config", False),
         ("cwdp.rdma.udprobe", "cwdp.errors", True),
-        ("cwdp.rdma.udprobe", "cwdp.dataplane.maps", False),
+        ("cwdp.rdma.udprobe", "cwdp.dataplane.pinned.maps", False),
         ("cwdp.rdma.udprobe", "cwdp.agent.service", False),
-        ("cwdp.slices.slicing", "cwdp.dataplane.maps", True),
+        ("cwdp.slices.slicing", "cwdp.dataplane.pinned.maps", True),
         ("cwdp.slices.slicing", "cwdp.agent.service", False),
         ("cwdp.cli.manager", "manager.service", True),
         ("cwdp.cli.manager", "tools.lab", False),
@@ -111,13 +112,25 @@ def _arrows(house: str) -> Iterator[tuple[str, str]]:
                 yield _room(importer, house), _room(imported, house)
 
 
-@pytest.mark.parametrize("house", ["cwdp", "cwdp.agent", "cwdp.shared", "manager", "tools"])
+@pytest.mark.parametrize(
+    "house",
+    [
+        "cwdp",
+        "cwdp.agent",
+        "cwdp.cli",
+        "cwdp.dataplane",
+        "cwdp.shared",
+        "cwdp.shared.clocksync",
+        "manager",
+        "tools",
+        "tools.bench",
+        "tools.lab",
+        "tools.rdma",
+        "tools.roce",
+        "tools.sim",
+    ],
+)
 def test_no_arrow_between_rooms_runs_back_up(house: str) -> None:
-    _run_one_way(_arrows(house))
-
-
-@pytest.mark.parametrize("house", ["tools.bench", "tools.lab", "tools.rdma", "tools.roce", "tools.sim"])
-def test_no_arrow_between_rooms_of_a_tool_runs_back_up(house: str) -> None:
     _run_one_way(_arrows(house))
 
 
@@ -143,18 +156,12 @@ def _includes(house: Path) -> Iterator[tuple[str, str]]:
             yield path.relative_to(house).parts[0], Path(included).parts[0]
 
 
-@pytest.mark.parametrize("house", ["cwdp.agent", "manager", "tests/unit"])
+@pytest.mark.parametrize("house", ["bpf", "cwdp", "manager", "tests", "tools"])
 def test_no_folder_holds_too_many_files(house: str) -> None:
-    folders = Counter(path.parent for path in (ROOT / house.replace(".", "/")).rglob("*.py"))
-    assert {folder.name: count for folder, count in folders.items() if count > MOST_FILES} == {}
-
-
-@pytest.mark.parametrize("house", ["bpf", "tests", "tools"])
-def test_no_folder_holds_too_many_sources(house: str) -> None:
     sources = [path for path in (ROOT / house).rglob("*") if path.suffix in SOURCES]
-    folders = Counter(path.parent for path in sources if path.stem != "__init__")
-    assert len(folders) > 4
-    assert {str(folder): count for folder, count in folders.items() if count > MOST_SOURCES} == {}
+    folders = Counter(str(path.parent.relative_to(ROOT)) for path in sources if path.stem != "__init__")
+    assert len(folders) > 2
+    assert {folder: count for folder, count in folders.items() if count > MOST_FILES} == {}
 
 
 def test_there_is_something_to_look_at() -> None:
@@ -200,7 +207,7 @@ def test_the_agent_loads_no_more_than_it_needs() -> None:
 
 
 def test_what_reads_rdma_devices_loads_pyverbs_only_when_it_is_asked_for() -> None:
-    assert "pyverbs" not in _loaded_by("import cwdp.cli.rdma, cwdp.rdma.sport, cwdp.rdma.udlink")
+    assert "pyverbs" not in _loaded_by("import cwdp.cli.local.rdma, cwdp.rdma.sport, cwdp.rdma.udlink")
 
 
 def test_help_does_not_wait_for_numpy() -> None:

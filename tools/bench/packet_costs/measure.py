@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.dataplane import libbpf, loader
-from cwdp.dataplane.libbpf import BpfObject
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.libbpf import BpfObject
+from cwdp.dataplane.loading import loader
 from tools.bench.figures import Figure, figure
 
 BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")

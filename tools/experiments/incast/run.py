@@ -7,8 +7,8 @@ import click
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
-from cwdp.dataplane import tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings, ProbeSettings

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
-from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import ROCE_PORT, Direction
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.slices import SliceSet
 from cwdp.slices.slicing import Slicing
 from tools.lab import process

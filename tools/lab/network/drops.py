@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cwdp.dataplane.libbpf import BpfObject, map_lookup
+from cwdp.dataplane.kernel.libbpf import BpfObject, map_lookup
 from cwdp.errors import LabError
 
 OBJECT = Path(__file__).parents[3] / "build/bpf/lab_link.bpf.o"

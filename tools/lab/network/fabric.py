@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
-from cwdp.dataplane.libbpf import BpfObject
+from cwdp.dataplane.kernel.libbpf import BpfObject
 from cwdp.errors import LabError
 from tools.lab.network import netns, shaping
 from tools.lab.network.routing import Route, switch_routes

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.clock.timebase import REACH_NS
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.tree import TreePath
 from tools.lab.lab import Host, Lab
 from tools.lab.network import netns
 

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cwdp.dataplane import tree
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import CwdpError, LabError, ManagerError
 from tools.lab import faults
 from tools.lab.network import fabric

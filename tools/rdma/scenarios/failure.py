@@ -19,8 +19,9 @@ import msgspec
 
 from cwdp.agent.liveness.process import PulseOrders
 from cwdp.agent.liveness.pulses import PulseOrder
-from cwdp.dataplane import abi, tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane import abi
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
 from tools.lab import faults
 from tools.rdma.scenarios.moves import Mover, another_port, mover

@@ -5,9 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from cwdp.dataplane import abi, tree
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import SPORT_MAX, QpKey, Steer, Steering
+from cwdp.dataplane import abi
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.steering import SPORT_MAX, QpKey, Steer, Steering
 from cwdp.errors import LabError
 from cwdp.rdma import netlink
 from tools.rdma.testbed.fabric import RdmaHost

@@ -9,9 +9,10 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
-from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices.borrowing import Borrowing
 from cwdp.slices.slicing import Slicing

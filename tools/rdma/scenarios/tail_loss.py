@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from cwdp.agent.goback.process import GoBackOrder
 from cwdp.dataplane.abi import Direction, EventKind, PathState
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.ring import Ring
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.ring import Ring
 from cwdp.errors import LabError
 from tools.lab import faults
 from tools.rdma.scenarios.failure import DEAD_AFTER_NS, Way, find_ways, helper, watched

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from cwdp.dataplane import loader
+from cwdp.dataplane.loading import loader
 from tools.rdma.scenarios.moves import mover
 from tools.rdma.scenarios.scenario import Bench, Scenario, recorded
 from tools.rdma.testbed.counters import Counters

@@ -21,7 +21,7 @@ from cwdp.rdma.netlink import QueuePair
 from cwdp.rdma.sport import sport_to_flow_label
 from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import UdPath, UdProber, UdSample
-from cwdp.shared.messages import UdAddress
+from cwdp.shared.bus.messages import UdAddress
 from tools.lab import faults
 from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed.counters import Counters

@@ -12,8 +12,8 @@ import numpy as np
 
 from cwdp.shared.clocksync import EdgeFits, EdgeMemory, Exchanges, fit_edges, pair_purity
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, Bool
-from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.clocksync.track import HostState, Tracks
+from cwdp.shared.clocksync.graph.solve import GraphEdges
+from cwdp.shared.clocksync.timeline.track import HostState, Tracks
 from tools.clocks import ClockKind
 from tools.sim.clocks.clos_fabric import Fabric
 from tools.sim.clocks.disciplined import as_stamped

@@ -8,7 +8,7 @@ import numpy as np
 
 from cwdp.shared.clocksync import EdgeFits
 from cwdp.shared.clocksync._types import F64, I64
-from cwdp.shared.clocksync.graph import GraphEdges, Prediction, solve_graph
+from cwdp.shared.clocksync.graph.solve import GraphEdges, Prediction, solve_graph
 
 _INSTANT_NS = 10**15
 _SIGMA_NS = 3.0

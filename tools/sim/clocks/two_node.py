@@ -11,8 +11,8 @@ import numpy as np
 
 from cwdp.shared.clocksync import EdgeMemory, Exchanges, fit_edges, pair_purity
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S
-from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.clocksync.track import HostState, Tracks
+from cwdp.shared.clocksync.graph.solve import GraphEdges
+from cwdp.shared.clocksync.timeline.track import HostState, Tracks
 from tools.clocks import ClockKind
 from tools.sim.clocks.disciplined import as_stamped
 from tools.sim.clocks.manoeuvres import of_kind

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import Hello, Nic, WindowReport, nic_id
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.messages import Hello, Nic, WindowReport, nic_id
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from tools.sim.fleet.window_clocks import WindowClocks
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.shared.records import WINDOW_NS
+from cwdp.shared.bus.records import WINDOW_NS
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.finding import Finding
 from manager.faults.link_watch import LinkWatch

@@ -11,10 +11,10 @@ import numpy as np
 from cwdp.agent.clock.hostclock import HostClock, LocalClock
 from cwdp.agent.clock.hostsync import HostSync
 from cwdp.agent.clock.window import Samples
-from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.shared.bus.messages import Report
 from cwdp.shared.clocksync import pair_purity
 from cwdp.shared.clocksync._types import NS_PER_S
-from cwdp.shared.messages import Report
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from tools.sim.clocks.clos import random_pairs

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.shared.records import WINDOW_NS
+from cwdp.shared.bus.records import WINDOW_NS
 from tools.clocks import ClockKind
 from tools.sim.clocks.manoeuvres import of_kind
 from tools.sim.fleet.probes import Bools, FleetOptions, Floats

@@ -11,13 +11,14 @@ from cwdp.agent.liveness.plan import (
     BACKUP_EVERY,
     DENSE_BELOW,
     HASTE_AT_ONCE,
-    MOST_PER_S,
+    HASTE_PER_S,
     REGULAR_PER_S,
     Haste,
     Watched,
 )
 from cwdp.dataplane.abi import PathState
 
+MOST_PER_S = REGULAR_PER_S + HASTE_PER_S + HASTE_AT_ONCE
 TURN_NS, DEAD_AFTER_NS = 2_000_000, 10_000_000
 FIELDS = ("unanswered", "state", "slow_ns", "waiting_since_ns", "answered_sent_ns")
 

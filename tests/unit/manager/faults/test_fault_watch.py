@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from fakes import hello
 
-from cwdp.cli import link as link_command
 from cwdp.cli import main
+from cwdp.cli.cluster import link as link_command
 from manager.api import link_views
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings

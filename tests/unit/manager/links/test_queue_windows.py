@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import WindowReport
-from cwdp.shared.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.messages import WindowReport
+from cwdp.shared.bus.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.links.inference import QueueInference
 from manager.links.loads import Capacities, likely_bps, tiers

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, unpack
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, unpack
 from tools.clocks import ClockKind
 from tools.sim.__main__ import main
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
