@@ -25,9 +25,9 @@ LINKED = EVERY_HOOK if HAS_TCX else [hooks.XDP]
 """The hooks whose programs are held by links."""
 
 SWAPS = [
-    *(("tcx", ("libbpf.link_update", call)) for call in (1, 2, 3)),
-    ("without_tcx", ("libbpf.link_update", 1)),
-    *(("without_tcx", ("hooks.attach_clsact", call)) for call in (1, 2)),
+    *(("tcx", ("kernel.libbpf.link_update", call)) for call in (1, 2, 3)),
+    ("without_tcx", ("kernel.libbpf.link_update", 1)),
+    *(("without_tcx", ("loading.hooks.attach_clsact", call)) for call in (1, 2)),
 ]
 """What holds the programs, and the calls that give a hook another program in an upgrade."""
 
