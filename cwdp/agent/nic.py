@@ -237,7 +237,7 @@ class HostNic:
         if self.maps is None:
             return set()
         paths = self.maps.paths
-        records = paths[(paths["users"] > 0) | (paths["spares"] > 0)]
+        records = paths[(paths["users"] > 0) | (paths["detours"] > 0)]
         dsts = [dst.tobytes() for dst in records["dst"]]
         return {(self.ifname, *key) for key in zip(dsts, records["sport"].tolist(), strict=True)}
 

@@ -130,7 +130,7 @@ def kinks_command(ppm: tuple[float, ...], hosts: int, seeds: int, seed: int, as_
 @_seed
 @_json
 def manoeuvres_command(hosts: int, seeds: int, seed: int, as_json: bool) -> None:
-    """Discipline, weather, power events, clocks as in a rough lab: errors, bounds and claims from the first minute on."""
+    """Discipline, temperature, power events, clocks as in a rough lab: errors, bounds and claims from the first minute on."""
     found = [asdict(figures) for figures in manoeuvre_figures(hosts, range(seed, seed + seeds))]
     _print(found, as_json=as_json)
 

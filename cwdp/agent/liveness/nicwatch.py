@@ -74,7 +74,7 @@ class NicWatch:
 
 def _alive(table: NDArray[np.void], now_local_ns: int, dead_after_ns: int) -> NDArray[np.bool_]:
     """Whether each watched path of a NIC is alive."""
-    return is_alive(table[(table["users"] > 0) | (table["spares"] > 0)], now_local_ns, dead_after_ns)
+    return is_alive(table[(table["users"] > 0) | (table["detours"] > 0)], now_local_ns, dead_after_ns)
 
 
 def is_alive(paths: NDArray[np.void], now_local_ns: int, dead_after_ns: int) -> NDArray[np.bool_]:

@@ -147,7 +147,7 @@ class Pulses:
             OSError: a socket cannot be made or bound.
         """
         table = self._tables.paths
-        numbers = np.flatnonzero((table["users"] > 0) | (table["spares"] > 0))
+        numbers = np.flatnonzero((table["users"] > 0) | (table["detours"] > 0))
         numbers = numbers[numbers > 0]
         watched = table[numbers]
         kinds = (watched["primaries"] > 0).tobytes() + (watched["users"] > 0).tobytes()

@@ -168,4 +168,4 @@ def _count(maps: Maps, own: NDArray[np.void], partners: NDArray[np.void]) -> Non
     numbers = np.concatenate([own["detour"], partners["other"], partners["other_detour"]])
     counts = np.bincount(numbers, minlength=abi.PATHS)
     counts[0] = 0
-    maps.paths["spares"] = counts
+    maps.paths["detours"] = counts

@@ -23,7 +23,7 @@ class PathTable:
 
     def __init__(self, paths: NDArray[np.void]) -> None:
         self._paths = paths
-        self._users, self._primaries, self._detours = paths["users"], paths["primaries"], paths["spares"]
+        self._users, self._primaries, self._detours = paths["users"], paths["primaries"], paths["detours"]
         used = np.flatnonzero((self._users > 0) | (self._detours > 0))
         dsts = np.ascontiguousarray(paths["dst"][used]).tobytes()
         sports = paths["sport"][used].tolist()

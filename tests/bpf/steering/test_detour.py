@@ -224,11 +224,11 @@ def test_only_an_ipv4_partner(nics: TwoNics) -> None:
     assert nics.other.counters()["detour_unknown"] == before + 1
 
 
-def test_spares_are_counted(nics: TwoNics) -> None:
+def test_detours_of_a_path_are_counted(nics: TwoNics) -> None:
     paths, others = nics.dataplane.maps.paths, nics.other.paths
-    assert (paths["spares"].sum(), others["spares"].sum()) == (1, 2)
+    assert (paths["detours"].sum(), others["detours"].sum()) == (1, 2)
     nics.detours.reconcile({})
-    assert (paths["spares"].sum(), others["spares"].sum()) == (0, 0)
+    assert (paths["detours"].sum(), others["detours"].sum()) == (0, 0)
     assert (paths["users"] > 0).sum() == 2
     assert nics.dataplane.leave(nics.packet).dissected["UDP"].sport in (PRIMARY, BACKUP)
 

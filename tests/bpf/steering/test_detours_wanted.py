@@ -77,7 +77,7 @@ def _assert_consistent(plans: list[Plan], nics: tuple[Maps, Maps]) -> None:
                     assert (path["dst"].tobytes(), path["sport"]) == (address_bytes(to), detour.sport)
                     counted[nic][number] += 1
     for maps, count in zip(nics, counted, strict=True):
-        assert {int(n): int(maps.paths["spares"][n]) for n in np.flatnonzero(maps.paths["spares"])} == count
+        assert {int(n): int(maps.paths["detours"][n]) for n in np.flatnonzero(maps.paths["detours"])} == count
 
 
 @pytest.mark.parametrize("seed", range(4))

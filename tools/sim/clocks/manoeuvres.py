@@ -91,7 +91,7 @@ def disciplined(sigma_ppm: float, slew_ppm: float, slew_at_s: float, slew_s: flo
     return draw
 
 
-def weather(walk: float, swing_ppm: float, period_s: float) -> Manoeuvre:
+def temperature(walk: float, swing_ppm: float, period_s: float) -> Manoeuvre:
     """A random walk of every host's frequency, and a swing with temperature that is `swing_ppm` from least to most."""
 
     def draw(hosts: int, steps: int, step_s: float, rng: np.random.Generator) -> Frequencies:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tools.sim.clocks.manoeuvres import Manoeuvre, disciplined, everyone, kinks, of_kind, weather
+from tools.sim.clocks.manoeuvres import Manoeuvre, disciplined, everyone, kinks, of_kind, temperature
 from tools.sim.fleet.probes import FleetOptions, Floats
 from tools.sim.fleet.simulation import SAMPLE_S, FleetResult, FleetSimulation
 
@@ -94,7 +94,7 @@ def manoeuvre_figures(hosts: int, seeds: range) -> Iterator[ManoeuvreFigures]:
     manoeuvres: dict[str, Manoeuvre] = {
         "announced_1ppm_and_slew": disciplined(1.0, 500.0, 80.0),
         "everyone_1ppm_every_16s": everyone(1.0, 16.0),
-        "walk_1e-8_swing_2ppm_2min": weather(1e-8, 2.0, 120.0),
+        "walk_1e-8_swing_2ppm_2min": temperature(1e-8, 2.0, 120.0),
         "some_at_once": kinks(1.0, (power_s,), share=0.05),
         "all_but_one_at_once": kinks(1.0, (power_s,), share=1 - 1 / hosts),
         "rough": of_kind("rough"),

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from cwdp.agent.liveness.cover import NO_LINK
 from cwdp.agent.liveness.coveredpaths import CoveredPaths
-from cwdp.agent.liveness.everypath import CALM_TURNS, MOST_HASTE, EveryPath
-from cwdp.agent.liveness.plan import HASTE_AT_ONCE, Haste, Mask, Plan, Rows, Watched
+from cwdp.agent.liveness.everypath import BURST_TURNS, CALM_TURNS, EveryPath
+from cwdp.agent.liveness.plan import BURST_PULSES, Mask, Plan, Rows, TokenBucket, Watched
 from cwdp.dataplane.abi import PathState
 from tools.sim.liveness.rule import PathRule
 
@@ -214,8 +214,8 @@ class World:
 class Run:
     """A fabric, what happens on it, and the pulses that a plan has sent."""
 
-    def __init__(self, fabric: Fabric, world: World, plan: Plan, turn_ns: int, haste: Haste) -> None:
-        self.fabric, self.world, self.haste, self._plan, self._turn_ns = fabric, world, haste, plan, turn_ns
+    def __init__(self, fabric: Fabric, world: World, plan: Plan, turn_ns: int, bucket: TokenBucket) -> None:
+        self.fabric, self.world, self.bucket, self._plan, self._turn_ns = fabric, world, bucket, plan, turn_ns
         self._due_ns, self._between = 0, False
 
     def go(self, span_ns: int) -> list[tuple[int, int]]:
@@ -272,12 +272,12 @@ def run_of(shape: Shape, traffic: Traffic, seed: int, each_per_s: float | None =
     watched = fabric.watched
     world = World(fabric, traffic, PathRule(len(watched), DEAD_AFTER_NS, 0 if each_per_s else GAP_NS), rng)
     if each_per_s or watched.fits(TURN_NS):
-        haste = Haste(MOST_HASTE * CALM_TURNS)
+        bucket = TokenBucket(BURST_TURNS * CALM_TURNS)
         turn_ns = max(TURN_NS, round(len(watched) * NS_PER_S / (each_per_s or np.inf)))
-        return Run(fabric, world, EveryPath(watched, world, haste), turn_ns, haste)
-    haste = Haste(HASTE_AT_ONCE)
-    plan = CoveredPaths(watched, world, haste, TURN_NS, DEAD_AFTER_NS)
-    return Run(fabric, world, plan, TURN_NS, haste)
+        return Run(fabric, world, EveryPath(watched, world, bucket), turn_ns, bucket)
+    bucket = TokenBucket(BURST_PULSES)
+    plan = CoveredPaths(watched, world, bucket, TURN_NS, DEAD_AFTER_NS)
+    return Run(fabric, world, plan, TURN_NS, bucket)
 
 
 def false_switches(run: Run, seconds: float) -> FalseFigures:
@@ -297,7 +297,7 @@ def cut_cables(run: Run, cuts: int, seed: int) -> CutFigures:
     run.go(NS_PER_S)
     rate, lasted, more = world.sent - sent, [], 0.0
     for _ in range(cuts):
-        run.haste.fill(np.inf)  # as after some calm seconds
+        run.bucket.fill(np.inf)  # as after some calm seconds
         run.go(int(rng.integers(0, CALM_NS)))
         cable = int(rng.choice(fabric.between_switches(world.active)))
         hit = [row for row in world.active.tolist() if cable in fabric.cables[row]]

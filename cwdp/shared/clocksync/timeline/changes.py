@@ -8,7 +8,7 @@ from cwdp.shared.clocksync.graph.blame import blame
 from cwdp.shared.clocksync.graph.pairs import PairFloors
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits, Prediction
 from cwdp.shared.clocksync.ranks import value_at_rank
-from cwdp.shared.clocksync.timeline.anew import SPREAD_NS, fuse, place
+from cwdp.shared.clocksync.timeline.changed_hosts import SPREAD_NS, fuse, place
 from cwdp.shared.clocksync.timeline.hostlines import HostLines
 
 _REMEMBERED_NS = 9_000_000_000

@@ -223,7 +223,7 @@ def test_probes_that_were_stamped_while_a_clock_was_off_are_known_once_that_is_f
     ("happens", "changes"),
     [
         (manoeuvres.everyone(5.0, 2.0), True),
-        (manoeuvres.weather(1e-8, 2.0, 60.0), True),
+        (manoeuvres.temperature(1e-8, 2.0, 60.0), True),
         (manoeuvres.disciplined(1.0, 100.0, 3.0), False),
         (manoeuvres.of_kind("steady"), False),
         (manoeuvres.of_kind("rough"), True),

@@ -11,7 +11,7 @@ from cwdp.shared.clocksync import EdgeFits, FitReason
 from cwdp.shared.clocksync._types import F64, NS_PER_S, Bool
 from cwdp.shared.clocksync.graph.pairs import PairFloors, pair_names
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits, Prediction
-from cwdp.shared.clocksync.timeline.anew import Fused, Placed, fuse, place
+from cwdp.shared.clocksync.timeline.changed_hosts import Fused, Placed, fuse, place
 from cwdp.shared.clocksync.timeline.hostlines import HostLines
 
 S = 1_000_000_000
