@@ -51,6 +51,7 @@ text.cwdp{fill:#0072b2}
 text{fill:#e6edf3}
 .mute{fill:#9198a1}
 .card{fill:#0d1117;stroke:#30363d}
+.dots{stroke-opacity:.75}
 .silent{fill:#1a212a}
 .on{stroke:#1a212a}
 .grid{stroke:#30363d}
@@ -93,11 +94,13 @@ def draw(recording: Recording) -> str:
 
 
 def _opening(recording: Recording) -> list[str]:
+    before_s, mended_s = -recording.first_s, _mended_s(recording)
     told = (
-        f"Two charts over the {_mended_s(recording):.1f} seconds for which a link is silent and some before and after. "
-        f"Goodput with ECMP alone falls to {_share_after(recording, recording.ecmp):.0%} of what is offered and stays "
-        f"there; with cwdp it is {_share_after(recording, recording.cwdp):.0%}. {_died(recording)} "
-        f"{_survived(recording)} {_waits(recording)} {_waits_not(recording)}"
+        f"Two charts over time, from {before_s:g} seconds before a link goes silent; {mended_s:.1f} seconds after it the "
+        f"link is mended. In the end goodput with ECMP alone is {_share_at_end(recording, recording.ecmp):.0%} of what "
+        f"is offered, with cwdp {_share_at_end(recording, recording.cwdp):.0%}. "
+        f"ECMP alone: {_died(recording)} {_waits(recording)} With cwdp: {_survived(recording)} "
+        f"One-way delay: {_waits_not(recording)}"
     )
     return [
         SVG,
@@ -143,8 +146,8 @@ def _delay_words(recording: Recording, panel: Panel) -> list[str]:
     words = "One-way delay of data packets, as cwdp measures it; each dot is one packet"
     return [
         text((MARGIN, panel.y.end - GAP), words, "mute"),
-        _label(panel, 9000, "ecmp", _waits(recording)),
-        _label(panel, 110, "cwdp", _waits_not(recording)),
+        _label(panel, 2500, "ecmp", _waits(recording)),
+        _label(panel, 200, "cwdp", _waits_not(recording)),
     ]
 
 
@@ -177,35 +180,35 @@ def _mbit(rate_bps: int) -> str:
 
 def _survived(recording: Recording) -> str:
     arm = recording.cwdp
-    died = "none died" if not arm.queue_pairs_died else f"{arm.queue_pairs_died} died"
-    return (
-        f"{arm.queue_pairs_hit} queue pairs were on it, still for {arm.stall_max_ms:.0f} ms at most; {died}."
-    )
+    died = f"{arm.queue_pairs_died} died" if arm.queue_pairs_died else "none died"
+    return f"{arm.queue_pairs_hit} queue pairs hit: still for {arm.stall_max_ms:.0f} ms at most, {died}."
 
 
 def _died(recording: Recording) -> str:
     arm = recording.ecmp
     died = "all" if arm.queue_pairs_died == arm.queue_pairs_hit else str(arm.queue_pairs_died)
-    return f"{arm.queue_pairs_hit} queue pairs were on it; {died} timed out and died."
+    return f"{arm.queue_pairs_hit} queue pairs hit: {died} timed out and died."
 
 
 def _waits(recording: Recording) -> str:
-    arm = recording.ecmp
-    before_us = np.array(arm.owd_us)[np.array(arm.sent_s) < 0.0]
-    queued = np.count_nonzero(before_us >= QUEUED_US) / max(len(before_us), 1)
-    return f"{queued:.0%} of the packets queue behind others until the cut; the dead send none."
+    sent_s, owd_us = np.array(recording.ecmp.sent_s), np.array(recording.ecmp.owd_us)
+    before, after = (
+        np.count_nonzero(owd_us[those] >= QUEUED_US) / max(np.count_nonzero(those), 1)
+        for those in (sent_s < 0.0, sent_s >= 0.0)
+    )
+    return f"{before:.0%} of the packets queue before the cut, {after:.0%} after it."
 
 
 def _waits_not(recording: Recording) -> str:
     middle, high = (_delay(np.quantile(recording.cwdp.owd_us, share)) for share in (0.5, 0.99))
-    return f"half of the packets take less than {middle}, 99% less than {high}."
+    return f"median {middle}, 99th percentile {high}."
 
 
 def _delay(delay_us: float) -> str:
-    return f"{delay_us:.0f} µs" if delay_us < US_PER_MS else f"{delay_us / US_PER_MS:.1f} ms"
+    return f"{delay_us:.0f} µs" if delay_us < US_PER_MS else f"{delay_us / US_PER_MS:.2g} ms"
 
 
-def _share_after(recording: Recording, arm: Arm) -> float:
+def _share_at_end(recording: Recording, arm: Arm) -> float:
     """Goodput in the last second, of what is offered."""
     last = round(1.0 / recording.bin_s)
     return float(np.mean(arm.goodput_bps[-last:])) / recording.offered_bps
