@@ -191,11 +191,8 @@ def _died(recording: Recording) -> str:
 
 
 def _waits(recording: Recording) -> str:
-    sent_s, owd_us = np.array(recording.ecmp.sent_s), np.array(recording.ecmp.owd_us)
-    before, after = (
-        np.count_nonzero(owd_us[those] >= QUEUED_US) / max(np.count_nonzero(those), 1)
-        for those in (sent_s < 0.0, sent_s >= 0.0)
-    )
+    sent_s, queued = np.array(recording.ecmp.sent_s), np.array(recording.ecmp.owd_us) >= QUEUED_US
+    before, after = (float(queued[those].mean()) for those in (sent_s < 0.0, sent_s >= 0.0))
     return f"{before:.0%} of the packets queue before the cut, {after:.0%} after it."
 
 
