@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi, tree
 from cwdp.dataplane.addresses import words_address
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.ring import Ring
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.ring import Ring
 from cwdp.shared.addresses import Address
-from cwdp.shared.records import EGRESS
+from cwdp.shared.bus.records import EGRESS
 from manager.queue_pairs.sample_join import STAMP, join_settled, packet_names
 from tools.lab import Host, Lab
-from tools.lab.netns import netns_enter
-from tools.lab.truth import local_ns
+from tools.lab.network.netns import netns_enter
+from tools.lab.truth.clocks import local_ns
 from tools.picture.summary import Delays
 
 DECIDED_NS = 2**62

@@ -19,7 +19,7 @@ from tools.experiments.jobs import pair_flows
 from tools.experiments.runs import IdleShare, links_in_use
 from tools.experiments.taken import links_taken, without_backup
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.session import lab_for_run
+from tools.lab.fleet.session import lab_for_run
 from tools.picture.delays import Stamps
 from tools.picture.document import Arm, Recording
 from tools.picture.summary import Moments, Span, summarise
