@@ -13,8 +13,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.dataplane import abi, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.addresses import words_address
+from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.ring import Ring
 from cwdp.shared.addresses import Address
