@@ -3,6 +3,7 @@
 import importlib
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -11,8 +12,8 @@ from cwdp.cli import main as cwdp
 from tools.bench.__main__ import PARTS
 from tools.measurements import page, results
 from tools.measurements.__main__ import DOCS
-from tools.measurements.catalogue import Measurement, load, measurements
-from tools.measurements.figures import LACKING, measured
+from tools.measurements.catalogue import Measurement, Row, load, measurements
+from tools.measurements.figures import LACKING, pick
 
 TABLES = load()
 MEASUREMENTS = list(measurements(TABLES))
@@ -109,16 +110,17 @@ def test_stored_results_tell_nothing_private() -> None:
         assert not re.search(r"/(?:home|root|tmp|work|run|var|usr|Users)/", path.read_text()), path.name
 
 
-def test_a_benchmarks_own_verdict_is_the_pages() -> None:
-    """Targets stand in the benchmark and in the tables: each row shows what the benchmark says of its figures."""
+def bench_targets(measurement: Measurement) -> Iterator[tuple[Row, float]]:
+    """The rows that show a benchmark's value, each with the target that the benchmark printed beside it."""
+    for row in measurement.rows:
+        if row.figure.endswith("].value") and row.over is None:
+            for target in pick(RESULTS[measurement.name].result, row.figure.removesuffix("value") + "target"):
+                if target is not None:
+                    yield row, target * row.times
+
+
+def test_the_targets_of_benchmarks_are_the_pages() -> None:
     for measurement in MEASUREMENTS:
-        if not measurement.is_bench or measurement.name not in RESULTS:
-            continue
-        found = RESULTS[measurement.name].result
-        for row in measurement.rows:
-            name = re.fullmatch(r"\[name=(.*)\]\.value", row.figure)
-            if name is None or row.over or (row.at_most is None and row.at_least is None):
-                continue
-            pattern = re.escape(name[1]).replace(r"\*", ".*")
-            told = [figure["met"] for figure in found if re.fullmatch(pattern, figure["name"])]
-            assert measured(row, found).startswith("**") == (False in told), row.what
+        if measurement.is_bench and measurement.name in RESULTS:
+            for row, target in bench_targets(measurement):
+                assert target in (pytest.approx(row.at_most), pytest.approx(row.at_least)), row.what
