@@ -66,7 +66,7 @@ def circumstances(result: Result | None) -> str:
         return NOT_YET
     return (
         f"{duration(result.took_s)} on {result.started[:10]}, {in_words(result.machine)}, "
-        f"{result.idle_share:.0%} idle"
+        f"{100 * result.idle_share:.0f} % idle"
     )
 
 

@@ -46,7 +46,7 @@ def test_blocks_are_written_anew_and_prose_stays() -> None:
     assert "| time | **3 s** | at most 2 s | `first` |" in text
     assert "| memory | 4,096 MiB |  | `first` |" in text
     assert "| rate | not measured yet | at least 5 | `second` |" in text
-    assert f"- `first`: `{FIRST.command}`; 1 min on 2031-02-03, 4 x Z80, Linux 6.6.6, 25% idle" in text
+    assert f"- `first`: `{FIRST.command}`; 1 min on 2031-02-03, 4 x Z80, Linux 6.6.6, 25 % idle" in text
     assert f"- `second`: `{SECOND.command}`; not measured yet" in text
     assert "- `make bench`: 1 measurements, not measured yet" in text
     assert "- `python -m tools.measurements run`: 3 measurements, 1 of them measured so far: 1 min" in text
