@@ -132,12 +132,17 @@ class TestRunning:
         monkeypatch.setattr(running, "argv", lambda measurement: [sys.executable, "-c", measurement.command])
 
     def test_what_a_command_prints_is_kept_with_its_circumstances(self) -> None:
-        one = Measurement("m", 'print(\'{"a": 7, "log": "x"}\')', (Row("", "a"),), without=("log",))
+        one = Measurement(
+            "m",
+            '__import__("time").sleep(0.2); print(\'{"a": 7, "log": "x"}\')',
+            (Row("", "a"),),
+            without=("log",),
+        )
         done = running.measure(one, pytest.fail)
         assert done.result == {"a": 7}
         assert done.command == one.command
         assert 0 <= done.idle_share <= 1
-        assert done.took_s > 0
+        assert done.took_s >= 0.2
         assert done.started.endswith("Z")
 
     def test_the_lines_of_a_bench_part_are_figures_and_are_printed(
