@@ -110,8 +110,9 @@ unit:
 fuzz: setup
 	$(SUDO) CWDP_FUZZ_FRAMES=$(FUZZ_FRAMES) $(PYTHON) -m pytest tests/bpf/fuzz/test_fuzz.py -o log_cli=true --log-cli-level=INFO
 
+# What is measured is stored in docs/results, and docs/measurements.md written from it.
 bench: setup
-	$(SUDO) $(PYTHON) -m tools.bench
+	$(PYTHON) -m tools.measurements run 'bench-*'
 
 pin:
 	$(PYTHON) -m piptools compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \

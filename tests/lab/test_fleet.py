@@ -29,7 +29,7 @@ from tools.lab.truth.clocks import Reading, Truth
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-# Far above what is reached (README), so that a busy machine does not fail a test of behaviour.
+# Far above what is reached (docs/measurements.md), so that a busy machine does not fail a test of behaviour.
 FAR_NS = 2_000.0
 QUICK_PROBES = ProbeSettings(pairs_per_s=400.0, paths=4)
 
