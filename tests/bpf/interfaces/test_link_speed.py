@@ -20,7 +20,7 @@ def test_the_speed_that_a_tap_tells_is_no_limit() -> None:
     with IPRoute() as ip:
         ip.link("add", ifname="tap0", kind="tuntap", mode="tap")
         ip.link("set", index=ip.link_lookup(ifname="tap0")[0], state="up")
-    assert link_bps("tap0") == 10 * 10**9
+    assert link_bps("tap0") in (10 * 10**6, 10 * 10**9)  # as the kernel is older or newer
     assert wire_bps("tap0") is None
 
 

@@ -14,7 +14,7 @@ from cwdp.dataplane.abi import ProbeKind, Reason, SlotState
 
 pytestmark = pytest.mark.kernel
 
-quick = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SEQ = 5
 T1 = 1_000_000_007
 SMALLEST_SKB, LARGEST = 54, 1500

@@ -22,7 +22,7 @@ T1 = 1_000_000_007
 SEQ = 9
 FAMILIES = pytest.mark.parametrize("ip_version", [4, 6], ids=["IPv4", "IPv6"])
 VLANS = pytest.mark.parametrize("vlans", [0, 1, 2])
-quick = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def scattered(dataplane: Machine, packet: Packet | bytes, linear: int) -> Run:

@@ -57,7 +57,7 @@ def read_line(
     return distance, -int(slot["fwd_owd_ns"]), int(slot["bound_ns"])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     delta_ns=st.integers(-REACH_NS + LONGEST_NS, REACH_NS - LONGEST_NS),
     drift_q48=st.integers(-FASTEST_Q48, FASTEST_Q48),
@@ -145,7 +145,7 @@ def test_a_zeroed_record_leaves_the_clock_as_it_is(dataplane: Machine) -> None:
     assert before <= t1 <= after
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     delta_ns=st.integers(-BASE_REACH_NS + LONGEST_NS, BASE_REACH_NS - LONGEST_NS),
     rate_q40=st.integers(-FASTEST_Q40, FASTEST_Q40),
@@ -167,7 +167,7 @@ def test_local_time_is_that_of_the_base_line(
     assert low - 2 <= signed_64(t1) <= high
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(delta_ns=st.integers(-(2**42), 2**42), slow_q40=st.integers(-(2**23), 2**23))
 def test_local_time_is_exact_to_the_nanosecond(dataplane: Machine, delta_ns: int, slow_q40: int) -> None:
     """At a rate of nearly nothing the moment of the reading makes no difference."""

@@ -75,7 +75,7 @@ def test_fit_is_as_good_as_it_says(seconds: float, noise_ns: float, queued: floa
         assert abs(np.mean(error_ns(fits, 10**9))) < 0.5
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 1000), st.integers(-100 * YEAR_NS, 100 * YEAR_NS))
 def test_offset_of_a_clock_shifts_the_fit_and_nothing_else(seed: int, shift: int) -> None:
     data = exchanges(seed)
@@ -109,7 +109,7 @@ def test_a_young_edge_is_fitted_beside_old_ones_as_it_is_alone() -> None:
         assert getattr(beside, name)[3:] == pytest.approx(getattr(alone, name), rel=0.05), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 20), min_size=0, max_size=5),
     st.integers(0, 2**31),

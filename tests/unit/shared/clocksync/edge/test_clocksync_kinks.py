@@ -161,7 +161,7 @@ def test_a_jump_of_the_own_clock_is_found_as_its_own() -> None:
         assert 0 <= bent.own_since_ns - CHANGE_NS < 50 * MS
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 6), st.data())
 def test_whatever_waits_in_queues_bends_nothing(edges: int, data: st.DataObject) -> None:
     n = edges * 20

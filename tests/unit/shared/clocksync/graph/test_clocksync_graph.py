@@ -78,7 +78,7 @@ class Fleet:
         return error - np.median(error)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(3, 25), st.booleans())
 def test_least_squares_is_the_projection(seed: int, n: int, weighted: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -94,7 +94,7 @@ def test_least_squares_is_the_projection(seed: int, n: int, weighted: bool) -> N
     assert np.allclose(incidence @ x, oracle, atol=1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.sampled_from([10**3, 10**10, 20 * YEAR_NS]))
 def test_clocks_are_found_whatever_their_offsets(seed: int, spread_ns: int) -> None:
     fleet = Fleet(seed=seed, spread_ns=spread_ns)
@@ -106,7 +106,7 @@ def test_clocks_are_found_whatever_their_offsets(seed: int, spread_ns: int) -> N
     assert not solution.rejected.any()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6))
 def test_the_order_of_hosts_and_edges_does_not_matter(seed: int) -> None:
     fleet = Fleet(n=30, seed=seed)

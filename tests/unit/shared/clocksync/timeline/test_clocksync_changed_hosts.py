@@ -120,7 +120,7 @@ def own_fits(world: World, hosts: Bool, *, age_s: float = 0.2) -> OwnFits:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(3, 25), st.floats(0, 1))
 def test_changed_hosts_are_found_exactly_where_nothing_disturbs(seed: int, n: int, share: float) -> None:
     world = World(n, 1 + round(share * (n - 2)), seed)
@@ -146,7 +146,7 @@ def test_a_pair_of_which_no_floor_is_known_has_the_fleets(seed: int) -> None:
     assert placed.ahead_ns[world.changed] == pytest.approx(world.ahead_ns[world.changed], abs=2)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(2, 15))
 def test_where_all_have_changed_they_keep_their_median(seed: int, n: int) -> None:
     world = World(n, n, seed)
@@ -162,7 +162,7 @@ def test_where_all_have_changed_they_keep_their_median(seed: int, n: int) -> Non
     assert np.isfinite(placed.sigma_drift_ns).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 8))
 def test_what_hosts_say_of_themselves_places_them_alone(seed: int, changed: int) -> None:
     world = World(8, changed, seed)
@@ -297,7 +297,7 @@ def test_a_jump_that_may_have_been_a_change_of_rate_is_told_by_the_rate_since(ju
 positive = st.floats(1.0, 1e6) | st.just(np.inf)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     ahead_ns=st.floats(-1e9, 1e9),
     sigma_ns=positive,

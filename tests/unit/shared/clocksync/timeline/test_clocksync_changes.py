@@ -54,7 +54,7 @@ def without_own_word(edges: GraphEdges) -> GraphEdges:
     return replace(edges, own=np.zeros(len(edges.src), bool))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(0, 11), st.booleans())
 def test_a_host_most_of_whose_edges_are_young_is_named(seed: int, host: int, own_word: bool) -> None:
     fleet = ChangedFleet(seed=seed)

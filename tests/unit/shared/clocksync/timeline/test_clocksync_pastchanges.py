@@ -41,7 +41,7 @@ def test_a_clock_that_changes_again_and_again_is_expected_to_go_on_so() -> None:
     assert not expected_ns(past, 300).any()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.floats(0.01, 50.0))
 def test_the_next_change_is_mostly_within_what_is_expected(seed: int, sigma_ppm: float) -> None:
     rng = np.random.default_rng(seed)
