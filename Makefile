@@ -12,13 +12,14 @@ Q      := $(if $(V),,@)
 
 CLANG        := clang-16
 CLANG_FORMAT := clang-format-16
-BPF_CFLAGS   := -target bpf -mcpu=v3 -g -O2 -Wall -Wextra -Werror -I/usr/include/$(shell uname -m)-linux-gnu
-BPF_HEADERS  := $(wildcard bpf/*.h)
-BPF_OBJECTS  := $(patsubst bpf/%.c,build/bpf/%.o,$(wildcard bpf/*.bpf.c))
+BPF_CFLAGS   := -target bpf -mcpu=v3 -g -O2 -Wall -Wextra -Werror -Ibpf -I/usr/include/$(shell uname -m)-linux-gnu
+BPF_HEADERS  := $(wildcard bpf/*.h bpf/*/*.h)
+BPF_SOURCES  := $(wildcard bpf/*.bpf.c bpf/*/*.bpf.c)
+BPF_OBJECTS  := $(patsubst %.c,build/bpf/%.o,$(notdir $(BPF_SOURCES)))
 CC           := gcc
-ROCE_CFLAGS  := -std=gnu11 -O2 -Wall -Wextra -Werror
-ROCE_SOURCES := $(wildcard tools/roce/*.c)
-ROCE_HEADERS := $(wildcard tools/roce/*.h)
+ROCE_CFLAGS  := -std=gnu11 -O2 -Wall -Wextra -Werror -Itools/roce/program
+ROCE_SOURCES := $(wildcard tools/roce/program/*.c tools/roce/program/*/*.c)
+ROCE_HEADERS := $(wildcard tools/roce/program/*.h tools/roce/program/*/*.h)
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 FUZZ_FRAMES  := 20000000
 
@@ -45,7 +46,9 @@ build/.venv: requirements.txt requirements-dev.txt pyproject.toml | build/.packa
 
 bpf: $(BPF_OBJECTS)
 
-build/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS) Makefile | build/.packages
+vpath %.bpf.c bpf bpf/tools
+
+build/bpf/%.bpf.o: %.bpf.c $(BPF_HEADERS) Makefile | build/.packages
 	@mkdir -p build/bpf
 	@echo "building $@"
 	$(Q)$(CLANG) $(BPF_CFLAGS) -c $< -o $@.new
@@ -81,7 +84,7 @@ test: setup machine
 test-rdma: setup machine
 	@$(RUN_TESTS) rdma
 
-# The kernel tests on Debian's kernels, each emulated: hours. TESTS="tests/bpf/test_steer.py ..." runs some.
+# The kernel tests on Debian's kernels, each emulated: hours. TESTS="tests/bpf/steering/test_steer.py ..." runs some.
 test-kernels: setup
 	$(SUDO) $(PYTHON) -m tools.kernels $(TESTS)
 
@@ -95,7 +98,7 @@ check: setup
 lint:
 	$(Q)$(PYTHON) -m ruff check .
 	$(Q)$(PYTHON) -m ruff format --check .
-	$(Q)$(CLANG_FORMAT) --dry-run --Werror bpf/*.h bpf/*.c $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES)
+	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES)
 
 types:
 	$(Q)$(PYTHON) -m mypy
@@ -105,10 +108,11 @@ unit:
 
 # Mutated frames through the programs, from a seed that is printed: about 15 s a million.
 fuzz: setup
-	$(SUDO) CWDP_FUZZ_FRAMES=$(FUZZ_FRAMES) $(PYTHON) -m pytest tests/bpf/test_fuzz.py -o log_cli=true --log-cli-level=INFO
+	$(SUDO) CWDP_FUZZ_FRAMES=$(FUZZ_FRAMES) $(PYTHON) -m pytest tests/bpf/fuzz/test_fuzz.py -o log_cli=true --log-cli-level=INFO
 
+# What is measured is stored in docs/results, and docs/measurements.md written from it.
 bench: setup
-	$(SUDO) $(PYTHON) -m tools.bench
+	$(PYTHON) -m tools.measurements run 'bench-*'
 
 pin:
 	$(PYTHON) -m piptools compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \

@@ -37,11 +37,11 @@
 
 #include <linux/pkt_cls.h>
 
-#include "detour.h"
-#include "go_back.h"
-#include "probe.h"
-#include "slice.h"
-#include "telemetry.h"
+#include "steering/detour.h"
+#include "steering/go_back.h"
+#include "probe/probe.h"
+#include "queue_pairs/slice.h"
+#include "queue_pairs/telemetry.h"
 
 /* As far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more. */
 #define HEADERS_BYTES 96

@@ -202,7 +202,7 @@ struct cwdp_path {
 	__u32 users;     /* queue pairs steered over it or backed up by it */
 	__u64 slow_ns;   /* how long answers took of late */
 	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
-	__u32 spares;    /* detours that it is part of; free where nobody uses it and it is part of none */
+	__u32 detours;   /* detours that it is part of; free where nobody uses it and it is part of none */
 	__u64 asked_ns;  /* when the last pulse left */
 	__u64 unused[2];
 };

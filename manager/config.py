@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from cwdp.errors import ConfigError
+from cwdp.shared.bus.messages import RoceSettings
 from cwdp.shared.config import read_toml
-from cwdp.shared.messages import RoceSettings
 from manager.probing.schedule import Family
 
 DEFAULT_SOCKET = "/run/cwdp/manager.sock"

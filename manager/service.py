@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 
 from cwdp import __version__
 from cwdp.errors import BusError
-from cwdp.shared.bus import Bus
-from cwdp.shared.config import check_bus_url
-from cwdp.shared.loopwatch import LoopWatch
-from cwdp.shared.messages import (
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import (
     BounceReport,
     Desired,
     Event,
@@ -29,6 +27,8 @@ from cwdp.shared.messages import (
     WindowReport,
     subject,
 )
+from cwdp.shared.config import check_bus_url
+from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
 from manager.api.http import HttpServer

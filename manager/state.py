@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cwdp.shared.messages import (
+from cwdp.shared.bus.messages import (
     LARGEST_VERSION,
     BounceOrder,
     Desired,

@@ -10,9 +10,9 @@ from pathlib import Path
 from nats.aio.client import Client
 
 from cwdp.errors import BusError, ManagerError
-from cwdp.shared.buckets import JETSTREAM_ERRORS
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import Desired
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import Desired
 from manager.bus.lease import Lease
 from manager.bus.state import BusState
 from manager.clock.timeline import Identity, save_identity

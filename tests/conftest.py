@@ -1,7 +1,15 @@
-"""Tests say with the mark `needs` which programs and built files they cannot do without."""
+"""What all tests have in common.
+
+Tests say with the mark `needs` which programs and built files they cannot do without. No example of a test by hypothesis
+fails for the time that it took: the machine may have other work to do.
+"""
 
 import need
 import pytest
+from hypothesis import settings
+
+settings.register_profile("cwdp", deadline=None)
+settings.load_profile("cwdp")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

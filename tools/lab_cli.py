@@ -13,11 +13,12 @@ from tools.experiments.failover.run import failover
 from tools.experiments.incast.run import incast
 from tools.experiments.nic_failover.run import nic_failover
 from tools.experiments.slices.run import slices
-from tools.lab import faults, lifecycle, netns, units
+from tools.experiments.sync import sync
+from tools.lab import faults, lifecycle, units
 from tools.lab import status as report
 from tools.lab.lab import Lab
+from tools.lab.network import netns
 from tools.lab.params import CLOCKS, RATE, SHARE, TIME
-from tools.lab.sync import sync
 from tools.lab.topology import LabSpec
 from tools.roce.cli import traffic
 

@@ -8,19 +8,18 @@ import msgspec
 from msgspec import Meta
 
 from cwdp.dataplane.abi import ROCE_PORT
-from cwdp.dataplane.interface import Generic
-from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.kernel.interface import Generic
+from cwdp.dataplane.loading.loader import Settings
 from cwdp.errors import ConfigError
 from cwdp.shared import testclock
+from cwdp.shared.bus.messages import Port, Transport
 from cwdp.shared.config import read_toml
-from cwdp.shared.messages import Port, Transport
 from cwdp.shared.partners import partner_of
 from cwdp.shared.rates import parse_rate
 
 DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
 DEFAULT_KEYS = "/etc/cwdp/keys.toml"
 DEFAULT_PULSE_INTERVAL_MS = 2.0
-SECRET_BYTES = 16
 MAX_KEYS = 2
 
 

@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from cwdp.shared.messages import Event, EventName
+from cwdp.shared.bus.messages import Event, EventName
 
 EVENTS_KEPT = 100
 

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from cwdp.shared.messages import ClockUpdate, Desired
+from cwdp.shared.bus.messages import ClockUpdate, Desired
 
 FORGOTTEN_AFTER_S = 60.0
 """Without a word for so long, who led counts no more: a bus that lost its store numbers leaders anew."""

@@ -19,14 +19,16 @@ from cwdp.agent.probing.schedule import Schedule, make_schedule
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.agent.queuepairs import QueuePairs
 from cwdp.congestion.order import Order
-from cwdp.dataplane import abi, attached, loader, meta, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import XdpMode
-from cwdp.dataplane.loader import Loaded, Settings
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import Steering
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.loading import attached, loader
+from cwdp.dataplane.loading.loader import Loaded, Settings
+from cwdp.dataplane.pinned import meta, tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.tree import TreePath
+from cwdp.dataplane.steering.steering import Steering
 from cwdp.errors import DataplaneError, InterfaceError
-from cwdp.shared.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
+from cwdp.shared.bus.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
 from cwdp.slices.borrowing import Borrowing
 from cwdp.slices.linkspeed import LinkSpeed, wire_bps
 
@@ -235,7 +237,7 @@ class HostNic:
         if self.maps is None:
             return set()
         paths = self.maps.paths
-        records = paths[(paths["users"] > 0) | (paths["spares"] > 0)]
+        records = paths[(paths["users"] > 0) | (paths["detours"] > 0)]
         dsts = [dst.tobytes() for dst in records["dst"]]
         return {(self.ifname, *key) for key in zip(dsts, records["sport"].tolist(), strict=True)}
 

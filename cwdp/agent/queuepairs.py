@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.telemetry import QpReader, SampleReader
-from cwdp.shared.messages import PacedQp, QpReport, SampleReport
+from cwdp.shared.bus.messages import PacedQp, QpReport, SampleReport
 
 MOST_LISTED = 4096
 ROWS_PER_QP_REPORT = 2048

@@ -42,14 +42,12 @@ from cwdp.agent.tracing.echo_tests import EchoTests
 from cwdp.agent.tracing.tracer import Tracing
 from cwdp.agent.ud.nic import UdNic
 from cwdp.congestion import interface
-from cwdp.dataplane import loader
-from cwdp.dataplane.loader import Loaded
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.loading.loader import Loaded
 from cwdp.errors import ConfigError, DataplaneError, RdmaError
-from cwdp.shared import messages
-from cwdp.shared.bus import Bus
-from cwdp.shared.config import check_bus_url
-from cwdp.shared.loopwatch import LoopWatch
-from cwdp.shared.messages import (
+from cwdp.shared.bus import messages
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import (
     BounceOrder,
     ClockUpdate,
     Desired,
@@ -60,6 +58,8 @@ from cwdp.shared.messages import (
     ProbeEdge,
     Report,
 )
+from cwdp.shared.config import check_bus_url
+from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
 

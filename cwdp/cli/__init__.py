@@ -4,20 +4,20 @@ from cwdp.cli.lazy import LazyGroup
 
 COMMANDS = {
     "agent": ("cwdp.cli.agent:agent", "The service on each host."),
-    "clock": ("cwdp.cli.read:clock", "Show every host's clock against the timeline."),
-    "dataplane": ("cwdp.cli.dataplane:dataplane", "The eBPF programs on this host's interfaces."),
-    "event": ("cwdp.cli.read:event", "Show what happened to links, paths, clocks and agents."),
-    "fabric": ("cwdp.cli.fabric:fabric", "Show switches, links and which NIC sits where."),
-    "host": ("cwdp.cli.read:host", "Show hosts, their interfaces and counters."),
+    "clock": ("cwdp.cli.cluster.clock:clock", "Show every host's clock against the timeline."),
+    "dataplane": ("cwdp.cli.local.dataplane:dataplane", "The eBPF programs on this host's interfaces."),
+    "event": ("cwdp.cli.cluster.event:event", "Show what happened to links, paths, clocks and agents."),
+    "fabric": ("cwdp.cli.cluster.fabric:fabric", "Show switches, links and which NIC sits where."),
+    "host": ("cwdp.cli.cluster.host:host", "Show hosts, their interfaces and counters."),
     "lab": ("tools.lab_cli:lab", "A leaf-spine fabric in network namespaces."),
-    "link": ("cwdp.cli.link:link", "Show queues, loads and faults of the fabric's links."),
+    "link": ("cwdp.cli.cluster.link:link", "Show queues, loads and faults of the fabric's links."),
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
-    "owd": ("cwdp.cli.read:owd", "Show the one-way delay of every path."),
-    "path": ("cwdp.cli.fabric:path", "Show which source ports lead over which switches."),
-    "qp": ("cwdp.cli.qp:qp", "Show RoCEv2 queue pairs: rates, marks, losses, delays."),
-    "rdma": ("cwdp.cli.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
-    "slice": ("cwdp.cli.slice:slice_", "Bandwidth slices of this host's interfaces."),
-    "steer": ("cwdp.cli.steer:steer", "Which path each queue pair of this host takes."),
+    "owd": ("cwdp.cli.cluster.owd:owd", "Show the one-way delay of every path."),
+    "path": ("cwdp.cli.cluster.fabric:path", "Show which source ports lead over which switches."),
+    "qp": ("cwdp.cli.cluster.qp:qp", "Show RoCEv2 queue pairs: rates, marks, losses, delays."),
+    "rdma": ("cwdp.cli.local.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
+    "slice": ("cwdp.cli.local.slice:slice_", "Bandwidth slices of this host's interfaces."),
+    "steer": ("cwdp.cli.local.steer:steer", "Which path each queue pair of this host takes."),
 }
 
 main = LazyGroup(

@@ -7,7 +7,7 @@ import msgspec
 
 from cwdp.agent import service
 from cwdp.agent.config import DEFAULT_CONFIG, read_config
-from cwdp.dataplane.tree import require_privileges
+from cwdp.dataplane.pinned.tree import require_privileges
 from cwdp.shared.service import log_to_stderr
 
 

@@ -1,13 +1,16 @@
-"""A click group that imports a subcommand when it is called, and not to list it."""
+"""A click group that imports a subcommand when it is called, not to list it, and tells people of its errors."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from cwdp import __version__
-from cwdp.cli.errors import translated
+from cwdp.errors import CwdpError
+
+EXIT_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
@@ -46,7 +49,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand inside the error boundary."""
-        with translated(ctx):
+        with _translated(ctx):
             return super().invoke(ctx)
 
 
@@ -64,3 +67,20 @@ def _version_option(name: str) -> click.Option:
         callback=show,
         help="Show the version.",
     )
+
+
+@contextmanager
+def _translated(ctx: click.Context) -> Iterator[None]:
+    """Turn a CwdpError inside the block into a message, and an interrupt into a quiet exit."""
+    try:
+        yield
+    except CwdpError as error:
+        click.echo(_describe(error), err=True)
+        ctx.exit(error.exit_status)
+    except KeyboardInterrupt:
+        ctx.exit(EXIT_INTERRUPTED)
+
+
+def _describe(error: CwdpError) -> str:
+    """What was wrong, then the next step, indented."""
+    return "\n  ".join([f"error: {error.message}", *error.hint.splitlines()])

@@ -2,16 +2,28 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
+from rich.table import Table
 
-from cwdp.cli import manager_table
 from cwdp.cli.client import ManagerClient
-from cwdp.cli.read import reading, show
+from cwdp.cli.reading import reading, show
 from cwdp.shared.service import log_to_stderr
 from manager.config import DEFAULT_BUS_LISTEN, DEFAULT_SOCKET, DEFAULT_STATE_DIR, ManagerConfig, load
 from manager.service import serve
+
+_DONE = {
+    "moved": "moved for room",
+    "rerouted": "moved off dead links",
+    "backed_up": "given a way round",
+    "released": "let go of, idle",
+    "adopted": "taken up from another manager",
+    "refused": "not steered by their host",
+    "held_back": "moves held back by a limit",
+    "no_way_round": "without any way round",
+}
 
 
 @click.group()
@@ -46,4 +58,27 @@ def run(config: Path | None, **overrides: str | None) -> None:
 def status(url: str | None, as_json: bool, watch: float | None) -> None:
     """Show which manager leads, and what it does about queue pairs by itself."""
     client = ManagerClient(url)
-    show(lambda: client.get("/v1/manager"), manager_table.status, as_json=as_json, watch_s=watch)
+    show(lambda: client.get("/v1/manager"), _table, as_json=as_json, watch_s=watch)
+
+
+def _table(answer: Any) -> Table:
+    """Who leads, and the planner."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    planner = answer["planner"]
+    leads = "leads" if answer["leads"] else f"waits; {answer['leader'] or 'nobody'} leads"
+    table.add_row("manager", f"{answer['name']}: {leads}")
+    table.add_row("hosts", f"{answer['hosts_up']} up")
+    table.add_row("planner", _state(answer))
+    table.add_row("queue pairs", f"{planner['queue_pairs']} send, {planner['steered']} are steered")
+    table.add_row("ways round", f"{planner['backed_up']} ready")
+    table.add_row("fullest link", f"{planner['fullest_link_share']:.0%} of what it carries, as planned")
+    table.add_row("dead links", ", ".join(planner["dead_links"]) or "none")
+    for name, meaning in _DONE.items():
+        table.add_row(meaning, str(planner["totals"][name]))
+    return table
+
+
+def _state(answer: Any) -> str:
+    if not answer["planner"]["enabled"]:
+        return "off"
+    return "on" if answer["leads"] else "the leader's business"

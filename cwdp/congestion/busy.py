@@ -18,7 +18,7 @@ ETHERNET_BYTES = 14
 
 
 class Tables(Protocol):
-    """What is read of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What is read of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     qps: dict[Direction, NDArray[np.void]]
 

@@ -15,7 +15,7 @@ from cwdp.congestion.watch import PathWatch
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.addresses import words_address
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned.maps import Maps
 
 LOOK_NS = 100_000_000
 """How often the whole table is looked through for queue pairs that have begun to send."""

@@ -10,8 +10,9 @@ from cwdp.congestion.control import NicControl
 from cwdp.congestion.episodes import Episodes, Held
 from cwdp.congestion.order import Happened, Order
 from cwdp.congestion.pacing import Pacer
-from cwdp.dataplane import loader, tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.slices.slicing import ETHERNET_BYTES, Slicing
 
 COUNTERS = (*control.COUNTERS, "congestion_episodes", "congestion_steps_late")
@@ -41,7 +42,7 @@ class CongestionNic:
         self._late: Counter[str] = Counter(congestion_steps_late=0)
         self._stepped_ns = self._told_ns = 0
         self._is_apart, self._refused = False, 0
-        index = loader.ifindex_of(order.ifname)
+        index = ifindex_of(order.ifname)
         self._maps = Maps(tree.here(order.ifname))
         self._ip = IPRoute()
         frame_bytes = self._ip.get_links(index)[0].get_attr("IFLA_MTU") + ETHERNET_BYTES

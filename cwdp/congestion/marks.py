@@ -9,7 +9,7 @@ from cwdp.dataplane.abi import Direction
 
 
 class Tables(Protocol):
-    """What is read of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What is read of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     qps: dict[Direction, NDArray[np.void]]
 

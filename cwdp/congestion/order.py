@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cwdp.shared.messages import PacedQp
+from cwdp.shared.bus.messages import PacedQp
 
 
 class Order(Struct, frozen=True):

@@ -25,7 +25,7 @@ F64 = NDArray[np.float64]
 
 
 class Tables(Protocol):
-    """What is used of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What is used of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     qps: dict[Direction, NDArray[np.void]]
     slices: NDArray[np.void]

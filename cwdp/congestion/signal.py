@@ -30,7 +30,7 @@ _STATE_MASK = np.uint64(0xFFFFFFFF)
 
 
 class Tables(Protocol):
-    """What is read of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What is read of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     slots: NDArray[np.void]
 

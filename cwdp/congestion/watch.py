@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.dataplane import tree
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.pathtable import PathKey, PathTable
-from cwdp.dataplane.steering import Steering
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.pathtable import PathKey, PathTable
+from cwdp.dataplane.steering.steering import Steering
 from cwdp.errors import SteeringError
 
 KEPT_NS = 60_000_000_000

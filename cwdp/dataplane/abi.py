@@ -348,7 +348,7 @@ PATH: Final = _record(
         ("users", "<u4", 84),
         ("slow_ns", "<u8", 88),
         ("primaries", "<u4", 96),
-        ("spares", "<u4", 100),
+        ("detours", "<u4", 100),
         ("asked_ns", "<u8", 104),
         ("unused", ("<u8", (2,)), 112),
     ],

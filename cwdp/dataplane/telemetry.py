@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.ring import Ring
-from cwdp.shared.records import QP_COUNTERS, QP_ROW, SAMPLE_ROW
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.ring import Ring
+from cwdp.shared.bus.records import QP_COUNTERS, QP_ROW, SAMPLE_ROW
 
 FREE_OR_BUSY = 1
 """Tags up to this stand for no queue pair."""

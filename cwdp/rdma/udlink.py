@@ -15,7 +15,7 @@ from cwdp.rdma.port import ROCE_V2
 from cwdp.rdma.sport import rxe_ud_sport
 from cwdp.rdma.udprobe import Received
 from cwdp.rdma.udqueues import GRH_BYTES, ReceiveQueue, SendQueues
-from cwdp.shared.messages import UdAddress
+from cwdp.shared.bus.messages import UdAddress
 
 RXE_QUEUE_PAIRS = 16
 EVENT_FILE = "anon_inode:[infinibandevent]"

@@ -17,7 +17,7 @@ from cwdp.rdma import udwire
 from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN, check_sport
 from cwdp.rdma.udwire import UNSYNCED, Arrival, Head, Kind, Message, Reading, WireError
-from cwdp.shared.messages import UdAddress
+from cwdp.shared.bus.messages import UdAddress
 
 REPLY_TIMEOUT_NS = 100_000_000
 SEQ_MASK = 0xFFFFFFFF

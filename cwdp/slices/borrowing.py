@@ -6,7 +6,7 @@ A borrowed rate holds for the time of a lease. When nobody renews it, the datapl
 import numpy as np
 
 from cwdp.dataplane import abi
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.slices.allocation import Rates, allocate
 from cwdp.slices.edt import NS_BITS_PER_BYTE, PACE_SHIFT
 

@@ -13,7 +13,7 @@ from pyroute2.netlink.rtnl import TC_H_ROOT
 
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.slices import MAX_PRIORITY, Share
 from cwdp.slices import qdiscs
 from cwdp.slices.enforcer import Usage

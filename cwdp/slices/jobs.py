@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cwdp.dataplane import abi, libbpf
-from cwdp.dataplane.steering import QpKey, parse_address
+from cwdp.dataplane import abi
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.steering.steering import QpKey, parse_address
 from cwdp.errors import ConfigError
 from cwdp.shared.slices import Job
 from cwdp.slices.shares import job_number

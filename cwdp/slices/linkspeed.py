@@ -10,7 +10,7 @@ from contextlib import closing
 
 from pyroute2.ethtool.ioctl import EthtoolError, IoctlEthtool
 
-from cwdp.dataplane.rtnetlink import LinkInfo, link_info
+from cwdp.dataplane.kernel.rtnetlink import LinkInfo, link_info
 
 MBIT = 1_000_000
 UNKNOWN = 0xFFFFFFFF

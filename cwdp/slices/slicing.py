@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
-from cwdp.dataplane import abi, loader
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.barrier import store_barrier
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.kernel.barrier import store_barrier
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import ConfigError
 from cwdp.shared.rates import format_rate
 from cwdp.shared.slices import DEFAULT_PRIORITY, Job, Match, Share, SliceSet
@@ -83,7 +84,7 @@ class Slicing:
         self._maps = maps
         self._ip = ip
         self._ifname = ifname
-        self._index = loader.ifindex_of(ifname)
+        self._index = ifindex_of(ifname)
 
     @property
     def enforcer(self) -> abi.Enforcer:

@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 import numpy as np
 
-from cwdp.shared.messages import Transport
+from cwdp.shared.bus.messages import Transport
 from manager.api.json_values import Json, is_at, rounded
 from manager.bus.lease import Lease
 from manager.history.queries import Wanted

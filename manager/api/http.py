@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import json
-import logging
 import os
 import socket as sockets
 import time
@@ -30,8 +29,6 @@ THREAD_ABOVE_PATHS = 5_000
 
 _T = TypeVar("_T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_log = logging.getLogger("cwdp.manager.http")
 
 
 class HttpServer:

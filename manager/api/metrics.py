@@ -11,11 +11,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from cwdp import __version__
-from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
-from cwdp.shared.bus import Bus
-from cwdp.shared.documents import COUNTERS as DOCUMENT_COUNTERS
+from cwdp.shared.bus.connection import COUNTERS as BUS_COUNTERS
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.documents import COUNTERS as DOCUMENT_COUNTERS
+from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS
 from cwdp.shared.loopwatch import LoopWatch
-from cwdp.shared.records import DIRECTIONS, NAK_KINDS
 from manager.bus.lease import Lease
 from manager.bus.nats_server import NatsServer
 from manager.clock.fits import REFUSALS

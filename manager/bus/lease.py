@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from nats.aio.client import Client
 
-from cwdp.shared.buckets import JETSTREAM_ERRORS, Bucket, Conflict
-from cwdp.shared.bus import Bus
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
+from cwdp.shared.bus.connection import Bus
 
 BUCKET = "cwdp-lease"
 KEY = "leader"

@@ -14,8 +14,8 @@ import msgspec
 from nats.aio.client import Client
 
 from cwdp.errors import BusError, ManagerError
-from cwdp.shared.buckets import JETSTREAM_ERRORS, Bucket, Conflict
-from cwdp.shared.bus import Bus
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
+from cwdp.shared.bus.connection import Bus
 from manager.overrides.store import OverrideTable
 
 BUCKET = "cwdp-wishes"

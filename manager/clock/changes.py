@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cwdp.shared.clocksync.track import HostClocks, HostState
-from cwdp.shared.messages import ClockState
+from cwdp.shared.bus.messages import ClockState
+from cwdp.shared.clocksync.timeline.track import HostClocks, HostState
 from manager.clock.disciplines import LATELY_S, Disciplines
 from manager.clock.timeline import NS_PER_S
 

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import get_args
 
-from cwdp.shared.discipline import Discipline, Source
+from cwdp.shared.bus.clocks import Discipline, DisciplineSource
 
 LATELY_S = 60.0
 LARGEST_PPB = 2e8
@@ -77,7 +77,7 @@ class Disciplines:
 
     def sources(self) -> Counter[str]:
         """How many hosts' discipline is read from where."""
-        counts = Counter[str](dict.fromkeys(get_args(Source), 0))
+        counts = Counter[str](dict.fromkeys(get_args(DisciplineSource), 0))
         counts.update(heard.told.source for heard in self._heard.values())
         return counts
 

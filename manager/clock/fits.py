@@ -12,10 +12,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.clockchanges import OwnChange
+from cwdp.shared.bus.clocks import OwnChange
+from cwdp.shared.bus.messages import EdgeFit, host_of
 from cwdp.shared.clocksync import LONG_AGO, EdgeFits, FitReason
-from cwdp.shared.clocksync.graph import GraphEdges, OwnFits
-from cwdp.shared.messages import EdgeFit, host_of
+from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits
 
 STALE_AFTER_S = 3.0
 LARGEST_TIME_NS = 2**62

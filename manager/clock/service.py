@@ -13,11 +13,11 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.clockchanges import ChangedClock
-from cwdp.shared.clocksync.graph import GraphEdges, OwnFits, Solution
+from cwdp.shared.bus.clocks import ChangedClock
+from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report, host_of
+from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits, Solution
 from cwdp.shared.clocksync.ranks import value_at_rank
-from cwdp.shared.clocksync.track import BOUND_SIGMAS, HostClocks, HostState
-from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report, host_of
+from cwdp.shared.clocksync.timeline.track import BOUND_SIGMAS, HostClocks, HostState
 from manager.clock.fits import FitTable
 from manager.clock.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
 

@@ -15,9 +15,9 @@ import numpy as np
 from msgspec import Struct
 
 from cwdp.errors import ManagerError
-from cwdp.shared.clocksync.hostlines import HostLines
-from cwdp.shared.clocksync.track import BOUND_SIGMAS, Tracks
-from cwdp.shared.messages import ClockLine
+from cwdp.shared.bus.messages import ClockLine
+from cwdp.shared.clocksync.timeline.hostlines import HostLines
+from cwdp.shared.clocksync.timeline.track import BOUND_SIGMAS, Tracks
 
 NS_PER_S = 1e9
 LEAST_DRIFT_SIGMA = 25e-9

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 Path = tuple[int, ...]
 
 
-def between_leaves(path: Path) -> Path:
+def _between_leaves(path: Path) -> Path:
     """The links of a path that are not its ends' own."""
     return path[1:-1]
 
@@ -26,9 +26,9 @@ def disjoint_ports(paths: Mapping[int, Path]) -> list[int]:
     used: Counter[int] = Counter()
     chosen = []
     while left:
-        best = min(left, key=lambda path: sum(used[link] for link in between_leaves(path)))
+        best = min(left, key=lambda path: sum(used[link] for link in _between_leaves(path)))
         left.remove(best)
-        used.update(between_leaves(best))
+        used.update(_between_leaves(best))
         chosen.append(first_port[best])
     return chosen
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cwdp.shared.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
-from cwdp.shared.records import EGRESS, shown_address
+from cwdp.shared.bus.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
+from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.fabric.choice import covering_ports
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.model import Model

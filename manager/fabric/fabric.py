@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.shared.messages import TraceReport
+from cwdp.shared.bus.messages import TraceReport
 from manager.fabric.completion import LinkNumbers, complete
 from manager.fabric.routes import PackedPaths, PathName, Routes
 from manager.fabric.traces import Claims, TraceStore

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cwdp.shared.messages import TraceOrder, nic_id
+from cwdp.shared.bus.messages import TraceOrder, nic_id
 from manager.fabric.coverage import CONFIDENCE
 from manager.fabric.path_counts import Known, PathCounts
 from manager.fabric.routes import Pair, PathName

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import Trace, TraceReport, nic_id
+from cwdp.shared.bus.messages import Trace, TraceReport, nic_id
 from manager.fabric.routes import Pair, PathName
 
 MOST_HOPS = 8

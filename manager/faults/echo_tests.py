@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cwdp.shared.messages import BounceOrder, BounceReport
+from cwdp.shared.bus.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Subject, cable
 

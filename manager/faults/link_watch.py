@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import BounceOrder, WindowReport, nic_id
-from cwdp.shared.records import WINDOW_NS, WINDOW_ROW, unpack
+from cwdp.shared.bus.messages import BounceOrder, WindowReport, nic_id
+from cwdp.shared.bus.records import WINDOW_NS, WINDOW_ROW, unpack
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs

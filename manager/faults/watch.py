@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import BounceOrder, BounceReport
+from cwdp.shared.bus.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink
 from manager.faults.causes import Causes
 from manager.faults.clock_watch import ClockWatch

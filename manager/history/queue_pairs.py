@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cwdp.shared.messages import nic_id
-from cwdp.shared.records import EGRESS, shown_address
+from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.queue_pairs.counters import RATE_HOLDS_S
 from manager.state import FleetState
 

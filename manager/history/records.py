@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from cwdp.shared.messages import PathChange
+from cwdp.shared.bus.messages import PathChange
 
 LONGEST_BYTES = 512 * 1024
 """Of a message; nats-server takes 1 MB unless told otherwise."""

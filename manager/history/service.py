@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cwdp.shared.bus import Bus
+from cwdp.shared.bus.connection import Bus
 from cwdp.shared.tasks import first_end
 from manager.config import HistorySettings
 from manager.fabric.wiring import miswired

@@ -21,9 +21,9 @@ from nats.js.api import (
     StreamConfig,
 )
 
-from cwdp.shared.buckets import JETSTREAM_ERRORS
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import PREFIX
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import PREFIX
 from manager.history.records import Message, decoded
 from manager.history.writer import Disk, StoppedError, Writer
 

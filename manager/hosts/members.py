@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cwdp.shared.messages import HELLO_INTERVAL_S, Hello, Nic, nic_id
+from cwdp.shared.bus.messages import HELLO_INTERVAL_S, Hello, Nic, nic_id
 
 MISSED_HELLOS = 5
 CARRIER_GRACE_S = 30.0
@@ -23,7 +23,6 @@ class Host:
     """One host as last heard of. `carrier_lost_s` holds since when each NIC without carrier has had none."""
 
     hello: Hello
-    first_seen_s: float
     last_seen_s: float
     state: HostState = "up"
     restarts: int = 0
@@ -90,7 +89,7 @@ class Members:
         """Take in a hello; whether the host is new, back, or restarted since the last one."""
         host = self.hosts.get(hello.host)
         if host is None:
-            host = self.hosts[hello.host] = Host(hello=hello, first_seen_s=now_s, last_seen_s=now_s)
+            host = self.hosts[hello.host] = Host(hello=hello, last_seen_s=now_s)
             arrived = True
         else:
             arrived = host.state == "lost"

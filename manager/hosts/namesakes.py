@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from cwdp.shared.messages import HELLO_INTERVAL_S, FromAgent, Hello
+from cwdp.shared.bus.messages import HELLO_INTERVAL_S, FromAgent, Hello
 from manager.hosts.members import Host
 
 GONE_S = 3.5 * HELLO_INTERVAL_S

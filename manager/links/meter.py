@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import nic_id
-from cwdp.shared.records import EGRESS, shown_address
+from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.fabric.routes import Routes
 from manager.links.loads import tiers
 from manager.queue_pairs.counters import STOPPED_AFTER_S, NicTable

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cwdp.errors import ConfigError
-from cwdp.shared.messages import NicSlices
+from cwdp.shared.bus.messages import NicSlices
 from cwdp.shared.slices import SliceSet
 from manager.overrides.store import OverrideTable
 

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from cwdp.errors import ConfigError
 from cwdp.shared.addresses import read_address
-from cwdp.shared.messages import SteerQp
+from cwdp.shared.bus.messages import SteerQp
 from manager.overrides.store import OverrideTable
 
 SourcePort = Annotated[int, Meta(ge=49152, le=65535)]
@@ -17,7 +17,7 @@ Key = tuple[str, str, str, int]
 
 
 class SteerOverride(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where one queue pair's packets are to go; see `cwdp.shared.messages.SteerQp`."""
+    """Where one queue pair's packets are to go; see `cwdp.shared.bus.messages.SteerQp`."""
 
     host: str
     nic: str

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Hello, Nic, host_of, nic_id
+from cwdp.shared.bus.messages import Hello, Nic, host_of, nic_id
 from manager.hosts.members import Members
 from manager.paths.windows import WindowStore
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import PathStat
+from cwdp.shared.bus.messages import PathStat
 
 SLOTS = 16
 WINDOW_S = 10.0

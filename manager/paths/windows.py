@@ -8,14 +8,13 @@ was off by more is known only afterwards, so the least delays of the last second
 
 from collections import Counter
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, shown_address
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, shown_address
 
 KEPT = 64
 MOST_ROWS = 1 << 20
@@ -156,10 +155,6 @@ class WindowStore:
         """The newest window of which every NIC that reported within `deadline_windows` windows has said all."""
         newest = [window for window in self._newest.values() if window >= now - deadline_windows]
         return min(newest, default=now - deadline_windows)
-
-    def reporting(self, now: int, deadline_windows: int) -> AbstractSet[str]:
-        """NICs that have reported of late."""
-        return {nic for nic, window in self._newest.items() if window >= now - deadline_windows}
 
     def window(self, number: int) -> Window:
         """What is known of a window."""

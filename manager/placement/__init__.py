@@ -6,7 +6,7 @@ rate first (`place`), and then moved away from the fullest link, one by one or i
 says how far from the best the result can be at most, `optimum` what would be possible if queue pairs could be split.
 """
 
-from manager.placement.bounds import lower_bound, max_concurrent_flow, optimum
+from manager.placement.bounds import lower_bound, optimum
 from manager.placement.greedy import place, replace_lost
 from manager.placement.improve import improve
 from manager.placement.model import Demand, Fabric, PathSet, fullest, link_loads, utilisation
@@ -19,7 +19,6 @@ __all__ = [
     "improve",
     "link_loads",
     "lower_bound",
-    "max_concurrent_flow",
     "optimum",
     "place",
     "replace_lost",

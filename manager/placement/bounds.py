@@ -67,20 +67,6 @@ def optimum(fabric: Fabric, demand: Demand) -> float:
     return float(found.fun)
 
 
-def max_concurrent_flow(fabric: Fabric, pair: Indices, most_bps: Floats) -> float:
-    """The largest share of their demands that all queue pairs can have at once if they could be split, at most 1.
-
-    Maximum concurrent flow (Shahrokhi and Matula, J. ACM 1990) over the candidate paths, by linear program.
-
-    Args:
-        fabric: links and paths; links at the ends, which all candidates cross, count too where they are in it.
-        pair: of each queue pair, shape (n,).
-        most_bps: what each would send if it were alone, shape (n,).
-    """
-    used = optimum(fabric, Demand(pair, most_bps))
-    return min(1.0, 1.0 / used) if used > 0 else 1.0
-
-
 def _split_program(fabric: Fabric, used: NDArray[np.intp]) -> tuple[int, csr_array, csr_array]:
     """The matrices of splitting pairs over candidates.
 

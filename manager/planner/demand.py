@@ -10,7 +10,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import host_of
+from cwdp.shared.bus.messages import host_of
 from manager.planner.flows import Flows
 
 HEADROOM = 1.25

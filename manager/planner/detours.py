@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterable, Mapping
 
-from cwdp.shared.messages import Detour, Hello, Nic, SteerQp
+from cwdp.shared.bus.messages import Detour, Hello, Nic, SteerQp
 from cwdp.shared.partners import partner_of
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import nic_id
-from cwdp.shared.records import EGRESS, shown_address
+from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.queue_pairs.counters import NicTable, QueuePairStore
 
 ACTIVE_S = 1.5

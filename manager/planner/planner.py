@@ -1,13 +1,12 @@
 """The planner as the manager sees it: what it hears, what it wants of each host, and what it says about it."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
-from cwdp.shared.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
+from cwdp.shared.bus.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.faults.dead_links import DeadLinks
@@ -28,8 +27,6 @@ from manager.queue_pairs.counters import QueuePairStore
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
 MOST_BY_HAND = 1 << 18
 """Of one host: as many queue pairs as the tables of eight NICs hold."""
-
-_log = logging.getLogger("cwdp.manager")
 
 
 class Note(Protocol):

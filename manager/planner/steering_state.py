@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from cwdp.shared.messages import SteerQp, SteerReport
+from cwdp.shared.bus.messages import SteerQp, SteerReport
 from manager.planner.candidates import Choices
 from manager.planner.flows import QpName
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cwdp.shared.messages import UdAddress
+from cwdp.shared.bus.messages import UdAddress
 from manager.probing.schedule import Member
 
 FIRST_AFTER_S = 1.2

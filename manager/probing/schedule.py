@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from cwdp.shared.messages import Desired, Nic, ProbeEdge, nic_id
+from cwdp.shared.bus.messages import Desired, Nic, ProbeEdge, nic_id
 from manager.probing.probe_graph import GraphNic, Pairs, build
 
 FIRST_PORT = 49152

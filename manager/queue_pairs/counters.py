@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.records import DIRECTIONS, NAK_KINDS, QP_COUNTERS, QP_ROW, qp_keys
+from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS, QP_COUNTERS, QP_ROW, qp_keys
 
 FORGET_AFTER_S = 600.0
 RATE_HOLDS_S = 3.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.records import EGRESS, packed_address
+from cwdp.shared.bus.records import EGRESS, packed_address
 from manager.hosts.members import Host
 from manager.queue_pairs.sample_join import STAMP, SampleJoin, packet_names
 

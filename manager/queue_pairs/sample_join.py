@@ -11,7 +11,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.records import EGRESS, INGRESS
+from cwdp.shared.bus.records import EGRESS, INGRESS
 
 REACH_NS = 500_000_000
 SETTLE_NS = 1_500_000_000

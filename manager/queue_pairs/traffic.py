@@ -7,8 +7,8 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import ClockLine, QpReport, SampleReport
-from cwdp.shared.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address, unpack
+from cwdp.shared.bus.messages import ClockLine, QpReport, SampleReport
+from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address, unpack
 from manager.hosts.members import Members
 from manager.queue_pairs.counters import LARGEST_BPS, QueuePairStore
 from manager.queue_pairs.delays import QpDelays

@@ -8,7 +8,8 @@ import pytest
 from kernels import HAS_TCX, NO_TCX
 from machine import Machine, Namespace, add_veth, machine
 
-from cwdp.dataplane import libbpf, loader
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading import loader
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -15,12 +15,14 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from waiting import until
 
-from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import PathState
 from cwdp.dataplane.addresses import address_words
-from cwdp.dataplane.detours import Detour, Detours, Partner
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.detours import Detour, Detours, Partner
+from cwdp.dataplane.steering.steering import Steer
 from cwdp.shared.addresses import Address
 
 OTHER_SOURCES = {4: ("10.0.9.1", "10.0.8.2"), 6: ("fd00:9::1", "fd00:8::2")}
@@ -47,7 +49,7 @@ class TwoNics:
             self._configure()
             where = loader.load("roce1").where
             self.other = Maps(where)
-            self.other_index = loader.ifindex_of("roce1")
+            self.other_index = ifindex_of("roce1")
             with tree.locked():
                 loader.take_in(tree.here("roce0"))
                 loader.take_in(where)
@@ -91,7 +93,7 @@ class TwoNics:
         """roce1 stands in for roce0, over its own family or over those given."""
         own = {version: ip_address(SOURCES[version][1]) for version in ip_versions or (self.ip_version,)}
         with self.dataplane.namespace.entered():
-            index = loader.ifindex_of("roce0")
+            index = ifindex_of("roce0")
         partner = Partner(index, MAC, own.get(4), own.get(6))
         Detours(self.other, self.dataplane.maps).set_partner(partner)
         return partner

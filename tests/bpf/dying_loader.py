@@ -1,6 +1,6 @@
 """`python dying_loader.py NETNS_FD load|upgrade OBJECT MODULE.FUNCTION CALL before|after`: killed on the way.
 
-The named function of the loader's kills this process with SIGKILL before or after its CALL-th call.
+The named function, in a module of `cwdp.dataplane`, kills this process with SIGKILL before or after its CALL-th call.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from typing import Any
 
 from machine import set_namespace
 
-from cwdp.dataplane import loader
+from cwdp.dataplane.loading import loader
 
 
 def main() -> None:

@@ -20,14 +20,18 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from cwdp.dataplane import abi, control, hooks, libbpf, loader, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Reason, SlotState
-from cwdp.dataplane.hooks import Hook
-from cwdp.dataplane.libbpf import BpfObject
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import QpKey, Steer, Steering
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.kernel.libbpf import BpfObject
+from cwdp.dataplane.loading import hooks, loader
+from cwdp.dataplane.loading.hooks import Hook
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned import control, tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.tree import TreePath
+from cwdp.dataplane.steering.steering import QpKey, Steer, Steering
 
 XDP_DROP, XDP_PASS, XDP_TX = 1, 2, 3
 TC_ACT_UNSPEC = 0xFFFFFFFF
@@ -101,7 +105,7 @@ def delete_link(ifname: str) -> None:
 
 def running(where: TreePath, hook: Hook) -> int | None:
     """The kernel's number of the program that it runs at a hook."""
-    ifindex = loader.ifindex_of(where.ifname)
+    ifindex = ifindex_of(where.ifname)
     if not (where.path / hook.link).exists():
         return hooks.clsact_program(ifindex, hook)
     with libbpf.opened(where.path / hook.link) as link:

@@ -15,7 +15,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from cwdp.dataplane.abi import PathState, Position
-from cwdp.dataplane.steering import Steer
+from cwdp.dataplane.steering.steering import Steer
 
 PRIMARY, BACKUP = 51_000, 52_000
 SECOND_NS = 10**9

@@ -15,7 +15,7 @@ from cwdp.agent.probing.prober import Prober
 from cwdp.agent.probing.schedule import Schedule, make_schedule
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Sender, SlotState
-from cwdp.shared.messages import ProbeEdge
+from cwdp.shared.bus.messages import ProbeEdge
 
 MS = 1_000_000
 OFFSET_NS = 500_000

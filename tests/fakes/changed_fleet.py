@@ -6,8 +6,8 @@ import numpy as np
 
 from cwdp.shared.clocksync import EdgeFits, FitReason
 from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, Bool
-from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.clocksync.track import HostClocks
+from cwdp.shared.clocksync.graph.solve import GraphEdges
+from cwdp.shared.clocksync.timeline.track import HostClocks
 
 S = 1_000_000_000
 BEGIN_NS = 10**12

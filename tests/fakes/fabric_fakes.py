@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 
-from cwdp.shared.messages import Trace, TraceReport
+from cwdp.shared.bus.messages import Trace, TraceReport
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.routes import DirectedLink
 

@@ -9,8 +9,8 @@ from ipaddress import IPv6Address
 
 import msgspec
 
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import (
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import (
     ClockLine,
     ClockUpdate,
     Desired,

@@ -9,8 +9,8 @@ from fakes import hello, nic
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import PathChange, SteerQp, SteerReport
-from cwdp.shared.records import EGRESS, QP_ROW, packed_address
+from cwdp.shared.bus.messages import PathChange, SteerQp, SteerReport
+from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.hosts.members import Members

@@ -6,7 +6,7 @@ from collections import deque
 from cwdp.errors import RdmaError
 from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.udprobe import Received, UdPath, UdProber, UdSample
-from cwdp.shared.messages import UdAddress
+from cwdp.shared.bus.messages import UdAddress
 
 KEY = bytes(range(16))
 A, B = "::ffff:10.0.1.1", "fd00:2::1"

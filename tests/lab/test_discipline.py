@@ -13,13 +13,14 @@ import pytest
 from conftest import lab_name
 
 from cwdp.agent.clock.discipline import _Timex
-from cwdp.shared.bus import Bus
-from cwdp.shared.discipline import Discipline
-from cwdp.shared.messages import Report, subject
-from tools.lab import Lab, LabSpec, lifecycle, netns
-from tools.lab.fleet import BUS_PORT, Fleet
-from tools.lab.session import SETTLE_S, sample, wait_for_lock
-from tools.lab.truth import Truth
+from cwdp.shared.bus.clocks import Discipline
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import Report, subject
+from tools.lab import Lab, LabSpec, lifecycle
+from tools.lab.fleet.processes import BUS_PORT, Fleet
+from tools.lab.fleet.session import SETTLE_S, sample, wait_for_lock
+from tools.lab.network import netns
+from tools.lab.truth.clocks import Truth
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

@@ -12,9 +12,10 @@ from conftest import lab_name
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
 from manager.config import ProbeSettings
-from tools.lab import Lab, LabSpec, faults, lifecycle, netns
-from tools.lab.fleet import Fleet
-from tools.lab.spines import spines_by_port
+from tools.lab import Lab, LabSpec, faults, lifecycle
+from tools.lab.fleet.processes import Fleet
+from tools.lab.network import netns
+from tools.lab.truth.spines import spines_by_port
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

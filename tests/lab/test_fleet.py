@@ -16,17 +16,20 @@ from waiting import until
 
 from cwdp.agent.config import read_config
 from cwdp.cli.client import ManagerClient
-from cwdp.dataplane import attached, libbpf, loader, tree
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.loading import attached, loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.tree import TreePath
 from manager.config import ProbeSettings
-from tools.lab import Lab, LabSpec, faults, lifecycle, netns
-from tools.lab.fleet import MANAGER, Fleet
-from tools.lab.session import wait_for_lock
-from tools.lab.truth import Reading, Truth
+from tools.lab import Lab, LabSpec, faults, lifecycle
+from tools.lab.fleet.processes import MANAGER, Fleet
+from tools.lab.fleet.session import wait_for_lock
+from tools.lab.network import netns
+from tools.lab.truth.clocks import Reading, Truth
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
-# Far above what is reached (README), so that a busy machine does not fail a test of behaviour.
+# Far above what is reached (docs/measurements.md), so that a busy machine does not fail a test of behaviour.
 FAR_NS = 2_000.0
 QUICK_PROBES = ProbeSettings(pairs_per_s=400.0, paths=4)
 

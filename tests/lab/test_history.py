@@ -13,9 +13,9 @@ from waiting import until
 from cwdp.cli import main
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle
-from tools.lab.fleet import MANAGER, Fleet
-from tools.lab.session import wait_for_lock
-from tools.lab.truth import Truth
+from tools.lab.fleet.processes import MANAGER, Fleet
+from tools.lab.fleet.session import wait_for_lock
+from tools.lab.truth.clocks import Truth
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

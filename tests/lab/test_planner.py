@@ -10,10 +10,10 @@ from waiting import until
 from cwdp.cli.client import ManagerClient
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab, LabSpec, lifecycle
-from tools.lab.fleet import Fleet
-from tools.lab.session import wait_for_lock
-from tools.lab.spines import spines_by_port
-from tools.lab.truth import Truth
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import wait_for_lock
+from tools.lab.truth.clocks import Truth
+from tools.lab.truth.spines import spines_by_port
 from tools.roce import Endpoint, Flow, Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]

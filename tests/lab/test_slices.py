@@ -10,14 +10,17 @@ from click.testing import CliRunner
 from conftest import lab_name
 
 from cwdp.cli import main
-from cwdp.dataplane import abi, loader, tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane import abi
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import ConfigError, DataplaneError, ForeignQdiscError
 from cwdp.shared.slices import Match, Slice, SliceSet
 from cwdp.slices import qdiscs
 from cwdp.slices.enforcer import Usage
 from cwdp.slices.slicing import Deletion, Listed, Slicing
-from tools.lab import Lab, LabSpec, lifecycle, netns, netns_enter
+from tools.lab import Lab, LabSpec, lifecycle, netns_enter
+from tools.lab.network import netns
 from tools.roce import Endpoint, Flow, Generator
 
 pytestmark = pytest.mark.lab

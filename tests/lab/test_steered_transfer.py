@@ -13,13 +13,14 @@ import pytest
 from conftest import lab_name
 from waiting import until
 
-from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import QpKey, Steer, Steering
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.steering import QpKey, Steer, Steering
 from manager.config import RoceConfig
 from tools.lab import Lab, LabSpec, lifecycle, netns_enter
-from tools.lab.fleet import Fleet
+from tools.lab.fleet.processes import Fleet
 from tools.roce import Endpoint, Flow, Generator
 from tools.roce.flows import verbs_flow
 

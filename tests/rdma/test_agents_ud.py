@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tools.rdma.guest import UD_MESH
-from tools.rdma.udmesh import LOST
+from tools.rdma.scenarios.ud_mesh import LOST
 
 PATHS = 8
 

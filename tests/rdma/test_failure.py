@@ -1,4 +1,4 @@
-"""The story of a failure in three runs: what a silent cut does to a queue pair without cwdp, and with it.
+"""Three runs of a transfer: what a silent cut does to a queue pair without cwdp, and with it.
 
 And what it does to a queue pair that had nothing left to send: whatever its timer, once it is told to go back.
 """

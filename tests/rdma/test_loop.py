@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools.rdma.loop import NEAR, QUEUE_PAIRS
+from tools.rdma.scenarios.closed_loop import NEAR, QUEUE_PAIRS
 
 Report = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cwdp.shared.rates import parse_rate
-from tools.rdma.slicing import RATES
+from tools.rdma.scenarios.slices import RATES
 
 WITHIN = 1.01
 NOT_FOR_SLICES = ("out_of_seq_request", "rcvd_seq_err", "retry_exceeded_err")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tools.rdma.scenarios import PLAIN, STEERED
+from tools.rdma.scenarios.transfers import PLAIN, STEERED
 
 Report = dict[str, Any]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tools.rdma.verbs import PROBES
+from tools.rdma.scenarios.verbs import PROBES
 
 Report = dict[str, Any]
 

@@ -21,12 +21,12 @@ import numpy as np
 
 from cwdp.agent.probing.schedule import make_schedule
 from cwdp.agent.probing.sender import BatchSender
-from cwdp.dataplane import loader
 from cwdp.dataplane.abi import ROCE_PORT
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import (
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import (
     ClockLine,
     ClockUpdate,
     Desired,
@@ -37,7 +37,8 @@ from cwdp.shared.messages import (
     subject,
 )
 from manager.bus.nats_server import NatsServer
-from tools.lab import Host, Lab, LabSpec, lifecycle, netns, netns_enter
+from tools.lab import Host, Lab, LabSpec, lifecycle, netns_enter
+from tools.lab.network import netns
 
 SPEC = LabSpec(name="bench-agent", spines=2, hosts_per_leaf=6, rate_bps=10**9, spine_rate_bps=10**9)
 PEERS = 10

@@ -8,8 +8,8 @@ import numpy as np
 from manager.fabric.routes import Routes
 from tools.bench.figures import Figure, figure
 from tools.sim.discovery import discover
-from tools.sim.faults import Bench
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import Bench
 
 NICS, PEERS, PORTS, SPINES = 8_192, 10, 8, 64
 SEED = 30
@@ -23,7 +23,7 @@ def figures() -> Iterator[Figure]:
     name = f"fabric.{NICS}_nics_{result.paths}_paths"
     share = result.hear_again_s / TOLD_EVERY_S
     yield figure(f"{name}.routes_after_a_dead_link", result.rebuild_s, "s of one core", result.build_s, None)
-    yield figure(f"{name}.census", result.census_s, "s of one core", None, None)
+    yield figure(f"{name}.path_counts", result.path_counts_s, "s of one core", None, None)
     yield figure(f"{name}.hear_all_at_first", result.hear_s, "s of one core", None, None)
     yield figure(f"{name}.hear_what_is_known", share, "of one core", f"all told every {TOLD_EVERY_S} s", None)
     yield from link_model_figures()

@@ -4,7 +4,7 @@ Queue pairs of the generator run between the leaves of a lab, data and acknowled
 and backed up over another, by the manager. A link of some primary path is made silent both ways, and mended. The cut
 itself is not stamped: what is counted begins with the last packet that came through before it, so that a figure
 is too large by up to one interval between packets. All links that are cut have classifiers that drop nothing before, as
-only one classifier in place of another makes a cut at a moment (`tools.lab.shaping`).
+only one classifier in place of another makes a cut at a moment (`tools.lab.network.shaping`).
 """
 
 import time
@@ -21,10 +21,10 @@ from manager.config import ProbeSettings, RoceConfig
 from tools.bench.figures import Figure, figure
 from tools.experiments.measure import outage_ns
 from tools.lab import Host, Lab, LabSpec, faults
-from tools.lab.fleet import Fleet
-from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
-from tools.lab.spines import spines_by_port
-from tools.lab.truth import Truth
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
+from tools.lab.truth.clocks import Truth
+from tools.lab.truth.spines import spines_by_port
 from tools.roce import Endpoint, Flow, Generator
 
 NAME = "failover"

@@ -20,10 +20,10 @@ from cwdp.cli.output import progress
 from tools.bench.figures import Figure, figure
 from tools.clocks import ClockKind
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.fleet import Fleet
-from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
 from tools.lab.topology import Link
-from tools.lab.truth import Truth
+from tools.lab.truth.clocks import Truth
 from tools.waiting import wait_for
 
 NAME = "faults"

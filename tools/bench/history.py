@@ -9,8 +9,8 @@ from random import Random
 
 import numpy as np
 
-from cwdp.shared.messages import PathStat
-from cwdp.shared.records import QP_ROW
+from cwdp.shared.bus.messages import PathStat
+from cwdp.shared.bus.records import QP_ROW
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, Routes

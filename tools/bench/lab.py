@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tools.bench.figures import Figure, figure
-from tools.lab.sync import run_sync
+from tools.experiments.sync import run_sync
 
 LOADS = ((0.0, "idle", 50.0), (0.8, "loaded", 100.0))
 SECONDS = 60.0

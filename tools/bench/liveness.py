@@ -20,10 +20,10 @@ from tools.bench.figures import Figure, figure
 from tools.experiments.measure import outage_ns
 from tools.experiments.runs import IdleShare
 from tools.lab import Host, Lab, LabSpec, faults
-from tools.lab.fleet import Fleet
-from tools.lab.session import lab_for_run, wait_for_lock
-from tools.lab.truth import Truth
-from tools.lab.ways import Stream, spines_of
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import lab_for_run, wait_for_lock
+from tools.lab.truth.clocks import Truth
+from tools.lab.truth.ecmp import Stream, spines_of
 from tools.roce import Endpoint, Flow, Generator
 from tools.waiting import wait_for
 

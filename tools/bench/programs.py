@@ -13,15 +13,17 @@ import numpy as np
 from pyroute2 import IPRoute
 
 from cwdp.agent.probing import packets
-from cwdp.dataplane import abi, libbpf, loader
-from cwdp.dataplane.detours import Detour, Detours
-from cwdp.dataplane.libbpf import BpfObject
-from cwdp.dataplane.maps import Maps
-from tools.bench.costs import Case, cost_figure, costs, skb_context
+from cwdp.dataplane import abi
+from cwdp.dataplane.kernel import libbpf
+from cwdp.dataplane.kernel.interface import ifindex_of
+from cwdp.dataplane.kernel.libbpf import BpfObject
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.detours import Detour, Detours
 from tools.bench.figures import Figure, figure
-from tools.lab import netns
+from tools.bench.packet_costs.measure import BENCH_OBJECT, Case, cost_figure, costs, skb_context
+from tools.lab.network import netns
 
-BENCH_OBJECT = loader.OBJECT.with_name("bench.bpf.o")
 PROBE_TARGET_NS = 150
 LOADS = 15
 LOAD_TARGET_MS = 100
@@ -108,7 +110,7 @@ def load_figure() -> Figure:
 
 def _timed_empty_attach(ifname: str) -> float:
     """How long the kernel takes to attach empty programs to the same hooks, in seconds."""
-    ifindex = loader.ifindex_of(ifname)
+    ifindex = ifindex_of(ifname)
     with BpfObject(BENCH_OBJECT) as obj:
         obj.load()
         start = time.perf_counter()

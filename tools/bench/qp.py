@@ -17,16 +17,17 @@ from cwdp.agent.clock.discipline import best_of_tries
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.addresses import words_address
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.ring import Ring
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.ring import Ring
+from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import LabError
 from manager.queue_pairs.sample_join import STAMP, join_settled, packet_names
 from tools.bench.figures import Figure, figure
-from tools.lab import Host, LabSpec, netns
-from tools.lab.fleet import Fleet
-from tools.lab.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
-from tools.lab.truth import Truth, local_ns
+from tools.lab import Host, LabSpec
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
+from tools.lab.network import netns
+from tools.lab.truth.clocks import Truth, local_ns
 from tools.roce import Generator, plan_flows
 
 NAME = "qpowd"

@@ -30,10 +30,10 @@ from tools.experiments.options import rate_option
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
 from tools.experiments.taken import links_taken, without_backup
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.fleet import Fleet
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import lab_for_run, sample
 from tools.lab.params import CLOCKS
-from tools.lab.session import lab_for_run, sample
-from tools.lab.truth import Truth
+from tools.lab.truth.clocks import Truth
 from tools.roce import Generator
 
 NAME = "demo"
@@ -115,7 +115,7 @@ def demo(seed: int, rate: int, clocks: ClockKind) -> None:
         lab_for_run(NAME, colliding.spec) as lab,
         running_fleet(lab, planner=False, pulses=PULSES) as fleet,
     ):
-        shown = _Story(fleet, promises)
+        shown = _Demonstration(fleet, promises)
         shown.clocks()
         with _Jobs(lab, colliding, seed) as jobs:
             shown.collision(jobs)
@@ -169,7 +169,7 @@ class _Jobs:
         return f"{share * best_bps / 1e6:.1f} Mbit/s, {share:.0%} of the best possible"
 
 
-class _Story:
+class _Demonstration:
     """The parts of the demonstration, in their order."""
 
     def __init__(self, fleet: Fleet, promises: Promises) -> None:

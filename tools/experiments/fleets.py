@@ -11,9 +11,9 @@ from cwdp.cli.output import progress
 from cwdp.errors import LabError, ManagerError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab
-from tools.lab.fleet import Fleet
-from tools.lab.session import wait_for_lock
-from tools.lab.truth import Truth
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import wait_for_lock
+from tools.lab.truth.clocks import Truth
 
 PROBES = ProbeSettings(pairs_per_s=100.0, degree=4)
 """Few, as a lab has all hosts, switches and their traffic on the processors of one machine."""

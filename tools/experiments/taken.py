@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cwdp.dataplane import tree
 from cwdp.dataplane.abi import Direction, SteerFlag
 from cwdp.dataplane.addresses import address_words
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.addresses import Address
 from tools.lab import Host, Lab
-from tools.lab.netns import netns_enter
-from tools.lab.ways import Stream, spines_of
+from tools.lab.network.netns import netns_enter
+from tools.lab.truth.ecmp import Stream, spines_of
 from tools.roce import Flow
 
 

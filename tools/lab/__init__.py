@@ -10,11 +10,11 @@ For other Python code (stable):
     with netns_enter(lab.hosts[0].netns):
         socket.socket(...)            # opened in h1; moves the calling thread only, so never await inside
 
-`tools.lab.lifecycle` raises and removes labs, `tools.lab.faults` cuts and heals links, `tools.lab.load` fills them.
+`tools.lab.lifecycle` raises and removes labs, `tools.lab.faults` cuts and heals links, `tools.lab.traffic.load` fills them.
 """
 
 from tools.lab.lab import Host, Lab
-from tools.lab.netns import netns_enter
+from tools.lab.network.netns import netns_enter
 from tools.lab.topology import LabSpec, Nic
 
 __all__ = ["Host", "Lab", "LabSpec", "Nic", "netns_enter"]

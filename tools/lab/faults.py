@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cwdp.errors import ConfigError
-from tools.lab import drops, fabric, shaping, state
-from tools.lab.fabric import Node
+from tools.lab import state
 from tools.lab.lifecycle import kernel_errors
+from tools.lab.network import drops, fabric, shaping
+from tools.lab.network.fabric import Node
 from tools.lab.state import LabState, LinkFault
 from tools.lab.topology import Link, Port, Topology
 

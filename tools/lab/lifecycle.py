@@ -9,7 +9,8 @@ from pathlib import Path
 from pyroute2 import NetlinkError
 
 from cwdp.errors import CwdpError, LabError
-from tools.lab import clocks, fabric, netns, process, state
+from tools.lab import clocks, process, state
+from tools.lab.network import fabric, netns
 from tools.lab.state import LabState
 from tools.lab.topology import NODE_PATTERN, LabSpec, Topology, netns_name
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tools.lab import netns
+from tools.lab.network import netns
 from tools.lab.state import Process
 from tools.waiting import wait_for
 

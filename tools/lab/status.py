@@ -9,10 +9,11 @@ from rich.console import Group
 from rich.table import Table
 
 from cwdp.shared.rates import format_rate
-from tools.lab import clocks, drops, fabric, state
-from tools.lab.fabric import Node
+from tools.lab import clocks, state
 from tools.lab.lab import Lab
 from tools.lab.lifecycle import kernel_errors
+from tools.lab.network import drops, fabric
+from tools.lab.network.fabric import Node
 from tools.lab.state import LinkFault
 from tools.lab.topology import MGMT, MGMT_ADDRESS, Link
 

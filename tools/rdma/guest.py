@@ -16,10 +16,11 @@ from typing import Any
 
 from cwdp.errors import CwdpError
 from tools.lab.topology import Topology
-from tools.rdma import counters, fabric, scenarios, slicing, story, tail, verbs
-from tools.rdma.fabric import RdmaHost
 from tools.rdma.outside import WayOut
-from tools.rdma.scenarios import Bench, Scenario
+from tools.rdma.scenarios import failure, slices, tail_loss, transfers, verbs
+from tools.rdma.scenarios.scenario import Bench, Scenario
+from tools.rdma.testbed import counters, fabric
+from tools.rdma.testbed.fabric import RdmaHost
 
 UD_MESH = "agents by UD"
 LOOP = "loop"
@@ -47,12 +48,12 @@ def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]
     """Yield what is to be run, in order."""
     closed_loop: Scenario = partial(run_loop, hosts)
     for name, scenario in chain(
-        story.without_cwdp(),
-        scenarios.plan(),
-        story.with_cwdp(),
-        tail.plan(),
+        failure.without_cwdp(),
+        transfers.plan(),
+        failure.with_cwdp(),
+        tail_loss.plan(),
         verbs.plan(),
-        slicing.plan(),
+        slices.plan(),
         [(UD_MESH, run_ud_mesh), (LOOP, closed_loop)],
     ):
         if name.startswith((beginning, "dataplane")):
@@ -61,13 +62,13 @@ def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]
 
 def run_ud_mesh(bench: Bench) -> dict[str, Any]:
     """Load what the scenario needs, and run it."""
-    found: dict[str, Any] = import_module("tools.rdma.udmesh").run(bench)
+    found: dict[str, Any] = import_module("tools.rdma.scenarios.ud_mesh").run(bench)
     return found
 
 
 def run_loop(hosts: list[RdmaHost], bench: Bench) -> dict[str, Any]:
     """Load what the scenario needs, and run it."""
-    found: dict[str, Any] = import_module("tools.rdma.loop").run(hosts, bench)
+    found: dict[str, Any] = import_module("tools.rdma.scenarios.closed_loop").run(hosts, bench)
     return found
 
 

@@ -5,9 +5,9 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from cwdp.errors import ConfigError
+from cwdp.rdma.sport import flow_label_to_sport
 
 MTUS = (256, 512, 1024, 2048, 4096)
-FIRST_PORT = 49152
 MAX_QPN = 2**24 - 2
 DEFAULT_TIMEOUT_NS = 67_108_864
 """4.096 us * 2^14, the local acknowledgement timeout that verbs programs commonly set."""
@@ -125,11 +125,6 @@ def flow_label(qpn: int, remote_qpn: int) -> int:
     return product & 0xFFFFF
 
 
-def source_port(label: int) -> int:
-    """The UDP source port, 49152 to 65535, that Linux makes of a flow label (`rdma_flow_label_to_udp_sport`)."""
-    return FIRST_PORT | (label & 0x3FFF) ^ (label >> 14)
-
-
 def verbs_flow(
     number: int, source: Endpoint, target: Endpoint, qpn: int, remote_qpn: int, **settings: Any
 ) -> Flow:
@@ -141,8 +136,8 @@ def verbs_flow(
         target=target,
         qpn=qpn,
         remote_qpn=remote_qpn,
-        sport=source_port(label),
-        ack_sport=source_port(label),
+        sport=flow_label_to_sport(label),
+        ack_sport=flow_label_to_sport(label),
         flow_label=label,
         **settings,
     )

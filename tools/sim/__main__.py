@@ -8,16 +8,16 @@ from rich.table import Table
 
 from cwdp.cli.output import emit
 from tools.clocks import KINDS, ClockKind
-from tools.sim.clos import ClosOptions, ClosSimulation
-from tools.sim.faults import many_cases, watch_well
-from tools.sim.fleet import FleetSimulation
-from tools.sim.fleet_probes import FleetOptions
-from tools.sim.incast_laws import compare
-from tools.sim.liveness import FABRICS, Traffic, cut_cables, false_switches, run_of
-from tools.sim.manoeuvres import of_kind
-from tools.sim.rough_clocks import kink_figures, manoeuvre_figures
-from tools.sim.solve import solve
-from tools.sim.two_node import two_node
+from tools.sim.clocks.clos import ClosOptions, ClosSimulation
+from tools.sim.clocks.manoeuvres import of_kind
+from tools.sim.clocks.solve import solve
+from tools.sim.clocks.two_node import two_node
+from tools.sim.faults.localisation import many_cases, watch_well
+from tools.sim.fleet.probes import FleetOptions
+from tools.sim.fleet.rough_clocks import kink_figures, manoeuvre_figures
+from tools.sim.fleet.simulation import FleetSimulation
+from tools.sim.incast.laws import compare
+from tools.sim.liveness.simulation import FABRICS, Traffic, cut_cables, false_switches, run_of
 
 _seed = click.option("--seed", default=0, show_default=True, help="Of all randomness.")
 _clocks = click.option(
@@ -130,7 +130,7 @@ def kinks_command(ppm: tuple[float, ...], hosts: int, seeds: int, seed: int, as_
 @_seed
 @_json
 def manoeuvres_command(hosts: int, seeds: int, seed: int, as_json: bool) -> None:
-    """Discipline, weather, power events, clocks as in a rough lab: errors, bounds and claims from the first minute on."""
+    """Discipline, temperature, power events, clocks as in a rough lab: errors, bounds and claims from the first minute on."""
     found = [asdict(figures) for figures in manoeuvre_figures(hosts, range(seed, seed + seeds))]
     _print(found, as_json=as_json)
 

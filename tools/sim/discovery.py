@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Trace, TraceReport
+from cwdp.shared.bus.messages import Trace, TraceReport
 from manager.fabric.fabric import Fabric
 from manager.fabric.path_counts import PathCounts
 
@@ -25,7 +25,7 @@ class DiscoveryResult:
         hear_again_s: taking in the same ones once more.
         build_s: routes from all of them.
         rebuild_s: routes anew, after a link died that every 64th path crossed.
-        census_s: counting what is known of each pair.
+        path_counts_s: counting what is known of each pair.
     """
 
     paths: int
@@ -33,7 +33,7 @@ class DiscoveryResult:
     hear_again_s: float
     build_s: float
     rebuild_s: float
-    census_s: float
+    path_counts_s: float
 
 
 def discover(nics: int, peers: int, ports: int, spines: int, seed: int) -> DiscoveryResult:
@@ -55,8 +55,8 @@ def discover(nics: int, peers: int, ports: int, spines: int, seed: int) -> Disco
         ]
         fabric.hear(TraceReport(host=report.host, traces=moved), ["nic0"], 1.0)
     rebuild_s = _seconds(lambda: fabric.step(1.0))
-    census_s = _seconds(lambda: PathCounts(fabric.routes))
-    return DiscoveryResult(len(fabric.store), hear_s, hear_again_s, build_s, rebuild_s, census_s)
+    path_counts_s = _seconds(lambda: PathCounts(fabric.routes))
+    return DiscoveryResult(len(fabric.store), hear_s, hear_again_s, build_s, rebuild_s, path_counts_s)
 
 
 def _reports(nics: int, peers: int, ports: int, spines: int, rng: random.Random) -> Iterator[TraceReport]:

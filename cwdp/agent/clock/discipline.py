@@ -6,7 +6,7 @@ import os
 import time
 
 from cwdp.agent.clock.timebase import Reading
-from cwdp.shared.discipline import Source
+from cwdp.shared.bus.clocks import DisciplineSource
 from cwdp.shared.testclock import FREQUENCY_UNIT, TestClock
 
 TRIES = 9
@@ -47,7 +47,7 @@ class Clocks:
     """
 
     def __init__(self, test: TestClock | None = None) -> None:
-        self.source: Source = "adjtimex"
+        self.source: DisciplineSource = "adjtimex"
         self._test = test
         self._timex = _Timex()
         self._pointer = ctypes.byref(self._timex)

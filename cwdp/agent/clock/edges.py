@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.clock.window import Samples, Window
-from cwdp.shared.clockchanges import OwnChange
+from cwdp.shared.bus.clocks import OwnChange
+from cwdp.shared.bus.messages import DriftPrior, EdgeFit, host_of
 from cwdp.shared.clocksync import (
     BEFORE_FLOOR_NS,
     LONG_AGO,
@@ -23,7 +24,6 @@ from cwdp.shared.clocksync import (
     fit_edges,
     young_lines,
 )
-from cwdp.shared.messages import DriftPrior, EdgeFit, host_of
 
 EdgeName = tuple[str, str]
 LEAST_SLOTS = 64

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from cwdp.agent.clock.edges import HostEdges
 from cwdp.agent.clock.hostclock import HostClock
 from cwdp.agent.clock.window import Samples
-from cwdp.shared.clockchanges import OwnChange
-from cwdp.shared.messages import ClockUpdate, EdgeFit
+from cwdp.shared.bus.clocks import OwnChange
+from cwdp.shared.bus.messages import ClockUpdate, EdgeFit
 
 
 class HostSync:

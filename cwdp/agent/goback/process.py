@@ -2,7 +2,7 @@
 
 Once a path is given up, each queue pair over it with requests under way is told so, by a NAK in the far end's place
 (`cwdp.agent.goback.nak`): else it would wait for its timer. Whether the path is given up the dataplane says, by taking the packet
-or dropping it (`bpf/go_back.h`). Only queue pairs that the kernel has, and whose driver is known to take it: those of
+or dropping it (`bpf/steering/go_back.h`). Only queue pairs that the kernel has, and whose driver is known to take it: those of
 Soft-RoCE.
 
 A process of its own, as nothing that the agent does may make it late. The agent (`cwdp.agent.goback.keeper`) writes its
@@ -23,16 +23,17 @@ import msgspec
 
 from cwdp.agent.goback.nak import nak
 from cwdp.agent.goback.unacknowledged import Name, Unacknowledged, Waiting
+from cwdp.agent.inet import family_of
 from cwdp.agent.orders import Orders
 from cwdp.agent.probing.sender import IPV6_HDRINCL, cookie_of
-from cwdp.dataplane import abi, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState, Sender
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink, sysfs
 from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.addresses import Address
-from cwdp.shared.inet import family_of
 
 PROVED = frozenset({"rxe"})
 """Drivers whose queue pairs are known to go back."""

@@ -47,7 +47,7 @@ class Waiting:
 
 
 class Tables(Protocol):
-    """What is needed of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What is needed of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     qps: dict[Direction, NDArray[np.void]]
     paths: NDArray[np.void]

@@ -19,7 +19,7 @@ RECENT = 2
 
 
 class Tables(Protocol):
-    """What is read of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What is read of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     @property
     def qps(self) -> Mapping[Direction, NDArray[np.void]]:

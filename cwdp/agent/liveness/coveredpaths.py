@@ -6,7 +6,7 @@ answered; with the rest, all others.
 
 A path whose pulse stays unanswered is asked in every half turn, and once those that share a link with it which no later
 answer has come over; then its backups. The dataplane judges each path by its own pulses only, so
-nothing is given up for another's silence. All that is in haste, of which there is only so much.
+nothing is given up for another's silence. All of that takes from a token bucket.
 """
 
 import numpy as np
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from cwdp.agent.liveness.cover import NO_LINK, Crossings, cover
 from cwdp.agent.liveness.plan import (
+    BURST_PER_S,
     DENSE_BELOW,
-    HASTE_PER_S,
     NS_PER_S,
     REGULAR_PER_S,
     Columns,
-    Haste,
     Mask,
     Rows,
+    TokenBucket,
     Watched,
 )
 from cwdp.dataplane.abi import PathState
@@ -48,15 +48,15 @@ class CoveredPaths:
     Args:
         watched: the paths.
         columns: what the dataplane knows of them.
-        haste: of HASTE_AT_ONCE; outlives the plan.
+        bucket: of BURST_PULSES; outlives the plan.
         turn_ns: the time between two turns.
         dead_after_ns: after which silence a path is given up.
     """
 
     def __init__(
-        self, watched: Watched, columns: Columns, haste: Haste, turn_ns: int, dead_after_ns: int
+        self, watched: Watched, columns: Columns, bucket: TokenBucket, turn_ns: int, dead_after_ns: int
     ) -> None:
-        self._watched, self._columns, self._haste = watched, columns, haste
+        self._watched, self._columns, self._bucket = watched, columns, bucket
         self._turn_ns, self._dead_after_ns = turn_ns, max(dead_after_ns, turn_ns)
         self._crossings = Crossings(watched.links)
         self._asked_ns = np.zeros(len(watched), dtype=np.int64)
@@ -81,11 +81,11 @@ class CoveredPaths:
         return self._ask(self._regular(now_ns), urgent, others, now_ns)
 
     def _ask(self, rows: Rows, urgent: Rows, others: Rows, now_ns: int) -> Rows:
-        """These, and of the urgent ones and of others what haste allows for."""
+        """These, and of the urgent ones and of others what the token bucket allows for."""
         more = np.concatenate(
             [
-                self._haste.take(urgent[~np.isin(urgent, rows)]),
-                self._haste.take(others[~np.isin(others, rows)], _KEPT_FOR_ACTIVE),
+                self._bucket.take(urgent[~np.isin(urgent, rows)]),
+                self._bucket.take(others[~np.isin(others, rows)], _KEPT_FOR_ACTIVE),
             ]
         )
         opened = self._open_ns == 0
@@ -111,7 +111,7 @@ class CoveredPaths:
         """As many as the rate allows for since the last call."""
         passed_ns = self._turn_ns if self._last_ns is None else min(now_ns - self._last_ns, 2 * self._turn_ns)
         self._last_ns = now_ns
-        self._haste.fill(HASTE_PER_S * passed_ns / NS_PER_S)
+        self._bucket.fill(BURST_PER_S * passed_ns / NS_PER_S)
         self._credit += REGULAR_PER_S * passed_ns / NS_PER_S
         count = int(self._credit)
         self._credit -= count

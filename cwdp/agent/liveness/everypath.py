@@ -7,10 +7,10 @@ overloaded, more pulses would make it worse.
 
 import numpy as np
 
-from cwdp.agent.liveness.plan import BACKUP_EVERY, DENSE_BELOW, Columns, Haste, Mask, Rows, Watched
+from cwdp.agent.liveness.plan import BACKUP_EVERY, DENSE_BELOW, Columns, Mask, Rows, TokenBucket, Watched
 from cwdp.dataplane.abi import PathState
 
-MOST_HASTE, CALM_TURNS = 256, 8
+BURST_TURNS, CALM_TURNS = 256, 8
 """Turns with more pulses than usual, of which one is given back for so many turns that needed none."""
 
 URGENT_FROM = 2
@@ -22,11 +22,11 @@ class EveryPath:
     Args:
         watched: the paths.
         columns: what the dataplane knows of them.
-        haste: of MOST_HASTE * CALM_TURNS; outlives the plan.
+        bucket: of BURST_TURNS * CALM_TURNS; outlives the plan.
     """
 
-    def __init__(self, watched: Watched, columns: Columns, haste: Haste) -> None:
-        self._columns, self._haste = columns, haste
+    def __init__(self, watched: Watched, columns: Columns, bucket: TokenBucket) -> None:
+        self._columns, self._bucket = columns, bucket
         self._everything = np.arange(len(watched))
         self._is_primary, self._primary = watched.is_primary, np.flatnonzero(watched.is_primary)
         self._turn = 0
@@ -34,20 +34,20 @@ class EveryPath:
     def turn(self, _now_ns: int) -> tuple[Rows, bool]:
         """See `cwdp.agent.liveness.plan.Plan`; the second is True while something is not well."""
         self._turn += 1
-        rows = self._everything if self._make_haste() or self._turn % BACKUP_EVERY == 0 else self._primary
-        return rows, self._haste.left >= CALM_TURNS and bool(self._unanswered(1).any())
+        rows = self._everything if self._takes_burst() or self._turn % BACKUP_EVERY == 0 else self._primary
+        return rows, self._bucket.left >= CALM_TURNS and bool(self._unanswered(1).any())
 
     def between(self, _now_ns: int) -> Rows:
         """Those that may be found dead within the next few pulses."""
         return np.flatnonzero(self._unanswered(URGENT_FROM))
 
-    def _make_haste(self) -> bool:
+    def _takes_burst(self) -> bool:
         """Whether this turn has more pulses than usual."""
         is_down = self._is_primary & (self._columns.read("state") == PathState.DOWN)
         if not (is_down.any() or self._unanswered(URGENT_FROM).any()):
-            self._haste.fill(1)
-        elif self._haste.left >= CALM_TURNS:
-            self._haste.left -= CALM_TURNS
+            self._bucket.fill(1)
+        elif self._bucket.left >= CALM_TURNS:
+            self._bucket.left -= CALM_TURNS
             return True
         return False
 

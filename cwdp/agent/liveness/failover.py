@@ -7,10 +7,10 @@ import numpy as np
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, EventKind, SteerFlag
 from cwdp.dataplane.addresses import words_address
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.ring import Ring
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.ring import Ring
 from cwdp.dataplane.telemetry import FREE_OR_BUSY
-from cwdp.shared.messages import Event, PathChange
+from cwdp.shared.bus.messages import Event, PathChange
 
 
 class PathEvents:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cwdp.dataplane.abi import PathState
 
 NIC_DEAD_FACTOR = 3
-"""As in `bpf/detour.h`: a NIC is given up for another after so many times the silence of a dead path."""
+"""As in `bpf/steering/detour.h`: a NIC is given up for another after so many times the silence of a dead path."""
 
 Told = tuple[str, Literal["nic_failed", "nic_healed"], str]
 """The NIC, what became of it, and why."""
@@ -74,7 +74,7 @@ class NicWatch:
 
 def _alive(table: NDArray[np.void], now_local_ns: int, dead_after_ns: int) -> NDArray[np.bool_]:
     """Whether each watched path of a NIC is alive."""
-    return is_alive(table[(table["users"] > 0) | (table["spares"] > 0)], now_local_ns, dead_after_ns)
+    return is_alive(table[(table["users"] > 0) | (table["detours"] > 0)], now_local_ns, dead_after_ns)
 
 
 def is_alive(paths: NDArray[np.void], now_local_ns: int, dead_after_ns: int) -> NDArray[np.bool_]:

@@ -6,9 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-REGULAR_PER_S, HASTE_PER_S, HASTE_AT_ONCE = 16_000, 1_000, 3_000
-MOST_PER_S = REGULAR_PER_S + HASTE_PER_S + HASTE_AT_ONCE
-"""Pulses of a host in any second: in turn, and in haste, which may be saved up."""
+REGULAR_PER_S, BURST_PER_S, BURST_PULSES = 16_000, 1_000, 3_000
+"""Pulses of a host in any second: in turn, in bursts, and how many of these may be saved up."""
 
 BACKUP_EVERY = 9
 """Turns to a pulse of a path that is only a backup, while all is well."""
@@ -67,7 +66,7 @@ class Plan(Protocol):
         """The paths that have one in the middle between two turns."""
 
 
-class Haste:
+class TokenBucket:
     """What may be spent beyond the usual: a bucket that fills up again.
 
     Args:

@@ -19,14 +19,14 @@ import numpy as np
 
 from cwdp.agent.liveness.acknowledged import Acknowledged
 from cwdp.agent.liveness.coveredpaths import CoveredPaths
-from cwdp.agent.liveness.everypath import CALM_TURNS, MOST_HASTE, EveryPath
-from cwdp.agent.liveness.plan import HASTE_AT_ONCE, Haste, Plan, Rows
+from cwdp.agent.liveness.everypath import BURST_TURNS, CALM_TURNS, EveryPath
+from cwdp.agent.liveness.plan import BURST_PULSES, Plan, Rows, TokenBucket
 from cwdp.agent.liveness.pulses import COUNTERS, PulseOrder, Pulses
 from cwdp.agent.liveness.watchedpaths import HostPaths, NicPaths, Way
 from cwdp.agent.orders import Orders
-from cwdp.dataplane import tree
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import Steering
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.steering import Steering
 
 REFRESH_NS = 50_000_000
 SAY_NS = 1_000_000_000
@@ -77,7 +77,10 @@ class PulseHost:
         self._nics: dict[PulseOrder, _Nic] = {}
         self._orders = PulseOrders([], [])
         self._ways: dict[tuple[str, bytes, int], tuple[int, ...]] = {}
-        self._hasty_turns, self._hasty_pulses = Haste(MOST_HASTE * CALM_TURNS), Haste(HASTE_AT_ONCE)
+        self._turn_bucket, self._pulse_bucket = (
+            TokenBucket(BURST_TURNS * CALM_TURNS),
+            TokenBucket(BURST_PULSES),
+        )
         self._dead_after_ns, self._seen = 0, (0, list[int]())
         self._plan: Plan | None = None
         self._starts = np.zeros(1, dtype=np.intp)
@@ -150,8 +153,8 @@ class PulseHost:
             return None
         watched = paths.watched(self._ways)
         if watched.fits(self._turn_ns):
-            return EveryPath(watched, paths, self._hasty_turns)
-        return CoveredPaths(watched, paths, self._hasty_pulses, self._turn_ns, self._dead_after_ns)
+            return EveryPath(watched, paths, self._turn_bucket)
+        return CoveredPaths(watched, paths, self._pulse_bucket, self._turn_ns, self._dead_after_ns)
 
     def _drop(self, order: PulseOrder) -> None:
         nic = self._nics.pop(order, None)

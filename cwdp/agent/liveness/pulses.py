@@ -46,7 +46,7 @@ class PulseOrder(msgspec.Struct, frozen=True):
 
 
 class Tables(Signing, Protocol):
-    """What pulses need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What pulses need of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     slots: NDArray[np.void]
     paths: NDArray[np.void]
@@ -147,7 +147,7 @@ class Pulses:
             OSError: a socket cannot be made or bound.
         """
         table = self._tables.paths
-        numbers = np.flatnonzero((table["users"] > 0) | (table["spares"] > 0))
+        numbers = np.flatnonzero((table["users"] > 0) | (table["detours"] > 0))
         numbers = numbers[numbers > 0]
         watched = table[numbers]
         kinds = (watched["primaries"] > 0).tobytes() + (watched["users"] > 0).tobytes()

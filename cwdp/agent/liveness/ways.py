@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from cwdp.agent.liveness.watchedpaths import Way, WayKey
 from cwdp.agent.tracing.table import Found, Hops
-from cwdp.dataplane.steering import parse_address
+from cwdp.dataplane.steering.steering import parse_address
 from cwdp.shared.addresses import address_bytes
 
 Name = tuple[str, ...]

@@ -6,7 +6,7 @@ import msgspec
 
 from cwdp.agent.helper import Helper
 from cwdp.congestion.order import Happened, Order, Word
-from cwdp.shared.messages import PacedQp
+from cwdp.shared.bus.messages import PacedQp
 
 
 class CongestionKeeper(Helper[list[Order]]):

@@ -17,7 +17,7 @@ from cwdp.agent.orders import Orders
 from cwdp.congestion.interface import COUNTERS, CongestionNic
 from cwdp.congestion.order import Happened, Order, Word
 from cwdp.errors import CwdpError
-from cwdp.shared.messages import PacedQp
+from cwdp.shared.bus.messages import PacedQp
 
 STEP_NS = 20_000_000
 REST_NS = 50_000_000

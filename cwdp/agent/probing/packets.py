@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.agent.inet import family_of
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Position
-from cwdp.shared.inet import family_of
 
 IPV4_HEADER = 20
 IPV6_HEADER = 40

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from cwdp.agent.probing.prober import STAMP_NOISE_NS, ProbeResults
 from cwdp.agent.probing.schedule import PathKey
 from cwdp.dataplane import abi
-from cwdp.shared.messages import PathStat
+from cwdp.shared.bus.messages import PathStat
 
 QUANTILES = (0.0, 0.5, 0.99)
 QUEUED_NS = 1_000

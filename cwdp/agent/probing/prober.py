@@ -59,7 +59,7 @@ class ProbeResults:
 
 
 class Tables(Signing, Protocol):
-    """What probes need of the open maps of an interface; see `cwdp.dataplane.maps.Maps`."""
+    """What probes need of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     slots: NDArray[np.void]
 

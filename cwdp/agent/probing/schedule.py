@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.probing.packets import Path, build, round_robin
-from cwdp.shared.messages import ProbeEdge
+from cwdp.shared.bus.messages import ProbeEdge
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ _libc.sendmmsg.argtypes = [c_int, c_void_p, c_uint, c_int]
 
 
 class Signing(Protocol):
-    """Who has the dataplane sign; see `cwdp.dataplane.maps.Maps`."""
+    """Who has the dataplane sign; see `cwdp.dataplane.pinned.maps.Maps`."""
 
     def sign_for(self, sender: Sender, cookie: int) -> None:
         """Have the probes of a socket signed."""

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.schedule import Schedule
 from cwdp.dataplane import abi
-from cwdp.shared.messages import ProbeEdge
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.messages import ProbeEdge
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address
 
 ROWS_A_MESSAGE = 8_192
 LARGEST_NS = 2**31 - 1

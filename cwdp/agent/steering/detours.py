@@ -6,14 +6,15 @@ from contextlib import ExitStack
 
 from cwdp.agent.links import Link, LinkTable
 from cwdp.agent.steering.desired import Reconciler
-from cwdp.dataplane import loader, tree
-from cwdp.dataplane.detours import Detour, Detours, Partner
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.routes import gateways
-from cwdp.dataplane.steering import parse_address
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.detours import Detour, Detours, Partner
+from cwdp.dataplane.steering.routes import gateways
+from cwdp.dataplane.steering.steering import parse_address
 from cwdp.errors import CwdpError, DataplaneError, SteeringError
-from cwdp.shared import messages
 from cwdp.shared.addresses import Address
+from cwdp.shared.bus import messages
 
 
 class DesiredDetours(Reconciler):

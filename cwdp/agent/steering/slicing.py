@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pyroute2 import IPRoute
 
 from cwdp.agent.steering.desired import Reconciler
-from cwdp.dataplane import tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import CwdpError
-from cwdp.shared.messages import NicSlices
+from cwdp.shared.bus.messages import NicSlices
 from cwdp.shared.slices import SliceSet
 from cwdp.slices.slicing import Deletion, Slicing
 

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import QpKey, Steer, Steering
-from cwdp.shared.messages import SteerQp, SteerReport
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.steering import QpKey, Steer, Steering
+from cwdp.shared.bus.messages import SteerQp, SteerReport
 
 LISTED_AT_ONCE = 4096
 """So many of each kind in one message, which then stays below 1 MiB."""

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 
 from cwdp.agent.steering.desired import Reconciler
-from cwdp.dataplane import tree
-from cwdp.dataplane.control import sample_below
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.routes import require_routed
-from cwdp.dataplane.steering import QpKey, Steer, Steering, parse_address
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.control import sample_below
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering.routes import require_routed
+from cwdp.dataplane.steering.steering import QpKey, Steer, Steering, parse_address
 from cwdp.errors import CwdpError, SteeringError
 from cwdp.shared.addresses import Address
-from cwdp.shared.messages import RoceSettings, SteerQp
+from cwdp.shared.bus.messages import RoceSettings, SteerQp
 
 _NS_PER_MS = 1_000_000
 

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from ipaddress import ip_address
 
-from cwdp.shared.inet import internet_checksum
-from cwdp.shared.messages import BounceOrder, BounceReport
+from cwdp.agent.inet import internet_checksum
+from cwdp.shared.bus.messages import BounceOrder, BounceReport
 
 COUNTERS = ("bounces_sent", "bounces_refused", "bounces_failed")
 MOST_ECHOES = 256

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Literal
 
+from cwdp.agent.inet import family_of, internet_checksum
 from cwdp.agent.probing import packets
 from cwdp.agent.probing.packets import IPV4_HEADER, IPV6_HEADER
-from cwdp.shared.inet import family_of, internet_checksum
 
 UDP_HEADER = 8
 

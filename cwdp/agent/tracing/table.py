@@ -49,7 +49,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Found:
-    """What a path's hops are now; as `cwdp.shared.messages.Trace`."""
+    """What a path's hops are now; as `cwdp.shared.bus.messages.Trace`."""
 
     path: FlowPath
     hops: Hops

@@ -13,12 +13,12 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
+from cwdp.agent.inet import family_of
 from cwdp.agent.links import LinkTable
 from cwdp.agent.probing.sender import IPV6_HDRINCL
 from cwdp.agent.tracing.packets import Answer, FlowPath, HopProbe, read_icmpv4, read_icmpv6
 from cwdp.agent.tracing.table import Found, TraceTable
-from cwdp.shared.inet import family_of
-from cwdp.shared.messages import Event, PathStat, ProbeEdge, Trace, TraceOrder, TraceReport
+from cwdp.shared.bus.messages import Event, PathStat, ProbeEdge, Trace, TraceOrder, TraceReport
 
 COUNTERS = ("trace_socket_failed", "trace_orders_refused", "trace_unsent")
 STEP_S = 0.02

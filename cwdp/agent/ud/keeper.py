@@ -7,7 +7,7 @@ import msgspec
 
 from cwdp.agent.helper import Helper
 from cwdp.agent.ud.orders import Row, UdOrder, UdWord
-from cwdp.shared.messages import UdAddress
+from cwdp.shared.bus.messages import UdAddress
 
 MOST_ROWS = 100_000
 SILENT_NS = 5_000_000_000

@@ -27,7 +27,7 @@ from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
 from cwdp.rdma.port import PortChoice, RdmaPort, find_port, require_usable
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
-from cwdp.shared.messages import ClockLine, Nic, ProbeEdge, UdAddress, WindowReport, nic_id
+from cwdp.shared.bus.messages import ClockLine, Nic, ProbeEdge, UdAddress, WindowReport, nic_id
 
 COUNTERS = ("unusable", "edges_refused", "windows_unsynced")
 STAMP_NOISE_NS = 1_000.0

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from cwdp.shared.messages import ClockLine, UdAddress
+from cwdp.shared.bus.messages import ClockLine, UdAddress
 
 ROW_FIELDS = ("path", "fate", "t1", "t2", "t3", "t4", "fwd_owd_ns", "rev_owd_ns", "bound_ns")
 Row = tuple[int, int, int, int, int, int, int, int, int]

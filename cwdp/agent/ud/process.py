@@ -31,7 +31,7 @@ from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import Link, UdPath, UdProber, check_path
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
 from cwdp.shared import testclock
-from cwdp.shared.messages import ClockLine, UdAddress
+from cwdp.shared.bus.messages import ClockLine, UdAddress
 
 COUNTERS = ("opened", "open_failed", "failed", "paths_refused")
 OPEN_AGAIN_S = 1.0

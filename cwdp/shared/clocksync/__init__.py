@@ -16,7 +16,7 @@ On each host (one probing edge = one peer, or one path to a peer):
     offset_ns int64 + offset_frac_ns float64, slope, margin_ns, sigma_offset_ns, sigma_slope, points,
     pure_share float64, reason uint8 (FitReason); .valid bool.
 
-In the manager (`cwdp.shared.clocksync.graph`, `.track`):
+In the manager (`cwdp.shared.clocksync.graph.solve`, `.timeline.track`):
 
     tracks = Tracks(n_hosts)                                  # slots; .resize(n), .clear(slots)
     solution = tracks.step(GraphEdges(src, dst, path, fits))  # newest valid-or-not fits of all agents
@@ -30,9 +30,9 @@ In the manager (`cwdp.shared.clocksync.graph`, `.track`):
 """
 
 from cwdp.shared.clocksync._types import LONG_AGO, NOTICED_WITHIN_NS
-from cwdp.shared.clocksync.coded import Purity, pair_purity
-from cwdp.shared.clocksync.edge import EdgeFits, EdgePrior, FitReason, fit_edges
-from cwdp.shared.clocksync.kinks import (
+from cwdp.shared.clocksync.edge.coded import Purity, pair_purity
+from cwdp.shared.clocksync.edge.fit import EdgeFits, EdgePrior, FitReason, fit_edges
+from cwdp.shared.clocksync.edge.kinks import (
     BEFORE_FLOOR_NS,
     Lines,
     against_before,
@@ -40,10 +40,10 @@ from cwdp.shared.clocksync.kinks import (
     find_bent,
     young_lines,
 )
-from cwdp.shared.clocksync.memory import EdgeMemory
-from cwdp.shared.clocksync.samples import Exchanges, group_by_edge
+from cwdp.shared.clocksync.edge.memory import EdgeMemory
+from cwdp.shared.clocksync.edge.samples import Exchanges, group_by_edge
+from cwdp.shared.clocksync.edge.thin import nearest_to_floor
 from cwdp.shared.clocksync.slew import ClockLine, slew
-from cwdp.shared.clocksync.thin import nearest_to_floor
 
 __all__ = [
     "BEFORE_FLOOR_NS",

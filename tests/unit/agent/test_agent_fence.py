@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cwdp.agent.fence import FORGOTTEN_AFTER_S, Fence
-from cwdp.shared.messages import ClockLine, ClockUpdate, Desired
+from cwdp.shared.bus.messages import ClockLine, ClockUpdate, Desired
 
 LINE = ClockLine(
     ref_local_ns=0, offset_base_ns=0, offset_ns=0.0, drift=0.0, bound_ns=1.0, bound_drift=0.0, state="synced"

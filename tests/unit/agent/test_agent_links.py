@@ -13,9 +13,9 @@ from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.agent.probing import prober
-from cwdp.dataplane import loader
 from cwdp.dataplane.abi import XdpMode
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError
 
 KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])

@@ -17,11 +17,11 @@ from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
 from cwdp.agent.service import MEASURE_EVERY, Agent
 from cwdp.agent.tracing import echo_tests, table, tracer
 from cwdp.dataplane.abi import XdpMode
-from cwdp.dataplane.loader import Loaded
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.loading.loader import Loaded
+from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import (
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import (
     BounceReport,
     ClockLine,
     ClockUpdate,
@@ -147,7 +147,7 @@ class Setup:
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
     monkeypatch.setattr(service, "Bus", NoteBus)
     monkeypatch.setattr(service, "HostNic", NoteNic)
-    monkeypatch.setattr("cwdp.dataplane.loader.object_tag", lambda: "0123456789abcdef")
+    monkeypatch.setattr("cwdp.dataplane.loading.loader.object_tag", lambda: "0123456789abcdef")
     return Setup(tmp_path)
 
 

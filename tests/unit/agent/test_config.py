@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from cwdp.agent.config import AgentConfig, InterfaceConfig, read_config, read_keys
 from cwdp.agent.service import run
 from cwdp.cli import main
-from cwdp.dataplane import loader
+from cwdp.dataplane.loading import loader
 from cwdp.errors import ConfigError
 from cwdp.shared.config import check_bus_url
 from cwdp.shared.testclock import TestClock

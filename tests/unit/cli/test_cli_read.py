@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from cwdp.cli import COMMANDS, client, clock_table, main, read, tables
+from cwdp.cli import COMMANDS, client, main, reading, tables
 from cwdp.cli.client import ManagerClient
+from cwdp.cli.cluster import clock, host, owd
 from cwdp.cli.lazy import LazyGroup
 from cwdp.errors import ConfigError, CwdpError, ManagerError, PrivilegeError
 
@@ -185,7 +186,7 @@ def _clock_row(**changes: Any) -> dict[str, Any]:
 
 def _clock_lines(*rows: dict[str, Any], allowance_ns: float = 0.0) -> list[str]:
     answer = {"timeline": "0123456789", "allowance_ns": allowance_ns, "hosts": rows}
-    lines = _text(clock_table.clock(answer)).splitlines()
+    lines = _text(clock.table(answer)).splitlines()
     assert max(map(len, lines)) <= 80
     return [" ".join(line.split()) for line in lines]
 
@@ -261,7 +262,7 @@ def test_an_allowance_in_all_bounds_is_told_once() -> None:
     ],
 )
 def test_disciplines_read_well(told: dict[str, Any], text: str) -> None:
-    assert clock_table.discipline(_clock_row(**told)) == text
+    assert clock.discipline(_clock_row(**told)) == text
 
 
 def test_a_live_view_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +273,7 @@ def test_a_live_view_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyP
         if len(pauses) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(read.time, "sleep", sleep)
+    monkeypatch.setattr(reading.time, "sleep", sleep)
     monkeypatch.setattr(
         ManagerClient, "get", lambda *_: {"timeline": "t", "allowance_ns": 0.0, "hosts": [_clock_row()]}
     )
@@ -291,9 +292,9 @@ def test_tables_bear_what_is_not_known_yet() -> None:
         "edges_rejected": 0,
     }
     assert "a unsynced - - - 0/0 -" in _clock_lines(row)
-    assert "0 of 0 paths" in _text(tables.owd({"paths": [], "path_count": 0, "window_s": 10.0}))
-    host = {"host": "a", "state": "up", "clock_state": "unsynced", "nics": [], "last_seen_s": 0.1}
-    assert "up" in _text(tables.hosts({"hosts": [host], "transports": {"xdp": 0, "ud": 0}}))
+    assert "0 of 0 paths" in _text(owd.table({"paths": [], "path_count": 0, "window_s": 10.0}))
+    row = {"host": "a", "state": "up", "clock_state": "unsynced", "nics": [], "last_seen_s": 0.1}
+    assert "up" in _text(host.table({"hosts": [row], "transports": {"xdp": 0, "ud": 0}}))
 
 
 def test_nics_that_cannot_probe_each_other_are_told_of() -> None:
@@ -305,11 +306,11 @@ def test_nics_that_cannot_probe_each_other_are_told_of() -> None:
         "mode": "absent",
         "reason": "ok",
     }
-    host = {"host": "a", "state": "up", "clock_state": "synced", "last_seen_s": 0.1}
-    host["nics"] = [nic | {"transport": "ud"}]
-    alike = _text(tables.hosts({"hosts": [host], "transports": {"xdp": 0, "ud": 3}}))
+    row = {"host": "a", "state": "up", "clock_state": "synced", "last_seen_s": 0.1}
+    row["nics"] = [nic | {"transport": "ud"}]
+    alike = _text(host.table({"hosts": [row], "transports": {"xdp": 0, "ud": 3}}))
     assert " ud " in alike
     assert "no path between" not in alike
-    mixed = _text(tables.hosts({"hosts": [host], "transports": {"xdp": 2, "ud": 3}}))
+    mixed = _text(host.table({"hosts": [row], "transports": {"xdp": 2, "ud": 3}}))
     assert "3 NICs probe by UD queue pairs, 2 by XDP: no path between the two kinds" in mixed
     assert max(map(len, mixed.splitlines())) <= 80

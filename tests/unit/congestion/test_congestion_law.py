@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cwdp.congestion import law
-from tools.sim.incast import Incast, Outcome, Simulation
-from tools.sim.incast_laws import Nothing, Ours, Pause
+from tools.sim.incast.laws import Nothing, Ours, Pause
+from tools.sim.incast.simulation import Incast, Outcome, Simulation
 
 LINK = 100e6
 THRESHOLD_NS = 2e6

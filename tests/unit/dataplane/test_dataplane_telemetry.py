@@ -15,8 +15,8 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Nak
 from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.telemetry import QpReader, SampleReader
-from cwdp.shared import records
-from cwdp.shared.records import QP_ROW, SAMPLE_ROW, qp_as_json, qp_keys, unpack
+from cwdp.shared.bus import records
+from cwdp.shared.bus.records import QP_ROW, SAMPLE_ROW, qp_as_json, qp_keys, unpack
 
 LARGEST_MESSAGE = 1 << 20
 

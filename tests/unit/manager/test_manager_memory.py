@@ -9,8 +9,8 @@ import pytest
 from fakes import hello, nic
 from msgspec.structs import replace
 
-from cwdp.shared.messages import SteerQp, SteerReport
-from cwdp.shared.records import EGRESS, SAMPLE_ROW, packed_address
+from cwdp.shared.bus.messages import SteerQp, SteerReport
+from cwdp.shared.bus.records import EGRESS, SAMPLE_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.hosts.members import FORGET_AFTER_S

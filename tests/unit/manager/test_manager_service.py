@@ -24,8 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared import bus
-from cwdp.shared.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp, subject
+from cwdp.shared.bus import connection
+from cwdp.shared.bus.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp, subject
 from cwdp.shared.slices import Match, Slice, SliceSet
 from manager.config import ManagerConfig
 from manager.hosts.members import MISSED_HELLOS
@@ -375,7 +375,7 @@ async def test_a_second_manager_on_the_same_socket_is_refused(tmp_path: Path) ->
 async def test_every_host_hears_of_its_clock_though_the_queue_holds_fewer(tmp_path: Path) -> None:
     port = free_port()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bus, "SEND_QUEUE_MESSAGES", 12)
+        patch.setattr(connection, "SEND_QUEUE_MESSAGES", 12)
         async with _manager(_config(tmp_path, port)) as manager, _fleet(port, 30) as hosts:
             await until(lambda: all(host.update is not None for host in hosts))
             for _ in range(3):

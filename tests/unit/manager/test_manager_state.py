@@ -10,7 +10,7 @@ import pytest
 from fakes import hello, nic, path_stat, ud_nic
 
 from cwdp.errors import ConfigError, ManagerError
-from cwdp.shared.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report, UdAddress
+from cwdp.shared.bus.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report, UdAddress
 from manager.api.overrides_http import require_known
 from manager.clock.timeline import Identity, is_running, load_identity
 from manager.config import ManagerConfig, ProbeSettings, host_port, load

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from test_manager_service import _config, _get, _manager, asynchronous
 
-from cwdp.shared.messages import (
+from cwdp.shared.bus.messages import (
     BounceReport,
     Event,
     FromAgent,

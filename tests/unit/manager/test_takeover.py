@@ -17,8 +17,8 @@ from test_manager_service import _agree, _json, _steer, asynchronous
 from test_two_managers import OVERRIDE, _Managers, _server
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import ClockUpdate, Desired, SteerQp, SteerReport, subject
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import ClockUpdate, Desired, SteerQp, SteerReport, subject
 from cwdp.shared.tasks import end
 from manager.bus.lease import LEASE_S, Claim, Lease
 from manager.bus.nats_server import NatsServer

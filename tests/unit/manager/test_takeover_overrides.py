@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 from fakes import hello
 
-from cwdp.shared.messages import Desired, SteerQp, SteerReport
+from cwdp.shared.bus.messages import Desired, SteerQp, SteerReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.overrides.steering import SteerOverride

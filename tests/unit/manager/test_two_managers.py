@@ -11,8 +11,8 @@ import pytest
 from fakes import FakeHost, fleet, free_port, until
 from test_manager_service import _agree, _json, asynchronous
 
-from cwdp.shared.bus import Bus
-from cwdp.shared.messages import SteerQp, SteerReport, subject
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import SteerQp, SteerReport, subject
 from cwdp.shared.tasks import end
 from manager.bus.lease import BUCKET, KEY, LEASE_S, Claim, Lease
 from manager.bus.nats_server import NatsServer

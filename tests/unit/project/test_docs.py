@@ -20,8 +20,8 @@ from cwdp.agent.ud.pairs import COUNTERS as UD_PAIRS
 from cwdp.cli import main
 from cwdp.dataplane.abi import Reason
 from cwdp.rdma.udprobe import COUNTERS as UD_PROBER
-from cwdp.shared.bus import COUNTERS as BUS_COUNTERS
-from cwdp.shared.bus import Bus
+from cwdp.shared.bus.connection import COUNTERS as BUS_COUNTERS
+from cwdp.shared.bus.connection import Bus
 from manager.api.metrics import AREAS, FleetCollector, Sources
 from manager.bus.lease import Claim, Lease
 from manager.clock.timeline import Identity

@@ -14,7 +14,7 @@ from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.udlink import read_grh
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Received, UdPath
 from cwdp.rdma.udwire import UNSYNCED, Head, Kind, Message, WireError
-from cwdp.shared.messages import UdAddress
+from cwdp.shared.bus.messages import UdAddress
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.slices.allocation import allocate, fill
 from cwdp.slices.borrowing import LEASE_NS, Borrowing
 from cwdp.slices.edt import pace_q18

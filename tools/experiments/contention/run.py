@@ -24,8 +24,8 @@ from tools.experiments.fleets import RARE_PULSES, running_fleet
 from tools.experiments.options import JSON, arm_option, chosen, fabric_options
 from tools.experiments.report import describe_lab, mbit, ms, new_table, share
 from tools.lab import Lab, LabSpec, faults
+from tools.lab.fleet.session import lab_for_run
 from tools.lab.params import CLOCKS, RATE, SHARE
-from tools.lab.session import lab_for_run
 
 NAME = "contention"
 MEDIANS = (

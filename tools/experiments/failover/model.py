@@ -3,7 +3,7 @@
 Every host writes to the one in its place below the next leaf over some queue pairs, at a share of its link. The spine
 links have the rate at which the fabric is not oversubscribed, unless given. A link between leaf and spine that carries
 data dies, in one of several ways, and is mended. All links that are to go silent have classifiers that drop nothing
-before, as only one classifier in place of another makes a cut at a moment (`tools.lab.shaping`).
+before, as only one classifier in place of another makes a cut at a moment (`tools.lab.network.shaping`).
 """
 
 import random

@@ -31,8 +31,8 @@ from tools.experiments.report import describe_lab, ms, new_table, share
 from tools.experiments.runs import interrupt, links_in_use, send
 from tools.experiments.taken import links_taken
 from tools.lab import Lab, LabSpec, faults
+from tools.lab.fleet.session import lab_for_run
 from tools.lab.params import CLOCKS, RATE, SHARE
-from tools.lab.session import lab_for_run
 from tools.roce import Generator
 
 NAME = "failover"

@@ -7,8 +7,8 @@ import click
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
-from cwdp.dataplane import tree
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
 from manager.config import PlannerSettings, ProbeSettings
@@ -26,11 +26,12 @@ from tools.experiments.incast.wire import WireTap
 from tools.experiments.options import JSON, rate_option
 from tools.experiments.report import mbit, ms, new_table
 from tools.experiments.runs import send
-from tools.lab import Lab, LabSpec, netns
-from tools.lab.fleet import Fleet
+from tools.lab import Lab, LabSpec
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import lab_for_run, wait_for_lock
+from tools.lab.network import netns
 from tools.lab.params import CLOCKS
-from tools.lab.session import lab_for_run, wait_for_lock
-from tools.lab.truth import Truth
+from tools.lab.truth.clocks import Truth
 from tools.waiting import wait_for
 
 NAME = "incast"

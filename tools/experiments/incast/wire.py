@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.dataplane.abi import ROCE_PORT
-from tools.lab import Lab, netns
+from tools.lab import Lab
+from tools.lab.network import netns
 
 EVERY = 8
 SNAP_BYTES = 80

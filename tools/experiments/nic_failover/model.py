@@ -4,7 +4,7 @@ Every host has a NIC below each of two leaves, and writes from each of them to t
 the next leaf: to the one of the same number (the same rail), and to the other one. A NIC that carries data dies in one
 of several ways, and is mended. With cwdp every queue pair is given a path and a backup by hand, so that detours are what
 is measured, not how soon a planner knows of a queue pair. All links have classifiers that drop nothing before, as only one classifier in
-place of another makes a cut at a moment (`tools.lab.shaping`).
+place of another makes a cut at a moment (`tools.lab.network.shaping`).
 """
 
 import random

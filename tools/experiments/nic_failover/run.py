@@ -23,9 +23,9 @@ from tools.experiments.options import JSON, arm_option, chosen, fabric_options
 from tools.experiments.report import describe_lab, ms, new_table, share
 from tools.experiments.runs import interrupt, send
 from tools.lab import Lab, LabSpec, faults
-from tools.lab.fleet import Fleet
+from tools.lab.fleet.processes import Fleet
+from tools.lab.fleet.session import lab_for_run
 from tools.lab.params import CLOCKS, SHARE
-from tools.lab.session import lab_for_run
 from tools.roce import Flow, Generator
 
 NAME = "nic-failover"

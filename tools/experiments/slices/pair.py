@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroute2 import IPRoute
 
-from cwdp.dataplane import loader, tree
 from cwdp.dataplane.abi import ROCE_PORT, Direction
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.loading import loader
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.slices import SliceSet
 from cwdp.slices.slicing import Slicing
-from tools.lab import netns, process
+from tools.lab import process
+from tools.lab.network import netns
 
 NIC = "roce0"
 MTU = 9000
@@ -58,7 +60,7 @@ class Pair:
         queue_bytes = max(round(rate_bps / 8 * QUEUE_S), MIN_QUEUE_BYTES)
         given = (ADDRESSES["b"], qpn, frame_bytes, dscp, interval_s, queue_bytes)
         sender = process.start(
-            self.prefix + "a", [sys.executable, "-m", "tools.bench.flood", *map(str, given)]
+            self.prefix + "a", [sys.executable, "-m", "tools.experiments.slices.flood", *map(str, given)]
         )
         try:
             yield

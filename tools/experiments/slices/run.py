@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
-from cwdp.dataplane import loader
+from cwdp.dataplane.kernel.interface import ifindex_of
 from cwdp.shared.rates import format_rate
 from cwdp.shared.slices import Match, Slice, SliceSet
 from tools.experiments.options import JSON, rate_option
@@ -30,8 +30,8 @@ from tools.experiments.slices.traffic import (
     delays_ns,
     received_bps,
 )
-from tools.lab import netns
-from tools.lab.shaping import set_rate
+from tools.lab.network import netns
+from tools.lab.network.shaping import set_rate
 
 ARMS = ("without", "with")
 TRAIN_DSCP = IDLE_DSCP
@@ -101,7 +101,7 @@ def _narrow(hosts: Pair, rate_bps: int) -> None:
     """Make the link as slow as is wanted."""
     namespace = hosts.prefix + "a"
     with netns.netns_enter(namespace):
-        index = loader.ifindex_of(NIC)
+        index = ifindex_of(NIC)
     with netns.open_netlink(namespace) as ip:
         set_rate(ip, index, rate_bps, round(rate_bps / 8 * QUEUE_S), MTU)
 

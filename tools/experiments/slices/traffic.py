@@ -5,7 +5,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.dataplane.ring import Ring
+from cwdp.dataplane.pinned.ring import Ring
 from tools.experiments.slices.pair import Pair
 
 SETTLE_S = 0.5

@@ -12,10 +12,10 @@ from cwdp.agent.clock import hostclock
 from cwdp.agent.clock.discipline import Clocks
 from cwdp.agent.clock.hostclock import LEFT_S, LEFT_SURCHARGE, SILENCE_S, HostClock, LocalClock
 from cwdp.dataplane import abi
-from cwdp.dataplane.loader import Settings
-from cwdp.dataplane.maps import Maps
+from cwdp.dataplane.loading.loader import Settings
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate
 from cwdp.shared.clocksync.slew import MAX_SLEW
-from cwdp.shared.messages import ClockLine, ClockState, ClockUpdate
 from cwdp.shared.testclock import TestClock
 
 S = 1_000_000_000

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cwdp.agent.clock.edges import LEAST_SLOTS, EdgeName, HostEdges
 from cwdp.agent.clock.window import Samples
-from cwdp.shared.messages import DriftPrior
+from cwdp.shared.bus.messages import DriftPrior
 
 S = 1_000_000_000
 ONE_WAY_NS = 8_000

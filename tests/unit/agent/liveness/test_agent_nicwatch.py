@@ -22,16 +22,16 @@ class Host:
         self.paths = {name: np.zeros(abi.PATHS, dtype=abi.PATH) for name in UP}
         for table in self.paths.values():
             table["users"][1 : 1 + paths] = 1
-            table["spares"][1 + paths] = 1
+            table["detours"][1 + paths] = 1
             self.answer(table[1 : 2 + paths])
 
     @staticmethod
     def answer(paths: NDArray[np.void]) -> None:
         paths["last_answer_ns"], paths["waiting_since_ns"], paths["state"] = NOW_NS, 0, PathState.UP
 
-    def silence(self, ifname: str, silent_ns: int = 100 * MS, *, spares: bool = True) -> None:
+    def silence(self, ifname: str, silent_ns: int = 100 * MS, *, detours: bool = True) -> None:
         table = self.paths[ifname]
-        chosen = (table["users"] > 0) | (spares & (table["spares"] > 0))
+        chosen = (table["users"] > 0) | (detours & (table["detours"] > 0))
         table["last_answer_ns"][chosen] = NOW_NS - silent_ns - 1
         table["waiting_since_ns"][chosen] = NOW_NS - silent_ns
 
@@ -103,7 +103,7 @@ def test_the_death_of_all_peers_is_no_nics_failure() -> None:
 def test_a_detour_that_answers_speaks_for_its_nic() -> None:
     """It is the NIC at the far end of all paths in use that is dead."""
     host = Host()
-    host.silence("nic0", spares=False)
+    host.silence("nic0", detours=False)
     assert host.look() == []
 
 

@@ -18,9 +18,10 @@ from cwdp.agent.liveness.pulses import SEQ_END, PulseOrder, Pulses
 from cwdp.agent.liveness.replyports import PORTS, REST_NS, ReplyTurns, draw_ports
 from cwdp.agent.liveness.watchedpaths import Way
 from cwdp.agent.orders import Orders
-from cwdp.dataplane import abi, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Position, SlotState
 from cwdp.dataplane.addresses import address_words
+from cwdp.dataplane.pinned import tree
 
 ORDER = PulseOrder(ifname="nic0", load=1, key_id=3, port=4791, ipv4="10.0.0.1", ipv6="fd00::1")
 ROUND = PORTS

@@ -15,10 +15,10 @@ from cwdp.agent.tracing.packets import FlowPath
 from cwdp.agent.tracing.table import Found, Hops
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, SteerFlag
-from cwdp.dataplane.steering import parse_address
+from cwdp.dataplane.steering.steering import parse_address
 from cwdp.shared.addresses import address_bytes
 from tools.sim.__main__ import main
-from tools.sim.liveness import FABRICS, Shape, Traffic, cut_cables, false_switches, run_of
+from tools.sim.liveness.simulation import FABRICS, Shape, Traffic, cut_cables, false_switches, run_of
 
 
 def _found(ifname: str, dst: str, sport: int, *hops: str | None, reached: bool = True) -> Found:

@@ -6,18 +6,19 @@ from numpy.typing import NDArray
 
 from cwdp.agent.liveness.cover import NO_LINK, Crossings, cover
 from cwdp.agent.liveness.coveredpaths import CoveredPaths
-from cwdp.agent.liveness.everypath import CALM_TURNS, MOST_HASTE, EveryPath
+from cwdp.agent.liveness.everypath import BURST_TURNS, CALM_TURNS, EveryPath
 from cwdp.agent.liveness.plan import (
     BACKUP_EVERY,
+    BURST_PER_S,
+    BURST_PULSES,
     DENSE_BELOW,
-    HASTE_AT_ONCE,
-    MOST_PER_S,
     REGULAR_PER_S,
-    Haste,
+    TokenBucket,
     Watched,
 )
 from cwdp.dataplane.abi import PathState
 
+MOST_PER_S = REGULAR_PER_S + BURST_PER_S + BURST_PULSES
 TURN_NS, DEAD_AFTER_NS = 2_000_000, 10_000_000
 FIELDS = ("unanswered", "state", "slow_ns", "waiting_since_ns", "answered_sent_ns")
 
@@ -64,7 +65,7 @@ def _few(primary: list[bool]) -> Watched:
 
 def _path_and_backup() -> tuple[EveryPath, Paths]:
     paths = Paths(_few([True, False]))
-    return EveryPath(paths.watched, paths, Haste(MOST_HASTE * CALM_TURNS)), paths
+    return EveryPath(paths.watched, paths, TokenBucket(BURST_TURNS * CALM_TURNS)), paths
 
 
 def _rounds(plan: EveryPath, count: int) -> list[list[int]]:
@@ -93,12 +94,12 @@ def test_backups_have_every_pulse_while_something_is_wrong(column: str, value: i
 
 
 @something_wrong
-def test_haste_that_does_not_end_is_given_up_and_can_be_made_again_after_a_calm(
+def test_bursts_that_do_not_end_are_given_up_and_can_be_sent_again_after_a_calm(
     column: str, value: int
 ) -> None:
     plan, paths = _path_and_backup()
     paths.fields[column][0] = value
-    assert _rounds(plan, MOST_HASTE) == [[0, 1]] * MOST_HASTE
+    assert _rounds(plan, BURST_TURNS) == [[0, 1]] * BURST_TURNS
     assert _rounds(plan, BACKUP_EVERY).count([0]) == BACKUP_EVERY - 1
     assert not plan.turn(0)[1]
     paths.fields[column][0] = 0
@@ -122,7 +123,7 @@ def test_only_a_path_about_to_be_given_up_is_asked_between_turns(
     unanswered: int, state: str, urgent: list[int]
 ) -> None:
     paths = Paths(_few([True, True]))
-    plan = EveryPath(paths.watched, paths, Haste(MOST_HASTE * CALM_TURNS))
+    plan = EveryPath(paths.watched, paths, TokenBucket(BURST_TURNS * CALM_TURNS))
     paths.fields["unanswered"][1], paths.fields["state"][1] = unanswered, PathState[state]
     assert plan.turn(0)[1] == (0 < unanswered < DENSE_BELOW and state == "UP")
     assert plan.between(0).tolist() == urgent
@@ -176,7 +177,7 @@ class Clocked:
 
     def __init__(self, watched: Watched) -> None:
         self.paths = Paths(watched)
-        self._plan = CoveredPaths(watched, self.paths, Haste(HASTE_AT_ONCE), TURN_NS, DEAD_AFTER_NS)
+        self._plan = CoveredPaths(watched, self.paths, TokenBucket(BURST_PULSES), TURN_NS, DEAD_AFTER_NS)
         self.now_ns = TURN_NS
         self._middle = False
 
@@ -271,18 +272,18 @@ def test_a_destination_that_is_dead_casts_no_doubt_on_the_links_to_it(rng: np.ra
     assert sum(map(len, clocked.go(0.1))) < usual + 200
 
 
-def test_what_is_sent_in_haste_is_limited(rng: np.random.Generator) -> None:
+def test_what_is_sent_in_bursts_is_limited(rng: np.random.Generator) -> None:
     clocked = Clocked(_many(600, 4, rng))
     clocked.go(0.2)
     for _ in range(3):
         for dead in range(1, 1 + SPINES):
             clocked.paths.dead = {dead, dead % SPINES + 1}
-            assert sum(map(len, clocked.go(0.125))) <= MOST_PER_S / 8 + HASTE_AT_ONCE
+            assert sum(map(len, clocked.go(0.125))) <= MOST_PER_S / 8 + BURST_PULSES
     clocked.paths.dead = {0}
     assert sum(map(len, clocked.go(1.0))) <= MOST_PER_S
 
 
-def test_who_sends_comes_first_where_haste_is_short(rng: np.random.Generator) -> None:
+def test_who_sends_comes_first_where_the_token_bucket_is_empty(rng: np.random.Generator) -> None:
     """However many paths that nobody sends over are dead meanwhile."""
     clocked = Clocked(_many(600, 4, rng))
     watched = clocked.paths.watched

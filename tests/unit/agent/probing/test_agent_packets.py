@@ -14,7 +14,7 @@ from scapy.layers.inet6 import IPv6
 from cwdp.agent.probing.packets import Path, build, round_robin
 from cwdp.agent.probing.schedule import PathKey, make_schedule
 from cwdp.dataplane import abi
-from cwdp.shared.messages import ProbeEdge
+from cwdp.shared.bus.messages import ProbeEdge
 
 RNG = np.random.default_rng(1)
 ADDRESSES = {4: ("10.1.0.1", "10.2.0.2"), 6: ("fd00:1::1", "fd00:2::2")}

@@ -113,7 +113,7 @@ def test_an_error_costs_one_packet_and_is_counted(monkeypatch: pytest.MonkeyPatc
     assert prober.counters["probes_unsent"] == np.count_nonzero(~drained.sent) == 3
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(before=st.integers(0, 300), silent=st.sets(st.integers(0, 599)))
 def test_the_sequence_number_wraps(monkeypatch: pytest.MonkeyPatch, before: int, silent: set[int]) -> None:
     first = 2**32 - 2 * before
@@ -202,7 +202,7 @@ def test_a_schedule_of_nothing_sends_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert prober.drain(_drive(prober, 3)) is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(
     rate=st.floats(1.0, 20_000.0),
     steps=st.lists(st.tuples(st.integers(1, 300), st.booleans(), st.booleans()), min_size=1, max_size=30),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.dataplane import abi
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_address, unpack
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_address, unpack
 
 OFFSET_NS = 7 * 10**15 + 123
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from cwdp.agent.steering import desired, steering
 from cwdp.agent.steering.steering import DesiredSteering, translate
-from cwdp.dataplane.steering import QpKey, Steer, parse_address
+from cwdp.dataplane.steering.steering import QpKey, Steer, parse_address
 from cwdp.errors import CwdpError, InterfaceError, SteeringError
-from cwdp.shared.messages import RoceSettings, SteerQp
+from cwdp.shared.bus.messages import RoceSettings, SteerQp
 
 
 def _wish(

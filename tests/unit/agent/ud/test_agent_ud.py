@@ -18,7 +18,7 @@ from cwdp.agent.ud.process import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, Words, 
 from cwdp.errors import ConfigError, CwdpError, RdmaError
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
-from cwdp.shared.messages import ClockLine, UdAddress
+from cwdp.shared.bus.messages import ClockLine, UdAddress
 from cwdp.shared.testclock import TestClock
 
 A_AT, B_AT = UdAddress(A, 0x11), UdAddress(B, 0x22)

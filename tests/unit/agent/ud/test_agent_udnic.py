@@ -22,13 +22,13 @@ from cwdp.agent.ud import nic as udnic
 from cwdp.agent.ud.keeper import SILENT_NS, UdKeeper
 from cwdp.agent.ud.nic import STAMP_NOISE_NS, UdNic, read_rows
 from cwdp.agent.ud.orders import Fate, Row, UdOrder, UdWord
-from cwdp.dataplane.loader import Settings
+from cwdp.dataplane.loading.loader import Settings
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
 from cwdp.rdma.port import RdmaPort
 from cwdp.rdma.udwire import UNSYNCED_BOUND_NS
-from cwdp.shared.messages import ProbeEdge, UdAddress
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW
+from cwdp.shared.bus.messages import ProbeEdge, UdAddress
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW
 
 PORT = RdmaPort("mlx5_0", 1, 3, "::ffff:10.0.0.1")
 ADDRESS = UdAddress(PORT.gid, 77)

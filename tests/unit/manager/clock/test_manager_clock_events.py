@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from fakes import hello
 
-from cwdp.shared.bus import Bus
+from cwdp.shared.bus.clocks import Discipline, DisciplineSource
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import Report
 from cwdp.shared.clocksync._types import LONG_AGO
-from cwdp.shared.clocksync.track import HostClocks, HostState
-from cwdp.shared.discipline import Discipline, Source
-from cwdp.shared.messages import Report
+from cwdp.shared.clocksync.timeline.track import HostClocks, HostState
 from manager.api import host_views
 from manager.api.metrics import FleetCollector, Sources
 from manager.bus.lease import Claim, Lease
@@ -337,7 +337,9 @@ def test_the_metrics_of_clocks_that_change() -> None:
     assert found["cwdp_clock_changes_total",] == 2
     assert found["cwdp_clock_changing",] == 1
     assert found["cwdp_clock_allowance_seconds",] == pytest.approx(250e-9)
-    by_source = {source: found["cwdp_clock_discipline_hosts", source] for source in get_args(Source)}
+    by_source = {
+        source: found["cwdp_clock_discipline_hosts", source] for source in get_args(DisciplineSource)
+    }
     assert by_source == {"adjtimex": 1, "raw": 0, "none": 0}
 
 

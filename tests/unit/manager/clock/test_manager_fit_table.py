@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from cwdp.shared.clockchanges import OwnChange
+from cwdp.shared.bus.clocks import OwnChange
+from cwdp.shared.bus.messages import ClockUpdate, EdgeFit, Report
 from cwdp.shared.clocksync import FitReason
 from cwdp.shared.clocksync._types import LONG_AGO
-from cwdp.shared.messages import ClockUpdate, EdgeFit, Report
 from manager.clock.fits import STALE_AFTER_S, FitTable
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity

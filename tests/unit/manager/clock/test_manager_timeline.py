@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from cwdp.shared.bus.messages import ClockLine
 from cwdp.shared.clocksync import EdgeFits
-from cwdp.shared.clocksync.graph import GraphEdges
-from cwdp.shared.messages import ClockLine
+from cwdp.shared.clocksync.graph.solve import GraphEdges
 from manager.clock.timeline import ContinuedTracks
 
 LOCAL_NS = 10**12

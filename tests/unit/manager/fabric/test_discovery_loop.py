@@ -9,7 +9,7 @@ from test_fabric_ports import Fleet
 
 from cwdp.agent.tracing.packets import Answer, FlowPath, HopProbe
 from cwdp.agent.tracing.table import Found, TraceTable
-from cwdp.shared.messages import Trace, TraceReport
+from cwdp.shared.bus.messages import Trace, TraceReport
 
 STEP_S = 0.02
 STEPS_A_REPORT = 12

@@ -9,7 +9,7 @@ import pytest
 from fabric_fakes import FakeClos
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Trace, TraceReport
+from cwdp.shared.bus.messages import Trace, TraceReport
 from manager.fabric.completion import is_private
 from manager.fabric.fabric import FORGIVE_S, LIES_LAST_S, Fabric
 from manager.fabric.routes import DirectedLink, PathName

@@ -9,7 +9,7 @@ import pytest
 from fabric_fakes import FakeClos, FakeNic
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Desired, Hello, Nic, Trace, TraceReport
+from cwdp.shared.bus.messages import Desired, Hello, Nic, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.choice import covering_ports, disjoint_ports
@@ -25,15 +25,15 @@ from manager.queue_pairs.traffic import Traffic
 from manager.state import FleetState
 
 
-def ports_needed(distinct: int, wanted: float) -> int:
-    """The fewest ports that make it so sure that no path was missed."""
-    return next(ports for ports in itertools.count(1) if confidence(ports, distinct) >= wanted)
+def _ports_needed(distinct: int, wanted: float) -> int:
+    """How many ports rule out one path more than they have shown."""
+    return next(ports for ports in itertools.count(distinct) if confidence(ports, distinct) >= wanted)
 
 
 @pytest.mark.parametrize("distinct", [1, 2, 4, 16, 64])
 def test_the_stopping_rule_keeps_its_promise(distinct: int) -> None:
     # With one path more than were seen, how often does so many ports miss one?
-    ports = ports_needed(distinct, 0.99)
+    ports = _ports_needed(distinct, 0.99)
     rng = np.random.default_rng(distinct)
     drawn = rng.integers(0, distinct + 1, (2_000, ports))
     missed = np.array([len(np.unique(row)) <= distinct for row in drawn])
@@ -42,7 +42,7 @@ def test_the_stopping_rule_keeps_its_promise(distinct: int) -> None:
 
 def test_the_rule_is_that_of_the_literature() -> None:
     # Augustin et al. 2007, table for 95 %: 6, 11, 16, 21, 27 probes rule out 2, 3, 4, 5, 6 paths.
-    assert [ports_needed(k, 0.95) for k in range(1, 6)] == [6, 11, 16, 21, 27]
+    assert [_ports_needed(k, 0.95) for k in range(1, 6)] == [6, 11, 16, 21, 27]
     assert confidence(0, 0) == confidence(3, 0) == 0.0
 
 

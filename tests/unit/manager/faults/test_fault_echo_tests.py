@@ -8,14 +8,14 @@ from scapy.layers.inet6 import ICMPv6EchoReply
 
 from cwdp.agent.tracing import echo_tests
 from cwdp.agent.tracing.echo_tests import echo_request, reply_number
-from cwdp.shared.messages import BounceOrder, BounceReport, WindowReport
+from cwdp.shared.bus.messages import BounceOrder, BounceReport, WindowReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink
 from manager.faults.echo_tests import DEADLINE_S, ECHOES, MOST_ROUNDS, EchoTests
 from manager.faults.finding import Finding, cable, direction
 from manager.state import FleetState
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
 
 LINKS = [
     *(DirectedLink(f"h{i}/nic0", "l1") for i in range(3)),
@@ -75,7 +75,7 @@ def test_the_link_that_loses_echoes_is_named(seed: int, one_way: bool) -> None:
     assert told is finding
     assert guilty in subject.name
     assert confidence > 0.98
-    assert trials.orders(LINKS, 1e9) == []
+    assert trials.orders(LINKS, MOST_ROUNDS * DEADLINE_S) == []
 
 
 def test_switches_that_do_not_answer_and_hosts_that_do_not_report_decide_nothing() -> None:

@@ -12,8 +12,8 @@ from manager.faults.dead_links import localised
 from manager.faults.link_model import ModelInputs
 from manager.links.matrix import Nics, build_matrix
 from manager.paths.windows import RowName
-from tools.sim.faults import IN_TIME_S, LATE_S, WINDOW_S, Bench, false_alarms, random_case
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import IN_TIME_S, LATE_S, WINDOW_S, Bench, false_alarms, random_case
 
 SMALL = Shape(leaves=2, spines=3, hosts_per_leaf=3)
 

@@ -7,8 +7,8 @@ import pytest
 
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.dead_links import localised
-from tools.sim.faults import Bench
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import Bench
 
 SHAPE = Shape(leaves=3, spines=4, hosts_per_leaf=3)
 

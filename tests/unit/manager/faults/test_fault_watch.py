@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from fakes import hello
 
-from cwdp.cli import link as link_command
 from cwdp.cli import main
+from cwdp.cli.cluster import link as link_command
 from manager.api import link_views
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -22,8 +22,8 @@ from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
 from manager.faults.watch import FaultWatch
 from manager.links.loads import LinkLoads
 from manager.state import FleetState
-from tools.sim.faults import Bench
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import Bench
 
 LINKS = (
     *(DirectedLink(*pair) for i in range(3) for pair in ((f"h{i}/nic0", "l1"), ("l1", f"h{i}/nic0"))),

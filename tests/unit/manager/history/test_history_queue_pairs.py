@@ -7,7 +7,7 @@ import pytest
 from fakes import hello, nic
 from msgspec.structs import replace
 
-from cwdp.shared.records import EGRESS, INGRESS, QP_ROW, packed_address
+from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.faults.finding import Finding, Subject

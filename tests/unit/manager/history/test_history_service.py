@@ -20,7 +20,7 @@ from fakes import fleet, free_port, until
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared.bus import Bus
+from cwdp.shared.bus.connection import Bus
 from cwdp.shared.tasks import end
 from manager.bus.nats_server import NatsServer
 from manager.clock.timeline import Identity

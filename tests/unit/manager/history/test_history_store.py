@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cwdp.shared.messages import PathChange
+from cwdp.shared.bus.messages import PathChange
 from manager.history import queries
 from manager.history import store as stores
 from manager.history.queries import Wanted

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from fakes import fleet, hello, nic, ud_nic
 
-from cwdp.shared.messages import Desired, ProbeEdge
+from cwdp.shared.bus.messages import Desired, ProbeEdge
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.hosts.members import CARRIER_GRACE_S, FORGET_AFTER_S, MISSED_HELLOS, Members

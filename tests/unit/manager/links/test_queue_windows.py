@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import WindowReport
-from cwdp.shared.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.messages import WindowReport
+from cwdp.shared.bus.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.links.inference import QueueInference
 from manager.links.loads import Capacities, likely_bps, tiers
@@ -15,8 +15,8 @@ from manager.links.matrix import Nics, build_matrix
 from manager.links.meter import SETTLES_S, LoadMeter
 from manager.paths.windows import FORGET_AFTER, KEPT, MOST_AHEAD, MOST_ROWS_A_NIC, WindowStore
 from manager.queue_pairs.counters import STOPPED_AFTER_S, QueuePairStore
-from tools.sim.faults import Bench
-from tools.sim.leafspine import FRAME_NS, LeafSpine, Shape, Trouble
+from tools.sim.faults.leafspine import FRAME_NS, LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import Bench
 
 NOW = 10_000
 OWNER = {"10.0.0.2": "b/0"}

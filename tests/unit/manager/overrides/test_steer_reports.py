@@ -10,8 +10,8 @@ from fakes import hello
 
 from cwdp.agent.steering import steered
 from cwdp.agent.steering.steered import steer_reports
-from cwdp.dataplane.steering import QpKey, Steer
-from cwdp.shared.messages import SteerReport
+from cwdp.dataplane.steering.steering import QpKey, Steer
+from cwdp.shared.bus.messages import SteerReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.planner.steering_state import SteerParts

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from fakes import hello, showing
 
-from cwdp.shared.messages import Desired, Hello, Nic, WindowReport, nic_id
-from cwdp.shared.records import WINDOW_ROW, packed_address
+from cwdp.shared.bus.messages import Desired, Hello, Nic, WindowReport, nic_id
+from cwdp.shared.bus.records import WINDOW_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.overrides.steering import SteerOverride

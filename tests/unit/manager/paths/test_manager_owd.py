@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cwdp.shared.messages import PathStat
+from cwdp.shared.bus.messages import PathStat
 from manager.paths.owd import FORGET_AFTER_S, SLOTS, WINDOW_S, OwdStore
 
 delays = st.integers(-1000, 2**31 - 1)

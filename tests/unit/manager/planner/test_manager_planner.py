@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from planner_world import World
 
-from cwdp.shared.messages import SteerQp, SteerReport
+from cwdp.shared.bus.messages import SteerQp, SteerReport
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, Routes
 

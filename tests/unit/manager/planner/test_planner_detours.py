@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from cwdp.shared.messages import Hello, Nic, SteerQp
+from cwdp.shared.bus.messages import Hello, Nic, SteerQp
 from cwdp.shared.partners import partner_of
 from manager.planner.detours import detours
 

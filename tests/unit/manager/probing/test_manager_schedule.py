@@ -9,7 +9,7 @@ from fakes import nic, ud_nic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cwdp.shared.messages import Desired, ProbeEdge, RoceSettings, SteerQp, decode, encode
+from cwdp.shared.bus.messages import Desired, ProbeEdge, RoceSettings, SteerQp, decode, encode
 from manager.probing.schedule import (
     UD_PAIRS_PER_S,
     Documents,

@@ -8,8 +8,8 @@ from fakes import hello, nic
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from cwdp.shared.messages import ClockLine, QpReport, SampleReport
-from cwdp.shared.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
+from cwdp.shared.bus.messages import ClockLine, QpReport, SampleReport
+from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.api import qp_views
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings

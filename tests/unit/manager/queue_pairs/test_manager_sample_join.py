@@ -8,7 +8,7 @@ import pytest
 from fakes import hello, nic
 from numpy.typing import NDArray
 
-from cwdp.shared.records import EGRESS, INGRESS, SAMPLE_ROW, packed_address
+from cwdp.shared.bus.records import EGRESS, INGRESS, SAMPLE_ROW, packed_address
 from manager.hosts.members import Host
 from manager.queue_pairs.delays import KEPT, QpDelays
 from manager.queue_pairs.sample_join import (
@@ -160,7 +160,7 @@ def _fleet() -> QpDelays:
     for name, number in (("a", 1), ("b", 2)):
         port = nic("eth0", ipv4=f"10.0.0.{number}", ipv6=f"fd00::{number}")
         said = msgspec.structs.replace(hello(name), nics=[port])
-        hosts.append(Host(hello=said, first_seen_s=0.0, last_seen_s=0.0))
+        hosts.append(Host(hello=said, last_seen_s=0.0))
     delays.know(hosts)
     return delays
 

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 from cwdp.errors import LabError
 from tools.clocks import KINDS, ClockKind
-from tools.experiments import demo
+from tools.experiments import demo, sync
 from tools.experiments.contention import run as contention_run
 from tools.experiments.failover import run as failover_run
 from tools.experiments.incast import run as incast_run
 from tools.experiments.nic_failover import run as nic_failover_run
-from tools.lab import LabSpec, sync
+from tools.lab import LabSpec
 
 EXPERIMENTS: dict[str, tuple[ModuleType, click.Command]] = {
     "contention": (contention_run, contention_run.contention),

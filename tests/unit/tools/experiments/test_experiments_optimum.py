@@ -58,7 +58,7 @@ def test_fitting_rates_of_other_fabrics(spines: int, slow: float, fits: int) -> 
 
 
 @given(st.integers(2, 3), st.integers(1, 3), st.integers(0, 10_000), st.sampled_from([1.0, 0.5, 0.34]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_said_to_fit_does_and_one_less_does_not(
     leaves: int, spines: int, seed: int, slow: float
 ) -> None:
@@ -87,7 +87,7 @@ def test_what_is_said_to_fit_does_and_one_less_does_not(
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_fair_shares_never_exceed_the_total_and_grow_with_the_links(seed: int) -> None:
     rng = random.Random(seed)
     topology = fabric(leaves=rng.randint(2, 3), spines=rng.randint(1, 4), hosts=2)
@@ -125,7 +125,7 @@ def test_dead_links_take_their_share_and_no_more() -> None:
     st.sampled_from([0.3, 0.6, 1.0]),
     st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_best_placement_of_whole_flows_is_that_of_trying_all(
     leaves: int, spines: int, seed: int, load: float, dead: bool
 ) -> None:

@@ -11,7 +11,8 @@ from waiting import until
 
 from cwdp.errors import LabError
 from tools.clocks import ClockKind
-from tools.lab import LabSpec, fleet
+from tools.lab import LabSpec
+from tools.lab.fleet import processes
 
 PATIENCE_S = 20.0
 MANY = 20
@@ -32,12 +33,12 @@ def _lab(run_dir: Path, clocks: ClockKind = "steady") -> Any:
 def test_agents_of_a_lab_with_rough_clocks_stand_still_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "STALL_EVERY_S", (0.05, 0.06))
-    monkeypatch.setattr(fleet, "STALL_S", 0.2)
+    monkeypatch.setattr(processes, "STALL_EVERY_S", (0.05, 0.06))
+    monkeypatch.setattr(processes, "STALL_S", 0.2)
     lab = _lab(tmp_path, "rough")
     lab.popen = lambda *_a, **files: subprocess.Popen(["sleep", "60"], start_new_session=True, **files)
     end, states = time.monotonic() + PATIENCE_S, set()
-    with fleet.Fleet(lab) as running:
+    with processes.Fleet(lab) as running:
         while not {"T", "S"} <= states and time.monotonic() < end:
             states.add(Path(f"/proc/{running.process('h1').pid}/stat").read_text().split()[2])
     assert {"T", "S"} <= states
@@ -45,9 +46,9 @@ def test_agents_of_a_lab_with_rough_clocks_stand_still_for_a_while(
 
 
 def test_it_is_said_which_and_their_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "RESTART_AFTER_S", 0.0)
-    monkeypatch.setattr(fleet, "POLL_S", 0.01)
-    with fleet.Fleet(_lab(tmp_path)) as running:
+    monkeypatch.setattr(processes, "RESTART_AFTER_S", 0.0)
+    monkeypatch.setattr(processes, "POLL_S", 0.01)
+    with processes.Fleet(_lab(tmp_path)) as running:
         until(lambda: running.restarts >= MANY, "many restarts")
         with pytest.raises(LabError) as caught:
             running.check()

@@ -9,7 +9,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
-from tools.lab.frames import Address, header_pool
+from tools.lab.traffic.frames import Address, header_pool
 
 FRAME_BYTES = 9014
 

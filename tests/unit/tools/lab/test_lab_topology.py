@@ -11,7 +11,7 @@ from cwdp.errors import ConfigError, LabError
 from cwdp.shared.testclock import RATE_ONE
 from tools.clocks import KINDS, ClockKind
 from tools.lab import clocks, units
-from tools.lab.routing import switch_routes
+from tools.lab.network.routing import switch_routes
 from tools.lab.topology import LabSpec, Topology
 
 specs = st.builds(

@@ -3,7 +3,7 @@
 import json
 import socket
 
-from tools.rdma.pyverbs_client import exchange
+from tools.rdma.testbed.pyverbs_client import exchange
 
 
 def test_what_the_other_end_says_early_is_not_lost() -> None:

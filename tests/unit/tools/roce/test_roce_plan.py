@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.errors import ConfigError
-from tools.roce.flows import Endpoint, Flow, flow_label, source_port, verbs_flow
+from cwdp.rdma.sport import flow_label_to_sport
+from tools.roce.flows import Endpoint, Flow, flow_label, verbs_flow
 from tools.roce.patterns import NIC_WINDOW, PATTERNS, largest_mtu, shared_window
 from tools.roce.process import PROGRAM
 from tools.roce.results import lost_packets, summary, timeline
@@ -53,13 +54,13 @@ def test_the_other_patterns(count: int) -> None:
 
 @given(st.integers(2, 2**24 - 2), st.integers(2, 2**24 - 2))
 def test_source_ports_are_those_of_roce_and_the_same_both_ways(qpn: int, remote_qpn: int) -> None:
-    port = source_port(flow_label(qpn, remote_qpn))
+    port = flow_label_to_sport(flow_label(qpn, remote_qpn))
     assert 49152 <= port <= 65535
-    assert port == source_port(flow_label(remote_qpn, qpn))
+    assert port == flow_label_to_sport(flow_label(remote_qpn, qpn))
 
 
 def test_source_ports_spread() -> None:
-    ports = {source_port(flow_label(qpn, qpn + 1)) for qpn in range(1000, 2000)}
+    ports = {flow_label_to_sport(flow_label(qpn, qpn + 1)) for qpn in range(1000, 2000)}
     assert len(ports) > 900
 
 

@@ -8,11 +8,11 @@ from click.testing import CliRunner
 
 from tools.clocks import ClockKind
 from tools.sim.__main__ import main
-from tools.sim.clos import ClosOptions, ClosSimulation, random_pairs
-from tools.sim.fabric import Fabric
-from tools.sim.oscillators import Oscillators
-from tools.sim.solve import solve
-from tools.sim.two_node import two_node
+from tools.sim.clocks.clos import ClosOptions, ClosSimulation, random_pairs
+from tools.sim.clocks.clos_fabric import Fabric
+from tools.sim.clocks.oscillators import Oscillators
+from tools.sim.clocks.solve import solve
+from tools.sim.clocks.two_node import two_node
 
 
 @pytest.mark.parametrize("load", [0.4, 0.8])

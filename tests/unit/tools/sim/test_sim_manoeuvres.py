@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from tools import clocks
 from tools.clocks import KINDS, KINKED, PPM, SLEW, STEP_NS, SWING, UPDATE_S, ClockKind, draw
-from tools.sim import manoeuvres
-from tools.sim.disciplined import as_stamped
-from tools.sim.fleet import FleetResult, FleetSimulation
-from tools.sim.fleet_probes import FleetOptions
-from tools.sim.oscillators import GRID_S, Oscillators
+from tools.sim.clocks import manoeuvres
+from tools.sim.clocks.disciplined import as_stamped
+from tools.sim.clocks.oscillators import GRID_S, Oscillators
+from tools.sim.fleet.probes import FleetOptions
+from tools.sim.fleet.simulation import FleetResult, FleetSimulation
 
 CHANGE_S = 20.0
 SECONDS = 30.0
@@ -94,7 +94,7 @@ def test_a_drawn_clock_is_the_same_for_the_same_seed(kind: ClockKind) -> None:
     assert not np.array_equal(one.oscillator, third.oscillator)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.floats(0, 100))
 def test_a_steady_clock_is_constant(seed: int, drift_ppm: float) -> None:
     drawn = draw("steady", 1000, 0.1, np.random.default_rng(seed), drift_ppm=drift_ppm)
@@ -112,7 +112,7 @@ def test_a_wandering_clock_neither_jumps_nor_is_disciplined() -> None:
     assert np.abs(np.diff(drawn.oscillator)).max() < 0.01 * PPM
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.sampled_from([(6000, 0.1), (30_000, 0.05), (1200, 1.0)]))
 def test_a_walk_leads_on_to_its_beginning(seed: int, grid: tuple[int, float]) -> None:
     steps, step_s = grid
@@ -123,7 +123,7 @@ def test_a_walk_leads_on_to_its_beginning(seed: int, grid: tuple[int, float]) ->
     assert abs(walk[0] - walk[-1]) < 6 * one_step
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_a_swing_leads_on_to_its_beginning(seed: int) -> None:
     swing = clocks.swing(12_000, 0.1, np.random.default_rng(seed))
@@ -131,7 +131,7 @@ def test_a_swing_leads_on_to_its_beginning(seed: int) -> None:
     assert abs(swing[0] - swing[-1]) <= 1.01 * np.abs(np.diff(swing)).max()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6))
 def test_a_disciplined_clock_is_set_anew_every_8_to_64_s(seed: int) -> None:
     step_s = 0.1
@@ -223,7 +223,7 @@ def test_probes_that_were_stamped_while_a_clock_was_off_are_known_once_that_is_f
     ("happens", "changes"),
     [
         (manoeuvres.everyone(5.0, 2.0), True),
-        (manoeuvres.weather(1e-8, 2.0, 60.0), True),
+        (manoeuvres.temperature(1e-8, 2.0, 60.0), True),
         (manoeuvres.disciplined(1.0, 100.0, 3.0), False),
         (manoeuvres.of_kind("steady"), False),
         (manoeuvres.of_kind("rough"), True),

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from cwdp.shared.records import NO_DELAY_NS, WINDOW_ROW, unpack
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, unpack
 from tools.clocks import ClockKind
 from tools.sim.__main__ import main
-from tools.sim.faults import Bench, false_alarms
-from tools.sim.leafspine import LeafSpine, Shape, Trouble
-from tools.sim.window_clocks import WindowClocks
+from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
+from tools.sim.faults.localisation import Bench, false_alarms
+from tools.sim.fleet.window_clocks import WindowClocks
 
 SHAPE = Shape(leaves=2, spines=2, hosts_per_leaf=2, load=0.4)
 HOSTS = SHAPE.leaves * SHAPE.hosts_per_leaf

@@ -9,15 +9,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.dataplane import abi, tree
+from cwdp.dataplane import abi
 from cwdp.dataplane.abi import SlotState
 from cwdp.dataplane.addresses import words_address
-from cwdp.dataplane.maps import Maps
-from cwdp.dataplane.steering import QpKey, Steer, Steering
-from cwdp.dataplane.tree import TreePath
+from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.tree import TreePath
+from cwdp.dataplane.steering.steering import QpKey, Steer, Steering
 from cwdp.shared.addresses import Address
 from tools.experiments.contention.rivals import Choice, Chooser, MakeChooser
-from tools.lab import Lab, netns
+from tools.lab import Lab
+from tools.lab.network import netns
 from tools.roce import Flow
 
 ROUND_S = 0.03

@@ -1,0 +1,1 @@
+"""Commands that show what the manager knows of the whole cluster."""

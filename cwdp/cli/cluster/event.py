@@ -1,0 +1,72 @@
+"""`cwdp event`: what happened to links, paths, clocks and agents."""
+
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cwdp.cli import tables
+from cwdp.cli.client import ManagerClient
+from cwdp.cli.reading import reading, show
+from cwdp.cli.times import TIME
+
+EVENT_STYLES = {
+    "path_down": "red",
+    "link_down": "red",
+    "host_lost": "red",
+    "path_up": "green",
+    "link_up": "green",
+}
+
+
+@click.command()
+@click.option("--host", "name", default="", metavar="HOST", help="Only of this host.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only of this kind; may be given again.")
+@click.option(
+    "--since", type=TIME, metavar="TIME", help="Only since 15m or 3d ago, 17:05, '2026-11-22 17:05'."
+)
+@click.option("--until", type=TIME, metavar="TIME", help="Only until then.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=1_000, show_default=True, help="The newest.")
+@reading
+def event(
+    *,
+    name: str,
+    kinds: tuple[str, ...],
+    since: float | None,
+    until: float | None,
+    limit: int,
+    url: str | None,
+    as_json: bool,
+    watch: float | None,
+) -> None:
+    """Show what happened: links, paths, clocks, agents, queue pairs moved, operators' changes."""
+    client = ManagerClient(url)
+    query: dict[str, str | int] = {"host": name, "limit": limit}
+    if kinds:
+        query["kind"] = ",".join(kind.replace(" ", "_") for kind in kinds)
+    query |= {key: str(time_s) for key, time_s in (("since", since), ("until", until)) if time_s is not None}
+    show(lambda: client.get("/v1/events", query), _table, as_json=as_json, watch_s=watch)
+
+
+def _table(answer: Any) -> RenderableType:
+    """One row per event, the oldest first, at the local time of who asks."""
+    table = tables.new_table("time", "host", "NIC", "event", "what")
+    for row in answer["events"]:
+        when = datetime.fromtimestamp(row["time_s"]).astimezone()
+        table.add_row(
+            f"{when:%m-%d %H:%M:%S}.{when.microsecond // 1000:03d}",
+            row["host"],
+            row["nic"] or tables.NONE,
+            Text(row["kind"].replace("_", " "), EVENT_STYLES.get(row["kind"], "")),
+            row["detail"],
+        )
+    notes = []
+    if answer.get("incomplete"):
+        notes.append(
+            Text(f"history cannot be read, these are the last in memory: {answer['incomplete']}", "red")
+        )
+    elif answer["more"]:
+        notes.append(Text(f"the newest {len(answer['events'])}; there are more: --limit, --until", "dim"))
+    return Group(table, *notes)

@@ -1,0 +1,161 @@
+"""`cwdp fabric` and `cwdp path`: the fabric as the manager has found it, and the paths between two hosts."""
+
+from collections import defaultdict
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cwdp.cli import tables
+from cwdp.cli.client import ManagerClient
+from cwdp.cli.cluster.link import finding_text
+from cwdp.cli.reading import reading, show
+from cwdp.cli.times import at_option, shown_time
+from cwdp.errors import ManagerError
+
+
+@click.command()
+@click.option("--links", is_flag=True, help="List the links between switches too.")
+@at_option
+@reading
+def fabric(*, links: bool, at_s: float | None, url: str | None, as_json: bool, watch: float | None) -> None:
+    """Show switches, which NIC sits where, and links that look wrongly plugged in.
+
+    A switch goes by the address with which it answers; what begins with ? does not answer. With --at it is shown as it
+    was known then, with what was wrong.
+    """
+    client = ManagerClient(url)
+    query = {} if at_s is None else {"at": str(at_s)}
+    show(
+        lambda: client.get("/v1/fabric", query),
+        lambda answer: _fabric(answer, with_links=links),
+        as_json=as_json,
+        watch_s=watch,
+    )
+
+
+@click.command()
+@click.argument("src", metavar="SRC")
+@click.argument("dst", metavar="DST")
+@reading
+def path(*, src: str, dst: str, url: str | None, as_json: bool, watch: float | None) -> None:
+    """Show which source ports lead over which switches, from SRC to DST (HOST or HOST/NIC)."""
+    client = ManagerClient(url)
+
+    def fetch() -> Any:
+        answer = client.get("/v1/path", {"src": src, "dst": dst})
+        if not answer["pairs"]:
+            raise ManagerError(
+                f"no path is known from {src!r} to {dst!r}",
+                "paths are traced between NICs that probe each other or have traffic; `cwdp host` lists them",
+            )
+        return answer
+
+    show(fetch, _paths, as_json=as_json, watch_s=watch)
+
+
+def _fabric(answer: Any, *, with_links: bool) -> RenderableType:
+    parts: list[RenderableType] = [Text(_summary(answer)), _switches(answer)]
+    if with_links:
+        parts.append(_links(answer))
+    if answer["rails"]:
+        parts.append(_rails(answer))
+    if answer["suspects"]:
+        parts.append(_suspects(answer))
+    if answer["set_aside"]:
+        text = f"not believed, as others contradict them: {', '.join(answer['set_aside'])}"
+        parts.append(Text(text, "red"))
+    if "at_s" in answer:
+        parts += _as_it_was(answer)
+    return Group(*parts)
+
+
+def _as_it_was(answer: Any) -> list[RenderableType]:
+    """What was wrong then, and what was avoided."""
+    parts = [Text(finding_text(finding), "red") for finding in answer["findings"]]
+    ways = ", ".join(f"{way['a']} > {way['b']}" for way in answer["avoided"])
+    if ways:
+        parts.append(Text(f"avoided: {ways}", "yellow"))
+    return [*parts, Text(f"as known at {shown_time(answer['at_s'])}", "dim")]
+
+
+def _summary(answer: Any) -> str:
+    tiers: defaultdict[int, int] = defaultdict(int)
+    for switch in answer["switches"]:
+        tiers[switch["tier"]] += 1
+    shown = ", ".join(f"{count} of tier {tier}" for tier, count in sorted(tiers.items()))
+    return (
+        f"{answer['nic_count']} NICs, {len(answer['switches'])} switches ({shown or 'none known'}), "
+        f"{len(answer['links'])} links between them"
+        + (f", {answer['path_count']} paths" if answer["path_count"] is not None else "")
+    )
+
+
+def _switches(answer: Any) -> RenderableType:
+    """One row per leaf with its NICs, and per other switch with how many links it has."""
+    count: defaultdict[str, int] = defaultdict(int)
+    for link in answer["links"]:
+        count[link["a"]] += 1
+        count[link["b"]] += 1
+    table = tables.new_table("switch", "tier", "links", "NICs")
+    for switch in answer["switches"]:
+        table.add_row(
+            Text(switch["name"], "" if switch["answers"] else "yellow"),
+            str(switch["tier"]),
+            str(count[switch["name"]]),
+            " ".join(switch["nics"]) or tables.NONE,
+        )
+    return table
+
+
+def _links(answer: Any) -> RenderableType:
+    table = tables.new_table("link", "to", *(["state"] if "at_s" in answer else []))
+    for link in answer["links"]:
+        state = [tables.state_text(link["state"])] if "state" in link else []
+        table.add_row(link["a"], link["b"], *state)
+    return table
+
+
+def _rails(answer: Any) -> RenderableType:
+    table = tables.new_table("rail", "leaves")
+    for rail in answer["rails"]:
+        table.add_row(rail["ifname"], " ".join(rail["leaves"]))
+    return table
+
+
+def _suspects(answer: Any) -> RenderableType:
+    table = tables.new_table("suspected", "is at", "belongs at", "why")
+    for suspect in answer["suspects"]:
+        table.add_row(
+            Text(suspect["what"], "red"),
+            suspect["at"] or tables.NONE,
+            suspect["expected"] or tables.NONE,
+            suspect["reason"],
+        )
+    return table
+
+
+def _paths(answer: Any) -> RenderableType:
+    parts: list[RenderableType] = []
+    for pair in answer["pairs"]:
+        ports: defaultdict[tuple[str | None, ...], list[str]] = defaultdict(list)
+        for port in pair["ports"]:
+            mark = "*" if port["in_use"] else ""
+            ports[tuple(port["nodes"])].append(f"{port['sport']}{mark}")
+        table = tables.new_table("switches", "ports")
+        for nodes, shown in sorted(ports.items(), key=lambda item: [node or "" for node in item[0]]):
+            table.add_row(" > ".join(node or "?" for node in nodes), " ".join(shown))
+        parts += [Text(_heading(pair), "bold"), table]
+    parts.append(Text("* in use by probes or queue pairs; ? does not answer", "dim"))
+    return Group(*parts)
+
+
+def _heading(pair: Any) -> str:
+    text = f"{pair['src']} > {pair['dst']} ({pair['dst_addr']}): "
+    if not pair["paths_between_leaves"]:
+        return text + "no path is known whole"
+    return text + (
+        f"{pair['paths_known']} of {pair['paths_between_leaves']} known paths between the leaves, "
+        f"all found with {100 * pair['confidence']:.4g}%"
+    )

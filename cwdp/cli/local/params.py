@@ -1,0 +1,21 @@
+"""Arguments and options that several commands take."""
+
+import click
+
+from cwdp.shared.bus.messages import nic_id
+
+host_option = click.option(
+    "--host", metavar="HOST", help="Of this host, by way of the manager, which has it stay so."
+)
+manager_option = click.option(
+    "--manager",
+    "url",
+    envvar="CWDP_MANAGER",
+    metavar="URL",
+    help="With --host: unix:///PATH; else the only manager on this host.",
+)
+
+
+def place(host: str | None, ifname: str) -> str:
+    """An interface of this host or, where one is named, of another."""
+    return ifname if host is None else nic_id(host, ifname)

@@ -1,0 +1,1 @@
+"""The programs of an interface: load, attach, swap, look after, tell of."""

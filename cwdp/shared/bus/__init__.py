@@ -1,0 +1,1 @@
+"""The message bus: typed messages, desired documents, and the connection that carries both."""

@@ -1,0 +1,299 @@
+"""Desired documents on the bus: each under its host's key, written by compare-and-set, in parts where it is too long.
+
+A document longer than a message of the bus lies in parts beside its host's key (`HOST.1`, `HOST.2`, ...), which are
+written first; the key itself then holds how many there are. A key is replaced only by who has seen what it holds.
+Who finds that somebody else has written it makes sure that it still leads first (see `manager.bus.lease`).
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+import nats.js.errors
+from msgspec import Struct
+from nats.aio.client import Client
+
+from cwdp.errors import BusError
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
+from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, decode, encode, token
+
+COUNTERS = ("written", "split", "failed", "too_large")
+WRITTEN_AT_ONCE = 64
+RETRY_S = 0.5
+TRIES = 4
+MOST_PARTS = 64
+HEADROOM_BYTES = 1024
+"""Of a message, for what is not the part itself."""
+
+_log = logging.getLogger("cwdp.bus")
+
+Trouble = Callable[[str, int, str], None]
+"""Told of documents that cannot be written: a host, how many others besides, and why."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A piece of a document's bytes; `epoch` and `version` are the document's."""
+
+    epoch: int
+    version: int
+    data: bytes
+
+
+class _Stamp(Struct, frozen=True):
+    """What documents and parts have in common."""
+
+    epoch: int = 0
+    parts: int = 0
+
+
+class TooLargeError(BusError):
+    """A document is longer than all parts that it may have."""
+
+
+class UnconfirmedError(BusError):
+    """Somebody else has written a key, and who leads is not known now."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a key on the bus holds."""
+
+    revision: int
+    epoch: int
+    parts: int
+
+
+class DocumentWriter:
+    """Brings documents to the bus and keeps them there.
+
+    Args:
+        confirm: whether it is certain that this process may write, asked where somebody else has.
+        on_trouble: told when some cannot be written, once for each reason.
+
+    Attributes:
+        counters: totals by name (`COUNTERS`).
+    """
+
+    def __init__(self, confirm: Callable[[], Awaitable[bool]], on_trouble: Trouble) -> None:
+        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._confirm, self._on_trouble = confirm, on_trouble
+        self._bucket = Bucket(DESIRED_BUCKET)
+        self._documents: dict[str, Desired] = {}
+        self._unwritten_since_s: dict[str, float] = {}
+        self._next_try_s: dict[str, float] = {}
+        self._held: dict[str, _Held] = {}
+        self._told: set[str] = set()
+        self._wake = asyncio.Event()
+
+    @property
+    def unwritten(self) -> int:
+        """How many documents are not on the bus as they should be."""
+        return len(self._unwritten_since_s)
+
+    def oldest_s(self) -> float:
+        """For how long the one has not been that waits the longest, in seconds."""
+        since_s = min(self._unwritten_since_s.values(), default=None)
+        return 0.0 if since_s is None else time.monotonic() - since_s
+
+    def put(self, document: Desired) -> None:
+        """Keep a document on the bus from now on."""
+        key = token(document.host)
+        self._documents[key] = document
+        self._unwritten_since_s.setdefault(key, time.monotonic())
+        self._next_try_s.pop(key, None)
+        self._wake.set()
+
+    async def read(self, client: Client, host: str) -> Desired | None:
+        """A host's document, whoever wrote it; None where there is none that can be read.
+
+        Raises:
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
+        """
+        await self._bucket.open(client)
+        return await read(client, self._bucket, host)
+
+    def withdraw(self) -> None:
+        """Keep none any more: what is on the bus is others' from now on."""
+        for memory in (self._documents, self._unwritten_since_s, self._next_try_s, self._held):
+            memory.clear()
+
+    async def run(self, client: Client) -> None:
+        """Write every document once a session, and each again when it changes, for as long as the session lasts."""
+        now_s = time.monotonic()
+        for key in self._documents:
+            self._unwritten_since_s.setdefault(key, now_s)
+        self._next_try_s.clear()
+        while True:
+            self._wake.clear()
+            due = self._due()
+            if due:
+                await self._write_batch(client, due)
+            else:
+                await self._wait()
+
+    def _due(self) -> list[str]:
+        """Some that may be written now, those first that have waited longest."""
+        now_s = time.monotonic()
+        due = [key for key in self._unwritten_since_s if self._next_try_s.get(key, 0.0) <= now_s]
+        return due[:WRITTEN_AT_ONCE]
+
+    async def _wait(self) -> None:
+        """Wait for a new document, or for when one may be tried again."""
+        next_s = min(self._next_try_s.values(), default=None)
+        within_s = None if next_s is None else max(0.0, next_s - time.monotonic())
+        try:
+            await asyncio.wait_for(self._wake.wait(), within_s)
+        except TimeoutError:
+            return
+
+    async def _write_batch(self, client: Client, keys: list[str]) -> None:
+        """Write these at the same time, each for itself."""
+        outcomes = await asyncio.gather(*(self._try(client, key) for key in keys))
+        failed = [
+            (key, why)
+            for key, why in zip(keys, outcomes, strict=True)
+            if why is not None and key in self._documents
+        ]
+        if failed:
+            self._bucket.close()
+        by_reason: dict[str, list[str]] = {}
+        for key, why in failed:
+            self._next_try_s[key] = time.monotonic() + RETRY_S
+            by_reason.setdefault(why, []).append(self._documents[key].host)
+        for why in by_reason.keys() - self._told:
+            first, *others = by_reason[why]
+            _log.warning("documents are not written first=%s others=%d error=%s", first, len(others), why)
+            self._on_trouble(first, len(others), why)
+        self._told |= by_reason.keys()
+        if not self._unwritten_since_s:
+            self._told.clear()
+
+    async def _try(self, client: Client, key: str) -> str | None:
+        """Write one; why it could not be, None where it is written or nobody's business any more."""
+        document, what = self._documents.get(key), "written"
+        if document is None:
+            return None
+        try:
+            await self._write(client, key, document)
+            why = None
+        except TooLargeError as error:
+            what, why = "too_large", error.message
+        except UnconfirmedError as error:
+            what, why = "failed", error.message
+        except JETSTREAM_ERRORS as error:
+            what, why = "failed", _why(error)
+        self.counters[what] += 1
+        if self._documents.get(key) is not document:
+            return None
+        if why is None:
+            self._unwritten_since_s.pop(key, None)
+            self._next_try_s.pop(key, None)
+        return why
+
+    async def _write(self, client: Client, key: str, document: Desired) -> None:
+        data = encode(document)
+        most_bytes = client.max_payload - HEADROOM_BYTES
+        pieces = [] if len(data) <= most_bytes else _cut(data, most_bytes)
+        if len(pieces) > MOST_PARTS:
+            raise TooLargeError(
+                f"the document of {document.host} has {len(data)} bytes, and {MOST_PARTS * most_bytes} can be told"
+            )
+        before = await self._look(client, key)
+        for number, piece in enumerate(pieces, start=1):
+            part = Part(epoch=document.epoch, version=document.version, data=piece)
+            await self._replace(client, part_key(key, number), encode(part), document.epoch)
+        head = data if not pieces else encode(_head(document, len(pieces)))
+        await self._replace(client, key, head, document.epoch, parts=len(pieces))
+        self.counters["split"] += bool(pieces)
+        for number in range(len(pieces) + 1, min(before.parts, MOST_PARTS) + 1):
+            held = await self._look(client, part_key(key, number))
+            await self._bucket.delete(client, part_key(key, number), revision=held.revision)
+            self._held.pop(part_key(key, number), None)
+
+    async def _replace(self, client: Client, key: str, data: bytes, epoch: int, *, parts: int = 0) -> None:
+        held = await self._look(client, key)
+        if held.epoch > epoch:
+            await self._require_confirmed(key)
+        try:
+            revision = await self._bucket.replace(client, key, data, revision=held.revision)
+        except Conflict:
+            self._held.pop(key, None)
+            held = await self._look(client, key)
+            await self._require_confirmed(key)
+            revision = await self._bucket.replace(client, key, data, revision=held.revision)
+        self._held[key] = _Held(revision, epoch, parts)
+
+    async def _require_confirmed(self, key: str) -> None:
+        if not await self._confirm():
+            raise UnconfirmedError(f"somebody else has written {key}, and it is not known who leads")
+
+    async def _look(self, client: Client, key: str) -> _Held:
+        """What a key holds, as far as that has been seen."""
+        if key not in self._held:
+            await self._bucket.open(client)
+            self._held[key] = _held(*await self._bucket.read(client, key))
+        return self._held[key]
+
+
+def part_key(key: str, number: int) -> str:
+    """Under which a part of a document lies, counted from 1."""
+    return f"{key}.{number}"
+
+
+async def read(client: Client, bucket: Bucket, host: str) -> Desired | None:
+    """A host's document, whole; None where there is none that can be read.
+
+    Raises:
+        nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; there may be no bucket.
+    """
+    for _ in range(TRIES):
+        _, data = await bucket.read(client, token(host))
+        try:
+            head = decode(Desired, data)
+            return await _whole(client, bucket, head) if head.parts else head
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if not data:
+                return None
+    return None
+
+
+async def _whole(client: Client, bucket: Bucket, head: Desired) -> Desired:
+    """The document that a head stands for.
+
+    Raises:
+        msgspec.DecodeError: its parts are not there; they may be on the way.
+    """
+    pieces = []
+    for number in range(1, min(head.parts, MOST_PARTS) + 1):
+        part = decode(Part, (await bucket.read(client, part_key(token(head.host), number)))[1])
+        if (part.epoch, part.version) != (head.epoch, head.version):
+            raise msgspec.DecodeError("a part is another document's")
+        pieces.append(part.data)
+    return decode(Desired, b"".join(pieces))
+
+
+def _head(document: Desired, parts: int) -> Desired:
+    return Desired(host=document.host, epoch=document.epoch, version=document.version, probes=[], parts=parts)
+
+
+def _cut(data: bytes, most_bytes: int) -> list[bytes]:
+    return [data[start : start + most_bytes] for start in range(0, len(data), most_bytes)]
+
+
+def _held(revision: int, data: bytes) -> _Held:
+    """Of what was read; what is no document of anybody's may be replaced."""
+    try:
+        stamp = decode(_Stamp, data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        stamp = _Stamp()
+    return _Held(revision, stamp.epoch, stamp.parts)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, nats.js.errors.APIError) and error.description:
+        return f"the bus refuses them: {error.description}"
+    return f"the bus does not take them: {str(error) or type(error).__name__}"

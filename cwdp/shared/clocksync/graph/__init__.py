@@ -1,0 +1,1 @@
+"""All clocks at one instant, solved from the fits of all edges. The manager runs it."""

@@ -1,0 +1,217 @@
+"""The bus over a real nats-server on loopback: absent, killed, full of garbage."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import wraps
+from pathlib import Path
+
+import nats
+import pytest
+from fakes import free_port, until
+
+from cwdp.errors import BusError
+from cwdp.shared.bus.connection import SEND_QUEUE_MESSAGES, Bus
+from cwdp.shared.bus.messages import Desired, Event, subject
+from manager.bus import nats_server
+from manager.bus.nats_server import NatsServer
+
+pytestmark = pytest.mark.needs("nats-server")
+
+EVENTS = subject("event", "*")
+
+
+def asynchronous(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
+    @wraps(test)
+    def run(tmp_path: Path) -> None:
+        asyncio.run(asyncio.wait_for(test(tmp_path), 30))  # type: ignore[arg-type]
+
+    return run
+
+
+def _event(detail: str = "") -> Event:
+    return Event(host="a", local_ns=1, kind="link_up", nic=None, detail=detail)
+
+
+@asynccontextmanager
+async def _server(tmp_path: Path, port: int | None = None) -> AsyncIterator[NatsServer]:
+    server = NatsServer("127.0.0.1", port or free_port(), tmp_path)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+@asynccontextmanager
+async def _buses(url: str, *buses: Bus) -> AsyncIterator[tuple[Bus, ...]]:
+    both = buses or (Bus(url, name="one"), Bus(url, name="two"))
+    for bus in both:
+        bus.start()
+    try:
+        yield both
+    finally:
+        for bus in both:
+            await bus.close()
+
+
+@asynchronous
+async def test_starts_before_the_server_and_works_when_it_comes(tmp_path: Path) -> None:
+    port, got, documents = free_port(), [], []
+    url = f"nats://127.0.0.1:{port}"
+    one, two = Bus(url, name="one"), Bus(url, name="two")
+    two.subscribe(EVENTS, Event, got.append)
+    two.watch("h.1", documents.append)
+    async with _buses(url, one, two):
+        one.put(Desired(host="h.1", version=1, probes=[]))
+        assert not one.publish(subject("event", "a"), _event())
+        assert one.counters["dropped_disconnected"] == 1
+        await asyncio.sleep(0.3)
+        async with _server(tmp_path, port):
+            await until(lambda: one.connected and two.connected)
+            assert one.publish(subject("event", "a"), _event("hello"))
+            await until(lambda: bool(got and documents))
+            assert got == [_event("hello")]
+            assert documents == [Desired(host="h.1", version=1, probes=[])]
+
+
+@asynchronous
+async def test_a_killed_server_comes_back_and_so_do_all(tmp_path: Path) -> None:
+    got: list[Event] = []
+    changes: list[bool] = []
+    documents: list[Desired] = []
+    async with _server(tmp_path) as server:
+        one = Bus(server.url, name="one", on_change=changes.append)
+        two = Bus(server.url, name="two")
+        two.subscribe(EVENTS, Event, got.append)
+        two.watch("a", documents.append)
+        async with _buses(server.url, one, two):
+            one.put(Desired(host="a", version=1, probes=[]))
+            await until(lambda: len(documents) == 1 and one.connected)
+            first = server.pid
+            assert first is not None
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: not one.connected and not two.connected)
+            await until(lambda: one.connected and two.connected)
+            assert server.restarts == 1
+            assert server.pid != first
+            one.publish(subject("event", "a"), _event())
+            one.put(Desired(host="a", version=2, probes=[]))
+            await until(lambda: bool(got) and [d.version for d in documents] == [1, 2])
+    assert changes == [True, False, True, False]
+
+
+@asynchronous
+async def test_documents_outlive_their_writer_and_the_server(tmp_path: Path) -> None:
+    port, documents = free_port(), []
+    async with _server(tmp_path, port) as server:
+        writer = Bus(server.url, name="writer")
+        async with _buses(server.url, writer):
+            writer.put(Desired(host="a", version=7, probes=[]))
+            await until(lambda: writer.connected and not writer.documents.unwritten)
+    async with _server(tmp_path, port) as server:
+        reader = Bus(server.url, name="reader")
+        reader.watch("a", documents.append)
+        async with _buses(server.url, reader):
+            await until(lambda: bool(documents))
+    assert documents == [Desired(host="a", version=7, probes=[])]
+
+
+@asynchronous
+async def test_garbage_and_failing_handlers_are_counted_and_harmless(tmp_path: Path) -> None:
+    got = []
+
+    def handler(event: Event) -> None:
+        got.append(event)
+        if event.detail == "fail":
+            raise ValueError
+
+    async with _server(tmp_path) as server:
+        bus = Bus(server.url, name="bus")
+        bus.subscribe(EVENTS, Event, handler)
+        async with _buses(server.url, bus):
+            await until(lambda: bus.connected)
+            stranger = await nats.connect(server.url)
+            for data in (b"", b"\xff" * 50, b"\x90" * 100_000, b"\x81\xa4host\x01"):
+                await stranger.publish(subject("event", "x"), data)
+            await stranger.close()
+            for detail in ("fail", "fine"):
+                bus.publish(subject("event", "a"), _event(detail))
+            await until(lambda: len(got) == 2)
+            assert bus.counters["received_bad"] == 4
+            assert bus.counters["handler_failed"] == 1
+
+
+@asynchronous
+async def test_what_is_too_large_or_too_much_is_dropped_and_counted(tmp_path: Path) -> None:
+    async with _server(tmp_path) as server, _buses(server.url) as (bus, _):
+        await until(lambda: bus.connected)
+        assert not bus.publish(subject("event", "a"), _event("x" * 2_000_000))
+        sent = [bus.publish(subject("event", "a"), _event()) for _ in range(SEND_QUEUE_MESSAGES + 10)]
+        assert sent.count(False) == 10
+        assert (bus.counters["dropped_too_large"], bus.counters["dropped_slow"]) == (1, 10)
+        await until(lambda: bus.counters["published"] == SEND_QUEUE_MESSAGES)
+
+
+@asynchronous
+async def test_closing_sends_what_is_queued(tmp_path: Path) -> None:
+    got: list[Event] = []
+    async with _server(tmp_path) as server:
+        listener = Bus(server.url, name="listener")
+        listener.subscribe(EVENTS, Event, got.append)
+        async with _buses(server.url, listener):
+            await until(lambda: listener.connected)
+            async with _buses(server.url, Bus(server.url, name="sender")) as (sender,):
+                await until(lambda: sender.connected)
+                for i in range(100):
+                    sender.publish(subject("event", "a"), _event(str(i)))
+            await until(lambda: len(got) == 100)
+
+
+@asynchronous
+async def test_a_taken_port_is_named_with_the_next_step(tmp_path: Path) -> None:
+    nats_server.PORT_FREE_TIMEOUT_S = 0.1
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(BusError, match="Address already in use") as caught:
+            await NatsServer("127.0.0.1", taken.getsockname()[1], tmp_path).start()
+    assert "--bus-listen" in caught.value.hint
+
+
+@asynchronous
+async def test_an_unwritable_state_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BusError, match="cannot write below") as caught:
+        await NatsServer("127.0.0.1", free_port(), tmp_path / "file").start()
+    assert "--state-dir" in caught.value.hint
+
+
+def test_a_missing_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BusError, match="not installed") as caught:
+        asyncio.run(NatsServer("127.0.0.1", free_port(), tmp_path).start())
+    assert "make setup" in caught.value.hint
+
+
+def test_the_server_dies_with_a_manager_that_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, os, pathlib, signal, sys; from manager.bus.nats_server import NatsServer\n"
+        "async def main():\n"
+        f"    server = NatsServer('127.0.0.1', {free_port()}, pathlib.Path(sys.argv[1])); await server.start()\n"
+        "    print(server.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+
+    async def run() -> None:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, str(tmp_path), stdout=asyncio.subprocess.PIPE
+        )
+        pid = int((await child.communicate())[0])
+        await until(lambda: not Path(f"/proc/{pid}/exe").exists())
+
+    asyncio.run(run())

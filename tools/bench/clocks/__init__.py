@@ -1,0 +1,1 @@
+"""Clock synchronisation in simulation: its errors, what it costs, and clocks that change."""

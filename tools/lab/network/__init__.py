@@ -1,0 +1,1 @@
+"""The fabric in the kernel: namespaces, links, addresses, routes, queues, dropped packets."""

@@ -1,0 +1,70 @@
+"""Which spine each source port leads over, found out by sending packets and reading the switches' counters."""
+
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+
+from cwdp.dataplane.abi import ROCE_PORT
+from tools.lab.lab import Host, Lab
+from tools.lab.network import fabric
+from tools.lab.network.fabric import Node
+from tools.lab.network.netns import netns_enter
+from tools.waiting import wait_for
+
+AT_ONCE = 4
+UNIT = 32  # packets; half as many of others' may pass meanwhile
+DRAIN_S = 2.0
+
+
+def spines_by_port(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
+    """The spine that packets to RoCEv2's port take, for each source port; over IPv4, between different leaves.
+
+    A few at a time: port k of them sends UNIT * 2^k packets, so that one reading of the counters tells them apart.
+    Next to nothing else may be sent from below the source's leaf meanwhile.
+
+    Args:
+        lab: a lab that is up and idle.
+        source: the host that sends, from its first NIC.
+        target: the host that is sent to, at its first NIC.
+        ports: UDP source ports.
+    """
+    found: dict[int, str] = {}
+    for start in range(0, len(ports), AT_ONCE):
+        found |= _of_few(lab, source, target, ports[start : start + AT_ONCE])
+    return found
+
+
+def _of_few(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
+    leaf = source.nics[0].leaf
+    with fabric.open_nodes(lab.topology, [leaf]) as nodes:
+        before = _sent(lab, nodes[leaf])
+        for order, port in enumerate(ports):
+            _send(source, target.nics[0].ipv4, port, UNIT * 2**order)
+        after = _sent_in_the_end(lab, nodes[leaf], sum(before.values()) + UNIT * (2 ** len(ports) - 1))
+    found: dict[int, str] = {}
+    for spine, sent in after.items():
+        count = (sent - before[spine] + UNIT // 2) // UNIT
+        found |= {port: spine for order, port in enumerate(ports) if count >> order & 1}
+    return found
+
+
+def _sent(lab: Lab, leaf: Node) -> dict[str, int]:
+    """Packets that a leaf has sent to each spine."""
+    packets = {
+        link.get_attr("IFLA_IFNAME"): link.get_attr("IFLA_STATS64")["tx_packets"]
+        for link in leaf.ip.get_links()
+    }
+    return {spine: packets[spine] for spine in lab.topology.spines}
+
+
+def _sent_in_the_end(lab: Lab, leaf: Node, total: int) -> dict[str, int]:
+    """The same, as soon as there are so many in all: packets wait in queues. After DRAIN_S, some have been lost."""
+    wait_for(lambda: sum(_sent(lab, leaf).values()) >= total, DRAIN_S, poll_s=0.005)
+    return _sent(lab, leaf)
+
+
+def _send(source: Host, target: IPv4Address, port: int, count: int) -> None:
+    with netns_enter(source.netns), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        out.bind((str(source.nics[0].ipv4), port))
+        for _ in range(count):
+            out.sendto(bytes(64), (str(target), ROCE_PORT))

@@ -1,0 +1,1 @@
+"""What is run in the virtual machine, and what is recorded of it."""

@@ -1,0 +1,1 @@
+"""What scenarios need in the virtual machine: hosts, counters, verbs programs, agents."""

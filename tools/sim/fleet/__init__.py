@@ -1,0 +1,1 @@
+"""Agents and their manager over simulated clocks, from a cold start."""

@@ -1,0 +1,1 @@
+"""An incast packet by packet, under several laws of congestion control."""

@@ -1,0 +1,1 @@
+"""Thousands of watched paths of one host, and links that fall silent."""
