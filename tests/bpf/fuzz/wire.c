@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
 #include "wire.h"
 
 #include <arpa/inet.h>
@@ -6,6 +7,7 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,18 @@ static int open_socket(const char *ifname, bool hears)
 	    bind(opened, (struct sockaddr *)&address, sizeof(address)))
 		fail(ifname);
 	return opened;
+}
+
+/* Frames that are given from one NIC to another wait in the queue of the CPU that took them in: on one CPU
+ * they keep their order. */
+static void stay_on_this_cpu(void)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	if (sched_setaffinity(0, sizeof(here), &here))
+		fail("stay on one CPU");
 }
 
 static void complain(const char *wrong, const struct frame *frame)
@@ -87,6 +101,7 @@ uint64_t wire_fuzz(const char *in, const char *out, const struct corpus *corpus,
 	int wire = open_socket(in, false), tap = open_socket(out, true);
 	uint64_t restored = 0;
 
+	stay_on_this_cpu();
 	for (uint64_t number = 0; number < total; number += BATCH - 1) {
 		for (size_t i = 0; i < BATCH; i++) {
 			if (i == BATCH - 1)
