@@ -181,7 +181,7 @@ def _mbit(rate_bps: int) -> str:
 def _survived(recording: Recording) -> str:
     arm = recording.cwdp
     died = f"{arm.queue_pairs_died} died" if arm.queue_pairs_died else "none died"
-    return f"{arm.queue_pairs_hit} queue pairs hit: still for {arm.stall_max_ms:.0f} ms at most, {died}."
+    return f"{arm.queue_pairs_hit} queue pairs hit: at most {arm.stall_max_ms:.0f} ms still, {died}."
 
 
 def _died(recording: Recording) -> str:
@@ -193,7 +193,7 @@ def _died(recording: Recording) -> str:
 def _waits(recording: Recording) -> str:
     sent_s, queued = np.array(recording.ecmp.sent_s), np.array(recording.ecmp.owd_us) >= QUEUED_US
     before, after = (float(queued[those].mean()) for those in (sent_s < 0.0, sent_s >= 0.0))
-    return f"{before:.0%} of the packets queue before the cut, {after:.0%} after it."
+    return f"{before:.0%} of the packets queue before, {after:.0%} after."
 
 
 def _waits_not(recording: Recording) -> str:
