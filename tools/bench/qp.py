@@ -5,29 +5,25 @@ machine's own oscillator, which all hosts share. The difference of the two delay
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.clock.discipline import best_of_tries
-from cwdp.dataplane import abi
-from cwdp.dataplane.abi import Direction
-from cwdp.dataplane.addresses import words_address
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.ring import Ring
 from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import LabError
-from manager.queue_pairs.sample_join import STAMP, join_settled, packet_names
+from cwdp.shared.addresses import Address
 from tools.bench.figures import Figure, figure
 from tools.lab import Host, LabSpec
 from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
 from tools.lab.network import netns
 from tools.lab.truth.clocks import Truth, local_ns
+from tools.lab.truth.stamps import joined, stamps, synced
 from tools.roce import Generator, plan_flows
 
 NAME = "qpowd"
@@ -35,7 +31,6 @@ SECONDS = 20.0
 RATE_BPS = 10_000_000
 LOADS = ((0.0, "idle"), (0.6, "loaded"))
 TARGET_NS = 1000.0
-FOREVER_NS = 2**62
 TURNS = 5
 
 
@@ -87,43 +82,25 @@ def _errors(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The error of each packet's delay, and its bound; both ns, shape (packets,)."""
     hosts = list(records)
-    numbers = {host.nics[0].ipv4: number for number, host in enumerate(hosts)}
+    numbers: dict[Address, int] = {host.nics[0].ipv4: number for number, host in enumerate(hosts)}
     claimed, true = [], []
     for host, found in records.items():
-        synced = found[found["bound_ns"] != abi.BOUND_UNSYNCED]
-        stamps = _stamps(synced, numbers, numbers[host.nics[0].ipv4])
-        stamps["time_ns"] = synced["local_ns"].astype(np.int64) + synced["offset_ns"]
-        claimed.append(stamps)
-        stamps = stamps.copy()
-        stamps["time_ns"] = _true_ns(host, synced["local_ns"].astype(np.int64) - ahead_ns[host])
-        true.append(stamps)
-    by_claim, by_truth = (_delays(np.concatenate(stamps)) for stamps in (claimed, true))
+        on_timeline = synced(found)
+        made = stamps(on_timeline, numbers, numbers[host.nics[0].ipv4])
+        claimed.append(made)
+        made = made.copy()
+        made["time_ns"] = _true_ns(host, on_timeline["local_ns"].astype(np.int64) - ahead_ns[host])
+        true.append(made)
+    by_claim, by_truth = (_delays(np.concatenate(parts)) for parts in (claimed, true))
     _, here, there = np.intersect1d(by_claim["flow"], by_truth["flow"], return_indices=True)
     error_ns: NDArray[np.int64] = by_claim["owd_ns"][here] - by_truth["owd_ns"][there]
     return error_ns, by_claim["bound_ns"][here]
 
 
-def _delays(stamps: NDArray[np.void]) -> NDArray[np.void]:
+def _delays(made: NDArray[np.void]) -> NDArray[np.void]:
     """Packets found at both ends; `flow` is the row of the stamp of the leaving one."""
-    stamps["flow"] = np.arange(len(stamps))
-    joined, _ = join_settled(stamps, FOREVER_NS, Counter())
-    return joined
-
-
-def _stamps(records: NDArray[np.void], numbers: dict[Any, int], own: int) -> NDArray[np.void]:
-    stamps = np.zeros(len(records), dtype=STAMP)
-    peer = np.array([numbers.get(words_address(words), -1) for words in records["key"]["addr"]], np.int64)
-    leaves = records["direction"] == Direction.EGRESS
-    mine = np.full(len(records), own)
-    stamps["name"] = packet_names(
-        np.where(leaves, mine, peer),
-        np.where(leaves, peer, mine),
-        records["key"]["qpn"],
-        records["psn"],
-    )
-    for name in ("bound_ns", "sport", "direction"):
-        stamps[name] = records[name]
-    return stamps
+    made["flow"] = np.arange(len(made))
+    return joined(made)
 
 
 def _ahead_of_raw_ns(host: Host, maps: Maps) -> int:
