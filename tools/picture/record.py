@@ -13,17 +13,26 @@ from datetime import UTC, datetime
 from cwdp.cli.output import progress
 from cwdp.errors import LabError
 from tools.experiments import measure
-from tools.experiments.failover.model import MESSAGE_BYTES, Cut, Kind, Setting, draw_cut, make_setting
+from tools.experiments.failover.model import (
+    MESSAGE_BYTES,
+    Cut,
+    Kind,
+    Setting,
+    draw_cut,
+    make_setting,
+    prepare_silence,
+)
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.jobs import pair_flows
 from tools.experiments.runs import IdleShare, links_in_use
 from tools.experiments.taken import links_taken, without_backup
-from tools.lab import Lab, LabSpec, faults
+from tools.lab import Lab, LabSpec
 from tools.lab.fleet.session import lab_for_run
 from tools.picture.delays import Stamps
 from tools.picture.document import Arm, Recording
 from tools.picture.summary import Moments, Span, summarise
 from tools.roce import Flow, Generator
+from tools.waiting import wait_for
 
 NAME = "pic"
 RATE_BPS = 20_000_000
@@ -57,9 +66,7 @@ def record(seed: int) -> Recording:
     )
     setting = make_setting(spec, OFFERED, None)
     with lab_for_run(NAME, setting.spec) as lab:
-        for leaf in lab.topology.leaves:
-            for spine in lab.topology.spines:
-                faults.drop(NAME, f"{leaf}-{spine}", 0.0)
+        prepare_silence(NAME, lab.topology)
         flows = pair_flows(
             lab.topology,
             setting.pairs,
@@ -124,14 +131,11 @@ def _with_traffic(
 
 
 def _wait_for_backups(lab: Lab, flows: Sequence[Flow]) -> None:
-    deadline = time.monotonic() + BACKED_WITHIN_S
-    while lacking := without_backup(lab, flows):
-        if time.monotonic() > deadline:
-            raise LabError(
-                f"{lacking} directions of queue pairs have no backup after {BACKED_WITHIN_S:.0f} s",
-                "Is the machine too busy? Stop what else runs, and try again.",
-            )
-        time.sleep(0.25)
+    if not wait_for(lambda: without_backup(lab, flows) == 0, BACKED_WITHIN_S, poll_s=0.25):
+        raise LabError(
+            f"{without_backup(lab, flows)} directions of queue pairs have no backup after {BACKED_WITHIN_S:.0f} s",
+            "Is the machine too busy? Stop what else runs, and try again.",
+        )
 
 
 def _cut_and_mend(lab_name: str, cut: Cut) -> Moments:

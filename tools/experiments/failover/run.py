@@ -23,6 +23,7 @@ from tools.experiments.failover.model import (
     Setting,
     draw_cut,
     make_setting,
+    prepare_silence,
     summarise_cut,
 )
 from tools.experiments.fleets import PulseSettings, running_fleet
@@ -109,9 +110,7 @@ def run_failover(
     runs: list[dict[str, Any]] = []
     spec = settings[0].spec
     with lab_for_run(NAME, spec) as lab:
-        for leaf in lab.topology.leaves:
-            for spine in lab.topology.spines:
-                faults.drop(NAME, f"{leaf}-{spine}", 0.0)
+        prepare_silence(NAME, lab.topology)
         for arm in arms:
             with running_fleet(
                 lab, planner=arm == "cwdp", pulses=PULSES, hold_down_max_ms=HOLD_DOWN_MS
