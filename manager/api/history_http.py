@@ -1,6 +1,5 @@
 """What is asked of the past: `/v1/events`, `?at=` of links and of the fabric, series, and the rest of the log."""
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from aiohttp import web
 
 from manager.api import history_views, host_views
 from manager.api.json_values import Json
+from manager.api.refusal import refuse
 from manager.history import queries
 from manager.history.measured import Measurement
 from manager.history.queries import Wanted
@@ -23,8 +23,6 @@ MOST_ROWS = 10_000
 DEFAULT_ROWS = 1_000
 AHEAD_S = 1.0
 """Clocks of who asks may be a little ahead."""
-
-LOGS = ("finding", "move", "override", "queue_pair")
 
 
 class HistoryHttp:
@@ -107,8 +105,6 @@ class HistoryHttp:
 
     async def _log(self, request: web.Request) -> web.Response:
         wanted, what = _span(request.query), request.query.get("what", "")
-        if what not in LOGS:
-            refuse(f"what is one of {', '.join(LOGS)}", "for instance what=finding")
         reads: dict[str, Callable[[Any], list[Json]]] = {
             "finding": lambda db: [
                 history_views.finding(each) for each in queries.findings(db, wanted.since_s, wanted.until_s)
@@ -117,6 +113,8 @@ class HistoryHttp:
             "override": lambda db: queries.overrides(db, wanted),
             "queue_pair": lambda db: queries.queue_pairs(db, wanted),
         }
+        if what not in reads:
+            refuse(f"what is one of {', '.join(reads)}", "for instance what=finding")
         return web.json_response({"rows": await self._ask(reads[what])})
 
     async def _ask(self, question: Callable[[Any], Any]) -> Any:
@@ -139,17 +137,6 @@ class HistoryHttp:
             _outside(time_s, what, span_s)
         measured: Measurement = found
         return measured
-
-
-def refuse(error: str, hint: str, status: int = 400) -> NoReturn:
-    """Answer that something is wrong.
-
-    Raises:
-        web.HTTPException: always.
-    """
-    text = json.dumps({"error": error, "hint": hint})
-    kind = web.HTTPServiceUnavailable if status == 503 else web.HTTPBadRequest
-    raise kind(text=text, content_type="application/json")
 
 
 def _stopped(error: StoppedError) -> NoReturn:

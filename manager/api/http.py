@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import json
 import os
 import socket as sockets
 import time
@@ -20,6 +19,7 @@ from manager.api import fabric_views, host_views, link_views, overrides_http, qp
 from manager.api.history_http import HistoryHttp
 from manager.api.json_values import Json
 from manager.api.metrics import FleetCollector, Sources
+from manager.api.refusal import refuse
 from manager.config import host_port
 from manager.paths.owd import Paths
 
@@ -200,8 +200,7 @@ def _sort_and_limit(query: Mapping[str, str], sorts: Sequence[str]) -> tuple[str
     """How to sort, by default the first way, and how many to list; anything else is answered with 400."""
     sort, limit = query.get("sort", sorts[0]), query.get("limit", "0")
     if sort not in sorts or not limit.isdecimal():
-        error = {"error": f"sort is {' or '.join(sorts)}, limit a whole number"}
-        raise web.HTTPBadRequest(text=json.dumps(error), content_type="application/json")
+        refuse(f"sort is {' or '.join(sorts)}, limit a whole number")
     return sort, int(limit)
 
 

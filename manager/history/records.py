@@ -111,11 +111,6 @@ class Message(Struct, frozen=True, kw_only=True):
     number: int
     records: list[Record]
 
-    @property
-    def id(self) -> str:
-        """By which the bus knows one that is sent again."""
-        return f"{self.origin}-{self.number}"
-
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)

@@ -8,13 +8,13 @@ manager; these are errors. Any method may raise OSError.
 
 import os
 import struct
-import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from manager.history.aside import set_aside
 from manager.history.coding import CELL_BYTES, Cells, from_bytes, to_bytes
 
 VERSION = 1
@@ -245,10 +245,3 @@ class Ring:
             self.set_aside.append(set_aside(path))
             segment = Segment(path, slots, self._generation)
         self._segments.append(segment)
-
-
-def set_aside(path: Path) -> Path:
-    """Give a file another name, under which it is not found; that name."""
-    aside = path.with_name(f"{path.name}.corrupt-{time.strftime('%Y%m%dT%H%M%S')}")
-    path.rename(aside)
-    return aside

@@ -1,6 +1,7 @@
 """History as the manager runs it: loops that gather, write, send and read; none of them waits for a disk on the loop."""
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 import time
@@ -166,10 +167,8 @@ class History:
     async def _every(interval_s: float, job: Callable[[], Any]) -> None:
         """Do something again and again; trouble with the disk is told by the writer, and the next time is another try."""
         while True:
-            try:
+            with contextlib.suppress(StoppedError):
                 await job()
-            except StoppedError:
-                await asyncio.sleep(0)
             await asyncio.sleep(interval_s)
 
     async def _write(self, records: list[Record], number: int) -> None:

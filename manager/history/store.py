@@ -34,7 +34,9 @@ BUSY_S = 5.0
 PAGES_FREED_AT_ONCE = 4_096
 GENERATION_BYTES = 16
 
-_ENDINGS = ("", "-wal", "-shm")
+ENDINGS = ("", "-wal", "-shm")
+"""Of the files that SQLite keeps beside the database, and its own."""
+
 _T = TypeVar("_T")
 
 
@@ -56,16 +58,6 @@ class WrongVersionError(sqlite3.DatabaseError):
     """A database that another version of cwdp has made."""
 
     sqlite_errorcode = sqlite3.SQLITE_SCHEMA
-
-
-def set_aside(directory: Path) -> Path:
-    """Give the database another name, under which it is not found; that name."""
-    stamp = time.strftime("%Y%m%dT%H%M%S")
-    aside = directory / f"{FILE}.corrupt-{stamp}"
-    for ending in _ENDINGS:
-        with contextlib.suppress(FileNotFoundError):
-            (directory / f"{FILE}{ending}").rename(f"{aside}{ending}")
-    return aside
 
 
 class Store:
@@ -163,7 +155,7 @@ class Store:
         return count
 
     def unsent(self, limit: int) -> list[tuple[int, str, bytes]]:
-        """What is not on the bus yet, in order: the place in the outbox, the message's id and bytes."""
+        """What is not on the bus yet, in order: place in the outbox, name by which the bus knows what comes again, bytes."""
         rows = self._db.execute(
             "SELECT id, origin || '-' || number, message FROM outbox ORDER BY id LIMIT ?", (limit,)
         )

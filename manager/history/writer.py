@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from manager.history import store as stores
+from manager.history.aside import set_aside
 from manager.history.coding import LINK_FIELDS, PAIR_FIELDS
 from manager.history.measured import Measured
 from manager.history.rings import Ring
@@ -123,7 +124,7 @@ class Writer:
             if not stores.is_corrupt(error):
                 raise
         self._abandon()
-        aside = [stores.set_aside(self._directory)]
+        aside = [set_aside(self._directory / stores.FILE, stores.ENDINGS)]
         done, more = self._try(work)
         return done, aside + more
 

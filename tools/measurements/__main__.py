@@ -47,9 +47,7 @@ def run(names: tuple[str, ...], docs: Path) -> None:
 @_docs
 def write(docs: Path) -> None:
     """Rewrite the page from the results that are stored."""
-    path = docs / "measurements.md"
-    written = page.rewritten(path.read_text(), catalogue.load(), results.load(docs / "results"))
-    path.write_text(written)
+    _write(docs)
 
 
 @main.command("list")
@@ -64,6 +62,11 @@ def list_all(docs: Path) -> None:
     console().print(table)
 
 
+def _write(docs: Path) -> None:
+    path = docs / "measurements.md"
+    path.write_text(page.rewritten(path.read_text(), catalogue.load(), results.load(docs / "results")))
+
+
 def _measured(one: Measurement, docs: Path) -> bool:
     """Run one and store its result; whether that went well."""
     progress(f"measuring: {one.name}: {one.command}")
@@ -73,8 +76,7 @@ def _measured(one: Measurement, docs: Path) -> bool:
         click.echo(f"error: {one.name}: {error}", err=True)
         return False
     results.store(docs / "results", one, result)
-    path = docs / "measurements.md"
-    path.write_text(page.rewritten(path.read_text(), catalogue.load(), results.load(docs / "results")))
+    _write(docs)
     lacking = [row.what for row in one.rows if measured(row, result.result) == LACKING]
     for what in lacking:
         click.echo(f"error: {one.name}: the result has no figure for {what!r}", err=True)

@@ -15,6 +15,7 @@ import pytest
 from cwdp.shared.bus.messages import PathChange
 from manager.history import queries
 from manager.history import store as stores
+from manager.history.aside import set_aside
 from manager.history.queries import Wanted
 from manager.history.records import (
     Element,
@@ -275,7 +276,7 @@ def test_damage_at_the_start_is_told_from_other_trouble(tmp_path: Path, damage: 
     with pytest.raises(sqlite3.DatabaseError) as raised:
         Store(tmp_path)
     assert stores.is_corrupt(raised.value)
-    aside = stores.set_aside(tmp_path)
+    aside = set_aside(tmp_path / stores.FILE, stores.ENDINGS)
     assert aside.exists()
     Store(tmp_path).close()
 
