@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manager.history.aside import set_aside
+from cwdp.shared.aside import set_aside
 from manager.history.coding import CELL_BYTES, Cells, from_bytes, to_bytes
 
 VERSION = 1

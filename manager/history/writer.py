@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from cwdp.shared.aside import set_aside
 from manager.history import store as stores
-from manager.history.aside import set_aside
 from manager.history.coding import LINK_FIELDS, PAIR_FIELDS
 from manager.history.measured import Measured
 from manager.history.rings import Ring
