@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from cwdp.shared.aside import set_aside
 from cwdp.shared.bus.messages import PathChange
 from manager.history import queries
 from manager.history import store as stores
-from manager.history.aside import set_aside
 from manager.history.queries import Wanted
 from manager.history.records import (
     Element,
