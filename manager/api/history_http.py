@@ -9,8 +9,6 @@ from typing import Any, NoReturn
 
 from aiohttp import web
 
-from manager.api import history_views, host_views
-from manager.api.json_values import Json
 from manager.api.refusal import refuse
 from manager.history import queries
 from manager.history.measured import Measurement
@@ -18,6 +16,8 @@ from manager.history.queries import Wanted
 from manager.history.service import History
 from manager.history.writer import StoppedError
 from manager.state import FleetState
+from manager.view import history_views, host_views
+from manager.view.json_values import Json
 
 MOST_ROWS = 10_000
 DEFAULT_ROWS = 1_000

@@ -15,13 +15,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
-from manager.api import fabric_views, host_views, link_views, overrides_http, qp_views
+from manager.api import overrides_http
 from manager.api.history_http import HistoryHttp
-from manager.api.json_values import Json
 from manager.api.metrics import FleetCollector, Sources
 from manager.api.refusal import refuse
 from manager.config import host_port
 from manager.paths.owd import Paths
+from manager.view import fabric_views, host_views, link_views, qp_views
+from manager.view.json_values import Json
 
 SOCKET_MODE = 0o660
 CHANGING = ("PUT", "POST", "DELETE")

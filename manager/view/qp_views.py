@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, packed_address, qp_as_json
-from manager.api.json_values import Json
 from manager.queue_pairs.counters import NS, RATE_HOLDS_S, NicTable
 from manager.state import FleetState
+from manager.view.json_values import Json
 
 Score = Callable[[NicTable], NDArray[np.floating[Any]]]
 

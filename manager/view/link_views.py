@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from manager.api.json_values import Json, rounded
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Subject
 from manager.links.loads import LinkLoads
 from manager.state import FleetState
+from manager.view.json_values import Json, rounded
 
 SORTS = ("trouble", "queue", "load", "name")
 SHARE_DIGITS = 6

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from manager.api.json_values import Json, rounded
-from manager.api.link_views import ORDERS, gravest
 from manager.history.measured import Measurement
 from manager.history.queries import Elements
 from manager.history.records import FindingRecord
+from manager.view.json_values import Json, rounded
+from manager.view.link_views import ORDERS, gravest
 
 SHARE_DIGITS = 6
 
