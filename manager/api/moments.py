@@ -11,6 +11,7 @@ from manager.moment import pairs, parts, talkers
 from manager.moment.moment import Moment
 from manager.moment.pairs import Pairs
 from manager.moment.parts import Parts
+from manager.planner.flows import sending
 from manager.view import link_table, link_views
 
 _T = TypeVar("_T")
@@ -54,12 +55,13 @@ class Moments:
         await self._follow_pairs(now_s)
         findings, avoided = link_views.findings_of(state), state.planner.standing.dead
         leaf_pairs, nic_pairs = self._pairs
+        flows = sending(state.traffic.queue_pairs, state.members.nics_by_address, now_s)
         return Moment(
             at_s=time.time(),
             is_live=True,
             links=link_table.of_now(state.links, findings, avoided),
             parts=self._parts,
-            talkers=talkers.of_now(state, now_s),
+            talkers=await _off_loop(len(flows.names), lambda: talkers.of_now(flows, routes)),
             leaf_pairs=leaf_pairs,
             nic_pairs=nic_pairs,
             routes=routes,

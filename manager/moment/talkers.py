@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.messages import host_of
 from manager.fabric.routes import Routes
 from manager.moment.jobs import Jobs, find_jobs
-from manager.planner.flows import QpName, sending
-from manager.state import FleetState
+from manager.planner.flows import Flows, QpName
 from manager.view.json_values import Json
 from manager.view.link_table import Link
 
@@ -84,18 +83,10 @@ class Talkers:
         return self.fastest[chosen[self.fastest]]
 
 
-def of_now(state: FleetState, now_s: float) -> Talkers:
+def of_now(flows: Flows, routes: Routes) -> Talkers:
     """Those that send now, by the paths that are known now."""
-    flows = sending(state.traffic.queue_pairs, state.members.nics_by_address, now_s)
-    routes = state.fabric.routes
-    return Talkers(
-        flows.names,
-        flows.dst,
-        flows.sport,
-        flows.rate_bps,
-        routes.links,
-        _crossed(flows.names, flows.sport, routes),
-    )
+    crossed = _crossed(flows.names, flows.sport, routes)
+    return Talkers(flows.names, flows.dst, flows.sport, flows.rate_bps, routes.links, crossed)
 
 
 def of_then(rows: Sequence[Json], routes: Routes) -> Talkers:
