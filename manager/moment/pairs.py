@@ -91,9 +91,8 @@ class Pairs:
 def of_nics(paths: Extremes) -> Pairs:
     """All probed pairs of NICs, each path a row there and a row back."""
     at: dict[str, int] = {}
-    src, dst = (
-        np.array([at.setdefault(key[side], len(at)) for key in paths.keys], np.intp) for side in (0, 1)
-    )
+    src = np.array([at.setdefault(key[0], len(at)) for key in paths.keys], np.intp)
+    dst = np.array([at.setdefault(key[1], len(at)) for key in paths.keys], np.intp)
     with np.errstate(invalid="ignore", divide="ignore"):
         loss = np.where(paths.sent > 0, paths.lost / paths.sent, np.nan)
     values = {

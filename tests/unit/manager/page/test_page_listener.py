@@ -6,40 +6,26 @@ import gzip
 import json
 import socket
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
 from fakes import free_port
 
-from manager.api.history_http import HistoryHttp
-from manager.api.overview_http import OverviewHttp
 from manager.page.server import Page
 from manager.state import FleetState
 from tools.sim.fleet.known import KnownFleet, break_link, known_state
+from tools.sim.fleet.served import page_of
 
 SIZE = KnownFleet(leaves=5, spines=3, hosts_per_leaf=3)
 
 
-def _sources(state: FleetState) -> Any:
-    claim = SimpleNamespace(name="m")
-    lease = SimpleNamespace(claim=claim, holder=claim, leads=True)
-    return SimpleNamespace(state=state, lease=lease, bus=SimpleNamespace(connected=True), history=None)
-
-
 @contextlib.asynccontextmanager
 async def _page(state: FleetState) -> AsyncIterator[tuple[Page, aiohttp.ClientSession]]:
-    sources = _sources(state)
-    overview = OverviewHttp(sources, HistoryHttp(state, None))
-    page = Page(f"127.0.0.1:{free_port()}", overview.routes(), overview.tick)
-    await page.start()
-    assert page.url is not None
-    try:
+    async with page_of(state, f"127.0.0.1:{free_port()}") as page:
+        assert page.url is not None
         async with aiohttp.ClientSession(page.url, timeout=aiohttp.ClientTimeout(10)) as session:
             yield page, session
-    finally:
-        await page.stop()
 
 
 async def _json(session: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
