@@ -8,24 +8,17 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from aiohttp import web
 
 from answers import answer, short_fleet
+from manager.page.files import INDEX, read_files
+from manager.page.files import answer as file_answer
+from manager.page.server import HEADERS
 from synthetic import Refused, Synthetic
-
-STATIC = Path(__file__).parents[2] / "manager/page/static"
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-cache",
-}
 
 
 class PageServer:
@@ -39,7 +32,7 @@ class PageServer:
     """
 
     def __init__(self, world: Synthetic, port: int = 0) -> None:
-        self.world, self._port = world, port
+        self.world, self._port, self._files = world, port, read_files()
         self.ticks_s: float | None = 0.25
         self.answers = True
         self.streams = 0
@@ -62,20 +55,24 @@ class PageServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/"
 
-    def _run(self, work: Awaitable[None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)  # type: ignore[arg-type]
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _start(self) -> None:
-        application = web.Application(middlewares=[_with_headers])
-        application.router.add_get("/", lambda _request: web.FileResponse(STATIC / "index.html"))
+        application = web.Application()
+        application.on_response_prepare.append(_add_headers)
         application.router.add_get("/v1/stream", self._stream)
         application.router.add_get("/v1/{path:.*}", self._answer)
-        application.router.add_static("/", STATIC)
+        application.router.add_get("/{path:.*}", self._file)
         self._runner = web.AppRunner(application, shutdown_timeout=1, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         self._port = self._runner.addresses[0][1]
+
+    async def _file(self, request: web.Request) -> web.Response:
+        found = self._files.get(request.match_info["path"] or INDEX)
+        return web.Response(status=404) if found is None else file_answer(found, request)
 
     async def _answer(self, request: web.Request) -> web.Response:
         if not self.answers:
@@ -89,7 +86,7 @@ class PageServer:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if not self.answers:
             raise web.HTTPServiceUnavailable
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **HEADERS})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         self.streams += 1
         try:
@@ -110,14 +107,8 @@ class PageServer:
             await asyncio.sleep(0.05)
 
 
-@web.middleware
-async def _with_headers(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    response = await handler(request)
-    if not response.prepared:
-        response.headers.update(HEADERS)
-    return response
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
 
 
 def main() -> None:

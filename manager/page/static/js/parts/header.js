@@ -51,14 +51,15 @@ export function Verdict() {
 
 function Then() {
   const answer = useJson("fleet");
+  if (answer.error) return html`<${Sentence} waiting="Not known of that time." />`;
   return html`<${Sentence} of=${answer.data?.verdict} prefix="then: " />`;
 }
 
-function Sentence({ of, prefix = "" }) {
+function Sentence({ of, prefix = "", waiting = "Not known yet: waiting for the manager." }) {
   const severity = of?.severity ?? "unknown";
   return html`<p class=${`verdict ${severity}`} aria-live="polite">
     <span class="symbol" aria-hidden="true">${SEVERITIES[severity]?.symbol ?? "?"}</span>
-    <span>${of ? `${prefix}${of.text}` : "Not known yet: waiting for the manager."}</span>
+    <span>${of ? `${prefix}${of.text}` : waiting}</span>
   </p>`;
 }
 

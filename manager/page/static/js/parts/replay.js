@@ -24,11 +24,10 @@ export function Replay() {
     <p class="when" role="status">${isPast ? html`<strong>As it was</strong> ${wholeStamp(atS)} <span class="dim">${ago(atS, nowS)}</span>` : html`<${Now} nowS=${nowS} />`}</p>
     <${Slider} sinceS=${sinceS} nowS=${nowS} atS=${Math.max(sinceS, Math.min(nowS, atS))} isOutside=${isOutside} />
     <div class="tools">
-      <label class="unseen" for="range">How much the slider spans</label>
-      <select id="range" value=${range} onChange=${(event) => setRange(event.target.value)}>
+      <select aria-label="How much the slider spans" value=${range} onChange=${(event) => setRange(event.target.value)}>
         ${Object.keys(RANGES).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
       </select>
-      ${[[-3600, "−1 h"], [-60, "−1 min"], [-10, "−10 s"], [10, "+10 s"], [60, "+1 min"]].map(([by, word]) => html`<button key=${word} type="button" disabled=${by > 0 && !isPast} onClick=${() => step(by)}>${word}</button>`)}
+      ${[[-3600, "−1 h"], [-60, "−1 min"], [-10, "−10 s"], [10, "+10 s"], [60, "+1 min"]].map(([by, word]) => html`<button key=${word} type="button" class=${Math.abs(by) < 60 ? "fine" : ""} disabled=${by > 0 && !isPast} onClick=${() => step(by)}>${word}</button>`)}
       <${When} atS=${atS} isPast=${isPast} />
       <button type="button" class="live" aria-pressed=${!isPast} onClick=${() => change({ at: null }, true)}>Live</button>
     </div>
@@ -75,7 +74,7 @@ function Slider({ sinceS, nowS, atS, isOutside }) {
   return html`<div class="slider">
     <span class="dim">${wholeStamp(sinceS).slice(5, 16)}</span>
     <input type="range" aria-label="Time shown" aria-valuetext=${wholeStamp(shown)} min=${Math.ceil(sinceS)} max=${Math.floor(nowS)} step=${nowS - sinceS > 90000 ? 60 : 5} value=${Math.round(shown)} onInput=${slid} />
-    <span class="dim">${held !== null ? wholeStamp(held) : isOutside ? "outside of the slider" : "now"}</span>
+    <span class="dim">${held !== null ? wholeStamp(held) : isOutside ? "elsewhere" : "now"}</span>
   </div>`;
 }
 

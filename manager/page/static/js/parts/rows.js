@@ -71,8 +71,8 @@ const JOB = [
 ];
 
 /** Jobs. */
-export function JobRows({ id, of, empty = "No queue pair connects two hosts, so no job is known." }) {
-  return html`<${Table} id=${id} label="Jobs" columns=${JOB} rows=${of} empty=${empty} />`;
+export function JobRows({ id, of, isShort, empty = "No queue pair connects two hosts, so no job is known." }) {
+  return html`<${Table} id=${id} label="Jobs" columns=${isShort ? JOB.slice(0, 4) : JOB} rows=${of} empty=${empty} />`;
 }
 
 const EVENT = [

@@ -2,14 +2,13 @@
 import { html } from "../h.js";
 import { href } from "../routes.js";
 
-/** What went wrong, the next step, and the ways back. */
+/** What went wrong, the next step, and the way back. */
 export function Trouble({ title, hint, at }) {
   return html`<section class="panel trouble" role="alert">
     <h2>${title}</h2>
     ${hint && html`<p>${hint}</p>`}
     <p class="ways">
-      <a href=${href("fleet")}>Back to Fleet</a>
-      ${at !== undefined && html`<a href=${href("fleet", {}, null)}>Go live</a>`}
+      <a href=${href("fleet", {}, null)}>Back to Fleet${at !== undefined && ", as it is now"}</a>
     </p>
   </section>`;
 }

@@ -2,6 +2,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../h.js";
 import { useStore } from "../store.js";
 import { ink, shade } from "../theme.js";
+import { useWidth } from "../width.js";
 import { METRICS } from "../words.js";
 import { Legend } from "../parts/legend.js";
 import { COLOURS, INKS, SYMBOLS, bounds, classOf, decoded } from "./classes.js";
@@ -81,17 +82,6 @@ export function Heatmap({ label, rows, columns, codes, scale, metric, selected, 
     </div>
     <${Legend} metric=${metric} largest=${largest} hatched="not probed" />
   </div>`;
-}
-
-function useWidth(box) {
-  const [width, setWidth] = useState(0);
-  useLayoutEffect(() => {
-    const watch = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
-    watch.observe(box.current);
-    setWidth(box.current.clientWidth);
-    return () => watch.disconnect();
-  }, []);
-  return width;
 }
 
 /** How much room the names need beside the cells. */

@@ -27,7 +27,7 @@ function Hop({ of, x, isDashed }) {
   const at = classOf(of.queue_p99_ns, bounds("queue"));
   const { symbol, word, severity } = stateWords(of.state);
   const isBroken = isDashed || ["dead", "silent", "avoided", "suspected"].includes(of.state);
-  return html`<a href=${href("link", { a: of.a, b: of.b })} aria-label=${`${of.a} > ${of.b}: ${word}, queue ${ns(of.queue_p99_ns)}`}>
+  return html`<a href=${href("link", { a: of.a, b: of.b })}>
     <title>${`${of.a} > ${of.b}`}</title>
     <line class="edge" x1=${x} x2=${x + STEP} y1="46" y2="46" stroke-width=${at < 0 ? 4 : 6 + 2 * at} />
     <line x1=${x} x2=${x + STEP} y1="46" y2="46" stroke=${at < 0 ? "var(--hatch)" : COLOURS[at]} stroke-width=${at < 0 ? 2 : 4 + 2 * at} stroke-dasharray=${isBroken ? "8 5" : undefined} />

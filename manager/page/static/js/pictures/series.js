@@ -5,7 +5,7 @@ import { html, useEffect, useLayoutEffect, useRef } from "../h.js";
 import { href } from "../routes.js";
 import { useStore } from "../store.js";
 import { ink, shade } from "../theme.js";
-import { stamp, wholeStamp } from "../time.js";
+import { clock, day, stamp, wholeStamp } from "../time.js";
 import { Table } from "../parts/table.js";
 
 const HEIGHT = 168;
@@ -17,9 +17,10 @@ const ROWS = 60;
  * @param times seconds since 1970, ascending
  * @param lines each `{label, values, ink, dash}`; null for what is not known
  * @param format how a value is written
+ * @param least how much the axis shows at least
  * @param markers times of events
  */
-export function Series({ id, label, times, lines, format, markers = [] }) {
+export function Series({ id, label, times, lines, format, least, markers = [] }) {
   const box = useRef();
   const plot = useRef(null);
   const latest = useRef({});
@@ -29,7 +30,7 @@ export function Series({ id, label, times, lines, format, markers = [] }) {
 
   useLayoutEffect(() => {
     if (isEmpty) return undefined;
-    const made = new uPlot(options(box.current.clientWidth, lines, format, latest), data(times, lines), box.current);
+    const made = new uPlot(options(box.current.clientWidth, lines, format, least, latest), data(times, lines), box.current);
     plot.current = made;
     const watch = new ResizeObserver(([entry]) => made.setSize({ width: Math.floor(entry.contentRect.width), height: HEIGHT }));
     watch.observe(box.current);
@@ -63,21 +64,27 @@ function data(times, lines) {
   return [times, ...lines.map((line) => line.values)];
 }
 
-function options(width, lines, format, latest) {
+function options(width, lines, format, least, latest) {
+  const times = { values: (_, ticks) => ticks.map((timeS) => tickWords(timeS, ticks)) };
   const axis = { stroke: ink("--dim"), grid: { stroke: ink("--line"), width: 1 }, ticks: { stroke: ink("--line") }, font: "11px system-ui" };
   return {
     width,
     height: HEIGHT,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { x: { time: true }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.08 : 1] } },
-    axes: [axis, { ...axis, size: 84, values: (_, ticks) => ticks.map(format) }],
+    scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(least, (most ?? 0) * 1.08)] } },
+    axes: [{ ...axis, ...times }, { ...axis, size: 84, values: (_, ticks) => ticks.map(format) }],
     series: [{}, ...lines.map((line) => ({ label: line.label, stroke: ink(line.ink), width: 1.6, dash: line.dash, points: { show: false } }))],
     hooks: {
       draw: [(made) => drawMarkers(made, latest.current.markers)],
       setCursor: [(made) => told(made)],
     },
   };
+}
+
+function tickWords(timeS, ticks) {
+  if (ticks.at(-1) - ticks[0] > 2 * 86400) return day(timeS).slice(5);
+  return ticks[1] - ticks[0] < 60 ? clock(timeS) : clock(timeS).slice(0, 5);
 }
 
 /** Only what the pointer does is told to others; placing it is not. */

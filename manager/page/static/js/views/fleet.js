@@ -27,7 +27,7 @@ export function Fleet({ params }) {
           <${Findings} of=${data.findings} nowS=${data.at_s} isShort />
         <//>
         <${Happened} untilS=${data.at_s} span=${SPANS[params.span] ? params.span : "1h"} />
-        <${Panel} title="Jobs"><${JobRows} id="jobs" of=${data.jobs} /><//>
+        <${Panel} title="Jobs"><${JobRows} id="jobs" of=${data.jobs} isShort /><//>
       </div>
       <div>
         <${Panel} title="Fleet"><${Counts} of=${data} /><//>
@@ -45,7 +45,7 @@ export function Fleet({ params }) {
 
 function Counts({ of }) {
   const { hosts, nics, clocks } = of;
-  const tile = (word, number, about) => html`<div class="tile" key=${word}><dt>${word}</dt><dd>${count(number)}${about && html`<span>${about}</span>`}</dd></div>`;
+  const tile = (word, number, about) => html`<div class="tile" key=${word}><dt>${word}</dt><dd>${count(number)}</dd>${about && html`<dd class="warning">${about}</dd>`}</div>`;
   return html`<dl class="tiles">
     ${tile("hosts up", hosts.up, hosts.lost ? `${count(hosts.lost)} lost` : "")}
     ${tile("NICs probed", nics.probed, nics.not_probed ? `${count(nics.not_probed)} not probed` : "")}

@@ -47,7 +47,7 @@ function Shares({ of }) {
 
 const MEMBER = [
   { name: "host", show: (row) => html`<a href=${href("host", { name: row.host })}>${row.host}</a>`, value: (row) => row.host },
-  { name: "NICs", isText: true, show: (row) => row.nics.join(", ") },
+  { name: "NICs", show: (row) => row.nics.join(", ") },
   { name: "sends", isNumber: true, show: (row) => bps(row.egress_bps), value: (row) => row.egress_bps },
   { name: "receives", isNumber: true, show: (row) => bps(row.ingress_bps), value: (row) => row.ingress_bps },
   { name: "slowest pair", isNumber: true, show: (row) => ns(row.spread_ns), value: (row) => row.spread_ns },
