@@ -5,7 +5,7 @@ import { useWidth } from "../width.js";
 import { plural, stateWords } from "../words.js";
 import { COLOURS, bounds, classOf } from "./classes.js";
 
-const BOX = { width: 176, height: 34, gap: 9 };
+const BOX = { width: 200, height: 36, gap: 9 };
 const BETWEEN = { least: 130, most: 360 };
 const TOP = 30;
 const WORST_LAST = ["ok", "unknown", "full", "avoided", "suspected"];
@@ -96,8 +96,8 @@ function Box({ of, tier, place, open }) {
     <title>${[of.label, ...(of.names ?? [])].join("\n")}</title>
     <rect class=${`box ${severity}`} width=${BOX.width} height=${BOX.height} rx="4" />
     <text class="label" x="9" y="15">${cut(of.label)}</text>
-    <text class="name" x="9" y="28">${[about, of.nics ? plural(of.nics, "NIC") : ""].filter(Boolean).join(", ")}</text>
-    <text class=${`mark ${severity}`} x=${BOX.width - 8} y="15" text-anchor="end">${severity === "ok" ? "" : `${symbol} ${word}`}</text>`;
+    <text class="name" x="9" y="29">${[about, of.nics ? plural(of.nics, "NIC") : ""].filter(Boolean).join(", ")}</text>
+    <text class=${`mark ${severity}`} x=${BOX.width - 8} y="29" text-anchor="end">${severity === "ok" ? "" : `${symbol} ${word}`}</text>`;
   const transform = `translate(${place.x} ${place.y})`;
   if (!address) return html`<g transform=${transform}>${text}</g>`;
   return html`<a href=${address} transform=${transform} >${text}</a>`;
@@ -109,5 +109,5 @@ function addressOf(group, tier, open) {
 }
 
 function cut(name) {
-  return name.length > 17 ? `${name.slice(0, 16)}…` : name;
+  return name.length > 26 ? `${name.slice(0, 25)}…` : name;
 }

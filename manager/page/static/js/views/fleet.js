@@ -43,16 +43,17 @@ export function Fleet({ params }) {
   <//>`;
 }
 
+/** Of the past some counts are not known. */
 function Counts({ of }) {
   const { hosts, nics, clocks } = of;
   const tile = (word, number, about) => html`<div class="tile" key=${word}><dt>${word}</dt><dd>${count(number)}</dd>${about && html`<dd class="warning">${about}</dd>`}</div>`;
   return html`<dl class="tiles">
-    ${tile("hosts up", hosts.up, hosts.lost ? `${count(hosts.lost)} lost` : "")}
+    ${tile("hosts up", hosts?.up, hosts?.lost ? `${count(hosts.lost)} lost` : "")}
     ${tile("NICs probed", nics.probed, nics.not_probed ? `${count(nics.not_probed)} not probed` : "")}
     ${tile("switches", of.switches)}
     ${tile("links, each way", of.links)}
     ${tile("queue pairs", of.queue_pairs)}
-    ${tile("clocks synced", clocks.synced, clockWords(clocks))}
+    ${tile("clocks synced", clocks?.synced, clocks ? clockWords(clocks) : "")}
   </dl>`;
 }
 

@@ -31,7 +31,7 @@ export function Job({ params }) {
     <${Panel} title="Slowest queue pairs" note="the longest one-way delay above the least first">
       <${QueuePairs} id="qps" label="Slowest queue pairs" of=${job.slowest} />
     <//>
-    <${Panel} title="Moves"><${Moves} id="moves" of=${job.moves} empty="the planner moved none of its queue pairs" /><//>`}
+    <${Panel} title="Moves"><${Moves} id="moves" of=${job.moves ?? []} empty="the planner moved none of its queue pairs" /><//>`}
   <//>`;
 }
 
@@ -40,7 +40,7 @@ function Shares({ of }) {
   const columns = [
     { name: "shares with", show: (row) => html`<a href=${href("job", { name: row.job })}>${row.job}</a>`, value: (row) => row.job },
     { name: "link", show: (row) => html`<${LinkName} ...${row.link} />` },
-    { name: "state", show: (row) => html`<${State} of=${row.state} />`, value: (row) => row.state },
+    { name: "state", show: (row) => html`<${State} of=${row.state ?? row.link.state} />`, value: (row) => row.state ?? row.link.state },
   ];
   return html`<${Table} id="shares" label="Jobs that share links with it" columns=${columns} rows=${of} />`;
 }
