@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-
 from synthetic import HISTORY_S, METRICS, SCALES, Json, Refused, Synthetic, text
 
 Query = Mapping[str, str]
@@ -33,7 +32,11 @@ def _within(at: str) -> None:
 
 def short_fleet(world: Synthetic, query: Query) -> Json:
     findings = [] if "at" in query else world.findings()
-    wrong = f"{len(findings)} findings, 2 of them critical: {findings[0]['title']}" if findings else "All well then."
+    wrong = (
+        f"{len(findings)} findings, 2 of them critical: {findings[0]['title']}"
+        if findings
+        else "All well then."
+    )
     return {
         "at_s": float(query.get("at", time.time())),
         "is_live": "at" not in query,
@@ -53,7 +56,9 @@ def short_fleet(world: Synthetic, query: Query) -> Json:
 
 
 def _fleet(world: Synthetic, query: Query) -> Json:
-    links = sorted((world.link(*each) for each in world.links()), key=lambda row: (row["state"] == "ok", row["a"]))
+    links = sorted(
+        (world.link(*each) for each in world.links()), key=lambda row: (row["state"] == "ok", row["a"])
+    )
     return short_fleet(world, query) | {
         "worst_links": links[:20],
         "slowest_queue_pairs": [world.qp(i) for i in range(20)],
@@ -67,7 +72,9 @@ def _matrix(world: Synthetic, query: Query) -> Json:
         raise Refused(400, f"metric: {metric!r} is none", f"one of {', '.join(METRICS)}")
     codes, known = world.codes[metric], int(query.get("from", -1))
     if known in range(world.version) and known + 1 in world.changes:
-        cells = sorted({cell for version in range(known + 1, world.version + 1) for cell in world.changes[version]})
+        cells = sorted(
+            {cell for version in range(known + 1, world.version + 1) for cell in world.changes[version]}
+        )
         return {"version": world.version, "from": known, "cells": cells, "codes": text(codes[cells])}
     lowest, ratio, unit = SCALES[metric]
     names, order = world.leaves, np.argsort(-codes.astype(int), kind="stable")[:50]
@@ -98,7 +105,7 @@ def _map(world: Synthetic, query: Query) -> Json:
     shown = world.leaves if len(world.leaves) <= 24 or "leaves" in query.get("open", "") else None
     groups = [_group(world, name, 1) for name in shown] if shown else [_grouped(world)]
     links: list[Json] = []
-    for leaf in shown or [world.leaves[1]]:
+    for leaf in shown or [world.leaf(1)]:
         for spine in world.spines:
             row = world.link(leaf, spine)
             links.append(
@@ -119,17 +126,22 @@ def _map(world: Synthetic, query: Query) -> Json:
         "links": links,
         "nics": [{"a": group["id"], "count": group["nics"]} for group in groups],
         "suspects": [
-            {"what": "h3/nic0", "at": world.leaves[1], "expected": world.leaves[0], "reason": "its rail is elsewhere"}
+            {
+                "what": "h3/nic0",
+                "at": world.leaf(1),
+                "expected": world.leaf(0),
+                "reason": "its rail is elsewhere",
+            }
         ],
         "set_aside": [],
-        "avoided": [{"a": world.spines[1], "b": world.leaves[1]}],
+        "avoided": [{"a": world.spine(1), "b": world.leaf(1)}],
         "rails": [{"ifname": "nic0", "leaves": world.leaves[:4]}],
         "findings": world.findings(),
     }
 
 
 def _group(world: Synthetic, name: str, tier: int) -> Json:
-    state = "silent" if name == world.leaves[1] else "lossy" if name == world.leaves[2] else "ok"
+    state = "silent" if name == world.leaf(1) else "lossy" if name == world.leaf(2) else "ok"
     return {
         "id": name,
         "label": name,
@@ -144,7 +156,12 @@ def _group(world: Synthetic, name: str, tier: int) -> Json:
 
 
 def _grouped(world: Synthetic) -> Json:
-    about = {"members": len(world.leaves), "names": world.leaves[:4], "nics": len(world.hosts), "state": "silent"}
+    about = {
+        "members": len(world.leaves),
+        "names": world.leaves[:4],
+        "nics": len(world.hosts),
+        "state": "silent",
+    }
     return {"id": "leaves", "label": "all leaves", "is_open": False, "switch": None, "answers": True} | about
 
 
@@ -156,8 +173,15 @@ def _leaf(world: Synthetic, query: Query) -> Json:
     rows, columns = world.nics(name), world.nics(peer) if peer else world.leaves
     cells = len(rows) * len(columns)
     codes = {metric: np.arange(cells, dtype=np.uint8) % 60 for metric in METRICS[:3]}
-    scales = {metric: dict(zip(("lowest", "ratio", "unit"), SCALES[metric], strict=True)) for metric in METRICS[:3]}
-    matrix = {"rows": rows, "columns": columns, "metrics": {each: text(codes[each]) for each in codes}, "scales": scales}
+    scales = {
+        metric: dict(zip(("lowest", "ratio", "unit"), SCALES[metric], strict=True)) for metric in METRICS[:3]
+    }
+    matrix = {
+        "rows": rows,
+        "columns": columns,
+        "metrics": {each: text(codes[each]) for each in codes},
+        "scales": scales,
+    }
     return {
         "name": name,
         "peer": peer,
@@ -175,7 +199,7 @@ def _leaf(world: Synthetic, query: Query) -> Json:
         }
         if peer
         else None,
-        "findings": world.findings()[:1] if name == world.leaves[1] else [],
+        "findings": world.findings()[:1] if name == world.leaf(1) else [],
         "suspects": [],
         "queue_pairs": [world.qp(i) for i in range(8)],
         "queue_pair_count": 61,
@@ -225,7 +249,7 @@ def _qp_view(world: Synthetic, query: Query) -> Json:
         raise Refused(404, "no such queue pair is known", "see `cwdp qp`")
     qp, nic = world.qp(i), f"{query['host']}/nic0"
     ways = [
-        [(nic, world.leaves[1]), (world.leaves[1], spine), (spine, world.leaves[4]), (world.leaves[4], qp["peer"])]
+        [(nic, world.leaf(1)), (world.leaf(1), spine), (spine, world.leaf(4)), (world.leaf(4), qp["peer"])]
         for spine in world.spines[1:3]
     ]
     hops = [[world.link(*each) for each in way] for way in ways]
@@ -250,7 +274,13 @@ def _qp_view(world: Synthetic, query: Query) -> Json:
         ],
         "events": world.events[-4:],
         "findings": world.findings()[:1],
-        "back": {"page": "qp", "host": qp["host"], "nic": "nic0", "dst_addr": qp["peer_addr"], "qpn": qp["qpn"]},
+        "back": {
+            "page": "qp",
+            "host": qp["host"],
+            "nic": "nic0",
+            "dst_addr": qp["peer_addr"],
+            "qpn": qp["qpn"],
+        },
         "process": None,
         "act": [{"command": "cwdp qp --owd", "text": "Its packets' delays:"}],
     }
@@ -264,10 +294,16 @@ def _job(world: Synthetic, query: Query) -> Json:
     if not found:
         raise Refused(404, f"no job is called {query['name']}", "it may have ended; see the list of jobs")
     members = [
-        {"host": host, "nics": ["nic0"], "egress_bps": 7e10 - 3e9 * i, "ingress_bps": 6e10, "spread_ns": 9e3 * (i + 1)}
+        {
+            "host": host,
+            "nics": ["nic0"],
+            "egress_bps": 7e10 - 3e9 * i,
+            "ingress_bps": 6e10,
+            "spread_ns": 9e3 * (i + 1),
+        }
         for i, host in enumerate(world.hosts[:8])
     ]
-    shares = {"job": jobs[1]["name"], "link": {"a": world.leaves[0], "b": world.spines[2]}, "state": "full"}
+    shares = {"job": jobs[1]["name"], "link": {"a": world.leaf(0), "b": world.spine(2)}, "state": "full"}
     slowest = [world.qp(i) for i in range(10)]
     touching = world.findings()[:1]
     return found[0] | {
@@ -282,18 +318,29 @@ def _job(world: Synthetic, query: Query) -> Json:
 def _find(world: Synthetic, query: Query) -> Json:
     wanted = query["q"].lower()
     found = [{"label": host, "kind": "host", "where": {"page": "host", "name": host}} for host in world.hosts]
-    found += [{"label": leaf, "kind": "switch", "where": {"page": "leaf", "name": leaf}} for leaf in world.leaves]
+    found += [
+        {"label": leaf, "kind": "switch", "where": {"page": "leaf", "name": leaf}} for leaf in world.leaves
+    ]
     return {"found": [each for each in found if wanted in str(each["label"]).lower()][:20]}
 
 
 def _span(world: Synthetic, query: Query) -> Json:
     now_s = time.time()
     since_s = now_s - HISTORY_S
-    return {"links": [since_s, now_s], "pairs": [since_s, now_s], "fabric_since_s": since_s, "events_since_s": since_s}
+    return {
+        "links": [since_s, now_s],
+        "pairs": [since_s, now_s],
+        "fabric_since_s": since_s,
+        "events_since_s": since_s,
+    }
 
 
 def _clock(world: Synthetic, query: Query) -> Json:
-    return {"allowance_ns": 0.0, "timeline": "16de597c5ea9", "hosts": [_clock_row(i, host) for i, host in enumerate(world.hosts)]}
+    return {
+        "allowance_ns": 0.0,
+        "timeline": "16de597c5ea9",
+        "hosts": [_clock_row(i, host) for i, host in enumerate(world.hosts)],
+    }
 
 
 def _clock_row(i: int, host: str) -> Json:

@@ -15,7 +15,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 AXE = Path(__file__).parent / "vendor/axe.min.js"
 FLAGS = (
     "--headless=new",
@@ -38,13 +38,13 @@ class Browser:
 
     def __enter__(self) -> Self:
         options = webdriver.ChromeOptions()
-        options.binary_location = CHROMIUM
+        options.binary_location = str(CHROMIUM)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         for flag in (*FLAGS, f"--user-data-dir={self._home}/profile"):
             options.add_argument(flag)
         names = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
         home = dict.fromkeys(names, self._home)
-        service = Service(DRIVER, env={"PATH": "/usr/bin:/bin", "SE_OFFLINE": "true", **home})
+        service = Service(str(DRIVER), env={"PATH": "/usr/bin:/bin", "SE_OFFLINE": "true", **home})
         try:
             self.driver = webdriver.Chrome(options=options, service=service)
         except BaseException:
@@ -53,9 +53,23 @@ class Browser:
         self.resize(1280)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.driver.quit()
         shutil.rmtree(self._home, ignore_errors=True)
+
+    def start_over(self) -> None:
+        """Be as at the start: nothing open, wide, dark, no complaint."""
+        for tab in self.driver.window_handles[1:]:
+            self.driver.switch_to.window(tab)
+            self.driver.close()
+        self.driver.switch_to.window(self.driver.window_handles[0])
+        self.driver.get("about:blank")
+        self.resize(1280)
+        self.colours("dark")
+        self.complaints()
+        self.requests()
 
     # Where it is.
 
@@ -88,7 +102,12 @@ class Browser:
         return self.until(lambda: self.all(css), css)[0]
 
     def text(self, css: str = "body") -> str:
-        return str(self.js("return document.querySelector(arguments[0])?.innerText ?? ''", css))
+        return str(
+            self.js(
+                "return (({innerText, textContent}) => innerText ?? textContent)(document.querySelector(arguments[0]) ?? {}) ?? ''",
+                css,
+            )
+        )
 
     def js(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
@@ -148,7 +167,9 @@ class Browser:
 
     def overflow(self) -> int:
         """How many pixels the page is wider than the window."""
-        return int(self.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+        return int(
+            self.js("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        )
 
     def picture(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

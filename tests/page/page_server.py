@@ -13,12 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
-
 from answers import answer, short_fleet
+from synthetic import Refused, Synthetic
+
 from manager.page.files import INDEX, read_files
 from manager.page.files import answer as file_answer
 from manager.page.server import HEADERS
-from synthetic import Refused, Synthetic
 
 
 class PageServer:
@@ -44,7 +44,9 @@ class PageServer:
         self._run(self._start())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.answers = False
         self._run(self._runner.cleanup())
         self._loop.call_soon_threadsafe(self._loop.stop)

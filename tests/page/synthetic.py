@@ -91,7 +91,15 @@ class Synthetic:
         return coded(values, metric).ravel()
 
     def _events(self) -> list[Json]:
-        kinds = ["link_silent", "path_down", "path_up", "qp_moved", "clock_changed", "host_up", "incast_started"]
+        kinds = [
+            "link_silent",
+            "path_down",
+            "path_up",
+            "qp_moved",
+            "clock_changed",
+            "host_up",
+            "incast_started",
+        ]
         events = [
             {
                 "time_s": self.started_s - float(age_s),
@@ -105,6 +113,12 @@ class Synthetic:
         return sorted(events, key=lambda event: event["time_s"])
 
     # Names.
+
+    def leaf(self, i: int) -> str:
+        return self.leaves[i % len(self.leaves)]
+
+    def spine(self, i: int) -> str:
+        return self.spines[i % len(self.spines)]
 
     def nics(self, leaf: str) -> list[str]:
         first = self.leaves.index(leaf) * NICS_PER_LEAF
@@ -125,8 +139,8 @@ class Synthetic:
 
     def link(self, a: str, b: str) -> Json:
         place = sum(map(ord, a + b)) % 97
-        state = {(self.leaves[1], self.spines[1]): "silent", (self.leaves[2], self.spines[0]): "lossy"}.get(
-            (a, b), "avoided" if (b, a) == (self.leaves[1], self.spines[1]) else "ok"
+        state = {(self.leaf(1), self.spine(1)): "silent", (self.leaf(2), self.spine(0)): "lossy"}.get(
+            (a, b), "avoided" if (b, a) == (self.leaf(1), self.spine(1)) else "ok"
         )
         queue_ns = 900.0 * (1 + place) * (60 if state == "lossy" else 1)
         return {
@@ -196,17 +210,17 @@ class Synthetic:
         }
 
     def findings(self) -> list[Json]:
-        leaf, spine = self.leaves[1], self.spines[1]
+        leaf, spine = self.leaf(1), self.spine(1)
         silent = self._finding(1, "silent", "critical", leaf, spine, loss=1.0)
-        lossy = self._finding(2, "lossy", "critical", self.leaves[2], self.spines[0], loss=0.021)
+        lossy = self._finding(2, "lossy", "critical", self.leaf(2), self.spine(0), loss=0.021)
         slow = self._finding(3, "slow_receiver", "warning", leaf, f"{HOSTILE_HOST}/nic0", loss=0.0)
         slow |= {"where": {"page": "host", "name": HOSTILE_HOST}, "title": f"{HOSTILE_HOST} receives slowly"}
-        full = self._finding(None, "contention", "info", self.leaves[0], self.spines[2], loss=0.0)
+        full = self._finding(None, "contention", "info", self.leaf(0), self.spine(2), loss=0.0)
         return [silent, lossy, slow, full]
 
     def _finding(self, number: int | None, kind: str, severity: str, a: str, b: str, *, loss: float) -> Json:
         subject = {"kind": "direction", "name": f"{a} > {b}", "links": [[a, b]]}
-        other = {"kind": "direction", "name": f"{self.leaves[3]} > {b}", "links": [[self.leaves[3], b]]}
+        other = {"kind": "direction", "name": f"{self.leaf(3)} > {b}", "links": [[self.leaf(3), b]]}
         return {
             "number": number,
             "kind": kind,

@@ -81,6 +81,15 @@ export function upHref({ page, params }) {
   return href(PAGES[page]?.up ?? "fleet");
 }
 
-export const route = new Store(parse(location.hash));
+export const route = new Store(here());
 
-window.addEventListener("hashchange", () => route.set(parse(location.hash)));
+window.addEventListener("hashchange", () => route.set(here()));
+
+/** What the address names; a time before now becomes that instant, so that it stays the same. */
+function here() {
+  const found = parse(location.hash);
+  if (found.trouble || !found.params.at?.startsWith("-")) return found;
+  const { at, ...params } = found.params;
+  history.replaceState(null, "", href(found.page, params, (Date.now() / 1000 + Number(at)).toFixed(0)));
+  return parse(location.hash);
+}

@@ -87,7 +87,8 @@ export function share(value) {
   if (!isKnown(value)) return NOT_KNOWN;
   const percent = value * 100;
   if (percent === 0) return "0 %";
-  return `${percent < 0.01 ? "<0.01" : short(percent, 2)} %`;
+  if (percent < 0.01) return "<0.01 %";
+  return `${percent.toFixed(percent < 1 ? 2 : percent < 10 ? 1 : 0)} %`;
 }
 
 /** A count: `12 345`. */

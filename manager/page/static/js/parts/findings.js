@@ -10,7 +10,7 @@ import { Steps } from "./act.js";
 const FEW = 5;
 
 /** @param of findings, the most severe first; @param isShort whether a few are shown until more are wanted */
-export function Findings({ of, empty = "Nothing is wrong.", nowS, isShort }) {
+export function Findings({ of, empty = "No open finding.", nowS, isShort }) {
   const { params } = useStore(route);
   if (!of.length) return html`<p class="empty">${empty}</p>`;
   const shown = isShort && !params.all ? of.slice(0, FEW) : of;

@@ -45,8 +45,14 @@ export function Verdict() {
   return html`<div class="verdicts">
     <${Connection} />
     ${params.at === undefined ? html`<${Sentence} of=${newest?.verdict} />` : html`<${Then} />`}
-    ${(newest?.notices ?? []).map((notice) => html`<${Notice} key=${notice.state} severity=${notice.severity} state=${notice.state} text=${notice.text} />`)}
+    ${untold(newest, params.at).map((notice) => html`<${Notice} key=${notice.state} severity=${notice.severity} state=${notice.state} text=${notice.text} />`)}
   </div>`;
+}
+
+/** A verdict of now tells what notices say already. */
+function untold(newest, at) {
+  const told = at === undefined ? (newest?.verdict.text ?? "") : "";
+  return (newest?.notices ?? []).filter((notice) => !told.includes(notice.text));
 }
 
 function Then() {

@@ -14,8 +14,8 @@ export function Table({ id, label, columns, rows, empty = "none" }) {
   const order = useStore(route).params[`sort-${id}`];
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   const shown = sorted(rows, columns, order);
-  return html`<div class="scroll" role="group" aria-label=${label} tabindex="0">
-    <table onKeyDown=${walk}>
+  return html`<div class="scroll" role="group" aria-label=${label} tabindex="0" onKeyDown=${walk}>
+    <table>
       <caption class="unseen">${label}</caption>
       <thead><tr>${columns.map((column) => html`<${Head} key=${column.name} id=${id} column=${column} order=${order} />`)}</tr></thead>
       <tbody>${shown.map((row, i) => html`<tr key=${i}>
