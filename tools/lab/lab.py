@@ -64,16 +64,19 @@ class Lab:
         """Return the namespace of a node; raise `LabError` with names that are near."""
         return self.topology.netns(self.topology.require_node(node))
 
-    def popen(self, node: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+    def popen(
+        self, node: str, argv: Sequence[str], *, part: str = "", **options: Any
+    ) -> "subprocess.Popen[Any]":
         """Start a process in a node's network namespace; `down` stops it if it still runs.
 
-        `options` are those of `subprocess.Popen`; the process leads a session of its own.
+        `part` is what it is of, if anything (`tools.lab.parts`). `options` are those of `subprocess.Popen`; the process
+        leads a session of its own.
         """
-        with state.locked(self.name):
+        with state.locked(self.name), process.undisturbed():
             known = state.require(self.name)
             started = process.start(self.netns(node), argv, **options)
             known.processes = [other for other in known.processes if process.is_alive(other)]
-            known.processes.append(process.record(node, started.pid, argv))
+            known.processes.append(process.record(node, started.pid, argv, part))
             state.save(known)
         return started
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from tools.experiments.jobs import interleaved
+from tools.roce.jobs import interleaved
 from tools.experiments.optimum import (
     fair_optimum_bps,
     fitting_spine_flows,
