@@ -15,13 +15,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from cwdp.errors import ManagerError
-from manager.api import fabric_views, host_views, link_views, overrides_http, qp_views
+from manager.api import overrides_http
 from manager.api.history_http import HistoryHttp
-from manager.api.json_values import Json
 from manager.api.metrics import FleetCollector, Sources
+from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
 from manager.config import host_port
 from manager.paths.owd import Paths
+from manager.view import fabric_views, host_views, link_views, qp_views
+from manager.view.json_values import Json
 
 SOCKET_MODE = 0o660
 CHANGING = ("PUT", "POST", "DELETE")
@@ -39,6 +41,7 @@ class HttpServer:
     ) -> None:
         self._sources, self._commit = sources, commit
         self._past = HistoryHttp(sources.state, sources.history)
+        self.overview = OverviewHttp(sources, self._past)
         self._socket = socket
         self._listen = host_port(listen, "--listen") if listen else None
         self._registry = CollectorRegistry()
@@ -57,15 +60,7 @@ class HttpServer:
             [
                 web.get("/healthz", self._health),
                 web.get("/metrics", self._metrics),
-                web.get("/v1/manager", self._manager),
-                web.get("/v1/clock", self._clock),
-                web.get("/v1/owd", self._owd),
-                web.get("/v1/host", self._host),
-                web.get("/v1/qp", self._queue_pairs),
-                web.get("/v1/link", self._links),
-                web.get("/v1/fabric", self._fabric),
-                web.get("/v1/path", self._path),
-                *self._past.routes(),
+                *self.reading_routes(),
                 *overrides_http.routes(self._sources.state, self._commit),
             ]
         )
@@ -78,6 +73,21 @@ class HttpServer:
         except ManagerError:
             await self._runner.cleanup()
             raise
+
+    def reading_routes(self) -> list[web.RouteDef]:
+        """All that is read under `/v1`, for this application and for the page's."""
+        return [
+            web.get("/v1/manager", self._manager),
+            web.get("/v1/clock", self._clock),
+            web.get("/v1/owd", self._owd),
+            web.get("/v1/host", self._host),
+            web.get("/v1/qp", self._queue_pairs),
+            web.get("/v1/link", self._links),
+            web.get("/v1/fabric", self._fabric),
+            web.get("/v1/path", self._path),
+            *self._past.routes(),
+            *self.overview.routes(),
+        ]
 
     async def stop(self) -> None:
         """Stop listening and remove the socket."""

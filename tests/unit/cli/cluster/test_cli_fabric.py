@@ -12,11 +12,11 @@ from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.cluster import fabric as cli
 from cwdp.shared.bus.messages import Hello, Nic
-from manager.api import fabric_views
 from manager.fabric.discovery import Discovery
 from manager.hosts.members import Members
 from manager.overrides.steering import SteerTable
 from manager.queue_pairs.traffic import Traffic
+from manager.view import fabric_views
 
 
 def discovered(clos: FakeClos) -> Discovery:

@@ -16,7 +16,7 @@ from cwdp.cli.local import queue_pairs
 from cwdp.cli.local.queue_pairs import LocalQueuePairs
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
-from manager.api.qp_views import SORTS
+from manager.view.qp_views import SORTS
 
 ROW = {
     "host": "h1",

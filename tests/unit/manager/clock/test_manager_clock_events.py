@@ -13,7 +13,6 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Report
 from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.clocksync.timeline.track import HostClocks, HostState
-from manager.api import host_views
 from manager.api.metrics import FleetCollector, Sources
 from manager.bus.lease import Claim, Lease
 from manager.clock.changes import MANY_CHANGES, ClockEvents
@@ -21,6 +20,7 @@ from manager.clock.disciplines import Disciplines
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.state import FleetState
+from manager.view import host_views
 
 S = 10**9
 START_NS = 1000 * S

@@ -10,7 +10,6 @@ from fakes import hello
 
 from cwdp.cli import main
 from cwdp.cli.cluster import link as link_command
-from manager.api import link_views
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, Routes
@@ -22,6 +21,7 @@ from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
 from manager.faults.watch import FaultWatch
 from manager.links.loads import LinkLoads
 from manager.state import FleetState
+from manager.view import link_views
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
 from tools.sim.faults.localisation import Bench
 

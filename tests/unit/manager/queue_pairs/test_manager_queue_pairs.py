@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import ClockLine, QpReport, SampleReport
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
-from manager.api import qp_views
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.queue_pairs.counters import FORGET_AFTER_S, MOST_ROWS, QueuePairStore
 from manager.queue_pairs.sample_join import SETTLE_NS
 from manager.state import FleetState
+from manager.view import qp_views
 
 S = 10**9
 NIC = ("a", "eth0")

@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 
 from cwdp.shared.bus.messages import Transport
-from manager.api.json_values import Json, is_at, rounded
 from manager.bus.lease import Lease
 from manager.history.queries import Wanted
 from manager.paths.owd import DELAYS, WINDOW_S, Paths
 from manager.state import FleetState, Happening
+from manager.view.json_values import Json, is_at, rounded
 
 OWD_SORTS = ("worst", "name")
 

@@ -4,10 +4,10 @@ from collections import defaultdict
 from dataclasses import asdict
 from itertools import pairwise
 
-from manager.api.json_values import Json, is_at
 from manager.fabric.completion import MARK
 from manager.fabric.discovery import Discovery
 from manager.fabric.routes import Routes
+from manager.view.json_values import Json, is_at
 
 
 def fabric(discovery: Discovery) -> Json:
