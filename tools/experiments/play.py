@@ -49,12 +49,12 @@ STORIES = (
     Story("a link is slow", ("lab cut l1-s1 --rate 4mbit",), ("lab heal l1-s1",)),
     Story(
         "a host is slow to send",
-        ("lab cut h3-l2 --rate 1500kbit --direction 'h3>l2'",),
+        ("lab cut h3-l2 --rate 1200kbit --direction 'h3>l2'",),
         ("lab heal h3-l2",),
     ),
     Story(
         "a host is slow to receive",
-        ("lab cut h6-l3 --rate 1500kbit --direction 'l3>h6'",),
+        ("lab cut h6-l3 --rate 1200kbit --direction 'l3>h6'",),
         ("lab heal h6-l3",),
     ),
     Story("a third job", ("lab job up C --hosts h1,h4,h6,h7",), ("lab job down C",)),
@@ -172,7 +172,12 @@ def _stay(name: str) -> None:
 
 def _what_to_try(up: Play) -> str:
     """The page's address, and commands that work when they are pasted into another terminal."""
-    lines = [f"\nThe fabric is up: {up.url}", "\nTo look at it without the page, in another terminal:"]
+    leaf, spine = (up.lab.topology.router_addresses(switch)[0] for switch in ("l1", "s2"))
+    lines = [
+        f"\nThe fabric is up: {up.url}",
+        f"Switches are known by their addresses: l1 is {leaf}, s2 is {spine}.",
+        "\nTo look at it without the page, in another terminal:",
+    ]
     lines += [f"    {command(one, up.lab.name)}" for one in LOOK]
     for story in STORIES:
         lines.append(f"\n{story.told}, and back:")

@@ -60,7 +60,7 @@ def start(name: str, part: str, module: str, arguments: Sequence[str] = ()) -> d
     Raises:
         LabError: there is no such lab, the part stands already, or it did not come up; then nothing of it is left.
     """
-    refuse_second(name, part)
+    Lab.open(name).require_alone(part)
     log = state.run_dir(name) / f"{part}.log"
     argv = ["setsid", "--fork", sys.executable, "-m", module, "--name", name, *arguments]
     try:
@@ -80,21 +80,6 @@ def start(name: str, part: str, module: str, arguments: Sequence[str] = ()) -> d
         answer.get("error", f"what keeps {part} ended before it was up"),
         answer.get("hint", " / ".join(said) or "It said nothing; try again."),
     )
-
-
-def refuse_second(name: str, part: str) -> None:
-    """Complain where processes of a part live already, but for the one that asks.
-
-    Raises:
-        LabError: some do, or there is no such lab.
-    """
-    known = state.require(name)
-    keepers = [known.parts[part].keeper] if part in known.parts else []
-    if any(each.pid != os.getpid() for each in _alive([*keepers, *_others(known, part)])):
-        raise LabError(
-            f"{part} is up already in the lab {name!r}",
-            f"`cwdp lab status --name {name}` shows what stands there.",
-        )
 
 
 def stop(name: str, part: str) -> bool:
@@ -142,7 +127,7 @@ def keep(
 
 def _register(name: str, part: str, told: str) -> None:
     with state.locked(name):
-        refuse_second(name, part)
+        Lab.open(name).require_alone(part)
         known = state.require(name)
         known.parts.pop(part, None)
         known.parts[part] = state.Part(process.record("", os.getpid(), sys.argv, part), told)

@@ -14,7 +14,7 @@ from cwdp.shared.rates import format_rate
 from tools.lab import clocks, parts, state
 from tools.lab.lab import Lab
 from tools.lab.lifecycle import kernel_errors
-from tools.lab.network import drops, fabric
+from tools.lab.network import drops, fabric, inbound
 from tools.lab.network.fabric import Node
 from tools.lab.state import LinkFault
 from tools.lab.topology import MGMT, MGMT_ADDRESS, Link
@@ -78,6 +78,10 @@ def _switch(lab: Lab, name: str) -> dict[str, Any]:
 
 def _link(link: Link, fault: LinkFault, counters: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
     ends = [{"node": p.node, "port": p.name, **counters[p.node].get(p.name, {})} for p in (link.a, link.b)]
+    held = counters[link.b.node].get(inbound.queue_name(link.b.name), {})
+    for key in ("queue_drops", "queue_backlog_bytes"):
+        if key in ends[0] and key in held:
+            ends[0][key] += held[key]
     return {
         "name": link.name,
         "carrier": all(end.get("carrier", False) for end in ends),

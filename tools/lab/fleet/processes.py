@@ -21,7 +21,6 @@ from typing import Any, Self
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS, CongestionConfig
 from cwdp.errors import LabError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
-from tools.lab import parts
 from tools.lab.fleet.relay import Relay
 from tools.lab.fleet.settings import manager_toml
 from tools.lab.lab import Host, Lab
@@ -104,7 +103,7 @@ class Fleet:
         return self.lab.run_dir / "manager.sock"
 
     def __enter__(self) -> Self:
-        parts.refuse_second(self.lab.name, FLEET)
+        self.lab.require_alone(FLEET)
         self._write_keys()
         self._write_manager_config()
         for host in self.lab.hosts:
@@ -219,9 +218,16 @@ class Fleet:
         if name == MANAGER:
             listen = f"{self.lab.mgmt_address}:{BUS_PORT}"
             state = str(self.lab.run_dir / "manager")
-            own = ["--socket", str(self.socket), "--state-dir", state, "--bus-listen", listen]
-            if self._page:
-                own += ["--listen", self._page]
+            own = [
+                "--socket",
+                str(self.socket),
+                "--state-dir",
+                state,
+                "--bus-listen",
+                listen,
+                "--page",
+                self._page or "",
+            ]
             run = [*cwdp, "manager", "run", "--config", str(self._config(name)), *own]
             return ["nice", "-n", str(MANAGER_NICENESS), *run]
         agent = self._agent_commands.get(name, [*cwdp, "agent", "run"])

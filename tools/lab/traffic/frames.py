@@ -50,6 +50,7 @@ def header_pool(
     frame_bytes: int,
     flows: int,
     rng: np.random.Generator,
+    *,
     port: int = ROCE_PORT,
 ) -> Headers:
     """Build the headers of `flows` flows, spread at random over targets and source ports.

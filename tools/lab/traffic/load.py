@@ -151,7 +151,7 @@ class Load:
             )
         targets = [Address(gateway_mac, far.ipv6 if self._ipv6 else far.ipv4) for far in remote]
         source = Address(nic.mac, nic.ipv6 if self._ipv6 else nic.ipv4)
-        return header_pool(source, targets, self._frame_bytes, _FLOWS_PER_NIC, self._rng, self._port)
+        return header_pool(source, targets, self._frame_bytes, _FLOWS_PER_NIC, self._rng, port=self._port)
 
 
 def _bottleneck_bps(lab: Lab) -> float:
@@ -198,7 +198,7 @@ def _throw_all_away(sink: socket.socket) -> None:
     show_default=True,
     help="UDP destination port.",
 )
-def main(name: str, share: float, seconds: float, frame_bytes: int | None, ipv6: bool, port: int) -> None:
+def main(*, name: str, share: float, seconds: float, frame_bytes: int | None, ipv6: bool, port: int) -> None:
     """Fill a lab's fabric to a share of its rate, then print what was sent as JSON."""
     # Woken late, it would send a burst that no queue holds: it goes before what it shares the processors with.
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
