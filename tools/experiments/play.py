@@ -22,7 +22,7 @@ from tools.roce.jobs import interleaved
 
 LEAVES, SPINES, HOSTS_PER_LEAF = 4, 4, 2
 RATE_BPS, SPINE_RATE_BPS = 40_000_000, 16_000_000
-QUEUE_BYTES = 32 * 1024
+QUEUE_BYTES = 40 * 1024
 """Even a link of 1 Mbit/s empties it before the probes in it are taken for lost."""
 
 MTU = 4200
@@ -49,12 +49,12 @@ STORIES = (
     Story("a link is slow", ("lab cut l1-s1 --rate 4mbit",), ("lab heal l1-s1",)),
     Story(
         "a host is slow to send",
-        ("lab cut h3-l2 --rate 1200kbit --direction 'h3>l2'",),
+        ("lab cut h3-l2 --rate 1400kbit --direction 'h3>l2'",),
         ("lab heal h3-l2",),
     ),
     Story(
         "a host is slow to receive",
-        ("lab cut h6-l3 --rate 1200kbit --direction 'l3>h6'",),
+        ("lab cut h6-l3 --rate 1400kbit --direction 'l3>h6'",),
         ("lab heal h6-l3",),
     ),
     Story("a third job", ("lab job up C --hosts h1,h4,h6,h7",), ("lab job down C",)),
@@ -178,18 +178,21 @@ def _what_to_try(up: Play) -> str:
         f"Switches are known by their addresses: l1 is {leaf}, s2 is {spine}.",
         "\nTo look at it without the page, in another terminal:",
     ]
-    lines += [f"    {command(one, up.lab.name)}" for one in LOOK]
+    lines += [f"    {_pasted(one, up)}" for one in LOOK]
     for story in STORIES:
         lines.append(f"\n{story.told}, and back:")
-        lines += [f"    {command(one, up.lab.name)}" for one in (*story.make, *story.undo)]
+        lines += [f"    {_pasted(one, up)}" for one in (*story.make, *story.undo)]
     lines.append("\nctrl-c takes everything away.")
     return "\n".join(lines)
 
 
-def command(arguments: str, lab: str) -> str:
+def _pasted(arguments: str, up: Play) -> str:
     """A command as a shell takes it, run as this one was."""
     program = Path(sys.argv[0])
     called = str(program) if program.name == "cwdp" and "/" in str(program) else "cwdp"
     sudo = "sudo " if "SUDO_USER" in os.environ else ""
-    name = f" --name {lab}" if arguments.startswith("lab ") and lab != LabSpec().name else ""
-    return f"{sudo}{called} {arguments}{name}"
+    where = ""
+    if up.lab.name != LabSpec().name:
+        is_of_lab = arguments.startswith("lab ")
+        where = f" --name {up.lab.name}" if is_of_lab else f" --manager unix://{up.socket}"
+    return f"{sudo}{called} {arguments}{where}"

@@ -6,6 +6,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,8 @@ def undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for each in came:
+            signal.raise_signal(each)
 
 
 def _here(act: Callable[[int], None]) -> Callable[[int, Any], None]:
@@ -88,7 +89,11 @@ def stop(processes: Sequence[Process]) -> None:
         for process in alive:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-        wait_for(lambda alive=alive: not any(map(is_alive, alive)), _STOP_TIMEOUT_S, poll_s=_POLL_S)
+        wait_for(partial(_have_ended, alive), _STOP_TIMEOUT_S, poll_s=_POLL_S)
+
+
+def _have_ended(processes: Sequence[Process]) -> bool:
+    return not any(map(is_alive, processes))
 
 
 def _start_ticks(pid: int) -> int | None:

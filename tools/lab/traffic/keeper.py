@@ -17,6 +17,8 @@ FOREVER_S = 1e9
 PORT = 9
 """Discard (RFC 863): no queue pairs', so it belongs to no job."""
 
+FRAME_BYTES = 1000
+
 
 def start(name: str, load: float) -> None:
     """Start traffic that stays, of a share of each host's link. Raises what `parts.start` raises."""
@@ -33,7 +35,7 @@ def main(name: str, load: float) -> None:
 
 @contextmanager
 def _filling(lab: Lab, *, load: float) -> Iterator[dict[str, Any]]:
-    with Traffic(lab, load, FOREVER_S, "--port", str(PORT)):
+    with Traffic(lab, load, FOREVER_S, "--port", str(PORT), "--frame", str(FRAME_BYTES)):
         yield {}
 
 
