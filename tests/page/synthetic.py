@@ -26,7 +26,7 @@ SCALES = {
 }
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The manager's "no"."""
 
     def __init__(self, status: int, error: str, hint: str) -> None:
