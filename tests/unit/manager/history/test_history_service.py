@@ -27,7 +27,7 @@ from manager.clock.timeline import Identity
 from manager.config import HistorySettings, ManagerConfig, ProbeSettings
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, cable
-from manager.history import queries
+from manager.history import queries, samples
 from manager.history.queries import Wanted
 from manager.history.service import History
 from manager.history.store import FILE, Store
@@ -260,6 +260,27 @@ def test_a_slow_disk_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     asyncio.run(asyncio.wait_for(go(), 60))
 
 
+def test_whatever_fails_in_it_is_told_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure, failed = samples.of_links, threading.Event()
+
+    def once(*arguments: Any) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise ZeroDivisionError("unforeseen")
+        return measure(*arguments)
+
+    async def go() -> None:
+        monkeypatch.setattr(samples, "of_links", once)
+        async with _One("a", tmp_path, "nats://127.0.0.1:1") as one:
+            one.lead()
+            await until(failed.is_set)
+            one.note("afterwards")
+            await one.until_kinds("afterwards")
+            assert one.told("history_failed") == 1
+
+    asyncio.run(asyncio.wait_for(go(), 60))
+
+
 def test_who_is_stopped_while_it_writes_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append, is_written = Store.append, threading.Event()
 
@@ -285,7 +306,10 @@ def test_who_is_stopped_while_it_writes_writes_once(tmp_path: Path, monkeypatch:
 async def test_what_the_manager_answers_of_the_past(tmp_path: Path) -> None:
     port = free_port()
     config = ManagerConfig(
-        bus_listen=f"127.0.0.1:{port}", state_dir=str(tmp_path / "state"), socket=str(tmp_path / "sock")
+        bus_listen=f"127.0.0.1:{port}",
+        state_dir=str(tmp_path / "state"),
+        socket=str(tmp_path / "sock"),
+        page="",
     )
     hosts = fleet(2, f"nats://127.0.0.1:{port}")
     manager = Manager(config)
