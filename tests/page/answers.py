@@ -262,18 +262,7 @@ def _qp_view(world: Synthetic, query: Query) -> Json:
         "backup": {"sport": 51000, "hops": hops[1]},
         "ways": 4,
         "clock_bound_ns": 260,
-        "moves": [
-            {
-                "time_s": world.started_s - 60,
-                "host": qp["host"],
-                "nic": "nic0",
-                "dst_addr": qp["peer_addr"],
-                "qpn": qp["qpn"],
-                "what": "rerouted",
-                "sport": 50017,
-                "backup_sport": 51000,
-            }
-        ],
+        "moves": [world.move(qp)],
         "events": world.events[-4:],
         "findings": world.findings()[:1],
         "back": {
@@ -298,25 +287,20 @@ def _job(world: Synthetic, query: Query) -> Json:
             404, f"no job is called {query['name']}", "it may have ended; see the list of jobs"
         )
     members = [
-        {
-            "host": host,
-            "nics": ["nic0"],
-            "egress_bps": 7e10 - 3e9 * i,
-            "ingress_bps": 6e10,
-            "spread_ns": 9e3 * (i + 1),
-        }
+        {"host": host, "nics": ["nic0"], "egress_bps": 7e10 - 3e9 * i, "ingress_bps": 6e10}
         for i, host in enumerate(world.hosts[:8])
     ]
-    shares = {"job": jobs[1]["name"], "link": {"a": world.leaf(0), "b": world.spine(2)}, "state": "full"}
-    slowest = [world.qp(i) for i in range(10)]
-    touching = world.findings()[:1]
+    link = world.link(world.leaf(0), world.spine(2)) | {"state": "full"}
     return found[0] | {
         "members": members,
-        "slowest": slowest,
-        "findings": touching,
-        "moves": [],
-        "shares_with": [shares],
+        "slowest": [world.qp(i) for i in range(10)],
+        "findings": world.findings()[:1],
+        "shares_with": [{"job": jobs[1]["name"], "link": link}],
     }
+
+
+def _history(world: Synthetic, query: Query) -> Json:
+    return {"rows": [world.move(world.qp(i)) for i in range(3)]}
 
 
 def _find(world: Synthetic, query: Query) -> Json:
@@ -438,6 +422,7 @@ ANSWERS: dict[str, Callable[[Synthetic, Query], Any]] = {
     "span": _span,
     "clock": _clock,
     "events": _events,
+    "history": _history,
     "host": _host,
     "qp": _qp,
 }
