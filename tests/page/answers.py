@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from synthetic import HISTORY_S, METRICS, SCALES, Json, Refused, Synthetic, text
+from synthetic import HISTORY_S, METRICS, SCALES, Json, RefusedError, Synthetic, text
 
 Query = Mapping[str, str]
 
@@ -14,10 +14,10 @@ def answer(world: Synthetic, path: str, query: Query) -> Json:
     """Answer one question.
 
     Raises:
-        Refused: it cannot be answered.
+        RefusedError: it cannot be answered.
     """
     if path not in ANSWERS:
-        raise Refused(404, f"nothing is at /v1/{path}", "see docs/http.md")
+        raise RefusedError(404, f"nothing is at /v1/{path}", "see docs/http.md")
     if "at" in query:
         _within(query["at"])
     return ANSWERS[path](world, query)
@@ -27,7 +27,9 @@ def _within(at: str) -> None:
     now_s = time.time()
     at_s = float(at) if not at.startswith("-") else now_s + float(at)
     if not now_s - HISTORY_S <= at_s <= now_s + 1:
-        raise Refused(400, "that is outside the history of links", "it spans 2 weeks; give a time within")
+        raise RefusedError(
+            400, "that is outside the history of links", "it spans 2 weeks; give a time within"
+        )
 
 
 def short_fleet(world: Synthetic, query: Query) -> Json:
@@ -69,7 +71,7 @@ def _fleet(world: Synthetic, query: Query) -> Json:
 def _matrix(world: Synthetic, query: Query) -> Json:
     metric = query.get("metric", "spread")
     if metric not in METRICS:
-        raise Refused(400, f"metric: {metric!r} is none", f"one of {', '.join(METRICS)}")
+        raise RefusedError(400, f"metric: {metric!r} is none", f"one of {', '.join(METRICS)}")
     codes, known = world.codes[metric], int(query.get("from", -1))
     if known in range(world.version) and known + 1 in world.changes:
         cells = sorted(
@@ -169,7 +171,7 @@ def _leaf(world: Synthetic, query: Query) -> Json:
     name, peer = query["name"], query.get("peer")
     for each in (name, peer or name):
         if each not in world.leaves:
-            raise Refused(404, f"no leaf is called {each}", "see `cwdp fabric`")
+            raise RefusedError(404, f"no leaf is called {each}", "see `cwdp fabric`")
     rows, columns = world.nics(name), world.nics(peer) if peer else world.leaves
     cells = len(rows) * len(columns)
     codes = {metric: np.arange(cells, dtype=np.uint8) % 60 for metric in METRICS[:3]}
@@ -209,7 +211,7 @@ def _leaf(world: Synthetic, query: Query) -> Json:
 def _link_view(world: Synthetic, query: Query) -> Json:
     a, b = query["a"], query["b"]
     if not world.knows(a, b):
-        raise Refused(404, f"no link {a} > {b} is known", "see `cwdp link`")
+        raise RefusedError(404, f"no link {a} > {b} is known", "see `cwdp link`")
     findings = [each for each in world.findings() if each["where"] == {"page": "link", "a": a, "b": b}]
     return {
         "there": world.link(a, b),
@@ -246,7 +248,7 @@ def _series(world: Synthetic, query: Query) -> Json:
 def _qp_view(world: Synthetic, query: Query) -> Json:
     i = int(query["qpn"]) - 4000
     if not query["qpn"].isdecimal() or not 0 <= i < 960 or world.qp(i)["host"] != query["host"]:
-        raise Refused(404, "no such queue pair is known", "see `cwdp qp`")
+        raise RefusedError(404, "no such queue pair is known", "see `cwdp qp`")
     qp, nic = world.qp(i), f"{query['host']}/nic0"
     ways = [
         [(nic, world.leaf(1)), (world.leaf(1), spine), (spine, world.leaf(4)), (world.leaf(4), qp["peer"])]
@@ -260,18 +262,7 @@ def _qp_view(world: Synthetic, query: Query) -> Json:
         "backup": {"sport": 51000, "hops": hops[1]},
         "ways": 4,
         "clock_bound_ns": 260,
-        "moves": [
-            {
-                "time_s": world.started_s - 60,
-                "host": qp["host"],
-                "nic": "nic0",
-                "dst_addr": qp["peer_addr"],
-                "qpn": qp["qpn"],
-                "what": "rerouted",
-                "sport": 50017,
-                "backup_sport": 51000,
-            }
-        ],
+        "moves": [world.move(qp)],
         "events": world.events[-4:],
         "findings": world.findings()[:1],
         "back": {
@@ -292,27 +283,24 @@ def _job(world: Synthetic, query: Query) -> Json:
         return {"jobs": jobs}
     found = [job for job in jobs if job["name"] == query["name"]]
     if not found:
-        raise Refused(404, f"no job is called {query['name']}", "it may have ended; see the list of jobs")
+        raise RefusedError(
+            404, f"no job is called {query['name']}", "it may have ended; see the list of jobs"
+        )
     members = [
-        {
-            "host": host,
-            "nics": ["nic0"],
-            "egress_bps": 7e10 - 3e9 * i,
-            "ingress_bps": 6e10,
-            "spread_ns": 9e3 * (i + 1),
-        }
+        {"host": host, "nics": ["nic0"], "egress_bps": 7e10 - 3e9 * i, "ingress_bps": 6e10}
         for i, host in enumerate(world.hosts[:8])
     ]
-    shares = {"job": jobs[1]["name"], "link": {"a": world.leaf(0), "b": world.spine(2)}, "state": "full"}
-    slowest = [world.qp(i) for i in range(10)]
-    touching = world.findings()[:1]
+    link = world.link(world.leaf(0), world.spine(2)) | {"state": "full"}
     return found[0] | {
         "members": members,
-        "slowest": slowest,
-        "findings": touching,
-        "moves": [],
-        "shares_with": [shares],
+        "slowest": [world.qp(i) for i in range(10)],
+        "findings": world.findings()[:1],
+        "shares_with": [{"job": jobs[1]["name"], "link": link}],
     }
+
+
+def _history(world: Synthetic, query: Query) -> Json:
+    return {"rows": [world.move(world.qp(i)) for i in range(3)]}
 
 
 def _find(world: Synthetic, query: Query) -> Json:
@@ -384,7 +372,7 @@ def _events(world: Synthetic, query: Query) -> Json:
 
 def _host(world: Synthetic, query: Query) -> Json:
     if query["name"] not in world.hosts:
-        raise Refused(404, f"no host is called {query['name']}", "see `cwdp host`")
+        raise RefusedError(404, f"no host is called {query['name']}", "see `cwdp host`")
     nic = {
         "ifname": "nic0",
         "mac": "02:01:00:01:00:00",
@@ -434,6 +422,7 @@ ANSWERS: dict[str, Callable[[Synthetic, Query], Any]] = {
     "span": _span,
     "clock": _clock,
     "events": _events,
+    "history": _history,
     "host": _host,
     "qp": _qp,
 }

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from aiohttp import web
 from answers import answer, short_fleet
-from synthetic import Refused, Synthetic
+from synthetic import RefusedError, Synthetic
 
 from manager.page.files import INDEX, read_files
 from manager.page.files import answer as file_answer
@@ -82,7 +82,7 @@ class PageServer:
         self.world.asked.append(request.path_qs)
         try:
             return web.json_response(answer(self.world, request.match_info["path"], request.query))
-        except Refused as refused:
+        except RefusedError as refused:
             return web.json_response(refused.answer, status=refused.status)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
@@ -117,7 +117,7 @@ def main() -> None:
     port, leaves = [*map(int, sys.argv[1:]), *(8077, 12)[len(sys.argv) - 1 :]]
     with PageServer(Synthetic(leaves=leaves), port) as server:
         server.ticks_s = 1.0
-        print(f"{server.url}, until ctrl-c")
+        sys.stdout.write(f"{server.url}, until ctrl-c\n")
         while True:
             time.sleep(1)
             server.world.advance()

@@ -26,7 +26,7 @@ SCALES = {
 }
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The manager's "no"."""
 
     def __init__(self, status: int, error: str, hint: str) -> None:
@@ -196,6 +196,15 @@ class Synthetic:
             },
         }
 
+    def move(self, qp: Json) -> Json:
+        named = {key: qp[key] for key in ("host", "nic", "qpn")} | {"dst_addr": qp["peer_addr"]}
+        return named | {
+            "time_s": self.started_s - 60,
+            "what": "rerouted",
+            "sport": 50017,
+            "backup_sport": 51000,
+        }
+
     def job(self, i: int) -> Json:
         return {
             "name": ["h1 +15", HOSTILE_JOB, "h33 +3"][i],
@@ -206,7 +215,6 @@ class Synthetic:
             "bps": 1.2e12 / (i + 1),
             "spread_ns": 90e3 / (i + 1),
             "findings": int(i == 0),
-            "since_s": self.started_s - 7200,
         }
 
     def findings(self) -> list[Json]:

@@ -36,7 +36,7 @@ PAGES = {
     "job": (
         "job",
         {"name": HOSTILE_JOB},
-        ["Throughput over delay", "Members", HOSTILE_HOST, "Slowest queue pairs"],
+        ["Throughput over delay", "Members", HOSTILE_HOST, "rerouted", "shares with"],
     ),
     "clocks": (
         "clocks",

@@ -67,7 +67,6 @@ const JOB = [
   { name: "hosts", isNumber: true, show: (row) => count(row.hosts), value: (row) => row.hosts },
   { name: "NICs", isNumber: true, show: (row) => count(row.nics), value: (row) => row.nics },
   { name: "queue pairs", isNumber: true, show: (row) => count(row.queue_pairs), value: (row) => row.queue_pairs },
-  { name: "since", show: (row) => wholeStamp(row.since_s), value: (row) => row.since_s },
 ];
 
 /** Jobs. */

@@ -15,10 +15,12 @@ export function Trouble({ title, hint, at }) {
 
 /**
  * What a page shows of an answer: why there is none, that it is waited for, or the page.
- * @param answer of `useJson`
+ * @param of what `useJson` returned
+ * @param isPart whether it is a part of a page, which then says in a line why it is empty
  * @param children a function of the data
  */
-export function Answer({ of, at, children }) {
+export function Answer({ of, at, isPart, children }) {
+  if (of.error && !of.data && isPart) return html`<p class="empty">${[of.error.message, of.error.hint].filter(Boolean).join(": ")}</p>`;
   if (of.error && !of.data) return html`<${Trouble} title=${of.error.message} hint=${of.error.hint} at=${at} />`;
   if (!of.data) return html`<p class="waiting" role="status">Asking the manager …</p>`;
   return html`<div class=${of.isOld ? "page old" : "page"}>${children(of.data)}</div>`;

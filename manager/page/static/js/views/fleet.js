@@ -69,7 +69,7 @@ function LeafByLeaf({ metric }) {
     options=${Object.entries(METRICS).map(([name, { title }]) => [name, title])}
     address=${(name) => href("fleet", { ...params, metric: name })} />`;
   return html`<${Panel} title="Leaf by leaf" tools=${choices}>
-    <${Answer} of=${matrix} at=${params.at}>${(data) => html`<${Matrix} of=${data} metric=${metric} />`}<//>
+    <${Answer} of=${matrix} isPart>${(data) => html`<${Matrix} of=${data} metric=${metric} />`}<//>
   <//>`;
 }
 
@@ -108,7 +108,7 @@ function Happened({ untilS, span }) {
   const choices = html`<${Choices} label="How far back" chosen=${span} options=${Object.keys(SPANS).map((name) => [name, name])}
     address=${(name) => href("fleet", { ...params, span: name })} />`;
   return html`<${Panel} title="What happened" note=${`until ${stamp(untilS)}`} tools=${choices}>
-    <${Answer} of=${events} at=${params.at}>${(data) => html`
+    <${Answer} of=${events} isPart>${(data) => html`
       <${Timeline} events=${data.events} sinceS=${sinceS} untilS=${untilS} />
       <details><summary>the newest as a table</summary><${Events} id="events" of=${data.events.slice(-20)} /></details>
       <p class="more"><a href=${href("events", { since: sinceS.toFixed(0) })}>all events</a></p>`}

@@ -30,9 +30,9 @@ export function Host({ params }) {
         <${Table} id="nics" label="NICs" columns=${NIC} rows=${host.nics} empty="it has told of no NIC" />
       <//>
       <${Panel} title="Queue pairs" note=${qps.data ? shownOf(qps.data.queue_pairs, qps.data.qp_count, "queue pair") : ""}>
-        <${Answer} of=${qps}>${(found) => html`<${QueuePairs} id="qps" label="Queue pairs" of=${found.queue_pairs} />`}<//>
+        <${Answer} of=${qps} isPart>${(found) => html`<${QueuePairs} id="qps" label="Queue pairs" of=${found.queue_pairs} />`}<//>
       <//>
-      <${Panel} title="What happened" note="24 h"><${Answer} of=${events}>${(found) => html`<${Events} id="events" of=${found.events} />`}<//><//>
+      <${Panel} title="What happened" note="24 h"><${Answer} of=${events} isPart>${(found) => html`<${Events} id="events" of=${found.events} />`}<//><//>
       <${Counters} of=${host.counters ?? {}} />`;
   }}<//>`;
 }

@@ -9,8 +9,7 @@ import { Table } from "../parts/table.js";
 import { Answer } from "../parts/trouble.js";
 import { Scatter } from "../pictures/scatter.js";
 import { href } from "../routes.js";
-import { wholeStamp } from "../time.js";
-import { bps, count, ns } from "../words.js";
+import { bps, count, ns, share } from "../words.js";
 
 /** The page of the job `name`. */
 export function Job({ params }) {
@@ -20,19 +19,27 @@ export function Job({ params }) {
       <${Findings} of=${job.findings} empty="No finding touches it." />
       <${Facts} of=${[
         ["hosts", count(job.hosts)], ["NICs", count(job.nics)], ["queue pairs", count(job.queue_pairs)], ["rate", bps(job.bps)],
-        ["slowest pair", ns(job.spread_ns)], ["since", wholeStamp(job.since_s)],
+        ["slowest pair", ns(job.spread_ns)],
       ]} />
       <${Shares} of=${job.shares_with} />
     <//>
     <div class="columns even">
-      <${Panel} title="Throughput over delay" note="a point for each host"><${Scatter} of=${job.members} /><//>
+      <${Panel} title="Throughput over delay" note="a point for each of the slowest queue pairs"><${Scatter} of=${job.slowest} /><//>
       <${Panel} title="Members"><${Members} of=${job.members} /><//>
     </div>
     <${Panel} title="Slowest queue pairs" note="the longest one-way delay above the least first">
       <${QueuePairs} id="qps" label="Slowest queue pairs" of=${job.slowest} />
     <//>
-    <${Panel} title="Moves"><${Moves} id="moves" of=${job.moves ?? []} empty="the planner moved none of its queue pairs" /><//>`}
+    <${Moved} hosts=${job.members.map((member) => member.host)} />`}
   <//>`;
+}
+
+/** What the planner did to queue pairs of its hosts in the last day. */
+function Moved({ hosts }) {
+  const answer = useJson("history", { what: "move", since: -86400, limit: 1000 }, { everyS: 10, ofNow: true });
+  const moves = (answer.data?.rows ?? []).filter((move) => hosts.includes(move.host));
+  const empty = answer.error ? answer.error.message : "the planner moved none of its queue pairs";
+  return html`<${Panel} title="Moves" note="24 h"><${Moves} id="moves" of=${moves} empty=${empty} /><//>`;
 }
 
 function Shares({ of }) {
@@ -40,7 +47,8 @@ function Shares({ of }) {
   const columns = [
     { name: "shares with", show: (row) => html`<a href=${href("job", { name: row.job })}>${row.job}</a>`, value: (row) => row.job },
     { name: "link", show: (row) => html`<${LinkName} ...${row.link} />` },
-    { name: "state", show: (row) => html`<${State} of=${row.state ?? row.link.state} />`, value: (row) => row.state ?? row.link.state },
+    { name: "state", show: (row) => html`<${State} of=${row.link.state} />`, value: (row) => row.link.state },
+    { name: "share", isNumber: true, show: (row) => share(row.link.share), value: (row) => row.link.share },
   ];
   return html`<${Table} id="shares" label="Jobs that share links with it" columns=${columns} rows=${of} />`;
 }
@@ -50,7 +58,6 @@ const MEMBER = [
   { name: "NICs", show: (row) => row.nics.join(", ") },
   { name: "sends", isNumber: true, show: (row) => bps(row.egress_bps), value: (row) => row.egress_bps },
   { name: "receives", isNumber: true, show: (row) => bps(row.ingress_bps), value: (row) => row.ingress_bps },
-  { name: "slowest pair", isNumber: true, show: (row) => ns(row.spread_ns), value: (row) => row.spread_ns },
 ];
 
 function Members({ of }) {

@@ -19,12 +19,12 @@ const ROWS = 50;
 export function Leaf({ params }) {
   const answer = useJson("leaf", { name: params.name, peer: params.peer });
   return html`<${Answer} of=${answer} at=${params.at}>${(leaf) => html`
-    <${Panel} title=${leaf.peer ? `${leaf.name} > ${leaf.peer}` : leaf.name} note=${leaf.rails.length ? `rail ${leaf.rails.join(", ")}` : "leaf"}
+    <${Panel} title=${leaf.peer ? `${leaf.name} > ${leaf.peer}` : leaf.name} note=${kindOf(leaf)}
       tools=${html`<${Ways} of=${leaf} />`}>
       ${leaf.pair && html`<${Pair} of=${leaf.pair} />`}
       <${Findings} of=${leaf.findings} empty="Nothing is wrong here." />
     <//>
-    <${NicByNic} of=${leaf} />
+    ${!(leaf.tier > 1) && html`<${NicByNic} of=${leaf} />`}
     <${Panel} title="Uplinks" note="each way by itself">
       <${Links} id="uplinks" label="Uplinks" of=${leaf.uplinks.flatMap(({ up, down }) => [up, down])} empty="no uplink is known" />
     <//>
@@ -36,6 +36,11 @@ export function Leaf({ params }) {
       <${QueuePairs} id="qps" label="Queue pairs" of=${leaf.queue_pairs} />
     <//>`}
   <//>`;
+}
+
+function kindOf({ tier, rails }) {
+  if (tier > 1) return `switch of tier ${tier}`;
+  return rails.length ? `leaf of rail ${rails.join(", ")}` : "leaf";
 }
 
 function Ways({ of }) {
@@ -69,6 +74,7 @@ function NicByNic({ of }) {
   const [selected, select] = useSelection(matrix?.rows ?? [], matrix?.columns ?? []);
   const title = of.peer ? "NIC by NIC" : "NIC by leaf";
   if (!matrix) return html`<${Panel} title=${title}><p class="empty">Delays of single NICs are not kept of the past: go live to see them.</p><//>`;
+  if (!matrix.rows.length || !matrix.columns.length) return html`<${Panel} title=${title}><p class="empty">No NIC is known here.</p><//>`;
   const open = ([row, column]) => go(cellHref(of, matrix.rows[row], matrix.columns[column]));
   const choices = html`<${Choices} label="What the heat map shows" chosen=${metric} options=${metrics.map((name) => [name, METRICS[name].title])}
     address=${(name) => href("leaf", { ...params, metric: name })} />`;

@@ -45,7 +45,7 @@ function History({ params, of }) {
   const choices = html`<${Choices} label="How far back" chosen=${span} options=${Object.keys(SPANS).map((name) => [name, name])}
     address=${(name) => href("link", { ...params, span: name })} />`;
   return html`<${Panel} title="Over time" note=${there.data ? `one value every ${there.data.lasts_s} s` : ""} tools=${choices}>
-    <${Answer} of=${there} at=${params.at}>${(data) => html`<${Charts} there=${data} back=${back.data} of=${of} />`}<//>
+    <${Answer} of=${there} isPart>${(data) => html`<${Charts} there=${data} back=${back.data} of=${of} />`}<//>
   <//>`;
 }
 
