@@ -23,12 +23,11 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
-from tools.lab import faults
 from tools.rdma.scenarios.moves import Mover, another_port, mover
 from tools.rdma.scenarios.scenario import Bench, Scenario, recorded
 from tools.rdma.scenarios.transfers import run_plain
 from tools.rdma.testbed.counters import Counters
-from tools.rdma.testbed.fabric import LAB, RdmaHost
+from tools.rdma.testbed.fabric import RdmaHost, silent
 from tools.rdma.testbed.programs import Transfer, started
 from tools.waiting import wait_for
 
@@ -145,13 +144,12 @@ def _way(steering: Mover, counters: Counters, sport: int) -> Way:
 def _cut(spine: str, record: dict[str, Any]) -> Iterator[None]:
     """Have a spine's link to the first leaf lose everything; record which, and how long the transfer went on."""
     record["cut"] = link = f"l1-{spine}"
-    faults.drop(LAB.name, link, 1.0)
-    began_s = time.monotonic()
-    try:
-        yield
-    finally:
-        record["went_on_s"] = time.monotonic() - began_s
-        faults.heal(LAB.name, link)
+    with silent(link):
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            record["went_on_s"] = time.monotonic() - began_s
 
 
 @contextmanager

@@ -20,11 +20,10 @@ from cwdp.dataplane.abi import Direction, EventKind, PathState
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.ring import Ring
 from cwdp.errors import LabError
-from tools.lab import faults
 from tools.rdma.scenarios.failure import DEAD_AFTER_NS, Way, find_ways, helper, watched
 from tools.rdma.scenarios.moves import mover
 from tools.rdma.scenarios.scenario import Bench, Scenario
-from tools.rdma.testbed.fabric import LAB
+from tools.rdma.testbed.fabric import silent
 from tools.rdma.testbed.programs import Running, Transfer, started
 
 TIMERS = ("19", "21")
@@ -109,19 +108,15 @@ def _cut(maps: list[Maps], primary: Way, running: Running) -> dict[str, int]:
     time.sleep(_FLOW_S)
     source, target = maps
     events = Ring(source.events, source.control["event_head"])
-    link = f"l1-{primary.there}"
     given_up: list[np.void] = []
     cut_ns = time.monotonic_ns()
-    faults.drop(LAB.name, link, 1.0)
-    try:
+    with silent(f"l1-{primary.there}"):
         while not given_up and _is_time(running, cut_ns):
             time.sleep(_POLL_S)
             given_up = [event for event in events.take() if event["kind"] == EventKind.PATH_DOWN]
         packets = _packets(target)
         while _packets(target) < packets + _GOES_ON_PACKETS and _is_time(running, cut_ns):
             time.sleep(_POLL_S)
-    finally:
-        faults.heal(LAB.name, link)
     if not given_up:
         raise LabError("the dataplane did not give the path up", running.finish().client_output)
     silent_since_ns = int(given_up[0]["local_ns"]) - int(given_up[0]["lasted_ns"])
