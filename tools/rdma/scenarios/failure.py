@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -163,8 +163,8 @@ def pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
 
 
 @contextmanager
-def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> Iterator[None]:
-    """Run a process of the agent's with its orders."""
+def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> Iterator[Callable[[], None]]:
+    """Run a process of the agent's with its orders; what is given orders it anew."""
     with TemporaryFile() as said:
         process = subprocess.Popen(
             (sys.executable, "-m", module, str(PULSE_INTERVAL_MS)), stdin=subprocess.PIPE, stdout=said
@@ -174,16 +174,21 @@ def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> It
 
 def _ordered(
     process: "subprocess.Popen[bytes]", orders: msgspec.Struct | Sequence[msgspec.Struct], said: IO[bytes]
-) -> Iterator[None]:
+) -> Iterator[Callable[[], None]]:
     """Give it its orders, and go on once it has said something."""
-    assert process.stdin is not None
+    stdin = process.stdin
+    assert stdin is not None
+
+    def order() -> None:
+        stdin.write(msgspec.json.encode(orders) + b"\n")
+        stdin.flush()
+
     try:
-        process.stdin.write(msgspec.json.encode(orders) + b"\n")
-        process.stdin.flush()
+        order()
         wait_for(lambda: os.fstat(said.fileno()).st_size, _FLOW_TIMEOUT_S, poll_s=_FLOW_POLL_S)
-        yield
+        yield order
     finally:
-        process.stdin.close()
+        stdin.close()
         try:
             process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -36,7 +36,8 @@ _FLOW_S = 1.0
 """Between two cuts, with the path in use."""
 
 _KNOWN_S = 4.0
-"""The queue pairs are looked for once a second, or more rarely where that takes long."""
+"""For a look at the queue pairs, and for acknowledgements after it. They are looked for at every order and once a second,
+but more rarely where that takes long: after a look of 1 s, as on a busy machine, 5 s later."""
 
 _TIMEOUT_NS = 40_000_000_000
 _POLL_S = 0.02
@@ -68,11 +69,13 @@ def run_arm(timer: str, bench: Bench, *, goes_back: bool) -> dict[str, Any]:
             each.control["hold_down_ns"] = each.control["hold_down_max_ns"] = HOLD_DOWN_NS
         if goes_back:
             orders = [GoBackOrder(host.ifname, 0, str(host.ipv4), str(host.ipv6)) for host in hosts]
-            stack.enter_context(helper("cwdp.agent.goback.process", orders))
+            look = stack.enter_context(helper("cwdp.agent.goback.process", orders))
         running = stack.enter_context(started(transfer, *hosts))
         steering = stack.enter_context(mover(running, *hosts, transfer.version))
         primary, backup = find_ways(steering, bench.counters)
         steering.move(primary.sport, backup.sport)
+        if goes_back:
+            look()
         time.sleep(_KNOWN_S)
         cuts = [_cut(maps, primary, running) for _ in range(CUTS)]
         record: dict[str, Any] = {"primary": asdict(primary), **asdict(running.finish())}
