@@ -24,7 +24,7 @@ def links(state: FleetState, *, sort: str = "trouble", limit: int = 0) -> Json:
         limit: At most so many links; 0 for all.
     """
     loads = state.links
-    wrong = _wrong(list(state.faults.current.values()))
+    wrong = wrong_links(list(state.faults.current.values()))
     rows = [_link(loads, i, wrong.get(link)) for i, link in enumerate(loads.routes.links)]
     rows.sort(key=ORDERS[sort])
     shown = rows[:limit] if limit > 0 else rows
@@ -54,7 +54,7 @@ def _subject(subject: Subject) -> Json:
     return {"kind": subject.kind, "name": subject.name, "links": [list(link) for link in subject.links]}
 
 
-def _wrong(findings: list[Finding]) -> dict[DirectedLink, str]:
+def wrong_links(findings: list[Finding]) -> dict[DirectedLink, str]:
     """The gravest kind of finding about each link, those included that cannot be told from its subject."""
     kinds: dict[DirectedLink, str] = {}
     for finding in findings:

@@ -146,9 +146,8 @@ def metric_samples() -> dict[str, set[str]]:
     bus = Bus("nats://127.0.0.1:1", name="test")
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
-    collector.paths = state.owd.snapshot(0.0)
     found: dict[str, set[str]] = {}
-    for metric in collector.collect():
+    for metric in collector.scrape().collect():
         name = metric.name + ("_total" if metric.type == "counter" else "")
         labels = {value for sample in metric.samples for value in sample.labels.values()}
         found.setdefault(name, set()).update(labels)
