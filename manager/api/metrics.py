@@ -35,7 +35,8 @@ from manager.links.loads import LinkLoads
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
 from manager.queue_pairs.traffic import REPORT_REASONS as TRAFFIC_REASONS
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
-from manager.view.link_views import wrong_links
+from manager.view.link_table import wrong
+from manager.view.link_views import finding_as_json
 
 AREAS = {
     "dataplane": ("cwdp_dataplane_events", "What the eBPF programs counted on all hosts, by reason."),
@@ -191,7 +192,9 @@ class FleetCollector:
         if self._places.links is not moment.loads.routes.links:
             self._places = link_places(moment.loads.routes.links)
         places = self._places
-        states = link_states(moment.loads, places, wrong_links(moment.findings), moment.avoided)
+        states = link_states(
+            moment.loads, places, wrong(map(finding_as_json, moment.findings)), moment.avoided
+        )
         yield from link_metrics(moment.loads, places, states)
 
     def _delays(self, now_s: float) -> Iterator[Metric]:

@@ -10,39 +10,22 @@ import msgspec
 from manager.history.measured import Measurement
 from manager.history.queries import Elements
 from manager.history.records import FindingRecord
+from manager.view import link_table, link_views
 from manager.view.json_values import Json, rounded
-from manager.view.link_views import ORDERS, gravest
-
-SHARE_DIGITS = 6
+from manager.view.link_table import SHARE_DIGITS
+from manager.view.severity import state_rank, worst_state
 
 
 def links(found: Measurement, findings: Sequence[FindingRecord], *, sort: str, limit: int) -> Json:
     """Every link as it was, and the findings that held."""
-    wrong = _wrong(findings)
-    rows = [
-        {
-            "a": a,
-            "b": b,
-            "state": wrong.get((a, b), "ok"),
-            "queue_ns": None,
-            "queue_p50_ns": rounded(found.values["queue_p50_ns"][i]),
-            "queue_p99_ns": rounded(found.values["queue_p99_ns"][i]),
-            "load_bps": rounded(found.values["load_bps"][i]),
-            "capacity_bps": None,
-            "likely_capacity_bps": None,
-            "share": None,
-            "loss": _share(found.values["loss"][i]),
-        }
-        for i, (a, b) in enumerate(found.names)
-    ]
-    rows.sort(key=ORDERS[sort])
-    return {
-        "link_count": len(rows),
-        "links": rows[:limit] if limit > 0 else rows,
-        "findings": [finding(each) | {"end_s": None} for each in findings],
-        "from_s": found.time_s,
-        "lasts_s": found.lasts_s,
-    }
+    held = held_findings(findings)
+    shown = link_views.rows(link_table.of_then(found, held), sort=sort, limit=limit)
+    return {**shown, "findings": held, "from_s": found.time_s, "lasts_s": found.lasts_s}
+
+
+def held_findings(findings: Sequence[FindingRecord]) -> list[Json]:
+    """Findings as they were: nobody knew their ends."""
+    return [finding(each) | {"end_s": None} for each in findings]
 
 
 def leaf_pairs(found: Measurement) -> Json:
@@ -86,7 +69,7 @@ def fabric(known: Elements, findings: Sequence[FindingRecord], time_s: float) ->
     def state(a: str, b: str) -> str:
         ways = {(a, b), (b, a)}
         kinds = [wrong[way] for way in ways if way in wrong]
-        return min(kinds, key=gravest) if kinds else "avoided" if ways & avoided else "ok"
+        return min(kinds, key=state_rank) if kinds else "avoided" if ways & avoided else "ok"
 
     switches = [{"name": name, **data, "nics": nics_at[name]} for name, data in known["switch"].items()]
     return {
@@ -99,7 +82,7 @@ def fabric(known: Elements, findings: Sequence[FindingRecord], time_s: float) ->
         "suspects": list(known["suspect"].values()),
         "set_aside": sorted(known["aside"]),
         "avoided": list(known["avoided"].values()),
-        "findings": [finding(each) | {"end_s": None} for each in findings],
+        "findings": held_findings(findings),
         "traces": {},
         "at_s": time_s,
     }
@@ -112,7 +95,7 @@ def _wrong(findings: Sequence[FindingRecord], *, also: str = "") -> dict[tuple[s
         for subject in (each.subject, *each.also):
             kind = each.kind if subject is each.subject or not also else also
             for a, b in subject.links:
-                kinds[a, b] = min(kinds.get((a, b), kind), kind, key=gravest)
+                kinds[a, b] = worst_state([kinds.get((a, b), kind), kind])
     return kinds
 
 
