@@ -24,7 +24,7 @@ FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 FUZZ_FRAMES  := 20000000
 
 DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
-	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
+	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv python3-yaml tcpdump
 
 .PHONY: setup bpf roce abi abi-check dashboards demo test test-rdma test-kernels machine check lint types unit fuzz bench pin clean
 

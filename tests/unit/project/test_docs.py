@@ -170,13 +170,6 @@ def test_every_label_value_is_documented() -> None:
         assert missing == [], name
 
 
-def test_alert_rules_name_metrics_that_exist() -> None:
-    rules = [block for block in fenced(DOCS / "metrics.md", "yaml") if "alert:" in block]
-    named = set(re.findall(r"\bcwdp_[a-z0-9_]+", "".join(rules)))
-    assert named
-    assert named <= metric_samples().keys()
-
-
 def test_every_counter_is_explained() -> None:
     text = (DOCS / "troubleshooting.md").read_text()
     ud = {f"ud_{name}" for name in (*ud_process.COUNTERS, *UD_PAIRS, *UD_PROBER, *UD_NIC)}
