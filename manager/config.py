@@ -14,6 +14,7 @@ from manager.probing.schedule import Family
 DEFAULT_SOCKET = "/run/cwdp/manager.sock"
 DEFAULT_STATE_DIR = "/var/lib/cwdp"
 DEFAULT_BUS_LISTEN = "127.0.0.1:4222"
+DEFAULT_PAGE = "127.0.0.1:9465"
 
 
 class ProbeSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,7 +55,10 @@ class HistorySettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings; `name` is for people. Without `nats`, a private nats-server listens on `bus_listen`."""
+    """All settings; `name` is for people. Without `nats`, a private nats-server listens on `bus_listen`.
+
+    The page is served on `page`; not at all where that is empty.
+    """
 
     name: str = field(default_factory=gethostname)
     nats: str | None = None
@@ -62,6 +66,7 @@ class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     state_dir: str = DEFAULT_STATE_DIR
     socket: str = DEFAULT_SOCKET
     listen: str | None = None
+    page: str = DEFAULT_PAGE
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     probes: ProbeSettings = ProbeSettings()
     roce: RoceConfig = RoceConfig()

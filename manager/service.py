@@ -41,6 +41,7 @@ from manager.config import ManagerConfig, host_port
 from manager.history.service import History
 from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
+from manager.page.server import Page
 from manager.planner.events import FLEET
 from manager.probing.graph_timer import GraphTimer
 from manager.probing.schedule import Member
@@ -170,6 +171,11 @@ class Manager:
             )
             await http.start()
             stack.push_async_callback(http.stop)
+            if self.config.page:
+                page = Page(self.config.page, http.reading_routes(), http.overview.tick)
+                stack.push_async_callback(page.stop)
+                await page.start()
+                _log.info("page %s", page.url)
             if self.server is not None:
                 stack.push_async_callback(self.server.stop)
                 await self.server.start()

@@ -11,7 +11,7 @@ from rich.table import Table
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.reading import reading, show
 from cwdp.shared.service import log_to_stderr
-from manager.config import DEFAULT_BUS_LISTEN, DEFAULT_SOCKET, DEFAULT_STATE_DIR, ManagerConfig, load
+from manager.config import DEFAULT_BUS_LISTEN, DEFAULT_PAGE, DEFAULT_SOCKET, DEFAULT_STATE_DIR, ManagerConfig, load
 from manager.service import serve
 
 _DONE = {
@@ -40,6 +40,9 @@ def manager() -> None:
     help=f"Where the private nats-server listens; {DEFAULT_BUS_LISTEN} unless set.",
 )
 @click.option("--listen", metavar="HOST:PORT", help="Serve HTTP here too, for Prometheus for instance.")
+@click.option(
+    "--page", metavar="HOST:PORT", help=f"Serve the page here, '' for nowhere; {DEFAULT_PAGE} unless set."
+)
 @click.option("--socket", metavar="PATH", help=f"The unix socket for HTTP; {DEFAULT_SOCKET} unless set.")
 @click.option(
     "--state-dir", metavar="DIR", help=f"What must outlive a restart; {DEFAULT_STATE_DIR} unless set."

@@ -1,5 +1,6 @@
 """What is asked of the past: `/v1/events`, `?at=` of links and of the fabric, series, and the rest of the log."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -12,15 +13,20 @@ from aiohttp import web
 from manager.api.refusal import refuse
 from manager.history import queries
 from manager.history.measured import Measurement
-from manager.history.queries import Wanted
+from manager.history.queries import Elements, Wanted
 from manager.history.service import History
 from manager.history.writer import StoppedError
+from manager.moment import pairs, parts, talkers
+from manager.moment.moment import Moment
 from manager.state import FleetState
-from manager.view import history_views, host_views
+from manager.view import history_views, host_views, link_table
 from manager.view.json_values import Json
 
 MOST_ROWS = 10_000
 DEFAULT_ROWS = 1_000
+QPS_EVERY_S = 10.5
+"""Queue pairs are kept every 10 s."""
+
 AHEAD_S = 1.0
 """Clocks of who asks may be a little ahead."""
 
@@ -68,6 +74,63 @@ class HistoryHttp:
         if not isinstance(found, dict):
             _outside(time_s, "the fabric", None if found is None else (found, time.time()))
         return web.json_response(found)
+
+    async def moment(self, query: Mapping[str, str]) -> Moment:
+        """Everything as it was at `at`; the paths are those known now, for the ports that queue pairs had then."""
+        time_s, history = _at(query), self._kept()
+        found = await self._measured(time_s, history.links_at, "links")
+
+        def read(db: Any) -> tuple[list[Json], Elements, list[Json]]:
+            held = history_views.held_findings(queries.findings(db, time_s, time_s))
+            kept = queries.queue_pairs(db, Wanted(since_s=time_s - QPS_EVERY_S, until_s=time_s))
+            return held, queries.fabric(db, time_s), kept
+
+        findings, known, kept = await self._ask(read)
+        shown, routes = parts.of_then(known), self._state.fabric.routes
+        try:
+            measured, _ = await history.pairs_at(time_s)
+        except StoppedError as error:
+            _stopped(error)
+        return Moment(
+            at_s=time_s,
+            is_live=False,
+            links=link_table.of_then(found, findings, shown.avoided),
+            parts=shown,
+            talkers=talkers.of_then(kept, routes),
+            leaf_pairs=None if measured is None else pairs.of_then(measured, shown.leaves),
+            nic_pairs=None,
+            routes=routes,
+            findings=findings,
+        )
+
+    async def span(self) -> Json:
+        """From when until when anything is kept; all null where nothing is."""
+        if self._history is None:
+            return dict.fromkeys(("links", "pairs", "fabric_since_s", "events_since_s"))
+        now_s = time.time()
+        try:
+            since = await self._history.ask(
+                lambda db: (queries.fabric_since_s(db), queries.events_since_s(db))
+            )
+            spans = [(await read(now_s))[1] for read in (self._history.links_at, self._history.pairs_at)]
+        except StoppedError as error:
+            _stopped(error)
+        return {"links": spans[0], "pairs": spans[1], "fabric_since_s": since[0], "events_since_s": since[1]}
+
+    async def events(self, wanted: Wanted) -> list[Json]:
+        """What happened, from history or, where that cannot be read, from memory."""
+        if self._history is not None:
+            with contextlib.suppress(StoppedError):
+                return (await self._history.ask(lambda db: queries.events(db, wanted)))[0]
+        found: list[Json] = host_views.events(self._state, wanted)["events"]
+        return found
+
+    async def moves(self, wanted: Wanted) -> list[Json]:
+        """What the planner moved; nothing where history cannot be read."""
+        if self._history is not None:
+            with contextlib.suppress(StoppedError):
+                return await self._history.ask(lambda db: queries.moves(db, wanted))
+        return []
 
     async def _leaf_pairs(self, request: web.Request) -> web.Response:
         time_s, history = _at(request.query), self._kept()

@@ -18,6 +18,7 @@ from cwdp.errors import ManagerError
 from manager.api import overrides_http
 from manager.api.history_http import HistoryHttp
 from manager.api.metrics import FleetCollector, Sources
+from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
 from manager.config import host_port
 from manager.paths.owd import Paths
@@ -40,6 +41,7 @@ class HttpServer:
     ) -> None:
         self._sources, self._commit = sources, commit
         self._past = HistoryHttp(sources.state, sources.history)
+        self.overview = OverviewHttp(sources, self._past)
         self._socket = socket
         self._listen = host_port(listen, "--listen") if listen else None
         self._collector = FleetCollector(sources)
@@ -56,15 +58,7 @@ class HttpServer:
             [
                 web.get("/healthz", self._health),
                 web.get("/metrics", self._metrics),
-                web.get("/v1/manager", self._manager),
-                web.get("/v1/clock", self._clock),
-                web.get("/v1/owd", self._owd),
-                web.get("/v1/host", self._host),
-                web.get("/v1/qp", self._queue_pairs),
-                web.get("/v1/link", self._links),
-                web.get("/v1/fabric", self._fabric),
-                web.get("/v1/path", self._path),
-                *self._past.routes(),
+                *self.reading_routes(),
                 *overrides_http.routes(self._sources.state, self._commit),
             ]
         )
@@ -77,6 +71,21 @@ class HttpServer:
         except ManagerError:
             await self._runner.cleanup()
             raise
+
+    def reading_routes(self) -> list[web.RouteDef]:
+        """All that is read under `/v1`, for this application and for the page's."""
+        return [
+            web.get("/v1/manager", self._manager),
+            web.get("/v1/clock", self._clock),
+            web.get("/v1/owd", self._owd),
+            web.get("/v1/host", self._host),
+            web.get("/v1/qp", self._queue_pairs),
+            web.get("/v1/link", self._links),
+            web.get("/v1/fabric", self._fabric),
+            web.get("/v1/path", self._path),
+            *self._past.routes(),
+            *self.overview.routes(),
+        ]
 
     async def stop(self) -> None:
         """Stop listening and remove the socket."""

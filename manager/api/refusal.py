@@ -5,6 +5,8 @@ from typing import NoReturn
 
 from aiohttp import web
 
+_KINDS = {400: web.HTTPBadRequest, 404: web.HTTPNotFound, 503: web.HTTPServiceUnavailable}
+
 
 def refuse(error: str, hint: str | None = None, status: int = 400) -> NoReturn:
     """Answer that something is wrong, and what to do about it.
@@ -13,5 +15,4 @@ def refuse(error: str, hint: str | None = None, status: int = 400) -> NoReturn:
         web.HTTPException: always.
     """
     told = {"error": error} | ({} if hint is None else {"hint": hint})
-    kind = web.HTTPServiceUnavailable if status == 503 else web.HTTPBadRequest
-    raise kind(text=json.dumps(told), content_type="application/json")
+    raise _KINDS[status](text=json.dumps(told), content_type="application/json")

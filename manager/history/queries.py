@@ -145,3 +145,9 @@ def fabric_since_s(db: sqlite3.Connection) -> float | None:
     """Since when the fabric is known; None for not at all."""
     (since_s,) = db.execute("SELECT min(from_s) FROM elements").fetchone()
     return None if since_s is None else float(since_s)
+
+
+def events_since_s(db: sqlite3.Connection) -> float | None:
+    """Since when events are kept; None for not at all."""
+    (since_s,) = db.execute("SELECT min(time_s) FROM events").fetchone()
+    return None if since_s is None else float(since_s)

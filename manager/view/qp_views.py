@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import EGRESS, packed_address, qp_as_json
+from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address, qp_as_json, qp_keys
+from manager.planner.flows import QpName
 from manager.queue_pairs.counters import NS, RATE_HOLDS_S, NicTable
 from manager.state import FleetState
 from manager.view.json_values import Json
@@ -50,7 +51,7 @@ def queue_pairs(
     scores = np.concatenate([SORTS[sort](table) for table in tables.values()] or [np.zeros(0)])
     order = np.argsort(-scores, kind="stable")
     shown = order[:limit] if limit > 0 else order
-    rows = _Rows(state, now_s)
+    rows = Rows(state, now_s)
     return {
         "qp_count": len(owners),
         "unlisted": sum(table.unlisted for table in tables.values()),
@@ -58,7 +59,7 @@ def queue_pairs(
     }
 
 
-class _Rows:
+class Rows:
     """Rows of the tables, as they are now."""
 
     def __init__(self, state: FleetState, now_s: float) -> None:
@@ -68,6 +69,23 @@ class _Rows:
         self._owners = {
             packed_address(address): nic for address, nic in state.members.nics_by_address.items()
         }
+
+    def of(self, name: QpName, direction: int) -> Json | None:
+        """A queue pair by its name; None where there is none."""
+        table = self._traffic.queue_pairs.tables.get((name.host, name.nic))
+        if table is None:
+            return None
+        wanted = np.zeros(1, QP_ROW)
+        try:
+            wanted["addr"] = np.frombuffer(packed_address(name.dst_addr), np.uint8)
+        except ValueError:
+            return None
+        wanted["qpn"], wanted["direction"] = name.qpn, direction
+        key = qp_keys(wanted)
+        i = int(np.searchsorted(table.keys, key)[0])
+        if i == len(table.keys) or table.keys[i] != key[0]:
+            return None
+        return self.as_json((name.host, name.nic), i)
 
     def as_json(self, nic: tuple[str, str], i: int) -> Json:
         """The row `i` of a NIC."""

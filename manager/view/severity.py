@@ -18,6 +18,7 @@ GRAVEST = (
     "avoided",
     "full",
     "ok",
+    "unknown",
 )
 """States of a link, the gravest first."""
 

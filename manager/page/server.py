@@ -1,0 +1,118 @@
+"""The page's own listener: its files, all that is read under `/v1`, and the stream. Nothing can be changed by it."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from ipaddress import ip_address
+
+from aiohttp import web
+
+from manager.api.refusal import refuse
+from manager.config import host_port
+from manager.page.files import INDEX, answer, read_files
+from manager.page.stream import Stream
+from manager.view.json_values import Json
+
+STOP_S = 2.0
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
+        "require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_log = logging.getLogger("cwdp.manager.page")
+
+
+class Page:
+    """Serves the page on `listen`; a port that is taken leaves the manager without it, and nothing else.
+
+    Args:
+        listen: HOST:PORT.
+        reading: routes of all that is read.
+        tick: makes what the stream sends.
+
+    Attributes:
+        url: where it is served; None while it is not.
+    """
+
+    def __init__(
+        self, listen: str, reading: Iterable[web.RouteDef], tick: Callable[[], Awaitable[Json]]
+    ) -> None:
+        self.url: str | None = None
+        self._host, self._port = host_port(listen, "--page")
+        self._reading = list(reading)
+        self._stream = Stream(tick)
+        self._files = read_files()
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> None:
+        """Listen."""
+        app = web.Application(middlewares=[self._guard])
+        app.on_shutdown.append(self._end_stream)
+        app.on_response_prepare.append(_add_headers)
+        app.add_routes(
+            [*self._reading, web.get("/v1/stream", self._stream.serve), web.get("/{path:.*}", self._file)]
+        )
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_S)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._port).start()
+        except OSError as error:
+            _log.warning("the page is not served on %s:%s: %s", self._host, self._port, error.strerror)
+            return
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{shown}:{self._port}/"
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _end_stream(self, _app: web.Application) -> None:
+        await self._stream.stop()
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        path = request.match_info["path"] or INDEX
+        if path.startswith("v1/"):
+            refuse(f"there is no /{path}", "see docs/http.md", 404)
+        found = self._files.get(path)
+        if found is None:
+            refuse(f"there is no page /{path}", "begin at /", 404)
+        return answer(found, request)
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Only reading; only by an address of this listener, so that no foreign site reads it by a name of its own."""
+        if request.method not in ("GET", "HEAD"):
+            response: web.StreamResponse = web.json_response(
+                {
+                    "error": "nothing can be changed here",
+                    "hint": "use the manager's socket, as the commands do",
+                },
+                status=405,
+            )
+        elif not self._is_own(request.url.host or ""):
+            response = web.json_response(
+                {"error": f"this is not {request.url.host!r}", "hint": f"open it by {self.url}"}, status=403
+            )
+        else:
+            response = await handler(request)
+        return response
+
+    def _is_own(self, host: str) -> bool:
+        if host in ("localhost", self._host):
+            return True
+        try:
+            ip_address(host)
+        except ValueError:
+            return False
+        return True
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(HEADERS)
