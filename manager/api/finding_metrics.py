@@ -7,6 +7,7 @@ from prometheus_client.core import Metric
 
 from manager.api.metric_families import Labels, counters, gauges, labelled_gauges
 from manager.faults.finding import Finding, Kind
+from manager.moment.talkers import Talkers
 from manager.view.severity import severity, severity_rank
 
 MOST_FINDINGS = 500
@@ -47,6 +48,22 @@ def host_metrics(hosts: Mapping[str, str], findings: Collection[Finding]) -> Ite
     for host, state in hosts.items():
         counts["lost" if state == "lost" else "affected" if host in touched else "healthy"] += 1
     yield gauges("cwdp_hosts", "Hosts by whether a finding touches them.", "state", counts)
+
+
+def job_metrics(talkers: Talkers, findings: Collection[Finding]) -> Iterator[Metric]:
+    """Jobs by whether a finding touches them.
+
+    Args:
+        talkers: the queue pairs that send, which make the jobs.
+        findings: those that hold.
+    """
+    subjects = [subject for finding in findings for subject in (finding.subject, *finding.also)]
+    ends = {subject.name for subject in subjects if subject.kind in ("host", "nic")}
+    links = {link for subject in subjects if subject.kind not in ("host", "nic") for link in subject.links}
+    places = [*talkers.crossing(links).tolist(), *talkers.at(ends).tolist()]
+    affected = len(talkers.jobs_of(places))
+    counts = {"healthy": len(talkers.jobs.hosts) - affected, "affected": affected}
+    yield gauges("cwdp_jobs", "Jobs by whether a finding touches them.", "state", counts)
 
 
 def _touched(findings: Collection[Finding]) -> set[str]:

@@ -12,8 +12,8 @@ from prometheus_client.core import Metric
 
 from manager.api.metric_families import NS, Labels, labelled_gauges, quantile_values
 from manager.fabric.places import LEAF, NIC, LinkPlaces
-from manager.fabric.routes import DirectedLink
 from manager.links.loads import LinkLoads
+from manager.view.link_table import Link
 
 MOST_LEAVES = 1_024
 MOST_RAILS = 64
@@ -54,8 +54,8 @@ def link_metrics(loads: LinkLoads, places: LinkPlaces, states: Numbers) -> Itera
 def link_states(
     loads: LinkLoads,
     places: LinkPlaces,
-    wrong: Mapping[DirectedLink, str],
-    avoided: Collection[DirectedLink],
+    wrong: Mapping[Link, str],
+    avoided: Collection[Link],
 ) -> Numbers:
     """The state of each link, its number in `STATES`; shape (links,).
 
@@ -75,7 +75,7 @@ def link_states(
     return states
 
 
-def _known(places: LinkPlaces, links: Collection[DirectedLink]) -> list[int]:
+def _known(places: LinkPlaces, links: Collection[Link]) -> list[int]:
     return [places.numbers[link] for link in links if link in places.numbers]
 
 

@@ -17,7 +17,7 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.documents import COUNTERS as DOCUMENT_COUNTERS
 from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS
 from cwdp.shared.loopwatch import LoopWatch
-from manager.api.finding_metrics import finding_metrics, host_metrics
+from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
 from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
 from manager.bus.lease import Lease
@@ -32,6 +32,7 @@ from manager.history.service import History
 from manager.hosts.members import Host, HostState, Reason
 from manager.hosts.namesakes import KINDS
 from manager.links.loads import LinkLoads
+from manager.moment.talkers import Talkers
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
 from manager.queue_pairs.traffic import REPORT_REASONS as TRAFFIC_REASONS
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
@@ -129,6 +130,7 @@ class _Moment:
     loads: LinkLoads
     avoided: tuple[DirectedLink, ...]
     routes: Routes
+    talkers: Talkers
 
 
 class FleetCollector:
@@ -138,8 +140,12 @@ class FleetCollector:
         self._sources = sources
         self._places = link_places(())
 
-    def scrape(self) -> Scrape:
-        """Begin an answer, in the manager's loop; the rest of it may be worked out in a thread."""
+    def scrape(self, talkers: Talkers) -> Scrape:
+        """Begin an answer, in the manager's loop; the rest of it may be worked out in a thread.
+
+        Args:
+            talkers: the queue pairs that send.
+        """
         state = self._sources.state
         moment = _Moment(
             now_s=time.monotonic(),
@@ -149,6 +155,7 @@ class FleetCollector:
             loads=state.links,
             avoided=state.planner.standing.dead,
             routes=state.fabric.routes,
+            talkers=talkers,
         )
         scrape = Scrape(later=partial(self._large, moment))
         scrape.add(self._small)
@@ -174,6 +181,7 @@ class FleetCollector:
         yield gauges("cwdp_qp_queue_pairs", "Queue pairs seen of late.", "direction", count)
         yield gauge("cwdp_fabric_paths", "Paths whose links are known.", len(moment.routes.paths))
         yield from finding_metrics(moment.findings, moment.opened)
+        yield from job_metrics(moment.talkers, moment.findings)
         yield from self._links(moment)
 
     def _hosts(self, moment: _Moment) -> Iterator[Metric]:

@@ -39,7 +39,7 @@ class LinkPlaces:
     rail: Numbers
     leaves: tuple[str, ...]
     rails: tuple[str, ...]
-    numbers: dict[DirectedLink, int] = field(repr=False)
+    numbers: dict[tuple[str, str], int] = field(repr=False)
 
 
 def link_places(links: Sequence[DirectedLink]) -> LinkPlaces:
@@ -63,7 +63,7 @@ def link_places(links: Sequence[DirectedLink]) -> LinkPlaces:
         rail=np.append(rail_of, -1)[leaf],
         leaves=tuple(names[node] for node in leaf_nodes),
         rails=rails,
-        numbers={link: i for i, link in enumerate(links)},
+        numbers={(link.a, link.b): i for i, link in enumerate(links)},
     )
 
 

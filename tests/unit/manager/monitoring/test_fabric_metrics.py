@@ -1,5 +1,6 @@
 """Metrics of links and findings: what they say of small fabrics, and that their number does not grow with large ones."""
 
+import time
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,7 @@ from large_fleet import LargeFleet, add_finding, collector_of
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from manager.api.finding_metrics import MOST_FINDINGS
+from manager.api.finding_metrics import MOST_FINDINGS, job_metrics
 from manager.api.link_metrics import MOST_LEAVES
 from manager.fabric.fabric import Fabric
 from manager.fabric.model import Model
@@ -17,6 +18,8 @@ from manager.fabric.places import NIC, UNKNOWN, link_places
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Subject, cable, direction
 from manager.faults.watch import FaultWatch
+from manager.moment.talkers import Talkers, of_now
+from manager.planner.flows import QpName
 from manager.state import FleetState
 from manager.view.severity import severity
 
@@ -28,7 +31,7 @@ def samples(state: FleetState) -> Samples:
     """What a scrape says, by the metric's name and the values of its labels."""
     found = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in collector_of(state).scrape().collect()
+        for family in collector_of(state).scrape(of_now(state, time.monotonic())).collect()
         for sample in family.samples
     }
     assert found["cwdp_collector_success",] == 1
@@ -157,7 +160,7 @@ def test_names_are_told_as_they_are() -> None:
     state = LargeFleet(hosts=1, rails=1).state()
     add_finding(state, "dead", Subject("switch", name))
     registry = CollectorRegistry()
-    registry.register(collector_of(state).scrape())
+    registry.register(collector_of(state).scrape(Talkers()))
     read = text_string_to_metric_families(generate_latest(registry).decode())
     subjects = [s.labels["subject"] for family in read for s in family.samples if "subject" in s.labels]
     assert subjects == [name]
@@ -176,3 +179,43 @@ def test_a_fleet_that_nothing_is_known_of_has_no_links() -> None:
     found = samples(LargeFleet(hosts=0).state())
     assert of(found, "cwdp_links") == {}
     assert sum(of(found, "cwdp_findings").values()) == 0
+
+
+def _talkers() -> Talkers:
+    """Two jobs: h0 and h1 over a spine, h2 and h3 within a leaf."""
+    ends = [("h0", "h1/nic0"), ("h1", "h0/nic0"), ("h2", "h3/nic0")]
+    links = [
+        ("h0/nic0", "l1"),
+        ("l1", "s1"),
+        ("s1", "l2"),
+        ("l2", "h1/nic0"),
+        ("h2/nic0", "l1"),
+        ("l1", "h3/nic0"),
+    ]
+    return Talkers(
+        names=[QpName(host, "nic0", dst, 7) for host, dst in ends],
+        dst=[dst for _, dst in ends],
+        sport=np.full(3, 50_000),
+        rate_bps=np.array([1e9, np.nan, 2e9]),
+        links=links,
+        crossed=np.array([[0, 1, 2, 3], [-1, -1, -1, -1], [4, 5, -1, -1]], np.int32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "affected"),
+    [
+        (Subject("host", "h9"), 0),
+        (Subject("host", "h3"), 1),
+        (Subject("nic", "h1/nic0"), 1),
+        (direction(DirectedLink("l1", "s1")), 1),
+        (direction(DirectedLink("s1", "l1")), 0),
+        (Subject("switch", "l1", (DirectedLink("l1", "s1"), DirectedLink("h2/nic0", "l1"))), 2),
+    ],
+)
+def test_a_job_is_affected_by_what_its_queue_pairs_cross(subject: Subject, affected: int) -> None:
+    state = LargeFleet(hosts=4, rails=1).state()
+    finding = add_finding(state, "slow", subject)
+    (jobs,) = job_metrics(_talkers(), [finding])
+    values = {sample.labels["state"]: sample.value for sample in jobs.samples}
+    assert values == {"healthy": 2 - affected, "affected": affected}
