@@ -11,7 +11,14 @@ from rich.table import Table
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.reading import reading, show
 from cwdp.shared.service import log_to_stderr
-from manager.config import DEFAULT_BUS_LISTEN, DEFAULT_PAGE, DEFAULT_SOCKET, DEFAULT_STATE_DIR, ManagerConfig, load
+from manager.config import (
+    DEFAULT_BUS_LISTEN,
+    DEFAULT_PAGE,
+    DEFAULT_SOCKET,
+    DEFAULT_STATE_DIR,
+    ManagerConfig,
+    load,
+)
 from manager.service import serve
 
 _DONE = {

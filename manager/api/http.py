@@ -143,8 +143,7 @@ class HttpServer:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         registry = CollectorRegistry()
-        moment = await self.overview.now()
-        registry.register(self._collector.scrape(moment.talkers))
+        registry.register(self._collector.scrape())
         body = await self._off_loop(lambda: generate_latest(registry))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import get_args
@@ -32,8 +33,10 @@ from manager.history.service import History
 from manager.hosts.members import Host, HostState, Reason
 from manager.hosts.namesakes import KINDS
 from manager.links.loads import LinkLoads
-from manager.moment.talkers import Talkers
+from manager.moment import talkers
+from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
+from manager.queue_pairs.counters import NicTable
 from manager.queue_pairs.traffic import REPORT_REASONS as TRAFFIC_REASONS
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
 from manager.view.link_table import wrong
@@ -130,7 +133,8 @@ class _Moment:
     loads: LinkLoads
     avoided: tuple[DirectedLink, ...]
     routes: Routes
-    talkers: Talkers
+    tables: dict[tuple[str, str], NicTable]
+    nics: Mapping[str, str]
 
 
 class FleetCollector:
@@ -140,12 +144,8 @@ class FleetCollector:
         self._sources = sources
         self._places = link_places(())
 
-    def scrape(self, talkers: Talkers) -> Scrape:
-        """Begin an answer, in the manager's loop; the rest of it may be worked out in a thread.
-
-        Args:
-            talkers: the queue pairs that send.
-        """
+    def scrape(self) -> Scrape:
+        """Begin an answer, in the manager's loop; the rest of it may be worked out in a thread."""
         state = self._sources.state
         moment = _Moment(
             now_s=time.monotonic(),
@@ -155,7 +155,8 @@ class FleetCollector:
             loads=state.links,
             avoided=state.planner.standing.dead,
             routes=state.fabric.routes,
-            talkers=talkers,
+            tables={nic: copy(table) for nic, table in state.traffic.queue_pairs.tables.items()},
+            nics=state.members.nics_by_address,
         )
         scrape = Scrape(later=partial(self._large, moment))
         scrape.add(self._small)
@@ -181,7 +182,8 @@ class FleetCollector:
         yield gauges("cwdp_qp_queue_pairs", "Queue pairs seen of late.", "direction", count)
         yield gauge("cwdp_fabric_paths", "Paths whose links are known.", len(moment.routes.paths))
         yield from finding_metrics(moment.findings, moment.opened)
-        yield from job_metrics(moment.talkers, moment.findings)
+        flows = sending(moment.tables, moment.nics, moment.now_s)
+        yield from job_metrics(talkers.of_now(flows, moment.routes), moment.findings)
         yield from self._links(moment)
 
     def _hosts(self, moment: _Moment) -> Iterator[Metric]:

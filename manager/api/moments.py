@@ -11,6 +11,7 @@ from manager.moment import pairs, parts, talkers
 from manager.moment.moment import Moment
 from manager.moment.pairs import Pairs
 from manager.moment.parts import Parts
+from manager.planner.flows import sending
 from manager.view import link_table, link_views
 
 _T = TypeVar("_T")
@@ -20,6 +21,9 @@ LEAST_S = 1.0
 
 SHARE = 0.05
 """Of a core, to make them."""
+
+LATE_S = 2.0
+"""Who asks so long after it was due, as the first does after a while, waits for the next one."""
 
 PAIRS_LAST_S = 5.0
 THREAD_ABOVE = 5_000
@@ -31,7 +35,8 @@ class Moments:
     def __init__(self, sources: Sources) -> None:
         self._state = sources.state
         self._now: Moment | None = None
-        self._due_s = 0.0
+        self._due_s = self._late_s = 0.0
+        self._renewing: asyncio.Task[Moment] | None = None
         self._making = asyncio.Lock()
         self._pairs: tuple[Pairs | None, Pairs | None] = None, None
         self._pairs_due_s = 0.0
@@ -39,13 +44,22 @@ class Moments:
         self._parts_of: tuple[object, ...] = ()
 
     async def now(self) -> Moment:
-        """The fabric as it is."""
+        """The fabric as it is, or as it was a moment ago while that is made anew."""
+        now_s = time.monotonic()
+        if self._now is None or now_s >= self._late_s:
+            return await self._renew()
+        if now_s >= self._due_s and (self._renewing is None or self._renewing.done()):
+            self._renewing = asyncio.create_task(self._renew())
+        return self._now
+
+    async def _renew(self) -> Moment:
         async with self._making:
             started = time.monotonic()
             if self._now is None or started >= self._due_s:
                 self._now = await self._make(started)
-                took_s = time.monotonic() - started
-                self._due_s = started + max(LEAST_S, took_s / SHARE)
+                ended = time.monotonic()
+                self._due_s = started + max(LEAST_S, (ended - started) / SHARE)
+                self._late_s = self._due_s + LATE_S
             return self._now
 
     async def _make(self, now_s: float) -> Moment:
@@ -54,12 +68,13 @@ class Moments:
         await self._follow_pairs(now_s)
         findings, avoided = link_views.findings_of(state), state.planner.standing.dead
         leaf_pairs, nic_pairs = self._pairs
+        flows = sending(state.traffic.queue_pairs.tables, state.members.nics_by_address, now_s)
         return Moment(
             at_s=time.time(),
             is_live=True,
             links=link_table.of_now(state.links, findings, avoided),
             parts=self._parts,
-            talkers=talkers.of_now(state, now_s),
+            talkers=await _off_loop(len(flows.names), lambda: talkers.of_now(flows, routes)),
             leaf_pairs=leaf_pairs,
             nic_pairs=nic_pairs,
             routes=routes,

@@ -79,10 +79,6 @@ class OverviewHttp:
             web.get("/v1/span", self._span),
         ]
 
-    async def now(self) -> Moment:
-        """The fabric as it is, or was a moment ago."""
-        return await self._moments.now()
-
     async def tick(self) -> Json:
         """What is told again and again: the verdict, findings, and which matrix there is."""
         moment = await self._moments.now()

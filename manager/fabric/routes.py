@@ -4,13 +4,16 @@ A path is named by the NIC that it starts at, the destination address and the UD
 at its two ends, in the direction of travel.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+NOWHERE = -1
+"""In place of a link's number."""
 
 Pair = tuple[str, str]
 
@@ -54,6 +57,19 @@ class Routes:
         if isinstance(self.paths, PackedPaths):
             return self.paths.ports(src, dst_addr)
         return self._by_pair.get((src, dst_addr), {})
+
+    def crossed(self, paths: Sequence[PathName]) -> NDArray[np.int32]:
+        """The numbers of the links of many paths in the order of travel, -1 behind the last, shape (paths, most links).
+
+        Of a path that is not known all are -1.
+        """
+        if isinstance(self.paths, PackedPaths):
+            return self.paths.crossed_by(paths)
+        found = [self.paths.get(path, ()) for path in paths]
+        crossed = np.full((len(found), max(map(len, found), default=0)), NOWHERE, np.int32)
+        for i, links in enumerate(found):
+            crossed[i, : len(links)] = links
+        return crossed
 
     def pairs(self) -> Collection[Pair]:
         """The NIC and the destination address of every known path, each pair once."""
@@ -103,6 +119,17 @@ class PackedPaths(Mapping[PathName, tuple[int, ...]]):
     def ports(self, src: str, dst_addr: str) -> dict[int, tuple[int, ...]]:
         """The links of each path from a NIC to an address, by source port."""
         return {sport: self._links(row) for sport, row in self.pairs.get((src, dst_addr), {}).items()}
+
+    def crossed_by(self, paths: Sequence[PathName]) -> NDArray[np.int32]:
+        """See `Routes.crossed`."""
+        nothing: Mapping[int, int] = {}
+        rows = [
+            self.pairs.get((src, dst_addr), nothing).get(sport, NOWHERE) for src, dst_addr, sport in paths
+        ]
+        row = np.array(rows, np.intp)
+        if not len(self.crossed):
+            return np.full((len(row), 0), NOWHERE, np.int32)
+        return np.where((row >= 0)[:, None], np.maximum(self.crossed[row], NOWHERE), NOWHERE).astype(np.int32)
 
     def used(self) -> NDArray[np.int32]:
         """The numbers of all links that some path crosses, with repetitions."""

@@ -41,13 +41,14 @@ def find_jobs(src: Sequence[str], dst: Sequence[str]) -> Jobs:
         src: the host that each queue pair is of.
         dst: the host at its far end, or its address where nobody is known to have it.
     """
-    hosts, number = np.unique(np.array([*src, *dst], dtype=object).astype(str), return_inverse=True)
-    if not len(hosts):
+    if not len(src):
         return Jobs()
+    at = {host: i for i, host in enumerate(dict.fromkeys((*src, *dst)))}
+    hosts, number = list(at), np.array([at[host] for host in (*src, *dst)], np.intp)
     ends = number[: len(src)], number[len(src) :]
     joined = coo_array((np.ones(len(src)), ends), shape=(len(hosts), len(hosts)))
     _, component = connected_components(joined, directed=False)
-    members = _members(hosts.tolist(), component)
+    members = _members(hosts, component)
     names = {which: mine[0] for which, mine in members.items()}
     ordered = sorted(members, key=lambda which: natural(names[which]))
     of_flow = [names[which] for which in component[ends[0]].tolist()]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,15 @@ class Pairs:
     src: NDArray[np.intp]
     dst: NDArray[np.intp]
     values: Mapping[str, Floats]
+
+    @cached_property
+    def least_ns(self) -> dict[tuple[str, str], float]:
+        """The least delay of each pair of which it is known."""
+        least = self.values["owd_min_ns"]
+        return {
+            (self.names[self.src[i]], self.names[self.dst[i]]): float(least[i])
+            for i in np.flatnonzero(np.isfinite(least)).tolist()
+        }
 
     @staticmethod
     def nothing(names: Sequence[str]) -> "Pairs":
@@ -80,9 +90,9 @@ class Pairs:
 
 def of_nics(paths: Extremes) -> Pairs:
     """All probed pairs of NICs, each path a row there and a row back."""
-    ends = [[key[side] for key in paths.keys] for side in (0, 1)]
-    names, number = np.unique(np.array(ends, dtype=str), return_inverse=True)
-    src, dst = number.reshape(2, -1)
+    at: dict[str, int] = {}
+    src = np.array([at.setdefault(key[0], len(at)) for key in paths.keys], np.intp)
+    dst = np.array([at.setdefault(key[1], len(at)) for key in paths.keys], np.intp)
     with np.errstate(invalid="ignore", divide="ignore"):
         loss = np.where(paths.sent > 0, paths.lost / paths.sent, np.nan)
     values = {
@@ -90,7 +100,7 @@ def of_nics(paths: Extremes) -> Pairs:
         for name in ("min", "p50", "p99")
     }
     values["loss"] = np.tile(loss, 2)
-    return Pairs(names.tolist(), np.concatenate([src, dst]), np.concatenate([dst, src]), values)
+    return Pairs(list(at), np.concatenate([src, dst]), np.concatenate([dst, src]), values)
 
 
 def of_then(found: Measurement, leaves: Sequence[str]) -> Pairs:

@@ -1,6 +1,6 @@
 """The queue pairs that send: which links they cross, and which jobs they make; now, or as history kept them. No I/O."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -8,14 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import host_of
-from manager.fabric.routes import Routes
+from manager.fabric.routes import NOWHERE, PathName, Routes
 from manager.moment.jobs import Jobs, find_jobs
-from manager.planner.flows import QpName, sending
-from manager.state import FleetState
+from manager.planner.flows import Flows, QpName
 from manager.view.json_values import Json
 from manager.view.link_table import Link
-
-NOWHERE = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +81,10 @@ class Talkers:
         return self.fastest[chosen[self.fastest]]
 
 
-def of_now(state: FleetState, now_s: float) -> Talkers:
+def of_now(flows: Flows, routes: Routes) -> Talkers:
     """Those that send now, by the paths that are known now."""
-    flows = sending(state.traffic.queue_pairs, state.members.nics_by_address, now_s)
-    routes = state.fabric.routes
-    return Talkers(
-        flows.names,
-        flows.dst,
-        flows.sport,
-        flows.rate_bps,
-        routes.links,
-        _crossed(flows.names, flows.sport, routes),
-    )
+    crossed = _crossed(flows.names, flows.sport, routes)
+    return Talkers(flows.names, flows.dst, flows.sport, flows.rate_bps, routes.links, crossed)
 
 
 def of_then(rows: Sequence[Json], routes: Routes) -> Talkers:
@@ -108,14 +97,7 @@ def of_then(rows: Sequence[Json], routes: Routes) -> Talkers:
 
 
 def _crossed(names: Sequence[QpName], sport: NDArray[np.int64], routes: Routes) -> NDArray[np.int32]:
-    pairs: dict[tuple[str, str], Mapping[int, tuple[int, ...]]] = {}
-    paths = []
-    for name, port in zip(names, sport.tolist(), strict=True):
-        pair = name.src, name.dst_addr
-        if pair not in pairs:
-            pairs[pair] = routes.ports(*pair)
-        paths.append(pairs[pair].get(port, ()))
-    crossed = np.full((len(paths), max(map(len, paths), default=1) or 1), NOWHERE, np.int32)
-    for i, path in enumerate(paths):
-        crossed[i, : len(path)] = path
-    return crossed
+    ports = sport.tolist()
+    return routes.crossed(
+        [PathName(name.src, name.dst_addr, port) for name, port in zip(names, ports, strict=True)]
+    )

@@ -32,7 +32,7 @@ def link_view(moment: Moment, a: str, b: str, events: Sequence[Json], rows: QpRo
         "events": [each for each in events if concerns(each, a, b)][-MOST_EVENTS:],
         "queue_pairs": rows.rows(places[:MOST_PAIRS]),
         "queue_pair_count": len(places),
-        "jobs": [each for each in job_views.jobs(moment, rows) if each["name"] in crossing],
+        "jobs": job_views.jobs(moment, rows, only=crossing),
         "is_avoided": any(way in moment.parts.avoided for way in ways),
         "act": _once(steps),
     }

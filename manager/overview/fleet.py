@@ -40,7 +40,7 @@ def fleet(moment: Moment, standing: Standing, rows: QpRows) -> Json:
         **told,
         "worst_links": moment.links.worst(MOST_SHOWN),
         "slowest_queue_pairs": rows.slowest(talkers.fastest.tolist(), MOST_SHOWN),
-        "jobs": job_views.jobs(moment, rows)[:MOST_SHOWN],
+        "jobs": job_views.jobs(moment, rows, MOST_SHOWN),
     }
 
 

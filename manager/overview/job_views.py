@@ -1,7 +1,7 @@
 """Jobs: who is in them, how fast and how slow they are, what touches them. No I/O."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -13,20 +13,34 @@ from manager.view.json_values import Json, rounded
 from manager.view.link_table import Link
 from manager.view.order import in_order
 
+MOST_JOBS = 200
 MOST_PAIRS = 50
 SAMPLED = 64
 """Of a job's queue pairs, the fastest, to see which is slowest."""
 
 
-def jobs(moment: Moment, rows: QpRows) -> list[Json]:
-    """All jobs, those first that findings touch, then by rate."""
-    touching = defaultdict[str, int](int)
-    for finding in moment.findings:
-        for name in moment.talkers.jobs_of(advice.touched(finding, moment).tolist()):
-            touching[name] += 1
-    found = [_job(moment, name, places, touching[name], rows) for name, places in _places(moment).items()]
-    found.sort(key=lambda each: (-each["findings"], -(each["bps"] or 0)))
-    return found
+def jobs(
+    moment: Moment, rows: QpRows, most: int = MOST_JOBS, only: Collection[str] | None = None
+) -> list[Json]:
+    """Jobs, those first that findings touch, then by rate.
+
+    Args:
+        moment: when.
+        rows: of queue pairs.
+        most: so many at most.
+        only: of these names; of any where None.
+    """
+    touching = Counter(
+        name
+        for finding in moment.findings
+        for name in moment.talkers.jobs_of(advice.touched(finding, moment).tolist())
+    )
+    places = {name: mine for name, mine in _places(moment).items() if only is None or name in only}
+    rates = moment.talkers.rate_bps
+    order = sorted(
+        places, key=lambda name: (-touching[name], -float(np.nansum(rates[np.asarray(places[name])])))
+    )
+    return [_job(moment, name, places[name], touching[name], rows) for name in order[:most]]
 
 
 def job(moment: Moment, name: str, rows: QpRows) -> Json | None:
@@ -56,7 +70,7 @@ def _places(moment: Moment) -> dict[str, list[int]]:
 
 def _job(moment: Moment, name: str, places: Sequence[int], touching: int, rows: QpRows) -> Json:
     talkers = moment.talkers
-    spreads = [row["spread_ns"] for row in rows.rows(places[:SAMPLED]) if row["spread_ns"] is not None]
+    spreads = [spread for i in places[:SAMPLED] if (spread := rows.spread_ns(i)) is not None]
     return {
         "name": name,
         "is_inferred": True,

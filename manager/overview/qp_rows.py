@@ -1,6 +1,8 @@
 """Queue pairs of a moment as rows, live from the tables, of the past as history kept them. No I/O."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
+from itertools import islice
 
 from cwdp.shared.bus.records import EGRESS
 from manager.moment.moment import Moment
@@ -29,13 +31,10 @@ class QpRows:
     def row(self, i: int) -> Json | None:
         """A queue pair by its place; None where it is gone meanwhile."""
         talkers = self._moment.talkers
-        name = talkers.names[i]
-        row = self._live.of(name, EGRESS) if self._live is not None else _kept(talkers.kept[i])
+        row = _kept(talkers.kept[i]) if self._live is None else self._live.of(talkers.names[i], EGRESS)
         if row is None:
             return None
-        owd = row["owd"]
-        spread_ns = None if owd is None else owd["p99_ns"] - owd["min_ns"]
-        return row | {"job": talkers.jobs.of_flow[i], "spread_ns": spread_ns}
+        return row | {"job": talkers.jobs.of_flow[i], "spread_ns": self._above_least(i, row["owd"])}
 
     def rows(self, places: Iterable[int]) -> list[Json]:
         """Those that are still there."""
@@ -43,9 +42,27 @@ class QpRows:
 
     def slowest(self, places: Iterable[int], most: int) -> list[Json]:
         """The longest one-way delay above the least first, of the fastest of some; those without stamps last."""
-        rows = self.rows(list(places)[:SLOWEST_OF])
-        rows.sort(key=lambda row: -1 if row["spread_ns"] is None else row["spread_ns"], reverse=True)
-        return rows[:most]
+        spreads = {i: self.spread_ns(i) for i in islice(places, SLOWEST_OF)}
+        order = sorted(spreads, key=lambda i: -1 if spreads[i] is None else spreads[i] or 0, reverse=True)
+        return self.rows(order[:most])
+
+    def spread_ns(self, i: int) -> int | None:
+        """How much longer than the least its slowest data packets take; None where none were stamped."""
+        if self._live is None:
+            return self._above_least(i, self._moment.talkers.kept[i]["owd"])
+        delay = self._live.delay(self._moment.talkers.names[i])
+        return None if delay is None else self._above_least(i, asdict(delay))
+
+    def _above_least(self, i: int, owd: Json | None) -> int | None:
+        """Above the least that probes took between its leaves, or its own packets."""
+        if owd is None:
+            return None
+        leaf_of, pairs = self._moment.parts.leaf_of, self._moment.leaf_pairs
+        talkers = self._moment.talkers
+        ends = leaf_of.get(talkers.names[i].src, ""), leaf_of.get(talkers.dst[i], "")
+        least_ns = None if pairs is None else pairs.least_ns.get(ends)
+        own_ns, top_ns = int(owd["min_ns"]), int(owd["p99_ns"])
+        return max(0, top_ns - (own_ns if least_ns is None else min(own_ns, round(least_ns))))
 
 
 def _kept(row: Json) -> Json:

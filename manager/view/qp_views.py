@@ -12,6 +12,7 @@ from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address, qp_as_json, qp_keys
 from manager.planner.flows import QpName
 from manager.queue_pairs.counters import NS, RATE_HOLDS_S, NicTable
+from manager.queue_pairs.delays import FlowDelay
 from manager.state import FleetState
 from manager.view.json_values import Json
 
@@ -86,6 +87,11 @@ class Rows:
         if i == len(table.keys) or table.keys[i] != key[0]:
             return None
         return self.as_json((name.host, name.nic), i)
+
+    def delay(self, name: QpName) -> FlowDelay | None:
+        """The delays of a queue pair's data packets; None where none were stamped."""
+        address = packed_address(name.dst_addr)
+        return self._traffic.delays.delay((name.host, name.nic), address, name.qpn, self._now_ns)
 
     def as_json(self, nic: tuple[str, str], i: int) -> Json:
         """The row `i` of a NIC."""

@@ -22,6 +22,7 @@ PARTS = {
     "qp": "qp",
     "placement": "placement",
     "history": "history",
+    "page": "page",
 }
 """Their modules in here."""
 

@@ -1,5 +1,7 @@
-"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|liveness|faults|no-faults`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|liveness|faults|no-faults|page`, each with --seed and --json."""
 
+import asyncio
+import contextlib
 from dataclasses import asdict
 from typing import Any
 
@@ -7,14 +9,17 @@ import click
 from rich.table import Table
 
 from cwdp.cli.output import emit
+from manager.config import DEFAULT_PAGE
 from tools.clocks import KINDS, ClockKind
 from tools.sim.clocks.clos import ClosOptions, ClosSimulation
 from tools.sim.clocks.manoeuvres import of_kind
 from tools.sim.clocks.solve import solve
 from tools.sim.clocks.two_node import two_node
 from tools.sim.faults.localisation import many_cases, watch_well
+from tools.sim.fleet.known import KnownFleet
 from tools.sim.fleet.probes import FleetOptions
 from tools.sim.fleet.rough_clocks import kink_figures, manoeuvre_figures
+from tools.sim.fleet.served import serve
 from tools.sim.fleet.simulation import FleetSimulation
 from tools.sim.incast.laws import compare
 from tools.sim.liveness.simulation import FABRICS, Traffic, cut_cables, false_switches, run_of
@@ -46,6 +51,22 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
 def _print(rows: list[dict[str, Any]], *, as_json: bool) -> None:
     emit(rows, as_json=as_json, render=lambda: _table(rows))
+
+
+@main.command("page")
+@click.option("--leaves", type=click.IntRange(2, 4_096), default=32, show_default=True)
+@click.option("--spines", type=click.IntRange(1, 512), default=16, show_default=True)
+@click.option("--hosts", type=click.IntRange(1, 512), default=16, show_default=True, help="At each leaf.")
+@click.option("--listen", metavar="HOST:PORT", default=DEFAULT_PAGE, show_default=True)
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), default=float("inf"), help="For so long; else until ctrl-c."
+)
+@_seed
+def page_command(*, leaves: int, spines: int, hosts: int, listen: str, seconds: float, seed: int) -> None:
+    """Serve the operators' page over a fleet of any size that is not there."""
+    fleet = KnownFleet(leaves=leaves, spines=spines, hosts_per_leaf=hosts, seed=seed)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(fleet, listen, seconds))
 
 
 @main.command("two-node")

@@ -47,7 +47,10 @@ def asynchronous(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], No
 
 def _config(tmp_path: Path, port: int) -> ManagerConfig:
     return ManagerConfig(
-        bus_listen=f"127.0.0.1:{port}", state_dir=str(tmp_path / "state"), socket=str(tmp_path / "sock")
+        bus_listen=f"127.0.0.1:{port}",
+        page="",
+        state_dir=str(tmp_path / "state"),
+        socket=str(tmp_path / "sock"),
     )
 
 
@@ -310,6 +313,8 @@ async def test_a_killed_manager_takes_up_the_timeline_without_a_step(tmp_path: P
     arguments = [
         "--bus-listen",
         config.bus_listen,
+        "--page",
+        "",
         "--socket",
         config.socket,
         "--state-dir",

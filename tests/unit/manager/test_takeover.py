@@ -321,7 +321,9 @@ def _updated_by(updates: list[ClockUpdate], manager: Manager) -> bool:
 async def test_what_no_task_of_the_bus_foresees_ends_the_service(tmp_path: Path) -> None:
     async with _server(tmp_path) as server:
         manager = Manager(
-            ManagerConfig(nats=server.url, state_dir=str(tmp_path / "a"), socket=str(tmp_path / "sock"))
+            ManagerConfig(
+                nats=server.url, state_dir=str(tmp_path / "a"), socket=str(tmp_path / "sock"), page=""
+            )
         )
         running = asyncio.create_task(manager.run())
         await until(lambda: manager.bus.connected)
@@ -341,7 +343,10 @@ async def test_a_nats_server_that_is_looked_after_no_more_ends_the_service(tmp_p
     port = free_port()
     manager = Manager(
         ManagerConfig(
-            bus_listen=f"127.0.0.1:{port}", state_dir=str(tmp_path / "a"), socket=str(tmp_path / "sock")
+            bus_listen=f"127.0.0.1:{port}",
+            state_dir=str(tmp_path / "a"),
+            socket=str(tmp_path / "sock"),
+            page="",
         )
     )
     running = asyncio.create_task(manager.run())

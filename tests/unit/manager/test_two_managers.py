@@ -49,7 +49,7 @@ class _Managers:
 
     async def start(self, name: str) -> Manager:
         config = ManagerConfig(
-            name=name, nats=self._url, state_dir=str(self._tmp_path / name), socket=self.socket(name)
+            name=name, nats=self._url, state_dir=str(self._tmp_path / name), socket=self.socket(name), page=""
         )
         manager = self.of[name] = Manager(config)
         self._tasks[name] = asyncio.create_task(manager.run())

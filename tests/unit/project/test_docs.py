@@ -26,7 +26,6 @@ from manager.api.metrics import AREAS, FleetCollector, Sources
 from manager.bus.lease import Claim, Lease
 from manager.clock.timeline import Identity
 from manager.config import ManagerConfig, ProbeSettings
-from manager.moment.talkers import Talkers
 from manager.state import FleetState
 
 ROOT = Path(__file__).parents[3]
@@ -148,7 +147,7 @@ def metric_samples() -> dict[str, set[str]]:
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found: dict[str, set[str]] = {}
-    for metric in collector.scrape(Talkers()).collect():
+    for metric in collector.scrape().collect():
         name = metric.name + ("_total" if metric.type == "counter" else "")
         labels = {value for sample in metric.samples for value in sample.labels.values()}
         found.setdefault(name, set()).update(labels)

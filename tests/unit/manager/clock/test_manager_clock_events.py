@@ -19,7 +19,6 @@ from manager.clock.changes import MANY_CHANGES, ClockEvents
 from manager.clock.disciplines import Disciplines
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.moment.talkers import Talkers
 from manager.state import FleetState
 from manager.view import host_views
 
@@ -336,7 +335,7 @@ def test_the_metrics_of_clocks_that_change() -> None:
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found = {
         (s.name, *s.labels.values()): s.value
-        for metric in collector.scrape(Talkers()).collect()
+        for metric in collector.scrape().collect()
         for s in metric.samples
     }
     assert found["cwdp_clock_changes_total",] == 2

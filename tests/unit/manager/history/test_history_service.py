@@ -285,7 +285,10 @@ def test_who_is_stopped_while_it_writes_writes_once(tmp_path: Path, monkeypatch:
 async def test_what_the_manager_answers_of_the_past(tmp_path: Path) -> None:
     port = free_port()
     config = ManagerConfig(
-        bus_listen=f"127.0.0.1:{port}", state_dir=str(tmp_path / "state"), socket=str(tmp_path / "sock")
+        bus_listen=f"127.0.0.1:{port}",
+        state_dir=str(tmp_path / "state"),
+        socket=str(tmp_path / "sock"),
+        page="",
     )
     hosts = fleet(2, f"nats://127.0.0.1:{port}")
     manager = Manager(config)

@@ -1,6 +1,5 @@
 """Metrics of links and findings: what they say of small fabrics, and that their number does not grow with large ones."""
 
-import time
 from collections import Counter
 
 import numpy as np
@@ -18,7 +17,7 @@ from manager.fabric.places import NIC, UNKNOWN, link_places
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Subject, cable, direction
 from manager.faults.watch import FaultWatch
-from manager.moment.talkers import Talkers, of_now
+from manager.moment.talkers import Talkers
 from manager.planner.flows import QpName
 from manager.state import FleetState
 from manager.view.severity import severity
@@ -31,7 +30,7 @@ def samples(state: FleetState) -> Samples:
     """What a scrape says, by the metric's name and the values of its labels."""
     found = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in collector_of(state).scrape(of_now(state, time.monotonic())).collect()
+        for family in collector_of(state).scrape().collect()
         for sample in family.samples
     }
     assert found["cwdp_collector_success",] == 1
@@ -160,7 +159,7 @@ def test_names_are_told_as_they_are() -> None:
     state = LargeFleet(hosts=1, rails=1).state()
     add_finding(state, "dead", Subject("switch", name))
     registry = CollectorRegistry()
-    registry.register(collector_of(state).scrape(Talkers()))
+    registry.register(collector_of(state).scrape())
     read = text_string_to_metric_families(generate_latest(registry).decode())
     subjects = [s.labels["subject"] for family in read for s in family.samples if "subject" in s.labels]
     assert subjects == [name]

@@ -1,0 +1,92 @@
+"""What the page costs the manager, over a simulated fleet of 10,016 NICs."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+
+from tools.bench.figures import Figure, figure
+
+LISTEN = "127.0.0.1:9468"
+LEAVES, SPINES, HOSTS = 313, 32, 32
+VIEWERS = 20
+SETTLES_S, WATCHED_S = 5.0, 20.0
+MOST_S = 600.0
+VIEWERS_TARGET = 0.10
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def figures() -> Iterator[Figure]:
+    """Two minutes."""
+    with served() as (process, url):
+        time.sleep(SETTLES_S)
+        alone = core_share(process.pid, WATCHED_S)
+        watched, ticks = asyncio.run(_watch(process.pid, url))
+    reference = {
+        "nics": LEAVES * HOSTS,
+        "without_viewers": round(alone, 4),
+        "ticks_per_viewer": ticks / VIEWERS,
+    }
+    yield figure("page.20_viewers", watched - alone, "of one core", reference, VIEWERS_TARGET)
+
+
+@contextmanager
+def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The page over a simulated fleet, in a process of its own."""
+    size = ["--leaves", str(LEAVES), "--spines", str(SPINES), "--hosts", str(HOSTS)]
+    argv = [sys.executable, "-m", "tools.sim", "page", *size, "--listen", LISTEN, "--seconds", str(MOST_S)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT) as process:
+        assert process.stdout is not None
+        try:
+            yield process, json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+
+
+def core_share(pid: int, seconds: float) -> float:
+    """Of a core that a process takes."""
+    before = _cpu_s(pid)
+    time.sleep(seconds)
+    return (_cpu_s(pid) - before) / seconds
+
+
+async def _watch(pid: int, url: str) -> tuple[float, int]:
+    """The server's share of a core while all look, and how many ticks they saw."""
+    async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as session:
+        viewers = [asyncio.create_task(_view(session)) for _ in range(VIEWERS)]
+        await asyncio.sleep(SETTLES_S)
+        share = await asyncio.to_thread(core_share, pid, WATCHED_S)
+        for viewer in viewers:
+            viewer.cancel()
+        ticks = await asyncio.gather(*viewers)
+    return share, sum(ticks)
+
+
+async def _view(session: aiohttp.ClientSession) -> int:
+    """As a browser that shows the Fleet page does: the stream, and with each tick the page and what changed on the map."""
+    ticks, version = 0, ""
+    try:
+        async with session.get("/v1/stream", timeout=aiohttp.ClientTimeout(None)) as stream:
+            async for line in stream.content:
+                if not line.startswith(b"data: "):
+                    continue
+                ticks += 1
+                async with session.get("/v1/fleet") as answer:
+                    await answer.read()
+                async with session.get(f"/v1/matrix?metric=spread{version}") as answer:
+                    version = f"&from={(await answer.json())['version']}"
+    except asyncio.CancelledError:
+        pass
+    return ticks
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
