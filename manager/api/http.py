@@ -143,7 +143,7 @@ class HttpServer:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         registry = CollectorRegistry()
-        registry.register(self._collector.scrape())
+        registry.register(self._collector.scrape(await self._collector.tables()))
         body = await self._off_loop(lambda: generate_latest(registry))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -1,5 +1,6 @@
 """Prometheus metrics, collected when they are asked for; their number does not grow with the fabric's."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -57,6 +58,12 @@ QP_METRICS = {
     "psn_gaps": ("cwdp_qp_missed_packets", "Packets passed over when a later one came."),
     "psn_reordered": ("cwdp_qp_reordered_packets", "Packets passed over that came later."),
 }
+
+TABLES_AT_ONCE = 1_000
+JOBS_SHARE = 0.05
+"""Of a core, to find jobs."""
+
+Tables = Mapping[tuple[str, str], NicTable]
 
 _log = logging.getLogger("cwdp.manager.metrics")
 
@@ -133,7 +140,7 @@ class _Moment:
     loads: LinkLoads
     avoided: tuple[DirectedLink, ...]
     routes: Routes
-    tables: dict[tuple[str, str], NicTable]
+    tables: Tables | None
     nics: Mapping[str, str]
 
 
@@ -143,9 +150,29 @@ class FleetCollector:
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
         self._places = link_places(())
+        self._jobs: list[Metric] = []
+        self._jobs_due_s = 0.0
 
-    def scrape(self) -> Scrape:
-        """Begin an answer, in the manager's loop; the rest of it may be worked out in a thread."""
+    async def tables(self) -> Tables | None:
+        """The queue pairs as they are now, from which jobs are found; None while what was found last is new enough.
+
+        Of many NICs a batch at a time, so that the loop goes on in between.
+        """
+        if time.monotonic() < self._jobs_due_s:
+            return None
+        known, found = self._sources.state.traffic.queue_pairs.tables, dict[tuple[str, str], NicTable]()
+        for i, (nic, table) in enumerate(list(known.items())):
+            if i % TABLES_AT_ONCE == TABLES_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            found[nic] = copy(table)
+        return found
+
+    def scrape(self, tables: Tables | None) -> Scrape:
+        """Begin an answer, in the manager's loop; the rest of it may be worked out in a thread.
+
+        Args:
+            tables: the queue pairs of each NIC, which nobody changes any more; with None jobs are those found last.
+        """
         state = self._sources.state
         moment = _Moment(
             now_s=time.monotonic(),
@@ -155,7 +182,7 @@ class FleetCollector:
             loads=state.links,
             avoided=state.planner.standing.dead,
             routes=state.fabric.routes,
-            tables={nic: copy(table) for nic, table in state.traffic.queue_pairs.tables.items()},
+            tables=tables,
             nics=state.members.nics_by_address,
         )
         scrape = Scrape(later=partial(self._large, moment))
@@ -182,8 +209,9 @@ class FleetCollector:
         yield gauges("cwdp_qp_queue_pairs", "Queue pairs seen of late.", "direction", count)
         yield gauge("cwdp_fabric_paths", "Paths whose links are known.", len(moment.routes.paths))
         yield from finding_metrics(moment.findings, moment.opened)
-        flows = sending(moment.tables, moment.nics, moment.now_s)
-        yield from job_metrics(talkers.of_now(flows, moment.routes), moment.findings)
+        if moment.tables is not None:
+            self._find_jobs(moment, moment.tables)
+        yield from self._jobs
         yield from self._links(moment)
 
     def _hosts(self, moment: _Moment) -> Iterator[Metric]:
@@ -206,6 +234,13 @@ class FleetCollector:
             moment.loads, places, wrong(map(finding_as_json, moment.findings)), moment.avoided
         )
         yield from link_metrics(moment.loads, places, states)
+
+    def _find_jobs(self, moment: _Moment, tables: Tables) -> None:
+        started = time.monotonic()
+        flows = sending(tables, moment.nics, moment.now_s)
+        self._jobs = list(job_metrics(talkers.of_now(flows, moment.routes), moment.findings))
+        ended = time.monotonic()
+        self._jobs_due_s = ended + (ended - started) / JOBS_SHARE
 
     def _delays(self, now_s: float) -> Iterator[Metric]:
         paths = self._sources.state.owd.snapshot(now_s)

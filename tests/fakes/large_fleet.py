@@ -1,12 +1,14 @@
 """What a manager of a large rail-optimised fabric would know, made by arithmetic: hosts, links, findings."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Hello, Nic
+from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address
 from manager.api.metrics import FleetCollector, Sources
 from manager.bus.lease import Claim, Lease
 from manager.clock.timeline import Identity
@@ -120,3 +122,17 @@ def collector_of(state: FleetState) -> FleetCollector:
     bus = Bus("nats://127.0.0.1:1", name="test")
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     return FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
+
+
+def send(fleet: LargeFleet, state: FleetState, pairs: Iterable[tuple[int, int]]) -> None:
+    """One queue pair from each of some hosts to another one, in each rail."""
+    now_s = time.monotonic()
+    for src, dst in pairs:
+        for rail, nic in enumerate(fleet.hello(dst).nics):
+            row = np.zeros(1, QP_ROW)
+            row["direction"], row["sport"], row["qpn"] = EGRESS, 50_000, 7
+            row["packets"], row["bytes"] = 10, 10_000
+            row["addr"] = np.frombuffer(packed_address(nic.ipv4 or ""), np.uint8)
+            state.traffic.queue_pairs.hear(
+                (f"h{src}", f"nic{rail}"), row, local_ns=1, unlisted=0, now_s=now_s
+            )

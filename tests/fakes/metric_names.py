@@ -27,7 +27,7 @@ def known_metrics() -> dict[str, dict[str, set[str]]]:
     state = LargeFleet(hosts=8, rails=2, hosts_per_leaf=4, leaves_per_pod=2).state(findings=7)
     add_finding(state, "slow_receiver", Subject("host", "h1"))
     found: dict[str, dict[str, set[str]]] = {}
-    for family in collector_of(state).scrape().collect():
+    for family in collector_of(state).scrape({}).collect():
         for sample in family.samples:
             labels = found.setdefault(sample.name, {})
             for label, value in sample.labels.items():

@@ -147,7 +147,7 @@ def metric_samples() -> dict[str, set[str]]:
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found: dict[str, set[str]] = {}
-    for metric in collector.scrape().collect():
+    for metric in collector.scrape({}).collect():
         name = metric.name + ("_total" if metric.type == "counter" else "")
         labels = {value for sample in metric.samples for value in sample.labels.values()}
         found.setdefault(name, set()).update(labels)

@@ -335,7 +335,7 @@ def test_the_metrics_of_clocks_that_change() -> None:
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found = {
         (s.name, *s.labels.values()): s.value
-        for metric in collector.scrape().collect()
+        for metric in collector.scrape({}).collect()
         for s in metric.samples
     }
     assert found["cwdp_clock_changes_total",] == 2

@@ -1,16 +1,18 @@
 """Metrics of links and findings: what they say of small fabrics, and that their number does not grow with large ones."""
 
+import asyncio
 from collections import Counter
 
 import numpy as np
 import pytest
 from fabric_fakes import FakeClos
-from large_fleet import LargeFleet, add_finding, collector_of
+from large_fleet import LargeFleet, add_finding, collector_of, send
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from manager.api.finding_metrics import MOST_FINDINGS, job_metrics
 from manager.api.link_metrics import MOST_LEAVES
+from manager.api.metrics import Scrape
 from manager.fabric.fabric import Fabric
 from manager.fabric.model import Model
 from manager.fabric.places import NIC, UNKNOWN, link_places
@@ -30,11 +32,16 @@ def samples(state: FleetState) -> Samples:
     """What a scrape says, by the metric's name and the values of its labels."""
     found = {
         (sample.name, *sample.labels.values()): sample.value
-        for family in collector_of(state).scrape().collect()
+        for family in scrape(state).collect()
         for sample in family.samples
     }
     assert found["cwdp_collector_success",] == 1
     return found
+
+
+def scrape(state: FleetState) -> Scrape:
+    collector = collector_of(state)
+    return collector.scrape(asyncio.run(collector.tables()))
 
 
 def of(found: Samples, name: str) -> dict[tuple[str, ...], float]:
@@ -159,7 +166,7 @@ def test_names_are_told_as_they_are() -> None:
     state = LargeFleet(hosts=1, rails=1).state()
     add_finding(state, "dead", Subject("switch", name))
     registry = CollectorRegistry()
-    registry.register(collector_of(state).scrape())
+    registry.register(scrape(state))
     read = text_string_to_metric_families(generate_latest(registry).decode())
     subjects = [s.labels["subject"] for family in read for s in family.samples if "subject" in s.labels]
     assert subjects == [name]
@@ -218,3 +225,24 @@ def test_a_job_is_affected_by_what_its_queue_pairs_cross(subject: Subject, affec
     (jobs,) = job_metrics(_talkers(), [finding])
     values = {sample.labels["state"]: sample.value for sample in jobs.samples}
     assert values == {"healthy": 2 - affected, "affected": affected}
+
+
+def test_jobs_are_made_of_hosts_whose_queue_pairs_connect_them() -> None:
+    fleet = LargeFleet(hosts=9, rails=2, hosts_per_leaf=3)
+    state = fleet.state()
+    send(fleet, state, [(0, 1), (1, 2), (4, 5), (6, 7)])
+    assert of(samples(state), "cwdp_jobs") == {("healthy",): 3, ("affected",): 0}
+    add_finding(state, "slow_sender", Subject("host", "h5"))
+    assert of(samples(state), "cwdp_jobs") == {("healthy",): 2, ("affected",): 1}
+
+
+def test_jobs_that_were_found_a_moment_ago_are_told_again() -> None:
+    fleet = LargeFleet(hosts=3, rails=1)
+    state = fleet.state()
+    send(fleet, state, [(0, 1)])
+    collector = collector_of(state)
+    told = []
+    for tables in (asyncio.run(collector.tables()), None):
+        families = {family.name: family for family in collector.scrape(tables).collect()}
+        told.append([sample.value for sample in families["cwdp_jobs"].samples])
+    assert told == [[1, 0], [1, 0]]
