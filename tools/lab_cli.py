@@ -12,15 +12,18 @@ from tools.experiments.demo import demo
 from tools.experiments.failover.run import failover
 from tools.experiments.incast.run import incast
 from tools.experiments.nic_failover.run import nic_failover
+from tools.experiments.play import play
 from tools.experiments.slices.run import slices
 from tools.experiments.sync import sync
 from tools.lab import faults, lifecycle, units
 from tools.lab import status as report
+from tools.lab.fleet.cli import fleet
 from tools.lab.lab import Lab
 from tools.lab.network import netns
 from tools.lab.params import CLOCKS, RATE, SHARE, TIME
 from tools.lab.topology import LabSpec
 from tools.roce.cli import traffic
+from tools.roce.job_cli import job
 
 _DEFAULT = LabSpec()
 _name_option = click.option("--name", default=_DEFAULT.name, show_default=True, help="The lab's name.")
@@ -44,8 +47,11 @@ run.add_command(demo)
 run.add_command(failover)
 run.add_command(incast)
 run.add_command(nic_failover)
+run.add_command(play)
 run.add_command(slices)
 run.add_command(sync)
+lab.add_command(fleet)
+lab.add_command(job)
 lab.add_command(traffic)
 
 

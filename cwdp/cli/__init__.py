@@ -18,6 +18,7 @@ COMMANDS = {
     "rdma": ("cwdp.cli.local.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
     "slice": ("cwdp.cli.local.slice:slice_", "Bandwidth slices of this host's interfaces."),
     "steer": ("cwdp.cli.local.steer:steer", "Which path each queue pair of this host takes."),
+    "top": ("cwdp.cli.cluster.top:top", "The whole fleet in one screen, live."),
 }
 
 main = LazyGroup(

@@ -170,8 +170,10 @@ class HistoryHttp:
         wanted, what = _span(request.query), request.query.get("what", "")
         reads: dict[str, Callable[[Any], list[Json]]] = {
             "finding": lambda db: [
-                history_views.finding(each) for each in queries.findings(db, wanted.since_s, wanted.until_s)
-            ],
+                history_views.finding(each)
+                for each in queries.findings(db, wanted.since_s, wanted.until_s)
+                if wanted.host in ("", *history_views.hosts_of(each))
+            ][-wanted.limit :],
             "move": lambda db: queries.moves(db, wanted),
             "override": lambda db: queries.overrides(db, wanted),
             "queue_pair": lambda db: queries.queue_pairs(db, wanted),

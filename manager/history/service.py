@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 import sqlite3
 import time
 from collections.abc import Callable
@@ -33,6 +34,8 @@ PAIRS_EVERY_S = 10.0
 FABRIC_EVERY_S = 1.0
 FABRIC_SHARE = 0.02
 RETAIN_EVERY_S = 60.0
+AGAIN_S = 2.0
+TOLD_EVERY_S = 60.0
 WHOLE_EVERY_S = 86_400.0
 """How often all that holds is told again, so that it is in the stream whatever age has taken out of it."""
 
@@ -91,22 +94,36 @@ class History:
         state.planner.on_moves = self._recorder.hear_moves
 
     async def run(self) -> None:
-        """Keep history, for ever."""
+        """Keep history, for ever; whatever fails in it is told, and it goes on a while later: all else does meanwhile."""
+        told_s = -math.inf
         try:
-            await first_end(
-                self._every(WRITE_EVERY_S, self.flush),
-                self._every(LOOK_EVERY_S, self._look),
-                self._every(LINKS_EVERY_S, self._measure_links),
-                self._every(PAIRS_EVERY_S, self._measure_pairs),
-                self._every(FABRIC_EVERY_S, self._follow_fabric),
-                self._every(RETAIN_EVERY_S, self._retain),
-                self._stream.send(),
-                self._stream.read(),
-            )
+            while True:
+                try:
+                    await self._keep()
+                except Exception as error:  # noqa: BLE001 - whatever it is, it must not end what steers packets
+                    _log.exception("history failed")
+                    if time.monotonic() - told_s > TOLD_EVERY_S:
+                        told_s = time.monotonic()
+                        self._tell(
+                            "history_failed", f"{error!r}; it begins again and again; all else goes on"
+                        )
+                await asyncio.sleep(AGAIN_S)
         finally:
             await self.flush()
             await self._stream.send_rest()
             await self._writer.close()
+
+    async def _keep(self) -> None:
+        await first_end(
+            self._every(WRITE_EVERY_S, self.flush),
+            self._every(LOOK_EVERY_S, self._look),
+            self._every(LINKS_EVERY_S, self._measure_links),
+            self._every(PAIRS_EVERY_S, self._measure_pairs),
+            self._every(FABRIC_EVERY_S, self._follow_fabric),
+            self._every(RETAIN_EVERY_S, self._retain),
+            self._stream.send(),
+            self._stream.read(),
+        )
 
     async def flush(self) -> None:
         """Have what has happened so far on the disk, as far as it can be written."""

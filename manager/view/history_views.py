@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cwdp.shared.bus.messages import host_of
 from manager.history.measured import Measurement
 from manager.history.queries import Elements
 from manager.history.records import FindingRecord
@@ -55,6 +56,14 @@ def finding(record: FindingRecord) -> Json:
     """A finding, with the keys that one of now has."""
     known: Json = msgspec.to_builtins(record)
     return {key: value for key, value in known.items() if key not in ("type", "time_s")}
+
+
+def hosts_of(record: FindingRecord) -> set[str]:
+    """The hosts that a finding is, or may be, about."""
+    subjects = record.subject, *record.also
+    names = {each.name for each in subjects if each.kind in ("host", "nic")}
+    names |= {end for each in subjects for link in each.links for end in link if "/" in end}
+    return {host_of(name) or name for name in names}
 
 
 def fabric(known: Elements, findings: Sequence[FindingRecord], time_s: float) -> Json:

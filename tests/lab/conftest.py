@@ -1,6 +1,7 @@
 """Labs for the tests, under names of their own."""
 
 import os
+import socket
 from collections.abc import Iterator
 
 import need
@@ -12,6 +13,13 @@ from tools.lab import Lab, LabSpec, lifecycle
 def lab_name(suffix: str) -> str:
     """Return a name that no other run of the tests has."""
     return f"t{os.getpid()}{suffix}"
+
+
+def free_port() -> int:
+    """A TCP port of this machine's loopback that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,7 +2,7 @@
 
 Losses are dropped at the switch's end of a host's link, in both directions: on its egress towards the host, on its
 ingress from it. What a host reflects with XDP_TX never passes the host's own tc hooks, and what it receives is seen
-by XDP before tc.
+by XDP before tc. For the same reason a host that sends slowly is held back where the switch takes it in.
 
 There is no routing daemon: `cut` and `heal` install the routes that one would have found, after the time that it
 would have taken. Silence, loss and slowness leave the carrier, so routing never learns of them.
@@ -106,8 +106,13 @@ def _converge(
 
 
 def _set_rates(topology: Topology, nodes: dict[str, Node], link: Link, rates_bps: dict[str, int]) -> None:
+    """A host that is slower than its link is held back where the leaf takes in what it sends."""
     for direction, port in zip(link.directions, (link.a, link.b), strict=True):
         rate_bps = rates_bps.get(direction, link.rate_bps)
+        if port.node in topology.nics:
+            slow_bps = rate_bps if rate_bps < link.rate_bps else None
+            fabric.hold_inbound(topology, nodes[link.b.node], link, slow_bps)
+            rate_bps = max(rate_bps, link.rate_bps)
         fabric.shape_port(topology, nodes[port.node], link, rate_bps)
 
 

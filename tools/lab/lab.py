@@ -1,5 +1,6 @@
 """The handle on a lab that is up, for experiments, agents' launchers and tests."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,6 +8,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cwdp.errors import LabError
 from cwdp.shared import testclock
 from cwdp.shared.testclock import TestClock
 from tools.lab import clocks, process, state
@@ -64,18 +66,36 @@ class Lab:
         """Return the namespace of a node; raise `LabError` with names that are near."""
         return self.topology.netns(self.topology.require_node(node))
 
-    def popen(self, node: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
+    def popen(
+        self, node: str, argv: Sequence[str], *, part: str = "", **options: Any
+    ) -> "subprocess.Popen[Any]":
         """Start a process in a node's network namespace; `down` stops it if it still runs.
 
-        `options` are those of `subprocess.Popen`; the process leads a session of its own.
+        `part` is what it is of, if anything (`tools.lab.parts`). `options` are those of `subprocess.Popen`; the process
+        leads a session of its own.
         """
-        with state.locked(self.name):
+        with state.locked(self.name), process.undisturbed():
             known = state.require(self.name)
             started = process.start(self.netns(node), argv, **options)
             known.processes = [other for other in known.processes if process.is_alive(other)]
-            known.processes.append(process.record(node, started.pid, argv))
+            known.processes.append(process.record(node, started.pid, argv, part))
             state.save(known)
         return started
+
+    def require_alone(self, part: str) -> None:
+        """Go on only where no process of a part lives, but for the one that asks.
+
+        Raises:
+            LabError: one does.
+        """
+        known = state.require(self.name)
+        keepers = [known.parts[part].keeper] if part in known.parts else []
+        mine = [*keepers, *(other for other in known.processes if other.part == part)]
+        if any(process.is_alive(other) and other.pid != os.getpid() for other in mine):
+            raise LabError(
+                f"{part} is up already in the lab {self.name!r}",
+                f"`cwdp lab status --name {self.name}` shows what stands there.",
+            )
 
     def _host(self, name: str) -> Host:
         nics, address = tuple(self.topology.nics[name]), self.topology.mgmt_address(name)

@@ -107,8 +107,9 @@ def _clear(name: str) -> bool:
         known = state.load(name)
     except CwdpError:
         known = None
-    for started in known.processes if known else ():
-        process.stop(started)
+    if known:
+        process.stop([part.keeper for part in known.parts.values()])
+        process.stop(known.processes)
     own = _own_namespaces(name)
     for namespace in own:
         shutil.rmtree(_BPF_ROOT / str(netns.cookie(namespace)), ignore_errors=True)

@@ -3,8 +3,10 @@
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from tools.waiting import wait_for
 
 _STOP_TIMEOUT_S = 3.0
 _POLL_S = 0.02
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALLED = 128  # and the signal's number is the status of who ends by it, as shells have it
 
 
 def start(namespace: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
@@ -29,9 +33,48 @@ def start(namespace: str, argv: Sequence[str], **options: Any) -> "subprocess.Po
     return netns.in_thread(run)
 
 
-def record(node: str, pid: int, argv: Sequence[str]) -> Process:
+def end_on_signals() -> None:
+    """Have SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt in this process from now on."""
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    for number in _ENDING:
+        signal.signal(number, _here(interrupt))
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Have the signals that end a process wait: what is begun is done whole."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, _here(came.append)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
+
+
+def _here(act: Callable[[int], None]) -> Callable[[int, Any], None]:
+    """A handler for this process; a copy of it by fork, as pyroute2 makes and ends them, ends at once."""
+    own = os.getpid()
+
+    def handle(number: int, _: Any) -> None:
+        if os.getpid() != own:
+            os._exit(_SIGNALLED + number)
+        act(number)
+
+    return handle
+
+
+def record(node: str, pid: int, argv: Sequence[str], part: str = "") -> Process:
     """Describe a process that runs, for the state."""
-    return Process(node=node, pid=pid, start_ticks=_start_ticks(pid) or 0, argv=list(argv))
+    return Process(node=node, pid=pid, start_ticks=_start_ticks(pid) or 0, argv=list(argv), part=part)
 
 
 def is_alive(process: Process) -> bool:
@@ -39,14 +82,18 @@ def is_alive(process: Process) -> bool:
     return _start_ticks(process.pid) == process.start_ticks
 
 
-def stop(process: Process) -> None:
-    """End a process and its session: ask, wait, then insist."""
+def stop(processes: Sequence[Process]) -> None:
+    """End processes and their sessions: ask all, wait, then insist."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if not is_alive(process):
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        wait_for(lambda: not is_alive(process), _STOP_TIMEOUT_S, poll_s=_POLL_S)
+        alive = [process for process in processes if is_alive(process)]
+        for process in alive:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        wait_for(partial(_have_ended, alive), _STOP_TIMEOUT_S, poll_s=_POLL_S)
+
+
+def _have_ended(processes: Sequence[Process]) -> bool:
+    return not any(map(is_alive, processes))
 
 
 def _start_ticks(pid: int) -> int | None:

@@ -29,12 +29,23 @@ class LinkFault(msgspec.Struct):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A process that the lab started; `start_ticks` tells it from a later one with the same pid."""
+    """A process that the lab started; `start_ticks` tells it from a later one with the same pid.
+
+    `node` is empty for one that runs outside of the lab's namespaces, `part` for one that is of no part.
+    """
 
     node: str
     pid: int
     start_ticks: int
     argv: list[str]
+    part: str = ""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Something that stands in a lab (`tools.lab.parts`): the process that keeps it, and what it is, for people."""
+
+    keeper: Process
+    told: str
 
 
 class LabState(msgspec.Struct):
@@ -44,6 +55,7 @@ class LabState(msgspec.Struct):
     phase: Literal["building", "up"] = "building"
     faults: dict[str, LinkFault] = {}
     processes: list[Process] = []
+    parts: dict[str, Part] = {}
 
 
 def run_dir(name: str) -> Path:

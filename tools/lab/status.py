@@ -1,18 +1,20 @@
 """What a lab looks like now: nodes, addresses, clocks, and each link's state and counters read from the kernel."""
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from cwdp.shared.rates import format_rate
-from tools.lab import clocks, state
+from tools.lab import clocks, parts, state
 from tools.lab.lab import Lab
 from tools.lab.lifecycle import kernel_errors
-from tools.lab.network import drops, fabric
+from tools.lab.network import drops, fabric, inbound
 from tools.lab.network.fabric import Node
 from tools.lab.state import LinkFault
 from tools.lab.topology import MGMT, MGMT_ADDRESS, Link
@@ -33,6 +35,7 @@ def collect(name: str) -> dict[str, Any]:
         "spec": msgspec.to_builtins(lab.spec),
         "hosts": [_host(lab, name) for name in lab.topology.hosts],
         "switches": [_switch(lab, name) for name in lab.topology.switches],
+        "standing": [asdict(part) for part in parts.standing(known)],
         "mgmt": {"netns": lab.mgmt_netns, "address": str(MGMT_ADDRESS), "node": MGMT},
         "links": [
             _link(link, known.faults.get(link.name, LinkFault()), counters)
@@ -42,10 +45,15 @@ def collect(name: str) -> dict[str, Any]:
 
 
 def render(status: dict[str, Any]) -> Group:
-    """Draw the status as tables: hosts, switches, links."""
-    return Group(
-        _hosts_table(status["hosts"]), _switches_table(status["switches"]), _links_table(status["links"])
-    )
+    """Draw the status as tables: hosts, switches, links, and what stands in the lab."""
+    tables = [
+        _hosts_table(status["hosts"]),
+        _switches_table(status["switches"]),
+        _links_table(status["links"]),
+    ]
+    if status["standing"]:
+        tables.append(_standing_table(status["standing"]))
+    return Group(*tables)
 
 
 def _host(lab: Lab, name: str) -> dict[str, Any]:
@@ -70,6 +78,10 @@ def _switch(lab: Lab, name: str) -> dict[str, Any]:
 
 def _link(link: Link, fault: LinkFault, counters: dict[str, dict[str, dict[str, Any]]]) -> dict[str, Any]:
     ends = [{"node": p.node, "port": p.name, **counters[p.node].get(p.name, {})} for p in (link.a, link.b)]
+    held = counters[link.b.node].get(inbound.queue_name(link.b.name), {})
+    for key in ("queue_drops", "queue_backlog_bytes"):
+        if key in ends[0] and key in held:
+            ends[0][key] += held[key]
     return {
         "name": link.name,
         "carrier": all(end.get("carrier", False) for end in ends),
@@ -148,6 +160,14 @@ def _switches_table(switches: list[dict[str, Any]]) -> Table:
     table = _table("Switches", "switch", "netns", "IPv4", "IPv6")
     for switch in switches:
         table.add_row(*(switch[key] for key in ("name", "netns", "ipv4", "ipv6")))
+    return table
+
+
+def _standing_table(standing: list[dict[str, Any]]) -> Table:
+    table = _table("Standing", "part", "state", "processes", "what")
+    for part in standing:
+        kept = "up" if part["is_kept"] else "left behind by what kept it"
+        table.add_row(part["name"], kept, str(part["processes"]), Text(part["told"]))
     return table
 
 

@@ -23,7 +23,6 @@ from tools.experiments.failover.model import (
     prepare_silence,
 )
 from tools.experiments.fleets import PulseSettings, running_fleet
-from tools.experiments.jobs import pair_flows
 from tools.experiments.runs import IdleShare, links_in_use
 from tools.experiments.taken import links_taken, without_backup
 from tools.lab import Lab, LabSpec
@@ -32,6 +31,7 @@ from tools.picture.delays import Stamps
 from tools.picture.document import Arm, Recording
 from tools.picture.summary import Moments, Span, summarise
 from tools.roce import Flow, Generator
+from tools.roce.jobs import pair_flows
 from tools.waiting import wait_for
 
 NAME = "pic"

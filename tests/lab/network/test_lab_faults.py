@@ -11,18 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+import numpy as np
 import pytest
 from lab_traffic import SINK_PORT, drain, hop, send_many, udp_socket
 
 from cwdp.errors import ConfigError, LabError
-from tools.lab import Lab, faults, status
-from tools.lab.network import drops
+from tools.lab import Lab, faults, netns_enter, status
+from tools.lab.network import drops, inbound
+from tools.lab.traffic.frames import Address, header_pool
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.needs(drops.OBJECT),
+    pytest.mark.needs(drops.OBJECT, inbound.OBJECT),
 ]
 
+SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20
 FLOW_PORTS = range(53000, 53030)
 
 
@@ -157,17 +160,47 @@ def seconds_to_cross(lab: Lab, frames: int) -> float:
         return time.perf_counter() - start
 
 
+def test_what_passes_by_a_slow_hosts_own_queue_is_held_too(lab: Lab) -> None:
+    frames, frame_bytes, rate_bps = 25, 8942, 20_000_000
+    faults.slow(lab.name, "h1-l1", rate_bps, "h1>l1")
+    shortest_s = min(seconds_to_cross_by_no_queue(lab, frames, frame_bytes) for _ in range(5))
+    assert shortest_s == pytest.approx((frames - 1) * frame_bytes * 8 / rate_bps, rel=0.15)
+
+
+def seconds_to_cross_by_no_queue(lab: Lab, frames: int, frame_bytes: int) -> float:
+    """How long frames take from h1 to h2 that leave as what XDP reflects does, by no queueing discipline of h1."""
+    h1, h2 = (lab.host(name) for name in ("h1", "h2"))
+    (nic,) = h1.nics
+    gateway = lab.topology.link("h1-l1").b.mac
+    ends = Address(nic.mac, nic.ipv4), [Address(gateway, h2.nics[0].ipv4)]
+    header = header_pool(*ends, frame_bytes, 1, np.random.default_rng(1), port=SINK_PORT)[0].tobytes()
+    with ExitStack() as stack:
+        receiver = udp_socket(stack, h2, socket.AF_INET, SINK_PORT)
+        with netns_enter(h1.netns):
+            sender = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0))
+        sender.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+        sender.bind((nic.name, 0))
+        start = time.perf_counter()
+        for _ in range(frames):
+            sender.send(header + bytes(frame_bytes - len(header)))
+        receiver.settimeout(5)
+        for _ in range(frames):
+            receiver.recv(65536)
+        return time.perf_counter() - start
+
+
 def test_healing_leaves_no_trace(lab: Lab) -> None:
     before = snapshot(lab)
     faults.cut(lab.name, "l1-s2")
     faults.drop(lab.name, "l1-s2", 0.5)
     faults.slow(lab.name, "l1-s2", 10_000_000)
     faults.cut(lab.name, "h1-l1")
+    faults.slow(lab.name, "h2-l1", 10_000_000)
     faults.drop(lab.name, "h2-l1", 1.0, "l1>h2")
     states = {link["name"]: link["directions"] for link in status.collect(lab.name)["links"]}
     assert states["l1-s2"]["l1>s2"]["state"] == "cut+loss+rate"
     assert states["h1-l1"]["l1>h1"]["state"] == "cut"
-    assert states["h2-l1"]["l1>h2"]["state"] == "silent"
+    assert states["h2-l1"]["l1>h2"]["state"] == "silent+rate"
     assert snapshot(lab) != before
     for name in ("l1-s2", "h1-l1", "h2-l1"):
         faults.heal(lab.name, name)

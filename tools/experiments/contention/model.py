@@ -18,12 +18,12 @@ from tools.experiments.contention.rivals import MakeChooser
 from tools.experiments.contention.rivals.hands import Hands
 from tools.experiments.contention.rivals.hopper import Hopper
 from tools.experiments.contention.rivals.plb import Plb
-from tools.experiments.jobs import Job, interleaved, pair_flows
 from tools.experiments.optimum import fair_optimum_bps, fitting_spine_flows, link_capacities
 from tools.experiments.runs import send
 from tools.lab import Lab, LabSpec
 from tools.lab.topology import Topology
 from tools.roce import Flow
+from tools.roce.jobs import Job, interleaved, pair_flows
 
 OFFERED = 0.94
 SETTLE_S = 3.0

@@ -16,11 +16,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from tools.experiments import measure
-from tools.experiments.jobs import pair_flows
 from tools.experiments.optimum import Pair, link_capacities, placed_optimum_bps, total_optimum_bps
 from tools.lab import LabSpec, faults
 from tools.lab.topology import Topology
 from tools.roce import Flow
+from tools.roce.jobs import pair_flows
 
 QPS = 2
 """A pair of hosts."""

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from cwdp.agent.config import CongestionConfig
 from cwdp.errors import ConfigError
 from tools.clocks import ClockKind
-from tools.experiments.jobs import pair_flows
 from tools.experiments.measure import NS_PER_S, Deliveries, quantile
 from tools.lab.topology import LabSpec, Topology
 from tools.roce.flows import Flow
+from tools.roce.jobs import pair_flows
 from tools.roce.patterns import NIC_WINDOW
 
 BEGINNING_S = 1.0

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from typing import Any, Self
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS, CongestionConfig
 from cwdp.errors import LabError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
+from tools.lab.fleet.relay import Relay
 from tools.lab.fleet.settings import manager_toml
 from tools.lab.lab import Host, Lab
 
@@ -32,6 +33,9 @@ STALL_EVERY_S, STALL_S = (20.0, 40.0), 0.5
 """Of agents in a lab with rough clocks."""
 
 LAST_LINES = 6
+FLEET = "fleet"
+"""The part of the lab that its processes are."""
+
 MANAGER = "manager"
 MANAGER_NICENESS = -15
 """Elsewhere it has a machine of its own; here it shares the processors with all hosts, switches and their traffic."""
@@ -53,6 +57,7 @@ class Fleet:
         pulse_interval_ms: between two pulses over a watched path, as in the agents' configuration.
         planner: what the manager may do by itself, as the `[planner]` of its configuration; nothing unless given.
         congestion: how agents control congestion, as the `[congestion]` of their configuration; None for not at all.
+        page: where the manager's page is to be had on this machine, as HOST:PORT; None for nowhere.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -66,6 +71,7 @@ class Fleet:
         *,
         planner: PlannerSettings | None = None,
         congestion: CongestionConfig | None = None,
+        page: str | None = None,
     ) -> None:
         self.lab = lab
         self._deaths: Counter[str] = Counter()
@@ -76,11 +82,13 @@ class Fleet:
         self._pulse_interval_ms = pulse_interval_ms
         self._planner = planner or PlannerSettings(enabled=False)
         self._congestion = congestion
+        self._page = page
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._started = ExitStack()
         jobs = [self._keep, *([self._stall] if lab.spec.clocks == "rough" else [])]
         self._jobs = [threading.Thread(target=job, name="fleet", daemon=True) for job in jobs]
 
@@ -95,22 +103,32 @@ class Fleet:
         return self.lab.run_dir / "manager.sock"
 
     def __enter__(self) -> Self:
+        self.lab.require_alone(FLEET)
         self._write_keys()
         self._write_manager_config()
         for host in self.lab.hosts:
             self._write_agent_config(host)
-        for name in (MANAGER, *(host.name for host in self.lab.hosts)):
-            self.start(name)
-        for job in self._jobs:
-            job.start()
+        with ExitStack() as started:
+            started.callback(self._end)
+            if self._page:
+                started.enter_context(Relay(self._page, self.lab.mgmt_netns))
+            for name in (MANAGER, *(host.name for host in self.lab.hosts)):
+                self.start(name)
+            for job in self._jobs:
+                job.start()
+            self._started = started.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._started.close()
+
+    def _end(self) -> None:
         self._stopping.set()
         for job in self._jobs:
-            job.join()
+            if job.is_alive():
+                job.join()
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -184,7 +202,12 @@ class Fleet:
         node = "mgmt" if name == MANAGER else name
         with self.log(name).open("ab") as log:
             process = self.lab.popen(
-                node, self._command(name), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                node,
+                self._command(name),
+                part=FLEET,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         if name == MANAGER:
             _prefer_session(process.pid)
@@ -195,7 +218,16 @@ class Fleet:
         if name == MANAGER:
             listen = f"{self.lab.mgmt_address}:{BUS_PORT}"
             state = str(self.lab.run_dir / "manager")
-            own = ["--socket", str(self.socket), "--state-dir", state, "--bus-listen", listen]
+            own = [
+                "--socket",
+                str(self.socket),
+                "--state-dir",
+                state,
+                "--bus-listen",
+                listen,
+                "--page",
+                self._page or "",
+            ]
             run = [*cwdp, "manager", "run", "--config", str(self._config(name)), *own]
             return ["nice", "-n", str(MANAGER_NICENESS), *run]
         agent = self._agent_commands.get(name, [*cwdp, "agent", "run"])

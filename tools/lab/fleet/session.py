@@ -50,13 +50,13 @@ def lab_for_run(name: str, spec: LabSpec | None) -> Iterator[Lab]:
 
 
 class Traffic:
-    """The load generator in a process of its own; as a context, stopped on exit."""
+    """The load generator in a process of its own, with these arguments; as a context, stopped on exit."""
 
-    def __init__(self, lab: Lab, share: float, seconds: float) -> None:
+    def __init__(self, lab: Lab, share: float, seconds: float, *arguments: str) -> None:
         self._share = share
         self._rate_bps = lab.spec.rate_bps * len(lab.hosts) * lab.spec.nics
         argv = [sys.executable, "-m", "tools.lab.traffic.load", "--name", lab.name]
-        argv += ["--load", str(share), "--seconds", str(seconds)]
+        argv += ["--load", str(share), "--seconds", str(seconds), *arguments]
         root = Path(__file__).resolve().parents[3]
         self._process = (
             subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=root)

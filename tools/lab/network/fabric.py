@@ -11,7 +11,7 @@ from pyroute2 import IPRoute, NetlinkError
 
 from cwdp.dataplane.kernel.libbpf import BpfObject
 from cwdp.errors import LabError
-from tools.lab.network import netns, shaping
+from tools.lab.network import inbound, netns, shaping
 from tools.lab.network.routing import Route, switch_routes
 from tools.lab.topology import MGMT, MGMT_ADDRESS, MGMT_PORT, MGMT_PREFIX_LENGTH, Link, Port, Topology
 
@@ -114,6 +114,15 @@ def shape_port(topology: Topology, node: Node, link: Link, rate_bps: int) -> Non
     """Give a node's end of a link a rate, and the queue that the link was made with."""
     index = node.index(link.port_of(node.name).name)
     shaping.set_rate(node.ip, index, rate_bps, link.queue_bytes, topology.spec.frame_bytes)
+
+
+def hold_inbound(topology: Topology, node: Node, link: Link, rate_bps: int | None) -> None:
+    """Have a leaf take in what a host sends at a rate only, behind the queue that the link was made with; None undoes it."""
+    port = link.port_of(node.name)
+    if rate_bps is None:
+        inbound.release(node.ip, port.name)
+    else:
+        inbound.hold(node.ip, port, link, rate_bps, topology.spec)
 
 
 def configure_switch_port(topology: Topology, node: Node, link: Link) -> None:

@@ -40,6 +40,20 @@ def attach_classifier(ip: IPRoute, index: int, hook: Hook, program_fd: int, name
     One in place of another is there at once. The first one is not: while it is being attached the kernel (6.18) was
     seen to lose some packets, pass others and only then obey.
     """
+    _attach(ip, index, program_fd, name, hook=hook, priority=_PRIORITY)
+
+
+def attach_redirect(ip: IPRoute, index: int, program_fd: int, name: str) -> None:
+    """Attach an eBPF classifier to what comes in by an interface, behind the one that `attach_classifier` puts there."""
+    _attach(ip, index, program_fd, name, hook="ingress", priority=_PRIORITY + 1)
+
+
+def detach_redirect(ip: IPRoute, index: int) -> None:
+    """Remove what `attach_redirect` attached."""
+    ip.tc("del-filter", index=index, parent=_PARENTS["ingress"], info=_info(_PRIORITY + 1))
+
+
+def _attach(ip: IPRoute, index: int, program_fd: int, name: str, *, hook: Hook, priority: int) -> None:
     try:
         ip.tc("add", "clsact", index=index)
     except NetlinkError as error:
@@ -51,11 +65,15 @@ def attach_classifier(ip: IPRoute, index: int, hook: Hook, program_fd: int, name
         index=index,
         handle=_FILTER_HANDLE,
         parent=_PARENTS[hook],
-        info=socket.htons(_ETH_P_ALL) | _PRIORITY << 16,
+        info=_info(priority),
         fd=program_fd,
         name=name,
         direct_action=True,
     )
+
+
+def _info(priority: int) -> int:
+    return socket.htons(_ETH_P_ALL) | priority << 16
 
 
 def detach_classifiers(ip: IPRoute, index: int) -> None:

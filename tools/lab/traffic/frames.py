@@ -45,7 +45,13 @@ class Address:
 
 
 def header_pool(
-    source: Address, targets: list[Address], frame_bytes: int, flows: int, rng: np.random.Generator
+    source: Address,
+    targets: list[Address],
+    frame_bytes: int,
+    flows: int,
+    rng: np.random.Generator,
+    *,
+    port: int = ROCE_PORT,
 ) -> Headers:
     """Build the headers of `flows` flows, spread at random over targets and source ports.
 
@@ -55,12 +61,13 @@ def header_pool(
         frame_bytes: length of the whole frame, Ethernet header included.
         flows: how many headers to build.
         rng: draws targets and ports.
+        port: UDP destination port of all.
 
     Returns:
         uint8 (flows, header bytes): Ethernet, IP, UDP and BTH of an RDMA WRITE middle packet. The UDP checksum is
         zero, which RoCEv2 allows.
     """
-    templates = np.array([_template(source, target, frame_bytes) for target in targets])
+    templates = np.array([_template(source, target, frame_bytes, port) for target in targets])
     headers: Headers = templates[rng.integers(len(targets), size=flows)]
     ports = rng.integers(_FIRST_SOURCE_PORT, _LAST_SOURCE_PORT, size=flows, endpoint=True).astype(">u2")
     udp = headers.shape[1] - BTH_BYTES - _UDP_BYTES
@@ -127,14 +134,14 @@ def _require_refusal(number: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _template(source: Address, target: Address, frame_bytes: int) -> Headers:
+def _template(source: Address, target: Address, frame_bytes: int, port: int) -> Headers:
     ip_bytes = frame_bytes - _ETHERNET_BYTES
     if source.ip.version == 4:
         ether_type, ip = 0x0800, _ipv4_header(source.ip, target.ip, ip_bytes)
     else:
         ether_type, ip = 0x86DD, _ipv6_header(source.ip, target.ip, ip_bytes)
     macs = bytes.fromhex(target.mac.replace(":", "") + source.mac.replace(":", ""))
-    udp = struct.pack("!4H", 0, ROCE_PORT, ip_bytes - len(ip), 0)
+    udp = struct.pack("!4H", 0, port, ip_bytes - len(ip), 0)
     bth = struct.pack("!BBHII", _OPCODE_RC_WRITE_MIDDLE, _MIGRATED, _DEFAULT_PKEY, 0, 0)
     return np.frombuffer(macs + struct.pack("!H", ether_type) + ip + udp + bth, dtype=np.uint8)
 

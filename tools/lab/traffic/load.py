@@ -58,13 +58,22 @@ class Load:
         frame_bytes: length of every frame with its Ethernet header; by default the longest that the MTU allows.
         ipv6: send IPv6 instead of IPv4.
         seed: draws flows and arrivals.
+        port: UDP destination port; with another than RoCEv2's nobody takes the frames for queue pairs'.
     """
 
     def __init__(
-        self, lab: Lab, share: float, *, frame_bytes: int | None = None, ipv6: bool = False, seed: int = 1
+        self,
+        lab: Lab,
+        share: float,
+        *,
+        frame_bytes: int | None = None,
+        ipv6: bool = False,
+        seed: int = 1,
+        port: int = ROCE_PORT,
     ) -> None:
         self._lab = lab
         self._ipv6 = ipv6
+        self._port = port
         self._rng = np.random.default_rng(seed)
         self._frame_bytes = frame_bytes or lab.spec.frame_bytes
         if not _MIN_FRAME_BYTES <= self._frame_bytes <= lab.spec.frame_bytes:
@@ -79,7 +88,7 @@ class Load:
 
     def __enter__(self) -> Self:
         for host in self._lab.hosts:
-            self._stack.enter_context(_sink(host))
+            self._stack.enter_context(_sink(host, self._port))
         for host, nic in self._nics:
             sender = FrameSender(host.netns, nic.name, self._headers(host, nic), self._frame_bytes)
             self._stack.callback(sender.close)
@@ -112,11 +121,13 @@ class Load:
         Given their number, the arrivals of a Poisson process are uniform over the interval.
         """
         rate_hz = self.nic_bps * len(self._nics) / (8 * self._frame_bytes)
-        for begin in np.arange(0.0, seconds, _CHUNK_S):
+        begin = 0.0
+        while begin < seconds:
             end = min(begin + _CHUNK_S, seconds)
             count = self._rng.poisson(rate_hz * (end - begin))
             times = np.sort(self._rng.uniform(begin, end, size=count))
             yield times, self._rng.integers(len(self._nics), size=count)
+            begin = end
 
     def _send_chunk(
         self, start: float, arrivals_s: npt.NDArray[np.float64], senders: npt.NDArray[np.intp]
@@ -140,7 +151,7 @@ class Load:
             )
         targets = [Address(gateway_mac, far.ipv6 if self._ipv6 else far.ipv4) for far in remote]
         source = Address(nic.mac, nic.ipv6 if self._ipv6 else nic.ipv4)
-        return header_pool(source, targets, self._frame_bytes, _FLOWS_PER_NIC, self._rng)
+        return header_pool(source, targets, self._frame_bytes, _FLOWS_PER_NIC, self._rng, port=self._port)
 
 
 def _bottleneck_bps(lab: Lab) -> float:
@@ -151,8 +162,8 @@ def _bottleneck_bps(lab: Lab) -> float:
 
 
 @contextmanager
-def _sink(host: Host) -> Iterator[None]:
-    """Hold a host's RoCEv2 port open and throw away what comes, so that no ICMP error goes back."""
+def _sink(host: Host, port: int) -> Iterator[None]:
+    """Hold a port of a host open and throw away what comes, so that no ICMP error goes back."""
     with ExitStack() as stack, netns_enter(host.netns):
         for family, any_address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):  # noqa: S104 - all NICs
             sink = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
@@ -161,7 +172,7 @@ def _sink(host: Host) -> Iterator[None]:
                 sink.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 sink.setsockopt(socket.IPPROTO_UDP, _UDP_NO_CHECK6_RX, 1)
             with suppress(OSError):  # somebody holds the port already, which serves as well
-                sink.bind((any_address, ROCE_PORT))
+                sink.bind((any_address, port))
         held = stack.pop_all()
     with held:
         yield
@@ -180,11 +191,18 @@ def _throw_all_away(sink: socket.socket) -> None:
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True)
 @click.option("--frame", "frame_bytes", type=int, help="Bytes of every frame.  [default: the longest]")
 @click.option("--ipv6", is_flag=True, help="Send IPv6.")
-def main(name: str, share: float, seconds: float, frame_bytes: int | None, ipv6: bool) -> None:
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=ROCE_PORT,
+    show_default=True,
+    help="UDP destination port.",
+)
+def main(*, name: str, share: float, seconds: float, frame_bytes: int | None, ipv6: bool, port: int) -> None:
     """Fill a lab's fabric to a share of its rate, then print what was sent as JSON."""
     # Woken late, it would send a burst that no queue holds: it goes before what it shares the processors with.
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-    with Load(Lab.open(name), share, frame_bytes=frame_bytes, ipv6=ipv6) as load:
+    with Load(Lab.open(name), share, frame_bytes=frame_bytes, ipv6=ipv6, port=port) as load:
         click.echo(json.dumps(asdict(load.run(seconds))))
 
 

@@ -27,7 +27,7 @@ from manager.clock.timeline import Identity
 from manager.config import HistorySettings, ManagerConfig, ProbeSettings
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, cable
-from manager.history import queries
+from manager.history import queries, samples
 from manager.history.queries import Wanted
 from manager.history.service import History
 from manager.history.store import FILE, Store
@@ -256,6 +256,27 @@ def test_a_slow_disk_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 await asyncio.sleep(0.01)
             assert turns > 60
             await one.until_kinds(*(f"kind{i}" for i in range(turns)))
+
+    asyncio.run(asyncio.wait_for(go(), 60))
+
+
+def test_whatever_fails_in_it_is_told_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure, failed = samples.of_links, threading.Event()
+
+    def once(*arguments: Any) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise ZeroDivisionError("unforeseen")
+        return measure(*arguments)
+
+    async def go() -> None:
+        monkeypatch.setattr(samples, "of_links", once)
+        async with _One("a", tmp_path, "nats://127.0.0.1:1") as one:
+            one.lead()
+            await until(failed.is_set)
+            one.note("afterwards")
+            await one.until_kinds("afterwards")
+            assert one.told("history_failed") == 1
 
     asyncio.run(asyncio.wait_for(go(), 60))
 

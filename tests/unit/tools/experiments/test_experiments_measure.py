@@ -13,8 +13,8 @@ from tools.experiments.contention.run import summarise_arm
 from tools.experiments.failover.model import Cut, Kind, draw_cut, summarise_cut
 from tools.experiments.failover.model import make_setting as make_failover
 from tools.experiments.failover.run import summarise_arm as arm_of_failover
-from tools.experiments.jobs import interleaved
 from tools.lab.topology import LabSpec, Topology
+from tools.roce.jobs import interleaved
 
 
 def test_jobs_take_turns_and_reach_every_leaf() -> None:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from tools.experiments.jobs import interleaved
 from tools.experiments.optimum import (
     fair_optimum_bps,
     fitting_spine_flows,
@@ -18,6 +17,7 @@ from tools.experiments.optimum import (
     total_optimum_bps,
 )
 from tools.lab.topology import LabSpec, Topology
+from tools.roce.jobs import interleaved
 
 RATE_BPS = 60_000_000
 

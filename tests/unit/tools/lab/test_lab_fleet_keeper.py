@@ -22,11 +22,17 @@ def _lab(run_dir: Path, clocks: ClockKind = "steady") -> Any:
     """One host, whose every process says why it ends and does."""
     host = SimpleNamespace(name="h1", nics=[SimpleNamespace(name="nic0")], clock_file=run_dir / "h1.npz")
 
-    def popen(_node: str, _command: list[str], **files: Any) -> "subprocess.Popen[bytes]":
+    def popen(_node: str, _command: list[str], *, part: str, **files: Any) -> "subprocess.Popen[bytes]":
+        assert part == processes.FLEET
         return subprocess.Popen(["sh", "-c", "echo out of beans; exit 3"], **files)
 
     return SimpleNamespace(
-        spec=LabSpec(clocks=clocks), hosts=[host], run_dir=run_dir, mgmt_address="192.0.2.1", popen=popen
+        spec=LabSpec(clocks=clocks),
+        hosts=[host],
+        run_dir=run_dir,
+        mgmt_address="192.0.2.1",
+        popen=popen,
+        require_alone=lambda _part: None,
     )
 
 
@@ -36,7 +42,9 @@ def test_agents_of_a_lab_with_rough_clocks_stand_still_for_a_while(
     monkeypatch.setattr(processes, "STALL_EVERY_S", (0.05, 0.06))
     monkeypatch.setattr(processes, "STALL_S", 0.2)
     lab = _lab(tmp_path, "rough")
-    lab.popen = lambda *_a, **files: subprocess.Popen(["sleep", "60"], start_new_session=True, **files)
+    lab.popen = lambda *_a, part, **files: (
+        part and subprocess.Popen(["sleep", "60"], start_new_session=True, **files)
+    )
     end, states = time.monotonic() + PATIENCE_S, set()
     with processes.Fleet(lab) as running:
         while not {"T", "S"} <= states and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Jobs of an experiment: collectives whose members are spread over the fabric, and their queue pairs. No I/O."""
+"""Jobs: collectives whose members are spread over the fabric, and their queue pairs. No I/O."""
 
 import random
 from collections.abc import Sequence
