@@ -12,6 +12,8 @@ from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as prometheus_models
 
+from manager.config import DEFAULT_PAGE
+
 TAG = "cwdp"
 WIDTH = 24
 OURS = 'cluster="$cluster"'
@@ -19,7 +21,6 @@ OURS = 'cluster="$cluster"'
 
 BLUE, ORANGE, VERMILION = "#0072B2", "#E69F00", "#D55E00"
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-DEFAULT_PAGE = "http://127.0.0.1:9465"
 
 Panel = Builder[models.Panel]
 
@@ -64,7 +65,9 @@ def board(
     )
     for variable in variables:
         board = board.with_variable(variable)
-    return board.with_variable(dashboard.TextBoxVariable("page").label("page").default_value(DEFAULT_PAGE))
+    return board.with_variable(
+        dashboard.TextBoxVariable("page").label("page").default_value(f"http://{DEFAULT_PAGE}")
+    )
 
 
 def choice(name: str, query: str, *, several: bool = False) -> dashboard.QueryVariable:
