@@ -10,7 +10,9 @@ BUS_TROUBLE = "=~dropped_.*|received_bad|received_slow|handler_failed"
 
 def board() -> Dashboard:
     """Build it."""
-    made = layout.board("fleet", "cwdp / Fleet", "Whether all is well, what is wrong, how the managers are.")
+    made = layout.board(
+        "fleet", "cwdp / Fleet", "Whether all is well, what is wrong, how the managers are.", view="fleet"
+    )
     return _managers(_delays(_findings(_numbers(made))))
 
 

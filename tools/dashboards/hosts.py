@@ -11,7 +11,10 @@ MOST_REASONS = 10
 def board() -> Dashboard:
     """Build it."""
     made = layout.board(
-        "hosts", "cwdp / Hosts", "Who is there, their clocks, and what agents and dataplanes count."
+        "hosts",
+        "cwdp / Hosts",
+        "Who is there, their clocks, and what agents and dataplanes count.",
+        view="clocks",
     )
     return _counters(_clocks(_members(made)))
 

@@ -12,6 +12,7 @@ def board() -> Dashboard:
         "jobs",
         "cwdp / Jobs",
         "What queue pairs carry, what holds them up, and what the planner does. Single jobs: the page.",
+        view="jobs",
     )
     return _planner(_trouble(_traffic(made)))
 

@@ -34,9 +34,14 @@ class Query:
 
 
 def board(
-    name: str, title: str, description: str, variables: Sequence[dashboard.QueryVariable] = ()
+    name: str,
+    title: str,
+    description: str,
+    *,
+    view: str,
+    variables: Sequence[dashboard.QueryVariable] = (),
 ) -> dashboard.Dashboard:
-    """An empty dashboard with what all have."""
+    """An empty dashboard with what all have; `view` is the one of the manager's page that it leads to."""
     board = (
         dashboard.Dashboard(title)
         .uid(f"cwdp-{name}")
@@ -56,7 +61,7 @@ def board(
         .link(
             dashboard.DashboardLink("Live page")
             .type(models.DashboardLinkType.LINK)
-            .url("${page}")
+            .url(on_page(view))
             .icon("external link")
             .target_blank(True)
         )
@@ -90,9 +95,9 @@ def lines(
     unit: str = "short",
     stacked: bool = False,
     span: int = 12,
-    most: float | None = None,
+    leads_to: str = "",
 ) -> Panel:
-    """Values over time."""
+    """Values over time; a click on one leads to a view of the manager's page, if one is given."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -115,8 +120,9 @@ def lines(
     )
     if stacked:
         panel = panel.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
-    if most is not None:
-        panel = panel.max(most)
+    if leads_to:
+        link = dashboard.DashboardLink("Show on the live page").url(on_page(leads_to)).target_blank(True)
+        panel = panel.data_links([link])
     for i, query in enumerate(queries):
         panel = panel.with_target(_target(query, i))
     return panel
@@ -184,6 +190,11 @@ def rows(title: str, description: str, query: str, *, unit: str, value: str, spa
             .ref_id("A")
         )
     )
+
+
+def on_page(view: str) -> str:
+    """The address of a view of the manager's page."""
+    return f"${{page}}/#/{view}"
 
 
 def selected(metric: str, **labels: str) -> str:

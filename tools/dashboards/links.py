@@ -1,5 +1,7 @@
 """Links: by tier, by rail, and the leaves that stand out."""
 
+from functools import partial
+
 from grafana_foundation_sdk.builders.dashboard import Dashboard, Row
 
 from tools.dashboards import layout
@@ -16,7 +18,8 @@ def board() -> Dashboard:
         "links",
         "cwdp / Links",
         "Queues, loads and losses of links, by the tiers of their ends (1 is leaves), by rail and by leaf.",
-        [choice("leaf", f"label_values({selected('cwdp_leaf_load_bps')}, leaf)", several=True)],
+        view="map",
+        variables=[choice("leaf", f"label_values({selected('cwdp_leaf_load_bps')}, leaf)", several=True)],
     )
     return _leaves(_rails(_tiers(made)))
 
@@ -135,10 +138,11 @@ def _leaves(made: Dashboard) -> Dashboard:
         return f"topk({MOST_LEAVES}, {_worst(metric, by, leaf='=~$leaf')})"
 
     named = "{{leaf}} {{links}}"
+    leaf_lines = partial(lines, leads_to="leaf?name=${__field.labels.leaf:percentencode}")
     return (
         made.with_row(Row("Leaves"))
         .with_panel(
-            lines(
+            leaf_lines(
                 "Longest queues",
                 "99th percentile, of a leaf's links of a kind.",
                 Query(top("cwdp_leaf_queue_p99_max_seconds"), named),
@@ -146,7 +150,7 @@ def _leaves(made: Dashboard) -> Dashboard:
             )
         )
         .with_panel(
-            lines(
+            leaf_lines(
                 "Fullest links",
                 "Load over what they can carry.",
                 Query(top("cwdp_leaf_load_max_ratio"), named),
@@ -154,7 +158,7 @@ def _leaves(made: Dashboard) -> Dashboard:
             )
         )
         .with_panel(
-            lines(
+            leaf_lines(
                 "Largest losses",
                 "Share of probes.",
                 Query(top("cwdp_leaf_loss_max_ratio"), named),
@@ -162,14 +166,14 @@ def _leaves(made: Dashboard) -> Dashboard:
             )
         )
         .with_panel(
-            lines(
+            leaf_lines(
                 "Links in trouble",
                 "With a finding.",
                 Query(top("cwdp_leaf_links_in_trouble", "leaf") + " > 0", "{{leaf}}"),
             )
         )
         .with_panel(
-            lines(
+            leaf_lines(
                 "What links carry",
                 "Added up by kind.",
                 Query(top("cwdp_leaf_load_bps"), named),

@@ -16,6 +16,7 @@ from metric_names import known_metrics, metrics_in, wrong_selectors
 from tools.dashboards.boards import BOARDS, rendered
 
 ROOT = Path(__file__).parents[4]
+ROUTES = (ROOT / "manager/page/static/js/routes.js").read_text()
 FOLDER = ROOT / "manager/monitoring/dashboards"
 PROMTOOL = ROOT / "build/monitoring-tools/promtool"
 VALUES = {"$__rate_interval": "1m", "$cluster": "training-1", "$leaf": ".*"}
@@ -91,8 +92,19 @@ def test_each_dashboard_chooses_source_and_cluster_and_leads_to_the_others_and_t
     tags, page = whole["links"]
     assert tags["tags"] == whole["tags"] == ["cwdp"]
     assert tags["includeVars"]
-    assert page["url"] == "${page}"
     assert "page" in variables
+    addresses = [
+        page["url"],
+        *(
+            link["url"]
+            for panel in panels(name)
+            for link in panel["fieldConfig"]["defaults"].get("links", [])
+        ),
+    ]
+    for address in addresses:
+        view, _, names = re.fullmatch(r"\$\{page\}/#/(\w+)(\?(.*))?", address).groups()
+        assert f"  {view}: {{ title:" in ROUTES
+        assert not names or names.startswith("name=${__field.labels.")
     for panel in panels(name):
         assert panel["datasource"] == SOURCE
         assert all(target["datasource"] == SOURCE for target in panel["targets"])
