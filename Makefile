@@ -1,4 +1,4 @@
-# Everything a newcomer needs: `make demo`, `make test`. Each sets up what it needs first. V=1 shows the compilers' lines.
+# Everything a newcomer needs: `make demo`, `make play`, `make test`. Each sets up what it needs first. V=1 shows the compilers' lines.
 
 # An ordinary user of Debian has none of the programs of the system, nats-server among them.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -26,7 +26,7 @@ FUZZ_FRAMES  := 20000000
 DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
 
-.PHONY: setup bpf roce abi abi-check demo test test-rdma test-kernels machine check lint types unit fuzz bench pin vendor clean
+.PHONY: setup bpf roce abi abi-check demo test test-rdma test-kernels machine check lint types unit fuzz bench pin vendor clean play
 
 setup: build/.packages build/.venv bpf roce abi-check
 
@@ -75,6 +75,9 @@ build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py tools/gen_abi.py build/.v
 
 demo: setup
 	$(SUDO) $(VENV)/bin/cwdp lab run demo
+
+play: setup
+	$(SUDO) $(VENV)/bin/cwdp lab run play
 
 # Every tier, whatever becomes of those before it, and at the end a table of what ran. With CI set, all must have run.
 test: setup machine
