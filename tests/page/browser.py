@@ -1,5 +1,6 @@
 """Debian's Chromium, driven by selenium, that reaches loopback only and leaves nothing behind."""
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -45,19 +46,18 @@ class Browser:
         names = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
         home = dict.fromkeys(names, self._home)
         service = Service(str(DRIVER), env={"PATH": "/usr/bin:/bin", "SE_OFFLINE": "true", **home})
-        try:
+        with contextlib.ExitStack() as ends:
+            ends.callback(shutil.rmtree, self._home, ignore_errors=True)
             self.driver = webdriver.Chrome(options=options, service=service)
-        except BaseException:
-            shutil.rmtree(self._home, ignore_errors=True)
-            raise
-        self.resize(1280)
+            ends.callback(self.driver.quit)
+            self.resize(1280)
+            self._ends = ends.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self.driver.quit()
-        shutil.rmtree(self._home, ignore_errors=True)
+        self._ends.close()
 
     def start_over(self) -> None:
         """Be as at the start: nothing open, wide, dark, no complaint."""

@@ -74,3 +74,10 @@ def test_the_first_page_holds_no_script_and_no_style_of_its_own() -> None:
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=", text) == []
     for target in re.findall(r'(?:href|src)="(.+?)"', text):
         assert (STATIC / target).is_file(), target
+
+
+def test_the_first_page_asks_for_every_module_at_once() -> None:
+    text = (STATIC / "index.html").read_text()
+    named = re.findall(r'(?:modulepreload" href|script type="module" src)="(.+?)"', text)
+    modules = [path for kind in ("*.js", "*.mjs") for path in STATIC.rglob(kind)]
+    assert sorted(named) == sorted(str(path.relative_to(STATIC)) for path in modules)

@@ -96,11 +96,12 @@ function Box({ of, tier, place, size, open }) {
   const { symbol, word, severity } = stateWords(of.state);
   const address = addressOf(of, tier, open);
   const about = of.switch === null ? plural(of.members, tier === 1 ? "leaf" : "switch").replace("leafs", "leaves").replace("switchs", "switches") : of.answers ? "" : "does not answer";
+  const isTight = size < BOX.wide && severity !== "ok";
   const text = html`
     <title>${[of.label, ...(of.names ?? [])].join("\n")}</title>
     <rect class=${`box ${severity}`} width=${size} height=${BOX.height} rx="4" />
     <text class="label" x="9" y="15">${cut(of.label, size)}</text>
-    <text class="name" x="9" y="29">${[about, of.nics ? plural(of.nics, "NIC") : ""].filter(Boolean).join(", ")}</text>
+    <text class="name" x="9" y="29">${isTight ? "" : [about, of.nics ? plural(of.nics, "NIC") : ""].filter(Boolean).join(", ")}</text>
     <text class=${`mark ${severity}`} x=${size - 8} y="29" text-anchor="end">${severity === "ok" ? "" : `${symbol} ${word}`}</text>`;
   const transform = `translate(${place.x} ${place.y})`;
   if (!address) return html`<g transform=${transform}>${text}</g>`;

@@ -1,5 +1,5 @@
 /** Events as marks on lanes of time, counted by bins, so that a thousand of them stay readable. */
-import { cursor } from "../cursor.js";
+import { cursor, point } from "../cursor.js";
 import { html, useRef } from "../h.js";
 import { href } from "../routes.js";
 import { useStore } from "../store.js";
@@ -33,7 +33,11 @@ export function Timeline({ events, sinceS, untilS }) {
   const x = (timeS) => LEFT + ((timeS - sinceS) / (untilS - sinceS)) * (width - LEFT);
   const height = LANES.length * LANE + 20;
   const bins = binned(events, sinceS, binS);
-  return html`<div ref=${box}><svg class="timeline" viewBox=${`0 0 ${width} ${height}`} height=${height} role="group" aria-label=${`${plural(events.length, "event")} from ${stamp(sinceS)} to ${stamp(untilS)}, by kind`}>
+  function pointTo(event) {
+    const left = event.clientX - box.current.getBoundingClientRect().left;
+    if (left >= LEFT) point(sinceS + ((left - LEFT) / (width - LEFT)) * (untilS - sinceS));
+  }
+  return html`<div ref=${box} onMouseMove=${pointTo}><svg class="timeline" viewBox=${`0 0 ${width} ${height}`} height=${height} role="group" aria-label=${`${plural(events.length, "event")} from ${stamp(sinceS)} to ${stamp(untilS)}, by kind`}>
     ${LANES.map(([name], lane) => html`<g key=${name}>
       <text class="name" x="0" y=${lane * LANE + 15}>${name}</text>
       <line class="grid" x1=${LEFT} x2=${width} y1=${(lane + 1) * LANE} y2=${(lane + 1) * LANE} />
