@@ -26,7 +26,7 @@ FUZZ_FRAMES  := 20000000
 DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
 
-.PHONY: setup bpf roce abi abi-check demo play test test-rdma test-kernels machine check lint types unit fuzz bench pin clean
+.PHONY: setup bpf roce abi abi-check demo test test-rdma test-kernels machine check lint types unit fuzz bench pin vendor clean play
 
 setup: build/.packages build/.venv bpf roce abi-check
 
@@ -81,7 +81,7 @@ play: setup
 
 # Every tier, whatever becomes of those before it, and at the end a table of what ran. With CI set, all must have run.
 test: setup machine
-	@$(RUN_TESTS) lint types unit kernel lab rdma
+	@$(RUN_TESTS) lint types unit kernel page lab rdma
 
 # Real RDMA in a virtual machine; where none can run, the tests skip and say why.
 test-rdma: setup machine
@@ -122,6 +122,10 @@ pin:
 		--strip-extras -o requirements.txt requirements.in
 	$(PYTHON) -m piptools compile -q --upgrade --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--strip-extras --allow-unsafe -o requirements-dev.txt requirements-dev.in
+
+# What the page takes from npm, by the lock file; needed only where a version changes.
+vendor:
+	$(PYTHON) -m tools.vendor
 
 clean:
 	rm -rf build $(VENV) *.egg-info

@@ -28,6 +28,7 @@ CHECKS = ("lint", "types")
 TESTS = {
     "unit": ("tests/unit",),
     "kernel": ("tests/bpf",),
+    "page": ("tests/page",),
     "lab": ("tests/lab",),
     "rdma": ("-s", "tests/rdma"),  # what the virtual machine prints is passed on
 }

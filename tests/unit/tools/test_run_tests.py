@@ -168,7 +168,7 @@ def test_an_unknown_tier_is_refused(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["run_tests", "unit", "units"])
     assert run_tests.main() == 2
-    assert "lint, types, unit, kernel, lab, rdma" in capsys.readouterr().err
+    assert "lint, types, unit, kernel, page, lab, rdma" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("what", ["cwdp-no-such-program", Path("/no/such/file")])

@@ -3,17 +3,18 @@
 import asyncio
 import contextlib
 import json
+import os
 import resource
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from cwdp.shared.loopwatch import LoopWatch
-from manager.api.history_http import HistoryHttp
-from manager.api.overview_http import OverviewHttp
+from manager.api.http import HttpServer
 from manager.page.server import Page
 from manager.state import FleetState
 from tools.sim.fleet.known import KnownFleet, break_link, known_state, measure, send
@@ -34,8 +35,8 @@ async def page_of(state: FleetState, listen: str) -> AsyncIterator[Page]:
         bus=SimpleNamespace(connected=True),
         history=None,
     )
-    overview = OverviewHttp(sources, HistoryHttp(state, None))
-    page = Page(listen, overview.routes(), overview.tick)
+    http = HttpServer(sources, _nothing_to_commit, socket=Path(os.devnull), listen=None)
+    page = Page(listen, http.reading_routes(), http.overview.tick)
     await page.start()
     try:
         yield page
@@ -67,6 +68,10 @@ async def serve(fleet: KnownFleet, listen: str, seconds: float) -> None:
             took_s, cpu_s = time.monotonic() - began[0], _cpu_s() - began[1]
             cost = {"seconds": took_s, "core_share": cpu_s / took_s, "loop_lag_s": watch.worst_s}
             print(json.dumps(cost), flush=True)
+
+
+async def _nothing_to_commit() -> None:
+    """Nothing can be changed by the page."""
 
 
 async def _hear(state: FleetState, fleet: KnownFleet) -> None:
