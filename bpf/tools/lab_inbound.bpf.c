@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A switch port of the lab that takes in what a host sends no faster than a queue of its own lets through: what
- * comes in leaves by another interface, a veth pair back into the switch. */
+/* A switch port of the lab that takes in what a host sends no faster than a queue of its own lets through:
+ * what comes in leaves by another interface, a veth pair back into the switch. */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 

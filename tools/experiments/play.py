@@ -57,12 +57,16 @@ STORIES = (
         ("lab cut h6-l3 --rate 1400kbit --direction 'l3>h6'",),
         ("lab heal h6-l3",),
     ),
-    Story("a third job", ("lab job up C --hosts h1,h4,h6,h7",), ("lab job down C",)),
+    Story(
+        "a third job, by which the two become one in cwdp's eyes",
+        ("lab job up C --hosts h1,h4,h6,h7",),
+        ("lab job down C",),
+    ),
     Story(
         "two jobs collide on one link",
         (
-            "lab job up D --hosts h1,h3 --load 20% --over s4",
-            "lab job up E --hosts h2,h4 --load 20% --over s4",
+            "lab job up D --hosts h1,h3 --load 30% --over s4",
+            "lab job up E --hosts h2,h4 --load 30% --over s4",
         ),
         ("lab job down D", "lab job down E"),
     ),

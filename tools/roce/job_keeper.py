@@ -60,9 +60,9 @@ def _sending(lab: Lab, *, job: Job, load: float, over: str) -> Iterator[dict[str
 
 
 def _flows(lab: Lab, job: Job, load: float) -> list[Flow]:
-    """What a member's queue pairs have under way fits the queue of a port: a lab's links have no flow control."""
+    """What those of two members have under way fits the queue of a port: a lab's links have no flow control."""
     mtu, transfers = largest_mtu(lab.spec.mtu), len(job.members) - 1
-    window = lab.spec.queue_bytes // (mtu * transfers)
+    window = lab.spec.queue_bytes // (2 * mtu * transfers)
     return pair_flows(
         lab.topology,
         job.pairs,
