@@ -32,16 +32,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Slow:
-    """Something that delays what it should not."""
+    """Something that delays what it should not, by the queue of a link."""
 
     kind: Kind
     subject: Subject
+    link: DirectedLink
     evidence: str
 
 
 @dataclass(kw_only=True)
 class _Followed:
     finding: Finding
+    link: DirectedLink
     well: int = 0
 
 
@@ -68,12 +70,21 @@ class DelayWatch:
         self._seen_windows = {key: self._seen_windows.get(key, 0) + 1 for key in slow}
         for key, what in slow.items():
             if key not in self._followed and self._seen_windows[key] >= SEEN_WINDOWS:
-                self._followed[key] = _Followed(finding=self._open(what))
+                self._followed[key] = _Followed(finding=self._open(what), link=what.link)
+        unknown = _unknown(queues, loads) if self._followed else set()
         for key, followed in list(self._followed.items()):
-            followed.well = 0 if key in slow else followed.well + 1
+            if key in slow:
+                followed.well = 0
+            elif followed.link not in unknown:
+                followed.well += 1
             if followed.well > OVER_WINDOWS:
                 self._close(followed.finding)
                 del self._followed[key]
+
+
+def _unknown(queues: QueueInference, loads: LinkLoads) -> set[DirectedLink]:
+    """Links that are there and of whose queues nothing is known now: it is not known that they are well either."""
+    return {loads.routes.links[i] for i in np.flatnonzero(np.isnan(queues.queue_ns[-1])).tolist()}
 
 
 def _slow(stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads) -> Iterator[Slow]:
@@ -94,7 +105,7 @@ def _slow(stands: NDArray[np.bool_], queue_ns: Floats, loads: LinkLoads) -> Iter
         elif loads.is_sure[i] and IDLE_SHARE * best_bps < load_bps < SLOW_SHARE * best_bps:
             carries = f"it carries {load_bps / 1e6:,.0f} Mbit/s, others like it {best_bps / 1e6:,.0f}"
             subject = cable(link) if _both(stands, links, link) else direction(link)
-            yield Slow("slow", subject, f"{waits}; {carries}")
+            yield Slow("slow", subject, link, f"{waits}; {carries}")
 
 
 def _best(loads: LinkLoads, like: NDArray[np.bool_]) -> float:
@@ -118,4 +129,4 @@ def _slow_host(link: DirectedLink, evidence: str) -> Slow:
     nic = link.a if "/" in link.a else link.b
     sends = nic == link.a
     host = Subject("host", nic.partition("/")[0])
-    return Slow("slow_sender" if sends else "slow_receiver", host, f"{nic}: {evidence}")
+    return Slow("slow_sender" if sends else "slow_receiver", host, link, f"{nic}: {evidence}")

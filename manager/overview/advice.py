@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from manager.fabric.completion import MARK
 from manager.fabric.routes import Routes
 from manager.moment.moment import Moment
 from manager.planner.flows import QpName
@@ -129,7 +130,7 @@ def _act(finding: Json, places: NDArray[np.intp], moment: Moment) -> list[Json]:
         steps += steer_step(int(places[0]), links, moment)
     if kind == "clock":
         steps.append({"command": shlex.join(["cwdp", "clock"]), "text": "See how far off it is."})
-    elif subject["kind"] in ("host", "nic"):
+    elif subject["kind"] in ("host", "nic") and not subject["name"].startswith(MARK):
         host = subject["name"].partition("/")[0]
         steps.append({"command": shlex.join(["cwdp", "host", host]), "text": "See what its agent counts."})
     if kind in REPAIR:
