@@ -24,11 +24,12 @@ FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 FUZZ_FRAMES  := 20000000
 
 DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
-	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv tcpdump
+	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv python3-yaml tcpdump
 
-.PHONY: setup bpf roce abi abi-check demo test test-rdma test-kernels machine check lint types unit fuzz bench pin vendor clean play
+.PHONY: setup bpf roce abi abi-check demo play test test-rdma test-kernels machine check lint types unit fuzz bench \
+	dashboards vendor pin clean
 
-setup: build/.packages build/.venv bpf roce abi-check
+setup: build/.packages build/.venv build/monitoring-tools bpf roce abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -43,6 +44,10 @@ build/.venv: requirements.txt requirements-dev.txt pyproject.toml | build/.packa
 		&& $(PIP) --no-deps --no-build-isolation -e .; } > build/pip.log 2>&1 \
 		|| { tail -20 build/pip.log; echo "error: all that pip said is in build/pip.log"; exit 1; } >&2
 	@touch $@
+
+# What checks alert rules. The packages themselves would start a Prometheus server here.
+build/monitoring-tools: tools/unpack_programs.sh | build/.packages
+	@tools/unpack_programs.sh $@ prometheus:promtool prometheus-alertmanager:amtool
 
 bpf: $(BPF_OBJECTS)
 
@@ -90,6 +95,10 @@ test-rdma: setup machine
 # The kernel tests on Debian's kernels, each emulated: hours. TESTS="tests/bpf/steering/test_steer.py ..." runs some.
 test-kernels: setup
 	$(SUDO) $(PYTHON) -m tools.kernels $(TESTS)
+
+# Grafana's dashboards are written from tools/dashboards; a drift fails the unit tests.
+dashboards: build/.venv
+	$(PYTHON) -m tools.dashboards
 
 machine: | build/.packages
 	@$(SUDO) tools/rdma/provision.sh programs && $(SUDO) tools/rdma/provision.sh vm build/rdma/kernel \

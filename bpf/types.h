@@ -160,7 +160,7 @@ struct cwdp_qp {
 	__u64 departure_ns;  /* earliest, of the next packet */
 	union {
 		__u32 pace_q18;  /* egress: 2^-18 ns per byte; 0: not paced by itself */
-		__u32 acked_psn; /* ingress: the last acknowledged; QP_PSN_KNOWN above the 24 bits */
+		__u32 acked_psn; /* ingress: the last acknowledged; QP_PSN_* above the 24 bits */
 	};
 	__u32 priority;
 	__u64 psn_window; /* requests received: bit i stands for next_psn - 1 - i */

@@ -11,6 +11,7 @@
 
 #define QP_PSN_KNOWN (1U << 31)
 #define QP_PSN_JUMP  (1U << 30) /* a READ request takes as many PSNs as its response has packets */
+#define QP_PSN_NAK   (1U << 30) /* of what is acknowledged: by a NAK of a PSN sequence error */
 #define PSN_WINDOW   64
 
 /* How far b lies before a in the circle of PSNs, negative where it lies behind. */
@@ -123,19 +124,22 @@ static __always_inline void follow_acknowledge(struct cwdp_qp *qp, __u8 syndrome
  * that is connected anew begins anywhere. */
 static __always_inline void follow_acknowledged(struct cwdp_qp *qp, const struct roce_packet *packet)
 {
+	__u32 acked = packet->psn, known = QP_PSN_KNOWN;
 	__u8 operation = packet->opcode & BTH_OPERATION;
-	__u32 acked = packet->psn;
 
 	if (operation == ROCE_READ_RESPONSE_MIDDLE || operation == ROCE_READ_RESPONSE_LAST) {
 		/* behind a gap it is not what the requester waits for */
-		if (qp->acked_psn != (QP_PSN_KNOWN | ((acked - 1) & PSN_MASK)))
+		if ((qp->acked_psn & ~QP_PSN_NAK) != (known | ((acked - 1) & PSN_MASK)))
 			return;
-	} else if (AETH_KIND(packet->syndrome) == AETH_RNR_NAK || packet->syndrome == AETH_NAK_PSN_SEQUENCE) {
+	} else if (packet->syndrome == AETH_NAK_PSN_SEQUENCE) {
+		known |= QP_PSN_NAK;
+		acked--;
+	} else if (AETH_KIND(packet->syndrome) == AETH_RNR_NAK) {
 		acked--;
 	} else if (AETH_KIND(packet->syndrome) != AETH_ACK) {
 		return;
 	}
-	qp->acked_psn = QP_PSN_KNOWN | (acked & PSN_MASK);
+	qp->acked_psn = known | (acked & PSN_MASK);
 }
 
 /* Count a packet. */

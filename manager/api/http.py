@@ -44,9 +44,7 @@ class HttpServer:
         self.overview = OverviewHttp(sources, self._past)
         self._socket = socket
         self._listen = host_port(listen, "--listen") if listen else None
-        self._registry = CollectorRegistry()
         self._collector = FleetCollector(sources)
-        self._registry.register(self._collector)
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -144,10 +142,10 @@ class HttpServer:
         return web.json_response(status, status=200 if connected else 503)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        self._collector.paths = await self._off_loop(self._snapshot)
-        return web.Response(
-            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        registry = CollectorRegistry()
+        registry.register(self._collector.scrape(await self._collector.tables()))
+        body = await self._off_loop(lambda: generate_latest(registry))
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _clock(self, _request: web.Request) -> web.Response:
         return web.json_response(host_views.clock(self._sources.state, time.monotonic()))

@@ -68,7 +68,7 @@ class Moments:
         await self._follow_pairs(now_s)
         findings, avoided = link_views.findings_of(state), state.planner.standing.dead
         leaf_pairs, nic_pairs = self._pairs
-        flows = sending(state.traffic.queue_pairs, state.members.nics_by_address, now_s)
+        flows = sending(state.traffic.queue_pairs.tables, state.members.nics_by_address, now_s)
         return Moment(
             at_s=time.time(),
             is_live=True,

@@ -1,6 +1,6 @@
 """What is wrong in the fabric: one finding per cause, with its start, its end and its evidence. No I/O."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -80,15 +80,18 @@ class Findings:
     Attributes:
         current: by number.
         past: the newest last.
+        opened: how many there have been, by kind.
     """
 
     current: dict[int, Finding] = field(default_factory=dict)
     past: deque[Finding] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    opened: Counter[str] = field(default_factory=Counter)
     _last: int = 0
 
     def open(self, finding: Finding) -> Finding:
         """Add one, and number it."""
         self._last += 1
+        self.opened[finding.kind] += 1
         finding.number = self._last
         self.current[finding.number] = finding
         return finding

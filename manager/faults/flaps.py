@@ -9,13 +9,18 @@ MOST_SUBJECTS = 100_000
 
 
 class Flaps:
-    """Changes by subject; more than `MOST_CHANGES` in an hour are flapping, which ends with `CALM_S` without one."""
+    """Changes by subject; more than `MOST_CHANGES` in an hour are flapping, which ends with `CALM_S` without one.
+
+    `total` counts the changes of all subjects since the start.
+    """
 
     def __init__(self) -> None:
+        self.total = 0
         self._changes: dict[str, deque[float]] = {}
 
     def add(self, subject: str, now_s: float) -> int:
         """It changed; how often it did in the last hour."""
+        self.total += 1
         if subject not in self._changes and len(self._changes) >= MOST_SUBJECTS:
             del self._changes[next(iter(self._changes))]
         changes = self._changes.setdefault(subject, deque(maxlen=10 * MOST_CHANGES))

@@ -41,6 +41,7 @@ class FaultWatch:
 
     Attributes:
         findings: what holds, and what held.
+        flaps: how often things went and came back.
     """
 
     def __init__(self, note: Note) -> None:
@@ -49,7 +50,7 @@ class FaultWatch:
         self._losses = LossWatch(self._found_losses, self._close)
         self._delays = DelayWatch(self._found_slow, self._close)
         self._clocks = ClockWatch(self._found_wrong, self._close)
-        self._flaps = Flaps()
+        self.flaps = Flaps()
         self._flapping: dict[str, Finding] = {}
         self._carriers: dict[str, Finding] = {}
         self._reroutes = Reroutes()
@@ -124,9 +125,9 @@ class FaultWatch:
         """End the flapping of what has been calm; `now_s` is monotonic."""
         self._now_s = now_s
         for name, finding in list(self._flapping.items()):
-            if self._flaps.is_calm(name, now_s):
+            if self.flaps.is_calm(name, now_s):
                 del self._flapping[name]
-                self._flaps.calmed(name)
+                self.flaps.calmed(name)
                 self._close(finding)
 
     def _found_losses(self, found: Found) -> Finding:
@@ -209,7 +210,7 @@ class FaultWatch:
             self._count_change(finding.subject)
 
     def _count_change(self, subject: Subject) -> None:
-        changes = self._flaps.add(subject.name, self._now_s)
+        changes = self.flaps.add(subject.name, self._now_s)
         if changes > MOST_CHANGES and subject.name not in self._flapping:
             evidence = [f"it went and came back {changes} times within the hour"]
             self._flapping[subject.name] = self._open("flapping", subject, 1.0, evidence)

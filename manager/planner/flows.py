@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, shown_address
-from manager.queue_pairs.counters import NicTable, QueuePairStore
+from manager.queue_pairs.counters import NicTable
 
 ACTIVE_S = 1.5
 ACKNOWLEDGEMENT_BYTES = 128
@@ -49,13 +49,13 @@ class Flows:
     small: NDArray[np.bool_]
 
 
-def sending(store: QueuePairStore, nics: Mapping[str, str], now_s: float) -> Flows:
+def sending(tables: Mapping[tuple[str, str], NicTable], nics: Mapping[str, str], now_s: float) -> Flows:
     """Those that an agent reported of within `ACTIVE_S` of its last report, however long ago that was."""
     names: list[QpName] = []
     dst: list[str] = []
     columns: list[NDArray[np.float64]] = []
     shown: dict[bytes, str] = {}
-    for (host, nic), table in store.tables.items():
+    for (host, nic), table in tables.items():
         if not len(table.rows):
             continue
         chosen = _active(table)

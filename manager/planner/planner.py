@@ -202,7 +202,7 @@ class Planner:
         dead: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
     ) -> Outcome:
-        flows = sending(self._store, self._members.nics_by_address, now_s)
+        flows = sending(self._store.tables, self._members.nics_by_address, now_s)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
         inputs = PlannerInputs(
             now_s=now_s,

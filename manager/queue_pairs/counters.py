@@ -158,9 +158,9 @@ class QueuePairStore:
                 del self.tables[nic]
 
     def count(self) -> Counter[str]:
-        """How many there are by direction."""
+        """How many there are by direction; a thread may ask."""
         counts = Counter(dict.fromkeys(DIRECTIONS, 0))
-        for table in self.tables.values():
+        for table in list(self.tables.values()):
             both = np.bincount(table.rows["direction"], minlength=len(DIRECTIONS))
             counts.update(dict(zip(DIRECTIONS, both.tolist(), strict=False)))
         return counts

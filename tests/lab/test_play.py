@@ -17,7 +17,7 @@ from tools.experiments.play import LOOK, STORIES
 from tools.lab import lifecycle, process, state, status
 from tools.roce.process import PROGRAM
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180), pytest.mark.needs(PROGRAM)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.needs(PROGRAM)]
 
 INDENT = "    "
 
@@ -42,8 +42,9 @@ def printed(play: "subprocess.Popen[str]") -> list[str]:
     for line in play.stdout:
         lines.append(line.rstrip("\n"))
         if line.startswith("ctrl-c"):
-            break
-    return lines
+            return lines
+    assert play.stderr is not None
+    raise AssertionError(play.stderr.read())
 
 
 def run(command: str) -> "subprocess.CompletedProcess[str]":

@@ -24,12 +24,12 @@ from manager.config import PlannerSettings
 from tools.clocks import ClockKind
 from tools.experiments import measure
 from tools.experiments.contention.model import QUEUE_BYTES, Setting, make_setting
-from tools.experiments.failover.model import Cut, Kind, draw_cut, prepare_silence
+from tools.experiments.failover.model import Cut, Kind, draw_cut
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.options import rate_option
 from tools.experiments.runs import SNAPSHOT_S, links_in_use
 from tools.experiments.taken import links_taken, without_backup
-from tools.lab import Lab, LabSpec
+from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import lab_for_run, sample
 from tools.lab.params import CLOCKS
@@ -217,7 +217,7 @@ class _Demonstration:
     def dead_link(self, jobs: _Jobs, seed: int) -> None:
         """A link in use goes silent under load, and is mended."""
         self._title("A link goes silent under load")
-        prepare_silence(self._lab.name, self._lab.topology)
+        faults.prepare_silence(self._lab.name, self._lab.topology)
         self._wait_for_backups(jobs)
         used = links_in_use(self._lab, jobs.setting.flow_bps / 2)
         cut = draw_cut(Kind.SILENT, used, self._lab.topology, random.Random(seed))

@@ -46,7 +46,7 @@ STORIES = (
         ("lab heal l1-s2",),
     ),
     Story("a link loses 2 % of its packets", ("lab cut l2-s3 --loss 2%",), ("lab heal l2-s3",)),
-    Story("a link is slow", ("lab cut l1-s1 --rate 4mbit",), ("lab heal l1-s1",)),
+    Story("a link is slow", ("lab cut l4-s1 --rate 6mbit",), ("lab heal l4-s1",)),
     Story(
         "a host is slow to send",
         ("lab cut h3-l2 --rate 1400kbit --direction 'h3>l2'",),

@@ -45,6 +45,13 @@ def drop(name: str, link_name: str, share: float, direction: str = BOTH) -> None
         state.save(known)
 
 
+def prepare_silence(name: str, topology: Topology) -> None:
+    """Have classifiers that drop nothing on all links between leaves and spines, so that a cut is made at a moment."""
+    for leaf in topology.leaves:
+        for spine in topology.spines:
+            drop(name, f"{leaf}-{spine}", 0.0)
+
+
 def slow(name: str, link_name: str, rate_bps: int, direction: str = BOTH) -> None:
     """Lower (or raise) a link's rate, both ways or in one direction; its queue keeps its size in bytes."""
     with _changing(name, link_name) as (known, topology, link):

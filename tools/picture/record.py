@@ -20,12 +20,11 @@ from tools.experiments.failover.model import (
     Setting,
     draw_cut,
     make_setting,
-    prepare_silence,
 )
 from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.runs import IdleShare, links_in_use
 from tools.experiments.taken import links_taken, without_backup
-from tools.lab import Lab, LabSpec
+from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet.session import lab_for_run
 from tools.picture.delays import Stamps
 from tools.picture.document import Arm, Recording
@@ -66,7 +65,7 @@ def record(seed: int) -> Recording:
     )
     setting = make_setting(spec, OFFERED, None)
     with lab_for_run(NAME, setting.spec) as lab:
-        prepare_silence(NAME, lab.topology)
+        faults.prepare_silence(NAME, lab.topology)
         flows = pair_flows(
             lab.topology,
             setting.pairs,

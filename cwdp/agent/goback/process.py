@@ -38,15 +38,12 @@ from cwdp.shared.addresses import Address
 PROVED = frozenset({"rxe"})
 """Drivers whose queue pairs are known to go back."""
 
-COUNTERS = ("go_backs_sent", "go_backs_unsent", "go_backs_unknown", "go_back_failed")
+COUNTERS = ("go_backs_sent", "go_backs_unsent", "go_backs_unknown", "go_backs_retrying", "go_back_failed")
 LOOK_NS, SAY_NS, IDLE_S = 1_000_000_000, 1_000_000_000, 0.05
 LOOK_SHARE = 5
 """A look at the kernel's list of queue pairs takes a fifth of the time at most."""
 
 DEVICES_NS = 60_000_000_000
-
-TIMES, AGAIN_AFTER = 2, 10
-"""Told so often for one switch at most, the second time after so many times as long as silence is death."""
 
 _SENDERS = {socket.AF_INET: Sender.GO_BACK_IPV4, socket.AF_INET6: Sender.GO_BACK_IPV6}
 _IP_RECVERR, _IPV6_RECVERR = 11, 25
@@ -117,25 +114,27 @@ class NakSender:
         return sock
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What a queue pair was told last: after which switch, to which PSN, when and how often."""
+class _Settled(msgspec.Struct, frozen=True):
+    """After which switch, and of which PSN, a queue pair was told, or known not to be worth it."""
 
     path: int
     flaps: int
     psn: int | None
-    at_ns: int
-    times: int
 
 
 class NicGoBack:
-    """The queue pairs of one NIC."""
+    """The queue pairs of one NIC.
+
+    Each is told once for a switch. One that sends again takes no NAK until something is acknowledged: `rdma_rxe` ignores
+    it, but starts the timer anew. So none is told twice of one PSN, nor at all where its peer has told it.
+    """
 
     def __init__(self, order: GoBackOrder, counters: Counter[str]) -> None:
         self._order, self._counters = order, counters
         self._maps = Maps(tree.here(order.ifname))
         self._queue_pairs = Unacknowledged(self._maps)
         self._sender = NakSender(order.ifname, self._maps)
-        self._told: dict[Name, _Told] = {}
+        self._settled: dict[Name, _Settled] = {}
 
     def __len__(self) -> int:
         return len(self._queue_pairs)
@@ -143,13 +142,18 @@ class NicGoBack:
     def follow(self, connected: list[QueuePair]) -> None:
         """Look after these queue pairs, all that are connected now."""
         self._queue_pairs.follow(connected)
-        self._told = {name: told for name, told in self._told.items() if name in self._queue_pairs}
+        self._settled = {name: last for name, last in self._settled.items() if name in self._queue_pairs}
 
-    def act(self, now_ns: int) -> None:
+    def act(self) -> None:
         """Tell those that wait, path by path until the dataplane says that the path is in use."""
         in_use: set[int] = set()
         for one in self._queue_pairs.waiting():
-            if one.path not in in_use and self._is_due(one, now_ns) and not self._tell(one, now_ns):
+            if self._is_settled(one) or one.path in in_use:
+                continue
+            here = self._order.address(one.peer.version)
+            if one.psn is None or here is None or one.retrying:
+                self._leave_alone(one)
+            elif not self._tell(one, nak(one.peer, here, one.lqpn, one.psn)):
                 in_use.add(one.path)
 
     def close(self) -> None:
@@ -157,38 +161,34 @@ class NicGoBack:
         self._sender.close()
         self._maps.close()
 
-    def _is_due(self, one: Waiting, now_ns: int) -> bool:
-        told = self._told.get(one.name)
-        if not self._is_down(one) or told is None or (told.path, told.flaps) != (one.path, self._flaps(one)):
-            return True
-        again_after_ns = AGAIN_AFTER * int(self._maps.control["dead_after_ns"][0])
-        return told.psn == one.psn and told.times < TIMES and now_ns - told.at_ns > again_after_ns
+    def _is_settled(self, one: Waiting) -> bool:
+        last = self._settled.get(one.name)
+        if last is None:
+            return False
+        same_switch = self._is_down(one) and (last.path, last.flaps) == (one.path, self._flaps(one))
+        return same_switch or last.psn == one.psn
 
-    def _tell(self, one: Waiting, now_ns: int) -> bool:
-        """Tell one; False where its path is in use."""
-        here = self._order.address(one.peer.version)
-        if one.psn is None or here is None:
-            if not self._is_down(one):
-                return False
-            self._counters["go_backs_unknown"] += 1
-            self._remember(one, now_ns, TIMES)
-            return True
+    def _settle(self, one: Waiting) -> None:
+        """A switch that the telling itself has brought about is the one that was told of."""
+        self._settled[one.name] = _Settled(one.path, self._flaps(one), one.psn)
+
+    def _leave_alone(self, one: Waiting) -> None:
+        """One that cannot be told, once its path is given up."""
+        if self._is_down(one):
+            self._counters["go_backs_retrying" if one.retrying else "go_backs_unknown"] += 1
+            self._settle(one)
+
+    def _tell(self, one: Waiting, packet: bytes) -> bool:
+        """Tell one; False where its path is in use, or the kernel does not take the packet."""
         try:
-            given = self._sender.send(nak(one.peer, here, one.lqpn, one.psn), one.peer, one.rqpn)
+            given = self._sender.send(packet, one.peer, one.rqpn)
         except OSError:
             self._counters["go_backs_unsent"] += 1
             return False
         if given:
             self._counters["go_backs_sent"] += 1
-            self._remember(one, now_ns, 1)
+            self._settle(one)
         return given
-
-    def _remember(self, one: Waiting, now_ns: int, times: int) -> None:
-        """A switch that the telling itself has brought about is the one that was told of."""
-        before, flaps = self._told.get(one.name), self._flaps(one)
-        if before is not None and (before.path, before.flaps) == (one.path, flaps):
-            times += before.times
-        self._told[one.name] = _Told(one.path, flaps, one.psn, now_ns, times)
 
     def _is_down(self, one: Waiting) -> bool:
         return bool(self._maps.paths["state"][one.path] == PathState.DOWN)
@@ -232,10 +232,10 @@ class GoBackHost:
         """Whether there is any queue pair to look after."""
         return any(len(nic) for nic in self._nics.values())
 
-    def act(self, now_ns: int) -> None:
+    def act(self) -> None:
         """Tell those that wait."""
         for nic in self._nics.values():
-            nic.act(now_ns)
+            nic.act()
 
 
 def is_proved_device_there() -> bool:
@@ -300,7 +300,7 @@ def run(interval_ns: int, orders: Orders[list[GoBackOrder]], host: GoBackHost) -
             if now_ns >= say_ns:
                 os.write(sys.stdout.fileno(), msgspec.json.encode(host.counters) + b"\n")
                 say_ns = now_ns + SAY_NS
-            host.act(now_ns)
+            host.act()
             time.sleep(interval_ns / 1e9 if host.is_needed() else IDLE_S)
 
 

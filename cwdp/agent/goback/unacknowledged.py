@@ -20,7 +20,7 @@ from cwdp.shared.addresses import Address
 UNANSWERED_MIN = 4
 """Pulses of a path: with fewer the dataplane does not doubt it."""
 
-_PSN_KNOWN, _PSN_MASK = 1 << 31, 0xFFFFFF
+_PSN_KNOWN, _PSN_NAK, _PSN_MASK = 1 << 31, 1 << 30, 0xFFFFFF
 
 Name = tuple[str, int, int | None, int | None]
 """Of one connection of a queue pair: device, its own number, the far end's, and the process that owns it."""
@@ -36,6 +36,7 @@ class Waiting:
         lqpn, rqpn: its own number and the far end's.
         path: number of the watched path that it takes.
         psn: the one behind the last acknowledged; None where nothing was since the queue pair is known.
+        retrying: whether the far end said so by a NAK, after which the queue pair has sent again from this PSN.
     """
 
     name: Name
@@ -44,6 +45,7 @@ class Waiting:
     rqpn: int
     path: int
     psn: int | None
+    retrying: bool
 
 
 class Tables(Protocol):
@@ -108,7 +110,7 @@ class Unacknowledged:
             return None
         peer = words_address(out["key"]["addr"])
         lqpn, rqpn = int(into["key"]["qpn"]), int(out["key"]["qpn"])
-        return Waiting(self._names[row], peer, lqpn, rqpn, int(out["path"]), psn)
+        return Waiting(self._names[row], peer, lqpn, rqpn, int(out["path"]), psn, bool(acked & _PSN_NAK))
 
     def _find(self) -> None:
         """Where both directions of each are. One that a stranger's packets seem to be for too is left out."""

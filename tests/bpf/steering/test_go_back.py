@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kernel
 
 TC_ACT_SHOT, TC_ACT_REDIRECT = 2, 7
 LQPN = 0x31
-KNOWN, LAST = 1 << 31, 0xFFFFFF
+KNOWN, BY_NAK, LAST = 1 << 31, 1 << 30, 0xFFFFFF
 OURS, NEXT_HOP = "02:00:00:00:00:01", "02:00:00:00:00:02"
 PSN_SEQUENCE_ERROR, RNR, REMOTE_ACCESS, RESERVED = 0x60, 0x20, 0x62, 0x40
 BOTH_FAMILIES = pytest.mark.parametrize("ip_version", [4, 6])
@@ -38,8 +38,14 @@ ROWS = [
     Row("nothing but requests", [roce.data(psn=5), roce.data("RC_READ_REQUEST", psn=6)], None),
     Row("acknowledged", [roce.acknowledge(psn=5), roce.acknowledge(0x1F, psn=9)], 9),
     Row("the last word counts", [roce.acknowledge(psn=9), roce.acknowledge(psn=5)], 5),
-    Row("a NAK speaks of all before it", [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=7)], 6),
-    Row("a NAK after the wrap", [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=0)], LAST),
+    Row("a NAK speaks of all before it", [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=7)], BY_NAK | 6),
+    Row("a NAK after the wrap", [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=0)], BY_NAK | LAST),
+    Row("more after a NAK", [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=7), roce.acknowledge(psn=9)], 9),
+    Row(
+        "a read goes on after a NAK",
+        [roce.acknowledge(PSN_SEQUENCE_ERROR, psn=7), roce.data("RC_READ_RESPONSE_MIDDLE", psn=7)],
+        7,
+    ),
     Row("not ready", [roce.acknowledge(RNR | 3, psn=7)], 6),
     Row("an error", [roce.acknowledge(psn=5), roce.acknowledge(REMOTE_ACCESS, psn=9)], 5),
     Row("no known syndrome", [roce.acknowledge(psn=5), roce.acknowledge(RESERVED, psn=9)], 5),

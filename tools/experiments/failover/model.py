@@ -130,13 +130,6 @@ class Cut:
                 faults.drop(lab, link, 0.0)
 
 
-def prepare_silence(lab: str, topology: Topology) -> None:
-    """Have classifiers that drop nothing on all links between leaves and spines, so that a cut is made at a moment."""
-    for leaf in topology.leaves:
-        for spine in topology.spines:
-            faults.drop(lab, f"{leaf}-{spine}", 0.0)
-
-
 def make_setting(spec: LabSpec, load: float, spine_rate_bps: int | None) -> Setting:
     """Work out pairs and rates.
 

@@ -23,7 +23,6 @@ from tools.experiments.failover.model import (
     Setting,
     draw_cut,
     make_setting,
-    prepare_silence,
     summarise_cut,
 )
 from tools.experiments.fleets import PulseSettings, running_fleet
@@ -110,7 +109,7 @@ def run_failover(
     runs: list[dict[str, Any]] = []
     spec = settings[0].spec
     with lab_for_run(NAME, spec) as lab:
-        prepare_silence(NAME, lab.topology)
+        faults.prepare_silence(NAME, lab.topology)
         for arm in arms:
             with running_fleet(
                 lab, planner=arm == "cwdp", pulses=PULSES, hold_down_max_ms=HOLD_DOWN_MS

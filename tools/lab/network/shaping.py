@@ -37,8 +37,8 @@ def set_rate(ip: IPRoute, index: int, rate_bps: int, queue_bytes: int, frame_byt
 def attach_classifier(ip: IPRoute, index: int, hook: Hook, program_fd: int, name: str) -> None:
     """Attach an eBPF classifier to an interface, in place of the one at this hook and beside the other's.
 
-    One in place of another is there at once. The first one is not: while it is being attached the kernel (6.18) was
-    seen to lose some packets, pass others and only then obey.
+    One in place of another is there at once. The first one is not: while it is being attached the kernel (6.1, 6.18)
+    was seen to lose some packets, pass others and only then obey.
     """
     _attach(ip, index, program_fd, name, hook=hook, priority=_PRIORITY)
 

@@ -16,13 +16,12 @@ from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import CwdpError, LabError, ManagerError
-from tools.lab import faults
 from tools.lab.network import fabric
 from tools.lab.topology import Topology
 from tools.rdma.scenarios.scenario import Bench, recorded
 from tools.rdma.testbed import services
 from tools.rdma.testbed.counters import Counters
-from tools.rdma.testbed.fabric import LAB, RdmaHost
+from tools.rdma.testbed.fabric import LAB, RdmaHost, silent
 from tools.rdma.testbed.programs import Transfer, started
 from tools.rdma.testbed.services import Services
 
@@ -88,12 +87,9 @@ def _contention(cwdp: Services, goodput: Goodput, record: dict[str, Any]) -> Non
 def _failure(counters: Counters, goodput: Goodput, record: dict[str, Any]) -> None:
     """The link of a spine dies silently, and comes back."""
     record["cut"] = link = f"l1-{_busiest(counters)}"
-    faults.drop(LAB.name, link, 1.0)
-    try:
+    with silent(link):
         time.sleep(_REPLANNED_S)
         record["cut_bps"] = goodput()
-    finally:
-        faults.heal(LAB.name, link)
     record["healed_s"], record["healed_bps"] = _until_near(goodput, BEST_BPS, _HEALED_S)
 
 

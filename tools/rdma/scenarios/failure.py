@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,12 +23,11 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
-from tools.lab import faults
 from tools.rdma.scenarios.moves import Mover, another_port, mover
 from tools.rdma.scenarios.scenario import Bench, Scenario, recorded
 from tools.rdma.scenarios.transfers import run_plain
 from tools.rdma.testbed.counters import Counters
-from tools.rdma.testbed.fabric import LAB, RdmaHost
+from tools.rdma.testbed.fabric import RdmaHost, silent
 from tools.rdma.testbed.programs import Transfer, started
 from tools.waiting import wait_for
 
@@ -145,13 +144,12 @@ def _way(steering: Mover, counters: Counters, sport: int) -> Way:
 def _cut(spine: str, record: dict[str, Any]) -> Iterator[None]:
     """Have a spine's link to the first leaf lose everything; record which, and how long the transfer went on."""
     record["cut"] = link = f"l1-{spine}"
-    faults.drop(LAB.name, link, 1.0)
-    began_s = time.monotonic()
-    try:
-        yield
-    finally:
-        record["went_on_s"] = time.monotonic() - began_s
-        faults.heal(LAB.name, link)
+    with silent(link):
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            record["went_on_s"] = time.monotonic() - began_s
 
 
 @contextmanager
@@ -165,8 +163,8 @@ def pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
 
 
 @contextmanager
-def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> Iterator[None]:
-    """Run a process of the agent's with its orders."""
+def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> Iterator[Callable[[], None]]:
+    """Run a process of the agent's with its orders; what is given orders it anew."""
     with TemporaryFile() as said:
         process = subprocess.Popen(
             (sys.executable, "-m", module, str(PULSE_INTERVAL_MS)), stdin=subprocess.PIPE, stdout=said
@@ -176,16 +174,21 @@ def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> It
 
 def _ordered(
     process: "subprocess.Popen[bytes]", orders: msgspec.Struct | Sequence[msgspec.Struct], said: IO[bytes]
-) -> Iterator[None]:
+) -> Iterator[Callable[[], None]]:
     """Give it its orders, and go on once it has said something."""
-    assert process.stdin is not None
+    stdin = process.stdin
+    assert stdin is not None
+
+    def order() -> None:
+        stdin.write(msgspec.json.encode(orders) + b"\n")
+        stdin.flush()
+
     try:
-        process.stdin.write(msgspec.json.encode(orders) + b"\n")
-        process.stdin.flush()
+        order()
         wait_for(lambda: os.fstat(said.fileno()).st_size, _FLOW_TIMEOUT_S, poll_s=_FLOW_POLL_S)
-        yield
+        yield order
     finally:
-        process.stdin.close()
+        stdin.close()
         try:
             process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:

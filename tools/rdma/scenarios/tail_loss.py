@@ -20,11 +20,10 @@ from cwdp.dataplane.abi import Direction, EventKind, PathState
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.ring import Ring
 from cwdp.errors import LabError
-from tools.lab import faults
 from tools.rdma.scenarios.failure import DEAD_AFTER_NS, Way, find_ways, helper, watched
 from tools.rdma.scenarios.moves import mover
 from tools.rdma.scenarios.scenario import Bench, Scenario
-from tools.rdma.testbed.fabric import LAB
+from tools.rdma.testbed.fabric import silent
 from tools.rdma.testbed.programs import Running, Transfer, started
 
 TIMERS = ("19", "21")
@@ -37,7 +36,8 @@ _FLOW_S = 1.0
 """Between two cuts, with the path in use."""
 
 _KNOWN_S = 4.0
-"""The queue pairs are looked for once a second, or more rarely where that takes long."""
+"""For a look at the queue pairs, and for acknowledgements after it. They are looked for at every order and once a second,
+but more rarely where that takes long: after a look of 1 s, as on a busy machine, 5 s later."""
 
 _TIMEOUT_NS = 40_000_000_000
 _POLL_S = 0.02
@@ -69,11 +69,13 @@ def run_arm(timer: str, bench: Bench, *, goes_back: bool) -> dict[str, Any]:
             each.control["hold_down_ns"] = each.control["hold_down_max_ns"] = HOLD_DOWN_NS
         if goes_back:
             orders = [GoBackOrder(host.ifname, 0, str(host.ipv4), str(host.ipv6)) for host in hosts]
-            stack.enter_context(helper("cwdp.agent.goback.process", orders))
+            look = stack.enter_context(helper("cwdp.agent.goback.process", orders))
         running = stack.enter_context(started(transfer, *hosts))
         steering = stack.enter_context(mover(running, *hosts, transfer.version))
         primary, backup = find_ways(steering, bench.counters)
         steering.move(primary.sport, backup.sport)
+        if goes_back:
+            look()
         time.sleep(_KNOWN_S)
         cuts = [_cut(maps, primary, running) for _ in range(CUTS)]
         record: dict[str, Any] = {"primary": asdict(primary), **asdict(running.finish())}
@@ -109,19 +111,15 @@ def _cut(maps: list[Maps], primary: Way, running: Running) -> dict[str, int]:
     time.sleep(_FLOW_S)
     source, target = maps
     events = Ring(source.events, source.control["event_head"])
-    link = f"l1-{primary.there}"
     given_up: list[np.void] = []
     cut_ns = time.monotonic_ns()
-    faults.drop(LAB.name, link, 1.0)
-    try:
+    with silent(f"l1-{primary.there}"):
         while not given_up and _is_time(running, cut_ns):
             time.sleep(_POLL_S)
             given_up = [event for event in events.take() if event["kind"] == EventKind.PATH_DOWN]
         packets = _packets(target)
         while _packets(target) < packets + _GOES_ON_PACKETS and _is_time(running, cut_ns):
             time.sleep(_POLL_S)
-    finally:
-        faults.heal(LAB.name, link)
     if not given_up:
         raise LabError("the dataplane did not give the path up", running.finish().client_output)
     silent_since_ns = int(given_up[0]["local_ns"]) - int(given_up[0]["lasted_ns"])

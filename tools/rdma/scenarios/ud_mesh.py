@@ -12,10 +12,9 @@ from typing import Any
 
 from cwdp.errors import CwdpError, LabError
 from cwdp.shared.testclock import TestClock
-from tools.lab import faults
 from tools.rdma.scenarios.scenario import Bench
 from tools.rdma.testbed import services
-from tools.rdma.testbed.fabric import LAB
+from tools.rdma.testbed.fabric import silent
 from tools.rdma.testbed.services import Services
 from tools.waiting import wait_for
 
@@ -44,11 +43,8 @@ def run(bench: Bench) -> dict[str, Any]:
             record["before"] = _paths(cwdp, _are_answered, _PROBED_S)
             record["probed_s"] = time.monotonic() - began_s
             record["cut"] = link = f"l1-{_busiest(bench)}"
-            faults.drop(LAB.name, link, 1.0)
-            try:
+            with silent(link):
                 record["after"] = _paths(cwdp, _are_some_lost, _CUT_S)
-            finally:
-                faults.heal(LAB.name, link)
             record["clock"] = cwdp.ask("/v1/clock")["hosts"]
             record["local_ns"] = _read(clocks)
             record["nics"] = [nic for host in cwdp.ask("/v1/host")["hosts"] for nic in host["nics"]]

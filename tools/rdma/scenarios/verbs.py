@@ -22,10 +22,9 @@ from cwdp.rdma.sport import sport_to_flow_label
 from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import UdPath, UdProber, UdSample
 from cwdp.shared.bus.messages import UdAddress
-from tools.lab import faults
 from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed.counters import Counters
-from tools.rdma.testbed.fabric import LAB, RdmaHost
+from tools.rdma.testbed.fabric import RdmaHost, silent
 from tools.rdma.testbed.programs import Transfer, started
 from tools.rdma.testbed.pyverbs_client import Endpoint
 
@@ -98,11 +97,8 @@ def run_ud_probes(version: int, bench: Bench) -> dict[str, Any]:
         paths = _paths(prober.address, mirror.address)
         found = [_probe_alone(prober, mirror, path, bench.counters) for path in paths]
         cut = max(found[0]["spines"], key=found[0]["spines"].__getitem__)
-        faults.drop(LAB.name, f"l1-{cut}", 1.0)
-        try:
+        with silent(f"l1-{cut}"):
             while_cut = _probe_all(prober, mirror, paths)
-        finally:
-            faults.heal(LAB.name, f"l1-{cut}")
         record = {
             "paths": found,
             "cut": cut,

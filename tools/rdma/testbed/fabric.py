@@ -12,7 +12,8 @@ one CPU forwards all that the hosts send, as two could overtake each other.
 
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -21,7 +22,7 @@ from pyroute2 import IPRoute
 
 from cwdp.errors import LabError
 from cwdp.rdma import sysfs
-from tools.lab import LabSpec, lifecycle
+from tools.lab import LabSpec, faults, lifecycle
 from tools.lab.network import fabric, shaping
 from tools.lab.topology import Topology
 
@@ -96,7 +97,18 @@ def up() -> list[RdmaHost]:
         _run("ip", "netns", "exec", topology.netns(leaf), "sh", "-c", _ONE_CPU)
     for number in range(1, len(topology.hosts) + 1):
         _run("rdma", "link", "add", _device(number), "type", "rxe", "netdev", _ifname(number))
+    faults.prepare_silence(LAB.name, topology)
     return _hosts(topology)
+
+
+@contextmanager
+def silent(link: str) -> Iterator[None]:
+    """Have a link between a leaf and a spine lose everything both ways, from one moment to another; its carrier stays."""
+    faults.drop(LAB.name, link, 1.0)
+    try:
+        yield
+    finally:
+        faults.drop(LAB.name, link, 0.0)
 
 
 def _hosts(topology: Topology) -> list[RdmaHost]:

@@ -12,9 +12,7 @@ import pytest
 
 from cwdp.agent.goback import process as goback
 from cwdp.agent.goback.process import (
-    AGAIN_AFTER,
     COUNTERS,
-    TIMES,
     GoBackHost,
     GoBackOrder,
     NicGoBack,
@@ -29,9 +27,8 @@ from cwdp.rdma.sysfs import Port
 
 HERE = GoBackOrder("nic0", 1, "10.0.0.1", "fd00::1")
 PEER, OTHER, PEER6 = ip_address("10.0.0.2"), ip_address("10.0.0.3"), ip_address("fd00::2")
-KNOWN, LAST = 1 << 31, 0xFFFFFF
+KNOWN, BY_NAK, LAST = 1 << 31, 1 << 30, 0xFFFFFF
 PATH = 3
-DEAD_AFTER_NS = 10_000_000
 QP = QueuePair("rxe0", 1, 17, 29, "RC", "RTS", 0, 0, None, 4711, None)
 
 
@@ -41,8 +38,6 @@ class Tables:
     def __init__(self) -> None:
         self.qps = {direction: np.zeros(64, dtype=abi.QP) for direction in Direction}
         self.paths = np.zeros(8, dtype=abi.PATH)
-        self.control = np.zeros(1, dtype=abi.CONTROL)
-        self.control["dead_after_ns"] = DEAD_AFTER_NS
         self.paths["unanswered"][PATH] = 4
         self._next = 0
 
@@ -218,80 +213,102 @@ def switch(nic: SimpleNamespace) -> None:
     nic.tables.paths["flaps"][PATH] += 1
 
 
-def test_each_is_told_once_for_a_switch(nic: SimpleNamespace) -> None:
+def test_each_is_told_once(nic: SimpleNamespace) -> None:
     waiting(nic, 3)
     switch(nic)
-    for now_ns in range(0, DEAD_AFTER_NS, DEAD_AFTER_NS // 8):
-        nic.nic.act(now_ns)
+    for _ in range(8):
+        nic.nic.act()
     assert len(nic.sender.sent) == nic.counters["go_backs_sent"] == 3
 
 
 def test_the_telling_that_finds_the_path_dead_is_of_that_switch(nic: SimpleNamespace) -> None:
     waiting(nic)
     nic.sender.on_send = lambda: switch(nic)
-    nic.nic.act(0)
-    nic.nic.act(1)
+    nic.nic.act()
+    nic.nic.act()
     assert len(nic.sender.sent) == 1
 
 
 def test_one_asks_for_all_while_the_path_is_in_use(nic: SimpleNamespace) -> None:
     waiting(nic, 3)
     nic.sender.given = False
-    nic.nic.act(0)
-    nic.nic.act(1)
+    nic.nic.act()
+    nic.nic.act()
     assert (len(nic.sender.sent), nic.counters["go_backs_sent"]) == (2, 0)
     nic.sender.given = True
-    nic.nic.act(2)
+    nic.nic.act()
     assert nic.counters["go_backs_sent"] == 3
 
 
-def test_again_after_a_while_without_progress_and_then_no_more(nic: SimpleNamespace) -> None:
-    waiting(nic)
+def test_no_second_word_before_anything_was_acknowledged(nic: SimpleNamespace) -> None:
+    """Soft-RoCE ignores it, and starts its timer anew."""
+    (into,) = waiting(nic)
+    for _ in range(5):
+        switch(nic)
+        nic.nic.act()
+    assert nic.counters["go_backs_sent"] == 1
+    acknowledge(into, 6)
     switch(nic)
-    while_ns = AGAIN_AFTER * DEAD_AFTER_NS + 1
-    for turn in range(10):
-        nic.nic.act(turn * while_ns)
-    assert nic.counters["go_backs_sent"] == TIMES
+    nic.nic.act()
+    assert nic.counters["go_backs_sent"] == 2
 
 
-def test_not_again_where_there_was_progress(nic: SimpleNamespace) -> None:
+def test_not_again_for_one_switch_however_much_is_acknowledged(nic: SimpleNamespace) -> None:
+    """It has gone back and is under way by the backup."""
     (into,) = waiting(nic)
     switch(nic)
-    nic.nic.act(0)
-    acknowledge(into, 6)
-    nic.nic.act(100 * AGAIN_AFTER * DEAD_AFTER_NS)
+    for psn in range(5, 9):
+        acknowledge(into, psn)
+        nic.nic.act()
     assert nic.counters["go_backs_sent"] == 1
 
 
-def test_another_switch_another_word(nic: SimpleNamespace) -> None:
-    waiting(nic)
-    for now_ns in range(5):
-        switch(nic)
-        nic.nic.act(now_ns)
-    assert nic.counters["go_backs_sent"] == 5
+def test_who_was_told_by_its_peer_is_not_told_again(nic: SimpleNamespace) -> None:
+    """It sends again already, and what it sent is lost: only its timer moves it."""
+    (into,) = waiting(nic)
+    acknowledge(into, BY_NAK | 5)
+    nic.nic.act()
+    assert (nic.sender.sent, nic.counters["go_backs_retrying"]) == ([], 0)
+    switch(nic)
+    for _ in range(5):
+        nic.nic.act()
+    assert (nic.sender.sent, nic.counters["go_backs_retrying"]) == ([], 1)
+    acknowledge(into, 6)
+    switch(nic)
+    nic.nic.act()
+    assert (len(nic.sender.sent), nic.counters["go_backs_retrying"]) == (1, 1)
+
+
+@pytest.mark.parametrize("said", [0, KNOWN | BY_NAK | 5], ids=["nothing acknowledged", "told by its peer"])
+def test_one_that_is_not_told_keeps_nobody_from_it(nic: SimpleNamespace, said: int) -> None:
+    """A path in doubt is judged when somebody asks; that the first may not says nothing about the path."""
+    first, *rest = waiting(nic, 3)
+    first["acked_psn"] = said
+    nic.nic.act()
+    assert len(nic.sender.sent) == len(rest)
 
 
 def test_the_next_time_that_the_path_is_in_doubt(nic: SimpleNamespace) -> None:
     """A path that was given up before, and came back: nobody but the one that waits may notice that it is dead again."""
     (into,) = waiting(nic)
     switch(nic)
-    nic.nic.act(0)
+    nic.nic.act()
     acknowledge(into, 6)
     nic.tables.paths["state"][PATH] = PathState.UP
     nic.sender.on_send = lambda: switch(nic)
-    nic.nic.act(1)
-    nic.nic.act(2)
+    nic.nic.act()
+    nic.nic.act()
     assert nic.counters["go_backs_sent"] == 2
 
 
 def test_none_without_an_acknowledgement(nic: SimpleNamespace) -> None:
     nic.tables.connect()
     nic.nic.follow([QP])
-    nic.nic.act(0)
+    nic.nic.act()
     assert nic.counters["go_backs_unknown"] == 0
     switch(nic)
-    for now_ns in range(5):
-        nic.nic.act(now_ns)
+    for _ in range(5):
+        nic.nic.act()
     assert (nic.sender.sent, nic.counters["go_backs_unknown"]) == ([], 1)
 
 
@@ -299,10 +316,10 @@ def test_what_the_kernel_does_not_take(nic: SimpleNamespace) -> None:
     waiting(nic)
     switch(nic)
     nic.sender.given = OSError(errno.EHOSTUNREACH, "no route")
-    nic.nic.act(0)
+    nic.nic.act()
     assert nic.counters["go_backs_unsent"] == 1
     nic.sender.given = True
-    nic.nic.act(1)
+    nic.nic.act()
     assert nic.counters["go_backs_sent"] == 1
 
 

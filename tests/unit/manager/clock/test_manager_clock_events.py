@@ -333,7 +333,11 @@ def test_the_metrics_of_clocks_that_change() -> None:
     bus = Bus("nats://127.0.0.1:1", name="test")
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
-    found = {(s.name, *s.labels.values()): s.value for metric in collector.collect() for s in metric.samples}
+    found = {
+        (s.name, *s.labels.values()): s.value
+        for metric in collector.scrape({}).collect()
+        for s in metric.samples
+    }
     assert found["cwdp_clock_changes_total",] == 2
     assert found["cwdp_clock_changing",] == 1
     assert found["cwdp_clock_allowance_seconds",] == pytest.approx(250e-9)
