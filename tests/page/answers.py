@@ -222,7 +222,10 @@ def _link_view(world: Synthetic, query: Query) -> Json:
         "queue_pair_count": 6,
         "jobs": [world.job(0), world.job(1)],
         "is_avoided": bool(findings),
-        "act": [{"command": "cwdp fabric --links", "text": "Both ends:"}],
+        "act": [
+            *(step for each in findings for step in each["act"]),
+            {"command": "cwdp fabric --links", "text": "Ends:"},
+        ],
     }
 
 

@@ -28,7 +28,7 @@ FLAGS = (
     "--disable-component-update",
     "--no-first-run",
 )
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class Browser:

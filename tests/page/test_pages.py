@@ -99,3 +99,14 @@ def test_the_first_load_is_small(browser: Browser, server: PageServer) -> None:
     assert len(entries) > 20
     assert all(size for _, size in entries)
     assert sum(size for _, size in entries) < 200_000
+
+
+def test_a_step_is_told_once_and_its_command_is_copied_whole(browser: Browser, server: PageServer) -> None:
+    browser.resize(390, 844)
+    browser.open(address(server, *PAGES["link"][:2]))
+    assert browser.text("main").count("See it in a terminal:") == 1
+    assert [code.text.replace("\n", " ") for code in browser.all(".command code")] == [
+        "cwdp link --limit 10 # 10.254.1.2",
+        "cwdp fabric --links",
+    ]
+    assert browser.overflow() <= 0

@@ -57,21 +57,23 @@ export function placeHref({ page, ...names }) {
 /** Go to a page, so that "back" leads here. */
 export function go(address) {
   location.hash = address;
+  follow();
 }
 
 /**
- * Change parts of the state on this page; null takes one away.
+ * Change parts of the state on this page; null takes one away. Nothing is changed of a page that is being left.
  * @param {Object<string, string | number | null>} changes
  * @param {boolean} push whether "back" undoes it
  */
 export function change(changes, push = false) {
+  if (location.hash !== seen) return;
   const { page, params } = route.value;
   const { at, ...rest } = { ...params, ...changes };
   const address = href(page, rest, at);
   if (push) go(address);
   else {
     history.replaceState(null, "", address);
-    route.set(parse(location.hash));
+    route.set(here());
   }
 }
 
@@ -81,15 +83,24 @@ export function upHref({ page, params }) {
   return href(PAGES[page]?.up ?? "fleet");
 }
 
+/** The address that `route` is of. */
+let seen = null;
+
 export const route = new Store(here());
 
-window.addEventListener("hashchange", () => route.set(here()));
+window.addEventListener("hashchange", follow);
+
+function follow() {
+  if (location.hash !== seen) route.set(here());
+}
 
 /** What the address names; a time before now becomes that instant, so that it stays the same. */
 function here() {
-  const found = parse(location.hash);
-  if (found.trouble || !found.params.at?.startsWith("-")) return found;
-  const { at, ...params } = found.params;
-  history.replaceState(null, "", href(found.page, params, (Date.now() / 1000 + Number(at)).toFixed(0)));
-  return parse(location.hash);
+  const { page, params, trouble: isBroken } = parse(location.hash);
+  if (!isBroken && params.at?.startsWith("-")) {
+    const { at, ...rest } = params;
+    history.replaceState(null, "", href(page, rest, (Date.now() / 1000 + Number(at)).toFixed(0)));
+  }
+  seen = location.hash;
+  return parse(seen);
 }

@@ -14,15 +14,17 @@ export function Command({ text }) {
     setTimeout(() => setSaid("copy"), 2000);
   }
   return html`<span class="command">
-    <code>${text}</code>
+    <code>${text.split(" ").map((word, i) => html`${i > 0 && " "}<span key=${i}>${word}</span>`)}</code>
     <button type="button" onClick=${copy} aria-label=${`copy the command ${text}`}>${said}</button>
   </span>`;
 }
 
-/** The steps of one finding, or of a page. */
-export function Steps({ of }) {
-  if (!of?.length) return null;
+/** The steps of one finding, or of a page less those that its findings name. */
+export function Steps({ of, findings = [] }) {
+  const named = findings.flatMap((finding) => finding.act ?? []);
+  const steps = (of ?? []).filter((step) => !named.some((each) => each.text === step.text && each.command === step.command));
+  if (!steps.length) return null;
   return html`<ul class="steps">
-    ${of.map((step, i) => html`<li key=${i}>${step.text}${step.command && html` <${Command} text=${step.command} />`}</li>`)}
+    ${steps.map((step, i) => html`<li key=${i}>${step.text}${step.command && html` <${Command} text=${step.command} />`}</li>`)}
   </ul>`;
 }

@@ -56,7 +56,7 @@ export function Search({ field }) {
   return html`<div class="search" role="search">
     <input ref=${field} type="text" role="combobox" aria-label="Search hosts, NICs, switches, links, jobs" placeholder="Search  /" spellcheck="false" autocomplete="off"
       aria-expanded=${isOpen} aria-controls=${isOpen ? "found" : undefined} aria-autocomplete="list" aria-activedescendant=${isOpen ? `found-${chosen}` : undefined}
-      value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${press} onBlur=${() => setTimeout(() => setText(""), 200)} />
+      value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${press} onBlur=${() => setText("")} />
     ${isOpen && html`<ul id="found" role="listbox" aria-label="Found">
       ${found.map((each, i) => html`<li key=${i} id=${`found-${i}`} role="option" aria-selected=${i === chosen}
         onMouseDown=${(event) => {

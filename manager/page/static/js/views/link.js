@@ -22,7 +22,7 @@ export function Link({ params }) {
     <${Panel} title=${`${a} > ${b}`} tools=${html`<a href=${href("link", { a: b, b: a })}>the other way</a>`}>
       <p class="about"><${State} of=${link.there.state} />${link.is_avoided && html` <${State} of="avoided" /> <span>queue pairs are kept off it</span>`}</p>
       <${Findings} of=${link.findings} empty="Nothing is wrong with it." />
-      <${Steps} of=${link.act} />
+      <${Steps} of=${link.act} findings=${link.findings} />
       <${Links} id="ways" label="Both ways" of=${[link.there, link.back]} />
     <//>
     <${History} params=${params} of=${link} />

@@ -19,7 +19,7 @@ export function Qp({ params }) {
   return html`<${Answer} of=${answer} at=${params.at}>${(view) => html`
     <${Panel} title=${`${host}/${nic} > ${view.queue_pair.peer ?? dst_addr}, QPN ${qpn}`} tools=${view.back && html`<a href=${placeHref(view.back)}>the other way</a>`}>
       <${Findings} of=${view.findings} empty="No finding touches its path." />
-      <${Steps} of=${view.act} />
+      <${Steps} of=${view.act} findings=${view.findings} />
       <${Identity} of=${view} />
     <//>
     <${Panel} title="Path" note=${pathWords(view)}><${Path} of=${view} /><//>
