@@ -120,7 +120,7 @@ class OverviewHttp:
         name = QpName(_named(query, "host"), _named(query, "nic"), _named(query, "dst_addr"), int(qpn))
         moment = await self._moment(query)
         found = details.qp_view(moment, name, self._rows(moment), await self._record(moment, name))
-        return _found(found, f"no queue pair {name.src} to {name.dst_addr} QPN {qpn} that sends")
+        return _found(found, f"no queue pair {name.src} to {name.dst_addr} QPN {qpn}")
 
     async def _jobs(self, request: web.Request) -> web.Response:
         moment, name = await self._moment(request.query), request.query.get("name")

@@ -63,6 +63,14 @@ class Parts:
         return {low: in_order(high) for low, high in found.items()}
 
     @cached_property
+    def below(self) -> dict[str, list[str]]:
+        """The switches below each, in order."""
+        found = defaultdict[str, list[str]](list)
+        for low, high in self.cables:
+            found[high].append(low)
+        return {high: in_order(low) for high, low in found.items()}
+
+    @cached_property
     def leaves(self) -> list[str]:
         """The leaves by rail, then by what is above them (their pod), then by name."""
         rail = {leaf: i for i, leaves in enumerate(self.rails.values()) for leaf in leaves}

@@ -56,21 +56,20 @@ class QpRecord:
 
 
 def qp_view(moment: Moment, name: QpName, rows: QpRows, record: QpRecord) -> Json | None:
-    """One queue pair; None where it did not send."""
-    talkers = moment.talkers
-    i = talkers.number.get(name)
-    row = None if i is None else rows.row(i)
-    if i is None or row is None:
+    """One queue pair, whether it sends or not; None where it is not known."""
+    row = rows.of(name)
+    if row is None:
         return None
-    path, dst, backup = talkers.path(i), talkers.dst[i], record.backup_sport
     ways = moment.routes.ports(name.src, name.dst_addr)
+    path, dst = _links(moment, ways.get(row["sport"], ())), row["peer"] or name.dst_addr
+    backup = record.backup_sport
     bounds = [record.bound_of(host) for host in (name.host, dst.partition("/")[0])]
     known = [bound for bound in bounds if bound is not None]
     found = [each for each in advice.findings(moment) if _touches(each, name, dst, path)]
     return {
         "queue_pair": row,
-        "job": talkers.jobs.of_flow[i],
-        "path": _path(moment, int(talkers.sport[i]), path),
+        "job": row["job"],
+        "path": _path(moment, row["sport"], path),
         "backup": None if backup is None else _path(moment, backup, _links(moment, ways.get(backup, ()))),
         "ways": len(set(ways.values())),
         "clock_bound_ns": round(sum(known)) if len(known) == len(bounds) else None,
@@ -79,7 +78,7 @@ def qp_view(moment: Moment, name: QpName, rows: QpRows, record: QpRecord) -> Jso
         "findings": found,
         "back": _back(moment, name, dst),
         "process": None,
-        "act": _once([step for each in found for step in each["act"]]) or _steer(moment, i, path),
+        "act": _once([step for each in found for step in each["act"]]) or _steer(moment, name, path),
     }
 
 
@@ -119,10 +118,11 @@ def _back(moment: Moment, name: QpName, dst: str) -> Json | None:
     return place_of(back[0]) if len(back) == 1 else None
 
 
-def _steer(moment: Moment, i: int, path: Sequence[Link]) -> list[Json]:
+def _steer(moment: Moment, name: QpName, path: Sequence[Link]) -> list[Json]:
     """A way off its worst link, where one is in trouble."""
     trouble = [link for link in path if moment.links.row_of(*link)["state"] not in ("ok", "unknown")]
-    return advice.steer_step(i, trouble, moment) if trouble and moment.is_live else []
+    i = moment.talkers.number.get(name)
+    return advice.steer_step(i, trouble, moment) if i is not None and trouble and moment.is_live else []
 
 
 def _once(steps: Sequence[Json]) -> list[Json]:

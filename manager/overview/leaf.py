@@ -1,4 +1,4 @@
-"""One leaf, or a pair of them: its NICs, its uplinks, what is measured between NICs. No I/O."""
+"""One switch, or a pair of leaves: its NICs, its links, what is measured between NICs. No I/O."""
 
 from manager.moment.moment import Moment
 from manager.moment.pairs import nic_matrix
@@ -15,7 +15,8 @@ def leaf(moment: Moment, name: str, peer: str | None, rows: QpRows) -> Json | No
     if name not in parts.tiers or (peer is not None and peer not in parts.tiers):
         return None
     nics = parts.nics_at.get(name, [])
-    links = [(nic, name) for nic in nics] + [(name, high) for high in parts.above.get(name, [])]
+    beside = [*nics, *parts.above.get(name, []), *parts.below.get(name, [])]
+    links = [way for other in beside for way in ((name, other), (other, name))]
     places = _places(moment, name, peer)
     pairs = moment.leaf_pairs
     return {
@@ -30,9 +31,13 @@ def leaf(moment: Moment, name: str, peer: str | None, rows: QpRows) -> Json | No
             {"up": table.row_of(name, high), "down": table.row_of(high, name)}
             for high in parts.above.get(name, [])
         ],
+        "downlinks": [
+            {"down": table.row_of(name, low), "up": table.row_of(low, name)}
+            for low in parts.below.get(name, [])
+        ],
         "matrix": _matrix(moment, nics, peer),
         "pair": None if pairs is None or peer is None else pairs.between(name, peer),
-        "findings": advice.of_links(moment, [*links, *((b, a) for a, b in links)]),
+        "findings": advice.of_links(moment, links),
         "suspects": [each for each in parts.suspects if name in (each["what"], each["at"], each["expected"])],
         "queue_pairs": rows.slowest(places, MOST_PAIRS),
         "queue_pair_count": len(places),
@@ -40,9 +45,12 @@ def leaf(moment: Moment, name: str, peer: str | None, rows: QpRows) -> Json | No
 
 
 def _places(moment: Moment, name: str, peer: str | None) -> list[int]:
-    """Queue pairs that begin or end at the leaf, or go from it to its peer."""
+    """Queue pairs that begin or end at the leaf, go from it to its peer, or cross a switch above leaves."""
     nics_at, talkers = moment.parts.nics_at, moment.talkers
     here = set(nics_at.get(name, []))
+    if peer is None and not here:
+        ways = [(name, low) for low in moment.parts.below.get(name, [])]
+        return [int(i) for i in talkers.crossing(ways)]
     if peer is None:
         return [int(i) for i in talkers.at(here)]
     there = set(nics_at.get(peer, []))

@@ -36,6 +36,15 @@ class QpRows:
             return None
         return row | {"job": talkers.jobs.of_flow[i], "spread_ns": self._above_least(i, row["owd"])}
 
+    def of(self, name: QpName) -> Json | None:
+        """A queue pair by its name, now also one that does not send; None where it is not known."""
+        i = self._moment.talkers.number.get(name)
+        if i is not None:
+            return self.row(i)
+        row = None if self._live is None else self._live.of(name, EGRESS)
+        job = self._moment.talkers.jobs.by_host.get(name.host)
+        return None if row is None else row | {"job": job, "spread_ns": None}
+
     def rows(self, places: Iterable[int]) -> list[Json]:
         """Those that are still there."""
         return [row for row in map(self.row, places) if row is not None]

@@ -190,6 +190,7 @@ def _leaf(world: Synthetic, query: Query) -> Json:
         "rails": ["nic0"],
         "nics": [{"nic": nic, "to": world.link(name, nic), "from": world.link(nic, name)} for nic in rows],
         "uplinks": [{"up": world.link(name, each), "down": world.link(each, name)} for each in world.spines],
+        "downlinks": [],
         "matrix": None if "at" in query else matrix,
         "pair": {
             "src_leaf": name,

@@ -203,6 +203,28 @@ def test_a_queue_that_stands_blames_who_carries_less_than_its_like(
     assert not findings.current
 
 
+def test_what_is_not_known_for_a_while_is_not_well() -> None:
+    """A slow host's clock may not be known well enough to tell the queue, for as long as it is slow."""
+    findings = Findings()
+
+    def opened(slow: Slow) -> Finding:
+        return findings.open(
+            Finding(number=0, kind=slow.kind, subject=slow.subject, confidence=1.0, evidence=[], start_s=0.0)
+        )
+
+    watch = DelayWatch(opened, lambda finding: findings.close(finding, 1.0))
+    for _ in range(SEEN_WINDOWS):
+        watch.step(_Queues({0: 3e6}), _loads({0: 1e6}))  # type: ignore[arg-type]
+    unknown = _Queues({})
+    unknown.queue_ns[:, 0] = np.nan
+    for _ in range(3 * OVER_WINDOWS):
+        watch.step(unknown, _loads({0: 1e6}))  # type: ignore[arg-type]
+    assert [finding.kind for finding in findings.current.values()] == ["slow_sender"]
+    for _ in range(OVER_WINDOWS + 1):
+        watch.step(_Queues({}), _loads({}))  # type: ignore[arg-type]
+    assert not findings.current
+
+
 def test_what_one_link_was_once_seen_to_carry_blames_no_other() -> None:
     loads = _loads({7: 72e6}, others_bps=80e6)
     loads.capacity_bps[[9, 11]] = 145e6, 100e6

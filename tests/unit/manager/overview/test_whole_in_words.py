@@ -49,7 +49,7 @@ def _used_link(state: FleetState) -> tuple[str, str]:
     talkers = moment_of(state).talkers
     for i in range(len(talkers.names)):
         for a, b in talkers.path(i):
-            if "/" not in a and "/" not in b:
+            if a.startswith("l") and b.startswith("s"):
                 return a, b
     raise AssertionError("no queue pair leaves its leaf")
 
@@ -189,6 +189,18 @@ def test_a_queue_pair_is_followed_hop_by_hop(size: KnownFleet) -> None:
     assert details.qp_view(moment, gone, _rows(state, moment), details.QpRecord()) is None
 
 
+def test_a_queue_pair_that_stands_still_is_shown_too() -> None:
+    state = known_state(SIZES[1])
+    name = moment_of(state).talkers.names[0]
+    table = state.traffic.queue_pairs.tables[name.host, name.nic]
+    table.latest_s += 60.0
+    moment = moment_of(state)
+    assert name not in moment.talkers.number
+    seen = details.qp_view(moment, name, _rows(state, moment), details.QpRecord())
+    assert seen is not None
+    assert seen["path"]["hops"][0]["a"] == name.src
+
+
 def test_a_leaf_shows_its_nics_and_what_is_between_them_and_all_leaves(size: KnownFleet) -> None:
     state = known_state(size)
     moment = moment_of(state)
@@ -203,6 +215,16 @@ def test_a_leaf_shows_its_nics_and_what_is_between_them_and_all_leaves(size: Kno
     assert pair is not None
     assert pair["matrix"]["columns"] == moment.parts.nics_at["l1"]
     assert leaf(moment, "l99", None, _rows(state, moment)) is None
+
+
+def test_a_spine_shows_its_links_down_and_what_crosses_it(size: KnownFleet) -> None:
+    state = known_state(size)
+    moment = moment_of(state)
+    _, spine = _used_link(state)
+    seen = leaf(moment, spine, None, _rows(state, moment))
+    assert seen is not None
+    assert [each["down"]["b"] for each in seen["downlinks"]] == moment.parts.below[spine]
+    assert seen["queue_pair_count"] > 0
 
 
 def test_the_map_has_every_switch_and_cable_once_whatever_is_open(size: KnownFleet) -> None:

@@ -25,6 +25,9 @@ export function Leaf({ params }) {
       <${Findings} of=${leaf.findings} empty="Nothing is wrong here." />
     <//>
     ${!(leaf.tier > 1) && html`<${NicByNic} of=${leaf} />`}
+    ${leaf.downlinks.length > 0 && html`<${Panel} title="Downlinks" note="each way by itself">
+      <${Links} id="downlinks" label="Downlinks" of=${leaf.downlinks.flatMap(({ down, up }) => [down, up])} />
+    <//>`}
     <${Panel} title="Uplinks" note="each way by itself">
       <${Links} id="uplinks" label="Uplinks" of=${leaf.uplinks.flatMap(({ up, down }) => [up, down])} empty="no uplink is known" />
     <//>
