@@ -20,8 +20,8 @@ LINKS = {
     "lossy": Bad(STORIES[1], r"drops [\d.]+ %"),
 }
 HOSTS = {
-    "sender": Bad(STORIES[3], "sends slowly"),
-    "receiver": Bad(STORIES[4], "takes packets slowly"),
+    "sender": Bad(STORIES[3], r"h3\b.* (sends slowly|carries less than its like)"),
+    "receiver": Bad(STORIES[4], r"h6\b.* (takes packets slowly|carries less than its like)"),
 }
 
 
@@ -38,14 +38,15 @@ def test_a_bad_link(bad: Bad, browser: Browser, play: Play, pictures: Path) -> N
 
 @pytest.mark.parametrize("bad", HOSTS.values(), ids=HOSTS)
 def test_a_slow_host(bad: Bad, browser: Browser, play: Play, pictures: Path) -> None:
+    """Found as a host, or as its link where that carries just enough to be compared with its like."""
     host, _ = bad.where
     with told(bad.story, play):
         viewer = Clicks(browser, play)
         said = viewer.finding(bad.words)
         assert re.search(rf"\b{host}\b", said)
-        assert f"cwdp host {host}" in said
         viewer.follow("main a[href*='#/qp?']")
-        browser.until_text(f"{host}/nic0 > ", "main")
+        browser.until_text("/nic0 > ", "main")
+        browser.until(lambda: browser.all("main .steps li"), "what to do")
         browser.picture(pictures / f"story-{host}.png")
     assert viewer.count <= CLICKS
 

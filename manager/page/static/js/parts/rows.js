@@ -15,7 +15,9 @@ export function LinkName({ a, b }) {
 export function QpName({ of }) {
   const way = of.direction === "ingress" ? "<" : ">";
   const name = `${of.host}/${of.nic} ${way} ${of.peer ?? of.peer_addr}`;
-  return html`<a href=${href("qp", { host: of.host, nic: of.nic, dst_addr: of.peer_addr, qpn: of.qpn })}>${name}</a> <span class="dim">${of.qpn}</span>`;
+  const number = html`<span class="dim">${of.qpn}</span>`;
+  if (of.direction === "ingress") return html`${name} ${number}`;
+  return html`<a href=${href("qp", { host: of.host, nic: of.nic, dst_addr: of.peer_addr, qpn: of.qpn })}>${name}</a> ${number}`;
 }
 
 const LINK = [

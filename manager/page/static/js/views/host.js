@@ -3,7 +3,7 @@ import { useJson } from "../api.js";
 import { html } from "../h.js";
 import { State } from "../parts/badge.js";
 import { Facts, Panel } from "../parts/panel.js";
-import { Events, QueuePairs, shownOf } from "../parts/rows.js";
+import { Events, QueuePairs } from "../parts/rows.js";
 import { Table } from "../parts/table.js";
 import { Answer, Trouble } from "../parts/trouble.js";
 import { href } from "../routes.js";
@@ -14,7 +14,7 @@ import { count, spaced } from "../words.js";
 export function Host({ params }) {
   const { name } = params;
   const answer = useJson("host", { name }, { ofNow: true });
-  const qps = useJson("qp", { host: name, limit: 50 }, { ofNow: true });
+  const qps = useJson("qp", { host: name, limit: 2 * ROWS }, { ofNow: true });
   const events = useJson("events", { host: name, since: -86400, limit: 100 }, { ofNow: true, everyS: 5 });
   return html`<${Answer} of=${answer}>${(data) => {
     const [host] = data.hosts;
@@ -29,13 +29,20 @@ export function Host({ params }) {
         ]} />
         <${Table} id="nics" label="NICs" columns=${NIC} rows=${host.nics} empty="it has told of no NIC" />
       <//>
-      <${Panel} title="Queue pairs" note=${qps.data ? shownOf(qps.data.queue_pairs, qps.data.qp_count, "queue pair") : ""}>
-        <${Answer} of=${qps} isPart>${(found) => html`<${QueuePairs} id="qps" label="Queue pairs" of=${found.queue_pairs} />`}<//>
+      <${Panel} title="Queue pairs" note="the fastest that it sends by">
+        <${Answer} of=${qps} isPart>${(found) => html`<${QueuePairs} id="qps" label="Queue pairs" of=${sent(found)} />`}<//>
       <//>
       <${Panel} title="What happened" note="24 h"><${Answer} of=${events} isPart>${(found) => html`<${Events} id="events" of=${found.events} />`}<//><//>
       <${Counters} of=${host.counters ?? {}} />`;
   }}<//>`;
 }
+
+/** Those by which it sends: each way of a queue pair is told by itself, and the other is the far end's. */
+function sent(found) {
+  return found.queue_pairs.filter((row) => row.direction === "egress").slice(0, ROWS);
+}
+
+const ROWS = 50;
 
 const NIC = [
   { name: "NIC", show: (row) => row.ifname, value: (row) => row.ifname },
