@@ -13,6 +13,7 @@ from manager.page.stream import Stream
 from manager.view.json_values import Json
 
 STOP_S = 2.0
+COMPRESS_ABOVE_BYTES = 1_024
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'; "
@@ -102,6 +103,8 @@ class Page:
             )
         else:
             response = await handler(request)
+        if _is_worth_compressing(request, response):
+            response.enable_compression(web.ContentCoding.gzip)
         return response
 
     def _is_own(self, host: str) -> bool:
@@ -116,3 +119,10 @@ class Page:
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(HEADERS)
+
+
+def _is_worth_compressing(request: web.Request, response: web.StreamResponse) -> bool:
+    """Not what is compressed already, nor a stream: its events would wait for more."""
+    is_plain = isinstance(response, web.Response) and "Content-Encoding" not in response.headers
+    is_long = (response.content_length or 0) > COMPRESS_ABOVE_BYTES
+    return is_plain and is_long and "gzip" in request.headers.get("Accept-Encoding", "")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import need
 import pytest
-from browser import CHROMIUM, DRIVER, Browser
 from page_server import PageServer
 from synthetic import Synthetic
+
+from tools.browser import CHROMIUM, DRIVER, Browser
 
 PICTURES = Path(__file__).parents[2] / "build/page"
 

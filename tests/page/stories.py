@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import need
-from browser import Browser
 
+from tools.browser import Browser
 from tools.experiments.play import Play, Story, playing
 
 FOUND_S = 90.0

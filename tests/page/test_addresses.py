@@ -3,8 +3,9 @@
 import time
 
 import pytest
-from browser import Browser
 from page_server import PageServer
+
+from tools.browser import Browser
 
 
 @pytest.mark.parametrize(

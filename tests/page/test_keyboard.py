@@ -1,8 +1,9 @@
 """Everything can be done by keys alone, and what has the focus can be seen."""
 
-from browser import Browser
 from page_server import PageServer
 from synthetic import HOSTILE_HOST
+
+from tools.browser import Browser
 
 
 def focused(browser: Browser) -> str:

@@ -1,7 +1,8 @@
 """The page lives: it follows the manager, says when it cannot, and asks for no more than has changed."""
 
-from browser import Browser
 from page_server import PageServer
+
+from tools.browser import Browser
 
 CELL = 3
 """From the first leaf to the fourth."""

@@ -4,9 +4,10 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from browser import Browser
 from page_server import PageServer
 from synthetic import HOSTILE_HOST, HOSTILE_JOB
+
+from tools.browser import Browser
 
 LEAF, SPINE = "10.254.1.2", "10.254.2.2"
 PAGES = {

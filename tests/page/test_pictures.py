@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from browser import Browser
 from page_server import PageServer
 from synthetic import LOWEST, RATIO, Synthetic
+
+from tools.browser import Browser
 
 IMPORT = "const done = arguments[0]; import('{url}').then((module) => {{ {work} }}).then(done, (error) => done(String(error)))"
 

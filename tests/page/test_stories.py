@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Browser
 from stories import CLICKS, Bad, Clicks, find_link, lab, told
 
+from tools.browser import Browser
 from tools.experiments.play import STORIES, Play
 from tools.roce.process import PROGRAM
 

@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 import aiohttp
 
 from tools.bench.figures import Figure, figure
+from tools.browser import Browser
 
 LISTEN = "127.0.0.1:9468"
 LEAVES, SPINES, HOSTS = 313, 32, 32
@@ -20,11 +22,23 @@ VIEWERS = 20
 SETTLES_S, WATCHED_S = 5.0, 20.0
 MOST_S = 600.0
 VIEWERS_TARGET = 0.10
+UPDATES = 10
+PAINT_TARGET_MS, UPDATE_TARGET_MS, LOAD_TARGET_BYTES = 1_000.0, 100.0, 200_000.0
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
+MEASURED_JS = """
+window.updates = [];
+const after = (frames, then) => frames ? requestAnimationFrame(() => after(frames - 1, then)) : then();
+new PerformanceObserver((list) => list.getEntries().forEach(({name, responseEnd}) => {
+  if (/matrix/.test(name)) after(2, () => window.updates.push(performance.now() - responseEnd));
+})).observe({type: "resource"});
+"""
+"""From when a changed heat map has come to the second frame after it."""
+
+
 def figures() -> Iterator[Figure]:
-    """Two minutes."""
+    """Three minutes."""
     with served() as (process, url):
         time.sleep(SETTLES_S)
         alone = core_share(process.pid, WATCHED_S)
@@ -35,6 +49,25 @@ def figures() -> Iterator[Figure]:
         "ticks_per_viewer": ticks / VIEWERS,
     }
     yield figure("page.20_viewers", watched - alone, "of one core", reference, VIEWERS_TARGET)
+    yield from browser_figures()
+
+
+def browser_figures() -> Iterator[Figure]:
+    """What a viewer waits for, with nothing in the browser's cache, once somebody has looked before."""
+    with served() as (_, url), Browser() as browser:
+        browser.open(url, shows="canvas", wait_s=MOST_S)
+        browser.driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+        browser.open(url, shows="canvas", wait_s=MOST_S)
+        paints = browser.js("return performance.getEntriesByType('paint').map((each) => each.startTime)")
+        kinds = "['navigation', 'resource'].flatMap((each) => performance.getEntriesByType(each))"
+        loaded = browser.js(f"return {kinds}.reduce((sum, each) => sum + each.transferSize, 0)")
+        browser.js(MEASURED_JS)
+        updates = browser.until(
+            lambda: browser.js(f"return updates.length >= {UPDATES} && updates"), "updates", wait_s=MOST_S
+        )
+    yield figure("page.first_paint", max(paints), "ms", None, PAINT_TARGET_MS)
+    yield figure("page.first_load", loaded, "bytes", None, LOAD_TARGET_BYTES)
+    yield figure("page.update", median(updates), "ms", {"longest": round(max(updates), 1)}, UPDATE_TARGET_MS)
 
 
 @contextmanager

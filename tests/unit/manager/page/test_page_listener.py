@@ -196,3 +196,17 @@ def test_who_asks_for_the_same_in_a_moment_gets_the_same_bytes_once_made() -> No
             assert json.loads(gzip.decompress(gzip.compress(bodies[0])))["is_live"]
 
     _run(look)
+
+
+def test_long_answers_are_compressed_for_who_takes_it() -> None:
+    async def look() -> None:
+        async with _page(known_state(SIZE)) as (_, session):
+            for path in ("/v1/events", "/v1/host", "/v1/clock", "/v1/link"):
+                async with session.get(path) as answer:
+                    assert answer.headers["Content-Encoding"] == "gzip"
+                    assert await answer.json()
+                async with session.get(path, headers={"Accept-Encoding": "identity"}) as answer:
+                    assert "Content-Encoding" not in answer.headers
+                    assert await answer.json()
+
+    _run(look)

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
-AXE = Path(__file__).parent / "vendor/axe.min.js"
+AXE = Path(__file__).parents[1] / "tests/page/vendor/axe.min.js"
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -73,17 +73,19 @@ class Browser:
 
     # Where it is.
 
-    def open(self, url: str, *, shows: str = "main .panel") -> None:
+    def open(self, url: str, *, shows: str = "main .panel", wait_s: float = WAIT_S) -> None:
         """Load a page anew, until it shows something."""
         self.driver.get("about:blank")
         self.driver.get(url)
-        self.until(lambda: self.all(shows), f"{shows} of {url}")
+        self.until(lambda: self.all(shows), f"{shows} of {url}", wait_s=wait_s)
 
     @property
     def address(self) -> str:
+        """Where it is."""
         return str(self.driver.current_url)
 
     def resize(self, width: int, height: int = 900) -> None:
+        """Make the window so many pixels wide."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
@@ -95,13 +97,16 @@ class Browser:
     # What it shows.
 
     def all(self, css: str) -> list[Any]:
+        """All that is there of a kind."""
         found: list[Any] = self.driver.find_elements(By.CSS_SELECTOR, css)
         return found
 
     def one(self, css: str) -> Any:
+        """The first of a kind, once there is one."""
         return self.until(lambda: self.all(css), css)[0]
 
     def text(self, css: str = "body") -> str:
+        """What is read there."""
         return str(
             self.js(
                 "return (({innerText, textContent}) => innerText ?? textContent)(document.querySelector(arguments[0]) ?? {}) ?? ''",
@@ -110,6 +115,7 @@ class Browser:
         )
 
     def js(self, script: str, *arguments: Any) -> Any:
+        """What a script returns."""
         return self.driver.execute_script(script, *arguments)
 
     def until(self, wanted: Callable[[], Any], what: str, *, wait_s: float = WAIT_S) -> Any:
@@ -121,6 +127,7 @@ class Browser:
         return found
 
     def until_text(self, words: str, css: str = "body", *, wait_s: float = WAIT_S) -> None:
+        """Wait until words are read there."""
         self.until(lambda: words in self.text(css), f"“{words}” in {css}", wait_s=wait_s)
 
     # What it does.
@@ -133,6 +140,7 @@ class Browser:
         actions.perform()
 
     def click(self, css: str) -> None:
+        """Click the first of a kind."""
         self.js("arguments[0].scrollIntoView({block: 'center'})", self.one(css))
         self.one(css).click()
 
@@ -140,12 +148,12 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What it wrote to its console as a warning or an error, since it was asked last."""
-        entries = self.driver.get_log("browser")
+        entries = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in entries if entry["level"] in ("WARNING", "SEVERE")]
 
     def requests(self) -> list[str]:
         """The addresses that it asked for, since it was asked last."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]  # type: ignore[no-untyped-call]
         return [
             message["params"]["request"]["url"]
             for message in messages
@@ -172,5 +180,6 @@ class Browser:
         )
 
     def picture(self, path: Path) -> None:
+        """Keep what it shows."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.driver.save_screenshot(str(path))
