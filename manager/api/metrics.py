@@ -1,10 +1,8 @@
 """Prometheus metrics, collected when they are asked for; their number does not grow with the fabric's."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import get_args
@@ -22,6 +20,7 @@ from cwdp.shared.loopwatch import LoopWatch
 from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
 from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
+from manager.api.tables import Tables, copied
 from manager.bus.lease import Lease
 from manager.bus.nats_server import NatsServer
 from manager.clock.fits import REFUSALS
@@ -37,7 +36,6 @@ from manager.links.loads import LinkLoads
 from manager.moment import talkers
 from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
-from manager.queue_pairs.counters import NicTable
 from manager.queue_pairs.traffic import REPORT_REASONS as TRAFFIC_REASONS
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
 from manager.view.link_table import wrong
@@ -59,11 +57,8 @@ QP_METRICS = {
     "psn_reordered": ("cwdp_qp_reordered_packets", "Packets passed over that came later."),
 }
 
-TABLES_AT_ONCE = 1_000
 JOBS_SHARE = 0.05
 """Of a core, to find jobs."""
-
-Tables = Mapping[tuple[str, str], NicTable]
 
 _log = logging.getLogger("cwdp.manager.metrics")
 
@@ -154,18 +149,10 @@ class FleetCollector:
         self._jobs_due_s = 0.0
 
     async def tables(self) -> Tables | None:
-        """The queue pairs as they are now, from which jobs are found; None while what was found last is new enough.
-
-        Of many NICs a batch at a time, so that the loop goes on in between.
-        """
+        """The queue pairs as they are now, from which jobs are found; None while what was found last is new enough."""
         if time.monotonic() < self._jobs_due_s:
             return None
-        known, found = self._sources.state.traffic.queue_pairs.tables, dict[tuple[str, str], NicTable]()
-        for i, (nic, table) in enumerate(list(known.items())):
-            if i % TABLES_AT_ONCE == TABLES_AT_ONCE - 1:
-                await asyncio.sleep(0)
-            found[nic] = copy(table)
-        return found
+        return await copied(self._sources.state.traffic.queue_pairs.tables)
 
     def scrape(self, tables: Tables | None) -> Scrape:
         """Begin an answer, in the manager's loop; the rest of it may be worked out in a thread.

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from manager.api.metrics import Sources
+from manager.api.tables import copied
 from manager.fabric.wiring import Miswired, miswired
 from manager.moment import pairs, parts, talkers
 from manager.moment.moment import Moment
 from manager.moment.pairs import Pairs
 from manager.moment.parts import Parts
+from manager.moment.talkers import Talkers
 from manager.planner.flows import sending
 from manager.view import link_table, link_views
 
@@ -68,13 +70,17 @@ class Moments:
         await self._follow_pairs(now_s)
         findings, avoided = link_views.findings_of(state), state.planner.standing.dead
         leaf_pairs, nic_pairs = self._pairs
-        flows = sending(state.traffic.queue_pairs.tables, state.members.nics_by_address, now_s)
+        tables, nics = await copied(state.traffic.queue_pairs.tables), state.members.nics_by_address
+
+        def find_talkers() -> Talkers:
+            return talkers.of_now(sending(tables, nics, now_s), routes)
+
         return Moment(
             at_s=time.time(),
             is_live=True,
             links=link_table.of_now(state.links, findings, avoided),
             parts=self._parts,
-            talkers=await _off_loop(len(flows.names), lambda: talkers.of_now(flows, routes)),
+            talkers=await _off_loop(sum(len(table.keys) for table in tables.values()), find_talkers),
             leaf_pairs=leaf_pairs,
             nic_pairs=nic_pairs,
             routes=routes,

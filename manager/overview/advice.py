@@ -15,6 +15,7 @@ from manager.view.link_table import Link
 from manager.view.severity import severity, severity_rank
 
 MOST = 500
+SEE_MOVES = "cwdp event --since 1h --kind qp_rerouted"
 TITLES: Mapping[str, str] = {
     "dead": "{name} is down",
     "silent": "{name} drops everything, though it has carrier",
@@ -128,6 +129,8 @@ def _act(finding: Json, places: NDArray[np.intp], moment: Moment) -> list[Json]:
     links, kind, subject = links_of(finding), finding["kind"], finding["subject"]
     if moment.is_live and links and len(places) and subject["kind"] not in ("host", "nic"):
         steps += steer_step(int(places[0]), links, moment)
+    if not moment.links.avoided.isdisjoint(links):
+        steps.append({"command": SEE_MOVES, "text": "Queue pairs are kept off it: see which were moved."})
     if kind == "clock":
         steps.append({"command": shlex.join(["cwdp", "clock"]), "text": "See how far off it is."})
     elif subject["kind"] in ("host", "nic") and not subject["name"].startswith(MARK):

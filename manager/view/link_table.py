@@ -1,8 +1,8 @@
 """Links with what was measured of them, now or in the past, as arrays: rows are made of those alone that are shown. No I/O."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -36,7 +36,7 @@ class LinkTable:
     values: Mapping[str, Floats]
     wrong: Mapping[Link, str]
     stands: NDArray[np.bool_]
-    avoided: Collection[Link] = field(default_factory=frozenset)
+    avoided: frozenset[Link] = frozenset()
 
     @cached_property
     def number(self) -> dict[Link, int]:

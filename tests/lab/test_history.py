@@ -11,6 +11,7 @@ from conftest import lab_name
 from waiting import until
 
 from cwdp.cli import main
+from cwdp.cli.client import ManagerClient
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.lab.fleet.processes import MANAGER, Fleet
@@ -72,8 +73,28 @@ def test_the_past_outlives_a_manager_that_is_killed(fleet: Fleet) -> None:
     assert "silent" in _shows(fleet, "", "fabric", "--links", "--at", at)
     assert "100%" in _shows(fleet, "", "link", "--at", at, "--limit", "0")
     assert "\nsilent: " in _shows(fleet, "", "link", "--at", at)
+    _shows_the_pages_of_then(fleet, cut_s)
     for noun in ("link", "fabric"):
         outside = _cwdp(fleet, noun, "--at", "2020-01-01")
         assert outside.exit_code == 1
         assert "is outside the history" in outside.stderr
         assert "it spans" in outside.stderr
+
+
+def _shows_the_pages_of_then(fleet: Fleet, time_s: float) -> None:
+    """What the page is told of an instant before the manager was killed."""
+    client = ManagerClient(f"unix://{fleet.socket}")
+    at = str(time_s)
+    then = client.get("/v1/fleet", {"at": at})
+    assert (then["is_live"], then["links"], then["at_s"]) == (False, LINKS, time_s)
+    (finding,) = then["findings"]
+    assert (finding["kind"], finding["severity"]) == ("silent", "critical")
+    assert then["verdict"]["severity"] == "critical"
+    a, b = finding["where"]["a"], finding["where"]["b"]
+    assert client.get("/v1/link-view", {"a": a, "b": b, "at": at})["there"]["state"] == "silent"
+    assert {"silent"} <= {link["state"] for link in client.get("/v1/map", {"at": at})["links"]}
+    assert len(client.get("/v1/matrix", {"at": at, "metric": "p50"})["names"]) == fleet.lab.spec.leaves
+    assert client.get("/v1/leaf", {"name": a, "at": at})["matrix"] is None
+    since_s, until_s = client.get("/v1/span")["links"]
+    assert since_s <= time_s <= until_s
+    assert client.get("/v1/fleet")["is_live"]

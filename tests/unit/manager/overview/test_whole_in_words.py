@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from moments import moment_of
 
 from cwdp.cli import main as command_line
+from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, Subject
 from manager.moment.moment import Moment
 from manager.overview import advice, details, fleet, job_views
@@ -17,6 +19,7 @@ from manager.overview.leaf import leaf
 from manager.overview.qp_rows import QpRows
 from manager.overview.standing import Service, of_now
 from manager.overview.tiers import ONE_BY_ONE, tier_map
+from manager.planner.planner import Standing
 from manager.state import FleetState
 from tools.sim.fleet.known import KnownFleet, break_link, known_state
 
@@ -84,6 +87,17 @@ def test_a_silent_link_is_told_with_who_is_touched_and_a_way_off_it(size: KnownF
         address = words[words.index("--dst") + 1]
         path = state.fabric.routes.ports(f"{host}/nic0", address)[port]
         assert not {(a, b), (b, a)} & {tuple(moment.links.names[number]) for number in path}
+
+
+def test_what_the_planner_went_round_is_told_with_where_to_see_it() -> None:
+    state = known_state(SIZES[0])
+    a, b = _used_link(state)
+    state.planner.standing = Standing(dead=(DirectedLink(a, b), DirectedLink(b, a)))
+    break_link(state, a, b)
+    (found,) = _told(state)["findings"]
+    commands = [step["command"] for step in found["act"]]
+    assert advice.SEE_MOVES in commands
+    assert CliRunner().invoke(command_line, [*shlex.split(advice.SEE_MOVES)[1:], "--help"]).exit_code == 0
 
 
 def test_the_commands_to_act_are_commands() -> None:

@@ -89,6 +89,20 @@ def test_files_are_compressed_and_not_sent_twice_and_nothing_else_is_served() ->
     _run(look)
 
 
+def test_a_manager_that_waits_serves_too_and_says_so() -> None:
+    async def look() -> None:
+        state = known_state(SIZE)
+        state.stand_by()
+        async with _page(state) as (_, session):
+            told = await _json(session, "/v1/fleet")
+            assert [each["text"] for each in told["notices"] if each["state"] == "standby"] == [
+                "This manager stands by; simulated leads."
+            ]
+            assert told["nics"]["probed"] == SIZE.hosts
+
+    _run(look)
+
+
 def test_a_taken_port_leaves_the_manager_without_a_page_and_no_more() -> None:
     async def look() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -27,7 +27,7 @@ function Finding({ of, nowS }) {
       ${of.where ? html`<a href=${placeHref(of.where)}>${of.title}</a>` : html`<strong>${of.title}</strong>`}
     </div>
     <p class="about">
-      ${[`since ${stamp(of.start_s)} (${ago(of.start_s, nowS)})`, of.end_s && `until ${stamp(of.end_s)}`, sureness(of), touched(of)].filter(Boolean).join(" · ")}
+      ${[of.start_s && `since ${stamp(of.start_s)} (${ago(of.start_s, nowS)})`, of.end_s && `until ${stamp(of.end_s)}`, sureness(of), touched(of)].filter(Boolean).join(" · ")}
     </p>
     ${of.evidence?.length > 0 && html`<p class="evidence">${of.evidence.join("; ")}</p>`}
     <${Also} of=${of} />
