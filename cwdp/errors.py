@@ -11,6 +11,7 @@ CwdpError
 │   └── KernelError        the kernel lacks something that is needed
 ├── SteeringError          a queue pair that cannot be steered so            (exit status 2)
 ├── RdmaError              no RDMA here, or a device that cannot do it
+├── IdentityError          a credential is missing, wrong, expired or refused
 ├── BusError               the message bus cannot be reached or started
 ├── ManagerError           the manager cannot be reached or refused
 └── LabError               the lab cannot be built, found or changed
@@ -75,6 +76,10 @@ class SteeringError(CwdpError):
 
 class RdmaError(CwdpError):
     """No RDMA here, or a device that cannot do what was asked."""
+
+
+class IdentityError(CwdpError):
+    """A credential is missing, wrong, expired or refused."""
 
 
 class BusError(CwdpError):

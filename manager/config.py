@@ -54,13 +54,40 @@ class HistorySettings(Struct, frozen=True, forbid_unknown_fields=True):
     max_bytes: Annotated[int, Meta(ge=1 << 24, le=1 << 50)] = 1 << 33
 
 
+class RoleSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which groups of this machine may look, which may steer, and which may let hosts and people in and out.
+
+    `loopback` is what every user of this machine is who comes by TCP to a loopback address and shows no credential.
+    """
+
+    viewers: tuple[str, ...] = ("cwdp",)
+    operators: tuple[str, ...] = ("cwdp-operators",)
+    administrators: tuple[str, ...] = ("cwdp-administrators",)
+    loopback: Literal["none", "viewer"] = "none"
+
+
+class TlsSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """TLS of `listen` and `page`, which all addresses but loopback have.
+
+    The certificate is signed by the fleet's authority, for the addresses and `names`, unless one of your own is given.
+    """
+
+    names: tuple[str, ...] = ()
+    certificate: str = ""
+    key: str = ""
+
+
 class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `name` is for people. Without `nats`, a private nats-server listens on `bus_listen`.
 
-    The page is served on `page`; not at all where that is empty.
+    The fleet's authority is kept in the directory `authority`, below the state directory unless given; without `nats` it
+    is made where there is none. The manager decides for the hosts of its `pod`. The API is served on `listen` too, the page on
+    `page`; not at all where that is empty.
     """
 
     name: str = field(default_factory=gethostname)
+    pod: Annotated[str, Meta(pattern="^[a-z0-9_-]{1,128}$")] = "main"
+    authority: str = ""
     nats: str | None = None
     bus_listen: str = DEFAULT_BUS_LISTEN
     state_dir: str = DEFAULT_STATE_DIR
@@ -72,6 +99,13 @@ class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     roce: RoceConfig = RoceConfig()
     planner: PlannerSettings = PlannerSettings()
     history: HistorySettings = HistorySettings()
+    roles: RoleSettings = RoleSettings()
+    tls: TlsSettings = TlsSettings()
+
+    @property
+    def authority_dir(self) -> Path:
+        """Where the fleet's authority is kept."""
+        return Path(self.authority) if self.authority else Path(self.state_dir) / "authority"
 
 
 def load(path: Path) -> ManagerConfig:

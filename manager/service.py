@@ -7,13 +7,17 @@ import signal
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from aiohttp import web
+
 from cwdp import __version__
 from cwdp.errors import BusError
-from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.buckets import stream_of
 from cwdp.shared.bus.messages import (
+    DESIRED_BUCKET,
     BounceReport,
     Desired,
     Event,
@@ -25,20 +29,36 @@ from cwdp.shared.bus.messages import (
     SteerReport,
     TraceReport,
     WindowReport,
-    subject,
 )
-from cwdp.shared.config import check_bus_url
+from cwdp.shared.bus.servers import server_urls
+from cwdp.shared.bus.subjects import down, up
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
+from manager.access import http as access_http
+from manager.access.callers import Callers
+from manager.access.grants import Grants
+from manager.access.listeners import listeners
+from manager.api import credentials_http, overrides_http
 from manager.api.http import HttpServer
 from manager.api.metrics import SolveTimes, Sources
-from manager.bus.lease import Claim, Lease
+from manager.bus.connection import manager_bus
+from manager.bus.copies import Copies
+from manager.bus.lease import BUCKET as LEASES
+from manager.bus.lease import Claim
+from manager.bus.lease_thread import LeaseThread
 from manager.bus.nats_server import NatsServer
+from manager.bus.state import BUCKET as WISHES
 from manager.bus.state import BusState
 from manager.clock.timeline import load_identity
 from manager.config import ManagerConfig, host_port
+from manager.duties import Duties
 from manager.history.service import History
+from manager.history.stream import STREAM
+from manager.identity.authority import Authority
+from manager.identity.probe_keys import ProbeKeys
+from manager.identity.registry import BUCKET as CREDENTIALS
+from manager.identity.service import Credentials
 from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
 from manager.page.server import Page
@@ -50,14 +70,18 @@ from manager.takeover import TakeOver
 
 CLOCK_INTERVAL_S = 0.25
 SOLVE_SHARE = 0.25
+ACCESS = "access"
+ACCESS_INTERVAL_S = 1.0
 MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
 JOIN_INTERVAL_S = 0.5
 STALL_S = 2.0
+STANDS_S = 10.0
+"""A manager whose loop stands still for so long leads no more."""
+
 LINKS_INTERVAL_S = 0.1
 LINKS_SHARE = 0.5
-PLAN_INTERVAL_S = 0.25
 PLAN_GLANCE_S = 0.05
 PLAN_SHARE = 0.25
 DISCOVERY_INTERVAL_S = 0.25
@@ -65,6 +89,9 @@ DISCOVERY_SHARE = 0.25
 THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
 THREAD_ABOVE_PATHS = 20_000
+
+STREAMS = (*(stream_of(bucket) for bucket in (LEASES, WISHES, DESIRED_BUCKET, CREDENTIALS)), STREAM)
+"""What is kept on the bus."""
 
 _T = TypeVar("_T", bound=FromAgent)
 _log = logging.getLogger("cwdp.manager")
@@ -75,7 +102,7 @@ class Manager:
 
     def __init__(self, config: ManagerConfig) -> None:
         if config.nats is not None:
-            check_bus_url(config.nats)
+            server_urls(config.nats)
         self.config = config
         self.solves = SolveTimes()
         self.server: NatsServer | None = None
@@ -92,29 +119,61 @@ class Manager:
             planner=config.planner,
         )
         if config.nats is None:
-            self.server = NatsServer(*host_port(config.bus_listen, "--bus-listen"), self._state_dir / "nats")
+            authority = Authority.load_or_new(config.authority_dir)
+            where = host_port(config.bus_listen, "--bus-listen")
+            self.server = NatsServer(*where, self._state_dir / "nats", authority)
+        else:
+            authority = Authority.load(config.authority_dir)
         url = config.nats if self.server is None else self.server.url
         assert url is not None
-        self.bus = Bus(
+        self.bus = manager_bus(
             url,
+            authority,
+            pod=config.pod,
             name="cwdp-manager",
             on_change=self._on_bus_change,
             confirm=self._confirm,
             on_trouble=self._note_unwritten,
         )
+        self._listen, self._page = listeners(config, authority)
+        self._authority = authority
+        self.grants = Grants(self._state_dir / "access.json")
+        self.callers = Callers(config.roles, self.grants)
+        self._probe_keys = ProbeKeys(self._state_dir / "probe_keys.json")
+        self.state.members.keys_in_use = lambda: self._probe_keys.ids if self.state.leads else ()
+        self.credentials = Credentials(
+            authority,
+            self.bus,
+            config.pod,
+            leads=lambda: self.state.leads,
+            note=self.state.note,
+            keys=self._probe_keys,
+            hosts=self.state.members.up,
+        )
         claim = Claim(manager=uuid.uuid4().hex, name=config.name)
-        self.lease = Lease(self.bus, claim, self._on_lease)
+        self.loop_watch, self.duties = LoopWatch(), Duties()
+        self.lease = LeaseThread(
+            manager_bus(url, authority, pod=config.pod, name="cwdp-manager lease"),
+            claim,
+            self._on_lease,
+            lambda: self.loop_watch.stands_s < STANDS_S,
+        )
         self.state.stand_by()
         self._kept = BusState(
             self.bus,
             self.lease.confirm,
-            {"steer": self.state.steering, "slice": self.state.slicing},
+            {
+                "steer": self.state.steering,
+                "slice": self.state.slicing,
+                "keys": self._probe_keys,
+                ACCESS: self.grants,
+            },
         )
         self._take_over = TakeOver(
             self.bus, self.lease, self.state, self._kept, identity=self._identity, direct=self._direct
         )
+        self._copies = Copies(self.bus, lambda: self.state.leads, STREAMS)
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
-        self.loop_watch = LoopWatch()
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -136,8 +195,11 @@ class Manager:
             self.loop_watch.run,
             self.bus.ended,
             *([self.server.ended] if self.server is not None else []),
-            self.lease.run,
+            self.lease.ended,
             self._take_over.run,
+            self._copies.run,
+            self.credentials.run,
+            self._access_loop,
             self._clock_loop,
             self._members_loop,
             self._join_loop,
@@ -164,43 +226,62 @@ class Manager:
                 server=self.server,
                 lease=self.lease,
                 loop_watch=self.loop_watch,
+                duties=self.duties,
                 history=self.history,
+                refusals=self.callers.refusals,
             )
             http = HttpServer(
-                sources, self.commit, socket=Path(self.config.socket), listen=self.config.listen
+                sources,
+                self.callers,
+                self._changing_routes(),
+                socket=Path(self.config.socket),
+                listen=self._listen,
             )
             await http.start()
             stack.push_async_callback(http.stop)
-            if self.config.page:
-                page = Page(self.config.page, http.reading_routes(), http.overview.tick)
+            if self._page is not None:
+                page = Page(self._page, self.callers, http.reading_routes(), http.overview.tick)
                 stack.push_async_callback(page.stop)
                 await page.start()
                 _log.info("page %s", page.url)
             if self.server is not None:
                 stack.push_async_callback(self.server.stop)
                 await self.server.start()
-            self.bus.subscribe(subject("hello", "*"), Hello, self._on_hello)
-            self._listen("report", Report, self._on_report)
-            self._listen("qp", QpReport, self._on_queue_pairs)
-            self._listen("sample", SampleReport, self._on_samples)
-            self._listen("window", WindowReport, self._on_windows)
-            self._listen("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
-            self._listen("trace", TraceReport, self.state.discovery.hear)
-            self._listen("steer", SteerReport, self._on_steering)
-            self._listen("event", Event, self.state.hear_event)
+            self.bus.subscribe(up(self.config.pod, "*", "hello"), Hello, self._on_hello)
+            self._hear("report", Report, self._on_report)
+            self._hear("qp", QpReport, self._on_queue_pairs)
+            self._hear("sample", SampleReport, self._on_samples)
+            self._hear("window", WindowReport, self._on_windows)
+            self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
+            self._hear("trace", TraceReport, self.state.discovery.hear)
+            self._hear("steer", SteerReport, self._on_steering)
+            self._hear("event", Event, self.state.hear_event)
+            self.credentials.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)
+            self.lease.start()
             stack.push_async_callback(self._hand_over)
             yield
 
-    def _listen(self, kind: str, of: type[_T], handler: Callable[[_T], None]) -> None:
+    def _changing_routes(self) -> list[web.RouteDef]:
+        callers, state = self.callers, self.state
+        return [
+            *overrides_http.routes(state, self.commit, callers),
+            *credentials_http.routes(self.credentials, callers),
+            *access_http.routes(
+                self.grants, self._authority, callers, self.commit, partial(state.note, FLEET)
+            ),
+        ]
+
+    def _hear(self, kind: str, of: type[_T], handler: Callable[[_T], None]) -> None:
         """Take in messages of a kind, but those of a second agent with one name."""
 
         def hear(message: _T) -> None:
             if self.state.hears(kind, message):
-                handler(message)
+                with self.duties.of(f"hear {kind}"):
+                    handler(message)
 
-        self.bus.subscribe(subject(kind, "*"), of, hear)
+        self.bus.subscribe(up(self.config.pod, "*", kind), of, hear)
 
     def _on_bus_change(self, connected: bool) -> None:
         if connected:
@@ -240,7 +321,8 @@ class Manager:
             self.bus.put(document)
 
     def _on_hello(self, hello: Hello) -> None:
-        self.state.hear_hello(hello, time.monotonic())
+        with self.duties.of("hear hello"):
+            self.state.hear_hello(hello, time.monotonic())
 
     def _on_report(self, report: Report) -> None:
         self.state.hear_report(report, time.monotonic())
@@ -259,9 +341,10 @@ class Manager:
         while True:
             started = time.monotonic()
             if self.bus.connected and (started >= due_s or self.state.planner.is_urgent(started)):
-                self._direct(self.state.plan(started))
+                with self.duties.of("plan"):
+                    self._direct(self.state.plan(started))
                 took_s = time.monotonic() - started
-                due_s = started + max(PLAN_INTERVAL_S, took_s / PLAN_SHARE)
+                due_s = started + max(self.state.report_interval_s, took_s / PLAN_SHARE)
             await asyncio.sleep(PLAN_GLANCE_S)
 
     def _on_windows(self, report: WindowReport) -> None:
@@ -275,36 +358,47 @@ class Manager:
             due = watch.due(self.state.fabric.routes)
             if due is not None:
                 is_large = len(due.names) > THREAD_ABOVE_PATHS
-                model = await asyncio.to_thread(due.make) if is_large else due.make()
-                watch.take(model, time.monotonic())
+                make = partial(self.duties.timed, "model links", due.make)
+                model = await asyncio.to_thread(make) if is_large else make()
+                with self.duties.of("model links"):
+                    watch.take(model, time.monotonic())
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 
     async def _links_loop(self) -> None:
         while True:
             started = time.monotonic()
-            self.state.watch_links(started)
+            with self.duties.of("watch links"):
+                self.state.watch_links(started)
             for order in self.state.echo_orders(started):
-                self.bus.publish(subject("bounce", order.host), order)
+                self.bus.publish(down(self.config.pod, order.host, "bounce"), order)
             await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
 
     async def _join_loop(self) -> None:
         while True:
-            self.state.traffic.join(time.monotonic())
+            with self.duties.of("join samples"):
+                self.state.traffic.join(time.monotonic())
             await asyncio.sleep(JOIN_INTERVAL_S)
 
     async def _discovery_loop(self) -> None:
         discovery = self.state.discovery
         while True:
             started = time.monotonic()
-            if len(discovery.fabric.store) > THREAD_ABOVE_PATHS:
-                changes = await asyncio.to_thread(discovery.learn, started)
-            else:
-                changes = discovery.learn(started)
-            self.state.note_trust(changes)
-            if self.bus.connected:
-                self._direct(self.state.discover(time.monotonic()))
+            learn = partial(self.duties.timed, "discover", partial(discovery.learn, started))
+            is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
+            changes = await asyncio.to_thread(learn) if is_large else learn()
+            with self.duties.of("discover"):
+                self.state.note_fabric(changes)
+                if self.bus.connected:
+                    self._direct(self.state.discover(time.monotonic()))
             took_s = time.monotonic() - started
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
+
+    async def _access_loop(self) -> None:
+        """While another manager leads: know whom it has let in and out."""
+        while True:
+            if not self.lease.leads:
+                await self._kept.follow(ACCESS)
+            await asyncio.sleep(ACCESS_INTERVAL_S)
 
     async def _clock_loop(self) -> None:
         while True:
@@ -322,17 +416,17 @@ class Manager:
         if edges is None:
             self.state.take_clock_changes(started)
             return
-        if len(edges.src) > THREAD_ABOVE_EDGES:
-            solved = await asyncio.to_thread(clock.solve_edges, edges)
-        else:
-            solved = clock.solve_edges(edges)
+        solve = partial(self.duties.timed, "solve clocks", partial(clock.solve_edges, edges))
+        solved = await asyncio.to_thread(solve) if len(edges.src) > THREAD_ABOVE_EDGES else solve()
         self.solves.add(time.monotonic() - started, useful=solved is not None)
         if solved is None:
             return
         clock.finish(edges, solved, time.monotonic())
         self.state.take_clock_changes(time.monotonic())
         if self.lease.leads:
-            await self.bus.publish_each((subject("clock", told.host), told) for told in clock.updates())
+            await self.bus.publish_each(
+                (down(self.config.pod, told.host, "clock"), told) for told in clock.updates()
+            )
 
     async def _members_loop(self) -> None:
         expire_s = late_s = 0.0
@@ -344,7 +438,8 @@ class Manager:
             if self.bus.connected and started >= expire_s:
                 expire_s = started + EXPIRE_INTERVAL_S
                 async with self._busy:
-                    self.state.expire(started)
+                    with self.duties.of("keep members"):
+                        self.state.expire(started)
                 self._direct(self.state.overtaken())
             members = self.state.probeable(started)
             if self.bus.connected and self._graph.due(members, started, taken_up=self.state.awaits_hosts()):
@@ -356,7 +451,7 @@ class Manager:
         if self.state.leads:
             with contextlib.suppress(BusError):
                 await self._kept.send()
-        await self.lease.release()
+        await self.lease.close()
 
     async def _rebuild(self, members: list[Member]) -> None:
         if len(members) > THREAD_ABOVE_NICS:

@@ -6,26 +6,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any, Literal
 
 import numpy as np
 
 from cwdp.shared.bus.messages import (
+    DEFAULT_REPORT_INTERVAL_S,
     LARGEST_VERSION,
     BounceOrder,
     Desired,
     Event,
     FromAgent,
     Hello,
+    Leader,
     Nic,
     PathChange,
-    PathStat,
     ProbeEdge,
     Report,
     RoceSettings,
     SteerReport,
     WindowReport,
-    nic_id,
 )
 from manager.clock.changes import ClockEvents
 from manager.clock.service import ClockService
@@ -33,13 +32,16 @@ from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
 from manager.fabric.discovery import Discovery
 from manager.fabric.fabric import Fabric, TrustChange
+from manager.fabric.wiring_watch import WiringChange
 from manager.faults.dead_links import localised
 from manager.faults.finding import Findings
-from manager.faults.link_watch import LinkWatch
+from manager.faults.link_watch import LOADS_EVERY, LinkWatch
+from manager.faults.loss_watch import WINDOWS_PER_S
 from manager.hosts.counters import CounterTotals
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
 from manager.links.loads import LinkLoads
+from manager.overrides.change import OverrideChange
 from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
 from manager.paths.addresses import AddressBook
@@ -47,6 +49,7 @@ from manager.paths.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
 from manager.planner.steering_state import SteerParts
+from manager.probing.pace import report_interval_s
 from manager.probing.probe_graph import Pairs
 from manager.probing.schedule import Documents, Member, build_pairs, edges_by_host
 from manager.queue_pairs.traffic import Traffic
@@ -62,10 +65,6 @@ REPORT_REASONS = (
     "foreign_path",
     "discipline_not_sane",
 )
-
-OnOverride = Callable[
-    [Literal["set", "withdrawn"], Literal["steer", "slice"], str, str, dict[str, Any]], None
-]
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -115,7 +114,7 @@ class FleetState:
         self.traffic = Traffic(self.members)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.on_event: Callable[[Happening], None] = _tell_nobody
-        self.on_override: OnOverride = _tell_nobody
+        self.on_override: Callable[[OverrideChange], None] = _tell_nobody
         self.hellos = Counter[str]()
         self.reports = Counter[str]()
         self.probed_pairs = 0
@@ -130,12 +129,13 @@ class FleetState:
         self._roce = roce
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self.leads = True
-        self._epoch = 0
+        self._leader = Leader()
         self._leads_since_s = 0.0
         self._knows_steering = True
         self._taken_up: dict[str, list[ProbeEdge]] | None = None
         self.starts = identity.starts
         self._edges: dict[str, list[ProbeEdge]] | None = None
+        self.report_interval_s = DEFAULT_REPORT_INTERVAL_S
         self._documents = Documents()
         self._steer_parts = SteerParts()
         self._sequences: dict[str, _Sequence] = {}
@@ -149,23 +149,23 @@ class FleetState:
         self._documents = Documents()
         self.planner.stand_by()
 
-    def lead(self, now_s: float, *, epoch: int, timeline: str, others_led: bool) -> None:
-        """Decide from now on, as the leader of an epoch. No host is told anything before it is known what it was told.
+    def lead(self, now_s: float, leader: Leader, *, timeline: str, others_led: bool) -> None:
+        """Decide from now on. No host is told anything before it is known what it was told.
 
         Args:
             now_s: seconds of the manager's monotonic clock.
-            epoch: its number, higher than those of all who led before.
+            leader: what hosts know this manager by; its epoch is higher than those of all who led before.
             timeline: the name of the fleet's.
             others_led: whether others may have, since this manager did.
         """
-        self.leads, self._epoch, self._leads_since_s = True, epoch, now_s
+        self.leads, self._leader, self._leads_since_s = True, leader, now_s
         self._knows_steering, self._taken_up = False, {}
         self._documents = Documents()
         self.planner.lead(now_s)
         if timeline != self.clock.timeline or (others_led and self.clock.runs):
             self.clock = ClockService(Identity(timeline=timeline, starts=self.starts), continued=True)
             self.clock_events.begin_anew()
-        self.clock.epoch = epoch
+        self.clock.leader = leader
 
     def not_taken_up(self) -> list[str]:
         """The hosts of which it is not known yet what they were told last."""
@@ -192,6 +192,11 @@ class FleetState:
             self.planner.take_up(host, document.steer, now_s)
             self.discovery.take_up(document)
         return True
+
+    def take_up_again(self, host: str) -> None:
+        """What a host was told last is not known after all."""
+        if self._taken_up is not None:
+            self._taken_up.pop(host, None)
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
@@ -226,7 +231,7 @@ class FleetState:
             report.host, report.boot_id, told, now_s
         ):
             self.reports["discipline_not_sane"] += 1
-        self.owd.add(self._own_paths(report), now_s)
+        self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s)
         self.traffic.hear_clock(report.clock, now_s)
         if report.counters:
             self.counters.add(report.host, report.counters)
@@ -302,6 +307,9 @@ class FleetState:
         if self._taken_up is not None:
             self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
+        self.report_interval_s = report_interval_s(len(members), self.report_interval_s)
+        self.watch.loads_every = max(LOADS_EVERY, round(self.report_interval_s / 2 * WINDOWS_PER_S))
+        self.discovery.order_interval_s = self.report_interval_s
         self._graph = members, pairs
         self._choose_edges()
         return self.documents()
@@ -385,13 +393,15 @@ class FleetState:
             Desired(
                 host=host,
                 version=0,
-                epoch=self._epoch,
+                epoch=self._leader.epoch,
+                led_since_s=self._leader.since_s,
                 probes=probes,
                 steer=steer[host],
                 roce=self._roce,
                 slices=slices.get(host, []),
                 traces=self.discovery.orders.get(host, []),
                 detours=round_nics.get(host, []),
+                report_interval_s=self.report_interval_s,
             )
             for host, probes in edges.items()
         ]
@@ -427,11 +437,10 @@ class FleetState:
         """The probe graph over members; touches nothing, so a thread may run it."""
         return build_pairs(members, degree=self._probes.degree, seed=self._probes.seed)
 
-    def note_trust(self, changes: Sequence[TrustChange]) -> None:
-        """Note the hosts whose word about paths counts no more, or counts again."""
+    def note_fabric(self, changes: Sequence[TrustChange | WiringChange]) -> None:
+        """Note whose word about paths counts no more, or again, and what is plugged in wrongly, or no more."""
         for change in changes:
-            kind = "paths_set_aside" if change.is_aside else "paths_believed"
-            self.note(change.host, kind, change.reason)
+            self.note(change.host, change.kind, change.reason, nic=change.nic)
 
     def take_clock_changes(self, now_s: float) -> None:
         """Note the hosts whose clock changed: unannounced, or its state."""
@@ -451,16 +460,6 @@ class FleetState:
         if last is not None and last.boot_id == report.boot_id and report.seq > last.seq + 1:
             self.reports["lost_on_the_way"] += report.seq - last.seq - 1
         self._sequences[report.host] = _Sequence(boot_id=report.boot_id, seq=report.seq)
-
-    def _own_paths(self, report: Report) -> list[PathStat]:
-        """The paths that start at the reporting host, each once."""
-        own = {
-            (path.src, path.dst, path.sport, path.reply_sport): path
-            for path in report.paths
-            if path.src.startswith(nic_id(report.host, "")) and 0 <= path.lost <= path.sent
-        }
-        self.reports["foreign_path"] += len(report.paths) - len(own)
-        return list(own.values())
 
 
 def _tell_nobody(*_news: object) -> None:

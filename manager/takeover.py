@@ -12,15 +12,18 @@ from nats.aio.client import Client
 from cwdp.errors import BusError, ManagerError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import Desired
-from manager.bus.lease import Lease
+from cwdp.shared.bus.messages import Desired, Leader
+from manager.bus.lease import Leadership
 from manager.bus.state import BusState
 from manager.clock.timeline import Identity, save_identity
 from manager.planner.events import FLEET
 from manager.state import FleetState
 
-GLANCE_S = 0.1
+GLANCE_S, LONGEST_PAUSE_S = 0.1, 1.0
 READ_SHARE = 0.2
+READ_S = 2.0
+"""So long one document is waited for: a copy of a bucket that has just been made may not answer, and others wait meanwhile."""
+
 READ_AT_ONCE = 64
 
 _log = logging.getLogger("cwdp.manager")
@@ -39,7 +42,7 @@ class TakeOver:
     def __init__(
         self,
         bus: Bus,
-        lease: Lease,
+        lease: Leadership,
         state: FleetState,
         kept: BusState,
         *,
@@ -48,6 +51,8 @@ class TakeOver:
     ) -> None:
         self._bus, self._lease, self._state, self._kept = bus, lease, state, kept
         self._identity, self._direct = identity, direct
+        self._superseded: list[str] = []
+        bus.documents.on_superseded = self._superseded.append
 
     async def run(self) -> None:
         """Begin to lead with the lease; then keep the bus up to date, and take up each host that comes; for ever."""
@@ -58,14 +63,16 @@ class TakeOver:
                 await self._take_up_hosts()
             elif self._lease.leads:
                 await self._begin()
-            await asyncio.sleep(max(GLANCE_S, (time.monotonic() - started) / READ_SHARE))
+            pause_s = (time.monotonic() - started) / READ_SHARE
+            await asyncio.sleep(min(max(GLANCE_S, pause_s), LONGEST_PAUSE_S))
 
     async def _begin(self) -> None:
         epoch, own = self._lease.epoch, self._state.clock.timeline
         timeline = await self._kept.take_over(own)
         if timeline is None or not self._lease.leads or self._lease.epoch != epoch:
             return
-        self._state.lead(time.monotonic(), epoch=epoch, timeline=timeline, others_led=self._lease.others_led)
+        leader, others_led = Leader(epoch, time.time()), self._lease.others_led
+        self._state.lead(time.monotonic(), leader, timeline=timeline, others_led=others_led)
         self._state.note(FLEET, "manager_leads", f"{self._lease.claim.name} leads")
         if timeline != own:
             try:
@@ -78,6 +85,7 @@ class TakeOver:
             await self._kept.send()
 
     async def _take_up_hosts(self) -> None:
+        self._forget_superseded()
         hosts, client, taken = self._state.not_taken_up(), self._bus.session, False
         if client is None:
             return
@@ -90,10 +98,18 @@ class TakeOver:
         if taken:
             self._direct(self._state.documents())
 
+    def _forget_superseded(self) -> None:
+        """Take those up again that were told something after what was read of them."""
+        for host in self._superseded:
+            self._state.take_up_again(host)
+        if self._superseded:
+            self._superseded.clear()
+            self._direct(self._state.documents())
+
     async def _read(self, client: Client, host: str) -> tuple[bool, Desired | None]:
         """Whether it is known what the bus holds for a host, and that."""
         try:
-            return True, await self._bus.documents.read(client, host)
+            return True, await asyncio.wait_for(self._bus.documents.read(client, host), READ_S)
         except JETSTREAM_ERRORS as error:
             _log.debug("a document cannot be read yet host=%s error=%s", host, error)
             return False, None

@@ -15,7 +15,7 @@ from tools.experiments.nic_failover.run import nic_failover
 from tools.experiments.play import play
 from tools.experiments.slices.run import slices
 from tools.experiments.sync import sync
-from tools.lab import faults, lifecycle, units
+from tools.lab import faults, lifecycle, partition, units
 from tools.lab import status as report
 from tools.lab.fleet.cli import fleet
 from tools.lab.lab import Lab
@@ -34,7 +34,7 @@ _convergence_option = click.option(
 
 @click.group()
 def lab() -> None:
-    """Raise, break, mend and remove a leaf-spine fabric in network namespaces (needs root)."""
+    """Raise, break, mend and remove a fabric of leaves, spines and cores in network namespaces (needs root)."""
 
 
 @lab.group()
@@ -57,41 +57,69 @@ lab.add_command(traffic)
 
 @lab.command()
 @_name_option
-@click.option("--leaves", default=_DEFAULT.leaves, show_default=True, help="Leaf switches.")
-@click.option("--spines", default=_DEFAULT.spines, show_default=True, help="Spine switches.")
+@click.option(
+    "--pods", default=_DEFAULT.pods, show_default=True, help="Pods of leaves and spines, joined by cores."
+)
+@click.option(
+    "--leaves",
+    type=int,
+    help=f"Leaf switches, of each pod.  [default: {_DEFAULT.leaves}; with rails one for each]",
+)
+@click.option("--spines", default=_DEFAULT.spines, show_default=True, help="Spine switches, of each pod.")
+@click.option(
+    "--cores",
+    default=_DEFAULT.cores,
+    show_default=True,
+    help="Core switches, each with a link to every spine.",
+)
 @click.option("--hosts", default=_DEFAULT.hosts_per_leaf, show_default=True, help="Hosts per leaf.")
 @click.option("--nics", default=_DEFAULT.nics, show_default=True, help="NICs per host, each to another leaf.")
+@click.option(
+    "--rails",
+    default=_DEFAULT.rails,
+    help="NICs per host, each to the leaf of its rail; as many leaves have hosts in common.  [default: none]",
+)
 @click.option("--rate", type=RATE, default="100mbit", show_default=True, help="Rate of the hosts' links.")
-@click.option("--spine-rate", type=RATE, help="Rate of the leaf-spine links.  [default: as --rate]")
+@click.option("--spine-rate", type=RATE, help="Rate of the links between switches.  [default: as --rate]")
 @click.option(
     "--queue", default="256kb", show_default=True, help="Queue of each port, as a size or a time (5ms)."
 )
 @click.option("--mtu", default=_DEFAULT.mtu, show_default=True, help="MTU of the fabric in bytes.")
 @click.option("--seed", default=_DEFAULT.seed, show_default=True, help="Draws the hosts' clocks.")
 @CLOCKS
+@click.option("--managers", default=_DEFAULT.managers, show_default=True, help="Managers of its fleet.")
+@click.option("--servers", default=_DEFAULT.servers, show_default=True, help="Bus servers of its fleet.")
 @click.option("--miswire", default="", metavar="HOST", help="Plug this host's first NIC into a wrong leaf.")
 def up(
     *,
     name: str,
-    leaves: int,
+    pods: int,
+    leaves: int | None,
     spines: int,
+    cores: int,
     hosts: int,
     nics: int,
+    rails: int,
     rate: int,
     spine_rate: int | None,
     queue: str,
     mtu: int,
     seed: int,
     clocks: ClockKind,
+    managers: int,
+    servers: int,
     miswire: str,
 ) -> None:
     """Raise a lab. The same lab twice is one lab."""
     spec = LabSpec(
         name=name,
-        leaves=leaves,
+        pods=pods,
+        leaves=(rails or _DEFAULT.leaves) if leaves is None else leaves,
         spines=spines,
+        cores=cores,
         hosts_per_leaf=hosts,
         nics=nics,
+        rails=rails,
         rate_bps=rate,
         spine_rate_bps=spine_rate or rate,
         queue_bytes=units.parse_queue(queue, rate),
@@ -100,9 +128,11 @@ def up(
         seed=seed,
         miswired=miswire,
         clocks=clocks,
+        managers=managers,
+        servers=servers,
     )
     if lifecycle.up(spec):
-        click.echo(f"The lab {name!r} is up: {leaves * hosts} hosts, {leaves} leaves, {spines} spines.")
+        click.echo(f"The lab {name!r} is up: {spec.describe()}.")
     else:
         click.echo(f"The lab {name!r} is already up and complete.")
 
@@ -144,7 +174,7 @@ def cut(
     direction: str,
     convergence: float,
 ) -> None:
-    """Break LINK (h1-l1, l1-s2): take its carrier, or what the options say."""
+    """Break LINK (h1-l1, l1-s2, p1s2-c1): take its carrier, or what the options say."""
     chosen = [silent, loss is not None, rate is not None]
     if sum(chosen) > 1:
         raise click.UsageError("--silent, --loss and --rate exclude each other; give one per command.")
@@ -169,12 +199,28 @@ def heal(name: str, link: str, convergence: float) -> None:
     faults.heal(name, link, convergence)
 
 
+@lab.command()
+@_name_option
+@click.argument("node")
+def isolate(name: str, node: str) -> None:
+    """Cut NODE (h1, m1 for a manager, b1 for a bus server) off the management network."""
+    partition.isolate(name, node)
+
+
+@lab.command()
+@_name_option
+@click.argument("node")
+def rejoin(name: str, node: str) -> None:
+    """Bring NODE back to the management network."""
+    partition.rejoin(name, node)
+
+
 @lab.command("exec", context_settings={"ignore_unknown_options": True})
 @_name_option
 @click.argument("node")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(name: str, node: str, command: tuple[str, ...]) -> None:
-    """Run COMMAND in the network namespace of NODE (h1, l1, s1, mgmt); nothing but the network changes."""
+    """Run COMMAND in the network namespace of NODE (h1, l1, s1, c1, m1, b1, mgmt); nothing but the network changes."""
     namespace = Lab.open(name).netns(node)
     try:
         netns.enter_for_good(namespace)

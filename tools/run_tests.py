@@ -31,8 +31,9 @@ TESTS = {
     "page": ("tests/page",),
     "lab": ("tests/lab",),
     "rdma": ("-s", "tests/rdma"),  # what the virtual machine prints is passed on
+    "packages": ("tests/packages",),
 }
-NEED_ROOT = ("kernel", "lab", "rdma")
+NEED_ROOT = ("kernel", "lab", "rdma", "packages")
 
 _WHOLE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 

@@ -1,4 +1,4 @@
-"""The agent's configuration file and the cluster's keys."""
+"""The agent's configuration file."""
 
 import socket
 from pathlib import Path
@@ -18,9 +18,9 @@ from cwdp.shared.partners import partner_of
 from cwdp.shared.rates import parse_rate
 
 DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
-DEFAULT_KEYS = "/etc/cwdp/keys.toml"
+DEFAULT_CREDENTIAL = "/var/lib/cwdp-agent/agent.creds"
+DEFAULT_KEYS = "/var/lib/cwdp-agent/keys.toml"
 DEFAULT_PULSE_INTERVAL_MS = 2.0
-MAX_KEYS = 2
 
 
 class TestClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +63,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     nics: Annotated[list[str], Meta(min_length=1)]
     nats: str = "nats://127.0.0.1:4222"
     host: Annotated[str, Meta(pattern="^[^/ ]+$")] = msgspec.field(default_factory=socket.gethostname)
+    credential: str = DEFAULT_CREDENTIAL
     keys: str = DEFAULT_KEYS
     probe_port: Port = ROCE_PORT
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
@@ -116,24 +117,6 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return Settings(probe_port=self.probe_port, test_clock=clock, generic=self.generic)
 
 
-class Key(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One cluster key: a number from 0 to 255 and 16 bytes in hex."""
-
-    id: Annotated[int, Meta(ge=0, le=255)]
-    secret: Annotated[str, Meta(pattern="^[0-9a-fA-F]{32}$")]
-
-
-class KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`/etc/cwdp/keys.toml`: one key, or two during a rotation; `send` names the one to sign with."""
-
-    send: int
-    key: Annotated[list[Key], Meta(min_length=1, max_length=MAX_KEYS)]
-
-    def secrets(self) -> dict[int, bytes]:
-        """The secret of each key by its number."""
-        return {key.id: bytes.fromhex(key.secret) for key in self.key}
-
-
 def read_config(path: Path) -> AgentConfig:
     """Read the agent's configuration.
 
@@ -156,22 +139,3 @@ def read_config(path: Path) -> AgentConfig:
                 'add transport = "ud", or leave it out',
             )
     return config
-
-
-def read_keys(path: Path) -> KeyFile:
-    """Read the cluster's keys.
-
-    Raises:
-        ConfigError: the file is missing or wrong, readable by others, or its keys do not fit together.
-    """
-    keys = read_toml(path, KeyFile)
-    if path.stat().st_mode & 0o077:
-        raise ConfigError(f"{path} can be read by others than its owner", f"run: chmod 600 {path}")
-    ids = [key.id for key in keys.key]
-    if keys.send not in ids:
-        raise ConfigError(f"{path}: send = {keys.send} names no key of this file", f"keys here: {ids}")
-    if len({i % MAX_KEYS for i in ids}) < len(ids):
-        raise ConfigError(
-            f"{path}: the ids {ids} are both even or both odd", "number the next key one higher than the last"
-        )
-    return keys

@@ -3,11 +3,11 @@
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cwdp.agent.config import CongestionConfig, KeyFile
+from cwdp.agent.config import CongestionConfig
 from cwdp.agent.goback.process import GoBackOrder
 from cwdp.agent.links import LinkTable
 from cwdp.agent.liveness.failover import PathEvents
@@ -28,7 +28,9 @@ from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.dataplane.steering.steering import Steering
 from cwdp.errors import DataplaneError, InterfaceError
-from cwdp.shared.bus.messages import DataplaneMode, Event, Nic, ProbeEdge, WindowReport, nic_id
+from cwdp.shared.bus.messages import DataplaneMode, Event, Nic, ProbeEdge, nic_id
+from cwdp.shared.bus.records import WINDOW_ROW
+from cwdp.shared.identity.probe_keys import KeyFile
 from cwdp.slices.borrowing import Borrowing
 from cwdp.slices.linkspeed import LinkSpeed, wire_bps
 
@@ -101,7 +103,7 @@ class HostNic:
             ) from error
         self._loaded, self.maps, self._awaited = loaded, maps, False
         self._path_events = PathEvents(maps)
-        self.queue_pairs = QueuePairs(self._host, self.ifname, maps)
+        self.queue_pairs = QueuePairs(self.ifname, maps)
         self._borrowing = Borrowing(maps)
         self._loads += 1
         with tree.locked():
@@ -159,19 +161,20 @@ class HostNic:
         """Results that have come in, or come no more."""
         return self._prober.drain(now_ns) if self._prober else None
 
-    def window_reports(
-        self, results: ProbeResults, now_local_ns: int, offset_ns: int | None
-    ) -> Iterator[WindowReport]:
-        """The windows that a drain has completed; the timeline is `offset_ns` ahead of this host's clock."""
-        if self._windows is None or self._prober is None:
+    def add_windows(self, results: ProbeResults, offset_ns: int | None) -> None:
+        """Take in what a drain has found; the timeline is `offset_ns` ahead of this host's clock."""
+        if self._windows is None:
             return
         if offset_ns is None:
             self.counters["windows_unsynced"] += len(results.path)
             return
         self._windows.add(results, offset_ns)
-        known_ns = now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS
-        for rows in self._windows.take(known_ns):
-            yield WindowReport(host=self._host, nic=self.ifname, rows=rows)
+
+    def take_windows(self, now_local_ns: int, offset_ns: int | None) -> NDArray[np.void]:
+        """WINDOW_ROWs of the windows that drains have completed."""
+        if self._windows is None or self._prober is None or offset_ns is None:
+            return np.zeros(0, WINDOW_ROW)
+        return self._windows.take(now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS)
 
     def describe(self) -> Nic:
         """The NIC as the manager is told of it."""

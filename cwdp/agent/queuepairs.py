@@ -1,34 +1,45 @@
 """What an agent reports of a NIC's queue pairs: what was counted, and which data packets were stamped."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.telemetry import QpReader, SampleReader
-from cwdp.shared.bus.messages import PacedQp, QpReport, SampleReport
+from cwdp.shared.bus.messages import (
+    FromAgent,
+    NicQueuePairs,
+    NicSamples,
+    PacedQp,
+    QpReport,
+    SampleReport,
+)
 
 MOST_LISTED = 4096
 ROWS_PER_QP_REPORT = 2048
 ROWS_PER_SAMPLE_REPORT = 16_384
+MOST_BYTES = 700_000
 """Both kinds of message stay below 1 MiB, the most that nats-server takes by default."""
 
-QUIET_NS = 1_000_000_000
-"""So long after the last report it is told that nothing moves."""
+QUIET_NS = 900_000_000
+"""So long after the last report it is told that nothing moves: each second, by a loop that comes round a little early."""
+
+
+_Part = TypeVar("_Part", NicQueuePairs, NicSamples)
 
 
 class QueuePairs:
     """Reads one interface's tables.
 
     Args:
-        host: this host's name.
         ifname: the interface.
         maps: its open maps; they stay the caller's.
     """
 
-    def __init__(self, host: str, ifname: str, maps: Maps) -> None:
-        self._host, self._ifname = host, ifname
+    def __init__(self, ifname: str, maps: Maps) -> None:
+        self._ifname = ifname
         self._qps = QpReader(maps)
         self._samples = SampleReader(maps)
         self._told_ns = -QUIET_NS
@@ -38,7 +49,7 @@ class QueuePairs:
         """Samples that came to nothing, by why."""
         return Counter(samples_lost=self._samples.lost, samples_unsynced=self._samples.unsynced)
 
-    def reports(self, local_ns: int, paced: list[PacedQp]) -> Iterator[QpReport]:
+    def reports(self, local_ns: int, paced: list[PacedQp]) -> Iterator[NicQueuePairs]:
         """The queue pairs that moved since the last call, at `local_ns`, and those that are paced.
 
         Where none moves there is a report without any every second: a host that says nothing would say no more.
@@ -51,18 +62,51 @@ class QueuePairs:
         if unlisted:
             rows = rows[np.argpartition(moved, unlisted)[unlisted:]]
         for start in range(0, max(len(rows), 1), ROWS_PER_QP_REPORT):
-            yield QpReport(
-                host=self._host,
+            yield NicQueuePairs(
                 nic=self._ifname,
-                local_ns=local_ns,
                 rows=rows[start : start + ROWS_PER_QP_REPORT].tobytes(),
                 unlisted=unlisted if start == 0 else 0,
                 paced=paced,
             )
 
-    def samples(self) -> Iterator[SampleReport]:
+    def samples(self) -> Iterator[NicSamples]:
         """The data packets stamped since the last call."""
         rows = self._samples.read()
         for start in range(0, len(rows), ROWS_PER_SAMPLE_REPORT):
             chunk = rows[start : start + ROWS_PER_SAMPLE_REPORT]
-            yield SampleReport(host=self._host, nic=self._ifname, rows=chunk.tobytes())
+            yield NicSamples(nic=self._ifname, rows=chunk.tobytes())
+
+
+def traffic_reports(
+    host: str, now_local_ns: int, nics: Iterable[tuple[QueuePairs, list[PacedQp]]]
+) -> Iterator[tuple[str, FromAgent]]:
+    """What a host reports of its traffic: the kind of each message, and the message.
+
+    Args:
+        host: its name.
+        now_local_ns: what its clock shows.
+        nics: the tables of each NIC, with those of its queue pairs that are paced.
+    """
+    sampled: list[NicSamples] = []
+    counted: list[NicQueuePairs] = []
+    for queue_pairs, paced in nics:
+        sampled += queue_pairs.samples()
+        counted += queue_pairs.reports(now_local_ns, paced)
+    for samples in _bundled(sampled):
+        yield "sample", SampleReport(host=host, nics=samples)
+    for parts in _bundled(counted):
+        yield "qp", QpReport(host=host, local_ns=now_local_ns, nics=parts)
+
+
+def _bundled(parts: Iterable[_Part]) -> Iterator[list[_Part]]:
+    """Parts of NICs, as many together as fit into one message."""
+    bundle: list[_Part] = []
+    size = 0
+    for part in parts:
+        if bundle and size + len(part.rows) > MOST_BYTES:
+            yield bundle
+            bundle, size = [], 0
+        bundle.append(part)
+        size += len(part.rows)
+    if bundle:
+        yield bundle

@@ -10,7 +10,6 @@ import math
 import random
 import signal
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -19,21 +18,26 @@ from typing import Any
 import msgspec
 
 import cwdp
+from cwdp.agent.bounds import Bounds
 from cwdp.agent.clock.hostclock import HostClock, LocalClock
 from cwdp.agent.clock.hostsync import HostSync
 from cwdp.agent.clock.window import weigh
-from cwdp.agent.config import AgentConfig, KeyFile, read_keys
+from cwdp.agent.config import AgentConfig
 from cwdp.agent.events import Events
 from cwdp.agent.fence import Fence
 from cwdp.agent.goback.keeper import GoBackKeeper
 from cwdp.agent.helper import Helper
+from cwdp.agent.hostbus import HostBus, first_keys
 from cwdp.agent.links import LinkTable
 from cwdp.agent.liveness.keeper import PulseKeeper
 from cwdp.agent.liveness.nicwatch import NicWatch
 from cwdp.agent.nic import HostNic
+from cwdp.agent.pace import Pace
 from cwdp.agent.pacing.keeper import CongestionKeeper
 from cwdp.agent.probing.pathstats import path_stats
 from cwdp.agent.probing.prober import ProbeResults
+from cwdp.agent.probing.windows import window_reports
+from cwdp.agent.queuepairs import traffic_reports
 from cwdp.agent.steering.detours import DesiredDetours
 from cwdp.agent.steering.slicing import DesiredSlices
 from cwdp.agent.steering.steered import steer_reports
@@ -46,19 +50,21 @@ from cwdp.dataplane.loading import loader
 from cwdp.dataplane.loading.loader import Loaded
 from cwdp.errors import ConfigError, DataplaneError, RdmaError
 from cwdp.shared.bus import messages
-from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.edges import PathStat, fit_rows, path_rows
 from cwdp.shared.bus.messages import (
+    DEFAULT_REPORT_INTERVAL_S,
     BounceOrder,
     ClockUpdate,
     Desired,
     EventName,
-    FromAgent,
     Hello,
-    PathStat,
     ProbeEdge,
     Report,
 )
-from cwdp.shared.config import check_bus_url
+from cwdp.shared.bus.servers import server_urls
+from cwdp.shared.bus.subjects import token
+from cwdp.shared.identity.credential import Credential, load_own
+from cwdp.shared.identity.probe_keys import KeyFile, read_keys
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
@@ -67,10 +73,9 @@ SEND_INTERVAL_S = 0.02
 BORROW_INTERVAL_S, NO_SLICES_INTERVAL_S = 0.02, 0.5
 DECISIONS_INTERVAL_S = 0.05
 LOOK_INTERVAL_S, MEASURE_EVERY = 0.125, 2
-FITS_EVERY, NEW_EDGES_S = 2, 10.0
-"""Edges are fitted each time for so long after they have changed, later at one of so many: windows overlap."""
+FITS_S, FULL_S, NEW_EDGES_S = 0.5, 1.0, 10.0
+"""Between two reports with fits, and two with paths and counters; edges that changed of late are in each report."""
 
-PATHS_EVERY = 4
 ENSURE_INTERVAL_S = 1.0
 STEERED_INTERVAL_S = 2.0
 
@@ -83,18 +88,19 @@ class Agent:
     Args:
         config: its settings.
         keys: the cluster's keys; the file is read again when it changes.
+        credential: who this host is on the bus.
     """
 
-    def __init__(self, config: AgentConfig, keys: KeyFile) -> None:
+    def __init__(self, config: AgentConfig, keys: KeyFile, credential: Credential) -> None:
         self._config, self._keys = config, keys
-        self._boot_id = uuid.uuid4().hex
+        self._bus = HostBus(config, credential, self._bus_changed)
         self._tag = loader.object_tag()
         self._counters: Counter[str] = Counter(dataplane_failed=0, keys_unreadable=0)
         self._troubles: dict[str, str] = {}
         self._links = LinkTable(self._link_changed)
         settings = config.settings()
         self._clock = LocalClock(settings)
-        self._events = Events(config.host, self._clock.now_ns, lambda event: self._say("event", event))
+        self._events = Events(config.host, self._clock.now_ns, lambda event: self._bus.say("event", event))
         self._event, self._loop_watch = self._events.tell, LoopWatch()
         self._sync = HostSync(HostClock(self._clock), self._clock.now_ns)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
@@ -124,17 +130,19 @@ class Agent:
         self._tracing = Tracing(
             config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
         )
-        self._echo_tests = EchoTests(config.host, config.nics, lambda report: self._say("bounced", report))
-        self._fence, self._desired_version, self._desired_epoch = Fence(), 0, 0
+        self._echo_tests = EchoTests(
+            config.host, config.nics, lambda report: self._bus.say("bounced", report)
+        )
+        self._fence, self._bounds = Fence(), Bounds(self._event)
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
         self._results: dict[str, list[ProbeResults]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
-        self._looks = self._report_seq = self._steering_told = 0
-        self._bus = Bus(config.nats, name=f"agent {config.host}", on_change=self._bus_changed)
-        self._bus.watch(config.host, self._take_desired)
-        self._bus.subscribe(messages.subject("clock", config.host), ClockUpdate, self._take_clock)
-        self._bus.subscribe(messages.subject("bounce", config.host), BounceOrder, self._echo_tests.order)
+        self._pace = Pace(DEFAULT_REPORT_INTERVAL_S)
+        self._desired_version = self._desired_epoch = self._looks = self._report_seq = self._steering_told = 0
+        self._bus.watch(self._take_desired)
+        self._bus.hear("clock", ClockUpdate, self._take_clock)
+        self._bus.hear("bounce", BounceOrder, self._echo_tests.order)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT.
@@ -169,6 +177,8 @@ class Agent:
         return [
             self._loop_watch.run(),
             self._bus.ended(),
+            self._bus.keep_credential(),
+            self._bus.keep_keys(lambda: self._keys),
             self._links.follow(),
             *(helper.run() for helper in self._helpers if self._xdp),
             *(ud.keeper.run() for ud in self._ud),
@@ -225,54 +235,55 @@ class Agent:
                 slots = self._sync.edges.slots([(e.src, e.dst) for e in nic.edges])
                 self._sync.add(now_ns, weigh(results, slots[nic.schedule.edge]))
                 self._results[nic.ifname].append(results)
-                self._tell_windows(nic, results)
+                nic.add_windows(results, self._sync.line.offset_ns())
+        if self._pace.is_due("windows", parts=2):
+            self._tell_windows()
         changing = self._sync.look(now_ns)
         self._looks += 1
         if changing or self._looks % MEASURE_EVERY == 0:
             self._measure(now_ns, changing=changing)
 
     def _measure(self, now_ns: int, *, changing: bool) -> None:
-        """Fit, report, and move the clock on."""
+        """Move the clock on, and report what is due."""
         self._write_clock()
         clock = self._sync.line.report()
         for ud in self._ud:
             ud.follow(clock)
+        self._watch_nics()
+        if not (self._pace.is_due("report") or changing):
+            return
         calm = not changing and time.monotonic() - self._probes_came_s > NEW_EDGES_S
-        fits = [] if calm and self._report_seq % FITS_EVERY else self._sync.fits()
-        in_full = self._report_seq % PATHS_EVERY == 0
+        fits = self._sync.fits() if self._pace.is_due("fits", FITS_S) or not calm else []
+        in_full = self._pace.is_due("in full", FULL_S)
         report = Report(
             host=self._config.host,
             seq=self._report_seq,
             local_ns=self._clock.now_ns(),
-            fits=fits,
-            paths=self._path_stats() if in_full else [],
+            fits=fit_rows(fits),
+            paths=path_rows(self._path_stats() if in_full else []),
             counters=self._totals() if in_full else {},
             clock=clock,
             own_change=self._sync.own_change(now_ns),
             discipline=self._clock.discipline() if in_full else None,
         )
         self._report_seq += 1
-        self._say("report", report)
+        self._bus.say("report", report)
         self._tell_of_traffic()
-        self._watch_nics()
 
-    def _tell_windows(self, nic: HostNic | UdNic, results: ProbeResults) -> None:
+    def _tell_windows(self) -> None:
         """What became of probes in the windows that are over."""
-        for report in nic.window_reports(results, self._clock.now_ns(), self._sync.line.offset_ns()):
-            self._say("window", report)
+        now_ns, offset_ns = self._clock.now_ns(), self._sync.line.offset_ns()
+        taken = [(nic.ifname, nic.take_windows(now_ns, offset_ns)) for nic in self._nics]
+        for windows in window_reports(self._config.host, taken):
+            self._bus.say("window", windows)
 
     def _tell_of_traffic(self) -> None:
         """What the dataplane stamped and counted, and the hops of paths that are news."""
         for traced in self._tracing.reports():
-            self._say("trace", traced)
-        for nic in self._xdp:
-            if nic.queue_pairs is None:
-                continue
-            for samples in nic.queue_pairs.samples():
-                self._say("sample", samples)
-            paced = self._congestion.paced(nic.ifname)
-            for counted in nic.queue_pairs.reports(self._clock.now_ns(), paced):
-                self._say("qp", counted)
+            self._bus.say("trace", traced)
+        read = [(nic.queue_pairs, self._congestion.paced(nic.ifname)) for nic in self._xdp if nic.queue_pairs]
+        for kind, told in traffic_reports(self._config.host, self._clock.now_ns(), read):
+            self._bus.say(kind, told)
 
     def _tell_decisions(self) -> None:
         """What the dataplane decided: at once, as the manager re-plans by it."""
@@ -295,10 +306,10 @@ class Agent:
             self._event(kind, ifname, detail)
 
     def _tell_steering(self) -> None:
-        maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
         self._steering_told += 1
+        maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
         for report in steer_reports(self._config.host, self._steering_told, maps):
-            self._say("steer", report)
+            self._bus.say("steer", report)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []
@@ -320,6 +331,7 @@ class Agent:
             self._tracing.counters,
             self._echo_tests.counters,
             self._fence.counters,
+            self._bounds.counters,
         ):
             totals |= {f"agent.{name}": n for name, n in counters.items()}
         totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}
@@ -328,7 +340,7 @@ class Agent:
         return totals
 
     def _take_desired(self, desired: Desired) -> None:
-        if not self._fence.admits_document(desired):
+        if not (self._bounds.admits_document(desired) and self._fence.admits_document(desired)):
             return
         self._desired_version = desired.version
         if self._config.observe_only:
@@ -337,15 +349,12 @@ class Agent:
         self._slices.want(desired.slices)
         self._detours.want(desired.detours)
         self._tracing.order(desired.traces)
+        self._pace.interval_s = desired.report_interval_s
         if desired.epoch != self._desired_epoch:
             self._desired_epoch = desired.epoch
             self._tracing.tell_all()
-        _log.info(
-            "new desired state version=%d edges=%d steered=%d",
-            desired.version,
-            len(desired.probes),
-            len(desired.steer),
-        )
+        counts = desired.version, len(desired.probes), len(desired.steer)
+        _log.info("new desired state version=%d edges=%d steered=%d", *counts)
         if desired.probes == self._probes:
             return
         self._probes, self._probes_came_s = desired.probes, time.monotonic()
@@ -356,7 +365,7 @@ class Agent:
             nic.probe(mine, self._keys.send)
 
     def _take_clock(self, update: ClockUpdate) -> None:
-        if self._fence.admits_clock(update):
+        if self._bounds.admits_clock(update) and self._fence.admits_clock(update):
             self._sync.follow(update)
             self._write_clock()
 
@@ -365,6 +374,7 @@ class Agent:
 
     def _look_after(self) -> None:
         self._reread_keys()
+        self._bus.reread_credential()
         if refused := self._fence.again():
             self._take_desired(refused)
         for nic in self._xdp:
@@ -454,7 +464,7 @@ class Agent:
     def _say_hello(self) -> None:
         hello = Hello(
             host=self._config.host,
-            boot_id=self._boot_id,
+            boot_id=self._bus.boot_id,
             version=cwdp.__version__,
             dataplane_tag=self._tag,
             nics=[nic.describe() for nic in self._nics],
@@ -462,12 +472,7 @@ class Agent:
             key_ids=sorted(self._keys.secrets()),
             observe_only=self._config.observe_only,
         )
-        self._bus.publish(messages.subject("hello", self._config.host), hello)
-
-    def _say(self, kind: str, message: FromAgent) -> bool:
-        """Publish a message as this agent's, not that of another one of its name; False when it was dropped."""
-        signed = msgspec.structs.replace(message, boot_id=self._boot_id)
-        return self._bus.publish(messages.subject(kind, self._config.host), signed)
+        self._bus.say_hello(hello)
 
     def _bus_changed(self, connected: bool) -> None:
         """Make up at once for what could not be said."""
@@ -485,7 +490,11 @@ def run(config: AgentConfig) -> None:
     Raises:
         CwdpError: it cannot start.
     """
-    check_bus_url(config.nats)
-    agent = Agent(config, read_keys(Path(config.keys)))
+    server_urls(config.nats)
     with contextlib.suppress(asyncio.CancelledError):
-        asyncio.run(agent.run())
+        asyncio.run(_serve(config, load_own(Path(config.credential), token(config.host))))
+
+
+async def _serve(config: AgentConfig, credential: Credential) -> None:
+    keys = await first_keys(config, credential)
+    await Agent(config, keys, credential).run()

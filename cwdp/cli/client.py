@@ -1,4 +1,4 @@
-"""How commands that read reach the manager: HTTP over its unix socket, or over TCP."""
+"""How commands reach the manager: HTTP over its unix socket, or over TCP with a credential (`credentials.py`)."""
 
 import http.client
 import json
@@ -9,9 +9,10 @@ from glob import glob
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from cwdp.cli import credentials
 from cwdp.errors import ConfigError, ManagerError
 
-SOCKETS = ("/run/cwdp/manager.sock", "/run/cwdp/lab/*/manager.sock")
+SOCKETS = ("/run/cwdp/manager.sock", "/run/cwdp/lab/*/manager.sock", "/run/cwdp/lab/*/m[1-9].sock")
 TIMEOUT_S = 5.0
 
 
@@ -30,7 +31,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class ManagerClient:
-    """A manager at `url`: unix:///PATH or http://HOST:PORT; without one, the only socket that there is.
+    """A manager at `url`: unix:///PATH, https://HOST:PORT, on loopback http://HOST:PORT; without one, the only socket.
 
     Raises:
         ConfigError: the URL is of another form.
@@ -40,8 +41,12 @@ class ManagerClient:
     def __init__(self, url: str | None) -> None:
         self.url = url or f"unix://{_only_socket()}"
         parts = urlsplit(self.url)
-        if not (parts.scheme == "unix" and parts.path) and not (parts.scheme == "http" and parts.hostname):
-            raise ConfigError(f"{self.url!r} is no manager URL", "give unix:///PATH or http://HOST:PORT")
+        is_tcp = parts.scheme in ("http", "https") and parts.hostname
+        if not (parts.scheme == "unix" and parts.path) and not is_tcp:
+            raise ConfigError(
+                f"{self.url!r} is no manager URL",
+                "give unix:///PATH, https://HOST:PORT, or http://HOST:PORT of loopback",
+            )
 
     def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Any:
         """The decoded answer.
@@ -62,14 +67,14 @@ class ManagerClient:
     def _ask(
         self, method: str, path: str, query: Mapping[str, str | int] | None = None, body: str | None = None
     ) -> Any:
-        connection = self._connection()
+        connection, headers = self._connection(), self._headers()
         try:
-            connection.request(method, f"{path}?{urlencode(query)}" if query else path, body)
+            connection.request(method, f"{path}?{urlencode(query)}" if query else path, body, headers)
             answer = connection.getresponse()
             said = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            raise ManagerError(
-                f"no manager answers at {self.url}: {_why(error)}", _next_step(error)
+            raise credentials.explained(error, self.url) or ManagerError(
+                f"no manager answers at {self.url}: {_why(error)}", _next_step(error, self.url)
             ) from error
         finally:
             connection.close()
@@ -79,7 +84,17 @@ class ManagerClient:
         parts = urlsplit(self.url)
         if parts.scheme == "unix":
             return _UnixConnection(parts.path)
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(
+                parts.hostname or "", parts.port, timeout=TIMEOUT_S, context=credentials.tls()
+            )
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+
+    def _headers(self) -> dict[str, str]:
+        parts = urlsplit(self.url)
+        if parts.scheme == "unix":
+            return {}
+        return credentials.headers(parts.hostname or "", is_tls=parts.scheme == "https")
 
     def _decoded(self, status: int, body: bytes) -> Any:
         try:
@@ -114,7 +129,9 @@ def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _next_step(error: Exception) -> str:
+def _next_step(error: Exception, url: str) -> str:
+    if isinstance(error, http.client.HTTPException) and url.startswith("http://"):
+        return "managers speak HTTPS beyond loopback: give --manager https://HOST:PORT"
     if isinstance(error, PermissionError):
         return "its socket may be used by root and its group only"
     return "start it with `cwdp manager run`, or name another with --manager URL"

@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 import click
@@ -28,16 +29,22 @@ class LazyGroup(click.Group):
         self.params.append(_version_option(name))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every subcommand's name."""
+        """The name of every subcommand that is installed."""
         del ctx
-        return sorted(self._paths)
+        return sorted(name for name, (path, _) in self._paths.items() if _is_installed(path))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a subcommand."""
         del ctx
         if cmd_name not in self._paths:
             return None
-        module, _, attribute = self._paths[cmd_name][0].partition(":")
+        path = self._paths[cmd_name][0]
+        if not _is_installed(path):
+            raise CwdpError(
+                f"`cwdp {cmd_name}` is part of the checkout and is not installed",
+                "clone the repository, and run it there",
+            )
+        module, _, attribute = path.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
@@ -51,6 +58,11 @@ class LazyGroup(click.Group):
         """Run a subcommand inside the error boundary."""
         with _translated(ctx):
             return super().invoke(ctx)
+
+
+def _is_installed(path: str) -> bool:
+    """Whether the top package of a module is there: packages for hosts hold no `tools`."""
+    return find_spec(path.partition(".")[0]) is not None
 
 
 def _version_option(name: str) -> click.Option:

@@ -46,7 +46,7 @@ def manager() -> None:
     metavar="HOST:PORT",
     help=f"Where the private nats-server listens; {DEFAULT_BUS_LISTEN} unless set.",
 )
-@click.option("--listen", metavar="HOST:PORT", help="Serve HTTP here too, for Prometheus for instance.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve the API here too; beyond loopback by HTTPS.")
 @click.option(
     "--page", metavar="HOST:PORT", help=f"Serve the page here, '' for nowhere; {DEFAULT_PAGE} unless set."
 )

@@ -16,6 +16,15 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
+manager_option = click.option(
+    "--manager",
+    "url",
+    envvar="CWDP_MANAGER",
+    metavar="URL",
+    help="unix:///PATH or https://HOST:PORT; else the only manager on this host.",
+)
+
+
 def reading(command: Callable[_P, _R]) -> Callable[_P, _R]:
     """The options that they share."""
     for option in (
@@ -28,13 +37,7 @@ def reading(command: Callable[_P, _R]) -> Callable[_P, _R]:
             help="Show it anew every so often, until ctrl-c.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table."),
-        click.option(
-            "--manager",
-            "url",
-            envvar="CWDP_MANAGER",
-            metavar="URL",
-            help="unix:///PATH or http://HOST:PORT; else the only manager on this host.",
-        ),
+        manager_option,
     ):
         command = option(command)
     return command

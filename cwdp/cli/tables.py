@@ -5,6 +5,10 @@ from rich.text import Text
 
 NONE = "-"
 TEXT_COLUMNS = {
+    "name",
+    "role",
+    "kind",
+    "given by",
     "host",
     "state",
     "clock",

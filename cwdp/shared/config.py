@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, get_args
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -45,21 +44,6 @@ def _converted(
         raise ConfigError(f"{path} is not valid {language}: {error}", "correct that line") from error
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {error}", _hint(str(error), kind)) from error
-
-
-def check_bus_url(url: str) -> None:
-    """Let through what a bus can be reached at, nats://HOST:PORT or tls://HOST:PORT.
-
-    Raises:
-        ConfigError: it is of another form.
-    """
-    try:
-        parts = urlsplit(url)
-        fits = parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0 and " " not in url
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ConfigError(f"{url!r} is no bus URL", "for instance nats://127.0.0.1:4222")
 
 
 def _hint(message: str, kind: type[Struct]) -> str:

@@ -27,6 +27,11 @@ class LoopWatch:
         return self._late_s + max(0.0, time.monotonic() - self._due_s)
 
     @property
+    def stands_s(self) -> float:
+        """For how long the loop has not come round, though it should have; may be asked in any thread."""
+        return max(0.0, time.monotonic() - self._due_s)
+
+    @property
     def worst_s(self) -> float:
         """The longest delay of the last 15 to 30 s."""
         return max(self._worst_s, self._worst_before_s)

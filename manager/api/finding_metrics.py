@@ -6,6 +6,7 @@ from typing import get_args
 from prometheus_client.core import Metric
 
 from manager.api.metric_families import Labels, counters, gauges, labelled_gauges
+from manager.fabric.routes import is_nic
 from manager.faults.finding import Finding, Kind
 from manager.moment.talkers import Talkers
 from manager.view.severity import severity, severity_rank
@@ -71,4 +72,4 @@ def _touched(findings: Collection[Finding]) -> set[str]:
     subjects = [subject for finding in findings for subject in (finding.subject, *finding.also)]
     named = {subject.name.partition("/")[0] for subject in subjects if subject.kind in ("host", "nic")}
     ends = {node for subject in subjects for link in subject.links for node in link}
-    return named | {node.partition("/")[0] for node in ends if "/" in node}
+    return named | {node.partition("/")[0] for node in ends if is_nic(node)}

@@ -76,7 +76,7 @@ class HistoryHttp:
         return web.json_response(found)
 
     async def moment(self, query: Mapping[str, str]) -> Moment:
-        """Everything as it was at `at`; the paths are those known now, for the ports that queue pairs had then."""
+        """Everything as it was at `at`; the routes alone are those known now."""
         time_s, history = _at(query), self._kept()
         found = await self._measured(time_s, history.links_at, "links")
 
@@ -86,7 +86,7 @@ class HistoryHttp:
             return held, queries.fabric(db, time_s), kept
 
         findings, known, kept = await self._ask(read)
-        shown, routes = parts.of_then(known), self._state.fabric.routes
+        shown = parts.of_then(known)
         try:
             measured, _ = await history.pairs_at(time_s)
         except StoppedError as error:
@@ -96,10 +96,10 @@ class HistoryHttp:
             is_live=False,
             links=link_table.of_then(found, findings, shown.avoided),
             parts=shown,
-            talkers=talkers.of_then(kept, routes),
+            talkers=talkers.of_then(kept),
             leaf_pairs=None if measured is None else pairs.of_then(measured, shown.leaves),
             nic_pairs=None,
-            routes=routes,
+            routes=self._state.fabric.routes,
             findings=findings,
         )
 
@@ -155,8 +155,9 @@ class HistoryHttp:
 
     async def _events(self, request: web.Request) -> web.Response:
         wanted = _span(request.query)
-        kinds = tuple(kind for text in request.query.getall("kind", []) for kind in text.split(",") if kind)
-        wanted = replace(wanted, kinds=kinds)
+        named = [kind for text in request.query.getall("kind", []) for kind in text.split(",") if kind]
+        kinds = [each for kind in named for each in (queries.CHANGES if kind == "change" else (kind,))]
+        wanted = replace(wanted, kinds=tuple(dict.fromkeys(kinds)))
         if self._history is None:
             return web.json_response(host_views.events(self._state, wanted))
         try:

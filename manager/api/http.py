@@ -14,18 +14,23 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from cwdp.errors import ManagerError
-from manager.api import overrides_http
+from cwdp.errors import ManagerError, PrivilegeError
+from manager.access.callers import CALLER, OTHERS, Callers, refusal
+from manager.access.listeners import Listener
+from manager.access.roles import Role
+from manager.access.unreadable import HTTP_LOG
 from manager.api.history_http import HistoryHttp
 from manager.api.metrics import FleetCollector, Sources
 from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
-from manager.config import host_port
 from manager.paths.owd import Paths
 from manager.view import fabric_views, host_views, link_views, qp_views
 from manager.view.json_values import Json
 
-SOCKET_MODE = 0o660
+SOCKET_MODE = 0o666
+"""Who may ask what is for `Callers` to say."""
+
+METRICS = "/metrics"
 CHANGING = ("PUT", "POST", "DELETE")
 THREAD_ABOVE_PATHS = 5_000
 
@@ -34,16 +39,30 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
-    """Answers from `sources`; started and stopped with the manager. `commit` is called after an override has changed."""
+    """Answers from `sources`; started and stopped with the manager.
+
+    Args:
+        sources: what is answered from.
+        callers: tells who asks.
+        changing: the routes by which something is changed.
+        socket: the unix socket.
+        listen: where on TCP, if anywhere.
+    """
 
     def __init__(
-        self, sources: Sources, commit: overrides_http.Commit, *, socket: Path, listen: str | None
+        self,
+        sources: Sources,
+        callers: Callers,
+        changing: Sequence[web.RouteDef],
+        *,
+        socket: Path,
+        listen: Listener | None,
     ) -> None:
-        self._sources, self._commit = sources, commit
+        self._sources, self._callers, self._changing = sources, callers, changing
         self._past = HistoryHttp(sources.state, sources.history)
         self.overview = OverviewHttp(sources, self._past)
         self._socket = socket
-        self._listen = host_port(listen, "--listen") if listen else None
+        self._listen = listen
         self._collector = FleetCollector(sources)
         self._runner: web.AppRunner | None = None
 
@@ -53,21 +72,22 @@ class HttpServer:
         Raises:
             ManagerError: the socket or port can't be listened on, or another manager is there.
         """
-        app = web.Application(middlewares=[self._leader_only])
+        app = web.Application(middlewares=[self._known_only, self._leader_only])
+        app[OTHERS] = Role.NONE if self._listen is None else self._listen.others
         app.add_routes(
             [
                 web.get("/healthz", self._health),
-                web.get("/metrics", self._metrics),
+                web.get(METRICS, self._metrics),
                 *self.reading_routes(),
-                *overrides_http.routes(self._sources.state, self._commit),
+                *self._changing,
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, logger=HTTP_LOG)
         await self._runner.setup()
         try:
             await self._listen_on_socket(self._runner)
             if self._listen is not None:
-                await self._listen_on_tcp(self._runner, *self._listen)
+                await self._listen_on_tcp(self._runner, self._listen)
         except ManagerError:
             await self._runner.cleanup()
             raise
@@ -110,14 +130,27 @@ class HttpServer:
                 f"cannot listen on {self._socket}: {_why(error)}", "give another path with `--socket PATH`"
             ) from error
 
-    async def _listen_on_tcp(self, runner: web.AppRunner, host: str, port: int) -> None:
+    async def _listen_on_tcp(self, runner: web.AppRunner, listen: Listener) -> None:
         try:
-            await web.TCPSite(runner, host, port).start()
+            await listen.site(runner).start()
         except OSError as error:
             raise ManagerError(
-                f"cannot listen on {host}:{port}: {_why(error)}",
+                f"cannot listen on {listen.host}:{listen.port}: {_why(error)}",
                 "give a free address with `--listen HOST:PORT`",
             ) from error
+
+    @web.middleware
+    async def _known_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Who is of no role reads nothing, and who may read metrics only, only these."""
+        needed = Role.METRICS if request.path == METRICS else Role.VIEWER
+        told = self._callers.admit(request, needed)
+        if told is not None:
+            return told
+        listen, host = self._listen, request.url.host or ""
+        is_open = listen is not None and listen.others and not request[CALLER].is_local
+        if listen is not None and is_open and not listen.is_own(host):
+            return refusal(PrivilegeError(f"this is not {host!r}", f"ask for it by {listen.url}"))
+        return await handler(request)
 
     @web.middleware
     async def _leader_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -17,13 +17,16 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.documents import COUNTERS as DOCUMENT_COUNTERS
 from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS
 from cwdp.shared.loopwatch import LoopWatch
+from manager.access.refusals import REASONS as REFUSAL_REASONS
+from manager.access.refusals import Refusals
 from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
 from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
 from manager.api.tables import Tables, copied
-from manager.bus.lease import Lease
+from manager.bus.lease import Leadership
 from manager.bus.nats_server import NatsServer
 from manager.clock.fits import REFUSALS
+from manager.duties import Duties
 from manager.fabric.places import link_places
 from manager.fabric.routes import DirectedLink, Routes
 from manager.fabric.traces import REASONS as TRACE_REASONS
@@ -84,14 +87,16 @@ class SolveTimes:
 class Sources:
     """Where figures come from. `server` is None when the bus is somebody else's."""
 
-    lease: Lease
+    lease: Leadership
 
     state: FleetState
     bus: Bus
     server: NatsServer | None
     solves: SolveTimes = field(default_factory=SolveTimes)
     loop_watch: LoopWatch = field(default_factory=LoopWatch)
+    duties: Duties = field(default_factory=Duties)
     history: History | None = None
+    refusals: Refusals = field(default_factory=Refusals)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -239,6 +244,8 @@ class FleetCollector:
     def _fleet(self) -> Iterator[Metric]:
         watch = self._sources.loop_watch
         yield gauge("cwdp_manager_loop_lag_seconds", "The latest that the loop came.", watch.worst_s)
+        duties = self._sources.duties.seconds
+        yield counters("cwdp_manager_duty_seconds", "Processor time by duty.", "duty", duties)
         yield counter("cwdp_manager_loop_late_seconds", "By how much it came late, in all.", watch.late_s)
         state = self._sources.state
         yield gauge("cwdp_manager_probed_pairs", "Pairs of NICs that probe each other.", state.probed_pairs)
@@ -249,6 +256,10 @@ class FleetCollector:
         refused = {kind: state.namesakes.refused[kind] for kind in KINDS}
         yield counters(
             "cwdp_manager_messages_refused", "Messages of second agents with one name.", "kind", refused
+        )
+        turned_away = {reason: self._sources.refusals.counts[reason] for reason in REFUSAL_REASONS}
+        yield counters(
+            "cwdp_manager_callers_refused", "Requests refused for who asks.", "reason", turned_away
         )
 
     def _bus(self) -> Iterator[Metric]:

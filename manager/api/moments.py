@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from manager.api.metrics import Sources
 from manager.api.tables import copied
-from manager.fabric.wiring import Miswired, miswired
+from manager.fabric.wiring import Miswired, address_of_each, miswired
 from manager.moment import pairs, parts, talkers
 from manager.moment.moment import Moment
 from manager.moment.pairs import Pairs
@@ -92,11 +92,12 @@ class Moments:
         discovery, avoided = state.discovery, state.planner.standing.dead
         model, aside = discovery.model(), sorted(discovery.fabric.aside)
         seen = model, discovery.path_counts, state.members.version, aside, avoided
-        addresses = {nic: address for address, nic in state.members.nics_by_address.items()}
+        owners = state.members.nics_by_address
         counts = discovery.path_counts
 
         def suspected() -> list[Miswired]:
-            return miswired(model, addresses, counts.covered_leaves(model.routes).__contains__)
+            covered = counts.covered_leaves(model.routes)
+            return miswired(model, address_of_each(owners), covered.__contains__)
 
         if self._parts_of != seen:
             suspects = await _off_loop(len(model.routes.links), suspected)

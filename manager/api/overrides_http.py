@@ -1,6 +1,5 @@
-"""`/v1/steer` and `/v1/slice`: what operators want. Whoever may use the unix socket may change it."""
+"""`/v1/steer` and `/v1/slice`: what operators want."""
 
-import socket as sockets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -8,7 +7,10 @@ from typing import Any, Literal
 import msgspec
 from aiohttp import web
 
-from cwdp.errors import BusError, ConfigError, CwdpError, PrivilegeError
+from cwdp.errors import ConfigError
+from manager.access.callers import CALLER, Callers
+from manager.access.roles import Role
+from manager.overrides.change import OverrideChange
 from manager.overrides.slices import read_slice_override
 from manager.overrides.steering import read_steer_override, usual_address
 from manager.overrides.store import Keyed, OverrideTable
@@ -16,7 +18,6 @@ from manager.state import FleetState
 
 QPN_DIGITS = 8
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
 Key = tuple[Any, ...]
 Commit = Callable[[], Awaitable[None]]
 """Has a change kept on the bus and told to hosts, or undone: then it raises `BusError`."""
@@ -43,7 +44,7 @@ class _Kind:
     key: Callable[[Mapping[str, str]], tuple[Key, ConfigError]]
 
 
-def routes(state: FleetState, commit: Commit) -> list[web.RouteDef]:
+def routes(state: FleetState, commit: Commit, callers: Callers) -> list[web.RouteDef]:
     """For the application. A change is sent to its host at once."""
     kinds = (
         _Kind(
@@ -63,7 +64,7 @@ def routes(state: FleetState, commit: Commit) -> list[web.RouteDef]:
             key=_slice_key,
         ),
     )
-    return [route for kind in kinds for route in _Resource(kind, state, commit).routes()]
+    return [route for kind in kinds for route in _Resource(kind, state, commit).routes(callers)]
 
 
 class _Resource:
@@ -72,13 +73,13 @@ class _Resource:
     def __init__(self, kind: _Kind, state: FleetState, commit: Commit) -> None:
         self._kind, self._state, self._commit = kind, state, commit
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self, callers: Callers) -> list[web.RouteDef]:
         """For the application."""
         path = self._kind.path
         return [
             web.get(path, self._get),
-            web.put(path, _changes(self._put)),
-            web.delete(path, _changes(self._delete)),
+            web.put(path, callers.changes(Role.OPERATOR, self._put)),
+            web.delete(path, callers.changes(Role.OPERATOR, self._delete)),
         ]
 
     async def _get(self, request: web.Request) -> web.Response:
@@ -88,9 +89,9 @@ class _Resource:
     async def _put(self, request: web.Request) -> web.Response:
         override = self._kind.read(await request.read())
         require_known(self._state, override.host, override.nic)
-        self._kind.table.set(override)
+        before = self._kind.table.set(override)
         await self._commit()
-        self._note("set", override)
+        self._note("set", override, before, request[CALLER].name)
         return web.json_response(msgspec.to_builtins(override))
 
     async def _delete(self, request: web.Request) -> web.Response:
@@ -99,14 +100,23 @@ class _Resource:
         if dropped is None:
             raise unknown
         await self._commit()
-        self._note("withdrawn", dropped)
+        self._note("withdrawn", dropped, dropped, request[CALLER].name)
         return web.json_response({})
 
-    def _note(self, action: Literal["set", "withdrawn"], override: Keyed) -> None:
-        """Tell that an operator has changed something, once it is kept."""
-        host, nic = override.host, override.nic
-        self._state.note(host, f"{self._kind.name}_{action}", f"by an operator: {override}", nic=nic)
-        self._state.on_override(action, self._kind.name, host, nic, msgspec.to_builtins(override))
+    def _note(
+        self, action: Literal["set", "withdrawn"], override: Keyed, before: Keyed | None, by: str
+    ) -> None:
+        """Tell that somebody has changed something, once it is kept."""
+        host, nic, kind = override.host, override.nic, self._kind.name
+        was = "nothing" if before is None else str(before)
+        what = f"{override}; before: {was}" if action == "set" else f"no more {override}"
+        self._state.note(host, f"{kind}_{action}", f"by {by}: {what}", nic=nic)
+        wanted, replaced = (msgspec.to_builtins(each) for each in (override, before))
+        self._state.on_override(
+            OverrideChange(
+                action=action, what=kind, host=host, nic=nic, wanted=wanted, before=replaced, by=by
+            )
+        )
 
 
 def _steer_key(query: Mapping[str, str]) -> tuple[Key, ConfigError]:
@@ -121,21 +131,6 @@ def _slice_key(query: Mapping[str, str]) -> tuple[Key, ConfigError]:
     host, nic = _required(query, "host", "nic")
     unknown = ConfigError(f"no slices are wanted at {host}/{nic}", "what was applied there by hand stays")
     return (host, nic), unknown
-
-
-def _changes(handler: Handler) -> Handler:
-    """A handler that changes something: by the unix socket only, its refusals told as JSON."""
-
-    async def guarded(request: web.Request) -> web.Response:
-        try:
-            _require_unix(request)
-            return await handler(request)
-        except CwdpError as error:
-            return _refusal(error)
-        except web.HTTPRequestEntityTooLarge:
-            return _refusal(ConfigError("that is more than a host can be told", "ask for less"))
-
-    return guarded
 
 
 def _required(query: Mapping[str, str], *names: str) -> list[str]:
@@ -169,16 +164,3 @@ def require_known(state: FleetState, host: str, ifname: str) -> None:
         )
     if known.hello.observe_only:
         raise ConfigError(f"{host} only observes", "take observe_only out of its agent's configuration")
-
-
-def _require_unix(request: web.Request) -> None:
-    """Changes come by the unix socket, which has an owner; TCP, which has none, is for reading."""
-    sock = request.transport.get_extra_info("socket") if request.transport else None
-    if sock is None or sock.family != sockets.AF_UNIX:
-        raise PrivilegeError("changes are taken by the unix socket only", "ask on the manager's host")
-
-
-def _refusal(error: CwdpError) -> web.Response:
-    """400 for what was wrong in the asking, 403 for where it came from, 503 or 500 for what is wrong here."""
-    status = {ConfigError: 400, PrivilegeError: 403, BusError: 503}.get(type(error), 500)
-    return web.json_response({"error": error.message, "hint": error.hint}, status=status)

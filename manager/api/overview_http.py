@@ -35,6 +35,7 @@ DAY_S = 86_400.0
 MOST_EVENTS = 5_000
 MOST_MOVES = 1_000
 MOST_ANSWERS = 64
+KEPT_QPS = "the fastest are kept for an hour, and those that a finding touched"
 MATRICES_KEPT = 8
 COMPRESS_ABOVE_BYTES = 1_024
 THREAD_ABOVE_BYTES = 200_000
@@ -120,7 +121,10 @@ class OverviewHttp:
         name = QpName(_named(query, "host"), _named(query, "nic"), _named(query, "dst_addr"), int(qpn))
         moment = await self._moment(query)
         found = details.qp_view(moment, name, self._rows(moment), await self._record(moment, name))
-        return _found(found, f"no queue pair {name.src} to {name.dst_addr} QPN {qpn}")
+        what = f"queue pair {name.src} to {name.dst_addr} QPN {qpn}"
+        if found is None and not moment.is_live:
+            refuse(f"nothing is kept of the {what} of then", KEPT_QPS, 404)
+        return _found(found, f"no {what}")
 
     async def _jobs(self, request: web.Request) -> web.Response:
         moment, name = await self._moment(request.query), request.query.get("name")

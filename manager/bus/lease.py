@@ -1,10 +1,12 @@
-"""Who leads, where several managers share a bus: whoever holds the lease, a key of JetStream that lapses by itself.
+"""Who leads, where several managers share a bus: whoever holds the lease, a key of JetStream.
 
-It is taken by compare-and-set, so never by two, and renewed several times before it lapses. A manager leads by its own
-clock, so long from when it sent the last renewal that came through: less than the key lives at the server, which counts
-from when it came. The revision by which the lease was taken is the leader's epoch, a fencing token: higher than that of
-all who led before, whatever they still send. (Gray and Cheriton, Leases, SOSP 1989; Burrows, The Chubby lock service,
-OSDI 2006.)
+Its holder replaces it again and again, each time by compare-and-set. Others look at it; who has seen it stand still for
+`LEASE_S` may take it by compare-and-set in its turn, so it is never taken by two. A holder leads so long from when it sent
+the last renewal that came through, less a margin: others begin to count when they see that renewal, which is later. So
+everybody counts by a clock of its own, and none needs to be right; the bus's servers count nothing, for copies of a
+stream that drop a message by their own clocks do not agree on whether it is there. The revision by which the lease was
+taken is the leader's epoch, a fencing token: higher than that of all who led before, whatever they still send. (Gray and
+Cheriton, Leases, SOSP 1989; Burrows, The Chubby lock service, OSDI 2006.)
 """
 
 import asyncio
@@ -12,19 +14,22 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 from nats.aio.client import Client
 
-from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Conflict, OneKey
 from cwdp.shared.bus.connection import Bus
 
 BUCKET = "cwdp-lease"
 KEY = "leader"
-LEASE_S = 5.0
-BEAT_S = 1.0
+LEASE_S = 3.5
+BEAT_S = 0.25
+UNCONNECTED_S = 0.05
 MARGIN_S = 0.5
+ANSWER_S = 1.0
 COUNTERS = ("taken", "renewed", "lost", "failed")
 
 _log = logging.getLogger("cwdp.manager.lease")
@@ -37,6 +42,34 @@ class Claim(Struct, frozen=True, kw_only=True):
     name: str
 
 
+class Leadership(Protocol):
+    """What the rest of a manager asks of its lease; see `Lease`."""
+
+    @property
+    def claim(self) -> Claim:
+        """Who this manager is."""
+
+    @property
+    def holder(self) -> Claim | None:
+        """Who led when that was last read."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of this manager's latest time as the leader."""
+
+    @property
+    def others_led(self) -> bool:
+        """Whether others may have led before that, since this manager did."""
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Totals by name."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this manager leads, now."""
+
+
 class Lease:
     """One manager's part in who leads.
 
@@ -44,6 +77,7 @@ class Lease:
         bus: by which the lease is reached.
         claim: who this manager is.
         on_change: called with True when it begins to lead, with False when it does no more.
+        is_well: whether it may lead; where it may not, its lease lapses.
 
     Attributes:
         holder: who led when that was last read; None while that is not known, or nobody.
@@ -52,17 +86,24 @@ class Lease:
         counters: totals by name (`COUNTERS`).
     """
 
-    def __init__(self, bus: Bus, claim: Claim, on_change: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        claim: Claim,
+        on_change: Callable[[bool], None],
+        is_well: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.claim = claim
         self.holder: Claim | None = None
         self.epoch, self.others_led = 0, True
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
-        self._bucket = Bucket(BUCKET, ttl_s=LEASE_S)
-        self._on_change = on_change
+        self._bucket = OneKey(BUCKET)
+        self._on_change, self._is_well = on_change, is_well
         self._revision: int | None = None
         self._last_revision = -1
         self._sent_s = self._until_s = 0.0
+        self._seen, self._seen_s = -1, 0.0
         self._busy = asyncio.Lock()
 
     @property
@@ -74,12 +115,17 @@ class Lease:
         """Try for the lease, or renew it, for ever."""
         while True:
             client = self._bus.session
-            if client is not None:
+            if client is not None and self._is_well():
                 await self._beat(client)
             if self._revision is not None and not self.leads:
                 self._step_down("it could not be renewed in time")
-            pause_s = BEAT_S if client is not None else BEAT_S / 10
-            await asyncio.sleep(min(pause_s, self._until_s - _now_s()) if self.leads else pause_s)
+            await asyncio.sleep(self._pause_s() if client is not None else UNCONNECTED_S)
+
+    def _pause_s(self) -> float:
+        """Until when something is due: a renewal, or to take what lapses, or the end of this manager's own lease."""
+        due_s = self._until_s if self.leads else self._seen_s + LEASE_S
+        left_s = due_s - _now_s()
+        return left_s if 0 < left_s < BEAT_S else BEAT_S
 
     async def confirm(self) -> bool:
         """Whether it is certain that this manager has led since this was asked: by renewing the lease."""
@@ -98,13 +144,13 @@ class Lease:
             return
         self._revision = None
         try:
-            await asyncio.wait_for(self._bucket.replace(client, KEY, b"", revision=revision), BEAT_S)
+            await asyncio.wait_for(self._bucket.replace(client, KEY, b"", revision=revision), ANSWER_S)
         except JETSTREAM_ERRORS as error:
-            _log.debug("the lease lapses by itself error=%s", error)
+            _log.debug("the lease lapses error=%s", error)
 
     async def _beat(self, client: Client) -> None:
-        """Try or renew; no longer than this manager may lead."""
-        within_s = LEASE_S - MARGIN_S if self._revision is None else max(0.0, self._until_s - _now_s())
+        """Try or renew; no longer than this manager may lead, nor than a bus that works needs to answer."""
+        within_s = ANSWER_S if self._revision is None else min(ANSWER_S, max(0.0, self._until_s - _now_s()))
         try:
             async with asyncio.timeout(within_s), self._busy:
                 if self._revision is None:
@@ -118,7 +164,10 @@ class Lease:
 
     async def _try_for(self, client: Client) -> None:
         revision, self.holder = await self._read(client)
-        if self.holder is not None and self.holder.manager != self.claim.manager:
+        if revision != self._seen:
+            self._seen, self._seen_s = revision, _now_s()
+        is_others = self.holder is not None and self.holder.manager != self.claim.manager
+        if is_others and _now_s() < self._seen_s + LEASE_S:
             return
         last = self._last_revision
         try:
@@ -133,14 +182,14 @@ class Lease:
         self._on_change(True)
 
     async def _renew(self, client: Client) -> None:
-        """Renew it; also where it was renewed and the answer lost. One that lapsed or that others took is lost."""
+        """Renew it; also where it was renewed and the answer lost. One that others took is lost."""
         assert self._revision is not None
         try:
             await self._claim(client, self._revision)
         except Conflict:
             revision, holder = await self._read(client)
             if holder is None or holder.manager != self.claim.manager:
-                self._step_down("it lapsed" if holder is None else f"{holder.name} has taken it")
+                self._step_down("it was emptied" if holder is None else f"{holder.name} has taken it")
                 return
             await self._claim(client, revision)
         self.counters["renewed"] += 1

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import shutil
 import socket
@@ -11,6 +10,8 @@ from pathlib import Path
 
 from cwdp.errors import BusError
 from cwdp.shared.tasks import end
+from manager.bus.server_config import write_config
+from manager.identity.authority import Authority
 
 BINARY = "nats-server"
 START_TIMEOUT_S = 10.0
@@ -20,24 +21,24 @@ POLL_INTERVAL_S = 0.02
 RESTART_FIRST_S = 0.1
 RESTART_MAX_S = 5.0
 STABLE_AFTER_S = 30.0
-STORE_BYTES = 1 << 34
-"""At most; 10,000 hosts' documents of 0.1 MB are 1 GB, and those that were replaced go some time later."""
-
 _log = logging.getLogger("cwdp.manager.nats")
 
 
 class NatsServer:
-    """A nats-server on `host`:`port` that keeps its streams below `state_dir`.
+    """A nats-server on `host`:`port` that keeps its streams below `state_dir`, for the fleet of an authority.
 
     `restarts` counts how often it died and was started again.
     """
 
-    def __init__(self, host: str, port: int, state_dir: Path) -> None:
-        self.url = f"nats://{f'[{host}]' if ':' in host else host}:{port}"
+    def __init__(self, host: str, port: int, state_dir: Path, authority: Authority) -> None:
+        shown_host = f"[{host}]" if ":" in host else host
+        self.url = f"nats://{shown_host}:{port}"
+        self._authority = authority
         self.restarts = 0
         self._host = host
         self._port = port
         self._state_dir = state_dir
+        self._config = state_dir / "nats-server.conf"
         self._log_path = state_dir / "nats-server.log"
         self._process: asyncio.subprocess.Process | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -59,7 +60,7 @@ class NatsServer:
                 "run `make setup` or `apt-get install nats-server`, or give `--nats URL` of a running one",
             )
         await self._wait_for_port()
-        self._write_config()
+        self._config = write_config(self.url.removeprefix("nats://"), self._state_dir, self._authority)
         await self._spawn()
         self._supervisor = asyncio.create_task(self._supervise(), name="nats-server supervisor")
 
@@ -99,31 +100,11 @@ class NatsServer:
                 )
             await asyncio.sleep(POLL_INTERVAL_S)
 
-    def _write_config(self) -> None:
-        store = self._state_dir / "jetstream"
-        lines = {
-            "listen": json.dumps(f"{self._host}:{self._port}"),
-            "pid_file": json.dumps(str(self._state_dir / "nats-server.pid")),
-            "jetstream": f"{{ store_dir: {json.dumps(str(store))}, max_file_store: {STORE_BYTES} }}",
-        }
-        try:
-            store.mkdir(parents=True, exist_ok=True)
-            self._config_path.write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-        except OSError as error:
-            raise BusError(
-                f"cannot write below {self._state_dir}: {error.strerror}",
-                "give a directory that the manager may write with `--state-dir DIR`",
-            ) from error
-
-    @property
-    def _config_path(self) -> Path:
-        return self._state_dir / "nats-server.conf"
-
     async def _spawn(self) -> None:
         """Start the child, tied to this process by the kernel (PR_SET_PDEATHSIG), and wait for its port."""
         with self._log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                "setpriv", "--pdeathsig", "TERM", BINARY, "-c", str(self._config_path), stdout=log, stderr=log
+                "setpriv", "--pdeathsig", "TERM", BINARY, "-c", str(self._config), stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not await _answers(self._host, self._port):

@@ -8,7 +8,7 @@ that an earlier leader has still to say comes through.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Protocol
 
 import msgspec
 from nats.aio.client import Client
@@ -16,11 +16,28 @@ from nats.aio.client import Client
 from cwdp.errors import BusError, ManagerError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
 from cwdp.shared.bus.connection import Bus
-from manager.overrides.store import OverrideTable
+
+
+class Table(Protocol):
+    """What can be kept."""
+
+    revision: int
+
+    def dump(self) -> bytes:
+        """All of it."""
+
+    def load(self, data: bytes) -> None:
+        """Have what was kept.
+
+        Raises:
+            ManagerError: it is none of that.
+        """
+
 
 BUCKET = "cwdp-wishes"
 TIMELINE = "timeline"
 ANSWER_S = 2.0
+FOLLOW_S = 0.5
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -34,9 +51,7 @@ class BusState:
         tables: by the key under which each is kept.
     """
 
-    def __init__(
-        self, bus: Bus, confirm: Callable[[], Awaitable[bool]], tables: Mapping[str, OverrideTable[Any]]
-    ) -> None:
+    def __init__(self, bus: Bus, confirm: Callable[[], Awaitable[bool]], tables: Mapping[str, Table]) -> None:
         self._bus, self._confirm = bus, confirm
         self._bucket = Bucket(BUCKET)
         self._tables = tables
@@ -89,6 +104,25 @@ class BusState:
             raise BusError(
                 f"the change cannot be kept on the bus: {_text(error)}", "nothing has been changed; try again"
             ) from error
+
+    async def follow(self, key: str) -> None:
+        """Have a table as it is on the bus, for a manager that waits; what is known stays while the bus does not answer."""
+        async with self._busy:
+            client = self._bus.session
+            if client is None:
+                return
+            try:
+                async with asyncio.timeout(FOLLOW_S):
+                    revision, data = await self._bucket.read(client, key)
+            except JETSTREAM_ERRORS:
+                return
+            if not data or revision == self._revisions.get(key):
+                return
+            self._revisions[key] = revision
+            try:
+                self._tables[key].load(data)
+            except ManagerError as error:
+                _log.error("what the bus holds under %s is not followed: %s", key, error.message)
 
     def revert(self) -> None:
         """Have the tables again as they are known to be on the bus."""

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.clocks import OwnChange
-from cwdp.shared.bus.messages import EdgeFit, host_of
+from cwdp.shared.bus.edges import FIT_ROW, FLAGS, FLOATS, NEVER_NS, EdgeRows
+from cwdp.shared.bus.messages import host_of
 from cwdp.shared.clocksync import LONG_AGO, EdgeFits, FitReason
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits
 
@@ -21,36 +22,22 @@ STALE_AFTER_S = 3.0
 LARGEST_TIME_NS = 2**62
 LARGEST_SLOPE = 1e-3
 LARGEST_NUMBER = 1e12
+POSITIVE = ("sigma_offset_ns", "sigma_out_ns", "sigma_back_ns", "sigma_slope", "points")
 PATH_MASK = (1 << 20) - 1
 
 Column = NDArray[Any]
 Refusal = Literal["not_its_own", "unknown_peer", "not_sane"]
 REFUSALS: tuple[str, ...] = get_args(Refusal)
 
-_FLOATS = (
-    "offset_ns",
-    "slope",
-    "margin_ns",
-    "sigma_offset_ns",
-    "sigma_out_ns",
-    "sigma_back_ns",
-    "sigma_slope",
-    "points",
-    "pure_share",
-    "apart",
-)
 _COLUMNS = {
     "ref_local_ns": np.int64,
     "offset_base_ns": np.int64,
-    "torn": np.bool_,
-    "cut": np.bool_,
-    "young": np.bool_,
-    "own": np.bool_,
+    **dict.fromkeys(FLAGS, np.bool_),
     "since_local_ns": np.int64,
     "src_slot": np.int64,
     "dst_slot": np.int64,
     "path": np.int64,
-    **dict.fromkeys(_FLOATS, np.float64),
+    **dict.fromkeys(FLOATS, np.float64),
 }
 
 
@@ -84,18 +71,23 @@ class FitTable:
             self.slots[host] = self._free_slots.pop() if self._free_slots else len(self.slots)
         return self.slots[host]
 
-    def add(self, host: str, fits: Sequence[EdgeFit], known: Collection[str], now_s: float) -> None:
-        """Take in one report's fits; `known` are the hosts that there are."""
-        accepted = [fit for fit in fits if self._accept(host, fit, known)]
-        if not accepted:
+    def add(self, host: str, told: EdgeRows, known: Collection[str], now_s: float) -> None:
+        """Take in one report's fits, as FIT_ROWs; `known` are the hosts that there are."""
+        try:
+            fits = told.read(FIT_ROW)
+        except ValueError:
+            self.refused["not_sane"] += 1
             return
-        rows = np.array([self._row(fit) for fit in accepted], np.int64)
+        fits = self._accepted(host, told, fits, known)
+        if not len(fits):
+            return
+        ends = zip(fits["src"].tolist(), fits["dst"].tolist(), strict=True)
+        rows = np.array([self._row((told.srcs[src], told.dsts[dst])) for src, dst in ends], np.int64)
         self._when_s[rows] = now_s
-        for name in ("ref_local_ns", "offset_base_ns", "torn", "cut", "young", "own", *_FLOATS):
-            column = self._columns[name]
-            column[rows] = np.array([getattr(fit, name) for fit in accepted], column.dtype)
-        since = [LONG_AGO if fit.since_local_ns is None else fit.since_local_ns for fit in accepted]
-        self._columns["since_local_ns"][rows] = since
+        for name in ("ref_local_ns", "offset_base_ns", *FLAGS, *FLOATS):
+            self._columns[name][rows] = fits[name]
+        since_ns = fits["since_local_ns"]
+        self._columns["since_local_ns"][rows] = np.where(since_ns == NEVER_NS, LONG_AGO, since_ns)
 
     def hear_own(self, host: str, change: OwnChange | None) -> None:
         """Take in what a host says of its own clock, or that there is nothing to say any more."""
@@ -168,27 +160,33 @@ class FitTable:
             self._drop([key for key in self._rows if host in (host_of(key[0]), host_of(key[1]))])
         return slot
 
-    def _accept(self, host: str, fit: EdgeFit, known: Collection[str]) -> bool:
-        reason: Refusal | None = None
-        if host_of(fit.src) != host or host_of(fit.dst) == host:
-            reason = "not_its_own"
-        elif host_of(fit.dst) not in known or host not in known:
-            reason = "unknown_peer"
-        elif not _sane(fit):
-            reason = "not_sane"
-        if reason is not None:
-            self.refused[reason] += 1
-        return reason is None
+    def _accepted(
+        self, host: str, told: EdgeRows, fits: NDArray[np.void], known: Collection[str]
+    ) -> NDArray[np.void]:
+        """The fits that can be taken; the others are counted, each for its first reason."""
+        is_here = host in known
+        own = np.array([host_of(src) == host for src in told.srcs], bool)[fits["src"]]
+        other = np.array([host_of(dst) != host for dst in told.dsts], bool)[fits["dst"]]
+        there = np.array([is_here and host_of(dst) in known for dst in told.dsts], bool)[fits["dst"]]
+        taken = np.ones(len(fits), bool)
+        reasons: dict[Refusal, NDArray[np.bool_]] = {
+            "not_its_own": own & other,
+            "unknown_peer": there,
+            "not_sane": _sane(fits),
+        }
+        for reason, holds in reasons.items():
+            self.refused[reason] += int(np.count_nonzero(taken & ~holds))
+            taken &= holds
+        return fits[taken]
 
-    def _row(self, fit: EdgeFit) -> int:
-        key = (fit.src, fit.dst)
+    def _row(self, key: tuple[str, str]) -> int:
         row = self._rows.get(key)
         if row is None:
             if not self._free_rows:
                 self._grow()
             row = self._rows[key] = self._free_rows.pop()
-            self._columns["src_slot"][row] = self.slot(host_of(fit.src))
-            self._columns["dst_slot"][row] = self.slot(host_of(fit.dst))
+            self._columns["src_slot"][row] = self.slot(host_of(key[0]))
+            self._columns["dst_slot"][row] = self.slot(host_of(key[1]))
             self._columns["path"][row] = _path(key)
         return row
 
@@ -213,20 +211,20 @@ def _path(key: tuple[str, str]) -> int:
     return crc32("\0".join(sorted(key)).encode()) & PATH_MASK
 
 
-def _sane(fit: EdgeFit) -> bool:
-    """Whether a fit's numbers can be computed with; those of a torn fit are not used."""
-    if not all(abs(getattr(fit, name)) <= LARGEST_NUMBER for name in _FLOATS):
-        return False
-    if max(abs(fit.ref_local_ns), abs(fit.offset_base_ns), abs(fit.since_local_ns or 0)) > LARGEST_TIME_NS:
-        return False
-    return (
-        fit.torn
-        or fit.cut
-        or (
-            abs(fit.slope) < LARGEST_SLOPE
-            and min(fit.sigma_offset_ns, fit.sigma_out_ns, fit.sigma_back_ns, fit.sigma_slope, fit.points) > 0
-        )
-    )
+def _sane(fits: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which fits' numbers can be computed with; those of a torn or cut fit are not used."""
+    sane = np.ones(len(fits), bool)
+    for name in FLOATS:
+        sane &= np.abs(fits[name]) <= LARGEST_NUMBER
+    for name in ("ref_local_ns", "offset_base_ns", "since_local_ns"):
+        time_ns = fits[name]
+        is_near = (time_ns <= LARGEST_TIME_NS) & (time_ns >= -LARGEST_TIME_NS)
+        sane &= is_near | (time_ns == NEVER_NS) if name == "since_local_ns" else is_near
+    positive = np.abs(fits["slope"]) < LARGEST_SLOPE
+    for name in POSITIVE:
+        positive &= fits[name] > 0
+    void = (fits["torn"] > 0) | (fits["cut"] > 0)
+    return np.asarray(sane & (void | positive), bool)
 
 
 def _sane_own(change: OwnChange) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.clocks import ChangedClock
-from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Report, host_of
+from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Leader, Report, host_of
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits, Solution
 from cwdp.shared.clocksync.ranks import value_at_rank
 from cwdp.shared.clocksync.timeline.track import BOUND_SIGMAS, HostClocks, HostState
@@ -68,7 +68,7 @@ class ClockService:
     one's work also waits for hosts that carry its timeline on.
 
     Attributes:
-        epoch: the number of who leads, for what is told to hosts.
+        leader: who leads, for what is told to hosts.
         allowance_ns: what bounds hold, in the median, for changes not seen yet, by what clocks did of late; 0 for nothing.
     """
 
@@ -77,7 +77,7 @@ class ClockService:
         self.fits = FitTable()
         self.changes: list[tuple[str, ClockState]] = []
         self.allowance_ns = 0.0
-        self.epoch = 0
+        self.leader = Leader()
         self._seq = identity.first_seq
         self._tracks = ContinuedTracks(0)
         self._continued = continued
@@ -146,7 +146,8 @@ class ClockService:
                 yield ClockUpdate(
                     host=host,
                     timeline=self.timeline,
-                    epoch=self.epoch,
+                    epoch=self.leader.epoch,
+                    led_since_s=self.leader.since_s,
                     seq=self._seq,
                     line=line,
                     priors=self._priors(host, probed.get(host, [])),
@@ -242,9 +243,9 @@ class ClockService:
 
     def _prepare(self, report: Report) -> None:
         """Note what a host can carry on, and whom to wait for."""
-        if report.fits:
+        if report.fits.rows:
             self._measuring.add(report.host)
-        self._measured.update(host_of(fit.dst) for fit in report.fits)
+        self._measured.update(host_of(dst) for dst in report.fits.dsts)
         if report.clock is not None and is_running(report.local_ns, report.clock):
             self._seeds[report.host] = (report.local_ns, report.clock)
 

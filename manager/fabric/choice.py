@@ -6,6 +6,8 @@ A path is the numbers of its links; its first and last one are the NICs' own and
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 Path = tuple[int, ...]
 
 
@@ -51,3 +53,25 @@ def covering_ports(paths: Mapping[int, Path], ports: Sequence[int]) -> list[int]
     for place, port in zip(redundant, uncovered, strict=False):
         chosen[place] = port
     return chosen
+
+
+def spread(paths: Sequence[Path], count: int) -> tuple[Path, ...]:
+    """So many of more paths, in their order, such that each link is on as few as can be.
+
+    Args:
+        paths: different ones; without links that all of them cross.
+        count: less than there are.
+    """
+    links = sorted({link for path in paths for link in path})
+    place = {link: i for i, link in enumerate(links)}
+    crossed = np.full((len(paths), max(map(len, paths))), len(links))
+    for row, path in zip(crossed, paths, strict=True):
+        row[: len(path)] = [place[link] for link in path]
+    used = np.zeros(len(links) + 1)
+    is_left = np.ones(len(paths), bool)
+    for _ in range(count):
+        best = int(np.where(is_left, used[crossed].sum(axis=1), np.inf).argmin())
+        is_left[best] = False
+        used[crossed[best]] += 1
+        used[-1] = 0
+    return tuple(path for path, left in zip(paths, is_left, strict=True) if not left)

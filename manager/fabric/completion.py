@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.coverage import CONFIDENCE, confidence
-from manager.fabric.routes import DirectedLink, PathName
+from manager.fabric.routes import MARK, DirectedLink, PathName
 from manager.fabric.traces import MOST_HOPS, UNKNOWN, Claims
 from manager.fabric.votes import Judgement, Steps
 
 MOST_LINKS = MOST_HOPS + 2
-MARK = "?"
 
 _PRIVATE = re.compile(r"\?.+/.+>.+:\d+")
 

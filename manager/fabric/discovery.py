@@ -3,7 +3,7 @@
 No I/O; times are seconds of the manager's monotonic clock.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,9 +15,10 @@ from manager.fabric.model import Model
 from manager.fabric.orders import Orders, candidates
 from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import Pair
-from manager.fabric.wiring import Miswired, miswired
+from manager.fabric.wiring import Miswired, address_of_each, miswired
+from manager.fabric.wiring_watch import WiringChange, WiringWatch
 from manager.hosts.members import Members
-from manager.overrides.steering import SteerTable
+from manager.overrides.steering import SteerOverride, SteerTable
 from manager.queue_pairs.counters import NicTable
 from manager.queue_pairs.traffic import Traffic
 
@@ -27,6 +28,7 @@ ORDER_INTERVAL_S = 0.25
 CALM_ORDER_S = 1.0
 CALM_S = 2.0
 MOST_UNREST_S = 10.0
+WIRING_S = 1.0
 
 Edges = Mapping[str, Sequence[ProbeEdge]]
 
@@ -38,6 +40,7 @@ class Discovery:
         fabric: what is known.
         path_counts: how much of it is known, as of its latest routes.
         in_use: source ports that packets of each pair have, of probes or of queue pairs.
+        order_interval_s: from one look at what is to be traced to the next.
         dropped: reports that came faster than they could be taken in.
     """
 
@@ -46,12 +49,15 @@ class Discovery:
         self.path_counts = PathCounts(self.fabric.routes)
         self.in_use: dict[Pair, dict[int, None]] = {}
         self.dropped = 0
+        self.order_interval_s = ORDER_INTERVAL_S
         self._members, self._traffic, self._steering = members, traffic, steering
         self._members_version = -1
         self._pending: list[TraceReport] = []
         self._orders = Orders()
         self._ordered_s = float("-inf")
+        self._ordered: _OrderInputs | None = None
         self._flows: dict[tuple[str, str], _Flows] = {}
+        self._flow_changes = 0
         self._mesh: dict[Pair, list[int]] = {}
         self._usual: dict[Pair, list[int]] = {}
         self._mesh_version = 0
@@ -59,6 +65,10 @@ class Discovery:
         self._unrest_s: float | None = None
         self._model: Model | None = None
         self._changed_s = 0.0
+        self._wiring = WiringWatch()
+        self._suspects: list[Miswired] = []
+        self._suspects_of: tuple[int, int] | None = None
+        self._wiring_s = float("-inf")
 
     @property
     def orders(self) -> Mapping[str, list[TraceOrder]]:
@@ -78,8 +88,8 @@ class Discovery:
         for edge in told.probes:
             self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
 
-    def learn(self, now_s: float) -> list[TrustChange]:
-        """Take in what was heard; touches nothing but the fabric, so a thread may run it."""
+    def learn(self, now_s: float) -> list[TrustChange | WiringChange]:
+        """Take in what was heard; touches nothing but the fabric, so a thread may run it. What people should know of it."""
         if self._members.version != self._members_version:
             self._members_version = self._members.version
             self.fabric.know(self._members.nics_by_address)
@@ -92,7 +102,7 @@ class Discovery:
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
             self.path_counts = PathCounts(self.fabric.routes)
-        return changes
+        return [*changes, *self._watch_wiring(now_s)]
 
     def model(self) -> Model:
         """The fabric as people know it."""
@@ -102,15 +112,37 @@ class Discovery:
 
     def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
-        addresses = {nic: address for address, nic in self._members.nics_by_address.items()}
+        addresses = address_of_each(self._members.nics_by_address)
         covered = self.path_counts.covered_leaves(self.fabric.routes)
         return miswired(self.model(), addresses, covered.__contains__)
 
+    def _watch_wiring(self, now_s: float) -> list[WiringChange]:
+        if now_s - self._wiring_s < WIRING_S:
+            return []
+        self._wiring_s, known = now_s, (self.fabric.routes.version, self._members.version)
+        if known != self._suspects_of:
+            self._suspects, self._suspects_of = self.miswired(), known
+        return self._wiring.step(self._suspects, now_s)
+
     def order(self, edges: Edges, now_s: float) -> bool:
         """See what is to be traced; whether anything has changed."""
-        if now_s - self._ordered_s < ORDER_INTERVAL_S:
+        if now_s - self._ordered_s < self.order_interval_s:
             return False
         self._ordered_s = now_s
+        flows = self._follow_flows()
+        is_calm = now_s - self._changed_s >= CALM_ORDER_S
+        rests_on = _OrderInputs(
+            edges,
+            tuple(self._steering.all()),
+            flows,
+            self.fabric.store.changes,
+            self._counted_version,
+            self._members.version,
+            is_calm,
+        )
+        if rests_on.same_as(self._ordered) and not self._orders.waits:
+            return False
+        self._ordered = rests_on
         self.in_use = self._in_use(edges)
         for remembered in (self._mesh, self._usual):
             for pair in remembered.keys() - self.in_use.keys():
@@ -123,7 +155,7 @@ class Discovery:
             self.path_counts,
             self.fabric.store.pairs,
             owner=self._members.nics_by_address,
-            is_calm=now_s - self._changed_s >= CALM_ORDER_S,
+            is_calm=is_calm,
         )
         self.fabric.store.forget(self._orders.withdrawn)
         return changed
@@ -166,18 +198,43 @@ class Discovery:
         for override in self._steering.all():
             mine = ports.setdefault((nic_id(override.host, override.nic), override.dst), {})
             mine.update(dict.fromkeys(port for port in (override.sport, override.backup_sport) if port))
-        for pair, port in self._queue_pairs():
-            ports.setdefault(pair, {})[port] = None
+        for flows in self._flows.values():
+            for pair, port in flows.found:
+                ports.setdefault(pair, {})[port] = None
         known = self.fabric.store
         return {pair: mine for pair, mine in ports.items() if known.nic_at(pair[1]) not in (None, pair[0])}
 
-    def _queue_pairs(self) -> Iterator[tuple[Pair, int]]:
+    def _follow_flows(self) -> int:
+        """See what queue pairs use now; a number that is another one whenever that has changed."""
         tables = self._traffic.queue_pairs.tables
-        self._flows = {
-            nic: _flows(table, self._flows.get(nic), nic_id(*nic)) for nic, table in tables.items()
-        }
-        for flows in self._flows.values():
-            yield from flows.found
+        before = self._flows
+        self._flows = {nic: _flows(table, before.get(nic), nic_id(*nic)) for nic, table in tables.items()}
+        if before.keys() != self._flows.keys() or any(self._flows[nic] is not before[nic] for nic in before):
+            self._flow_changes += 1
+        return self._flow_changes
+
+
+@dataclass(frozen=True)
+class _OrderInputs:
+    """All that orders rest on: what is not compared whole has a number that changes with it."""
+
+    edges: Edges
+    overrides: tuple[SteerOverride, ...]
+    flows: int
+    traces: int
+    routes: int
+    members: int
+    is_calm: bool
+
+    def same_as(self, other: "_OrderInputs | None") -> bool:
+        """Whether nothing has changed."""
+        return (
+            other is not None
+            and self.edges is other.edges
+            and self.overrides == other.overrides
+            and (self.flows, self.traces, self.routes, self.members, self.is_calm)
+            == (other.flows, other.traces, other.routes, other.members, other.is_calm)
+        )
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,12 @@ class TrustChange:
     is_aside: bool
     contradicted: int
     paths: int
+    nic: None = None
+
+    @property
+    def kind(self) -> str:
+        """Of the event that tells of it."""
+        return "paths_set_aside" if self.is_aside else "paths_believed"
 
     @property
     def reason(self) -> str:

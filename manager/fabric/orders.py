@@ -1,4 +1,4 @@
-"""Which source ports agents are to trace: those in use, and more until all paths between two leaves are covered. Pure.
+"""Which source ports agents are to trace: those in use, and more until all links between two leaves are. Pure.
 
 A pair's further ports come in a fixed order of its own, so a manager that starts anew asks for the same ones.
 """
@@ -45,12 +45,14 @@ class Orders:
 
     Attributes:
         by_host: what each is to trace.
+        waits: whether some pair is still to be granted more ports, though nothing else changes.
         withdrawn: paths that are not to be traced any more since the last update.
     """
 
     def __init__(self) -> None:
         self.by_host: dict[str, list[TraceOrder]] = {}
         self.withdrawn: list[PathName] = []
+        self.waits = False
         self._plans: dict[Pair, _Plan] = {}
 
     def is_ordered(self, path: PathName) -> bool:
@@ -94,6 +96,7 @@ class Orders:
             for pair in self._plans.keys() - in_use.keys()
             for port in self._plans.pop(pair).ports
         ]
+        self.waits = False
         hosts = {_host(src) for src, _ in in_use}
         budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(hosts)))
         spent: Counter[str] = Counter()
@@ -106,7 +109,7 @@ class Orders:
                 )
             plan.in_use = tuple(ports)[:MOST_IN_USE]
             if all(port in traced.get(pair, ()) for port in plan.ports):
-                _grow(plan, path_counts.of(*pair), is_calm=is_calm)
+                self.waits |= _grow(plan, path_counts.of(*pair), is_calm=is_calm)
             spent[host] += self._fill(pair, plan, budget - spent[host])
         orders = self._orders(in_use)
         changed = orders != self.by_host
@@ -143,15 +146,19 @@ def candidates(pair: Pair, count: int) -> list[int]:
     return draw_ports("\0".join(pair).encode(), count)
 
 
-def _grow(plan: _Plan, known: Known, *, is_calm: bool) -> None:
-    """Grant a pair more ports, if it lacks paths that others between its leaves have, or some may be unknown."""
-    is_covered = known.paths >= known.peer_paths and known.confidence >= CONFIDENCE
+def _grow(plan: _Plan, known: Known, *, is_calm: bool) -> bool:
+    """Grant a pair more ports, if it lacks links that others between its leaves cross, or some may be unknown.
+
+    Whether it does, and may be granted more.
+    """
+    is_covered = known.links >= known.peer_links and known.link_confidence >= CONFIDENCE
     if is_covered or not known.peer_paths:
         plan.waited = 0
-        return
+        return False
     plan.waited += 1
     if is_calm or plan.granted < SOON or plan.waited >= DEADLINE_UPDATES:
         plan.granted, plan.waited = min(plan.granted + BATCH, MOST_CANDIDATES), 0
+    return plan.granted < MOST_CANDIDATES
 
 
 def _host(nic: str) -> str:

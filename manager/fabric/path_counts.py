@@ -2,14 +2,13 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.completion import MARK
 from manager.fabric.coverage import CONFIDENCE, confidence
-from manager.fabric.routes import PackedPaths, Pair, Routes
+from manager.fabric.routes import MARK, PackedPaths, Pair, Routes
 
 I64 = NDArray[np.int64]
 
@@ -21,18 +20,32 @@ class Known:
     Attributes:
         ports: source ports whose whole paths are known.
         paths: different paths that they lead over.
-        peer_ports, peer_paths: the same of all pairs between the same two leaves, whose NICs' links are left out.
+        links: different links between the leaves that they cross.
+        peer_ports, peer_paths, peer_links: the same of all pairs between the same leaves; NICs' own links are left out.
+        peer_width: the most of those links that paths choose from at one place, 1 below one leaf.
     """
 
     ports: int = 0
     paths: int = 0
+    links: int = 0
     peer_ports: int = 0
     peer_paths: int = 0
+    peer_links: int = 0
+    peer_width: int = 0
 
     @property
     def confidence(self) -> float:
         """How sure it is that no path between the leaves is unknown, 0 to 1."""
         return confidence(self.peer_ports, self.peer_paths)
+
+    @property
+    def link_confidence(self) -> float:
+        """How sure it is that no link between the leaves is unknown, 0 to 1.
+
+        Where every path has a spine of its own, that is the same. Where switches choose one after the other, there are
+        many more paths than links.
+        """
+        return confidence(self.peer_ports, self.peer_width)
 
 
 class PathCounts:
@@ -46,7 +59,7 @@ class PathCounts:
         self._of: Mapping[Pair, int] = {}
         self._routes = routes
         self._switches: dict[tuple[str, str], int] = {}
-        self._counts = np.zeros((0, 4), np.int64)
+        self._counts = np.zeros((0, len(fields(Known))), np.int64)
         if isinstance(routes.paths, PackedPaths) and routes.paths.pairs:
             self._count(routes, routes.paths)
 
@@ -61,13 +74,14 @@ class PathCounts:
         return self._switches.get(ends)
 
     def covered_leaves(self, routes: Routes) -> set[str]:
-        """Leaves from which all paths to each leaf that any path leads to are known, as far as can be told."""
+        """Leaves from which all links to each leaf that any path leads to are known, as far as can be told."""
         covered: dict[str, bool] = {}
         for (src, dst_addr), at in self._of.items():
-            if self._counts[at, 2]:
+            known = Known(*self._counts[at].tolist())
+            if known.peer_ports:
                 path = next(iter(routes.ports(src, dst_addr).values()))
                 leaf = routes.links[path[0]].b
-                covered[leaf] = covered.get(leaf, True) and self.of(src, dst_addr).confidence >= CONFIDENCE
+                covered[leaf] = covered.get(leaf, True) and known.link_confidence >= CONFIDENCE
         return {leaf for leaf, is_covered in covered.items() if is_covered}
 
     def _count(self, routes: Routes, paths: PackedPaths) -> None:
@@ -81,14 +95,17 @@ class PathCounts:
         crossed, pair = crossed[known], pair[known]
         ends = _leaves(routes, crossed)
         self._switches = _distances(routes, crossed, ends)
-        between = _fingerprint(crossed, without_ends=True)
+        between = _without_ends(crossed)
         peers, peer = np.unique(ends, return_inverse=True)
-        peer_counts = _tally(peer, between, len(peers))
-        pair_counts = _tally(pair, _fingerprint(crossed, without_ends=False), len(sizes))
+        peer_counts = _tally(peer, _fingerprint(between), len(peers))
+        peer_links = _links(peer, between, len(peers))
+        pair_counts = _tally(pair, _fingerprint(crossed), len(sizes))
+        pair_links = _links(pair, between, len(sizes))
         peer_of = np.full(len(sizes), -1)
         peer_of[pair] = peer
-        counted = np.concatenate([peer_counts, np.zeros((1, 2), np.int64)])[peer_of]
-        self._counts = np.concatenate([pair_counts, counted], axis=1)
+        counted = np.column_stack([peer_counts, peer_links.sum(axis=1), peer_links.max(axis=1, initial=1)])
+        counted = np.concatenate([counted, np.zeros((1, counted.shape[1]), np.int64)])[peer_of]
+        self._counts = np.column_stack([pair_counts, pair_links.sum(axis=1), counted])
 
 
 def _leaves(routes: Routes, crossed: NDArray[np.int32]) -> I64:
@@ -114,17 +131,34 @@ def _distances(routes: Routes, crossed: NDArray[np.int32], ends: I64) -> dict[tu
     return found
 
 
-def _fingerprint(crossed: NDArray[np.int32], *, without_ends: bool) -> I64:
-    """A number that is the same for the same links only, but for a chance of 2^-64, shape (n,)."""
+def _without_ends(crossed: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The same without the NICs' own links, -1 in their place, shape (n, most links)."""
     used = crossed >= 0
-    if without_ends:
-        used &= np.arange(crossed.shape[1]) < used.sum(axis=1)[:, None] - 1
-        used[:, 0] = False
+    inner = used & (np.arange(crossed.shape[1]) < used.sum(axis=1)[:, None] - 1)
+    inner[:, 0] = False
+    return np.where(inner, crossed, np.int32(-1))
+
+
+def _fingerprint(crossed: NDArray[np.int32]) -> I64:
+    """A number that is the same for the same links only, but for a chance of 2^-64, shape (n,)."""
     weights = np.random.default_rng(0).integers(-(2**62), 2**62, crossed.shape[1])
     mixed = (crossed.astype(np.int64) + 1) * np.int64(0x9E3779B97F4A7C1)
     mixed ^= mixed >> 29
-    found: I64 = (np.where(used, mixed, 0) * weights).sum(axis=1)
+    found: I64 = (np.where(crossed >= 0, mixed, 0) * weights).sum(axis=1)
     return found
+
+
+def _links(group: I64, between: NDArray[np.int32], groups: int) -> I64:
+    """How many different links the paths of each group cross at each place, shape (groups, places)."""
+    found = [np.zeros(groups, np.int64)]
+    links = int(between.max(initial=0)) + 1
+    for place in between.T:
+        used = place >= 0
+        if used.any():
+            pairs = np.sort(group[used] * links + place[used])
+            is_new = np.append(True, pairs[1:] != pairs[:-1])
+            found.append(np.bincount(pairs[is_new] // links, minlength=groups))
+    return np.stack(found, axis=1)
 
 
 def _tally(group: I64, what: I64, groups: int) -> I64:

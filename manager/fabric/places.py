@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.completion import MARK, is_private
-from manager.fabric.routes import DirectedLink
+from manager.fabric.completion import is_private
+from manager.fabric.routes import DirectedLink, is_nic
 
 NIC, LEAF, UNKNOWN = 0, 1, -1
 
@@ -44,10 +44,7 @@ class LinkPlaces:
 
 def link_places(links: Sequence[DirectedLink]) -> LinkPlaces:
     """Find the place of each link."""
-    nodes: dict[str, int] = {}
-    flat = [nodes.setdefault(node, len(nodes)) for link in links for node in link]
-    ends = np.array(flat, np.intp).reshape(-1, 2)
-    names = list(nodes)
+    ends, names = _ends(links)
     tier = _tiers(ends, names)
     leaf_nodes = sorted(np.flatnonzero(tier == LEAF).tolist(), key=names.__getitem__)
     leaf_of = np.full(len(names) + 1, -1)
@@ -67,11 +64,25 @@ def link_places(links: Sequence[DirectedLink]) -> LinkPlaces:
     )
 
 
+def link_tiers(links: Sequence[DirectedLink]) -> tuple[Numbers, Numbers]:
+    """The tier at which each link begins, and at which it ends, as in `LinkPlaces`; shape (links,) each."""
+    ends, names = _ends(links)
+    src, dst = _tiers(ends, names)[ends].T
+    return src, dst
+
+
+def _ends(links: Sequence[DirectedLink]) -> tuple[Numbers, list[str]]:
+    """The numbers of the nodes at both ends of each link, shape (links, 2); and the nodes' names by number."""
+    nodes: dict[str, int] = {}
+    flat = [nodes.setdefault(node, len(nodes)) for link in links for node in link]
+    return np.array(flat, np.intp).reshape(-1, 2), list(nodes)
+
+
 def _tiers(ends: Numbers, names: Sequence[str]) -> Numbers:
     """The distance of each node from the nearest NIC, shape (nodes,)."""
-    is_nic = np.array(["/" in name and not name.startswith(MARK) for name in names], bool)
+    nics = np.array([is_nic(name) for name in names], bool)
     hidden = np.array([is_private(name) for name in names], bool)
-    tier = np.where(is_nic, NIC, UNKNOWN)
+    tier = np.where(nics, NIC, UNKNOWN)
     ends = ends[~hidden[ends].any(axis=1)]
     level = NIC
     while True:

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 NOWHERE = -1
 """In place of a link's number."""
 
+MARK = "?"
+"""The names of what does not answer begin with it; see `manager.fabric.completion`."""
+
 Pair = tuple[str, str]
 
 
@@ -35,6 +38,11 @@ class DirectedLink(NamedTuple):
 
     a: str
     b: str
+
+
+def is_nic(node: str) -> bool:
+    """Whether a node is a NIC, and no switch, known or not."""
+    return "/" in node and not node.startswith(MARK)
 
 
 @dataclass(frozen=True)
@@ -78,12 +86,12 @@ class Routes:
     @cached_property
     def first_switch(self) -> dict[str, str]:
         """The switch that the packets of each NIC meet first."""
-        return {a: b for a, b in self.links if "/" in a}
+        return {a: b for a, b in self.links if is_nic(a)}
 
     @cached_property
     def last_switch(self) -> dict[str, str]:
         """The switch that packets to each NIC meet last."""
-        return {b: a for a, b in self.links if "/" in b}
+        return {b: a for a, b in self.links if is_nic(b)}
 
     @cached_property
     def _by_pair(self) -> dict[Pair, dict[int, tuple[int, ...]]]:

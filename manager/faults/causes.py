@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.finding import Subject, cable, direction
 from manager.links.matrix import PathMatrix, alike
 
@@ -79,11 +79,12 @@ def _subjects(links: tuple[DirectedLink, ...]) -> Iterable[Subject]:
     hosts: dict[str, set[str]] = {}
     for link in links:
         for node in link:
-            host, _, nic = node.partition("/")
-            kind = "host" if nic else "switch"
-            touching.setdefault((kind, host), []).append(link)
-            if nic:
+            if is_nic(node):
+                host, _, nic = node.partition("/")
+                touching.setdefault(("host", host), []).append(link)
                 hosts.setdefault(host, set()).add(nic)
+            else:
+                touching.setdefault(("switch", node), []).append(link)
     for (kind, name), near in touching.items():
         if kind == "switch":
             yield Subject("switch", name, tuple(near))

@@ -2,7 +2,8 @@
 
 Below two leaves every path over a spine crosses both of its links. An echo from a host to the spine's own address
 crosses one of them, to and fro; hosts below the other leaf try the other. Which link is at fault is decided by
-likelihood, and only while it is: where switches do not answer, both stay named.
+likelihood, and only while it is: where switches do not answer, both stay named. A link higher up cannot be tried, as
+nobody knows which way echoes take to it; it is what is left where those that can be tried lose nothing.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cwdp.shared.bus.messages import BounceOrder, BounceReport
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import MARK, DirectedLink, is_nic
 from manager.faults.finding import Finding, Subject, cable
 
 HOSTS_A_LINK = 4
@@ -29,7 +30,6 @@ SURE = 4.6
 """Log of the odds of the likeliest link against all others."""
 
 NO_ANSWERS = 0.98
-UNKNOWN = "?"
 
 OrderName = tuple[int, str, str, str]
 """Number, host, NIC and target of an order: what a report must agree with."""
@@ -42,6 +42,7 @@ class _Trial:
     Attributes:
         subjects: the links that may be at fault.
         sent, lost: echoes over each.
+        tried: those that echoes are sent over.
         asked: the orders that are not answered yet, and which of the links each tries.
     """
 
@@ -49,6 +50,7 @@ class _Trial:
     subjects: tuple[Subject, ...]
     sent: list[int]
     lost: list[int]
+    tried: list[int] = field(default_factory=list)
     due_s: float = 0.0
     rounds: int = 0
     asked: dict[OrderName, int] = field(default_factory=dict)
@@ -87,6 +89,10 @@ class EchoTests:
             if trial.rounds >= MOST_ROUNDS:
                 del self._trials[number]
                 continue
+            trial.tried = [i for i, subject in enumerate(trial.subjects) if any(_sides(subject, links))]
+            if not trial.tried:
+                del self._trials[number]
+                continue
             trial.rounds += 1
             trial.due_s = now_s + DEADLINE_S
             for i, subject in enumerate(trial.subjects):
@@ -110,19 +116,19 @@ class EchoTests:
             best, odds = _likeliest(trial)
             if odds > SURE:
                 del self._trials[number]
-                others = sum(trial.lost) - trial.lost[best], sum(trial.sent) - trial.sent[best]
-                evidence = (
-                    f"{trial.lost[best]} of {trial.sent[best]} echoes over it were lost, "
-                    f"{others[0]} of {others[1]} over the other"
+                yield (
+                    trial.finding,
+                    trial.subjects[best],
+                    float(1 / (1 + np.exp(-odds))),
+                    _evidence(trial, best),
                 )
-                yield trial.finding, trial.subjects[best], float(1 / (1 + np.exp(-odds))), evidence
 
     def _orders(
         self, trial: _Trial, i: int, subject: Subject, links: Sequence[DirectedLink]
     ) -> Iterable[BounceOrder]:
         """Echoes from hosts at one end of a link to its other end."""
         for near, far in _sides(subject, links):
-            nics = [link.a for link in links if link.b == near and "/" in link.a]
+            nics = [link.a for link in links if link.b == near and is_nic(link.a)]
             number = next(self._numbers)
             for nic in nics[:HOSTS_A_LINK]:
                 host, _, ifname = nic.partition("/")
@@ -137,23 +143,35 @@ def _ends(subject: Subject) -> tuple[str, str] | None:
     if subject.kind not in ("link", "direction"):
         return None
     a, b = subject.links[0]
-    return None if any("/" in node or node.startswith(UNKNOWN) for node in (a, b)) else (a, b)
+    return None if any(is_nic(node) or node.startswith(MARK) for node in (a, b)) else (a, b)
 
 
 def _sides(subject: Subject, links: Sequence[DirectedLink]) -> Iterable[tuple[str, str]]:
     """The end that has hosts, and the other one."""
     a, b = cable(subject.links[0]).links[0]
-    with_hosts = {link.b for link in links if "/" in link.a}
+    with_hosts = {link.b for link in links if is_nic(link.a)}
     for near, far in ((a, b), (b, a)):
         if near in with_hosts:
             yield near, far
             return
 
 
+def _evidence(trial: _Trial, best: int) -> str:
+    """What speaks for a link."""
+    others = f"{sum(trial.lost) - trial.lost[best]} of {sum(trial.sent) - trial.sent[best]}"
+    if best not in trial.tried:
+        return f"{others} echoes over the other were lost"
+    return f"{trial.lost[best]} of {trial.sent[best]} echoes over it were lost, {others} over the other"
+
+
 def _likeliest(trial: _Trial) -> tuple[int, float]:
     """The link that explains the echoes best, and the log of its odds."""
     sent, lost = (np.array(each, np.float64) for each in (trial.sent, trial.lost))
-    if not sent.all() or (lost / sent > NO_ANSWERS).all():
+    if (
+        not trial.tried
+        or not sent[trial.tried].all()
+        or (lost[trial.tried] > NO_ANSWERS * sent[trial.tried]).all()
+    ):
         return 0, -np.inf
     loss = np.clip(trial.finding.loss, 2 * HEALTHY_LOSS, 0.99)
     ratio = lost * np.log(loss / HEALTHY_LOSS) + (sent - lost) * np.log((1 - loss) / (1 - HEALTHY_LOSS))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, is_nic
 
 HISTORY = 500
 
@@ -35,7 +35,7 @@ class Subject:
 
 def cable(link: DirectedLink) -> Subject:
     """A link both ways, named in one order whichever way it is given."""
-    a, b = sorted(link, key=lambda node: ("/" not in node, node))
+    a, b = sorted(link, key=lambda node: (not is_nic(node), node))
     return Subject("link", f"{a} - {b}", (DirectedLink(a, b), DirectedLink(b, a)))
 
 

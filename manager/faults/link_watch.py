@@ -27,6 +27,9 @@ SILENT_S = 1.5
 STANDS_WINDOWS = 5
 LOSS_WINDOWS = 30
 LOADS_EVERY = 2
+MOST_AT_ONCE = 8
+"""Windows that are worked off before others have their turn: a manager that is behind hears all the same."""
+
 CHANGED_SOONER = 3
 """Windows by which a clock may have changed before the probe that showed it."""
 
@@ -42,6 +45,7 @@ class LinkWatch:
     Attributes:
         windows: what hosts said.
         loads: what is known of each link.
+        loads_every: windows from one measurement of loads to the next.
         reports: messages by outcome (`REPORTS`).
     """
 
@@ -49,6 +53,7 @@ class LinkWatch:
         self.windows = WindowStore()
         self.loads = LinkLoads()
         self.faults = FaultWatch(note)
+        self.loads_every = LOADS_EVERY
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORTS, 0))
         self._members = members
         self._nics = Nics()
@@ -65,9 +70,9 @@ class LinkWatch:
         return self.faults.findings
 
     def hear(self, report: WindowReport, timeline_ns: int | None) -> None:
-        """A NIC's probes; `timeline_ns` is the time now, None where it is not known."""
+        """A host's probes; `timeline_ns` is the time now, None where it is not known."""
         host = self._members.hosts.get(report.host)
-        if host is None or report.nic not in {nic.ifname for nic in host.hello.nics}:
+        if host is None or not {nic.ifname for nic in host.hello.nics}.issuperset(report.nics):
             self.reports["unknown_nic"] += 1
             return
         if timeline_ns is None:
@@ -79,7 +84,8 @@ class LinkWatch:
             self.reports["not_sane"] += 1
             return
         self.reports["ok"] += 1
-        self.windows.hear(nic_id(report.host, report.nic), rows, timeline_ns // WINDOW_NS)
+        nics = [nic_id(report.host, nic) for nic in report.nics]
+        self.windows.hear(nics, rows, timeline_ns // WINDOW_NS)
 
     def due(self, routes: Routes) -> ModelInputs | None:
         """What a new model is to be made of; None where the present one holds."""
@@ -147,6 +153,7 @@ class LinkWatch:
         end = min(self.windows.complete_to(now, REPORT_DEADLINE_WINDOWS), now)
         if self._last is None or not end - KEPT // 2 < self._last <= now:
             self._last = end
+        end = min(end, self._last + MOST_AT_ONCE)
         if end <= self._last:
             return 0
         numbers = range(self._last + 1, end + 1)
@@ -184,7 +191,7 @@ class LinkWatch:
         window = self._worked_off(model, number)
         model.queues.step(window)
         self._count_losses(model, window)
-        if number % LOADS_EVERY == 0 or self.loads.routes is not model.matrix.routes:
+        if number % self.loads_every == 0 or self.loads.routes is not model.matrix.routes:
             self.loads = self._measure(model, now_s, tables, lag_s)
         self.faults.step(window, model.queues, self.loads, now_s=now_s, lag_s=lag_s)
 
@@ -192,7 +199,7 @@ class LinkWatch:
         routes = model.matrix.routes
         load_bps, is_sure = model.meter.measure(tables, now_s, lag_s)
         stands = model.queues.stands(STANDS_WINDOWS)
-        self._capacities.learn(routes.links, load_bps, stands & is_sure)
+        self._capacities.learn(routes.links, load_bps, stands=stands, is_sure=is_sure)
         known_bps = self._capacities.known_bps(routes.links)
         history = model.queues.queue_ns
         p50, p99 = _quantiles(history)

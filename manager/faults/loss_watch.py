@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import MARK, DirectedLink
 from manager.faults.causes import Causes, Class
 from manager.faults.finding import Finding, Kind, Subject
 from manager.faults.losses import (
@@ -21,11 +21,11 @@ from manager.faults.losses import (
     SPANS,
     SURE,
     Explanation,
-    Probes,
     Recovery,
     best_explanation,
     overflowed,
 )
+from manager.faults.probe_history import ProbeHistory
 from manager.links.inference import QUIET_NS, QueueInference
 from manager.links.matrix import PathMatrix
 from manager.paths.windows import Window
@@ -81,9 +81,7 @@ class LossWatch:
         self._waited = 0
         self._matrix: PathMatrix | None = None
         self._causes: Causes | None = None
-        nothing = np.zeros((SPANS[-1], 0), np.float32)
-        self._probes = Probes(nothing, nothing)
-        self._queued_ns = nothing
+        self._history = ProbeHistory(0, SPANS)
 
     def use(self, matrix: PathMatrix, causes: Causes, moved: Rows) -> None:
         """Rows or routes are others than before.
@@ -94,12 +92,12 @@ class LossWatch:
             moved: rows that lead over other links than before, so that what they lost tells nothing; shape (rows,).
         """
         self._matrix, self._causes = matrix, causes
-        for followed in self._followed.values():
+        for followed in list(self._followed.values()):
             followed.rows = crossing(matrix, followed.finding.subject)
-        self._probes = Probes(
-            _carried(self._probes.sent, moved, 0.0), _carried(self._probes.lost, moved, 0.0)
-        )
-        self._queued_ns = _carried(self._queued_ns, moved, np.nan)
+            if not followed.rows.any() and is_unnamed(followed.finding.subject):
+                self._close(followed.finding)
+                self.leave(followed.finding)
+        self._history.carry_on(moved)
 
     def follow(self, finding: Finding) -> None:
         """Hold the losses over a subject against this finding, whoever found it."""
@@ -112,25 +110,19 @@ class LossWatch:
         """It is over, whoever found that; what was lost until now blames nobody else."""
         followed = self._followed.pop(finding.number, None)
         if followed is not None:
-            for counts in (self._probes.sent, self._probes.lost):
-                counts[:, followed.rows] = 0.0
+            self._history.forget(followed.rows)
 
     def step(self, window: Window, queues: QueueInference) -> None:
         """Take in the next window; its queues are known already."""
         if self._matrix is None or self._causes is None:
             return
-        for history, latest in (
-            (self._probes.sent, window.sent * self._matrix.known),
-            (self._probes.lost, window.lost * self._matrix.known),
-            (self._queued_ns, window.mean_ns.sum(axis=0)),
-        ):
-            history[:-1] = history[1:]
-            history[-1] = latest
+        known = self._matrix.known
+        self._history.add(window.sent * known, window.lost * known, window.mean_ns.sum(axis=0))
         self._look_for_recovery(window)
         self._look_for_cause(self._causes, queues)
 
     def _explained(self) -> Rows:
-        explained = np.zeros(self._probes.sent.shape[1], bool)
+        explained = np.zeros(self._history.rows, bool)
         for followed in self._followed.values():
             explained |= followed.rows
         return explained
@@ -139,7 +131,7 @@ class LossWatch:
         """Name the best explanation that is no overflowing queue, once it is clear enough."""
         explained = self._explained()
         for _ in range(MOST_OVERFLOWS):
-            explanation = best_explanation(self._probes.but(explained), causes)
+            explanation = best_explanation(self._history, explained, causes)
             if explanation is None or explanation.loss < LEAST_LOSSY:
                 break
             rows = causes.rows[:, [explanation.number]].toarray()[:, 0] > 0
@@ -161,9 +153,9 @@ class LossWatch:
         links = {link for subject in (named.subject, *named.also) for link in subject.links}
         if queues.stand(links):
             return True
-        lost = self._probes.lost[-explanation.windows :, rows]
+        lost = self._history.lost[-explanation.windows :, rows]
         background = min(1.0, explanation.elsewhere / explanation.loss)
-        return overflowed(_ranks(self._queued_ns[:, rows], lost), background)
+        return overflowed(_ranks(self._history.queued_ns[:, rows], lost), background)
 
     def _consider(self, explanation: Explanation, causes: Causes) -> None:
         self._waited += 1
@@ -173,6 +165,8 @@ class LossWatch:
             self.follow(self._open(_found(explanation, causes)))
 
     def _look_for_recovery(self, window: Window) -> None:
+        if not self._followed:
+            return
         free = ~self._explained()
         elsewhere = float(window.lost[free].sum() / max(window.sent[free].sum(), 1.0))
         for followed in list(self._followed.values()):
@@ -184,16 +178,6 @@ class LossWatch:
             if sent and followed.recovery.add(sent, lost, elsewhere):
                 self._close(followed.finding)
                 self.leave(followed.finding)
-
-
-def _carried(history: NDArray[np.float32], moved: Rows, empty: float) -> NDArray[np.float32]:
-    """The history of rows, of those that moved emptied, shape (windows, rows); in place where there are as many."""
-    if history.shape[1] != len(moved):
-        before, history = history, np.full((len(history), len(moved)), empty, np.float32)
-        rows = min(before.shape[1], len(moved))
-        history[:, :rows] = before[:, :rows]
-    history[:, moved] = empty
-    return history
 
 
 def _found(explanation: Explanation, causes: Causes) -> Found:
@@ -240,6 +224,11 @@ def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.float32]) -> NDArray
         count = int(lost[w - len(queued_ns), r])
         ranks += [0.0 if here < QUIET_NS else shorter] * count
     return np.array(ranks)
+
+
+def is_unnamed(subject: Subject) -> bool:
+    """Whether a subject is all between places that stand for what did not answer; once paths are known, nothing is there."""
+    return bool(subject.links) and all(MARK in (a[:1], b[:1]) for a, b in subject.links)
 
 
 def crossing(matrix: PathMatrix, subject: Subject) -> Rows:

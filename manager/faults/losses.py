@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from manager.faults.causes import Causes
+from manager.faults.probe_history import ProbeHistory
 
 SPANS = (3, 6, 12, 20, 40)
 """Windows."""
@@ -43,6 +43,7 @@ FOR_LINK = 3.5
 FOR_OVERFLOW = -2.0
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -75,47 +76,45 @@ class Explanation:
         return self.lost / self.sent
 
 
-@dataclass(frozen=True)
-class Probes:
-    """Probes by row and window; the latest window last, shape (windows, rows), float32."""
+def best_explanation(history: ProbeHistory, explained: Rows, causes: Causes) -> Explanation | None:
+    """The class that explains the losses of some span, where that is far beyond chance.
 
-    sent: NDArray[np.float32]
-    lost: NDArray[np.float32]
-
-    def but(self, rows: NDArray[np.bool_]) -> "Probes":
-        """Without some rows' probes."""
-        return Probes(np.where(rows, 0.0, self.sent), np.where(rows, 0.0, self.lost))
-
-
-def best_explanation(probes: Probes, causes: Causes) -> Explanation | None:
-    """The class that explains the losses of some span, where that is far beyond chance."""
-    by_class = causes.by_class
+    Args:
+        history: what became of probes.
+        explained: rows whose losses are, shape (rows,).
+        causes: to choose from.
+    """
     explanations = [
         explanation
-        for span in SPANS
-        if (explanation := _over(probes, by_class, causes.prior, span)) is not None
+        for place in range(len(SPANS))
+        if (explanation := _over(history, explained, causes, place)) is not None
     ]
     return max(explanations, key=lambda explanation: explanation.gain, default=None)
 
 
-def _over(probes: Probes, by_class: csr_array, prior: Floats, span: int) -> Explanation | None:
-    row_sent, row_lost = (each[-span:].sum(axis=0, dtype=np.float64) for each in (probes.sent, probes.lost))
-    all_sent, all_lost = float(row_sent.sum()), float(row_lost.sum())
+def _over(history: ProbeHistory, explained: Rows, causes: Causes, place: int) -> Explanation | None:
+    span, prior, by_class = SPANS[place], causes.prior, causes.by_class
+    row_lost = np.where(explained, 0.0, history.lost_sums[place])
+    all_lost = float(row_lost.sum())
     if not len(prior) or all_lost < LEAST_WINDOWS_WITH_LOSS:
         return None
+    row_sent = np.where(explained, 0.0, history.sent_sums[place])
+    all_sent = float(row_sent.sum())
     sent, lost = by_class @ row_sent, by_class @ row_lost
     score, elsewhere = _score(sent, lost, all_sent, all_lost)
     posterior = score + prior
     best = int(np.argmax(posterior))
     gain = float(score[best] - _uniform(all_sent, all_lost))
     rows = by_class.indices[by_class.indptr[best] : by_class.indptr[best + 1]]
-    others_lost = float(probes.lost.sum() - probes.lost[:, rows].sum())
+    ever_lost = np.where(explained, 0.0, history.lost_sums[-1])
+    others_lost = float(ever_lost.sum() - ever_lost[rows].sum())
     needed = EVIDENCE + np.log(len(sent)) + EVIDENCE_AMID_LOSSES * min(1.0, others_lost / MANY_LOST)
-    windows = np.count_nonzero(probes.lost[-span:, rows].any(axis=1))
+    rows = rows[~explained[rows]]
+    windows = np.count_nonzero(history.lost[-span:, rows].any(axis=1))
     if gain < needed or windows < LEAST_WINDOWS_WITH_LOSS:
         return None
     confidence = float(np.exp(posterior[best] - logsumexp(posterior)))
-    late_sent, late_lost = (float(each[-LATE_WINDOWS:, rows].sum()) for each in (probes.sent, probes.lost))
+    late_sent, late_lost = (float(each[-LATE_WINDOWS:, rows].sum()) for each in (history.sent, history.lost))
     return Explanation(
         number=best,
         confidence=confidence,

@@ -10,11 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.finding import Subject, cable
 from manager.links.matrix import PathMatrix
 
 LEAST_ROWS = 3
+LEFT_S = 10.0
+"""In which so many paths leave a link that is routed round: paths are traced anew about so often."""
+
 SETTLE_S = 1.0
 """Paths are traced one after the other; for so long it is seen whether a whole switch is gone."""
 
@@ -28,7 +31,7 @@ class Reroutes:
 
     def __init__(self) -> None:
         self.gone: dict[DirectedLink, float] = {}
-        self._left: dict[DirectedLink, int] = {}
+        self._left_s: dict[DirectedLink, list[float]] = {}
         self._links: tuple[DirectedLink, ...] = ()
 
     def step(self, before: PathMatrix, now: PathMatrix, now_s: float) -> None:
@@ -36,17 +39,18 @@ class Reroutes:
         self._links = now.routes.links
         for old, new in ((before.fwd, now.fwd), (before.rev, now.rev)):
             for i in left_links(old, new)[1].tolist():
-                link = before.routes.links[i]
-                self._left[link] = self._left.get(link, 0) + 1
+                self._left_s.setdefault(before.routes.links[i], []).append(now_s)
         crossed = np.diff((now.fwd + now.rev).tocsc().indptr) > 0
         used = {link for link, is_used in zip(self._links, crossed.tolist(), strict=True) if is_used}
-        for link in used & (self._left.keys() | self.gone.keys()):
-            self._left.pop(link, None)
-            self.gone.pop(link, None)
-        for link, count in self._left.items():
-            back = DirectedLink(link.b, link.a)
-            between = "/" not in link.a and "/" not in link.b
-            if between and count >= LEAST_ROWS and back not in used:
+        for link in used & self.gone.keys():
+            del self.gone[link]
+            self._left_s.pop(link, None)
+        for link, left_s in list(self._left_s.items()):
+            left_s[:] = [each_s for each_s in left_s if now_s - each_s <= LEFT_S]
+            if not left_s:
+                del self._left_s[link]
+            between = not is_nic(link.a) and not is_nic(link.b)
+            if between and len(left_s) >= LEAST_ROWS and not {link, DirectedLink(link.b, link.a)} & used:
                 self.gone.setdefault(link, now_s)
 
     def subjects(self, now_s: float) -> list[Subject]:

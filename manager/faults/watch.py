@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import BounceOrder, BounceReport
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.causes import Causes
 from manager.faults.clock_watch import ClockWatch
 from manager.faults.delay_watch import DelayWatch, Slow
@@ -48,7 +48,7 @@ class FaultWatch:
         self.findings = Findings()
         self._note = note
         self._losses = LossWatch(self._found_losses, self._close)
-        self._delays = DelayWatch(self._found_slow, self._close)
+        self._delays = DelayWatch(self._found_slow, self._found_slow_back, self._close)
         self._clocks = ClockWatch(self._found_wrong, self._close)
         self.flaps = Flaps()
         self._flapping: dict[str, Finding] = {}
@@ -132,7 +132,7 @@ class FaultWatch:
 
     def _found_losses(self, found: Found) -> Finding:
         subject, kind = found.named.subject, found.kind
-        hosts = {node.partition("/")[0] for link in subject.links for node in link if "/" in node}
+        hosts = {node.partition("/")[0] for link in subject.links for node in link if is_nic(node)}
         if kind == "silent" and subject.kind == "link" and hosts & self._silent_hosts:
             subject = Subject("host", hosts.pop(), subject.links)
         return self._open(
@@ -154,6 +154,12 @@ class FaultWatch:
 
     def _found_slow(self, slow: Slow) -> Finding:
         return self._open(slow.kind, slow.subject, 1.0, [slow.evidence])
+
+    def _found_slow_back(self, finding: Finding, slow: Slow) -> None:
+        """The other direction of the same link is slow too."""
+        if finding.subject.kind == "direction":
+            finding.subject = cable(slow.link)
+        finding.evidence.append(slow.evidence)
 
     def _found_wrong(self, host: str) -> Finding:
         evidence = ["its clock disagrees with those of most of its peers"]
@@ -221,7 +227,7 @@ class FaultWatch:
             self._tell(finding, finding.event_kind, _described(finding))
 
     def _tell(self, finding: Finding, kind: str, detail: str) -> None:
-        nics = [node for link in finding.subject.links for node in link if "/" in node]
+        nics = [node for link in finding.subject.links for node in link if is_nic(node)]
         of_host = finding.subject.kind in ("host", "nic")
         host = finding.subject.name.partition("/")[0] if of_host else FABRIC
         nic = nics[0].partition("/")[2] if of_host and nics else None

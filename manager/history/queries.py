@@ -21,6 +21,15 @@ Json = dict[str, Any]
 Elements = dict[str, dict[str, Json]]
 
 
+CHANGES = (
+    *("steer_set", "steer_withdrawn", "slice_set", "slice_withdrawn"),
+    *("qp_moved", "qp_rerouted", "qp_backed_up", "qp_released"),
+    *("host_invited", "host_joined", "host_revoked", "keys_rotating", "keys_rotated"),
+    *("access_granted", "access_revoked"),
+)
+"""The kinds of events that are changes by a person or by the planner; together they are asked for as `change`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """Which rows: of a span of time, seconds since 1970, both ends included; `host` of any where empty; the newest."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, shown_address
+from manager.fabric.routes import is_nic
 from manager.queue_pairs.counters import RATE_HOLDS_S
 from manager.state import FleetState
 
@@ -67,7 +68,7 @@ def _at_fault(state: FleetState) -> tuple[set[int], set[str]]:
         subject for finding in state.faults.current.values() for subject in (finding.subject, *finding.also)
     ]
     links = {link for subject in named for link in subject.links}
-    nics = {node for link in links for node in link if "/" in node}
+    nics = {node for link in links for node in link if is_nic(node)}
     nics |= {subject.name for subject in named if subject.kind in ("nic", "host")}
     numbers = {i for i, link in enumerate(state.fabric.routes.links) if link in links} if links else set()
     return numbers, nics
@@ -104,6 +105,15 @@ def _row(state: FleetState, place: tuple[Nic, int], why: str, now_s: float) -> R
         "naks": int(row["naks"].sum()),
         "psn_retransmitted": int(row["psn_retransmitted"]),
         "owd": delay,
+        "path": _path(state, nic_id(*nic), address, int(row["sport"])),
         "why": why,
     }
     return nic[0], nic[1], msgspec.json.encode(kept)
+
+
+def _path(state: FleetState, nic: str, dst_addr: str, sport: int) -> list[str] | None:
+    """The nodes on its way, both NICs included; None where that is not known."""
+    routes = state.fabric.routes
+    crossed = routes.ports(nic, dst_addr).get(sport, ())
+    links = [routes.links[number] for number in crossed]
+    return [links[0][0], *(b for _, b in links)] if links else None

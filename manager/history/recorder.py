@@ -3,7 +3,7 @@
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from dataclasses import asdict
 
 from manager.history.records import (
     LONGEST_BYTES,
@@ -13,6 +13,7 @@ from manager.history.records import (
     Record,
     size_bytes,
 )
+from manager.overrides.change import OverrideChange
 from manager.planner.events import Move
 from manager.state import Happening
 
@@ -77,19 +78,9 @@ class Recorder:
             for move in moves
         )
 
-    def hear_override(
-        self,
-        action: Literal["set", "withdrawn"],
-        what: Literal["steer", "slice"],
-        host: str,
-        nic: str,
-        wanted: dict[str, Any],
-    ) -> None:
-        """An operator has set or withdrawn something."""
-        record = OverrideRecord(
-            time_s=time.time(), host=host, nic=nic, what=what, action=action, wanted=wanted
-        )
-        self.add([record])
+    def hear_override(self, override: OverrideChange) -> None:
+        """Somebody has set or withdrawn something."""
+        self.add([OverrideRecord(time_s=time.time(), **asdict(override))])
 
     def add(self, records: Iterable[Record]) -> None:
         """Have these written."""

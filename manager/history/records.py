@@ -67,7 +67,7 @@ class MoveRecord(Struct, frozen=True, kw_only=True, tag="move"):
 
 
 class OverrideRecord(Struct, frozen=True, kw_only=True, tag="override"):
-    """An operator's change; `by` is empty where nobody said who it was."""
+    """An operator's change, and what it replaced; `by` is empty where nobody said who it was."""
 
     time_s: float
     host: str
@@ -75,6 +75,7 @@ class OverrideRecord(Struct, frozen=True, kw_only=True, tag="override"):
     what: Literal["steer", "slice"]
     action: Literal["set", "withdrawn"]
     wanted: dict[str, Any]
+    before: dict[str, Any] | None = None
     by: str = ""
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.tasks import first_end
 from manager.config import HistorySettings
-from manager.fabric.wiring import miswired
+from manager.fabric.wiring import address_of_each, miswired
 from manager.history import queries, samples
 from manager.history.changes import Elements, FindingChanges, difference, elements, of_kinds
 from manager.history.figures import Figures
@@ -272,7 +272,7 @@ class History:
         started = time.monotonic()
         discovery, planner = self._state.discovery, self._state.planner
         model, aside = discovery.model(), sorted(discovery.fabric.aside)
-        addresses = {nic: address for address, nic in self._state.members.nics_by_address.items()}
+        owners = self._state.members.nics_by_address
         counts, avoided = discovery.path_counts, planner.standing.dead
         seen = model.routes, self._state.members.version, counts, aside, avoided, self._settles(started)
         if self._seen == seen:
@@ -280,7 +280,8 @@ class History:
 
         def work() -> Elements:
             covered = counts.covered_leaves(model.routes)
-            return elements(model, miswired(model, addresses, covered.__contains__), aside, avoided)
+            suspects = miswired(model, address_of_each(owners), covered.__contains__)
+            return elements(model, suspects, aside, avoided)
 
         now = await asyncio.to_thread(work)
         took_s = time.monotonic() - started

@@ -21,17 +21,14 @@ from nats.js.api import (
     StreamConfig,
 )
 
-from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, copies_on
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import PREFIX
+from cwdp.shared.bus.subjects import PREFIX
 from manager.history.records import Message, decoded
 from manager.history.writer import Disk, StoppedError, Writer
 
 STREAM = "cwdp-history"
 SUBJECT = f"{PREFIX}.history"
-COPIES = 3
-"""Of the stream, on a bus that is a cluster."""
-
 READ_AT_ONCE = 256
 SENT_AT_ONCE = 64
 WAIT_S = 5.0
@@ -141,24 +138,12 @@ class Stream:
         try:
             found = (await manager.stream_info(STREAM)).config
         except nats.js.errors.NotFoundError:
-            await self._add(client, wanted)
+            await manager.add_stream(wanted.evolve(num_replicas=copies_on(client)))
         else:
             differs = (found.max_age, found.max_bytes) != (wanted.max_age, wanted.max_bytes)
             if differs and self._leads():
                 await manager.update_stream(found.evolve(max_age=wanted.max_age, max_bytes=wanted.max_bytes))
         self._made = client
-
-    async def _add(self, client: Client, wanted: StreamConfig) -> None:
-        """Make it, with copies where the bus is a cluster that is large enough."""
-        is_cluster = bool(client._server_info.get("cluster"))  # noqa: SLF001 - what the server said of itself
-        if is_cluster:
-            try:
-                await client.jsm().add_stream(wanted.evolve(num_replicas=COPIES))
-            except nats.js.errors.APIError as error:
-                _log.info("history has one copy on the bus only: %s", error.description)
-            else:
-                return
-        await client.jsm().add_stream(wanted)
 
     def _config(self) -> StreamConfig:
         return StreamConfig(

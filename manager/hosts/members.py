@@ -4,7 +4,7 @@ Times are seconds of the manager's monotonic clock.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +15,7 @@ CARRIER_GRACE_S = 30.0
 FORGET_AFTER_S = 3600.0
 
 HostState = Literal["up", "lost"]
-Reason = Literal["ok", "no_carrier", "no_address", "no_dataplane", "no_rdma", "host_lost"]
+Reason = Literal["ok", "no_carrier", "no_address", "no_dataplane", "no_rdma", "no_key", "host_lost"]
 
 
 @dataclass(kw_only=True)
@@ -34,12 +34,14 @@ class Members:
 
     Attributes:
         proven: the NIC that has each address of which that has been proved; see `manager.paths.addresses`.
+        keys_in_use: tells the numbers of the cluster's probe keys that count now; none where that is not known.
     """
 
     def __init__(self) -> None:
         self.hosts: dict[str, Host] = {}
         self.version = 0
         self.proven: Mapping[str, str] = {}
+        self.keys_in_use: Callable[[], Collection[int]] = frozenset
         self._owners: dict[str, str] = {}
         self._owners_version = 0
         self._likely_bps = math.inf
@@ -116,6 +118,10 @@ class Members:
                 self.version += 1
         return lost
 
+    def up(self) -> list[str]:
+        """The hosts that are up."""
+        return [name for name, host in self.hosts.items() if host.state == "up"]
+
     def excuse(self, now_s: float) -> None:
         """Start every host's silence anew: the bus was away, not they."""
         for host in self.hosts.values():
@@ -124,17 +130,22 @@ class Members:
 
     def reason(self, host: Host, nic: Nic, now_s: float) -> Reason:
         """Why a NIC can't be probed, or "ok". A NIC keeps its place for a while after it lost its carrier."""
-        if host.state == "lost":
-            return "host_lost"
-        if nic.transport == "ud" and nic.ud is None:
-            return "no_rdma"
-        if nic.ipv4 is None and nic.ipv6 is None:
-            return "no_address"
-        if nic.transport == "xdp" and nic.mode == "absent":
-            return "no_dataplane"
-        if not nic.carrier and now_s - host.carrier_lost_s.get(nic.ifname, now_s) > CARRIER_GRACE_S:
-            return "no_carrier"
-        return "ok"
+        bare = nic.ipv4 is None and nic.ipv6 is None
+        dark = not nic.carrier and now_s - host.carrier_lost_s.get(nic.ifname, now_s) > CARRIER_GRACE_S
+        found: dict[Reason, bool] = {
+            "host_lost": host.state == "lost",
+            "no_key": self._lacks_keys(host),
+            "no_rdma": nic.transport == "ud" and nic.ud is None,
+            "no_address": bare,
+            "no_dataplane": nic.transport == "xdp" and nic.mode == "absent",
+            "no_carrier": dark,
+        }
+        return next((reason for reason, holds in found.items() if holds), "ok")
+
+    def _lacks_keys(self, host: Host) -> bool:
+        """Whether it has none of the keys that the others sign with: it was away while these were replaced."""
+        in_use, has = self.keys_in_use(), host.hello.key_ids
+        return bool(in_use and has) and not set(has) & set(in_use)
 
     def probeable(self, now_s: float) -> Iterable[tuple[str, Nic]]:
         """Every (host, NIC) that belongs into the probe graph, in order of name."""

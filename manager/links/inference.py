@@ -79,7 +79,7 @@ class QueueInference:
         excess = np.maximum(window.mean_ns.reshape(-1).astype(np.float64), 0.0)
         answered = np.tile(window.sent - window.lost, 2)
         weight = np.where(np.isfinite(excess), answered, 0.0)
-        excess = np.where(weight > 0, excess, 0.0)
+        excess = np.where((weight > 0) & (excess > TOLERANCE_NS), excess, 0.0)
         seen = self._seen @ (weight > 0)
         self._last = self._solver.solve(
             excess, weight, self._last, penalty=PENALTY_NS, sweeps=SWEEPS, tolerance=TOLERANCE_NS

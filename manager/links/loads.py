@@ -12,15 +12,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from manager.fabric.places import link_tiers
 from manager.fabric.routes import DirectedLink, Routes
 
 CAPACITY_FALLS = 0.1
 """How much of the way down a capacity goes with each look at a link that is full with less; up it goes at once."""
 
+UNLIKE = 1.1
+"""By so much more than another rate: a link of another rate, and not a rate that was measured badly."""
+
+CARRIES_LOOKS = 3
+"""So often in a row a link must carry more than it can, as was thought, without a queue: at first a queue does not show."""
+
 LEAST_SHARE = 0.05
 """A queue stands for other reasons where less than this share of the most loaded link's load flows."""
 
 UPPER_PERCENT = 80.0
+
+INSIDE_TIER = 2
+"""From here on up no NIC hangs from a switch."""
 
 Floats = NDArray[np.float64]
 
@@ -56,22 +66,18 @@ class LinkLoads:
 
 
 def tiers(links: Iterable[DirectedLink]) -> NDArray[np.intp]:
-    """The kind of each link, by what its ends are: NIC, switch next to NICs, other switch; shape (links,)."""
-    links = tuple(links)
-    edge = {b for a, b in links if _is_nic(a)} | {a for a, b in links if _is_nic(b)}
+    """The kind of each link, by the tiers of its ends: three times that of the first plus that of the second.
 
-    def kind(node: str) -> int:
-        return 0 if _is_nic(node) else 1 if node in edge else 2
-
-    return np.array([3 * kind(a) + kind(b) for a, b in links], np.intp)
-
-
-def _is_nic(node: str) -> bool:
-    return "/" in node
+    A NIC's tier is 0, a leaf's 1, and so on up; neighbours' differ by one at most, so no two kinds have one number.
+    Whatever one path crosses counts as one tier up. Shape (links,).
+    """
+    src, dst = link_tiers(tuple(links))
+    src = np.where(src < 0, INSIDE_TIER, src)
+    return 3 * src + np.where(dst < 0, src + 1, dst)
 
 
 class Capacities:
-    """What links carried while their queues stood.
+    """What links carried while their queues stood, or more where they then carried more without a queue.
 
     Attributes:
         seen_bps: by link, which outlive a `Routes`.
@@ -79,21 +85,40 @@ class Capacities:
 
     def __init__(self) -> None:
         self.seen_bps: dict[DirectedLink, float] = {}
+        self._more: dict[DirectedLink, list[float]] = {}
 
-    def learn(self, links: tuple[DirectedLink, ...], load_bps: Floats, stands: NDArray[np.bool_]) -> None:
+    def learn(
+        self,
+        links: tuple[DirectedLink, ...],
+        load_bps: Floats,
+        *,
+        stands: NDArray[np.bool_],
+        is_sure: NDArray[np.bool_],
+    ) -> None:
         """Take in what links carry now.
 
         Args:
             links: the links.
             load_bps: what they carry, shape (links,).
-            stands: whose queues stand and whose loads are sure, shape (links,).
+            stands: whose queues stand, shape (links,).
+            is_sure: whose loads are sure, shape (links,).
         """
-        enough = stands & (load_bps > LEAST_SHARE * load_bps.max(initial=0.0))
+        enough = stands & is_sure & (load_bps > LEAST_SHARE * load_bps.max(initial=0.0))
         for i in np.flatnonzero(enough).tolist():
             load, seen = float(load_bps[i]), self.seen_bps.get(links[i], 0.0)
             self.seen_bps[links[i]] = max(load, seen + CAPACITY_FALLS * (load - seen))
+        self._raise(links, load_bps, ~stands & is_sure)
         for link in self.seen_bps.keys() - set(links):
             del self.seen_bps[link]
+
+    def _raise(self, links: tuple[DirectedLink, ...], load_bps: Floats, is_idle: NDArray[np.bool_]) -> None:
+        """Take in what links carry without a queue, where that is more than they were seen full with."""
+        more = is_idle & (load_bps > UNLIKE * self.known_bps(links))
+        carried = {links[i]: float(load_bps[i]) for i in np.flatnonzero(more).tolist()}
+        self._more = {link: [*self._more.get(link, []), load] for link, load in carried.items()}
+        for link, loads in self._more.items():
+            if len(loads) >= CARRIES_LOOKS:
+                self.seen_bps[link] = min(loads[-CARRIES_LOOKS:])
 
     def known_bps(self, links: tuple[DirectedLink, ...]) -> Floats:
         """Each link's capacity, NaN for those never seen full; shape (links,)."""

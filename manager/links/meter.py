@@ -5,28 +5,29 @@ The load of a link that such a one may cross is not sure, nor is that of one who
 that of both paths together.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, shown_address
-from manager.fabric.routes import Routes
-from manager.links.loads import tiers
-from manager.queue_pairs.counters import STOPPED_AFTER_S, NicTable
-
-SETTLES_S = 0.6
-"""After a queue pair's path has changed: two reports of its rate, and the windows that they are compared with."""
+from manager.fabric.routes import Routes, is_nic
+from manager.links.loads import INSIDE_TIER, tiers
+from manager.queue_pairs.counters import NicTable
 
 SURE_SHARE = 0.05
 """Of a link's load may be in doubt, and it is sure still."""
 
 _BITS = 8
 _BYTES = 1
-_INSIDE = 8
-"""The kind (`tiers`) of links between switches that no NIC hangs from."""
+_INSIDE = 4 * INSIDE_TIER
+"""Kinds (`tiers`) from here on are of links between switches that no NIC hangs from."""
+
+_LinksOf = Mapping[str | None, Sequence[int]]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -67,6 +68,7 @@ class LoadMeter:
         self._known: dict[tuple[str, str], Crossings] = {}
         self._may_cross: dict[tuple[str, str], Indices] = {}
         self._kinds = tiers(routes.links)
+        self._between: dict[tuple[str | None, str | None], Indices] = {}
 
     def measure(
         self, tables: Iterable[tuple[tuple[str, str], NicTable]], now_s: float, lag_s: float = 0.0
@@ -85,7 +87,7 @@ class LoadMeter:
             rate, sends = _BITS * table.rates[:, _BYTES], table.sends(now_s)
             loads = np.where(sends & (table.rows["direction"] == EGRESS), np.nan_to_num(rate), 0.0)
             np.add.at(load, known.link, loads[known.row] * known.share)
-            unsure = _unsure(table, known, sends, now_s, SETTLES_S + lag_s)
+            unsure = _unsure(table, known, sends, now_s, lag_s)
             self._add_doubt(doubt, nic_id(*nic), known, unsure, np.nan_to_num(rate, nan=np.inf))
         self._known = kept
         return load, doubt <= SURE_SHARE * load
@@ -116,13 +118,27 @@ class LoadMeter:
         dst = self._routes.last_switch.get(self._owner.get(address, address))
         if src is not None and src == dst:
             return np.zeros(0, np.intp)
-        kinds = zip(self._routes.links, self._kinds.tolist(), strict=True)
-        perhaps = [
-            i
-            for i, ((a, b), kind) in enumerate(kinds)
-            if kind == _INSIDE or (a == src and "/" not in b) or (b == dst and "/" not in a)
-        ]
-        return np.array(perhaps, np.intp)
+        found = self._between.get((src, dst))
+        if found is None:
+            out, into = self._of_switches
+            near = [*out.get(src, ()), *into.get(dst, ())]
+            found = self._between[src, dst] = np.union1d(self._inside, np.array(near, np.intp))
+        return found
+
+    @cached_property
+    def _inside(self) -> Indices:
+        """The links between switches that no NIC hangs from."""
+        return np.flatnonzero(self._kinds >= _INSIDE)
+
+    @cached_property
+    def _of_switches(self) -> tuple[_LinksOf, _LinksOf]:
+        """The links from each switch to others, and those from others to it."""
+        out, into = defaultdict[str | None, list[int]](list), defaultdict[str | None, list[int]](list)
+        for i, (a, b) in enumerate(self._routes.links):
+            if not (is_nic(a) or is_nic(b)):
+                out[a].append(i)
+                into[b].append(i)
+        return out, into
 
     def _crossings(self, nic: tuple[str, str], table: NicTable) -> Crossings:
         identity = table.keys.tobytes() + table.rows["sport"].tobytes()
@@ -152,10 +168,14 @@ class LoadMeter:
         return Crossings(identity, row, link, share, located, address, addresses)
 
 
-def _unsure(table: NicTable, known: Crossings, sends: Mask, now_s: float, settles_s: float) -> Mask:
-    """Rows that may load other links than they seem to: of unknown rate or path, just moved, just stopped, or silent."""
+def _unsure(table: NicTable, known: Crossings, sends: Mask, now_s: float, lag_s: float) -> Mask:
+    """Rows that may load other links than they seem to: of unknown rate or path, just moved, just stopped, or silent.
+
+    One that has moved or stopped settles within two reports of its rate, and the windows that they are compared with.
+    """
+    settles_s = table.stopped_after_s + lag_s
     new = sends & (np.isnan(table.rates[:, _BYTES]) | ~known.located | (now_s - table.turned_s < settles_s))
-    stopped = ~sends & (now_s - table.heard_s < STOPPED_AFTER_S + settles_s)
+    stopped = ~sends & (now_s - table.heard_s < table.stopped_after_s + settles_s)
     unsure: Mask = (table.rows["direction"] == EGRESS) & (new | stopped | table.is_unknown(now_s))
     return unsure
 

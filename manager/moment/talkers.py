@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,13 +88,19 @@ def of_now(flows: Flows, routes: Routes) -> Talkers:
     return Talkers(flows.names, flows.dst, flows.sport, flows.rate_bps, routes.links, crossed)
 
 
-def of_then(rows: Sequence[Json], routes: Routes) -> Talkers:
-    """Those that history kept at a time, by the paths that are known now for the ports that they had then."""
-    names = [QpName(row["host"], row["nic"], row["dst_addr"], row["qpn"]) for row in rows]
+def of_then(rows: Sequence[Json]) -> Talkers:
+    """Those that history kept about a time, oldest row first, by the paths that they had then; the newest row of each."""
+    kept = {QpName(row["host"], row["nic"], row["dst_addr"], row["qpn"]): row for row in rows}
+    rows = list(kept.values())
+    ways = [list(pairwise(row.get("path") or ())) for row in rows]
+    number: dict[Link, int] = {}
+    crossed = np.full((len(rows), max(map(len, ways), default=0) or 1), NOWHERE, np.int32)
+    for i, way in enumerate(ways):
+        crossed[i, : len(way)] = [number.setdefault(link, len(number)) for link in way]
     sport = np.array([row["sport"] for row in rows], np.int64)
     rate_bps = np.array([row["bps"] for row in rows], np.float64)
     dst = [row["peer"] or row["dst_addr"] for row in rows]
-    return Talkers(names, dst, sport, rate_bps, routes.links, _crossed(names, sport, routes), rows)
+    return Talkers(list(kept), dst, sport, rate_bps, tuple(number), crossed, rows)
 
 
 def _crossed(names: Sequence[QpName], sport: NDArray[np.int64], routes: Routes) -> NDArray[np.int32]:

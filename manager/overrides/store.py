@@ -55,13 +55,15 @@ class OverrideTable(Generic[_Override]):
     def __len__(self) -> int:
         return len(self._overrides)
 
-    def set(self, override: _Override) -> None:
-        """Take an override in, in place of the one with the same key.
+    def set(self, override: _Override) -> _Override | None:
+        """Take an override in, in place of the one with the same key, which is returned.
 
         Raises:
             ManagerError: it cannot be kept.
         """
+        before = self._overrides.get(override.key)
         self._keep(self._overrides | {override.key: override})
+        return before
 
     def unset(self, key: tuple[Any, ...]) -> _Override | None:
         """Drop an override, which is returned; None where there is none.

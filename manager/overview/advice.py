@@ -2,12 +2,12 @@
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.completion import MARK
-from manager.fabric.routes import Routes
+from manager.fabric.routes import MARK, Routes, is_nic
 from manager.moment.moment import Moment
 from manager.planner.flows import QpName
 from manager.view.json_values import Json
@@ -15,7 +15,7 @@ from manager.view.link_table import Link
 from manager.view.severity import severity, severity_rank
 
 MOST = 500
-SEE_MOVES = "cwdp event --since 1h --kind qp_rerouted"
+BEFORE_S = 3_600.0
 TITLES: Mapping[str, str] = {
     "dead": "{name} is down",
     "silent": "{name} drops everything, though it has carrier",
@@ -130,7 +130,19 @@ def _act(finding: Json, places: NDArray[np.intp], moment: Moment) -> list[Json]:
     if moment.is_live and links and len(places) and subject["kind"] not in ("host", "nic"):
         steps += steer_step(int(places[0]), links, moment)
     if not moment.links.avoided.isdisjoint(links):
-        steps.append({"command": SEE_MOVES, "text": "Queue pairs are kept off it: see which were moved."})
+        steps.append(
+            {
+                "command": _see("qp_rerouted", moment),
+                "text": "Queue pairs are kept off it: see which were moved.",
+            }
+        )
+    if kind == "slow" and moment.is_live and not len(places):
+        steps.append(
+            {
+                "command": _see("qp_moved", moment),
+                "text": "Nothing crosses it now: see which queue pairs were moved.",
+            }
+        )
     if kind == "clock":
         steps.append({"command": shlex.join(["cwdp", "clock"]), "text": "See how far off it is."})
     elif subject["kind"] in ("host", "nic") and not subject["name"].startswith(MARK):
@@ -141,12 +153,22 @@ def _act(finding: Json, places: NDArray[np.intp], moment: Moment) -> list[Json]:
     return steps
 
 
+def _see(kind: str, moment: Moment) -> str:
+    """The command that lists the moves of a kind within the hour before."""
+    span = ["--since", "1h"]
+    if not moment.is_live:
+        times = (datetime.fromtimestamp(moment.at_s + add, UTC) for add in (-BEFORE_S, 1.0))
+        since, until = (f"{each:%Y-%m-%dT%H:%M:%S}Z" for each in times)
+        span = ["--since", since, "--until", until]
+    return shlex.join(["cwdp", "event", *span, "--kind", kind])
+
+
 def _contention(moment: Moment) -> list[Json]:
     """Full links that several jobs share."""
     table, found = moment.links, []
     for i in np.flatnonzero(table.stands).tolist():
         a, b = table.names[i]
-        if (a, b) in table.wrong or "/" in a or "/" in b:
+        if (a, b) in table.wrong or is_nic(a) or is_nic(b):
             continue
         jobs = moment.talkers.jobs_of(moment.talkers.crossing([(a, b)]).tolist())
         if len(jobs) > 1:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from manager.fabric.routes import is_nic
 from manager.moment.moment import Moment
 from manager.overview import advice, job_views
 from manager.overview.qp_rows import QpRows, place_of
@@ -61,7 +62,11 @@ def qp_view(moment: Moment, name: QpName, rows: QpRows, record: QpRecord) -> Jso
     if row is None:
         return None
     ways = moment.routes.ports(name.src, name.dst_addr)
-    path, dst = _links(moment, ways.get(row["sport"], ())), row["peer"] or name.dst_addr
+    dst = row["peer"] or name.dst_addr
+    if moment.is_live:
+        path = _links(moment, ways.get(row["sport"], ()))
+    else:
+        path = moment.talkers.path(moment.talkers.number[name])
     backup = record.backup_sport
     bounds = [record.bound_of(host) for host in (name.host, dst.partition("/")[0])]
     known = [bound for bound in bounds if bound is not None]
@@ -71,7 +76,7 @@ def qp_view(moment: Moment, name: QpName, rows: QpRows, record: QpRecord) -> Jso
         "job": row["job"],
         "path": _path(moment, row["sport"], path),
         "backup": None if backup is None else _path(moment, backup, _links(moment, ways.get(backup, ()))),
-        "ways": len(set(ways.values())),
+        "ways": len(set(ways.values())) if moment.is_live else None,
         "clock_bound_ns": round(sum(known)) if len(known) == len(bounds) else None,
         "moves": list(record.moves),
         "events": [each for each in record.events if each["nic"] in (None, name.nic)][-MOST_EVENTS:],
@@ -84,7 +89,7 @@ def qp_view(moment: Moment, name: QpName, rows: QpRows, record: QpRecord) -> Jso
 
 def concerns(event: Json, a: str, b: str) -> bool:
     """Whether an event is about a link between two nodes."""
-    nics = [end for end in (a, b) if "/" in end]
+    nics = [end for end in (a, b) if is_nic(end)]
     if any(f"{event['host']}/{event['nic']}" == nic for nic in nics):
         return True
     words = event["detail"].replace(",", " ").replace(":", " ").split()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from cwdp.shared.bus.messages import host_of
+from manager.fabric.routes import is_nic
 from manager.moment.moment import Moment
 from manager.overview import advice
 from manager.overview.qp_rows import QpRows
@@ -107,7 +108,7 @@ def _members(moment: Moment, name: str, places: Sequence[int]) -> list[Json]:
 def _shares(moment: Moment, name: str, places: Sequence[int]) -> list[Json]:
     """Links that other jobs cross too, the fullest first."""
     talkers, table = moment.talkers, moment.links
-    mine = {link for i in places for link in talkers.path(i) if not any("/" in end for end in link)}
+    mine = {link for i in places for link in talkers.path(i) if not any(is_nic(end) for end in link)}
     others = defaultdict[Link, set[str]](set)
     for i, job_name in enumerate(talkers.jobs.of_flow):
         if job_name != name:

@@ -75,12 +75,13 @@ def _groups(parts: Parts, is_open: Collection[str]) -> Iterator[_Group]:
 
 
 def _runs(parts: Parts, names: Sequence[str]) -> list[list[str]]:
-    """Switches with the same ones above them are a pod; where that tells none apart, runs of a size."""
-    pods = defaultdict[tuple[str, ...], list[str]](list)
-    for name in names:
-        pods[tuple(parts.above.get(name, ()))].append(name)
-    if 1 < len(pods) <= len(names) / 2:
-        return list(pods.values())
+    """Switches with the same ones above them are a pod, or those with the same ones below; else there are runs of a size."""
+    for near in (parts.above, parts.below):
+        pods = defaultdict[tuple[str, ...], list[str]](list)
+        for name in names:
+            pods[tuple(near.get(name, ()))].append(name)
+        if 1 < len(pods) <= len(names) / 2:
+            return list(pods.values())
     return [list(names[i : i + RUN]) for i in range(0, len(names), RUN)]
 
 

@@ -1,14 +1,21 @@
-"""The page's own listener: its files, all that is read under `/v1`, and the stream. Nothing can be changed by it."""
+"""The page's own listener: its files, all that is read under `/v1`, and the stream. Nothing can be changed by it.
+
+Its files are the same for everybody and tell nothing. What is under `/v1` is for viewers: by the header and the certificate, as
+at the API, or by a session, which a browser gets for a token.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from ipaddress import ip_address
 
 from aiohttp import web
 
+from manager.access.callers import COOKIE, OTHERS, Callers
+from manager.access.listeners import Listener
+from manager.access.roles import Role
+from manager.access.unreadable import HTTP_LOG
 from manager.api.refusal import refuse
-from manager.config import host_port
 from manager.page.files import INDEX, answer, read_files
+from manager.page.sign_in import SESSION, SignIn
 from manager.page.stream import Stream
 from manager.view.json_values import Json
 
@@ -33,7 +40,8 @@ class Page:
     """Serves the page on `listen`; a port that is taken leaves the manager without it, and nothing else.
 
     Args:
-        listen: HOST:PORT.
+        listen: where.
+        callers: tells who looks.
         reading: routes of all that is read.
         tick: makes what the stream sends.
 
@@ -42,32 +50,43 @@ class Page:
     """
 
     def __init__(
-        self, listen: str, reading: Iterable[web.RouteDef], tick: Callable[[], Awaitable[Json]]
+        self,
+        listen: Listener,
+        callers: Callers,
+        reading: Iterable[web.RouteDef],
+        tick: Callable[[], Awaitable[Json]],
     ) -> None:
         self.url: str | None = None
-        self._host, self._port = host_port(listen, "--page")
+        self._listen, self._callers = listen, callers
         self._reading = list(reading)
-        self._stream = Stream(tick)
+        self._stream = Stream(tick, self._may_look)
+        self._sign_in = SignIn(callers, is_secure=listen.tls is not None)
         self._files = read_files()
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
         """Listen."""
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard, self._viewers_only])
+        app[OTHERS], app[COOKIE] = self._listen.others, self._listen.cookie
         app.on_shutdown.append(self._end_stream)
         app.on_response_prepare.append(_add_headers)
         app.add_routes(
-            [*self._reading, web.get("/v1/stream", self._stream.serve), web.get("/{path:.*}", self._file)]
+            [
+                *self._reading,
+                *self._sign_in.routes(),
+                web.get("/v1/stream", self._stream.serve),
+                web.get("/{path:.*}", self._file),
+            ]
         )
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_S)
+        self._runner = web.AppRunner(app, access_log=None, logger=HTTP_LOG, shutdown_timeout=STOP_S)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self._port).start()
+            await self._listen.site(self._runner).start()
         except OSError as error:
-            _log.warning("the page is not served on %s:%s: %s", self._host, self._port, error.strerror)
+            listen = self._listen
+            _log.warning("the page is not served on %s:%s: %s", listen.host, listen.port, error.strerror)
             return
-        shown = f"[{self._host}]" if ":" in self._host else self._host
-        self.url = f"http://{shown}:{self._port}/"
+        self.url = self._listen.url
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -89,7 +108,7 @@ class Page:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Only reading; only by an address of this listener, so that no foreign site reads it by a name of its own."""
-        if request.method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD") and request.path != SESSION:
             response: web.StreamResponse = web.json_response(
                 {
                     "error": "nothing can be changed here",
@@ -97,7 +116,7 @@ class Page:
                 },
                 status=405,
             )
-        elif not self._is_own(request.url.host or ""):
+        elif not self._listen.is_own(request.url.host or ""):
             response = web.json_response(
                 {"error": f"this is not {request.url.host!r}", "hint": f"open it by {self.url}"}, status=403
             )
@@ -107,14 +126,17 @@ class Page:
             response.enable_compression(web.ContentCoding.gzip)
         return response
 
-    def _is_own(self, host: str) -> bool:
-        if host in ("localhost", self._host):
-            return True
-        try:
-            ip_address(host)
-        except ValueError:
-            return False
-        return True
+    @web.middleware
+    async def _viewers_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """What the fabric is like is for viewers; to sign in is for everybody."""
+        is_open = not request.path.startswith("/v1/") or (
+            request.path == SESSION and request.method in ("POST", "DELETE")
+        )
+        told = None if is_open else self._callers.admit(request, Role.VIEWER)
+        return await handler(request) if told is None else told
+
+    def _may_look(self, request: web.Request) -> bool:
+        return self._callers.holds(request, Role.VIEWER)
 
 
 async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:

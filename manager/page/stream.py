@@ -25,13 +25,17 @@ _log = logging.getLogger("cwdp.manager.page")
 class Stream:
     """Sends what `tick` makes to every viewer; makes nothing while there are none.
 
+    Args:
+        tick: makes it.
+        may_look: whether a viewer still may; one that may not any more is let go.
+
     Attributes:
         viewers: how many there are.
     """
 
-    def __init__(self, tick: Callable[[], Awaitable[Json]]) -> None:
+    def __init__(self, tick: Callable[[], Awaitable[Json]], may_look: Callable[[web.Request], bool]) -> None:
         self.viewers = 0
-        self._tick = tick
+        self._tick, self._may_look = tick, may_look
         self._newest = b""
         self._number = 0
         self._news = asyncio.Condition()
@@ -52,7 +56,7 @@ class Stream:
         if self._ticking is None:
             self._ticking = asyncio.create_task(self._run())
         with contextlib.suppress(ConnectionError, TimeoutError):
-            await self._send(response)
+            await self._send(request, response)
         self.viewers -= 1
         return response
 
@@ -66,13 +70,15 @@ class Stream:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._ticking
 
-    async def _send(self, response: web.StreamResponse) -> None:
+    async def _send(self, request: web.Request, response: web.StreamResponse) -> None:
         sent = 0
         while not self._ends:
             if self._number == sent:
                 async with self._news:
                     await self._news.wait()
                 continue
+            if not self._may_look(request):
+                break
             sent = self._number
             await asyncio.wait_for(response.write(self._newest), WRITE_S)
         await asyncio.wait_for(response.write(b"event: bye\ndata: {}\n\n"), WRITE_S)

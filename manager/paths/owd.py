@@ -7,28 +7,25 @@ three probes a slot and errs to the high side beyond.
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import PathStat
+from cwdp.shared.bus.edges import COUNTS, DELAYS, NO_BOUND_NS, PATH_ROW, EdgeRows
+from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.records import NO_DELAY_NS
 
 SLOTS = 16
 WINDOW_S = 10.0
 FORGET_AFTER_S = 30.0
-NO_DELAY = np.iinfo(np.int32).min
+NO_DELAY = NO_DELAY_NS
 MAX_DELAY = np.iinfo(np.int32).max
 TOP_SHARE = 1 / 64
 LEAST_SHARE = 1 / 4
 
-COUNTS = ("sent", "lost", "queued")
-DELAYS = ("fwd_min_ns", "fwd_p50_ns", "fwd_p99_ns", "rev_min_ns", "rev_p50_ns", "rev_p99_ns", "rtt_min_ns")
 COLUMNS = (*COUNTS, *DELAYS, "bound_ns")
-_FIELDS = attrgetter(*COLUMNS)
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 PathKey = tuple[str, str, int, int]
@@ -64,6 +61,15 @@ class Extremes:
     delays: dict[str, Delays]
 
 
+@dataclass(frozen=True)
+class _Arrived:
+    """The paths of a host's last report, where they are kept, and whether they are its own, each once; shape (paths,)."""
+
+    identity: tuple[tuple[str, ...], tuple[str, ...], bytes]
+    rows: NDArray[np.int64]
+    is_own: NDArray[np.bool_]
+
+
 class OwdStore:
     """Takes in reports' path statistics and answers for the last `WINDOW_S` seconds.
 
@@ -73,6 +79,7 @@ class OwdStore:
     def __init__(self) -> None:
         self.totals = Counter(dict.fromkeys(COUNTS, 0))
         self._rows: dict[PathKey, int] = {}
+        self._arrived: dict[str, _Arrived] = {}
         self._free: list[int] = []
         self._next = np.zeros(0, np.int64)
         self._when_s = np.zeros((0, SLOTS), np.float64)
@@ -81,28 +88,48 @@ class OwdStore:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, paths: Sequence[PathStat], now_s: float) -> None:
-        """Take in one report's paths, each of which appears once."""
-        if not paths:
-            return
-        rows = self._rows_of(paths)
+    def add(self, host: str, told: EdgeRows, now_s: float) -> int:
+        """Take in the PATH_ROWs of a host's report.
+
+        Returns:
+            How many were not taken: of other hosts' NICs, twice there, or with more lost than sent.
+        """
+        try:
+            stats = told.read(PATH_ROW)
+        except ValueError:
+            return 1
+        if not len(stats):
+            return 0
+        arrived = self._arrived_of(host, told, stats)
+        taken = arrived.is_own & (stats["lost"] <= stats["sent"])
+        rows, all_told = arrived.rows, len(stats)
+        if not taken.all():
+            rows, stats = rows[taken], stats[taken]
         slots = self._next[rows]
         self._next[rows] = (slots + 1) % SLOTS
         self._when_s[rows, slots] = now_s
-        fields = _as_int32([_FIELDS(path) for path in paths])
-        for name, values in zip(COLUMNS, fields.T, strict=True):
-            self._columns[name][rows, slots] = values
+        for name in DELAYS:
+            self._columns[name][rows, slots] = stats[name]
         for name in COUNTS:
-            self.totals[name] += sum(getattr(path, name) for path in paths)
+            self._columns[name][rows, slots] = np.minimum(stats[name], MAX_DELAY)
+            self.totals[name] += int(stats[name].sum(dtype=np.int64))
+        bound_ns = np.minimum(stats["bound_ns"], MAX_DELAY)
+        self._columns["bound_ns"][rows, slots] = np.where(
+            stats["bound_ns"] == NO_BOUND_NS, NO_DELAY, bound_ns
+        )
+        return all_told - len(stats)
 
     def expire(self, now_s: float) -> None:
         """Forget paths that nobody has reported for a while."""
         newest = self._when_s.max(axis=1, initial=-np.inf)
-        for key, row in list(self._rows.items()):
-            if now_s - newest[row] > FORGET_AFTER_S:
-                del self._rows[key]
-                self._free.append(row)
-                self._when_s[row] = -np.inf
+        used = np.fromiter(self._rows.values(), np.int64, len(self._rows))
+        old = set(used[now_s - newest[used] > FORGET_AFTER_S].tolist())
+        if not old:
+            return
+        self._arrived.clear()
+        self._free.extend(sorted(old))
+        self._when_s[sorted(old)] = -np.inf
+        self._rows = {key: row for key, row in self._rows.items() if row not in old}
 
     def snapshot(self, now_s: float) -> Paths:
         """Every path over the window that ends now; other threads may add and expire meanwhile."""
@@ -153,17 +180,34 @@ class OwdStore:
         values = self._columns[name][rows]
         return np.where(current & (values != NO_DELAY), values, np.nan)
 
-    def _rows_of(self, paths: Sequence[PathStat]) -> NDArray[np.int64]:
-        rows = []
-        for path in paths:
-            key = (path.src, path.dst, path.sport, path.reply_sport)
-            row = self._rows.get(key)
-            if row is None:
-                if not self._free:
-                    self._grow()
-                row = self._rows[key] = self._free.pop()
-            rows.append(row)
-        return np.array(rows, np.int64)
+    def _arrived_of(self, host: str, told: EdgeRows, stats: NDArray[np.void]) -> "_Arrived":
+        """Where a report's paths are kept; most reports are of the same paths as the one before."""
+        ports = np.ascontiguousarray(stats[["src", "dst", "sport", "reply_sport"]]).tobytes()
+        identity = tuple(told.srcs), tuple(told.dsts), ports
+        known = self._arrived.get(host)
+        if known is not None and known.identity == identity:
+            return known
+        own = nic_id(host, "")
+        seen: set[PathKey] = set()
+        rows, is_own = np.zeros(len(stats), np.int64), np.zeros(len(stats), bool)
+        for i, (src, dst, sport, reply_sport) in enumerate(
+            stats[["src", "dst", "sport", "reply_sport"]].tolist()
+        ):
+            key = told.srcs[src], told.dsts[dst], sport, reply_sport
+            is_own[i] = key[0].startswith(own) and key not in seen
+            if is_own[i]:
+                seen.add(key)
+                rows[i] = self._row(key)
+        known = self._arrived[host] = _Arrived(identity, rows, is_own)
+        return known
+
+    def _row(self, key: PathKey) -> int:
+        row = self._rows.get(key)
+        if row is None:
+            if not self._free:
+                self._grow()
+            row = self._rows[key] = self._free.pop()
+        return row
 
     def _grow(self) -> None:
         """Double the room for paths."""
@@ -174,13 +218,6 @@ class OwdStore:
         self._when_s = _extended(self._when_s, new)
         self._when_s[old:] = -np.inf
         self._columns = {name: _extended(column, new) for name, column in self._columns.items()}
-
-
-def _as_int32(rows: list[tuple[int | None, ...]]) -> NDArray[np.int32]:
-    """Whole numbers of any size as int32, clipped, `NO_DELAY` for None: shape (paths, fields)."""
-    values = np.array(rows, np.float64)
-    clipped = np.clip(values, NO_DELAY + 1, MAX_DELAY)
-    return np.where(np.isnan(values), NO_DELAY, clipped).astype(np.int32)
 
 
 def _extended(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:

@@ -7,18 +7,19 @@ was off by more is known only afterwards, so the least delays of the last second
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, shown_address
+from cwdp.shared.bus.messages import host_of
+from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, path_keys, shown_address
 
 KEPT = 64
 MOST_ROWS = 1 << 20
-MOST_ROWS_A_NIC = 1 << 14
+MOST_ROWS_A_HOST = 1 << 15
 MOST_AHEAD = 5
 REASONS = ("ok", "not_sane", "too_old", "too_many")
 FORGET_AFTER = 600
@@ -33,7 +34,9 @@ WIDEST_BOUND_NS = 100_000
 
 WAYS = ("fwd", "rev")
 FWD, REV = 0, 1
-_KEY = slice(8, 28)
+_KEY_BYTES = 24
+"""Those of a row, and the number of its NIC."""
+
 _NO_WINDOWS = (0, -1)
 
 Floats = NDArray[np.float32]
@@ -77,7 +80,7 @@ class Window:
 
 @dataclass(frozen=True)
 class _Known:
-    """The rows of a NIC: sorted keys, and the number of each; shape (n,)."""
+    """The rows of a host: sorted keys, and the number of each; shape (n,)."""
 
     keys: NDArray[np.bytes_]
     numbers: NDArray[np.intp]
@@ -102,7 +105,15 @@ class _Known:
         return _Known(self.keys[kept], self.numbers[kept])
 
 
-_NOTHING = _Known(np.zeros(0, f"S{_KEY.stop - _KEY.start}"), np.zeros(0, np.intp))
+_NOTHING = _Known(np.zeros(0, f"S{_KEY_BYTES}"), np.zeros(0, np.intp))
+
+
+@dataclass(frozen=True)
+class _Arrived:
+    """The keys of a host's last report in the order in which they came, and their numbers; most reports are of the same."""
+
+    keys: NDArray[np.bytes_]
+    numbers: NDArray[np.intp]
 
 
 class WindowStore:
@@ -118,41 +129,51 @@ class WindowStore:
         self.names: list[RowName | None] = []
         self.version = 0
         self.reports: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self._of_nic: dict[str, _Known] = {}
+        self._of_host: dict[str, _Known] = {}
+        self._arrived: dict[str, _Arrived] = {}
+        self._nic_number: dict[str, int] = {}
+        self._of_nic: dict[str, set[int]] = {}
         self._newest: dict[str, int] = {}
         self._free: list[int] = []
         self._held = np.full(KEPT, -1, np.int64)
         self._seen = np.zeros(0, np.int64)
         self._named = np.zeros(0, np.int64)
-        self._counts = np.zeros((2, 0, KEPT), np.uint16)
-        self._delays = np.zeros((4, 0, KEPT), np.float32)
+        self._counts = np.zeros((KEPT, 2, 0), np.uint16)
+        self._delays = np.zeros((KEPT, 4, 0), np.float32)
         self._base = np.zeros((2, BASE_BUCKETS, 0), np.float32)
         self._bucket = 0
         self._recent = np.zeros((2, RECENT_BUCKETS, 0), np.float32)
+        self._least: Floats | None = None
         self._recent_held = np.full(RECENT_BUCKETS, -1, np.int64)
         self._distrusted = np.zeros((2, 0), np.int64)
         self._distrusted_ends: dict[str, tuple[int, int]] = {}
 
-    def hear(self, nic: str, rows: NDArray[np.void], now: int) -> None:
-        """Take in WINDOW_ROWs of a NIC; `now` is the number of the present window."""
-        good = (rows["lost"] <= rows["sent"]) & (rows["window"] <= now + MOST_AHEAD)
+    def hear(self, nics: Sequence[str], rows: NDArray[np.void], now: int) -> None:
+        """Take in WINDOW_ROWs of the NICs of one host; `now` is the number of the present window."""
+        last = rows["window"] + rows["further"]
+        good = (rows["lost"] <= rows["sent"]) & (last <= now + MOST_AHEAD)
+        good &= (rows["nic"] < len(nics)) & (rows["further"] < LONGEST_ROW)
         self.reports["not_sane"] += int(np.count_nonzero(~good))
         fresh = good & (rows["window"] > now - KEPT + MOST_AHEAD + 1)
         self.reports["too_old"] += int(np.count_nonzero(good & ~fresh))
-        rows = rows[fresh]
+        if not fresh.all():
+            rows = rows[fresh]
         if not len(rows):
             return
-        number = self._numbers(nic, rows)
+        host = host_of(nics[0])
+        number = self._numbers(host, nics, rows)
         placed = number >= 0
         self.reports["too_many"] += int(np.count_nonzero(~placed))
         self.reports["ok"] += int(np.count_nonzero(placed))
-        rows, number = rows[placed], number[placed]
+        if not placed.all():
+            rows, number = rows[placed], number[placed]
         if len(rows):
-            self._newest[nic] = max(self._newest.get(nic, 0), int(rows["window"].max()))
+            newest = int((rows["window"] + rows["further"]).max())
+            self._newest[host] = max(self._newest.get(host, 0), newest)
             self._keep(rows, number)
 
     def complete_to(self, now: int, deadline_windows: int) -> int:
-        """The newest window of which every NIC that reported within `deadline_windows` windows has said all."""
+        """The newest window of which every host that reported within `deadline_windows` windows has said all."""
         newest = [window for window in self._newest.values() if window >= now - deadline_windows]
         return min(newest, default=now - deadline_windows)
 
@@ -163,22 +184,23 @@ class WindowStore:
             nothing = np.full((2, len(self.names)), np.nan, np.float32)
             zero = np.zeros(len(self.names))
             return Window(number, zero, zero, nothing, nothing)
-        sent, lost = self._counts[:, :, slot].astype(np.float64)
-        base = np.minimum(self._base.min(axis=1), self._recent.min(axis=1))
-        base[np.isinf(base)] = np.nan
-        delays = self._delays[:, :, slot]
+        sent, lost = self._counts[slot].astype(np.float64)
+        if self._least is None:
+            self._least = np.minimum(self._base.min(axis=1), self._recent.min(axis=1))
+        base = np.where(np.isinf(self._least), np.nan, self._least)
+        delays = self._delays[slot]
         return Window(number, sent, lost, delays[:2] - base, delays[2:] - base)
 
     def answered(self, nic: str) -> set[str]:
         """The addresses that have answered a NIC's probes of late."""
-        numbers = self._of_nic.get(nic, _NOTHING).numbers
-        answers = (self._counts[0, numbers] > self._counts[1, numbers]).any(axis=1)
+        numbers = np.array(sorted(self._of_nic.get(nic, ())), np.intp)
+        answers = (self._counts[:, 0, numbers] > self._counts[:, 1, numbers]).any(axis=0)
         names = (self.names[number] for number in numbers[answers].tolist())
         return {name.dst_addr for name in names if name is not None}
 
     def probes_from(self, nic: str, *, v6: bool) -> bool:
         """Whether a NIC probes over IPv6, or over IPv4."""
-        names = (self.names[number] for number in self._of_nic.get(nic, _NOTHING).numbers.tolist())
+        names = (self.names[number] for number in self._of_nic.get(nic, ()))
         return any((":" in name.dst_addr) == v6 for name in names if name is not None)
 
     def named_by(self, version: int) -> NDArray[np.bool_]:
@@ -188,6 +210,7 @@ class WindowStore:
     def forget_base(self, rows: NDArray[np.intp], way: int) -> None:
         """Have some rows' least delays one way begin anew: they lead over other links now."""
         self._base[way, :, rows] = self._recent[way, :, rows] = np.inf
+        self._least = None
 
     def distrust(self, ends: Mapping[str, tuple[int, int]]) -> None:
         """Take back what is known of delays in windows in which clocks were further off than they claimed.
@@ -200,9 +223,10 @@ class WindowStore:
         self._distrusted_ends = kept | dict(ends)
         rows = np.array([row for row in range(len(self.names)) if self._distrust(row, ends)], np.intp)
         self._recent[:, :, rows] = np.inf
+        self._least = None
         first, last = self._distrusted[:, rows]
         for slot, window in enumerate(self._held.tolist()):
-            self._delays[:, rows[(first <= window) & (window <= last)], slot] = np.nan
+            self._delays[slot][:, rows[(first <= window) & (window <= last)]] = np.nan
 
     def expire(self, now: int) -> None:
         """Let go of rows that nobody has reported for long."""
@@ -210,37 +234,58 @@ class WindowStore:
         if not len(old):
             return
         self._seen[old] = -1
-        for nic, known in list(self._of_nic.items()):
+        for host, known in list(self._of_host.items()):
             kept = known.without(old)
-            self._of_nic[nic] = kept
+            if len(kept.keys) == len(known.keys):
+                continue
+            self._of_host[host] = kept
+            self._arrived.pop(host, None)
             if not len(kept.keys):
-                del self._of_nic[nic]
-                self._newest.pop(nic, None)
+                del self._of_host[host]
+                self._newest.pop(host, None)
         for row in old.tolist():
-            self.names[row] = None
+            name, self.names[row] = self.names[row], None
+            if name is not None:
+                self._of_nic[name.src].discard(row)
         self._free.extend(old[::-1].tolist())
         self.version += 1
 
     def _keep(self, rows: NDArray[np.void], number: NDArray[np.intp]) -> None:
-        window = rows["window"]
-        for each in np.unique(window).tolist():
+        last = rows["window"] + rows["further"]
+        for each in range(int(rows["window"].min()), int(last.max()) + 1):
             self._open(each)
+        np.maximum.at(self._seen, number, last)
+        delays = _known_delays(rows)
+        self._learn_least(rows, number, last, delays)
+        times = rows["further"].astype(np.intp) + 1
+        at = np.repeat(np.arange(len(rows)), times)
+        turn = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
+        window = rows["window"][at] + turn
         held = self._held[window % KEPT] == window
-        rows, number, window = rows[held], number[held], window[held]
-        slot = window % KEPT
-        self._counts[0, number, slot], self._counts[1, number, slot] = rows["sent"], rows["lost"]
-        np.maximum.at(self._seen, number, window)
-        first, last = self._distrusted[:, number]
-        known = (rows["bound_ns"] < WIDEST_BOUND_NS) & ~((first <= window) & (window <= last))
-        turn = window // RECENT_BUCKET_WINDOWS
+        if not held.all():
+            at, turn, window = at[held], turn[held], window[held]
+        slot, to, times = window % KEPT, number[at], times[at]
+        for which, name in enumerate(("sent", "lost")):
+            count = rows[name].astype(np.int64)[at]
+            self._counts[slot, which, to] = count * (turn + 1) // times - count * turn // times
+        first, until = self._distrusted[:, to]
+        distrusted = (first <= window) & (window <= until)
+        for which, delay in enumerate(delays):
+            self._delays[slot, which, to] = np.where(distrusted, np.nan, delay[at])
+
+    def _learn_least(
+        self, rows: NDArray[np.void], number: NDArray[np.intp], last: NDArray[np.int64], delays: list[Floats]
+    ) -> None:
+        """Take in the least delays that paths surely had; `last` is the last window of each row."""
+        first, until = self._distrusted[:, number]
+        turn = last // RECENT_BUCKET_WINDOWS
         recent = turn % RECENT_BUCKETS
-        learns = self._recent_held[recent] == turn
-        for way, name in enumerate(WAYS):
-            for row, value in ((way, f"{name}_mean_ns"), (2 + way, f"{name}_min_ns")):
-                delay = np.where(known & (rows[value] != NO_DELAY_NS), rows[value], np.nan)
-                self._delays[row, number, slot] = delay
+        learns = (self._recent_held[recent] == turn) & ~((first <= last) & (rows["window"] <= until))
+        for way, delay in enumerate(delays[2:]):
             surely = np.where(np.isnan(delay), np.inf, delay + rows["bound_ns"]).astype(np.float32)
             np.minimum.at(self._recent[way], (recent[learns], number[learns]), surely[learns])
+            if self._least is not None:
+                np.minimum.at(self._least[way], number[learns], surely[learns])
 
     def _open(self, window: int) -> None:
         """Make room for a window that is newer than what its slot holds."""
@@ -248,13 +293,14 @@ class WindowStore:
         if window <= self._held[slot]:
             return
         self._held[slot] = window
-        self._counts[:, :, slot] = 0
-        self._delays[:, :, slot] = np.nan
+        self._counts[slot] = 0
+        self._delays[slot] = np.nan
         self._settle(window // RECENT_BUCKET_WINDOWS)
         bucket = window // BASE_BUCKET_WINDOWS % BASE_BUCKETS
         if bucket != self._bucket and window >= self._held.max():
             self._bucket = bucket
             self._base[:, bucket] = np.inf
+            self._least = None
 
     def _settle(self, turn: int) -> None:
         """Have the least delays of the oldest recent bucket count for good, where a newer one begins in its place."""
@@ -276,33 +322,46 @@ class WindowStore:
             self._distrusted[:, row] = joined if first <= before[1] else (first, last)
         return bool(spans)
 
-    def _numbers(self, nic: str, rows: NDArray[np.void]) -> NDArray[np.intp]:
+    def _numbers(self, host: str, nics: Sequence[str], rows: NDArray[np.void]) -> NDArray[np.intp]:
         """The number of each row, -1 where there is no room."""
-        known = self._of_nic.setdefault(nic, _NOTHING)
-        flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), WINDOW_ROW.itemsize)
-        keys = np.ascontiguousarray(flat[:, _KEY]).view(f"S{_KEY.stop - _KEY.start}").ravel()
+        keys = self._keys(nics, rows)
+        arrived = self._arrived.get(host)
+        if arrived is not None and np.array_equal(arrived.keys, keys):
+            return arrived.numbers
+        known = self._of_host.setdefault(host, _NOTHING)
         numbers = known.find(keys)
         if (numbers < 0).any():
             fresh, first = np.unique(keys[numbers < 0], return_index=True)
             new = rows[numbers < 0][first]
-            given = [self._new(nic, row, len(known.keys) + i) for i, row in enumerate(new)]
-            known = self._of_nic[nic] = known.with_more(fresh, np.array(given, np.intp))
+            given = [self._new(nics[row["nic"]], row, len(known.keys) + i) for i, row in enumerate(new)]
+            known = self._of_host[host] = known.with_more(fresh, np.array(given, np.intp))
             numbers = known.find(keys)
+        self._arrived[host] = _Arrived(keys, numbers)
         return numbers
 
+    def _keys(self, nics: Sequence[str], rows: NDArray[np.void]) -> NDArray[np.bytes_]:
+        """What tells rows apart."""
+        nic = [self._nic_number.setdefault(name, len(self._nic_number)) for name in nics]
+        keys = np.empty((len(rows), _KEY_BYTES), np.uint8)
+        keys[:, 4:] = path_keys(rows).view(np.uint8).reshape(len(rows), -1)
+        keys[:, :4] = np.array(nic, "<u4")[rows["nic"]].view(np.uint8).reshape(-1, 4)
+        return keys.view(f"S{_KEY_BYTES}").ravel()
+
     def _new(self, nic: str, row: np.void, have: int) -> int:
-        if have >= MOST_ROWS_A_NIC or len(self.names) - len(self._free) >= MOST_ROWS:
+        if have >= MOST_ROWS_A_HOST or len(self.names) - len(self._free) >= MOST_ROWS:
             return -1
         if not self._free:
             self._grow()
         number = self._free.pop()
         address = shown_address(row["dst_addr"].tobytes())
         self.names[number] = RowName(nic, address, int(row["sport"]), int(row["reply_sport"]))
+        self._of_nic.setdefault(nic, set()).add(number)
         self.version += 1
         self._named[number] = self.version
-        self._counts[:, number] = 0
-        self._delays[:, number] = np.nan
+        self._counts[:, :, number] = 0
+        self._delays[:, :, number] = np.nan
         self._base[:, :, number] = self._recent[:, :, number] = np.inf
+        self._least = None
         self._distrusted[:, number] = _NO_WINDOWS
         self._distrust(number, self._distrusted_ends)
         return number
@@ -313,12 +372,22 @@ class WindowStore:
         more = max(64, old)
         self.names += [None] * more
         self._free.extend(range(old + more - 1, old - 1, -1))
+        self._least = None
         self._seen = np.append(self._seen, np.full(more, -1, np.int64))
         self._named = np.append(self._named, np.zeros(more, np.int64))
-        self._counts = np.concatenate([self._counts, np.zeros((2, more, KEPT), np.uint16)], axis=1)
-        self._delays = np.concatenate([self._delays, np.full((4, more, KEPT), np.nan, np.float32)], axis=1)
+        self._counts = np.concatenate([self._counts, np.zeros((KEPT, 2, more), np.uint16)], axis=2)
+        self._delays = np.concatenate([self._delays, np.full((KEPT, 4, more), np.nan, np.float32)], axis=2)
         self._base, self._recent = (
             np.concatenate([least, np.full((*least.shape[:2], more), np.inf, np.float32)], axis=2)
             for least in (self._base, self._recent)
         )
         self._distrusted = np.append(self._distrusted, np.tile(np.array([_NO_WINDOWS]).T, more), axis=1)
+
+
+def _known_delays(rows: NDArray[np.void]) -> list[Floats]:
+    """Mean delays there and back, then the least ones, NaN where one is not known; shape (rows,) each."""
+    known = rows["bound_ns"] < WIDEST_BOUND_NS
+    names = [f"{way}_{what}_ns" for what in ("mean", "min") for way in WAYS]
+    return [
+        np.where(known & (rows[name] != NO_DELAY_NS), rows[name], np.nan).astype(np.float32) for name in names
+    ]

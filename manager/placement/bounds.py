@@ -13,26 +13,27 @@ from manager.placement.model import Demand, Fabric, Floats, Indices
 def lower_bound(fabric: Fabric, demand: Demand) -> float:
     """What the fullest link's utilisation cannot be below, whichever placement.
 
-    Queue pairs that choose at some hop from the same m links share those links: their sum over the links' capacity
-    is one bound. Of the m + 1 largest two meet on one link, of 2 m + 1 three, and so on: that is another.
+    Queue pairs that cross one of the same m links, at whichever hop, share those links: their sum over the links'
+    capacity is one bound. Of the m + 1 largest two meet on one link, of 2 m + 1 three, and so on: that is another.
     """
     capacity = np.append(fabric.capacity_bps, np.inf)
+    sets, group_of_pair = fabric.paths.groups
+    order, starts = _by_group(demand, group_of_pair, len(sets))
+    rates = demand.rate_bps[order]
     bound = 0.0
-    for sets, group_of_pair in fabric.paths.groups:
-        order, starts = _by_group(demand, group_of_pair, len(sets))
-        rates = demand.rate_bps[order]
-        for number, row in enumerate(sets):
-            mine = rates[starts[number] : starts[number + 1]]
-            if len(mine):
-                bound = max(bound, _group_bound(mine, capacity[np.unique(row)]))
+    for number, row in enumerate(sets):
+        mine = rates[starts[number] : starts[number + 1]]
+        if len(mine):
+            bound = max(bound, _group_bound(mine, capacity[np.unique(row)]))
     return bound
 
 
 def _by_group(demand: Demand, group_of_pair: Indices, groups: int) -> tuple[Indices, Indices]:
-    """Queue pairs in the order of their group, the largest rate first, and where each group starts."""
-    group = group_of_pair[demand.pair[demand.by_rate]]
+    """Queue pairs in the order of their groups, of which each has one a hop, the largest rate first; where each starts."""
+    hops = len(group_of_pair)
+    group = group_of_pair[:, demand.pair[demand.by_rate]].T.ravel()
     narrow = group.astype(np.uint16) if groups <= 2**16 else group
-    order = demand.by_rate[np.argsort(narrow, kind="stable")]
+    order = np.repeat(demand.by_rate, hops)[np.argsort(narrow, kind="stable")]
     starts = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=groups))])
     return order, starts
 

@@ -76,7 +76,7 @@ class _Board:
         reluctance: Floats | None,
         kept: float,
     ) -> None:
-        self._links = fabric.paths.links
+        self._links, self._repeats = fabric.paths.links, fabric.paths.repeats
         self._none = fabric.paths.link_count
         self._pair, self._rate = demand.pair, demand.rate_bps
         self._cost = fabric.seconds_per_bit
@@ -121,7 +121,7 @@ class _Board:
             here = int(self.choice[q])
             room = self._share[self._links[:, self._pair[q]]].min(axis=0)
             for there in np.argsort(room, kind="stable")[:CHAIN_CANDIDATES].tolist():
-                if there != here:
+                if there != here and not self._repeats[self._pair[q], there]:
                     moved = self._try_chain(q, there, top * self._kept, most)
                     if moved:
                         return moved
@@ -132,7 +132,9 @@ class _Board:
         done: dict[int, int] = {}
         before: dict[int, float] = {}
         mover: int | None = q
-        while mover is not None and len(done) < min(CHAIN_LENGTH, most):
+        turn: int | None = to
+        while mover is not None and turn is not None and len(done) < min(CHAIN_LENGTH, most):
+            to = turn
             done[mover] = int(self.choice[mover])
             for link in (*self._of(mover, done[mover]), *self._of(mover, to)):
                 before.setdefault(link, float(self._share[link]))
@@ -142,8 +144,8 @@ class _Board:
                 if self._is_better(before, limit, WORTH * float(self._rate[q])):
                     return len(done)
                 break
-            to = here if to == there else there
             mover = self._ejected(full[0], limit, done) if len(full) == 1 else None
+            turn = None if mover is None else self._away(mover, full[0], here if to == there else there)
         for who, back in done.items():
             self._move(who, back)
         return 0
@@ -165,6 +167,14 @@ class _Board:
         if enough:
             return min(enough, key=lambda q: (float(self._rate[q]), q))
         return max(staying, key=lambda q: (float(self._rate[q]), q), default=None)
+
+    def _away(self, q: int, full: int, usual: int) -> int | None:
+        """Where one who leaves a link goes: to the usual candidate, or, where that is none of its pair, the emptiest."""
+        links = self._links[:, self._pair[q]]
+        free = ~((links == full).any(axis=0) | self._repeats[self._pair[q]])
+        if free[usual]:
+            return usual
+        return int(np.where(free, self._share[links].max(axis=0), np.inf).argmin()) if free.any() else None
 
     def _worst_if_moved(self, on: Indices) -> Floats:
         """The fullest link of each candidate, were the queue pair on it, shape (len(on), candidates)."""

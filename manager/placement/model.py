@@ -51,19 +51,27 @@ class PathSet:
         return [links.ravel().take(place) for links in self.links]
 
     @cached_property
-    def groups(self) -> list[tuple[Indices, Indices]]:
-        """By hop: the different sets of links that pairs choose from, and which of them each pair has.
+    def repeats(self) -> Mask:
+        """Places that only repeat the pair's first candidate, shape (pairs, candidates)."""
+        repeats: Mask = (self.links == self.links[:, :, :1]).all(axis=0)
+        repeats[:, 0] = False
+        return repeats
+
+    @cached_property
+    def groups(self) -> tuple[Indices, Indices]:
+        """The different sets of links of which pairs cross one each, at whichever hop, and which of them each pair has.
 
         Returns:
-            Sorted link numbers with repetitions, shape (sets, candidates), and set numbers, shape (pairs,).
+            Sorted link numbers with repetitions, shape (sets, candidates), and set numbers, shape (hops, pairs).
         """
-        found = []
-        for links in self.links:
-            ordered = np.ascontiguousarray(np.sort(links, axis=1))
-            rows = ordered.view([("", ordered.dtype)] * ordered.shape[1]).ravel()
-            _, first, group = np.unique(rows, return_index=True, return_inverse=True)
-            found.append((ordered[first], group.ravel()))
-        return found
+        ordered = np.sort(self.links, axis=2)
+        again = ordered[:, :, 1:] == ordered[:, :, :-1]
+        ordered[:, :, 1:][again] = np.broadcast_to(ordered[:, :, -1:], again.shape)[again]
+        ordered.sort(axis=2)
+        flat = ordered.reshape(-1, self.candidates)
+        rows = flat.view([("", flat.dtype)] * self.candidates).ravel()
+        _, first, group = np.unique(rows, return_index=True, return_inverse=True)
+        return flat[first], group.reshape(self.links.shape[:2])
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.routes import Routes
+from manager.fabric.choice import spread
+from manager.fabric.routes import DirectedLink, Routes
 from manager.placement import PathSet
 
 MOST_CANDIDATES = 64
@@ -20,19 +21,25 @@ class Choices:
 
     Attributes:
         paths: the links of each, without those that all of them cross.
+        switches: that each of them crosses.
         ports: a source port for each.
         by_port: the path of every known source port.
     """
 
     paths: tuple[Links, ...]
+    switches: tuple[frozenset[str], ...]
     ports: tuple[int, ...]
     by_port: dict[int, int]
 
     def backups(self, primary: int) -> list[int]:
         """The other paths, those that share the fewest links with one first."""
-        mine = set(self.paths[primary])
         others = [k for k in range(len(self.paths)) if k != primary]
-        return sorted(others, key=lambda k: (len(mine.intersection(self.paths[k])), k))
+        return sorted(others, key=lambda k: (self.shared(primary, k), k))
+
+    def shared(self, one: int, other: int) -> tuple[int, int]:
+        """How many links two paths share, and how many switches."""
+        links = set(self.paths[one]).intersection(self.paths[other])
+        return len(links), len(self.switches[one] & self.switches[other])
 
 
 class Candidates:
@@ -46,7 +53,7 @@ class Candidates:
         """The choices from a NIC to an address; None where no path is known."""
         key = (src, dst_addr)
         if key not in self._choices:
-            self._choices[key] = _choices(self.routes.ports(src, dst_addr))
+            self._choices[key] = _choices(self.routes.ports(src, dst_addr), self.routes.links)
         return self._choices[key]
 
     def path_set(self, choices: Sequence[Choices]) -> tuple[PathSet, list[int]]:
@@ -84,7 +91,7 @@ def backup_for(
     watched: Watched,
     dead: NDArray[np.bool_],
 ) -> int | None:
-    """The port of the backup: alive, sharing as few links with the primary as can be, rather an old one than a new.
+    """The port of the backup: alive, sharing as few links and then switches with the primary as can be, rather an old one.
 
     Args:
         choices: the paths.
@@ -94,12 +101,11 @@ def backup_for(
         watched: what is watched from here to there; what is chosen is added.
         dead: whether each link is dead, shape (links + 1,).
     """
-    mine = set(choices.paths[primary])
     alive = [k for k in choices.backups(primary) if not dead[list(choices.paths[k])].any()]
     if not alive:
         return None
-    shared = {k: len(mine.intersection(choices.paths[k])) for k in alive}
-    best = [k for k in alive if shared[k] == shared[alive[0]]]
+    least = choices.shared(primary, alive[0])
+    best = [k for k in alive if choices.shared(primary, k) == least]
     if present is not None and present != sport and choices.by_port.get(present) in best:
         watched.add(choices.by_port[present], present)
         return present
@@ -111,18 +117,19 @@ def backup_for(
     return port
 
 
-def _choices(ports: Mapping[int, Links]) -> Choices | None:
+def _choices(ports: Mapping[int, Links], links: Sequence[DirectedLink]) -> Choices | None:
     if not ports:
         return None
-    shared = set.intersection(*(set(links) for links in ports.values()))
-    trimmed = {port: tuple(link for link in links if link not in shared) for port, links in ports.items()}
+    shared = set.intersection(*(set(path) for path in ports.values()))
+    trimmed = {port: tuple(link for link in path if link not in shared) for port, path in ports.items()}
     first: dict[Links, int] = {}
     for port in sorted(trimmed):
         first.setdefault(trimmed[port], port)
-    paths = tuple(sorted(first)[:MOST_CANDIDATES])
+    paths = tuple(sorted(first)) if len(first) <= MOST_CANDIDATES else spread(sorted(first), MOST_CANDIDATES)
     numbers = {path: k for k, path in enumerate(paths)}
     return Choices(
         paths=paths,
+        switches=tuple(frozenset(node for link in path for node in links[link]) for path in paths),
         ports=tuple(first[path] for path in paths),
         by_port={port: numbers[path] for port, path in trimmed.items() if path in numbers},
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink, Routes
-from manager.links.loads import LinkLoads, tiers, upper_bps
+from manager.links.loads import UNLIKE, LinkLoads, tiers, upper_bps
 from manager.planner.problem import Links
 
 Floats = NDArray[np.float64]
@@ -19,9 +19,6 @@ LEAST_QUEUE_NS = 2_000.0
 SLOW_SHARE = 0.8
 CARRIED_S = 0.5
 """So long a link must carry something to be taken for one that can: what has just begun to queue shows no queue yet."""
-
-UNLIKE = 1.1
-"""By so much more than another carried full: a link of another rate, and not a rate that was measured badly."""
 
 SURE_S = 0.3
 DOUBTED_AFTER_S, MOST_DOUBTED_AFTER_S = 30.0, 600.0
@@ -36,10 +33,12 @@ class _Slow:
 
     since_s: float
     seen_s: float
+    seen_bps: float
     doubted_after_s: float = DOUBTED_AFTER_S
 
-    def see(self, now_s: float) -> None:
+    def see(self, carries_bps: float, now_s: float) -> None:
         """It is seen so once more."""
+        self.seen_bps = carries_bps
         if self.is_doubted(now_s):
             self.doubted_after_s = min(2 * self.doubted_after_s, MOST_DOUBTED_AFTER_S)
         self.seen_s = now_s
@@ -107,7 +106,7 @@ class CapacityEstimator:
         seen_bps[unseen], stands[unseen] = seen_bps[self._back[unseen]], stands[self._back[unseen]]
         capacity, least = self._common(seen_bps)
         slow = np.flatnonzero(seen_bps < least)
-        self._follow([(routes.links[i], bool(stands[i])) for i in slow.tolist()], now_s)
+        self._follow([(routes.links[i], bool(stands[i]), float(seen_bps[i])) for i in slow.tolist()], now_s)
         surely = slow[[self._slow[routes.links[i]].is_sure(now_s) for i in slow.tolist()]]
         capacity[surely] = seen_bps[surely]
         doubted = slow[[self._slow[routes.links[i]].is_doubted(now_s) for i in slow.tolist()]]
@@ -115,7 +114,12 @@ class CapacityEstimator:
         alone[doubted] = False
         capacity[alone] = seen_bps[alone]
         enough_ns = np.fmax(LEAST_QUEUE_NS, QUEUE_BYTES * _BITS_NS / np.where(capacity > 0, capacity, np.inf))
-        return Links(capacity_bps=capacity, queueing=~(queue_ns < enough_ns), untried=~np.isfinite(seen_bps))
+        return Links(
+            capacity_bps=capacity,
+            queueing=~(queue_ns < enough_ns),
+            untried=~np.isfinite(seen_bps),
+            doubted=self._to_be_tried(doubted, seen_bps),
+        )
 
     def _reorder(self, routes: Routes) -> None:
         """Go by the links of other routes from now on."""
@@ -123,12 +127,21 @@ class CapacityEstimator:
         self._routes, self._kinds = routes, tiers(routes.links)
         self._back = _other_directions(routes.links)
 
-    def _follow(self, slow: list[tuple[DirectedLink, bool]], now_s: float) -> None:
-        """Take in which links are slow, and of which of them that shows now."""
-        self._slow = {link: self._slow.get(link) or _Slow(now_s, now_s) for link, _ in slow}
-        for link, shows in slow:
+    def _follow(self, slow: list[tuple[DirectedLink, bool, float]], now_s: float) -> None:
+        """Take in which links are slow, of which of them that shows now, and what they carry."""
+        self._slow = {
+            link: self._slow.get(link) or _Slow(now_s, now_s, carries_bps) for link, _, carries_bps in slow
+        }
+        for link, shows, carries_bps in slow:
             if shows:
-                self._slow[link].see(now_s)
+                self._slow[link].see(carries_bps, now_s)
+
+    def _to_be_tried(self, doubted: NDArray[np.intp], seen_bps: Floats) -> Mask:
+        """Those of the doubted links that have not carried more since than when they were slow, shape (links,)."""
+        tried = np.zeros(len(seen_bps), bool)
+        for i in doubted.tolist():
+            tried[i] = seen_bps[i] <= UNLIKE * self._slow[self._routes.links[i]].seen_bps
+        return tried
 
     def _common(self, seen_bps: Floats) -> tuple[Floats, Floats]:
         """What most links of each link's kind can carry, NaN where none of them was seen full; and what is slow."""

@@ -35,6 +35,7 @@ class Outcome:
         top_before, top_after: how full it was and is now, as a share of its capacity.
         fullest_after: how full the fullest link of all is.
         jobs_moved: how many jobs the moved ones belong to.
+        tried: whether they were moved to see if a link is slow still.
     """
 
     hosts: set[str] = field(default_factory=set)
@@ -47,6 +48,7 @@ class Outcome:
     fullest_after: float = 0.0
     relieved: DirectedLink | None = None
     jobs_moved: int = 0
+    tried: bool = False
 
 
 def tell(outcome: Outcome, dead: Collection[DirectedLink]) -> Iterator[tuple[str, str, str]]:
@@ -59,7 +61,8 @@ def tell(outcome: Outcome, dead: Collection[DirectedLink]) -> Iterator[tuple[str
         where = f"{hot.a} > {hot.b}" if hot is not None else "a link"
         share = f"{outcome.top_before:.0%} of what it carries, now {outcome.top_after:.0%}"
         jobs = f"{outcome.jobs_moved} job{'s' * (outcome.jobs_moved != 1)}"
-        yield _event("qp_moved", outcome.moved, f"of {jobs}; {where} was wanted for {share}")
+        why = "; tried on a link that was slow" if outcome.tried else ""
+        yield _event("qp_moved", outcome.moved, f"of {jobs}; {where} was wanted for {share}{why}")
     if outcome.backed_up:
         yield _event("qp_backed_up", outcome.backed_up, "each has a way round ready")
 

@@ -17,6 +17,7 @@ from manager.placement import Fabric, improve, utilisation
 from manager.planner.demand import STARVED
 from manager.planner.events import Outcome
 from manager.planner.problem import PlannerInputs, Problem, hopeful
+from manager.planner.retry import put_one_back
 
 FULL = 1.05
 """From this utilisation on more is wanted of a link than it carries: neither of the two is known to a few hundredths."""
@@ -104,11 +105,13 @@ class Moves:
         share = utilisation(problem.fabric, problem.demand, placed)
         outcome.fullest_after = float(share.max())
         target = self._target(share)
-        if target is None or not (budget.is_due(self._inputs.now_s) or lost.any()):
+        if not (budget.is_due(self._inputs.now_s) or lost.any()):
             return placed
         budget.refill(self._inputs.now_s)
         rested = np.array([entry.is_rested(self._inputs.now_s) for entry in problem.entries])
         movable = problem.free & (rested | lost)
+        if target is None:
+            return placed if lost.any() else self._retry(placed, movable, outcome)
         for _ in range(_TRIES):
             chosen = self._improve(placed, movable, target)
             moves = self._by_host(chosen != placed)
@@ -138,13 +141,39 @@ class Moves:
         did can be seen.
         """
         inputs = self._inputs
-        settled = inputs.now_s - self._moved_s.max(initial=-math.inf) >= self._settings.hold_s
-        if inputs.nic_bps is None or not settled or not self._starved().any():
+        if inputs.nic_bps is None or not self._is_settled() or not self._starved().any():
             return placed
-        hosts = {name.host for name in self._problem.names if self._budget.left_of(name.host) < 1}
-        free = np.array([name.host not in hosts for name in self._problem.names], dtype=bool)
         fabric = hopeful(self._problem, inputs.links, inputs.nic_bps)
-        return self._improved(fabric, placed, movable & free, 1.0, min(self._budget.left(), 1))
+        return self._improved(
+            fabric, placed, movable & self._within_budget(), 1.0, min(self._budget.left(), 1)
+        )
+
+    def _retry(self, placed: Indices, movable: Mask, outcome: Outcome) -> Indices:
+        """Nothing is wrong: one move to a link that was slow, to see whether it still is."""
+        doubted = self._inputs.links.doubted
+        if not doubted.any() or not self._is_settled() or not self._budget.left():
+            return placed
+        chosen = put_one_back(
+            self._problem.fabric,
+            self._problem.demand,
+            placed,
+            doubted=doubted,
+            movable=movable & self._within_budget(),
+        )
+        outcome.tried = True
+        self._budget.spend(self._by_host(chosen != placed))
+        self._tell(outcome, placed, chosen, np.zeros(len(placed), dtype=bool))
+        return chosen
+
+    def _is_settled(self) -> bool:
+        """Whether it can be seen by now what earlier moves did."""
+        since_s = self._inputs.now_s - self._moved_s.max(initial=-math.inf)
+        return bool(since_s >= self._settings.hold_s)
+
+    def _within_budget(self) -> Mask:
+        """Whose hosts may make a move."""
+        hosts = {name.host for name in self._problem.names if self._budget.left_of(name.host) < 1}
+        return np.array([name.host not in hosts for name in self._problem.names], dtype=bool)
 
     def _improved(
         self, fabric: Fabric, placed: Indices, movable: Mask, target: float, most_moves: int

@@ -31,11 +31,13 @@ class Links:
         capacity_bps: what each can carry, NaN where unknown.
         queueing: whether a queue stands there, or nothing is known of it.
         untried: whether it was never seen full itself, so that its capacity is only that of its like.
+        doubted: whether it carried less than its like when it was last full, too long ago to say so of it now.
     """
 
     capacity_bps: NDArray[np.float64]
     queueing: Mask
     untried: Mask
+    doubted: Mask
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ Each NIC has a table of rows in the order of their keys, changed a report at a t
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,16 @@ from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS, QP_COUNTERS, QP_ROW, 
 
 FORGET_AFTER_S = 600.0
 RATE_HOLDS_S = 3.0
-STOPPED_AFTER_S = 0.6
-"""A queue pair that is missing from its NIC's reports for so long has stopped: two are told in that time."""
+STOPPED_AFTER = 2.4
+"""A queue pair that is missing from its NIC's reports has stopped after so many times the interval between two."""
+
+SHORTEST_INTERVAL_S, LONGEST_INTERVAL_S = 0.25, 1.0
 
 LONGEST_GAP_S = 3.0
 """Reports further apart tell nothing of the time between: agents speak every second, whether anything moves or not."""
 
-SILENT_S = 1.5
-"""A NIC that has not been heard of for so long is silent."""
+SILENT_S = 1.25
+"""A NIC of which nothing has been heard for so much longer than it takes between two reports is silent."""
 
 UNLISTED_TELLS = 0.1
 """Of the time between two reports counts where not all that moved fitted in: what is not listed may move all the same."""
@@ -36,6 +39,8 @@ PLAUSIBLE_BYTES = 1_000_000
 """More than that speed allows, in case the two are hardly apart."""
 
 MOST_ROWS = 131_072
+RATES = [QP_COUNTERS.index(name) for name in ("packets", "bytes")]
+BYTES = QP_COUNTERS.index("bytes")
 NS = 1e-9
 
 Rows = NDArray[np.void]
@@ -54,9 +59,12 @@ class NicTable:
         heard_s: the manager's clock then, shape (n,).
         turned_s: the manager's clock when the source port was last found to be another one, -inf for never, shape (n,).
         rates: packets and bytes a second between the last two reports, NaN for none, shape (n, 2).
+        arrived: the keys of a report in the order in which they came, and `places` where their rows are here; most
+            reports are of the same.
         unlisted: queue pairs that moved and did not fit into the last report.
         latest_s: the manager's clock at the last report, which may have been that nothing moves; -inf before the first.
         latest_ns: the host's clock then.
+        interval_s: between the last two reports, within what agents are told.
         told_s: how many seconds the reports tell of, until now: silence tells nothing.
         paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
     """
@@ -67,10 +75,13 @@ class NicTable:
     heard_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     turned_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     rates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
+    arrived: NDArray[np.bytes_] = field(default_factory=lambda: qp_keys(np.zeros(0, QP_ROW)))
+    places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     unlisted: int = 0
     latest_s: float = -math.inf
     latest_ns: int = -1
     told_s: float = 0.0
+    interval_s: float = SHORTEST_INTERVAL_S
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
 
     def sends(self, now_s: float) -> Mask:
@@ -83,8 +94,13 @@ class NicTable:
 
     def _sent_last(self) -> Mask:
         """Rows that sent when the last report was made, shape (n,)."""
-        holds_s = RATE_HOLDS_S if self.unlisted else STOPPED_AFTER_S
+        holds_s = RATE_HOLDS_S if self.unlisted else self.stopped_after_s
         return np.asarray(self.heard_s > self.latest_s - holds_s, bool)
+
+    @property
+    def stopped_after_s(self) -> float:
+        """A queue pair that is missing from reports for so long has stopped: two are told in that time."""
+        return STOPPED_AFTER * self.interval_s
 
     def tell(self, unlisted: int, local_ns: int, now_s: float) -> None:
         """A report has come, or a further part of one."""
@@ -92,6 +108,8 @@ class NicTable:
             self.unlisted = max(self.unlisted, unlisted)
         else:
             self.unlisted, self.latest_ns = unlisted, local_ns
+            gap_s = now_s - self.latest_s
+            self.interval_s = min(max(gap_s, SHORTEST_INTERVAL_S), LONGEST_INTERVAL_S)
         gap_s = now_s - self.latest_s
         if gap_s <= LONGEST_GAP_S:
             self.told_s += gap_s * (UNLISTED_TELLS if self.unlisted else 1.0)
@@ -99,10 +117,15 @@ class NicTable:
 
     def is_silent(self, now_s: float) -> bool:
         """Whether its host has said nothing of late: nobody knows what it sends now."""
-        return now_s - self.latest_s >= SILENT_S
+        return now_s - self.latest_s >= self.interval_s + SILENT_S
+
+    def remember(self, arrived: NDArray[np.bytes_]) -> None:
+        """Know the rows of the next report where it is of the same queue pairs as this one, all of which are here."""
+        self.arrived, self.places = arrived, np.searchsorted(self.keys, arrived)
 
     def keep(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep some rows, in an order that `chosen` gives."""
+        self.arrived = self.arrived[:0]
         self.keys, self.rows, self.local_ns = self.keys[chosen], self.rows[chosen], self.local_ns[chosen]
         self.heard_s, self.turned_s, self.rates = (
             column[chosen] for column in (self.heard_s, self.turned_s, self.rates)
@@ -136,24 +159,44 @@ class QueuePairStore:
         """Take in some of a NIC's rows, as they were when its host's clock showed `local_ns`; `link_bps` is its speed."""
         table = self.tables.setdefault(nic, NicTable())
         table.tell(unlisted, local_ns, now_s)
-        keys, last = np.unique(qp_keys(rows)[::-1], return_index=True)
+        keys, reading = qp_keys(rows), _Reading(local_ns, now_s, link_bps)
+        if len(keys) and np.array_equal(keys, table.arrived):
+            self._go_on(table, table.places, rows, reading)
+            return
+        arrived = keys
+        keys, last = np.unique(keys[::-1], return_index=True)
         rows = rows[::-1][last]
         place = np.searchsorted(table.keys, keys)
         known = np.zeros(len(keys), dtype=bool)
         inside = place < len(table.keys)
         known[inside] = table.keys[place[inside]] == keys[inside]
-        plausible = _are_plausible(table, place[known], rows[known], local_ns, link_bps)
-        self.implausible += int(np.count_nonzero(~plausible))
-        self._count(rows[known][plausible], table.rows[place[known][plausible]])
-        self._count(rows[~known], np.zeros(np.count_nonzero(~known), dtype=QP_ROW))
-        _move(table, place[known], rows[known], local_ns, now_s)
-        table.rates[place[known][~plausible]] = np.nan
+        self._go_on(table, place[known], rows[known], reading)
+        new = rows[~known]
+        self._count(new, np.zeros(len(new), QP_ROW), _counters(new), np.ones(len(new), bool))
         _insert(table, keys[~known], rows[~known], local_ns, now_s)
+        if len(keys) == len(arrived) and len(table.keys) <= MOST_ROWS:
+            table.remember(arrived)
+
+    def _go_on(self, table: NicTable, place: NDArray[np.intp], rows: Rows, reading: "_Reading") -> None:
+        """Take in rows that are there."""
+        before = table.rows[place]
+        grown = _grown(_counters(rows), _counters(before))
+        took_s = (reading.local_ns - table.local_ns[place]) * NS
+        plausible = _are_plausible(grown[:, BYTES], took_s, reading.link_bps)
+        self.implausible += int(np.count_nonzero(~plausible))
+        self._count(rows, before, grown, plausible)
+        rates = np.full((len(rows), len(RATES)), np.nan)
+        is_later = ((took_s > 0) & plausible)[:, None]
+        table.rates[place] = np.divide(grown[:, RATES], took_s[:, None], out=rates, where=is_later)
+        table.turned_s[place[rows["sport"] != before["sport"]]] = reading.now_s
+        table.rows[place], table.local_ns[place], table.heard_s[place] = rows, reading.local_ns, reading.now_s
 
     def expire(self, now_s: float, hosts: set[str]) -> None:
         """Drop rows not heard of for long, and those of hosts that are gone."""
         for nic, table in list(self.tables.items()):
-            table.keep(now_s - table.heard_s < FORGET_AFTER_S)
+            kept = now_s - table.heard_s < FORGET_AFTER_S
+            if not kept.all():
+                table.keep(kept)
             if nic[0] not in hosts or not (len(table.rows) or now_s - table.latest_s < FORGET_AFTER_S):
                 del self.tables[nic]
 
@@ -165,14 +208,34 @@ class QueuePairStore:
             counts.update(dict(zip(DIRECTIONS, both.tolist(), strict=False)))
         return counts
 
-    def _count(self, rows: Rows, before: Rows) -> None:
+    def _count(self, rows: Rows, before: Rows, grown: NDArray[np.uint64], counts: Mask) -> None:
+        """Add up what counters have grown by, of rows that count."""
+        has_naks = rows["naks"].any()
         for code, direction in enumerate(DIRECTIONS):
-            mine = rows["direction"] == code
-            for name in QP_COUNTERS:
-                self.totals[name, direction] += int(_grown(rows[name][mine], before[name][mine]).sum())
-            naks = _grown(rows["naks"][mine], before["naks"][mine]).sum(axis=0)
-            for kind, count in zip(NAK_KINDS, naks.tolist(), strict=True):
-                self.totals[f"nak_{kind}", direction] += count
+            mine = (rows["direction"] == code) & counts
+            for name, count in zip(QP_COUNTERS, (mine @ grown).tolist(), strict=True):
+                self.totals[name, direction] += count
+            if has_naks:
+                naks = mine @ _grown(rows["naks"], before["naks"])
+                for kind, count in zip(NAK_KINDS, naks.tolist(), strict=True):
+                    self.totals[f"nak_{kind}", direction] += count
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """When rows were read, by their host's clock, and taken in; and the speed of their NIC's link."""
+
+    local_ns: int
+    now_s: float
+    link_bps: float
+
+
+def _counters(rows: Rows) -> NDArray[np.uint64]:
+    """The QP_COUNTERS of rows, shape (rows, counters)."""
+    assert QP_ROW.fields is not None
+    first, size = QP_ROW.fields[QP_COUNTERS[0]][1], 8 * len(QP_COUNTERS)
+    flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), QP_ROW.itemsize)
+    return np.ascontiguousarray(flat[:, first : first + size]).view("<u8")
 
 
 def _grown(now: NDArray[np.unsignedinteger], before: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
@@ -182,27 +245,14 @@ def _grown(now: NDArray[np.unsignedinteger], before: NDArray[np.unsignedinteger]
 
 
 def _are_plausible(
-    table: NicTable, place: NDArray[np.intp], rows: Rows, local_ns: int, link_bps: float
+    grown_bytes: NDArray[np.uint64], took_s: NDArray[np.floating[Any]], link_bps: float
 ) -> Mask:
-    """Whether rows that are there can have sent or received as much since then; shape (rows,).
+    """Whether rows that are there can have sent or received as much in that time; shape (rows,).
 
     Where their host's clock began anew nobody can tell.
     """
-    took_s = (local_ns - table.local_ns[place]) * NS
     most_bytes = PLAUSIBLE * link_bps / 8 * took_s + PLAUSIBLE_BYTES
-    grown = _grown(rows["bytes"], table.rows["bytes"][place])
-    return np.asarray((grown <= np.maximum(most_bytes, 0.0)) | (took_s <= 0), bool)
-
-
-def _move(table: NicTable, place: NDArray[np.intp], rows: Rows, local_ns: int, now_s: float) -> None:
-    """Replace rows that are there, and work out their rates."""
-    took_s = (local_ns - table.local_ns[place]) * NS
-    for column, name in enumerate(("packets", "bytes")):
-        grown = _grown(rows[name], table.rows[name][place])
-        rate = np.divide(grown, took_s, out=np.full(len(rows), np.nan), where=took_s > 0)
-        table.rates[place, column] = rate
-    table.turned_s[place[rows["sport"] != table.rows["sport"][place]]] = now_s
-    table.rows[place], table.local_ns[place], table.heard_s[place] = rows, local_ns, now_s
+    return np.asarray((grown_bytes <= np.maximum(most_bytes, 0.0)) | (took_s <= 0), bool)
 
 
 def _insert(table: NicTable, keys: NDArray[np.bytes_], rows: Rows, local_ns: int, now_s: float) -> None:

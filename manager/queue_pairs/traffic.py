@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import ClockLine, QpReport, SampleReport
+from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
 from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address, unpack
 from manager.hosts.members import Members
 from manager.queue_pairs.counters import LARGEST_BPS, QueuePairStore
@@ -39,29 +39,35 @@ class Traffic:
         self._ahead_ns: deque[int] = deque(maxlen=_READINGS)
 
     def hear_queue_pairs(self, report: QpReport, now_s: float) -> None:
-        """A NIC's queue pairs moved."""
-        rows = self._rows(report.host, report.nic, report.rows, QP_ROW)
-        if rows is None or not 0 <= report.local_ns < LARGEST_TIME_NS:
+        """A host's queue pairs moved."""
+        if not 0 <= report.local_ns < LARGEST_TIME_NS:
             return
-        implausible = self.queue_pairs.implausible
+        for part in report.nics:
+            rows = self._rows(report.host, part.nic, part.rows, QP_ROW)
+            if rows is not None:
+                self._hear_rows(report, part, rows, now_s)
+
+    def _hear_rows(self, report: QpReport, part: NicQueuePairs, rows: NDArray[np.void], now_s: float) -> None:
+        nic, implausible = (report.host, part.nic), self.queue_pairs.implausible
         self.queue_pairs.hear(
-            (report.host, report.nic),
+            nic,
             rows,
             local_ns=report.local_ns,
-            unlisted=report.unlisted,
+            unlisted=part.unlisted,
             now_s=now_s,
-            link_bps=min(self._members.link_bps(report.host, report.nic) or LARGEST_BPS, LARGEST_BPS),
+            link_bps=min(self._members.link_bps(*nic) or LARGEST_BPS, LARGEST_BPS),
         )
         self.reports["implausible"] += self.queue_pairs.implausible > implausible
-        self.queue_pairs.tables[report.host, report.nic].paced_bps = _paced(report)
+        self.queue_pairs.tables[nic].paced_bps = _paced(part)
 
     def hear_samples(self, report: SampleReport, now_s: float) -> None:
-        """Data packets passed a NIC."""
-        rows = self._rows(report.host, report.nic, report.rows, SAMPLE_ROW)
+        """Data packets passed NICs of a host."""
         now_ns = self.timeline_ns(now_s)
-        if rows is not None and now_ns is not None:
-            self._learn_addresses()
-            self.delays.hear((report.host, report.nic), rows, now_ns)
+        for part in report.nics:
+            rows = self._rows(report.host, part.nic, part.rows, SAMPLE_ROW)
+            if rows is not None and now_ns is not None:
+                self._learn_addresses()
+                self.delays.hear((report.host, part.nic), rows, now_ns)
 
     def hear_clock(self, line: ClockLine | None, now_s: float) -> None:
         """What a host believes the timeline shows, by which this manager knows the time too."""
@@ -113,10 +119,10 @@ class Traffic:
             self.delays.know(self._members.hosts.values())
 
 
-def _paced(report: QpReport) -> dict[tuple[bytes, int], float]:
+def _paced(part: NicQueuePairs) -> dict[tuple[bytes, int], float]:
     """What each paced queue pair may send, by address and QPN; what is not sane is left out."""
     paced_bps = {}
-    for one in report.paced[:MOST_PACED]:
+    for one in part.paced[:MOST_PACED]:
         with suppress(ValueError):
             paced_bps[packed_address(one.dst_addr), one.qpn] = one.rate_bps
     return paced_bps

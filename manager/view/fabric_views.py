@@ -4,9 +4,8 @@ from collections import defaultdict
 from dataclasses import asdict
 from itertools import pairwise
 
-from manager.fabric.completion import MARK
 from manager.fabric.discovery import Discovery
-from manager.fabric.routes import Routes
+from manager.fabric.routes import MARK, Routes
 from manager.view.json_values import Json, is_at
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cwdp.shared.bus.messages import host_of
+from manager.fabric.routes import is_nic
 from manager.history.measured import Measurement
 from manager.history.queries import Elements
 from manager.history.records import FindingRecord
@@ -62,7 +63,7 @@ def hosts_of(record: FindingRecord) -> set[str]:
     """The hosts that a finding is, or may be, about."""
     subjects = record.subject, *record.also
     names = {each.name for each in subjects if each.kind in ("host", "nic")}
-    names |= {end for each in subjects for link in each.links for end in link if "/" in end}
+    names |= {end for each in subjects for link in each.links for end in link if is_nic(end)}
     return {host_of(name) or name for name in names}
 
 

@@ -10,17 +10,18 @@ from typing import get_args
 import msgspec
 import numpy as np
 
+from cwdp.shared.bus.edges import DELAYS
 from cwdp.shared.bus.messages import Transport
-from manager.bus.lease import Lease
+from manager.bus.lease import Leadership
 from manager.history.queries import Wanted
-from manager.paths.owd import DELAYS, WINDOW_S, Paths
+from manager.paths.owd import WINDOW_S, Paths
 from manager.state import FleetState, Happening
 from manager.view.json_values import Json, is_at, rounded
 
 OWD_SORTS = ("worst", "name")
 
 
-def manager(state: FleetState, lease: Lease) -> Json:
+def manager(state: FleetState, lease: Leadership) -> Json:
     """This manager's part in who leads, and the planner's latest step."""
     planner, standing = state.planner, state.planner.standing
     up = sum(host.state == "up" for host in state.members.hosts.values())

@@ -1,12 +1,14 @@
 """A dataplane in arithmetic: the slots of a NIC, and a sender that fills them as the programs would; netlink messages."""
 
 import socket
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+from bus_fakes import POD
 from numpy.typing import NDArray
 
 from cwdp.agent.links import IFF_UP_LOWER_UP
@@ -15,7 +17,9 @@ from cwdp.agent.probing.prober import Prober
 from cwdp.agent.probing.schedule import Schedule, make_schedule
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Sender, SlotState
-from cwdp.shared.bus.messages import ProbeEdge
+from cwdp.shared.bus.messages import ClockUpdate, Desired, ProbeEdge
+from cwdp.shared.bus.subjects import down
+from cwdp.shared.identity.credential import Credential
 
 MS = 1_000_000
 OFFSET_NS = 500_000
@@ -146,3 +150,32 @@ def address(text: str, index: int = 2, *, new: bool = True, scope: int = 0, flag
         attributes.insert(0, ("IFA_LOCAL", text))
     event = "RTM_NEWADDR" if new else "RTM_DELADDR"
     return Message(event=event, index=index, scope=scope, flags=flags & 0xFF, attrs=attributes)
+
+
+class NoteBus:
+    """Keeps what is published, and the handlers."""
+
+    def __init__(
+        self, _url: str, credential: Credential, *_: object, on_change: Callable[[bool], None], **__: object
+    ) -> None:
+        assert credential.name == "a"
+        self.change = on_change
+        self.connected = True
+        self.counters: Counter[str] = Counter(published=3)
+        self.published: list[tuple[str, Any]] = []
+
+    def watch(self, _host: str, handler: Callable[[Desired], None]) -> None:
+        self.take_desired = handler
+
+    def subscribe(self, subject: str, kind: type, handler: Callable[[ClockUpdate], None]) -> None:
+        assert subject in (down(POD, "a", "clock"), down(POD, "a", "bounce"))
+        if kind is ClockUpdate:
+            self.take_clock = handler
+
+    def use(self, credential: Credential) -> None:
+        """No other is given here."""
+
+    def publish(self, subject: str, message: Any) -> bool:
+        if self.connected:
+            self.published.append((subject, message))
+        return self.connected

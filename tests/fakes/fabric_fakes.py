@@ -27,6 +27,8 @@ class FakeClos:
     """Leaves, spines and hosts; with `pods` above 1, aggregation switches between them (three tiers).
 
     Attributes:
+        aggs: aggregation switches of a pod, each with links to the spines of its plane.
+        meshed: every aggregation switch has links to all spines instead, so that each of three switches has a choice.
         dead: links (leaf or pod switch, the one above) that routing goes round.
         silent: switches that never answer.
         answer: whether a probe is answered, by chance.
@@ -39,6 +41,8 @@ class FakeClos:
     hosts_per_leaf: int = 4
     nics: int = 1
     pods: int = 1
+    aggs: int = 2
+    meshed: bool = False
     version: int = 4
     dead: set[tuple[str, str]] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
@@ -144,18 +148,20 @@ class FakeClos:
         """Every way between two leaves, their own addresses left out."""
         if self.pods == 1:
             return [[self.switch("spine", s + 1)] for s in range(self.spines)]
-        per_pod = self.leaves // self.pods
+        per_pod, aggs = self.leaves // self.pods, self.aggs
         up, down = src_leaf // per_pod, dst_leaf // per_pod
-        aggs = 2
         if up == down:
             return [[self.switch("agg", up * aggs + a + 1)] for a in range(aggs)]
         return [
             [
-                self.switch("agg", up * aggs + s % aggs + 1),
+                self.switch("agg", up * aggs + a + 1),
                 self.switch("spine", s + 1),
-                self.switch("agg", down * aggs + s % aggs + 1),
+                self.switch("agg", down * aggs + b + 1),
             ]
             for s in range(self.spines)
+            for a in range(aggs)
+            for b in range(aggs)
+            if self.meshed or a == b == s % aggs
         ]
 
     def _alive(self, way: list[str]) -> bool:

@@ -2,31 +2,29 @@
 
 import asyncio
 import random
-import socket
 import time
 from collections.abc import Callable
 from ipaddress import IPv6Address
 
 import msgspec
+from bus_fakes import POD, host_bus
 
-from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.edges import EdgeFit, PathStat, fit_rows, path_rows
 from cwdp.shared.bus.messages import (
     ClockLine,
     ClockUpdate,
     Desired,
     DriftPrior,
-    EdgeFit,
     Hello,
     Nic,
-    PathStat,
     ProbeEdge,
     Report,
     UdAddress,
-    subject,
 )
+from cwdp.shared.bus.subjects import down, up
+from tools.sim.fleet.speaking import NOISE_NS, fit_of, hello_of
 
 REPORT_INTERVAL_S = 0.2
-NOISE_NS = 5.0
 
 
 class FakeHost:
@@ -38,14 +36,15 @@ class FakeHost:
         self.drift = drift
         self.lie_ns = 0.0
         self.addresses: dict[str, str | None] = {}
+        self.key_ids = [1]
         self.fleet: dict[str, FakeHost] = {}
         self.update: ClockUpdate | None = None
         self.desired: Desired | None = None
         self.updates = 0
         self.priors: dict[str, DriftPrior] = {}
         self.random = random.Random(name)
-        self.bus = Bus(url, name=name)
-        self.bus.subscribe(subject("clock", name), ClockUpdate, self._on_update)
+        self.bus = host_bus(url, name)
+        self.bus.subscribe(down(POD, name, "clock"), ClockUpdate, self._on_update)
         self.bus.watch(name, self._on_desired)
         self._seq = 0
         self._task: asyncio.Task[None] | None = None
@@ -73,7 +72,7 @@ class FakeHost:
 
     def hello(self) -> Hello:
         said = hello(self.name, desired_version=self.desired.version if self.desired else 0)
-        return msgspec.structs.replace(said, nics=[nic(**self.addresses)])
+        return msgspec.structs.replace(said, nics=[nic(**self.addresses)], key_ids=self.key_ids)
 
     def report(self) -> Report:
         true_ns = time.monotonic_ns()
@@ -84,8 +83,8 @@ class FakeHost:
             boot_id="boot",
             seq=self._seq,
             local_ns=self.local_ns(true_ns),
-            fits=[self._fit(probe, true_ns) for probe in probes],
-            paths=[path_stat(probe) for probe in probes],
+            fits=fit_rows([self._fit(probe, true_ns) for probe in probes]),
+            paths=path_rows([path_stat(probe) for probe in probes]),
             counters={"dataplane.eth0.probe_ok": self._seq, "agent.report_sent": self._seq},
             clock=self._line(),
         )
@@ -95,21 +94,11 @@ class FakeHost:
 
     def _fit(self, probe: ProbeEdge, true_ns: int) -> EdgeFit:
         peer = self.fleet[probe.dst.partition("/")[0]]
-        difference = peer.local_ns(true_ns) - self.local_ns(true_ns)
-        return EdgeFit(
-            src=probe.src,
-            dst=probe.dst,
-            ref_local_ns=self.local_ns(true_ns),
-            offset_base_ns=difference,
+        return fit_of(
+            probe,
+            (self.local_ns(true_ns), peer.local_ns(true_ns)),
+            (self.drift, peer.drift),
             offset_ns=self.random.gauss(0, NOISE_NS) + peer.lie_ns - self.lie_ns,
-            slope=(1 + peer.drift) / (1 + self.drift) - 1,
-            margin_ns=5000.0,
-            sigma_offset_ns=NOISE_NS,
-            sigma_out_ns=NOISE_NS * 2**0.5,
-            sigma_back_ns=NOISE_NS * 2**0.5,
-            sigma_slope=2e-9,
-            points=16.0,
-            pure_share=1.0,
         )
 
     def _on_update(self, update: ClockUpdate) -> None:
@@ -125,8 +114,8 @@ class FakeHost:
         turn = 0
         while True:
             if turn % 5 == 0:
-                self.bus.publish(subject("hello", self.name), self.hello())
-            self.bus.publish(subject("report", self.name), self.report())
+                self.bus.publish(up(POD, self.name, "hello"), self.hello())
+            self.bus.publish(up(POD, self.name, "report"), self.report())
             turn += 1
             await asyncio.sleep(REPORT_INTERVAL_S)
 
@@ -150,15 +139,8 @@ def fleet(count: int, url: str) -> list[FakeHost]:
 
 
 def hello(host: str, *, nics: int = 1, desired_version: int = 0, boot_id: str = "boot") -> Hello:
-    return Hello(
-        host=host,
-        boot_id=boot_id,
-        version="0",
-        dataplane_tag="tag",
-        nics=[nic(f"eth{i}") for i in range(nics)],
-        desired_version=desired_version,
-        key_ids=[1],
-    )
+    found = [nic(f"eth{i}") for i in range(nics)]
+    return hello_of(host, found, desired_version=desired_version, boot_id=boot_id)
 
 
 def showing(time_ns: int) -> ClockLine:
@@ -210,13 +192,6 @@ def path_stat(probe: ProbeEdge) -> PathStat:
         rev_p99_ns=7000,
         bound_ns=40,
     )
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from bus_fakes import manager_bus
 
-from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Hello, Nic
 from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address
 from manager.api.metrics import FleetCollector, Sources
@@ -119,7 +119,7 @@ def add_finding(state: FleetState, kind: Kind, subject: Subject, start_s: float 
 
 def collector_of(state: FleetState) -> FleetCollector:
     """The metrics of a manager that has no bus."""
-    bus = Bus("nats://127.0.0.1:1", name="test")
+    bus = manager_bus("nats://127.0.0.1:1")
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     return FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
 

@@ -42,7 +42,8 @@ class Qp:
 class World:
     """Leaves, spines, hosts and a planner; host h is at leaf h // hosts_per_leaf.
 
-    Every pair of hosts has `PORTS` ports that were traced; which spine one leads over is drawn.
+    With several pods, leaves and spines are those of each, and every core has a link to every spine. Every pair of hosts
+    has `PORTS` ports that were traced; which switches one leads over is drawn, one after the other.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class World:
         leaves: int = 2,
         spines: int = 4,
         hosts_per_leaf: int = 4,
+        pods: int = 1,
+        cores: int = 0,
         nic_bps: float = 100e6,
         spine_bps: float = 100e6,
         slow: float = 1.0,
@@ -62,7 +65,8 @@ class World:
     ) -> None:
         self.rng = np.random.default_rng(seed)
         self.leaves, self.spines, self.per_leaf = leaves, spines, hosts_per_leaf
-        self.hosts = leaves * hosts_per_leaf
+        self.pods, self.cores = pods, cores
+        self.hosts = pods * leaves * hosts_per_leaf
         self.now_s = 100.0
         self.noise, self.know_capacity = noise, know_capacity
         self.dead: set[DirectedLink] = set()
@@ -123,7 +127,7 @@ class World:
         return links
 
     def rates(self) -> NDArray[np.float64]:
-        hops = np.full((4, len(self.qps)), len(self.links))
+        hops = np.full((4 if self.pods == 1 else 6, len(self.qps)), len(self.links))
         most = np.array([qp.most_bps for qp in self.qps])
         for i, qp in enumerate(self.qps):
             links = self.in_use(qp)
@@ -155,7 +159,9 @@ class World:
         return np.array([self.tick() for _ in range(round(seconds / TICK_S))])
 
     def cut(self, leaf: int, spine: int) -> None:
-        ends = (f"l{leaf}", f"s{spine}")
+        self.cut_link(f"l{leaf}", f"s{spine}")
+
+    def cut_link(self, *ends: str) -> None:
         self.dead = {DirectedLink(*ends), DirectedLink(*ends[::-1])}
         for qp in self.qps:
             if qp.backup is not None and any(self.links[i] in self.dead for i in self.path(qp)):
@@ -251,7 +257,7 @@ class World:
             load[list(self.in_use(qp))] += rate
         full = load >= 0.999 * self.capacity
         if self.know_capacity:
-            self.capacities.learn(tuple(self.links), load, full)
+            self.capacities.learn(tuple(self.links), load, stands=full, is_sure=np.ones(len(load), bool))
         capacity = self.capacities.known_bps(tuple(self.links))
         return LinkLoads(
             routes=self.routes,
@@ -266,8 +272,21 @@ class World:
 
     def _all_links(self) -> list[DirectedLink]:
         ends = [(f"h{h}/eth0", f"l{h // self.per_leaf}") for h in range(self.hosts)]
-        ends += [(f"l{leaf}", f"s{s}") for leaf in range(self.leaves) for s in range(self.spines)]
+        ends += [
+            (f"l{leaf}", spine)
+            for leaf in range(self.pods * self.leaves)
+            for spine in self._spines(leaf // self.leaves)
+        ]
+        ends += [
+            (spine, f"c{core}")
+            for pod in range(self.pods)
+            for spine in self._spines(pod)
+            for core in range(self.cores)
+        ]
         return [DirectedLink(*pair) for a, b in ends for pair in ((a, b), (b, a))]
+
+    def _spines(self, pod: int) -> list[str]:
+        return [f"s{pod * self.spines + spine}" for spine in range(self.spines)]
 
     def _paths(self) -> dict[PathName, tuple[int, ...]]:
         paths = {}
@@ -275,13 +294,22 @@ class World:
             for b in range(self.hosts):
                 if a == b:
                     continue
-                spines = self.rng.integers(self.spines, size=PORTS)
-                for k, spine in enumerate(spines.tolist()):
+                leaves = a // self.per_leaf, b // self.per_leaf
+                drawn = self.rng.integers(self.spines, size=PORTS).tolist()
+                above = [[spine] for spine in drawn]
+                if leaves[0] // self.leaves != leaves[1] // self.leaves:
+                    above = self.rng.integers(0, [self.spines, self.cores, self.spines], (PORTS, 3)).tolist()
+                for k, choice in enumerate(above):
+                    way = [f"h{a}/eth0", *self._switches(*leaves, choice), f"h{b}/eth0"]
                     name = PathName(f"h{a}/eth0", self.address(b), FIRST_PORT + k)
-                    paths[name] = self._links_of(a, b, spine)
+                    paths[name] = tuple(self.number[DirectedLink(x, y)] for x, y in pairwise(way))
         return paths
 
-    def _links_of(self, a: int, b: int, spine: int) -> tuple[int, ...]:
-        here, there = f"l{a // self.per_leaf}", f"l{b // self.per_leaf}"
-        way = [f"h{a}/eth0", here, *([] if here == there else [f"s{spine}", there]), f"h{b}/eth0"]
-        return tuple(self.number[DirectedLink(x, y)] for x, y in pairwise(way))
+    def _switches(self, a: int, b: int, choice: list[int]) -> list[str]:
+        """The way from one leaf to another."""
+        here, there = self._spines(a // self.leaves), self._spines(b // self.leaves)
+        if a == b:
+            return [f"l{a}"]
+        if len(choice) == 1:
+            return [f"l{a}", here[choice[0]], f"l{b}"]
+        return [f"l{a}", here[choice[0]], f"c{choice[1]}", there[choice[2]], f"l{b}"]

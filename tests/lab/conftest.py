@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import need
 import pytest
@@ -20,6 +21,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def need_ecmp_seeds() -> None:
+    """Go on where switches can hash each in its own way; else the ways between pods are not all used."""
+    if not Path("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists():
+        pytest.skip("this kernel has no seeds for ECMP: Linux 6.11 does")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

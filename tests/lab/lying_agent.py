@@ -6,7 +6,7 @@ import msgspec
 
 from cwdp.agent.clock.edges import HostEdges
 from cwdp.cli import main
-from cwdp.shared.bus.messages import EdgeFit
+from cwdp.shared.bus.edges import EdgeFit
 
 LIE_NS = 1_000_000
 

@@ -15,9 +15,13 @@ from conftest import lab_name
 from cwdp.agent.clock.discipline import _Timex
 from cwdp.shared.bus.clocks import Discipline
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import Report, subject
+from cwdp.shared.bus.messages import Report
+from cwdp.shared.bus.sealing import LeaderSeal
+from cwdp.shared.bus.subjects import up
+from manager.identity.authority import DEFAULT_POD, Authority
 from tools.lab import Lab, LabSpec, lifecycle
-from tools.lab.fleet.processes import BUS_PORT, Fleet
+from tools.lab.fleet.control import BUS_PORT
+from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import SETTLE_S, sample, wait_for_lock
 from tools.lab.network import netns
 from tools.lab.truth.clocks import Truth
@@ -97,9 +101,16 @@ def told(lab: Lab) -> dict[str, Discipline]:
             found[report.host] = report.discipline
 
     async def listen() -> None:
-        bus = Bus(f"nats://{lab.mgmt_address}:{BUS_PORT}", name="test")
+        authority = Authority.load(lab.run_dir / "authority")
+        bus = Bus(
+            f"nats://{lab.mgmt_address}:{BUS_PORT}",
+            authority.manager_credential("test"),
+            LeaderSeal(authority.control_key),
+            pod=DEFAULT_POD,
+            name="test",
+        )
         for host in lab.hosts:
-            bus.subscribe(subject("report", host.name), Report, hear)
+            bus.subscribe(up(DEFAULT_POD, host.name, "report"), Report, hear)
         bus.start()
         await asyncio.sleep(LISTEN_S)
         await bus.close()

@@ -1,7 +1,6 @@
 """A manager and an agent per host on real packets: what they promise, and what trouble does to it."""
 
 import os
-import secrets
 import signal
 import sys
 import time
@@ -22,7 +21,8 @@ from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.tree import TreePath
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle
-from tools.lab.fleet.processes import MANAGER, Fleet
+from tools.lab.fleet.control import MANAGER
+from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import wait_for_lock
 from tools.lab.network import netns
 from tools.lab.truth.clocks import Reading, Truth
@@ -31,6 +31,10 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 # Far above what is reached (docs/measurements.md), so that a busy machine does not fail a test of behaviour.
 FAR_NS = 2_000.0
+WIDE_NS = 50_000.0
+STEP_NS = 20_000.0
+"""The clocks of the lab are seconds apart: whoever begins anew steps by far more."""
+
 QUICK_PROBES = ProbeSettings(pairs_per_s=400.0, paths=4)
 
 
@@ -68,11 +72,18 @@ class Running:
         return [event["kind"] for event in events if event["host"] == host]
 
     def watch_steps(self, seconds: float) -> float:
-        """The largest distance of any host from the truth while time passes; NaN where one lost its clock."""
+        """The largest distance from the truth, in ns, that no host's own narrow bound allows, while time passes.
+
+        NaN where one lost its clock.
+        """
         worst = 0.0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            worst = np.maximum(worst, np.abs(self.read().error_ns).max())
+            reading = self.read()
+            error = np.abs(reading.error_ns)
+            worst = np.maximum(
+                worst, np.where(error <= np.minimum(reading.bound_ns, WIDE_NS), 0, error).max()
+            )
             time.sleep(0.02)
         return float(worst)
 
@@ -141,18 +152,18 @@ def test_a_killed_agent_leaves_the_dataplane_at_work_and_its_clock_unstepped(run
         lambda: running.truth.counters("h1")["request_reflected"] > reflected + 50,
         "reflection without an agent",
     )
-    assert running.watch_steps(4.0) < FAR_NS
+    assert running.watch_steps(4.0) < STEP_NS
     until(lambda: running.fleet.process("h1").pid != before, "another agent")
     accepted = running.truth.counters("h1")["reply_accepted"]
     until(lambda: running.truth.counters("h1")["reply_accepted"] > accepted + 50, "probes of the new agent")
-    assert running.watch_steps(2.0) < FAR_NS
+    assert running.watch_steps(2.0) < STEP_NS
 
 
 def test_a_killed_manager_takes_up_its_timeline_again(running: Running) -> None:
     timeline = running.client.get("/v1/clock")["timeline"]
     before = running.fleet.process(MANAGER).pid
     os.kill(before, signal.SIGKILL)
-    assert running.watch_steps(5.0) < FAR_NS
+    assert running.watch_steps(5.0) < STEP_NS
     until(lambda: running.fleet.process(MANAGER).pid != before, "another manager")
 
     def all_synced() -> bool:
@@ -166,7 +177,7 @@ def test_a_killed_manager_takes_up_its_timeline_again(running: Running) -> None:
 
     until(all_synced, "all hosts synced again")
     assert running.client.get("/v1/clock")["timeline"] == timeline
-    assert running.watch_steps(3.0) < FAR_NS
+    assert running.watch_steps(3.0) < STEP_NS
 
 
 def test_a_killed_bus_comes_back_and_clocks_hold_over(running: Running) -> None:
@@ -176,24 +187,15 @@ def test_a_killed_bus_comes_back_and_clocks_hold_over(running: Running) -> None:
     bus = int(children.read_text().split()[0])
     assert b"nats-server" in Path(f"/proc/{bus}/cmdline").read_bytes()
     os.kill(bus, signal.SIGKILL)
-    assert running.watch_steps(4.0) < FAR_NS
+    assert running.watch_steps(4.0) < STEP_NS
     until(
         lambda: all(row["age_s"] is not None and row["age_s"] < 2 for row in running.clocks().values()),
         "new solves",
     )
-    assert running.watch_steps(2.0) < FAR_NS
+    assert running.watch_steps(2.0) < STEP_NS
 
 
 def test_the_cluster_key_is_rotated_without_refusing_a_probe(running: Running) -> None:
-    path = running.lab.run_dir / "keys.toml"
-    old, new = path.read_text().split("[[key]]")[1], f'\nid = 2\nsecret = "{secrets.token_hex(16)}"\n'
-
-    def write(send: int, *keys: str) -> None:
-        draft = path.with_suffix(".new")
-        draft.touch(mode=0o600)
-        draft.write_text(f"send = {send}\n" + "".join(f"[[key]]{key}" for key in keys))
-        draft.rename(path)
-
     def all_have(ids: list[int]) -> bool:
         return all(row["key_ids"] == ids for row in running.client.get("/v1/host")["hosts"])
 
@@ -205,12 +207,9 @@ def test_the_cluster_key_is_rotated_without_refusing_a_probe(running: Running) -
 
     refused = ("request_unknown_key", "reply_unknown_key", "request_bad_mac", "reply_bad_mac")
     before = {host.name: running.truth.counters(host.name) for host in running.lab.hosts}
-    write(1, old, new)
+    running.client.put("/v1/credential/keys", {})
     until(lambda: all_have([1, 2]), "both keys everywhere")
-    write(2, old, new)
     until(lambda: all_sign_with(2), "the new key in use everywhere")
-    time.sleep(0.5)  # until all probes that were signed with the old one have arrived
-    write(2, new)
     until(lambda: all_have([2]), "the new key alone")
     time.sleep(1)
     for host, counters in before.items():
@@ -256,7 +255,7 @@ def test_a_stopped_agent_is_lost_and_found_again(running: Running) -> None:
     running.fleet.start("h4")
     until(lambda: state() == "up" and running.clocks()["h4"]["state"] == "synced", "the return of h4")
     until(lambda: running.worst_ns() < FAR_NS, "the clock of h4")
-    assert running.watch_steps(2.0) < FAR_NS
+    assert running.watch_steps(2.0) < STEP_NS
     assert running.fleet.restarts == restarts
 
 

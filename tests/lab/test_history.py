@@ -14,7 +14,8 @@ from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from manager.config import ProbeSettings
 from tools.lab import Lab, LabSpec, faults, lifecycle
-from tools.lab.fleet.processes import MANAGER, Fleet
+from tools.lab.fleet.control import MANAGER
+from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import wait_for_lock
 from tools.lab.truth.clocks import Truth
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import lab_name
+from steered_pair import QPN, REMOTE_QPN, SOURCE, TARGET, SteeredPair
 from waiting import until
 
 from cwdp.cli.client import ManagerClient
@@ -19,64 +20,27 @@ from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import wait_for_lock
 from tools.lab.truth.clocks import Truth
-from tools.lab.truth.spines import spines_by_port
-from tools.roce import Endpoint, Flow, Generator
+from tools.roce import Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 TIMEOUT_S = 30.0
-SOURCE, TARGET = "h1", "h3"
-QPN, REMOTE_QPN = 1000, 1001
-PORTS = range(50_000, 50_008)
+RATE_BPS = 2_000_000
+"""What the lab can do beside all else."""
+
 DEAD_AFTER_MS = 50.0
 PATIENT_NS = 1_000_000_000
 """A pause of the machine is no loss: packets are sent again only where they are long overdue."""
 
 
-class Running:
-    """A lab with its services, and a queue pair from h1 to h3 steered over one spine and backed up by the other."""
+class Running(SteeredPair):
+    """A lab with its services, and a steered queue pair."""
 
-    def __init__(self, lab: Lab, fleet: Fleet, truth: Truth, ways: list[tuple[int, int, str]]) -> None:
-        self.lab, self.fleet, self.truth = lab, fleet, truth
+    def __init__(self, lab: Lab, fleet: Fleet, truth: Truth) -> None:
+        super().__init__(lab, truth)
+        self.lab, self.fleet = lab, fleet
         self.client = ManagerClient(f"unix://{fleet.socket}")
-        (self.sport, self.backup_sport, self.spine), self.back = ways
-        self.ends = [lab.host(SOURCE), lab.host(TARGET)]
-
-    def steer(self) -> None:
-        """Both directions, by the manager."""
-        source, target = self.ends
-        for here, there, qpn, sport, backup_sport in (
-            (source, target, REMOTE_QPN, self.sport, self.backup_sport),
-            (target, source, QPN, *self.back[:2]),
-        ):
-            wish = {"host": here.name, "nic": "nic0", "dst": str(there.nics[0].ipv4), "qpn": qpn}
-            self.client.put("/v1/steer", wish | {"sport": sport, "backup_sport": backup_sport})
-        until(lambda: self.used_ports() >= {self.sport, self.backup_sport}, "the steering in the maps")
-
-    def used_ports(self) -> set[int]:
-        """Source ports whose paths h1 watches."""
-        maps = self.truth._open(self.ends[0])
-        assert maps is not None
-        return set(maps.paths["sport"][maps.paths["users"] > 0].tolist())
-
-    def flow(self, **settings: Any) -> Flow:
-        """The queue pair, at a rate that the lab can do beside all else."""
-        source, target = self.ends
-        return Flow(
-            id=0,
-            source=Endpoint(SOURCE, source.nics[0].ipv4),
-            target=Endpoint(TARGET, target.nics[0].ipv4),
-            qpn=QPN,
-            remote_qpn=REMOTE_QPN,
-            sport=60_000,
-            ack_sport=60_001,
-            mtu=256,
-            message_bytes=4096,
-            rate_bps=2_000_000,
-            window=512,
-            retries=1000,
-            **settings,
-        )
+        (self.sport, self.backup_sport, self.spine), self.back = self.ways
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """What h1 has told of a kind, oldest first."""
@@ -106,16 +70,10 @@ def running() -> Iterator[Running]:
     roce = RoceConfig(dead_after_ms=DEAD_AFTER_MS, hold_down_ms=200.0, hold_down_max_ms=200.0, sample_every=4)
     try:
         lab = Lab.open(name)
-        ends = lab.host(SOURCE), lab.host(TARGET)
-        ways = []
-        for source, target in (ends, ends[::-1]):
-            spines = spines_by_port(lab, source, target, PORTS)
-            sport, spine = min(spines.items())
-            ways.append((sport, min(port for port, other in spines.items() if other != spine), spine))
         with Fleet(lab, ProbeSettings(pairs_per_s=200.0, degree=3), roce=roce) as fleet, Truth(lab) as truth:
             wait_for_lock(fleet, truth)
-            made = Running(lab, fleet, truth, ways)
-            made.steer()
+            made = Running(lab, fleet, truth)
+            made.steer(made.client)
             yield made
     finally:
         lifecycle.down(name)
@@ -126,7 +84,7 @@ def _ports_used(flow: dict[str, Any]) -> set[int]:
 
 
 def test_packets_take_the_path_that_the_manager_was_told(running: Running) -> None:
-    patient = running.flow(total_bytes=100_000, timeout_ns=PATIENT_NS)
+    patient = running.flow(RATE_BPS, total_bytes=100_000, timeout_ns=PATIENT_NS)
     with Generator([patient], running.lab.popen, running.lab.run_dir) as generator:
         generator.start()
         (flow,) = generator.result(TIMEOUT_S)["flows"]
@@ -138,7 +96,7 @@ def test_packets_take_the_path_that_the_manager_was_told(running: Running) -> No
 def test_a_silent_link_is_left_and_used_again_and_both_are_told(running: Running) -> None:
     link = f"l1-{running.spine}"
     downs, ups = len(running.events("path_down")), len(running.events("path_up"))
-    with Generator([running.flow()], running.lab.popen, running.lab.run_dir) as generator:
+    with Generator([running.flow(RATE_BPS)], running.lab.popen, running.lab.run_dir) as generator:
         generator.start()
         time.sleep(1.0)
         faults.drop(running.lab.name, link, 1.0)
@@ -169,7 +127,7 @@ def test_a_silent_link_is_left_and_used_again_and_both_are_told(running: Running
 def test_pulses_stop_with_the_agent_and_nothing_else_does(running: Running) -> None:
     before, orphans = running.truth.counters(SOURCE), _orphans()
     agent, starts = running.fleet.process(SOURCE), len(running.events("agent_started"))
-    patient = running.flow(timeout_ns=PATIENT_NS)
+    patient = running.flow(RATE_BPS, timeout_ns=PATIENT_NS)
     with Generator([patient], running.lab.popen, running.lab.run_dir) as generator:
         generator.start()
         time.sleep(0.5)
@@ -204,7 +162,9 @@ def _orphans() -> set[int]:
 def test_queue_pairs_are_counted_alike_at_both_ends(running: Running) -> None:
     ends = [(SOURCE, Direction.EGRESS), (TARGET, Direction.INGRESS)]
     before = [running.counted(*end) for end in ends]
-    with Generator([running.flow(total_bytes=200_000)], running.lab.popen, running.lab.run_dir) as generator:
+    with Generator(
+        [running.flow(RATE_BPS, total_bytes=200_000)], running.lab.popen, running.lab.run_dir
+    ) as generator:
         generator.start()
         (flow,) = generator.result(TIMEOUT_S)["flows"]
     after = [running.counted(*end) for end in ends]
@@ -219,7 +179,7 @@ def test_queue_pairs_are_counted_alike_at_both_ends(running: Running) -> None:
 
 
 def test_data_packets_have_delays(running: Running) -> None:
-    with Generator([running.flow()], running.lab.popen, running.lab.run_dir) as generator:
+    with Generator([running.flow(RATE_BPS)], running.lab.popen, running.lab.run_dir) as generator:
         generator.start()
         until(
             lambda: (running.row(SOURCE, "egress", REMOTE_QPN).get("owd") or {}).get("samples", 0) > 50,

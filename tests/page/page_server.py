@@ -64,6 +64,7 @@ class PageServer:
         application = web.Application()
         application.on_response_prepare.append(_add_headers)
         application.router.add_get("/v1/stream", self._stream)
+        application.router.add_get("/v1/session", self._session)
         application.router.add_get("/v1/{path:.*}", self._answer)
         application.router.add_get("/{path:.*}", self._file)
         self._runner = web.AppRunner(application, shutdown_timeout=1, access_log=None)
@@ -84,6 +85,11 @@ class PageServer:
             return web.json_response(answer(self.world, request.match_info["path"], request.query))
         except RefusedError as refused:
             return web.json_response(refused.answer, status=refused.status)
+
+    async def _session(self, _request: web.Request) -> web.Response:
+        if not self.answers:
+            raise web.HTTPServiceUnavailable
+        return web.json_response({"name": "127.0.0.1", "role": "viewer", "signed_in": False})
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         if not self.answers:

@@ -4,18 +4,28 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import need
 
+from cwdp.cli.client import ManagerClient
+from cwdp.errors import ManagerError
 from tools.browser import Browser
 from tools.experiments.play import Play, Story, playing
 
 FOUND_S = 90.0
 CLICKS = 4
+RING_S = 10.0
+"""So much time a row of history's rings is about: one that began before the end of it tells of losses still."""
+
+QUIET, LOSING = 0.004, 0.011
+"""Of probes, less than which may be lost where all is well."""
+
 FOLLOW = """
 const found = [...document.querySelectorAll(".finding")].find((each) => new RegExp(arguments[0]).test(each.innerText));
 const text = found?.innerText ?? "";
@@ -99,3 +109,68 @@ def find_link(bad: Bad, browser: Browser, play: Play, pictures: Path) -> None:
         assert all(end in browser.address for end in ends)
         browser.picture(pictures / f"story-{'-'.join(bad.where)}.png")
     assert viewer.count <= CLICKS
+
+
+@dataclass(frozen=True)
+class Past:
+    """A link that dropped everything for a while, and a queue pair that crossed it before.
+
+    Attributes:
+        a, b: the link's ends.
+        before_s, within_s, after_s: seconds since 1970.
+        queue_pair: what names it in the page's address.
+    """
+
+    a: str
+    b: str
+    before_s: float
+    within_s: float
+    after_s: float
+    queue_pair: dict[str, str]
+
+
+def silence(play: Play) -> Past:
+    """Cut a link silently until history tells of it and of a queue pair that went round it, and heal it."""
+    story = Story("a link that no other story breaks", ("lab cut l3-s4 --silent",), ("lab heal l3-s4",))
+    client = ManagerClient(f"unix://{play.socket}")
+    a, b = (_address_of(play, switch) for switch in story.make[0].split()[2].split("-"))
+
+    def lost_from(at: str) -> float:
+        worst = client.get("/v1/matrix", {"at": at, "metric": "loss"})["worst"]
+        return float(max((pair["value"] for pair in worst if a in (pair["src"], pair["dst"])), default=0.0))
+
+    def well(at: str) -> bool:
+        return not client.get("/v1/fleet", {"at": at})["findings"] and lost_from(at) < QUIET
+
+    def crossing(at: str) -> Any:
+        return client.get("/v1/link-view", {"a": a, "b": b, "at": at})["queue_pairs"] if well(at) else []
+
+    def way_round(at: str) -> bool:
+        there = client.get("/v1/link-view", {"a": a, "b": b, "at": at})["there"]
+        if there["state"] != "silent" or lost_from(at) < LOSING:
+            return False
+        path = client.get("/v1/qp-view", {**queue_pair, "at": at})["path"]
+        return path["is_known"] and [a, b] not in [[hop["a"], hop["b"]] for hop in path["hops"]]
+
+    before_s, found = _when(crossing, "a queue pair that crosses it")
+    row = found[0]
+    names = {"host": row["host"], "nic": row["nic"], "dst_addr": row["peer_addr"], "qpn": row["qpn"]}
+    queue_pair = {key: str(value) for key, value in names.items()}
+    with told(story, play):
+        within_s, _ = _when(way_round, "its way round")
+    _when(well, "the end of it")
+    time.sleep(2 * RING_S)
+    after_s, _ = _when(well, "a while after it")
+    return Past(a, b, before_s, within_s, after_s, queue_pair)
+
+
+def _when(wanted: Callable[[str], Any], what: str) -> tuple[float, Any]:
+    """The first instant of which history tells what is wanted, and that."""
+    deadline = time.monotonic() + FOUND_S
+    while time.monotonic() < deadline:
+        time_s = time.time()
+        with suppress(ManagerError):
+            if found := wanted(f"{time_s:.1f}"):
+                return round(time_s, 1), found
+        time.sleep(0.5)
+    raise AssertionError(f"waited for {what}")

@@ -98,3 +98,50 @@ def test_the_past_is_shown_and_stays_from_page_to_page(browser: Browser, server:
 def test_a_time_before_now_becomes_an_instant(browser: Browser, server: PageServer) -> None:
     browser.open(f"{server.url}#/fleet?at=-600")
     assert abs(time.time() - 600 - float(browser.address.partition("at=")[2])) < 30
+
+
+def test_the_address_holds_what_is_unfolded_the_zoom_and_the_span_of_the_slider(
+    browser: Browser, server: PageServer
+) -> None:
+    browser.open(server.url, shows=".heatmap canvas")
+    browser.click("section[aria-label='Leaf by leaf'] summary")
+    browser.until(lambda: "unfolded=worst" in browser.address, "what is unfolded in the address")
+    browser.click("button[aria-label='smaller cells']")
+    browser.until(lambda: "zoom=" in browser.address, "the zoom in the address")
+    browser.js(
+        "const field = document.querySelector('.replay select'); field.value = '24h';"
+        "field.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    browser.until(lambda: "range=24h" in browser.address, "the span in the address")
+    size = "return document.querySelector('.heatmap .room').style.width"
+    before = browser.js(size)
+    browser.open(browser.address, shows=".heatmap canvas")
+    assert browser.js(size) == before
+    browser.until(lambda: browser.all("section[aria-label='Leaf by leaf'] td"), "what was unfolded")
+    browser.click("section[aria-label='Leaf by leaf'] summary")
+    browser.until(lambda: "unfolded" not in browser.address, "what is folded away again")
+    browser.press("m")
+    browser.until_text("tier 1", "main")
+    assert "range=24h" in browser.address
+    assert browser.js("return document.querySelector('.replay select').value") == "24h"
+
+
+@pytest.mark.parametrize(("ago_s", "span"), [(600, "1h"), (7200, "24h"), (500_000, "14d")])
+def test_the_slider_spans_the_instant_that_is_shown(
+    ago_s: int, span: str, browser: Browser, server: PageServer
+) -> None:
+    browser.open(f"{server.url}#/map?at=-{ago_s}")
+    assert browser.js("return document.querySelector('.replay select').value") == span
+    shown = browser.js("return Number(document.querySelector('.slider input').value)")
+    assert abs(time.time() - ago_s - shown) < 90
+
+
+def test_charts_are_of_the_instant_that_is_shown(browser: Browser, server: PageServer) -> None:
+    at = int(time.time()) // 10 * 10 - 400
+    link = f"{server.url}#/link?a=10.254.1.2&b=10.254.2.2&span=15m"
+    clock = browser.js("return new Date(1000 * arguments[0]).toTimeString().slice(0, 8)", at)
+    browser.open(f"{link}&at={at}", shows=".chart canvas")
+    times = "return [...document.querySelectorAll('.values strong')].map((each) => each.innerText.slice(-8))"
+    browser.until(lambda: browser.js(times) == [clock] * 3, "the values of then")
+    browser.press("[")
+    browser.until(lambda: clock not in browser.js(times), "those of a minute earlier")

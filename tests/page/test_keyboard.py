@@ -1,23 +1,10 @@
 """Everything can be done by keys alone, and what has the focus can be seen."""
 
+from page_keys import focused, tab_to
 from page_server import PageServer
 from synthetic import HOSTILE_HOST
 
 from tools.browser import Browser
-
-
-def focused(browser: Browser) -> str:
-    return str(
-        browser.js("return document.activeElement.innerText || document.activeElement.ariaLabel || ''")
-    )
-
-
-def tab_to(browser: Browser, words: str, *, most: int = 60) -> None:
-    for _ in range(most):
-        browser.press("TAB")
-        if words in focused(browser):
-            return
-    raise AssertionError(f"{most} times tab did not lead to “{words}”, but to “{focused(browser)}”")
 
 
 def test_from_the_verdict_to_the_queue_pair_by_keys(browser: Browser, server: PageServer) -> None:

@@ -1,4 +1,4 @@
-"""The same where nobody moves queue pairs but who looks at the page: with the planner these two are mended before."""
+"""The same where nobody moves queue pairs but who looks at the page: nothing is mended before."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -22,18 +22,23 @@ PARTS = {
     "qp": "qp",
     "placement": "placement",
     "history": "history",
-    "page": "page",
+    "page": "page.costs",
+    "viewers": "page.period",
+    "takeover": "bus.takeover",
+    "swarm": "bus.swarm",
 }
 """Their modules in here."""
 
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
-def main(parts: tuple[str, ...]) -> None:
+@click.option("--nics", type=click.IntRange(16), help="Of the swarm; of two sizes by default.")
+def main(parts: tuple[str, ...], nics: int | None) -> None:
     """Measure PARTS and print their figures."""
     for part in parts or PARTS:
         progress(f"measuring: {part}")
-        for figure in importlib.import_module(f"tools.bench.{PARTS[part]}").figures():
+        options = {"nics": nics} if part == "swarm" else {}
+        for figure in importlib.import_module(f"tools.bench.{PARTS[part]}").figures(**options):
             click.echo(json.dumps(figure))
 
 

@@ -8,13 +8,11 @@ what is left without them.
 
 import asyncio
 import contextlib
-import os
 import secrets
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +23,6 @@ from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.errors import LabError
-from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import (
     ClockLine,
     ClockUpdate,
@@ -34,11 +31,14 @@ from cwdp.shared.bus.messages import (
     ProbeEdge,
     Report,
     nic_id,
-    subject,
 )
+from cwdp.shared.bus.subjects import down, up
+from manager.bus.connection import manager_bus
 from manager.bus.nats_server import NatsServer
+from manager.identity.authority import DEFAULT_POD, Authority
 from tools.lab import Host, Lab, LabSpec, lifecycle, netns_enter
 from tools.lab.network import netns
+from tools.processes import processor_s, resident_bytes
 
 SPEC = LabSpec(name="bench-agent", spines=2, hosts_per_leaf=6, rate_bps=10**9, spine_rate_bps=10**9)
 PEERS = 10
@@ -136,8 +136,9 @@ def _measure(lab: Lab, secret: bytes, bare: float) -> list[Figure]:
 
 
 async def _figures(lab: Lab, secret: bytes, bare: float) -> list[Figure]:
-    async with _StandIn(lab) as manager:
-        agent = _start_agent(lab, secret)
+    authority = Authority.new()
+    async with _StandIn(lab, authority) as manager:
+        agent = _start_agent(lab, secret, authority)
         try:
             await manager.schedule(USUAL_PAIRS_PER_S)
             usual = _Usage(agent.pid)
@@ -170,14 +171,16 @@ def _figure(name: str, value: float, unit: str, reference: Any, target: float) -
     }
 
 
-def _start_agent(lab: Lab, secret: bytes) -> "subprocess.Popen[bytes]":
+def _start_agent(lab: Lab, secret: bytes, authority: Authority) -> "subprocess.Popen[bytes]":
     host = lab.hosts[0]
     keys, config = lab.run_dir / "keys.toml", lab.run_dir / "agent.toml"
+    credential = lab.run_dir / "agent.creds"
+    authority.host_credential(host.name).save(credential)
     keys.touch(mode=0o600)
     keys.write_text(f'send = {KEY_ID}\n[[key]]\nid = {KEY_ID}\nsecret = "{secret.hex()}"\n')
     config.write_text(
         f'host = "{host.name}"\nnics = ["{host.nics[0].name}"]\n'
-        f'nats = "nats://{lab.mgmt_address}:{BUS_PORT}"\nkeys = "{keys}"\n'
+        f'nats = "nats://{lab.mgmt_address}:{BUS_PORT}"\ncredential = "{credential}"\nkeys = "{keys}"\n'
     )
     with (lab.run_dir / "agent.log").open("wb") as log:
         argv = [sys.executable, "-m", "cwdp", "agent", "run", "--config", str(config)]
@@ -187,15 +190,15 @@ def _start_agent(lab: Lab, secret: bytes) -> "subprocess.Popen[bytes]":
 class _StandIn:
     """What the agent sees of a manager: a bus, a schedule, and a clock that needs no correction."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, authority: Authority) -> None:
         self._lab = lab
         self._host = lab.hosts[0].name
         self._version = 0
         self._report: Report | None = None
         self._reported = asyncio.Event()
-        self._server = NatsServer(str(lab.mgmt_address), BUS_PORT, lab.run_dir)
-        self._bus = Bus(self._server.url, name="bench")
-        self._bus.subscribe(subject("report", self._host), Report, self._take)
+        self._server = NatsServer(str(lab.mgmt_address), BUS_PORT, lab.run_dir, authority)
+        self._bus = manager_bus(self._server.url, authority, name="bench")
+        self._bus.subscribe(up(DEFAULT_POD, self._host, "report"), Report, self._take)
 
     async def __aenter__(self) -> Self:
         await self._server.start()
@@ -249,7 +252,7 @@ class _StandIn:
                 state="synced",
             )
             update = ClockUpdate(host=self._host, timeline="bench", seq=seq, line=line, priors=priors)
-            self._bus.publish(subject("clock", self._host), update)
+            self._bus.publish(down(DEFAULT_POD, self._host, "clock"), update)
             await asyncio.sleep(UPDATE_INTERVAL_S)
 
 
@@ -257,20 +260,14 @@ class _Usage:
     """What a process uses from now on."""
 
     def __init__(self, pid: int) -> None:
-        self._proc = Path(f"/proc/{pid}")
-        self._began = (time.monotonic(), self._cpu_s())
+        self._pid = pid
+        self._began = (time.monotonic(), processor_s(pid))
 
     def cpu_share(self) -> float:
         """User and system time since then, as a share of one core."""
         since, cpu_s = self._began
-        return (self._cpu_s() - cpu_s) / (time.monotonic() - since)
+        return (processor_s(self._pid) - cpu_s) / (time.monotonic() - since)
 
     def rss_bytes(self) -> int:
         """Resident memory now."""
-        pages = int((self._proc / "statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def _cpu_s(self) -> float:
-        fields = (self._proc / "stat").read_text().rpartition(")")[2].split()
-
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return resident_bytes(self._pid)

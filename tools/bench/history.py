@@ -9,7 +9,7 @@ from random import Random
 
 import numpy as np
 
-from cwdp.shared.bus.messages import PathStat
+from cwdp.shared.bus.edges import PathStat, path_rows
 from cwdp.shared.bus.records import QP_ROW
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -170,7 +170,8 @@ def _state(rng: np.random.Generator) -> FleetState:
     for report in range(10):
         for i in range(count):
             peers = [(7 * i + 13 * k + 1) % count for k in range(PEERS)]
-            state.owd.add([_path(i, peer, k) for peer in peers for k in range(PATHS)], report / 10)
+            paths = path_rows([_path(i, peer, k) for peer in peers for k in range(PATHS)])
+            state.owd.add(f"h{i}", paths, report / 10)
     for turn in range(2):
         for i in range(count):
             rows = np.zeros(QUEUE_PAIRS, QP_ROW)

@@ -23,7 +23,7 @@ from tools.lab import Host, Lab, LabSpec, faults
 from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import lab_for_run, wait_for_lock
 from tools.lab.truth.clocks import Truth
-from tools.lab.truth.ecmp import Stream, spines_of
+from tools.lab.truth.ecmp import Stream, switches_of
 from tools.roce import Endpoint, Flow, Generator
 from tools.waiting import wait_for
 
@@ -215,7 +215,7 @@ def _ways(lab: Lab, ports: int) -> list[Way]:
             Stream(source.name, mine.ipv4, theirs.ipv4, port)
             for port in range(FIRST_PORT, FIRST_PORT + ports)
         ]
-        spines = spines_of(lab, streams)
+        spines = {stream: switches[1] for stream, switches in switches_of(lab, streams).items()}
         by_spine = sorted(streams, key=lambda stream: spines[stream])
         half = len(by_spine) // 2
         ways += [

@@ -19,6 +19,7 @@ from manager.placement import (
     place,
     replace_lost,
 )
+from manager.planner.candidates import MOST_CANDIDATES
 from tools.bench.figures import Figure, figure
 
 LEAVES, HOSTS, SPINES, QUEUE_PAIRS = 128, 64, 64, 100_000
@@ -27,6 +28,8 @@ OVER_BOUND = 1.05
 CLOSE_ENOUGH = 1.03
 LINK_BPS = 400e9
 SMALL = ((4, 3), (8, 8), (6, 4))
+PODS, POD_LEAVES, POD_SPINES, CORES = 16, 8, 8, 8
+"""Of the fabric with three tiers, which has as many NICs as the large one."""
 
 Indices = NDArray[np.intp]
 _T = TypeVar("_T")
@@ -36,8 +39,23 @@ def figures() -> Iterator[Figure]:
     """A full plan, plans after failures, and small fabrics against the linear program."""
     for name, spread in (("equal rates", 0.0), ("rates within a factor of 3", 0.5)):
         yield from _large(name, spread)
+    yield from _pods()
     for leaves, spines in SMALL:
         yield _small(leaves, spines)
+
+
+def _pods() -> Iterator[Figure]:
+    """Three tiers, of whose many paths each pair has as many candidates as a planner looks at."""
+    rng = np.random.default_rng(2)
+    fabric = _three_tiers(rng)
+    demand = _everybody_to_strangers(PODS * POD_LEAVES, HOSTS, QUEUE_PAIRS, 0.5, rng)
+    bound = lower_bound(fabric, demand)
+    took_s, choice = _timed(lambda: _plan(fabric, demand, bound))
+    reference = {"queue_pairs": len(demand.pair), "pods": PODS, "spines": POD_SPINES, "cores": CORES}
+    yield figure("placement, three tiers: full plan", took_s, "s", reference, FULL_TARGET_S)
+    over = fullest(fabric, demand, choice) / bound
+    name = "placement, three tiers: fullest link over its lower bound"
+    yield figure(name, over, "", {"bound": round(bound, 4)}, OVER_BOUND)
 
 
 def _large(name: str, spread: float) -> Iterator[Figure]:
@@ -123,6 +141,33 @@ def _leaf_spine(leaves: int, spines: int, slow: float = 1.0) -> Fabric:
     capacity[up[:, 0]] *= slow
     capacity[down[:, 0]] *= slow
     return Fabric(capacity, PathSet(np.stack([up[pair // leaves], down[pair % leaves]]), 2 * leaves * spines))
+
+
+def _three_tiers(rng: np.random.Generator) -> Fabric:
+    """Pair a * leaves + b leads from leaf a to leaf b over drawn spines and cores; no tier is oversubscribed."""
+    leaves, spines = PODS * POD_LEAVES, PODS * POD_SPINES
+    counts = (leaves * POD_SPINES, spines * CORES, spines * CORES, leaves * POD_SPINES)
+    starts = np.cumsum([0, *counts])
+    pair = np.arange(leaves * leaves)
+    a, b = (each[:, None] for each in divmod(pair, leaves))
+    up, core, down = rng.integers(
+        0, [[[POD_SPINES]], [[CORES]], [[POD_SPINES]]], (3, len(pair), MOST_CANDIDATES)
+    )
+    is_near = a // POD_LEAVES == b // POD_LEAVES
+    down = np.where(is_near, up, down)
+    above = [(leaf // POD_LEAVES * POD_SPINES + spine) * CORES + core for leaf, spine in ((a, up), (b, down))]
+    links = np.stack(
+        [
+            a * POD_SPINES + up,
+            np.where(is_near, starts[-1], starts[1] + above[0]),
+            np.where(is_near, starts[-1], starts[2] + above[1]),
+            starts[3] + b * POD_SPINES + down,
+        ]
+    )
+    to_spine_bps = LINK_BPS * HOSTS / POD_SPINES
+    to_core_bps = to_spine_bps * POD_LEAVES / CORES
+    capacity = np.repeat([to_spine_bps, to_core_bps, to_core_bps, to_spine_bps], counts)
+    return Fabric(capacity, PathSet(links, int(starts[-1])))
 
 
 def _everybody_to_strangers(

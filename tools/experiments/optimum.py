@@ -1,11 +1,13 @@
 """What the links of a lab can carry at best: programs over its true topology. No I/O.
 
-A path leads from the source's NIC by its leaf, one spine (none within a leaf) and the target's leaf to its NIC. Flows
+A path leads from the source's NIC by its leaf up to a spine or a core, as far as it must, and down to the target's. Flows
 may be split over paths, which no queue pair can be, unless said otherwise: no placement of whole queue pairs does better.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -125,33 +127,40 @@ def placed_optimum_bps(
 
 
 def fitting_spine_flows(topology: Topology, pairs: Sequence[Pair], slow_share: float = 1.0) -> int:
-    """Queue pairs that each spine link must hold, so that the best placement of whole queue pairs just fits.
+    """Queue pairs that each link between switches must hold, so that the best placement of whole queue pairs just fits.
 
     The flows between leaves are the edges of a bipartite multigraph, leaves that send on one side and leaves that
     receive on the other; by König's theorem its edges are as many matchings as its largest degree, and a spine can
-    take any of them, as a matching puts one flow on each of its links at most.
+    take any of them, as a matching puts one flow on each of its links at most. So it is with pods and all links of
+    their spines to cores.
 
     Args:
         topology: of the lab.
         pairs: source and target of each queue pair.
         slow_share: what the links of the first spine carry of what the others' do.
     """
-    degree = _largest_degree(topology, pairs)
-    spines, fits = len(topology.spines), 1
-    while (spines - 1) * fits + int(fits * slow_share + 1e-9) < degree:
+    spec = topology.spec
+    ends = [tuple(topology.leaves.index(topology.nics[host][0].leaf) for host in pair) for pair in pairs]
+    wanted = [
+        (_largest_degree(ends), spec.spines, 1),
+        (
+            _largest_degree([(a // spec.leaves, b // spec.leaves) for a, b in ends]),
+            spec.spines * spec.cores,
+            spec.cores,
+        ),
+    ]
+    fits = 1
+    while any(
+        (links - slow) * fits + slow * int(fits * slow_share + 1e-9) < flows for flows, links, slow in wanted
+    ):
         fits += 1
     return fits
 
 
-def _largest_degree(topology: Topology, pairs: Sequence[Pair]) -> int:
-    """The most flows that leave any leaf for others, or come to it from others."""
-    out: dict[str, int] = {}
-    into: dict[str, int] = {}
-    for source, target in pairs:
-        a, b = topology.nics[source][0].leaf, topology.nics[target][0].leaf
-        if a != b:
-            out[a] = out.get(a, 0) + 1
-            into[b] = into.get(b, 0) + 1
+def _largest_degree(ends: Sequence[tuple[int, ...]]) -> int:
+    """The most flows that leave any leaf or pod for others, or come to it from others."""
+    out = Counter(a for a, b in ends if a != b)
+    into = Counter(b for a, b in ends if a != b)
     return max([0, *out.values(), *into.values()])
 
 
@@ -172,10 +181,8 @@ def _program(topology: Topology, pairs: Sequence[Pair], capacity_bps: Mapping[st
 def _paths(topology: Topology, source: str, target: str) -> list[list[str]]:
     """The directed links of every path between the first NICs of two hosts."""
     a, b = topology.nics[source][0].leaf, topology.nics[target][0].leaf
-    first, last = f"{source}>{a}", f"{b}>{target}"
-    if a == b:
-        return [[first, last]]
-    return [[first, f"{a}>{spine}", f"{spine}>{b}", last] for spine in topology.spines]
+    ways = ((source, *way, target) for way in topology.ways(a, b))
+    return [[f"{node}>{after}" for node, after in pairwise(way)] for way in ways]
 
 
 def _solve(

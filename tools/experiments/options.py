@@ -25,13 +25,15 @@ def rate_option(rate_bps: int, of: str) -> Callable[[Command], Command]:
 def fabric_options(
     name: str, *, hosts: int, rate_bps: int, rate_of: str = "Of hosts' links.", spines: int = LabSpec().spines
 ) -> Callable[[Command], Command]:
-    """`--leaves`, `--spines`, `--hosts` and `--rate`, with these defaults: the command is given a `spec` made of them.
+    """`--pods`, `--leaves`, `--spines`, `--cores`, `--hosts`, `--rate` with these defaults: the command is given their `spec`.
 
     The lab has this name; `--seed`, which the command is given too, and `--clocks` go into it as well.
     """
     options = (
-        click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches."),
-        click.option("--spines", default=spines, show_default=True, help="Spine switches."),
+        click.option("--pods", default=LabSpec().pods, show_default=True, help="Pods, joined by cores."),
+        click.option("--leaves", default=LabSpec().leaves, show_default=True, help="Leaf switches of a pod."),
+        click.option("--spines", default=spines, show_default=True, help="Spine switches of a pod."),
+        click.option("--cores", default=LabSpec().cores, show_default=True, help="Core switches."),
         click.option("--hosts", default=hosts, show_default=True, help="Hosts per leaf."),
         rate_option(rate_bps, rate_of),
     )
@@ -39,17 +41,29 @@ def fabric_options(
     def add(command: Command) -> Command:
         @functools.wraps(command)
         def with_spec(
-            *, leaves: int, spines: int, hosts: int, rate: int, seed: int, clocks: ClockKind, **others: Any
+            *,
+            pods: int,
+            leaves: int,
+            spines: int,
+            cores: int,
+            hosts: int,
+            rate: int,
+            seed: int,
+            clocks: ClockKind,
+            **others: Any,
         ) -> Any:
             spec = LabSpec(
                 name=name,
+                pods=pods,
                 leaves=leaves,
                 spines=spines,
+                cores=cores,
                 hosts_per_leaf=hosts,
                 rate_bps=rate,
                 seed=seed,
                 clocks=clocks,
             )
+            spec.validate()
             return command(spec=spec, seed=seed, **others)
 
         made: Command = with_spec

@@ -46,7 +46,7 @@ STORIES = (
         ("lab heal l1-s2",),
     ),
     Story("a link loses 2 % of its packets", ("lab cut l2-s3 --loss 2%",), ("lab heal l2-s3",)),
-    Story("a link is slow", ("lab cut l4-s1 --rate 6mbit",), ("lab heal l4-s1",)),
+    Story("a link is slow", ("lab cut l4-s1 --rate 3mbit",), ("lab heal l4-s1",)),
     Story(
         "a host is slow to send",
         ("lab cut h3-l2 --rate 1400kbit --direction 'h3>l2'",),
@@ -133,9 +133,7 @@ def playing(
 
 
 def _raise(spec: LabSpec) -> None:
-    progress(
-        f"raising the lab {spec.name!r}: {spec.leaves} leaves, {spec.spines} spines, {spec.hosts_per_leaf} hosts a leaf"
-    )
+    progress(f"raising the lab {spec.name!r}: {spec.describe()}")
     known = state.load(spec.name)
     if known is not None or not lifecycle.up(spec):
         there = ", ".join(part.name for part in parts.standing(known)) if known else ""

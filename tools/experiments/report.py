@@ -38,9 +38,12 @@ def share(value: float | None) -> str:
 def describe_lab(lab: Lab, spec: LabSpec, **rates: object) -> dict[str, Any]:
     """A lab as `--json` has it, with what else there is to say of its rates."""
     return {
+        "pods": spec.pods,
         "leaves": spec.leaves,
         "spines": spec.spines,
+        "cores": spec.cores,
         "hosts": len(lab.hosts),
+        "nics": spec.nics_per_host,
         "rate_bps": spec.rate_bps,
         **rates,
         "clocks": lab.spec.clocks,

@@ -81,7 +81,7 @@ def interrupt(fault: Fault, lab_name: str, seconds: float) -> tuple[int, int]:
 
 
 def links_in_use(lab: Lab, least_bps: float) -> list[str]:
-    """The directed links between leaves and spines (`l1>s2`) that carry so much now, by the switches' counters."""
+    """The directed links between switches (`l1>s2`) that carry so much now, by the switches' counters."""
     before, start = _sent_bytes(lab), time.monotonic()
     time.sleep(WATCH_S)
     after, end = _sent_bytes(lab), time.monotonic()

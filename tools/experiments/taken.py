@@ -1,7 +1,8 @@
-"""Which links between leaves and spines queue pairs take at a moment, and which have a backup, as their hosts' dataplanes say."""
+"""Which links between switches queue pairs take at a moment, and which have a backup, as their hosts' dataplanes say."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from cwdp.dataplane.pinned.maps import Maps
 from cwdp.shared.addresses import Address
 from tools.lab import Host, Lab
 from tools.lab.network.netns import netns_enter
-from tools.lab.truth.ecmp import Stream, spines_of
+from tools.lab.truth.ecmp import Stream, switches_of
 from tools.roce import Flow
 
 
@@ -30,18 +31,16 @@ class _Side:
 
 def links_taken(lab: Lab, flows: Sequence[Flow]) -> dict[int, frozenset[str]]:
     """The directed links (`l1>s2`) between switches of each queue pair's packets and acknowledgements, by flow."""
-    leaf = {host.name: host.nics[0].leaf for host in lab.hosts}
     sides = [side for flow in flows for side in _sides(flow)]
     streams = {
         side: Stream(side.source, side.source_address, side.target_address, int(record["used_sport"]))
         for host in lab.hosts
         for side, record in _records(host, sides)
     }
-    spines = spines_of(lab, list(streams.values()))
+    switches = switches_of(lab, list(streams.values()))
     links: dict[int, set[str]] = {flow.id: set() for flow in flows}
     for side, stream in streams.items():
-        if spine := spines.get(stream):
-            links[side.flow] |= {f"{leaf[side.source]}>{spine}", f"{spine}>{leaf[side.target]}"}
+        links[side.flow] |= {f"{a}>{b}" for a, b in pairwise(switches[stream])}
     return {flow: frozenset(found) for flow, found in links.items()}
 
 

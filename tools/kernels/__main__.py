@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from cwdp.errors import CwdpError
+from tools.errors import exit_on_error
 from tools.run_tests import Tier, report
 from tools.tier_results import Results
 from tools.vm import machine
@@ -32,11 +32,8 @@ _PROVISION = CHECKOUT / "tools/rdma/provision.sh"
 def main() -> int:
     """Run the tests on each kernel; the exit status."""
     tests = sys.argv[1:] or ["tests/bpf"]
-    try:
+    with exit_on_error():
         tiers = [run(version, package, tests) for version, package in KERNELS.items()]
-    except CwdpError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return error.exit_status
     return report(tiers, Console(markup=False, emoji=False), ci=True)
 
 

@@ -46,10 +46,9 @@ def drop(name: str, link_name: str, share: float, direction: str = BOTH) -> None
 
 
 def prepare_silence(name: str, topology: Topology) -> None:
-    """Have classifiers that drop nothing on all links between leaves and spines, so that a cut is made at a moment."""
-    for leaf in topology.leaves:
-        for spine in topology.spines:
-            drop(name, f"{leaf}-{spine}", 0.0)
+    """Have classifiers that drop nothing on all links between switches, so that a cut is made at a moment."""
+    for link in topology.switch_links:
+        drop(name, link.name, 0.0)
 
 
 def slow(name: str, link_name: str, rate_bps: int, direction: str = BOTH) -> None:
@@ -107,7 +106,7 @@ def _converge(
     topology: Topology, nodes: dict[str, Node], known: LabState, link: Link, convergence_s: float
 ) -> None:
     """Route round the links that are cut; a host's link changes nobody's routes but its leaf's own."""
-    if link.a.node in topology.leaves:
+    if link.a.node in topology.switches:
         time.sleep(convergence_s)
         fabric.install_routes(topology, nodes, [name for name, fault in known.faults.items() if fault.cut])
 

@@ -56,6 +56,7 @@ class LabState(msgspec.Struct):
     faults: dict[str, LinkFault] = {}
     processes: list[Process] = []
     parts: dict[str, Part] = {}
+    isolated: list[str] = []
 
 
 def run_dir(name: str) -> Path:

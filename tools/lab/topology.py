@@ -1,7 +1,9 @@
 """The fabric as a pure value: nodes, links, ports and addresses of a `LabSpec`; no I/O.
 
-Switch ports are named by the neighbour, host ports `nic0` and `nic1`. Fabric ports carry no addresses of their
-own (they are unnumbered): every switch answers with its router address, every NIC has one address per family.
+Leaves are `l1` on, the spines above them `s1` on. With several pods each has leaves and spines of its own, `p1l1` and
+`p1s1` on, and the cores `c1` on join all spines. Switch ports are named by the neighbour, host ports `nic0` on. Fabric
+ports carry no addresses of their own (they are unnumbered): every switch answers with its router address, every NIC has
+one address per family.
 """
 
 import difflib
@@ -19,29 +21,45 @@ MGMT = "mgmt"
 MGMT_PORT = "mgmt0"
 MGMT_ADDRESS = IPv4Address("172.30.0.1")
 MGMT_PREFIX_LENGTH = 16
-NODE_PATTERN = re.compile(r"h[1-9]\d*|l[1-9]\d*|s[1-9]\d*|mgmt")
+NODE_PATTERN = re.compile(r"(?:[hcmb]|(?:p[1-9]\d*)?[ls])[1-9]\d*|mgmt")
 
 _NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _MAX_SWITCHES = 200
+_MAX_PODS = 16
+_MAX_RAILS = 8
 _MAX_HOSTS = 1000
+_MAX_MANAGERS = _MAX_SERVERS = 9
+_FIRST_MGMT = {"h": 0, "m": 0x4000, "b": 0x8000}
+"""Where hosts, managers and bus servers begin on the management network, counted from `MGMT_ADDRESS`."""
+
 _MIN_RATE_BPS = 10**6
 _MAX_RATE_BPS = 3 * 10**10
 _ETHERNET_BYTES = 14
-_HOST, _LEAF, _SPINE, _MGMT = 1, 2, 3, 4
+_HOST, _LEAF, _SPINE, _MGMT, _CORE = 1, 2, 3, 4, 5
+_SWITCHES = (_LEAF, _SPINE, _CORE)
+_UP = 0x8000
+"""Added to the number of a neighbour above, in the MAC of the port that faces it."""
 
 
 class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a lab is made of; two labs with the same spec are the same.
 
-    The first NIC of the host `miswired` has the addresses of its place and is plugged into a leaf that is none of the
-    host's own. `clocks` are of a kind of `tools.clocks`.
+    `leaves` and `spines` are those of a pod, `cores` join pods; `hosts_per_leaf` are those whose first NICs a leaf has.
+    With `rails` a host has as many NICs, each at the leaf of its rail, and as many leaves in turn are a group with hosts
+    of its own. Without, the next NIC of a host is at the next leaf. The rate and the queue of all links between switches
+    are those that are named for the spines. The first NIC of the host `miswired` has the addresses of its place and is plugged
+    into a leaf that is none of the host's own. `clocks` are of a kind of `tools.clocks`. One manager with one bus server runs
+    in the management node; of more, each has a node of its own.
     """
 
     name: str = "cwdp"
+    pods: int = 1
     leaves: int = 2
     spines: int = 4
+    cores: int = 0
     hosts_per_leaf: int = 4
     nics: int = 1
+    rails: int = 0
     rate_bps: int = 100_000_000
     spine_rate_bps: int = 100_000_000
     queue_bytes: int = 256 * 1024
@@ -50,44 +68,95 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 1
     miswired: str = ""
     clocks: ClockKind = "disciplined"
+    managers: int = 1
+    servers: int = 1
 
     @property
     def frame_bytes(self) -> int:
         """The longest frame, Ethernet header included."""
         return self.mtu + _ETHERNET_BYTES
 
+    @property
+    def nics_per_host(self) -> int:
+        """How many NICs each host has."""
+        return self.rails or self.nics
+
+    @property
+    def nics_per_leaf(self) -> int:
+        """How many NICs each leaf has."""
+        return self.hosts_per_leaf * (1 if self.rails else self.nics)
+
+    @property
+    def host_count(self) -> int:
+        """How many hosts there are."""
+        return self.pods * self.leaves // max(1, self.rails) * self.hosts_per_leaf
+
+    def describe(self) -> str:
+        """The hosts and switches, for people."""
+        rails = f" on {self.rails} rails" if self.rails else ""
+        pods = f" in {self.pods} pods, {self.cores} cores" if self.cores else ""
+        leaves, spines = self.pods * self.leaves, self.pods * self.spines
+        return f"{self.host_count} hosts{rails}, {leaves} leaves, {spines} spines{pods}"
+
     def validate(self) -> None:
         """Raise `ConfigError` for what cannot be built."""
         _check_name(self.name)
-        _check_range("--leaves", self.leaves, 1, _MAX_SWITCHES)
-        _check_range("--spines", self.spines, 1, _MAX_SWITCHES)
+        _check_range("--pods", self.pods, 1, _MAX_PODS)
+        _check_range("--leaves", self.leaves, 1, _MAX_SWITCHES // self.pods)
+        _check_range("--spines", self.spines, 1, _MAX_SWITCHES // self.pods)
+        _check_range("--cores", self.cores, 0, _MAX_SWITCHES)
         _check_range("--nics", self.nics, 1, 2)
-        _check_range("--hosts", self.hosts_per_leaf, 1, _MAX_HOSTS // self.leaves)
+        _check_range("--rails", self.rails, 0, _MAX_RAILS)
+        _check_range("--hosts", self.hosts_per_leaf, 1, _MAX_HOSTS // (self.pods * self.leaves))
+        _check_range("--managers", self.managers, 1, _MAX_MANAGERS)
+        _check_range("--servers", self.servers, 1, _MAX_SERVERS)
+        if self.servers == 2:
+            raise ConfigError("two bus servers keep nothing together", "Give --servers 1, or 3 or more.")
         _check_range("--mtu", self.mtu, 1280, 65521)
         _check_range("--rate in bit/s", self.rate_bps, _MIN_RATE_BPS, _MAX_RATE_BPS)
         _check_range("--spine-rate in bit/s", self.spine_rate_bps, _MIN_RATE_BPS, _MAX_RATE_BPS)
         for queue_bytes in (self.queue_bytes, self.spine_queue_bytes):
             _check_range("--queue in bytes", queue_bytes, self.frame_bytes, 2**30)
+        self._validate_pods()
+        self._validate_rails()
+        self._validate_miswired()
+
+    def _validate_pods(self) -> None:
+        if (self.pods > 1) != (self.cores > 0):
+            raise ConfigError(
+                f"{self.pods} pod{'s' * (self.pods > 1)} and {self.cores} cores: cores join pods",
+                "Give --pods 2 or more together with --cores 1 or more, or neither.",
+            )
+
+    def _validate_rails(self) -> None:
+        if self.rails and self.nics != 1:
+            raise ConfigError(
+                f"{self.rails} rails give each host {self.rails} NICs", "Leave out --nics, or --rails."
+            )
+        if self.rails and self.leaves % self.rails:
+            raise ConfigError(
+                f"{self.leaves} leaves cannot be shared out among {self.rails} rails",
+                f"Give --leaves {self.rails}, or a multiple of it.",
+            )
         if self.nics > self.leaves:
             raise ConfigError(
                 f"{self.nics} NICs a host need as many leaves, and there is {self.leaves}",
                 "Give --leaves 2 or more, or --nics 1.",
             )
-        self._validate_miswired()
 
     def _validate_miswired(self) -> None:
         if not self.miswired:
             return
-        hosts = [f"h{i}" for i in range(1, self.leaves * self.hosts_per_leaf + 1)]
+        hosts = [f"h{i}" for i in range(1, self.host_count + 1)]
         if self.miswired not in hosts:
             raise ConfigError(
                 f"--miswire names {self.miswired!r}, and the lab has no such host",
                 f"Give one from {hosts[0]} to {hosts[-1]}.",
             )
-        if self.leaves <= self.nics:
+        if self.leaves <= self.nics_per_host:
             raise ConfigError(
                 f"{self.miswired} is at every one of the {self.leaves} leaves already",
-                f"Give --leaves {self.nics + 1} or more.",
+                f"Give --leaves {self.nics_per_host + (self.rails or 1)} or more.",
             )
 
 
@@ -111,7 +180,7 @@ class Link:
 
     @property
     def name(self) -> str:
-        """The link's name, `h1-l1` or `l1-s2`."""
+        """The link's name, `h1-l1`, `l1-s2` or `p1s2-c1`."""
         return f"{self.a.node}-{self.b.node}"
 
     @property
@@ -144,23 +213,64 @@ class Topology:
 
     def __init__(self, spec: LabSpec) -> None:
         self.spec = spec
-        self.leaves = [f"l{i}" for i in range(1, spec.leaves + 1)]
-        self.spines = [f"s{i}" for i in range(1, spec.spines + 1)]
-        self.hosts = [f"h{i}" for i in range(1, spec.leaves * spec.hosts_per_leaf + 1)]
-        self.switches = self.leaves + self.spines
-        self.nodes = [*self.hosts, *self.switches, MGMT]
+        pods = [f"p{i}" for i in range(1, spec.pods + 1)] if spec.pods > 1 else [""]
+        self.leaves = [f"{pod}l{i}" for pod in pods for i in range(1, spec.leaves + 1)]
+        self.spines = [f"{pod}s{i}" for pod in pods for i in range(1, spec.spines + 1)]
+        self.cores = [f"c{i}" for i in range(1, spec.cores + 1)]
+        self.hosts = [f"h{i}" for i in range(1, spec.host_count + 1)]
+        self.switches = self.leaves + self.spines + self.cores
+        apart = spec.managers + spec.servers > 2
+        self.managers = [f"m{i}" for i in range(1, spec.managers + 1)] if apart else []
+        self.servers = [f"b{i}" for i in range(1, spec.servers + 1)] if apart else []
+        self.managed = [*self.hosts, *self.managers, *self.servers]
+        self.nodes = [*self.managed, *self.switches, MGMT]
+
+    @cached_property
+    def tiers(self) -> dict[str, int]:
+        """The tier of each switch, 1 for leaves."""
+        tiers = enumerate((self.leaves, self.spines, self.cores), 1)
+        return {switch: tier for tier, switches in tiers for switch in switches}
 
     @cached_property
     def nics(self) -> dict[str, list[Nic]]:
-        """Each host's NICs; the second one is on the leaf after the first one's."""
-        return {host: [self._nic(host, i) for i in range(self.spec.nics)] for host in self.hosts}
+        """Each host's NICs."""
+        return {host: self._nics(i, host) for i, host in enumerate(self.hosts)}
 
     @cached_property
     def links(self) -> dict[str, Link]:
-        """Every fabric link by name, the hosts' first."""
+        """Every fabric link by name, the hosts' first, then those of the leaves."""
         host_links = [self._host_link(host, nic) for host, nics in self.nics.items() for nic in nics]
-        spine_links = [self._spine_link(leaf, spine) for leaf in self.leaves for spine in self.spines]
-        return {link.name: link for link in host_links + spine_links}
+        return {link.name: link for link in (*host_links, *self.switch_links)}
+
+    @cached_property
+    def switch_links(self) -> list[Link]:
+        """The links between switches, from the bottom up."""
+        spec = self.spec
+        pairs = [
+            (leaf, spine)
+            for i, leaf in enumerate(self.leaves)
+            for spine in self.spines[i // spec.leaves * spec.spines :][: spec.spines]
+        ]
+        pairs += [(spine, core) for spine in self.spines for core in self.cores]
+        return [self._switch_link(lower, upper) for lower, upper in pairs]
+
+    @cached_property
+    def above(self) -> dict[str, list[str]]:
+        """The switches that each switch has links up to."""
+        above: dict[str, list[str]] = {switch: [] for switch in self.switches}
+        for link in self.switch_links:
+            above[link.a.node].append(link.b.node)
+        return above
+
+    def ways(self, a: str, b: str) -> list[tuple[str, ...]]:
+        """Return every shortest way from one switch to another of its tier, up and then down, with all its switches."""
+        if a == b:
+            return [(a,)]
+        shared = [upper for upper in self.above[a] if upper in self.above[b]]
+        if shared:
+            return [(a, upper, b) for upper in shared]
+        pairs = [(up, down) for up in self.above[a] for down in self.above[b]]
+        return [(a, *way, b) for up, down in pairs for way in self.ways(up, down)]
 
     def links_of(self, node: str) -> list[Link]:
         """Return the links that end at `node`."""
@@ -190,8 +300,7 @@ class Topology:
 
     def router_addresses(self, switch: str) -> tuple[IPv4Address, IPv6Address]:
         """Return the addresses by which a switch is known and with which it answers."""
-        tier = 1 if switch in self.leaves else 2
-        index = int(switch[1:])
+        tier, index = self.tiers[switch], self._number[switch]
         return IPv4Address(f"10.254.{tier}.{index}"), IPv6Address(f"fd0c:0:fe0{tier}::{index:x}")
 
     def gateways(self, switch: str) -> tuple[IPv4Address, IPv6Address]:
@@ -200,11 +309,11 @@ class Topology:
         For IPv6 a link-local one: the kernel refuses a global gateway while a detour leads to it elsewhere.
         """
         ipv4, ipv6 = self.router_addresses(switch)
-        return ipv4, IPv6Address((0xFE80 << 112) | (int(ipv6) & 0xFFFF) | int(switch in self.spines) << 16)
+        return ipv4, IPv6Address((0xFE80 << 112) | (int(ipv6) & 0xFFFF) | (self.tiers[switch] - 1) << 16)
 
     def leaf_networks(self, leaf: str) -> tuple[IPv4Network, IPv6Network]:
         """Return the networks of the NICs below a leaf."""
-        index = int(leaf[1:])
+        index = self._number[leaf]
         return IPv4Network(f"10.{index}.0.0/16"), IPv6Network(f"fd0c:0:{index:x}::/48")
 
     def strangers(self, leaf: str) -> list[IPv4Network | IPv6Network]:
@@ -214,39 +323,63 @@ class Topology:
         nic = self.nics[self.spec.miswired][0]
         return [ip_network(nic.ipv4), ip_network(nic.ipv6)] if nic.leaf == leaf else []
 
-    def mgmt_address(self, host: str) -> IPv4Address:
-        """Return a host's address on the management network."""
-        return MGMT_ADDRESS + int(host[1:])
+    def mgmt_address(self, node: str) -> IPv4Address:
+        """Return the address of a host, manager or bus server on the management network."""
+        return MGMT_ADDRESS + _mgmt_index(node)
 
-    def mgmt_macs(self, host: str) -> tuple[str, str]:
-        """Return the MACs of a host's management port and of the bridge port that it is plugged into."""
-        return _mac(_MGMT, int(host[1:]), 0), _mac(_MGMT, int(host[1:]), 1)
+    def mgmt_macs(self, node: str) -> tuple[str, str]:
+        """Return the MACs of a node's management port and of the bridge port that it is plugged into."""
+        return _mac(_MGMT, _mgmt_index(node), 0), _mac(_MGMT, _mgmt_index(node), 1)
 
-    def _nic(self, host: str, index: int) -> Nic:
-        home, position = divmod(int(host[1:]) - 1, self.spec.hosts_per_leaf)
-        leaf = self.leaves[(home + index) % self.spec.leaves]
-        slot = index * self.spec.hosts_per_leaf + position + 1
-        ipv4, ipv6 = (network.network_address + slot for network in self.leaf_networks(leaf))
-        if host == self.spec.miswired and index == 0:
-            leaf = self.leaves[(home + self.spec.nics) % self.spec.leaves]
-        return Nic(
-            f"nic{index}", _mac(_HOST, int(host[1:]), index), leaf, IPv4Address(ipv4), IPv6Address(ipv6)
-        )
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        """Each switch's number within its tier, from 1 on."""
+        return {
+            switch: i
+            for switches in (self.leaves, self.spines, self.cores)
+            for i, switch in enumerate(switches, 1)
+        }
+
+    def _nics(self, number: int, host: str) -> list[Nic]:
+        """The NICs of a host, which are at leaves of its pod."""
+        spec = self.spec
+        home, position = divmod(number, spec.hosts_per_leaf)
+        pod, first = divmod(home * max(1, spec.rails), spec.leaves)
+        leaves = self.leaves[pod * spec.leaves :][: spec.leaves]
+        found = []
+        for i in range(spec.nics_per_host):
+            leaf = leaves[(first + i) % spec.leaves]
+            slot = position + 1 + (0 if spec.rails else i * spec.hosts_per_leaf)
+            ipv4, ipv6 = (network.network_address + slot for network in self.leaf_networks(leaf))
+            if host == spec.miswired and i == 0:
+                leaf = leaves[(first + spec.nics_per_host) % spec.leaves]
+            mac = _mac(_HOST, number + 1, i)
+            found.append(Nic(f"nic{i}", mac, leaf, IPv4Address(ipv4), IPv6Address(ipv6)))
+        return found
 
     def _host_link(self, host: str, nic: Nic) -> Link:
-        port = Port(nic.leaf, host, _mac(_LEAF, int(nic.leaf[1:]), int(host[1:])))
+        port = Port(nic.leaf, host, _mac(_LEAF, self._number[nic.leaf], int(host[1:])))
         return Link(Port(host, nic.name, nic.mac), port, self.spec.rate_bps, self.spec.queue_bytes)
 
-    def _spine_link(self, leaf: str, spine: str) -> Link:
-        leaf_index, spine_index = int(leaf[1:]), int(spine[1:])
-        leaf_port = Port(leaf, spine, _mac(_LEAF, leaf_index, 0x8000 + spine_index))
-        spine_port = Port(spine, leaf, _mac(_SPINE, spine_index, leaf_index))
-        return Link(leaf_port, spine_port, self.spec.spine_rate_bps, self.spec.spine_queue_bytes)
+    def _switch_link(self, lower: str, upper: str) -> Link:
+        return Link(
+            Port(lower, upper, self._switch_mac(lower, _UP + self._number[upper])),
+            Port(upper, lower, self._switch_mac(upper, self._number[lower])),
+            self.spec.spine_rate_bps,
+            self.spec.spine_queue_bytes,
+        )
+
+    def _switch_mac(self, switch: str, port: int) -> str:
+        return _mac(_SWITCHES[self.tiers[switch] - 1], self._number[switch], port)
 
 
 def netns_name(lab: str, node: str) -> str:
     """Return the name of a node's network namespace."""
     return f"cw-{lab}-{node}"
+
+
+def _mgmt_index(node: str) -> int:
+    return _FIRST_MGMT[node[0]] + int(node[1:])
 
 
 def _mac(kind: int, node: int, port: int) -> str:

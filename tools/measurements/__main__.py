@@ -1,6 +1,5 @@
 """`python -m tools.measurements run|write|list`: measure, and keep docs/measurements.md as what was measured makes it."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -8,6 +7,7 @@ from rich.table import Table as TextTable
 
 from cwdp.cli.output import console, progress
 from cwdp.errors import CwdpError
+from tools.errors import exit_on_error
 from tools.measurements import catalogue, page, results, running
 from tools.measurements.catalogue import Measurement
 from tools.measurements.figures import LACKING, measured
@@ -85,8 +85,5 @@ def _measured(one: Measurement, docs: Path) -> bool:
 
 
 if __name__ == "__main__":
-    try:
+    with exit_on_error():
         main()
-    except CwdpError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_status)

@@ -1,11 +1,10 @@
 """`python -m tools.picture`: record a cut in a lab and draw docs/cut.svg of it; `--draw` draws what was recorded last."""
 
-import sys
 from pathlib import Path
 
 import click
 
-from cwdp.errors import CwdpError
+from tools.errors import exit_on_error
 from tools.picture.document import load, store
 from tools.picture.draw import draw
 from tools.picture.record import record
@@ -32,8 +31,5 @@ def main(*, only_draw: bool, seed: int, docs: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with exit_on_error():
         main(prog_name="python -m tools.picture")
-    except CwdpError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_status)

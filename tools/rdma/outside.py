@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from manager.identity.authority import Authority
+
 NETWORK, GATEWAY = "192.168.99.0/24", "192.168.99.2"
 """The second is the loopback interface outside, as the machine sees it; guest.sh knows them too."""
 
@@ -25,7 +27,7 @@ DEVICE = (
 )
 """QEMU's options for the way out."""
 
-CONFIG, PORTS, LOG = "manager.toml", "ports.json", "manager.log"
+CONFIG, PORTS, LOG, AUTHORITY = "manager.toml", "ports.json", "manager.log", "authority"
 
 _STATE = "state"
 _POLL_S = 0.1
@@ -42,12 +44,14 @@ class Outside:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: tuple[str, subprocess.Popen[Any]] | None = None
+        self._authority = Authority.new()
         self._ending = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="outside", daemon=True)
         self._ports = dict(zip(("bus", "http"), _free_ports(2), strict=True))
 
     def __enter__(self) -> Self:
         (self._folder / PORTS).write_text(json.dumps(self._ports))
+        self._authority.save(self._folder / AUTHORITY)
         self._keeper.start()
         return self
 
@@ -77,6 +81,7 @@ class Outside:
             self._running = config, self._start()
 
     def _start(self) -> "subprocess.Popen[Any]":
+        self._authority.save(self._folder / _STATE / AUTHORITY)
         bus, http = (f"127.0.0.1:{self._ports[name]}" for name in ("bus", "http"))
         command = [
             *("setpriv", "--pdeathsig", "TERM"),  # it must not outlive us
@@ -100,6 +105,11 @@ class WayOut:
         ports = json.loads((folder / PORTS).read_text())
         self.bus_url = f"nats://{GATEWAY}:{ports['bus']}"
         self.manager_url = f"http://{GATEWAY}:{ports['http']}"
+
+    @property
+    def authority(self) -> Authority:
+        """The fleet's, which signs for the machine's hosts."""
+        return Authority.load(self._folder / AUTHORITY)
 
     def ask_for_manager(self, config: str) -> None:
         """Have one run by this configuration (TOML), in place of any that runs."""

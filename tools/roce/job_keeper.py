@@ -13,7 +13,7 @@ from cwdp.errors import ConfigError
 from tools.lab import parts
 from tools.lab.lab import Lab
 from tools.lab.params import SHARE
-from tools.lab.truth.ecmp import Stream, spines_of
+from tools.lab.truth.ecmp import Stream, switches_of
 from tools.roce.flows import Flow
 from tools.roce.generator import Generator
 from tools.roce.jobs import Job, pair_flows
@@ -51,7 +51,7 @@ def main(name: str, job: str, members: str, load: float, over: str) -> None:
 
 @contextmanager
 def _sending(lab: Lab, *, job: Job, load: float, over: str) -> Iterator[dict[str, Any]]:
-    flows = _flows(lab, job, load)
+    flows = job_flows(lab, job, load)
     if over:
         flows = [_led_over(lab, flow, over) for flow in flows]
     with Generator(flows, partial(lab.popen, part=part(job.name)), lab.run_dir) as generator:
@@ -59,8 +59,11 @@ def _sending(lab: Lab, *, job: Job, load: float, over: str) -> Iterator[dict[str
         yield {"queue_pairs": len(flows)}
 
 
-def _flows(lab: Lab, job: Job, load: float) -> list[Flow]:
-    """What those of two members have under way fits the queue of a port: a lab's links have no flow control."""
+def job_flows(lab: Lab, job: Job, load: float) -> list[Flow]:
+    """The queue pairs of a job, each member of which fills a share of its link.
+
+    What those of two members have under way fits the queue of a port: a lab's links have no flow control.
+    """
     mtu, transfers = largest_mtu(lab.spec.mtu), len(job.members) - 1
     window = lab.spec.queue_bytes // (2 * mtu * transfers)
     return pair_flows(
@@ -83,8 +86,8 @@ def _led_over(lab: Lab, flow: Flow, spine: str) -> Flow:
         ConfigError: it does not leave its leaf, or no port leads there.
     """
     streams = [Stream(flow.source.host, flow.source.address, flow.target.address, port) for port in PORTS]
-    found = spines_of(lab, streams)
-    ports = [stream.sport for stream, over in found.items() if over == spine]
+    found = switches_of(lab, streams)
+    ports = [stream.sport for stream, switches in found.items() if spine in switches]
     if not ports:
         raise ConfigError(
             f"nothing leads from {flow.source.host} to {flow.target.host} over {spine}",
@@ -104,8 +107,9 @@ def check_members(lab: Lab, members: Sequence[str], over: str) -> None:
         lab.host(member)
     if len(set(members)) != len(members) or len(members) < 2:
         raise ConfigError(f"a job of {', '.join(members) or 'nobody'}", "Give two or more hosts, each once.")
-    if over and over not in lab.topology.spines:
-        raise ConfigError(f"{over!r} is no spine of the lab", f"It has {', '.join(lab.topology.spines)}.")
+    above = [*lab.topology.spines, *lab.topology.cores]
+    if over and over not in above:
+        raise ConfigError(f"{over!r} is no spine of the lab", f"It has {', '.join(above)}.")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def plan_flows(
     ends = [
         (_endpoint(lab, source, nic, ipv6), _endpoint(lab, target, nic, ipv6))
         for source, target in pairs
-        for nic in range(lab.spec.nics)
+        for nic in range(lab.spec.nics_per_host)
     ]
     qpns = rng.sample(range(_FIRST_QPN, MAX_QPN + 1), 2 * len(ends))
     settings.setdefault("mtu", largest_mtu(lab.spec.mtu))

@@ -56,15 +56,19 @@ def _print(rows: list[dict[str, Any]], *, as_json: bool) -> None:
 @main.command("page")
 @click.option("--leaves", type=click.IntRange(2, 4_096), default=32, show_default=True)
 @click.option("--spines", type=click.IntRange(1, 512), default=16, show_default=True)
+@click.option(
+    "--pods", type=click.IntRange(1, 64), default=1, show_default=True, help="Of leaves and spines."
+)
+@click.option("--cores", type=click.IntRange(1, 512), default=8, show_default=True, help="That join pods.")
 @click.option("--hosts", type=click.IntRange(1, 512), default=16, show_default=True, help="At each leaf.")
 @click.option("--listen", metavar="HOST:PORT", default=DEFAULT_PAGE, show_default=True)
 @click.option(
     "--seconds", type=click.FloatRange(min=0), default=float("inf"), help="For so long; else until ctrl-c."
 )
 @_seed
-def page_command(*, leaves: int, spines: int, hosts: int, listen: str, seconds: float, seed: int) -> None:
+def page_command(*, pods: int, cores: int, hosts: int, listen: str, seconds: float, **sizes: int) -> None:
     """Serve the operators' page over a fleet of any size that is not there."""
-    fleet = KnownFleet(leaves=leaves, spines=spines, hosts_per_leaf=hosts, seed=seed)
+    fleet = KnownFleet(pods=pods, cores=cores if pods > 1 else 0, hosts_per_leaf=hosts, **sizes)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(fleet, listen, seconds))
 
@@ -216,13 +220,25 @@ def liveness_command(fabric: str, seed: int, as_json: bool, **options: Any) -> N
 
 @main.command("faults")
 @click.option("--cases", type=click.IntRange(1, 100_000), default=200, show_default=True)
-@click.option("--leaves", type=click.IntRange(2, 6), default=3, show_default=True, help="At least so many.")
+@click.option(
+    "--leaves",
+    type=click.IntRange(2, 6),
+    default=3,
+    show_default=True,
+    help="Of a pod, of each rail, at least.",
+)
+@click.option(
+    "--pods", type=click.IntRange(1, 16), default=1, show_default=True, help="More have three tiers."
+)
+@click.option("--rails", type=click.IntRange(0, 8), default=0, help="NICs of a host.  [default: no rails]")
 @click.option("--pairs", type=click.FloatRange(10, 10_000), default=500.0, show_default=True, help="A NIC's.")
 @_seed
 @_json
-def faults_command(cases: int, leaves: int, pairs: float, seed: int, as_json: bool) -> None:
+def faults_command(
+    *, cases: int, leaves: int, pods: int, rails: int, pairs: float, seed: int, as_json: bool
+) -> None:
     """Single faults at random places of random fabrics: how many are put down to the right link, how soon."""
-    summary, wrong = many_cases(cases, seed, pairs_per_s=pairs, least_leaves=leaves)
+    summary, wrong = many_cases(cases, seed, pairs_per_s=pairs, least_leaves=leaves, pods=pods, rails=rails)
     _print([asdict(summary)], as_json=as_json)
     for case in wrong:
         click.echo(f"late or wrong: {case}", err=True)

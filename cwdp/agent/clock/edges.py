@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from cwdp.agent.clock.window import Samples, Window
 from cwdp.shared.bus.clocks import OwnChange
-from cwdp.shared.bus.messages import DriftPrior, EdgeFit, host_of
+from cwdp.shared.bus.edges import EdgeFit
+from cwdp.shared.bus.messages import DriftPrior, host_of
 from cwdp.shared.clocksync import (
     BEFORE_FLOOR_NS,
     LONG_AGO,

@@ -6,7 +6,8 @@ from cwdp.agent.clock.edges import HostEdges
 from cwdp.agent.clock.hostclock import HostClock
 from cwdp.agent.clock.window import Samples
 from cwdp.shared.bus.clocks import OwnChange
-from cwdp.shared.bus.messages import ClockUpdate, EdgeFit
+from cwdp.shared.bus.edges import EdgeFit
+from cwdp.shared.bus.messages import ClockUpdate
 
 
 class HostSync:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from cwdp.agent.probing.prober import STAMP_NOISE_NS, ProbeResults
 from cwdp.agent.probing.schedule import PathKey
 from cwdp.dataplane import abi
-from cwdp.shared.bus.messages import PathStat
+from cwdp.shared.bus.edges import PathStat
 
 QUANTILES = (0.0, 0.5, 0.99)
 QUEUED_NS = 1_000
@@ -58,6 +58,11 @@ def path_stats(paths: list[PathKey], results: list[ProbeResults]) -> list[PathSt
     return out
 
 
+def queued_ns(noise_ns: float = STAMP_NOISE_NS) -> float:
+    """By how much a delay must have changed for a queue to have been met, with stamps of some noise."""
+    return QUEUED_NS * noise_ns / STAMP_NOISE_NS
+
+
 def queued_pairs(
     answered: NDArray[np.bool_], slots: NDArray[np.void], noise_ns: float = STAMP_NOISE_NS
 ) -> NDArray[np.bool_]:
@@ -66,7 +71,7 @@ def queued_pairs(
     changed = np.zeros(len(pairs), dtype=bool)
     for tx, rx in (("t1", "t2"), ("t3", "t4")):
         delay = (pairs[rx] - pairs[tx]).astype(np.int64)
-        changed |= np.abs(delay[:, 1] - delay[:, 0]) > QUEUED_NS * noise_ns / STAMP_NOISE_NS
+        changed |= np.abs(delay[:, 1] - delay[:, 0]) > queued_ns(noise_ns)
     pairs_answered = answered.reshape(-1, 2)
     return pairs_answered[:, 0] & pairs_answered[:, 1] & changed
 

@@ -1,15 +1,16 @@
 """What became of one NIC's probes, by path and short window of the timeline: what queues and faults are found from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.probing.prober import ProbeResults
+from cwdp.agent.probing.pathstats import queued_ns
+from cwdp.agent.probing.prober import STAMP_NOISE_NS, ProbeResults
 from cwdp.agent.probing.schedule import Schedule
 from cwdp.dataplane import abi
-from cwdp.shared.bus.messages import ProbeEdge
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.messages import ProbeEdge, WindowReport
+from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address, path_keys
 
 ROWS_A_MESSAGE = 8_192
 LARGEST_NS = 2**31 - 1
@@ -18,7 +19,6 @@ MOST_AHEAD = 50
 """Windows; a probe that left later than that from now was stamped on another timeline."""
 
 WAYS = ("fwd", "rev")
-
 
 _PROBE = np.dtype(
     [
@@ -49,10 +49,11 @@ class PathWindows:
         self._sport = np.array([key.sport for key in schedule.paths], np.uint16)
         self._reply_sport = np.array([key.reply_sport for key in schedule.paths], np.uint16)
         self._pending = np.zeros(0, _PROBE)
+        self._noise_ns = STAMP_NOISE_NS
 
     def add(self, results: ProbeResults, offset_ns: int) -> None:
         """Take in probes, stamped by a clock that stands `offset_ns` behind the timeline."""
-        sent = results.sent
+        sent, self._noise_ns = results.sent, results.noise_ns
         slots, answered = results.slots[sent], results.answered[sent]
         fresh = np.zeros(len(slots), _PROBE)
         fresh["window"] = (slots["t1"].astype(np.int64) + offset_ns) // WINDOW_NS
@@ -64,16 +65,15 @@ class PathWindows:
         fresh["bound_ns"] = slots["bound_ns"]
         self._pending = np.concatenate([self._pending, fresh])
 
-    def take(self, before_ns: int) -> Iterator[bytes]:
-        """WINDOW_ROWs of the windows that ended by a time of the timeline, in messages of bounded size."""
+    def take(self, before_ns: int) -> NDArray[np.void]:
+        """WINDOW_ROWs of the windows that ended by a time of the timeline."""
         window, end = self._pending["window"], before_ns // WINDOW_NS
         over = window < end
         if not over.any():
-            return
-        rows = self._rows(self._pending[over])
+            return np.zeros(0, WINDOW_ROW)
+        rows = _together(self._rows(self._pending[over]), queued_ns(self._noise_ns))
         self._pending = self._pending[~over & (window < end + MOST_AHEAD)]
-        for start in range(0, len(rows), ROWS_A_MESSAGE):
-            yield rows[start : start + ROWS_A_MESSAGE].tobytes()
+        return rows
 
     def _rows(self, probes: NDArray[np.void]) -> NDArray[np.void]:
         """One row per window and path."""
@@ -98,6 +98,56 @@ class PathWindows:
             rows[f"{way}_mean_ns"] = _delay(total // np.maximum(timed, 1), timed)
         rows["bound_ns"] = np.maximum.reduceat(np.where(probes["timed"], probes["bound_ns"], 0), starts)
         return rows
+
+
+def window_reports(host: str, taken: Iterable[tuple[str, NDArray[np.void]]]) -> Iterator[WindowReport]:
+    """What a host tells of its NICs' windows, in messages of bounded size.
+
+    Args:
+        host: its name.
+        taken: each NIC's interface and its rows.
+    """
+    told = [(ifname, rows) for ifname, rows in taken if len(rows)]
+    for place, (_, rows) in enumerate(told):
+        rows["nic"] = place
+    rows = np.concatenate([rows for _, rows in told]) if told else np.zeros(0, WINDOW_ROW)
+    for start in range(0, len(rows), ROWS_A_MESSAGE):
+        part = rows[start : start + ROWS_A_MESSAGE]
+        yield WindowReport(host=host, nics=[ifname for ifname, _ in told], rows=part.tobytes())
+
+
+def _together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]:
+    """The rows of each path in which nothing was lost or queued as one row of all windows; the others as they are.
+
+    Args:
+        rows: of one window each.
+        most_queued_ns: probes that took so much longer than the quickest of their path have met a queue.
+    """
+    first, last = int(rows["window"].min()), int(rows["window"].max())
+    if first == last or last - first >= LONGEST_ROW:
+        return rows
+    key = path_keys(rows)
+    order = np.lexsort((rows["window"], key))
+    rows, key = rows[order], key[order]
+    new = np.ones(len(rows), bool)
+    new[1:] = key[1:] != key[:-1]
+    starts = np.flatnonzero(new)
+    timed = rows["fwd_min_ns"] != NO_DELAY_NS
+    quiet = np.add.reduceat(rows["lost"], starts, dtype=np.int64) == 0
+    quiet &= np.logical_and.reduceat(timed, starts) | ~np.logical_or.reduceat(timed, starts)
+    for way in WAYS:
+        longest = np.maximum.reduceat(rows[f"{way}_mean_ns"], starts).astype(np.int64)
+        quiet &= longest - np.minimum.reduceat(rows[f"{way}_min_ns"], starts) <= most_queued_ns
+    whole = rows[starts]
+    whole["window"], whole["further"] = first, last - first
+    whole["sent"] = np.minimum(np.add.reduceat(rows["sent"], starts, dtype=np.int64), LARGEST_COUNT)
+    whole["bound_ns"] = np.maximum.reduceat(rows["bound_ns"], starts)
+    for way in WAYS:
+        total = np.add.reduceat(rows[f"{way}_mean_ns"] * rows["sent"].astype(np.int64), starts)
+        whole[f"{way}_mean_ns"] = total // whole["sent"]
+        whole[f"{way}_min_ns"] = np.minimum.reduceat(rows[f"{way}_min_ns"], starts)
+    path = np.cumsum(new) - 1
+    return np.concatenate([whole[quiet], rows[~quiet[path]]])
 
 
 def _delay(delay_ns: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:

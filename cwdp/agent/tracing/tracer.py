@@ -18,7 +18,8 @@ from cwdp.agent.links import LinkTable
 from cwdp.agent.probing.sender import IPV6_HDRINCL
 from cwdp.agent.tracing.packets import Answer, FlowPath, HopProbe, read_icmpv4, read_icmpv6
 from cwdp.agent.tracing.table import Found, TraceTable
-from cwdp.shared.bus.messages import Event, PathStat, ProbeEdge, Trace, TraceOrder, TraceReport
+from cwdp.shared.bus.edges import PathStat
+from cwdp.shared.bus.messages import Event, ProbeEdge, Trace, TraceOrder, TraceReport
 
 COUNTERS = ("trace_socket_failed", "trace_orders_refused", "trace_unsent")
 STEP_S = 0.02

@@ -6,7 +6,6 @@ them is handed on as that of a dataplane's probes is.
 
 import socket
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv6Address
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.agent.clock.hostclock import LocalClock
-from cwdp.agent.config import InterfaceConfig, KeyFile, TestClockConfig
+from cwdp.agent.config import InterfaceConfig, TestClockConfig
 from cwdp.agent.links import LinkTable
 from cwdp.agent.probing.packets import round_robin
 from cwdp.agent.probing.prober import ProbeResults
@@ -27,7 +26,9 @@ from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
 from cwdp.rdma.port import PortChoice, RdmaPort, find_port, require_usable
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
-from cwdp.shared.bus.messages import ClockLine, Nic, ProbeEdge, UdAddress, WindowReport, nic_id
+from cwdp.shared.bus.messages import ClockLine, Nic, ProbeEdge, UdAddress, nic_id
+from cwdp.shared.bus.records import WINDOW_ROW
+from cwdp.shared.identity.probe_keys import KeyFile
 
 COUNTERS = ("unusable", "edges_refused", "windows_unsynced")
 STAMP_NOISE_NS = 1_000.0
@@ -130,10 +131,8 @@ class UdNic:
         rows, self.keeper.rows = self.keeper.rows, []
         return read_rows(rows) if rows else None
 
-    def window_reports(
-        self, results: ProbeResults, now_local_ns: int, offset_ns: int | None
-    ) -> Iterator[WindowReport]:
-        """The windows that a drain has completed, without delays: a queue of the fabric is less than their noise."""
+    def add_windows(self, results: ProbeResults, offset_ns: int | None) -> None:
+        """Take in what a drain has found, without delays: a queue of the fabric is less than their noise."""
         if self._windows is None:
             return
         if offset_ns is None:
@@ -142,8 +141,12 @@ class UdNic:
         slots = results.slots.copy()
         slots["bound_ns"] = abi.BOUND_UNSYNCED
         self._windows.add(replace(results, slots=slots), offset_ns)
-        for rows in self._windows.take(now_local_ns + offset_ns - REPLY_TIMEOUT_NS - TELL_NS):
-            yield WindowReport(host=self._host, nic=self.ifname, rows=rows)
+
+    def take_windows(self, now_local_ns: int, offset_ns: int | None) -> NDArray[np.void]:
+        """WINDOW_ROWs of the windows that drains have completed."""
+        if self._windows is None or offset_ns is None:
+            return np.zeros(0, WINDOW_ROW)
+        return self._windows.take(now_local_ns + offset_ns - REPLY_TIMEOUT_NS - TELL_NS)
 
     def describe(self) -> Nic:
         """The NIC as the manager is told of it."""

@@ -45,7 +45,7 @@ UNLIMITED = 1_000
     "url",
     envvar="CWDP_MANAGER",
     metavar="URL",
-    help="unix:///PATH or http://HOST:PORT; else the only manager on this host.",
+    help="unix:///PATH or https://HOST:PORT; else the only manager on this host.",
 )
 def top(*, interval: float, once: bool, as_json: bool, url: str | None) -> None:
     """Show the whole in one screen until ctrl-c: a verdict, what is wrong and what to do, what is worst, jobs."""

@@ -1,5 +1,6 @@
 """`cwdp dataplane`: the eBPF programs on this host's interfaces."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import click
@@ -13,7 +14,9 @@ from cwdp.dataplane.loading import loader
 from cwdp.dataplane.loading.loader import Loaded, Settings
 from cwdp.dataplane.loading.status import describe, refused
 from cwdp.dataplane.pinned import tree
+from cwdp.errors import DataplaneError
 
+all_or_some = click.argument("ifnames", metavar="[IFNAME]...", nargs=-1)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -40,17 +43,41 @@ def load(ifname: str, port: int, generic: Generic) -> None:
 
 
 @dataplane.command()
-@click.argument("ifname")
-def upgrade(ifname: str) -> None:
-    """Replace another build's programs on IFNAME without losing a packet."""
-    _say(loader.upgrade(ifname), "upgraded")
+@all_or_some
+def upgrade(ifnames: tuple[str, ...]) -> None:
+    """Replace another build's programs on each IFNAME, or wherever they are here, without losing a packet."""
+    _each(ifnames, lambda ifname: _say(loader.upgrade(ifname), "upgraded"))
 
 
 @dataplane.command()
-@click.argument("ifname")
-def unload(ifname: str) -> None:
-    """Detach and remove the programs of IFNAME."""
+@all_or_some
+def unload(ifnames: tuple[str, ...]) -> None:
+    """Detach and remove the programs of each IFNAME, or wherever they are here."""
+    _each(ifnames, _unload)
+
+
+def _unload(ifname: str) -> None:
     click.echo(f"{ifname}: unloaded" if loader.unload(ifname) else f"{ifname}: nothing is loaded")
+
+
+def _each(ifnames: Sequence[str], do: Callable[[str], None]) -> None:
+    """Do it to each of these interfaces, or to all that have a dataplane in this network namespace.
+
+    Raises:
+        DataplaneError: some failed, after all others are done.
+    """
+    tree.require_privileges()
+    failed = []
+    for ifname in ifnames or [where.ifname for where in tree.trees_here()]:
+        try:
+            do(ifname)
+        except DataplaneError as error:
+            failed.append(error)
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        hints = dict.fromkeys(error.hint for error in failed if error.hint)
+        raise DataplaneError("; ".join(error.message for error in failed), "\n".join(hints))
 
 
 @dataplane.command()

@@ -12,7 +12,7 @@ manager_option = click.option(
     "url",
     envvar="CWDP_MANAGER",
     metavar="URL",
-    help="With --host: unix:///PATH; else the only manager on this host.",
+    help="With --host: unix:///PATH or https://HOST:PORT; else the only manager on this host.",
 )
 
 

@@ -13,7 +13,7 @@ import click
 from rich.console import RenderableType
 from rich.table import Table
 
-from cwdp.agent.config import DEFAULT_KEYS, read_keys
+from cwdp.agent.config import DEFAULT_KEYS
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError
 from cwdp.rdma import netlink
@@ -21,6 +21,7 @@ from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.rdma.udlink import UdLink
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS, Link, UdPath, UdProber, UdSample
 from cwdp.shared.bus.messages import UdAddress
+from cwdp.shared.identity.probe_keys import read_keys
 
 QPN_MAX = 0xFFFFFF
 INTERVAL_S = 0.05

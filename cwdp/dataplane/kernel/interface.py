@@ -24,6 +24,9 @@ STEPS = {
 }
 """What to do about what drivers say."""
 
+MERGING = ("rx-lro", "rx-gro-hw")
+"""By these a NIC merges packets; many drivers take no XDP program meanwhile."""
+
 VLAN_OFFLOADS = ("rx-vlan-hw-parse", "rx-vlan-stag-hw-parse")
 """By these a NIC takes VLAN tags off before XDP sees the packet; their numbers here are their bits in `meta`."""
 
@@ -79,7 +82,7 @@ def _next_step(info: LinkInfo, ifname: str, why: str) -> str:
         return f"give the fabric's address to {_name(info.lower)}, which this {info.kind} is on top of, and name that"
     if info.kind == "bridge":
         return "take the NIC out of the bridge, give it the fabric's address, and name it"
-    merging = [feature for feature in ("rx-lro", "rx-gro-hw") if is_on(ifname, feature)]
+    merging = [feature for feature in MERGING if is_on(ifname, feature)]
     if merging:
         return f"many drivers take none while packets are merged: ethtool -K {ifname} {merging[0]} off"
     for words, step in STEPS.items():

@@ -1,6 +1,7 @@
 """Short questions to the kernel by netlink, some 50 us each: they are asked every second, from a running event loop.
 
-The messages are those of linux/netlink.h, linux/rtnetlink.h, linux/if_link.h and linux/pkt_cls.h.
+The messages are those of linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/pkt_cls.h, linux/genetlink.h and
+linux/netdev.h.
 """
 
 import os
@@ -24,7 +25,11 @@ IFLA_XDP_FD, IFLA_XDP_FLAGS = 1, 3
 XDP_FLAGS_UPDATE_IF_NOEXIST = 1
 NLA_F_NESTED, TYPE_MASK = 0x8000, 0x3FFF
 HEADER, ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
-IFINFOMSG, TCMSG = struct.Struct("=BxHiII"), struct.Struct("=BxxxiIII")
+IFINFOMSG, TCMSG, GENLMSG = struct.Struct("=BxHiII"), struct.Struct("=BxxxiIII"), struct.Struct("=BBxx")
+NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY = 16, 16, 3
+CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME = 1, 2
+NETDEV_CMD_DEV_GET = 1
+NETDEV_A_DEV_IFINDEX, NETDEV_A_DEV_XDP_FEATURES = 1, 3
 PRIORITY_SHIFT = 16
 ANSWER_BYTES = 65536
 
@@ -101,6 +106,27 @@ def filter_program(ifindex: int, parent: int, priority: int) -> int | None:
     return None
 
 
+def xdp_features(ifindex: int) -> int | None:
+    """What a driver can do with XDP, as bits of `enum netdev_xdp_act`; None where the kernel is older than 6.3.
+
+    Raises:
+        OSError: there is no such interface.
+    """
+    try:
+        family = _generic(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, _attribute(CTRL_ATTR_FAMILY_NAME, b"netdev\0"))
+    except OSError:
+        return None
+    number = int.from_bytes(family[CTRL_ATTR_FAMILY_ID], "little")
+    which = _attribute(NETDEV_A_DEV_IFINDEX, struct.pack("=I", ifindex))
+    found = _generic(number, NETDEV_CMD_DEV_GET, which)
+    return int.from_bytes(found.get(NETDEV_A_DEV_XDP_FEATURES, b""), "little")
+
+
+def _generic(family: int, command: int, attributes: bytes) -> dict[int, bytes]:
+    (answer,) = _ask(family, GENLMSG.pack(command, 1) + attributes, protocol=NETLINK_GENERIC)
+    return _attributes(answer[GENLMSG.size :])
+
+
 def _set_xdp(ifindex: int, program_fd: int) -> None:
     flags = XDP_FLAGS_DRV_MODE | (XDP_FLAGS_UPDATE_IF_NOEXIST if program_fd >= 0 else 0)
     xdp = _attribute(IFLA_XDP_FD, struct.pack("=i", program_fd))
@@ -109,14 +135,16 @@ def _set_xdp(ifindex: int, program_fd: int) -> None:
     list(_ask(RTM_SETLINK, body))
 
 
-def _ask(kind: int, body: bytes, flags: int = NLM_F_ACK) -> Iterator[bytes]:
+def _ask(
+    kind: int, body: bytes, flags: int = NLM_F_ACK, protocol: int = socket.NETLINK_ROUTE
+) -> Iterator[bytes]:
     """The answers to a question, without their headers.
 
     Raises:
         OSError: the kernel refuses; `strerror` is what it says, in its own words where it has any.
     """
     request = HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | flags, 1, 0) + body
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as netlink:
         for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK):
             netlink.setsockopt(SOL_NETLINK, option, 1)
         netlink.sendto(request, (0, 0))

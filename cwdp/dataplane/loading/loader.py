@@ -29,7 +29,11 @@ from cwdp.errors import DataplaneError, KernelError, VersionError
 from cwdp.shared.testclock import TestClock
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
-OBJECT = Path(__file__).resolve().parents[3] / "build" / "bpf" / "cwdp.bpf.o"
+_PACKAGED = Path(__file__).with_name("cwdp.bpf.o")
+_BUILT = Path(__file__).resolve().parents[3] / "build" / "bpf" / _PACKAGED.name
+
+OBJECT = _PACKAGED if _PACKAGED.exists() else _BUILT
+"""The one that was installed with this module; a checkout has none there, and takes what it has built."""
 
 
 @dataclass(frozen=True)

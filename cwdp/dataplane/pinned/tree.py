@@ -95,7 +95,8 @@ def here(ifname: str) -> TreePath:
     return TreePath(netns_cookie(), ifname)
 
 
-def _is_bpffs() -> bool:
+def is_bpffs() -> bool:
+    """Whether the BPF file system is mounted."""
     buffer = (ctypes.c_long * 32)()
     libc = ctypes.CDLL(None, use_errno=True)
     return libc.statfs(os.fsencode(BPFFS), buffer) == 0 and buffer[0] == BPF_FS_MAGIC
@@ -109,7 +110,7 @@ def require_privileges() -> None:
     Raises:
         PrivilegeError: one is missing.
     """
-    held = _effective_capabilities()
+    held = effective_capabilities()
     if held >> CAP_SYS_ADMIN & 1:
         held |= 1 << CAPABILITIES["CAP_PERFMON"] | 1 << CAPABILITIES["CAP_BPF"]
     missing = [name for name, bit in CAPABILITIES.items() if not held >> bit & 1]
@@ -119,14 +120,14 @@ def require_privileges() -> None:
         )
 
 
-def _effective_capabilities() -> int:
+def effective_capabilities() -> int:
     """The calling thread's effective capabilities, one bit each (capabilities(7))."""
     lines = Path("/proc/thread-self/status").read_text().splitlines()
     return next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
 
 
 def _ensure_bpffs() -> None:
-    if _is_bpffs():
+    if is_bpffs():
         return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.mount(b"bpf", os.fsencode(BPFFS), b"bpf", 0, b"mode=0700") != 0:
@@ -160,7 +161,7 @@ def locked() -> Iterator[None]:
 
 def all_trees() -> list[TreePath]:
     """Every tree on this machine, of whichever namespace."""
-    if not _is_bpffs() or not ROOT.is_dir():
+    if not is_bpffs() or not ROOT.is_dir():
         return []
     found = (
         path

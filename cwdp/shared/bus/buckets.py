@@ -1,9 +1,14 @@
-"""Key-value buckets of JetStream, whose keys are replaced by compare-and-set only."""
+"""Key-value buckets of JetStream, whose keys are replaced by compare-and-set only.
+
+With several copies nats-server 2.9.10 compares a key's revision when a message comes in, not when it is stored: of writers
+that come within the same milliseconds more than one may succeed. The last revision of the whole bucket it compares when
+a message is stored, so `OneKey` is exact.
+"""
 
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
-from nats.js.api import KeyValueConfig, StorageType
+from nats.js.api import Header, KeyValueConfig, RePublish, StorageType
 from nats.js.kv import KeyValue
 
 JETSTREAM_ERRORS = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
@@ -13,18 +18,49 @@ Conflict = nats.js.errors.KeyWrongLastSequenceError
 """Somebody else has replaced a key since it was read."""
 
 
+NO_KEY = "-"
+"""Nothing is kept under it."""
+
+KNOWN_S = 0.5
+"""So soon a bucket that is there answers, mostly."""
+
+WRONG_LAST = (10071, 10164)
+"""What the server says where the last revision is another."""
+
+IN_USE = 10058
+"""What the server says of a stream that is there with other settings, as with more copies."""
+
+
+COPIES = 3
+
+
+def copies_on(client: Client) -> int:
+    """How many copies of a stream a bus is to keep: three where the server of a connection is one of several.
+
+    From its beginning: nats-server 2.9.10 has lost messages that it had acknowledged, when servers were killed, of streams
+    that had been given more copies later.
+    """
+    is_clustered = bool(client._server_info.get("cluster"))  # noqa: SLF001 - what the server said of itself
+    return COPIES if is_clustered else 1
+
+
+def stream_of(bucket: str) -> str:
+    """The stream that a bucket is."""
+    return f"KV_{bucket}"
+
+
 class Bucket:
     """One bucket; kept on disk, so that its revisions only ever rise.
 
     Args:
         name: of the bucket.
-        ttl_s: after so long without being written a key is gone; None keeps it.
+        republish: where the server publishes again what is written.
     """
 
-    def __init__(self, name: str, *, ttl_s: float | None = None) -> None:
-        self._stream, self._prefix = f"KV_{name}", f"$KV.{name}."
+    def __init__(self, name: str, *, republish: RePublish | None = None) -> None:
+        self._name, self._stream, self._prefix = name, stream_of(name), f"$KV.{name}."
         self._config = KeyValueConfig(
-            bucket=name, history=1, ttl=ttl_s, storage=StorageType.FILE, direct=True
+            bucket=name, history=1, storage=StorageType.FILE, direct=True, republish=republish
         )
         self._opened: tuple[Client, KeyValue] | None = None
 
@@ -70,13 +106,76 @@ class Bucket:
     async def open(self, client: Client) -> KeyValue:
         """Make the bucket unless it is there; once a session.
 
+        That it is there any of its copies tells, where none of them leads.
+
         Raises:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
         if self._opened is None or self._opened[0] is not client:
-            self._opened = client, await client.jetstream().create_key_value(self._config)
+            if not await self._is_there(client):
+                await self._make(client)
+            bucket = KeyValue(self._name, self._stream, self._prefix, client.jetstream(), direct=True)
+            self._opened = client, bucket
         return self._opened[1]
+
+    async def _is_there(self, client: Client) -> bool:
+        """Whether servers know of it; where nobody leads who would say so, whether a copy answers."""
+        try:
+            await client.jsm(timeout=KNOWN_S).stream_info(self._stream)
+        except nats.js.errors.NotFoundError:
+            return False
+        except (nats.errors.Error, TimeoutError):
+            return await self._answers(client)
+        return True
+
+    async def _answers(self, client: Client) -> bool:
+        try:
+            await client.jetstream(timeout=KNOWN_S).get_last_msg(
+                self._stream, self.subject(NO_KEY), direct=True
+            )
+        except nats.js.errors.NotFoundError:
+            return True
+        except (nats.errors.NoRespondersError, TimeoutError):
+            return False
+        return True
+
+    async def _make(self, client: Client) -> None:
+        try:
+            await client.jetstream().create_key_value(self._config, replicas=copies_on(client))
+        except nats.js.errors.APIError as error:
+            if error.err_code != IN_USE:
+                raise
 
     def close(self) -> None:
         """Make the bucket anew, if need be, when it is used next: it may have been taken away."""
         self._opened = None
+
+
+class OneKey(Bucket):
+    """A bucket of one key, which is replaced by one writer only, however many try at the same time."""
+
+    async def read(self, client: Client, key: str) -> tuple[int, bytes]:
+        """As of any bucket; where the key is gone, as from one whose keys lapse, the revision is the bucket's last.
+
+        Raises:
+            nats.errors.TimeoutError: there is a key now, or the copy that was asked has not got it yet.
+        """
+        revision, data = await super().read(client, key)
+        if not revision:
+            state = (await client.jsm().stream_info(self._stream)).state
+            if state.messages:
+                raise nats.errors.TimeoutError
+            revision = state.last_seq
+        return revision, data
+
+    async def replace(self, client: Client, key: str, data: bytes, *, revision: int) -> int:
+        """As of any bucket, where nothing is ever written under another key."""
+        await self.open(client)
+        headers = {Header.EXPECTED_LAST_SEQUENCE.value: str(revision)}
+        try:
+            done = await client.jetstream().publish(self.subject(key), data, headers=headers)
+        except nats.js.errors.APIError as error:
+            if error.err_code in WRONG_LAST:
+                raise Conflict(description=error.description) from error
+            raise
+        return done.seq

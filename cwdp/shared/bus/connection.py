@@ -5,16 +5,20 @@ exponential backoff and jitter. Each connection is a session: subscriptions are 
 are written and read anew, so nothing depends on what an earlier connection had in its buffers.
 Publishing never blocks and never raises; what cannot be sent is dropped and counted by reason.
 
+Each process shows its credential (`cwdp.shared.identity`), over TLS to servers of the fleet only, and takes nothing but
+what its seal lets through (`cwdp.shared.bus.sealing`).
+
 Desired state lives in the JetStream bucket `cwdp-desired` (`cwdp.shared.bus.documents`). A watch is a plain
-subscription to the bucket's subject plus a read at the start of each session (and now and then, should a message
-have been lost), which costs the server nothing per host.
+subscription to where the bucket publishes a host's document again, plus a read at the start of each session (and now
+and then, should a message have been lost), which costs the server nothing per host.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 import random
-import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic, TypeVar
@@ -25,30 +29,38 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from cwdp.errors import IdentityError
 from cwdp.shared.bus import documents
-from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.documents import DocumentWriter, Trouble
-from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, decode, encode, token
+from cwdp.shared.bus.messages import Desired
+from cwdp.shared.bus.sealing import NotTheirsError, Seal
+from cwdp.shared.bus.servers import Servers, shown
+from cwdp.shared.bus.session import CONNECT_TIMEOUT_S, RefusedError, dial, hang_up, until_closed
+from cwdp.shared.bus.subjects import document_key, down, kind_of
+from cwdp.shared.identity.credential import Credential
 from cwdp.shared.tasks import end, first_end
 
 BACKOFF_FIRST_S = 0.1
 BACKOFF_MAX_S = 5.0
-CONNECT_TIMEOUT_S = 2
-PING_INTERVAL_S = 5
 SEND_QUEUE_MESSAGES = 2048
 MANY_AT_ONCE = 64
+ANSWER_S = 5.0
 REREAD_INTERVAL_S = 60.0
 JETSTREAM_RETRY_S = 0.5
+WARNED_EVERY_S = 10.0
 
 COUNTERS = (
     "published",
     "received",
     "connected",
     "connect_failed",
+    "connect_refused",
     "dropped_disconnected",
     "dropped_too_large",
     "dropped_slow",
     "received_bad",
+    "received_not_theirs",
     "received_slow",
     "handler_failed",
     "server_error",
@@ -62,27 +74,45 @@ class _Subscription(Generic[_T]):
     """Decodes what arrives on one subject and hands it on; never lets an error out."""
 
     def __init__(
-        self, subject: str, kind: type[_T], handler: Callable[[_T], None], counters: Counter[str]
+        self,
+        subject: str,
+        kind: type[_T],
+        handler: Callable[[_T], None],
+        seal: Seal,
+        counters: Counter[str],
     ) -> None:
         self.subject = subject
+        self._seal = seal
         self._kind = kind
         self._handler = handler
         self._counters = counters
+        self._warned_s = -math.inf
 
     async def on_message(self, message: Msg) -> None:
         """What nats-py calls for each message."""
-        self.deliver(message.data)
+        self.deliver(message.subject, message.data)
 
-    def deliver(self, data: bytes) -> None:
+    def deliver(self, subject: str, data: bytes) -> None:
         """Hand one message to the handler, or count why not."""
         try:
-            value = decode(self._kind, data)
+            value = self._seal.decode(subject, self._kind, data)
+        except NotTheirsError as error:
+            self._counters["received_not_theirs"] += 1
+            self._warn(subject, error)
+            return
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._counters["received_bad"] += 1
-            _log.debug("dropped a bad message subject=%s error=%s", self.subject, error)
+            _log.debug("dropped a bad message subject=%s error=%s", subject, error)
             return
         self._counters["received"] += 1
         self.hand_on(value)
+
+    def _warn(self, subject: str, error: Exception) -> None:
+        """Log a refusal, now and then: whoever sends many does not fill the log."""
+        now_s = time.monotonic()
+        if now_s >= self._warned_s + WARNED_EVERY_S:
+            self._warned_s = now_s
+            _log.warning("refused a message subject=%s: %s", subject, error)
 
     def hand_on(self, value: _T) -> None:
         """Give the handler something."""
@@ -93,13 +123,46 @@ class _Subscription(Generic[_T]):
             _log.exception("handler failed subject=%s", self.subject)
 
 
+class _Service(_Subscription[_T]):
+    """Answers what arrives on one subject."""
+
+    def __init__(
+        self,
+        subject: str,
+        answer_kind: str,
+        kind: type[_T],
+        answer: Callable[[_T], Awaitable[Struct | None]],
+        *,
+        seal: Seal,
+        counters: Counter[str],
+    ) -> None:
+        self._asked: list[_T] = []
+        super().__init__(subject, kind, self._asked.append, seal, counters)
+        self._answer_kind, self._answer = answer_kind, answer
+
+    async def on_message(self, message: Msg) -> None:
+        """Take the question in, and answer it where there is something to say."""
+        self.deliver(message.subject, message.data)
+        while self._asked:
+            try:
+                answer = await self._answer(self._asked.pop())
+                if answer is not None and message.reply:
+                    await message.respond(self._seal.encode(self._answer_kind, answer))
+            except JETSTREAM_ERRORS as error:
+                _log.debug("an answer cannot be sent subject=%s error=%s", message.subject, error)
+            except Exception:  # noqa: BLE001 - one bad question must not end the subscription
+                self._counters["handler_failed"] += 1
+                _log.exception("handler failed subject=%s", message.subject)
+
+
 class _Watch(_Subscription[Desired]):
     """A subscription to one host's document that skips what it delivered already."""
 
-    def __init__(self, host: str, handler: Callable[[Desired], None], counters: Counter[str]) -> None:
-        self._bucket = Bucket(DESIRED_BUCKET)
-        super().__init__(self._bucket.subject(token(host)), Desired, handler, counters)
-        self._host = host
+    def __init__(
+        self, pod: str, host: str, handler: Callable[[Desired], None], seal: Seal, counters: Counter[str]
+    ) -> None:
+        super().__init__(down(pod, host, documents.KIND), Desired, handler, seal, counters)
+        self._bucket, self._key = documents.bucket(), document_key(pod, host)
         self._last: Desired | None = None
         self._is_due = asyncio.Event()
 
@@ -110,7 +173,7 @@ class _Watch(_Subscription[Desired]):
             self._is_due.clear()
             pause_s = REREAD_INTERVAL_S
             try:
-                stored = await documents.read(client, self._bucket, self._host)
+                stored = await documents.read(client, self._bucket, self._key, self._seal)
                 if stored is not None:
                     self.hand_on(stored)
             except JETSTREAM_ERRORS:
@@ -133,7 +196,10 @@ class Bus:
     Set up subscriptions and watches, then `start`; the process may publish from then on, connected or not.
 
     Args:
-        url: where the bus is.
+        url: where the bus is; of several servers as `cwdp.shared.bus.servers` reads them.
+        credential: who this process is.
+        seal: how it vouches for what it sends, and makes sure of what it hears.
+        pod: in which the hosts are whose documents it keeps or watches.
         name: what its server shows for this process.
         on_change: called with True when a session is ready and with False when it has ended.
         confirm: asked before a document is written where somebody else has written one; see `DocumentWriter`.
@@ -147,20 +213,29 @@ class Bus:
     def __init__(
         self,
         url: str,
+        credential: Credential,
+        seal: Seal,
         *,
+        pod: str,
         name: str,
         on_change: Callable[[bool], None] | None = None,
         confirm: Callable[[], Awaitable[bool]] | None = None,
         on_trouble: Trouble | None = None,
     ) -> None:
         self.url = url
-        self._shown_url = re.sub(r"//[^@/]*@", "//", url)
+        self._servers = Servers(url)
+        self._shown_url = shown(url)
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._name = name
+        self._credential, self._seal, self._pod = credential, seal, pod
+        self._told_refusal = ""
+        self._renewed = asyncio.Event()
         self._on_change = on_change
         self._subscriptions: list[_Subscription[Any]] = []
         self._watches: list[_Watch] = []
-        self.documents = DocumentWriter(confirm or _nobody_else, on_trouble or _tell_nobody)
+        self.documents = DocumentWriter(
+            pod, seal, confirm=confirm or _nobody_else, on_trouble=on_trouble or _tell_nobody
+        )
         self._queue: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(SEND_QUEUE_MESSAGES)
         self._has_room = asyncio.Event()
         self._client: Client | None = None
@@ -180,7 +255,38 @@ class Bus:
     def subscribe(self, subject: str, kind: type[_T], handler: Callable[[_T], None]) -> None:
         """Call `handler` for each message on `subject`; before `start`."""
         assert self._task is None
-        self._subscriptions.append(_Subscription(subject, kind, handler, self.counters))
+        self._subscriptions.append(_Subscription(subject, kind, handler, self._seal, self.counters))
+
+    def answer(
+        self,
+        subject: str,
+        answer_kind: str,
+        kind: type[_T],
+        answer: Callable[[_T], Awaitable[Struct | None]],
+    ) -> None:
+        """Answer each question on `subject`, with a message of a kind or not at all; before `start`."""
+        assert self._task is None
+        self._subscriptions.append(
+            _Service(subject, answer_kind, kind, answer, seal=self._seal, counters=self.counters)
+        )
+
+    async def ask(self, subject: str, answer_kind: str, question: Struct, of: type[_T]) -> _T:
+        """What a leader answers.
+
+        Raises:
+            msgspec.DecodeError: no leader has signed the answer.
+            nats.errors.Error, OSError, TimeoutError: nobody answers, or there is no connection.
+        """
+        if self._client is None:
+            raise TimeoutError("there is no connection")
+        data = self._seal.encode(kind_of(subject), question)
+        answer = await self._client.request(subject, data, timeout=ANSWER_S)
+        return self._seal.opened(answer_kind, of, answer.data)
+
+    def use(self, credential: Credential) -> None:
+        """Go on with another credential: the new connection is ready before the present one is left."""
+        self._credential = credential
+        self._renewed.set()
 
     def watch(self, host: str, handler: Callable[[Desired], None]) -> None:
         """Call `handler` with a host's document, now and at each change; before `start`.
@@ -188,7 +294,7 @@ class Bus:
         An older document may follow a newer one while connections change: versions order them.
         """
         assert self._task is None
-        self._watches.append(_Watch(host, handler, self.counters))
+        self._watches.append(_Watch(self._pod, host, handler, self._seal, self.counters))
 
     def start(self) -> None:
         """Connect in the background, for ever, until `close`."""
@@ -209,7 +315,7 @@ class Bus:
         """Queue a message; False when it was dropped and counted."""
         reason = self._why_not()
         if reason is None:
-            data = encode(message)
+            data = self._seal.encode(kind_of(subject), message)
             if self._client is not None and len(data) <= self._client.max_payload:
                 self._queue.put_nowait((subject, data))
                 return True
@@ -253,70 +359,108 @@ class Bus:
         while True:
             if await self._session():
                 failures = 0
-            delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**failures)
-            failures = min(failures + 1, 16)
+            delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(16, failures // len(self._servers)))
+            failures += 1
             await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
 
     async def _session(self) -> bool:
-        """Live through one connection, from dialling to its end; whether it was ever ready."""
-        client, closed = Client(), asyncio.Event()
-        ready = False
+        """Live on the bus until it is lost; whether it was ever ready."""
+        client, closed = await self._attempt()
+        if client is None:
+            return False
+        self.counters["connected"] += 1
+        _log.info("connected to the bus url=%s", self._shown_url)
         try:
-            await self._dial(client, closed)
-            ready = True
-            await self._serve(client, closed)
+            while not client.is_closed:
+                await self._serve(client, closed)
+                client, closed = await self._gone_over(client, closed)
+        except JETSTREAM_ERRORS as error:
+            self.counters["connect_failed"] += 1
+            _log.debug("the connection failed url=%s error=%s", self._shown_url, error)
+        finally:
+            await self._hang_up(client)
+        return True
+
+    async def _gone_over(self, client: Client, closed: asyncio.Event) -> tuple[Client, asyncio.Event]:
+        """Where there is another credential, a connection by that one; otherwise the present one."""
+        if client.is_closed or not self._renewed.is_set():
+            return client, closed
+        self._renewed.clear()
+        fresh, fresh_closed = await self._attempt()
+        if fresh is None:
+            return client, closed
+        await hang_up(client)
+        return fresh, fresh_closed
+
+    async def _attempt(self) -> tuple[Client | None, asyncio.Event]:
+        """A new connection with all subscriptions; None where it cannot be had, which is counted by reason."""
+        closed = asyncio.Event()
+        try:
+            client = await self._dial(closed)
+        except RefusedError as error:
+            self.counters["connect_refused"] += 1
+            self._tell_refusal(error)
         except JETSTREAM_ERRORS as error:
             self.counters["connect_failed"] += 1
             _log.debug("no connection url=%s error=%s", self._shown_url, error)
-        finally:
-            await self._hang_up(client, was_ready=ready)
-        return ready
+        else:
+            self._told_refusal = ""
+            return client, closed
+        return None, closed
 
-    async def _dial(self, client: Client, closed: asyncio.Event) -> None:
+    async def _dial(self, closed: asyncio.Event) -> Client:
         async def on_closed() -> None:
             closed.set()
 
-        await client.connect(
-            self.url,
-            name=self._name,
-            allow_reconnect=False,
-            max_reconnect_attempts=1,
-            reconnect_time_wait=0,
-            connect_timeout=CONNECT_TIMEOUT_S,
-            ping_interval=PING_INTERVAL_S,
-            error_cb=self._on_error,
-            closed_cb=on_closed,
+        url = self._servers.next()
+        self._shown_url = shown(url)
+        client = await dial(
+            url, self._credential, name=self._name, on_error=self._on_error, on_closed=on_closed
         )
         subscriptions: list[_Subscription[Any]] = [*self._subscriptions, *self._watches]
-        for subscription in subscriptions:
-            await client.subscribe(subscription.subject, cb=subscription.on_message)
-        await client.flush(CONNECT_TIMEOUT_S)
+        try:
+            for subscription in subscriptions:
+                await client.subscribe(subscription.subject, cb=subscription.on_message)
+            await client.flush(CONNECT_TIMEOUT_S)
+        except BaseException:
+            await hang_up(client)
+            raise
+        return client
+
+    def _tell_refusal(self, error: RefusedError) -> None:
+        """Say once why this process is not let in, and what its own credential says of that."""
+        try:
+            self._credential.require_valid()
+            told = str(error)
+        except IdentityError as own:
+            told = str(own)
+        if told != self._told_refusal:
+            self._told_refusal = told
+            _log.error("not let onto the bus url=%s: %s", self._shown_url, told.replace("\n", "; "))
 
     async def _serve(self, client: Client, closed: asyncio.Event) -> None:
-        self._client = client
-        self.counters["connected"] += 1
-        _log.info("connected to the bus url=%s", self._shown_url)
-        self._tell(connected=True)
+        is_first, self._client = self._client is None, client
+        if is_first:
+            self._tell(connected=True)
         await first_end(
-            closed.wait(),
+            until_closed(client, closed),
+            self._renewed.wait(),
             self._send(client),
             self.documents.run(client),
             *(watch.read(client) for watch in self._watches),
         )
 
-    async def _hang_up(self, client: Client, *, was_ready: bool) -> None:
+    async def _hang_up(self, client: Client) -> None:
         self._client = None
         while not self._queue.empty():
             self._queue.get_nowait()
             self._queue.task_done()
             self.counters["dropped_disconnected"] += 1
         self._has_room.set()
-        with contextlib.suppress(*JETSTREAM_ERRORS):
-            await client.close()
-        if was_ready:
-            if not self._leaving:
-                _log.warning("lost the bus url=%s", self._shown_url)
-            self._tell(connected=False)
+        await hang_up(client)
+        if not self._leaving:
+            _log.warning("lost the bus url=%s", self._shown_url)
+        self._tell(connected=False)
 
     def _tell(self, *, connected: bool) -> None:
         if self._on_change is not None:

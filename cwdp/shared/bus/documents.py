@@ -1,8 +1,10 @@
 """Desired documents on the bus: each under its host's key, written by compare-and-set, in parts where it is too long.
 
-A document longer than a message of the bus lies in parts beside its host's key (`HOST.1`, `HOST.2`, ...), which are
+A document longer than a message of the bus lies in parts beside its host's key (`POD.HOST.1`, `POD.HOST.2`, ...), which are
 written first; the key itself then holds how many there are. A key is replaced only by who has seen what it holds.
-Who finds that somebody else has written it makes sure that it still leads first (see `manager.bus.lease`).
+Who finds that somebody else has written it makes sure that it still leads first (see `manager.bus.lease`). Who goes on from
+what a key held (`DocumentWriter.read`) replaces just that: any copy of the bucket may have answered, and one of them may
+lag behind the others.
 """
 
 import asyncio
@@ -16,11 +18,15 @@ import msgspec
 import nats.js.errors
 from msgspec import Struct
 from nats.aio.client import Client
+from nats.js.api import RePublish
 
 from cwdp.errors import BusError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
-from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, decode, encode, token
+from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, decode, encode
+from cwdp.shared.bus.sealing import Seal, body_of
+from cwdp.shared.bus.subjects import PREFIX, document_key
 
+KIND = "document"
 COUNTERS = ("written", "split", "failed", "too_large")
 WRITTEN_AT_ONCE = 64
 RETRY_S = 0.5
@@ -58,6 +64,10 @@ class UnconfirmedError(BusError):
     """Somebody else has written a key, and who leads is not known now."""
 
 
+class SupersededError(BusError):
+    """What was gone on from was not the latest that an earlier leader wrote."""
+
+
 @dataclass(frozen=True)
 class _Held:
     """What a key on the bus holds."""
@@ -71,21 +81,29 @@ class DocumentWriter:
     """Brings documents to the bus and keeps them there.
 
     Args:
+        pod: in which the hosts are.
+        seal: a leader's, that signs them.
         confirm: whether it is certain that this process may write, asked where somebody else has.
         on_trouble: told when some cannot be written, once for each reason.
 
     Attributes:
         counters: totals by name (`COUNTERS`).
+        on_superseded: called with a host whose document is not written, as another one came after what was read.
     """
 
-    def __init__(self, confirm: Callable[[], Awaitable[bool]], on_trouble: Trouble) -> None:
+    def __init__(
+        self, pod: str, seal: Seal, *, confirm: Callable[[], Awaitable[bool]], on_trouble: Trouble
+    ) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+        self._pod, self._seal = pod, seal
         self._confirm, self._on_trouble = confirm, on_trouble
-        self._bucket = Bucket(DESIRED_BUCKET)
+        self._bucket = bucket()
+        self.on_superseded: Callable[[str], None] = lambda _host: None
         self._documents: dict[str, Desired] = {}
         self._unwritten_since_s: dict[str, float] = {}
         self._next_try_s: dict[str, float] = {}
         self._held: dict[str, _Held] = {}
+        self._gone_on_from: set[str] = set()
         self._told: set[str] = set()
         self._wake = asyncio.Event()
 
@@ -101,25 +119,29 @@ class DocumentWriter:
 
     def put(self, document: Desired) -> None:
         """Keep a document on the bus from now on."""
-        key = token(document.host)
-        self._documents[key] = document
-        self._unwritten_since_s.setdefault(key, time.monotonic())
-        self._next_try_s.pop(key, None)
+        under = document_key(self._pod, document.host)
+        self._documents[under] = document
+        self._unwritten_since_s.setdefault(under, time.monotonic())
+        self._next_try_s.pop(under, None)
         self._wake.set()
 
     async def read(self, client: Client, host: str) -> Desired | None:
-        """A host's document, whoever wrote it; None where there is none that can be read.
+        """A host's document to go on from, whoever wrote it; None where there is none that can be read.
 
         Raises:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
         await self._bucket.open(client)
-        return await read(client, self._bucket, host)
+        under = document_key(self._pod, host)
+        self._held[under], document = await _find(client, self._bucket, under, self._seal)
+        self._gone_on_from.add(under)
+        return document
 
     def withdraw(self) -> None:
         """Keep none any more: what is on the bus is others' from now on."""
         for memory in (self._documents, self._unwritten_since_s, self._next_try_s, self._held):
             memory.clear()
+        self._gone_on_from.clear()
 
     async def run(self, client: Client) -> None:
         """Write every document once a session, and each again when it changes, for as long as the session lasts."""
@@ -180,6 +202,9 @@ class DocumentWriter:
         try:
             await self._write(client, key, document)
             why = None
+        except SupersededError as error:
+            self._give_up(key)
+            what, why = "failed", error.message
         except TooLargeError as error:
             what, why = "too_large", error.message
         except UnconfirmedError as error:
@@ -194,8 +219,15 @@ class DocumentWriter:
             self._next_try_s.pop(key, None)
         return why
 
+    def _give_up(self, key: str) -> None:
+        """Leave a key as it is until it is gone on from anew."""
+        document = self._documents.pop(key)
+        for memory in (self._unwritten_since_s, self._next_try_s, self._held):
+            memory.pop(key, None)
+        self.on_superseded(document.host)
+
     async def _write(self, client: Client, key: str, document: Desired) -> None:
-        data = encode(document)
+        data = self._seal.encode(KIND, document)
         most_bytes = client.max_payload - HEADROOM_BYTES
         pieces = [] if len(data) <= most_bytes else _cut(data, most_bytes)
         if len(pieces) > MOST_PARTS:
@@ -206,7 +238,7 @@ class DocumentWriter:
         for number, piece in enumerate(pieces, start=1):
             part = Part(epoch=document.epoch, version=document.version, data=piece)
             await self._replace(client, part_key(key, number), encode(part), document.epoch)
-        head = data if not pieces else encode(_head(document, len(pieces)))
+        head = data if not pieces else self._seal.encode(KIND, _head(document, len(pieces)))
         await self._replace(client, key, head, document.epoch, parts=len(pieces))
         self.counters["split"] += bool(pieces)
         for number in range(len(pieces) + 1, min(before.parts, MOST_PARTS) + 1):
@@ -221,11 +253,18 @@ class DocumentWriter:
         try:
             revision = await self._bucket.replace(client, key, data, revision=held.revision)
         except Conflict:
-            self._held.pop(key, None)
-            held = await self._look(client, key)
-            await self._require_confirmed(key)
-            revision = await self._bucket.replace(client, key, data, revision=held.revision)
+            revision = await self._replace_others(client, key, data, epoch)
+        self._gone_on_from.discard(key)
         self._held[key] = _Held(revision, epoch, parts)
+
+    async def _replace_others(self, client: Client, key: str, data: bytes, epoch: int) -> int:
+        """Replace what somebody else has written, where that is certain to count no more; the new revision."""
+        self._held.pop(key, None)
+        held = await self._look(client, key)
+        await self._require_confirmed(key)
+        if key in self._gone_on_from and held.epoch != epoch:
+            raise SupersededError(f"{key} holds another document than was read")
+        return await self._bucket.replace(client, key, data, revision=held.revision)
 
     async def _require_confirmed(self, key: str) -> None:
         if not await self._confirm():
@@ -244,24 +283,42 @@ def part_key(key: str, number: int) -> str:
     return f"{key}.{number}"
 
 
-async def read(client: Client, bucket: Bucket, host: str) -> Desired | None:
+def bucket() -> Bucket:
+    """The bucket of documents; what is written is published again to the host whose it is."""
+    return Bucket(
+        DESIRED_BUCKET,
+        republish=RePublish(
+            src=f"$KV.{DESIRED_BUCKET}.*.*",
+            dest=f"{PREFIX}.{{{{wildcard(1)}}}}.down.{{{{wildcard(2)}}}}.{KIND}",
+        ),
+    )
+
+
+async def read(client: Client, bucket: Bucket, under: str, seal: Seal) -> Desired | None:
     """A host's document, whole; None where there is none that can be read.
 
     Raises:
         nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; there may be no bucket.
     """
+    return (await _find(client, bucket, under, seal))[1]
+
+
+async def _find(client: Client, bucket: Bucket, under: str, seal: Seal) -> tuple[_Held, Desired | None]:
+    """What a host's key holds, and the document that this is."""
+    held = _Held(0, 0, 0)
     for _ in range(TRIES):
-        _, data = await bucket.read(client, token(host))
+        revision, data = await bucket.read(client, under)
+        held = _held(revision, data)
         try:
-            head = decode(Desired, data)
-            return await _whole(client, bucket, head) if head.parts else head
+            head = seal.opened(KIND, Desired, data)
+            return held, await _whole(client, bucket, under, head, seal) if head.parts else head
         except (msgspec.DecodeError, UnicodeDecodeError):
             if not data:
-                return None
-    return None
+                break
+    return held, None
 
 
-async def _whole(client: Client, bucket: Bucket, head: Desired) -> Desired:
+async def _whole(client: Client, bucket: Bucket, under: str, head: Desired, seal: Seal) -> Desired:
     """The document that a head stands for.
 
     Raises:
@@ -269,11 +326,11 @@ async def _whole(client: Client, bucket: Bucket, head: Desired) -> Desired:
     """
     pieces = []
     for number in range(1, min(head.parts, MOST_PARTS) + 1):
-        part = decode(Part, (await bucket.read(client, part_key(token(head.host), number)))[1])
+        part = decode(Part, (await bucket.read(client, part_key(under, number)))[1])
         if (part.epoch, part.version) != (head.epoch, head.version):
             raise msgspec.DecodeError("a part is another document's")
         pieces.append(part.data)
-    return decode(Desired, b"".join(pieces))
+    return seal.opened(KIND, Desired, b"".join(pieces))
 
 
 def _head(document: Desired, parts: int) -> Desired:
@@ -287,7 +344,7 @@ def _cut(data: bytes, most_bytes: int) -> list[bytes]:
 def _held(revision: int, data: bytes) -> _Held:
     """Of what was read; what is no document of anybody's may be replaced."""
     try:
-        stamp = decode(_Stamp, data)
+        stamp = decode(_Stamp, body_of(data))
     except (msgspec.DecodeError, UnicodeDecodeError):
         stamp = _Stamp()
     return _Held(revision, stamp.epoch, stamp.parts)

@@ -1,40 +1,43 @@
-"""The contract between agent and manager: bus subjects and message types, version 1.
+"""The contract between agent and manager: bus subjects and message types, version 2.
 
 Desired state goes down, measurements come up. Messages travel as MessagePack; an unknown field is
 ignored, so that one side can be upgraded before the other, and a wrong type is refused.
 
-| subject                | from    | type          | how                                         |
-| ---------------------- | ------- | ------------- | ------------------------------------------- |
-| `cwdp.v1.hello.HOST`   | agent   | `Hello`       | once a second: membership and link state    |
-| `cwdp.v1.report.HOST`  | agent   | `Report`      | several a second: fits, paths, counters     |
-| `cwdp.v1.qp.HOST`      | agent   | `QpReport`    | several a second per NIC with such traffic, else one |
-| `cwdp.v1.steer.HOST`   | agent   | `SteerReport` | every other second: what is steered now     |
-| `cwdp.v1.sample.HOST`  | agent   | `SampleReport` | several a second per NIC with such traffic |
-| `cwdp.v1.window.HOST`  | agent   | `WindowReport` | several a second per NIC that probes       |
-| `cwdp.v1.trace.HOST`   | agent   | `TraceReport` | when paths were traced that were asked for  |
-| `cwdp.v1.bounced.HOST` | agent   | `BounceReport` | when echoes were sent that were asked for  |
-| `cwdp.v1.event.HOST`   | agent   | `Event`       | as it happens                               |
-| `cwdp.v1.clock.HOST`   | manager | `ClockUpdate` | after each solve                            |
-| `cwdp.v1.bounce.HOST`  | manager | `BounceOrder` | to tell two suspected links apart           |
-| KV `cwdp-desired`/HOST | manager | `Desired`     | a versioned document, kept by JetStream     |
+| subject                        | from    | type          | how                                         |
+| ------------------------------ | ------- | ------------- | ------------------------------------------- |
+| `cwdp.v2.POD.up.HOST.hello`    | agent   | `Hello`       | once a second: membership and link state    |
+| `cwdp.v2.POD.up.HOST.report`   | agent   | `Report`      | several a second: fits, paths, counters     |
+| `cwdp.v2.POD.up.HOST.qp`       | agent   | `QpReport`    | several a second where such traffic is, else one |
+| `cwdp.v2.POD.up.HOST.steer`    | agent   | `SteerReport` | every other second: what is steered now     |
+| `cwdp.v2.POD.up.HOST.sample`   | agent   | `SampleReport` | several a second where such traffic is    |
+| `cwdp.v2.POD.up.HOST.window`   | agent   | `WindowReport` | several a second: what became of probes    |
+| `cwdp.v2.POD.up.HOST.trace`    | agent   | `TraceReport` | when paths were traced that were asked for  |
+| `cwdp.v2.POD.up.HOST.bounced`  | agent   | `BounceReport` | when echoes were sent that were asked for  |
+| `cwdp.v2.POD.up.HOST.event`    | agent   | `Event`       | as it happens                               |
+| `cwdp.v2.POD.down.HOST.clock`  | manager | `ClockUpdate` | after each solve                            |
+| `cwdp.v2.POD.down.HOST.bounce` | manager | `BounceOrder` | to tell two suspected links apart           |
+| `cwdp.v2.POD.down.HOST.document` | manager | `Desired`   | whenever the bucket's key is written        |
+| KV `cwdp-desired`/POD.HOST     | manager | `Desired`     | a versioned document, kept by JetStream     |
 
+A host is in one pod, a part of the fleet that one manager decides for. What goes up is the host's own, as the bus permits
+it nothing else; what comes down is signed (`cwdp.shared.bus.sealing`).
 What an agent says bears the ID that it gave itself when it began (`FromAgent`), so that two with one name are told apart.
-Host names become one subject token each (`token`). A NIC is named `HOST/IFNAME` (`nic_id`).
+Subjects are made in `cwdp.shared.bus.subjects`. A NIC is named `HOST/IFNAME` (`nic_id`).
 Times ending in `_local_ns` are readings of that host's own clock; those on the common timeline end in `_ns`.
 """
 
-import re
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from cwdp.shared.bus.clocks import ChangedClock, Discipline, OwnChange
+from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.slices import SliceSet
 
-PREFIX = "cwdp.v1"
 DESIRED_BUCKET = "cwdp-desired"
 HELLO_INTERVAL_S = 1.0
+DEFAULT_REPORT_INTERVAL_S = 0.25
 
 Port = Annotated[int, Meta(ge=1, le=65535)]
 ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
@@ -42,6 +45,7 @@ DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
 RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
 Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
+ReportInterval = Annotated[float, Meta(ge=0.1, le=10)]
 LARGEST_VERSION = 2**53
 
 _T = TypeVar("_T", bound=Struct)
@@ -184,11 +188,19 @@ class TraceOrder(Struct, frozen=True, kw_only=True):
     switches: Annotated[int, Meta(ge=1, le=16)] | None = None
 
 
+class Leader(NamedTuple):
+    """Who leads: a number that is higher than those of all before, and since when, in seconds since 1970 by its clock."""
+
+    epoch: int = 0
+    since_s: float = 0.0
+
+
 class Desired(Struct, frozen=True, kw_only=True):
     """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it.
 
-    `epoch` numbers who leads: what an earlier leader says counts no more. Where `parts` is not 0 the document itself
-    lies in so many parts (`cwdp.shared.bus.documents`).
+    `report_interval_s` is how often its agent reports, and probes by window twice as often: longer in a large fleet.
+    `epoch` and `led_since_s` tell which `Leader` it is from: what an earlier one says counts no more. Where `parts` is not 0
+    the document itself lies in so many parts (`cwdp.shared.bus.documents`).
     """
 
     host: str
@@ -199,69 +211,16 @@ class Desired(Struct, frozen=True, kw_only=True):
     traces: list[TraceOrder] = []
     slices: list[NicSlices] = []
     detours: list[Detour] = []
+    report_interval_s: ReportInterval = DEFAULT_REPORT_INTERVAL_S
     epoch: int = 0
+    led_since_s: float = 0.0
     parts: int = 0
-
-
-class EdgeFit(Struct, frozen=True, kw_only=True):
-    """One support-vector fit over one window, made by the initiator `src` (both are NIC names).
-
-    When the initiator's clock shows `ref_local_ns`, the peer's shows
-    `ref_local_ns + offset_base_ns + offset_ns`; the difference grows by `slope` per ns of the initiator's clock.
-    In a `torn` fit the two clouds overlap, so a clock stepped or lied within the window; its numbers are void.
-    Where a clock was found to have changed lately, the fit rests on what came after `since_local_ns`. It is `young` for
-    some seconds, and `cut` as long as too little has come: its numbers are void. `apart` is how fast the clocks were seen
-    to move apart then, and `own` that most of the initiator's edges were, so that it must have been its clock.
-    """
-
-    src: str
-    dst: str
-    ref_local_ns: int
-    offset_base_ns: int
-    offset_ns: float
-    slope: float
-    margin_ns: float
-    sigma_offset_ns: float
-    sigma_out_ns: float
-    sigma_back_ns: float
-    sigma_slope: float
-    points: float
-    pure_share: float
-    torn: bool = False
-    cut: bool = False
-    young: bool = False
-    own: bool = False
-    apart: float = 0.0
-    since_local_ns: int | None = None
-
-
-class PathStat(Struct, frozen=True, kw_only=True):
-    """Probes of one path and their one-way delays on the common timeline, since the last report.
-
-    Delays are None while either end is not synced. `fwd` is source to destination by `sport`, `rev` the
-    way back by `reply_sport`. `bound_ns` is the sum of both hosts' clock bounds. `queued` counts pairs whose
-    spacing changed on the way.
-    """
-
-    src: str
-    dst: str
-    sport: int
-    reply_sport: int
-    sent: int
-    lost: int
-    queued: int
-    rtt_min_ns: int | None
-    fwd_min_ns: int | None
-    fwd_p50_ns: int | None
-    fwd_p99_ns: int | None
-    rev_min_ns: int | None
-    rev_p50_ns: int | None
-    rev_p99_ns: int | None
-    bound_ns: int | None
 
 
 class Report(FromAgent, frozen=True, kw_only=True):
     """What an agent measured. `seq` counts reports since its start: a gap is a lost report.
+
+    `fits` are `cwdp.shared.bus.edges.FIT_ROW`s, `paths` are PATH_ROWs.
 
     `counters` are totals since the dataplane was loaded or the agent started, by name and reason, for
     instance `dataplane.nic0.probe_bad_mac` or `agent.report_dropped`. `discipline` is in every report that is in full.
@@ -269,8 +228,8 @@ class Report(FromAgent, frozen=True, kw_only=True):
 
     seq: int
     local_ns: int
-    fits: list[EdgeFit]
-    paths: list[PathStat]
+    fits: EdgeRows = EdgeRows()
+    paths: EdgeRows = EdgeRows()
     counters: dict[str, int]
     clock: "ClockLine | None"
     discipline: Discipline | None = None
@@ -305,7 +264,8 @@ class DriftPrior(Struct, frozen=True, kw_only=True):
 class ClockUpdate(Struct, frozen=True, kw_only=True):
     """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one.
 
-    `seq` rises within an `epoch`, which numbers who leads; what is older counts no more. `changes` are of this host's clock and its peers', of the last seconds.
+    `epoch` and `led_since_s` tell which `Leader` it is from, and `seq` rises: what is older counts no more. `changes` are of this
+    host's clock and its peers', of the last seconds.
     """
 
     host: str
@@ -315,6 +275,7 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     priors: list[DriftPrior]
     changes: list[ChangedClock] = []
     epoch: int = 0
+    led_since_s: float = 0.0
 
 
 class PacedQp(Struct, frozen=True):
@@ -325,18 +286,24 @@ class PacedQp(Struct, frozen=True):
     rate_bps: float
 
 
-class QpReport(FromAgent, frozen=True, kw_only=True):
+class NicQueuePairs(Struct, frozen=True, kw_only=True):
     """Queue pairs of a NIC that sent or received since the last report, the busiest if there are too many.
 
-    `rows` are `cwdp.shared.bus.records.QP_ROW`s, read at `local_ns`; `unlisted` counts those left out. `paced` are those
-    of the NIC that are held back now. Without rows it says that none moves.
+    `rows` are `cwdp.shared.bus.records.QP_ROW`s; `unlisted` counts those left out. `paced` are those of the NIC that are
+    held back now. Without rows it says that none moves.
     """
 
     nic: str
-    local_ns: int
     rows: bytes
-    unlisted: int
+    unlisted: int = 0
     paced: list[PacedQp] = []
+
+
+class QpReport(FromAgent, frozen=True, kw_only=True):
+    """The queue pairs of some NICs, read at `local_ns`."""
+
+    local_ns: int
+    nics: list[NicQueuePairs]
 
 
 class SteerReport(FromAgent, frozen=True, kw_only=True):
@@ -352,17 +319,23 @@ class SteerReport(FromAgent, frozen=True, kw_only=True):
     parts: Annotated[int, Meta(ge=1, le=1024)] = 1
 
 
-class SampleReport(FromAgent, frozen=True, kw_only=True):
+class NicSamples(Struct, frozen=True, kw_only=True):
     """Data packets that were stamped as they passed a NIC: `cwdp.shared.bus.records.SAMPLE_ROW`s."""
 
     nic: str
     rows: bytes
 
 
-class WindowReport(FromAgent, frozen=True, kw_only=True):
-    """Probes of a NIC by path and short window of the timeline: `cwdp.shared.bus.records.WINDOW_ROW`s."""
+class SampleReport(FromAgent, frozen=True, kw_only=True):
+    """Data packets that were stamped as they passed some NICs."""
 
-    nic: str
+    nics: list[NicSamples]
+
+
+class WindowReport(FromAgent, frozen=True, kw_only=True):
+    """Probes of some NICs by path and short window of the timeline: `cwdp.shared.bus.records.WINDOW_ROW`s."""
+
+    nics: Annotated[list[str], Meta(min_length=1, max_length=255)]
     rows: bytes
 
 
@@ -434,6 +407,8 @@ EventName = Literal[
     "steer_refused",
     "detour_refused",
     "slice_refused",
+    "desired_refused",
+    "clock_refused",
     "incast_started",
     "incast_ended",
     "dataplane_loaded",
@@ -471,16 +446,6 @@ def decode(kind: type[_T], data: bytes) -> _T:
         msgspec.DecodeError: the bytes are not such a message (counted and dropped by the receiver).
     """
     return msgspec.msgpack.decode(data, type=kind)
-
-
-def token(host: str) -> str:
-    """A host name as one token of a bus subject: letters, digits, `-` and `_`; all else becomes `_`."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", host)
-
-
-def subject(kind: str, host: str) -> str:
-    """The subject of a kind of message for a host; `*` stands for every host."""
-    return f"{PREFIX}.{kind}.{host if host == '*' else token(host)}"
 
 
 def nic_id(host: str, ifname: str) -> str:

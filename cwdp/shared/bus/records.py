@@ -65,6 +65,9 @@ SAMPLE_ROW = np.dtype(
 
 WINDOW_NS = 100_000_000
 NO_DELAY_NS = -(2**31)
+LONGEST_ROW = 16
+"""Windows that one WINDOW_ROW may be of."""
+
 
 WINDOW_ROW = np.dtype(
     [
@@ -79,13 +82,17 @@ WINDOW_ROW = np.dtype(
         ("rev_min_ns", "<i4"),
         ("rev_mean_ns", "<i4"),
         ("bound_ns", "<u4"),
-        ("reserved", "<u4"),
+        ("nic", "u1"),
+        ("further", "u1"),
+        ("reserved", "<u2"),
     ]
 )
 """Probes of one path that left in one window, number `timeline // WINDOW_NS`: how many, how many were lost, and
-their one-way delays there and back, NO_DELAY_NS where there is none."""
+their one-way delays there and back, NO_DELAY_NS where there is none. `nic` is the source's place in the message's
+list. Windows in which nothing was lost or queued are told together: a row is of `further` ones too."""
 
 KEY_BYTES = 21
+_PATH = slice(8, 28)
 
 
 def unpack(data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void]:
@@ -99,8 +106,18 @@ def unpack(data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void]:
 
 def qp_keys(rows: NDArray[np.void]) -> NDArray[np.bytes_]:
     """What tells QP_ROWs of one NIC apart (address, QPN, direction), to sort and compare; shape (rows,)."""
-    flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), QP_ROW.itemsize)
-    keys: NDArray[np.bytes_] = np.ascontiguousarray(flat[:, :KEY_BYTES]).view(f"S{KEY_BYTES}").ravel()
+    return _keys(rows, slice(0, KEY_BYTES))
+
+
+def path_keys(rows: NDArray[np.void]) -> NDArray[np.bytes_]:
+    """What tells WINDOW_ROWs of one NIC's paths apart (address and ports), to sort and compare; shape (rows,)."""
+    return _keys(rows, _PATH)
+
+
+def _keys(rows: NDArray[np.void], part: slice) -> NDArray[np.bytes_]:
+    """Some bytes of each row as one value, shape (rows,)."""
+    flat = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
+    keys: NDArray[np.bytes_] = np.ascontiguousarray(flat[:, part]).view(f"S{part.stop - part.start}").ravel()
     return keys
 
 

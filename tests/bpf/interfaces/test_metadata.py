@@ -12,7 +12,6 @@ from machine import Machine, Namespace, machine
 from probes import request
 from waiting import until
 
-from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.dataplane import abi
@@ -20,6 +19,7 @@ from cwdp.dataplane.loading import loader
 from cwdp.dataplane.loading.loader import Settings
 from cwdp.dataplane.loading.status import describe
 from cwdp.dataplane.pinned import meta, tree
+from cwdp.shared.identity.probe_keys import Key, KeyFile
 
 pytestmark = pytest.mark.kernel
 

@@ -7,13 +7,13 @@ import pytest
 from kernels import HAS_TCX, NO_TCX
 from machine import Namespace, add_veth, delete_link
 
-from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.loading import attached, hooks, loader
 from cwdp.dataplane.loading.hooks import Hook
 from cwdp.dataplane.pinned import tree
+from cwdp.shared.identity.probe_keys import Key, KeyFile
 
 pytestmark = [pytest.mark.kernel, pytest.mark.usefixtures("namespace")]
 

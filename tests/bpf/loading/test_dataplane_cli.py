@@ -52,6 +52,24 @@ def test_a_hook_that_was_taken_away_is_told_and_put_right(held_by: str) -> None:
     assert "nothing to do" in run("load", "roce0").output
 
 
+def test_all_of_them_at_once(monkeypatch: pytest.MonkeyPatch, other_build: Path) -> None:
+    assert run("upgrade").output == ""
+    names = ["far0", "roce0"]
+    for name in names:
+        run("load", name)
+    monkeypatch.setattr(loader, "OBJECT", other_build)
+    tag = loader.object_tag()
+    assert run("upgrade").output.splitlines() == [
+        f"{name}: upgraded (build {tag}, native XDP)" for name in names
+    ]
+    partly = run("upgrade", "none0", "roce0", "none1")
+    assert partly.exit_code == 1
+    assert partly.stdout.startswith("roce0: already upgraded")
+    assert "there is no interface none0; there is no interface none1" in partly.stderr
+    assert run("unload").output == "far0: unloaded\nroce0: unloaded\n"
+    assert "no dataplane is loaded here" in run("status").output
+
+
 def test_another_build(monkeypatch: pytest.MonkeyPatch, other_build: Path) -> None:
     run("load", "roce0")
     monkeypatch.setattr(loader, "OBJECT", other_build)

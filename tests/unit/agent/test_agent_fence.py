@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cwdp.agent.fence import FORGOTTEN_AFTER_S, Fence
+from cwdp.agent.fence import SILENT_AFTER_S, Fence
 from cwdp.shared.bus.messages import ClockLine, ClockUpdate, Desired
 
 LINE = ClockLine(
@@ -29,12 +29,14 @@ def fence(clock: _Clock) -> Fence:
     return Fence(clock)
 
 
-def _desired(epoch: int, version: int) -> Desired:
-    return Desired(host="a", epoch=epoch, version=version, probes=[])
+def _desired(epoch: int, version: int, since_s: float = 0.0) -> Desired:
+    return Desired(host="a", epoch=epoch, led_since_s=since_s, version=version, probes=[])
 
 
-def _update(epoch: int, seq: int) -> ClockUpdate:
-    return ClockUpdate(host="a", timeline="t", epoch=epoch, seq=seq, line=LINE, priors=[])
+def _update(epoch: int, seq: int, since_s: float = 0.0) -> ClockUpdate:
+    return ClockUpdate(
+        host="a", timeline="t", epoch=epoch, led_since_s=since_s, seq=seq, line=LINE, priors=[]
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -67,27 +69,50 @@ def test_a_later_leader_may_count_anew(fence: Fence) -> None:
     assert fence.admits_document(_desired(4, 1))
 
 
-def test_a_leader_of_whom_nothing_is_heard_any_more_is_forgotten(fence: Fence, clock: _Clock) -> None:
-    """As where somebody forged a number, or where the bus lost its store and counts anew."""
-    assert fence.admits_document(_desired(1 << 60, 1))
-    for _ in range(int(FORGOTTEN_AFTER_S)):
-        assert not fence.admits_document(_desired(7, 2))
-        assert not fence.admits_clock(_update(7, 5))
+def test_a_leader_of_whom_nothing_is_heard_any_more_may_be_followed_by_a_lower_number(
+    fence: Fence, clock: _Clock
+) -> None:
+    """As where the bus lost its store and counts anew."""
+    assert fence.admits_document(_desired(1 << 60, 1, 5.0))
+    for _ in range(int(SILENT_AFTER_S)):
+        assert not fence.admits_document(_desired(7, 2, 6.0))
+        assert not fence.admits_clock(_update(7, 5, 6.0))
+        assert not fence.admits_document(_desired(7, 3, 4.0))
         assert fence.again() is None
         clock.now_s += 0.99
     clock.now_s += 1.0
     again = fence.again()
-    assert again == _desired(7, 2)
+    assert again == _desired(7, 2, 6.0)
     assert fence.admits_document(again)
     assert fence.again() is None
-    assert fence.admits_clock(_update(7, 6))
+    assert fence.admits_clock(_update(7, 6, 6.0))
 
 
-def test_a_forged_number_of_an_update_is_forgotten_too(fence: Fence, clock: _Clock) -> None:
-    assert fence.admits_clock(_update(7, 1 << 60))
-    for seq in range(5, 5 + int(FORGOTTEN_AFTER_S)):
-        assert not fence.admits_clock(_update(7, seq))
-        clock.now_s += 1.0
-    clock.now_s += 0.5
-    assert fence.admits_clock(_update(7, 500))
-    assert not fence.admits_clock(_update(7, 499))
+@pytest.mark.parametrize("loses_store", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_once_said_is_never_followed_again(
+    fence: Fence, clock: _Clock, seed: int, loses_store: bool
+) -> None:
+    """However long the host hears nothing else, and whatever of that it has heard itself."""
+    draw = random.Random(seed)
+    said: list[Desired | ClockUpdate] = []
+    epoch, since_s = 0, 1e9
+
+    def admits(message: Desired | ClockUpdate) -> bool:
+        if isinstance(message, Desired):
+            return fence.admits_document(message)
+        return fence.admits_clock(message)
+
+    for _ in range(30):
+        if lost := loses_store and draw.random() < 0.3:
+            clock.now_s += SILENT_AFTER_S + 1
+        epoch = draw.randrange(1, 4) if lost else epoch + draw.randrange(1, 100)
+        since_s += draw.uniform(4.0, 1e5)
+        for number in range(1, draw.randrange(2, 5)):
+            heard = [make(epoch, number, since_s) for make in (_desired, _update)]
+            assert all(map(admits, heard)), (epoch, number)
+            said += heard
+        clock.now_s += draw.choice([0.0, 1.0, SILENT_AFTER_S + 1, 1e7])
+        assert not any(map(admits, draw.sample(said, len(said))))
+        again = fence.again()
+        assert again is None or not fence.admits_document(again)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.agent import nic as agent_nic
-from cwdp.agent.config import Key, KeyFile
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.agent.probing import prober
@@ -17,6 +16,7 @@ from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import DataplaneError, InterfaceError
+from cwdp.shared.identity.probe_keys import Key, KeyFile
 
 KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
 TENTATIVE = 0x40

@@ -2,19 +2,21 @@
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
-from agent_fakes import edges
+from agent_fakes import NoteBus, edges
+from bus_fakes import POD, credential_of
+from numpy.typing import NDArray
 
-from cwdp.agent import events, fence, service
+from cwdp.agent import events, fence, hostbus, service
 from cwdp.agent.clock.timebase import Change
-from cwdp.agent.config import AgentConfig, InterfaceConfig, KeyFile, read_keys
-from cwdp.agent.service import MEASURE_EVERY, Agent
+from cwdp.agent.config import AgentConfig, InterfaceConfig
+from cwdp.agent.pace import Pace
+from cwdp.agent.service import LOOK_INTERVAL_S, MEASURE_EVERY, Agent
 from cwdp.agent.tracing import echo_tests, table, tracer
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loading.loader import Loaded
@@ -22,6 +24,7 @@ from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import (
+    DEFAULT_REPORT_INTERVAL_S,
     BounceReport,
     ClockLine,
     ClockUpdate,
@@ -29,46 +32,34 @@ from cwdp.shared.bus.messages import (
     Event,
     Hello,
     Nic,
+    NicQueuePairs,
+    NicSamples,
     ProbeEdge,
-    QpReport,
     Report,
-    SampleReport,
     SteerQp,
     TraceReport,
-    WindowReport,
 )
+from cwdp.shared.bus.records import WINDOW_ROW
+from cwdp.shared.bus.subjects import up
+from cwdp.shared.identity.probe_keys import KeyFile, read_keys
 
 KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
+
+
+REPORTS_IN_FULL = 4
 
 
 def measure(agent: Agent) -> None:
     """Have it look at its probes until it reports."""
     for _ in range(MEASURE_EVERY):
+        Passed.now_s += LOOK_INTERVAL_S
         agent._look()
 
 
-class NoteBus:
-    """Keeps what is published, and the handlers."""
+class Passed:
+    """The time by which it reports."""
 
-    def __init__(self, _url: str, *, name: str, on_change: Callable[[bool], None]) -> None:
-        assert name == "agent a"
-        self.change = on_change
-        self.connected = True
-        self.counters: Counter[str] = Counter(published=3)
-        self.published: list[tuple[str, Any]] = []
-
-    def watch(self, _host: str, handler: Callable[[Desired], None]) -> None:
-        self.take_desired = handler
-
-    def subscribe(self, subject: str, kind: type, handler: Callable[[ClockUpdate], None]) -> None:
-        assert subject in ("cwdp.v1.clock.a", "cwdp.v1.bounce.a")
-        if kind is ClockUpdate:
-            self.take_clock = handler
-
-    def publish(self, subject: str, message: Any) -> bool:
-        if self.connected:
-            self.published.append((subject, message))
-        return self.connected
+    now_s = 0.0
 
 
 class NoteNic:
@@ -96,6 +87,9 @@ class NoteNic:
 
     def drain(self, _now_ns: int) -> None:
         return None
+
+    def take_windows(self, _now_local_ns: int, _offset_ns: int | None) -> NDArray[np.void]:
+        return np.zeros(0, WINDOW_ROW)
 
     def send(self, _now_ns: int) -> None:
         return None
@@ -131,8 +125,9 @@ class Setup:
         config = AgentConfig(
             host="a", nics=["nic0", "nic1"], keys=str(self.keys), observe_only=observe_only, **settings
         )
-        self.agent = Agent(config, read_keys(self.keys))
-        self.bus: Any = self.agent._bus
+        self.agent = Agent(config, read_keys(self.keys), credential_of("a"))
+        self.agent._pace = Pace(DEFAULT_REPORT_INTERVAL_S, lambda: Passed.now_s)
+        self.bus: Any = self.agent._bus._bus
         self.nics: Any = self.agent._nics
 
     def write_keys(self, text: str) -> None:
@@ -145,7 +140,7 @@ class Setup:
 
 @pytest.fixture
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
-    monkeypatch.setattr(service, "Bus", NoteBus)
+    monkeypatch.setattr(hostbus, "Bus", NoteBus)
     monkeypatch.setattr(service, "HostNic", NoteNic)
     monkeypatch.setattr("cwdp.dataplane.loading.loader.object_tag", lambda: "0123456789abcdef")
     return Setup(tmp_path)
@@ -226,6 +221,9 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
     assert [report.seq for report in reports] == list(range(6))
     assert [bool(report.counters) for report in reports] == [True, False, False, False, True, False]
     assert reports[0].counters == {
+        "agent.clock_refused": 0,
+        "agent.desired_refused": 0,
+        "bus.secrets_not_kept": 0,
         "agent.dataplane_failed": 0,
         "agent.detour_refused": 0,
         "agent.keys_unreadable": 0,
@@ -247,27 +245,27 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
 
 def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     class QueuePairs:
-        def samples(self) -> list[SampleReport]:
-            return [SampleReport(host="a", nic="nic0", rows=b"")]
+        def samples(self) -> list[NicSamples]:
+            return [NicSamples(nic="nic0", rows=b"")]
 
-        def reports(self, *_: object) -> list[QpReport]:
-            return [QpReport(host="a", nic="nic0", local_ns=1, rows=b"", unlisted=0)]
+        def reports(self, *_: object) -> list[NicQueuePairs]:
+            return [NicQueuePairs(nic="nic0", rows=b"")]
 
     agent, nic = setup.agent, setup.nics[0]
     nic.queue_pairs = QueuePairs()
-    nic.window_reports = lambda *_: [WindowReport(host="a", nic="nic0", rows=b"")]
+    monkeypatch.setattr(nic, "take_windows", lambda *_: np.zeros(1, WINDOW_ROW))
     nic.events = [Event(host="a", local_ns=1, kind="path_up", nic="nic0", detail="")]
     monkeypatch.setattr(agent._tracing, "reports", lambda: [TraceReport(host="a", traces=[])])
     agent._say_hello()
     agent._tell_steering()
     agent._tell_decisions()
-    agent._tell_windows(nic, None)  # type: ignore[arg-type]
+    agent._tell_windows()
     agent._echo_tests._report(BounceReport(host="a", nic="nic0", number=1, target="", sent=1, lost=0))
     measure(agent)
     (hello,) = setup.said(Hello)
     said = [message for _, message in setup.bus.published if message is not hello]
-    kinds = {subject.split(".")[2] for subject, _ in setup.bus.published}
-    assert kinds == {"hello", "report", "qp", "sample", "window", "trace", "bounced", "steer", "event"}
+    kinds = ("hello", "report", "qp", "sample", "window", "trace", "bounced", "steer", "event")
+    assert {subject for subject, _ in setup.bus.published} == {up(POD, "a", kind) for kind in kinds}
     assert {getattr(message, "boot_id", "") for message in said} == {hello.boot_id}
 
 
@@ -359,10 +357,10 @@ def test_the_clock_follows_the_manager(setup: Setup) -> None:
 
 
 def test_every_report_in_full_tells_of_the_discipline(setup: Setup) -> None:
-    for _ in range(service.PATHS_EVERY + 1):
+    for _ in range(REPORTS_IN_FULL + 1):
         measure(setup.agent)
     told = [report.discipline for report in setup.said(Report)]
-    assert [found is not None for found in told] == [True, *[False] * (service.PATHS_EVERY - 1), True]
+    assert [found is not None for found in told] == [True, *[False] * (REPORTS_IN_FULL - 1), True]
     assert told[0] is not None
     assert told[0].source in {"adjtimex", "raw"}
     assert (told[0].changes, told[0].changed_s_ago) == (0, None)
@@ -418,7 +416,7 @@ def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: 
     setup.bus.change(True)
     setup.bus.change(True)
     first, *_ = setup.bus.published
-    assert first[0] == "cwdp.v1.hello.a"
+    assert first[0] == up(POD, "a", "hello")
     assert [event.detail for event in setup.said(Event)] == [str(n) for n in range(5, events.EVENTS_KEPT + 5)]
 
 
@@ -492,7 +490,7 @@ def test_a_bus_whose_task_ends_unforeseen_ends_the_agent(
     def unforeseen(*_: object, **__: object) -> None:
         raise LookupError("nobody has foreseen this")
 
-    monkeypatch.setattr(service, "Bus", Bus)
+    monkeypatch.setattr(hostbus, "Bus", Bus)
     monkeypatch.setattr("nats.aio.client.Client.connect", unforeseen)
     monkeypatch.setattr("nats.aio.client.Client.close", unforeseen)
     host = Setup(tmp_path)

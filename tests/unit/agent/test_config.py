@@ -6,19 +6,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cwdp.agent.config import AgentConfig, InterfaceConfig, read_config, read_keys
+from cwdp.agent.config import AgentConfig, InterfaceConfig, read_config
 from cwdp.agent.service import run
 from cwdp.cli import main
 from cwdp.dataplane.loading import loader
 from cwdp.errors import ConfigError
-from cwdp.shared.config import check_bus_url
+from cwdp.shared.bus.servers import server_urls
+from cwdp.shared.identity.probe_keys import read_keys
 from cwdp.shared.testclock import TestClock
 from manager.config import ManagerConfig
 from manager.service import Manager
 
 SECRET = "00112233445566778899aabbccddeeff"
 KEY = f'[[key]]\nid = {{}}\nsecret = "{SECRET}"\n'
-TOP_KEYS = "nics, nats, host, keys, probe_port, pulse_interval_ms, observe_only, generic, go_back, congestion, interface, test_clock"
+TOP_KEYS = "nics, nats, host, credential, keys, probe_port, pulse_interval_ms, observe_only, generic, go_back, congestion, interface, test_clock"
 
 
 def _file(tmp_path: Path, text: str | bytes, mode: int = 0o600) -> Path:
@@ -142,7 +143,7 @@ def test_an_error_never_shows_a_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["nats://127.0.0.1:4222", "tls://bus.example", "nats://[::1]:4222"])
 def test_urls_of_a_bus(url: str) -> None:
-    check_bus_url(url)
+    assert server_urls(url) == [url]
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def _full(places: int) -> Any:
 
 def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
     maps = _full(3 * MOST_LISTED)
-    queue_pairs = QueuePairs("a", "nic0", maps)
+    queue_pairs = QueuePairs("nic0", maps)
     reports = list(queue_pairs.reports(77, []))
     assert [len(unpack(report.rows, QP_ROW)) for report in reports] == [ROWS_PER_QP_REPORT] * 2
     assert [report.unlisted for report in reports] == [5 * MOST_LISTED, 0]
@@ -190,7 +190,7 @@ def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
 
 
 def test_a_nic_of_which_nothing_moves_says_so_every_second() -> None:
-    queue_pairs = QueuePairs("a", "nic0", _maps())
+    queue_pairs = QueuePairs("nic0", _maps())
     for second in range(3):
         told = [list(queue_pairs.reports(10**9 * second + part, [])) for part in range(0, 10**9, 250_000_000)]
         assert [len(reports) for reports in told] == [1, 0, 0, 0]
@@ -222,7 +222,7 @@ def test_stamps_are_put_on_the_timeline() -> None:
 
 def test_stamps_of_an_unsynced_host_are_counted_and_left_out() -> None:
     maps = _maps()
-    queue_pairs = QueuePairs("a", "nic0", maps)
+    queue_pairs = QueuePairs("nic0", maps)
     _stamp(maps, 2, bound_ns=abi.BOUND_UNSYNCED)
     _stamp(maps, 1)
     (report,) = queue_pairs.samples()
@@ -232,7 +232,7 @@ def test_stamps_of_an_unsynced_host_are_counted_and_left_out() -> None:
 
 def test_many_stamps_travel_in_messages_that_fit_the_bus() -> None:
     maps = _maps()
-    queue_pairs = QueuePairs("a", "nic0", maps)
+    queue_pairs = QueuePairs("nic0", maps)
     maps.control["sample_head"] = abi.SAMPLES
     numbers = np.arange(1, abi.SAMPLES + 1)
     maps.samples["number"][numbers % abi.SAMPLES] = numbers

@@ -9,23 +9,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import wraps
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import nats
 import pytest
+from asynchronous import asynchronous
+from bus_fakes import POD, connect_as, credential_of, free_port, save_authority
 from click.testing import CliRunner, Result
-from fakes import FakeHost, fleet, free_port, until
+from fakes import FakeHost, fleet, until
 from prometheus_client.parser import text_string_to_metric_families
 
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
 from cwdp.shared.bus import connection
-from cwdp.shared.bus.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp, subject
+from cwdp.shared.bus.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp
+from cwdp.shared.bus.subjects import up
 from cwdp.shared.slices import Match, Slice, SliceSet
 from manager.config import ManagerConfig
 from manager.hosts.members import MISSED_HELLOS
@@ -37,16 +38,9 @@ HOSTS = 6
 SETTLED_NS = 60.0
 
 
-def asynchronous(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
-    @wraps(test)
-    def run(tmp_path: Path) -> None:
-        asyncio.run(asyncio.wait_for(test(tmp_path), 60))  # type: ignore[arg-type]
-
-    return run
-
-
 def _config(tmp_path: Path, port: int) -> ManagerConfig:
     return ManagerConfig(
+        authority=save_authority(tmp_path / "state"),
         bus_listen=f"127.0.0.1:{port}",
         page="",
         state_dir=str(tmp_path / "state"),
@@ -125,9 +119,9 @@ async def test_clocks_converge_and_are_shown(tmp_path: Path) -> None:
     config = _config(tmp_path, port)
     async with _manager(config), _fleet(port) as hosts:
         await until(lambda: _agree(hosts))
-        stranger = await nats.connect(f"nats://127.0.0.1:{port}")
+        stranger = await connect_as(f"nats://127.0.0.1:{port}", credential_of("h0"))
         for kind in ("hello", "report", "event"):
-            await stranger.publish(subject(kind, "h0"), b"\xc1garbage")
+            await stranger.publish(up(POD, "h0", kind), b"\xc1garbage")
         await stranger.close()
         await asyncio.sleep(0.5)
         assert _agree(hosts)

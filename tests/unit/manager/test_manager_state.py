@@ -10,7 +10,8 @@ import pytest
 from fakes import hello, nic, path_stat, ud_nic
 
 from cwdp.errors import ConfigError, ManagerError
-from cwdp.shared.bus.messages import ClockLine, EdgeFit, Event, Hello, ProbeEdge, Report, UdAddress
+from cwdp.shared.bus.edges import EdgeFit, fit_rows, path_rows
+from cwdp.shared.bus.messages import ClockLine, Event, Hello, ProbeEdge, Report, UdAddress
 from manager.api.overrides_http import require_known
 from manager.clock.timeline import Identity, is_running, load_identity
 from manager.config import ManagerConfig, ProbeSettings, host_port, load
@@ -44,9 +45,7 @@ PROBE = ProbeEdge(
 
 
 def _report(host: str = "a", **changes: Any) -> Report:
-    report = Report(
-        host=host, boot_id="x", seq=1, local_ns=10**12, fits=[], paths=[], counters={}, clock=None
-    )
+    report = Report(host=host, boot_id="x", seq=1, local_ns=10**12, counters={}, clock=None)
     return msgspec.structs.replace(report, **changes)
 
 
@@ -67,7 +66,7 @@ def _state(*, continued: bool = False) -> FleetState:
         ({"sigma_offset_ns": -1.0}, "not_sane"),
         ({"sigma_out_ns": 1e300}, "not_sane"),
         ({"margin_ns": -1e300}, "not_sane"),
-        ({"ref_local_ns": 2**63}, "not_sane"),
+        ({"ref_local_ns": 2**63 - 1}, "not_sane"),
         ({"offset_base_ns": -(2**63)}, "not_sane"),
         ({"src": "b/eth0", "dst": "a/eth0"}, "not_its_own"),
         ({"dst": "a/eth1"}, "not_its_own"),
@@ -77,7 +76,7 @@ def _state(*, continued: bool = False) -> FleetState:
 )
 def test_a_fit_that_cannot_be_is_counted_and_harmless(changes: dict[str, Any], reason: str) -> None:
     state = _state()
-    state.hear_report(_report(fits=[msgspec.structs.replace(FIT, **changes), FIT]), 1.0)
+    state.hear_report(_report(fits=fit_rows([msgspec.structs.replace(FIT, **changes), FIT])), 1.0)
     assert state.clock.fits.refused[reason] == 1
     assert len(state.clock.fits) == 1
 
@@ -153,10 +152,10 @@ def test_clocks_start_when_every_host_that_is_measured_has_measured_too(
 ) -> None:
     state = _state(continued=continued)
     for now_s in np.arange(0, 7, 0.5):
-        state.hear_report(_report(fits=[FIT], clock=LINE), now_s)
+        state.hear_report(_report(fits=fit_rows([FIT]), clock=LINE), now_s)
         if now_s in others_s:
             back = msgspec.structs.replace(FIT, src=FIT.dst, dst=FIT.src)
-            state.hear_report(_report("b", fits=[back], clock=LINE), now_s)
+            state.hear_report(_report("b", fits=fit_rows([back]), clock=LINE), now_s)
         if state.clock.begin(now_s) is not None:
             break
     assert now_s == started_s
@@ -174,14 +173,14 @@ def test_events_are_cut_and_those_of_strangers_dropped() -> None:
 
 def test_a_torn_fit_is_kept_for_the_solver_to_judge() -> None:
     state = _state()
-    state.hear_report(_report(fits=[msgspec.structs.replace(FIT, torn=True, slope=0.1)]), 1.0)
+    state.hear_report(_report(fits=fit_rows([msgspec.structs.replace(FIT, torn=True, slope=0.1)])), 1.0)
     assert not state.clock.fits.edges(1.0).fits.valid.any()
     assert len(state.clock.fits.edges(1.0).src) == 1
 
 
 def test_stale_fits_are_not_solved() -> None:
     state = _state()
-    state.hear_report(_report(fits=[FIT]), 1.0)
+    state.hear_report(_report(fits=fit_rows([FIT])), 1.0)
     assert len(state.clock.fits.edges(4.0).src) == 1
     assert len(state.clock.fits.edges(4.1).src) == 0
 
@@ -191,7 +190,9 @@ def test_reports_of_strangers_and_foreign_paths_are_counted() -> None:
     state.hear_report(_report("stranger"), 1.0)
     foreign = msgspec.structs.replace(path_stat(PROBE), src="b/eth0")
     impossible = msgspec.structs.replace(path_stat(PROBE), sent=1, lost=2)
-    state.hear_report(_report(paths=[path_stat(PROBE), path_stat(PROBE), foreign, impossible]), 1.0)
+    state.hear_report(
+        _report(paths=path_rows([path_stat(PROBE), path_stat(PROBE), foreign, impossible])), 1.0
+    )
     assert len(state.owd) == 1
     assert state.reports["unknown_host"] == 1
     assert state.reports["foreign_path"] == 3
@@ -259,7 +260,7 @@ def test_a_state_directory_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("sockett = 'x'", "sockett", "known keys of the top level: name, nats, bus_listen"),
+        ("sockett = 'x'", "sockett", "known keys of the top level: name, pod, authority, nats, bus_listen"),
         ("[probes]\ndegre = 3", "degre", "known keys of [probes]: degree, paths"),
         ("[probes]\ndegree = 'x'", "Expected `int`, got `str` - at `$.probes.degree`", "degree"),
         ("[probes]\ndegree = 1", ">= 2", "degree"),

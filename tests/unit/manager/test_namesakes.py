@@ -4,19 +4,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import nats
 import numpy as np
 import pytest
-from fakes import free_port, hello, nic, until
+from asynchronous import asynchronous
+from bus_fakes import POD, connect_as, credential_of, free_port
+from fakes import hello, nic, until
 from msgspec import Struct
 from msgspec.structs import replace
-from test_manager_service import _config, _get, _manager, asynchronous
+from test_manager_service import _config, _get, _manager
 
 from cwdp.shared.bus.messages import (
     BounceReport,
     Event,
     FromAgent,
     Hello,
+    NicQueuePairs,
+    NicSamples,
     QpReport,
     Report,
     SampleReport,
@@ -25,8 +28,8 @@ from cwdp.shared.bus.messages import (
     TraceReport,
     WindowReport,
     encode,
-    subject,
 )
+from cwdp.shared.bus.subjects import up
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.discovery import Discovery
@@ -107,11 +110,11 @@ def test_the_second_is_heard_once_the_first_is_gone() -> None:
 
 
 SAID = {
-    "report": Report(host="twin", boot_id="", seq=1, local_ns=1, fits=[], paths=[], counters={}, clock=None),
-    "qp": QpReport(host="twin", nic="eth0", local_ns=1, rows=b"", unlisted=0),
+    "report": Report(host="twin", boot_id="", seq=1, local_ns=1, counters={}, clock=None),
+    "qp": QpReport(host="twin", local_ns=1, nics=[NicQueuePairs(nic="eth0", rows=b"")]),
     "steer": SteerReport(host="twin", managed=[], by_hand=[]),
-    "sample": SampleReport(host="twin", nic="eth0", rows=b""),
-    "window": WindowReport(host="twin", nic="eth0", rows=b""),
+    "sample": SampleReport(host="twin", nics=[NicSamples(nic="eth0", rows=b"")]),
+    "window": WindowReport(host="twin", nics=["eth0"], rows=b""),
     "trace": TraceReport(
         host="twin",
         traces=[Trace(nic="eth0", dst_addr="10.0.0.9", sport=50_000, hops=[], reached=False, local_ns=1)],
@@ -148,14 +151,14 @@ async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Pa
             patch.setattr(of, name, lambda _self, report: heard.append(report))
         async with _manager(_config(tmp_path, port)) as manager:
             await until(lambda: manager.bus.connected)
-            agents = await nats.connect(f"nats://127.0.0.1:{port}")
+            agents = await connect_as(f"nats://127.0.0.1:{port}", credential_of("twin"))
 
             async def say(kind: str, message: Struct, boot_id: str | None) -> bool:
                 """Whether it was taken in."""
                 before, received = _seen(manager, heard, kind), manager.bus.counters["received"]
                 said = msgspec.msgpack.decode(encode(message))
                 said |= {} if boot_id is None else {"boot_id": boot_id}
-                await agents.publish(subject(kind, "twin"), msgspec.msgpack.encode(said))
+                await agents.publish(up(POD, "twin", kind), msgspec.msgpack.encode(said))
                 await until(lambda: manager.bus.counters["received"] == received + 1)
                 return _seen(manager, heard, kind) != before
 

@@ -10,19 +10,24 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+import nats.errors
 import nats.js.manager
 import pytest
-from fakes import FakeHost, fleet, free_port, until
-from test_manager_service import _agree, _json, _steer, asynchronous
-from test_two_managers import OVERRIDE, _Managers, _server
+from asynchronous import asynchronous
+from bus_fakes import POD, bus_server, free_port, leader_seal, manager_bus, save_authority
+from fakes import FakeHost, fleet, until
+from test_manager_service import _agree, _json, _steer
+from test_two_managers import OVERRIDE, _Managers
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import ClockUpdate, Desired, SteerQp, SteerReport, subject
+from cwdp.shared.bus import documents
+from cwdp.shared.bus.messages import ClockUpdate, Desired, SteerQp, SteerReport
+from cwdp.shared.bus.subjects import document_key, up
 from cwdp.shared.tasks import end
 from manager.bus.lease import LEASE_S, Claim, Lease
-from manager.bus.nats_server import NatsServer
 from manager.config import ManagerConfig
+from manager.identity.probe_keys import ProbeKeys
 from manager.service import Manager
 
 pytestmark = pytest.mark.needs("nats-server")
@@ -67,7 +72,7 @@ class _Fleet:
                 if host.name not in self.late:
                     done = self.begun[host.name] if host.desired is None else host.desired.steer
                     report = SteerReport(host=host.name, managed=done, by_hand=[])
-                    host.bus.publish(subject("steer", host.name), report)
+                    host.bus.publish(up(POD, host.name, "steer"), report)
             await asyncio.sleep(0.2)
 
     def follow_all(self) -> bool:
@@ -87,7 +92,7 @@ async def _managers(tmp_path: Path, url: str) -> AsyncIterator[_Managers]:
 @asynchronous
 async def test_a_manager_on_another_disk_keeps_the_overrides_and_the_timeline(tmp_path: Path) -> None:
     """Though nobody led for longer than the lease lasts."""
-    async with _server(tmp_path) as server, _managers(tmp_path, server.url) as managers:
+    async with bus_server(tmp_path / "nats") as server, _managers(tmp_path, server.url) as managers:
         async with _Fleet(server.url, 3) as some:
             first = await managers.start("a")
             await until(lambda: _agree(some.hosts) and all(host.desired for host in some.hosts))
@@ -110,7 +115,7 @@ async def test_a_manager_on_another_disk_keeps_the_overrides_and_the_timeline(tm
 
 @asynchronous
 async def test_overrides_that_cannot_be_read_at_first_are_not_written_over(tmp_path: Path) -> None:
-    async with _server(tmp_path) as server, _managers(tmp_path, server.url) as managers:
+    async with bus_server(tmp_path / "nats") as server, _managers(tmp_path, server.url) as managers:
         first = await managers.start("a")
         await until(lambda: first.state.leads)
         first.state.steering.set(OVERRIDE)
@@ -133,9 +138,65 @@ async def test_overrides_that_cannot_be_read_at_first_are_not_written_over(tmp_p
 
 
 @asynchronous
+async def test_a_document_that_is_not_answered_for_is_asked_for_again_soon(tmp_path: Path) -> None:
+    """As of a bucket that has just been made, by a server that has not got it yet."""
+    read, unanswered = documents.DocumentWriter.read, [4]
+
+    async def unanswering(self: Any, client: Any, host: str) -> Any:
+        if unanswered[0] > 0:
+            unanswered[0] -= 1
+            await asyncio.sleep(5)
+            raise nats.errors.TimeoutError
+        return await read(self, client, host)
+
+    async with bus_server(tmp_path / "nats") as server, _managers(tmp_path, server.url) as managers:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(documents.DocumentWriter, "read", unanswering)
+            async with _Fleet(server.url, 4) as some:
+                await managers.start("a")
+                await until(lambda: all(host.desired for host in some.hosts))
+                assert unanswered == [0]
+
+
+@asynchronous
+async def test_a_host_that_missed_a_rotation_of_the_keys_is_probed_once_it_has_them(tmp_path: Path) -> None:
+    """Until then every probe from it and to it is refused, as if its link were silent."""
+    keys = ProbeKeys(tmp_path / "rotated.json")
+    keys.rotate()
+    while keys.stage != "settled":
+        keys.step([])
+    (tmp_path / "a").mkdir()
+    (tmp_path / "rotated.json").rename(tmp_path / "a" / "probe_keys.json")
+    async with (
+        bus_server(tmp_path / "nats") as server,
+        _managers(tmp_path, server.url) as managers,
+        _Fleet(server.url, 3) as some,
+    ):
+        for host, ids in zip(some.hosts, ([2], [2], [1]), strict=True):
+            host.key_ids = ids
+        manager = await managers.start("a")
+        first, second, third = (host.name for host in some.hosts)
+
+        def probed() -> set[tuple[str, str]]:
+            documents = [host.desired for host in some.hosts if host.desired is not None]
+            return {
+                (edge.src.partition("/")[0], edge.dst.partition("/")[0])
+                for document in documents
+                for edge in document.probes
+            }
+
+        await until(lambda: probed() == {(first, second), (second, first)})
+        third_host = manager.state.members.hosts[third]
+        nic = third_host.hello.nics[0]
+        assert manager.state.members.reason(third_host, nic, time.monotonic()) == "no_key"
+        some.hosts[2].key_ids = [2]
+        await until(lambda: {src for src, _ in probed()} == {first, second, third})
+
+
+@asynchronous
 async def test_a_change_that_the_bus_does_not_take_is_refused_and_undone(tmp_path: Path) -> None:
     async with (
-        _server(tmp_path) as server,
+        bus_server(tmp_path / "nats") as server,
         _managers(tmp_path, server.url) as managers,
         _Fleet(server.url, 2) as some,
     ):
@@ -159,7 +220,7 @@ async def test_a_change_that_the_bus_does_not_take_is_refused_and_undone(tmp_pat
 @asynchronous
 async def test_hosts_that_say_late_what_is_steered_there_keep_it(tmp_path: Path) -> None:
     async with (
-        _server(tmp_path) as server,
+        bus_server(tmp_path / "nats") as server,
         _managers(tmp_path, server.url) as managers,
         _Fleet(server.url, 4) as some,
     ):
@@ -180,10 +241,56 @@ async def test_hosts_that_say_late_what_is_steered_there_keep_it(tmp_path: Path)
 
 
 @asynchronous
+async def test_a_document_that_was_read_from_a_copy_that_lags_behind_is_not_gone_on_from(
+    tmp_path: Path,
+) -> None:
+    async with (
+        bus_server(tmp_path / "nats") as server,
+        _managers(tmp_path, server.url) as managers,
+        _Fleet(server.url, 3) as some,
+    ):
+        await managers.start("a")
+        await until(some.follow_all)
+        some.late |= {"h1"}
+        await managers.stop("a")
+        read, lags = nats.js.manager.JetStreamManager.get_last_msg, [2]
+
+        async def lagging(self: Any, stream: str, subject: str, **kwargs: Any) -> Any:
+            found = await read(self, stream, subject, **kwargs)
+            if subject.endswith(f".{POD}.h1") and lags[0] > 0:
+                lags[0] -= 1
+                before = msgspec.structs.replace(
+                    leader_seal().opened(documents.KIND, Desired, found.data), steer=[]
+                )
+                found.seq, found.data = found.seq - 1, leader_seal().encode(documents.KIND, before)
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nats.js.manager.JetStreamManager, "get_last_msg", lagging)
+            second = await managers.start("b")
+            await until(lambda: lags == [0])
+        stored = await _written_by(second, "h1")
+        assert stored.steer == some.begun["h1"]
+
+
+async def _written_by(manager: Manager, host: str) -> Desired:
+    """A host's document, once it is of this manager."""
+    for _ in range(400):
+        assert manager.bus.session is not None
+        found = await documents.read(
+            manager.bus.session, documents.bucket(), document_key(POD, host), leader_seal()
+        )
+        if found is not None and found.epoch == manager.lease.epoch:
+            return found
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never was")
+
+
+@asynchronous
 async def test_hosts_trace_on_what_they_did(tmp_path: Path) -> None:
     """No document of a manager that has just started, and knows no paths, takes the orders to trace away."""
     async with (
-        _server(tmp_path) as server,
+        bus_server(tmp_path / "nats") as server,
         _managers(tmp_path, server.url) as managers,
         _Fleet(server.url, 4) as some,
     ):
@@ -212,7 +319,7 @@ async def test_a_bus_without_its_store_waits_for_what_hosts_say(tmp_path: Path) 
     port = free_port()
     async with _Fleet(f"nats://127.0.0.1:{port}", 3, late=("h1",)) as some:
         async with (
-            _server_at(tmp_path / "one", port),
+            bus_server(tmp_path / "one", port),
             _managers(tmp_path, f"nats://127.0.0.1:{port}") as managers,
         ):
             some.late.clear()
@@ -221,7 +328,7 @@ async def test_a_bus_without_its_store_waits_for_what_hosts_say(tmp_path: Path) 
         some.late.add("h1")
         before = {name: len(told) for name, told in some.told.items()}
         async with (
-            _server_at(tmp_path / "two", port),
+            bus_server(tmp_path / "two", port),
             _managers(tmp_path, f"nats://127.0.0.1:{port}") as managers,
         ):
             await managers.start("b")
@@ -234,21 +341,10 @@ async def test_a_bus_without_its_store_waits_for_what_hosts_say(tmp_path: Path) 
         assert all(document.steer == some.begun[name] for document in told)
 
 
-@contextlib.asynccontextmanager
-async def _server_at(path: Path, port: int) -> AsyncIterator[NatsServer]:
-
-    server = NatsServer("127.0.0.1", port, path)
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
-
-
 @asynchronous
 async def test_nobody_leads_longer_than_its_lease_though_the_bus_stands_still(tmp_path: Path) -> None:
-    async with _server(tmp_path) as server:
-        bus = Bus(server.url, name="a")
+    async with bus_server(tmp_path / "nats") as server:
+        bus = manager_bus(server.url)
         bus.start()
         lease = Lease(bus, Claim(manager="a", name="a"), lambda _leads: None)
         task = asyncio.create_task(lease.run())
@@ -269,7 +365,7 @@ async def test_nobody_leads_longer_than_its_lease_though_the_bus_stands_still(tm
 @asynchronous
 async def test_a_manager_that_was_suspended_changes_nothing_once_another_leads(tmp_path: Path) -> None:
     async with (
-        _server(tmp_path) as server,
+        bus_server(tmp_path / "nats") as server,
         _managers(tmp_path, server.url) as managers,
         _Fleet(server.url, 4) as some,
     ):
@@ -281,6 +377,7 @@ async def test_a_manager_that_was_suspended_changes_nothing_once_another_leads(t
             "--state-dir",
             str(tmp_path / "a"),
         ]
+        save_authority(tmp_path / "a")
         with (tmp_path / "log").open("ab") as log:
             first = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "cwdp", "manager", "run", *arguments, stderr=log
@@ -299,6 +396,7 @@ async def test_a_manager_that_was_suspended_changes_nothing_once_another_leads(t
                         take(update)
 
                 host.bus._subscriptions[0]._handler = admit
+            (before_s,) = {host.desired.led_since_s for host in some.hosts if host.desired}
             first.send_signal(signal.SIGSTOP)
             await until(lambda: second.state.leads and _updated_by(admitted, second))
             since = len(admitted)
@@ -306,6 +404,9 @@ async def test_a_manager_that_was_suspended_changes_nothing_once_another_leads(t
             await asyncio.sleep(3.0)
             assert {update.epoch for update in admitted[since:]} == {second.lease.epoch}
             assert {host.desired.epoch for host in some.hosts if host.desired} == {second.lease.epoch}
+            (now_s,) = {host.desired.led_since_s for host in some.hosts if host.desired}
+            assert {update.led_since_s for update in admitted[since:]} == {now_s}
+            assert 0 < before_s < now_s
             answer = await _json(managers.socket("a"), "/v1/manager")
             assert (answer["leads"], answer["epoch"]) == (False, None)
         finally:
@@ -319,10 +420,14 @@ def _updated_by(updates: list[ClockUpdate], manager: Manager) -> bool:
 
 @asynchronous
 async def test_what_no_task_of_the_bus_foresees_ends_the_service(tmp_path: Path) -> None:
-    async with _server(tmp_path) as server:
+    async with bus_server(tmp_path / "nats") as server:
         manager = Manager(
             ManagerConfig(
-                nats=server.url, state_dir=str(tmp_path / "a"), socket=str(tmp_path / "sock"), page=""
+                authority=save_authority(tmp_path),
+                nats=server.url,
+                state_dir=str(tmp_path / "a"),
+                socket=str(tmp_path / "sock"),
+                page="",
             )
         )
         running = asyncio.create_task(manager.run())

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 from fakes import hello
 
-from cwdp.shared.bus.messages import Desired, SteerQp, SteerReport
+from cwdp.shared.bus.messages import Desired, Leader, SteerQp, SteerReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.overrides.steering import SteerOverride
@@ -33,7 +33,7 @@ def _document(state: FleetState) -> Desired:
 def _before() -> Desired:
     """What an earlier manager told the host: what its planner wants, and the override."""
     state = _state()
-    state.lead(0.0, epoch=1, timeline="t", others_led=False)
+    state.lead(0.0, Leader(1), timeline="t", others_led=False)
     state.hear_steering(SteerReport(host="a", managed=[PLANNED], by_hand=[]), 0.0)
     state.take_up("a", None, 0.0)
     document = _document(state)
@@ -46,7 +46,7 @@ def test_an_override_that_is_withdrawn_at_a_takeover_is_not_the_planners(order: 
     before = _before()
     state = _state(before)
     steps = {
-        "lead": lambda: state.lead(0.0, epoch=2, timeline="t", others_led=True),
+        "lead": lambda: state.lead(0.0, Leader(2), timeline="t", others_led=True),
         "report": lambda: state.hear_steering(SteerReport(host="a", managed=before.steer, by_hand=[]), 0.0),
         "document": lambda: state.take_up("a", before, 0.0),
         "withdraw": lambda: state.steering.unset(OVERRIDE.key),

@@ -1,21 +1,21 @@
 """Two managers on one bus: one leads, the other waits, answers what is read, and takes over."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import msgspec
 import pytest
-from fakes import FakeHost, fleet, free_port, until
-from test_manager_service import _agree, _json, asynchronous
+from asynchronous import asynchronous
+from bus_fakes import POD, bus_server, connect_as_manager, manager_bus, save_authority
+from fakes import FakeHost, fleet, until
+from test_manager_service import _agree, _json
 
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import SteerQp, SteerReport, subject
+from cwdp.shared.bus.messages import SteerQp, SteerReport
+from cwdp.shared.bus.subjects import up
 from cwdp.shared.tasks import end
 from manager.bus.lease import BUCKET, KEY, LEASE_S, Claim, Lease
-from manager.bus.nats_server import NatsServer
 from manager.config import ManagerConfig
 from manager.overrides.steering import SteerOverride
 from manager.service import Manager
@@ -26,21 +26,12 @@ STEERED = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=77, sport=50_000, backup_
 OVERRIDE = SteerOverride(host="h1", nic="eth0", dst="10.0.0.8", qpn=78, sport=50_002)
 
 
-@contextlib.asynccontextmanager
-async def _server(tmp_path: Path) -> AsyncIterator[NatsServer]:
-    server = NatsServer("127.0.0.1", free_port(), tmp_path / "nats")
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
-
-
 class _Managers:
     """Managers that share a bus."""
 
     def __init__(self, tmp_path: Path, url: str) -> None:
         self._tmp_path, self._url = tmp_path, url
+        self._authority = save_authority(tmp_path)
         self.of: dict[str, Manager] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -49,7 +40,12 @@ class _Managers:
 
     async def start(self, name: str) -> Manager:
         config = ManagerConfig(
-            name=name, nats=self._url, state_dir=str(self._tmp_path / name), socket=self.socket(name), page=""
+            name=name,
+            authority=self._authority,
+            nats=self._url,
+            state_dir=str(self._tmp_path / name),
+            socket=self.socket(name),
+            page="",
         )
         manager = self.of[name] = Manager(config)
         self._tasks[name] = asyncio.create_task(manager.run())
@@ -72,18 +68,18 @@ async def _tell_steering(hosts: list[FakeHost]) -> None:
             if host.name == "h0":
                 managed = [STEERED] if host.desired is None else managed
             host.bus.publish(
-                subject("steer", host.name), SteerReport(host=host.name, managed=managed, by_hand=[])
+                up(POD, host.name, "steer"), SteerReport(host=host.name, managed=managed, by_hand=[])
             )
         await asyncio.sleep(0.3)
 
 
 @asynchronous
 async def test_the_lease_is_one_managers_until_it_lapses_or_is_given_up(tmp_path: Path) -> None:
-    async with _server(tmp_path) as server:
+    async with bus_server(tmp_path / "nats") as server:
         changes: list[tuple[str, bool]] = []
 
         def lease(name: str) -> tuple[Bus, Lease, asyncio.Task[None]]:
-            bus = Bus(server.url, name=name)
+            bus = manager_bus(server.url, name=name)
             bus.start()
             claim = Claim(manager=name, name=name)
             made = Lease(bus, claim, lambda leads: changes.append((name, leads)))
@@ -104,7 +100,7 @@ async def test_the_lease_is_one_managers_until_it_lapses_or_is_given_up(tmp_path
         await second.release()
         await end(by_name[second.claim.name][2])
         third = next(other for other in others if other is not second)
-        await asyncio.wait_for(_until_leads(third), LEASE_S / 2)
+        await asyncio.wait_for(_until_leads(third), LEASE_S - 0.5)
         for bus, _, task in everybody:
             await end(task)
             await bus.close()
@@ -115,9 +111,29 @@ async def _until_leads(lease: Lease) -> None:
 
 
 @asynchronous
+async def test_a_lease_that_lapsed_on_the_bus_is_taken_with_a_later_epoch(tmp_path: Path) -> None:
+    """As an earlier build leaves its bucket."""
+    async with bus_server(tmp_path / "nats") as server:
+        client = await connect_as_manager(server.url)
+        store = await client.jetstream().create_key_value(bucket=BUCKET, ttl=1.0, direct=True)
+        for _ in range(7):
+            await store.put(KEY, msgspec.json.encode(Claim(manager="old", name="old")))
+        await asyncio.sleep(2.0)
+        await client.close()
+        bus = manager_bus(server.url, name="a")
+        bus.start()
+        lease = Lease(bus, Claim(manager="a", name="a"), lambda _leads: None)
+        task = asyncio.create_task(lease.run())
+        await until(lambda: lease.leads)
+        assert lease.epoch > 7
+        await end(task)
+        await bus.close()
+
+
+@asynchronous
 async def test_a_lease_that_was_renewed_with_the_answer_lost_is_still_its_own(tmp_path: Path) -> None:
-    async with _server(tmp_path) as server:
-        bus = Bus(server.url, name="a")
+    async with bus_server(tmp_path / "nats") as server:
+        bus = manager_bus(server.url)
         bus.start()
         claim = Claim(manager="a", name="a")
         changes: list[bool] = []
@@ -136,14 +152,12 @@ async def test_a_lease_that_was_renewed_with_the_answer_lost_is_still_its_own(tm
 
 @asynchronous
 async def test_a_manager_that_cannot_reach_the_bus_leads_no_more(tmp_path: Path) -> None:
-    server = NatsServer("127.0.0.1", free_port(), tmp_path / "nats")
-    await server.start()
-    bus = Bus(server.url, name="a")
-    bus.start()
-    lease = Lease(bus, Claim(manager="a", name="a"), lambda _leads: None)
-    task = asyncio.create_task(lease.run())
-    await until(lambda: lease.leads)
-    await server.stop()
+    async with bus_server(tmp_path / "nats") as server:
+        bus = manager_bus(server.url)
+        bus.start()
+        lease = Lease(bus, Claim(manager="a", name="a"), lambda _leads: None)
+        task = asyncio.create_task(lease.run())
+        await until(lambda: lease.leads)
     await until(lambda: lease.counters["lost"] == 1, LEASE_S + 2)
     assert not lease.leads
     await end(task)
@@ -152,7 +166,7 @@ async def test_a_manager_that_cannot_reach_the_bus_leads_no_more(tmp_path: Path)
 
 @asynchronous
 async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes_over(tmp_path: Path) -> None:
-    async with _server(tmp_path) as server:
+    async with bus_server(tmp_path / "nats") as server:
         managers = _Managers(tmp_path, server.url)
         hosts = fleet(4, server.url)
         for host in hosts:
@@ -180,7 +194,7 @@ async def test_the_one_that_waits_answers_what_is_read_refuses_changes_and_takes
             before = {host.name: host.desired for host in hosts}
             timeline = first.state.clock.timeline
             await managers.stop("a")
-            await until(lambda: second.state.leads, LEASE_S / 2)
+            await until(lambda: second.state.leads, LEASE_S - 0.5)
             assert second.state.clock.timeline == timeline
             await until(
                 lambda: all(host.update is not None and host.update.timeline == timeline for host in hosts)

@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
+from bus_fakes import manager_bus
 
-from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig, KeyFile
+from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig
 from cwdp.agent.goback.process import COUNTERS as GO_BACK_COUNTERS
 from cwdp.agent.probing.prober import COUNTERS as PROBER_COUNTERS
 from cwdp.agent.ud import process as ud_process
@@ -21,7 +22,6 @@ from cwdp.cli import main
 from cwdp.dataplane.abi import Reason
 from cwdp.rdma.udprobe import COUNTERS as UD_PROBER
 from cwdp.shared.bus.connection import COUNTERS as BUS_COUNTERS
-from cwdp.shared.bus.connection import Bus
 from manager.api.metrics import AREAS, FleetCollector, Sources
 from manager.bus.lease import Claim, Lease
 from manager.clock.timeline import Identity
@@ -143,7 +143,7 @@ def test_relative_links_resolve(page: Path) -> None:
 def metric_samples() -> dict[str, set[str]]:
     """Each metric's name as it is exposed, with all values of its labels, of a manager that knows no host."""
     state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
-    bus = Bus("nats://127.0.0.1:1", name="test")
+    bus = manager_bus("nats://127.0.0.1:1")
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found: dict[str, set[str]] = {}
@@ -207,12 +207,6 @@ def test_the_agents_settings_are_documented_with_their_defaults() -> None:
     assert {*whole, "test_clock"} == set(AgentConfig.__struct_fields__)
     (interface,) = whole["interface"].values()
     assert interface.keys() == set(InterfaceConfig.__struct_fields__)
-
-
-def test_the_examples_of_key_files_are_key_files() -> None:
-    for block in fenced(DOCS / "keys.md", "toml"):
-        keys = msgspec.convert(tomllib.loads(block), KeyFile)
-        assert keys.send in keys.secrets()
 
 
 def json_keys(value: object) -> Iterator[str]:

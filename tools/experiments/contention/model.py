@@ -88,9 +88,10 @@ class Setting:
 
     @property
     def base_ns(self) -> float:
-        """Delay of a path whose links are busy but hold no queue: a full frame at each of its four ports."""
+        """Delay of the longest path whose links are busy but hold no queue: a full frame at each of its ports."""
         frame_bits = 8 * (self.mtu + measure.HEADERS_BYTES)
-        return 2e9 * frame_bits * (1 / self.spec.rate_bps + 1 / self.spec.spine_rate_bps)
+        tiers = 3 if self.spec.cores else 2
+        return 2e9 * frame_bits * (1 / self.spec.rate_bps + (tiers - 1) / self.spec.spine_rate_bps)
 
     def flows(self, seed: int) -> list[Flow]:
         """The queue pairs; their QPNs, and so their source ports, are drawn by the seed."""
@@ -118,8 +119,8 @@ def make_setting(
     """Work out rates and the optimum.
 
     Args:
-        spec: of the lab; its spine links' rate is not looked at.
-        spine_rate_bps: of the leaf-spine links, None for the rate at which the best placement just fits.
+        spec: of the lab; the rate of the links between its switches is not looked at.
+        spine_rate_bps: of these links, None for the rate at which the best placement just fits.
         slow_share: what the links of the first spine carry of what the others' do.
         offered: by each host, of its link.
         mtu: of each queue pair; see `Setting`.
@@ -136,7 +137,7 @@ def make_setting(
     topology = Topology(spec)
     slow_bps = {}
     if slow_share < 1:
-        slow_bps = {f"{leaf}-{topology.spines[0]}": slow_share * spine_rate_bps for leaf in topology.leaves}
+        slow_bps = {link.name: slow_share * spine_rate_bps for link in topology.links_of(topology.spines[0])}
     flow_bps = offered * spec.rate_bps / most
     frames_bps = fair_optimum_bps(topology, pairs, flow_bps, link_capacities(topology, slow_bps))
     optimum_bps = frames_bps * measure.payload_share(MESSAGE_BYTES, mtu)

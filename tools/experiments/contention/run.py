@@ -56,7 +56,9 @@ MEDIANS = (
 )
 @fabric_options(NAME, hosts=LabSpec().hosts_per_leaf, rate_bps=RATE_BPS)
 @click.option(
-    "--spine-rate", type=RATE, help="Of leaf-spine links.  [default: where the best placement just fits]"
+    "--spine-rate",
+    type=RATE,
+    help="Of links between switches.  [default: where the best placement just fits]",
 )
 @click.option(
     "--slow-spine",

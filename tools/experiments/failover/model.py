@@ -1,8 +1,7 @@
 """The experiment `failover`: links die under load, and what the queue pairs lose by it. What is measured, and how.
 
-Every host writes to the one in its place below the next leaf over some queue pairs, at a share of its link. The spine
-links have the rate at which the fabric is not oversubscribed, unless given. A link between leaf and spine that carries
-data dies, in one of several ways, and is mended. All links that are to go silent have classifiers that drop nothing
+Every host writes to the one in its place below the next leaf over some queue pairs, at a share of its link. The links
+between switches have the rate at which the fabric is not oversubscribed, unless given. One of them that carries data dies, in one of several ways, and is mended. All links that are to go silent have classifiers that drop nothing
 before, as only one classifier in place of another makes a cut at a moment (`tools.lab.network.shaping`).
 """
 
@@ -134,12 +133,14 @@ def make_setting(spec: LabSpec, load: float, spine_rate_bps: int | None) -> Sett
     """Work out pairs and rates.
 
     Args:
-        spec: of the lab; its spine links' rate is not looked at.
+        spec: of the lab; the rate of the links between its switches is not looked at.
         load: what each host offers of its link.
-        spine_rate_bps: of the leaf-spine links, None for a fabric that is not oversubscribed.
+        spine_rate_bps: of these links, None for a fabric that is not oversubscribed.
     """
     if spine_rate_bps is None:
-        spine_rate_bps = -(-spec.hosts_per_leaf * spec.rate_bps // spec.spines)
+        below_bps = spec.hosts_per_leaf * spec.rate_bps
+        of_core_bps = -(-spec.leaves * below_bps // (spec.spines * spec.cores)) if spec.cores else 0
+        spine_rate_bps = max(-(-below_bps // spec.spines), of_core_bps)
     spec = replace(spec, spine_rate_bps=spine_rate_bps)
     hosts = Topology(spec).hosts
     pairs = [(host, hosts[(n + spec.hosts_per_leaf) % len(hosts)]) for n, host in enumerate(hosts)]

@@ -70,7 +70,7 @@ HOLD_DOWN_MS = 500.0
     help="Each host's, of its link; more than once for one after the other.",
 )
 @fabric_options(NAME, hosts=HOSTS, rate_bps=RATE_BPS)
-@click.option("--spine-rate", type=RATE, help="Of leaf-spine links.  [default: not oversubscribed]")
+@click.option("--spine-rate", type=RATE, help="Of links between switches.  [default: not oversubscribed]")
 @arm_option(ARMS)
 @CLOCKS
 @JSON

@@ -1,7 +1,7 @@
-"""The experiment `nic-failover`: NICs of two-NIC hosts die under load. What is measured, and how.
+"""The experiment `nic-failover`: NICs of hosts with several die under load. What is measured, and how.
 
-Every host has a NIC below each of two leaves, and writes from each of them to the NICs of the host in its place below
-the next leaf: to the one of the same number (the same rail), and to the other one. A NIC that carries data dies in one
+Every host has a NIC below each of two leaves, or of its rails, and writes from each of them to two NICs of the host in
+its place below the next leaf: to the one of the same number (the same rail), and to that one's partner. A NIC that carries data dies in one
 of several ways, and is mended. With cwdp every queue pair is given a path and a backup by hand, so that detours are what
 is measured, not how soon a planner knows of a queue pair. All links have classifiers that drop nothing before, as only one classifier in
 place of another makes a cut at a moment (`tools.lab.network.shaping`).
@@ -28,6 +28,11 @@ BACKUP_BITS = 0x0155
 """By which the source port of a backup differs: it leads over another path, or over the same one."""
 
 NICS = 2
+"""Of a host, where it has no rails."""
+
+QPS = 2
+"""That each NIC sends by."""
+
 STEERED_S = 5.0
 """Until a NIC dies, from the first packet: queue pairs are seen, given backups, and all their detours watched."""
 
@@ -81,7 +86,7 @@ class Death:
 
 
 def make_flows(spec: LabSpec, load: float, seed: int, *, ipv6: bool = False) -> list[Flow]:
-    """The queue pairs: from every NIC of every host to both NICs of one other.
+    """The queue pairs: from every NIC of every host to that of the same number of one other, and to its partner.
 
     Args:
         spec: of the lab.
@@ -90,15 +95,16 @@ def make_flows(spec: LabSpec, load: float, seed: int, *, ipv6: bool = False) -> 
         ipv6: send IPv6.
     """
     topology = Topology(spec)
+    away = spec.hosts_per_leaf if spec.hosts_per_leaf < spec.host_count else 1
     ends = [
         (
             _endpoint(source, topology.nics[source][near], ipv6),
             _endpoint(target, topology.nics[target][far], ipv6),
         )
         for number, source in enumerate(topology.hosts)
-        for target in [topology.hosts[(number + spec.hosts_per_leaf) % len(topology.hosts)]]
-        for near in range(NICS)
-        for far in range(NICS)
+        for target in [topology.hosts[(number + away) % spec.host_count]]
+        for near in range(spec.nics_per_host)
+        for far in sorted({near, min(near ^ 1, spec.nics_per_host - 1)})
     ]
     rng = random.Random(seed)
     qpns = rng.sample(range(FIRST_QPN, MAX_QPN + 1), 2 * len(ends))
@@ -111,7 +117,7 @@ def make_flows(spec: LabSpec, load: float, seed: int, *, ipv6: bool = False) -> 
             mtu=MTU,
             message_bytes=MESSAGE_BYTES,
             window=WINDOW,
-            rate_bps=round(load * spec.rate_bps / NICS),
+            rate_bps=round(load * spec.rate_bps / QPS),
         )
         for number, pair in enumerate(ends)
     ]

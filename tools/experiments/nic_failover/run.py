@@ -50,6 +50,9 @@ TOLD = ("nic_failed", "nic_healed")
 )
 @click.option("--load", type=SHARE, default="0.15", show_default=True, help="Each NIC's, of its link.")
 @fabric_options(NAME, hosts=HOSTS, spines=SPINES, rate_bps=RATE_BPS, rate_of="Of all links.")
+@click.option(
+    "--rails", default=0, help="NICs of a host, each at the leaf of its rail.  [default: 2 NICs, no rails]"
+)
 @click.option("--ipv6", is_flag=True, help="Send IPv6.")
 @arm_option(ARMS)
 @CLOCKS
@@ -61,12 +64,15 @@ def nic_failover(
     deaths: int,
     kinds: tuple[str, ...],
     load: float,
+    rails: int,
     ipv6: bool,
     arms: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Let NICs of hosts with two of them die under load, and mend them; with cwdp and without it."""
-    spec = msgspec.structs.replace(spec, nics=model.NICS, spine_rate_bps=spec.rate_bps * model.NICS)
+    """Let NICs of hosts with several die under load, and mend them; with cwdp and without it."""
+    nics = {"rails": rails} if rails else {"nics": model.NICS}
+    spec = msgspec.structs.replace(spec, **nics, spine_rate_bps=spec.rate_bps * model.NICS)
+    spec.validate()
     plan = Plan(tuple(Kind(kind) for kind in kinds or Kind for _ in range(deaths)), load, seed, ipv6)
     result = run_nic_failover(spec, plan, chosen(ARMS, arms))
     emit(result, as_json=as_json, render=lambda: _render(result))
@@ -200,6 +206,6 @@ def _render(result: dict[str, Any]) -> RenderableType:
         "HIT: queue pairs at a NIC that died; P50, P99, MAX: how long they delivered nothing, in ms; BACK: the",
         "longest such time on the return; DIED for good; their goodput while the NIC is DEAD and when it has",
         "HEALED, of before; AGAIN: packets sent again; IDLE: the machine's processors",
-        f"{lab['hosts']} hosts of {model.NICS} NICs, links {format_rate(lab['rate_bps'])}, "
+        f"{lab['hosts']} hosts of {lab['nics']} NICs, links {format_rate(lab['rate_bps'])}, "
         f"each NIC sends {share(result['load'])} of its link; clocks {lab['clocks']}",
     )

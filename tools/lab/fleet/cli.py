@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from cwdp.errors import ConfigError
+from manager.access.listeners import is_loopback
 from manager.config import host_port
 from tools.lab import parts
 from tools.lab.fleet.processes import FLEET
@@ -42,10 +44,14 @@ def start(name: str, *, planner: bool, page: str) -> Started:
     """Start a fleet that stays.
 
     Raises:
-        ConfigError: the page's address is none.
+        ConfigError: the page's address is none of loopback.
         LabError: there is no such lab, a fleet is up in it, or it did not come up.
     """
-    host_port(page, "--page")
+    if not is_loopback(host_port(page, "--page")[0]):
+        raise ConfigError(
+            f"--page: {page} can be reached from other machines, and who looks at a lab is asked for no token",
+            "give one of loopback; from elsewhere: ssh -L 9465:127.0.0.1:9465 MACHINE",
+        )
     arguments = ["--planner" if planner else "--no-planner", "--page", page]
     up = parts.start(name, FLEET, "tools.lab.fleet.keeper", arguments)
     return Started(Path(up["socket"]), f"http://{page}/", up["after_s"])

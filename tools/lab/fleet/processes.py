@@ -1,11 +1,10 @@
-"""One manager and one agent per host, running in a lab, and started again when they die.
+"""The managers and bus servers, and one agent per host, running in a lab, and started again when they die.
 
 It stands where systemd stands on a real host: the processes know nothing of each other's restarts.
 """
 
 import os
 import random
-import secrets
 import signal
 import subprocess
 import sys
@@ -21,11 +20,11 @@ from typing import Any, Self
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS, CongestionConfig
 from cwdp.errors import LabError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
+from tools.lab.fleet.control import MANAGER_NICENESS, Control
 from tools.lab.fleet.relay import Relay
 from tools.lab.fleet.settings import manager_toml
 from tools.lab.lab import Host, Lab
 
-BUS_PORT = 4222
 RESTART_AFTER_S = 0.5
 POLL_S = 0.1
 STOP_WAIT_S = 5.0
@@ -35,10 +34,6 @@ STALL_EVERY_S, STALL_S = (20.0, 40.0), 0.5
 LAST_LINES = 6
 FLEET = "fleet"
 """The part of the lab that its processes are."""
-
-MANAGER = "manager"
-MANAGER_NICENESS = -15
-"""Elsewhere it has a machine of its own; here it shares the processors with all hosts, switches and their traffic."""
 
 LAB_PROBES = ProbeSettings(pairs_per_s=500.0)
 """Half the manager's own default: a lab has all of its hosts and switches on the cores of one machine."""
@@ -76,7 +71,7 @@ class Fleet:
         self.lab = lab
         self._deaths: Counter[str] = Counter()
         self._status: dict[str, int] = {}
-        self._bus_url = f"nats://{lab.mgmt_address}:{BUS_PORT}"
+        self._control = Control(lab)
         self._probes = probes or LAB_PROBES
         self._roce = roce
         self._pulse_interval_ms = pulse_interval_ms
@@ -99,20 +94,34 @@ class Fleet:
 
     @property
     def socket(self) -> Path:
-        """Where the manager answers."""
-        return self.lab.run_dir / "manager.sock"
+        """Where the first manager answers."""
+        return self.socket_of(self.managers[0])
+
+    @property
+    def managers(self) -> list[str]:
+        """The managers' names."""
+        return self._control.managers
+
+    @property
+    def bus(self) -> str:
+        """The bus's URLs."""
+        return self._control.bus
+
+    def socket_of(self, manager: str) -> Path:
+        """Where a manager answers."""
+        return self._control.socket(manager)
 
     def __enter__(self) -> Self:
         self.lab.require_alone(FLEET)
-        self._write_keys()
-        self._write_manager_config()
+        self._write_credentials()
+        self._write_manager_configs()
         for host in self.lab.hosts:
             self._write_agent_config(host)
         with ExitStack() as started:
             started.callback(self._end)
             if self._page:
-                started.enter_context(Relay(self._page, self.lab.mgmt_netns))
-            for name in (MANAGER, *(host.name for host in self.lab.hosts)):
+                started.enter_context(Relay(self._page, self._page_netns))
+            for name in (*self._control.names, *(host.name for host in self.lab.hosts)):
                 self.start(name)
             for job in self._jobs:
                 job.start()
@@ -139,7 +148,7 @@ class Fleet:
                 process.wait()
 
     def start(self, name: str) -> None:
-        """Start the manager or a host's agent."""
+        """Start a manager, a bus server or a host's agent."""
         with self._lock:
             self._wanted.add(name)
             self._processes[name] = self._spawn(name)
@@ -153,19 +162,21 @@ class Fleet:
         process.wait(STOP_WAIT_S)
 
     def plan(self, planner: PlannerSettings) -> None:
-        """Start the manager anew with other settings of its planner; agents and packets go on meanwhile."""
-        self.stop(MANAGER)
+        """Start the managers anew with other settings of their planner; agents and packets go on meanwhile."""
+        for name in self.managers:
+            self.stop(name)
         self._planner = planner
-        self._write_manager_config()
-        self.start(MANAGER)
+        self._write_manager_configs()
+        for name in self.managers:
+            self.start(name)
 
     def process(self, name: str) -> "subprocess.Popen[Any]":
-        """The process of the manager or of a host's agent that runs now."""
+        """The process of a manager, a bus server or a host's agent that runs now."""
         with self._lock:
             return self._processes[name]
 
     def log(self, name: str) -> Path:
-        """The log of the manager or of a host's agent."""
+        """The log of a manager, a bus server or a host's agent."""
         return self.lab.run_dir / f"{name}.log"
 
     def check(self) -> None:
@@ -199,38 +210,23 @@ class Fleet:
         return f"{name} {how} ({' / '.join(said) or 'it said nothing'})"
 
     def _spawn(self, name: str) -> "subprocess.Popen[Any]":
-        node = "mgmt" if name == MANAGER else name
         with self.log(name).open("ab") as log:
             process = self.lab.popen(
-                node,
+                self._control.node(name),
                 self._command(name),
                 part=FLEET,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        if name == MANAGER:
+        if name in self._control.names:
             _prefer_session(process.pid)
         return process
 
     def _command(self, name: str) -> list[str]:
-        cwdp = [sys.executable, "-m", "cwdp"]
-        if name == MANAGER:
-            listen = f"{self.lab.mgmt_address}:{BUS_PORT}"
-            state = str(self.lab.run_dir / "manager")
-            own = [
-                "--socket",
-                str(self.socket),
-                "--state-dir",
-                state,
-                "--bus-listen",
-                listen,
-                "--page",
-                self._page or "",
-            ]
-            run = [*cwdp, "manager", "run", "--config", str(self._config(name)), *own]
-            return ["nice", "-n", str(MANAGER_NICENESS), *run]
-        agent = self._agent_commands.get(name, [*cwdp, "agent", "run"])
+        if name in self._control.names:
+            return self._control.command(name, self._config(name), self._page)
+        agent = self._agent_commands.get(name, [sys.executable, "-m", "cwdp", "agent", "run"])
         return [*agent, "--config", str(self._config(name))]
 
     def _keep(self) -> None:
@@ -257,26 +253,35 @@ class Fleet:
                 time.sleep(STALL_S)
                 os.killpg(group, signal.SIGCONT)
 
+    def _credential(self, host: str) -> Path:
+        return self.lab.run_dir / f"{host}.creds"
+
     def _config(self, host: str) -> Path:
         return self.lab.run_dir / f"{host}.toml"
 
-    def _write_keys(self) -> None:
-        path = self.lab.run_dir / "keys.toml"
-        path.touch(mode=0o600)
-        path.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
+    def _write_credentials(self) -> None:
+        for host in self.lab.hosts:
+            self._control.authority.host_credential(host.name).save(self._credential(host.name))
 
-    def _write_manager_config(self) -> None:
-        self._config(MANAGER).write_text(
-            manager_toml(probes=self._probes, roce=self._roce, planner=self._planner)
-        )
+    def _write_manager_configs(self) -> None:
+        sections = manager_toml(probes=self._probes, roce=self._roce, planner=self._planner)
+        for name in self.managers:
+            self._config(name).write_text(
+                f'name = "{name}"\nauthority = "{self.lab.run_dir / "authority"}"\n{sections}'
+            )
+
+    @property
+    def _page_netns(self) -> str:
+        return self.lab.netns(self._control.node(self.managers[0]))
 
     def _write_agent_config(self, host: Host) -> None:
         nics = ", ".join(f'"{nic.name}"' for nic in host.nics)
         self._config(host.name).write_text(
             f'host = "{host.name}"\n'
             f"nics = [{nics}]\n"
-            f'nats = "{self._bus_url}"\n'
-            f'keys = "{self.lab.run_dir / "keys.toml"}"\n'
+            f'nats = "{self._control.bus}"\n'
+            f'credential = "{self._credential(host.name)}"\n'
+            f'keys = "{self.lab.run_dir / host.name}.keys"\n'
             f"pulse_interval_ms = {self._pulse_interval_ms}\n"
             f'[test_clock]\nfile = "{host.clock_file}"\n'
             + (f"[congestion]\nthreshold_us = {self._congestion.threshold_us}\n" if self._congestion else "")

@@ -38,9 +38,7 @@ def lab_for_run(name: str, spec: LabSpec | None) -> Iterator[Lab]:
     if state.load(name) is not None or spec is None:
         yield Lab.open(name)
         return
-    progress(
-        f"raising the lab {name!r}: {spec.leaves} leaves, {spec.spines} spines, {spec.hosts_per_leaf} hosts a leaf"
-    )
+    progress(f"raising the lab {name!r}: {spec.describe()}")
     lifecycle.up(spec)
     try:
         yield Lab.open(name)
@@ -54,7 +52,7 @@ class Traffic:
 
     def __init__(self, lab: Lab, share: float, seconds: float, *arguments: str) -> None:
         self._share = share
-        self._rate_bps = lab.spec.rate_bps * len(lab.hosts) * lab.spec.nics
+        self._rate_bps = lab.spec.rate_bps * len(lab.hosts) * lab.spec.nics_per_host
         argv = [sys.executable, "-m", "tools.lab.traffic.load", "--name", lab.name]
         argv += ["--load", str(share), "--seconds", str(seconds), *arguments]
         root = Path(__file__).resolve().parents[3]

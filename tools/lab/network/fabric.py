@@ -35,6 +35,8 @@ _ALL_NODES = {
     "ipv6/conf/default/accept_dad": "0",
     "ipv6/conf/default/accept_ra": "0",
     "ipv6/conf/default/router_solicitations": "0",
+    # A flow label is a hash, which the kernel keeps with the packet: every switch would choose by it, and all alike.
+    "ipv6/auto_flowlabels": "0",
 }
 _SWITCHES = {
     "ipv4/ip_forward": "1",
@@ -140,7 +142,7 @@ def configure_switch_port(topology: Topology, node: Node, link: Link) -> None:
 def install_routes(topology: Topology, nodes: dict[str, Node], down_links: Collection[str]) -> None:
     """Give every opened switch the routes that a routing protocol would find without `down_links`.
 
-    Spines come first and what is withdrawn last, so that nobody is sent where there is no way on.
+    The nearest to a destination come first and what is withdrawn last, so that nobody is sent where there is no way on.
     """
     opened = [
         (switch, route)
@@ -148,7 +150,7 @@ def install_routes(topology: Topology, nodes: dict[str, Node], down_links: Colle
         if switch in nodes
         for route in routes
     ]
-    opened.sort(key=lambda each: (not each[1].next_hops, each[0] in topology.leaves))
+    opened.sort(key=lambda each: (not each[1].next_hops, each[1].distance))
     for switch, route in opened:
         _install_route(topology, nodes[switch], route)
 
@@ -210,13 +212,18 @@ def _build_mgmt(topology: Topology, nodes: dict[str, Node]) -> None:
     mgmt = nodes[MGMT]
     mgmt.ip.link("add", kind="bridge", ifname=_BRIDGE, state="up")
     _add_address(mgmt, mgmt.index(_BRIDGE), MGMT_ADDRESS, MGMT_PREFIX_LENGTH)
-    for number, host in enumerate(topology.hosts):
-        mac, bridge_mac = topology.mgmt_macs(host)
-        ports = Port(host, MGMT_PORT, mac), Port(MGMT, host, bridge_mac)
+    for number, name in enumerate(topology.managed):
+        mac, bridge_mac = topology.mgmt_macs(name)
+        ports = Port(name, MGMT_PORT, mac), Port(MGMT, name, bridge_mac)
         _add_veth(nodes, *ports, _MGMT_MTU, _FIRST_MGMT_INDEX + number)
-        mgmt.ip.link("set", index=mgmt.index(host), master=mgmt.index(_BRIDGE))
-        address = topology.mgmt_address(host)
-        _add_address(nodes[host], nodes[host].index(MGMT_PORT), address, MGMT_PREFIX_LENGTH)
+        set_reachable(mgmt, name, True)
+        address = topology.mgmt_address(name)
+        _add_address(nodes[name], nodes[name].index(MGMT_PORT), address, MGMT_PREFIX_LENGTH)
+
+
+def set_reachable(mgmt: Node, name: str, reachable: bool) -> None:
+    """Have a node on the management network, or on none; its carrier stays."""
+    mgmt.ip.link("set", index=mgmt.index(name), master=mgmt.index(_BRIDGE) if reachable else 0)
 
 
 def _configure_host(topology: Topology, node: Node) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import struct
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,7 +20,8 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from cwdp.errors import ConfigError, CwdpError
+from cwdp.errors import ConfigError
+from tools.errors import exit_on_error
 from tools.lab.lab import Host, Lab
 from tools.lab.network.netns import netns_enter
 from tools.lab.params import SHARE
@@ -155,10 +155,13 @@ class Load:
 
 
 def _bottleneck_bps(lab: Lab) -> float:
-    """Return a NIC's rate, or its even part of the leaf's uplinks where that is less (oversubscription)."""
-    nics_per_leaf = lab.spec.hosts_per_leaf * lab.spec.nics
-    uplinks_bps = lab.spec.spines * lab.spec.spine_rate_bps
-    return min(lab.spec.rate_bps, uplinks_bps / nics_per_leaf)
+    """Return a NIC's rate, or its even part of the leaf's or the pod's uplinks where that is less (oversubscription)."""
+    spec = lab.spec
+    uplinks_bps = spec.spines * spec.spine_rate_bps
+    limits_bps = [spec.rate_bps, uplinks_bps / spec.nics_per_leaf]
+    if spec.cores:
+        limits_bps.append(spec.cores * uplinks_bps / (spec.leaves * spec.nics_per_leaf))
+    return min(limits_bps)
 
 
 @contextmanager
@@ -207,8 +210,5 @@ def main(*, name: str, share: float, seconds: float, frame_bytes: int | None, ip
 
 
 if __name__ == "__main__":
-    try:
+    with exit_on_error():
         main()
-    except CwdpError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_status)

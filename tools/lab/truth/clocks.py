@@ -84,6 +84,11 @@ class Truth:
         maps = self._open(self._lab.host(host))
         return maps.counters() if maps else {}
 
+    def watched_sports(self, host: str) -> set[int]:
+        """The source ports of the paths that a host's dataplane watches for its queue pairs; none where none is loaded."""
+        maps = self._open(self._lab.host(host))
+        return set() if maps is None else set(maps.paths["sport"][maps.paths["users"] > 0].tolist())
+
     def probes_sent(self) -> int:
         """How many probes all hosts have sent since their dataplanes were loaded."""
         return sum(self.counters(host.name).get("probe_sent", 0) for host in self._lab.hosts)

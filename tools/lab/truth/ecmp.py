@@ -1,4 +1,4 @@
-"""Which spine packets take by their source port: the switches' kernel is asked, which hashes as it does for packets."""
+"""Which switches packets cross by their source port: the switches' kernel is asked, which hashes as it does for packets."""
 
 import json
 import subprocess
@@ -29,26 +29,12 @@ class Stream:
     sport: int
 
 
-def spines_of(lab: Lab, streams: Sequence[Stream]) -> dict[Stream, str]:
-    """The spine that each takes now; those that stay below their leaf have none.
-
-    Raises:
-        LabError: the kernel has no route for some.
-    """
-    found: dict[Stream, str] = {}
-    leaf_of = {host.name: host.nics[0].leaf for host in lab.hosts}
-    order = attrgetter("leaf", "version")
-    asked = sorted((_Asked(leaf_of[one.source], one) for one in set(streams)), key=order)
-    for (leaf, version), group in groupby(asked, key=order):
-        chosen = [one.stream for one in group]
-        devices = _devices(lab.topology.netns(leaf), version, chosen)
-        found |= {one: dev for one, dev in zip(chosen, devices, strict=True) if dev in lab.topology.spines}
-    return found
-
-
 @dataclass(frozen=True)
-class _Asked:
-    leaf: str
+class _Under:
+    """A stream on its way: the switch that it is at, and the interface by which it came."""
+
+    switch: str
+    came_by: str
     stream: Stream
 
     @property
@@ -56,12 +42,38 @@ class _Asked:
         return self.stream.target_address.version
 
 
-def _devices(netns: str, version: int, streams: Sequence[Stream]) -> Iterator[str]:
-    """The interface, named for the neighbour, by which a leaf sends each on."""
+def switches_of(lab: Lab, streams: Sequence[Stream]) -> dict[Stream, tuple[str, ...]]:
+    """The switches that each crosses now, in order.
+
+    Raises:
+        LabError: the kernel has no route for some.
+    """
+    leaf_of = {host.name: host.nics[0].leaf for host in lab.hosts}
+    order = attrgetter("switch", "version")
+    crossed: dict[Stream, tuple[str, ...]] = {stream: (leaf_of[stream.source],) for stream in streams}
+    under = [_Under(crossed[stream][0], stream.source, stream) for stream in crossed]
+    while under:
+        onward = []
+        for (switch, version), group in groupby(sorted(under, key=order), key=order):
+            here = list(group)
+            devices = _devices(lab.topology.netns(switch), version, here)
+            onward += [
+                _Under(dev, switch, one.stream)
+                for one, dev in zip(here, devices, strict=True)
+                if dev in lab.topology.tiers
+            ]
+        for one in onward:
+            crossed[one.stream] += (one.switch,)
+        under = onward
+    return crossed
+
+
+def _devices(netns: str, version: int, under: Sequence[_Under]) -> Iterator[str]:
+    """The interface, named for the neighbour, by which a switch sends each on."""
     asked = "".join(
-        f"route get {one.target_address} from {one.source_address} iif {one.source} "
-        f"ipproto udp sport {one.sport} dport {ROCE_PORT}\n"
-        for one in streams
+        f"route get {one.stream.target_address} from {one.stream.source_address} iif {one.came_by} "
+        f"ipproto udp sport {one.stream.sport} dport {ROCE_PORT}\n"
+        for one in under
     )
     command = ("ip", "-n", netns, f"-{version}", "-j", "-batch", "-")
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)

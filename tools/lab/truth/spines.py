@@ -54,7 +54,7 @@ def _sent(lab: Lab, leaf: Node) -> dict[str, int]:
         link.get_attr("IFLA_IFNAME"): link.get_attr("IFLA_STATS64")["tx_packets"]
         for link in leaf.ip.get_links()
     }
-    return {spine: packets[spine] for spine in lab.topology.spines}
+    return {spine: packets[spine] for spine in lab.topology.above[leaf.name]}
 
 
 def _sent_in_the_end(lab: Lab, leaf: Node, total: int) -> dict[str, int]:

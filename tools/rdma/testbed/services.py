@@ -8,7 +8,6 @@ agent whose machine is thirty times as slow would do nothing but wake up.
 import logging
 import multiprocessing
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -32,8 +31,7 @@ PROBES = ProbeSettings(pairs_per_s=10.0)
 AGENT_PACE = {
     "SEND_INTERVAL_S": 1.0,
     "DECISIONS_INTERVAL_S": 1.0,
-    "FIT_INTERVAL_S": 2.0,
-    "FITS_EVERY": 1,
+    "FITS_S": 0.0,
     "ENSURE_INTERVAL_S": 5.0,
 }
 """The intervals of the agents' loops, by their names in `cwdp.agent.service`; a manager takes older fits for stale."""
@@ -59,15 +57,14 @@ class Services:
         self._folder = folder
         self._way_out = way_out
         self._client = ManagerClient(way_out.manager_url)
-        keys = folder / "keys.toml"
-        keys.touch(mode=0o600)
-        keys.write_text(f'send = 1\n[[key]]\nid = 1\nsecret = "{secrets.token_hex(16)}"\n')
+        self._authority = way_out.authority
         self._agents = [
             AgentConfig(
                 nics=[host.ifname],
                 nats=way_out.bus_url,
                 host=host.name,
-                keys=str(keys),
+                credential=str(folder / f"{host.name}.creds"),
+                keys=str(folder / f"{host.name}.keys"),
                 pulse_interval_ms=PULSE_INTERVAL_MS,
                 interface={} if ud_clocks is None else {host.ifname: InterfaceConfig(transport="ud")},
                 test_clock=None
@@ -86,6 +83,7 @@ class Services:
         """
         self.plan(enabled=False)
         for config in self._agents:
+            self._authority.host_credential(config.host).save(Path(config.credential))
             self._start(config.host, partial(_run_agent, config))
 
     def plan(self, *, enabled: bool) -> None:

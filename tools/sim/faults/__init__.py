@@ -1,1 +1,1 @@
-"""Single faults in a leaf-spine fabric, found by the manager's own code or not."""
+"""Single faults in fabrics of two or three tiers, found by the manager's own code or not."""

@@ -1,4 +1,4 @@
-"""A leaf-spine fabric in arithmetic: its routes, and what probes of a mesh meet in it window by window.
+"""A fabric of two or three tiers in arithmetic: its routes, and what probes of a mesh meet in it window by window.
 
 Queues are drawn, not simulated packet by packet: a window's mean is the mean wait of an M/D/1 queue at the link's load,
 times a log-normal factor that is correlated over some windows; what a pair of probes meets is exponential about that.
@@ -34,15 +34,42 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How large a fabric is, and how it is probed; `pairs_per_s` is per NIC."""
+    """How large a fabric is, and how it is probed.
+
+    Attributes:
+        leaves, spines: of each pod.
+        pods, cores: every core has a link to each spine of each pod; one pod needs none.
+        hosts_per_leaf: that have their first NIC there.
+        rails: NICs of a host, each at the leaf of its rail, as many leaves to a group; 0 for one NIC and no rails.
+        degree: NICs that each probes, over `paths` ports.
+        pairs_per_s: per NIC.
+    """
 
     leaves: int
     spines: int
     hosts_per_leaf: int
+    pods: int = 1
+    cores: int = 0
+    rails: int = 0
     degree: int = 10
     paths: int = 8
     pairs_per_s: float = 500.0
     load: float = 0.0
+
+    @property
+    def nics_per_host(self) -> int:
+        """How many NICs each host has."""
+        return max(1, self.rails)
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts there are."""
+        return self.pods * self.leaves // self.nics_per_host * self.hosts_per_leaf
+
+    def leaf(self, nic: int) -> int:
+        """The number of a NIC's leaf, from 0 on; a host's NICs have consecutive numbers."""
+        host, rail = divmod(nic, self.nics_per_host)
+        return host // self.hosts_per_leaf * self.nics_per_host + rail
 
 
 @dataclass(kw_only=True)
@@ -59,7 +86,7 @@ class LeafSpine:
 
     Attributes:
         routes: every path of the mesh.
-        hellos: of its hosts, `h0` onwards, each with `nic0`.
+        hellos: of its hosts, `h0` onwards, with `nic0` and so on.
 
     Args:
         shape: how large it is.
@@ -70,17 +97,18 @@ class LeafSpine:
     def __init__(self, shape: Shape, rng: np.random.Generator, clocks: WindowClocks | None = None) -> None:
         self.shape, self._rng, self._clocks = shape, rng, clocks
         self._first: int | None = None
-        hosts = shape.leaves * shape.hosts_per_leaf
-        self._nics = [nic_id(f"h{i}", "nic0") for i in range(hosts)]
-        self._addresses = [f"10.{i >> 8}.{i & 255}.1" for i in range(hosts)]
-        self.hellos = [self._hello(i) for i in range(hosts)]
+        per_host = shape.nics_per_host
+        nics = shape.hosts * per_host
+        self._nics = [nic_id(f"h{i // per_host}", f"nic{i % per_host}") for i in range(nics)]
+        self._addresses = [f"10.{i >> 8}.{i & 255}.1" for i in range(nics)]
+        self.hellos = [self._hello(i) for i in range(shape.hosts)]
         links: dict[DirectedLink, int] = {}
         paths: dict[PathName, tuple[int, ...]] = {}
         self._rows: list[tuple[int, NDArray[np.void]]] = []
         ways: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         ends: list[tuple[int, int]] = []
-        for source in range(hosts):
-            others = [i for i in range(hosts) if i != source]
+        for source in range(nics):
+            others = [i for i in range(nics) if i // per_host != source // per_host]
             peers = rng.choice(others, min(shape.degree, len(others)), replace=False)
             rows = np.zeros(len(peers) * shape.paths, WINDOW_ROW)
             for k, peer in enumerate(np.repeat(peers, shape.paths).tolist()):
@@ -94,7 +122,7 @@ class LeafSpine:
             self._rows.append((source, rows))
         self.routes = Routes(version=1, links=tuple(links), paths=paths)
         self._there, self._back = (_padded([way[i] for way in ways]) for i in (0, 1))
-        self._src, self._dst = np.array(ends).T
+        self._src, self._dst = np.array(ends).T // per_host
         self._drawn = rng.normal(size=len(links))
         self._rho = np.clip(shape.load * rng.uniform(0.9, 1.1, len(links)), 0.0, 0.97)
         self._due = rng.random(len(ways))
@@ -203,7 +231,8 @@ class LeafSpine:
                 for name, delay in zip(("min", "mean"), delays, strict=True):
                     rows[f"{way}_{name}_ns"] = np.where(timed, delay[mine], NO_DELAY_NS)
             said = rows[rows["sent"] > 0]
-            reports.append(WindowReport(host=f"h{source}", nic="nic0", rows=said.tobytes()))
+            host, _, nic = self._nics[source].partition("/")
+            reports.append(WindowReport(host=host, nics=[nic], rows=said.tobytes()))
         return reports
 
     def _route(
@@ -216,22 +245,39 @@ class LeafSpine:
     ) -> tuple[int, ...]:
         name = PathName(self._nics[source], self._addresses[target], sport)
         if name not in paths:
-            a, b = (i // self.shape.hosts_per_leaf for i in (source, target))
-            spine = int(self._rng.integers(self.shape.spines))
-            middle = [f"l{a}"] if a == b else [f"l{a}", f"s{spine}", f"l{b}"]
+            middle = self._switches(self.shape.leaf(source), self.shape.leaf(target))
             nodes = [self._nics[source], *middle, self._nics[target]]
             hops = [DirectedLink(*hop) for hop in pairwise(nodes)]
             paths[name] = tuple(links.setdefault(hop, len(links)) for hop in hops)
         return paths[name]
 
-    def _hello(self, i: int) -> Hello:
-        nic = Nic(ifname="nic0", mac="", ipv4=self._addresses[i], ipv6=None, carrier=True, mode="native")
+    def _switches(self, a: int, b: int) -> list[str]:
+        """The way from one leaf to another that ECMP takes: each switch that has a choice draws."""
+        shape = self.shape
+        up = int(self._rng.integers(shape.spines))
+        pods = a // shape.leaves, b // shape.leaves
+        if a == b:
+            return [f"l{a}"]
+        if pods[0] == pods[1]:
+            return [f"l{a}", self._spine(pods[0], up), f"l{b}"]
+        core, down = int(self._rng.integers(shape.cores)), int(self._rng.integers(shape.spines))
+        return [f"l{a}", self._spine(pods[0], up), f"c{core}", self._spine(pods[1], down), f"l{b}"]
+
+    def _spine(self, pod: int, number: int) -> str:
+        return f"p{pod}s{number}" if self.shape.pods > 1 else f"s{number}"
+
+    def _hello(self, host: int) -> Hello:
+        first = host * self.shape.nics_per_host
+        nics = [
+            Nic(ifname=f"nic{k}", mac="", ipv4=address, ipv6=None, carrier=True, mode="native")
+            for k, address in enumerate(self._addresses[first:][: self.shape.nics_per_host])
+        ]
         return Hello(
-            host=f"h{i}",
+            host=f"h{host}",
             boot_id="",
             version="",
             dataplane_tag="",
-            nics=[nic],
+            nics=nics,
             desired_version=1,
             key_ids=[],
         )

@@ -7,6 +7,7 @@ fabric of two leaves), the link has to be among those that the finding names as 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -97,17 +98,32 @@ class Bench:
         self.events.append((kind, detail))
 
 
-def random_case(
-    rng: np.random.Generator, *, pairs_per_s: float = 500.0, least_leaves: int = 3, most_leaves: int = 6
-) -> Case:
-    """One fault at a random place."""
-    shape = Shape(
-        leaves=int(rng.integers(least_leaves, most_leaves + 1)),
+def random_shape(
+    rng: np.random.Generator,
+    *,
+    pairs_per_s: float = 500.0,
+    least_leaves: int = 3,
+    most_leaves: int = 6,
+    pods: int = 1,
+    rails: int = 0,
+) -> Shape:
+    """A fabric of some size; with rails, as many leaves are one group of a pod."""
+    groups = int(rng.integers(least_leaves, most_leaves + 1))
+    return Shape(
+        leaves=max(1, rails) * groups,
         spines=int(rng.integers(2, 9)),
         hosts_per_leaf=int(rng.integers(2, 7)),
         pairs_per_s=pairs_per_s,
         load=float(rng.choice([0.0, 0.4, 0.8])),
+        pods=pods,
+        cores=int(rng.integers(2, 9)) if pods > 1 else 0,
+        rails=rails,
     )
+
+
+def random_case(rng: np.random.Generator, **sizes: Any) -> Case:
+    """One fault at a random place of a fabric of `random_shape`."""
+    shape = random_shape(rng, **sizes)
     bench = Bench(LeafSpine(shape, rng))
     for _ in bench.run(WARM_WINDOWS + int(rng.integers(0, 10)), Trouble()):
         pass
@@ -182,14 +198,9 @@ class Summary:
     p99_s: float
 
 
-def many_cases(
-    cases: int, seed: int, *, pairs_per_s: float, least_leaves: int = 3
-) -> tuple[Summary, list[Case]]:
-    """Random cases, each of a seed of its own, and those that went wrong."""
-    done = [
-        random_case(np.random.default_rng((seed, i)), pairs_per_s=pairs_per_s, least_leaves=least_leaves)
-        for i in range(cases)
-    ]
+def many_cases(cases: int, seed: int, **sizes: Any) -> tuple[Summary, list[Case]]:
+    """Random cases, each of a seed of its own, and those that went wrong; `sizes` are those of `random_shape`."""
+    done = [random_case(np.random.default_rng((seed, i)), **sizes) for i in range(cases)]
     right = [case for case in done if case.right]
     in_time = [case for case in right if case.took_s <= IN_TIME_S]
     took_s = [case.took_s for case in right] or [np.nan]

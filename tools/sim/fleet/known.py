@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 
-from cwdp.shared.bus.messages import Hello, Nic, PathStat, nic_id
+from cwdp.shared.bus.edges import PathStat, path_rows
+from cwdp.shared.bus.messages import Hello, Nic, nic_id
 from cwdp.shared.bus.records import QP_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -30,8 +31,9 @@ class KnownFleet:
     """How large it is, and what is in it.
 
     Attributes:
-        leaves: switches with hosts, `l1` on.
-        spines: switches above them all, `s1` on.
+        leaves: switches with hosts, `l1` on; with several pods those of each, `p1l1` on.
+        spines: switches above them, `s1` on; with several pods those of each, `p1s1` on.
+        pods, cores: `c1` on have links to all spines of all pods; one pod needs none.
         hosts_per_leaf: with a NIC each, `h1` on.
         peers: NICs that each probes.
         paths: source ports for each of them.
@@ -42,6 +44,8 @@ class KnownFleet:
 
     leaves: int = 8
     spines: int = 4
+    pods: int = 1
+    cores: int = 0
     hosts_per_leaf: int = 4
     peers: int = 6
     paths: int = 2
@@ -52,7 +56,12 @@ class KnownFleet:
     @property
     def hosts(self) -> int:
         """All of them."""
-        return self.leaves * self.hosts_per_leaf
+        return self.pods * self.leaves * self.hosts_per_leaf
+
+    @property
+    def switches(self) -> int:
+        """All of them."""
+        return self.pods * (self.leaves + self.spines) + self.cores
 
     def host(self, i: int) -> str:
         """The name of a host by its place."""
@@ -64,7 +73,11 @@ class KnownFleet:
 
     def leaf(self, i: int) -> str:
         """The leaf of a host."""
-        return f"l{i // self.hosts_per_leaf + 1}"
+        return self.switch("l", *divmod(i // self.hosts_per_leaf, self.leaves))
+
+    def switch(self, kind: str, pod: int, place: int) -> str:
+        """The name of a leaf (`l`) or a spine (`s`) by its places."""
+        return f"p{pod + 1}{kind}{place + 1}" if self.pods > 1 else f"{kind}{place + 1}"
 
     def address(self, i: int) -> str:
         """The address of a host's NIC."""
@@ -98,7 +111,7 @@ def measure(
             for p, peer in enumerate(peers_of(fleet, i))
             for k in range(fleet.paths)
         ]
-        state.owd.add(paths, now_s)
+        state.owd.add(fleet.host(i), path_rows(paths), now_s)
 
 
 def send(
@@ -161,9 +174,12 @@ def _hello(fleet: KnownFleet, i: int) -> Hello:
 
 def _routes(fleet: KnownFleet) -> Routes:
     links = [(fleet.nic(i), fleet.leaf(i)) for i in range(fleet.hosts)]
-    links += [
-        (f"l{leaf + 1}", f"s{spine + 1}") for leaf in range(fleet.leaves) for spine in range(fleet.spines)
-    ]
+    for pod in range(fleet.pods):
+        leaves, spines = (
+            [fleet.switch(kind, pod, place) for place in range(count)]
+            for kind, count in (("l", fleet.leaves), ("s", fleet.spines))
+        )
+        links += [*product(leaves, spines), *product(spines, [f"c{core + 1}" for core in range(fleet.cores)])]
     both = [DirectedLink(*ends) for a, b in links for ends in ((a, b), (b, a))]
     number = {link: i for i, link in enumerate(both)}
     pairs: dict[tuple[str, str], dict[int, int]] = {}
@@ -174,17 +190,21 @@ def _routes(fleet: KnownFleet) -> Routes:
             ports = pairs.setdefault((fleet.nic(i), fleet.address(peer)), {})
             for k in range(fleet.paths):
                 ports[FIRST_PORT + k] = len(crossed)
-                crossed.append(_crossed(fleet, i, peer, (i + peer + k) % fleet.spines, number))
+                crossed.append(_crossed(fleet, i, peer, i + peer + k, number))
     return Routes(1, tuple(both), PackedPaths(pairs, np.array(crossed, np.int32)))
 
 
-def _crossed(fleet: KnownFleet, i: int, peer: int, spine: int, number: dict[DirectedLink, int]) -> list[int]:
-    here, there, above = fleet.leaf(i), fleet.leaf(peer), f"s{spine + 1}"
+def _crossed(fleet: KnownFleet, i: int, peer: int, way: int, number: dict[DirectedLink, int]) -> list[int]:
+    here, there = fleet.leaf(i), fleet.leaf(peer)
+    pods = [host // (fleet.leaves * fleet.hosts_per_leaf) for host in (i, peer)]
+    above = [fleet.switch("s", pod, way % fleet.spines) for pod in pods]
     nodes = [fleet.nic(i), here, fleet.nic(peer)]
-    if here != there:
-        nodes[2:2] = [above, there]
+    if pods[0] != pods[1]:
+        nodes[2:2] = [above[0], f"c{way % fleet.cores + 1}", above[1], there]
+    elif here != there:
+        nodes[2:2] = [above[0], there]
     found = [number[DirectedLink(a, b)] for a, b in pairwise(nodes)]
-    return found + [-1] * (4 - len(found))
+    return found + [-1] * (6 - len(found))
 
 
 def _loads(routes: Routes, rng: np.random.Generator, now_s: float) -> LinkLoads:

@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 
 from cwdp.shared.loopwatch import LoopWatch
+from manager.access.callers import Callers
+from manager.access.grants import Grants
+from manager.access.listeners import Listener
+from manager.access.roles import Role
 from manager.api.http import HttpServer
+from manager.config import RoleSettings, host_port
 from manager.page.server import Page
 from manager.state import FleetState
 from tools.sim.fleet.known import KnownFleet, break_link, known_state, measure, send
@@ -26,8 +31,19 @@ TURNS = 10
 
 
 @contextlib.asynccontextmanager
-async def page_of(state: FleetState, listen: str) -> AsyncIterator[Page]:
-    """The page of a state, without bus and history."""
+async def page_of(
+    state: FleetState, listen: str | Listener, grants: Grants | None = None
+) -> AsyncIterator[Page]:
+    """The page of a state, without bus and history.
+
+    Args:
+        state: what is shown.
+        listen: where; at HOST:PORT for everybody, without TLS.
+        grants: who may look besides.
+    """
+    if isinstance(listen, str):
+        listen = Listener(*host_port(listen, "--listen"), others=Role.VIEWER)
+    callers = Callers(RoleSettings(), grants or Grants(None))
     claim = SimpleNamespace(name="simulated")
     sources: Any = SimpleNamespace(
         state=state,
@@ -35,8 +51,8 @@ async def page_of(state: FleetState, listen: str) -> AsyncIterator[Page]:
         bus=SimpleNamespace(connected=True),
         history=None,
     )
-    http = HttpServer(sources, _nothing_to_commit, socket=Path(os.devnull), listen=None)
-    page = Page(listen, http.reading_routes(), http.overview.tick)
+    http = HttpServer(sources, callers, [], socket=Path(os.devnull), listen=None)
+    page = Page(listen, callers, http.reading_routes(), http.overview.tick)
     await page.start()
     try:
         yield page
@@ -54,7 +70,9 @@ async def serve(fleet: KnownFleet, listen: str, seconds: float) -> None:
     """
     state, watch = known_state(fleet), LoopWatch()
     break_link(state, "l1", "s1")
-    break_link(state, f"l{fleet.leaves}", f"s{fleet.spines}", "lossy", 0.02)
+    last = fleet.pods - 1
+    ends = fleet.switch("l", last, fleet.leaves - 1), fleet.switch("s", last, fleet.spines - 1)
+    break_link(state, *ends, "lossy", 0.02)
     async with page_of(state, listen) as page:
         print(json.dumps({"url": page.url, "nics": fleet.hosts}), flush=True)
         heard = asyncio.create_task(_hear(state, fleet))
@@ -68,10 +86,6 @@ async def serve(fleet: KnownFleet, listen: str, seconds: float) -> None:
             took_s, cpu_s = time.monotonic() - began[0], _cpu_s() - began[1]
             cost = {"seconds": took_s, "core_share": cpu_s / took_s, "loop_lag_s": watch.worst_s}
             print(json.dumps(cost), flush=True)
-
-
-async def _nothing_to_commit() -> None:
-    """Nothing can be changed by the page."""
 
 
 async def _hear(state: FleetState, fleet: KnownFleet) -> None:

@@ -12,6 +12,7 @@ from cwdp.agent.clock.hostclock import HostClock, LocalClock
 from cwdp.agent.clock.hostsync import HostSync
 from cwdp.agent.clock.window import Samples
 from cwdp.dataplane.loading.loader import Settings
+from cwdp.shared.bus.edges import fit_rows
 from cwdp.shared.bus.messages import Report
 from cwdp.shared.clocksync import pair_purity
 from cwdp.shared.clocksync._types import NS_PER_S
@@ -171,8 +172,7 @@ class FleetSimulation:
             boot_id="",
             seq=0,
             local_ns=self._local[host].now_ns(),
-            fits=sync.fits(),
-            paths=[],
+            fits=fit_rows(sync.fits()),
             counters={},
             clock=sync.line.report(),
             own_change=sync.own_change(now_ns),

@@ -1,6 +1,7 @@
 /** Questions to the manager. A component that asks one is drawn again with each newer answer. */
 import { useEffect, useState } from "./h.js";
 import { route } from "./routes.js";
+import { heed } from "./session.js";
 import { useStore } from "./store.js";
 import { tick } from "./stream.js";
 
@@ -37,6 +38,7 @@ export async function ask(url, signal) {
   }
   const body = await response.json().catch(() => ({}));
   if (response.ok) return body;
+  heed(response.status);
   throw new Refusal(body.error ?? `The manager answered ${response.status}.`, body.hint ?? "", response.status);
 }
 

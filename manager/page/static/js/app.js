@@ -4,8 +4,10 @@ import * as keys from "./keys.js";
 import { Header, Verdict } from "./parts/header.js";
 import { Help } from "./parts/help.js";
 import { Replay } from "./parts/replay.js";
+import { SignIn } from "./parts/sign_in.js";
 import { Trouble } from "./parts/trouble.js";
 import { PAGES, route } from "./routes.js";
+import * as session from "./session.js";
 import { useStore } from "./store.js";
 import * as stream from "./stream.js";
 import * as theme from "./theme.js";
@@ -23,6 +25,10 @@ import { Qp } from "./views/qp.js";
 const VIEWS = { fleet: Fleet, map: FabricMap, leaf: Leaf, link: Link, qp: Qp, jobs: Jobs, job: Job, clocks: Clocks, events: Events, host: Host };
 
 function App() {
+  return useStore(session.isOut) ? html`<${SignIn} />` : html`<${Page} />`;
+}
+
+function Page() {
   const { page, params, trouble } = useStore(route);
   const field = useRef();
   const help = useRef();
@@ -52,4 +58,5 @@ function titleOf(page, params) {
 
 theme.start();
 stream.start();
+session.look();
 render(html`<${App} />`, document.getElementById("app"));

@@ -1,4 +1,4 @@
-/** One time cursor for all charts; the address keeps where it rests. */
+/** One time cursor for all charts: where it was moved to, which the address keeps, or at the instant that is shown. */
 import { change, route } from "./routes.js";
 import { Store } from "./store.js";
 
@@ -20,8 +20,9 @@ export function point(timeS) {
 }
 
 function named() {
-  const at = Number(route.value.params.t ?? Number.NaN);
-  return Number.isFinite(at) ? at : null;
+  const { t, at } = route.value.params;
+  const timeS = Number(t ?? at ?? Number.NaN);
+  return Number.isFinite(timeS) ? timeS : null;
 }
 
 route.follow(() => {

@@ -21,13 +21,16 @@ const PAGES = { f: "fleet", m: "map", j: "jobs", c: "clocks", e: "events" };
 /**
  * Follow the keys from now on.
  * @param {{search: function(), help: function()}} open what `/` and `?` open
+ * @returns {function()} what ends that
  */
 export function start(open) {
-  document.addEventListener("keydown", (event) => {
+  function follow(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (document.querySelector("dialog[open]")) return;
     if (pressed(event.key, open)) event.preventDefault();
-  });
+  }
+  document.addEventListener("keydown", follow);
+  return () => document.removeEventListener("keydown", follow);
 }
 
 function pressed(key, open) {
@@ -35,7 +38,7 @@ function pressed(key, open) {
   else if (key === "?") open.help();
   else if (key === "Escape") go(upHref(route.value));
   else if (key === "[" || key === "]") step(key === "[" ? -60 : 60);
-  else if (key === "l") change({ at: null }, true);
+  else if (key === "l") goTo(null);
   else if (PAGES[key]) go(href(PAGES[key]));
   else return false;
   return true;
@@ -45,7 +48,12 @@ function pressed(key, open) {
 export function step(seconds) {
   const nowS = Date.now() / 1000;
   const next = instant(route.value.params.at, nowS) + seconds;
-  change({ at: next >= nowS ? null : next.toFixed(0) }, true);
+  goTo(next >= nowS ? null : next);
+}
+
+/** Show another instant, or now; the time cursor comes along. */
+export function goTo(timeS, push = true) {
+  change({ at: timeS === null ? null : timeS.toFixed(0), t: null }, push);
 }
 
 function isTyping(element) {

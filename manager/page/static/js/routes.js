@@ -39,10 +39,14 @@ function isTime(text) {
   return /^-?\d+(\.\d+)?$/.test(text) && Math.abs(Number(text)) < 1e11;
 }
 
-/** The address of a page; it stays in the past where the viewer is there. */
+/** The address of a page; it stays in the past, and the slider as long as it was, where the viewer is there. */
 export function href(page, params = {}, at = route.value.params.at) {
+  return address(page, { range: route.value.params.range, ...params, at });
+}
+
+function address(page, params) {
   const query = new URLSearchParams();
-  for (const [name, value] of Object.entries({ ...params, at })) {
+  for (const [name, value] of Object.entries(params)) {
     if (value !== undefined && value !== null && value !== "") query.set(name, value);
   }
   const text = query.toString();
@@ -55,8 +59,8 @@ export function placeHref({ page, ...names }) {
 }
 
 /** Go to a page, so that "back" leads here. */
-export function go(address) {
-  location.hash = address;
+export function go(next) {
+  location.hash = next;
   follow();
 }
 
@@ -69,10 +73,10 @@ export function change(changes, push = false) {
   if (location.hash !== seen) return;
   const { page, params } = route.value;
   const { at, ...rest } = { ...params, ...changes };
-  const address = href(page, rest, at);
-  if (push) go(address);
+  const next = href(page, rest, at);
+  if (push) go(next);
   else {
-    history.replaceState(null, "", address);
+    history.replaceState(null, "", next);
     route.set(here());
   }
 }
@@ -99,7 +103,7 @@ function here() {
   const { page, params, trouble: isBroken } = parse(location.hash);
   if (!isBroken && params.at?.startsWith("-")) {
     const { at, ...rest } = params;
-    history.replaceState(null, "", href(page, rest, (Date.now() / 1000 + Number(at)).toFixed(0)));
+    history.replaceState(null, "", address(page, { ...rest, at: (Date.now() / 1000 + Number(at)).toFixed(0) }));
   }
   seen = location.hash;
   return parse(seen);

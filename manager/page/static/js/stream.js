@@ -1,4 +1,5 @@
 /** The manager's ticks, one a second, while this tab is seen: browsers allow six connections, and hidden tabs need none. */
+import { isOut, look } from "./session.js";
 import { Store } from "./store.js";
 
 const STALE_MS = 5000;
@@ -19,11 +20,13 @@ export function start() {
   document.addEventListener("visibilitychange", () => (document.hidden ? pause() : open()));
   window.addEventListener("pagehide", pause);
   window.addEventListener("pageshow", () => document.hidden || open());
+  isOut.follow((out) => (out ? pause() : open()));
   if (!document.hidden) open();
 }
 
 function open() {
   close();
+  if (isOut.value) return;
   source = new EventSource("v1/stream");
   source.addEventListener("tick", (event) => {
     connection.set("live");
@@ -44,6 +47,7 @@ function broken() {
   close();
   connection.set("no_manager");
   retry = setTimeout(open, RETRY_MS);
+  look();
 }
 
 function pause() {

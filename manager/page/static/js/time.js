@@ -1,5 +1,7 @@
 /** Times and durations as people read them. Times are those of the viewer's zone. */
 
+const DAY_S = 86400;
+
 const two = (number) => String(number).padStart(2, "0");
 
 /** `2026-11-22`, of seconds since 1970. */
@@ -46,6 +48,11 @@ export function ago(timeS, nowS = Date.now() / 1000) {
 export function instant(at, nowS = Date.now() / 1000) {
   if (at === undefined) return nowS;
   return at.startsWith("-") ? nowS + Number(at) : Number(at);
+}
+
+/** The `since` and `until` of a question about the day before an instant that the address names, or before now. */
+export function dayBefore(at) {
+  return at === undefined ? { since: -DAY_S } : { since: Number(at) - DAY_S, until: at };
 }
 
 function isKnown(number) {

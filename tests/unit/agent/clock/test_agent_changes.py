@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from cwdp.agent.clock.edges import LEAST_YOUNG_NS, LOOK_NS, OWN_NS, TOLD_NS, YOUNG_NS, HostEdges, LeftLine
 from cwdp.agent.clock.window import Samples, Window
-from cwdp.shared.bus.messages import DriftPrior, EdgeFit
+from cwdp.shared.bus.edges import EdgeFit
+from cwdp.shared.bus.messages import DriftPrior
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -6,9 +6,10 @@ from agent_fakes import MS, ONE_WAY_NS, edges, schedule
 from numpy.typing import NDArray
 
 from cwdp.agent.probing.prober import ProbeResults
-from cwdp.agent.probing.windows import PathWindows
+from cwdp.agent.probing.windows import ROWS_A_MESSAGE, PathWindows, window_reports
 from cwdp.dataplane import abi
 from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_address, unpack
+from manager.paths.windows import WindowStore
 
 OFFSET_NS = 7 * 10**15 + 123
 
@@ -25,8 +26,7 @@ def _drained(
 
 
 def _rows(windows: PathWindows, before_ns: int) -> NDArray[np.void]:
-    parts = [unpack(data, WINDOW_ROW) for data in windows.take(before_ns)]
-    return np.concatenate(parts) if parts else np.zeros(0, WINDOW_ROW)
+    return windows.take(before_ns)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -81,3 +81,48 @@ def test_delays_without_clocks_are_none_and_absurd_ones_are_clipped() -> None:
     assert rows["fwd_min_ns"].tolist() == [NO_DELAY_NS, NO_DELAY_NS + 1, NO_DELAY_NS]
     assert rows["rev_min_ns"].tolist() == [NO_DELAY_NS, 2 * ONE_WAY_NS + 1, NO_DELAY_NS]
     assert rows["lost"].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_windows_of_quiet_paths_are_told_together_and_say_the_same(seed: int) -> None:
+    """A store that heard windows one by one and one that heard them together know the same losses and least delays."""
+    rng = np.random.default_rng(seed)
+    first, count = 1_000, int(rng.integers(2, 12))
+    path = np.repeat(np.arange(8), 2 * count)
+    window = np.tile(np.repeat(np.arange(first, first + count), 2), 8)
+    lossy, queued = rng.random(8) < 0.3, rng.random(8) < 0.3
+    answered = ~(lossy[path] & (rng.random(len(path)) < 0.5))
+    drained = _drained(window * WINDOW_NS + rng.integers(0, WINDOW_NS, len(path)), path, answered)
+    drained.slots["fwd_owd_ns"] += np.where(queued[path], rng.integers(0, 50_000, len(path)), 0)
+    stores, told = [], []
+    for at_once in (1, count):
+        windows, store = PathWindows(schedule(edges()), edges()), WindowStore()
+        windows.add(drained, 0)
+        told.append(0)
+        for end in range(first + at_once, first + count + 1, at_once):
+            rows = windows.take(end * WINDOW_NS)
+            told[-1] += len(rows)
+            store.hear(["a/nic0"], rows, first + count)
+        stores.append(store)
+    one_by_one, together = stores
+    names = [each.names for each in stores]
+    order = [names[1].index(name) for name in names[0] if name is not None]
+    here = [place for place, name in enumerate(names[0]) if name is not None]
+    for number in range(first, first + count):
+        alone, both = one_by_one.window(number), together.window(number)
+        assert alone.sent[here].tolist() == both.sent[order].tolist()
+        assert alone.lost[here].tolist() == both.lost[order].tolist()
+        for mine, theirs in ((alone.mean_ns, both.mean_ns), (alone.least_ns, both.least_ns)):
+            assert np.allclose(mine[:, here], theirs[:, order], atol=1_000, equal_nan=True)
+    quiet = int(np.count_nonzero(~lossy & ~queued))
+    assert told[1] <= told[0] - quiet * (count - 1)
+
+
+def test_a_host_tells_the_windows_of_its_nics_in_messages_of_bounded_size() -> None:
+    rows = np.zeros(ROWS_A_MESSAGE - 1, WINDOW_ROW)
+    taken = [("nic0", rows.copy()), ("nic1", rows[:0].copy()), ("nic2", rows.copy())]
+    reports = list(window_reports("a", taken))
+    assert [report.nics for report in reports] == [["nic0", "nic2"]] * 2
+    nics = np.concatenate([unpack(report.rows, WINDOW_ROW)["nic"] for report in reports])
+    assert np.bincount(nics).tolist() == [len(rows)] * 2
+    assert list(window_reports("a", [("nic0", rows[:0])])) == []

@@ -10,7 +10,8 @@ import pytest
 from cwdp.agent.links import LinkTable
 from cwdp.agent.tracing import tracer as trace
 from cwdp.agent.tracing.tracer import MOST_PATHS, Tracing
-from cwdp.shared.bus.messages import Event, PathChange, PathStat, ProbeEdge, TraceOrder
+from cwdp.shared.bus.edges import PathStat
+from cwdp.shared.bus.messages import Event, PathChange, ProbeEdge, TraceOrder
 
 ORDER = TraceOrder(nic="nic0", dst_addr="10.2.0.1", sports=[50_000, 50_001])
 

@@ -15,7 +15,7 @@ from cwdp.agent import config
 from cwdp.agent.clock.edges import HostEdges
 from cwdp.agent.clock.hostclock import LocalClock
 from cwdp.agent.clock.window import weigh
-from cwdp.agent.config import InterfaceConfig, KeyFile, read_keys
+from cwdp.agent.config import InterfaceConfig
 from cwdp.agent.links import LinkTable
 from cwdp.agent.probing.pathstats import path_stats
 from cwdp.agent.ud import nic as udnic
@@ -28,7 +28,8 @@ from cwdp.rdma import netlink
 from cwdp.rdma.port import RdmaPort
 from cwdp.rdma.udwire import UNSYNCED_BOUND_NS
 from cwdp.shared.bus.messages import ProbeEdge, UdAddress
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS
+from cwdp.shared.identity.probe_keys import KeyFile, read_keys
 
 PORT = RdmaPort("mlx5_0", 1, 3, "::ffff:10.0.0.1")
 ADDRESS = UdAddress(PORT.gid, 77)
@@ -203,10 +204,11 @@ def test_windows_tell_losses_and_no_delays(nic: UdNic, keys: KeyFile) -> None:
     say(nic, rows=[answered(0, WINDOW_NS), answered(0, WINDOW_NS + 9), answered(1, WINDOW_NS), lost(1)])
     drained = nic.drain(0)
     assert drained is not None
-    assert list(nic.window_reports(drained, 100 * WINDOW_NS, None)) == []
+    nic.add_windows(drained, None)
+    assert len(nic.take_windows(100 * WINDOW_NS, 0)) == 0
     assert nic.counters["windows_unsynced"] == 4
-    (report,) = nic.window_reports(drained, 100 * WINDOW_NS, 0)
-    rows = np.frombuffer(report.rows, WINDOW_ROW)
+    nic.add_windows(drained, 0)
+    rows = nic.take_windows(100 * WINDOW_NS, 0)
     assert rows["sent"].sum() == 4
     assert rows["lost"].sum() == 1
     assert set(rows["fwd_min_ns"]) == {NO_DELAY_NS}

@@ -16,7 +16,7 @@ NET_ADMIN, NET_RAW, SYS_ADMIN, PERFMON, BPF = (1 << bit for bit in (12, 13, 21, 
     [NET_ADMIN | PERFMON | BPF, NET_ADMIN | SYS_ADMIN, NET_ADMIN | NET_RAW | PERFMON | BPF, (1 << 41) - 1],
 )
 def test_enough(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "_effective_capabilities", lambda: held)
+    monkeypatch.setattr(tree, "effective_capabilities", lambda: held)
     tree.require_privileges()
 
 
@@ -30,7 +30,7 @@ def test_enough(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_is_missing_is_named(held: int, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "_effective_capabilities", lambda: held)
+    monkeypatch.setattr(tree, "effective_capabilities", lambda: held)
     with pytest.raises(PrivilegeError, match=f"^this needs {missing}\n"):
         tree.require_privileges()
 
@@ -71,7 +71,7 @@ def drop(capabilities: int) -> None:
 
 
 def test_the_capabilities_are_those_that_the_kernel_tells() -> None:
-    assert tree._effective_capabilities() == effective(of_this_thread())
+    assert tree.effective_capabilities() == effective(of_this_thread())
 
 
 def test_each_thread_has_its_own() -> None:
@@ -80,12 +80,12 @@ def test_each_thread_has_its_own() -> None:
 
     def without(capabilities: int) -> int:
         drop(capabilities)
-        return tree._effective_capabilities()
+        return tree.effective_capabilities()
 
     for capabilities in (NET_ADMIN, BPF | PERFMON, before):
         with ThreadPoolExecutor(1) as thread:
             assert thread.submit(without, capabilities).result() == before & ~capabilities
-    assert tree._effective_capabilities() == before
+    assert tree.effective_capabilities() == before
 
 
 def test_a_thread_without_capabilities_is_refused() -> None:

@@ -6,10 +6,10 @@ from typing import Any, get_args
 import msgspec
 import numpy as np
 import pytest
+from bus_fakes import manager_bus
 from fakes import hello
 
 from cwdp.shared.bus.clocks import Discipline, DisciplineSource
-from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Report
 from cwdp.shared.clocksync._types import LONG_AGO
 from cwdp.shared.clocksync.timeline.track import HostClocks, HostState
@@ -296,8 +296,6 @@ def _report(told: Discipline | None) -> Report:
         boot_id="x",
         seq=1,
         local_ns=START_NS,
-        fits=[],
-        paths=[],
         counters={},
         clock=None,
         discipline=told,
@@ -330,7 +328,7 @@ def test_the_metrics_of_clocks_that_change() -> None:
     follower.see(1.0)
     follower.see(1.3, changing="a b", since_s=1.0)
     follower.see(4.3, changing="a", since_s=1.0)
-    bus = Bus("nats://127.0.0.1:1", name="test")
+    bus = manager_bus("nats://127.0.0.1:1")
     lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found = {

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from cwdp.shared.bus.clocks import OwnChange
-from cwdp.shared.bus.messages import ClockUpdate, EdgeFit, Report
+from cwdp.shared.bus.edges import EdgeFit, fit_rows
+from cwdp.shared.bus.messages import ClockUpdate, Report
 from cwdp.shared.clocksync import FitReason
 from cwdp.shared.clocksync._types import LONG_AGO
 from manager.clock.fits import STALE_AFTER_S, FitTable
@@ -44,7 +45,7 @@ def fit(**changes: Any) -> EdgeFit:
 
 def table(*fits: EdgeFit) -> FitTable:
     table = FitTable()
-    table.add("a", fits, HOSTS, 1.0)
+    table.add("a", fit_rows(fits), HOSTS, 1.0)
     return table
 
 
@@ -69,7 +70,7 @@ def test_what_agents_say_of_changes_reaches_the_graph() -> None:
 
 def test_a_newer_fit_takes_back_what_the_last_one_said() -> None:
     fits = table(fit(young=True, cut=True, own=True, apart=1e-5, since_local_ns=99 * S))
-    fits.add("a", [fit()], HOSTS, 2.0)
+    fits.add("a", fit_rows([fit()]), HOSTS, 2.0)
     edges = fits.edges(2.0)
     assert (edges.young.any(), edges.own.any(), edges.apart.tolist()) == (False, False, [0.0])
     assert edges.since_ns.tolist() == [LONG_AGO]
@@ -97,7 +98,7 @@ def test_a_cut_fits_numbers_are_void_and_not_judged() -> None:
         {"apart": math.inf},
         {"apart": 1e13},
         {"since_local_ns": 2**63 - 1},
-        {"since_local_ns": -(2**63)},
+        {"since_local_ns": -(2**63 - 1)},
         {"cut": True, "offset_ns": math.nan},
         {"cut": True, "ref_local_ns": 2**63 - 1},
         {"young": True, "slope": 2e-3},
@@ -148,7 +149,7 @@ def test_of_a_host_without_a_slot_nothing_is_kept() -> None:
         {"sigma_ns": math.nan},
         {"sigma_rate": -1e-9},
         {"ref_local_ns": 2**62 + 1},
-        {"since_local_ns": -(2**63)},
+        {"since_local_ns": -(2**63 - 1)},
     ],
 )
 def test_own_changes_that_cannot_be_reckoned_with_are_refused_and_undo_the_last(
@@ -194,7 +195,7 @@ class Told:
                         )
                     )
             report = Report(
-                host=host, boot_id="", seq=0, local_ns=now_ns, fits=fits, paths=[], counters={}, clock=None
+                host=host, boot_id="", seq=0, local_ns=now_ns, fits=fit_rows(fits), counters={}, clock=None
             )
             self.service.hear(report, HOSTS, self.now_s)
         edges = self.service.begin(self.now_s)
@@ -254,8 +255,9 @@ def test_a_report_that_comes_in_while_clocks_are_solved_does_not_disturb_it() ->
         boot_id="",
         seq=0,
         local_ns=round(told.now_s * S),
-        fits=[fit(src="g/nic0", dst="a/nic0", ref_local_ns=round(told.now_s * S), offset_base_ns=0)],
-        paths=[],
+        fits=fit_rows(
+            [fit(src="g/nic0", dst="a/nic0", ref_local_ns=round(told.now_s * S), offset_base_ns=0)]
+        ),
         counters={},
         clock=None,
         own_change=own,

@@ -78,7 +78,7 @@ class World:
             traces = [_trace(found) for found in table.take_found()]
             if traces:
                 state.discovery.hear(TraceReport(host=host, traces=traces))
-        state.note_trust(state.discovery.learn(self.now_s))
+        state.note_fabric(state.discovery.learn(self.now_s))
         changed = state.discover(self.now_s)
         self.fleet.documents |= {document.host: document for document in changed}
         if changed:

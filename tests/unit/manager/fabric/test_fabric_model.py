@@ -9,7 +9,7 @@ from manager.fabric.fabric import Fabric
 from manager.fabric.model import Model, Node
 from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import DirectedLink, PathName, Routes
-from manager.fabric.wiring import Miswired, miswired
+from manager.fabric.wiring import Miswired, address_of_each, miswired
 
 
 def learn(clos: FakeClos, ports: int = 24) -> tuple[Model, Fabric]:
@@ -21,8 +21,7 @@ def learn(clos: FakeClos, ports: int = 24) -> tuple[Model, Fabric]:
 def suspected(clos: FakeClos, ports: int = 24) -> list[Miswired]:
     model, fabric = learn(clos, ports)
     covered = PathCounts(fabric.routes).covered_leaves(fabric.routes)
-    addresses = {name: address for address, name in clos.addresses.items()}
-    return miswired(model, addresses, covered.__contains__)
+    return miswired(model, address_of_each(clos.addresses), covered.__contains__)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +119,15 @@ def test_addresses_that_do_not_go_by_leaf_say_nothing() -> None:
     for host, nics in clos.hosts.items():
         nics[:] = [type(nic)(host, nic.ifname, rng.randrange(4), nic.address) for nic in nics]
     assert suspected(clos) == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_addresses_of_both_versions_are_compared_with_their_own(seed: int) -> None:
+    clos = FakeClos(leaves=4, hosts_per_leaf=2)
+    both = list((FakeClos(leaves=4, hosts_per_leaf=2, version=6).addresses | clos.addresses).items())
+    random.Random(seed).shuffle(both)
+    model, _ = learn(clos)
+    assert miswired(model, address_of_each(dict(both)), lambda _leaf: False) == []
 
 
 def test_two_cables_that_were_swapped_are_both_named() -> None:

@@ -1,5 +1,6 @@
 """Which ports are traced, which are probed, which are chosen; and how sure it is that all paths were found."""
 
+import dataclasses
 import itertools
 import random
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from fabric_fakes import FakeClos, FakeNic
 from msgspec.structs import replace
 
-from cwdp.shared.bus.messages import Desired, Hello, Nic, Trace, TraceReport
+from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.choice import covering_ports, disjoint_ports
@@ -132,6 +133,22 @@ def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, Any]) ->
     assert used == clos.links()
 
 
+@pytest.mark.parametrize(("aggs", "spines"), [(2, 2), (4, 4), (4, 8)])
+def test_where_switches_choose_in_turn_all_links_are_found_over_far_fewer_ports_than_paths(
+    aggs: int, spines: int
+) -> None:
+    clos = FakeClos(leaves=4, pods=2, aggs=aggs, spines=spines, meshed=True, hosts_per_leaf=1)
+    orders, fabric = Orders(), Fabric()
+    converge(clos, orders, fabric, {(src.name, dst.address): [] for src, dst in clos.pairs()})
+    used = {fabric.routes.links[n] for links in fabric.routes.paths.values() for n in links}
+    assert used == clos.links()
+    widest = aggs * spines
+    most = max(len(order.sports) for host in orders.by_host.values() for order in host)
+    assert most <= _ports_needed(widest, 0.99) + BATCH
+    counts = PathCounts(fabric.routes)
+    assert all(counts.of(src.name, dst.address).link_confidence >= 0.99 for src, dst in clos.pairs())
+
+
 def test_a_path_that_comes_back_is_sought_anew() -> None:
     clos, orders, fabric = FakeClos(), Orders(), Fabric()
     in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}
@@ -211,7 +228,7 @@ class Fleet:
                     for sport in t.sports
                 ]
                 self.state.discovery.hear(TraceReport(host=host, traces=traces))
-            self.state.note_trust(self.state.discovery.learn(self.now_s))
+            self.state.note_fabric(self.state.discovery.learn(self.now_s))
             for document in self.state.discover(self.now_s):
                 self.documents[document.host] = document
                 changed += 1
@@ -279,6 +296,24 @@ def test_a_set_aside_host_is_an_event() -> None:
     ]
 
 
+def told_of_wiring(fleet: Fleet) -> list[tuple[str, str | None, str]]:
+    return [(e.host, e.nic, e.kind) for e in fleet.state.events if e.kind.startswith("miswired")]
+
+
+@pytest.mark.parametrize("nics", [1, 2])
+def test_a_nic_in_the_wrong_port_is_one_event_with_a_start_and_an_end(nics: int) -> None:
+    fleet = Fleet(FakeClos(leaves=3, hosts_per_leaf=2, nics=nics))
+    fleet.run(20.0)
+    assert told_of_wiring(fleet) == []
+    own, *others = fleet.clos.hosts["h3"]
+    fleet.clos.hosts["h3"] = [dataclasses.replace(own, leaf=(own.leaf + nics) % 3), *others]
+    fleet.run(20.0)
+    assert told_of_wiring(fleet) == [("h3", "nic0", "miswired")]
+    fleet.clos.hosts["h3"] = [own, *others]
+    fleet.run(20.0)
+    assert told_of_wiring(fleet) == [("h3", "nic0", "miswired"), ("h3", "nic0", "miswired_over")]
+
+
 def test_steered_pairs_and_pairs_with_traffic_are_traced_and_strangers_are_not() -> None:
     members = Members()
     for host, address in (("a", "10.1.0.1"), ("b", "10.2.0.1")):
@@ -330,7 +365,7 @@ def _taken_over(fleet: Fleet, *, paths: int) -> tuple[FleetState, dict[str, Desi
     for host, document in fleet.documents.items():
         said = fleet.state.members.hosts[host].hello
         state.hear_hello(replace(said, desired_version=document.version), 0.0)
-    state.lead(0.0, epoch=7, timeline="t", others_led=True)
+    state.lead(0.0, Leader(7), timeline="t", others_led=True)
     for host, document in fleet.documents.items():
         assert state.take_up(host, document, 0.0)
     state.discovery.learn(0.0)

@@ -1,5 +1,7 @@
 """Echoes off switches: packets, limits, and what is made of the answers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fakes import showing
@@ -210,3 +212,38 @@ def test_orders_that_ask_too_much_are_refused(changes: dict[str, object]) -> Non
     wanted = {"host": "h1", "nic": "nic0", "number": 1, "target": "10.0.0.1", "count": 5, "seconds": 0.1}
     agent.order(BounceOrder(**(wanted | changes)))  # type: ignore[arg-type]
     assert agent.counters["bounces_refused"] == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("is_core_guilty", [True, False])
+def test_a_link_above_that_cannot_be_tried_is_what_is_left(seed: int, is_core_guilty: bool) -> None:
+    rng = np.random.default_rng(seed)
+    loss = float(np.exp(rng.uniform(np.log(0.05), np.log(0.9))))
+    below, above = cable(DirectedLink("l1", "s1")), cable(DirectedLink("s1", "c1"))
+    finding = replace(_finding(loss, one_way=False), subject=below, also=(above,))
+    links = [*LINKS, DirectedLink("s1", "c1"), DirectedLink("c1", "s1")]
+    trials = EchoTests()
+    assert trials.begin(finding)
+    for round_number in range(MOST_ROUNDS):
+        orders = trials.orders(links, float(round_number))
+        assert {order.target for order in orders} <= {"s1"}
+        _answer(trials, orders, {"l1": 0.0 if is_core_guilty else loss, "l2": 0.0}, rng)
+        found = list(trials.verdicts())
+        if found:
+            break
+    ((_, subject, _, evidence),) = found
+    assert subject == (above if is_core_guilty else below)
+    assert "echoes over" in evidence
+
+
+def test_where_no_link_can_be_tried_nobody_is_asked() -> None:
+    trials = EchoTests()
+    above, other = cable(DirectedLink("s1", "c1")), cable(DirectedLink("c1", "s2"))
+    assert trials.begin(replace(_finding(1.0, one_way=False), subject=above, also=(other,)))
+    links = [
+        *LINKS,
+        *(DirectedLink(*ends) for ends in (("s1", "c1"), ("c1", "s1"), ("c1", "s2"), ("s2", "c1"))),
+    ]
+    assert trials.orders(links, 0.0) == []
+    assert list(trials.verdicts()) == []
+    assert trials.orders(links, 2 * DEADLINE_S) == []

@@ -134,6 +134,22 @@ def test_causes_take_as_many_passes_over_the_links_however_many_there_are(leaves
     assert len(PASSES) <= 10
 
 
+def test_a_leaf_that_does_not_answer_is_a_switch_as_the_others_are() -> None:
+    bench = Bench(LeafSpine(replace(SMALL, leaves=4), np.random.default_rng(8)))
+    _after(bench, 15, Trouble())
+    fabric, names = bench.fabric, bench.watch.windows.names
+    silent = {"l0": "?h0/nic0", "l1": "?h3/nic0"}
+    links = tuple(DirectedLink(silent.get(a, a), silent.get(b, b)) for a, b in fabric.routes.links)
+    owners = {str(each.nics[0].ipv4): f"{each.host}/nic0" for each in fabric.hellos}
+    nics = Nics(owners, {nic: [address] for address, nic in owners.items()})
+    switches = []
+    for routes in (fabric.routes, Routes(1, links, fabric.routes.paths)):
+        classes = find_causes(build_matrix(names, routes, nics)).classes
+        switches.append({each.subject.name for each in classes if each.subject.kind == "switch"})
+    assert switches[1] == {silent.get(name, name) for name in switches[0]}
+    assert switches[1] & set(silent.values())
+
+
 class _Unrest(Bench):
     """A bench whose known paths change every second: some are not known for a while, and links come to be known."""
 

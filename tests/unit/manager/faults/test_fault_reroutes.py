@@ -18,6 +18,8 @@ class _Rerouted(Bench):
 
     cut: frozenset[DirectedLink] = frozenset()
     version = 1
+    traced = 1.0
+    """The share of paths whose new way is known."""
 
     @property
     def routes(self) -> Routes:
@@ -28,7 +30,7 @@ class _Rerouted(Bench):
         paths = {}
         for name, links in routes.paths.items():
             hops = [routes.links[i] for i in links]
-            if self.cut & set(hops):
+            if self.cut & set(hops) and name.sport % 100 < 100 * self.traced:
                 a, b = hops[1].a, hops[2].b
                 hops[1:3] = next(
                     [DirectedLink(a, s), DirectedLink(s, b)]
@@ -60,6 +62,17 @@ def test_a_link_that_is_routed_round_is_dead_until_it_is_used_again(seed: int) -
     bench.cut, bench.version = frozenset(), 3
     assert _told(bench, 5) == ["link_dead_over l1 - s2"]
     assert localised(bench.watch.findings) == set()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_paths_leave_one_after_the_other_and_the_link_is_dead_once_all_have(seed: int) -> None:
+    bench = _Rerouted(LeafSpine(replace(SHAPE, hosts_per_leaf=1, degree=2), np.random.default_rng(seed)))
+    assert _told(bench, 10) == []
+    bench.cut = _both("l1", "s2")
+    for step in range(1, 21):
+        bench.version, bench.traced = bench.version + 1, 0.05 * step
+        told = _told(bench, 3)
+    assert [*told, *_told(bench, 25)] == ["link_dead l1 - s2"]
 
 
 def test_a_switch_all_of_whose_links_are_routed_round_is_one_finding() -> None:

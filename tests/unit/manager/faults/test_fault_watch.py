@@ -1,6 +1,7 @@
 """Findings that do not come from losses: carriers, clocks, flapping, standing queues; and how they are shown."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,19 @@ from cwdp.cli import main
 from cwdp.cli.cluster import link as link_command
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.fabric.routes import DirectedLink, Routes
+from manager.fabric.routes import DirectedLink, Routes, is_nic
 from manager.faults.clock_watch import WRONG_FOR_S
 from manager.faults.dead_links import localised
-from manager.faults.delay_watch import OVER_WINDOWS, SEEN_WINDOWS, DelayWatch, Slow
+from manager.faults.delay_watch import (
+    OVER_WINDOWS,
+    REMEMBERED_WINDOWS,
+    SEEN_NEAR_WINDOWS,
+    SEEN_OWN_WINDOWS,
+    SEEN_WINDOWS,
+    UNKNOWN_WINDOWS,
+    DelayWatch,
+    Slow,
+)
 from manager.faults.finding import Finding, Findings, Subject, cable, direction
 from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
 from manager.faults.watch import FaultWatch
@@ -75,6 +85,30 @@ def test_losses_over_a_link_that_then_loses_its_carrier_are_one_cause() -> None:
     (finding,) = bench.watch.findings.current.values()
     assert finding.kind == "dead"
     assert [kind for kind, _ in bench.events] == ["link_silent", "link_silent_over", "link_dead"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_place_lost_that_nobody_could_name_is_over_once_the_place_is_known(seed: int) -> None:
+    """While a link is silent a path is traced anew, up to where it is silent: where it leads on from there is not known."""
+    rng = np.random.default_rng(seed)
+    bench = Bench(LeafSpine(Shape(leaves=3, spines=2, hosts_per_leaf=2), rng))
+    known = bench.fabric.routes
+    silent = int(rng.choice([i for i, link in enumerate(known.links) if not any(map(is_nic, link))]))
+    name = next(name for name, links in known.paths.items() if silent in links)
+    first = known.paths[name][0]
+    beyond = DirectedLink(known.links[first].b, f"?{name.src}>{name.dst_addr}:{name.sport}")
+    links = (*known.links, beyond)
+    for _ in bench.run(30, Trouble()):
+        pass
+    bench.fabric.routes = Routes(2, links, {**known.paths, name: (first, len(known.links))})
+    named = set()
+    for _ in bench.run(40, Trouble(loss={silent: 1.0})):
+        named |= {finding.subject.name for finding in bench.watch.findings.current.values()}
+    assert f"{beyond.a} > {beyond.b}" in named
+    bench.fabric.routes = Routes(3, links, known.paths)
+    for _ in bench.run(60, Trouble()):
+        pass
+    assert bench.watch.findings.current == {}
 
 
 def _clocks_told(aside: Callable[[float], Sequence[str]], seconds: float) -> list[tuple[float, str, str]]:
@@ -163,11 +197,40 @@ def _loads(load_bps: dict[int, float], others_bps: float = 100e6) -> LinkLoads:
     return LinkLoads(routes=Routes(1, LINKS), load_bps=load, is_sure=sure, capacity_bps=nothing)
 
 
+class _Watched:
+    """A watch for slow links and hosts, what it found, and what of it holds."""
+
+    def __init__(self) -> None:
+        self.findings, self.opened = Findings(), list[str]()
+        self.watch = DelayWatch(
+            self._open,
+            lambda finding, slow: setattr(finding, "subject", cable(slow.link)),
+            lambda finding: self.findings.close(finding, 1.0),
+        )
+
+    @property
+    def held(self) -> list[tuple[str, str]]:
+        return [(each.kind, each.subject.name) for each in self.findings.current.values()]
+
+    def see(self, windows: int, queues: "_Queues", loads: LinkLoads) -> list[tuple[str, str]]:
+        """What holds after some windows."""
+        for _ in range(windows):
+            self.watch.step(queues, loads)  # type: ignore[arg-type]
+        return self.held
+
+    def _open(self, slow: Slow) -> Finding:
+        self.opened.append(slow.kind)
+        return self.findings.open(
+            Finding(number=0, kind=slow.kind, subject=slow.subject, confidence=1.0, evidence=[], start_s=0.0)
+        )
+
+
 @pytest.mark.parametrize(
     ("stands", "load_bps", "found"),
     [
         ({6: 5e6}, {6: 40e6}, [("slow", "l1 > s0")]),
         ({6: 5e6, 7: 5e6}, {6: 40e6, 7: 40e6}, [("slow", "l1 - s0")]),
+        ({6: 5e6}, {6: 6e6}, [("slow", "l1 > s0")]),
         ({6: 5e6}, {6: 95e6}, []),
         ({6: 5e6, 8: 5e6, 10: 5e6}, {}, []),
         ({0: 3e6}, {0: 20e6}, [("slow", "h0/nic0 > l1")]),
@@ -180,58 +243,96 @@ def _loads(load_bps: dict[int, float], others_bps: float = 100e6) -> LinkLoads:
 def test_a_queue_that_stands_blames_who_carries_less_than_its_like(
     stands: dict[int, float], load_bps: dict[int, float], found: list[tuple[str, str]]
 ) -> None:
-    findings = Findings()
-    seen: list[Slow] = []
-
-    def opened(slow: Slow) -> Finding:
-        seen.append(slow)
-        return findings.open(
-            Finding(number=0, kind=slow.kind, subject=slow.subject, confidence=1.0, evidence=[], start_s=0.0)
-        )
-
-    watch = DelayWatch(opened, lambda finding: findings.close(finding, 1.0))
+    watched, needed = _Watched(), SEEN_OWN_WINDOWS if 0 in stands or 1 in stands else SEEN_WINDOWS
     for _ in range(2):
-        for _ in range(SEEN_WINDOWS - 1):
-            watch.step(_Queues(stands), _loads(load_bps))  # type: ignore[arg-type]
-        assert not seen
-        watch.step(_Queues({}), _loads({}))  # type: ignore[arg-type]
-    for _ in range(SEEN_WINDOWS + 3):
-        watch.step(_Queues(stands), _loads(load_bps))  # type: ignore[arg-type]
-    assert [(slow.kind, slow.subject.name) for slow in seen] == found
-    for _ in range(OVER_WINDOWS + 1):
-        watch.step(_Queues({}), _loads({}))  # type: ignore[arg-type]
-    assert not findings.current
+        assert watched.see(needed - 1, _Queues(stands), _loads(load_bps)) == []
+        assert watched.see(1, _Queues({}), _loads({})) == []
+    assert watched.see(needed + 3, _Queues(stands), _loads(load_bps)) == found
+    assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({})) == []
+
+
+def test_a_slow_link_that_was_emptied_is_slow_until_it_carries_more_than_it_did() -> None:
+    """The planner takes everything off it; later a little, then more, is put on it again."""
+    watched, slow = _Watched(), [("slow", "l1 > s0")]
+    assert watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6})) == slow
+    for load_bps in (0.0, 30e6, 42e6):
+        assert watched.see(3 * OVER_WINDOWS, _Queues({}), _loads({6: load_bps})) == slow
+    assert watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6})) == slow
+    assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({6: 60e6})) == []
+    assert watched.opened == ["slow"]
+
+
+def test_a_link_that_carries_nearly_what_it_should_is_looked_at_for_longer() -> None:
+    """As loads are told late while jobs come and go: a well link seemed slow for some windows, at 70 % of its like."""
+    watched = _Watched()
+    assert watched.see(SEEN_NEAR_WINDOWS - 1, _Queues({6: 5e6}), _loads({6: 65e6})) == []
+    assert watched.see(1, _Queues({6: 5e6}), _loads({6: 65e6})) == [("slow", "l1 > s0")]
+
+
+def test_a_link_whose_load_is_in_doubt_is_not_seen_to_be_well() -> None:
+    watched, doubtful = _Watched(), _loads({})
+    doubtful.is_sure[:] = False
+    held = watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6}))
+    assert watched.see(3 * OVER_WINDOWS, _Queues({}), doubtful) == held != []
+
+
+def test_what_was_seen_of_a_link_before_it_was_emptied_counts_when_it_is_used_again() -> None:
+    watched = _Watched()
+    assert watched.see(SEEN_WINDOWS - 1, _Queues({6: 5e6}), _loads({6: 40e6})) == []
+    assert watched.see(100, _Queues({}), _loads({6: 0.0})) == []
+    assert watched.see(1, _Queues({6: 5e6}), _loads({6: 40e6})) == [("slow", "l1 > s0")]
+    forgetful = _Watched()
+    forgetful.see(SEEN_WINDOWS - 1, _Queues({6: 5e6}), _loads({6: 40e6}))
+    forgetful.see(REMEMBERED_WINDOWS + 1, _Queues({}), _loads({6: 0.0}))
+    assert forgetful.see(1, _Queues({6: 5e6}), _loads({6: 40e6})) == []
+
+
+def test_a_slow_link_of_which_nothing_is_seen_any_more_is_let_go_in_the_end() -> None:
+    watched = _Watched()
+    watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6}))
+    assert watched.see(UNKNOWN_WINDOWS + 1, _Queues({}), _loads({6: 0.0})) == []
+
+
+def test_a_slow_link_that_no_path_crosses_any_more_is_let_go() -> None:
+    watched = _Watched()
+    watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6}))
+    fewer = replace(_loads({}), routes=Routes(2, LINKS[:6]))
+    assert watched.see(OVER_WINDOWS + 1, _Queues({}), fewer) == []
+
+
+@pytest.mark.parametrize("link", [0, 1])
+def test_a_host_that_sends_now_a_little_more_now_less_than_an_idle_one_is_found_once(link: int) -> None:
+    """Near the share at which a host is told from its link."""
+    watched = _Watched()
+    for number in range(10 * SEEN_OWN_WINDOWS):
+        watched.see(1, _Queues({link: 3e6}), _loads({link: 12e6 if number % 20 < 10 else 8e6}))
+    assert len(watched.opened) == len(watched.held) == 1
+
+
+def test_both_directions_of_a_link_that_is_slow_are_one_cause() -> None:
+    watched = _Watched()
+    assert watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6})) == [("slow", "l1 > s0")]
+    assert watched.see(SEEN_WINDOWS, _Queues({7: 5e6}), _loads({6: 0.0, 7: 40e6})) == [("slow", "l1 - s0")]
+    assert watched.see(2 * OVER_WINDOWS, _Queues({}), _loads({7: 0.0})) == [("slow", "l1 - s0")]
+    assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({})) == []
+    assert watched.opened == ["slow"]
 
 
 def test_what_is_not_known_for_a_while_is_not_well() -> None:
     """A slow host's clock may not be known well enough to tell the queue, for as long as it is slow."""
-    findings = Findings()
-
-    def opened(slow: Slow) -> Finding:
-        return findings.open(
-            Finding(number=0, kind=slow.kind, subject=slow.subject, confidence=1.0, evidence=[], start_s=0.0)
-        )
-
-    watch = DelayWatch(opened, lambda finding: findings.close(finding, 1.0))
-    for _ in range(SEEN_WINDOWS):
-        watch.step(_Queues({0: 3e6}), _loads({0: 1e6}))  # type: ignore[arg-type]
+    watched, found = _Watched(), [("slow_sender", "h0")]
+    assert watched.see(SEEN_OWN_WINDOWS, _Queues({0: 3e6}), _loads({0: 1e6})) == found
     unknown = _Queues({})
     unknown.queue_ns[:, 0] = np.nan
-    for _ in range(3 * OVER_WINDOWS):
-        watch.step(unknown, _loads({0: 1e6}))  # type: ignore[arg-type]
-    assert [finding.kind for finding in findings.current.values()] == ["slow_sender"]
-    for _ in range(OVER_WINDOWS + 1):
-        watch.step(_Queues({}), _loads({}))  # type: ignore[arg-type]
-    assert not findings.current
+    assert watched.see(3 * OVER_WINDOWS, unknown, _loads({0: 1e6})) == found
+    assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({})) == []
 
 
 def test_what_one_link_was_once_seen_to_carry_blames_no_other() -> None:
     loads = _loads({7: 72e6}, others_bps=80e6)
     loads.capacity_bps[[9, 11]] = 145e6, 100e6
     queues = _Queues({7: 6e6})
-    watch = DelayWatch(lambda slow: pytest.fail(f"found {slow}"), lambda _: None)
-    for _ in range(SEEN_WINDOWS + 1):
-        watch.step(queues, loads)  # type: ignore[arg-type]
+    assert _Watched().see(SEEN_OWN_WINDOWS + 1, queues, loads) == []
 
 
 def test_a_link_has_one_name_whichever_way_it_is_given() -> None:

@@ -1,4 +1,4 @@
-"""Which queue pairs are kept: the fastest, and those that a finding touches."""
+"""Which queue pairs are kept: the fastest, and those that a finding touches; and the path of each."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 from fakes import hello, nic
 from msgspec.structs import replace
 
+from cwdp.shared.bus.messages import Trace, TraceReport
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -63,6 +64,19 @@ def test_those_that_a_finding_touches() -> None:
         assert sum(why == "rate" for _, _, why in kept) == TOP
         state.faults.close(finding, 2.0)
     assert {why for _, _, why in _names(state, 1.2)} == {"rate"}
+
+
+@pytest.mark.parametrize("way", [["10.254.1.1", "10.254.2.2", "10.254.1.2"], ["10.254.1.1"]])
+def test_their_paths_are_kept(way: list[str]) -> None:
+    state = _state(2)
+    (sport,) = {json.loads(data)["sport"] for _, _, data in chosen(state, 1.2)}
+    told: list[str | None] = list(way)
+    trace = Trace(nic="e", dst_addr="10.0.0.4", sport=sport, hops=told, reached=True, local_ns=0)
+    state.fabric.know(state.members.nics_by_address)
+    state.fabric.hear(TraceReport(host="h2", traces=[trace]), ["e"], 1.0)
+    state.fabric.step(1.0)
+    kept = {host: json.loads(data)["path"] for host, _, data in chosen(state, 1.2)}
+    assert kept == {f"h{i}": ["h2/e", *way, "h3/e"] if i == 2 else None for i in range(HOSTS)}
 
 
 def test_a_fleet_without_traffic() -> None:

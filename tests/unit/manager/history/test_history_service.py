@@ -4,32 +4,31 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 import resource
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import wraps
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from asynchronous import asynchronous
+from bus_fakes import bus_server, free_port, manager_bus, save_authority
 from click.testing import CliRunner
-from fakes import fleet, free_port, until
+from fakes import fleet, until
 
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared.bus.connection import Bus
 from cwdp.shared.tasks import end
-from manager.bus.nats_server import NatsServer
 from manager.clock.timeline import Identity
 from manager.config import HistorySettings, ManagerConfig, ProbeSettings
 from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, cable
 from manager.history import queries, samples
 from manager.history.queries import Wanted
-from manager.history.service import History
+from manager.history.service import LOOK_EVERY_S, History
 from manager.history.store import FILE, Store
 from manager.history.writer import RETRY_S, StoppedError
 from manager.overrides.steering import SteerOverride
@@ -39,21 +38,13 @@ from manager.state import FleetState
 pytestmark = pytest.mark.needs("nats-server")
 
 
-def asynchronous(test: Callable[[Path], Awaitable[None]]) -> Callable[[Path], None]:
-    @wraps(test)
-    def run(tmp_path: Path) -> None:
-        asyncio.run(asyncio.wait_for(test(tmp_path), 60))  # type: ignore[arg-type]
-
-    return run
-
-
 class _One:
     """What of a manager history needs."""
 
     def __init__(self, name: str, directory: Path, url: str) -> None:
         self.state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
         self.state.stand_by()
-        self.bus = Bus(url, name=name)
+        self.bus = manager_bus(url, name=name)
         self.history = History(HistorySettings(max_bytes=1 << 26), directory, self.state, self.bus, name)
         self.files = directory / "history"
         self._task: asyncio.Task[None] | None = None
@@ -92,20 +83,10 @@ class _One:
         return sum(event.kind == kind for event in self.state.events)
 
 
-@contextlib.asynccontextmanager
-async def _server(directory: Path, port: int) -> AsyncIterator[str]:
-    server = NatsServer("127.0.0.1", port, directory)
-    await server.start()
-    try:
-        yield server.url
-    finally:
-        await server.stop()
-
-
 @asynchronous
 async def test_every_manager_has_the_history_of_who_led(tmp_path: Path) -> None:
-    async with _server(tmp_path / "nats", free_port()) as url, _One("b", tmp_path / "b", url) as second:
-        async with _One("a", tmp_path / "a", url) as first:
+    async with bus_server(tmp_path / "nats") as server, _One("b", tmp_path / "b", server.url) as second:
+        async with _One("a", tmp_path / "a", server.url) as first:
             first.lead()
             first.note("one")
             second.note("one")
@@ -114,9 +95,9 @@ async def test_every_manager_has_the_history_of_who_led(tmp_path: Path) -> None:
         second.note("three")
         second.lead()
         await second.until_kinds("one", "two", "three")
-        async with _One("c", tmp_path / "c", url) as fresh:
+        async with _One("c", tmp_path / "c", server.url) as fresh:
             await fresh.until_kinds("one", "two", "three")
-        async with _One("a", tmp_path / "a", url) as again:
+        async with _One("a", tmp_path / "a", server.url) as again:
             await again.until_kinds("one", "two", "three")
             second.note("four")
             await again.until_kinds("one", "two", "three", "four")
@@ -135,8 +116,8 @@ async def test_findings_and_the_fabric_are_shared_and_end_with_who_told_them(tmp
         found = await one.history.ask(lambda db: queries.findings(db, at_s, at_s))
         return [each.start_s for each in found]
 
-    async with _server(tmp_path / "nats", free_port()) as url, _One("b", tmp_path / "b", url) as second:
-        async with _One("a", tmp_path / "a", url) as first:
+    async with bus_server(tmp_path / "nats") as server, _One("b", tmp_path / "b", server.url) as second:
+        async with _One("a", tmp_path / "a", server.url) as first:
             first.lead()
             first.state.faults.open(finding(1.0))
             for _ in range(200):
@@ -173,13 +154,13 @@ async def test_without_a_bus_it_is_kept_here_and_sent_later(tmp_path: Path) -> N
         first.lead()
         first.note("three")
         await first.until_kinds("one", "two", "three")
-        async with _server(tmp_path / "nats", port), _One("b", tmp_path / "b", url) as second:
+        async with bus_server(tmp_path / "nats", port), _One("b", tmp_path / "b", url) as second:
             await second.until_kinds("one", "two", "three")
             first.note("four")
             await second.until_kinds("one", "two", "three", "four")
         first.note("five")
         shutil.rmtree(tmp_path / "nats")  # a bus that has lost its store
-        async with _server(tmp_path / "nats", port), _One("b", tmp_path / "b", url) as second:
+        async with bus_server(tmp_path / "nats", port), _One("b", tmp_path / "b", url) as second:
             await second.until_kinds("one", "two", "three", "four", "five")
             first.note("six")
             await second.until_kinds("one", "two", "three", "four", "five", "six")
@@ -187,30 +168,28 @@ async def test_without_a_bus_it_is_kept_here_and_sent_later(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["head", "middle"])
-def test_a_damaged_database_is_set_aside_told_of_and_read_again_from_the_bus(
+@asynchronous
+async def test_a_damaged_database_is_set_aside_told_of_and_read_again_from_the_bus(
     tmp_path: Path, what: str
 ) -> None:
-    async def go() -> None:
-        async with _server(tmp_path / "nats", free_port()) as url:
-            async with _One("a", tmp_path / "a", url) as first:
-                first.lead()
-                first.note(*(f"kind{i}" for i in range(2_000)))
-                await first.until_kinds(*(f"kind{i}" for i in range(2_000)))
-                await until(lambda: first.history.figures.records["sent"] > 0)
-            path = first.files / FILE
-            content = bytearray(path.read_bytes())
-            start = 0 if what == "head" else 8 * 4096
-            content[start:] = os.urandom(len(content) - start)
-            path.write_bytes(content)
-            async with _One("a2", tmp_path / "a", url) as again:
-                again.lead()
-                again.note("after")
-                await until(lambda: again.told("history_set_aside") == 1)
-                await again.until_kinds(*(f"kind{i}" for i in range(2_000)), "after")
-                assert len(list(again.files.glob(f"{FILE}.corrupt-*"))) >= 1
-                assert again.told("history_stopped") == 0
-
-    asyncio.run(asyncio.wait_for(go(), 60))
+    async with bus_server(tmp_path / "nats") as server:
+        async with _One("a", tmp_path / "a", server.url) as first:
+            first.lead()
+            first.note(*(f"kind{i}" for i in range(2_000)))
+            await first.until_kinds(*(f"kind{i}" for i in range(2_000)))
+            await until(lambda: first.history.figures.records["sent"] > 0)
+        path = first.files / FILE
+        content = bytearray(path.read_bytes())
+        start = 0 if what == "head" else 8 * 4096
+        content[start:] = os.urandom(len(content) - start)
+        path.write_bytes(content)
+        async with _One("a2", tmp_path / "a", server.url) as again:
+            again.lead()
+            again.note("after")
+            await until(lambda: again.told("history_set_aside") == 1)
+            await again.until_kinds(*(f"kind{i}" for i in range(2_000)), "after")
+            assert len(list(again.files.glob(f"{FILE}.corrupt-*"))) >= 1
+            assert again.told("history_stopped") == 0
 
 
 @asynchronous
@@ -237,7 +216,8 @@ async def test_a_full_disk_stops_history_and_nothing_else(tmp_path: Path) -> Non
         assert one.history.figures.records["dropped"] == 0
 
 
-def test_a_slow_disk_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@asynchronous
+async def test_a_slow_disk_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append = Store.append
 
     def slowly(self: Store, message: Any) -> None:
@@ -246,21 +226,21 @@ def test_a_slow_disk_delays_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Store, "append", slowly)
 
-    async def go() -> None:
-        async with _One("a", tmp_path / "a", "nats://127.0.0.1:1") as one:
-            one.lead()
-            turns, until_s = 0, time.monotonic() + 3.0
-            while time.monotonic() < until_s:
-                one.note(f"kind{turns}")
-                turns += 1
-                await asyncio.sleep(0.01)
-            assert turns > 60
-            await one.until_kinds(*(f"kind{i}" for i in range(turns)))
-
-    asyncio.run(asyncio.wait_for(go(), 60))
+    async with _One("a", tmp_path / "a", "nats://127.0.0.1:1") as one:
+        one.lead()
+        turns, until_s = 0, time.monotonic() + 3.0
+        while time.monotonic() < until_s:
+            one.note(f"kind{turns}")
+            turns += 1
+            await asyncio.sleep(0.01)
+        assert turns > 60
+        await one.until_kinds(*(f"kind{i}" for i in range(turns)))
 
 
-def test_whatever_fails_in_it_is_told_and_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@asynchronous
+async def test_whatever_fails_in_it_is_told_and_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measure, failed = samples.of_links, threading.Event()
 
     def once(*arguments: Any) -> Any:
@@ -269,19 +249,19 @@ def test_whatever_fails_in_it_is_told_and_it_goes_on(tmp_path: Path, monkeypatch
             raise ZeroDivisionError("unforeseen")
         return measure(*arguments)
 
-    async def go() -> None:
-        monkeypatch.setattr(samples, "of_links", once)
-        async with _One("a", tmp_path, "nats://127.0.0.1:1") as one:
-            one.lead()
-            await until(failed.is_set)
-            one.note("afterwards")
-            await one.until_kinds("afterwards")
-            assert one.told("history_failed") == 1
-
-    asyncio.run(asyncio.wait_for(go(), 60))
+    monkeypatch.setattr(samples, "of_links", once)
+    async with _One("a", tmp_path, "nats://127.0.0.1:1") as one:
+        one.lead()
+        await until(failed.is_set)
+        one.note("afterwards")
+        await one.until_kinds("afterwards")
+        assert one.told("history_failed") == 1
 
 
-def test_who_is_stopped_while_it_writes_writes_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@asynchronous
+async def test_who_is_stopped_while_it_writes_writes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     append, is_written = Store.append, threading.Event()
 
     def slowly(self: Store, message: Any) -> None:
@@ -289,23 +269,21 @@ def test_who_is_stopped_while_it_writes_writes_once(tmp_path: Path, monkeypatch:
         is_written.set()
         time.sleep(0.5)
 
-    async def go() -> None:
-        monkeypatch.setattr(Store, "append", slowly)
-        async with _One("a", tmp_path, "nats://127.0.0.1:1") as one:
-            one.lead()
-            one.note("one", "two")
-            await until(is_written.is_set)
-        monkeypatch.undo()
-        async with _One("b", tmp_path, "nats://127.0.0.1:1") as again:
-            await again.until_kinds("one", "two")
-
-    asyncio.run(asyncio.wait_for(go(), 60))
+    monkeypatch.setattr(Store, "append", slowly)
+    async with _One("a", tmp_path, "nats://127.0.0.1:1") as one:
+        one.lead()
+        one.note("one", "two")
+        await until(is_written.is_set)
+    monkeypatch.undo()
+    async with _One("b", tmp_path, "nats://127.0.0.1:1") as again:
+        await again.until_kinds("one", "two")
 
 
 @asynchronous
 async def test_what_the_manager_answers_of_the_past(tmp_path: Path) -> None:
     port = free_port()
     config = ManagerConfig(
+        authority=save_authority(tmp_path),
         bus_listen=f"127.0.0.1:{port}",
         state_dir=str(tmp_path / "state"),
         socket=str(tmp_path / "sock"),
@@ -319,6 +297,7 @@ async def test_what_the_manager_answers_of_the_past(tmp_path: Path) -> None:
     try:
         await until(lambda: manager.state.leads and len(manager.state.members.hosts) == 2)
         override = SteerOverride(host="h1", nic="eth0", dst="10.0.0.1", qpn=7, sport=50_000)
+        await asyncio.sleep(2 * LOOK_EVERY_S)
         await asyncio.to_thread(_ask, config.socket, override)
     finally:
         for host in hosts:
@@ -337,11 +316,15 @@ def _ask(socket: str, override: SteerOverride) -> None:
         ("steer", "set", 7),
         ("steer", "withdrawn", 7),
     ]
-    kinds = {"kind": "steer_set,steer_withdrawn", "since": "-60"}
-    events = client.get("/v1/events", kinds)["events"]
-    assert [event["kind"] for event in events] == ["steer_set", "steer_withdrawn"]
-    assert events[0]["detail"] == "by an operator: 10.0.0.1 QPN 7 leaves from 50000"
-    assert client.get("/v1/events", kinds | {"limit": 1}) == {"events": events[1:], "more": True}
+    for kinds in ("steer_set,steer_withdrawn", "change"):
+        events = client.get("/v1/events", {"kind": kinds, "since": "-60"})["events"]
+        assert [event["kind"] for event in events] == ["steer_set", "steer_withdrawn"]
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert events[0]["detail"] == f"by {user}: 10.0.0.1 QPN 7 leaves from 50000; before: nothing"
+    assert client.get("/v1/events", {"kind": "change", "since": "-60", "limit": 1}) == {
+        "events": events[1:],
+        "more": True,
+    }
     assert client.get("/v1/events", {"until": "-3600"}) == {"events": [], "more": False}
     for path, query in (
         ("/v1/events", {"since": "yesterday"}),
@@ -367,5 +350,5 @@ def _ask(socket: str, override: SteerOverride) -> None:
         main, ["event", "--since", "5m", "--kind", "steer set", "--manager", f"unix://{socket}"]
     )
     assert shown.exit_code == 0, shown.output
-    assert "by an operator" in shown.output
+    assert f"by {user}" in shown.output
     assert json.loads(json.dumps(client.get("/v1/history", {"what": "finding"}))) == {"rows": []}

@@ -73,6 +73,27 @@ def test_why_a_nic_is_not_probed(changes: dict[str, Any], reason: str) -> None:
     assert list(members.probeable(0.0)) == []
 
 
+@pytest.mark.parametrize(
+    ("has", "in_use", "reason"),
+    [
+        ([1], {1}, "ok"),
+        ([1], {1, 2}, "ok"),
+        ([1, 2], {2}, "ok"),
+        ([1], {2}, "no_key"),
+        ([255], {0, 1}, "no_key"),
+        ([1], set(), "ok"),
+        ([], {2}, "ok"),
+    ],
+)
+def test_a_host_with_none_of_the_keys_in_use_is_not_probed(
+    has: list[int], in_use: set[int], reason: str
+) -> None:
+    members = Members()
+    members.keys_in_use = lambda: in_use
+    members.hear(msgspec.structs.replace(hello("a"), key_ids=has), 0.0)
+    assert _reasons(members, 0.0) == [reason]
+
+
 def test_a_nic_with_ud_queue_pairs_needs_no_dataplane() -> None:
     members = Members()
     members.hear(msgspec.structs.replace(hello("a"), nics=[ud_nic()]), 0.0)

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.sparse import csr_array
 
+from manager.links import solver
 from manager.links.matrix import alike, stages
 from manager.links.solver import Solver
 
@@ -48,6 +49,25 @@ def test_it_comes_to_the_minimum_that_an_active_set_method_finds(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(25))
+def test_columns_that_are_surely_empty_may_be_left_out(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = _paths(rng)
+    links = matrix.shape[1]
+    truth = np.where(rng.random(links) < 0.1, rng.exponential(1e6, links), 0.0)
+    y = np.asarray(matrix @ truth) + np.where(rng.random(matrix.shape[0]) < 0.1, 300.0, 0.0)
+    w = rng.integers(0, 4, matrix.shape[0]).astype(np.float64)
+    start = np.where(rng.random(links) < 0.1, 1e5, 0.0)
+    found = []
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(solver, "MOST_SCREENED", share)
+        found.append(
+            Solver(matrix, stages(matrix)).solve(y, w, start, penalty=500.0, sweeps=5_000, tolerance=1e-6)
+        )
+    costs = [_objective(matrix, y, w, x) / 2 + 500.0 * x.sum() for x in found]
+    assert costs[1] == pytest.approx(costs[0], rel=1e-6, abs=1.0)
+
+
+@pytest.mark.parametrize("seed", range(25))
 def test_no_path_crosses_two_links_of_a_stage_and_every_link_has_one(seed: int) -> None:
     matrix = _paths(np.random.default_rng(seed))
     groups = stages(matrix)
@@ -58,9 +78,10 @@ def test_no_path_crosses_two_links_of_a_stage_and_every_link_has_one(seed: int) 
 
 def test_what_no_path_tells_of_is_zero() -> None:
     matrix = csr_array(np.array([[1.0, 0.0], [1.0, 0.0]]))
-    solver = Solver(matrix, stages(matrix))
     y, w = np.array([3.0, 5.0]), np.ones(2)
-    assert solver.solve(y, w, np.array([0.0, 9.0]), penalty=0.0, sweeps=9, tolerance=0.0).tolist() == [
+    assert Solver(matrix, stages(matrix)).solve(
+        y, w, np.array([0.0, 9.0]), penalty=0.0, sweeps=9, tolerance=0.0
+    ).tolist() == [
         4.0,
         0.0,
     ]
@@ -68,8 +89,9 @@ def test_what_no_path_tells_of_is_zero() -> None:
 
 def test_the_penalty_takes_away_small_queues() -> None:
     matrix = csr_array(np.eye(2))
-    solver = Solver(matrix, stages(matrix))
-    got = solver.solve(np.array([3.0, 9.0]), np.ones(2), np.zeros(2), penalty=4.0, sweeps=9, tolerance=0.0)
+    got = Solver(matrix, stages(matrix)).solve(
+        np.array([3.0, 9.0]), np.ones(2), np.zeros(2), penalty=4.0, sweeps=9, tolerance=0.0
+    )
     assert got.tolist() == [0.0, 5.0]
 
 

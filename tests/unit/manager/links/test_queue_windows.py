@@ -10,11 +10,11 @@ from cwdp.shared.bus.messages import WindowReport
 from cwdp.shared.bus.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.links.inference import QueueInference
-from manager.links.loads import Capacities, likely_bps, tiers
+from manager.links.loads import CARRIES_LOOKS, Capacities, likely_bps, tiers
 from manager.links.matrix import Nics, build_matrix
-from manager.links.meter import SETTLES_S, LoadMeter
-from manager.paths.windows import FORGET_AFTER, KEPT, MOST_AHEAD, MOST_ROWS_A_NIC, WindowStore
-from manager.queue_pairs.counters import STOPPED_AFTER_S, QueuePairStore
+from manager.links.meter import LoadMeter
+from manager.paths.windows import FORGET_AFTER, KEPT, MOST_AHEAD, MOST_ROWS_A_HOST, WindowStore
+from manager.queue_pairs.counters import QueuePairStore
 from tools.sim.faults.leafspine import FRAME_NS, LeafSpine, Shape, Trouble
 from tools.sim.faults.localisation import Bench
 
@@ -36,8 +36,8 @@ def _rows(n: int, window: int = NOW, **values: int) -> NDArray[np.void]:
 
 def test_delays_are_above_the_least_of_their_path() -> None:
     store = WindowStore()
-    store.hear("a/nic0", _rows(3), NOW)
-    store.hear("a/nic0", _rows(3, NOW + 1, fwd_mean_ns=9_000, fwd_min_ns=7_000), NOW + 1)
+    store.hear(["a/nic0"], _rows(3), NOW)
+    store.hear(["a/nic0"], _rows(3, NOW + 1, fwd_mean_ns=9_000, fwd_min_ns=7_000), NOW + 1)
     window = store.window(NOW + 1)
     here = [i for i, name in enumerate(store.names) if name is not None]
     assert window.mean_ns[0, here].tolist() == [4_000] * 3
@@ -47,8 +47,8 @@ def test_delays_are_above_the_least_of_their_path() -> None:
 
 def test_a_delay_that_is_not_known_is_none_and_counts_all_the_same() -> None:
     store = WindowStore()
-    store.hear("a/nic0", _rows(1, fwd_mean_ns=NO_DELAY_NS, fwd_min_ns=NO_DELAY_NS, lost=2), NOW)
-    store.hear("b/nic0", _rows(1, bound_ns=2**31), NOW)
+    store.hear(["a/nic0"], _rows(1, fwd_mean_ns=NO_DELAY_NS, fwd_min_ns=NO_DELAY_NS, lost=2), NOW)
+    store.hear(["b/nic0"], _rows(1, bound_ns=2**31), NOW)
     window = store.window(NOW)
     here = [i for i, name in enumerate(store.names) if name is not None]
     assert np.isnan(window.mean_ns[0, here]).all()
@@ -60,9 +60,9 @@ def test_a_delay_that_a_wide_bound_makes_too_short_is_no_least_delay() -> None:
     early = _rows(1, bound_ns=60_000)
     for name in ("fwd_min_ns", "fwd_mean_ns"):
         early[name] = -45_000
-    store.hear("a/nic0", early, NOW)
+    store.hear(["a/nic0"], early, NOW)
     for window in range(NOW + 1, NOW + 200):
-        store.hear("a/nic0", _rows(1, window, bound_ns=200), window)
+        store.hear(["a/nic0"], _rows(1, window, bound_ns=200), window)
         row = next(i for i, name in enumerate(store.names) if name is not None)
         assert abs(store.window(window).mean_ns[0, row]) <= 200
 
@@ -84,14 +84,14 @@ def test_delays_of_a_clock_that_was_wrong_are_taken_back_whenever_they_are_heard
     known = wrong.stop + known_after
     for window in range(NOW, known + 150):
         off_ns = -500_000 if window in wrong else 0
-        store.hear("a/nic0", _to(["10.0.0.2"], window, 5_000 + off_ns), window)
-        store.hear("b/nic0", _to(["10.0.0.3"], window, 5_000), window)
+        store.hear(["a/nic0"], _to(["10.0.0.2"], window, 5_000 + off_ns), window)
+        store.hear(["b/nic0"], _to(["10.0.0.3"], window, 5_000), window)
         if window == known:
             last = (wrong.start, wrong.stop - 1)
             store.distrust({"a/nic0": last, "10.0.0.1": last})
-            store.hear("c/nic0", _to(["10.0.0.1"], wrong.start, 5_000 + off_ns), window)
+            store.hear(["c/nic0"], _to(["10.0.0.1"], wrong.start, 5_000 + off_ns), window)
         if window > known:
-            store.hear("c/nic0", _to(["10.0.0.1"], window, 5_000), window)
+            store.hear(["c/nic0"], _to(["10.0.0.1"], window, 5_000), window)
             here = [i for i, name in enumerate(store.names) if name is not None]
             assert store.window(window).mean_ns[0, here].tolist() == [0.0] * 3
         if known <= window < wrong.start + KEPT:
@@ -118,7 +118,7 @@ def test_delays_of_a_clock_that_was_wrong_are_taken_back_whenever_they_are_heard
 )
 def test_what_cannot_be_is_counted_and_dropped(rows: NDArray[np.void], reason: str) -> None:
     store = WindowStore()
-    store.hear("a/nic0", rows, NOW)
+    store.hear(["a/nic0"], rows, NOW)
     assert store.reports[reason] == 1
     assert store.reports["ok"] == 0
     assert not any(store.names)
@@ -126,21 +126,21 @@ def test_what_cannot_be_is_counted_and_dropped(rows: NDArray[np.void], reason: s
 
 def test_a_host_that_invents_paths_does_not_fill_the_memory() -> None:
     store = WindowStore()
-    store.hear("a/nic0", _rows(MOST_ROWS_A_NIC + 100), NOW)
+    store.hear(["a/nic0"], _rows(MOST_ROWS_A_HOST + 100), NOW)
     assert store.reports["too_many"] == 100
-    store.hear("b/nic0", _rows(5), NOW)
-    assert sum(name is not None for name in store.names) == MOST_ROWS_A_NIC + 5
+    store.hear(["b/nic0"], _rows(5), NOW)
+    assert sum(name is not None for name in store.names) == MOST_ROWS_A_HOST + 5
 
 
 def test_rows_that_nobody_reports_any_more_are_forgotten_and_their_room_is_used_again() -> None:
     store = WindowStore()
-    store.hear("a/nic0", _rows(50), NOW)
+    store.hear(["a/nic0"], _rows(50), NOW)
     room = len(store.names)
     later = NOW + FORGET_AFTER + 2
-    store.hear("b/nic0", _rows(5, later), later)
+    store.hear(["b/nic0"], _rows(5, later), later)
     store.expire(later)
     assert sum(name is not None for name in store.names) == 5
-    store.hear("c/nic0", _rows(50, later), later)
+    store.hear(["c/nic0"], _rows(50, later), later)
     assert len(store.names) == room
     here = [i for i, name in enumerate(store.names) if name is not None and name.src == "c/nic0"]
     assert store.window(later).mean_ns[0, here].tolist() == [0] * 50
@@ -148,8 +148,8 @@ def test_rows_that_nobody_reports_any_more_are_forgotten_and_their_room_is_used_
 
 def test_a_window_is_complete_when_every_host_has_said_so_or_is_given_up() -> None:
     store = WindowStore()
-    store.hear("a/nic0", _rows(1, NOW), NOW)
-    store.hear("b/nic0", _rows(1, NOW - 3), NOW)
+    store.hear(["a/nic0"], _rows(1, NOW), NOW)
+    store.hear(["b/nic0"], _rows(1, NOW - 3), NOW)
     assert store.complete_to(NOW, 8) == NOW - 3
     assert store.complete_to(NOW + 6, 8) == NOW
     assert store.complete_to(NOW + 50, 8) == NOW + 42
@@ -157,7 +157,7 @@ def test_a_window_is_complete_when_every_host_has_said_so_or_is_given_up() -> No
 
 def test_an_empty_window_has_nothing() -> None:
     store = WindowStore()
-    store.hear("a/nic0", _rows(2), NOW)
+    store.hear(["a/nic0"], _rows(2), NOW)
     window = store.window(NOW + 7)
     assert window.sent.sum() == 0
     assert np.isnan(window.mean_ns).all()
@@ -169,10 +169,10 @@ def test_bytes_that_are_no_rows_do_no_harm(data: bytes) -> None:
     for _ in bench.run(3, Trouble()):
         pass
     now_ns = round(bench.time_s * 1e9)
-    bench.watch.hear(WindowReport(host="h0", nic="nic0", rows=data), now_ns)
-    bench.watch.hear(WindowReport(host="stranger", nic="nic0", rows=data), now_ns)
-    bench.watch.hear(WindowReport(host="h0", nic="eth9", rows=data), now_ns)
-    bench.watch.hear(WindowReport(host="h0", nic="nic0", rows=data), None)
+    bench.watch.hear(WindowReport(host="h0", nics=["nic0"], rows=data), now_ns)
+    bench.watch.hear(WindowReport(host="stranger", nics=["nic0"], rows=data), now_ns)
+    bench.watch.hear(WindowReport(host="h0", nics=["eth9"], rows=data), now_ns)
+    bench.watch.hear(WindowReport(host="h0", nics=["nic0"], rows=data), None)
     assert bench.watch.reports["unknown_nic"] == 2
     assert bench.watch.reports["unsynced"] == 1
     for _ in bench.run(3, Trouble()):
@@ -181,8 +181,16 @@ def test_bytes_that_are_no_rows_do_no_harm(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_queue_of_a_full_link_is_found_at_that_link(seed: int) -> None:
-    shape = Shape(leaves=3, spines=3, hosts_per_leaf=3, load=0.3)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(leaves=3, spines=3, hosts_per_leaf=3, load=0.3),
+        Shape(pods=2, leaves=2, spines=2, cores=2, hosts_per_leaf=3, load=0.3),
+        Shape(leaves=4, spines=3, rails=2, hosts_per_leaf=3, load=0.3),
+    ],
+    ids=["two tiers", "three tiers", "rails"],
+)
+def test_the_queue_of_a_full_link_is_found_at_that_link(shape: Shape, seed: int) -> None:
     bench = Bench(LeafSpine(shape, np.random.default_rng(seed)))
     for _ in bench.run(20, Trouble()):
         pass
@@ -210,12 +218,12 @@ def test_two_alike_links_share_one_number_and_the_first_in_the_way_has_it() -> N
     rows = WindowStore()
     report = _rows(2)
     report["reply_sport"] = 1
-    rows.hear("a/0", report, NOW)
+    rows.hear(["a/0"], report, NOW)
     matrix = build_matrix(rows.names, _fabric(), Nics({"10.0.0.2": "b/0"}, {"a/0": ["10.0.0.1"]}))
     queues = QueueInference(matrix)
     late = report.copy()
     late["window"], late["fwd_mean_ns"][0], late["fwd_min_ns"][0] = NOW + 1, 1_005_000, 1_005_000
-    rows.hear("a/0", late, NOW + 1)
+    rows.hear(["a/0"], late, NOW + 1)
     found = queues.step(rows.window(NOW + 1)).queue_ns
     assert found[1] == pytest.approx(1e6, rel=0.01)
     assert found[[0, 2, 3, 4, 5]].max() < 1_000
@@ -272,7 +280,8 @@ def test_a_load_is_not_sure_for_a_while_after_a_queue_pair_has_moved() -> None:
     load, sure = meter.measure(store.tables.items(), 2.0)
     assert load.tolist() == [1e6, 0.0, 1e6, 0.0, 1e6, 1e6]
     assert sure.tolist() == [True, False, False, False, False, True]
-    assert meter.measure(store.tables.items(), 2.0 + SETTLES_S)[1].all()
+    settled_s = 2.0 + store.tables["a", "0"].stopped_after_s
+    assert meter.measure(store.tables.items(), settled_s)[1].all()
 
 
 def test_a_queue_pair_that_has_stopped_loads_nothing_and_leaves_a_doubt_for_a_while() -> None:
@@ -285,7 +294,7 @@ def test_a_queue_pair_that_has_stopped_loads_nothing_and_leaves_a_doubt_for_a_wh
         load, sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), now_s)
         assert load[1] == pytest.approx(1e6)
         assert load[2] == pytest.approx(1e6 if quarter < 3 else 0.0)
-        assert sure[2] == (quarter < 3 or now_s - 1.0 >= STOPPED_AFTER_S + SETTLES_S)
+        assert sure[2] == (quarter < 3 or now_s - 1.0 >= 2 * store.tables["a", "0"].stopped_after_s)
 
 
 def test_a_nic_that_says_nothing_leaves_the_loads_of_its_links_in_doubt() -> None:
@@ -313,7 +322,8 @@ def test_a_capacity_is_what_a_full_link_carries_and_the_rest_of_its_tier_is_like
     links = _fabric().links
     capacities = Capacities()
     load, full = np.array([9.0, 5, 1, 5, 1, 9]), np.array([False, True, False, False, False, False])
-    capacities.learn(links, load, full)
+    sure = np.ones(len(links), bool)
+    capacities.learn(links, load, stands=full, is_sure=sure)
     known = capacities.known_bps(links)
     assert known[1] == 5.0
     assert np.isnan(np.delete(known, 1)).all()
@@ -321,12 +331,44 @@ def test_a_capacity_is_what_a_full_link_carries_and_the_rest_of_its_tier_is_like
     assert likely[1:3].tolist() == [5.0, 5.0]
     assert np.isnan(likely[[0, 3, 4, 5]]).all()
     for _ in range(60):
-        capacities.learn(links, np.where(full, 2.0, load), full)
+        capacities.learn(links, np.where(full, 2.0, load), stands=full, is_sure=sure)
     assert capacities.known_bps(links)[1] == pytest.approx(2.0, rel=0.02)
+
+
+def test_a_link_that_carries_more_without_a_queue_than_it_was_seen_full_with_can_carry_that() -> None:
+    links, capacities = _fabric().links, Capacities()
+    full = np.array([i == 1 for i in range(len(links))])
+    sure, nobody = np.ones(len(links), bool), np.zeros(len(links), bool)
+    load = np.full(len(links), 6.0)
+    capacities.learn(links, load, stands=full, is_sure=sure)
+    for more, is_sure, expected in ((6.3, sure, 6.0), (12.0, nobody, 6.0), (12.0, sure, 12.0)):
+        for _ in range(CARRIES_LOOKS):
+            assert capacities.known_bps(links)[1] == 6.0
+            capacities.learn(links, np.where(full, more, load), stands=nobody, is_sure=is_sure)
+        assert capacities.known_bps(links)[1] == expected
+    assert np.isnan(capacities.known_bps(links)[2:]).all()
+
+
+def test_what_a_link_carries_for_a_moment_before_its_queue_shows_is_no_capacity() -> None:
+    links, capacities = _fabric().links, Capacities()
+    full = np.array([i == 1 for i in range(len(links))])
+    sure, load = np.ones(len(links), bool), np.full(len(links), 6.0)
+    for _ in range(10):
+        capacities.learn(links, load, stands=full, is_sure=sure)
+        for _ in range(CARRIES_LOOKS - 1):
+            capacities.learn(links, 2 * load, stands=~sure, is_sure=sure)
+    assert capacities.known_bps(links)[1] == 6.0
 
 
 def test_tiers_tell_access_up_spine_and_down_apart() -> None:
     assert tiers(_fabric().links).tolist() == [1, 5, 5, 7, 7, 3]
+
+
+def test_a_leaf_that_does_not_answer_is_no_nic() -> None:
+    """It is named after a NIC below it, slash and all."""
+    silent = {"l1": "?a/0", "l2": "?b/0"}
+    links = [DirectedLink(silent.get(a, a), silent.get(b, b)) for a, b in _fabric().links]
+    assert tiers(links).tolist() == tiers(_fabric().links).tolist()
 
 
 def test_other_routes_keep_what_is_remembered_of_links() -> None:

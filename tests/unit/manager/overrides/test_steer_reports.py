@@ -11,7 +11,7 @@ from fakes import hello
 from cwdp.agent.steering import steered
 from cwdp.agent.steering.steered import steer_reports
 from cwdp.dataplane.steering.steering import QpKey, Steer
-from cwdp.shared.bus.messages import SteerReport
+from cwdp.shared.bus.messages import Leader, SteerReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.planner.steering_state import SteerParts
@@ -80,7 +80,7 @@ def test_a_manager_adopts_more_than_one_message_holds(monkeypatch: pytest.Monkey
     state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
     state.stand_by()
     state.hear_hello(hello("a", nics=2, desired_version=7), 0.0)
-    state.lead(0.0, epoch=3, timeline="t", others_led=True)
+    state.lead(0.0, Leader(3), timeline="t", others_led=True)
     for report in _reports(monkeypatch, 6000, 5000):
         assert not state.take_up("a", None, 1.0)
         state.hear_steering(report, 1.0)

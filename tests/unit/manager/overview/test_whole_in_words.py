@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ SIZES = [
     KnownFleet(leaves=3, spines=2, hosts_per_leaf=2, job_hosts=3, peers=2),
     KnownFleet(leaves=30, spines=26, hosts_per_leaf=2, seed=7),
 ]
+PODS = KnownFleet(pods=4, leaves=8, spines=7, cores=5, hosts_per_leaf=2, peers=12, seed=3)
 SERVICE = Service(name="m", leader="m", bus_connected=True, keeps_history=True, history_stopped=False)
 
 
@@ -89,15 +91,17 @@ def test_a_silent_link_is_told_with_who_is_touched_and_a_way_off_it(size: KnownF
         assert not {(a, b), (b, a)} & {tuple(moment.links.names[number]) for number in path}
 
 
-def test_what_the_planner_went_round_is_told_with_where_to_see_it() -> None:
+@pytest.mark.parametrize("is_live", [True, False])
+def test_what_the_planner_went_round_is_told_with_where_to_see_it(is_live: bool) -> None:
     state = known_state(SIZES[0])
     a, b = _used_link(state)
     state.planner.standing = Standing(dead=(DirectedLink(a, b), DirectedLink(b, a)))
     break_link(state, a, b)
-    (found,) = _told(state)["findings"]
-    commands = [step["command"] for step in found["act"]]
-    assert advice.SEE_MOVES in commands
-    assert CliRunner().invoke(command_line, [*shlex.split(advice.SEE_MOVES)[1:], "--help"]).exit_code == 0
+    (found,) = advice.findings(replace(moment_of(state), is_live=is_live))
+    commands = [shlex.split(step["command"] or "") for step in found["act"]]
+    (words,) = [each for each in commands if "qp_rerouted" in each]
+    assert ("--until" in words) != is_live
+    assert CliRunner().invoke(command_line, [*words[1:], "--help"]).exit_code == 0
 
 
 def test_the_commands_to_act_are_commands() -> None:
@@ -245,14 +249,26 @@ def test_the_map_has_every_switch_and_cable_once_whatever_is_open(size: KnownFle
     moment = moment_of(known_state(size))
     shown = tier_map(moment)
     groups = [group for tier in shown["tiers"] for group in tier["groups"]]
-    assert sum(group["members"] for group in groups) == size.leaves + size.spines
+    assert sum(group["members"] for group in groups) == size.switches
     assert sum(link["count"] for link in shown["links"]) == len(moment.parts.cables)
     assert sum(group["nics"] for group in groups) == size.hosts
     assert all(len(tier["groups"]) <= ONE_BY_ONE for tier in shown["tiers"])
     closed = [group["id"] for group in groups if group["members"] > 1]
     opened = tier_map(moment, closed)
-    assert sum(len(tier["groups"]) for tier in opened["tiers"]) == size.leaves + size.spines
+    assert sum(len(tier["groups"]) for tier in opened["tiers"]) == size.switches
     assert sum(link["count"] for link in opened["links"]) == len(moment.parts.cables)
+
+
+def test_pods_are_groups_at_every_tier() -> None:
+    moment = moment_of(known_state(PODS))
+    shown = tier_map(moment)
+    assert sum(link["count"] for link in shown["links"]) == len(moment.parts.cables)
+    labels = [[group["label"] for group in tier["groups"]] for tier in shown["tiers"]]
+    assert labels == [
+        [f"p{pod}l1 .. p{pod}l8" for pod in range(1, 5)],
+        [f"p{pod}s1 .. p{pod}s7" for pod in range(1, 5)],
+        [f"c{core}" for core in range(1, 6)],
+    ]
 
 
 def test_a_broken_link_colours_the_map() -> None:

@@ -10,8 +10,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-from fakes import free_port
+from bus_fakes import free_port
 
+from manager.access.callers import Callers
+from manager.access.grants import Grants
+from manager.access.listeners import Listener
+from manager.config import RoleSettings
 from manager.page.server import Page
 from manager.state import FleetState
 from tools.sim.fleet.known import KnownFleet, break_link, known_state
@@ -106,7 +110,9 @@ def test_a_manager_that_waits_serves_too_and_says_so() -> None:
 def test_a_taken_port_leaves_the_manager_without_a_page_and_no_more() -> None:
     async def look() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
-            page = Page(f"127.0.0.1:{taken.getsockname()[1]}", [], lambda: asyncio.sleep(0, {}))
+            listen = Listener("127.0.0.1", taken.getsockname()[1])
+            callers = Callers(RoleSettings(), Grants(None))
+            page = Page(listen, callers, [], lambda: asyncio.sleep(0, {}))
             await page.start()
             assert page.url is None
             await page.stop()

@@ -91,7 +91,7 @@ class _Fleet:
                     rows.append(_row(there, round(self.now_s * 10) - 2, 2 if lost else 0))
             host, _, ifname = src.partition("/")
             packed = np.concatenate(rows).tobytes() if rows else b""
-            self.state.hear_windows(WindowReport(host=host, nic=ifname, rows=packed), self.now_s)
+            self.state.hear_windows(WindowReport(host=host, nics=[ifname], rows=packed), self.now_s)
 
 
 def _addresses(hellos: Mapping[int, Hello]) -> dict[str, str]:

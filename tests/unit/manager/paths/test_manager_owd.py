@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cwdp.shared.bus.messages import PathStat
+from cwdp.shared.bus.edges import PathStat, path_rows
 from manager.paths.owd import FORGET_AFTER_S, SLOTS, WINDOW_S, OwdStore
 
 delays = st.integers(-1000, 2**31 - 1)
@@ -45,7 +45,7 @@ def _stat(
 def test_up_to_three_probes_a_report_the_window_is_exact(reports: list[list[int]]) -> None:
     store = OwdStore()
     for i, values in enumerate(reports):
-        store.add([_stat(values)], i * WINDOW_S / (2 * SLOTS))
+        store.add("a", path_rows([_stat(values)]), i * WINDOW_S / (2 * SLOTS))
     paths = store.snapshot(WINDOW_S / 2)
     pooled = np.sort(np.concatenate(reports))
     assert paths.sent[0] == len(pooled)
@@ -64,7 +64,7 @@ def test_many_probes_a_report_err_to_the_high_side_only() -> None:
         stat = msgspec.structs.replace(
             _stat([low] * 500), fwd_min_ns=low, fwd_p50_ns=mid, fwd_p99_ns=top, rev_p99_ns=top
         )
-        store.add([stat], float(i))
+        store.add("a", path_rows([stat]), float(i))
     paths = store.snapshot(9.5)
     pooled = np.concatenate(everything)
     assert paths.delays["fwd_p50_ns"][0] == pytest.approx(np.median(pooled), rel=0.1)
@@ -73,8 +73,8 @@ def test_many_probes_a_report_err_to_the_high_side_only() -> None:
 
 def test_only_the_window_counts_and_totals_go_on() -> None:
     store = OwdStore()
-    store.add([_stat([5, 5], lost=1, queued=1)], 0.0)
-    store.add([_stat([7])], WINDOW_S)
+    store.add("a", path_rows([_stat([5, 5], lost=1, queued=1)]), 0.0)
+    store.add("a", path_rows([_stat([7])]), WINDOW_S)
     paths = store.snapshot(WINDOW_S + 1)
     assert (paths.sent[0], paths.lost[0], paths.queued[0]) == (1, 0, 0)
     assert paths.delays["fwd_min_ns"][0] == 7
@@ -83,7 +83,7 @@ def test_only_the_window_counts_and_totals_go_on() -> None:
 
 def test_a_path_without_an_answer_has_loss_and_no_delay() -> None:
     store = OwdStore()
-    store.add([_stat([], lost=9)], 0.0)
+    store.add("a", path_rows([_stat([], lost=9)]), 0.0)
     paths = store.snapshot(1.0)
     assert (paths.sent[0], paths.lost[0]) == (9, 9)
     assert all(np.isnan(values[0]) for values in paths.delays.values())
@@ -94,7 +94,7 @@ def test_stale_paths_go_and_their_room_is_used_again() -> None:
     for turn in range(5):
         now_s = turn * 2 * FORGET_AFTER_S
         store.expire(now_s)
-        store.add([_stat([1], sport=50000 + 100 * turn + i) for i in range(100)], now_s)
+        store.add("a", path_rows([_stat([1], sport=50000 + 100 * turn + i) for i in range(100)]), now_s)
         assert len(store) == 100
     assert len(store.snapshot(now_s).keys) == 100
     assert store._next.size == 128
@@ -102,7 +102,7 @@ def test_stale_paths_go_and_their_room_is_used_again() -> None:
 
 def test_numbers_of_any_size_are_clipped() -> None:
     store = OwdStore()
-    store.add([_stat([2**63, 2**64 - 1, -(2**63)])], 0.0)
+    store.add("a", path_rows([_stat([2**63, 2**64 - 1, -(2**63)])]), 0.0)
     paths = store.snapshot(0.0)
     assert paths.delays["fwd_min_ns"][0] == -(2**31) + 1
     assert paths.delays["fwd_p99_ns"][0] == 2**31 - 1

@@ -18,6 +18,7 @@ from manager.placement import (
     replace_lost,
     utilisation,
 )
+from tools.lab.topology import LabSpec, Topology
 
 
 def _clos(leaves: int, spines: int, capacity_bps: float = 1e9, slow: float = 1.0) -> Fabric:
@@ -164,3 +165,58 @@ def test_with_every_link_dead_there_is_a_place_nevertheless() -> None:
     demand = Demand(np.full(3, 1), np.full(3, 1e8))
     choice = replace_lost(fabric, demand, place(fabric, demand))
     assert set(choice.tolist()) <= {0, 1}
+
+
+def _three_tiers(pods: int, leaves: int, spines: int, cores: int) -> Fabric:
+    """Every leaf of every pod to every other, over every way up and down; pair a * all leaves + b leads from a to b."""
+    topology = Topology(LabSpec(pods=pods, leaves=leaves, spines=spines, cores=cores, hosts_per_leaf=1))
+    links: dict[tuple[str, str], int] = {}
+    pairs = [
+        [
+            [links.setdefault(hop, len(links)) for hop in itertools.pairwise(way)]
+            for way in topology.ways(a, b)
+        ]
+        for a, b in itertools.product(topology.leaves, repeat=2)
+    ]
+    return Fabric(np.full(len(links), 1e9), PathSet.of(pairs, len(links)))
+
+
+@pytest.mark.parametrize(("pods", "leaves", "spines", "cores"), [(2, 2, 2, 2), (4, 3, 2, 3), (16, 2, 2, 2)])
+def test_in_three_tiers_placement_is_near_its_bound_and_so_after_a_link_has_died(
+    pods: int, leaves: int, spines: int, cores: int
+) -> None:
+    rng = np.random.default_rng(pods * leaves)
+    fabric = _three_tiers(pods, leaves, spines, cores)
+    demand = _random_demand(pods * leaves, 40 * pods * leaves, rng)
+    choice = improve(fabric, demand, place(fabric, demand))
+    assert fullest(fabric, demand, choice) <= 1.05 * lower_bound(fabric, demand)
+    if pods < 16:
+        assert fullest(fabric, demand, choice) <= 1.05 * optimum(fabric, demand)
+    capacity = fabric.capacity_bps.copy()
+    capacity[rng.integers(len(capacity))] = 0.0
+    broken = Fabric(capacity, fabric.paths)
+    again = improve(broken, demand, replace_lost(broken, demand, choice))
+    assert fullest(broken, demand, again) <= 1.1 * lower_bound(broken, demand)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_with_fewer_paths_than_others_are_put_on_paths_of_their_own(seed: int) -> None:
+    """Chains of moves lead through queue pairs of any pair."""
+    rng = np.random.default_rng(seed)
+    links = 12
+    pairs = [
+        [
+            rng.choice(links, int(rng.integers(1, 4)), replace=False).tolist()
+            for _ in range(int(rng.integers(1, 6)))
+        ]
+        for _ in range(8)
+    ]
+    fabric = Fabric(rng.uniform(0.5e9, 1e9, links), PathSet.of(pairs, links))
+    demand = Demand(rng.integers(0, len(pairs), 60), rng.uniform(0.01e9, 0.2e9, 60))
+    before = place(fabric, demand)
+    after = improve(fabric, demand, rng.permutation(before) % np.array([len(pairs[p]) for p in demand.pair]))
+    for choice in (before, after):
+        assert (choice < [len(pairs[p]) for p in demand.pair]).all()
+    assert fullest(fabric, demand, after) >= lower_bound(fabric, demand) * (1 - 1e-9)
+    assert optimum(fabric, demand) <= fullest(fabric, demand, after) * (1 + 1e-6)
+    assert lower_bound(fabric, demand) <= fullest(fabric, demand, before) * (1 + 1e-9)

@@ -8,7 +8,7 @@ from fakes import hello, nic
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import ClockLine, QpReport, SampleReport
+from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, NicSamples, QpReport, SampleReport
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -146,8 +146,8 @@ def _state() -> FleetState:
     return state
 
 
-def _report(rows: bytes, **changes: Any) -> QpReport:
-    return replace(QpReport(host="a", nic="eth0", local_ns=S, rows=rows, unlisted=0), **changes)
+def _report(rows: bytes, *, host: str = "a", nic: str = "eth0", local_ns: int = S) -> QpReport:
+    return QpReport(host=host, local_ns=local_ns, nics=[NicQueuePairs(nic=nic, rows=rows)])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,8 @@ def test_reports_that_cannot_be_are_counted_and_harmless(report: QpReport, reaso
     state = _state()
     state.traffic.hear_queue_pairs(report, 1.0)
     assert {name for name, count in state.traffic.reports.items() if count} == {reason}
-    sent = SampleReport(host=report.host, nic=report.nic, rows=report.rows[:40])
+    (told,) = report.nics
+    sent = SampleReport(host=report.host, nics=[NicSamples(nic=told.nic, rows=told.rows[:40])])
     state.traffic.hear_samples(sent, 1.0)
 
 
@@ -209,10 +210,11 @@ def test_queue_pairs_are_shown_with_rates_peers_and_delays() -> None:
         rows = _rows({"qpn": 5, "packets": second, "bytes": 1000 * second}, {"qpn": 6, "packets": 1})
         traffic.hear_queue_pairs(_report(rows.tobytes(), local_ns=second * S), float(second))
     traffic.hear_samples(
-        SampleReport(host="a", nic="eth0", rows=_samples(EGRESS, "10.0.0.2", 100 * S)), 101.0
+        SampleReport(host="a", nics=[NicSamples(nic="eth0", rows=_samples(EGRESS, "10.0.0.2", 100 * S))]),
+        101.0,
     )
     came = _samples(INGRESS, "10.0.0.1", 100 * S + 7000)
-    traffic.hear_samples(SampleReport(host="b", nic="eth0", rows=came), 101.0)
+    traffic.hear_samples(SampleReport(host="b", nics=[NicSamples(nic="eth0", rows=came)]), 101.0)
     traffic.join(101.0 + SETTLE_NS / S)
     answer = qp_views.queue_pairs(state, 101.5)
     assert (answer["qp_count"], answer["unlisted"]) == (2, 0)

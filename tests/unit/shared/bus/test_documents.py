@@ -4,15 +4,16 @@ import asyncio
 import random
 from pathlib import Path
 
-import nats
 import pytest
-from fakes import free_port, until
-from test_bus import _buses, _server, asynchronous
+from asynchronous import asynchronous
+from bus_fakes import POD, bus_server, connect_as_manager, host_bus, leader_seal, manager_bus
+from fakes import until
+from test_bus import _buses
 
 from cwdp.shared.bus import documents
-from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, SteerQp, decode
-from manager.bus import nats_server
+from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, SteerQp
+from cwdp.shared.bus.subjects import document_key, down
+from manager.bus import server_config
 
 pytestmark = pytest.mark.needs("nats-server")
 
@@ -38,7 +39,7 @@ class _Readers:
 
     def __init__(self, url: str, hosts: list[str]) -> None:
         self.last: dict[str, Desired] = {}
-        self.buses = [Bus(url, name=host) for host in hosts]
+        self.buses = [host_bus(url, host) for host in hosts]
         for bus, host in zip(self.buses, hosts, strict=True):
             bus.watch(host, lambda document: self.last.__setitem__(document.host, document))
 
@@ -47,12 +48,12 @@ class _Readers:
 
 
 async def _stored(url: str, host: str) -> Desired:
-    client = await nats.connect(url)
+    client = await connect_as_manager(url)
     try:
         found = await client.jetstream().get_last_msg(
-            f"KV_{DESIRED_BUCKET}", f"$KV.{DESIRED_BUCKET}.{host}", direct=True
+            f"KV_{DESIRED_BUCKET}", f"$KV.{DESIRED_BUCKET}.{document_key(POD, host)}", direct=True
         )
-        return decode(Desired, found.data or b"")
+        return leader_seal().opened(documents.KIND, Desired, found.data or b"")
     finally:
         await client.close()
 
@@ -62,17 +63,17 @@ async def test_documents_that_no_message_holds_arrive_whole_and_keep_back_no_oth
     draw = random.Random(21)
     large = {draw.randrange(90): draw.randrange(12_000, 45_000) for _ in range(3)}
     wanted = [_document(f"h{host}", large.get(host, draw.randrange(3))) for host in range(90)]
-    async with _server(tmp_path) as server:
-        writer = Bus(server.url, name="writer")
+    async with bus_server(tmp_path) as server:
+        writer = manager_bus(server.url, name="writer")
         readers = _Readers(server.url, [f"h{host}" for host in [*large, 0, 45, 89]])
-        async with _buses(server.url, writer, *readers.buses):
+        async with _buses(writer, *readers.buses):
             for document in wanted:
                 writer.put(document)
             await until(lambda: writer.connected and writer.documents.unwritten == 0)
             await until(lambda: readers.have(*(wanted[host] for host in [*large, 0, 45, 89])))
             assert writer.documents.counters["split"] == len(large)
             late = _Readers(server.url, [f"h{host}" for host in large])
-            async with _buses(server.url, *late.buses):
+            async with _buses(*late.buses):
                 await until(lambda: late.have(*(wanted[host] for host in large)))
 
 
@@ -80,17 +81,17 @@ async def test_documents_that_no_message_holds_arrive_whole_and_keep_back_no_oth
 async def test_a_document_that_grows_and_shrinks_is_the_last_one_and_leaves_nothing_behind(
     tmp_path: Path,
 ) -> None:
-    async with _server(tmp_path) as server:
-        writer, readers = Bus(server.url, name="writer"), _Readers(server.url, ["h"])
-        async with _buses(server.url, writer, *readers.buses):
+    async with bus_server(tmp_path) as server:
+        writer, readers = manager_bus(server.url, name="writer"), _Readers(server.url, ["h"])
+        async with _buses(writer, *readers.buses):
             for version, steered in enumerate((10, 50_000, 15_000, 30_000, 1), start=1):
                 document = _document("h", steered, version)
                 writer.put(document)
                 await until(lambda document=document: readers.have(document))  # type: ignore[misc]
             await until(lambda: writer.documents.unwritten == 0)
-        client = await nats.connect(server.url)
+        client = await connect_as_manager(server.url)
         store = await client.jetstream().key_value(DESIRED_BUCKET)
-        assert await store.keys() == ["h"]
+        assert await store.keys() == [document_key(POD, "h")]
         await client.close()
 
 
@@ -99,9 +100,9 @@ async def test_a_document_longer_than_all_parts_is_named_and_keeps_back_no_other
     most, documents.MOST_PARTS = documents.MOST_PARTS, 1
     told: list[tuple[str, int, str]] = []
     try:
-        async with _server(tmp_path) as server:
-            writer = Bus(server.url, name="writer", on_trouble=lambda *what: told.append(what))
-            async with _buses(server.url, writer):
+        async with bus_server(tmp_path) as server:
+            writer = manager_bus(server.url, name="writer", on_trouble=lambda *what: told.append(what))
+            async with _buses(writer):
                 for host in range(70):
                     writer.put(_document(f"h{host}", 30_000 if host == 3 else 1))
                 await until(lambda: writer.documents.counters["written"] == 69)
@@ -116,12 +117,12 @@ async def test_a_document_longer_than_all_parts_is_named_and_keeps_back_no_other
 
 @asynchronous
 async def test_a_bus_that_is_full_is_told_of_once_and_for_how_long(tmp_path: Path) -> None:
-    store, nats_server.STORE_BYTES = nats_server.STORE_BYTES, 1 << 20
+    store, server_config.STORE_BYTES = server_config.STORE_BYTES, 1 << 20
     told: list[tuple[str, int, str]] = []
     try:
-        async with _server(tmp_path) as server:
-            writer = Bus(server.url, name="writer", on_trouble=lambda *what: told.append(what))
-            async with _buses(server.url, writer):
+        async with bus_server(tmp_path) as server:
+            writer = manager_bus(server.url, name="writer", on_trouble=lambda *what: told.append(what))
+            async with _buses(writer):
                 for host in range(40):
                     writer.put(_document(f"h{host}", 500))
                 await until(lambda: writer.documents.counters["failed"] > 40)
@@ -133,7 +134,7 @@ async def test_a_bus_that_is_full_is_told_of_once_and_for_how_long(tmp_path: Pat
                 )
                 await until(lambda: writer.documents.oldest_s() > before_s)
     finally:
-        nats_server.STORE_BYTES = store
+        server_config.STORE_BYTES = store
 
 
 async def _no() -> bool:
@@ -145,9 +146,12 @@ def test_who_led_before_cannot_write_over_who_leads(tmp_path: Path, *, has_writt
     """Suspended in the middle of a write, whether it has seen what is on the bus before or not."""
 
     async def run(tmp_path: Path) -> None:
-        async with _server(tmp_path) as server:
-            before, now = Bus(server.url, name="before", confirm=_no), Bus(server.url, name="now")
-            async with _buses(server.url, before, now):
+        async with bus_server(tmp_path) as server:
+            before, now = (
+                manager_bus(server.url, name="before", confirm=_no),
+                manager_bus(server.url, name="now"),
+            )
+            async with _buses(before, now):
                 await until(lambda: before.connected and now.connected)
                 if has_written:
                     before.put(_document("h", 1, version=5, epoch=7))
@@ -166,9 +170,9 @@ def test_who_led_before_cannot_write_over_who_leads(tmp_path: Path, *, has_writt
 
 @asynchronous
 async def test_who_leads_writes_over_what_came_late_from_who_led_before(tmp_path: Path) -> None:
-    async with _server(tmp_path) as server:
-        before, now = Bus(server.url, name="before"), Bus(server.url, name="now")
-        async with _buses(server.url, before, now):
+    async with bus_server(tmp_path) as server:
+        before, now = manager_bus(server.url, name="before"), manager_bus(server.url, name="now")
+        async with _buses(before, now):
             now.put(_document("h", 1, version=1, epoch=8))
             await until(lambda: now.documents.unwritten == 0 and before.connected)
             for version in (9, 10):
@@ -182,9 +186,9 @@ async def test_who_leads_writes_over_what_came_late_from_who_led_before(tmp_path
 @asynchronous
 async def test_documents_that_are_withdrawn_while_they_are_written_end_nothing(tmp_path: Path) -> None:
     draw = random.Random(28)
-    async with _server(tmp_path) as server:
-        writer, readers = Bus(server.url, name="writer"), _Readers(server.url, ["h7"])
-        async with _buses(server.url, writer, *readers.buses):
+    async with bus_server(tmp_path) as server:
+        writer, readers = manager_bus(server.url, name="writer"), _Readers(server.url, ["h7"])
+        async with _buses(writer, *readers.buses):
             await until(lambda: writer.connected)
             for version in range(1, 30):
                 for host in range(150):
@@ -200,11 +204,11 @@ async def test_documents_that_are_withdrawn_while_they_are_written_end_nothing(t
 @asynchronous
 async def test_many_messages_are_sent_though_the_queue_holds_few(tmp_path: Path) -> None:
     got: list[Desired] = []
-    port = free_port()
-    async with _server(tmp_path, port) as server:
-        listener, sender = Bus(server.url, name="listener"), Bus(server.url, name="sender")
-        listener.subscribe("many.*", Desired, got.append)
-        async with _buses(server.url, listener, sender):
+    subject = down(POD, "h", "many")
+    async with bus_server(tmp_path) as server:
+        listener, sender = host_bus(server.url, "h"), manager_bus(server.url)
+        listener.subscribe(subject, Desired, got.append)
+        async with _buses(listener, sender):
             await until(lambda: sender.connected and listener.connected)
             turns = 0
 
@@ -215,7 +219,7 @@ async def test_many_messages_are_sent_though_the_queue_holds_few(tmp_path: Path)
                     await asyncio.sleep(0)
 
             turning = asyncio.create_task(turn())
-            await sender.publish_each((f"many.{i}", _document(f"h{i}", 0)) for i in range(7000))
+            await sender.publish_each((subject, _document("h", 0, i)) for i in range(7000))
             assert turns > 50
             turning.cancel()
             await until(lambda: len(got) == 7000)

@@ -170,3 +170,23 @@ def _whole_bps(
         bounds=(0.0, demand_bps),
     )
     return float(-total.fun)
+
+
+@given(st.integers(2, 3), st.integers(1, 2), st.integers(1, 3), st.integers(1, 2), st.integers(0, 10_000))
+@settings(max_examples=25)
+def test_between_pods_what_is_said_to_fit_does(
+    pods: int, leaves: int, spines: int, cores: int, seed: int
+) -> None:
+    spec = LabSpec(pods=pods, leaves=leaves, spines=spines, cores=cores, hosts_per_leaf=2, rate_bps=RATE_BPS)
+    topology = Topology(spec)
+    rng = random.Random(seed)
+    pairs = [pair for pair in itertools.permutations(topology.hosts, 2) if rng.random() < 0.2]
+    fits = fitting_spine_flows(topology, pairs)
+    demand = RATE_BPS / 16
+    capacities = {
+        direction: fits * demand if link in topology.switch_links else float(RATE_BPS)
+        for link in topology.links.values()
+        for direction in link.directions
+    }
+    if pairs:
+        assert placed_optimum_bps(topology, pairs, demand, capacities) >= len(pairs) * demand * 0.99

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from waiting import until
 
-from cwdp.errors import LabError
+from cwdp.errors import ConfigError, LabError
 from tools.clocks import ClockKind
 from tools.lab import LabSpec
 from tools.lab.fleet import processes
+from tools.lab.fleet.cli import start
+from tools.lab.topology import Topology
 
 PATIENCE_S = 20.0
 MANY = 20
@@ -28,6 +30,7 @@ def _lab(run_dir: Path, clocks: ClockKind = "steady") -> Any:
 
     return SimpleNamespace(
         spec=LabSpec(clocks=clocks),
+        topology=Topology(LabSpec(clocks=clocks)),
         hosts=[host],
         run_dir=run_dir,
         mgmt_address="192.0.2.1",
@@ -64,3 +67,10 @@ def test_it_is_said_which_and_their_last_words(tmp_path: Path, monkeypatch: pyte
     assert "manager " in caught.value.message
     assert "with status 3" in caught.value.message
     assert "out of beans" in caught.value.message
+
+
+@pytest.mark.parametrize("page", ["0.0.0.0:9465", "10.0.0.1:9465", "[::]:9465", "manager.example:9465"])
+def test_a_labs_page_which_asks_for_no_token_is_on_loopback_only(page: str) -> None:
+    with pytest.raises(ConfigError, match="other machines") as caught:
+        start("no-such-lab", planner=True, page=page)
+    assert "ssh -L" in caught.value.hint

@@ -1,6 +1,7 @@
 """The fabric as a value: addresses, links, routes, clocks and quantities, without a kernel."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,13 +15,45 @@ from tools.lab import clocks, units
 from tools.lab.network.routing import switch_routes
 from tools.lab.topology import LabSpec, Topology
 
-specs = st.builds(
-    LabSpec,
-    leaves=st.integers(2, 6),
-    spines=st.integers(1, 6),
-    hosts_per_leaf=st.integers(1, 5),
-    nics=st.integers(1, 2),
-)
+
+@st.composite
+def drawn_specs(draw: st.DrawFn) -> LabSpec:
+    rails = draw(st.integers(0, 4))
+    pods = draw(st.integers(1, 3))
+    return LabSpec(
+        pods=pods,
+        cores=draw(st.integers(1, 3)) if pods > 1 else 0,
+        leaves=rails * draw(st.integers(1, 2)) if rails else draw(st.integers(2, 5)),
+        spines=draw(st.integers(1, 4)),
+        hosts_per_leaf=draw(st.integers(1, 4)),
+        nics=1 if rails else draw(st.integers(1, 2)),
+        rails=rails,
+    )
+
+
+specs = drawn_specs()
+
+
+def ways(
+    topology: Topology, routes: dict[str, dict[str, tuple[str, ...]]], leaf: str, to: str
+) -> list[list[str]]:
+    """Every way that packets to a leaf's NICs may take."""
+    network = str(topology.leaf_networks(to)[0])
+    done, under = [], [[leaf]]
+    while under:
+        way = under.pop()
+        if way[-1] == to:
+            done.append(way)
+        else:
+            under += [[*way, hop] for hop in routes[way[-1]].get(network, ()) if len(way) < 8]
+    return done
+
+
+def routes_by_network(topology: Topology, down: list[str]) -> dict[str, dict[str, tuple[str, ...]]]:
+    return {
+        switch: {str(route.destination): route.next_hops for route in routes}
+        for switch, routes in switch_routes(topology, down).items()
+    }
 
 
 def test_default_lab_has_the_stated_size() -> None:
@@ -48,16 +81,45 @@ def test_addresses_are_distinct_and_inside_their_leaf(spec: LabSpec) -> None:
 @given(specs)
 def test_a_hosts_nics_are_on_different_leaves(spec: LabSpec) -> None:
     for nics in Topology(spec).nics.values():
-        assert len({nic.leaf for nic in nics}) == spec.nics
+        assert len({nic.leaf for nic in nics}) == spec.nics_per_host
+        assert len({nic.leaf.partition("l")[0] for nic in nics}) == 1
 
 
 @given(specs)
-def test_leaves_reach_each_other_over_all_spines(spec: LabSpec) -> None:
+def test_on_rails_the_nics_of_a_leaf_have_one_name(spec: LabSpec) -> None:
     topology = Topology(spec)
-    for leaf in topology.leaves:
-        for route in switch_routes(topology, ())[leaf]:
-            if route.destination.prefixlen in {16, 48}:
-                assert sorted(route.next_hops) == sorted(topology.spines)
+    spec.validate()
+    names = Counter((nic.leaf, nic.name) for nics in topology.nics.values() for nic in nics)
+    if spec.rails:
+        assert len(names) == len(topology.leaves)
+        assert set(names.values()) == {spec.hosts_per_leaf}
+    at_leaves = Counter(nic.leaf for nics in topology.nics.values() for nic in nics)
+    assert set(at_leaves.values()) == {spec.nics_per_leaf}
+
+
+@given(specs)
+def test_leaves_reach_each_other_over_every_shortest_way(spec: LabSpec) -> None:
+    topology = Topology(spec)
+    routes = routes_by_network(topology, [])
+    for a in topology.leaves:
+        for b in topology.leaves:
+            found = sorted(tuple(way) for way in ways(topology, routes, a, b))
+            assert found == sorted(topology.ways(a, b))
+            is_same_pod = a.partition("l")[0] == b.partition("l")[0]
+            count = spec.spines if is_same_pod else spec.spines**2 * spec.cores
+            assert len(found) == (1 if a == b else count)
+
+
+def test_in_three_tiers_the_names_say_the_pod() -> None:
+    topology = Topology(LabSpec(pods=2, leaves=2, spines=2, cores=2, hosts_per_leaf=1))
+    assert topology.leaves == ["p1l1", "p1l2", "p2l1", "p2l2"]
+    assert topology.spines == ["p1s1", "p1s2", "p2s1", "p2s2"]
+    assert topology.cores == ["c1", "c2"]
+    assert {"h3-p2l1", "p1l1-p1s2", "p2s1-c2"} <= topology.links.keys()
+    assert "p1l1-p2s1" not in topology.links
+    assert len(topology.links) == 4 + 8 + 8
+    assert [topology.tiers[name] for name in ("p2l2", "p1s1", "c2")] == [1, 2, 3]
+    assert topology.spec.describe() == "4 hosts, 4 leaves, 4 spines in 2 pods, 2 cores"
 
 
 def test_the_far_leaf_avoids_a_spine_that_lost_its_link() -> None:
@@ -74,17 +136,40 @@ def test_a_leaf_without_links_is_out_of_reach() -> None:
 
 
 @given(specs, st.data())
-def test_nothing_that_came_down_goes_up_again(spec: LabSpec, data: st.DataObject) -> None:
+def test_nothing_that_came_down_goes_up_again_and_nothing_crosses_a_dead_link(
+    spec: LabSpec, data: st.DataObject
+) -> None:
     topology = Topology(spec)
-    fabric = [link.name for link in topology.links.values() if link.a.node in topology.leaves]
-    down = data.draw(st.lists(st.sampled_from(fabric), unique=True, max_size=8))
-    routes = switch_routes(topology, down)
-    networks = {str(network): leaf for leaf in topology.leaves for network in topology.leaf_networks(leaf)}
-    for spine in topology.spines:
-        for route in routes[spine]:
-            leaf = networks.get(str(route.destination))
-            if leaf is not None:
-                assert route.next_hops == (() if f"{leaf}-{spine}" in down else (leaf,))
+    links = [link.name for link in topology.switch_links]
+    down = data.draw(st.lists(st.sampled_from(links), unique=True, max_size=8))
+    routes = routes_by_network(topology, down)
+    for a in topology.leaves:
+        for b in topology.leaves:
+            for way in ways(topology, routes, a, b):
+                tiers = [topology.tiers[switch] for switch in way]
+                top = tiers.index(max(tiers))
+                assert tiers == [*range(1, top + 2), *range(top, 0, -1)]
+                crossed = {topology.link(f"{x}-{y}").name for x, y in pairwise(way)}
+                assert not crossed.intersection(down)
+    # Nor does a switch that has a leaf below it send to it any other way.
+    for link in topology.switch_links:
+        if link.a.node in topology.leaves:
+            network = str(topology.leaf_networks(link.a.node)[0])
+            hops = routes[link.b.node][network]
+            assert (hops == (link.a.node,)) == (link.name not in down)
+
+
+@given(specs, st.data())
+def test_whoever_is_sent_to_has_its_route_before(spec: LabSpec, data: st.DataObject) -> None:
+    topology = Topology(spec)
+    links = [link.name for link in topology.switch_links]
+    down = data.draw(st.lists(st.sampled_from(links), unique=True, max_size=4))
+    found = switch_routes(topology, down)
+    distance = {(s, route.destination): route.distance for s in found for route in found[s]}
+    for routes in found.values():
+        for route in routes:
+            for hop in route.next_hops:
+                assert distance.get((hop, route.destination), 0) == route.distance - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,6 +194,12 @@ def test_clocks_come_from_the_seed_and_stay_in_range(kind: ClockKind) -> None:
         (LabSpec(leaves=0), "--leaves is 0"),
         (LabSpec(leaves=1, nics=2), "2 NICs a host need as many leaves"),
         (LabSpec(nics=3), "--nics is 3"),
+        (LabSpec(pods=2), "2 pods and 0 cores"),
+        (LabSpec(cores=2), "1 pod and 2 cores"),
+        (LabSpec(pods=17, cores=1), "--pods is 17"),
+        (LabSpec(leaves=3, rails=2), "3 leaves cannot be shared out among 2 rails"),
+        (LabSpec(leaves=2, nics=2, rails=2), "2 rails give each host 2 NICs"),
+        (LabSpec(leaves=2, rails=2, miswired="h1"), "h1 is at every one of the 2 leaves"),
         (LabSpec(mtu=100), "--mtu is 100"),
         (LabSpec(queue_bytes=1500), "--queue in bytes is 1500"),
         (LabSpec(name="Two Words"), "'Two Words' is not a name"),

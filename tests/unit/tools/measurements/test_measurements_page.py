@@ -145,6 +145,10 @@ class TestRunning:
         assert done.took_s >= 0.2
         assert done.started.endswith("Z")
 
+    def test_a_result_that_misses_a_target_is_kept_though_its_command_says_so_by_its_status(self) -> None:
+        one = Measurement("m", "print('{\"a\": 7}'); raise SystemExit(1)", (Row("", "a", at_most=0),))
+        assert running.measure(one, pytest.fail).result == {"a": 7}
+
     def test_the_lines_of_a_bench_part_are_figures_and_are_printed(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -159,6 +163,7 @@ class TestRunning:
         ("program", "why"),
         [
             ("print('{}'); raise SystemExit(3)", "status 3"),
+            ("print('half'); raise SystemExit(1)", "status 1"),
             ("print('no json')", "no JSON"),
         ],
     )

@@ -2,7 +2,7 @@
 import { html } from "../h.js";
 import { change, href, placeHref, route } from "../routes.js";
 import { useStore } from "../store.js";
-import { ago, stamp } from "../time.js";
+import { ago, instant, stamp } from "../time.js";
 import { plural, share } from "../words.js";
 import { Severity } from "./badge.js";
 import { Steps } from "./act.js";
@@ -13,9 +13,10 @@ const FEW = 5;
 export function Findings({ of, empty = "No open finding.", nowS, isShort }) {
   const { params } = useStore(route);
   if (!of.length) return html`<p class="empty">${empty}</p>`;
+  const seenS = nowS ?? instant(params.at);
   const shown = isShort && !params.all ? of.slice(0, FEW) : of;
   return html`<ol class="findings">
-    ${shown.map((finding) => html`<${Finding} key=${finding.number ?? finding.title} of=${finding} nowS=${nowS} />`)}
+    ${shown.map((finding) => html`<${Finding} key=${finding.number ?? finding.title} of=${finding} nowS=${seenS} />`)}
   </ol>
   ${shown.length < of.length && html`<p class="more"><button type="button" onClick=${() => change({ all: 1 })}>show all ${of.length}</button></p>`}`;
 }

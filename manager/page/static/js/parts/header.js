@@ -2,6 +2,7 @@
 import { useJson } from "../api.js";
 import { html } from "../h.js";
 import { PAGES, href, route } from "../routes.js";
+import { signOut, viewer } from "../session.js";
 import { useStore } from "../store.js";
 import { connection, tick } from "../stream.js";
 import * as themes from "../theme.js";
@@ -17,6 +18,7 @@ export function Header({ field, help }) {
   const { page } = useStore(route);
   const theme = useStore(themes.theme);
   const newest = useStore(tick);
+  const who = useStore(viewer);
   const here = ABOVE[page] ?? page;
   return html`<header class="top">
     <a class="skip" href="#main" onClick=${skip}>Skip to the page</a>
@@ -28,6 +30,7 @@ export function Header({ field, help }) {
       <${Search} field=${field} />
       <button type="button" onClick=${themes.next} aria-label=${`colours: ${theme}; press for the next`}>${theme}</button>
       <button type="button" onClick=${help} aria-label="keys">?</button>
+      ${who?.signed_in && html`<button type="button" onClick=${signOut} title=${`${who.name}: ${who.role}`}>Sign out</button>`}
     </div>
   </header>`;
 }

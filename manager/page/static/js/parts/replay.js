@@ -1,37 +1,42 @@
 /** The fabric as it was: a slider over what history keeps, and the way back to now. */
 import { useJson } from "../api.js";
 import { html, useEffect, useRef, useState } from "../h.js";
-import { step } from "../keys.js";
+import { goTo, step } from "../keys.js";
 import { change, route } from "../routes.js";
 import { useStore } from "../store.js";
 import { connection } from "../stream.js";
 import { ago, clock, day, instant, wholeStamp } from "../time.js";
 
-const RANGES = { "1 h": 3600, "24 h": 86400, "14 d": 1209600 };
+const RANGES = { "1h": 3600, "24h": 86400, "14d": 1209600 };
 const RESTS_MS = 120;
 
 /** The bar at the foot of every page. */
 export function Replay() {
   const { params } = useStore(route);
   const span = useJson("span", {}, { everyS: 30, ofNow: true });
-  const [range, setRange] = useState("1 h");
   const nowS = useClock();
   const isPast = params.at !== undefined;
   const atS = instant(params.at, nowS);
+  const range = RANGES[params.range] ? params.range : covering(nowS - atS);
   const sinceS = Math.min(Math.max(nowS - RANGES[range], beginning(span.data) ?? nowS - RANGES[range]), nowS - 60);
   const isOutside = isPast && (atS < sinceS || atS > nowS);
   return html`<footer class=${isPast ? "replay past" : "replay"} aria-label="Replay">
     <p class="when" role="status">${isPast ? html`<strong>As it was</strong> ${wholeStamp(atS)} <span class="dim">${ago(atS, nowS)}</span>` : html`<${Now} nowS=${nowS} />`}</p>
     <${Slider} sinceS=${sinceS} nowS=${nowS} atS=${Math.max(sinceS, Math.min(nowS, atS))} isOutside=${isOutside} />
     <div class="tools">
-      <select aria-label="How much the slider spans" value=${range} onChange=${(event) => setRange(event.target.value)}>
-        ${Object.keys(RANGES).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+      <select aria-label="How much the slider spans" value=${range} onChange=${(event) => change({ range: event.target.value })}>
+        ${Object.keys(RANGES).map((name) => html`<option key=${name} value=${name}>${name.replace(/(?=[hd])/, " ")}</option>`)}
       </select>
       ${[[-3600, "−1 h"], [-60, "−1 min"], [-10, "−10 s"], [10, "+10 s"], [60, "+1 min"]].map(([by, word]) => html`<button key=${word} type="button" class=${Math.abs(by) < 60 ? "fine" : ""} disabled=${by > 0 && !isPast} onClick=${() => step(by)}>${word}</button>`)}
       <${When} atS=${atS} isPast=${isPast} />
-      <button type="button" class="live" aria-pressed=${!isPast} onClick=${() => change({ at: null }, true)}>Live</button>
+      <button type="button" class="live" aria-pressed=${!isPast} onClick=${() => goTo(null)}>Live</button>
     </div>
   </footer>`;
+}
+
+/** The shortest range in which a time so long ago is seen. */
+function covering(agoS) {
+  return Object.keys(RANGES).find((name) => RANGES[name] >= agoS) ?? Object.keys(RANGES).at(-1);
 }
 
 const WORDS = { connecting: "connecting …", live: "live", stale: "stale", no_manager: "no manager", paused: "paused" };
@@ -68,7 +73,7 @@ function Slider({ sinceS, nowS, atS, isOutside }) {
     clearTimeout(waiting.current);
     waiting.current = setTimeout(() => {
       setHeld(null);
-      change({ at: timeS >= nowS - 5 ? null : timeS.toFixed(0) });
+      goTo(timeS >= nowS - 5 ? null : timeS, false);
     }, RESTS_MS);
   }
   return html`<div class="slider">
@@ -82,7 +87,7 @@ function Slider({ sinceS, nowS, atS, isOutside }) {
 function When({ atS, isPast }) {
   const chosen = (event) => {
     const timeS = new Date(event.target.value).getTime() / 1000;
-    if (Number.isFinite(timeS)) change({ at: timeS.toFixed(0) }, true);
+    if (Number.isFinite(timeS)) goTo(timeS);
   };
   return html`<input type="datetime-local" step="1" aria-label="Go to a time" value=${isPast ? `${day(atS)}T${clock(atS)}` : ""} onChange=${chosen} />`;
 }

@@ -28,7 +28,7 @@ const LINK = [
   { name: "load", isNumber: true, show: (row) => bps(row.load_bps), value: (row) => row.load_bps },
   { name: "of", title: "likely capacity", isNumber: true, show: (row) => bps(row.likely_capacity_bps), value: (row) => row.likely_capacity_bps },
   { name: "share", isNumber: true, show: (row) => share(row.share), value: (row) => row.share },
-  { name: "loss", isNumber: true, show: (row) => share(row.loss), value: (row) => row.loss },
+  { name: "probes lost", title: "of the probes over it, lost here or elsewhere on their way", isNumber: true, show: (row) => share(row.loss), value: (row) => row.loss },
 ];
 
 /** Links, each way by itself; `null` for one that is not known is left out. */
@@ -76,12 +76,31 @@ export function JobRows({ id, of, isShort, empty = "No queue pair connects two h
   return html`<${Table} id=${id} label="Jobs" columns=${isShort ? JOB.slice(0, 4) : JOB} rows=${of} empty=${empty} />`;
 }
 
+/** What the manager names where several hosts, or none, are meant. */
+const WHOLES = ["fleet", "fabric"];
+
 const EVENT = [
   { name: "time", show: (row) => html`<a href=${href("fleet", {}, row.time_s.toFixed(1))} title="the fabric then">${wholeStamp(row.time_s)}</a>`, value: (row) => row.time_s },
-  { name: "host", show: (row) => (row.host ? html`<a href=${href("host", { name: row.host })}>${row.host}${row.nic ? `/${row.nic}` : ""}</a>` : "–"), value: (row) => row.host },
+  { name: "host", show: where, value: (row) => row.host },
   { name: "event", show: (row) => spaced(row.kind), value: (row) => row.kind },
-  { name: "what", isText: true, show: (row) => row.detail },
+  { name: "what", isText: true, show: (row) => html`<${Detail} of=${row.detail} />` },
 ];
+
+const NAMED_LINK = /([^\s,;]*[.:/][^\s,;]*) [>-] ([^\s,;]*[.:/][^\s,;]*?)(?=[:,;]?(?:\s|$))/;
+
+/** What an event says; the first link that it names leads to that link's page. */
+function Detail({ of }) {
+  const [name, a, b] = of.match(NAMED_LINK) ?? [];
+  if (name === undefined) return of;
+  const [before, after] = [of.slice(0, of.indexOf(name)), of.slice(of.indexOf(name) + name.length)];
+  return html`${before}<a href=${href("link", { a, b })}>${name}</a>${after}`;
+}
+
+/** Where it happened: at a host, or to all of them. */
+function where({ host, nic }) {
+  if (!host) return "–";
+  return WHOLES.includes(host) ? host : html`<a href=${href("host", { name: host })}>${host}${nic ? `/${nic}` : ""}</a>`;
+}
 
 /** Events, the newest first. */
 export function Events({ id, of, empty = "nothing happened" }) {

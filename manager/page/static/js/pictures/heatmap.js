@@ -1,5 +1,6 @@
 /** A heat map: sources down, destinations across, a cell for each pair; what was not probed is hatched. */
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../h.js";
+import { change, route } from "../routes.js";
 import { useStore } from "../store.js";
 import { ink, shade } from "../theme.js";
 import { useWidth } from "../width.js";
@@ -29,7 +30,9 @@ export function Heatmap({ label, rows, columns, codes, scale, metric, selected, 
   const box = useRef();
   const canvas = useRef();
   const width = useWidth(box);
-  const [chosen, setCell] = useState(null);
+  const { zoom: named } = useStore(route).params;
+  const chosen = CELLS.includes(Number(named)) ? Number(named) : null;
+  const setCell = (size) => change({ zoom: size });
   const [seen, setSeen] = useState([0, 0]);
   const shades = useStore(shade);
   const names = useMemo(() => gutterFor([...rows, ...columns]), [rows, columns]);

@@ -6,6 +6,7 @@ import { href } from "../routes.js";
 import { useStore } from "../store.js";
 import { ink, shade } from "../theme.js";
 import { clock, day, stamp, wholeStamp } from "../time.js";
+import { Details } from "../parts/details.js";
 import { Table } from "../parts/table.js";
 
 const HEIGHT = 168;
@@ -134,9 +135,15 @@ function nearest(times, timeS) {
   return timeS - times[after - 1] < times[after] - timeS ? after - 1 : after;
 }
 
+/** The last time of which anything is known. */
+function newest(times, lines) {
+  const known = times.findLastIndex((_, i) => lines.some((line) => line.values[i] !== null));
+  return known < 0 ? times.length - 1 : known;
+}
+
 function Readout({ times, lines, format }) {
   const timeS = useStore(cursor);
-  const i = timeS === null ? times.length - 1 : nearest(times, timeS);
+  const i = timeS === null ? newest(times, lines) : nearest(times, timeS);
   return html`<p class="values">
     <strong>${stamp(times[i])}</strong>
     ${lines.map((line) => html`<span key=${line.label}><svg class="key" viewBox="0 0 20 4" aria-hidden="true"><line x2="20" y1="2" y2="2" stroke=${`var(${line.ink})`} stroke-width="2.4" stroke-dasharray=${(line.dash ?? []).join(" ")} /></svg>${line.label} <b>${format(line.values[i])}</b></span>`)}
@@ -151,5 +158,5 @@ function Values({ id, label, times, lines, format }) {
     { name: "time", show: (row) => wholeStamp(row.timeS), value: (row) => row.timeS },
     ...lines.map((line, i) => ({ name: line.label, isNumber: true, show: (row) => format(row.values[i]), value: (row) => row.values[i] })),
   ];
-  return html`<details><summary>as a table</summary><${Table} id=${id} label=${label} columns=${columns} rows=${rows} /></details>`;
+  return html`<${Details} id=${id} summary="as a table"><${Table} id=${id} label=${label} columns=${columns} rows=${rows} /><//>`;
 }

@@ -8,7 +8,7 @@ import { COLOURS, bounds, classOf } from "./classes.js";
 const BOX = { wide: 200, narrow: 132, height: 36, gap: 9 };
 const NARROW = 560;
 const LETTER = 7.4;
-const BETWEEN = { least: 84, most: 360 };
+const BETWEEN = { least: 80, most: 360 };
 const TOP = 30;
 const WORST_LAST = ["ok", "unknown", "full", "avoided", "suspected"];
 

@@ -2,6 +2,7 @@
 import { useJson } from "../api.js";
 import { html } from "../h.js";
 import { useMatrix } from "../matrix.js";
+import { Details } from "../parts/details.js";
 import { Findings } from "../parts/findings.js";
 import { Choices, Panel } from "../parts/panel.js";
 import { Events, JobRows, Links, QueuePairs } from "../parts/rows.js";
@@ -30,7 +31,7 @@ export function Fleet({ params }) {
         <${Panel} title="Jobs"><${JobRows} id="jobs" of=${data.jobs} isShort /><//>
       </div>
       <div>
-        <${Panel} title="Fleet"><${Counts} of=${data} /><//>
+        <${Panel} title="Fleet" note=${data.is_live ? "" : "– is not kept of the past"}><${Counts} of=${data} /><//>
         <${LeafByLeaf} metric=${METRICS[params.metric] ? params.metric : "spread"} />
       </div>
     </div>
@@ -52,7 +53,7 @@ function Counts({ of }) {
     ${tile("NICs probed", nics.probed, nics.not_probed ? `${count(nics.not_probed)} not probed` : "")}
     ${tile("switches", of.switches)}
     ${tile("links, each way", of.links)}
-    ${tile("queue pairs", of.queue_pairs)}
+    ${tile(of.is_live ? "queue pairs" : "queue pairs kept", of.queue_pairs)}
     ${tile("clocks synced", clocks?.synced, clocks ? clockWords(clocks) : "")}
   </dl>`;
 }
@@ -96,9 +97,9 @@ function Worst({ of, metric }) {
     { name: "to", show: (row) => html`<a href=${href("leaf", { name: row.dst })}>${row.dst}</a>`, value: (row) => row.dst },
     { name: METRICS[metric].title.toLowerCase(), isNumber: true, show: (row) => METRICS[metric].format(row.value), value: (row) => row.value },
   ];
-  return html`<details><summary>the worst ${of.length} as a table</summary>
+  return html`<${Details} id="worst" summary=${`the worst ${of.length} as a table`}>
     <${Table} id="worst" label="The worst pairs of leaves" columns=${columns} rows=${of} empty="no pair was probed" />
-  </details>`;
+  <//>`;
 }
 
 function Happened({ untilS, span }) {
@@ -110,7 +111,7 @@ function Happened({ untilS, span }) {
   return html`<${Panel} title="What happened" note=${`until ${stamp(untilS)}`} tools=${choices}>
     <${Answer} of=${events} isPart>${(data) => html`
       <${Timeline} events=${data.events} sinceS=${sinceS} untilS=${untilS} />
-      <details><summary>the newest as a table</summary><${Events} id="events" of=${data.events.slice(-20)} /></details>
+      <${Details} id="events" summary="the newest as a table"><${Events} id="events" of=${data.events.slice(-20)} /><//>
       <p class="more"><a href=${href("events", { since: sinceS.toFixed(0) })}>all events</a></p>`}
     <//>
   <//>`;

@@ -7,7 +7,7 @@ import { Events, QueuePairs } from "../parts/rows.js";
 import { Table } from "../parts/table.js";
 import { Answer, Trouble } from "../parts/trouble.js";
 import { href } from "../routes.js";
-import { duration } from "../time.js";
+import { dayBefore, duration } from "../time.js";
 import { count, spaced } from "../words.js";
 
 /** The page of the host `name`. */
@@ -15,7 +15,7 @@ export function Host({ params }) {
   const { name } = params;
   const answer = useJson("host", { name }, { ofNow: true });
   const qps = useJson("qp", { host: name, limit: 2 * ROWS }, { ofNow: true });
-  const events = useJson("events", { host: name, since: -86400, limit: 100 }, { ofNow: true, everyS: 5 });
+  const events = useJson("events", { host: name, ...dayBefore(params.at), limit: 100 }, { ofNow: true, everyS: 5 });
   return html`<${Answer} of=${answer}>${(data) => {
     const [host] = data.hosts;
     if (!host) return html`<${Trouble} title=${`No host is called ${name}.`} hint="Look for it by / above." />`;

@@ -1,6 +1,7 @@
 /** A job: who takes part, which of its pairs are slow, and what touches it. */
 import { useJson } from "../api.js";
 import { html } from "../h.js";
+import { Details } from "../parts/details.js";
 import { Findings } from "../parts/findings.js";
 import { Facts, Panel } from "../parts/panel.js";
 import { LinkName, Moves, QueuePairs } from "../parts/rows.js";
@@ -9,7 +10,8 @@ import { Table } from "../parts/table.js";
 import { Answer } from "../parts/trouble.js";
 import { Scatter } from "../pictures/scatter.js";
 import { href } from "../routes.js";
-import { bps, count, ns, share } from "../words.js";
+import { dayBefore } from "../time.js";
+import { bps, count, ns, plural, share } from "../words.js";
 
 /** The page of the job `name`. */
 export function Job({ params }) {
@@ -30,13 +32,13 @@ export function Job({ params }) {
     <${Panel} title="Slowest queue pairs" note="the longest one-way delay above the least first">
       <${QueuePairs} id="qps" label="Slowest queue pairs" of=${job.slowest} />
     <//>
-    <${Moved} hosts=${job.members.map((member) => member.host)} />`}
+    <${Moved} hosts=${job.members.map((member) => member.host)} at=${params.at} />`}
   <//>`;
 }
 
-/** What the planner did to queue pairs of its hosts in the last day. */
-function Moved({ hosts }) {
-  const answer = useJson("history", { what: "move", since: -86400, limit: 1000 }, { everyS: 10, ofNow: true });
+/** What the planner did to queue pairs of its hosts in the day before. */
+function Moved({ hosts, at }) {
+  const answer = useJson("history", { what: "move", ...dayBefore(at), limit: 1000 }, { everyS: 10, ofNow: true });
   const moves = (answer.data?.rows ?? []).filter((move) => hosts.includes(move.host));
   const empty = answer.error ? answer.error.message : "the planner moved none of its queue pairs";
   return html`<${Panel} title="Moves" note="24 h"><${Moves} id="moves" of=${moves} empty=${empty} /><//>`;
@@ -50,7 +52,12 @@ function Shares({ of }) {
     { name: "state", show: (row) => html`<${State} of=${row.link.state} />`, value: (row) => row.link.state },
     { name: "share", isNumber: true, show: (row) => share(row.link.share), value: (row) => row.link.share },
   ];
-  return html`<${Table} id="shares" label="Jobs that share links with it" columns=${columns} rows=${of} />`;
+  const trouble = of.filter(({ link }) => !["ok", "unknown"].includes(link.state));
+  return html`
+    ${trouble.length > 0 && html`<${Table} id="trouble" label="Links in trouble that it shares" columns=${columns} rows=${trouble} />`}
+    <${Details} id="shares" summary=${`what it shares with other jobs: ${plural(of.length, "link")}`}>
+      <${Table} id="shares" label="Links that it shares with other jobs" columns=${columns} rows=${of} />
+    <//>`;
 }
 
 const MEMBER = [

@@ -1,6 +1,7 @@
 /** A leaf, or a pair of leaves: NIC by NIC, uplinks, queue pairs, what is wrong. */
 import { useJson } from "../api.js";
 import { html, useMemo } from "../h.js";
+import { Details } from "../parts/details.js";
 import { Findings } from "../parts/findings.js";
 import { Choices, Facts, Panel } from "../parts/panel.js";
 import { Links, QueuePairs, shownOf } from "../parts/rows.js";
@@ -106,7 +107,7 @@ function Worst({ of, codes, metric }) {
     { name: "to", show: (row) => row.dst, value: (row) => row.dst },
     { name: title.toLowerCase(), isNumber: true, show: (row) => format(row.value), value: (row) => row.value },
   ];
-  return html`<details><summary>the worst ${rows.length} as a table</summary>
+  return html`<${Details} id="worst" summary=${`the worst ${rows.length} as a table`}>
     <${Table} id="worst" label="The worst pairs" columns=${columns} rows=${rows} empty="nothing was probed" />
-  </details>`;
+  <//>`;
 }

@@ -64,7 +64,7 @@ function Charts({ there, back, of }) {
   return html`<div class="charts">
     <${Series} id="queues" label="Queue" times=${times} lines=${queues} format=${ns} least=${10e3} markers=${markers} />
     <${Series} id="loads" label="Load against capacity" times=${times} lines=${loads} format=${bps} least=${1e6} markers=${markers} />
-    <${Series} id="losses" label="Loss" times=${times} lines=${losses} format=${share} least=${0.01} markers=${markers} />
+    <${Series} id="losses" label="Probes over it lost" times=${times} lines=${losses} format=${share} least=${0.01} markers=${markers} />
   </div>`;
 }
 

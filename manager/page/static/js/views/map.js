@@ -1,6 +1,7 @@
 /** The fabric as tiers of switches and what is wrong in it. */
 import { useJson } from "../api.js";
 import { html } from "../h.js";
+import { Details } from "../parts/details.js";
 import { Findings } from "../parts/findings.js";
 import { Legend } from "../parts/legend.js";
 import { Choices, Panel } from "../parts/panel.js";
@@ -26,6 +27,7 @@ export function FabricMap({ params }) {
       ${open.length > 0 && html`<p class="ways">Opened: ${open.map((id) => html`<a key=${id} href=${href("map", { ...params, open: open.filter((each) => each !== id).join(",") })}>close ${id}</a>`)}</p>`}
       ${map.tiers.length ? html`<${Tiers} map=${map} by=${by} open=${open} />` : html`<p class="empty">No switch is known yet: paths are still being traced.</p>`}
       <${Legend} metric=${by === "load" ? "share" : "queue"} hatched="not known" />
+      ${by === "load" && params.at !== undefined && html`<p class="note">History keeps what links carried, but not what they can carry: how full they were is not known.</p>`}
       <${LinkTable} of=${map.links} />
     <//>
     <div class="columns even">
@@ -48,9 +50,9 @@ const LINK = [
 function LinkTable({ of }) {
   const isCalm = (row) => Number(row.state === "ok");
   const rows = [...of].sort((a, b) => isCalm(a) - isCalm(b) || (b.queue_p99_ns ?? -1) - (a.queue_p99_ns ?? -1)).slice(0, ROWS);
-  return html`<details><summary>the worst ${plural(rows.length, "link")} as a table</summary>
+  return html`<${Details} id="links" summary=${`the worst ${plural(rows.length, "link")} as a table`}>
     <${Table} id="links" label="Links of the map" columns=${LINK} rows=${rows} />
-  </details>`;
+  <//>`;
 }
 
 function Wiring({ of }) {

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cwdp.shared.bus.messages import EdgeFit, Report
+from cwdp.shared.bus.edges import EdgeFit, fit_rows
+from cwdp.shared.bus.messages import Report
 from cwdp.shared.clocksync import Exchanges, FitReason, fit_edges
 from cwdp.shared.clocksync._types import F64, I64
 from manager.clock.service import PRIORS_EVERY, ClockService
@@ -86,8 +87,7 @@ def reports(at_s: float, sigma_slope: float) -> list[Report]:
             boot_id="",
             seq=0,
             local_ns=now_ns,
-            fits=[_fit(src, dst, now_ns, sigma_slope) for dst in HOSTS if dst != src],
-            paths=[],
+            fits=fit_rows([_fit(src, dst, now_ns, sigma_slope) for dst in HOSTS if dst != src]),
             counters={},
             clock=None,
         )

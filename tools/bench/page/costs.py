@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import aiohttp
 
 from tools.bench.figures import Figure, figure
 from tools.browser import Browser
+from tools.processes import processor_s
 
 LISTEN = "127.0.0.1:9468"
 LEAVES, SPINES, HOSTS = 313, 32, 32
@@ -24,7 +24,7 @@ MOST_S = 600.0
 VIEWERS_TARGET = 0.10
 UPDATES = 10
 PAINT_TARGET_MS, UPDATE_TARGET_MS, LOAD_TARGET_BYTES = 1_000.0, 100.0, 200_000.0
-CHECKOUT = Path(__file__).resolve().parents[2]
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 MEASURED_JS = """
@@ -85,15 +85,15 @@ def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 def core_share(pid: int, seconds: float) -> float:
     """Of a core that a process takes."""
-    before = _cpu_s(pid)
+    before = processor_s(pid)
     time.sleep(seconds)
-    return (_cpu_s(pid) - before) / seconds
+    return (processor_s(pid) - before) / seconds
 
 
 async def _watch(pid: int, url: str) -> tuple[float, int]:
     """The server's share of a core while all look, and how many ticks they saw."""
     async with aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as session:
-        viewers = [asyncio.create_task(_view(session)) for _ in range(VIEWERS)]
+        viewers = [asyncio.create_task(view(session)) for _ in range(VIEWERS)]
         await asyncio.sleep(SETTLES_S)
         share = await asyncio.to_thread(core_share, pid, WATCHED_S)
         for viewer in viewers:
@@ -102,7 +102,7 @@ async def _watch(pid: int, url: str) -> tuple[float, int]:
     return share, sum(ticks)
 
 
-async def _view(session: aiohttp.ClientSession) -> int:
+async def view(session: aiohttp.ClientSession) -> int:
     """As a browser that shows the Fleet page does: the stream, and with each tick the page and what changed on the map."""
     ticks, version = 0, ""
     try:
@@ -118,8 +118,3 @@ async def _view(session: aiohttp.ClientSession) -> int:
     except asyncio.CancelledError:
         pass
     return ticks
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,36 @@
+"""How often a host tells what it has measured: as the manager wants, who has many hosts to hear. No I/O."""
+
+import time
+from collections.abc import Callable
+
+EARLY_S = 0.06
+"""What is due so soon is told now: the loop that asks comes round every 0.125 s."""
+
+
+class Pace:
+    """Whether something is due, by its name.
+
+    Args:
+        interval_s: between two reports.
+        now_s: reads a clock that only goes forward.
+    """
+
+    def __init__(self, interval_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.interval_s = interval_s
+        self._now_s = now_s
+        self._told_s: dict[str, float] = {}
+
+    def is_due(self, what: str, least_s: float = 0.0, *, parts: int = 1) -> bool:
+        """Whether it is due; if so it counts as told.
+
+        Args:
+            what: its name.
+            least_s: it is not told more often than that, however often others are.
+            parts: how many times in each interval it is told.
+        """
+        now_s, interval_s = self._now_s(), max(self.interval_s / parts, least_s)
+        due_s = self._told_s.get(what, now_s - interval_s) + interval_s
+        if now_s < due_s - EARLY_S:
+            return False
+        self._told_s[what] = max(due_s, now_s - interval_s / 2)
+        return True

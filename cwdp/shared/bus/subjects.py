@@ -1,0 +1,45 @@
+"""The subjects of the bus: what goes up from a host of a pod, and what comes down to it."""
+
+import re
+
+PREFIX = "cwdp.v2"
+
+
+def token(host: str) -> str:
+    """A host name as one token of a bus subject: letters, digits, `-` and `_`; all else becomes `_`."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", host)
+
+
+def up(pod: str, host: str, kind: str) -> str:
+    """The subject on which a host says a kind of thing; `*` stands for every host, or pod."""
+    return f"{PREFIX}.{_name(pod)}.up.{_name(host)}.{kind}"
+
+
+def down(pod: str, host: str, kind: str) -> str:
+    """The subject on which a host is told a kind of thing."""
+    return f"{PREFIX}.{_name(pod)}.down.{_name(host)}.{kind}"
+
+
+def joining(pod: str, host: str) -> str:
+    """The subject on which a host asks to be taken in."""
+    return f"{PREFIX}.{_name(pod)}.join.{_name(host)}"
+
+
+def document_key(pod: str, host: str) -> str:
+    """Under which a host's document lies."""
+    return f"{_name(pod)}.{_name(host)}"
+
+
+def host_token_of(subject: str) -> str:
+    """Whose subject it is, as `token` writes it; empty where it is nobody's."""
+    tokens = subject.split(".")
+    return tokens[4] if len(tokens) > 4 else ""
+
+
+def kind_of(subject: str) -> str:
+    """What kind of thing is told on a subject."""
+    return subject.rpartition(".")[2]
+
+
+def _name(text: str) -> str:
+    return text if text == "*" else token(text)

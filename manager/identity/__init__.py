@@ -1,0 +1,1 @@
+"""The fleet's authority: who may do what on the bus, and the servers that hold to it."""

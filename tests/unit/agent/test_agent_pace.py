@@ -1,0 +1,61 @@
+"""What is told how often."""
+
+import pytest
+
+from cwdp.agent.pace import Pace
+from manager.probing.pace import report_interval_s
+
+LOOK_S = 0.125
+
+
+@pytest.mark.parametrize("interval_s", [0.25, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("jitter_s", [0.0, 0.04])
+def test_as_often_as_wanted_in_the_mean_and_the_first_time_at_once(
+    interval_s: float, parts: int, jitter_s: float
+) -> None:
+    now_s = 0.0
+    pace = Pace(interval_s, lambda: now_s)
+    told = []
+    for look in range(800):
+        now_s = look * LOOK_S + (jitter_s if look % 3 else -jitter_s)
+        if pace.is_due("windows", parts=parts):
+            told.append(now_s)
+    assert told[0] == -jitter_s
+    assert len(told) == pytest.approx(800 * LOOK_S * parts / interval_s, abs=2)
+
+
+def test_what_has_a_least_interval_is_told_no_more_often() -> None:
+    now_s = 0.0
+    pace = Pace(0.25, lambda: now_s)
+    told = 0
+    for look in range(81):
+        now_s = look * LOOK_S
+        told += pace.is_due("in full", 1.0)
+    assert told == 11
+
+
+def test_what_was_missed_is_not_made_up_for() -> None:
+    now_s = 0.0
+    pace = Pace(1.0, lambda: now_s)
+    assert pace.is_due("report")
+    now_s = 60.0
+    assert [pace.is_due("report") for _ in range(3)] == [True, False, False]
+
+
+def test_a_large_fleet_reports_less_often_and_does_not_go_to_and_fro() -> None:
+    assert [report_interval_s(nics, 0.25) for nics in (4, 256, 257, 1_024, 1_025, 10_000)] == [
+        0.25,
+        0.25,
+        0.5,
+        0.5,
+        1.0,
+        1.0,
+    ]
+    assert [report_interval_s(nics, 1.0) for nics in (1_020, 900, 800, 250, 200)] == [
+        1.0,
+        1.0,
+        0.5,
+        0.5,
+        0.25,
+    ]

@@ -1,0 +1,41 @@
+"""Sums over spans are those of the windows that are kept, whatever comes, moves or is forgotten."""
+
+import numpy as np
+import pytest
+
+from manager.faults.probe_history import ProbeHistory
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_it_is_as_if_all_windows_were_kept_in_a_list(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    spans = sorted(rng.choice(np.arange(1, 30), 4, replace=False).tolist())
+    rows = int(rng.integers(1, 9))
+    history = ProbeHistory(rows, spans)
+    sent, lost = (np.zeros((spans[-1], rows)) for _ in range(2))
+    for _ in range(120):
+        match rng.integers(0, 12):
+            case 0:
+                gone = rng.random(rows) < 0.3
+                history.forget(gone)
+                sent[:, gone] = lost[:, gone] = 0
+            case 1:
+                now = max(1, rows + int(rng.integers(-2, 4)))
+                moved = rng.random(now) < 0.2
+                moved[rows:] = True
+                history.carry_on(moved)
+                sent, lost = (
+                    np.where(moved, 0, np.pad(each[:, :now], ((0, 0), (0, max(0, now - rows)))))
+                    for each in (sent, lost)
+                )
+                rows = now
+            case _:
+                latest = rng.integers(0, 9, rows).astype(float)
+                dropped = np.minimum(latest, rng.integers(0, 3, rows))
+                history.add(latest, dropped, np.full(rows, 7.0, np.float32))
+                sent, lost = np.vstack([sent[1:], latest]), np.vstack([lost[1:], dropped])
+        assert np.array_equal(history.sent, sent)
+        assert np.array_equal(history.lost, lost)
+        for place, span in enumerate(spans):
+            assert np.array_equal(history.sent_sums[place], sent[-span:].sum(axis=0))
+            assert np.array_equal(history.lost_sums[place], lost[-span:].sum(axis=0))

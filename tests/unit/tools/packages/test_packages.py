@@ -1,0 +1,62 @@
+"""What Debian packages are made of, as far as it is made of text."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tools.packages import deb
+from tools.packages.checkout import CHECKOUT, PackageError
+
+REQUIREMENTS = (CHECKOUT / "requirements.txt").read_text()
+
+
+@pytest.mark.parametrize("package", deb.INSIDE)
+def test_what_goes_inside_is_pinned_with_its_hashes(package: str) -> None:
+    found = deb.requirements(package, REQUIREMENTS)
+    assert re.findall(r"^([\w-]+)==", found, re.MULTILINE) == list(deb.INSIDE[package])
+    for entry in re.split(r"(?m)^(?=\w)", found)[1:]:
+        assert "--hash=sha256:" in entry
+
+
+def test_every_requirement_is_inside_or_a_dependency_on_debian() -> None:
+    names = set(re.findall(r"^([\w-]+)==", REQUIREMENTS, re.MULTILINE))
+    inside = {name for names in deb.INSIDE.values() for name in names}
+    control = (CHECKOUT / "tools/packages/debian/control").read_text()
+    theirs = {
+        "markdown-it-py",
+        "mdurl",
+        "pygments",
+        "cffi",
+        "pycparser",
+    }  # Debian's rich and nacl ask for their own
+    debians = {"pynacl": "nacl"}
+    left = {debians.get(name, name) for name in names - inside - theirs}
+    assert {name for name in left if f"python3-{name}" not in control} == set()
+
+
+def test_a_requirement_that_is_gone_is_named() -> None:
+    with pytest.raises(PackageError, match="lacks scipy"):
+        deb.requirements("cwdp-manager", REQUIREMENTS.replace("\nscipy==", "\nscifi=="))
+
+
+@pytest.mark.parametrize("service", ["agent", "manager"])
+def test_a_unit_runs_the_packages_program(service: str) -> None:
+    original = (CHECKOUT / f"tools/systemd/cwdp-{service}.service").read_text()
+    made = deb.packaged_unit(service, original)
+    assert f"ExecStart=/usr/bin/cwdp {service} run " in made
+    assert "/opt/cwdp" not in made
+    left = [line for line in original.splitlines() if not line.startswith("ExecStart=")]
+    assert [line for line in left if line not in made.splitlines()] == []
+
+
+def test_the_container_has_the_capabilities_of_the_unit_and_no_more() -> None:
+    unit = (CHECKOUT / "tools/systemd/cwdp-agent.service").read_text()
+    (bounding,) = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
+    documents = list(yaml.safe_load_all(Path(CHECKOUT / "tools/packages/daemonset.yaml").read_text()))
+    (pod,) = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "DaemonSet"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        held = container["securityContext"]["capabilities"]
+        assert held["drop"] == ["ALL"]
+        assert {f"CAP_{name}" for name in held["add"]} == set(bounding.split())

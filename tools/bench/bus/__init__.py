@@ -1,0 +1,1 @@
+"""The bus as a cluster: how soon somebody leads again."""

@@ -1,0 +1,169 @@
+"""How soon a fleet has a leader again, on three real bus servers with two real managers: each is killed again and again."""
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import numpy as np
+
+from cwdp.cli.output import progress
+from cwdp.shared.bus.buckets import stream_of
+from cwdp.shared.bus.messages import DESIRED_BUCKET
+from manager.bus.lease import BUCKET
+from manager.identity.authority import Authority
+from tools.bench.figures import Figure, figure
+from tools.bus_cluster import BusCluster
+from tools.sim.fleet.speaking import SpeakingHosts
+
+MANAGERS = ("a", "b")
+HOSTS = 16
+MANAGER_KILLS, SERVER_KILLS = 100, 50
+MANAGER_TARGET_S, SERVER_TARGET_S = 5.0, 10.0
+LEASE_STREAM = stream_of(BUCKET)
+STREAMS = (LEASE_STREAM, stream_of(DESIRED_BUCKET))
+GLANCE_S = 0.02
+LONGEST_S = 60.0
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+class Managers:
+    """Two managers, each a process of its own, as a context."""
+
+    def __init__(self, directory: Path, servers: BusCluster) -> None:
+        self._directory, self._bus, self._authority = directory, servers.url, servers.authority
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    async def __aenter__(self) -> Self:
+        for name in MANAGERS:
+            self.start(name)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for name in list(self._running):
+            self.kill(name)
+
+    def start(self, name: str) -> None:
+        """Start one that does not run."""
+        path = self._directory / name
+        self._authority.save(path / "authority")
+        (path / "manager.toml").write_text(f'name = "{name}"\n')
+        argv = [sys.executable, "-m", "cwdp", "manager", "run", "--config", str(path / "manager.toml")]
+        argv += [
+            "--nats",
+            self._bus,
+            "--socket",
+            str(path / "socket"),
+            "--state-dir",
+            str(path),
+            "--page",
+            "",
+        ]
+        with (path / "log").open("ab") as log:
+            self._running[name] = subprocess.Popen(argv, stderr=log, cwd=CHECKOUT)
+
+    def kill(self, name: str) -> None:
+        """End one at once, by SIGKILL."""
+        process = self._running.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    async def leader(self) -> tuple[str, int] | None:
+        """Which one says that it leads, and its epoch."""
+        for name in self._running:
+            said = await self._ask(name)
+            if said and said["leads"]:
+                return name, int(said["epoch"])
+        return None
+
+    async def until_led(self, after: int = 0, waiting: int = 1) -> tuple[str, int]:
+        """Wait until one leads with a higher epoch than this, and so many others answer."""
+        async with asyncio.timeout(LONGEST_S):
+            while True:
+                led = await self.leader()
+                if led is not None and led[1] > after and await self._answering() > waiting:
+                    return led
+                await asyncio.sleep(GLANCE_S)
+
+    async def _answering(self) -> int:
+        said = [await self._ask(name) for name in self._running]
+        return sum(each is not None and each["leader"] is not None for each in said)
+
+    async def _ask(self, name: str) -> dict[str, Any] | None:
+        connector = aiohttp.UnixConnector(path=str(self._directory / name / "socket"))
+        try:
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.get("http://manager/v1/manager", timeout=aiohttp.ClientTimeout(1)) as answer,
+            ):
+                found: dict[str, Any] = await answer.json()
+                return found
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None
+
+
+def figures() -> Iterator[Figure]:
+    """Half an hour."""
+    of_managers, of_servers = asyncio.run(measure(MANAGER_KILLS, SERVER_KILLS))
+    yield _figure("takeover.manager_killed", of_managers, MANAGER_TARGET_S)
+    yield _figure("takeover.buckets_server_killed", of_servers, SERVER_TARGET_S)
+
+
+def _figure(name: str, took_s: list[float], target_s: float) -> Figure:
+    reference = {
+        "kills": len(took_s),
+        "median_s": round(float(np.median(took_s)), 2),
+        "in_time": sum(each <= target_s for each in took_s),
+    }
+    return figure(name, max(took_s), "s", reference, target_s, digits=2)
+
+
+async def measure(manager_kills: int, server_kills: int, seed: int = 1) -> tuple[list[float], list[float]]:
+    """How long nobody led after each kill of the leading manager, and of the server that leads the lease's copies."""
+    draw = random.Random(seed)
+    with tempfile.TemporaryDirectory() as path:
+        directory = Path(path)
+        async with (
+            BusCluster(directory, Authority.new()) as servers,
+            Managers(directory, servers) as managers,
+            SpeakingHosts(servers.url, servers.authority, HOSTS),
+        ):
+            await managers.until_led()
+            await servers.until_whole(*STREAMS)
+            of_managers = [await _kill_manager(managers, draw) for _ in range(manager_kills)]
+            of_servers = [await _kill_server(managers, servers, draw) for _ in range(server_kills)]
+    return of_managers, of_servers
+
+
+async def _kill_manager(managers: Managers, draw: random.Random) -> float:
+    name, epoch = await managers.until_led()
+    await asyncio.sleep(draw.uniform(0.5, 1.5))
+    managers.kill(name)
+    killed_s = time.monotonic()
+    await managers.until_led(epoch, waiting=0)
+    took_s = time.monotonic() - killed_s
+    managers.start(name)
+    progress(f"the leading manager was killed: {took_s:.2f} s")
+    return took_s
+
+
+async def _kill_server(managers: Managers, servers: BusCluster, draw: random.Random) -> float:
+    await servers.until_whole(*STREAMS)
+    _, epoch = await managers.until_led()
+    await asyncio.sleep(draw.uniform(0.5, 1.5))
+    name = await servers.leader(LEASE_STREAM)
+    assert name is not None
+    servers.kill(name)
+    killed_s = time.monotonic()
+    await managers.until_led(epoch)
+    took_s = time.monotonic() - killed_s
+    servers.start(name)
+    progress(f"the lease's server was killed: {took_s:.2f} s")
+    return took_s

@@ -1,0 +1,1 @@
+"""What is installed on hosts: the wheel, the Debian packages, the agent's container image."""

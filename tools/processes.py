@@ -1,0 +1,16 @@
+"""What a process has used, as the kernel counts it (proc(5))."""
+
+import os
+from pathlib import Path
+
+
+def processor_s(pid: int) -> float:
+    """User and system time since it began."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory now."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,276 @@
+"""What of a soak held, and what did not. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tools.soak.judge import Judgement
+from tools.soak.traffic import STILL_S, Traffic
+from tools.soak.trend import FLAT_PER_H, S_PER_H, Trend, pooled, trend
+from tools.soak.troubles import KINDS, Trouble
+from tools.soak.watches.clocks import ClockWatch, SteeringWatch
+from tools.soak.watches.holdings import QUANTITIES, HoldingsWatch, Series
+from tools.soak.watches.leaders import Led, two_at_once, unled
+
+MOST_OUTSIDE = 0.001
+NO_LEADER, LEADERLESS_S = "no leader", 10.0
+"""The longest election: that of a bus server that leads the lease's copies (docs/measurements.md, 5.6 to 7.1 s)."""
+
+CAUSE_S = 20.0
+"""So long after a trouble of managers or bus servers began or ended another manager may lead for it."""
+
+TOLD = 5
+
+WRONG = ("missed", "false", "stale")
+WITHOUT_AGENT = ("agent_killed", "agent_stopped", "agent_restarted", "host_left")
+RESTARTED_AT_ONCE = ("agent_killed", "agent_restarted")
+RESTARTED_S, CAUGHT_UP_S = 3.0, 5.0
+
+Floats = NDArray[np.float64]
+
+BOUNDED = {
+    "history rings": "files of fixed size",
+    "history history.sqlite": "a quarter of history.max_bytes (8 GiB), then the oldest records go",
+    "history history.sqlite-wal": "16 MiB, then it is cut",
+    "history history.sqlite-shm": "the index of that",
+    "stream cwdp-history": "an eighth of history.max_bytes",
+    "stream KV_cwdp-desired": "the last version of each host's document; what was replaced goes when a block is full",
+    "stream KV_cwdp-lease": "the last version of one key; what was replaced goes when a block is full",
+    "stream KV_cwdp-wishes": "the last version of each wish; what was replaced goes when a block is full",
+    "stream KV_cwdp-credentials": "the last version of each host's keys; what was replaced goes when a block is full",
+    "stream others": "JetStream's own log of its groups, compacted",
+    "logs": "journald's, or logrotate's, bound",
+}
+"""Why each store is bounded, by design."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One of the things that must hold."""
+
+    what: str
+    wanted: str
+    found: str
+    passed: bool
+
+
+def clock_checks(
+    watch: ClockWatch, hosts: Sequence[str], done: Sequence[Trouble]
+) -> tuple[list[Check], dict[str, Any]]:
+    """Of the clocks, with the figures.
+
+    While a host's agent does not run nobody follows what disciplines its clock, which no bound can know of
+    (docs/troubleshooting.md); those readings are counted apart.
+    """
+    errors, bounds = np.array(watch.errors_ns), np.array(watch.bounds_ns)
+    followed = _followed(np.array(watch.times_s), hosts, done)
+    claimed = ~np.isnan(bounds)
+    outside = claimed & (errors > bounds)
+    share = float((outside & followed).sum() / max(1, (claimed & followed).sum()))
+    missing = int((~claimed).sum())
+    figures = {
+        "samples": int(claimed.sum()),
+        "late_readings": watch.late,
+        "outside_share": share,
+        "outside_share_without_agent": float(
+            (outside & ~followed).sum() / max(1, (claimed & ~followed).sum())
+        ),
+        "without_bound": missing,
+        "without_bound_s": sorted(
+            {round(watch.times_s[row]) for row in np.flatnonzero((~claimed).any(axis=1))}
+        ),
+        "error_p50_ns": _quantile(errors[claimed], 0.5),
+        "error_p99_ns": _quantile(errors[claimed & followed], 0.99),
+        "error_max_ns": _quantile(errors[claimed & followed], 1.0),
+        "bound_p50_ns": _quantile(bounds[claimed], 0.5),
+        "bound_max_ns": _quantile(bounds[claimed], 1.0),
+        "outside": _episodes(watch, outside, hosts),
+    }
+    checks = [
+        Check(
+            "clocks within their bounds", f"{1 - MOST_OUTSIDE:.1%}", f"{1 - share:.3%}", share <= MOST_OUTSIDE
+        ),
+        Check("clocks without a bound", "never", f"{missing} of {claimed.size} samples", not missing),
+    ]
+    return checks, figures
+
+
+def _followed(times_s: Floats, hosts: Sequence[str], done: Sequence[Trouble]) -> NDArray[np.bool_]:
+    """At which readings a host's agent ran, and had for a while; shape (readings, hosts)."""
+    followed = np.ones((len(times_s), len(hosts)), bool)
+    for each in done:
+        if each.kind in WITHOUT_AGENT:
+            end_s = each.begin_s + RESTARTED_S if KINDS[each.kind].ends_process else 0.0
+            end_s = max(end_s, each.end_s if each.kind not in RESTARTED_AT_ONCE else 0.0) + CAUGHT_UP_S
+            followed[(times_s >= each.begin_s) & (times_s <= end_s), hosts.index(each.target)] = False
+    return followed
+
+
+def _episodes(watch: ClockWatch, outside: NDArray[np.bool_], hosts: Sequence[str]) -> list[dict[str, Any]]:
+    """When which host was outside its bound, at how many readings, and by how much at the worst."""
+    found: list[dict[str, Any]] = []
+    for number, host in enumerate(hosts):
+        for row in np.flatnonzero(outside[:, number]).tolist():
+            at_s = watch.times_s[row]
+            error, bound = (float(each[row][number]) for each in (watch.errors_ns, watch.bounds_ns))
+            last = found[-1] if found and found[-1]["host"] == host else None
+            if last is None or at_s - last["end_s"] > 1.0:
+                last = {"host": host, "begin_s": round(at_s, 1), "readings": 0, "error_ns": 0}
+                found.append(last)
+            last |= {"end_s": round(at_s, 1), "readings": last["readings"] + 1}
+            if error > last["error_ns"]:
+                last |= {"error_ns": round(error), "bound_ns": round(bound)}
+    return found
+
+
+def _quantile(values: Floats, share: float) -> float | None:
+    return round(float(np.quantile(values, share)), 1) if len(values) else None
+
+
+def steering_checks(watch: SteeringWatch) -> list[Check]:
+    """Of the queue pair that an operator steers."""
+    lost = len(watch.lost_s)
+    when = f", first at {watch.lost_s[0]:.0f} s" if lost else ""
+    return [
+        Check("steering in the dataplane", "always", f"not in {lost} of {watch.looks} looks{when}", not lost)
+    ]
+
+
+def leader_checks(
+    led: Sequence[Led], done: Sequence[Trouble], end_s: float
+) -> tuple[list[Check], dict[str, Any]]:
+    """Of who leads, with the figures."""
+    two, gaps = two_at_once(list(led)), unled(list(led), 0.0, end_s)
+    longest_s = max((until_s - from_s for from_s, until_s in gaps), default=0.0)
+    control = [
+        each for each in done if each.kind not in KINDS or KINDS[each.kind].whom in ("manager", "server")
+    ]
+    idle = [
+        f"{from_s:.0f} s"
+        for from_s, _ in gaps
+        if not any(each.begin_s - 1 <= from_s <= each.end_s + CAUSE_S for each in control)
+    ]
+    figures = {
+        "leaders": len({each.epoch for each in led}),
+        "without_s": [round(until_s - from_s, 2) for from_s, until_s in gaps],
+        "longest_without_s": round(longest_s, 2),
+    }
+    return [
+        Check("two leaders at once", "never", _told(two) or "never", not two),
+        Check(
+            NO_LEADER,
+            f"at most {LEADERLESS_S:.0f} s",
+            f"{longest_s:.1f} s at the longest",
+            longest_s <= LEADERLESS_S,
+        ),
+        Check("no leader without cause", "never", _told(idle) or "never", not idle),
+    ], figures
+
+
+def finding_checks(judged: Judgement) -> tuple[list[Check], dict[str, Any]]:
+    """Of what was named, with the figures."""
+    by_kind: dict[str, list[float]] = {}
+    for kind, took_s in judged.named_s:
+        by_kind.setdefault(kind, []).append(took_s)
+    figures = {
+        "named": {
+            kind: {
+                "count": len(took),
+                "p50_s": _quantile(np.array(took), 0.5),
+                "max_s": _quantile(np.array(took), 1.0),
+            }
+            for kind, took in sorted(by_kind.items())
+        },
+        **{name: list(getattr(judged, name)) for name in WRONG},
+        **{f"{name}_count": len(getattr(judged, name)) for name in WRONG},
+    }
+    return [
+        Check("faults named in time", "all", _told(judged.missed) or "all", not judged.missed),
+        Check("false alarms", "none", _told(judged.false) or "none", not judged.false),
+        Check("alarms that held on", "none", _told(judged.stale) or "none", not judged.stale),
+    ], figures
+
+
+def traffic_checks(traffic: Traffic) -> list[Check]:
+    """Of the queue pairs."""
+    lost = [*traffic.failed, *traffic.unacknowledged]
+    strayed = ", ".join(map(str, traffic.strayed))
+    return [
+        Check("queue pairs lost, or messages", "none", _told(lost) or "none", not lost),
+        Check(
+            f"still for {STILL_S:.0f} s with live links",
+            "none",
+            _told(traffic.still) or f"{traffic.longest_still_s:.1f} s at the longest",
+            not traffic.still,
+        ),
+        Check("packets with a wrong ICRC", "0", str(traffic.icrc_errors), not traffic.icrc_errors),
+        Check("steered packets by other ports", "none", strayed or "none", not traffic.strayed),
+    ]
+
+
+def holding_checks(watch: HoldingsWatch, since_s: float) -> tuple[list[Check], list[dict[str, Any]]]:
+    """Of what processes hold in the second half, with a row each."""
+    checks, rows = [], []
+    for quantity in QUANTITIES:
+        for role in sorted({role for name, role in watch.processes if name == quantity}):
+            found = trend(pooled(watch.processes[quantity, role], since_s))
+            if found is None:
+                continue
+            rows.append({"quantity": quantity, "role": role, **asdict(found), "verdict": found.verdict})
+        growing = [
+            _slope(row["role"], row)
+            for row in rows
+            if row["quantity"] == quantity and row["verdict"] == "grows"
+        ]
+        unsure = sum(row["quantity"] == quantity and row["verdict"] == "open" for row in rows)
+        found_words = _told(growing) or (
+            "flat" if not unsure else f"of {unsure} roles too little is known to tell"
+        )
+        name = quantity.replace("_", " ")
+        checks.append(
+            Check(f"{name} of processes", f"below {FLAT_PER_H:.0%} an hour", found_words, not growing)
+        )
+    for row in rows:
+        row |= {key: None for key in ("low_per_h", "high_per_h") if not np.isfinite(row[key])}
+    return checks, rows
+
+
+def store_checks(watch: HoldingsWatch, since_s: float) -> tuple[list[Check], list[dict[str, Any]]]:
+    """Of what lies on disk, in bpffs and among namespaces."""
+    rows = [
+        {"what": what, **_growth(series, since_s), "bound": BOUNDED.get(what)}
+        for what, series in sorted(watch.stores.items())
+    ]
+    unbounded = [row["what"] for row in rows if row["bound"] is None and row["bytes_per_h"] > 0]
+    checks = [
+        Check("stores on disk", "bounded by design", _told(unbounded) or "all that grow are", not unbounded)
+    ]
+    for what, series in (("pins in bpffs", watch.pins), ("namespaces", watch.namespaces)):
+        first, last = (int(series[i][1]) if series else 0 for i in (0, -1))
+        checks.append(Check(what, "as many as before", f"{first}, then {last}", first == last))
+    return checks, rows
+
+
+def _growth(series: Series, since_s: float) -> dict[str, Any]:
+    late = [pair for pair in series if pair[0] >= since_s] or list(series[-1:])
+    (from_s, before), (until_s, after) = late[0], late[-1]
+    per_h = (after - before) / (until_s - from_s) * S_PER_H if until_s > from_s else 0.0
+    return {"bytes": int(after), "bytes_per_h": round(per_h)}
+
+
+def _slope(name: str, row: Mapping[str, Any]) -> str:
+    found = Trend(*(row[key] for key in ("level", "per_h", "low_per_h", "high_per_h")))
+    return f"{name} {found.per_h:+.1%} ({found.low_per_h:+.1%} to {found.high_per_h:+.1%})"
+
+
+def plain(what: str, wrong: Sequence[str]) -> Check:
+    """Something of which nothing must be wrong."""
+    return Check(what, "yes", _told(wrong) or "yes", not wrong)
+
+
+def _told(items: Sequence[str]) -> str:
+    more = f" and {len(items) - TOLD} more" if len(items) > TOLD else ""
+    return "; ".join(items[:TOLD]) + more

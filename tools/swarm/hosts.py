@@ -1,0 +1,214 @@
+"""The hosts of a swarm: what each was told, what it knows, and what it says now."""
+
+import time
+from dataclasses import dataclass
+
+from cwdp.agent.probing.windows import ROWS_A_MESSAGE
+from cwdp.shared.bus.clocks import Discipline
+from cwdp.shared.bus.edges import EdgeRows
+from cwdp.shared.bus.messages import (
+    ClockLine,
+    ClockUpdate,
+    Desired,
+    Hello,
+    Nic,
+    NicQueuePairs,
+    QpReport,
+    Report,
+    SteerReport,
+    Trace,
+    TraceReport,
+    WindowReport,
+)
+from cwdp.shared.bus.records import WINDOW_NS
+from tools.swarm.fabric import SwarmFabric, nic_address, nic_of
+from tools.swarm.probes import Clocks, HostProbes
+from tools.swarm.traffic import Traffic
+
+WAITED_NS, LOSSES_WAIT_NS = 120_000_000, 320_000_000
+"""For so long after a window an agent waits for answers; longer where some do not come."""
+
+MOST_WINDOWS = 10
+COUNTERS_A_NIC = 70
+"""How many an agent tells of."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What all hosts of a swarm share."""
+
+    fabric: SwarmFabric
+    traffic: Traffic
+    clocks: Clocks
+    seed: int
+
+
+class SwarmHost:
+    """One host.
+
+    Attributes:
+        told: its document; None before the first.
+        moves: how many of its queue pairs have been steered elsewhere.
+        is_away: whether it says nothing.
+    """
+
+    def __init__(self, number: int, world: World) -> None:
+        self.name, self.number = f"h{number}", number
+        self._world = world
+        per = world.fabric.size.nics_per_host
+        self._nics = range(number * per, (number + 1) * per)
+        self._ifnames = [f"nic{i}" for i in range(per)]
+        self.told: Desired | None = None
+        self.moves = 0
+        self.is_away = False
+        self._starts = 0
+        self._line: ClockLine | None = None
+        self._probes: HostProbes | None = None
+        self._next_window: int | None = None
+        self._untraced: list[tuple[str, str, int]] = []
+        self._traced: set[tuple[str, str, int]] = set()
+        self._seq = self._steers = 0
+        self._counters = {
+            f"dataplane.{ifname}.reason_{i}": 1_000_000 + i
+            for ifname in self._ifnames
+            for i in range(COUNTERS_A_NIC)
+        }
+
+    def come_back(self) -> None:
+        """Speak again, as an agent that has begun anew."""
+        self.is_away, self._starts = False, self._starts + 1
+
+    def take_document(self, told: Desired) -> None:
+        """Do from now on as it says."""
+        if self.told is not None and (told.epoch, told.version) <= (self.told.epoch, self.told.version):
+            return
+        before, self.told = self.told, told
+        if before is None or before.probes != told.probes:
+            seed = self._world.seed, self.number
+            self._probes = HostProbes(self._world.fabric, told.probes, seed) if told.probes else None
+        if before is None or before.steer != told.steer:
+            self.moves += self._world.traffic.steer(self.number, told.steer)
+        for order in told.traces:
+            ordered = {(order.nic, order.dst_addr, sport) for sport in order.sports} - self._traced
+            self._traced |= ordered
+            self._untraced += sorted(ordered)
+
+    def take_clock(self, update: ClockUpdate) -> None:
+        """Follow it."""
+        self._line = update.line
+
+    def hello(self) -> Hello:
+        """That it is there."""
+        nics = [
+            Nic(
+                ifname=ifname,
+                mac=f"02:00:{nic.to_bytes(4, 'big').hex(':')}",
+                ipv4=nic_address(nic),
+                ipv6=None,
+                carrier=True,
+                mode="native",
+                speed_bps=int(self._world.fabric.size.line_bps),
+            )
+            for ifname, nic in zip(self._ifnames, self._nics, strict=True)
+        ]
+        return Hello(
+            host=self.name,
+            boot_id=self._boot_id,
+            version="swarm",
+            dataplane_tag="swarm",
+            nics=nics,
+            desired_version=self.told.version if self.told else 0,
+            key_ids=[1],
+        )
+
+    def report(self, now_ns: int, *, with_fits: bool, in_full: bool) -> Report:
+        """What it measured."""
+        self._seq += 1
+        discipline = Discipline(source="adjtimex", frequency_ppb=12.5, changes=3, changed_s_ago=8.0)
+        has_fits, has_paths = self._probes and with_fits, self._probes and in_full
+        clocks = self._world.clocks
+        return Report(
+            host=self.name,
+            boot_id=self._boot_id,
+            seq=self._seq,
+            local_ns=clocks.local_ns(self.number, now_ns),
+            fits=self._probes.fits(now_ns, self.number, clocks) if has_fits and self._probes else EdgeRows(),
+            paths=self._probes.stats(1.0) if has_paths and self._probes else EdgeRows(),
+            counters=self._counters if in_full else {},
+            clock=self._line,
+            discipline=discipline if in_full else None,
+        )
+
+    def steered(self) -> SteerReport:
+        """What is steered on it."""
+        self._steers += 1
+        return SteerReport(
+            host=self.name,
+            boot_id=self._boot_id,
+            managed=self.told.steer if self.told else [],
+            by_hand=[],
+            number=self._steers,
+        )
+
+    def traces(self, most: int) -> TraceReport | None:
+        """Some more paths' hops."""
+        if not self._untraced:
+            return None
+        now, self._untraced = self._untraced[:most], self._untraced[most:]
+        local_ns = self._world.clocks.local_ns(self.number, time.monotonic_ns())
+        traces = [
+            Trace(
+                nic=ifname,
+                dst_addr=dst_addr,
+                sport=sport,
+                reached=True,
+                local_ns=local_ns,
+                hops=self._world.fabric.hops(
+                    self._nics[self._ifnames.index(ifname)], nic_of(dst_addr), sport
+                ),
+            )
+            for ifname, dst_addr, sport in now
+        ]
+        return TraceReport(host=self.name, boot_id=self._boot_id, traces=traces)
+
+    def windows(self, now_ns: int) -> list[WindowReport]:
+        """What became of probes in the windows that are over."""
+        if self._probes is None or self._line is None:
+            return []
+        waited_ns = LOSSES_WAIT_NS if self._probes.loses else WAITED_NS
+        end = (self._timeline_ns(now_ns, self._line) - waited_ns) // WINDOW_NS
+        first = end - 1 if self._next_window is None else max(self._next_window, end - MOST_WINDOWS)
+        if end <= first:
+            return []
+        self._next_window = end
+        rows = self._probes.windows(first, end)
+        return [
+            WindowReport(
+                host=self.name,
+                boot_id=self._boot_id,
+                nics=self._ifnames,
+                rows=rows[start : start + ROWS_A_MESSAGE].tobytes(),
+            )
+            for start in range(0, len(rows), ROWS_A_MESSAGE)
+        ]
+
+    def queue_pairs(self, now_ns: int) -> QpReport:
+        """What its queue pairs sent."""
+        return QpReport(
+            host=self.name,
+            boot_id=self._boot_id,
+            local_ns=self._world.clocks.local_ns(self.number, now_ns),
+            nics=[
+                NicQueuePairs(nic=ifname, rows=self._world.traffic.rows(nic).tobytes())
+                for ifname, nic in zip(self._ifnames, self._nics, strict=True)
+            ],
+        )
+
+    @property
+    def _boot_id(self) -> str:
+        return f"{self.name} {self._starts}"
+
+    def _timeline_ns(self, now_ns: int, line: ClockLine) -> int:
+        local_ns = self._world.clocks.local_ns(self.number, now_ns)
+        gained_ns = line.offset_ns + line.drift * (local_ns - line.ref_local_ns)
+        return local_ns + line.offset_base_ns + round(gained_ns)

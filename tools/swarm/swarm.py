@@ -1,0 +1,170 @@
+"""All hosts of a swarm, each saying what it has to say in its turn, at the intervals at which agents do."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Self, TypeVar
+
+from msgspec import Struct
+
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import DEFAULT_REPORT_INTERVAL_S, ClockUpdate, Desired
+from cwdp.shared.bus.subjects import down, up
+from cwdp.shared.tasks import end
+from manager.identity.authority import DEFAULT_POD, Authority
+from tools.sim.fleet.speaking import HostsSeal
+from tools.swarm.fabric import Size, SwarmFabric
+from tools.swarm.hosts import SwarmHost, World
+from tools.swarm.probes import Clocks
+from tools.swarm.traffic import Traffic
+
+TICK_S = 0.025
+LONGEST_LATE_S = 1.0
+HELLO_S, STEERED_S, TRACED_S, FITS_S, FULL_S = 1.0, 2.0, 0.25, 0.5, 1.0
+TRACES_A_REPORT = 64
+
+_T = TypeVar("_T", bound=Struct)
+
+
+class _CountingSeal(HostsSeal):
+    """Counts the bytes of what is said and heard."""
+
+    bytes_up = bytes_down = 0
+
+    def encode(self, kind: str, message: Struct) -> bytes:
+        """Bytes of a message."""
+        data = super().encode(kind, message)
+        self.bytes_up += len(data)
+        return data
+
+    def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
+        """A leader's message."""
+        self.bytes_down += len(data)
+        return super().decode(subject, of, data)
+
+
+class Swarm:
+    """As a context. By two connections, one to speak and one to hear, it does what many agents do by one each.
+
+    Args:
+        bus: URLs of its servers.
+        authority: the fleet's; by one connection for all hosts they speak as a manager would.
+        size: how large it is.
+        seed: of clocks, ports and probes.
+
+    Attributes:
+        fabric: what its links do; to be changed.
+        hosts: all of them.
+        sent: messages by kind.
+        late_s: by how much it has come late at worst, as the machine was busy with other things; to be reset.
+    """
+
+    def __init__(self, bus: str, authority: Authority, size: Size, seed: int = 1) -> None:
+        self.fabric = SwarmFabric(size)
+        self._traffic = Traffic(self.fabric, seed)
+        world = World(self.fabric, self._traffic, Clocks(size.hosts, seed), seed)
+        self.hosts = [SwarmHost(i, world) for i in range(size.hosts)]
+        self.sent: Counter[str] = Counter()
+        self.late_s = 0.0
+        self._seal = _CountingSeal(authority.control_key)
+        self._speaks, self._hears = (
+            Bus(
+                bus,
+                authority.manager_credential(name),
+                self._seal,
+                pod=DEFAULT_POD,
+                name=name,
+            )
+            for name in ("swarm", "swarm's ears")
+        )
+        self._hears.subscribe(down(DEFAULT_POD, "*", "clock"), ClockUpdate, self._take_clock)
+        self._hears.subscribe(down(DEFAULT_POD, "*", "document"), Desired, self._take_document)
+        self._speaking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._speaks.start()
+        self._hears.start()
+        self._speaking = asyncio.create_task(self._speak())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._speaking is not None
+        await end(self._speaking)
+        await self._speaks.close()
+        await self._hears.close()
+
+    @property
+    def unsent(self) -> int:
+        """Messages that were dropped, as the bus did not take them fast enough or was not there."""
+        return sum(count for name, count in self._speaks.counters.items() if name.startswith("dropped"))
+
+    @property
+    def bytes_up_down(self) -> tuple[int, int]:
+        """The bytes of all messages that were said, and heard."""
+        return self._seal.bytes_up, self._seal.bytes_down
+
+    @property
+    def moves(self) -> int:
+        """How many queue pairs have been steered elsewhere."""
+        return sum(host.moves for host in self.hosts)
+
+    @property
+    def interval_s(self) -> float:
+        """At which agents are to report."""
+        told = next((host.told for host in self.hosts if host.told), None)
+        return DEFAULT_REPORT_INTERVAL_S if told is None else told.report_interval_s
+
+    def _take_clock(self, update: ClockUpdate) -> None:
+        self._host(update.host).take_clock(update)
+
+    def _take_document(self, told: Desired) -> None:
+        self._host(told.host).take_document(told)
+
+    def _host(self, name: str) -> SwarmHost:
+        return self.hosts[int(name[1:])]
+
+    async def _speak(self) -> None:
+        tick, due_s = 0, time.monotonic()
+        while True:
+            for interval_s, say in self._turns():
+                slots = round(interval_s / TICK_S)
+                turn, slot = divmod(tick, slots)
+                for host in self.hosts[slot::slots]:
+                    if not host.is_away:
+                        say(host, turn)
+            self._traffic.count(time.monotonic())
+            tick, due_s = tick + 1, due_s + TICK_S
+            late_s = time.monotonic() - due_s
+            self.late_s = max(self.late_s, late_s)
+            if late_s > LONGEST_LATE_S:
+                due_s += late_s
+            await asyncio.sleep(max(0.0, -late_s))
+
+    def _turns(self) -> Iterable[tuple[float, Callable[[SwarmHost, int], None]]]:
+        """What each host does how often, told which time it is."""
+        yield (
+            self.interval_s / 2,
+            lambda host, _: self._say(host, "window", *host.windows(time.monotonic_ns())),
+        )
+        yield self.interval_s, self._report
+        yield HELLO_S, lambda host, _: self._say(host, "hello", host.hello())
+        yield STEERED_S, lambda host, _: self._say(host, "steer", host.steered())
+        yield TRACED_S, self._trace
+
+    def _report(self, host: SwarmHost, turn: int) -> None:
+        now_ns = time.monotonic_ns()
+        fits_every, full_every = (max(1, round(each / self.interval_s)) for each in (FITS_S, FULL_S))
+        report = host.report(now_ns, with_fits=turn % fits_every == 0, in_full=turn % full_every == 0)
+        self._say(host, "report", report)
+        self._say(host, "qp", host.queue_pairs(now_ns))
+
+    def _trace(self, host: SwarmHost, _: int) -> None:
+        report = host.traces(TRACES_A_REPORT)
+        if report is not None:
+            self._say(host, "trace", report)
+
+    def _say(self, host: SwarmHost, kind: str, *messages: Struct) -> None:
+        for message in messages:
+            self._speaks.publish(up(DEFAULT_POD, host.name, kind), message)
+            self.sent[kind] += 1

@@ -1,0 +1,106 @@
+"""What the queue pairs of a swarm send: jobs whose hosts send to their neighbours, each rail for itself."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cwdp.shared.bus.messages import SteerQp
+from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
+from tools.swarm.fabric import NO_LINK, SwarmFabric, nic_address, nic_of
+
+FIRST_QPN = 0x1000
+FIRST_PORT = 0xC000
+PORTS = 0x4000
+PACKET_BYTES = 4096
+FULL = 0.95
+MOST_QUEUE_NS = 30_000.0
+
+
+class Traffic:
+    """All queue pairs; their numbers run by NIC, `queue_pairs` of each.
+
+    Args:
+        fabric: over which they send; its queues follow the loads.
+        seed: draws their ports.
+    """
+
+    def __init__(self, fabric: SwarmFabric, seed: int) -> None:
+        size = fabric.size
+        self._fabric = fabric
+        rng = np.random.default_rng(seed)
+        nic = np.repeat(np.arange(size.nics), size.queue_pairs)
+        turn = np.tile(np.arange(size.queue_pairs), size.nics)
+        host, rail = np.divmod(nic, size.nics_per_host)
+        first = host - host % size.job_hosts
+        hosts = np.minimum(size.job_hosts, size.hosts - first)
+        peer = first + (host - first + 1 + turn % np.minimum(size.peers, np.maximum(hosts - 1, 1))) % hosts
+        self.src, self.dst = nic, peer * size.nics_per_host + rail
+        self.qpn = FIRST_QPN + turn
+        self.sport = FIRST_PORT + rng.integers(0, PORTS, len(nic))
+        self.bytes = np.zeros(len(nic))
+        self.rate_bps = np.zeros(len(nic))
+        self._counted_s = 0.0
+        packed = np.frombuffer(
+            b"".join(packed_address(nic_address(each)) for each in range(size.nics)), np.uint8
+        ).reshape(-1, 16)
+        self._sent, self._came = (np.zeros(len(nic), QP_ROW) for _ in range(2))
+        self._sent["addr"], self._came["addr"] = packed[self.dst], packed[self.src]
+        for rows, direction in ((self._sent, EGRESS), (self._came, INGRESS)):
+            rows["qpn"], rows["direction"], rows["sport"] = (
+                self.qpn + 64 * (self.src % 997),
+                direction,
+                self.sport,
+            )
+        self._by_dst = np.argsort(self.dst, kind="stable")
+        self._came_starts = np.searchsorted(self.dst[self._by_dst], np.arange(size.nics + 1))
+        self._share()
+
+    def count(self, now_s: float) -> None:
+        """Go on to a time."""
+        self.bytes += self.rate_bps / 8 * (now_s - self._counted_s if self._counted_s else 0.0)
+        self._counted_s = now_s
+
+    def rows(self, nic: int) -> np.ndarray:
+        """QP_ROWs of a NIC, both directions, as counted."""
+        size = self._fabric.size
+        mine = slice(nic * size.queue_pairs, (nic + 1) * size.queue_pairs)
+        theirs = self._by_dst[self._came_starts[nic] : self._came_starts[nic + 1]]
+        rows = np.concatenate([self._sent[mine], self._came[theirs]])
+        rows["bytes"] = np.concatenate([self.bytes[mine], self.bytes[theirs]])
+        rows["packets"] = rows["bytes"] // PACKET_BYTES
+        return rows
+
+    def steer(self, host: int, told: Iterable[SteerQp]) -> int:
+        """Have a host's queue pairs leave as they are steered; how many have been moved by that."""
+        size = self._fabric.size
+        moved = 0
+        for one in told:
+            number = self._find(host * size.nics_per_host + int(one.nic[3:]), one.dst_addr, one.qpn)
+            if number is not None and self.sport[number] != one.sport:
+                self.sport[number] = self._sent["sport"][number] = self._came["sport"][number] = one.sport
+                moved += 1
+        if moved:
+            self._share()
+        return moved
+
+    def _find(self, nic: int, dst_addr: str, qpn: int) -> int | None:
+        size = self._fabric.size
+        mine = np.arange(nic * size.queue_pairs, (nic + 1) * size.queue_pairs)
+        found = mine[(self.dst[mine] == nic_of(dst_addr)) & (self._sent["qpn"][mine] == qpn)]
+        return int(found[0]) if len(found) else None
+
+    def _share(self) -> None:
+        """Divide the links among the queue pairs, and have queues grow where they are full."""
+        size = self._fabric.size
+        self._paths = self._fabric.path(self.src, self.dst, self.sport)
+        wanted = np.full(len(self.src), size.line_bps / size.queue_pairs)
+        over = np.append(np.maximum(self._load(wanted) / (FULL * size.line_bps), 1.0), 1.0)
+        self.rate_bps = wanted / over[self._paths].max(axis=1)
+        full = np.append(self._load(self.rate_bps), 0.0) > 0.9 * size.line_bps
+        self._fabric.queue_ns[:] = np.where(full, MOST_QUEUE_NS, 0.0)
+        self._fabric.queue_ns[-1] = 0.0
+
+    def _load(self, rate_bps: np.ndarray) -> np.ndarray:
+        used = self._paths != NO_LINK
+        weights = np.broadcast_to(rate_bps[:, None], self._paths.shape)[used]
+        return np.bincount(self._paths[used], weights, self._fabric.size.links)
