@@ -22,6 +22,9 @@ STORE_BYTES = 1 << 34
 NOT_EMPTY = "account"
 """A file in an account's place in the store: the server removes those that are empty when it starts."""
 
+GREETING_S = 15
+"""How long a client may take to speak TLS and to show its credential: an agent of a host that is very busy takes long."""
+
 RESOLVER_INTERVAL = "5s"
 """How often servers of a cluster compare what they hold of accounts."""
 
@@ -103,7 +106,8 @@ def _text(listen: str, directory: Path, home: Path, authority: Authority, cluste
     lines = {
         "listen": json.dumps(listen),
         "pid_file": quoted("nats-server.pid"),
-        "tls": f"{{ {tls} }}",
+        "tls": f"{{ {tls}, timeout: {GREETING_S} }}",
+        "authorization": f"{{ timeout: {GREETING_S} }}",
         "operator": json.dumps(authority.operator_token()),
         "system_account": authority.system_account,
         "resolver": f"{{ {resolver} }}",

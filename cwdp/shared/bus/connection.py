@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -35,14 +34,12 @@ from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.documents import DocumentWriter, Trouble
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.sealing import NotTheirsError, Seal
-from cwdp.shared.bus.servers import Servers, shown
-from cwdp.shared.bus.session import CONNECT_TIMEOUT_S, RefusedError, dial, hang_up, until_closed
+from cwdp.shared.bus.servers import Patience, Servers, shown
+from cwdp.shared.bus.session import RefusedError, dial, hang_up, until_closed
 from cwdp.shared.bus.subjects import document_key, down, kind_of
 from cwdp.shared.identity.credential import Credential
 from cwdp.shared.tasks import end, first_end
 
-BACKOFF_FIRST_S = 0.1
-BACKOFF_MAX_S = 5.0
 SEND_QUEUE_MESSAGES = 2048
 MANY_AT_ONCE = 64
 ANSWER_S = 5.0
@@ -224,6 +221,7 @@ class Bus:
     ) -> None:
         self.url = url
         self._servers = Servers(url)
+        self._patience = Patience(len(self._servers))
         self._shown_url = shown(url)
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._name = name
@@ -355,13 +353,10 @@ class Bus:
         self._task.result()
 
     async def _run(self) -> None:
-        failures = 0
         while True:
             if await self._session():
-                failures = 0
-            delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2 ** min(16, failures // len(self._servers)))
-            failures += 1
-            await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+                self._patience.succeeded()
+            await asyncio.sleep(self._patience.failed())
 
     async def _session(self) -> bool:
         """Live on the bus until it is lost; whether it was ever ready."""
@@ -412,16 +407,21 @@ class Bus:
         async def on_closed() -> None:
             closed.set()
 
-        url = self._servers.next()
+        url, timeout_s = self._servers.next(), self._patience.connect_s
         self._shown_url = shown(url)
         client = await dial(
-            url, self._credential, name=self._name, on_error=self._on_error, on_closed=on_closed
+            url,
+            self._credential,
+            name=self._name,
+            timeout_s=timeout_s,
+            on_error=self._on_error,
+            on_closed=on_closed,
         )
         subscriptions: list[_Subscription[Any]] = [*self._subscriptions, *self._watches]
         try:
             for subscription in subscriptions:
                 await client.subscribe(subscription.subject, cb=subscription.on_message)
-            await client.flush(CONNECT_TIMEOUT_S)
+            await client.flush(timeout_s)
         except BaseException:
             await hang_up(client)
             raise

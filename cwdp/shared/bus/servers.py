@@ -7,6 +7,9 @@ from urllib.parse import urlsplit
 
 from cwdp.errors import ConfigError
 
+CONNECT_FIRST_S, CONNECT_MAX_S = 2, 10
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.1, 5.0
+
 HINT = "for instance nats://127.0.0.1:4222, or nats://10.0.0.1:4222,nats://10.0.0.2:4222 for several servers"
 
 
@@ -54,6 +57,35 @@ class Servers:
             self._left.extend(order)
         self._last = self._left.popleft()
         return self._last
+
+
+class Patience:
+    """How long to wait for a server and between tries: longer each time that all have been tried in vain.
+
+    Not only the servers may be slow to answer, but also this host to do its own part.
+    """
+
+    def __init__(self, servers: int) -> None:
+        self._servers, self._failures = servers, 0
+
+    @property
+    def connect_s(self) -> int:
+        """What each step towards a connection may take."""
+        return min(CONNECT_MAX_S, CONNECT_FIRST_S << self._rounds)
+
+    def failed(self) -> float:
+        """Note a failure; how long to wait before the next try, in seconds."""
+        delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**self._rounds)
+        self._failures += 1
+        return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
+
+    def succeeded(self) -> None:
+        """Begin anew."""
+        self._failures = 0
+
+    @property
+    def _rounds(self) -> int:
+        return min(16, self._failures // self._servers)
 
 
 def _is_url(url: str) -> bool:

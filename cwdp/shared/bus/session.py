@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable
 import nats.errors
 from nats.aio.client import Client
 
-from cwdp.shared.bus.servers import Servers
+from cwdp.shared.bus.servers import CONNECT_FIRST_S, Servers
 from cwdp.shared.identity.credential import SERVER_NAME, Credential
 
-CONNECT_TIMEOUT_S = 2
 PING_INTERVAL_S = 1
 PINGS_UNANSWERED = 2
 """A server that answers no more is left after two to three seconds, though nothing says that it is gone."""
@@ -38,10 +37,11 @@ async def dial(
     credential: Credential,
     *,
     name: str,
+    timeout_s: int = CONNECT_FIRST_S,
     on_error: Callable[[Exception], Awaitable[None]] = _ignore,
     on_closed: Callable[[], Awaitable[None]] = _ignore,
 ) -> Client:
-    """A connection that is ready.
+    """A connection that is ready; each step towards it may take `timeout_s`.
 
     Raises:
         RefusedError: the server does not take the credential.
@@ -70,7 +70,7 @@ async def dial(
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=CONNECT_TIMEOUT_S,
+            connect_timeout=timeout_s,
             ping_interval=PING_INTERVAL_S,
             max_outstanding_pings=PINGS_UNANSWERED,
             error_cb=on_error,

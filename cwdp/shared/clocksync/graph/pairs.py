@@ -9,7 +9,8 @@ also shows a host that tells its peers one time and itself another.
 Better still, requests of both ends make one estimate and replies of both another, each free of the
 constant by itself. Under load replies wait in the responder's driver behind what arrived with the
 request, requests do not; so each of the two is weighed by how far its margin stands above the least
-that it has been (what queues add moves the estimate by no more than that).
+that it has been (what queues add moves the estimate by no more than that). A queue that has stood for
+as long as floors are known looks like a floor; so none counts for more than a few times the fleet's.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,9 @@ from cwdp.shared.clocksync.edge.floors import at_most, queued_sigma
 
 _MAD_TO_SIGMA = 1.4826
 _EPOCH_NS = 20_000_000_000
+_FLEET_TIMES = 4.0
+"""What a floor may be of the fleet's median; above it a queue may stand that nobody has seen begin."""
+
 _NAME_BITS = 21
 
 
@@ -91,6 +95,11 @@ class PairFloors:
 def pair_names(path: I64, a: I64, b: I64) -> I64:
     """A number for each pair, a < b, the same each time: int64 [pairs]."""
     return np.asarray(path << 2 * _NAME_BITS | a << _NAME_BITS | b)
+
+
+def _most_of_fleet(floors_ns: F64, sigma_ns: F64) -> F64:
+    """What no floor may count for more than, of requests and of replies: float64 [2, 1]."""
+    return np.asarray(_FLEET_TIMES * np.nanmedian(at_most(floors_ns, sigma_ns), axis=1, keepdims=True))
 
 
 def _no_floors(pairs: int) -> F64:
@@ -236,7 +245,9 @@ def _weigh_ways(
     variances = [of_both(np.square(s)) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
     lines = np.sqrt(np.stack(variances)) / 2
     floors, sigma_floors = ways.floors.update(name, margins, lines, ways.instant_ns)
-    sigma = np.maximum(lines, queued_sigma(margins, floors, sigma_floors))
+    most = _most_of_fleet(floors, sigma_floors)
+    queued = np.fmax(queued_sigma(margins, floors, sigma_floors), queued_sigma(margins, most, np.zeros(1)))
+    sigma = np.maximum(lines, queued)
     weight = sigma**-2.0
     total = weight.sum(axis=0)
     # Floors that were learnt under load may be off by what the lines are off by now.

@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from asynchronous import asynchronous
 from bus_fakes import authority, bus_server, free_port, manager_bus
 from fakes import until
 
@@ -108,3 +109,43 @@ def _server_of(bus: Bus) -> str:
     """To which server a bus is connected; nothing where to none."""
     url = bus.session.connected_url if bus.session is not None else None
     return "" if url is None else f"nats://{url.netloc}"
+
+
+SLOW_S = 3.0
+
+
+@asynccontextmanager
+async def _slow_way(url: str) -> AsyncIterator[str]:
+    """A way to a server on which everything that a client says first arrives late; its address."""
+    host, port = url.removeprefix("nats://").split(":")
+    tasks = []
+
+    async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter, late_s: float) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(1 << 16):
+                await asyncio.sleep(late_s)
+                late_s = 0.0
+                sink.write(data)
+        sink.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, to_server = await asyncio.open_connection(host, int(port))
+        tasks.append(asyncio.create_task(pass_on(there, writer, 0.0)))
+        await pass_on(reader, to_server, SLOW_S)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@pytest.mark.needs("nats-server")
+@asynchronous
+async def test_a_host_that_is_slow_to_greet_a_server_gets_there_too(tmp_path: Path) -> None:
+    async with bus_server(tmp_path) as server, _slow_way(server.url) as slow:
+        bus = manager_bus(slow)
+        bus.start()
+        await until(lambda: bus.connected)
+        assert bus.counters["connect_failed"] > 0
+        await bus.close()
