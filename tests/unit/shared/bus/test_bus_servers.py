@@ -8,13 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from bus_fakes import authority, bus_server, free_port, manager_bus
+from bus_fakes import authority, bus_server, manager_bus
 from fakes import until
 
 from cwdp.errors import ConfigError
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.servers import Servers, server_urls, shown
 from tools.bus_cluster import BusCluster
+from tools.free_ports import free_port
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
