@@ -26,7 +26,13 @@ from tools.tier_results import LACKS, Results, in_ci
 
 CHECKS = ("lint", "types")
 TESTS = {
-    "unit": ("tests/unit",),
+    "unit": (
+        "-n",
+        "2",
+        "--dist",
+        "worksteal",
+        "tests/unit",
+    ),  # much of it waits for a bus server or a process
     "kernel": ("tests/bpf",),
     "page": ("tests/page",),
     "lab": ("tests/lab",),
