@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +15,7 @@ from cwdp.shared.bus.session import dial, hang_up
 from manager.bus.connection import manager_bus
 from manager.bus.server_config import Cluster, write_config
 from manager.identity.authority import Authority
+from tools.free_ports import free_port
 
 READY_S = 30.0
 
@@ -32,8 +32,8 @@ class BusCluster:
     def __init__(self, directory: Path, authority: Authority, servers: int = 3) -> None:
         self._directory, self.authority = directory, authority
         self.names = [f"s{number}" for number in range(servers)]
-        self._ports = {name: _free_port() for name in self.names}
-        self._routes = {name: f"127.0.0.1:{_free_port()}" for name in self.names}
+        self._ports = {name: free_port() for name in self.names}
+        self._routes = {name: f"127.0.0.1:{free_port()}" for name in self.names}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -139,9 +139,3 @@ class BusCluster:
         finally:
             await hang_up(client)
         return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from bus_fakes import authority, free_port, save_authority
+from bus_fakes import authority, save_authority
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from fakes import fleet
@@ -26,6 +26,7 @@ from manager.config import ManagerConfig, RoleSettings, TlsSettings
 from manager.identity import certificates
 from manager.identity.authority import Authority
 from manager.service import Manager
+from tools.free_ports import free_port
 
 WAIT_S = 60.0
 ROLES = ("metrics", "viewer", "operator", "administrator")

@@ -1,6 +1,5 @@
 """A fleet's bus on loopback, with one authority for all tests of a process: its server, managers, hosts, bare clients."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -16,6 +15,7 @@ from cwdp.shared.identity.credential import Credential
 from manager.bus import connection
 from manager.bus.nats_server import NatsServer
 from manager.identity.authority import DEFAULT_POD, Authority
+from tools.free_ports import free_port
 
 POD = DEFAULT_POD
 
@@ -78,10 +78,3 @@ async def connect_as(url: str, credential: Credential, errors: list[str] | None 
 async def connect_as_manager(url: str) -> Client:
     """A bare client that may do all that managers may."""
     return await connect_as(url, authority().manager_credential("test"))
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import free_port
 from fakes import until
 
 from manager.bus.connection import manager_bus
@@ -15,6 +14,7 @@ from manager.bus.lease import LEASE_S, Claim
 from manager.bus.lease_thread import LeaseThread
 from manager.bus.nats_server import NatsServer
 from manager.identity.authority import Authority
+from tools.free_ports import free_port
 
 pytestmark = pytest.mark.timeout(60)
 

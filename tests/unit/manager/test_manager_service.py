@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, connect_as, credential_of, free_port, save_authority
+from bus_fakes import POD, connect_as, credential_of, save_authority
 from click.testing import CliRunner, Result
 from fakes import FakeHost, fleet, until
 from prometheus_client.parser import text_string_to_metric_families
@@ -31,6 +31,7 @@ from cwdp.shared.slices import Match, Slice, SliceSet
 from manager.config import ManagerConfig
 from manager.hosts.members import MISSED_HELLOS
 from manager.service import Manager
+from tools.free_ports import free_port
 
 pytestmark = pytest.mark.needs("nats-server")
 

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, connect_as, credential_of, free_port
+from bus_fakes import POD, connect_as, credential_of
 from fakes import hello, nic, until
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +37,7 @@ from manager.faults.watch import FaultWatch
 from manager.probing.graph_timer import GraphTimer
 from manager.service import Manager
 from manager.state import FleetState
+from tools.free_ports import free_port
 
 
 def _state() -> FleetState:

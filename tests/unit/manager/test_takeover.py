@@ -15,7 +15,7 @@ import nats.errors
 import nats.js.manager
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, bus_server, free_port, leader_seal, manager_bus, save_authority
+from bus_fakes import POD, bus_server, leader_seal, manager_bus, save_authority
 from fakes import FakeHost, fleet, until
 from test_manager_service import _agree, _json, _steer
 from test_two_managers import OVERRIDE, _Managers
@@ -29,6 +29,7 @@ from manager.bus.lease import LEASE_S, Claim, Lease
 from manager.config import ManagerConfig
 from manager.identity.probe_keys import ProbeKeys
 from manager.service import Manager
+from tools.free_ports import free_port
 
 pytestmark = pytest.mark.needs("nats-server")
 

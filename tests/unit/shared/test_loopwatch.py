@@ -53,7 +53,7 @@ def test_a_loop_that_stands_still_says_nothing_and_is_measured(heard: HeardBy) -
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("pid", [1, os.getpid()])
+@pytest.mark.parametrize("pid", [1, os.getpid()], ids=["other", "own"])
 def test_a_watchdog_of_another_process_is_not_fed(
     heard: HeardBy, monkeypatch: pytest.MonkeyPatch, pid: int
 ) -> None:

@@ -45,6 +45,16 @@ def test_by_mark():
 def test_by_call(n):
     pytest.skip("a gate")
 """
+ENDS = """
+import os
+import pytest
+
+@pytest.mark.parametrize("n", range(5))
+def test_it(n):
+    if n == 2:
+        os._exit(STATUS)
+"""
+WORKERS = run_tests.TESTS["unit"][:-1]
 
 
 def reported(tiers: Sequence[Tier], ci: bool = False) -> tuple[int, list[str]]:
@@ -120,24 +130,35 @@ def test_what_is_not_installed_is_said_aloud() -> None:
     assert lines[-2] == f"NOT EVERYTHING RAN: 3 tests of the tier unit did not: {NO_NATS}"
 
 
-def test_the_results_of_a_tier(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(TESTS)
-    (tmp_path / "test_broken.py").write_text("import no_such_module")
-    path = tmp_path / "results.json"
-    plugin = ("-p", "tools.tier_results", f"--results={path}")
+def tier_of(folder: Path, workers: Sequence[str]) -> Tier:
+    """What became of the tests in a folder."""
+    path = folder / "results.json"
+    plugin = ("-p", "tools.tier_results", f"--results={path}", *workers)
     only = (
         "-c",
         os.devnull,
-        f"--rootdir={tmp_path}",
+        f"--rootdir={folder}",
         "-p",
         "no:cacheprovider",
         "--continue-on-collection-errors",
     )
-    subprocess.run(
-        [sys.executable, "-m", "pytest", *plugin, *only, tmp_path], check=False, capture_output=True
-    )
-    results = msgspec.json.decode(path.read_bytes(), type=Results)
-    assert results == Results(passed=1, failed=3, skipped={"a fence": 1, "a gate": 2})
+    command = [sys.executable, "-m", "pytest", *plugin, *only, folder]
+    status = subprocess.run(command, check=False, capture_output=True).returncode
+    return Tier("unit", status, 1.0, msgspec.json.decode(path.read_bytes(), type=Results))
+
+
+@pytest.mark.parametrize("workers", [(), WORKERS], ids=["one process", "workers"])
+def test_the_results_of_a_tier(tmp_path: Path, workers: Sequence[str]) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS)
+    (tmp_path / "test_broken.py").write_text("import no_such_module")
+    tier = tier_of(tmp_path, workers)
+    assert tier.results == Results(passed=1, failed=3, skipped={"a fence": 1, "a gate": 2})
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_worker_that_ends_in_the_midst_of_a_test_has_failed(tmp_path: Path, status: int) -> None:
+    (tmp_path / "test_it.py").write_text(ENDS.replace("STATUS", str(status)))
+    assert tier_of(tmp_path, WORKERS).failed(ci=False) == 1
 
 
 def test_a_tier_that_ends_early_has_no_results(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,9 @@ FABRICS = [
 ]
 
 
-@pytest.mark.parametrize("clos", FABRICS, ids=str)
+@pytest.mark.parametrize(
+    "clos", FABRICS, ids=["two tiers", "three tiers", "IPv6", "silent spines", "no answer"]
+)
 def test_tables_fit_eighty_columns_and_answers_are_json(clos: FakeClos) -> None:
     discovery = discovered(clos)
     fabric = json.loads(json.dumps(fabric_views.fabric(discovery)))

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bus_fakes import bus_server, free_port, save_authority
+from bus_fakes import bus_server, save_authority
 from fakes import until
 
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
 from manager.config import ManagerConfig
 from manager.service import Manager
+from tools.free_ports import free_port
 
 pytestmark = pytest.mark.needs("nats-server")
 

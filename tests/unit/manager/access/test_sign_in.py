@@ -84,7 +84,9 @@ def test_a_session_and_its_stream_end_with_the_token(served: ServedManager) -> N
     stream.close()
 
 
-@pytest.mark.parametrize("token", ["", "x", new_token(), None, 7, ["x"], "caf\u00e9", "x" * 100_000])
+@pytest.mark.parametrize(
+    "token", ["", "x", pytest.param(new_token(), id="unknown"), None, 7, ["x"], "caf\u00e9", "x" * 100_000]
+)
 def test_what_is_no_token_opens_none(served: ServedManager, token: Any) -> None:
     served.move()
     answer = _signed_in(served, token)

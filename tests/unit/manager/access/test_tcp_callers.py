@@ -140,7 +140,7 @@ def _unsigned(algorithm: str) -> str:
         "A" * 7_000,
         "caf\u00e9",
         "\u00ff\u0000".replace("\u0000", "\u0001"),
-        new_token(),
+        pytest.param(new_token(), id="unknown"),
         _of_another_fleet(),
         authority().manager_credential("manager").token,
         _unsigned("none"),

@@ -90,7 +90,7 @@ def test_rails_are_leaves_that_no_two_interface_names_share() -> None:
         FakeClos(leaves=3, nics=2),
         FakeClos(leaves=3, version=6),
     ],
-    ids=str,
+    ids=["default", "one leaf", "one host a leaf", "eight spines", "three pods", "two rails", "IPv6"],
 )
 def test_a_fabric_that_keeps_its_pattern_raises_no_suspicion(clos: FakeClos) -> None:
     assert suspected(clos) == []

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from bus_fakes import authority, bus_server, connect_as_manager, free_port
+from bus_fakes import authority, bus_server, connect_as_manager
 from test_history_service import _One
 
 from cwdp.shared.tasks import end
 from manager.bus.copies import Copies
 from manager.history.stream import STREAM
 from tools.bus_cluster import BusCluster
+from tools.free_ports import free_port
 
 pytestmark = [pytest.mark.needs("nats-server"), pytest.mark.timeout(500)]
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import bus_server, free_port, manager_bus, save_authority
+from bus_fakes import bus_server, manager_bus, save_authority
 from click.testing import CliRunner
 from fakes import fleet, until
 
@@ -34,6 +34,7 @@ from manager.history.writer import RETRY_S, StoppedError
 from manager.overrides.steering import SteerOverride
 from manager.service import Manager
 from manager.state import FleetState
+from tools.free_ports import free_port
 
 pytestmark = pytest.mark.needs("nats-server")
 

@@ -295,8 +295,8 @@ def test_a_full_database_is_no_damage(tmp_path: Path) -> None:
     store.close()
 
 
-WRITER = """
-import sys, time
+WRITERS = """
+import os, sys
 from pathlib import Path
 import numpy as np
 from manager.history.coding import LINK_FIELDS
@@ -305,8 +305,7 @@ from manager.history.records import EventRecord, Message
 from manager.history.rings import Ring
 from manager.history.store import Store
 
-for line in sys.stdin:
-    directory, origin = line.split()
+def write(directory, origin):
     store = Store(Path(directory))
     links = Measured(Ring(Path(directory), "links", store.generation), "links", LINK_FIELDS, store)
     names = tuple((f"l{i}", "s") for i in range(100))
@@ -318,48 +317,49 @@ for line in sys.stdin:
         store.append(Message(origin=origin, number=number, records=events))
         links.add(names, values, 1.8e9 + 10.0 * number, 1 << 30)
         print(number, flush=True)
+
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        print(os.getpid(), flush=True)
+        write(*line.split())
+    os.waitpid(pid, 0)
+    print("killed", flush=True)
 """
+"""For each line a process that says who it is and what it has written."""
+
 KILLS = 200
 
 
 def test_a_writer_that_is_killed_200_times_loses_nothing_that_it_had_written(tmp_path: Path) -> None:
     rng = random.Random(7)
     written: dict[str, int] = {}
-
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", WRITER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[4],
-        )
-
-    spare = [start() for _ in range(4)]
-    for kill in range(KILLS):
-        spare.append(start())
-        process = spare.pop(0)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        origin = f"run{kill}"
-        process.stdin.write(f"{tmp_path} {origin}\n")
-        process.stdin.flush()
-        wanted = rng.randrange(1, 6)
-        written[origin] = 0
-        for line in process.stdout:
-            written[origin] = int(line)
-            if written[origin] >= wanted:
-                break
-        time.sleep(rng.random() * 0.003)
-        process.send_signal(signal.SIGKILL)
-        for line in process.stdout:
-            written[origin] = int(line)
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
-    for process in spare:
-        process.kill()
-        process.communicate()
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITERS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[4],
+    ) as writers:
+        assert writers.stdin is not None
+        assert writers.stdout is not None
+        for kill in range(KILLS):
+            origin = f"run{kill}"
+            writers.stdin.write(f"{tmp_path} {origin}\n")
+            writers.stdin.flush()
+            pid = int(writers.stdout.readline())
+            wanted = rng.randrange(1, 6)
+            written[origin] = 0
+            for line in writers.stdout:
+                written[origin] = int(line)
+                if written[origin] >= wanted:
+                    break
+            time.sleep(rng.random() * 0.003)
+            os.kill(pid, signal.SIGKILL)
+            for line in writers.stdout:
+                if line == "killed\n":
+                    break
+                written[origin] = int(line)
     assert all(count > 0 for count in written.values())
     store = Store(tmp_path)
     store.check()

@@ -10,7 +10,7 @@ from typing import Self
 import nkeys
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, authority, bus_server, connect_as, free_port, host_bus, manager_bus
+from bus_fakes import POD, authority, bus_server, connect_as, host_bus, manager_bus
 from fakes import until
 
 from cwdp.agent import joining
@@ -29,6 +29,7 @@ from cwdp.shared.identity.credential import Credential
 from cwdp.shared.identity.joining import RENEW, Granted, RenewRequest
 from manager.identity.probe_keys import ProbeKeys
 from manager.identity.service import Credentials
+from tools.free_ports import free_port
 
 pytestmark = pytest.mark.needs("nats-server")
 

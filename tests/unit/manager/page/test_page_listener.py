@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from bus_fakes import free_port
 
 from manager.access.callers import Callers
 from manager.access.grants import Grants
@@ -18,6 +17,7 @@ from manager.access.listeners import Listener
 from manager.config import RoleSettings
 from manager.page.server import Page
 from manager.state import FleetState
+from tools.free_ports import free_port
 from tools.sim.fleet.known import KnownFleet, break_link, known_state
 from tools.sim.fleet.served import page_of
 

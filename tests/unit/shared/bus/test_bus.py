@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, authority, bus_server, connect_as, credential_of, free_port, host_bus, manager_bus
+from bus_fakes import POD, authority, bus_server, connect_as, credential_of, host_bus, manager_bus
 from fakes import until
 
 from cwdp.errors import BusError
@@ -20,6 +20,7 @@ from cwdp.shared.bus.messages import Desired, Event
 from cwdp.shared.bus.subjects import up
 from manager.bus import nats_server
 from manager.bus.nats_server import NatsServer
+from tools.free_ports import free_port
 
 pytestmark = pytest.mark.needs("nats-server")
 
@@ -155,8 +156,10 @@ async def test_closing_sends_what_is_queued(tmp_path: Path) -> None:
 
 
 @asynchronous
-async def test_a_taken_port_is_named_with_the_next_step(tmp_path: Path) -> None:
-    nats_server.PORT_FREE_TIMEOUT_S = 0.1
+async def test_a_taken_port_is_named_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_server, "PORT_FREE_TIMEOUT_S", 0.1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

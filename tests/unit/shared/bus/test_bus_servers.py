@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import authority, bus_server, free_port, manager_bus
+from bus_fakes import authority, bus_server, manager_bus
 from fakes import until
 
 from cwdp.errors import ConfigError
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.servers import Servers, server_urls, shown
 from tools.bus_cluster import BusCluster
+from tools.free_ports import free_port
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])

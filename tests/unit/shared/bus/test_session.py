@@ -10,7 +10,7 @@ from pathlib import Path
 import nats.errors
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, authority, bus_server, connect_as, credential_of, free_port
+from bus_fakes import POD, authority, bus_server, connect_as, credential_of
 from fakes import until
 
 from cwdp.shared.bus.connection import Bus
@@ -20,6 +20,7 @@ from cwdp.shared.identity import jwt
 from cwdp.shared.identity.credential import Credential
 from manager.bus.nats_server import NatsServer
 from manager.identity.authority import Authority
+from tools.free_ports import free_port
 
 
 def _strangers() -> dict[str, Credential]:

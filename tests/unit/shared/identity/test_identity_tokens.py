@@ -76,7 +76,10 @@ def test_what_is_no_token_is_refused(token: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("public", ["", "A", "é", "1" * 56, "A" * 55, jwt.public_key(KEY) + "A" * 8])
+@pytest.mark.parametrize(
+    "public",
+    ["", "A", "é", "1" * 56, "A" * 55, pytest.param(jwt.public_key(KEY) + "A" * 8, id="too long")],
+)
 def test_nothing_is_signed_by_what_is_no_key(public: str) -> None:
     assert not jwt.is_signed(b"data", KEY.sign(b"data"), public)
     assert jwt.is_signed(b"data", KEY.sign(b"data"), jwt.public_key(KEY))

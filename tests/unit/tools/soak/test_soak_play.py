@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -56,9 +56,9 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(play, "GLANCE_S", 0.02)
 
 
-def played(monkeypatch: pytest.MonkeyPatch, made: Made) -> Play:
+def played(monkeypatch: pytest.MonkeyPatch, made: Made, schedule: Sequence[Trouble] = SCHEDULE) -> Play:
     monkeypatch.setattr(play, "made", made)
-    return Play(Stage(), SCHEDULE)
+    return Play(Stage(), schedule)
 
 
 def nothing_wrong() -> None:
@@ -91,7 +91,7 @@ def test_one_that_cannot_be_made_is_told_and_the_next_of_its_track_comes(
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_whatever_ends_it_undoes_all(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made()
-    one = played(monkeypatch, made)
+    one = played(monkeypatch, made, [*SCHEDULE[:-1], Trouble("loss", "l1-s2", 29.0, 30.0)])
 
     def end() -> None:
         if len(made.begun) >= 3:
