@@ -17,10 +17,21 @@ TURNAROUND_NS = 20_000.0
 BASE_DELAY_NS = 30_000.0
 STAMP_BIAS_NS = 1_000.0
 SAME_QUEUE = 0.8
+_FULL = 0.95
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowWay:
+    """What arrives at host `host` waits in a queue of up to `queue_ns` that does not drain, from one time to another."""
+
+    host: int
+    queue_ns: float
+    from_s: float
+    until_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +49,7 @@ class FleetOptions:
         busy_s: mean length of a busy time.
         drift_ppm: clocks' rates are uniform within plus or minus this.
         wander: random walk of each clock's rate, per sqrt(s).
+        slow: a queue that stands at one host; None for none.
     """
 
     hosts: int = 8
@@ -51,6 +63,7 @@ class FleetOptions:
     busy_s: float = 0.05
     drift_ppm: float = 50.0
     wander: float = 1e-9
+    slow: SlowWay | None = None
 
 
 @dataclass(frozen=True)
@@ -82,9 +95,9 @@ def draw_probes(
     spread = np.arange(n) + rng.random((len(peers), n))
     first_s = start_s + spread / options.pairs_per_s
     sent = np.stack((first_s * NS_PER_S, first_s * NS_PER_S + PAIR_SPACING_NS), axis=2)
-    arrived = sent + _delay_ns(options, first_s, rng)
+    arrived = sent + _delay_ns(options, first_s, rng) + _stands_ns(options.slow, peers[:, None], first_s, rng)
     returned = arrived + TURNAROUND_NS
-    back = returned + _delay_ns(options, first_s, rng)
+    back = returned + _delay_ns(options, first_s, rng) + _stands_ns(options.slow, host, first_s, rng)
     mine, theirs = np.full((1, 1, 1), host), peers[:, None, None]
     # The request is stamped at tc egress, this much before it leaves.
     stamped = ((mine, sent - STAMP_BIAS_NS), (theirs, arrived), (theirs, returned), (mine, back))
@@ -93,6 +106,15 @@ def draw_probes(
     edge = np.repeat(np.arange(len(peers)), n)[order]
     sent_s = sent.reshape(-1, 2)[order].ravel() / NS_PER_S
     return Probes(np.repeat(edge, 2), sent_s, stamps[:, order].reshape(4, -1))
+
+
+def _stands_ns(slow: SlowWay | None, at: Ints | int, first_s: Floats, rng: np.random.Generator) -> Floats:
+    """What a queue that stands adds to pairs that arrive at some hosts: (edges, pairs, 1), nothing without one."""
+    if slow is None:
+        return np.zeros((*first_s.shape, 1))
+    meets = (at == slow.host) & (first_s >= slow.from_s) & (first_s < slow.until_s)
+    waits_ns = slow.queue_ns * rng.uniform(_FULL, 1.0, first_s.shape)
+    return np.where(meets, waits_ns, 0.0)[..., None]
 
 
 def _delay_ns(options: FleetOptions, first_s: Floats, rng: np.random.Generator) -> Floats:

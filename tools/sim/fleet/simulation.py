@@ -3,7 +3,8 @@
 Errors are taken as the lab takes them: each host's published line against the median of all, again and again.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,9 +101,17 @@ class _SimulatedClock(LocalClock):
 
 
 class FleetSimulation:
-    """State of one run."""
+    """State of one run.
 
-    def __init__(self, options: FleetOptions, manoeuvre: Manoeuvre | None = None) -> None:
+    Args:
+        options: the fleet.
+        manoeuvre: what its clocks do.
+        takeovers_s: when another manager takes over, which knows what hosts tell it and no more.
+    """
+
+    def __init__(
+        self, options: FleetOptions, manoeuvre: Manoeuvre | None = None, takeovers_s: Sequence[float] = ()
+    ) -> None:
         self._seconds = options.seconds
         self._rng = rng = np.random.default_rng(options.seed)
         n = options.hosts
@@ -119,7 +128,8 @@ class FleetSimulation:
             for i in range(n)
         ]
         self._heard, self._looks, self._changes_seen = np.zeros((3, n), np.int64)
-        self._service = ClockService(Identity(timeline="simulated", starts=1), continued=False)
+        self._takeovers_s, self._managers = deque(sorted(takeovers_s)), 1
+        self._service = self._manager()
         self._since_s: dict[tuple[str, int], float] = {}
         self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
         self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
@@ -190,8 +200,17 @@ class FleetSimulation:
             seen += 1
         self._changes_seen[host] = seen
 
+    def _manager(self) -> ClockService:
+        return ClockService(
+            Identity(timeline="simulated", starts=self._managers), continued=self._managers > 1
+        )
+
     def _solve(self, now_s: float) -> None:
         """What the manager does four times a second, and the agents with its updates."""
+        if self._takeovers_s and now_s >= self._takeovers_s[0]:
+            self._takeovers_s.popleft()
+            self._managers += 1
+            self._service = self._manager()
         edges = self._service.begin(now_s)
         solved = None if edges is None else self._service.solve_edges(edges)
         if edges is None or solved is None:

@@ -9,6 +9,8 @@ import numpy as np
 from cwdp.shared.clocksync._types import F64
 
 SURE_SIGMAS = 3.0
+QUEUED_SIGMAS = float(np.sqrt(3))
+"""A queue moves an offset by so many of `queued_sigma` at most."""
 
 
 def at_most(margin_ns: F64, sigma_ns: F64) -> F64:
@@ -22,4 +24,4 @@ def queued_sigma(margin_ns: F64, floor_ns: F64, sigma_floor_ns: F64) -> F64:
     The one-way excesses e1, e2 of the two directions move the offset by (e1 - e2) / 2 and the margin by (e1 + e2) / 2;
     given the sum, the difference is about uniform. Nothing or below where the margin may be the floor.
     """
-    return np.asarray((margin_ns - at_most(floor_ns, sigma_floor_ns)) / np.sqrt(3))
+    return np.asarray((margin_ns - at_most(floor_ns, sigma_floor_ns)) / QUEUED_SIGMAS)

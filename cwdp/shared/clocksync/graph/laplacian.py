@@ -80,8 +80,9 @@ class Laplacian:
     def variance(self, weight: F64) -> F64:
         """Variance of each node against the mean of its component, for weights 1 / sigma**2.
 
-        Exact for small graphs; else two terms of the Neumann series of the inverse, which are
-        enough on the expanders that probe graphs are.
+        A node that is known far worse than the median node counts for less in the mean: it makes the others no less
+        certain. Exact for small graphs; else two terms of the Neumann series of the inverse, which are enough on the
+        expanders that probe graphs are.
 
         Returns:
             float64 [nodes], inf for nodes without weight.
@@ -89,9 +90,7 @@ class Laplacian:
         degree = self.node_sum(weight)
         alone = degree <= 0
         if self.n_nodes <= _DENSE_UP_TO:
-            half = self._half_adjacency(weight).toarray()
-            exact = np.diag(np.linalg.pinv(np.diag(degree) - half - half.T, hermitian=True)).copy()
-            return np.asarray(np.where(alone, np.inf, np.maximum(exact, 0.0)))
+            return np.asarray(np.where(alone, np.inf, np.maximum(self._exact_variance(weight, degree), 0.0)))
         inverse = np.divide(1.0, degree, out=np.zeros_like(degree), where=~alone)
         square = weight**2
         second = self._node_total(self.a, square * inverse[self.b])
@@ -99,9 +98,30 @@ class Laplacian:
         second *= inverse**2
         return np.where(alone, np.inf, inverse + second)
 
+    def _exact_variance(self, weight: F64, degree: F64) -> F64:
+        half = self._half_adjacency(weight).toarray()
+        covariance = _covariance(half + half.T, degree)
+        variance = np.diag(covariance)
+        share = 1 / (np.median(variance[degree > 0], keepdims=True) + variance)
+        _, component = sparse.csgraph.connected_components(half > 0, directed=False)
+        mean_of = np.where((component[:, None] == component) & (degree > 0), share, 0.0)
+        mean_of /= np.maximum(mean_of.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        across = mean_of @ covariance
+        return np.asarray(variance - 2 * np.diag(across) + (across * mean_of).sum(axis=1))
+
     def _node_total(self, end: Nodes, per_edge: F64) -> F64:
         return np.asarray(np.bincount(end, per_edge, self.n_nodes), np.float64)
 
     def _half_adjacency(self, weight: F64) -> "sparse.coo_array":
         """Weights at [a, b]; adding the transpose gives the whole. COO needs no assembly at all."""
         return sparse.coo_array((weight, self._ends), (self.n_nodes, self.n_nodes))
+
+
+def _covariance(adjacency: F64, degree: F64) -> F64:
+    """Of all nodes, each counted by its degree in the mean that they are held against: float64 [nodes, nodes].
+
+    The normalised Laplacian is inverted, which is as accurate where weights differ by many powers of ten.
+    """
+    scale = np.divide(1.0, np.sqrt(degree), out=np.zeros_like(degree), where=degree > 0)
+    normalised = np.diag(np.sign(degree)) - scale[:, None] * adjacency * scale
+    return np.asarray(scale[:, None] * np.linalg.pinv(normalised, hermitian=True) * scale)

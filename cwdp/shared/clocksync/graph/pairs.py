@@ -10,7 +10,7 @@ Better still, requests of both ends make one estimate and replies of both anothe
 constant by itself. Under load replies wait in the responder's driver behind what arrived with the
 request, requests do not; so each of the two is weighed by how far its margin stands above the least
 that it has been (what queues add moves the estimate by no more than that). A queue that has stood for
-as long as floors are known looks like a floor; so none counts for more than a few times the fleet's.
+as long as floors are known looks like a floor; so margins of several times the fleet's are held against that.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cwdp.shared.clocksync._types import F64, I64, Bool
-from cwdp.shared.clocksync.edge.floors import at_most, queued_sigma
+from cwdp.shared.clocksync.edge.floors import QUEUED_SIGMAS, at_most, queued_sigma
 
 _MAD_TO_SIGMA = 1.4826
 _EPOCH_NS = 20_000_000_000
 _FLEET_TIMES = 4.0
-"""What a floor may be of the fleet's median; above it a queue may stand that nobody has seen begin."""
+"""Margins beyond so many of the fleet's median hold a queue, though nobody may have seen it begin."""
 
 _NAME_BITS = 21
 
@@ -97,9 +97,15 @@ def pair_names(path: I64, a: I64, b: I64) -> I64:
     return np.asarray(path << 2 * _NAME_BITS | a << _NAME_BITS | b)
 
 
-def _most_of_fleet(floors_ns: F64, sigma_ns: F64) -> F64:
-    """What no floor may count for more than, of requests and of replies: float64 [2, 1]."""
-    return np.asarray(_FLEET_TIMES * np.nanmedian(at_most(floors_ns, sigma_ns), axis=1, keepdims=True))
+def surely_queued(margin_ns: F64, floors_ns: F64) -> F64:
+    """What of margins is queue whatever their own floors are, which may have been learnt while it stood: of any shape.
+
+    Args:
+        margin_ns: one for each pair, along the last axis.
+        floors_ns: of the fleet, along the last axis; NaN where there is none.
+    """
+    fleet = np.nanmedian(floors_ns, axis=-1, keepdims=True)
+    return np.asarray(np.where(margin_ns > _FLEET_TIMES * fleet, margin_ns - fleet, 0.0))
 
 
 def _no_floors(pairs: int) -> F64:
@@ -137,6 +143,7 @@ class PairEdges:
     Attributes:
         a, b: int64 [pairs], nodes.
         y_ns, sigma_ns: float64 [pairs], g_a - g_b and its standard error.
+        queued_ns: float64 [pairs], by how much of late queues may have moved y_ns at most, where that is more than its error.
         mutual: bool [pairs], both ends initiated.
         bias_ns, sigma_bias_ns: float64 [pairs], half the sum of the two directed fits, which is alike
             for all pairs of a fleet with one stamping; NaN and inf where not mutual.
@@ -147,6 +154,7 @@ class PairEdges:
     b: I64
     y_ns: F64
     sigma_ns: F64
+    queued_ns: F64
     mutual: Bool
     bias_ns: F64
     sigma_bias_ns: F64
@@ -199,14 +207,17 @@ def merge_directed(
     a, b = (key >> node_bits) & lowest, key & lowest
     y_mutual, sigma_mutual = y / 2, np.sqrt(variance) / 2
     sigma_bias = sigma_mutual
+    queued = np.zeros(len(key)) if ways is None else of_both(surely_queued(ways.margin_ns, ways.margin_ns))
+    one_sided = np.sqrt(variance + np.square(queued / QUEUED_SIGMAS))
     if ways is not None and mutual.any():
         name = pair_names(key >> 2 * node_bits, a, b)
-        y_mutual, sigma_mutual, bias, sigma_bias = _weigh_ways(ways, name, of_both, y_mutual, bias)
+        y_mutual, sigma_mutual, moved, bias, sigma_bias = _weigh_ways(ways, name, of_both, y_mutual, bias)
+        queued = np.where(mutual, moved, queued)
     fleet, scatter = _centre(bias[mutual])
     y = np.where(mutual, y_mutual, np.where(has_ab, y - fleet, y + fleet))
-    sigma = np.where(mutual, sigma_mutual, np.sqrt(variance + scatter**2))
+    sigma = np.where(mutual, sigma_mutual, np.hypot(one_sided, scatter))
     sigma_bias = np.where(mutual, np.sqrt(sigma_bias**2 + scatter**2), np.inf)
-    return PairEdges(a, b, y, sigma, mutual, bias - fleet, sigma_bias, of_fit)
+    return PairEdges(a, b, y, sigma, queued, mutual, bias - fleet, sigma_bias, of_fit)
 
 
 def _sorted(key: I64) -> tuple[I64, I64]:
@@ -223,7 +234,7 @@ def _sorted(key: I64) -> tuple[I64, I64]:
 
 def _weigh_ways(
     ways: Ways, name: I64, of_both: Callable[..., F64], half_y: F64, half_sum: F64
-) -> tuple[F64, F64, F64, F64]:
+) -> tuple[F64, F64, F64, F64, F64]:
     """From the four lines of each mutual pair, one estimate of y.
 
     Queues only ever add to a margin, so what the two ends disagree by is read from the floors; a lie
@@ -237,7 +248,7 @@ def _weigh_ways(
         half_sum: float64 [pairs], half their sum; NaN where not mutual.
 
     Returns:
-        (y, its standard error, bias, its standard error), float64 [pairs]; of use only where mutual.
+        (y, its standard error, what queues may have moved it by, bias, its standard error), float64 [pairs]; of use only where mutual.
     """
     skew, mean = of_both(ways.margin_ns, signed=True) / 2, of_both(ways.margin_ns) / 2
     y = np.stack((half_y + skew, half_y - skew))
@@ -245,14 +256,21 @@ def _weigh_ways(
     variances = [of_both(np.square(s)) for s in (ways.sigma_out_ns, ways.sigma_back_ns)]
     lines = np.sqrt(np.stack(variances)) / 2
     floors, sigma_floors = ways.floors.update(name, margins, lines, ways.instant_ns)
-    most = _most_of_fleet(floors, sigma_floors)
-    queued = np.fmax(queued_sigma(margins, floors, sigma_floors), queued_sigma(margins, most, np.zeros(1)))
+    surely = surely_queued(margins, at_most(floors, sigma_floors)) / QUEUED_SIGMAS
+    queued = np.fmax(queued_sigma(margins, floors, sigma_floors), surely)
     sigma = np.maximum(lines, queued)
     weight = sigma**-2.0
     total = weight.sum(axis=0)
+    moved = (weight * np.where(queued > lines, QUEUED_SIGMAS * queued, 0.0)).sum(axis=0) / total
     # Floors that were learnt under load may be off by what the lines are off by now.
     variance_bias = np.square(sigma_floors).sum(axis=0) / 4 + 1 / total
-    return (weight * y).sum(axis=0) / total, total**-0.5, (floors[0] - floors[1]) / 2, np.sqrt(variance_bias)
+    return (
+        (weight * y).sum(axis=0) / total,
+        total**-0.5,
+        moved,
+        (floors[0] - floors[1]) / 2,
+        np.sqrt(variance_bias),
+    )
 
 
 def _centre(values: F64) -> tuple[float, float]:

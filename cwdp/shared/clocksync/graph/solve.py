@@ -14,7 +14,7 @@ from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, NS_PER_S, WANDER, B
 from cwdp.shared.clocksync.edge.fit import EdgeFits, FitReason
 from cwdp.shared.clocksync.graph.blame import blame
 from cwdp.shared.clocksync.graph.laplacian import Laplacian
-from cwdp.shared.clocksync.graph.pairs import PairEdges, PairFloors, Ways, merge_directed
+from cwdp.shared.clocksync.graph.pairs import PairEdges, PairFloors, Ways, merge_directed, surely_queued
 from cwdp.shared.clocksync.graph.propagate import components, line_at, propagate, sigma_at
 from cwdp.shared.clocksync.graph.robust import REJECT_SIGMAS, RobustSolution, robust_solve
 
@@ -137,9 +137,11 @@ class Solution:
         instant_ns: global time that all of it is for.
         g_ns, g_frac_ns: int64 and float64 [nodes], global - local is their sum.
         sigma_ns: float64 [nodes], standard error against the mean; inf where there is nothing.
+        queued_ns: float64 [nodes], by how much of late queues may have moved all that was measured of it; the same way
+            each time, so that looking again makes it no smaller.
         reached: bool [nodes], in the main component of edges that agree.
         liar: bool [nodes], set aside because most of its edges speak against it.
-        restarted: bool [nodes], was predicted but is found elsewhere by more than 50 us.
+        restarted: bool [nodes], was predicted but is found elsewhere by more than 50 us, and by more than queues explain.
         rejected: bool [fits], valid fits that were not believed.
         residual_ns: float64 [fits], measured minus solved; NaN for fits that are not valid.
         inflation: by how much all claimed errors were widened, >= 1.
@@ -151,6 +153,7 @@ class Solution:
     g_ns: I64
     g_frac_ns: F64
     sigma_ns: F64
+    queued_ns: F64
     reached: Bool
     liar: Bool
     restarted: Bool
@@ -170,6 +173,7 @@ class Solution:
             g_ns,
             np.zeros(n),
             unknown,
+            np.zeros(n),
             none,
             none,
             none,
@@ -227,6 +231,7 @@ def solve_graph(
         g_ns=whole,
         g_frac_ns=frac,
         sigma_ns=np.sqrt(variance),
+        queued_ns=_node_mean(lap, solved.weight, pairs.queued_ns),
         reached=reached,
         liar=liar,
         restarted=restarted,
@@ -266,9 +271,8 @@ def _bases(good: GraphEdges, prediction: Prediction, wander: F64) -> tuple[I64, 
         y = measured(good, prediction.g_ns, instant)
         off = both & (np.abs(y) > _STALE_NS)
         if off.any():
-            off &= np.abs(y) > _STALE_SIGMAS * sigma_at(
-                good.fits, instant - prediction.g_ns[good.src], wander
-            )
+            sigma = sigma_at(good.fits, instant - prediction.g_ns[good.src], wander)
+            off &= np.abs(y) - surely_queued(good.fits.margin_ns, good.fits.margin_ns) > _STALE_SIGMAS * sigma
             restarted = blame(n, good.src[both], good.dst[both], off[both])
         known = known & ~restarted
         if known[good.src].all() and known[good.dst].all():
@@ -340,6 +344,12 @@ def _main_component(lap: Laplacian, used: Bool) -> Bool:
     if not has_edge.any():
         return has_edge
     return np.asarray(has_edge & (number == np.argmax(np.bincount(number[has_edge]))))
+
+
+def _node_mean(lap: Laplacian, weight: F64, per_edge: F64) -> F64:
+    """The weighted mean of an edge value over the edges of each node, 0 for those without weight: float64 [nodes]."""
+    total = lap.node_sum(weight)
+    return np.divide(lap.node_sum(weight * per_edge), total, out=np.zeros_like(total), where=total > 0)
 
 
 def _local_inflation(lap: Laplacian, solved: RobustSolution) -> F64:

@@ -271,7 +271,8 @@ class Tracks:
         stepped = self._stepped(solution, usable, innovation)
         begin = usable & (~self._locked | (stepped & (self._suspect_rounds >= _ROUNDS_TO_READMIT)))
         go_on = usable & self._locked & ~stepped
-        self._filter.learn_wander(go_on & ~unsettled, innovation, solution.sigma_ns**2)
+        unexplained = np.maximum(np.abs(innovation) - solution.queued_ns, 0.0)
+        self._filter.learn_wander(go_on & ~unsettled, unexplained, solution.sigma_ns**2)
         self._filter.update(go_on, innovation, solution.sigma_ns**2 * self._overlap)
         self._learn_drift(go_on & unsettled, solution)
         self._begin(begin, whole, frac, solution, first=first)
@@ -334,10 +335,14 @@ def _middle(solution: Solution, usable: Bool) -> int:
 
 
 def _mean_lead(solution: Solution, ahead: F64, going_on: Bool, var: F64) -> float:
-    """By how much hosts that go on are ahead of their predictions in the mean, outliers left out."""
+    """By how much hosts that go on are ahead of their predictions in the mean, outliers left out.
+
+    One that is known far worse than the median host counts for less.
+    """
     lead = ahead[going_on]
     median = float(np.median(lead))
     sigma = np.sqrt(var + solution.sigma_ns**2)[going_on]
     scale = max(1.0, float(np.median(np.abs(lead - median) / sigma)) * 1.4826)
     believed = np.abs(lead - median) <= _STEP_SIGMAS * scale * sigma
-    return float(np.mean(lead[believed]))
+    variance = np.square(sigma[believed])
+    return float(np.average(lead[believed], weights=1 / (np.median(variance) + variance)))
