@@ -36,7 +36,7 @@ AGENT_PACE = {
 }
 """The intervals of the agents' loops, by their names in `cwdp.agent.service`; a manager takes older fits for stale."""
 
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S, _FOUND_TIMEOUT_S = 30.0, 90.0
 _STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.5
 _LOG_CHARACTERS = 4_000
@@ -90,13 +90,15 @@ class Services:
         """Start the manager anew, its planner at work or not; agents and packets go on meanwhile.
 
         Raises:
-            LabError: it does not come up.
+            LabError: it does not come up, or not all agents find it.
         """
         self._way_out.ask_for_manager(
             manager_toml(probes=PROBES, roce=ROCE, planner=PlannerSettings(enabled=enabled))
         )
         if not wait_for(lambda: self._plans(enabled=enabled), _START_TIMEOUT_S, poll_s=_POLL_S):
             raise LabError("the manager does not come up", self._way_out.manager_log()[-_LOG_CHARACTERS:])
+        if not wait_for(self._all_are_up, _FOUND_TIMEOUT_S, poll_s=_POLL_S):
+            raise LabError("not all agents find the manager", self._way_out.manager_log()[-_LOG_CHARACTERS:])
 
     def stop(self) -> None:
         """Stop all."""
@@ -131,6 +133,14 @@ class Services:
         except ManagerError:
             return False
         return bool(answer["leads"]) and answer["planner"]["enabled"] is enabled
+
+    def _all_are_up(self) -> bool:
+        """Whether the manager hears all agents that were started."""
+        try:
+            heard = self.ask("/v1/manager")["hosts_up"]
+        except ManagerError:
+            return False
+        return int(heard) >= len(self._processes)
 
     def _start(self, name: str, serve: Callable[[], None]) -> None:
         process = _fork.Process(target=_run, args=(self._folder / f"{name}.log", serve), name=name)
