@@ -96,7 +96,7 @@ class Moments:
         counts = discovery.path_counts
 
         def suspected() -> list[Miswired]:
-            covered = counts.covered_leaves(model.routes)
+            covered = counts.covered_leaves()
             return miswired(model, address_of_each(owners), covered.__contains__)
 
         if self._parts_of != seen:

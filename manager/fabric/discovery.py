@@ -113,7 +113,7 @@ class Discovery:
     def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
         addresses = address_of_each(self._members.nics_by_address)
-        covered = self.path_counts.covered_leaves(self.fabric.routes)
+        covered = self.path_counts.covered_leaves()
         return miswired(self.model(), addresses, covered.__contains__)
 
     def _watch_wiring(self, now_s: float) -> list[WiringChange]:

@@ -73,9 +73,9 @@ class PathCounts:
         ends = self._routes.first_switch.get(src, ""), self._routes.last_switch.get(dst, "")
         return self._switches.get(ends)
 
-    def covered_leaves(self, routes: Routes) -> set[str]:
+    def covered_leaves(self) -> set[str]:
         """Leaves from which all links to each leaf that any path leads to are known, as far as can be told."""
-        covered: dict[str, bool] = {}
+        routes, covered = self._routes, dict[str, bool]()
         for (src, dst_addr), at in self._of.items():
             known = Known(*self._counts[at].tolist())
             if known.peer_ports:

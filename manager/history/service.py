@@ -279,7 +279,7 @@ class History:
             return
 
         def work() -> Elements:
-            covered = counts.covered_leaves(model.routes)
+            covered = counts.covered_leaves()
             suspects = miswired(model, address_of_each(owners), covered.__contains__)
             return elements(model, suspects, aside, avoided)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address
 
 from cwdp.dataplane.abi import ROCE_PORT
+from cwdp.errors import LabError
 from tools.lab.lab import Host, Lab
 from tools.lab.network import fabric
 from tools.lab.network.fabric import Node
@@ -12,21 +13,26 @@ from tools.lab.network.netns import netns_enter
 from tools.waiting import wait_for
 
 AT_ONCE = 4
-UNIT = 32  # packets; half as many of others' may pass meanwhile
+UNITS = (32, 48, 64, 128, 256, 512)
+"""Packets that the first port of a try sends; half as many of others' may pass each spine meanwhile."""
+
 DRAIN_S = 2.0
 
 
 def spines_by_port(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
     """The spine that packets to RoCEv2's port take, for each source port; over IPv4, between different leaves.
 
-    A few at a time: port k of them sends UNIT * 2^k packets, so that one reading of the counters tells them apart.
-    Next to nothing else may be sent from below the source's leaf meanwhile.
+    A few at a time: port k of them sends a unit of packets 2^k times, so that one reading of the counters tells them
+    apart. Others send meanwhile: what came out is believed when it comes out again, of more and more packets.
 
     Args:
-        lab: a lab that is up and idle.
+        lab: a lab that is up, and at most probed.
         source: the host that sends, from its first NIC.
         target: the host that is sent to, at its first NIC.
         ports: UDP source ports.
+
+    Raises:
+        LabError: it never did.
     """
     found: dict[int, str] = {}
     for start in range(0, len(ports), AT_ONCE):
@@ -37,15 +43,24 @@ def spines_by_port(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -
 def _of_few(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
     leaf = source.nics[0].leaf
     with fabric.open_nodes(lab.topology, [leaf]) as nodes:
-        before = _sent(lab, nodes[leaf])
-        for order, port in enumerate(ports):
-            _send(source, target.nics[0].ipv4, port, UNIT * 2**order)
-        after = _sent_in_the_end(lab, nodes[leaf], sum(before.values()) + UNIT * (2 ** len(ports) - 1))
-    found: dict[int, str] = {}
-    for spine, sent in after.items():
-        count = (sent - before[spine] + UNIT // 2) // UNIT
-        found |= {port: spine for order, port in enumerate(ports) if count >> order & 1}
-    return found
+        before = None
+        for unit in UNITS:
+            already = _sent(lab, nodes[leaf])
+            for order, port in enumerate(ports):
+                _send(source, target.nics[0].ipv4, port, unit * 2**order)
+            sent = _sent_in_the_end(lab, nodes[leaf], sum(already.values()) + unit * (2 ** len(ports) - 1))
+            now = _told_apart({spine: round((sent[spine] - already[spine]) / unit) for spine in sent}, ports)
+            if now is not None and now == before:
+                return now
+            before = now
+    raise LabError("too much else is sent to tell which spine a port leads over", "ask while the lab is idle")
+
+
+def _told_apart(units: dict[str, int], ports: Sequence[int]) -> dict[int, str] | None:
+    """Which spine each port leads over, by how many units each spine was sent; None where that does not come out even."""
+    found = {port: spine for order, port in enumerate(ports) for spine in units if units[spine] >> order & 1}
+    is_even = len(found) == len(ports) and sum(units.values()) == 2 ** len(ports) - 1
+    return found if is_even else None
 
 
 def _sent(lab: Lab, leaf: Node) -> dict[str, int]:

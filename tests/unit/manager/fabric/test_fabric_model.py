@@ -20,7 +20,7 @@ def learn(clos: FakeClos, ports: int = 24) -> tuple[Model, Fabric]:
 
 def suspected(clos: FakeClos, ports: int = 24) -> list[Miswired]:
     model, fabric = learn(clos, ports)
-    covered = PathCounts(fabric.routes).covered_leaves(fabric.routes)
+    covered = PathCounts(fabric.routes).covered_leaves()
     return miswired(model, address_of_each(clos.addresses), covered.__contains__)
 
 

@@ -88,7 +88,7 @@ def test_path_counts_tell_of_pairs_and_leaves() -> None:
         assert path_counts.switches(src.name, dst.name) == (1 if same else 3)
     assert path_counts.of("h1/nic0", "192.0.2.1") == Known()
     assert path_counts.switches("h1/nic0", "elsewhere/nic0") is None
-    assert path_counts.covered_leaves(fabric.routes) == {"10.254.1.1", "10.254.1.2", "10.254.1.3"}
+    assert path_counts.covered_leaves() == {"10.254.1.1", "10.254.1.2", "10.254.1.3"}
     assert PathCounts(Routes()).of("h1/nic0", "10.2.0.1").confidence == 0.0
 
 

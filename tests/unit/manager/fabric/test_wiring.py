@@ -21,7 +21,7 @@ def named(clos: FakeClos, *, by_address: bool = True) -> list[tuple[str, str | N
     fabric = Fabric()
     clos.tell(fabric, ports=PORTS)
     model = Model(fabric.routes, frozenset(clos.addresses.values()))
-    covered = PathCounts(fabric.routes).covered_leaves(fabric.routes)
+    covered = PathCounts(fabric.routes).covered_leaves()
     addresses = {nic: address for address, nic in clos.addresses.items()} if by_address else {}
     return [(each.what, each.expected) for each in miswired(model, addresses, covered.__contains__)]
 
