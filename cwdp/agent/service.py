@@ -66,7 +66,7 @@ from cwdp.shared.bus.subjects import token
 from cwdp.shared.identity.credential import Credential, load_own
 from cwdp.shared.identity.probe_keys import KeyFile, read_keys
 from cwdp.shared.loopwatch import LoopWatch
-from cwdp.shared.service import notify
+from cwdp.shared.service import collect_in_full, notify
 from cwdp.shared.tasks import first_end
 
 SEND_INTERVAL_S = 0.02
@@ -166,7 +166,7 @@ class Agent:
         notify("READY=1")
         _log.info("running host=%s nics=%s", self._config.host, ",".join(self._config.nics))
         try:
-            await first_end(stop.wait(), *self._jobs())
+            await first_end(stop.wait(), collect_in_full(), *self._jobs())
         finally:
             notify("STOPPING=1")
             await self._bus.close()

@@ -1,11 +1,16 @@
 """What a long-running service needs of its surroundings: one-line logs, and word to systemd."""
 
+import asyncio
 import contextlib
+import gc
 import logging
 import os
 import socket
 import sys
 import time
+
+COLLECT_EVERY_S, COLLECT_SHARE = 60.0, 1e-3
+"""Between two full garbage collections, and the most of the time that they may take in a large fleet."""
 
 
 class _LineFormatter(logging.Formatter):
@@ -29,6 +34,22 @@ def log_to_stderr(level: str = "info") -> None:
     handler.setFormatter(_LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("nats").setLevel(logging.CRITICAL)  # cwdp.bus says what matters of it
+
+
+async def collect_in_full() -> None:
+    """Collect garbage in full every now and then, for ever; what is there when it begins, modules mostly, is looked at no more.
+
+    CPython 3.11 puts that off until a quarter of what it looks at is new, which a service that works evenly never reaches. And
+    only then it gives back the tuples that were freed: up to 2,000 of each length are kept, 4.6 MB in all.
+    """
+    gc.freeze()
+    try:
+        while True:
+            began_s = time.monotonic()
+            gc.collect()
+            await asyncio.sleep(max(COLLECT_EVERY_S, (time.monotonic() - began_s) / COLLECT_SHARE))
+    finally:
+        gc.unfreeze()
 
 
 def notify(state: str) -> None:

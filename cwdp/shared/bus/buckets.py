@@ -33,6 +33,10 @@ IN_USE = 10058
 
 COPIES = 3
 
+ONE_KEY_BYTES = 1 << 16
+"""More than one key takes. It makes nats-server 2.9.10 write blocks of 32 kB: it keeps in memory the block that is written to,
+with all that was replaced, and a block is 4 MB where nothing is said."""
+
 
 def copies_on(client: Client) -> int:
     """How many copies of a stream a bus is to keep: three where the server of a connection is one of several.
@@ -55,12 +59,20 @@ class Bucket:
     Args:
         name: of the bucket.
         republish: where the server publishes again what is written.
+        max_bytes: that it may hold; None for as many as the server has room for.
     """
 
-    def __init__(self, name: str, *, republish: RePublish | None = None) -> None:
+    def __init__(
+        self, name: str, *, republish: RePublish | None = None, max_bytes: int | None = None
+    ) -> None:
         self._name, self._stream, self._prefix = name, stream_of(name), f"$KV.{name}."
         self._config = KeyValueConfig(
-            bucket=name, history=1, storage=StorageType.FILE, direct=True, republish=republish
+            bucket=name,
+            history=1,
+            storage=StorageType.FILE,
+            direct=True,
+            republish=republish,
+            max_bytes=max_bytes,
         )
         self._opened: tuple[Client, KeyValue] | None = None
 
@@ -153,6 +165,9 @@ class Bucket:
 
 class OneKey(Bucket):
     """A bucket of one key, which is replaced by one writer only, however many try at the same time."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, max_bytes=ONE_KEY_BYTES)
 
     async def read(self, client: Client, key: str) -> tuple[int, bytes]:
         """As of any bucket; where the key is gone, as from one whose keys lapse, the revision is the bucket's last.
