@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import BounceOrder, WindowReport, nic_id
-from cwdp.shared.bus.records import WINDOW_NS, WINDOW_ROW, unpack
+from cwdp.shared.bus.packing import rows_of
+from cwdp.shared.bus.records import WINDOW_NS, WINDOW_ROW
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
@@ -79,7 +80,7 @@ class LinkWatch:
             self.reports["unsynced"] += 1
             return
         try:
-            rows = unpack(report.rows, WINDOW_ROW)
+            rows = rows_of(report.rows, WINDOW_ROW)
         except ValueError:
             self.reports["not_sane"] += 1
             return

@@ -20,6 +20,7 @@ from cwdp.shared.bus.messages import (
     TraceReport,
     WindowReport,
 )
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import WINDOW_NS
 from tools.swarm.fabric import SwarmFabric, nic_address, nic_of
 from tools.swarm.probes import Clocks, HostProbes
@@ -187,7 +188,7 @@ class SwarmHost:
                 host=self.name,
                 boot_id=self._boot_id,
                 nics=self._ifnames,
-                rows=rows[start : start + ROWS_A_MESSAGE].tobytes(),
+                rows=row_bytes(rows[start : start + ROWS_A_MESSAGE]),
             )
             for start in range(0, len(rows), ROWS_A_MESSAGE)
         ]
@@ -199,7 +200,7 @@ class SwarmHost:
             boot_id=self._boot_id,
             local_ns=self._world.clocks.local_ns(self.number, now_ns),
             nics=[
-                NicQueuePairs(nic=ifname, rows=self._world.traffic.rows(nic).tobytes())
+                NicQueuePairs(nic=ifname, rows=row_bytes(self._world.traffic.rows(nic)))
                 for ifname, nic in zip(self._ifnames, self._nics, strict=True)
             ],
         )

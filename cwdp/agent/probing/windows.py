@@ -10,6 +10,7 @@ from cwdp.agent.probing.prober import STAMP_NOISE_NS, ProbeResults
 from cwdp.agent.probing.schedule import Schedule
 from cwdp.dataplane import abi
 from cwdp.shared.bus.messages import ProbeEdge, WindowReport
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address, path_keys
 
 ROWS_A_MESSAGE = 8_192
@@ -113,7 +114,7 @@ def window_reports(host: str, taken: Iterable[tuple[str, NDArray[np.void]]]) -> 
     rows = np.concatenate([rows for _, rows in told]) if told else np.zeros(0, WINDOW_ROW)
     for start in range(0, len(rows), ROWS_A_MESSAGE):
         part = rows[start : start + ROWS_A_MESSAGE]
-        yield WindowReport(host=host, nics=[ifname for ifname, _ in told], rows=part.tobytes())
+        yield WindowReport(host=host, nics=[ifname for ifname, _ in told], rows=row_bytes(part))
 
 
 def _together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]:

@@ -1,7 +1,8 @@
 """The contract between agent and manager: bus subjects and message types, version 2.
 
-Desired state goes down, measurements come up. Messages travel as MessagePack; an unknown field is
-ignored, so that one side can be upgraded before the other, and a wrong type is refused.
+Desired state goes down, measurements come up. Messages travel as MessagePack, those that go up packed
+(`cwdp.shared.bus.packing`, which also turns the `rows` of a message). An unknown field is ignored, so that one side can be
+upgraded before the other, and a wrong type is refused.
 
 | subject                        | from    | type          | how                                         |
 | ------------------------------ | ------- | ------------- | ------------------------------------------- |

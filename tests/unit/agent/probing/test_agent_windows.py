@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.windows import ROWS_A_MESSAGE, PathWindows, window_reports
 from cwdp.dataplane import abi
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_address, unpack
+from cwdp.shared.bus.packing import rows_of
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_address
 from manager.paths.windows import WindowStore
 
 OFFSET_NS = 7 * 10**15 + 123
@@ -123,6 +124,6 @@ def test_a_host_tells_the_windows_of_its_nics_in_messages_of_bounded_size() -> N
     taken = [("nic0", rows.copy()), ("nic1", rows[:0].copy()), ("nic2", rows.copy())]
     reports = list(window_reports("a", taken))
     assert [report.nics for report in reports] == [["nic0", "nic2"]] * 2
-    nics = np.concatenate([unpack(report.rows, WINDOW_ROW)["nic"] for report in reports])
+    nics = np.concatenate([rows_of(report.rows, WINDOW_ROW)["nic"] for report in reports])
     assert np.bincount(nics).tolist() == [len(rows)] * 2
     assert list(window_reports("a", [("nic0", rows[:0])])) == []

@@ -7,6 +7,7 @@ import pytest
 from fakes import hello, showing
 
 from cwdp.shared.bus.messages import Desired, Hello, Nic, WindowReport, nic_id
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import WINDOW_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -90,7 +91,7 @@ class _Fleet:
                     lost = owner.get(here) != src or None in ends or ends & self.cut
                     rows.append(_row(there, round(self.now_s * 10) - 2, 2 if lost else 0))
             host, _, ifname = src.partition("/")
-            packed = np.concatenate(rows).tobytes() if rows else b""
+            packed = row_bytes(np.concatenate(rows)) if rows else b""
             self.state.hear_windows(WindowReport(host=host, nics=[ifname], rows=packed), self.now_s)
 
 

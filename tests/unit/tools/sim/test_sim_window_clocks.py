@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, unpack
+from cwdp.shared.bus.packing import rows_of
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW
 from tools.clocks import ClockKind
 from tools.sim.__main__ import main
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
@@ -33,7 +34,7 @@ def told(clocks: WindowClocks | None, seed: int) -> list[NDArray[np.void]]:
     rows: dict[str, list[NDArray[np.void]]] = {}
     for number in range(40, 60):
         for report in fabric.window(number, Trouble()):
-            rows.setdefault(report.host, []).append(unpack(report.rows, WINDOW_ROW))
+            rows.setdefault(report.host, []).append(rows_of(report.rows, WINDOW_ROW))
     return [np.concatenate(rows[f"h{i}"]) for i in range(HOSTS)]
 
 
