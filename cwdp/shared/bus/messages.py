@@ -334,9 +334,15 @@ class SampleReport(FromAgent, frozen=True, kw_only=True):
 
 
 class WindowReport(FromAgent, frozen=True, kw_only=True):
-    """Probes of some NICs by path and short window of the timeline: `cwdp.shared.bus.records.WINDOW_ROW`s."""
+    """Probes of some NICs by path and short window of the timeline: `cwdp.shared.bus.windows.PLACED_ROW`s.
+
+    They name paths by their places in the host's table of that number. It is told in `paths`, as `TOLD_PATH`s, when it has
+    become another one and each second.
+    """
 
     nics: Annotated[list[str], Meta(min_length=1, max_length=255)]
+    table: int
+    paths: bytes = b""
     rows: bytes
 
 

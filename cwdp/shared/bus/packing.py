@@ -26,7 +26,7 @@ ABOVE = (
 )
 """Columns that are told as differences to others of their row, in the order in which they are taken off."""
 
-STEPS = ("src", "dst", "sport", "reply_sport", "qpn")
+STEPS = ("src", "dst", "sport", "reply_sport", "qpn", "path")
 """Columns that are told as differences to the row before."""
 
 
