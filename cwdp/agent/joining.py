@@ -12,7 +12,6 @@ from nats.aio.client import Client
 
 from cwdp.errors import BusError, CwdpError, IdentityError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
-from cwdp.shared.bus.messages import encode
 from cwdp.shared.bus.sealing import HostSeal
 from cwdp.shared.bus.session import RefusedError, dial_any, hang_up
 from cwdp.shared.bus.subjects import joining, token, up
@@ -61,7 +60,7 @@ async def _asked(client: Client, invitation: Invitation) -> Credential:
     seal = HostSeal(invitation.host, invitation.control)
     subject = joining(invitation.pod, invitation.host)
     try:
-        answer = await _answer(client, subject, encode(request))
+        answer = await _answer(client, subject, seal.encode(JOIN, request))
         granted = seal.opened(JOIN, Granted, answer)
     except msgspec.DecodeError as error:
         raise IdentityError(f"what answered is no leader of this fleet: {error}", "try again") from error

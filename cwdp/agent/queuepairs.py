@@ -16,6 +16,7 @@ from cwdp.shared.bus.messages import (
     QpReport,
     SampleReport,
 )
+from cwdp.shared.bus.packing import row_bytes
 
 MOST_LISTED = 4096
 ROWS_PER_QP_REPORT = 2048
@@ -64,7 +65,7 @@ class QueuePairs:
         for start in range(0, max(len(rows), 1), ROWS_PER_QP_REPORT):
             yield NicQueuePairs(
                 nic=self._ifname,
-                rows=rows[start : start + ROWS_PER_QP_REPORT].tobytes(),
+                rows=row_bytes(rows[start : start + ROWS_PER_QP_REPORT]),
                 unlisted=unlisted if start == 0 else 0,
                 paced=paced,
             )
@@ -74,7 +75,7 @@ class QueuePairs:
         rows = self._samples.read()
         for start in range(0, len(rows), ROWS_PER_SAMPLE_REPORT):
             chunk = rows[start : start + ROWS_PER_SAMPLE_REPORT]
-            yield NicSamples(nic=self._ifname, rows=chunk.tobytes())
+            yield NicSamples(nic=self._ifname, rows=row_bytes(chunk))
 
 
 def traffic_reports(

@@ -36,7 +36,7 @@ from cwdp.agent.pace import Pace
 from cwdp.agent.pacing.keeper import CongestionKeeper
 from cwdp.agent.probing.pathstats import path_stats
 from cwdp.agent.probing.prober import ProbeResults
-from cwdp.agent.probing.windows import window_reports
+from cwdp.agent.probing.windows import WindowReports
 from cwdp.agent.queuepairs import traffic_reports
 from cwdp.agent.steering.detours import DesiredDetours
 from cwdp.agent.steering.slicing import DesiredSlices
@@ -138,7 +138,7 @@ class Agent:
         self._probes_came_s = -math.inf
         self._results: dict[str, list[ProbeResults]] = {nic.ifname: [] for nic in self._nics}
         self._carrier: dict[str, bool] = {}
-        self._pace = Pace(DEFAULT_REPORT_INTERVAL_S)
+        self._pace, self._windows = Pace(DEFAULT_REPORT_INTERVAL_S), WindowReports(config.host)
         self._desired_version = self._desired_epoch = self._looks = self._report_seq = self._steering_told = 0
         self._bus.watch(self._take_desired)
         self._bus.hear("clock", ClockUpdate, self._take_clock)
@@ -274,8 +274,8 @@ class Agent:
         """What became of probes in the windows that are over."""
         now_ns, offset_ns = self._clock.now_ns(), self._sync.line.offset_ns()
         taken = [(nic.ifname, nic.take_windows(now_ns, offset_ns)) for nic in self._nics]
-        for windows in window_reports(self._config.host, taken):
-            self._bus.say("window", windows)
+        for report in self._windows.of(taken):
+            self._bus.say("window", report)
 
     def _tell_of_traffic(self) -> None:
         """What the dataplane stamped and counted, and the hops of paths that are news."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import BounceOrder, WindowReport, nic_id
-from cwdp.shared.bus.records import WINDOW_NS, WINDOW_ROW, unpack
+from cwdp.shared.bus.records import WINDOW_NS
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
@@ -16,13 +16,14 @@ from manager.hosts.members import Members
 from manager.links.inference import shared_links
 from manager.links.loads import Capacities, LinkLoads, likely_bps, tiers
 from manager.links.matrix import Nics
+from manager.paths.told import ToldPaths
 from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
 from manager.queue_pairs.counters import NicTable
 
 REPORT_DEADLINE_WINDOWS = 10
 """Windows for which the reports of a slow host are waited for."""
 
-REPORTS = ("ok", "unknown_nic", "not_sane", "unsynced")
+REPORTS = ("ok", "unknown_nic", "unknown_paths", "not_sane", "unsynced")
 SILENT_S = 1.5
 STANDS_WINDOWS = 5
 LOSS_WINDOWS = 30
@@ -56,6 +57,7 @@ class LinkWatch:
         self.loads_every = LOADS_EVERY
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORTS, 0))
         self._members = members
+        self._told = ToldPaths()
         self._nics = Nics()
         self._members_version = -1
         self._last: int | None = None
@@ -79,9 +81,12 @@ class LinkWatch:
             self.reports["unsynced"] += 1
             return
         try:
-            rows = unpack(report.rows, WINDOW_ROW)
+            rows = self._told.rows(report)
         except ValueError:
             self.reports["not_sane"] += 1
+            return
+        if rows is None:
+            self.reports["unknown_paths"] += 1
             return
         self.reports["ok"] += 1
         nics = [nic_id(report.host, nic) for nic in report.nics]
@@ -172,6 +177,7 @@ class LinkWatch:
         if timeline_ns is not None:
             self.windows.expire(timeline_ns // WINDOW_NS)
         self.faults.expire(now_s)
+        self._told.keep(self._members.hosts)
 
     def follow_members(self, now_s: float, set_aside: Iterable[str]) -> None:
         """See which NICs have a carrier, which hosts are silent, and whose clocks are wrong."""

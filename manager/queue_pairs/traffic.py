@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
-from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address, unpack
+from cwdp.shared.bus.packing import rows_of
+from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.hosts.members import Members
 from manager.queue_pairs.counters import LARGEST_BPS, QueuePairStore
 from manager.queue_pairs.delays import QpDelays
@@ -105,7 +106,7 @@ class Traffic:
             reason = "unknown_nic"
         else:
             try:
-                rows = unpack(data, dtype)
+                rows = rows_of(data, dtype)
             except ValueError:
                 reason = "not_sane"
         if rows is not None and (rows["direction"] >= len(DIRECTIONS)).any():

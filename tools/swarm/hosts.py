@@ -3,7 +3,9 @@
 import time
 from dataclasses import dataclass
 
-from cwdp.agent.probing.windows import ROWS_A_MESSAGE
+from msgspec.structs import replace
+
+from cwdp.agent.probing.windows import WindowReports
 from cwdp.shared.bus.clocks import Discipline
 from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.bus.messages import (
@@ -20,6 +22,7 @@ from cwdp.shared.bus.messages import (
     TraceReport,
     WindowReport,
 )
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import WINDOW_NS
 from tools.swarm.fabric import SwarmFabric, nic_address, nic_of
 from tools.swarm.probes import Clocks, HostProbes
@@ -68,6 +71,7 @@ class SwarmHost:
         self._untraced: list[tuple[str, str, int]] = []
         self._traced: set[tuple[str, str, int]] = set()
         self._seq = self._steers = 0
+        self._windows = WindowReports(self.name)
         self._counters = {
             f"dataplane.{ifname}.reason_{i}": 1_000_000 + i
             for ifname in self._ifnames
@@ -182,15 +186,8 @@ class SwarmHost:
             return []
         self._next_window = end
         rows = self._probes.windows(first, end)
-        return [
-            WindowReport(
-                host=self.name,
-                boot_id=self._boot_id,
-                nics=self._ifnames,
-                rows=rows[start : start + ROWS_A_MESSAGE].tobytes(),
-            )
-            for start in range(0, len(rows), ROWS_A_MESSAGE)
-        ]
+        taken = ((ifname, rows[rows["nic"] == place]) for place, ifname in enumerate(self._ifnames))
+        return [replace(report, boot_id=self._boot_id) for report in self._windows.of(taken)]
 
     def queue_pairs(self, now_ns: int) -> QpReport:
         """What its queue pairs sent."""
@@ -199,7 +196,7 @@ class SwarmHost:
             boot_id=self._boot_id,
             local_ns=self._world.clocks.local_ns(self.number, now_ns),
             nics=[
-                NicQueuePairs(nic=ifname, rows=self._world.traffic.rows(nic).tobytes())
+                NicQueuePairs(nic=ifname, rows=row_bytes(self._world.traffic.rows(nic)))
                 for ifname, nic in zip(self._ifnames, self._nics, strict=True)
             ],
         )

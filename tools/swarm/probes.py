@@ -7,6 +7,7 @@ import numpy as np
 
 from cwdp.shared.bus.edges import FIT_ROW, NEVER_NS, PATH_ROW, EdgeRows
 from cwdp.shared.bus.messages import ProbeEdge
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import WINDOW_NS, WINDOW_ROW, packed_address
 from tools.swarm.fabric import SwarmFabric, nic_of
 
@@ -120,7 +121,7 @@ class HostProbes:
             for quantile, more_ns in (("min", 0), ("p50", 30), ("p99", 90)):
                 rows[f"{way}_{quantile}_ns"] = least + more_ns
         rows["rtt_min_ns"], rows["bound_ns"] = both, BOUND_NS
-        return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=rows.tobytes())
+        return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
     def fits(self, now_ns: int, host: int, clocks: "Clocks") -> EdgeRows:
         """What a report says of all edges."""
@@ -135,7 +136,7 @@ class HostProbes:
         rows["sigma_out_ns"] = rows["sigma_back_ns"] = NOISE_NS * 2**0.5
         rows["sigma_slope"], rows["points"], rows["pure_share"] = 2e-9, 16.0, 0.9
         rows["since_local_ns"] = NEVER_NS
-        return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=rows.tobytes())
+        return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
 
 class Clocks:

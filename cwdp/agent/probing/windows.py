@@ -1,6 +1,8 @@
 """What became of one NIC's probes, by path and short window of the timeline: what queues and faults are found from."""
 
-from collections.abc import Iterable, Iterator
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +13,16 @@ from cwdp.agent.probing.schedule import Schedule
 from cwdp.dataplane import abi
 from cwdp.shared.bus.messages import ProbeEdge, WindowReport
 from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address, path_keys
+from cwdp.shared.bus.windows import TOLD_PATH, PathTable, each_once, paths_of
 
 ROWS_A_MESSAGE = 8_192
 LARGEST_NS = 2**31 - 1
 LARGEST_COUNT = 2**16 - 1
 MOST_AHEAD = 50
 """Windows; a probe that left later than that from now was stamped on another timeline."""
+
+PATHS_TOLD_S = 0.9
+"""So long after they were told, paths are told again: each second, by a loop that comes round a little early."""
 
 WAYS = ("fwd", "rev")
 
@@ -100,20 +106,44 @@ class PathWindows:
         return rows
 
 
-def window_reports(host: str, taken: Iterable[tuple[str, NDArray[np.void]]]) -> Iterator[WindowReport]:
-    """What a host tells of its NICs' windows, in messages of bounded size.
+class WindowReports:
+    """What a host tells of its NICs' windows.
 
     Args:
         host: its name.
-        taken: each NIC's interface and its rows.
+        now_s: reads a clock that only goes forward.
     """
-    told = [(ifname, rows) for ifname, rows in taken if len(rows)]
-    for place, (_, rows) in enumerate(told):
-        rows["nic"] = place
-    rows = np.concatenate([rows for _, rows in told]) if told else np.zeros(0, WINDOW_ROW)
-    for start in range(0, len(rows), ROWS_A_MESSAGE):
-        part = rows[start : start + ROWS_A_MESSAGE]
-        yield WindowReport(host=host, nics=[ifname for ifname, _ in told], rows=part.tobytes())
+
+    def __init__(self, host: str, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._host, self._now_s = host, now_s
+        self._nics: list[str] = []
+        self._table = PathTable(np.zeros(0, TOLD_PATH))
+        self._is_used = np.zeros(0, bool)
+        self._told_s = -math.inf
+
+    def of(self, taken: Iterable[tuple[str, NDArray[np.void]]]) -> Iterator[WindowReport]:
+        """Messages of bounded size, of each NIC's interface and its rows."""
+        told = [(ifname, rows) for ifname, rows in taken if len(rows)]
+        for ifname, rows in told:
+            if ifname not in self._nics:
+                self._nics.append(ifname)
+            rows["nic"] = self._nics.index(ifname)
+        rows = np.concatenate([rows for _, rows in told]) if told else np.zeros(0, WINDOW_ROW)
+        for start in range(0, len(rows), ROWS_A_MESSAGE):
+            yield self._report(rows[start : start + ROWS_A_MESSAGE])
+
+    def _report(self, rows: NDArray[np.void]) -> WindowReport:
+        paths, now_s = paths_of(rows), self._now_s()
+        places = None if now_s >= self._told_s + PATHS_TOLD_S else self._table.places(paths)
+        tell = places is None
+        if places is None:
+            self._table = PathTable(each_once(np.concatenate([self._table.paths[self._is_used], paths])))
+            self._is_used = np.zeros(len(self._table.paths), bool)
+            self._told_s = now_s
+            places = self._table.places(paths)
+            assert places is not None
+        self._is_used[places] = True
+        return self._table.report(self._host, self._nics, rows, places, tell=tell)
 
 
 def _together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]:

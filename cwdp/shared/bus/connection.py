@@ -33,6 +33,7 @@ from cwdp.shared.bus import documents
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.documents import DocumentWriter, Trouble
 from cwdp.shared.bus.messages import Desired
+from cwdp.shared.bus.packing import TooLargeError
 from cwdp.shared.bus.sealing import NotTheirsError, Seal
 from cwdp.shared.bus.servers import Patience, Servers, shown
 from cwdp.shared.bus.session import RefusedError, dial, hang_up, until_closed
@@ -313,11 +314,12 @@ class Bus:
         """Queue a message; False when it was dropped and counted."""
         reason = self._why_not()
         if reason is None:
-            data = self._seal.encode(kind_of(subject), message)
-            if self._client is not None and len(data) <= self._client.max_payload:
-                self._queue.put_nowait((subject, data))
-                return True
             reason = "dropped_too_large"
+            with contextlib.suppress(TooLargeError):
+                data = self._seal.encode(kind_of(subject), message)
+                if self._client is not None and len(data) <= self._client.max_payload:
+                    self._queue.put_nowait((subject, data))
+                    return True
         self.counters[reason] += 1
         return False
 

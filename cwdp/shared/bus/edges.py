@@ -10,7 +10,8 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import NO_DELAY_NS, unpack
+from cwdp.shared.bus.packing import row_bytes, rows_of
+from cwdp.shared.bus.records import NO_DELAY_NS
 
 NEVER_NS = -(2**63)
 NO_BOUND_NS = 2**32 - 1
@@ -140,7 +141,7 @@ class EdgeRows(Struct, frozen=True, kw_only=True):
         Raises:
             ValueError: the bytes are no whole number of rows, or one is of a NIC that is not named.
         """
-        rows = unpack(self.rows, dtype)
+        rows = rows_of(self.rows, dtype)
         if (rows["src"] >= len(self.srcs)).any() or (rows["dst"] >= len(self.dsts)).any():
             raise ValueError("a row is of a NIC that is not named")
         return rows
@@ -166,7 +167,7 @@ def _rows_of(
         rows[end] = [places[getattr(each, end)] for each in measured]
     for name in (dtype.names or ())[2:]:
         rows[name] = [stored(name, getattr(each, name)) for each in measured]
-    return EdgeRows(srcs=list(srcs), dsts=list(dsts), rows=rows.tobytes())
+    return EdgeRows(srcs=list(srcs), dsts=list(dsts), rows=row_bytes(rows))
 
 
 def _places(names: Iterable[str]) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """The contract between agent and manager: bus subjects and message types, version 2.
 
-Desired state goes down, measurements come up. Messages travel as MessagePack; an unknown field is
-ignored, so that one side can be upgraded before the other, and a wrong type is refused.
+Desired state goes down, measurements come up. Messages travel as MessagePack, those that go up packed
+(`cwdp.shared.bus.packing`, which also turns the `rows` of a message). An unknown field is ignored, so that one side can be
+upgraded before the other, and a wrong type is refused.
 
 | subject                        | from    | type          | how                                         |
 | ------------------------------ | ------- | ------------- | ------------------------------------------- |
@@ -333,9 +334,15 @@ class SampleReport(FromAgent, frozen=True, kw_only=True):
 
 
 class WindowReport(FromAgent, frozen=True, kw_only=True):
-    """Probes of some NICs by path and short window of the timeline: `cwdp.shared.bus.records.WINDOW_ROW`s."""
+    """Probes of some NICs by path and short window of the timeline: `cwdp.shared.bus.windows.PLACED_ROW`s.
+
+    They name paths by their places in the host's table of that number. It is told in `paths`, as `TOLD_PATH`s, when it has
+    become another one and each second.
+    """
 
     nics: Annotated[list[str], Meta(min_length=1, max_length=255)]
+    table: int
+    paths: bytes = b""
     rows: bytes
 
 

@@ -1,4 +1,4 @@
-"""Rows that travel in bulk: fixed layouts, little-endian, as bytes within a message.
+"""Rows that travel in bulk: fixed layouts, little-endian, within a message as `cwdp.shared.bus.packing` turns them.
 
 Addresses are packed as in `cwdp.shared.addresses`. `direction` is 0 for packets that left a NIC, 1 for those that came.
 """
@@ -93,15 +93,6 @@ list. Windows in which nothing was lost or queued are told together: a row is of
 
 KEY_BYTES = 21
 _PATH = slice(8, 28)
-
-
-def unpack(data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """Rows from a message.
-
-    Raises:
-        ValueError: the bytes are no whole number of rows.
-    """
-    return np.frombuffer(data, dtype=dtype)
 
 
 def qp_keys(rows: NDArray[np.void]) -> NDArray[np.bytes_]:

@@ -3,6 +3,8 @@
 A host's permissions let it publish under its own name only, so the bus itself vouches for what goes up. What comes down
 may have been put there by another host (the reply subject of a message is not checked by a server's permissions), so
 it bears a signature (Ed25519, RFC 8032) by the fleet's control key, over its kind and its bytes, ahead of these.
+
+What goes up is packed (`cwdp.shared.bus.packing`): it is many times what comes down.
 """
 
 from typing import Protocol, TypeVar
@@ -12,6 +14,7 @@ import nkeys
 from msgspec import Struct
 
 from cwdp.shared.bus.messages import decode, encode
+from cwdp.shared.bus.packing import packed, unpacked
 from cwdp.shared.bus.subjects import host_token_of, kind_of, token
 from cwdp.shared.identity.jwt import is_signed, public_key
 
@@ -28,7 +31,11 @@ class Seal(Protocol):
     """How a side of the bus vouches for what it sends, and makes sure of what it hears."""
 
     def encode(self, kind: str, message: Struct) -> bytes:
-        """Bytes of a message of a kind."""
+        """Bytes of a message of a kind.
+
+        Raises:
+            TooLargeError: there are more than any that are taken in.
+        """
         ...
 
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
@@ -67,7 +74,7 @@ class LeaderSeal:
 
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
         """A host's message, which says that it is from the host whose subject it came on."""
-        message = decode(of, data)
+        message = decode(of, unpacked(data))
         if token(str(getattr(message, "host", ""))) != host_token_of(subject):
             raise NotTheirsError(f"it came on {subject} and says that it is another host's")
         return message
@@ -95,7 +102,7 @@ class HostSeal:
 
     def encode(self, kind: str, message: Struct) -> bytes:  # noqa: ARG002 - as leaders' has it
         """Bytes of a message; the bus vouches for it."""
-        return encode(message)
+        return packed(encode(message))
 
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
         """A leader's message to this host."""

@@ -16,7 +16,8 @@ from cwdp.dataplane.abi import Direction, Nak
 from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.telemetry import QpReader, SampleReader
 from cwdp.shared.bus import records
-from cwdp.shared.bus.records import QP_ROW, SAMPLE_ROW, qp_as_json, qp_keys, unpack
+from cwdp.shared.bus.packing import rows_of
+from cwdp.shared.bus.records import QP_ROW, SAMPLE_ROW, qp_as_json, qp_keys
 
 LARGEST_MESSAGE = 1 << 20
 
@@ -181,9 +182,9 @@ def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
     maps = _full(3 * MOST_LISTED)
     queue_pairs = QueuePairs("nic0", maps)
     reports = list(queue_pairs.reports(77, []))
-    assert [len(unpack(report.rows, QP_ROW)) for report in reports] == [ROWS_PER_QP_REPORT] * 2
+    assert [len(rows_of(report.rows, QP_ROW)) for report in reports] == [ROWS_PER_QP_REPORT] * 2
     assert [report.unlisted for report in reports] == [5 * MOST_LISTED, 0]
-    listed = np.concatenate([unpack(report.rows, QP_ROW) for report in reports])
+    listed = np.concatenate([rows_of(report.rows, QP_ROW) for report in reports])
     assert int(listed["packets"].min()) > 3 * MOST_LISTED - MOST_LISTED // 2 - 1
     assert all(len(msgspec.msgpack.encode(report)) < LARGEST_MESSAGE for report in reports)
     assert list(queue_pairs.reports(78, [])) == []
@@ -226,7 +227,7 @@ def test_stamps_of_an_unsynced_host_are_counted_and_left_out() -> None:
     _stamp(maps, 2, bound_ns=abi.BOUND_UNSYNCED)
     _stamp(maps, 1)
     (report,) = queue_pairs.samples()
-    assert len(unpack(report.rows, SAMPLE_ROW)) == 1
+    assert len(rows_of(report.rows, SAMPLE_ROW)) == 1
     assert queue_pairs.counters["samples_unsynced"] == 2
 
 
@@ -239,7 +240,7 @@ def test_many_stamps_travel_in_messages_that_fit_the_bus() -> None:
     sent: list[NDArray[np.void]] = []
     for report in queue_pairs.samples():
         assert len(msgspec.msgpack.encode(report)) < LARGEST_MESSAGE
-        sent.append(unpack(report.rows, SAMPLE_ROW))
+        sent.append(rows_of(report.rows, SAMPLE_ROW))
     assert sum(map(len, sent)) == abi.SAMPLES
 
 

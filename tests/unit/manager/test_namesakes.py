@@ -29,6 +29,7 @@ from cwdp.shared.bus.messages import (
     WindowReport,
     encode,
 )
+from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import up
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -115,7 +116,7 @@ SAID = {
     "qp": QpReport(host="twin", local_ns=1, nics=[NicQueuePairs(nic="eth0", rows=b"")]),
     "steer": SteerReport(host="twin", managed=[], by_hand=[]),
     "sample": SampleReport(host="twin", nics=[NicSamples(nic="eth0", rows=b"")]),
-    "window": WindowReport(host="twin", nics=["eth0"], rows=b""),
+    "window": WindowReport(host="twin", nics=["eth0"], table=0, rows=b""),
     "trace": TraceReport(
         host="twin",
         traces=[Trace(nic="eth0", dst_addr="10.0.0.9", sport=50_000, hops=[], reached=False, local_ns=1)],
@@ -159,7 +160,7 @@ async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Pa
                 before, received = _seen(manager, heard, kind), manager.bus.counters["received"]
                 said = msgspec.msgpack.decode(encode(message))
                 said |= {} if boot_id is None else {"boot_id": boot_id}
-                await agents.publish(up(POD, "twin", kind), msgspec.msgpack.encode(said))
+                await agents.publish(up(POD, "twin", kind), packed(msgspec.msgpack.encode(said)))
                 await until(lambda: manager.bus.counters["received"] == received + 1)
                 return _seen(manager, heard, kind) != before
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import Hello, Nic, WindowReport, nic_id
 from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.windows import window_report
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from tools.sim.fleet.window_clocks import WindowClocks
 
@@ -232,7 +233,7 @@ class LeafSpine:
                     rows[f"{way}_{name}_ns"] = np.where(timed, delay[mine], NO_DELAY_NS)
             said = rows[rows["sent"] > 0]
             host, _, nic = self._nics[source].partition("/")
-            reports.append(WindowReport(host=host, nics=[nic], rows=said.tobytes()))
+            reports.append(window_report(host, [nic], said))
         return reports
 
     def _route(

@@ -20,6 +20,7 @@ from cwdp.shared.bus.messages import (
     SteerReport,
     encode,
 )
+from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.sealing import LeaderSeal
 from cwdp.shared.bus.subjects import down, kind_of, up
 from cwdp.shared.tasks import end
@@ -36,7 +37,7 @@ class HostsSeal(LeaderSeal):
 
     def encode(self, kind: str, message: Struct) -> bytes:  # noqa: ARG002 - as hosts' has it
         """Bytes of a message."""
-        return encode(message)
+        return packed(encode(message))
 
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
         """A leader's message."""

@@ -6,9 +6,13 @@ from agent_fakes import MS, ONE_WAY_NS, edges, schedule
 from numpy.typing import NDArray
 
 from cwdp.agent.probing.prober import ProbeResults
-from cwdp.agent.probing.windows import ROWS_A_MESSAGE, PathWindows, window_reports
+from cwdp.agent.probing.windows import ROWS_A_MESSAGE, PathWindows, WindowReports
 from cwdp.dataplane import abi
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, shown_address, unpack
+from cwdp.shared.bus.messages import WindowReport, decode, encode
+from cwdp.shared.bus.packing import packed, unpacked
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, path_keys, shown_address
+from cwdp.shared.bus.windows import TOLD_PATH
+from manager.paths.told import ToldPaths
 from manager.paths.windows import WindowStore
 
 OFFSET_NS = 7 * 10**15 + 123
@@ -121,8 +125,67 @@ def test_windows_of_quiet_paths_are_told_together_and_say_the_same(seed: int) ->
 def test_a_host_tells_the_windows_of_its_nics_in_messages_of_bounded_size() -> None:
     rows = np.zeros(ROWS_A_MESSAGE - 1, WINDOW_ROW)
     taken = [("nic0", rows.copy()), ("nic1", rows[:0].copy()), ("nic2", rows.copy())]
-    reports = list(window_reports("a", taken))
+    reports = list(WindowReports("a").of(taken))
     assert [report.nics for report in reports] == [["nic0", "nic2"]] * 2
-    nics = np.concatenate([unpack(report.rows, WINDOW_ROW)["nic"] for report in reports])
+    told = ToldPaths()
+    nics = np.concatenate([each["nic"] for report in reports if (each := told.rows(report)) is not None])
     assert np.bincount(nics).tolist() == [len(rows)] * 2
-    assert list(window_reports("a", [("nic0", rows[:0])])) == []
+    assert list(WindowReports("a").of([("nic0", rows[:0])])) == []
+
+
+def _paths(*sports: int, lost: int = 0) -> NDArray[np.void]:
+    rows = np.zeros(len(sports), WINDOW_ROW)
+    rows["sport"], rows["reply_sport"], rows["window"], rows["sent"], rows["lost"] = (
+        sports,
+        50_000,
+        7,
+        2,
+        lost,
+    )
+    return rows
+
+
+def test_paths_are_told_when_there_are_new_ones_and_each_second() -> None:
+    clock_s, told = [100.0], ToldPaths()
+    reports = WindowReports("a", lambda: clock_s[0])
+    for now_s, nic, sports, tells in (
+        (100.0, "nic0", (50_001, 50_002, 50_003), True),
+        (100.1, "nic0", (50_003, 50_001), False),
+        (100.2, "nic0", (50_001, 50_004), True),
+        (100.3, "nic1", (50_001,), True),
+        (100.4, "nic0", (50_001, 50_004), False),
+        (101.3, "nic0", (50_004,), True),
+        (101.4, "nic1", (50_001,), False),
+    ):
+        clock_s[0], rows = now_s, _paths(*sports, lost=1)
+        (report,) = reports.of([(nic, rows.copy())])
+        assert bool(report.paths) == tells
+        heard = told.rows(report)
+        assert heard is not None
+        assert {report.nics[place] for place in heard["nic"]} == {nic}
+        rows["nic"] = report.nics.index(nic)
+        assert heard.tobytes() == rows[np.argsort(rows["sport"])].tobytes()
+
+
+def test_paths_that_are_probed_no_more_are_told_no_more() -> None:
+    now_s = 0.0
+    reports = WindowReports("a", lambda: now_s)
+    sizes = []
+    for second in range(4):
+        now_s = 2.0 * second
+        (report,) = reports.of([("nic0", _paths(50_000 + second))])
+        sizes.append(len(report.paths) // TOLD_PATH.itemsize)
+    assert sizes == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_manager_reads_the_rows_that_the_agent_took(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.frombuffer(rng.bytes(500 * WINDOW_ROW.itemsize), WINDOW_ROW).copy()
+    rows["reserved"], rows["nic"] = 0, 0
+    reports, told = WindowReports("a", lambda: 0.0), ToldPaths()
+    for some in (rows, rows[::3], rows[:1], rows[250:]):
+        (report,) = reports.of([("nic0", some.copy())])
+        heard = told.rows(decode(WindowReport, unpacked(packed(encode(report)))))
+        assert heard is not None
+        assert heard[np.argsort(path_keys(heard))].tobytes() == some[np.argsort(path_keys(some))].tobytes()

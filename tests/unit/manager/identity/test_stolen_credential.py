@@ -25,6 +25,7 @@ from cwdp.agent.fence import Fence
 from cwdp.shared.bus import documents
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, Event, SteerQp, encode
+from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import document_key, down, up
 
 pytestmark = pytest.mark.needs("nats-server")
@@ -126,8 +127,8 @@ async def attacked(path: Path) -> AsyncIterator[Attacked]:
 async def test_it_can_say_nothing_in_anothers_name(tmp_path: Path) -> None:
     async with attacked(tmp_path) as fleet:
         for host in ("h2", "*", "h1.x"):
-            await fleet.thief.publish(f"cwdp.v2.{POD}.up.{host}.event", encode(event_of("h2")))
-        await fleet.thief.publish(up("other", "h1", "event"), encode(event_of("h1")))
+            await fleet.thief.publish(f"cwdp.v2.{POD}.up.{host}.event", packed(encode(event_of("h2"))))
+        await fleet.thief.publish(up("other", "h1", "event"), packed(encode(event_of("h1"))))
         await fleet.thief.publish(f"cwdp.v2.{POD}.join.h2", b"")
         await fleet.refused(
             up(POD, "h2", "event"),
@@ -136,9 +137,9 @@ async def test_it_can_say_nothing_in_anothers_name(tmp_path: Path) -> None:
             f"cwdp.v2.{POD}.join.h2",
         )
         assert fleet.manager.counters["received_not_theirs"] == 0
-        await fleet.thief.publish(up(POD, "h1", "event"), encode(event_of("h2")))
+        await fleet.thief.publish(up(POD, "h1", "event"), packed(encode(event_of("h2"))))
         await until(lambda: fleet.manager.counters["received_not_theirs"] == 1)
-        await fleet.thief.publish(up(POD, "h1", "event"), encode(event_of("h1")))
+        await fleet.thief.publish(up(POD, "h1", "event"), packed(encode(event_of("h1"))))
         await until(lambda: fleet.heard == [event_of("h1")])
 
 
@@ -193,7 +194,7 @@ async def test_nothing_is_done_in_its_name_by_the_subject_that_it_wants_answers_
     tmp_path: Path, reply: str
 ) -> None:
     async with attacked(tmp_path) as fleet:
-        for subject, data in ((up(POD, "h1", "event"), encode(event_of("h1"))), (OWN_DOCUMENT, b"")):
+        for subject, data in ((up(POD, "h1", "event"), packed(encode(event_of("h1")))), (OWN_DOCUMENT, b"")):
             await fleet.thief.publish(subject, data, reply=reply)
         await until(lambda: event_of("h1") in fleet.heard)
         fleet.heard.clear()

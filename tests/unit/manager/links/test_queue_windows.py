@@ -4,15 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import WindowReport
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, NO_DELAY_NS, QP_ROW, WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.windows import PLACED_ROW, window_report
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.links.inference import QueueInference
 from manager.links.loads import CARRIES_LOOKS, Capacities, likely_bps, tiers
 from manager.links.matrix import Nics, build_matrix
 from manager.links.meter import LoadMeter
+from manager.paths.told import ToldPaths
 from manager.paths.windows import FORGET_AFTER, KEPT, MOST_AHEAD, MOST_ROWS_A_HOST, WindowStore
 from manager.queue_pairs.counters import QueuePairStore
 from tools.sim.faults.leafspine import FRAME_NS, LeafSpine, Shape, Trouble
@@ -163,16 +167,32 @@ def test_an_empty_window_has_nothing() -> None:
     assert np.isnan(window.mean_ns).all()
 
 
-@pytest.mark.parametrize("data", [b"x", b"", bytes(WINDOW_ROW.itemsize), b"\xff" * 7 * WINDOW_ROW.itemsize])
-def test_bytes_that_are_no_rows_do_no_harm(data: bytes) -> None:
+ONE_PATH = window_report("h0", ["nic0"], np.zeros(1, WINDOW_ROW))
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (structs.replace(ONE_PATH, rows=b"x"), "not_sane"),
+        (structs.replace(ONE_PATH, paths=b"x"), "not_sane"),
+        (structs.replace(ONE_PATH, rows=b"\xff" * 7 * PLACED_ROW.itemsize), "not_sane"),
+        (structs.replace(ONE_PATH, rows=row_bytes(np.ones(1, PLACED_ROW))), "not_sane"),
+        (structs.replace(ONE_PATH, table=ONE_PATH.table + 1), "unknown_paths"),
+        (structs.replace(ONE_PATH, rows=b""), "ok"),
+        (ONE_PATH, "ok"),
+    ],
+)
+def test_bytes_that_are_no_rows_do_no_harm(report: WindowReport, reason: str) -> None:
     bench = Bench(LeafSpine(Shape(leaves=2, spines=2, hosts_per_leaf=2), np.random.default_rng(1)))
     for _ in bench.run(3, Trouble()):
         pass
     now_ns = round(bench.time_s * 1e9)
-    bench.watch.hear(WindowReport(host="h0", nics=["nic0"], rows=data), now_ns)
-    bench.watch.hear(WindowReport(host="stranger", nics=["nic0"], rows=data), now_ns)
-    bench.watch.hear(WindowReport(host="h0", nics=["eth9"], rows=data), now_ns)
-    bench.watch.hear(WindowReport(host="h0", nics=["nic0"], rows=data), None)
+    counted = bench.watch.reports[reason]
+    bench.watch.hear(report, now_ns)
+    assert bench.watch.reports[reason] == counted + 1
+    bench.watch.hear(structs.replace(report, host="stranger"), now_ns)
+    bench.watch.hear(structs.replace(report, nics=["eth9"]), now_ns)
+    bench.watch.hear(report, None)
     assert bench.watch.reports["unknown_nic"] == 2
     assert bench.watch.reports["unsynced"] == 1
     for _ in bench.run(3, Trouble()):
@@ -385,3 +405,20 @@ def test_other_routes_keep_what_is_remembered_of_links() -> None:
     assert after.queue_p99_ns[2] >= before.queue_p50_ns[2]
     assert np.isnan(after.queue_ns[-1])
     assert bench.time_s * 1e9 > WINDOW_NS
+
+
+def test_a_table_of_paths_that_was_lost_costs_what_names_it_and_no_more() -> None:
+    told = ToldPaths()
+    rows = _rows(3)
+    whole = window_report("a", ["nic0"], rows)
+    later = structs.replace(whole, paths=b"")
+    assert told.rows(later) is None
+    assert told.rows(structs.replace(whole, host="b")) is not None
+    assert told.rows(later) is None
+    for report in (whole, later):
+        heard = told.rows(report)
+        assert heard is not None
+        assert heard.tobytes() == rows.tobytes()
+    told.keep({"b"})
+    assert told.rows(later) is None
+    assert told.rows(structs.replace(later, host="b")) is not None

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from fakes import hello, showing
 
-from cwdp.shared.bus.messages import Desired, Hello, Nic, WindowReport, nic_id
+from cwdp.shared.bus.messages import Desired, Hello, Nic, nic_id
 from cwdp.shared.bus.records import WINDOW_ROW, packed_address
+from cwdp.shared.bus.windows import window_report
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.overrides.steering import SteerOverride
@@ -90,8 +91,8 @@ class _Fleet:
                     lost = owner.get(here) != src or None in ends or ends & self.cut
                     rows.append(_row(there, round(self.now_s * 10) - 2, 2 if lost else 0))
             host, _, ifname = src.partition("/")
-            packed = np.concatenate(rows).tobytes() if rows else b""
-            self.state.hear_windows(WindowReport(host=host, nics=[ifname], rows=packed), self.now_s)
+            told = np.concatenate(rows) if rows else np.zeros(0, WINDOW_ROW)
+            self.state.hear_windows(window_report(host, [ifname], told), self.now_s)
 
 
 def _addresses(hellos: Mapping[int, Hello]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, NicSamples, QpReport, SampleReport
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -82,7 +83,7 @@ def test_no_queue_pair_is_faster_than_the_link_that_its_host_tells_of(
     state = _state()
     state.hear_hello(replace(hello("a"), nics=[replace(nic(), speed_bps=speed_bps)]), 0.0)
     for second, sent in ((1, 0), (2, 10**9), (3, 2 * 10**9)):
-        rows = _rows({"qpn": 5, "bytes": sent}).tobytes()
+        rows = row_bytes(_rows({"qpn": 5, "bytes": sent}))
         state.traffic.hear_queue_pairs(_report(rows, local_ns=second * S), float(second))
     assert bool(np.isfinite(state.traffic.queue_pairs.tables[NIC].rates[0, 1])) == is_taken
     assert bool(state.traffic.reports["implausible"]) != is_taken
@@ -156,8 +157,8 @@ def _report(rows: bytes, *, host: str = "a", nic: str = "eth0", local_ns: int = 
         (_report(b"", host="z"), "unknown_nic"),
         (_report(b"", nic="eth9"), "unknown_nic"),
         (_report(b"x"), "not_sane"),
-        (_report(_rows({"direction": 2}).tobytes()), "not_sane"),
-        (_report(_rows({"qpn": 5}).tobytes()), "ok"),
+        (_report(row_bytes(_rows({"direction": 2}))), "not_sane"),
+        (_report(row_bytes(_rows({"qpn": 5}))), "ok"),
         (_report(b""), "ok"),
     ],
 )
@@ -199,7 +200,7 @@ def _samples(direction: int, peer: str, first_ns: int) -> bytes:
     rows["addr"] = np.frombuffer(packed_address(peer), dtype=np.uint8)
     rows["qpn"], rows["psn"], rows["direction"] = 5, np.arange(20), direction
     rows["time_ns"], rows["bound_ns"] = first_ns + np.arange(20), 40
-    return rows.tobytes()
+    return row_bytes(rows)
 
 
 def test_queue_pairs_are_shown_with_rates_peers_and_delays() -> None:
@@ -208,7 +209,7 @@ def test_queue_pairs_are_shown_with_rates_peers_and_delays() -> None:
     traffic.hear_clock(replace(LINE, ref_local_ns=0, offset_base_ns=100 * S), 100.0)
     for second in (100, 101):
         rows = _rows({"qpn": 5, "packets": second, "bytes": 1000 * second}, {"qpn": 6, "packets": 1})
-        traffic.hear_queue_pairs(_report(rows.tobytes(), local_ns=second * S), float(second))
+        traffic.hear_queue_pairs(_report(row_bytes(rows), local_ns=second * S), float(second))
     traffic.hear_samples(
         SampleReport(host="a", nics=[NicSamples(nic="eth0", rows=_samples(EGRESS, "10.0.0.2", 100 * S))]),
         101.0,

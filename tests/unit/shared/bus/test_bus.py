@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from fakes import until
 from cwdp.errors import BusError
 from cwdp.shared.bus.connection import SEND_QUEUE_MESSAGES, Bus
 from cwdp.shared.bus.messages import Desired, Event
+from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import up
 from manager.bus import nats_server
 from manager.bus.nats_server import NatsServer
@@ -120,12 +122,14 @@ async def test_garbage_and_failing_handlers_are_counted_and_harmless(tmp_path: P
         async with _buses(bus, host):
             await until(lambda: bus.connected and host.connected)
             stranger = await connect_as(server.url, credential_of("x"))
-            for data in (b"", b"\xff" * 50, b"\x90" * 100_000, b"\x81\xa4host\x01"):
+            garbage = (b"", b"\xff" * 50, b"\x90" * 100_000, b"\x81\xa4host\x01")
+            bomb = zlib.compress(bytes(64 << 20))
+            for data in (*garbage, *map(packed, garbage), bomb):
                 await stranger.publish(up(POD, "x", "event"), data)
             await stranger.close()
             for detail in ("fail", "fine"):
                 host.publish(EVENT, _event(detail))
-            await until(lambda: len(got) == 2 and bus.counters["received_bad"] == 4)
+            await until(lambda: len(got) == 2 and bus.counters["received_bad"] == 9)
             assert bus.counters["handler_failed"] == 1
 
 

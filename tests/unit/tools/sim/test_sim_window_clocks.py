@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_ROW, unpack
+from cwdp.shared.bus.records import NO_DELAY_NS
+from cwdp.shared.bus.windows import told_paths, window_rows
 from tools.clocks import ClockKind
 from tools.sim.__main__ import main
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
@@ -33,7 +34,7 @@ def told(clocks: WindowClocks | None, seed: int) -> list[NDArray[np.void]]:
     rows: dict[str, list[NDArray[np.void]]] = {}
     for number in range(40, 60):
         for report in fabric.window(number, Trouble()):
-            rows.setdefault(report.host, []).append(unpack(report.rows, WINDOW_ROW))
+            rows.setdefault(report.host, []).append(window_rows(told_paths(report.paths), report.rows))
     return [np.concatenate(rows[f"h{i}"]) for i in range(HOSTS)]
 
 

@@ -1,0 +1,98 @@
+"""How what a host says is made small: rows are turned so that equal bytes stand together, and each message is deflated.
+
+Rows of one message are alike: the first bytes of all rows come together, then the second ones, and so on (byte-shuffle),
+which zlib's quickest level packs well. Numbers that lie close to another are told as differences to that, modulo their size.
+"""
+
+import functools
+import zlib
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_BYTES = 1 << 20
+"""Of a message before it is packed: what nats-server takes by default. No message is unpacked to more."""
+
+LEVEL = 1
+
+ABOVE = (
+    ("fwd_p99_ns", "fwd_p50_ns"),
+    ("rev_p99_ns", "rev_p50_ns"),
+    ("fwd_p50_ns", "fwd_min_ns"),
+    ("rev_p50_ns", "rev_min_ns"),
+    ("fwd_mean_ns", "fwd_min_ns"),
+    ("rev_mean_ns", "rev_min_ns"),
+)
+"""Columns that are told as differences to others of their row, in the order in which they are taken off."""
+
+STEPS = ("src", "dst", "sport", "reply_sport", "qpn", "path")
+"""Columns that are told as differences to the row before."""
+
+
+class TooLargeError(ValueError):
+    """A message is larger than any that is taken in."""
+
+
+def packed(message: bytes) -> bytes:
+    """A message as it travels.
+
+    Raises:
+        TooLargeError: it is larger than MOST_BYTES.
+    """
+    if len(message) > MOST_BYTES:
+        raise TooLargeError(f"a message of {len(message)} bytes")
+    return zlib.compress(message, LEVEL)
+
+
+def unpacked(data: bytes) -> bytes:
+    """A message as it was said; what would be larger than MOST_BYTES is never made.
+
+    Raises:
+        msgspec.DecodeError: it was not packed so, not whole, or is larger.
+    """
+    inflate = zlib.decompressobj()
+    try:
+        message = inflate.decompress(data, MOST_BYTES)
+    except zlib.error as error:
+        raise msgspec.DecodeError(f"it is not packed: {error}") from error
+    if not inflate.eof or inflate.unused_data:
+        raise msgspec.DecodeError(f"it is not whole, or more than {MOST_BYTES} bytes")
+    return message
+
+
+def row_bytes(rows: NDArray[np.void]) -> bytes:
+    """Rows for a message, as many bytes as they have, shape (rows,)."""
+    above, steps = _differences(rows.dtype)
+    turned = rows.copy()
+    for column, base in above:
+        turned[column] -= rows[base]
+    for column in steps:
+        turned[column][1:] -= rows[column][:-1]
+    return turned.view(np.uint8).reshape(len(rows), rows.dtype.itemsize).T.tobytes()
+
+
+def rows_of(data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """Rows from a message, shape (rows,).
+
+    Raises:
+        ValueError: the bytes are no whole number of rows.
+    """
+    count, left = divmod(len(data), dtype.itemsize)
+    if left:
+        raise ValueError(f"{len(data)} bytes are no whole number of rows of {dtype.itemsize}")
+    turned = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, count)
+    rows: NDArray[np.void] = turned.T.copy().view(dtype).reshape(count)
+    above, steps = _differences(dtype)
+    for column in steps:
+        np.add.accumulate(rows[column], out=rows[column])
+    for column, base in reversed(above):
+        rows[column] += rows[base]
+    return rows
+
+
+@functools.cache
+def _differences(dtype: np.dtype[np.void]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Those of `ABOVE` and of `STEPS` that rows have."""
+    names = dtype.names or ()
+    return [each for each in ABOVE if each[0] in names], [name for name in STEPS if name in names]
