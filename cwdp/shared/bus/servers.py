@@ -75,7 +75,7 @@ class Patience:
 
     def failed(self) -> float:
         """Note a failure; how long to wait before the next try, in seconds."""
-        delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2**self._rounds)
+        delay_s = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * (1 << self._rounds))
         self._failures += 1
         return delay_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
 

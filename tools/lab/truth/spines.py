@@ -1,6 +1,7 @@
 """Which spine each source port leads over, found out by sending packets and reading the switches' counters."""
 
 import socket
+import time
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
@@ -13,17 +14,17 @@ from tools.lab.network.netns import netns_enter
 from tools.waiting import wait_for
 
 AT_ONCE = 4
-UNITS = (32, 48, 64, 128, 256, 512)
+UNITS = (48, 64, 128, 256, 512, 1024)
 """Packets that the first port of a try sends; half as many of others' may pass each spine meanwhile."""
 
-DRAIN_S = 2.0
+LISTEN_S, DRAIN_S, SETTLE_S = 0.3, 2.0, 0.05
 
 
 def spines_by_port(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
     """The spine that packets to RoCEv2's port take, for each source port; over IPv4, between different leaves.
 
     A few at a time: port k of them sends a unit of packets 2^k times, so that one reading of the counters tells them
-    apart. Others send meanwhile: what came out is believed when it comes out again, of more and more packets.
+    apart. What others send is taken off; what came out is believed when it comes out again, of more and more packets.
 
     Args:
         lab: a lab that is up, and at most probed.
@@ -43,17 +44,28 @@ def spines_by_port(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -
 def _of_few(lab: Lab, source: Host, target: Host, ports: Sequence[int]) -> dict[int, str]:
     leaf = source.nics[0].leaf
     with fabric.open_nodes(lab.topology, [leaf]) as nodes:
+        others_per_s = _rates(lab, nodes[leaf])
         before = None
         for unit in UNITS:
-            already = _sent(lab, nodes[leaf])
+            already, began_s = _sent(lab, nodes[leaf]), time.monotonic()
             for order, port in enumerate(ports):
                 _send(source, target.nics[0].ipv4, port, unit * 2**order)
             sent = _sent_in_the_end(lab, nodes[leaf], sum(already.values()) + unit * (2 ** len(ports) - 1))
-            now = _told_apart({spine: round((sent[spine] - already[spine]) / unit) for spine in sent}, ports)
+            took_s = time.monotonic() - began_s
+            own = {spine: sent[spine] - already[spine] - others_per_s[spine] * took_s for spine in sent}
+            now = _told_apart({spine: round(count / unit) for spine, count in own.items()}, ports)
             if now is not None and now == before:
                 return now
             before = now
     raise LabError("too much else is sent to tell which spine a port leads over", "ask while the lab is idle")
+
+
+def _rates(lab: Lab, leaf: Node) -> dict[str, float]:
+    """Packets a second that a leaf sends to each spine by itself."""
+    before, began_s = _sent(lab, leaf), time.monotonic()
+    time.sleep(LISTEN_S)
+    now, took_s = _sent(lab, leaf), time.monotonic() - began_s
+    return {spine: (now[spine] - before[spine]) / took_s for spine in now}
 
 
 def _told_apart(units: dict[str, int], ports: Sequence[int]) -> dict[int, str] | None:
@@ -73,8 +85,9 @@ def _sent(lab: Lab, leaf: Node) -> dict[str, int]:
 
 
 def _sent_in_the_end(lab: Lab, leaf: Node, total: int) -> dict[str, int]:
-    """The same, as soon as there are so many in all: packets wait in queues. After DRAIN_S, some have been lost."""
+    """The same, a while after there are so many in all: packets wait in queues. After DRAIN_S, some have been lost."""
     wait_for(lambda: sum(_sent(lab, leaf).values()) >= total, DRAIN_S, poll_s=0.005)
+    time.sleep(SETTLE_S)
     return _sent(lab, leaf)
 
 
