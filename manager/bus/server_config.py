@@ -25,6 +25,9 @@ NOT_EMPTY = "account"
 GREETING_S = 15
 """How long a client may take to speak TLS and to show its credential: an agent of a host that is very busy takes long."""
 
+PING_INTERVAL, PINGS_UNANSWERED = "5s", 2
+"""Who is silent for so long is left; a server that was cut off is refused by those that still hold its old connections."""
+
 RESOLVER_INTERVAL = "5s"
 """How often servers of a cluster compare what they hold of accounts."""
 
@@ -108,6 +111,8 @@ def _text(listen: str, directory: Path, home: Path, authority: Authority, cluste
         "pid_file": quoted("nats-server.pid"),
         "tls": f"{{ {tls}, timeout: {GREETING_S} }}",
         "authorization": f"{{ timeout: {GREETING_S} }}",
+        "ping_interval": json.dumps(PING_INTERVAL),
+        "ping_max": str(PINGS_UNANSWERED),
         "operator": json.dumps(authority.operator_token()),
         "system_account": authority.system_account,
         "resolver": f"{{ {resolver} }}",

@@ -35,6 +35,7 @@ class Table(Protocol):
 
 
 BUCKET = "cwdp-wishes"
+MOST_BYTES = 1 << 28
 TIMELINE = "timeline"
 ANSWER_S = 2.0
 FOLLOW_S = 0.5
@@ -53,7 +54,7 @@ class BusState:
 
     def __init__(self, bus: Bus, confirm: Callable[[], Awaitable[bool]], tables: Mapping[str, Table]) -> None:
         self._bus, self._confirm = bus, confirm
-        self._bucket = Bucket(BUCKET)
+        self._bucket = Bucket(BUCKET, max_bytes=MOST_BYTES)
         self._tables = tables
         self._revisions: dict[str, int] = {}
         self._sent: dict[str, int] = {}

@@ -44,7 +44,7 @@ SETTLES_S = 60.0
 
 DAY_S = 86_400.0
 DATABASE_SHARE = 0.25
-STREAM_SHARE = 0.125
+STREAM_SHARE, STREAM_MOST_BYTES = 0.125, 1 << 32
 
 _T = TypeVar("_T")
 _log = logging.getLogger("cwdp.manager.history")
@@ -76,7 +76,7 @@ class History:
             bus,
             self._writer,
             max_age_s=settings.days * DAY_S,
-            max_bytes=int(settings.max_bytes * STREAM_SHARE),
+            max_bytes=min(int(settings.max_bytes * STREAM_SHARE), STREAM_MOST_BYTES),
             leads=lambda: state.leads,
         )
         self._leading = False

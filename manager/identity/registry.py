@@ -20,6 +20,7 @@ from cwdp.shared.bus.subjects import token
 from cwdp.shared.identity import jwt
 
 BUCKET = "cwdp-credentials"
+MOST_BYTES = 1 << 28
 REVOKED = "revoked"
 TRIES = 8
 
@@ -53,7 +54,7 @@ class Registry:
     """Reads and changes them, each change by compare-and-set."""
 
     def __init__(self) -> None:
-        self._bucket = Bucket(BUCKET)
+        self._bucket = Bucket(BUCKET, max_bytes=MOST_BYTES)
 
     async def invite(self, client: Client, pod: str, host: str, secret: bytes, expires_s: float) -> None:
         """Let a host join with a secret; an invitation of before counts no more.

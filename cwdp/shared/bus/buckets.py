@@ -59,12 +59,11 @@ class Bucket:
     Args:
         name: of the bucket.
         republish: where the server publishes again what is written.
-        max_bytes: that it may hold; None for as many as the server has room for.
+        max_bytes: that it may hold. All of a bus together leave room: a server that is full takes nothing more of any
+            bucket, so that nobody could go on leading.
     """
 
-    def __init__(
-        self, name: str, *, republish: RePublish | None = None, max_bytes: int | None = None
-    ) -> None:
+    def __init__(self, name: str, *, max_bytes: int, republish: RePublish | None = None) -> None:
         self._name, self._stream, self._prefix = name, stream_of(name), f"$KV.{name}."
         self._config = KeyValueConfig(
             bucket=name,

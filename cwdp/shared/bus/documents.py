@@ -28,6 +28,9 @@ from cwdp.shared.bus.subjects import PREFIX, document_key
 
 KIND = "document"
 COUNTERS = ("written", "split", "failed", "too_large")
+MOST_BYTES = 1 << 32
+"""Of all documents: a bus that is full of them has room for the lease still."""
+
 WRITTEN_AT_ONCE = 64
 RETRY_S = 0.5
 TRIES = 4
@@ -287,6 +290,7 @@ def bucket() -> Bucket:
     """The bucket of documents; what is written is published again to the host whose it is."""
     return Bucket(
         DESIRED_BUCKET,
+        max_bytes=MOST_BYTES,
         republish=RePublish(
             src=f"$KV.{DESIRED_BUCKET}.*.*",
             dest=f"{PREFIX}.{{{{wildcard(1)}}}}.down.{{{{wildcard(2)}}}}.{KIND}",

@@ -134,7 +134,7 @@ def test_while_nobody_leads_the_copies_of_a_bucket_what_it_holds_is_not_taken_fo
 ) -> None:
     async def go() -> None:
         async with BusCluster(tmp_path, authority()) as servers, _connected(servers.url, "a") as bus:
-            bucket, stream = Bucket("some"), stream_of("some")
+            bucket, stream = Bucket("some", max_bytes=1 << 20), stream_of("some")
             assert bus.session is not None
             revision = await bucket.replace(bus.session, "key", b"one", revision=0)
             async with _copied(bus, stream):
@@ -145,8 +145,13 @@ def test_while_nobody_leads_the_copies_of_a_bucket_what_it_holds_is_not_taken_fo
                 await until(lambda: bus.connected)
                 assert bus.session is not None
                 try:
-                    assert await Bucket("some").read(bus.session, "key") == (revision, b"one")
-                    revision = await Bucket("some").replace(bus.session, "key", b"two", revision=revision)
+                    assert await Bucket("some", max_bytes=1 << 20).read(bus.session, "key") == (
+                        revision,
+                        b"one",
+                    )
+                    revision = await Bucket("some", max_bytes=1 << 20).replace(
+                        bus.session, "key", b"two", revision=revision
+                    )
                     break
                 except Conflict:
                     raise
