@@ -13,7 +13,6 @@ from test_bus import _buses
 from cwdp.shared.bus import documents
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, SteerQp
 from cwdp.shared.bus.subjects import document_key, down
-from manager.bus import server_config
 
 pytestmark = pytest.mark.needs("nats-server")
 
@@ -117,7 +116,7 @@ async def test_a_document_longer_than_all_parts_is_named_and_keeps_back_no_other
 
 @asynchronous
 async def test_a_bus_that_is_full_is_told_of_once_and_for_how_long(tmp_path: Path) -> None:
-    store, server_config.STORE_BYTES = server_config.STORE_BYTES, 1 << 20
+    most, documents.MOST_BYTES = documents.MOST_BYTES, 1 << 20
     told: list[tuple[str, int, str]] = []
     try:
         async with bus_server(tmp_path) as server:
@@ -134,7 +133,7 @@ async def test_a_bus_that_is_full_is_told_of_once_and_for_how_long(tmp_path: Pat
                 )
                 await until(lambda: writer.documents.oldest_s() > before_s)
     finally:
-        server_config.STORE_BYTES = store
+        documents.MOST_BYTES = most
 
 
 async def _no() -> bool:
