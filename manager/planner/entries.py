@@ -17,30 +17,34 @@ MOST_RESTS = 16
 
 SMOOTHING = 0.5
 
-ENTRY = np.dtype(
-    [
-        ("used", "?"),
-        ("nic", "<i8"),
-        ("first_s", "<f8"),
-        ("active_s", "<f8"),
-        ("told_s", "<f8"),
-        ("sport", "<i8"),
-        ("backup_sport", "<i8"),
-        ("asked_s", "<f8"),
-        ("moved_s", "<f8"),
-        ("rest_s", "<f8"),
-        ("refused_s", "<f8"),
-        ("rate_bps", "<f8"),
-        ("clear_s", "<f8"),
-        ("chosen_of", "<i8"),
-    ]
-)
-"""One queue pair; see `Entries`."""
-
 NO_PORT = 0
+
+FRESH: dict[str, Any] = {
+    "used": True,
+    "nic": 0,
+    "first_s": math.nan,
+    "active_s": math.nan,
+    "told_s": math.nan,
+    "sport": NO_PORT,
+    "backup_sport": NO_PORT,
+    "asked_s": -math.inf,
+    "moved_s": -math.inf,
+    "rest_s": 0.0,
+    "refused_s": -math.inf,
+    "rate_bps": math.nan,
+    "clear_s": math.inf,
+    "chosen_of": -1,
+}
+"""Of a queue pair of which nothing is known yet; see `Entries`."""
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Columns = dict[str, NDArray[Any]]
+
+
+def unused(count: int) -> Columns:
+    """So many rows of nobody, by the names of `FRESH`."""
+    return {name: np.zeros(count, np.array(value).dtype) for name, value in FRESH.items()}
 
 
 def _column(name: str) -> Any:
@@ -59,7 +63,7 @@ class Entries:
     """Some queue pairs. Times are seconds of the manager's monotonic clock; each attribute has the shape of `chosen`.
 
     Args:
-        rows: of dtype ENTRY.
+        rows: each column of `FRESH`, shape (rows,).
         chosen: those of them that these are, each once, shape (n,); or one.
 
     Attributes:
@@ -80,7 +84,7 @@ class Entries:
     moved_s, rest_s, refused_s = _column("moved_s"), _column("rest_s"), _column("refused_s")
     rate_bps, clear_s, chosen_of = _column("rate_bps"), _column("clear_s"), _column("chosen_of")
 
-    def __init__(self, rows: NDArray[np.void], chosen: NDArray[np.intp] | int) -> None:
+    def __init__(self, rows: Columns, chosen: NDArray[np.intp] | int) -> None:
         self.rows, self.chosen = rows, chosen
 
     def see(self, rate_bps: Floats, now_s: float) -> None:
@@ -116,12 +120,11 @@ class Entries:
 
 
 class Entry(Entries):
-    """A queue pair of which nothing is known yet but when it was seen to send."""
+    """One queue pair, of which nothing is known yet but when it was seen to send; by default in a row of its own."""
 
-    def __init__(self, *, first_s: float, active_s: float, nic: int = 0) -> None:
-        super().__init__(np.zeros(1, ENTRY), 0)
-        self.rows["used"], self.rows["nic"] = True, nic
-        self.first_s, self.active_s = first_s, active_s
-        self.told_s = self.rate_bps = math.nan
-        self.asked_s = self.moved_s = self.refused_s = -math.inf
-        self.clear_s, self.chosen_of = math.inf, -1
+    def __init__(
+        self, rows: Columns | None = None, row: int = 0, *, first_s: float, active_s: float, nic: int = 0
+    ) -> None:
+        super().__init__(unused(1) if rows is None else rows, row)
+        for name, value in (FRESH | {"first_s": first_s, "active_s": active_s, "nic": nic}).items():
+            self.rows[name][row] = value

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import SteerQp, SteerReport
-from manager.planner.entries import CALM_RESTS, CLEAR_S, ENTRY, MOST_RESTS, NO_PORT, Entries, Entry
+from manager.planner.entries import CALM_RESTS, CLEAR_S, MOST_RESTS, NO_PORT, Entries, Entry, unused
 from manager.planner.flows import QpName
 
 __all__ = ["CALM_RESTS", "CLEAR_S", "MOST_RESTS", "Entry", "SteerParts", "SteeringState"]
@@ -35,7 +35,7 @@ class SteeringState:
     def __init__(self) -> None:
         self.row: dict[QpName, int] = {}
         self.generation = np.zeros(_FIRST_ROWS, np.int64)
-        self._rows = np.zeros(_FIRST_ROWS, ENTRY)
+        self._rows = unused(_FIRST_ROWS)
         self._names: list[QpName | None] = [None] * _FIRST_ROWS
         self._unused = list(range(_FIRST_ROWS))
         self._by_host: dict[str, set[QpName]] = {}
@@ -66,7 +66,7 @@ class SteeringState:
 
     def mask(self, names: Iterable[QpName]) -> NDArray[np.bool_]:
         """Whether each row is of one of these, shape (rows,)."""
-        mask = np.zeros(len(self._rows), dtype=bool)
+        mask = np.zeros(len(self._names), dtype=bool)
         mask[[row for name in names if (row := self.row.get(name)) is not None]] = True
         return mask
 
@@ -161,7 +161,7 @@ class SteeringState:
             self._grow()
         row = self.row[name] = self._unused.pop()
         nic = self._nics.setdefault((name.host, name.nic), len(self._nics))
-        self._rows[row] = Entry(first_s=now_s, active_s=now_s, nic=nic).rows[0]
+        Entry(self._rows, row, first_s=now_s, active_s=now_s, nic=nic)
         self._names[row] = name
         self.generation[row] += 1
         self._by_host.setdefault(name.host, set()).add(name)
@@ -169,8 +169,8 @@ class SteeringState:
 
     def _grow(self) -> None:
         """Twice as many rows."""
-        count = len(self._rows)
-        self._rows = np.concatenate([self._rows, np.zeros(count, ENTRY)])
+        count, more = len(self._names), unused(len(self._names))
+        self._rows = {name: np.concatenate([column, more[name]]) for name, column in self._rows.items()}
         self.generation = np.concatenate([self.generation, np.zeros(count, np.int64)])
         self._names += [None] * count
         self._unused = list(range(count, 2 * count))
