@@ -34,6 +34,7 @@ FRESH: dict[str, Any] = {
     "rate_bps": math.nan,
     "clear_s": math.inf,
     "chosen_of": -1,
+    "chosen_without": -1,
 }
 """Of a queue pair of which nothing is known yet; see `Entries`."""
 
@@ -77,12 +78,14 @@ class Entries:
         rate_bps: smoothed, NaN while unknown.
         clear_s: since when no queue was on its way, in the future while one may be.
         chosen_of: the number of the candidates by which its backup was found to be as good as can be.
+        chosen_without: the number of the set of links that were dead then.
     """
 
     first_s, active_s, told_s = _column("first_s"), _column("active_s"), _column("told_s")
     sport, backup_sport, asked_s = _column("sport"), _column("backup_sport"), _column("asked_s")
     moved_s, rest_s, refused_s = _column("moved_s"), _column("rest_s"), _column("refused_s")
-    rate_bps, clear_s, chosen_of = _column("rate_bps"), _column("clear_s"), _column("chosen_of")
+    rate_bps, clear_s = _column("rate_bps"), _column("clear_s")
+    chosen_of, chosen_without = _column("chosen_of"), _column("chosen_without")
 
     def __init__(self, rows: Columns, chosen: NDArray[np.intp] | int) -> None:
         self.rows, self.chosen = rows, chosen

@@ -47,6 +47,7 @@ class Located:
     _crossed: NDArray[np.int32]
 
     def __init__(self) -> None:
+        self._dead, self._dead_sets = np.zeros(0, dtype=bool), 0
         self._forget(Candidates(Routes()))
 
     def find(
@@ -75,6 +76,12 @@ class Located:
             self._look(names, rows, port, steering.generation[rows], np.flatnonzero(moved))
             places = self._places[rows]
         return Places(places, self._crossed[rows])
+
+    def number_dead(self, dead: NDArray[np.bool_]) -> int:
+        """A number of the links that are dead now, another one than before where these are others; shape (links + 1,)."""
+        if not np.array_equal(dead, self._dead):
+            self._dead, self._dead_sets = dead, self._dead_sets + 1
+        return self._dead_sets
 
     def _look(
         self,

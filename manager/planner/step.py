@@ -38,7 +38,16 @@ def step(
     moves = Moves(problem, inputs, budget, settings)
     chosen = moves.make(placed, lost & ~hopeless, outcome)
     hold_s = settings.hold_s
-    _enter(problem, chosen, lost & ~hopeless, hold_s, inputs=inputs, steering=steering, outcome=outcome)
+    _enter(
+        problem,
+        chosen,
+        lost & ~hopeless,
+        hold_s,
+        inputs=inputs,
+        steering=steering,
+        located=located,
+        outcome=outcome,
+    )
     return outcome
 
 
@@ -50,6 +59,7 @@ def _enter(
     *,
     inputs: PlannerInputs,
     steering: SteeringState,
+    located: Located,
     outcome: Outcome,
 ) -> None:
     """Write the new ports and backups down, and who must be told."""
@@ -58,7 +68,9 @@ def _enter(
     watched: dict[int, Watched] = {}
     has_backup = problem.entries.backup_sport != NO_PORT
     settled = (chosen == problem.now) & has_backup & (problem.entries.chosen_of == inputs.candidates.number)
-    settled &= not dead.any()
+    dead_number = located.number_dead(dead)
+    if dead.any():
+        settled &= problem.entries.chosen_without == dead_number
     for i in _to_look_at(problem, ~settled, inputs.flows.small[problem.flow]):
         name = problem.names[i]
         entry, choices = steering.of(name), inputs.candidates.of(name.src, name.dst_addr)
@@ -74,7 +86,7 @@ def _enter(
             ports.add(choices.by_port[present], present)
             continue
         backup = backup_for(choices, k, sport, present=present, watched=ports, dead=dead)
-        entry.chosen_of = inputs.candidates.number
+        entry.chosen_of, entry.chosen_without = inputs.candidates.number, dead_number
         if not steering.ask(name, sport, backup, inputs.now_s):
             continue
         outcome.hosts.add(name.host)
