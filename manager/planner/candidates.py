@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +44,20 @@ class Choices:
 
 
 class Candidates:
-    """Choices of one version of the routes, worked out when asked for."""
+    """Choices of one version of the routes, worked out when asked for.
+
+    Attributes:
+        routes: that version.
+        number: another one than that of any others.
+    """
+
+    _made = count()
 
     def __init__(self, routes: Routes) -> None:
-        self.routes = routes
+        self.routes, self.number = routes, next(self._made)
         self._choices: dict[tuple[str, str], Choices | None] = {}
+        self._pairs: dict[tuple[Links, ...], int] = {}
+        self._path_set = PathSet.of([], len(routes.links))
 
     def of(self, src: str, dst_addr: str) -> Choices | None:
         """The choices from a NIC to an address; None where no path is known."""
@@ -56,11 +66,16 @@ class Candidates:
             self._choices[key] = _choices(self.routes.ports(src, dst_addr), self.routes.links)
         return self._choices[key]
 
-    def path_set(self, choices: Sequence[Choices]) -> tuple[PathSet, list[int]]:
-        """The paths as placement wants them, and the pair in it that each of some choices is."""
-        numbers: dict[tuple[Links, ...], int] = {}
-        pairs = [numbers.setdefault(choice.paths, len(numbers)) for choice in choices]
-        return PathSet.of(list(numbers), len(self.routes.links)), pairs
+    def pair(self, choices: Choices) -> int:
+        """The pair of the path set that some choices are."""
+        return self._pairs.setdefault(choices.paths, len(self._pairs))
+
+    @property
+    def path_set(self) -> PathSet:
+        """The paths of all pairs that were asked for, as placement wants them."""
+        if self._path_set.links.shape[1] != len(self._pairs):
+            self._path_set = PathSet.of(list(self._pairs), len(self.routes.links))
+        return self._path_set
 
 
 @dataclass

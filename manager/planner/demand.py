@@ -6,6 +6,7 @@ are seen at half their rates. What they could use is their max-min fair share of
 
 import math
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,10 +81,11 @@ class NicRates:
 
     def learn(self, flows: Flows, now_s: float, most_bps: float = math.inf) -> float | None:
         """Take in what is sent now; the rate in bit/s, at most `most_bps`, None while nothing has been seen."""
-        rates = np.nan_to_num(flows.rate_bps)
-        ends = ([name.src for name in flows.names], flows.dst)
+        rates, ends = np.nan_to_num(flows.rate_bps), flows.ends
         now = {
-            (way, nic): rate for way, end in enumerate(ends) for nic, rate in _by_group(end, rates).items()
+            (way, nic): rate
+            for way, number in enumerate(ends.number)
+            for nic, rate in _by_nic(number, ends.nics, rates).items()
         }
         self._nics = {nic: self._smooth(self._nics.get(nic, 0.0), rate) for nic, rate in now.items()}
         seen = min(most_bps, max(self._sent_by_two(), self._for_a_while(now_s)))
@@ -115,11 +117,10 @@ class NicRates:
         return rate if rate > self.JUMP * before else before + self.SMOOTHING * (rate - before)
 
 
-def _by_group(groups: list[str], rates: Floats) -> dict[str, float]:
-    if not groups:
-        return {}
-    names, number = np.unique(np.array(groups), return_inverse=True)
-    return dict(zip(names.tolist(), np.bincount(number, rates).tolist(), strict=True))
+def _by_nic(number: Indices, nics: Sequence[str], rates: Floats) -> dict[str, float]:
+    """The sum of the rates of each NIC that is at this end of a flow."""
+    total = np.bincount(number, rates, len(nics)).tolist()
+    return {nics[i]: total[i] for i in np.flatnonzero(np.bincount(number, minlength=len(nics))).tolist()}
 
 
 def demands(flows: Flows, nic_bps: float, rate_bps: Floats, queueing: NDArray[np.bool_]) -> Floats:
@@ -131,8 +132,9 @@ def demands(flows: Flows, nic_bps: float, rate_bps: Floats, queueing: NDArray[np
         rate_bps: their measured rates, smoothed, NaN where unknown, shape (n,).
         queueing: whether there may be a queue on its way, shape (n,).
     """
-    ends = _ends(flows)
-    capacity = np.full(int(ends.max(initial=0)) + 1, nic_bps)
+    nics = len(flows.ends.nics)
+    ends = flows.ends.number + np.array([[0], [nics]])
+    capacity = np.full(2 * nics, nic_bps)
     measured = np.maximum(np.nan_to_num(rate_bps) * HEADROOM, LEAST_BPS)
     elastic = np.where(flows.small, measured, np.inf)
     fair = max_min_rates(ends, capacity, elastic)
@@ -140,10 +142,3 @@ def demands(flows: Flows, nic_bps: float, rate_bps: Floats, queueing: NDArray[np
     if not limited.any():
         return np.maximum(fair, LEAST_BPS)
     return np.maximum(max_min_rates(ends, capacity, np.where(limited, measured, elastic)), LEAST_BPS)
-
-
-def _ends(flows: Flows) -> Indices:
-    """The links of the NICs at both ends of each queue pair, shape (2, n)."""
-    _, src = np.unique(np.array([name.src for name in flows.names], dtype=object), return_inverse=True)
-    _, dst = np.unique(np.array(flows.dst, dtype=object), return_inverse=True)
-    return np.stack([src, dst + (int(src.max(initial=-1)) + 1)])

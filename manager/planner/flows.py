@@ -1,19 +1,25 @@
 """The queue pairs that send now, as the planner needs them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import EGRESS, shown_address
-from manager.queue_pairs.counters import NicTable
+from cwdp.shared.bus.records import EGRESS, QP_ROW, shown_address
+from manager.queue_pairs.counters import RATE_HOLDS_S, NicTable
 
 ACTIVE_S = 1.5
 ACKNOWLEDGEMENT_BYTES = 128
 """Packets that are smaller in the mean answer others' requests, or are messages too small to fill a link."""
+
+_BYTES_RATE = 1
+"""Which of a table's rates is of bytes."""
+
+Indices = NDArray[np.intp]
 
 
 class QpName(NamedTuple):
@@ -31,6 +37,26 @@ class QpName(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Ends:
+    """The NICs at both ends of flows.
+
+    Attributes:
+        nics: their names, each once.
+        number: the places in there of each flow's source and destination, shape (2, n).
+    """
+
+    nics: Sequence[str]
+    number: Indices
+
+    @classmethod
+    def of(cls, src: Sequence[str], dst: Sequence[str]) -> "Ends":
+        """From the names of both ends of each flow."""
+        numbers = {nic: i for i, nic in enumerate(dict.fromkeys(chain(src, dst)))}
+        number = np.array([[numbers[nic] for nic in end] for end in (src, dst)], dtype=np.intp)
+        return cls(list(numbers), number)
+
+
+@dataclass(frozen=True, eq=False)
 class Flows:
     """Queue pairs that have sent of late, as far as is known; arrays of shape (n,).
 
@@ -40,6 +66,7 @@ class Flows:
         sport: the source port that its packets left with last.
         rate_bps: between the last two reports, NaN where there was one only, or none just now.
         small: whether its packets are small ones, such as acknowledgements.
+        known_ends: the NICs at both ends, where they were numbered already.
     """
 
     names: list[QpName]
@@ -47,36 +74,108 @@ class Flows:
     sport: NDArray[np.int64]
     rate_bps: NDArray[np.float64]
     small: NDArray[np.bool_]
+    known_ends: Ends | None = None
+
+    @property
+    def ends(self) -> Ends:
+        """The NICs at both ends."""
+        return self.known_ends or Ends.of([name.src for name in self.names], self.dst)
+
+
+@dataclass
+class _Named:
+    """Those of a table's rows that are sent, in their order: of all keys that the table had."""
+
+    keys: NDArray[np.bytes_]
+    names: list[QpName]
+    dst: list[str]
+
+
+class FlowReader:
+    """Reads tables again and again; what tells queue pairs apart it makes anew only where a table has others."""
+
+    def __init__(self) -> None:
+        self._named: dict[tuple[str, str], _Named] = {}
+        self._nics: Mapping[str, str] = {}
+
+    def read(
+        self, tables: Mapping[tuple[str, str], NicTable], nics: Mapping[str, str], now_s: float
+    ) -> Flows:
+        """Those that an agent reported of within `ACTIVE_S` of its last report, however long ago that was.
+
+        Args:
+            tables: of each NIC.
+            nics: the NIC that has each address; another mapping where it changes.
+            now_s: the manager's clock.
+        """
+        tables = {nic: table for nic, table in tables.items() if len(table.rows)}
+        if not tables:
+            return Flows([], [], np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))
+        named = self._name(tables, nics)
+        rows, columns = _sent(list(tables.values()), now_s)
+        silent_s, rate_bps, source = columns
+        active = (silent_s < ACTIVE_S) & (rows["sport"] > 0)
+        rows = rows[active]
+        dst = list(compress(chain.from_iterable(each.dst for each in named), active))
+        return Flows(
+            names=list(compress(chain.from_iterable(each.names for each in named), active)),
+            dst=dst,
+            sport=rows["sport"].astype(np.int64),
+            rate_bps=rate_bps[active],
+            small=rows["bytes"] / np.maximum(rows["packets"], 1) < ACKNOWLEDGEMENT_BYTES,
+            known_ends=_ends([nic_id(*nic) for nic in tables], source[active].astype(np.intp), dst),
+        )
+
+    def _name(self, tables: Mapping[tuple[str, str], NicTable], nics: Mapping[str, str]) -> list[_Named]:
+        if nics is not self._nics:
+            self._nics = nics
+            for named in self._named.values():
+                named.dst = [nics.get(name.dst_addr, name.dst_addr) for name in named.names]
+        shown: dict[bytes, str] = {}
+        kept: dict[tuple[str, str], _Named] = {}
+        for nic, table in tables.items():
+            named_before = self._named.get(nic)
+            if named_before is None or named_before.keys is not table.keys:
+                named_before = _name(nic, table, nics, shown)
+            kept[nic] = named_before
+        self._named = kept
+        return list(kept.values())
 
 
 def sending(tables: Mapping[tuple[str, str], NicTable], nics: Mapping[str, str], now_s: float) -> Flows:
-    """Those that an agent reported of within `ACTIVE_S` of its last report, however long ago that was."""
-    names: list[QpName] = []
-    dst: list[str] = []
-    columns: list[NDArray[np.float64]] = []
-    shown: dict[bytes, str] = {}
-    for (host, nic), table in tables.items():
-        if not len(table.rows):
-            continue
-        chosen = _active(table)
-        for addr, qpn in zip(table.rows["addr"][chosen], table.rows["qpn"][chosen].tolist(), strict=True):
-            packed = addr.tobytes()
-            address = shown.get(packed) or shown.setdefault(packed, shown_address(packed))
-            names.append(QpName(host, nic, address, qpn))
-            dst.append(nics.get(address, address))
-        columns.append(_columns(table, chosen, now_s))
-    sport, rate_bps, mean_bytes = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0))
-    return Flows(names, dst, sport.astype(np.int64), rate_bps, mean_bytes < ACKNOWLEDGEMENT_BYTES)
+    """What a `FlowReader` reads, once."""
+    return FlowReader().read(tables, nics, now_s)
 
 
-def _active(table: NicTable) -> NDArray[np.intp]:
-    rows, silent_s = table.rows, table.latest_s - table.heard_s
-    return np.flatnonzero((rows["direction"] == EGRESS) & (silent_s < ACTIVE_S) & (rows["sport"] > 0))
+def _name(nic: tuple[str, str], table: NicTable, nics: Mapping[str, str], shown: dict[bytes, str]) -> _Named:
+    """Name a table's rows; `shown` holds addresses as people write them, and is added to."""
+    rows = table.rows[table.rows["direction"] == EGRESS]
+    names = []
+    for addr, qpn in zip(rows["addr"], rows["qpn"].tolist(), strict=True):
+        packed = addr.tobytes()
+        address = shown.get(packed) or shown.setdefault(packed, shown_address(packed))
+        names.append(QpName(*nic, address, qpn))
+    return _Named(table.keys, names, [nics.get(name.dst_addr, name.dst_addr) for name in names])
 
 
-def _columns(table: NicTable, chosen: NDArray[np.intp], now_s: float) -> NDArray[np.float64]:
-    """Source port, rate in bit/s and mean size of a packet in bytes, shape (3, n)."""
-    rows = table.rows[chosen]
-    mean_bytes = rows["bytes"] / np.maximum(rows["packets"], 1)
-    rate_bps = np.where(table.sends(now_s), table.rates[:, 1] * 8, np.nan)[chosen]
-    return np.stack([rows["sport"].astype(np.float64), rate_bps, mean_bytes])
+def _sent(tables: Sequence[NicTable], now_s: float) -> tuple[NDArray[np.void], NDArray[np.float64]]:
+    """The rows of all tables that are sent, and of each: its silence in s, rate in bit/s, table; shapes (n,), (3, n)."""
+    counts = [len(table.rows) for table in tables]
+    told = [(table.latest_s, table.holds_s, i) for i, table in enumerate(tables)]
+    latest_s, holds_s, source = np.repeat(np.array(told).T, counts, axis=1)
+    rows = np.concatenate([table.rows.view(np.uint8) for table in tables]).view(QP_ROW)
+    heard_s = np.concatenate([table.heard_s for table in tables])
+    rates = np.concatenate([table.rates for table in tables])[:, _BYTES_RATE]
+    sends = (heard_s > latest_s - holds_s) & (now_s - heard_s < RATE_HOLDS_S)
+    columns = np.stack([latest_s - heard_s, np.where(sends, rates * 8, np.nan), source])
+    sent = rows["direction"] == EGRESS
+    return rows[sent], columns[:, sent]
+
+
+def _ends(src: list[str], source: Indices, dst: list[str]) -> Ends:
+    """The ends of flows, of which `source` tells the place of their NIC in `src`."""
+    numbers = {nic: i for i, nic in enumerate(src)}
+    for nic in set(dst).difference(numbers):
+        numbers[nic] = len(numbers)
+    there = np.fromiter(map(numbers.__getitem__, dst), np.intp, len(dst))
+    return Ends(list(numbers), np.stack([source, there]))

@@ -5,7 +5,7 @@ Queue pairs whose NICs talk to each other, directly or by others, are a job: a m
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,10 +94,7 @@ class Moves:
         self, problem: Problem, inputs: PlannerInputs, budget: Budget, settings: PlannerSettings
     ) -> None:
         self._problem, self._inputs, self._budget, self._settings = problem, inputs, budget, settings
-        self._group, self._size = _jobs(
-            [name.src for name in problem.names], [inputs.flows.dst[i] for i in problem.flow]
-        )
-        self._moved_s = np.array([entry.moved_s for entry in problem.entries])
+        self._moved_s = problem.entries.moved_s
 
     def make(self, placed: Indices, lost: Mask, outcome: Outcome) -> Indices:
         """The choice to take in place of `placed`; `lost` are on the move in any case."""
@@ -108,8 +105,7 @@ class Moves:
         if not (budget.is_due(self._inputs.now_s) or lost.any()):
             return placed
         budget.refill(self._inputs.now_s)
-        rested = np.array([entry.is_rested(self._inputs.now_s) for entry in problem.entries])
-        movable = problem.free & (rested | lost)
+        movable = problem.free & (problem.entries.is_rested(self._inputs.now_s) | lost)
         if target is None:
             return placed if lost.any() else self._retry(placed, movable, outcome)
         for _ in range(_TRIES):
@@ -192,7 +188,7 @@ class Moves:
     def _tell(self, outcome: Outcome, placed: Indices, chosen: Indices, lost: Mask) -> None:
         problem, changed = self._problem, chosen != placed
         outcome.moved = [problem.names[i] for i in np.flatnonzero(changed & ~lost)]
-        outcome.jobs_moved = len(set(self._group[changed & ~lost].tolist()))
+        outcome.jobs_moved = len(set(self._jobs[0][changed & ~lost].tolist()))
         before, after = (utilisation(problem.fabric, problem.demand, choice) for choice in (placed, chosen))
         outcome.fullest_after = float(after.max())
         emptier = np.flatnonzero(after[:-1] < before[:-1])
@@ -231,34 +227,36 @@ class Moves:
     def _starved(self) -> Mask:
         """Who gets less than it could have, and was not moved just now; of those that say what they get."""
         problem, inputs = self._problem, self._inputs
-        heard = np.array([name not in inputs.silent for name in problem.names], dtype=bool)
-        rate = np.array([entry.rate_bps for entry in problem.entries])
-        since_s = np.maximum(self._moved_s, [entry.first_s for entry in problem.entries])
+        since_s = np.maximum(self._moved_s, problem.entries.first_s)
         settled = self._inputs.now_s - since_s >= SETTLED_S
         large = ~inputs.flows.small[problem.flow]
-        starved: Mask = settled & heard & large & (rate < STARVED * problem.demand.rate_bps)
+        starved: Mask = settled & problem.heard & large
+        starved &= problem.entries.rate_bps < STARVED * problem.demand.rate_bps
         return starved
 
     def _reluctance(self) -> NDArray[np.float64]:
         """What a move costs: all NICs of its job may wait for it, and more so where the job was moved of late."""
-        of_late = np.bincount(
-            self._group, np.exp((self._moved_s - self._inputs.now_s) / REMEMBERED_S), len(self._size)
-        )
-        return (self._size * (1.0 + of_late))[self._group]
+        group, size = self._jobs
+        of_late = np.bincount(group, np.exp((self._moved_s - self._inputs.now_s) / REMEMBERED_S), len(size))
+        return (size * (1.0 + of_late))[group]
+
+    @cached_property
+    def _jobs(self) -> tuple[Indices, Indices]:
+        """See `_connected`."""
+        ends = self._inputs.flows.ends
+        return _connected(ends.number[:, self._problem.flow], len(ends.nics))
 
 
-def _jobs(src: Sequence[str], dst: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _connected(ends: Indices, nics: int) -> tuple[Indices, Indices]:
     """The connected groups of NICs.
 
     Args:
-        src: the NIC at one end of each queue pair.
-        dst: the one at the other.
+        ends: the numbers of the NICs at both ends of each queue pair, shape (2, n).
+        nics: how many there are.
 
     Returns:
         The group of each queue pair, shape (n,), and how many NICs each group has, shape (groups,).
     """
-    names, number = np.unique(np.array([*src, *dst], dtype=object), return_inverse=True)
-    a, b = np.split(number, 2)
-    graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(names), len(names)))
+    graph = coo_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(nics, nics))
     _, group = connected_components(graph, directed=False)
-    return group[a].astype(np.intp), np.bincount(group).astype(np.intp)
+    return group[ends[0]].astype(np.intp), np.bincount(group).astype(np.intp)

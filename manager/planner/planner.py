@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Protocol
 
+import numpy as np
+
 from cwdp.shared.bus.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
@@ -15,8 +17,10 @@ from manager.links.loads import LinkLoads
 from manager.planner.candidates import Candidates
 from manager.planner.capacity import CapacityEstimator
 from manager.planner.demand import NicRates
+from manager.planner.entries import NO_PORT
 from manager.planner.events import Move, Outcome, tell
-from manager.planner.flows import ACTIVE_S, Flows, QpName, sending
+from manager.planner.flows import ACTIVE_S, FlowReader, Flows, QpName
+from manager.planner.located import Located
 from manager.planner.moves import Budget
 from manager.planner.problem import PlannerInputs
 from manager.planner.steering_state import SteeringState
@@ -81,6 +85,7 @@ class Planner:
         self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
         self._candidates = Candidates(Routes())
+        self._flows, self._located = FlowReader(), Located()
         self._nic_rates = NicRates()
         self._capacity = CapacityEstimator()
         self._steering = SteeringState()
@@ -94,7 +99,7 @@ class Planner:
     def stand_by(self) -> None:
         """Another manager plans from now on; what hosts say is kept for when that ends."""
         self._leads = False
-        self._steering = SteeringState()
+        self._steering, self._located = SteeringState(), Located()
         self._heard.clear()
         self.planned.clear()
 
@@ -202,7 +207,7 @@ class Planner:
         dead: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
     ) -> Outcome:
-        flows = sending(self._store.tables, self._members.nics_by_address, now_s)
+        flows = self._flows.read(self._store.tables, self._members.nics_by_address, now_s)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
         inputs = PlannerInputs(
             now_s=now_s,
@@ -215,12 +220,12 @@ class Planner:
             silent=self._silent(flows, now_s),
             observers=self._observers(),
         )
-        outcome = step(inputs, self._steering, self._budget, self.settings)
-        entries = self._steering.entries.values()
+        outcome = step(inputs, self._steering, self._located, self._budget, self.settings)
+        steered = self._steering.steered()
         self.standing = Standing(
             flows=len(flows.names),
-            steered=sum(entry.sport is not None for entry in entries),
-            backed_up=sum(entry.backup_sport is not None for entry in entries),
+            steered=len(steered),
+            backed_up=int(np.count_nonzero(self._steering.at(steered).backup_sport)),
             fullest=outcome.fullest_after,
             dead=tuple(sorted(dead)),
         )
@@ -246,9 +251,9 @@ class Planner:
         self._heard -= gone
         for host, wanted in overrides.items():
             for name in _names(host, wanted):
-                entry = self._steering.entries.get(name)
-                if entry is not None and entry.sport is not None:
-                    entry.sport = entry.backup_sport = None
+                entry = self._steering.of(name) if name in self._steering.row else None
+                if entry is not None and entry.sport != NO_PORT:
+                    entry.sport = entry.backup_sport = NO_PORT
                     hosts.add(host)
         return hosts
 
@@ -268,17 +273,21 @@ class Planner:
 
         A backup is none: nobody tells of it before it is needed.
         """
-        for name, entry in self._steering.entries.items():
-            if entry.sport is not None and now_s - entry.active_s < ACTIVE_S:
-                yield PathName(name.src, name.dst_addr, entry.sport)
+        steered = self._steering.steered()
+        active = steered[now_s - self._steering.at(steered).active_s < ACTIVE_S]
+        ports = self._steering.at(active).sport.tolist()
+        for name, sport in zip(self._steering.names(active), ports, strict=True):
+            yield PathName(name.src, name.dst_addr, sport)
 
     def _account(self, outcome: Outcome, dead: Collection[DirectedLink]) -> None:
         moves = []
         for what in ("moved", "rerouted", "backed_up"):
             names: list[QpName] = getattr(outcome, what)
             self.counters[what] += len(names)
-            entries = ((name, self._steering.entries[name]) for name in names)
-            moves += [Move(name, what, entry.sport, entry.backup_sport) for name, entry in entries]
+            entries = ((name, self._steering.of(name)) for name in names)
+            moves += [
+                Move(name, what, int(entry.sport), int(entry.backup_sport) or None) for name, entry in entries
+            ]
         if moves:
             self.on_moves(moves)
         self.counters["held_back"] += outcome.held_back["rate"]

@@ -1,18 +1,20 @@
 """From the planner's inputs to what is to be placed: the queue pairs whose paths are known, as arrays."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.routes import DirectedLink, PathName
+from manager.fabric.routes import DirectedLink
 from manager.placement import Demand, Fabric
-from manager.planner.candidates import Candidates, Choices
+from manager.planner.candidates import Candidates
 from manager.planner.demand import demands
+from manager.planner.entries import Entries
 from manager.planner.flows import Flows, QpName
-from manager.planner.steering_state import Entry, SteeringState
+from manager.planner.located import Located, Places
+from manager.planner.steering_state import SteeringState
 
 UNKNOWN_PATH_S = 0.75
 """So long the way of a new queue pair may stay unknown: its port is being traced meanwhile."""
@@ -72,114 +74,79 @@ class Problem:
     """Queue pairs and where they could be; arrays of shape (n,).
 
     Attributes:
-        names, entries, choices: of each.
-        flow: its place in the flows.
+        names: of each.
+        entries: what is remembered of them.
+        flow: their places in the flows.
+        way: alike for those from one NIC to one address, and for no others.
         fabric: the links, those that are dead without capacity.
         demand: their rates, and which of the fabric's pairs each is of.
         now: the path that each is on, -1 where that is not known.
         free: whether the planner may say where it goes.
+        heard: whether its NIC has said something of late.
     """
 
     names: list[QpName]
-    entries: list[Entry]
-    choices: list[Choices]
+    entries: Entries
     flow: NDArray[np.intp]
+    way: NDArray[np.intp]
     fabric: Fabric
     demand: Demand
     now: NDArray[np.intp]
     free: Mask
+    heard: Mask
 
     def is_dead(self, choice: NDArray[np.intp]) -> Mask:
         """Whose path crosses a dead link, if they take these."""
         dead = np.append(self.fabric.capacity_bps <= 0, False)
         crosses = np.zeros(len(choice), dtype=bool)
-        for links in self.fabric.paths.links:
-            crosses |= dead[links[self.demand.pair, choice]]
+        if dead.any():
+            for links in self.fabric.paths.links:
+                crosses |= dead[links[self.demand.pair, choice]]
         return crosses
 
 
-def pose(inputs: PlannerInputs, steering: SteeringState) -> Problem:
+def pose(inputs: PlannerInputs, steering: SteeringState, located: Located) -> Problem:
     """What is to be placed now, by what is known."""
     flows, now_s = inputs.flows, inputs.now_s
-    entries = [
-        steering.know(name, now_s) if name in inputs.silent else steering.see(name, rate, now_s)
-        for name, rate in zip(flows.names, flows.rate_bps.tolist(), strict=True)
-    ]
-    kept, choices, paths, free = _locate(
-        inputs.candidates,
-        flows,
-        entries,
-        hands_off=inputs.hands_off | inputs.silent,
-        observers=inputs.observers,
-        now_s=now_s,
-    )
-    path_set, pairs = inputs.candidates.path_set(choices)
+    rows = steering.know(flows.names, now_s)
+    heard = ~steering.mask(inputs.silent)[rows]
+    steering.at(rows[heard]).see(flows.rate_bps[heard], now_s)
+    entries = steering.at(rows)
+    places = located.find(inputs.candidates, steering, flows.names, rows, entries.port(flows.sport, now_s))
+    free = places.has_choice & heard & ~steering.mask(inputs.hands_off)[rows]
+    free &= ~_of_hosts(flows, inputs.observers) & (entries.refused_s <= now_s)
+    unclear = (places.path < 0) & (~free | (now_s - entries.first_s < UNKNOWN_PATH_S))
+    kept = np.flatnonzero((places.pair >= 0) & ~unclear)
     nic_bps = inputs.nic_bps or GUESS_BPS
+    path_set = inputs.candidates.path_set
     fabric = Fabric(_capacities(inputs.candidates, inputs.links, inputs.dead, nic_bps), path_set)
-    flow, pair, now = (np.array(column, dtype=np.intp) for column in (kept, pairs, paths))
-    rates = np.array([entry.rate_bps for entry in entries])
-    wanted = demands(flows, nic_bps, rates, _queueing(inputs, entries))
+    queueing = entries.may_queue(_queueing(places, inputs.links), now_s)
+    wanted = demands(flows, nic_bps, entries.rate_bps, queueing)
+    everything = len(kept) == len(rows)
     return Problem(
-        names=[flows.names[i] for i in kept],
-        entries=[entries[i] for i in kept],
-        choices=choices,
-        flow=flow,
+        names=flows.names if everything else [flows.names[i] for i in kept.tolist()],
+        entries=steering.at(rows[kept]),
+        flow=kept,
+        way=places.way[kept],
         fabric=fabric,
-        demand=Demand(pair, wanted[flow]),
-        now=now,
-        free=np.array(free, dtype=bool),
+        demand=Demand(places.pair[kept], wanted[kept]),
+        now=places.path[kept],
+        free=free[kept],
+        heard=heard[kept],
     )
 
 
-def _queueing(inputs: PlannerInputs, entries: list[Entry]) -> Mask:
-    """Whether a queue on its way may be why a flow sends no more: not where every link has been without for a while."""
-    may = np.ones(len(entries), dtype=bool)
-    for i, (name, entry) in enumerate(zip(inputs.flows.names, entries, strict=True)):
-        port = entry.port(int(inputs.flows.sport[i]), inputs.now_s)
-        links = inputs.candidates.routes.paths.get(PathName(name.src, name.dst_addr, port))
-        queueing = not links or bool(inputs.links.queueing[list(links)].any())
-        may[i] = entry.may_queue(queueing, inputs.now_s)
-    return may
+def _queueing(places: Places, links: Links) -> Mask:
+    """Whether a queue on its way may be why a flow sends no more: not where all links are known to be without."""
+    queueing = np.append(links.queueing, False)
+    return np.asarray(queueing[places.crossed].any(axis=1) | (places.crossed[:, 0] < 0))
 
 
-def _locate(
-    candidates: Candidates,
-    flows: Flows,
-    entries: Sequence[Entry],
-    *,
-    hands_off: Collection[QpName],
-    observers: Collection[str],
-    now_s: float,
-) -> tuple[list[int], list[Choices], list[int], list[bool]]:
-    """The queue pairs that are to be reckoned with.
-
-    Returns:
-        Their places in the flows, their choices, the path that each is on (-1 where unknown), and whether the planner
-        may say where each goes.
-    """
-    kept: list[int] = []
-    found: list[Choices] = []
-    paths: list[int] = []
-    free: list[bool] = []
-    for i, (name, entry) in enumerate(zip(flows.names, entries, strict=True)):
-        choices = candidates.of(name.src, name.dst_addr)
-        if choices is None:
-            continue
-        port = entry.port(int(flows.sport[i]), now_s)
-        path = choices.by_port.get(port, -1)
-        may = (
-            len(choices.paths) > 1
-            and name not in hands_off
-            and name.host not in observers
-            and entry.refused_s <= now_s
-        )
-        if path < 0 and (not may or now_s - entry.first_s < UNKNOWN_PATH_S):
-            continue
-        kept.append(i)
-        found.append(choices)
-        paths.append(path)
-        free.append(may)
-    return kept, found, paths, free
+def _of_hosts(flows: Flows, hosts: Collection[str]) -> Mask:
+    """Which flows leave from some hosts, shape (n,)."""
+    if not hosts:
+        return np.zeros(len(flows.names), dtype=bool)
+    return np.array([name.host in hosts for name in flows.names], dtype=bool)
 
 
 def _capacities(

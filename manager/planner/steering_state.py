@@ -1,114 +1,81 @@
 """What the planner has asked for and when, which it remembers between two steps, and what hosts say is steered."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import SteerQp, SteerReport
-from manager.planner.candidates import Choices
+from manager.planner.entries import CALM_RESTS, CLEAR_S, MOST_RESTS, NO_PORT, Entries, Entry, unused
 from manager.planner.flows import QpName
+
+__all__ = ["CALM_RESTS", "CLEAR_S", "MOST_RESTS", "Entry", "SteerParts", "SteeringState"]
 
 IDLE_S = 15.0
 REFUSED_S = 60.0
 APPLIED_AFTER_S = 10.0
 MOST_ENTRIES = 1_000_000
 
-CLEAR_S = 2.0
-"""So long after the last queue on its way a queue pair's rate may still be on the rise, and smoothed."""
+_FIRST_ROWS = 64
 
-CALM_RESTS = 3.0
-"""Left alone for so many of its rests, a queue pair is moved as freely again as one that never was."""
-
-MOST_RESTS = 16
-"""The longest rest, in those after a first move."""
-
-
-@dataclass(kw_only=True)
-class Entry:
-    """One queue pair. Times are seconds of the manager's monotonic clock.
-
-    Attributes:
-        first_s, active_s: when it was first and last seen to send.
-        told_s: how many seconds its NIC's reports told of when it was first found not to send; None while it does.
-        sport, backup_sport: what its host was told; no port: nothing.
-        asked_s: when that was.
-        moved_s: when it was moved last of the planner's own accord.
-        rest_s: for so long from then it is left alone.
-        refused_s: until when its host is taken not to do as it is told.
-        rate_bps: smoothed, NaN while unknown.
-        clear_s: since when no queue was on its way, in the future while one may be.
-        choices: those by which its backup was found to be as good as can be.
-    """
-
-    first_s: float
-    active_s: float
-    told_s: float | None = None
-    sport: int | None = None
-    backup_sport: int | None = None
-    asked_s: float = -math.inf
-    moved_s: float = -math.inf
-    rest_s: float = 0.0
-    refused_s: float = -math.inf
-    rate_bps: float = math.nan
-    clear_s: float = math.inf
-    choices: Choices | None = None
-
-    def port(self, seen: int, now_s: float) -> int:
-        """The port of its primary path: as it was told, or as was seen where it does not do so."""
-        return seen if self.sport is None or self.refused_s > now_s else self.sport
-
-    def idle_s(self, told_s: float | None) -> float:
-        """For how many seconds its NIC, whose reports tell of so many, has told that it does not send."""
-        if told_s is None:
-            return 0.0
-        self.told_s = told_s if self.told_s is None else min(self.told_s, told_s)
-        return told_s - self.told_s
-
-    def may_queue(self, queueing: bool, now_s: float) -> bool:
-        """Take in whether a queue may be on its way; whether one may have been lately, so that its rate tells of that."""
-        self.clear_s = math.inf if queueing else min(self.clear_s, now_s)
-        return now_s - self.clear_s < CLEAR_S
-
-    def is_rested(self, now_s: float) -> bool:
-        """Whether it may be moved for more room."""
-        return now_s - self.moved_s >= self.rest_s
-
-    def move(self, now_s: float, hold_s: float) -> None:
-        """It is moved for more room: it rests for `hold_s`, and twice as long each time that this did not last."""
-        lasted = now_s - self.moved_s > CALM_RESTS * self.rest_s
-        self.rest_s = hold_s if lasted else min(2 * self.rest_s, MOST_RESTS * hold_s)
-        self.moved_s = now_s
-        self.clear_s = math.inf
+Indices = NDArray[np.intp]
 
 
 class SteeringState:
-    """All queue pairs that send or have sent of late."""
+    """All queue pairs that send or have sent of late.
 
-    SMOOTHING = 0.5
+    Attributes:
+        row: where what is remembered of each stands; one that is let go of leaves its row to another.
+        generation: how many each row has stood for by now, shape (rows,).
+    """
 
     def __init__(self) -> None:
-        self.entries: dict[QpName, Entry] = {}
+        self.row: dict[QpName, int] = {}
+        self.generation = np.zeros(_FIRST_ROWS, np.int64)
+        self._rows = unused(_FIRST_ROWS)
+        self._names: list[QpName | None] = [None] * _FIRST_ROWS
+        self._unused = list(range(_FIRST_ROWS))
         self._by_host: dict[str, set[QpName]] = {}
+        self._nics: dict[tuple[str, str], int] = {}
 
-    def see(self, name: QpName, rate_bps: float, now_s: float) -> Entry:
-        """A queue pair sends."""
-        entry = self.know(name, now_s)
-        entry.active_s, entry.told_s = now_s, None
-        if not math.isnan(rate_bps):
-            before = rate_bps if math.isnan(entry.rate_bps) else entry.rate_bps
-            entry.rate_bps = before + self.SMOOTHING * (rate_bps - before)
-        return entry
+    def know(self, names: Sequence[QpName], now_s: float) -> Indices:
+        """The rows of queue pairs that are thought to send, shape (names,)."""
+        rows = np.fromiter(map(self.row.get, names, repeat(-1)), np.intp, len(names))
+        for i in np.flatnonzero(rows < 0).tolist():
+            rows[i] = self._add(names[i], now_s)
+        return rows
 
-    def know(self, name: QpName, now_s: float) -> Entry:
-        """What is remembered of a queue pair that is thought to send."""
-        return self.entries.get(name) or self._add(name, now_s)
+    def at(self, rows: Indices | int) -> Entries:
+        """What is remembered in some rows, until others are added."""
+        return Entries(self._rows, rows)
+
+    def of(self, name: QpName) -> Entries:
+        """What is remembered of one, until others are added."""
+        return self.at(self.row[name])
+
+    def steered(self) -> Indices:
+        """The rows of all of which their hosts were told something, shape (steered,)."""
+        return np.flatnonzero(self._rows["used"] & (self._rows["sport"] != NO_PORT))
+
+    def names(self, rows: Indices) -> Iterator[QpName]:
+        """Whose these are, of rows in use."""
+        return (name for row in rows.tolist() if (name := self._names[row]) is not None)
+
+    def mask(self, names: Iterable[QpName]) -> NDArray[np.bool_]:
+        """Whether each row is of one of these, shape (rows,)."""
+        mask = np.zeros(len(self._names), dtype=bool)
+        mask[[row for name in names if (row := self.row.get(name)) is not None]] = True
+        return mask
 
     def ask(self, name: QpName, sport: int, backup_sport: int | None, now_s: float) -> bool:
         """Want a queue pair steered so; whether that is new."""
-        entry = self.entries[name]
-        if (entry.sport, entry.backup_sport) == (sport, backup_sport):
+        entry, backup = self.of(name), backup_sport or NO_PORT
+        if (entry.sport, entry.backup_sport) == (sport, backup):
             return False
-        entry.sport, entry.backup_sport, entry.asked_s = sport, backup_sport, now_s
+        entry.sport, entry.backup_sport, entry.asked_s = sport, backup, now_s
         return True
 
     def adopt(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
@@ -116,34 +83,34 @@ class SteeringState:
         taken = 0
         for steer in (steer for steer in steered if not steer.override):
             name = QpName(host, steer.nic, steer.dst_addr, steer.qpn)
-            entry = self.entries.get(name)
-            if entry is None and len(self.entries) < MOST_ENTRIES:
-                entry = self._add(name, now_s)
-            if entry is not None and entry.sport is None:
-                entry.sport, entry.backup_sport, entry.asked_s = steer.sport, steer.backup_sport, now_s
+            if name not in self.row:
+                if len(self.row) >= MOST_ENTRIES:
+                    continue
+                self._add(name, now_s)
+            if self.of(name).sport == NO_PORT:
+                self.ask(name, steer.sport, steer.backup_sport, now_s)
                 taken += 1
         return taken
 
     def compare(self, host: str, steered: Iterable[SteerQp], now_s: float) -> int:
         """Note what a host was told a while ago and does not do; how many are new."""
         done = {QpName(host, steer.nic, steer.dst_addr, steer.qpn): steer.sport for steer in steered}
-        refused = 0
-        for name in self._by_host.get(host, ()):
-            entry = self.entries[name]
-            waited = now_s - entry.asked_s > APPLIED_AFTER_S
-            if entry.sport is not None and waited and done.get(name) != entry.sport:
-                refused += entry.refused_s < now_s
-                entry.refused_s = now_s + REFUSED_S
+        names = list(self._by_host.get(host, ()))
+        entries = self.at(np.array([self.row[name] for name in names], dtype=np.intp))
+        sport = entries.sport
+        differs = sport != [done.get(name, NO_PORT) for name in names]
+        refusing = (sport != NO_PORT) & (now_s - entries.asked_s > APPLIED_AFTER_S) & differs
+        refused = int(np.count_nonzero(refusing & (entries.refused_s < now_s)))
+        entries.refused_s = np.where(refusing, now_s + REFUSED_S, entries.refused_s)
         return refused
 
-    def release(self, host: str, keep: Iterable[QpName] = ()) -> int:
-        """Let go of all that a host was told but for some; how much that was."""
-        kept = set(keep)
-        held = [name for name in self._by_host.get(host, ()) if name not in kept]
-        steered = sum(self.entries[name].sport is not None for name in held)
-        for name in held:
+    def release(self, host: str) -> int:
+        """Let go of all that a host was told; how much that was."""
+        names = list(self._by_host.get(host, ()))
+        steered = sum(self.of(name).sport != NO_PORT for name in names)
+        for name in names:
             self._drop(name)
-        return steered
+        return int(steered)
 
     def release_idle(self, told_s: Mapping[tuple[str, str], float]) -> list[QpName]:
         """Let go of those that have not sent for long; those of them that were steered.
@@ -151,21 +118,20 @@ class SteeringState:
         Args:
             told_s: how many seconds the reports of each NIC tell of. What it has not told of is no idleness.
         """
-        idle = [
-            name
-            for name, entry in self.entries.items()
-            if entry.idle_s(told_s.get((name.host, name.nic))) > IDLE_S
-        ]
-        steered = [name for name in idle if self.entries[name].sport is not None]
-        for name in idle:
+        rows = np.flatnonzero(self._rows["used"])
+        told = np.array([told_s.get(nic, math.nan) for nic in self._nics])
+        idle = rows[self.at(rows).idle_s(told[self._rows["nic"][rows]]) > IDLE_S] if len(rows) else rows
+        steered = list(self.names(idle[self.at(idle).sport != NO_PORT]))
+        for name in list(self.names(idle)):
             self._drop(name)
         return steered
 
     def keep_only(self, nics: Collection[tuple[str, str]]) -> set[str]:
         """Let go of the queue pairs of all other NICs; the hosts concerned."""
-        lost = [name for name in self.entries if (name.host, name.nic) not in nics]
+        lost = [name for name in self.row if (name.host, name.nic) not in nics]
         for name in lost:
             self._drop(name)
+        self._number_nics(nics)
         return {name.host for name in lost}
 
     def hosts(self) -> Iterator[str]:
@@ -174,30 +140,55 @@ class SteeringState:
 
     def wanted(self, host: str) -> list[SteerQp]:
         """What a host is to be told, in order."""
+        names = sorted(self._by_host.get(host, ()))
+        entries = self.at(np.array([self.row[name] for name in names], dtype=np.intp))
+        ports = zip(names, entries.sport.tolist(), entries.backup_sport.tolist(), strict=True)
         return [
             SteerQp(
                 nic=name.nic,
                 dst_addr=name.dst_addr,
                 qpn=name.qpn,
-                sport=entry.sport,
-                backup_sport=entry.backup_sport,
+                sport=sport,
+                backup_sport=backup_sport or None,
                 flow_label=":" in name.dst_addr,
             )
-            for name in sorted(self._by_host.get(host, ()))
-            if (entry := self.entries[name]).sport is not None
+            for name, sport, backup_sport in ports
+            if sport != NO_PORT
         ]
 
-    def _add(self, name: QpName, now_s: float) -> Entry:
-        entry = self.entries[name] = Entry(first_s=now_s, active_s=now_s)
+    def _add(self, name: QpName, now_s: float) -> int:
+        if not self._unused:
+            self._grow()
+        row = self.row[name] = self._unused.pop()
+        nic = self._nics.setdefault((name.host, name.nic), len(self._nics))
+        Entry(self._rows, row, first_s=now_s, active_s=now_s, nic=nic)
+        self._names[row] = name
+        self.generation[row] += 1
         self._by_host.setdefault(name.host, set()).add(name)
-        return entry
+        return row
+
+    def _grow(self) -> None:
+        """Twice as many rows."""
+        count, more = len(self._names), unused(len(self._names))
+        self._rows = {name: np.concatenate([column, more[name]]) for name, column in self._rows.items()}
+        self.generation = np.concatenate([self.generation, np.zeros(count, np.int64)])
+        self._names += [None] * count
+        self._unused = list(range(count, 2 * count))
 
     def _drop(self, name: QpName) -> None:
-        del self.entries[name]
+        row = self.row.pop(name)
+        self._rows["used"][row], self._names[row] = False, None
+        self._unused.append(row)
         names = self._by_host[name.host]
         names.discard(name)
         if not names:
             del self._by_host[name.host]
+
+    def _number_nics(self, nics: Collection[tuple[str, str]]) -> None:
+        """Number those anew that are left."""
+        before, self._nics = self._nics, {}
+        numbers = [self._nics.setdefault(nic, len(self._nics)) if nic in nics else 0 for nic in before]
+        self._rows["nic"] = np.array([*numbers, 0], np.int64)[self._rows["nic"]]
 
 
 @dataclass

@@ -6,7 +6,9 @@ from numpy.typing import NDArray
 from manager.config import PlannerSettings
 from manager.placement import place
 from manager.planner.candidates import Watched, backup_for, watched_ports
+from manager.planner.entries import NO_PORT
 from manager.planner.events import Outcome
+from manager.planner.located import Located
 from manager.planner.moves import Budget, Moves
 from manager.planner.problem import PlannerInputs, Problem, pose
 from manager.planner.steering_state import SteeringState
@@ -16,11 +18,15 @@ Indices = NDArray[np.intp]
 
 
 def step(
-    inputs: PlannerInputs, steering: SteeringState, budget: Budget, settings: PlannerSettings
+    inputs: PlannerInputs,
+    steering: SteeringState,
+    located: Located,
+    budget: Budget,
+    settings: PlannerSettings,
 ) -> Outcome:
     """Decide, and write what was decided into the steering state."""
     outcome = Outcome()
-    problem = pose(inputs, steering)
+    problem = pose(inputs, steering, located)
     if not len(problem.names):
         return outcome
     unknown = problem.now < 0
@@ -32,7 +38,16 @@ def step(
     moves = Moves(problem, inputs, budget, settings)
     chosen = moves.make(placed, lost & ~hopeless, outcome)
     hold_s = settings.hold_s
-    _enter(problem, chosen, lost & ~hopeless, hold_s, inputs=inputs, steering=steering, outcome=outcome)
+    _enter(
+        problem,
+        chosen,
+        lost & ~hopeless,
+        hold_s,
+        inputs=inputs,
+        steering=steering,
+        located=located,
+        outcome=outcome,
+    )
     return outcome
 
 
@@ -44,27 +59,34 @@ def _enter(
     *,
     inputs: PlannerInputs,
     steering: SteeringState,
+    located: Located,
     outcome: Outcome,
 ) -> None:
     """Write the new ports and backups down, and who must be told."""
     dead = np.append(problem.fabric.capacity_bps <= 0, False)
-    any_dead = bool(dead.any())
     moved = set(outcome.moved)
-    watched: dict[tuple[str, str], Watched] = {}
-    order = np.argsort(inputs.flows.small[problem.flow], kind="stable")
-    for i in order[problem.free[order]].tolist():
-        name, entry, choices = problem.names[i], problem.entries[i], problem.choices[i]
-        ports = watched.setdefault((name.src, name.dst_addr), Watched())
-        k = int(chosen[i])
-        stays = k == int(problem.now[i])
-        seen = int(inputs.flows.sport[problem.flow[i]])
-        sport = (entry.sport or seen) if stays else watched_ports(ports, choices, k)
+    watched: dict[int, Watched] = {}
+    has_backup = problem.entries.backup_sport != NO_PORT
+    settled = (chosen == problem.now) & has_backup & (problem.entries.chosen_of == inputs.candidates.number)
+    dead_number = located.number_dead(dead)
+    if dead.any():
+        settled &= problem.entries.chosen_without == dead_number
+    for i in _to_look_at(problem, ~settled, inputs.flows.small[problem.flow]):
+        name = problem.names[i]
+        entry, choices = steering.of(name), inputs.candidates.of(name.src, name.dst_addr)
+        assert choices is not None, name
+        ports = watched.setdefault(int(problem.way[i]), Watched())
+        k, sport, present = int(chosen[i]), int(entry.sport), int(entry.backup_sport) or None
+        if k == int(problem.now[i]):
+            sport = sport or int(inputs.flows.sport[problem.flow[i]])
+        else:
+            sport = watched_ports(ports, choices, k)
         ports.add(k, sport)
-        if stays and not any_dead and entry.choices is choices and entry.backup_sport is not None:
-            ports.add(choices.by_port[entry.backup_sport], entry.backup_sport)
+        if settled[i] and present is not None:
+            ports.add(choices.by_port[present], present)
             continue
-        backup = backup_for(choices, k, sport, present=entry.backup_sport, watched=ports, dead=dead)
-        entry.choices = choices
+        backup = backup_for(choices, k, sport, present=present, watched=ports, dead=dead)
+        entry.chosen_of, entry.chosen_without = inputs.candidates.number, dead_number
         if not steering.ask(name, sport, backup, inputs.now_s):
             continue
         outcome.hosts.add(name.host)
@@ -74,3 +96,11 @@ def _enter(
             outcome.rerouted.append(name)
         else:
             outcome.backed_up.append(name)
+
+
+def _to_look_at(problem: Problem, unsettled: Mask, small: Mask) -> list[int]:
+    """Those that may be told something, and all others that share ports with one of these; large ones come first."""
+    looks = np.zeros(int(problem.way.max(initial=-1)) + 1, dtype=bool)
+    looks[problem.way[problem.free & unsettled]] = True
+    chosen = np.flatnonzero(problem.free & looks[problem.way])
+    return list(chosen[np.argsort(small[chosen], kind="stable")].tolist())

@@ -94,8 +94,12 @@ class NicTable:
 
     def _sent_last(self) -> Mask:
         """Rows that sent when the last report was made, shape (n,)."""
-        holds_s = RATE_HOLDS_S if self.unlisted else self.stopped_after_s
-        return np.asarray(self.heard_s > self.latest_s - holds_s, bool)
+        return np.asarray(self.heard_s > self.latest_s - self.holds_s, bool)
+
+    @property
+    def holds_s(self) -> float:
+        """For so long before the last report a row holds that is missing from it."""
+        return RATE_HOLDS_S if self.unlisted else self.stopped_after_s
 
     @property
     def stopped_after_s(self) -> float:

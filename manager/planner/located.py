@@ -1,0 +1,124 @@
+"""Which path each queue pair takes, kept for as long as neither the routes nor its port change."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.fabric.routes import NOWHERE, PathName, Routes
+from manager.planner.candidates import Candidates
+from manager.planner.flows import QpName
+from manager.planner.steering_state import SteeringState
+
+_PLACE = np.dtype(
+    [
+        ("generation", "<i8"),
+        ("port", "<i8"),
+        ("pair", "<i8"),
+        ("path", "<i8"),
+        ("way", "<i8"),
+        ("has_choice", "?"),
+    ]
+)
+
+Indices = NDArray[np.intp]
+
+
+class Places:
+    """Where some queue pairs are.
+
+    Attributes:
+        pair: the pair of the candidates' path set, -1 where no path is known; shape (n,).
+        path: the candidate that each is on, -1 where that is not known; shape (n,).
+        way: alike for those from one NIC to one address, and for no others; shape (n,).
+        has_choice: whether there is more than one candidate; shape (n,).
+        crossed: the numbers of all links on the way, -1 behind the last, shape (n, most links).
+    """
+
+    def __init__(self, rows: NDArray[np.void], crossed: NDArray[np.int32]) -> None:
+        self.pair, self.path, self.way = rows["pair"], rows["path"], rows["way"]
+        self.has_choice, self.crossed = rows["has_choice"], crossed
+
+
+class Located:
+    """Finds queue pairs by the routes and the ports that they leave with."""
+
+    _ways: dict[tuple[str, str], int]
+    _crossed: NDArray[np.int32]
+
+    def __init__(self) -> None:
+        self._dead, self._dead_sets = np.zeros(0, dtype=bool), 0
+        self._forget(Candidates(Routes()))
+
+    def find(
+        self,
+        candidates: Candidates,
+        steering: SteeringState,
+        names: Sequence[QpName],
+        rows: Indices,
+        port: NDArray[np.int64],
+    ) -> Places:
+        """Where queue pairs are.
+
+        Args:
+            candidates: of the routes that are known now.
+            steering: what is remembered of them; the same one each time.
+            names: of each.
+            rows: where they stand in there, shape (names,).
+            port: the source port of each, shape (names,).
+        """
+        if candidates is not self._candidates:
+            self._forget(candidates)
+        self._grow(len(steering.generation))
+        places = self._places[rows]
+        moved = (places["port"] != port) | (places["generation"] != steering.generation[rows])
+        if moved.any():
+            self._look(names, rows, port, steering.generation[rows], np.flatnonzero(moved))
+            places = self._places[rows]
+        return Places(places, self._crossed[rows])
+
+    def number_dead(self, dead: NDArray[np.bool_]) -> int:
+        """A number of the links that are dead now, another one than before where these are others; shape (links + 1,)."""
+        if not np.array_equal(dead, self._dead):
+            self._dead, self._dead_sets = dead, self._dead_sets + 1
+        return self._dead_sets
+
+    def _look(
+        self,
+        names: Sequence[QpName],
+        rows: Indices,
+        port: NDArray[np.int64],
+        generation: NDArray[np.int64],
+        chosen: Indices,
+    ) -> None:
+        """Look up some of the queue pairs."""
+        paths = []
+        for i in chosen.tolist():
+            name, sport = names[i], int(port[i])
+            src, choices = name.src, self._candidates.of(name.src, name.dst_addr)
+            way = self._ways.setdefault((src, name.dst_addr), len(self._ways))
+            found = (NOWHERE, NOWHERE, way, False)
+            if choices is not None:
+                path = choices.by_port.get(sport, NOWHERE)
+                found = (self._candidates.pair(choices), path, way, len(choices.paths) > 1)
+            self._places[rows[i]] = (generation[i], sport, *found)
+            paths.append(PathName(src, name.dst_addr, sport))
+        crossed = self._candidates.routes.crossed(paths)
+        wider = crossed.shape[1] - self._crossed.shape[1]
+        if wider > 0:
+            self._crossed = np.pad(self._crossed, ((0, 0), (0, wider)), constant_values=NOWHERE)
+        self._crossed[rows[chosen]] = NOWHERE
+        self._crossed[rows[chosen], : crossed.shape[1]] = crossed
+
+    def _forget(self, candidates: Candidates) -> None:
+        """Look all of them up anew, by these."""
+        self._candidates = candidates
+        self._ways = {}
+        self._places = np.zeros(0, _PLACE)
+        self._crossed = np.zeros((0, 1), np.int32)
+
+    def _grow(self, count: int) -> None:
+        more = count - len(self._places)
+        if more > 0:
+            self._places = np.concatenate([self._places, np.zeros(more, _PLACE)])
+            self._crossed = np.pad(self._crossed, ((0, more), (0, 0)), constant_values=NOWHERE)
