@@ -30,7 +30,8 @@ TIMERS = ("19", "21")
 """2.1 s and 8.6 s (IBTA 9.7.6.1.3). Shorter ones run out by themselves here, where everything takes so much longer."""
 
 CUTS = 3
-MESSAGES = 600
+MESSAGES = 900
+"""Enough to go on for longer than all cuts take, on a slow machine too."""
 HOLD_DOWN_NS = 500_000_000
 _FLOW_S = 1.0
 """Between two cuts, with the path in use."""
