@@ -33,7 +33,7 @@ from cwdp.shared.bus.messages import (
 from cwdp.shared.bus.servers import server_urls
 from cwdp.shared.bus.subjects import down, up
 from cwdp.shared.loopwatch import LoopWatch
-from cwdp.shared.service import collect_in_full, notify
+from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
 from manager.access import http as access_http
 from manager.access.callers import Callers
@@ -186,7 +186,7 @@ class Manager:
                 "manager runs version=%s bus=%s socket=%s", __version__, self.bus.url, self.config.socket
             )
             try:
-                await first_end(collect_in_full(), *(job() for job in self._jobs()))
+                await first_end(*(job() for job in self._jobs()))
             finally:
                 notify("STOPPING=1")
 

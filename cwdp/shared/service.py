@@ -9,8 +9,7 @@ import socket
 import sys
 import time
 
-COLLECT_EVERY_S, COLLECT_SHARE = 60.0, 1e-3
-"""Between two full garbage collections, and the most of the time that they may take in a large fleet."""
+COLLECT_EVERY_S = 60.0
 
 
 class _LineFormatter(logging.Formatter):
@@ -40,14 +39,14 @@ async def collect_in_full() -> None:
     """Collect garbage in full every now and then, for ever; what is there when it begins, modules mostly, is looked at no more.
 
     CPython 3.11 puts that off until a quarter of what it looks at is new, which a service that works evenly never reaches. And
-    only then it gives back the tuples that were freed: up to 2,000 of each length are kept, 4.6 MB in all.
+    only then it gives back the tuples that were freed: up to 2,000 of each length are kept, 4.6 MB in all. That is much of an
+    agent, which holds a few thousand objects; of a manager it is little, and a collection would hold it for seconds.
     """
     gc.freeze()
     try:
         while True:
-            began_s = time.monotonic()
             gc.collect()
-            await asyncio.sleep(max(COLLECT_EVERY_S, (time.monotonic() - began_s) / COLLECT_SHARE))
+            await asyncio.sleep(COLLECT_EVERY_S)
     finally:
         gc.unfreeze()
 

@@ -84,6 +84,8 @@ class ClockService:
         self._seeds: dict[str, tuple[int, ClockLine]] = {}
         self._measured: set[str] = set()
         self._measuring: set[str] = set()
+        self._agents: dict[str, str] = {}
+        self._new_agents: set[str] = set()
         self._first_report_s: float | None = None
         self._running = False
         self._own = OwnFits.nothing()
@@ -97,6 +99,9 @@ class ClockService:
             self._first_report_s = now_s
         if not self._running:
             self._prepare(report)
+        if self._agents.setdefault(report.host, report.boot_id) != report.boot_id:
+            self._agents[report.host] = report.boot_id
+            self._new_agents.add(report.host)
         self.fits.add(report.host, report.fits, known, now_s)
         self.fits.hear_own(report.host, report.own_change)
 
@@ -112,6 +117,9 @@ class ClockService:
             self._start()
         if self._tracks.n_hosts < self.fits.slot_count:
             self._tracks.resize(self.fits.slot_count)
+        new = [self.fits.slots[host] for host in self._new_agents if host in self.fits.slots]
+        self._tracks.expect_steps(np.array(new, np.int64))
+        self._new_agents.clear()
         self._own = self.fits.own()
         return edges
 
@@ -160,6 +168,8 @@ class ClockService:
         if slot is not None and slot < self._tracks.n_hosts:
             self._tracks.clear(np.array([slot]))
         self._seeds.pop(host, None)
+        self._agents.pop(host, None)
+        self._new_agents.discard(host)
         self._states.pop(host, None)
         self._synced_s.pop(host, None)
         self._solved = None

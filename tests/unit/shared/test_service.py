@@ -23,7 +23,6 @@ def _leave_tuples() -> None:
 @asynchronous
 async def test_tuples_that_were_freed_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "COLLECT_EVERY_S", 0.1)
-    monkeypatch.setattr(service, "COLLECT_SHARE", 1.0)
     collecting = asyncio.create_task(service.collect_in_full())
     await asyncio.sleep(0)
     assert gc.get_freeze_count() > 0

@@ -87,7 +87,7 @@ class Tracks:
         self._floors = PairFloors()
         self._filter = HostFilter(n_hosts)
         self._locked, self._known_drift = np.zeros(n_hosts, bool), np.zeros(n_hosts, bool)
-        self._suspect_rounds = np.zeros(n_hosts, np.int64)
+        self._suspect_rounds, self._believed_rounds = np.zeros((2, n_hosts), np.int64)
         self._state = np.zeros(n_hosts, np.uint8)
         self._changes = Changes(n_hosts)
         self._past_changes = PastChanges(n_hosts)
@@ -112,11 +112,18 @@ class Tracks:
     def clear(self, slots: I64) -> None:
         """Forget the hosts of some slots."""
         self._locked[slots] = self._known_drift[slots] = False
-        self._suspect_rounds[slots] = 0
+        self._suspect_rounds[slots] = self._believed_rounds[slots] = 0
         self._state[slots] = HostState.UNSYNCED
         self._filter.wander[slots] = WANDER
         self._changes.clear(slots)
         self._past_changes.clear(slots)
+
+    def expect_steps(self, slots: I64) -> None:
+        """Of the next solutions that reach these hosts, believe at once where they find their clocks.
+
+        Nobody has looked after the clock of a host whose agent was away.
+        """
+        self._believed_rounds[slots] = _ROUNDS_TO_READMIT
 
     def step(self, edges: GraphEdges, own: OwnFits | None = None) -> Solution | None:
         """Solve the graph for the newest fits and move every clock on to their common instant.
@@ -269,7 +276,8 @@ class Tracks:
             whole, frac = split_ns(solution.g_ns, solution.g_frac_ns - lead)
         innovation = (whole - self._filter.g_ns) + (frac - self._filter.frac_ns)
         stepped = self._stepped(solution, usable, innovation)
-        begin = usable & (~self._locked | (stepped & (self._suspect_rounds >= _ROUNDS_TO_READMIT)))
+        believed = (self._suspect_rounds >= _ROUNDS_TO_READMIT) | (self._believed_rounds > 0)
+        begin = usable & (~self._locked | (stepped & believed))
         go_on = usable & self._locked & ~stepped
         unexplained = np.maximum(np.abs(innovation) - solution.queued_ns, 0.0)
         self._filter.learn_wander(go_on & ~unsettled, unexplained, solution.sigma_ns**2)
@@ -277,6 +285,7 @@ class Tracks:
         self._learn_drift(go_on & unsettled, solution)
         self._begin(begin, whole, frac, solution, first=first)
         self._suspect_rounds = np.where(stepped & ~begin, self._suspect_rounds + 1, 0)
+        self._believed_rounds -= usable & (self._believed_rounds > 0)
         self._set_states(solution, usable, stepped & ~begin)
         return solution
 

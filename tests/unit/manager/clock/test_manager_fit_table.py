@@ -168,6 +168,8 @@ class Told:
     def __init__(self) -> None:
         self.service = ClockService(Identity(timeline="t", starts=1), continued=False)
         self.now_s = 10.0
+        self.agents = dict.fromkeys(HOSTS, "first")
+        self.ahead_ns = dict.fromkeys(HOSTS, 0)
         self.pairs = [
             (host, HOSTS[(number + step) % 6]) for number, host in enumerate(HOSTS) for step in (1, 2)
         ]
@@ -186,7 +188,7 @@ class Told:
                             src=f"{src}/nic0",
                             dst=f"{dst}/nic0",
                             ref_local_ns=now_ns,
-                            offset_base_ns=0,
+                            offset_base_ns=self.ahead_ns[dst] - self.ahead_ns[src],
                             slope=0.0,
                             young=young,
                             own=src in changed,
@@ -195,7 +197,13 @@ class Told:
                         )
                     )
             report = Report(
-                host=host, boot_id="", seq=0, local_ns=now_ns, fits=fit_rows(fits), counters={}, clock=None
+                host=host,
+                boot_id=self.agents[host],
+                seq=0,
+                local_ns=now_ns,
+                fits=fit_rows(fits),
+                counters={},
+                clock=None,
             )
             self.service.hear(report, HOSTS, self.now_s)
         edges = self.service.begin(self.now_s)
@@ -238,6 +246,21 @@ def test_a_changed_hosts_rate_is_told_to_nobody() -> None:
             priors += [(host, prior.dst) for prior in update.priors]
     assert priors
     assert not any("b" in (host, dst.removesuffix("/nic0")) for host, dst in priors)
+
+
+@pytest.mark.parametrize("another_agent", [False, True])
+def test_a_clock_that_stepped_while_its_agent_was_away_keeps_its_line(another_agent: bool) -> None:
+    told = Told()
+    for _ in range(16):
+        told.round()
+    told.ahead_ns["b"] = 30_000
+    if another_agent:
+        told.agents["b"] = "second"
+    updates = told.round()
+    assert updates["b"].line.state == ("synced" if another_agent else "set_aside")
+    assert [host for host, update in updates.items() if update.line.state != "synced"] == (
+        [] if another_agent else ["b"]
+    )
 
 
 def test_a_report_that_comes_in_while_clocks_are_solved_does_not_disturb_it() -> None:

@@ -178,6 +178,26 @@ def test_a_stepped_clock_is_set_aside_then_taken_back() -> None:
     assert np.abs(fleet.error_ns(tracks.clocks(), 11.5)).max() < 10
 
 
+@pytest.mark.parametrize(("step_ns", "unmeasured"), [(10**3, 0), (10**6, 5)])
+def test_a_step_of_a_host_whose_agent_was_away_is_believed_at_once(step_ns: int, unmeasured: int) -> None:
+    """However long it takes until it is measured again; a later step is no longer expected."""
+    fleet = Fleet()
+    tracks, states = Tracks(fleet.n), []
+    for number in range(32):
+        if number in (12, 24):
+            fleet.g0[5] += step_ns
+        if number == 12:
+            tracks.expect_steps(np.array([5]))
+        edges = fleet.edges(number * 0.5)
+        away = 12 <= number < 12 + unmeasured
+        tracks.step(edges.where((edges.src != 5) & (edges.dst != 5)) if away else edges)
+        states.append(tracks.clocks().state[5])
+    assert HostState.SET_ASIDE not in states[:24]
+    assert states[12 + unmeasured : 24] == [HostState.SYNCED] * (12 - unmeasured)
+    assert states[24:27] == [HostState.SET_ASIDE] * 3
+    assert np.abs(fleet.error_ns(tracks.clocks(), 15.5)).max() < 10
+
+
 def test_an_asymmetric_path_is_rejected() -> None:
     fleet = Fleet()
     one = (fleet.src == fleet.src[0]) & (fleet.dst == fleet.dst[0])
