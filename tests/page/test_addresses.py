@@ -130,7 +130,7 @@ def test_the_address_holds_what_is_unfolded_the_zoom_and_the_span_of_the_slider(
 def test_the_slider_spans_the_instant_that_is_shown(
     ago_s: int, span: str, browser: Browser, server: PageServer
 ) -> None:
-    browser.open(f"{server.url}#/map?at=-{ago_s}")
+    browser.open(f"{server.url}#/map?at=-{ago_s}", shows=".slider input")
     assert browser.js("return document.querySelector('.replay select').value") == span
     shown = browser.js("return Number(document.querySelector('.slider input').value)")
     assert abs(time.time() - ago_s - shown) < 90

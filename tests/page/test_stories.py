@@ -21,6 +21,7 @@ OVER_S = 240.0
 
 MOVED = """
 const events = document.querySelector("details [aria-label=Events]");
+if (!events) return null;
 events.closest("details").open = true;
 const row = [...events.querySelectorAll("tbody tr")].find((each) => each.innerText.includes("qp moved"));
 row?.querySelector("a[href*='#/link?']").click();
