@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink, Routes, is_nic
 from manager.faults.finding import Finding, Kind, Subject, cable, direction
+from manager.links.busy import Busy
 from manager.links.inference import QueueInference
 from manager.links.loads import UNLIKE, LinkLoads, lower_median_bps, tiers
 
@@ -52,7 +53,7 @@ class Slow:
     """Something that delays what it should not, by the queue of a link.
 
     Attributes:
-        load_bps: what the link carries meanwhile.
+        load_bps: what the link carries while it has a queue.
         is_near: whether that is nearly what it should be.
     """
 
@@ -126,17 +127,19 @@ class DelayWatch:
         close_finding: Callable[[Finding], None],
     ) -> None:
         self._open, self._add, self._close = open_finding, add_to_finding, close_finding
-        self._links = _Links(Routes())
+        self._links, self._busy = _Links(Routes()), Busy(Routes())
         self._followed: dict[str, _Followed] = {}
         self._seen: dict[DirectedLink, _Seen] = {}
 
     def step(self, queues: QueueInference, loads: LinkLoads) -> None:
         """Look at the queues as they are now; `loads` are of the same links."""
         if loads.routes is not self._links.routes:
-            self._links = _Links(loads.routes)
-        stands = queues.stands(STANDS_WINDOWS)
-        found = self._links.slow(stands, queues.queue_ns[-STANDS_WINDOWS:], loads)
-        slow = {what.link: what for what in found}
+            self._use(loads.routes)
+        self._busy.step(queues, loads)
+        stands, queue_ns = queues.stands(STANDS_WINDOWS), queues.queue_ns[-STANDS_WINDOWS:]
+        found = self._links.slow(stands, queue_ns, loads)
+        often = self._links.slow_for_long(queues.stands(1) & ~stands, queue_ns, loads, self._busy)
+        slow = {what.link: what for what in (*found, *often)}
         for link, what in slow.items():
             seen = self._seen.setdefault(link, _Seen())
             seen.see(what.load_bps)
@@ -147,6 +150,11 @@ class DelayWatch:
             if self._links.is_well(link, self._seen[link].carried_bps, stands, queues.queue_ns[-1], loads):
                 self._seen[link].doubt()
         self._let_go()
+
+    def _use(self, routes: Routes) -> None:
+        before, self._busy = self._busy, Busy(routes)
+        self._busy.carry_on(before)
+        self._links = _Links(routes)
 
     def _find(self, slow: Slow) -> None:
         """Something is slow: a new cause, or one that is known."""
@@ -196,6 +204,29 @@ class _Links:
                 subject = cable(link) if back is not None and stands[back] else direction(link)
                 is_near = load_bps >= NEAR_SHARE * best_bps
                 yield Slow("slow", subject, link, load_bps, f"{waits}; {carries}", is_near)
+
+    def slow_for_long(self, busy: Mask, queue_ns: Floats, loads: LinkLoads, of_late: Busy) -> Iterator[Slow]:
+        """Links between switches whose queues come and go, and which can carry less than their like all the same.
+
+        Args:
+            busy: what has a queue now that comes and goes, shape (links,).
+            queue_ns: the queues of some windows, shape (windows, links).
+            loads: what links carry now.
+            of_late: how busy they were, and with how much.
+        """
+        most_bps = of_late.most_bps()
+        for i in np.flatnonzero(busy & loads.is_sure & np.isfinite(most_bps)).tolist():
+            link, delay_ns = self.routes.links[i], float(np.nanmean(queue_ns[:, i]))
+            best_bps = _best(loads, self._like(i))
+            if _is_own(link) or delay_ns < LEAST_SLOW_NS or of_late.load_bps[i] <= LEAST_SHARE * best_bps:
+                continue
+            if most_bps[i] < SLOW_SHARE * best_bps:
+                waits = f"probes wait {delay_ns / 1e3:,.0f} us for it and it is busy {of_late.share[i]:.0%} of the time"
+                carries = (
+                    f"it can carry {most_bps[i] / 1e6:,.0f} Mbit/s, others like it {best_bps / 1e6:,.0f}"
+                )
+                is_near = bool(most_bps[i] >= NEAR_SHARE * best_bps)
+                yield Slow("slow", direction(link), link, float(most_bps[i]), f"{waits}; {carries}", is_near)
 
     def is_well(
         self, link: DirectedLink, carried_bps: float, stands: Mask, queue_ns: Floats, loads: LinkLoads

@@ -29,6 +29,7 @@ from manager.faults.delay_watch import (
 from manager.faults.finding import Finding, Findings, Subject, cable, direction
 from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
 from manager.faults.watch import FaultWatch
+from manager.links.busy import WINDOWS
 from manager.links.loads import LinkLoads
 from manager.state import FleetState
 from manager.view import link_views
@@ -179,13 +180,13 @@ def test_a_few_changes_an_hour_are_no_flapping() -> None:
 class _Queues:
     """Queues as they are said to be."""
 
-    def __init__(self, stands: dict[int, float]) -> None:
-        self.queue_ns = np.zeros((20, len(LINKS)))
+    def __init__(self, stands: dict[int, float], links: int = len(LINKS), of_late: Any = True) -> None:
+        self.queue_ns, self.of_late = np.zeros((20, links)), of_late
         for i, queue_ns in stands.items():
             self.queue_ns[:, i] = queue_ns
 
-    def stands(self, _windows: int) -> Any:
-        return self.queue_ns[-1] > 0
+    def stands(self, windows: int) -> Any:
+        return (self.queue_ns[-1] > 0) & (self.of_late or windows == 1)
 
 
 def _loads(load_bps: dict[int, float], others_bps: float = 100e6) -> LinkLoads:
@@ -269,6 +270,39 @@ def test_a_link_that_carries_nearly_what_it_should_is_looked_at_for_longer() -> 
     assert watched.see(1, _Queues({6: 5e6}), _loads({6: 65e6})) == [("slow", "l1 > s0")]
 
 
+@pytest.mark.parametrize(
+    ("every", "load_bps", "found"),
+    [
+        (2, 20e6, [("slow", "l1 > s0")]),
+        (3, 16e6, [("slow", "l1 > s0")]),
+        (2, 45e6, []),
+        (3, 30e6, []),
+        (5, 1e6, []),
+        (2, 4e6, []),
+    ],
+)
+def test_a_link_that_is_idle_now_and_then_is_slow_where_it_is_busier_than_its_load_explains(
+    every: int, load_bps: float, found: list[tuple[str, str]]
+) -> None:
+    """Where what waits comes in bursts, no five windows in a row may see a queue that never was empty."""
+    watched, loads = _Watched(), _loads({6: load_bps})
+    for window in range(4 * WINDOWS):
+        watched.see(1, _Queues({6: 5e6} if window % every == 0 else {}, of_late=False), loads)
+    assert watched.held == found
+    assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({})) == []
+
+
+def test_how_busy_a_link_is_outlives_its_routes() -> None:
+    watched, loads = _Watched(), _loads({6: 20e6})
+    for window in range(4 * WINDOWS):
+        number = window // 20
+        routes = Routes(number, LINKS if number % 2 else LINKS[::-1])
+        told = replace(loads, routes=routes, load_bps=loads.load_bps if number % 2 else loads.load_bps[::-1])
+        link = 6 if number % 2 else len(LINKS) - 7
+        watched.see(1, _Queues({link: 5e6} if window % 2 == 0 else {}, of_late=False), told)
+    assert watched.held == [("slow", "l1 > s0")]
+
+
 def test_a_link_whose_load_is_in_doubt_is_not_seen_to_be_well() -> None:
     watched, doubtful = _Watched(), _loads({})
     doubtful.is_sure[:] = False
@@ -296,8 +330,8 @@ def test_a_slow_link_of_which_nothing_is_seen_any_more_is_let_go_in_the_end() ->
 def test_a_slow_link_that_no_path_crosses_any_more_is_let_go() -> None:
     watched = _Watched()
     watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6}))
-    fewer = replace(_loads({}), routes=Routes(2, LINKS[:6]))
-    assert watched.see(OVER_WINDOWS + 1, _Queues({}), fewer) == []
+    fewer = replace(_loads({}), routes=Routes(2, LINKS[:6]), load_bps=np.zeros(6), is_sure=np.ones(6, bool))
+    assert watched.see(OVER_WINDOWS + 1, _Queues({}, links=6), fewer) == []
 
 
 @pytest.mark.parametrize("link", [0, 1])
