@@ -17,13 +17,28 @@ FOLDER = OUTPUT / "cwdp-agent.oci"
 ENTRYPOINT = "/usr/bin/cwdp"
 
 _SYSTEM_SH = CHECKOUT / "tools/packages/system.sh"
-_PACKAGES = ("cwdp_*.deb", "cwdp-agent_*.deb")
+_PACKAGES = ("cwdp", "cwdp-agent")
 _NEEDED = ("libbpf1", "libstdc++6", "python3", "python3-nacl", "python3-prometheus-client", "python3-rich")
 _CONFIG = (
     *("--config.entrypoint", ENTRYPOINT, "--config.cmd", "agent", "--config.cmd", "run"),
     *("--config.label", "org.opencontainers.image.title=cwdp-agent"),
     *("--config.label", f"org.opencontainers.image.version={__version__}"),
 )
+
+
+def made(folder: Path) -> list[Path]:
+    """The Debian packages in a folder that go into the image, of each the last that was made.
+
+    Raises:
+        PackageError: one is not there.
+    """
+    debs = []
+    for name in _PACKAGES:
+        found = sorted(folder.glob(f"{name}_*.deb"), key=lambda path: path.stat().st_mtime)
+        if not found:
+            raise PackageError(f"no package {name} in {folder}", "Run `make deb`, or name the files.")
+        debs.append(found[-1])
+    return debs
 
 
 def build(debs: Iterable[Path], into: Path) -> Path:
@@ -51,4 +66,4 @@ def build(debs: Iterable[Path], into: Path) -> Path:
 
 if __name__ == "__main__":
     given = [Path(name).resolve() for name in sys.argv[1:]]
-    print_made(lambda: [build(given or [next(OUTPUT.glob(name)) for name in _PACKAGES], FOLDER)])
+    print_made(lambda: [build(given or made(OUTPUT), FOLDER)])

@@ -1,12 +1,13 @@
 """What Debian packages are made of, as far as it is made of text."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tools.packages import deb
+from tools.packages import deb, image
 from tools.packages.checkout import CHECKOUT, PackageError
 
 REQUIREMENTS = (CHECKOUT / "requirements.txt").read_text()
@@ -39,6 +40,21 @@ def test_every_requirement_is_inside_or_a_dependency_on_debian() -> None:
 def test_a_requirement_that_is_gone_is_named() -> None:
     with pytest.raises(PackageError, match="lacks scipy"):
         deb.requirements("cwdp-manager", REQUIREMENTS.replace("\nscipy==", "\nscifi=="))
+
+
+def test_the_image_is_made_of_the_last_packages_and_says_which_is_not_made(tmp_path: Path) -> None:
+    for age_s, name in enumerate(
+        ["cwdp_1.0-1_amd64.deb", "cwdp_0.9-1_amd64.deb", "cwdp-manager_1.0-1_all.deb"]
+    ):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1e9 - age_s, 1e9 - age_s))
+    with pytest.raises(PackageError, match="no package cwdp-agent in "):
+        image.made(tmp_path)
+    (tmp_path / "cwdp-agent_1.0-1_all.deb").touch()
+    assert [path.name for path in image.made(tmp_path)] == [
+        "cwdp_1.0-1_amd64.deb",
+        "cwdp-agent_1.0-1_all.deb",
+    ]
 
 
 @pytest.mark.parametrize("service", ["agent", "manager"])
