@@ -28,9 +28,9 @@ _T = TypeVar("_T", bound=Struct)
 
 
 class _CountingSeal(HostsSeal):
-    """Counts the bytes of what is said and heard."""
+    """Counts what is said and heard, and its bytes."""
 
-    bytes_up = bytes_down = 0
+    bytes_up = bytes_down = heard = 0
 
     def encode(self, kind: str, message: Struct) -> bytes:
         """Bytes of a message."""
@@ -41,6 +41,7 @@ class _CountingSeal(HostsSeal):
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
         """A leader's message."""
         self.bytes_down += len(data)
+        self.heard += 1
         return super().decode(subject, of, data)
 
 
@@ -103,6 +104,11 @@ class Swarm:
     def bytes_up_down(self) -> tuple[int, int]:
         """The bytes of all messages that were said, and heard."""
         return self._seal.bytes_up, self._seal.bytes_down
+
+    @property
+    def messages_up_down(self) -> tuple[int, int]:
+        """How many messages were said, and heard."""
+        return self.sent.total(), self._seal.heard
 
     @property
     def moves(self) -> int:

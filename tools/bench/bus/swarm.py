@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cwdp.cli.output import progress
 from manager.bus.nats_server import NatsServer
 from manager.identity.authority import Authority
+from tools.bench.bus import security
 from tools.bench.figures import Figure, figure
 from tools.processes import processor_s, resident_bytes
 from tools.swarm.fabric import Size
@@ -30,6 +31,7 @@ BUS_PORT = 4471
 CHECKOUT = Path(__file__).resolve().parents[3]
 SIZES = (256, 2_048)
 MOST_CORES, MOST_MEMORY_BYTES, MOST_NAMED_S, MOST_GROWTH = 1.2, 1.5 * 2**30, 2.0, 1.15
+MOST_SECURITY = 0.1
 SETTLES_S, MEASURED_S, FAULT_S, BETWEEN_S = 75.0, 90.0, 5.0, 4.0
 AWAY_S = 8.0
 GLANCE_S = 0.5
@@ -47,7 +49,11 @@ class Fault:
 
 @dataclass
 class Run:
-    """One size's measurement: processor time in cores, memory in bytes, rates in bytes per second."""
+    """One size's measurement: processor time in cores, memory in bytes, rates in bytes per second.
+
+    Attributes:
+        messages_per_s: those of the hosts, and the manager's.
+    """
 
     nics: int
     cores: dict[str, float] = field(default_factory=dict)
@@ -55,6 +61,7 @@ class Run:
     duties: dict[str, float] = field(default_factory=dict)
     up_bytes_per_s: float = 0.0
     down_bytes_per_s: float = 0.0
+    messages_per_s: tuple[float, float] = (0.0, 0.0)
     loop_lag_s: float = 0.0
     swarm_late_s: float = 0.0
     unsent: int = 0
@@ -99,6 +106,7 @@ def _figures(run: Run) -> Iterator[Figure]:
     yield figure(f"{name}.reports_lost", run.lost_on_the_way, "reports", backlog, 0, digits=0)
     rates = {"down": round(run.down_bytes_per_s / run.nics)}
     yield figure(f"{name}.bytes_up_a_nic", run.up_bytes_per_s / run.nics, "B/s", rates, 10_000, digits=0)
+    yield _security(name, run)
     yield figure(f"{name}.times_led", run.leaders, "times", None, 1, digits=0)
     named_s = np.array([LATEST_S if fault.named_s is None else fault.named_s for fault in run.faults])
     told = {
@@ -108,6 +116,20 @@ def _figures(run: Run) -> Iterator[Figure]:
         "misnamed": run.misnamed,
     }
     yield figure(f"{name}.named_p99", np.percentile(named_s, 99), "s", told, MOST_NAMED_S, digits=2)
+
+
+def _security(name: str, run: Run) -> Figure:
+    up, down = run.messages_per_s
+    rates = security.Rates(
+        up, round(run.up_bytes_per_s / up), down, round(run.down_bytes_per_s / max(down, 1.0))
+    )
+    cores = asyncio.run(security.cores(rates))
+    told = {
+        "messages_per_s": [round(each) for each in run.messages_per_s],
+        "cores": {what: round(share, 4) for what, share in cores.items()},
+    }
+    taken = cores["tls"] + cores["signatures"]
+    return figure(f"{name}.security", taken / run.cores["manager"], "of the manager's", told, MOST_SECURITY)
 
 
 async def measure(size: Size, seed: int = 1) -> Run:
@@ -150,7 +172,8 @@ class _Watched:
         run = Run(size.nics)
         await self._settled()
         before, metrics = self._used(), await self._metrics()
-        swarm.late_s, unsent, bytes_before, began_s = 0.0, swarm.unsent, swarm.bytes_up_down, time.monotonic()
+        swarm.late_s, unsent, began_s = 0.0, swarm.unsent, time.monotonic()
+        bytes_before, messages_before = swarm.bytes_up_down, swarm.messages_up_down
         while time.monotonic() < began_s + MEASURED_S:
             await self._trouble(draw, run)
         took_s = time.monotonic() - began_s
@@ -165,6 +188,8 @@ class _Watched:
         }
         up, down = (now - then for now, then in zip(swarm.bytes_up_down, bytes_before, strict=True))
         run.up_bytes_per_s, run.down_bytes_per_s = up / took_s, down / took_s
+        said, heard = (now - then for now, then in zip(swarm.messages_up_down, messages_before, strict=True))
+        run.messages_per_s = said / took_s, heard / took_s
         run.loop_lag_s, run.swarm_late_s = metrics_after["lag"], swarm.late_s
         run.unsent, run.lost_on_the_way = swarm.unsent - unsent, round(grown["lost"])
         run.moves = swarm.moves
