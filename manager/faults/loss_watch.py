@@ -22,6 +22,7 @@ from manager.faults.losses import (
     SURE,
     Explanation,
     Recovery,
+    Silence,
     best_explanation,
     overflowed,
 )
@@ -63,6 +64,7 @@ class _Followed:
     finding: Finding
     recovery: Recovery
     rows: Rows
+    silence: Silence
 
 
 class LossWatch:
@@ -71,12 +73,16 @@ class LossWatch:
     Args:
         open_finding: announces a cause and returns its finding.
         close_finding: announces that it is over.
+        fall_silent: announces that what lost some loses all by now, and returns the finding that says so.
     """
 
     def __init__(
-        self, open_finding: Callable[[Found], Finding], close_finding: Callable[[Finding], None]
+        self,
+        open_finding: Callable[[Found], Finding],
+        close_finding: Callable[[Finding], None],
+        fall_silent: Callable[[Finding], Finding],
     ) -> None:
-        self._open, self._close = open_finding, close_finding
+        self._open, self._close, self._fall_silent = open_finding, close_finding, fall_silent
         self._followed: dict[int, _Followed] = {}
         self._waited = 0
         self._matrix: PathMatrix | None = None
@@ -103,8 +109,10 @@ class LossWatch:
         """Hold the losses over a subject against this finding, whoever found it."""
         if self._matrix is not None:
             rows = crossing(self._matrix, finding.subject)
-            recovery = Recovery(finding.loss or 1.0)
-            self._followed[finding.number] = _Followed(finding=finding, recovery=recovery, rows=rows)
+            loss = finding.loss or 1.0
+            self._followed[finding.number] = _Followed(
+                finding=finding, recovery=Recovery(loss), rows=rows, silence=Silence(loss)
+            )
 
     def leave(self, finding: Finding) -> None:
         """It is over, whoever found that; what was lost until now blames nobody else."""
@@ -118,7 +126,7 @@ class LossWatch:
             return
         known = self._matrix.known
         self._history.add(window.sent * known, window.lost * known, window.mean_ns.sum(axis=0))
-        self._look_for_recovery(window)
+        self._look_again(window)
         self._look_for_cause(self._causes, queues)
 
     def _explained(self) -> Rows:
@@ -164,7 +172,8 @@ class LossWatch:
         ):
             self.follow(self._open(_found(explanation, causes)))
 
-    def _look_for_recovery(self, window: Window) -> None:
+    def _look_again(self, window: Window) -> None:
+        """See which causes are gone, and which lose all by now."""
         if not self._followed:
             return
         free = ~self._explained()
@@ -178,6 +187,9 @@ class LossWatch:
             if sent and followed.recovery.add(sent, lost, elsewhere):
                 self._close(followed.finding)
                 self.leave(followed.finding)
+            elif followed.finding.kind == "lossy" and followed.silence.add(sent, lost):
+                del self._followed[followed.finding.number]
+                self.follow(self._fall_silent(followed.finding))
 
 
 def _found(explanation: Explanation, causes: Causes) -> Found:

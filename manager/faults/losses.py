@@ -189,3 +189,25 @@ class Recovery:
         self._for_recovery = max(0.0, self._for_recovery + float(ratio))
         self._windows = self._windows + 1 if self._for_recovery > 0.0 else 0
         return self._for_recovery > self.CLEAR and self._windows >= self.LEAST_WINDOWS
+
+
+class Silence:
+    """Whether nothing comes through any more where some did: a link may die one way first, and then the other.
+
+    Args:
+        loss: that was found; as many probes in a row would be lost by it once in a thousand million times.
+    """
+
+    LEAST_WINDOWS, CHANCE = 5, 1e-9
+
+    def __init__(self, loss: float) -> None:
+        self._enough = np.log(self.CHANCE) / np.log(min(max(loss, LEAST_LOSS), 0.9))
+        self._windows, self._lost = 0, 0.0
+
+    def add(self, sent: float, lost: float) -> bool:
+        """Take in a window's probes that meet the cause alone; whether all have been lost for long enough."""
+        if lost < sent:
+            self._windows, self._lost = 0, 0.0
+        elif sent:
+            self._windows, self._lost = self._windows + 1, self._lost + lost
+        return self._windows >= self.LEAST_WINDOWS and self._lost >= self._enough

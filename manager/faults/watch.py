@@ -47,7 +47,7 @@ class FaultWatch:
     def __init__(self, note: Note) -> None:
         self.findings = Findings()
         self._note = note
-        self._losses = LossWatch(self._found_losses, self._close)
+        self._losses = LossWatch(self._found_losses, self._close, self._fell_silent)
         self._delays = DelayWatch(self._found_slow, self._found_slow_back, self._close)
         self._clocks = ClockWatch(self._found_wrong, self._close)
         self.flaps = Flaps()
@@ -137,6 +137,14 @@ class FaultWatch:
             subject = Subject("host", hosts.pop(), subject.links)
         return self._open(
             kind, subject, found.confidence, found.evidence, also=found.named.also, loss=found.loss
+        )
+
+    def _fell_silent(self, finding: Finding) -> Finding:
+        """What lost some of its packets loses all by now, which is another finding."""
+        self._close(finding)
+        evidence = [*finding.evidence, "nothing has come through it since"]
+        return self._open(
+            "silent", finding.subject, finding.confidence, evidence, also=finding.also, loss=1.0
         )
 
     def _narrow(self) -> None:

@@ -131,8 +131,8 @@ def test_clocks_set_seconds_apart_are_on_one_timeline_within_their_bounds(runnin
     for _ in range(60):
         readings.append(running.read())
         time.sleep(0.05)
-    error = np.abs([r.error_ns for r in readings])
-    assert np.percentile(error, 50) < FAR_NS
+    error = np.nan_to_num(np.abs([r.error_ns for r in readings]), nan=np.inf)
+    assert np.median(error) < FAR_NS
     assert (error <= [r.bound_ns for r in readings]).mean() > 0.95
 
 
@@ -142,8 +142,11 @@ def test_every_path_has_a_delay_both_ways(running: Running) -> None:
     until(lambda: len([p for p in running.paths() if p["fwd_p50_ns"] is not None]) == expected, "all paths")
     for path in running.paths():
         assert path["rev_p50_ns"] is not None
-        assert path["fwd_min_ns"] > -path["bound_ns"]
         assert path["fwd_min_ns"] <= path["fwd_p50_ns"] <= path["fwd_p99_ns"]
+    until(
+        lambda: all(path["fwd_min_ns"] > -path["bound_ns"] for path in running.paths()),
+        "delays that are off by no more than their bounds",
+    )
 
 
 def test_a_killed_agent_leaves_the_dataplane_at_work_and_its_clock_unstepped(running: Running) -> None:

@@ -1,7 +1,6 @@
 """From "my job is slow" to a bad link or a slow host, by clicks or by keys, with the command to act; and all of it again later."""
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -88,8 +87,10 @@ def test_time_is_gone_through_by_keys(past: Past, browser: Browser, play: Play) 
     tab_to(browser, "Time shown", most=80)
 
     def back() -> bool:
+        before = browser.address
         browser.press("ARROW_LEFT")
-        time.sleep(0.2)
+        browser.until(lambda: browser.address != before, "the time that is shown in the address")
+        browser.until(lambda: not browser.all(".old"), "the answers for that time")
         return "drops everything" in browser.text(".verdict")
 
     browser.until(back, "the cut, some steps of the slider back")

@@ -80,6 +80,26 @@ def test_a_link_that_dies_within_a_window_is_silent(before_it_died: float, seed:
     assert told == ["link_silent"]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_link_that_dies_one_way_after_the_other_is_silent_in_the_end(seed: int) -> None:
+    """It is called lossy first, as what crosses it the other way still comes through, and then silent."""
+    bench = Bench(LeafSpine(SMALL, np.random.default_rng(seed)))
+    both = bench.fabric.cables()[-1]
+    _after(bench, 20, Trouble())
+    assert _after(bench, 6, Trouble(loss=dict.fromkeys(both, 0.65))) == ["link_lossy"]
+    assert _after(bench, 30, Trouble(loss=dict.fromkeys(both, 1.0))) == ["link_lossy_over", "link_silent"]
+    assert [finding.kind for finding in bench.watch.findings.current.values()] == ["silent"]
+    assert _after(bench, 60, Trouble()) == ["link_silent_over"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_link_that_loses_most_packets_is_not_silent(seed: int) -> None:
+    bench = Bench(LeafSpine(SMALL, np.random.default_rng(seed)))
+    loss = dict.fromkeys(bench.fabric.cables()[-1], 0.55)
+    _after(bench, 20, Trouble())
+    assert _after(bench, 600, Trouble(loss=loss)) == ["link_lossy"]
+
+
 def test_two_faults_are_two_findings() -> None:
     bench = Bench(LeafSpine(replace(SMALL, leaves=4), np.random.default_rng(4)))
     cables = bench.fabric.cables()

@@ -61,12 +61,12 @@ function untold(newest, at) {
 function Then() {
   const answer = useJson("fleet");
   if (answer.error) return html`<${Sentence} waiting="Not known of that time." />`;
-  return html`<${Sentence} of=${answer.data?.verdict} prefix="then: " />`;
+  return html`<${Sentence} of=${answer.data?.verdict} prefix="then: " isOld=${answer.isOld} />`;
 }
 
-function Sentence({ of, prefix = "", waiting = "Not known yet: waiting for the manager." }) {
+function Sentence({ of, prefix = "", waiting = "Not known yet: waiting for the manager.", isOld = false }) {
   const severity = of?.severity ?? "unknown";
-  return html`<p class=${`verdict ${severity}`} aria-live="polite">
+  return html`<p class=${`verdict ${severity}${isOld ? " old" : ""}`} aria-live="polite">
     <span class="symbol" aria-hidden="true">${SEVERITIES[severity]?.symbol ?? "?"}</span>
     <span>${of ? `${prefix}${of.text}` : waiting}</span>
   </p>`;
