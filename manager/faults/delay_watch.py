@@ -138,7 +138,7 @@ class DelayWatch:
         self._busy.step(queues, loads)
         stands, queue_ns = queues.stands(STANDS_WINDOWS), queues.queue_ns[-STANDS_WINDOWS:]
         found = self._links.slow(stands, queue_ns, loads)
-        often = self._links.slow_for_long(queues.stands(1) & ~stands, queue_ns, loads, self._busy)
+        often = self._links.slow_for_long(queues.busy() & ~stands, queue_ns, loads, self._busy)
         slow = {what.link: what for what in (*found, *often)}
         for link, what in slow.items():
             seen = self._seen.setdefault(link, _Seen())

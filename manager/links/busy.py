@@ -20,15 +20,15 @@ class Busy:
     """The links of one `Routes`, by the windows in which their loads were sure.
 
     A link that sends whenever something waits for it is busy for load / capacity of the time (the utilization law:
-    Denning and Buzen, ACM Computing Surveys 1978). It is known of some windows only that it was busy for all of them, so
-    load / share of these is what it can carry, or more.
+    Denning and Buzen, ACM Computing Surveys 1978). Windows in which all probes found it busy are no larger a share, so
+    load / their share is what it can carry, or more.
 
     Args:
         routes: whose links they are.
 
     Attributes:
         routes: the same.
-        share: of the windows, those in which the link was never seen idle; shape (links,).
+        share: of the windows, those in which no probe found the link idle; shape (links,).
         load_bps: what it carried on average, shape (links,).
         windows: how many have told of it, shape (links,).
     """
@@ -51,7 +51,7 @@ class Busy:
         """Take in the latest window."""
         told = loads.is_sure & np.isfinite(queues.queue_ns[-1])
         weight = told / WINDOWS
-        self.share += weight * (queues.stands(1) - self.share)
+        self.share += weight * (queues.busy() - self.share)
         self.load_bps += weight * (loads.load_bps - self.load_bps)
         self.windows += told
 

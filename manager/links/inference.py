@@ -108,6 +108,11 @@ class QueueInference:
         full = np.isfinite(queue) & (queue > QUIET_NS) & (floor > STANDS_SHARE * queue)
         return np.asarray(full.all(axis=0), bool)
 
+    def busy(self) -> NDArray[np.bool_]:
+        """Links that no probe of the last window found idle, however short the queue was for a moment."""
+        queue, floor = self.queue_ns[-1], self.floor_ns[-1]
+        return np.asarray(np.isfinite(queue) & (queue > QUIET_NS) & (floor > QUIET_NS), bool)
+
     def _floor(self, window: Window) -> Floats:
         """The least delay above the base of the paths over each link."""
         least = window.least_ns.reshape(-1).astype(np.float64)

@@ -185,8 +185,11 @@ class _Queues:
         for i, queue_ns in stands.items():
             self.queue_ns[:, i] = queue_ns
 
-    def stands(self, windows: int) -> Any:
-        return (self.queue_ns[-1] > 0) & (self.of_late or windows == 1)
+    def stands(self, _windows: int) -> Any:
+        return (self.queue_ns[-1] > 0) & self.of_late
+
+    def busy(self) -> Any:
+        return self.queue_ns[-1] > 0
 
 
 def _loads(load_bps: dict[int, float], others_bps: float = 100e6) -> LinkLoads:
