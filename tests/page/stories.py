@@ -21,7 +21,7 @@ from tools.experiments.play import Play, Story, playing
 FOUND_S = 90.0
 CLICKS = 4
 RING_S = 10.0
-"""So much time a row of history's rings is about: one that began before the end of it tells of losses still."""
+"""So much time a row of history's rings is about: one that begins before it, or ends after it, tells of losses as well."""
 
 QUIET, LOSING = 0.004, 0.011
 """Of probes, less than which may be lost where all is well."""
@@ -156,6 +156,7 @@ def silence(play: Play) -> Past:
     row = found[0]
     names = {"host": row["host"], "nic": row["nic"], "dst_addr": row["peer_addr"], "qpn": row["qpn"]}
     queue_pair = {key: str(value) for key, value in names.items()}
+    time.sleep(2 * RING_S)
     with told(story, play):
         within_s, _ = _when(way_round, "its way round")
     _when(well, "the end of it")
