@@ -20,6 +20,7 @@
  *   tc egress, egress()
  *   |- marked, and from a socket of the agent's: egress_marked()
  *   |  |- a NAK: go_back ........................................... redirected to ingress, or SHOT
+ *   |  |- an ACK said again: go_back ............................... SHOT, or on as RoCEv2
  *   |  `- a template: probe_send > slice_probe ..................... UNSPEC, to the wire
  *   |- not RoCEv2, a probe, or back here after a detour's redirect . UNSPEC, to the wire
  *   `- RoCEv2: egress_roce()
@@ -239,7 +240,7 @@ __noinline int egress_marked(struct __sk_buff *skb)
 	struct frame frame;
 
 	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end)) {
-		if (is_go_back(&frame))
+		if (go_back_syndrome(&frame) != ROCE_NO_SYNDROME)
 			return go_back(skb);
 		if (is_probe(&frame) && find_probe_again(&frame) && probe_length_ok(&frame))
 			reason = probe_send(&frame);
@@ -308,11 +309,16 @@ static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *fram
 static __always_inline int egress(struct __sk_buff *skb)
 {
 	struct frame frame;
+	int verdict;
 
 	if (skb->mark == CWDP_MARK) {
-		if (is_from_agent(skb))
-			return egress_marked(skb);
-		count(CWDP_PROBE_NOT_OURS);
+		if (is_from_agent(skb)) {
+			verdict = egress_marked(skb);
+			if (verdict != LEAVES_AS_ROCE)
+				return verdict;
+		} else {
+			count(CWDP_PROBE_NOT_OURS);
+		}
 	}
 	pull_headers(skb);
 	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&

@@ -48,8 +48,9 @@ enum cwdp_reason {
 	CWDP_DETOUR_RESTORED,     /* ingress: was for this host's other NIC, and was given to it */
 	CWDP_DETOUR_UNKNOWN, /* ingress: marked as for another NIC, and there is none; passed as it came */
 	CWDP_GO_BACK_GIVEN,  /* egress: a NAK of the agent's, given to the queue pair that it is for */
-	CWDP_GO_BACK_NOT_STEERED,  /* egress: such a NAK for a queue pair without a backup; dropped */
-	CWDP_GO_BACK_NOT_SWITCHED, /* egress: such a NAK, and the queue pair's path is in use; dropped */
+	CWDP_GO_BACK_NOT_STEERED,  /* egress: such a packet for a queue pair without a backup; dropped */
+	CWDP_GO_BACK_NOT_SWITCHED, /* egress: such a packet, and the queue pair's path is in use; dropped */
+	CWDP_GO_BACK_ACK_SENT,     /* egress: an ACK of the agent's, that a queue pair had sent, sent again */
 	CWDP_REASON_COUNT,
 };
 
@@ -163,7 +164,10 @@ struct cwdp_qp {
 		__u32 acked_psn; /* ingress: the last acknowledged; QP_PSN_* above the 24 bits */
 	};
 	__u32 priority;
-	__u64 psn_window; /* requests received: bit i stands for next_psn - 1 - i */
+	union {
+		__u64 psn_window;   /* ingress: requests received: bit i stands for next_psn - 1 - i */
+		__u32 ack_sent_psn; /* egress: the last acknowledged by an ACK; QP_PSN_* above the 24 bits */
+	};
 	struct cwdp_qp_key key;
 	__u32 next_response_psn;
 	__u64 acks;

@@ -18,6 +18,7 @@
 #define AETH_KIND(s)          ((s) >> 5 & 3)
 #define AETH_VALUE(s)         ((s)&0x1f)
 #define AETH_ACK              0
+#define AETH_ACK_UNLIMITED    0x1f /* an ACK that tells of no credits */
 #define AETH_RNR_NAK          1
 #define AETH_RESERVED         2
 #define AETH_NAK_PSN_SEQUENCE 0x60

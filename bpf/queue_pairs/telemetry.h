@@ -105,14 +105,17 @@ static __always_inline enum cwdp_nak nak_kind(__u8 syndrome)
 	return CWDP_NAK_OTHER;
 }
 
-static __always_inline void follow_acknowledge(struct cwdp_qp *qp, __u8 syndrome)
+static __always_inline void follow_acknowledge(struct cwdp_qp *qp, const struct roce_packet *packet,
+					       enum cwdp_direction direction)
 {
-	__u32 kind = nak_kind(syndrome);
+	__u32 kind = nak_kind(packet->syndrome);
 
-	if (AETH_KIND(syndrome) == AETH_RESERVED)
+	if (AETH_KIND(packet->syndrome) == AETH_RESERVED)
 		return;
-	if (AETH_KIND(syndrome) == AETH_ACK) {
+	if (AETH_KIND(packet->syndrome) == AETH_ACK) {
 		__sync_fetch_and_add(&qp->acks, 1);
+		if (direction == CWDP_EGRESS)
+			qp->ack_sent_psn = QP_PSN_KNOWN | packet->psn;
 		return;
 	}
 	if (kind < CWDP_NAK_KINDS)
@@ -158,7 +161,7 @@ static __always_inline void telemetry(struct cwdp_qp *qp, const struct roce_pack
 	if (packet->opcode == BTH_CNP)
 		__sync_fetch_and_add(&qp->cnps, 1);
 	else if (roce_is_acknowledge(packet->opcode))
-		follow_acknowledge(qp, packet->syndrome);
+		follow_acknowledge(qp, packet, direction);
 	else
 		follow_psn(qp, packet, direction);
 	if (direction == CWDP_INGRESS && roce_is_answer(packet->opcode))

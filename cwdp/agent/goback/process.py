@@ -1,9 +1,9 @@
 """`python -m cwdp.agent.goback.process INTERVAL_MS`: has queue pairs go back that wait for what a dead path has swallowed.
 
 Once a path is given up, each queue pair over it with requests under way is told so, by a NAK in the far end's place
-(`cwdp.agent.goback.nak`): else it would wait for its timer. Whether the path is given up the dataplane says, by taking the packet
-or dropping it (`bpf/steering/go_back.h`). Only queue pairs that the kernel has, and whose driver is known to take it: those of
-Soft-RoCE.
+(`cwdp.agent.goback.packets`): else it would wait for its timer. What a queue pair has acknowledged over that path may be lost
+as well, so it is sent again. Whether the path is given up the dataplane says, by taking the packet or dropping it
+(`bpf/steering/go_back.h`). Only queue pairs that the kernel has, and whose driver is known to take it: those of Soft-RoCE.
 
 A process of its own, as nothing that the agent does may make it late. The agent (`cwdp.agent.goback.keeper`) writes its
 orders to standard input, one line of JSON each, and reads totals from standard output, once a second. Its end is the end
@@ -20,9 +20,10 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 import msgspec
+import numpy as np
 
-from cwdp.agent.goback.nak import nak
-from cwdp.agent.goback.unacknowledged import Name, Unacknowledged, Waiting
+from cwdp.agent.goback.packets import ack, nak
+from cwdp.agent.goback.unacknowledged import Acknowledging, Name, Unacknowledged, Waiting
 from cwdp.agent.inet import family_of
 from cwdp.agent.orders import Orders
 from cwdp.agent.probing.sender import IPV6_HDRINCL, cookie_of
@@ -38,7 +39,9 @@ from cwdp.shared.addresses import Address
 PROVED = frozenset({"rxe"})
 """Drivers whose queue pairs are known to go back."""
 
-COUNTERS = ("go_backs_sent", "go_backs_unsent", "go_backs_unknown", "go_backs_retrying", "go_back_failed")
+COUNTERS = (
+    "go_backs_sent", "go_backs_unsent", "go_backs_unknown", "go_backs_retrying", "go_back_acks_sent", "go_back_failed",
+)  # fmt: skip
 LOOK_NS, SAY_NS, IDLE_S = 1_000_000_000, 1_000_000_000, 0.05
 LOOK_SHARE = 5
 """A look at the kernel's list of queue pairs takes a fifth of the time at most."""
@@ -72,15 +75,15 @@ class GoBackOrder(msgspec.Struct, frozen=True):
         return None if text is None else ip_address(text)
 
 
-class NakSender:
-    """The raw sockets of one NIC from which NAKs go to the dataplane, which gives them to this host or drops them."""
+class GoBackSender:
+    """The raw sockets of one NIC from which packets go to the dataplane, which takes or drops them."""
 
     def __init__(self, ifname: str, maps: Maps) -> None:
         self._ifname, self._maps = ifname, maps
         self._sockets: dict[socket.AddressFamily, socket.socket] = {}
 
     def send(self, packet: bytes, peer: Address, rqpn: int) -> bool:
-        """Have a queue pair go back whose packets are for that number of that peer; whether it was told.
+        """Say something for the queue pair whose packets are for that number of that peer; whether it was taken.
 
         Raises:
             OSError: the packet did not come as far as the dataplane.
@@ -133,8 +136,9 @@ class NicGoBack:
         self._order, self._counters = order, counters
         self._maps = Maps(tree.here(order.ifname))
         self._queue_pairs = Unacknowledged(self._maps)
-        self._sender = NakSender(order.ifname, self._maps)
+        self._sender = GoBackSender(order.ifname, self._maps)
         self._settled: dict[Name, _Settled] = {}
+        self._acknowledged: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._queue_pairs)
@@ -145,16 +149,38 @@ class NicGoBack:
         self._settled = {name: last for name, last in self._settled.items() if name in self._queue_pairs}
 
     def act(self) -> None:
-        """Tell those that wait, path by path until the dataplane says that the path is in use."""
+        """Tell those that wait, and acknowledge again, path by path until the dataplane says that the path is in use."""
         in_use: set[int] = set()
+        self._go_back(in_use)
+        self._acknowledge(in_use)
+
+    def _go_back(self, in_use: set[int]) -> None:
         for one in self._queue_pairs.waiting():
             if self._is_settled(one) or one.path in in_use:
                 continue
             here = self._order.address(one.peer.version)
             if one.psn is None or here is None or one.retrying:
                 self._leave_alone(one)
-            elif not self._tell(one, nak(one.peer, here, one.lqpn, one.psn)):
+            elif self._say(one, nak(one.peer, here, one.lqpn, one.psn), "go_backs_sent"):
+                self._settle(one)
+            else:
                 in_use.add(one.path)
+
+    def _acknowledge(self, in_use: set[int]) -> None:
+        """All of a path once after each switch; before it a queue pair itself may acknowledge over the dead path."""
+        paths = self._maps.paths
+        down = {
+            path: int(paths["flaps"][path])
+            for path in np.flatnonzero(paths["state"] == PathState.DOWN).tolist()
+        }
+        settled = [path for path, flaps in down.items() if self._acknowledged.get(path) == flaps]
+        for one in self._queue_pairs.acknowledging(settled):
+            here = self._order.address(one.peer.version)
+            if here is None or one.path in in_use:
+                continue
+            if not self._say(one, ack(here, one.peer, one.rqpn, one.psn), "go_back_acks_sent"):
+                in_use.add(one.path)
+        self._acknowledged = {path: flaps for path, flaps in down.items() if path not in in_use}
 
     def close(self) -> None:
         """Close what is open."""
@@ -178,17 +204,15 @@ class NicGoBack:
             self._counters["go_backs_retrying" if one.retrying else "go_backs_unknown"] += 1
             self._settle(one)
 
-    def _tell(self, one: Waiting, packet: bytes) -> bool:
-        """Tell one; False where its path is in use, or the kernel does not take the packet."""
+    def _say(self, one: Waiting | Acknowledging, packet: bytes, counter: str) -> bool:
+        """Say it for one; False where its path is in use, or the kernel does not take the packet."""
         try:
-            given = self._sender.send(packet, one.peer, one.rqpn)
+            taken = self._sender.send(packet, one.peer, one.rqpn)
         except OSError:
             self._counters["go_backs_unsent"] += 1
             return False
-        if given:
-            self._counters["go_backs_sent"] += 1
-            self._settle(one)
-        return given
+        self._counters[counter] += taken
+        return taken
 
     def _is_down(self, one: Waiting) -> bool:
         return bool(self._maps.paths["state"][one.path] == PathState.DOWN)

@@ -1,4 +1,4 @@
-"""Which queue pairs of a NIC wait for an answer over a path in doubt, and which PSN each has to go back to.
+"""Which queue pairs of a NIC wait for an answer over a path in doubt, and have to go back; which have given one over it.
 
 The dataplane counts the two directions of a queue pair apart: what it sends under the far end's number, what comes to it
 under its own. Which two belong together the kernel says (`cwdp.rdma.netlink`), where it has the queue pairs.
@@ -48,6 +48,23 @@ class Waiting:
     retrying: bool
 
 
+@dataclass(frozen=True)
+class Acknowledging:
+    """A queue pair that has acknowledged requests.
+
+    Attributes:
+        peer: address of the far end.
+        rqpn: the far end's number.
+        path: number of the watched path that it takes.
+        psn: the last that it has acknowledged.
+    """
+
+    peer: Address
+    rqpn: int
+    path: int
+    psn: int
+
+
 class Tables(Protocol):
     """What is needed of the open maps of an interface; see `cwdp.dataplane.pinned.maps.Maps`."""
 
@@ -82,28 +99,56 @@ class Unacknowledged:
     def follow(self, connected: Iterable[QueuePair]) -> None:
         """Follow these queue pairs, all that are connected now, and no others."""
         now: dict[Name, QueuePair] = {(qp.device, qp.lqpn, qp.rqpn, qp.pid): qp for qp in connected}
-        new = [qp.lqpn for name, qp in now.items() if name not in self._connected]
-        gone = [qp.lqpn for name, qp in self._connected.items() if name not in now]
+        new = [qp for name, qp in now.items() if name not in self._connected]
+        gone = [qp for name, qp in self._connected.items() if name not in now]
         if new or gone:
-            changed = np.isin(self._in["key"]["qpn"], new + gone)
-            self._in["acked_psn"][changed] = 0
+            self._forget(new + gone)
         self._connected = now
         self._find()
 
     def waiting(self) -> list[Waiting]:
         """Those with requests that nobody has acknowledged, a path in doubt or given up, and a backup."""
+        return [one for row in self._doubtful().tolist() if (one := self._waiting(row)) is not None]
+
+    def acknowledging(self, settled: list[int]) -> list[Acknowledging]:
+        """Those that have acknowledged requests, with a path in doubt or given up, and a backup; not over settled paths."""
+        rows = self._doubtful()
+        rows = rows[~np.isin(self._out["path"][self._egress[rows]], settled)]
+        return [one for row in rows.tolist() if (one := self._acknowledging(row)) is not None]
+
+    def _forget(self, changed: list[QueuePair]) -> None:
+        """What was acknowledged under their numbers."""
+        of_in = np.isin(self._in["key"]["qpn"], [qp.lqpn for qp in changed])
+        of_out = np.isin(self._out["key"]["qpn"], [qp.rqpn for qp in changed if qp.rqpn is not None])
+        self._in["acked_psn"][of_in] = 0
+        self._out["ack_sent_psn"][of_out] = 0
+
+    def _doubtful(self) -> NDArray[np.intp]:
         path = self._out["path"][self._egress]
         backed = (self._out["flags"][self._egress] & SteerFlag.BACKUP) != 0
         doubtful = (self._paths["unanswered"][path] >= UNANSWERED_MIN) | (
             self._paths["state"][path] == PathState.DOWN
         )
-        rows = np.flatnonzero(backed & (path > 0) & doubtful)
-        return [one for row in rows.tolist() if (one := self._waiting(row)) is not None]
+        return np.flatnonzero(backed & (path > 0) & doubtful)
+
+    def _is_there(self, row: int) -> bool:
+        """Whether its places have not made room for others since."""
+        out, into = self._out[self._egress[row]], self._in[self._ingress[row]]
+        return bool((int(out["tag"]), int(into["tag"])) == tuple(self._tags[row].tolist()))
+
+    def _acknowledging(self, row: int) -> Acknowledging | None:
+        out = self._out[self._egress[row]]
+        acked = int(out["ack_sent_psn"])
+        if not self._is_there(row) or not acked & _PSN_KNOWN:
+            return None
+        peer = words_address(out["key"]["addr"])
+        rqpn, path = int(out["key"]["qpn"]), int(out["path"])
+        return Acknowledging(peer, rqpn, path, acked & _PSN_MASK)
 
     def _waiting(self, row: int) -> Waiting | None:
         out, into = self._out[self._egress[row]], self._in[self._ingress[row]]
-        if (int(out["tag"]), int(into["tag"])) != tuple(self._tags[row].tolist()):
-            return None  # made room for others since
+        if not self._is_there(row):
+            return None
         acked, sent = int(into["acked_psn"]), int(out["next_psn"])
         psn = (acked + 1) & _PSN_MASK if acked & _PSN_KNOWN else None
         if psn == sent & _PSN_MASK:

@@ -28,6 +28,7 @@
 #define LINE_MAX        (2 * FRAME_MAX + 64)
 #define SHOWN           1000
 #define PROBE_MARK      0x43574450
+#define TC_ACT_UNSPEC   (-1)
 #define TC_ACT_REDIRECT 7
 
 struct fuzz {
@@ -40,6 +41,7 @@ struct fuzz {
 	uint64_t shown_frames;
 	uint64_t reflected_frames;
 	uint64_t given_frames;
+	uint64_t ack_frames;
 };
 
 static void fail(const char *what)
@@ -166,6 +168,7 @@ static void fuzz_one(struct fuzz *fuzz)
 		verdict = run(fuzz->agent, &in, &out, PROBE_MARK, qpn);
 		judge(oracle_marked_egress(rules, &in, &out, verdict, qpn), verdict, &in, &out);
 		fuzz->given_frames += verdict == TC_ACT_REDIRECT;
+		fuzz->ack_frames += verdict == TC_ACT_UNSPEC && oracle_is_ack(&in);
 		return;
 	}
 	verdict = run(fuzz->tc, &in, &out, dice_below(&fuzz->dice, 8) ? 0 : PROBE_MARK, 0);
@@ -182,9 +185,9 @@ static void fuzz_programs(struct fuzz *fuzz, char **pins, uint64_t total)
 		fail("open program");
 	for (uint64_t i = 0; i < total; i++)
 		fuzz_one(fuzz);
-	printf("frames %llu steered %llu reflected %llu given %llu\n", (unsigned long long)total,
+	printf("frames %llu steered %llu reflected %llu given %llu acks %llu\n", (unsigned long long)total,
 	       (unsigned long long)fuzz->steered_frames, (unsigned long long)fuzz->reflected_frames,
-	       (unsigned long long)fuzz->given_frames);
+	       (unsigned long long)fuzz->given_frames, (unsigned long long)fuzz->ack_frames);
 }
 
 int main(int argc, char **argv)

@@ -10,6 +10,7 @@
 #define MAC_BYTES        6
 #define RC_ACKNOWLEDGE   0x11
 #define NAK_PSN_SEQUENCE 0x60
+#define ACK_UNLIMITED    0x1f
 #define DATAGRAM_MIN     (UDP_HEADER + BTH_BYTES + ICRC_BYTES)
 #define DATAGRAM_MAX     9216
 #define PORT_TO_LABEL    0x3fff
@@ -119,17 +120,24 @@ const char *oracle_egress(const struct rules *rules, const struct frame *in, con
 	return same(&expected, out) ? NULL : "egress: not what steering should have made of it";
 }
 
-static bool is_go_back(const struct frame *frame, const struct layout *layout)
+static bool is_acknowledge(const struct frame *frame, const struct layout *layout, uint8_t syndrome)
 {
 	const uint8_t *bth = frame->bytes + layout->udp + UDP_HEADER;
 
 	return layout->udp + UDP_HEADER + BTH_BYTES < frame->length && bth[0] == RC_ACKNOWLEDGE &&
-	       bth[BTH_BYTES] == NAK_PSN_SEQUENCE;
+	       bth[BTH_BYTES] == syndrome;
+}
+
+bool oracle_is_ack(const struct frame *frame)
+{
+	struct layout layout;
+
+	return frame_parse(frame, &layout) && is_acknowledge(frame, &layout, ACK_UNLIMITED);
 }
 
 /* Dropped as it came, or given to this host: under its own link address, and only to who has switched. */
-static const char *oracle_go_back(const struct rules *rules, const struct frame *in, const struct frame *out,
-				  const struct layout *layout, int verdict, uint32_t qpn)
+static const char *oracle_nak(const struct rules *rules, const struct frame *in, const struct frame *out,
+			      const struct layout *layout, int verdict, uint32_t qpn)
 {
 	const struct steered *steered = find_steered(rules, in, layout, 0, qpn & 0xffffff);
 	struct frame expected = *in;
@@ -144,14 +152,30 @@ static const char *oracle_go_back(const struct rules *rules, const struct frame 
 	return same(&expected, out) ? NULL : "egress: changed more of a NAK than its link address";
 }
 
+/* Dropped as it came, or sent as a packet of a queue pair that has switched. */
+static const char *oracle_ack(const struct rules *rules, const struct frame *in, const struct frame *out,
+			      const struct layout *layout, int verdict)
+{
+	uint32_t qpn = get32(in->bytes + layout->udp + UDP_HEADER + 4) & 0xffffff;
+	const struct steered *steered = find_steered(rules, in, layout, 1, qpn);
+
+	if (verdict == TC_ACT_SHOT)
+		return same(in, out) ? NULL : "egress: changed an ACK that it dropped";
+	if (!steered || !steered->switched)
+		return "egress: an ACK of who has not switched";
+	return oracle_egress(rules, in, out, verdict);
+}
+
 const char *oracle_marked_egress(const struct rules *rules, const struct frame *in, const struct frame *out,
 				 int verdict, uint32_t qpn)
 {
 	struct frame restored = *out;
 	struct layout layout;
 
-	if (frame_parse(in, &layout) && is_go_back(in, &layout))
-		return oracle_go_back(rules, in, out, &layout, verdict, qpn);
+	if (frame_parse(in, &layout) && is_acknowledge(in, &layout, NAK_PSN_SEQUENCE))
+		return oracle_nak(rules, in, out, &layout, verdict, qpn);
+	if (frame_parse(in, &layout) && is_acknowledge(in, &layout, ACK_UNLIMITED))
+		return oracle_ack(rules, in, out, &layout, verdict);
 	if (verdict != TC_ACT_UNSPEC)
 		return "egress of a probe: another verdict than to go on";
 	if (frame_parse(in, &layout) && frame_is_probe(in, &layout)) {

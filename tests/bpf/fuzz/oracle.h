@@ -10,7 +10,7 @@ struct steered {
 	uint32_t qpn;
 	uint16_t port;
 	bool flow_label;
-	bool switched; /* to its backup: a NAK may be given to it */
+	bool switched; /* to its backup: a NAK may be given to it, and its ACK sent again */
 };
 
 /* The NIC in whose place another receives. */
@@ -28,6 +28,9 @@ struct rules {
 
 /* The queue pair that a frame must be steered for; NULL where it must leave as it came. */
 const struct steered *oracle_steers(const struct rules *rules, const struct frame *frame);
+
+/* An acknowledgement without credits, as the agent says it for a queue pair? */
+bool oracle_is_ack(const struct frame *frame);
 
 /* Each returns NULL, or what is wrong. */
 const char *oracle_egress(const struct rules *rules, const struct frame *in, const struct frame *out,

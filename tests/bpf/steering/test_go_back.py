@@ -1,4 +1,7 @@
-"""Going back: what is remembered of acknowledgements, and what becomes of the NAKs that the agent sends in a peer's place."""
+"""Going back: what is remembered of acknowledgements, and what becomes of those that the agent sends.
+
+They are NAKs in a peer's place, and ACKs that a queue pair has sent before.
+"""
 
 import struct
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ from scapy.contrib.roce import AETH, BTH
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from cwdp.agent.goback.nak import nak
+from cwdp.agent.goback.packets import ack, nak
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, PathState, Reason
 
@@ -73,18 +76,50 @@ def test_responses_count_up_to_a_gap(dataplane: Machine, arrived: tuple[int, ...
     assert dataplane.qp(Direction.INGRESS)["acked_psn"] == KNOWN | acked
 
 
-def test_nothing_is_learnt_from_what_leaves(dataplane: Machine) -> None:
+def test_what_leaves_says_nothing_of_what_is_acknowledged_here(dataplane: Machine) -> None:
     dataplane.leave(roce.acknowledge(psn=5))
     assert dataplane.qp(Direction.EGRESS)["acked_psn"] == 0
 
 
+@pytest.mark.parametrize(
+    "later",
+    [
+        roce.data("RC_READ_RESPONSE_ONLY", psn=9),
+        roce.acknowledge(PSN_SEQUENCE_ERROR, psn=9),
+        roce.acknowledge(RNR | 3, psn=9),
+        roce.acknowledge(RESERVED, psn=9),
+    ],
+    ids=["a read", "a NAK", "not ready", "no known syndrome"],
+)
+def test_the_last_ack_sent(dataplane: Machine, later: Packet) -> None:
+    """Of a READ an ACK was never sent: who asked for it would take it for done without its data."""
+    for packet in (roce.acknowledge(psn=5), roce.acknowledge(0x1F, psn=8), later):
+        dataplane.leave(packet)
+    assert dataplane.qp(Direction.EGRESS)["ack_sent_psn"] == KNOWN | 8
+
+
+def test_requests_hide_no_ack(dataplane: Machine) -> None:
+    for packet in (roce.acknowledge(psn=5), roce.data(psn=77)):
+        dataplane.leave(packet)
+    assert dataplane.qp(Direction.EGRESS)["ack_sent_psn"] == KNOWN | 5
+
+
 def by_agent(ip_version: int = 4, psn: int = 9, **fields: int) -> bytes:
-    """A NAK as it reaches tc egress, with the checksum that the kernel fills in."""
+    """A NAK as it reaches tc egress."""
     here, there = network(ip_version).src, network(ip_version).dst
-    frame = Ether(
-        bytes(Ether(src=OURS, dst=NEXT_HOP, type=0x0800 if ip_version == 4 else 0x86DD))
-        + nak(ip_address(there), ip_address(here), LQPN, psn)
-    )
+    return framed(nak(ip_address(there), ip_address(here), LQPN, psn), ip_version, **fields)
+
+
+def again(ip_version: int = 4, psn: int = 9) -> bytes:
+    """An ACK that the agent says again, as it reaches tc egress."""
+    here, there = network(ip_version).src, network(ip_version).dst
+    return framed(ack(ip_address(here), ip_address(there), roce.QPN, psn), ip_version)
+
+
+def framed(packet: bytes, ip_version: int, **fields: int) -> bytes:
+    """With the checksum that the kernel fills in."""
+    link = Ether(src=OURS, dst=NEXT_HOP, type=0x0800 if ip_version == 4 else 0x86DD)
+    frame = Ether(bytes(link) + packet)
     if ip_version == 4:
         frame["IP"].chksum = None
     for name, value in fields.items():
@@ -177,3 +212,57 @@ def test_without_the_mark_it_is_any_packet(dataplane: Machine) -> None:
     Paths(dataplane).fail_primary()
     frame = by_agent()
     assert dataplane.leave(frame).verdict == TC_ACT_UNSPEC
+
+
+@BOTH_FAMILIES
+def test_an_ack_is_what_the_queue_pair_would_send(ip_version: int) -> None:
+    packet = Ether(again(ip_version, psn=LAST))
+    anew = packet.copy()
+    anew[BTH].icrc = None
+    assert bytes(anew) == bytes(packet)
+    here, there = network(ip_version).src, network(ip_version).dst
+    assert (packet.payload.src, packet.payload.dst) == (here, there)
+    assert (packet[BTH].opcode, packet[BTH].dqpn, packet[BTH].psn) == (0x11, roce.QPN, LAST)
+    assert packet[AETH].syndrome == 0x1F
+
+
+@BOTH_FAMILIES
+def test_an_ack_takes_the_backup_after_a_switch(dataplane: Machine, ip_version: int) -> None:
+    """As a packet of the queue pair, with the ICRC of the backup's source port."""
+    Paths(dataplane, roce.data(ip_version=ip_version)).fail_primary()
+    left = inject(dataplane, again(ip_version))
+    assert left.verdict == TC_ACT_UNSPEC
+    assert left.counted == {Reason.GO_BACK_ACK_SENT: 1, Reason.STEER_REWRITTEN: 1}
+    expected = Ether(again(ip_version))
+    expected["UDP"].sport = BACKUP
+    expected[BTH].icrc = None
+    assert left.packet == bytes(expected)
+    assert dataplane.qp(Direction.EGRESS)["ack_sent_psn"] == KNOWN | 9
+
+
+def test_an_ack_finds_a_dead_path_by_itself(dataplane: Machine) -> None:
+    """Who only receives sends nothing else by which the dataplane would notice."""
+    paths = Paths(dataplane)
+    assert paths.port() == PRIMARY
+    paths.silence_primary()
+    left = inject(dataplane, again())
+    assert left.dissected["UDP"].sport == BACKUP
+    assert paths.state(PRIMARY) == PathState.DOWN
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["healthy", "silent for too short a time"])
+def test_an_ack_is_dropped_while_the_path_is_in_use(dataplane: Machine, silent: bool) -> None:
+    paths = Paths(dataplane)
+    assert paths.port() == PRIMARY
+    paths.ask(PRIMARY, BACKUP)
+    if silent:
+        paths.ask(BACKUP)
+    dropped = inject(dataplane, again())
+    assert (dropped.verdict, dropped.counted) == (TC_ACT_SHOT, {Reason.GO_BACK_NOT_SWITCHED: 1})
+
+
+def test_an_ack_is_dropped_for_a_queue_pair_that_nobody_steers(dataplane: Machine) -> None:
+    dropped = inject(dataplane, again())
+    assert (dropped.verdict, dropped.counted) == (TC_ACT_SHOT, {Reason.GO_BACK_NOT_STEERED: 1})
+    for table in dataplane.maps.qps.values():
+        assert not table["tag"].any()

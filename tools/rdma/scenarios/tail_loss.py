@@ -1,7 +1,8 @@
 """What is lost last: links die under a transfer whose window is full before the path is given up.
 
 Nothing follows by which the receiver would notice the loss, so the sender waits for its timer, or until it is told to go
-back. Each timer is tried without that and with it.
+back. Each timer is tried without that, with it, and with a receiver that gives its own way up later, so that what it
+acknowledges first is lost too.
 """
 
 import json
@@ -33,6 +34,10 @@ CUTS = 3
 MESSAGES = 900
 """Enough to go on for longer than all cuts take, on a slow machine too."""
 HOLD_DOWN_NS = 500_000_000
+LATER_NS = 400_000_000
+ARMS = {"waits": (False, 0), "goes back": (True, 0), "goes back, receiver later": (True, LATER_NS)}
+"""Whether the sender is told to go back, and how much later the receiver takes a path for dead."""
+
 _FLOW_S = 1.0
 """Between two cuts, with the path in use."""
 
@@ -52,19 +57,20 @@ def plan() -> Iterator[tuple[str, Scenario]]:
 
 
 def run(timer: str, bench: Bench) -> dict[str, Any]:
-    """Both ways, one after the other."""
+    """All arms, one after the other."""
     return {"dead_after_ns": DEAD_AFTER_NS} | {
-        arm: run_arm(timer, bench, goes_back=goes_back)
-        for arm, goes_back in (("waits", False), ("goes back", True))
+        arm: run_arm(timer, bench, goes_back=goes_back, later_ns=later_ns)
+        for arm, (goes_back, later_ns) in ARMS.items()
     }
 
 
-def run_arm(timer: str, bench: Bench, *, goes_back: bool) -> dict[str, Any]:
+def run_arm(timer: str, bench: Bench, *, goes_back: bool, later_ns: int) -> dict[str, Any]:
     """Cut the link of a steered transfer some times, and measure how long nothing was delivered each time."""
     transfer = Transfer("pyverbs", 4, messages=MESSAGES, ack_timeout=timer, retries=7)
     hosts = (bench.source, bench.target)
     with ExitStack() as stack:
         maps = stack.enter_context(watched(hosts))
+        maps[1].control["dead_after_ns"] += later_ns
         before = [each.counters() for each in maps]
         for each in maps:
             each.control["hold_down_ns"] = each.control["hold_down_max_ns"] = HOLD_DOWN_NS

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cwdp.agent.goback import process as goback
+from cwdp.agent.goback.packets import ack
 from cwdp.agent.goback.process import (
     COUNTERS,
     GoBackHost,
@@ -192,7 +193,7 @@ def nic(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(goback, "Maps", lambda _: tables)
     monkeypatch.setattr(goback.tree, "here", lambda _: None)
     sender = _Sender("nic0")
-    monkeypatch.setattr(goback, "NakSender", lambda *_: sender)
+    monkeypatch.setattr(goback, "GoBackSender", lambda *_: sender)
     counters = Counter(dict.fromkeys(COUNTERS, 0))
     return SimpleNamespace(nic=NicGoBack(HERE, counters), sender=sender, counters=counters, tables=tables)
 
@@ -321,6 +322,78 @@ def test_what_the_kernel_does_not_take(nic: SimpleNamespace) -> None:
     nic.sender.given = True
     nic.nic.act()
     assert nic.counters["go_backs_sent"] == 1
+
+
+def acknowledged(nic: SimpleNamespace, count: int = 1) -> list[Any]:
+    """Queue pairs over one path that have all they asked for, and have acknowledged; what each sends."""
+    qps = [replace(QP, lqpn=QP.lqpn + n) for n in range(count)]
+    made = [nic.tables.connect(qp, ip_address(f"10.0.1.{n}"), sent=5) for n, qp in enumerate(qps)]
+    nic.nic.follow(qps)
+    for out, into in made:
+        acknowledge(into, 5)
+        out["ack_sent_psn"] = KNOWN | 8
+    return [out for out, _ in made]
+
+
+def test_each_acknowledges_again_once_for_a_switch(nic: SimpleNamespace) -> None:
+    acknowledged(nic, 3)
+    for switches in (1, 2):
+        switch(nic)
+        for _ in range(4):
+            nic.nic.act()
+        assert len(nic.sender.sent) == nic.counters["go_back_acks_sent"] == 3 * switches
+    here = ip_address("10.0.0.1")
+    assert {packet for packet, _, _ in nic.sender.sent} == {
+        ack(here, ip_address(f"10.0.1.{n}"), 29, 8) for n in range(3)
+    }
+
+
+def test_what_was_acknowledged_before_the_switch_was_known_may_be_lost(nic: SimpleNamespace) -> None:
+    (out,) = acknowledged(nic)
+    nic.sender.on_send = lambda: switch(nic)
+    nic.nic.act()
+    nic.sender.on_send = lambda: None
+    out["ack_sent_psn"] = KNOWN | 9
+    nic.nic.act()
+    nic.nic.act()
+    assert [int.from_bytes(packet[36:40]) for packet, _, _ in nic.sender.sent] == [8, 9]
+
+
+def test_one_acknowledges_for_all_while_the_path_is_in_use(nic: SimpleNamespace) -> None:
+    acknowledged(nic, 3)
+    nic.sender.given = False
+    nic.nic.act()
+    nic.nic.act()
+    assert (len(nic.sender.sent), nic.counters["go_back_acks_sent"]) == (2, 0)
+
+
+def test_an_acknowledgement_that_the_kernel_does_not_take_is_sent_later(nic: SimpleNamespace) -> None:
+    acknowledged(nic)
+    switch(nic)
+    nic.sender.given = OSError(errno.EHOSTUNREACH, "no route")
+    nic.nic.act()
+    nic.sender.given = True
+    nic.nic.act()
+    assert (nic.counters["go_backs_unsent"], nic.counters["go_back_acks_sent"]) == (1, 1)
+
+
+@pytest.mark.parametrize("fields", [{"ack_sent_psn": 0}, {"path": 1}, {"flags": int(SteerFlag.ON)}], ids=str)
+def test_who_has_nothing_to_acknowledge_again(nic: SimpleNamespace, fields: dict[str, int]) -> None:
+    (out,) = acknowledged(nic)
+    for name, value in fields.items():
+        out[name] = value
+    switch(nic)
+    nic.nic.act()
+    assert nic.sender.sent == []
+
+
+def test_what_an_earlier_one_has_acknowledged_is_not_said_again(nic: SimpleNamespace) -> None:
+    """Numbers are used again."""
+    acknowledged(nic)
+    nic.nic.follow([replace(QP, pid=4712)])
+    switch(nic)
+    nic.nic.act()
+    assert nic.sender.sent == []
 
 
 def test_only_connected_ones_of_proved_drivers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""The packet that has a queue pair go back: a NAK of a PSN sequence error, as the far end would send it.
+"""What is said for a queue pair once its path is given up: a NAK to it, as the far end would send it, and an ACK of its own.
 
-IBTA 9.7.5.2.2: the PSN is the one that the responder waits for; all before it is acknowledged, all from it on is to be sent
-again.
+IBTA 9.7.5.1.2, 9.7.5.2.2: the PSN of an ACK is the last that was executed. That of a NAK of a PSN sequence error is the one
+that the responder waits for; all before it is acknowledged, all from it on is to be sent again.
 """
 
 import socket
@@ -14,7 +14,7 @@ from cwdp.shared.addresses import Address
 
 ACKNOWLEDGE = 0x11  # of the transport RC
 MIGRATED = 0x40
-PSN_SEQUENCE_ERROR = 0x60
+PSN_SEQUENCE_ERROR, ACK_UNLIMITED = 0x60, 0x1F
 UDP_BYTES, BTH_BYTES, AETH_BYTES, ICRC_BYTES = 8, 12, 4, 4
 IDENTIFICATION = 0xC3D9  # the kernel draws one where there is 0, and the ICRC covers it
 
@@ -26,21 +26,24 @@ _BTH = struct.Struct(">BBHII")
 _AETH = struct.Struct(">I")
 
 
-def nak(source: Address, destination: Address, qpn: int, psn: int) -> bytes:
-    """The IP packet, with its ICRC; the kernel fills in the IPv4 checksum.
+def nak(far: Address, here: Address, lqpn: int, psn: int) -> bytes:
+    """What the far end would say to a queue pair of this host, to go back to a PSN; the IP packet, with its ICRC."""
+    return _acknowledge(far, here, lqpn, PSN_SEQUENCE_ERROR, psn)
 
-    Args:
-        source: the far end, in whose place it speaks.
-        destination: this host's own address.
-        qpn: the local queue pair.
-        psn: to go back to.
-    """
+
+def ack(here: Address, far: Address, rqpn: int, psn: int) -> bytes:
+    """What a queue pair of this host has said to the far end's of a PSN, without credits; the IP packet, with its ICRC."""
+    return _acknowledge(here, far, rqpn, ACK_UNLIMITED, psn)
+
+
+def _acknowledge(source: Address, destination: Address, qpn: int, syndrome: int, psn: int) -> bytes:
+    """The kernel fills in the IPv4 checksum."""
     datagram = b"".join(
         (
             _ip(source, destination),
             _UDP.pack(abi.SPORT_MIN, abi.ROCE_PORT, _LENGTH, 0),
             _BTH.pack(ACKNOWLEDGE, MIGRATED, abi.BTH_PKEY, qpn, psn),
-            _AETH.pack(PSN_SEQUENCE_ERROR << 24),
+            _AETH.pack(syndrome << 24),
         )
     )
     return datagram + icrc(datagram)
