@@ -36,6 +36,9 @@ class Invited(Struct, frozen=True, kw_only=True):
     taken_by: str = ""
 
 
+_NOBODY = Invited(secret_sha256=b"", expires_s=0.0)
+
+
 class Signed(Struct, frozen=True, kw_only=True):
     """A host's keys, and when the token of each ends."""
 
@@ -126,14 +129,26 @@ class Registry:
         Raises:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
-        prefix = f"signed.{pod}."
-        store = await self._bucket.open(client)
-        try:
-            under = [key for key in await store.keys() if key.startswith(prefix)]
-        except NoKeysError:
-            return []
-        names = sorted(key.removeprefix(prefix) for key in under)
-        return [await self.signed(client, pod, name) for name in names]
+        return [await self.signed(client, pod, name) for name in await self._names(client, f"signed.{pod}.")]
+
+    async def open_invitation(self, client: Client, pod: str, host: str) -> Invited | None:
+        """By which a host may still join; None without one.
+
+        Raises:
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
+        """
+        _, invited = await self._read(client, f"invited.{pod}.{token(host)}", _NOBODY)
+        return None if invited.taken_by or invited.expires_s < time.time() else invited
+
+    async def open_invitations(self, client: Client, pod: str) -> list[Invited]:
+        """All by which hosts may still join.
+
+        Raises:
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
+        """
+        names = await self._names(client, f"invited.{pod}.")
+        found = [await self.open_invitation(client, pod, name) for name in names]
+        return [invited for invited in found if invited is not None]
 
     async def forget(self, client: Client, pod: str, host: str) -> None:
         """Keep nothing of a host, and let nobody join as it.
@@ -160,6 +175,13 @@ class Registry:
             if changed == revoked or await self._replaced(client, REVOKED, changed, revision):
                 return changed
         raise TimeoutError("others keep writing it")
+
+    async def _names(self, client: Client, prefix: str) -> list[str]:
+        store = await self._bucket.open(client)
+        try:
+            return sorted(key.removeprefix(prefix) for key in await store.keys() if key.startswith(prefix))
+        except NoKeysError:
+            return []
 
     async def _read(self, client: Client, under: str, default: _T) -> tuple[int, _T]:
         await self._bucket.open(client)

@@ -120,20 +120,27 @@ class Credentials:
         return words.written(_invitation(bus, host, self._pod, secret, joiner))
 
     async def revoke(self, host: str, *, by: str) -> int:
-        """Let a host onto the bus no more, at once; how many keys it had.
+        """Let a host onto the bus no more, at once, nor join by an invitation; how many keys it had.
 
         Raises:
-            ConfigError: no key of such a host was signed.
+            ConfigError: no key of such a host was signed, and it may not join.
             BusError: it cannot be kept, or told.
         """
         signed = await self._kept(lambda client: self._registry.signed(client, self._pod, host))
-        if not signed.expires_s or signed.host != host:
-            raise ConfigError(f"no key of a host {host!r} was signed", "see: cwdp fleet hosts")
-        await self._kept(lambda client: self._revoke(client, signed.expires_s))
+        invited = await self._kept(lambda client: self._registry.open_invitation(client, self._pod, host))
+        keys = signed.expires_s if signed.host == host else {}
+        if not keys and (invited is None or invited.host != host):
+            raise ConfigError(
+                f"no key of a host {host!r} was signed, and none is invited", "see: cwdp fleet hosts"
+            )
+        if keys:
+            await self._kept(lambda client: self._revoke(client, keys))
         await self._kept(lambda client: self._registry.forget(client, self._pod, host))
-        self._note(host, "host_revoked", f"by {by}: {len(signed.expires_s)} keys count no more")
-        self.rotate_keys(by=by)
-        return len(signed.expires_s)
+        counts_no_more = f"{len(keys)} keys count" if keys else "its invitation counts"
+        self._note(host, "host_revoked", f"by {by}: {counts_no_more} no more")
+        if keys:
+            self.rotate_keys(by=by)
+        return len(keys)
 
     def rotate_keys(self, *, by: str) -> int:
         """Begin to replace the cluster's probe key; how many hosts are up to hear of it."""
@@ -142,16 +149,18 @@ class Credentials:
         return len(self._hosts())
 
     async def hosts(self) -> list[dict[str, Any]]:
-        """Each host whose key was signed: its pod, and when its latest token ends.
+        """Each host whose key was signed, and each that may still join; until when that counts.
 
         Raises:
             BusError: it cannot be read.
         """
-        found = await self._kept(lambda client: self._registry.all_signed(client, self._pod))
+        signed = await self._kept(lambda client: self._registry.all_signed(client, self._pod))
+        invited = await self._kept(lambda client: self._registry.open_invitations(client, self._pod))
+        found = [(each.host, "joined", max(each.expires_s.values())) for each in signed if each.expires_s]
+        found += [(each.host, "invited", each.expires_s) for each in invited]
         return [
-            {"host": signed.host, "pod": signed.pod, "expires_s": max(signed.expires_s.values())}
-            for signed in found
-            if signed.expires_s
+            {"host": host, "pod": self._pod, "state": state, "expires_s": expires_s}
+            for host, state, expires_s in sorted(found)
         ]
 
     async def _join(self, request: JoinRequest) -> Granted | None:
@@ -191,7 +200,9 @@ class Credentials:
         if not await self._registry.take_invitation(
             client, self._pod, host, secret=request.secret, public=request.public_key
         ):
-            raise IdentityError("the token has been used, has expired, or was replaced by a later one")
+            raise IdentityError(
+                "the token has been used, has expired, was withdrawn, or was replaced by a later one"
+            )
         before = await self._registry.signed(client, self._pod, host)
         await self._registry.add(client, self._pod, host, text)
         others = {key: until_s for key, until_s in before.expires_s.items() if key != request.public_key}

@@ -95,8 +95,11 @@ def invite(host: str, bus: str | None, hours: float, url: str | None) -> None:
 @click.argument("host")
 @manager_option
 def revoke(host: str, url: str | None) -> None:
-    """Let HOST onto the bus no more, at once. Its packets flow on as they did last."""
+    """Let HOST onto the bus no more, at once, nor join. Its packets flow on as they did last."""
     answer = ManagerClient(url).delete("/v1/credential", {"host": host})
+    if not answer["keys"]:
+        click.echo(f"{host} may not join: its token counts no more")
+        return
     keys = "its key counts" if answer["keys"] == 1 else f"its {answer['keys']} keys count"
     click.echo(f"{host} is off the bus: {keys} no more")
 
@@ -112,14 +115,16 @@ def rotate_keys(url: str | None) -> None:
 @fleet.command()
 @reading
 def hosts(url: str | None, as_json: bool, watch: float | None) -> None:
-    """List the hosts that have joined."""
+    """List the hosts that have joined, and those that may."""
     client = ManagerClient(url)
     show(lambda: client.get("/v1/credential"), _table, as_json=as_json, watch_s=watch)
 
 
 def _table(answer: Any) -> Table:
-    table = tables.new_table("host", "pod", "credential ends", "left")
+    table = tables.new_table("host", "pod", "state", "ends", "left")
     for row in answer["hosts"]:
         left_days = (row["expires_s"] - time.time()) / 86_400
-        table.add_row(row["host"], row["pod"], shown_time(row["expires_s"]), f"{left_days:.1f} days")
+        table.add_row(
+            row["host"], row["pod"], row["state"], shown_time(row["expires_s"]), f"{left_days:.1f} days"
+        )
     return table

@@ -122,6 +122,34 @@ async def test_a_later_invitation_replaces_one_and_a_later_join_the_keys_of_befo
 
 
 @asynchronous
+async def test_an_invitation_is_withdrawn(tmp_path: Path) -> None:
+    """Of a host that has not joined, and of one that has and was invited again."""
+    async with _fleet(tmp_path) as (url, leader):
+        credentials = leader.credentials
+
+        async def listed() -> list[tuple[str, str]]:
+            return [(row["host"], row["state"]) for row in await credentials.hosts()]
+
+        first = words.read(await credentials.invite("h1", by="root"))
+        stays = words.read(await credentials.invite("h2", by="root"))
+        assert await listed() == [("h1", "invited"), ("h2", "invited")]
+        assert await credentials.revoke("h1", by="root") == 0
+        assert await listed() == [("h2", "invited")]
+        with pytest.raises(IdentityError, match="replaced"):
+            await join(first)
+        with pytest.raises(ConfigError, match="none is invited"):
+            await credentials.revoke("h1", by="root")
+        joined = await join(stays)
+        again = words.read(await credentials.invite("h2", by="root"))
+        assert await listed() == [("h2", "invited"), ("h2", "joined")]
+        assert await credentials.revoke("h2", by="root") == 1
+        with pytest.raises(IdentityError, match="replaced"):
+            await join(again)
+        assert not await _is_let_in(url, joined)
+        assert await listed() == []
+
+
+@asynchronous
 async def test_hosts_join_and_are_put_out_by_whichever_server_answers(tmp_path: Path) -> None:
     async with bus_server(tmp_path) as server:
         down = {f"nats://127.0.0.1:{free_port()}" for _ in range(8)}
