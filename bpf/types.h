@@ -165,8 +165,8 @@ struct cwdp_qp {
 	};
 	__u32 priority;
 	union {
-		__u64 psn_window;   /* ingress: requests received: bit i stands for next_psn - 1 - i */
-		__u32 ack_sent_psn; /* egress: the last acknowledged by an ACK; QP_PSN_* above the 24 bits */
+		__u64 psn_window; /* ingress: requests received: bit i stands for next_psn - 1 - i */
+		__u64 ack_sent;   /* egress: of the last ACK, the AETH << 32 | QP_PSN_KNOWN | the PSN */
 	};
 	struct cwdp_qp_key key;
 	__u32 next_response_psn;

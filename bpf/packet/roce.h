@@ -15,10 +15,10 @@
 #define ROCE_NO_SYNDROME 0x40 /* of a kind that is reserved */
 
 /* Syndromes of the AETH (IBTA 9.7.5.1.2). */
+#define AETH_SYNDROME(aeth)   ((aeth) >> 24)
 #define AETH_KIND(s)          ((s) >> 5 & 3)
 #define AETH_VALUE(s)         ((s)&0x1f)
 #define AETH_ACK              0
-#define AETH_ACK_UNLIMITED    0x1f /* an ACK that tells of no credits */
 #define AETH_RNR_NAK          1
 #define AETH_RESERVED         2
 #define AETH_NAK_PSN_SEQUENCE 0x60
@@ -44,12 +44,12 @@ enum roce_operation {
 struct roce_packet {
 	struct cwdp_qp_key key; /* egress: whom it goes to; ingress: whom it comes from, and to which QPN */
 	__u32 psn;
+	__u32 aeth;     /* syndrome << 24 | MSN; the syndrome is ROCE_NO_SYNDROME where there is none */
 	__u32 ip_bytes; /* of the whole IP packet, as its header has it */
 	__u32 ip_header_bytes;
 	__u32 udp_offset; /* from the beginning of the frame */
 	__be16 sport;
 	__u8 opcode;
-	__u8 syndrome;      /* of the AETH, or ROCE_NO_SYNDROME */
 	__u8 traffic_class; /* of IPv6, or the type of service of IPv4 */
 };
 
@@ -110,13 +110,13 @@ static __always_inline void roce_describe(struct roce_packet *packet, const stru
 					  enum cwdp_direction direction)
 {
 	const struct cwdp_bth *bth = &frame->packet->bth;
-	const __u8 *aeth = (void *)(bth + 1);
+	const __be32 *aeth = (void *)(bth + 1);
 
 	packet->key.qpn = bpf_ntohl(bth->qpn) & CWDP_QPN_MAX;
 	packet->psn = bpf_ntohl(bth->psn) & PSN_MASK;
 	packet->sport = frame->packet->sport;
 	packet->opcode = bth->opcode;
-	packet->syndrome = (void *)(aeth + 1) <= frame->end ? *aeth : ROCE_NO_SYNDROME;
+	packet->aeth = (void *)(aeth + 1) <= frame->end ? bpf_ntohl(*aeth) : ROCE_NO_SYNDROME << 24;
 	packet->udp_offset = bytes_between(frame->eth, frame->packet);
 	if (!frame->is_ipv6) {
 		packet->ip_header_bytes = bytes_between(frame->ip, frame->packet);

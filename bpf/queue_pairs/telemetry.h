@@ -108,14 +108,15 @@ static __always_inline enum cwdp_nak nak_kind(__u8 syndrome)
 static __always_inline void follow_acknowledge(struct cwdp_qp *qp, const struct roce_packet *packet,
 					       enum cwdp_direction direction)
 {
-	__u32 kind = nak_kind(packet->syndrome);
+	__u8 syndrome = AETH_SYNDROME(packet->aeth);
+	__u32 kind = nak_kind(syndrome);
 
-	if (AETH_KIND(packet->syndrome) == AETH_RESERVED)
+	if (AETH_KIND(syndrome) == AETH_RESERVED)
 		return;
-	if (AETH_KIND(packet->syndrome) == AETH_ACK) {
+	if (AETH_KIND(syndrome) == AETH_ACK) {
 		__sync_fetch_and_add(&qp->acks, 1);
 		if (direction == CWDP_EGRESS)
-			qp->ack_sent_psn = QP_PSN_KNOWN | packet->psn;
+			WRITE_ONCE(qp->ack_sent, (__u64)packet->aeth << 32 | QP_PSN_KNOWN | packet->psn);
 		return;
 	}
 	if (kind < CWDP_NAK_KINDS)
@@ -128,18 +129,18 @@ static __always_inline void follow_acknowledge(struct cwdp_qp *qp, const struct 
 static __always_inline void follow_acknowledged(struct cwdp_qp *qp, const struct roce_packet *packet)
 {
 	__u32 acked = packet->psn, known = QP_PSN_KNOWN;
-	__u8 operation = packet->opcode & BTH_OPERATION;
+	__u8 operation = packet->opcode & BTH_OPERATION, syndrome = AETH_SYNDROME(packet->aeth);
 
 	if (operation == ROCE_READ_RESPONSE_MIDDLE || operation == ROCE_READ_RESPONSE_LAST) {
 		/* behind a gap it is not what the requester waits for */
 		if ((qp->acked_psn & ~QP_PSN_NAK) != (known | ((acked - 1) & PSN_MASK)))
 			return;
-	} else if (packet->syndrome == AETH_NAK_PSN_SEQUENCE) {
+	} else if (syndrome == AETH_NAK_PSN_SEQUENCE) {
 		known |= QP_PSN_NAK;
 		acked--;
-	} else if (AETH_KIND(packet->syndrome) == AETH_RNR_NAK) {
+	} else if (AETH_KIND(syndrome) == AETH_RNR_NAK) {
 		acked--;
-	} else if (AETH_KIND(packet->syndrome) != AETH_ACK) {
+	} else if (AETH_KIND(syndrome) != AETH_ACK) {
 		return;
 	}
 	qp->acked_psn = known | (acked & PSN_MASK);

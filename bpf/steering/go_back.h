@@ -27,7 +27,7 @@ static __always_inline __u8 go_back_syndrome(const struct frame *frame)
 	if (frame->packet->dport != bpf_htons(CWDP_ROCE_PORT) ||
 	    bth->opcode != (ROCE_RC | ROCE_ACKNOWLEDGE) || (void *)(aeth + 1) > frame->end)
 		return ROCE_NO_SYNDROME;
-	return *aeth == AETH_NAK_PSN_SEQUENCE || *aeth == AETH_ACK_UNLIMITED ? *aeth : ROCE_NO_SYNDROME;
+	return *aeth == AETH_NAK_PSN_SEQUENCE || AETH_KIND(*aeth) == AETH_ACK ? *aeth : ROCE_NO_SYNDROME;
 }
 
 /* The queue pair is known by what its own packets are for. Of a NAK that is the address that it is from, and

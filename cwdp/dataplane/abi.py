@@ -319,7 +319,7 @@ QP: Final = _record(
         ("acked_psn", "<u4", 80),
         ("priority", "<u4", 84),
         ("psn_window", "<u8", 88),
-        ("ack_sent_psn", "<u4", 88),
+        ("ack_sent", "<u8", 88),
         ("key", QP_KEY, 96),
         ("next_response_psn", "<u4", 116),
         ("acks", "<u8", 120),

@@ -14,7 +14,7 @@ from cwdp.shared.addresses import Address
 
 ACKNOWLEDGE = 0x11  # of the transport RC
 MIGRATED = 0x40
-PSN_SEQUENCE_ERROR, ACK_UNLIMITED = 0x60, 0x1F
+PSN_SEQUENCE_ERROR = 0x60
 UDP_BYTES, BTH_BYTES, AETH_BYTES, ICRC_BYTES = 8, 12, 4, 4
 IDENTIFICATION = 0xC3D9  # the kernel draws one where there is 0, and the ICRC covers it
 
@@ -28,22 +28,22 @@ _AETH = struct.Struct(">I")
 
 def nak(far: Address, here: Address, lqpn: int, psn: int) -> bytes:
     """What the far end would say to a queue pair of this host, to go back to a PSN; the IP packet, with its ICRC."""
-    return _acknowledge(far, here, lqpn, PSN_SEQUENCE_ERROR, psn)
+    return _acknowledge(far, here, lqpn, PSN_SEQUENCE_ERROR << 24, psn)
 
 
-def ack(here: Address, far: Address, rqpn: int, psn: int) -> bytes:
-    """What a queue pair of this host has said to the far end's of a PSN, without credits; the IP packet, with its ICRC."""
-    return _acknowledge(here, far, rqpn, ACK_UNLIMITED, psn)
+def ack(here: Address, far: Address, rqpn: int, aeth: int, psn: int) -> bytes:
+    """What a queue pair of this host has said to the far end's of a PSN; the IP packet, with its ICRC."""
+    return _acknowledge(here, far, rqpn, aeth, psn)
 
 
-def _acknowledge(source: Address, destination: Address, qpn: int, syndrome: int, psn: int) -> bytes:
+def _acknowledge(source: Address, destination: Address, qpn: int, aeth: int, psn: int) -> bytes:
     """The kernel fills in the IPv4 checksum."""
     datagram = b"".join(
         (
             _ip(source, destination),
             _UDP.pack(abi.SPORT_MIN, abi.ROCE_PORT, _LENGTH, 0),
             _BTH.pack(ACKNOWLEDGE, MIGRATED, abi.BTH_PKEY, qpn, psn),
-            _AETH.pack(syndrome << 24),
+            _AETH.pack(aeth),
         )
     )
     return datagram + icrc(datagram)

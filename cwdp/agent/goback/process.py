@@ -178,7 +178,7 @@ class NicGoBack:
             here = self._order.address(one.peer.version)
             if here is None or one.path in in_use:
                 continue
-            if not self._say(one, ack(here, one.peer, one.rqpn, one.psn), "go_back_acks_sent"):
+            if not self._say(one, ack(here, one.peer, one.rqpn, one.aeth, one.psn), "go_back_acks_sent"):
                 in_use.add(one.path)
         self._acknowledged = {path: flaps for path, flaps in down.items() if path not in in_use}
 

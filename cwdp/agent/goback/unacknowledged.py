@@ -56,12 +56,13 @@ class Acknowledging:
         peer: address of the far end.
         rqpn: the far end's number.
         path: number of the watched path that it takes.
-        psn: the last that it has acknowledged.
+        aeth, psn: of its last ACK.
     """
 
     peer: Address
     rqpn: int
     path: int
+    aeth: int
     psn: int
 
 
@@ -121,7 +122,7 @@ class Unacknowledged:
         of_in = np.isin(self._in["key"]["qpn"], [qp.lqpn for qp in changed])
         of_out = np.isin(self._out["key"]["qpn"], [qp.rqpn for qp in changed if qp.rqpn is not None])
         self._in["acked_psn"][of_in] = 0
-        self._out["ack_sent_psn"][of_out] = 0
+        self._out["ack_sent"][of_out] = 0
 
     def _doubtful(self) -> NDArray[np.intp]:
         path = self._out["path"][self._egress]
@@ -138,12 +139,12 @@ class Unacknowledged:
 
     def _acknowledging(self, row: int) -> Acknowledging | None:
         out = self._out[self._egress[row]]
-        acked = int(out["ack_sent_psn"])
+        acked = int(out["ack_sent"])
         if not self._is_there(row) or not acked & _PSN_KNOWN:
             return None
         peer = words_address(out["key"]["addr"])
         rqpn, path = int(out["key"]["qpn"]), int(out["path"])
-        return Acknowledging(peer, rqpn, path, acked & _PSN_MASK)
+        return Acknowledging(peer, rqpn, path, acked >> 32, acked & _PSN_MASK)
 
     def _waiting(self, row: int) -> Waiting | None:
         out, into = self._out[self._egress[row]], self._in[self._ingress[row]]

@@ -10,7 +10,6 @@
 #define MAC_BYTES        6
 #define RC_ACKNOWLEDGE   0x11
 #define NAK_PSN_SEQUENCE 0x60
-#define ACK_UNLIMITED    0x1f
 #define DATAGRAM_MIN     (UDP_HEADER + BTH_BYTES + ICRC_BYTES)
 #define DATAGRAM_MAX     9216
 #define PORT_TO_LABEL    0x3fff
@@ -120,19 +119,33 @@ const char *oracle_egress(const struct rules *rules, const struct frame *in, con
 	return same(&expected, out) ? NULL : "egress: not what steering should have made of it";
 }
 
-static bool is_acknowledge(const struct frame *frame, const struct layout *layout, uint8_t syndrome)
+/* Its syndrome, or a negative number. */
+static int acknowledge_syndrome(const struct frame *frame, const struct layout *layout)
 {
 	const uint8_t *bth = frame->bytes + layout->udp + UDP_HEADER;
 
-	return layout->udp + UDP_HEADER + BTH_BYTES < frame->length && bth[0] == RC_ACKNOWLEDGE &&
-	       bth[BTH_BYTES] == syndrome;
+	if (layout->udp + UDP_HEADER + BTH_BYTES >= frame->length || bth[0] != RC_ACKNOWLEDGE)
+		return -1;
+	return bth[BTH_BYTES];
+}
+
+static bool is_nak(const struct frame *frame, const struct layout *layout)
+{
+	return acknowledge_syndrome(frame, layout) == NAK_PSN_SEQUENCE;
+}
+
+static bool is_ack(const struct frame *frame, const struct layout *layout)
+{
+	int syndrome = acknowledge_syndrome(frame, layout);
+
+	return syndrome >= 0 && !(syndrome >> 5 & 3);
 }
 
 bool oracle_is_ack(const struct frame *frame)
 {
 	struct layout layout;
 
-	return frame_parse(frame, &layout) && is_acknowledge(frame, &layout, ACK_UNLIMITED);
+	return frame_parse(frame, &layout) && is_ack(frame, &layout);
 }
 
 /* Dropped as it came, or given to this host: under its own link address, and only to who has switched. */
@@ -172,9 +185,9 @@ const char *oracle_marked_egress(const struct rules *rules, const struct frame *
 	struct frame restored = *out;
 	struct layout layout;
 
-	if (frame_parse(in, &layout) && is_acknowledge(in, &layout, NAK_PSN_SEQUENCE))
+	if (frame_parse(in, &layout) && is_nak(in, &layout))
 		return oracle_nak(rules, in, out, &layout, verdict, qpn);
-	if (frame_parse(in, &layout) && is_acknowledge(in, &layout, ACK_UNLIMITED))
+	if (frame_parse(in, &layout) && is_ack(in, &layout))
 		return oracle_ack(rules, in, out, &layout, verdict);
 	if (verdict != TC_ACT_UNSPEC)
 		return "egress of a probe: another verdict than to go on";

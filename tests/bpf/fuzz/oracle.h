@@ -29,7 +29,7 @@ struct rules {
 /* The queue pair that a frame must be steered for; NULL where it must leave as it came. */
 const struct steered *oracle_steers(const struct rules *rules, const struct frame *frame);
 
-/* An acknowledgement without credits, as the agent says it for a queue pair? */
+/* An ACK? */
 bool oracle_is_ack(const struct frame *frame);
 
 /* Each returns NULL, or what is wrong. */

@@ -78,7 +78,8 @@ def corpus() -> list[Packet]:
         link() / network() / transport(dport=53) / Raw(bytes(40)),
     ]
     peers = [ip_address(text) for text in (ADDRESSES[4][1], ADDRESSES[6][1])]
-    said = [link() / Raw(make(peer, peer, 2, 9)) for make in (nak, ack) for peer in peers]
+    said = [link() / Raw(nak(peer, peer, 2, 9)) for peer in peers]
+    said += [link() / Raw(ack(peer, peer, 2, 0x1F000001, 9)) for peer in peers]
     for frame, kind in zip(said, 2 * (0x0800, 0x86DD), strict=True):
         frame.type = kind
     special = [*said, roce.acknowledge(), roce.acknowledge(0x60), roce.congestion_notification()]

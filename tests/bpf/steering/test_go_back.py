@@ -24,6 +24,7 @@ pytestmark = pytest.mark.kernel
 
 TC_ACT_SHOT, TC_ACT_REDIRECT = 2, 7
 LQPN = 0x31
+ACK_AETH = 0x05000007
 KNOWN, BY_NAK, LAST = 1 << 31, 1 << 30, 0xFFFFFF
 OURS, NEXT_HOP = "02:00:00:00:00:01", "02:00:00:00:00:02"
 PSN_SEQUENCE_ERROR, RNR, REMOTE_ACCESS, RESERVED = 0x60, 0x20, 0x62, 0x40
@@ -95,13 +96,13 @@ def test_the_last_ack_sent(dataplane: Machine, later: Packet) -> None:
     """Of a READ an ACK was never sent: who asked for it would take it for done without its data."""
     for packet in (roce.acknowledge(psn=5), roce.acknowledge(0x1F, psn=8), later):
         dataplane.leave(packet)
-    assert dataplane.qp(Direction.EGRESS)["ack_sent_psn"] == KNOWN | 8
+    assert dataplane.qp(Direction.EGRESS)["ack_sent"] == (0x1F << 24 | 1) << 32 | KNOWN | 8
 
 
 def test_requests_hide_no_ack(dataplane: Machine) -> None:
     for packet in (roce.acknowledge(psn=5), roce.data(psn=77)):
         dataplane.leave(packet)
-    assert dataplane.qp(Direction.EGRESS)["ack_sent_psn"] == KNOWN | 5
+    assert dataplane.qp(Direction.EGRESS)["ack_sent"] == 1 << 32 | KNOWN | 5
 
 
 def by_agent(ip_version: int = 4, psn: int = 9, **fields: int) -> bytes:
@@ -113,7 +114,7 @@ def by_agent(ip_version: int = 4, psn: int = 9, **fields: int) -> bytes:
 def again(ip_version: int = 4, psn: int = 9) -> bytes:
     """An ACK that the agent says again, as it reaches tc egress."""
     here, there = network(ip_version).src, network(ip_version).dst
-    return framed(ack(ip_address(here), ip_address(there), roce.QPN, psn), ip_version)
+    return framed(ack(ip_address(here), ip_address(there), roce.QPN, ACK_AETH, psn), ip_version)
 
 
 def framed(packet: bytes, ip_version: int, **fields: int) -> bytes:
@@ -198,7 +199,7 @@ def test_it_makes_no_record(dataplane: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"syndrome": 0}, {"syndrome": 0x62}, {"opcode": 0x10}, {"opcode": 0x04}], ids=str
+    "fields", [{"syndrome": 0x20}, {"syndrome": 0x62}, {"opcode": 0x10}, {"opcode": 0x04}], ids=str
 )
 def test_nothing_else_is_given_to_this_host(dataplane: Machine, fields: dict[str, int]) -> None:
     Paths(dataplane).fail_primary()
@@ -223,7 +224,7 @@ def test_an_ack_is_what_the_queue_pair_would_send(ip_version: int) -> None:
     here, there = network(ip_version).src, network(ip_version).dst
     assert (packet.payload.src, packet.payload.dst) == (here, there)
     assert (packet[BTH].opcode, packet[BTH].dqpn, packet[BTH].psn) == (0x11, roce.QPN, LAST)
-    assert packet[AETH].syndrome == 0x1F
+    assert (packet[AETH].syndrome, packet[AETH].msn) == (0x05, 7)
 
 
 @BOTH_FAMILIES
@@ -237,7 +238,7 @@ def test_an_ack_takes_the_backup_after_a_switch(dataplane: Machine, ip_version: 
     expected["UDP"].sport = BACKUP
     expected[BTH].icrc = None
     assert left.packet == bytes(expected)
-    assert dataplane.qp(Direction.EGRESS)["ack_sent_psn"] == KNOWN | 9
+    assert dataplane.qp(Direction.EGRESS)["ack_sent"] == ACK_AETH << 32 | KNOWN | 9
 
 
 def test_an_ack_finds_a_dead_path_by_itself(dataplane: Machine) -> None:

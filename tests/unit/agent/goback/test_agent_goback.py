@@ -30,6 +30,7 @@ HERE = GoBackOrder("nic0", 1, "10.0.0.1", "fd00::1")
 PEER, OTHER, PEER6 = ip_address("10.0.0.2"), ip_address("10.0.0.3"), ip_address("fd00::2")
 KNOWN, BY_NAK, LAST = 1 << 31, 1 << 30, 0xFFFFFF
 PATH = 3
+AETH = 0x1F000002
 QP = QueuePair("rxe0", 1, 17, 29, "RC", "RTS", 0, 0, None, 4711, None)
 
 
@@ -331,7 +332,7 @@ def acknowledged(nic: SimpleNamespace, count: int = 1) -> list[Any]:
     nic.nic.follow(qps)
     for out, into in made:
         acknowledge(into, 5)
-        out["ack_sent_psn"] = KNOWN | 8
+        out["ack_sent"] = AETH << 32 | KNOWN | 8
     return [out for out, _ in made]
 
 
@@ -344,7 +345,7 @@ def test_each_acknowledges_again_once_for_a_switch(nic: SimpleNamespace) -> None
         assert len(nic.sender.sent) == nic.counters["go_back_acks_sent"] == 3 * switches
     here = ip_address("10.0.0.1")
     assert {packet for packet, _, _ in nic.sender.sent} == {
-        ack(here, ip_address(f"10.0.1.{n}"), 29, 8) for n in range(3)
+        ack(here, ip_address(f"10.0.1.{n}"), 29, AETH, 8) for n in range(3)
     }
 
 
@@ -353,7 +354,7 @@ def test_what_was_acknowledged_before_the_switch_was_known_may_be_lost(nic: Simp
     nic.sender.on_send = lambda: switch(nic)
     nic.nic.act()
     nic.sender.on_send = lambda: None
-    out["ack_sent_psn"] = KNOWN | 9
+    out["ack_sent"] = AETH << 32 | KNOWN | 9
     nic.nic.act()
     nic.nic.act()
     assert [int.from_bytes(packet[36:40]) for packet, _, _ in nic.sender.sent] == [8, 9]
@@ -377,7 +378,7 @@ def test_an_acknowledgement_that_the_kernel_does_not_take_is_sent_later(nic: Sim
     assert (nic.counters["go_backs_unsent"], nic.counters["go_back_acks_sent"]) == (1, 1)
 
 
-@pytest.mark.parametrize("fields", [{"ack_sent_psn": 0}, {"path": 1}, {"flags": int(SteerFlag.ON)}], ids=str)
+@pytest.mark.parametrize("fields", [{"ack_sent": 0}, {"path": 1}, {"flags": int(SteerFlag.ON)}], ids=str)
 def test_who_has_nothing_to_acknowledge_again(nic: SimpleNamespace, fields: dict[str, int]) -> None:
     (out,) = acknowledged(nic)
     for name, value in fields.items():
