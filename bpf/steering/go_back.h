@@ -46,9 +46,7 @@ static __always_inline enum cwdp_reason judge_go_back(const struct frame *frame,
 	qp = qp_known(CWDP_EGRESS, &packet.key, settings->hash_seed);
 	if (!qp || !(qp->flags & CWDP_STEER_ON) || !(qp->flags & CWDP_STEER_BACKUP))
 		return CWDP_GO_BACK_NOT_STEERED;
-	if (choose_route(settings, qp) == ROUTE_PRIMARY)
-		return CWDP_GO_BACK_NOT_SWITCHED;
-	return is_nak ? CWDP_GO_BACK_GIVEN : CWDP_GO_BACK_ACK_SENT;
+	return choose_route(settings, qp) == ROUTE_PRIMARY ? CWDP_GO_BACK_NOT_SWITCHED : CWDP_GO_BACK_GIVEN;
 }
 
 /* Egress: what the agent says for a queue pair. */
@@ -57,15 +55,19 @@ __noinline int go_back(struct __sk_buff *skb)
 	enum cwdp_reason reason;
 	struct frame frame;
 	__u8 mac[ETH_ALEN];
+	bool is_nak;
 
 	if (!parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end))
 		return TC_ACT_SHOT;
 	__builtin_memcpy(mac, frame.eth->h_source, sizeof(mac));
-	reason = judge_go_back(&frame, go_back_syndrome(&frame) == AETH_NAK_PSN_SEQUENCE, skb->priority);
+	is_nak = go_back_syndrome(&frame) == AETH_NAK_PSN_SEQUENCE;
+	reason = judge_go_back(&frame, is_nak, skb->priority);
 	count(reason);
-	if (reason == CWDP_GO_BACK_ACK_SENT)
+	if (reason != CWDP_GO_BACK_GIVEN)
+		return TC_ACT_SHOT;
+	if (!is_nak)
 		return LEAVES_AS_ROCE;
-	if (reason != CWDP_GO_BACK_GIVEN || bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0))
+	if (bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0))
 		return TC_ACT_SHOT;
 	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
 }

@@ -80,7 +80,6 @@ class Reason(IntEnum):
     GO_BACK_GIVEN = 35
     GO_BACK_NOT_STEERED = 36
     GO_BACK_NOT_SWITCHED = 37
-    GO_BACK_ACK_SENT = 38
 
 
 class ProbeKind(IntEnum):
@@ -266,7 +265,7 @@ TEST_CLOCK_STEP: Final = _record(16, [("phase_q16", "<i8", 0), ("rate_q40", "<i8
 
 KEY: Final = _record(24, [("k0", "<u8", 0), ("k1", "<u8", 8), ("key_id", "<u4", 16), ("valid", "<u4", 20)])
 
-COUNTERS: Final = _record(312, [("count", ("<u8", (39,)), 0)])
+COUNTERS: Final = _record(304, [("count", ("<u8", (38,)), 0)])
 
 META: Final = _record(
     32,

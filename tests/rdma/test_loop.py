@@ -15,7 +15,9 @@ Report = dict[str, Any]
 @pytest.fixture(scope="module")
 def loop(report: Report) -> Report:
     found: Report = report["loop"]
-    assert "error" not in found, (found["error"], found.get("logs"))
+    if "error" in found:
+        logs = [f"== {name}\n{text}" for name, text in found.get("logs", {}).items()]
+        pytest.fail("\n".join([found["error"], *logs]))
     return found
 
 

@@ -233,7 +233,7 @@ def test_an_ack_takes_the_backup_after_a_switch(dataplane: Machine, ip_version: 
     Paths(dataplane, roce.data(ip_version=ip_version)).fail_primary()
     left = inject(dataplane, again(ip_version))
     assert left.verdict == TC_ACT_UNSPEC
-    assert left.counted == {Reason.GO_BACK_ACK_SENT: 1, Reason.STEER_REWRITTEN: 1}
+    assert left.counted == {Reason.GO_BACK_GIVEN: 1, Reason.STEER_REWRITTEN: 1}
     expected = Ether(again(ip_version))
     expected["UDP"].sport = BACKUP
     expected[BTH].icrc = None

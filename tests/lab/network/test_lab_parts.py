@@ -140,7 +140,7 @@ def test_a_pid_that_went_to_somebody_else_is_let_be(name: str) -> None:
 
 def test_a_fleet_that_is_not_waited_for_is_taken_away(name: str) -> None:
     starting = command("fleet", "up", "--name", name, "--page", f"127.0.0.1:{free_port()}")
-    until(lambda: FLEET in status(name))
+    until(lambda: FLEET in state.require(name).parts)
     starting.send_signal(signal.SIGINT)
     starting.communicate()
     assert starting.returncode != 0

@@ -1,8 +1,8 @@
 """What is lost last: links die under a transfer whose window is full before the path is given up.
 
 Nothing follows by which the receiver would notice the loss, so the sender waits for its timer, or until it is told to go
-back. Each timer is tried without that, with it, and with a receiver that gives its own way up later, so that what it
-acknowledges first is lost too.
+back. Each timer is tried without that and with it; the long one with a receiver, too, that gives its own way up later, so
+that what it acknowledges first is lost as well.
 """
 
 import json
@@ -27,17 +27,17 @@ from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed.fabric import silent
 from tools.rdma.testbed.programs import Running, Transfer, started
 
-TIMERS = ("19", "21")
+LATER_NS = 400_000_000
+ARMS = {"waits": (False, 0), "goes back": (True, 0), "goes back, receiver later": (True, LATER_NS)}
+"""Whether the sender is told to go back, and how much later the receiver takes a path for dead."""
+
+TIMERS = {"19": ("waits", "goes back"), "21": tuple(ARMS)}
 """2.1 s and 8.6 s (IBTA 9.7.6.1.3). Shorter ones run out by themselves here, where everything takes so much longer."""
 
 CUTS = 3
 MESSAGES = 900
 """Enough to go on for longer than all cuts take, on a slow machine too."""
 HOLD_DOWN_NS = 500_000_000
-LATER_NS = 400_000_000
-ARMS = {"waits": (False, 0), "goes back": (True, 0), "goes back, receiver later": (True, LATER_NS)}
-"""Whether the sender is told to go back, and how much later the receiver takes a path for dead."""
-
 _FLOW_S = 1.0
 """Between two cuts, with the path in use."""
 
@@ -57,15 +57,13 @@ def plan() -> Iterator[tuple[str, Scenario]]:
 
 
 def run(timer: str, bench: Bench) -> dict[str, Any]:
-    """All arms, one after the other."""
-    return {"dead_after_ns": DEAD_AFTER_NS} | {
-        arm: run_arm(timer, bench, goes_back=goes_back, later_ns=later_ns)
-        for arm, (goes_back, later_ns) in ARMS.items()
-    }
+    """The timer's arms, one after the other."""
+    return {"dead_after_ns": DEAD_AFTER_NS} | {arm: run_arm(timer, bench, arm) for arm in TIMERS[timer]}
 
 
-def run_arm(timer: str, bench: Bench, *, goes_back: bool, later_ns: int) -> dict[str, Any]:
+def run_arm(timer: str, bench: Bench, arm: str) -> dict[str, Any]:
     """Cut the link of a steered transfer some times, and measure how long nothing was delivered each time."""
+    goes_back, later_ns = ARMS[arm]
     transfer = Transfer("pyverbs", 4, messages=MESSAGES, ack_timeout=timer, retries=7)
     hosts = (bench.source, bench.target)
     with ExitStack() as stack:
