@@ -92,8 +92,11 @@ class Running(SteeredPair):
         return bool(np.nan_to_num(errors, nan=np.inf).max() < 20_000)
 
     def upgrade(self, host: str) -> None:
+        """As `docs/upgrade.md` says, and the package does."""
         del self._commands[host]
         self.fleet.stop(host)
+        upgraded = self.lab.popen(host, [sys.executable, "-m", "cwdp", "dataplane", "upgrade"])
+        assert upgraded.wait() == 0
         self.fleet.start(host)
 
 
