@@ -38,6 +38,7 @@ PROMPT_NS = 20_000_000
 
 RATE_BPS = 1_000_000
 KINDS = ("killed", "stopped", "cut off")
+STALL_S, BETWEEN_STALLS_S, STALLS = 0.8, 0.2, 20
 
 
 class Running(SteeredPair):
@@ -154,6 +155,40 @@ def test_whoever_fails_somebody_leads_and_nothing_else_is_seen_of_it(running: Ru
     (flow,) = result["flows"]
     assert not flow["failed"]
     assert {port["port"] for port in flow["sports"]} == {*running.ways[0][:2]}
+    assert watch.unsteered == 0
+    assert watch.worst_ns < FAR_NS
+    assert running.without_clock() == []
+
+
+@contextmanager
+def _stalling(running: Running, name: str) -> Iterator[None]:
+    """A server that stands still most of the time, for less than a second each, as it does while its disk writes."""
+    process, done = running.fleet.process(name), threading.Event()
+
+    def stall() -> None:
+        while not done.wait(BETWEEN_STALLS_S):
+            os.killpg(process.pid, signal.SIGSTOP)
+            time.sleep(STALL_S)
+            os.killpg(process.pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=stall, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_servers_with_slow_disks_cost_nobody_the_lead(running: Running) -> None:
+    """One after the other, so that one of them has the lease's copies that lead."""
+    led, lab = until(running.leader, "a leader"), running.lab
+    with Watch(running) as watch:
+        for name in lab.topology.servers:
+            with _stalling(running, name):
+                _fails_over(running)
+                time.sleep(STALLS * (STALL_S + BETWEEN_STALLS_S) / len(lab.topology.servers))
+                assert running.leader() == led, name
     assert watch.unsteered == 0
     assert watch.worst_ns < FAR_NS
     assert running.without_clock() == []

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,10 @@ BUS_PORT = 4471
 CHECKOUT = Path(__file__).resolve().parents[3]
 SIZES = (256, 2_048)
 MOST_CORES, MOST_MEMORY_BYTES, MOST_NAMED_S, MOST_GROWTH = 1.2, 1.5 * 2**30, 2.0, 1.15
-MOST_SECURITY = 0.1
+MOST_SECURITY, MOST_FIRST_PLAN_S = 0.1, 3.0
 SETTLES_S, MEASURED_S, FAULT_S, BETWEEN_S = 75.0, 90.0, 5.0, 4.0
 AWAY_S = 8.0
-GLANCE_S = 0.5
+GLANCE_S, SHORT_GLANCE_S = 0.5, 0.05
 LATEST_S = 180.0
 
 
@@ -53,6 +53,7 @@ class Run:
 
     Attributes:
         messages_per_s: those of the hosts, and the manager's.
+        first_plan_s: from when a manager that was killed and started again heard the first host to its first plan.
     """
 
     nics: int
@@ -70,6 +71,7 @@ class Run:
     moves: int = 0
     faults: list[Fault] = field(default_factory=list)
     misnamed: list[str] = field(default_factory=list)
+    first_plan_s: float = 0.0
 
 
 def figures(nics: int | None = None) -> Iterator[Figure]:
@@ -108,6 +110,7 @@ def _figures(run: Run) -> Iterator[Figure]:
     yield figure(f"{name}.bytes_up_a_nic", run.up_bytes_per_s / run.nics, "B/s", rates, 10_000, digits=0)
     yield _security(name, run)
     yield figure(f"{name}.times_led", run.leaders, "times", None, 1, digits=0)
+    yield figure(f"{name}.first_plan", run.first_plan_s, "s", None, MOST_FIRST_PLAN_S, digits=2)
     named_s = np.array([LATEST_S if fault.named_s is None else fault.named_s for fault in run.faults])
     told = {
         "faults": len(named_s),
@@ -133,7 +136,10 @@ def _security(name: str, run: Run) -> Figure:
 
 
 async def measure(size: Size, seed: int = 1) -> Run:
-    """Let a manager settle with a swarm, then break links, and have hosts leave and come back, while it is watched."""
+    """Let a manager settle with a swarm, then break links, and have hosts leave and come back, while it is watched.
+
+    Then kill it, and start it again.
+    """
     with tempfile.TemporaryDirectory() as directory:
         path, authority = Path(directory), Authority.new()
         authority.save(path / "state" / "authority")
@@ -144,7 +150,12 @@ async def measure(size: Size, seed: int = 1) -> Run:
                 assert server.pid is not None
                 pids = {"manager": process.pid, "bus": server.pid}
                 async with Swarm(server.url, authority, size, seed) as swarm:
-                    return await _Watched(swarm, path / "socket", pids).run(random.Random(seed))
+                    watched = _Watched(swarm, path / "socket", pids)
+                    run = await watched.run(random.Random(seed))
+                    process.kill()
+                    with _manager(path, server.url):
+                        run.first_plan_s = await watched.first_plan_s()
+                    return run
         finally:
             await server.stop()
 
@@ -195,6 +206,23 @@ class _Watched:
         run.moves = swarm.moves
         await self._read_events(run)
         return run
+
+    async def first_plan_s(self) -> float:
+        """How long a manager that has just been started takes to plan, from when it heard the first host."""
+        progress("a manager starts again")
+        async with asyncio.timeout(LATEST_S):
+            await self._until(lambda said: said["hosts_up"] > 0)
+            heard_s = time.monotonic()
+            await self._until(lambda said: said["planner"]["steered"] > 0)
+        return time.monotonic() - heard_s
+
+    async def _until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
+        """What the manager says of itself."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):  # not there yet
+                if condition(json.loads(await self._get("/v1/manager"))):
+                    return
+            await asyncio.sleep(SHORT_GLANCE_S)
 
     async def _settled(self) -> None:
         """Wait until the manager knows the fleet, and for as long again as its first minute takes."""
