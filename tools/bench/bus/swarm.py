@@ -213,7 +213,7 @@ class _Watched:
         async with asyncio.timeout(LATEST_S):
             await self._until(lambda said: said["hosts_up"] > 0)
             heard_s = time.monotonic()
-            await self._until(lambda said: said["planner"]["steered"] > 0)
+            await self._until(lambda said: said["planner"]["queue_pairs"] > 0)
         return time.monotonic() - heard_s
 
     async def _until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
