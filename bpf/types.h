@@ -47,8 +47,7 @@ enum cwdp_reason {
 	CWDP_DETOUR_REFUSED,      /* egress: was to take a detour and could not; left as it came */
 	CWDP_DETOUR_RESTORED,     /* ingress: was for this host's other NIC, and was given to it */
 	CWDP_DETOUR_UNKNOWN, /* ingress: marked as for another NIC, and there is none; passed as it came */
-	CWDP_GO_BACK_GIVEN, /* egress: of the agent's: a NAK given to a queue pair, or its last ACK sent again
-			     */
+	CWDP_GO_BACK_GIVEN,  /* egress: the agent's NAK was given to a queue pair, or its ACK sent again */
 	CWDP_GO_BACK_NOT_STEERED,  /* egress: such a packet for a queue pair without a backup; dropped */
 	CWDP_GO_BACK_NOT_SWITCHED, /* egress: such a packet, and the queue pair's path is in use; dropped */
 	CWDP_REASON_COUNT,

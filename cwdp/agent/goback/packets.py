@@ -28,16 +28,14 @@ _AETH = struct.Struct(">I")
 
 def nak(far: Address, here: Address, lqpn: int, psn: int) -> bytes:
     """What the far end would say to a queue pair of this host, to go back to a PSN; the IP packet, with its ICRC."""
-    return _acknowledge(far, here, lqpn, PSN_SEQUENCE_ERROR << 24, psn)
+    return acknowledgement(far, here, lqpn, PSN_SEQUENCE_ERROR << 24, psn)
 
 
-def ack(here: Address, far: Address, rqpn: int, aeth: int, psn: int) -> bytes:
-    """What a queue pair of this host has said to the far end's of a PSN; the IP packet, with its ICRC."""
-    return _acknowledge(here, far, rqpn, aeth, psn)
+def acknowledgement(source: Address, destination: Address, qpn: int, aeth: int, psn: int) -> bytes:
+    """What one end's queue pair says to the other's, which has that QPN; the IP packet, with its ICRC.
 
-
-def _acknowledge(source: Address, destination: Address, qpn: int, aeth: int, psn: int) -> bytes:
-    """The kernel fills in the IPv4 checksum."""
+    The kernel fills in the IPv4 checksum.
+    """
     datagram = b"".join(
         (
             _ip(source, destination),

@@ -22,8 +22,8 @@ from ipaddress import ip_address
 import msgspec
 import numpy as np
 
-from cwdp.agent.goback.packets import ack, nak
-from cwdp.agent.goback.unacknowledged import Acknowledging, Name, Unacknowledged, Waiting
+from cwdp.agent.goback.packets import acknowledgement, nak
+from cwdp.agent.goback.unacknowledged import Name, Unacknowledged, Waiting
 from cwdp.agent.inet import family_of
 from cwdp.agent.orders import Orders
 from cwdp.agent.probing.sender import IPV6_HDRINCL, cookie_of
@@ -82,15 +82,17 @@ class GoBackSender:
         self._ifname, self._maps = ifname, maps
         self._sockets: dict[socket.AddressFamily, socket.socket] = {}
 
-    def send(self, packet: bytes, peer: Address, rqpn: int) -> bool:
-        """Say something for the queue pair whose packets are for that number of that peer; whether it was taken.
+    def send(self, packet: bytes, peer: Address, priority: int = 0) -> bool:
+        """Say something for a queue pair whose packets are for that peer; whether it was taken.
+
+        Of a NAK the priority is the QPN that those packets are for.
 
         Raises:
             OSError: the packet did not come as far as the dataplane.
         """
         family = family_of(str(peer))
         sock = self._sockets.get(family) or self._open(family)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, rqpn)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, priority)
         try:
             sock.sendto(packet, (str(peer), 0))
         except OSError as error:
@@ -138,7 +140,8 @@ class NicGoBack:
         self._queue_pairs = Unacknowledged(self._maps)
         self._sender = GoBackSender(order.ifname, self._maps)
         self._settled: dict[Name, _Settled] = {}
-        self._acknowledged: dict[int, int] = {}
+        self._acknowledged_after: dict[int, int] = {}
+        """By dead path, the switch (its count of flaps) after which all was acknowledged again."""
 
     def __len__(self) -> int:
         return len(self._queue_pairs)
@@ -161,7 +164,8 @@ class NicGoBack:
             here = self._order.address(one.peer.version)
             if one.psn is None or here is None or one.retrying:
                 self._leave_alone(one)
-            elif self._say(one, nak(one.peer, here, one.lqpn, one.psn), "go_backs_sent"):
+            elif self._say(nak(one.peer, here, one.lqpn, one.psn), one.peer, one.rqpn):
+                self._counters["go_backs_sent"] += 1
                 self._settle(one)
             else:
                 in_use.add(one.path)
@@ -173,14 +177,16 @@ class NicGoBack:
             path: int(paths["flaps"][path])
             for path in np.flatnonzero(paths["state"] == PathState.DOWN).tolist()
         }
-        settled = [path for path, flaps in down.items() if self._acknowledged.get(path) == flaps]
+        settled = [path for path, flaps in down.items() if self._acknowledged_after.get(path) == flaps]
         for one in self._queue_pairs.acknowledging(settled):
             here = self._order.address(one.peer.version)
             if here is None or one.path in in_use:
                 continue
-            if not self._say(one, ack(here, one.peer, one.rqpn, one.aeth, one.psn), "go_back_acks_sent"):
+            if self._say(acknowledgement(here, one.peer, one.rqpn, one.aeth, one.psn), one.peer):
+                self._counters["go_back_acks_sent"] += 1
+            else:
                 in_use.add(one.path)
-        self._acknowledged = {path: flaps for path, flaps in down.items() if path not in in_use}
+        self._acknowledged_after = {path: flaps for path, flaps in down.items() if path not in in_use}
 
     def close(self) -> None:
         """Close what is open."""
@@ -204,15 +210,13 @@ class NicGoBack:
             self._counters["go_backs_retrying" if one.retrying else "go_backs_unknown"] += 1
             self._settle(one)
 
-    def _say(self, one: Waiting | Acknowledging, packet: bytes, counter: str) -> bool:
-        """Say it for one; False where its path is in use, or the kernel does not take the packet."""
+    def _say(self, packet: bytes, peer: Address, priority: int = 0) -> bool:
+        """Send it; False where the path is in use, or the kernel does not take the packet."""
         try:
-            taken = self._sender.send(packet, one.peer, one.rqpn)
+            return self._sender.send(packet, peer, priority)
         except OSError:
             self._counters["go_backs_unsent"] += 1
             return False
-        self._counters[counter] += taken
-        return taken
 
     def _is_down(self, one: Waiting) -> bool:
         return bool(self._maps.paths["state"][one.path] == PathState.DOWN)

@@ -4,6 +4,7 @@ They are NAKs in a peer's place, and ACKs that a queue pair has sent before.
 """
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -16,7 +17,7 @@ from scapy.contrib.roce import AETH, BTH
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from cwdp.agent.goback.packets import ack, nak
+from cwdp.agent.goback.packets import acknowledgement, nak
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, PathState, Reason
 
@@ -114,7 +115,8 @@ def by_agent(ip_version: int = 4, psn: int = 9, **fields: int) -> bytes:
 def again(ip_version: int = 4, psn: int = 9) -> bytes:
     """An ACK that the agent says again, as it reaches tc egress."""
     here, there = network(ip_version).src, network(ip_version).dst
-    return framed(ack(ip_address(here), ip_address(there), roce.QPN, ACK_AETH, psn), ip_version)
+    packet = acknowledgement(ip_address(here), ip_address(there), roce.QPN, ACK_AETH, psn)
+    return framed(packet, ip_version)
 
 
 def framed(packet: bytes, ip_version: int, **fields: int) -> bytes:
@@ -174,13 +176,16 @@ def test_it_finds_a_dead_path_by_itself(dataplane: Machine) -> None:
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["healthy", "silent for too short a time"])
-def test_it_is_dropped_while_the_path_is_in_use(dataplane: Machine, silent: bool) -> None:
+@pytest.mark.parametrize("said", [by_agent, again], ids=["NAK", "ACK"])
+def test_it_is_dropped_while_the_path_is_in_use(
+    dataplane: Machine, said: Callable[[], bytes], silent: bool
+) -> None:
     paths = Paths(dataplane)
     assert paths.port() == PRIMARY
     paths.ask(PRIMARY, BACKUP)
     if silent:
         paths.ask(BACKUP)
-    dropped = inject(dataplane, by_agent())
+    dropped = inject(dataplane, said())
     assert (dropped.verdict, dropped.counted) == (TC_ACT_SHOT, {Reason.GO_BACK_NOT_SWITCHED: 1})
     assert paths.state(PRIMARY) == PathState.UP
 
@@ -249,17 +254,6 @@ def test_an_ack_finds_a_dead_path_by_itself(dataplane: Machine) -> None:
     left = inject(dataplane, again())
     assert left.dissected["UDP"].sport == BACKUP
     assert paths.state(PRIMARY) == PathState.DOWN
-
-
-@pytest.mark.parametrize("silent", [False, True], ids=["healthy", "silent for too short a time"])
-def test_an_ack_is_dropped_while_the_path_is_in_use(dataplane: Machine, silent: bool) -> None:
-    paths = Paths(dataplane)
-    assert paths.port() == PRIMARY
-    paths.ask(PRIMARY, BACKUP)
-    if silent:
-        paths.ask(BACKUP)
-    dropped = inject(dataplane, again())
-    assert (dropped.verdict, dropped.counted) == (TC_ACT_SHOT, {Reason.GO_BACK_NOT_SWITCHED: 1})
 
 
 def test_an_ack_is_dropped_for_a_queue_pair_that_nobody_steers(dataplane: Machine) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cwdp.agent.goback import process as goback
-from cwdp.agent.goback.packets import ack
+from cwdp.agent.goback.packets import acknowledgement
 from cwdp.agent.goback.process import (
     COUNTERS,
     GoBackHost,
@@ -178,7 +178,7 @@ class _Sender:
         self.given: bool | OSError = True
         self.on_send: Any = lambda: None
 
-    def send(self, packet: bytes, peer: Any, rqpn: int) -> bool:
+    def send(self, packet: bytes, peer: Any, rqpn: int = 0) -> bool:
         self.sent.append((packet, peer, rqpn))
         self.on_send()
         if isinstance(self.given, OSError):
@@ -345,7 +345,7 @@ def test_each_acknowledges_again_once_for_a_switch(nic: SimpleNamespace) -> None
         assert len(nic.sender.sent) == nic.counters["go_back_acks_sent"] == 3 * switches
     here = ip_address("10.0.0.1")
     assert {packet for packet, _, _ in nic.sender.sent} == {
-        ack(here, ip_address(f"10.0.1.{n}"), 29, AETH, 8) for n in range(3)
+        acknowledgement(here, ip_address(f"10.0.1.{n}"), 29, AETH, 8) for n in range(3)
     }
 
 
