@@ -50,6 +50,7 @@ from manager.bus.lease_thread import LeaseThread
 from manager.bus.nats_server import NatsServer
 from manager.bus.state import BUCKET as WISHES
 from manager.bus.state import BusState
+from manager.bus.state_lock import StateLock
 from manager.clock.timeline import load_identity
 from manager.config import ManagerConfig, host_port
 from manager.duties import Duties
@@ -239,6 +240,7 @@ class Manager:
             )
             await http.start()
             stack.push_async_callback(http.stop)
+            lock = stack.enter_context(StateLock(self._state_dir, self.lease.claim.manager))
             if self._page is not None:
                 page = Page(self._page, self.callers, http.reading_routes(), http.overview.tick)
                 stack.push_async_callback(page.stop)
@@ -259,7 +261,7 @@ class Manager:
             self.credentials.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)
-            self.lease.start()
+            self.lease.start(gone=lock.before)
             stack.push_async_callback(self._hand_over)
             yield
 

@@ -1,12 +1,13 @@
 """Who leads, where several managers share a bus: whoever holds the lease, a key of JetStream.
 
 Its holder replaces it again and again, each time by compare-and-set. Others look at it; who has seen it stand still for
-`LEASE_S` may take it by compare-and-set in its turn, so it is never taken by two. A holder leads so long from when it sent
-the last renewal that came through, less a margin: others begin to count when they see that renewal, which is later. So
-everybody counts by a clock of its own, and none needs to be right; the bus's servers count nothing, for copies of a
-stream that drop a message by their own clocks do not agree on whether it is there. The revision by which the lease was
-taken is the leader's epoch, a fencing token: higher than that of all who led before, whatever they still send. (Gray and
-Cheriton, Leases, SOSP 1989; Burrows, The Chubby lock service, OSDI 2006.)
+`LEASE_S` may take it by compare-and-set in its turn, so it is never taken by two; who knows that its holder runs no
+more takes it at once. A holder leads so long from when it sent the last renewal that came through, less a margin:
+others begin to count when they see that renewal, which is later. So everybody counts by a clock of its own, and none
+needs to be right; the bus's servers count nothing, for copies of a stream that drop a message by their own clocks do
+not agree on whether it is there. The revision by which the lease was taken is the leader's epoch, a fencing token:
+higher than that of all who led before, whatever they still send. (Gray and Cheriton, Leases, SOSP 1989; Burrows, The
+Chubby lock service, OSDI 2006.)
 """
 
 import asyncio
@@ -84,6 +85,7 @@ class Lease:
         epoch: the number of this manager's latest time as the leader; 0 before the first.
         others_led: whether others may have led before that, since this manager did.
         counters: totals by name (`COUNTERS`).
+        gone: a manager (`Claim.manager`) that surely runs no more; None for nobody.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class Lease:
         self.claim = claim
         self.holder: Claim | None = None
         self.epoch, self.others_led = 0, True
+        self.gone: str | None = None
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
         self._bucket = OneKey(BUCKET)
@@ -166,7 +169,7 @@ class Lease:
         revision, self.holder = await self._read(client)
         if revision != self._seen:
             self._seen, self._seen_s = revision, _now_s()
-        is_others = self.holder is not None and self.holder.manager != self.claim.manager
+        is_others = self.holder is not None and self.holder.manager not in (self.claim.manager, self.gone)
         if is_others and _now_s() < self._seen_s + LEASE_S:
             return
         last = self._last_revision

@@ -65,8 +65,9 @@ class LeaseThread:
         """Whether this manager leads, now."""
         return self._lease.leads
 
-    def start(self) -> None:
-        """Try for the lease from now on, until `close`."""
+    def start(self, gone: str | None = None) -> None:
+        """Try for the lease from now on, until `close`; the manager `gone` surely runs no more."""
+        self._lease.gone = gone
         self._home = asyncio.get_running_loop()
         self._ended = self._home.create_future()
         self._thread.start()
