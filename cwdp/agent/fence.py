@@ -22,14 +22,17 @@ class Fence:
 
     Args:
         now_s: a clock that only ever goes on.
+        on_leader: called when another one leads than before.
 
     Attributes:
         counters: what was refused (`COUNTERS`).
     """
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, now_s: Callable[[], float] = time.monotonic, on_leader: Callable[[], None] = lambda: None
+    ) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
-        self._now_s = now_s
+        self._now_s, self._on_leader = now_s, on_leader
         self._leader, self._heard_s = Leader(), -math.inf
         self._anew_s = 0.0
         self._document = self._update = self._leader, -1
@@ -71,7 +74,9 @@ class Fence:
                 self._anew_s = leader.since_s
             elif leader.since_s < self._anew_s:
                 return False
-        self._leader, self._heard_s = leader, self._now_s()
+        is_new, self._leader, self._heard_s = leader != self._leader, leader, self._now_s()
+        if is_new:
+            self._on_leader()
         return True
 
     def _is_silent(self) -> bool:

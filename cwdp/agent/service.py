@@ -133,7 +133,7 @@ class Agent:
         self._echo_tests = EchoTests(
             config.host, config.nics, lambda report: self._bus.say("bounced", report)
         )
-        self._fence, self._bounds = Fence(), Bounds(self._event)
+        self._fence, self._bounds = Fence(on_leader=self._tell_steering), Bounds(self._event)
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
         self._results: dict[str, list[ProbeResults]] = {nic.ifname: [] for nic in self._nics}

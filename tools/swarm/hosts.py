@@ -66,6 +66,7 @@ class SwarmHost:
         self.is_away = False
         self._starts = 0
         self._line: ClockLine | None = None
+        self._epoch = 0
         self._probes: HostProbes | None = None
         self._next_window: int | None = None
         self._untraced: list[tuple[str, str, int]] = []
@@ -97,9 +98,10 @@ class SwarmHost:
             self._traced |= ordered
             self._untraced += sorted(ordered)
 
-    def take_clock(self, update: ClockUpdate) -> None:
-        """Follow it."""
-        self._line = update.line
+    def take_clock(self, update: ClockUpdate) -> bool:
+        """Follow it; whether it is from another leader than before."""
+        self._line, before, self._epoch = update.line, self._epoch, update.epoch
+        return update.epoch != before
 
     def hello(self) -> Hello:
         """That it is there."""

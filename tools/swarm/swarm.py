@@ -122,7 +122,9 @@ class Swarm:
         return DEFAULT_REPORT_INTERVAL_S if told is None else told.report_interval_s
 
     def _take_clock(self, update: ClockUpdate) -> None:
-        self._host(update.host).take_clock(update)
+        host = self._host(update.host)
+        if host.take_clock(update) and not host.is_away:
+            self._say(host, "steer", host.steered())
 
     def _take_document(self, told: Desired) -> None:
         self._host(told.host).take_document(told)

@@ -116,3 +116,15 @@ def test_what_was_once_said_is_never_followed_again(
         assert not any(map(admits, draw.sample(said, len(said))))
         again = fence.again()
         assert again is None or not fence.admits_document(again)
+
+
+def test_a_new_leader_is_told_of_once_by_whatever_it_says_first(clock: _Clock) -> None:
+    leaders: list[str] = []
+    fence = Fence(clock, on_leader=lambda: leaders.append("new"))
+    assert fence.admits_clock(_update(3, 1))
+    assert fence.admits_document(_desired(3, 1))
+    assert len(leaders) == 1
+    assert fence.admits_document(_desired(5, 1))
+    assert fence.admits_clock(_update(5, 2))
+    assert not fence.admits_clock(_update(4, 9))
+    assert len(leaders) == 2

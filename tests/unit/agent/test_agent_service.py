@@ -37,6 +37,7 @@ from cwdp.shared.bus.messages import (
     ProbeEdge,
     Report,
     SteerQp,
+    SteerReport,
     TraceReport,
 )
 from cwdp.shared.bus.records import WINDOW_ROW
@@ -178,6 +179,13 @@ def test_a_document_that_is_not_newer_is_passed_over(setup: Setup, version: int)
     assert len(setup.nics[0].edges) == 2
     setup.agent._say_hello()
     assert setup.said(Hello)[-1].desired_version == 3
+
+
+def test_a_new_leader_is_told_at_once_what_is_steered(setup: Setup) -> None:
+    before = len(setup.said(SteerReport))
+    for epoch, version in ((9, 1), (9, 2), (8, 3), (10, 1)):
+        setup.bus.take_desired(msgspec.structs.replace(_desired(version, 1), epoch=epoch))
+    assert len(setup.said(SteerReport)) == before + 2
 
 
 def test_what_an_earlier_leader_says_is_passed_over_and_counted(setup: Setup) -> None:
