@@ -49,6 +49,8 @@ def covering_ports(paths: Mapping[int, Path], ports: Sequence[int]) -> list[int]
         elif path is not None:
             taken.add(path)
     chosen = list(ports)
+    if not redundant:
+        return chosen
     uncovered = [port for port in disjoint_ports(paths) if paths[port] not in taken]
     for place, port in zip(redundant, uncovered, strict=False):
         chosen[place] = port

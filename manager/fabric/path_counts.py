@@ -48,6 +48,11 @@ class Known:
         return confidence(self.peer_ports, self.peer_width)
 
 
+_PEER_PORTS, _PEER_WIDTH = (
+    [each.name for each in fields(Known)].index(name) for name in ("peer_ports", "peer_width")
+)
+
+
 class PathCounts:
     """Counts of all pairs of a snapshot.
 
@@ -60,6 +65,7 @@ class PathCounts:
         self._routes = routes
         self._switches: dict[tuple[str, str], int] = {}
         self._counts = np.zeros((0, len(fields(Known))), np.int64)
+        self._first_links = np.zeros(0, np.int64)
         if isinstance(routes.paths, PackedPaths) and routes.paths.pairs:
             self._count(routes, routes.paths)
 
@@ -75,14 +81,18 @@ class PathCounts:
 
     def covered_leaves(self) -> set[str]:
         """Leaves from which all links to each leaf that any path leads to are known, as far as can be told."""
-        routes, covered = self._routes, dict[str, bool]()
-        for (src, dst_addr), at in self._of.items():
-            known = Known(*self._counts[at].tolist())
-            if known.peer_ports:
-                path = next(iter(routes.ports(src, dst_addr).values()))
-                leaf = routes.links[path[0]].b
-                covered[leaf] = covered.get(leaf, True) and known.link_confidence >= CONFIDENCE
-        return {leaf for leaf, is_covered in covered.items() if is_covered}
+        number: dict[str, int] = {}
+        leaf_of = [number.setdefault(link.b, len(number)) for link in self._routes.links]
+        is_known = self._first_links >= 0
+        leaf = np.array(leaf_of, np.int64)[self._first_links[is_known]]
+        told = np.column_stack([leaf, self._counts[is_known][:, [_PEER_PORTS, _PEER_WIDTH]]])
+        unsure = {
+            at
+            for at, ports, width in np.unique(told, axis=0).tolist()
+            if confidence(ports, width) < CONFIDENCE
+        }
+        names = list(number)
+        return {names[at] for at in set(leaf.tolist()) - unsure}
 
     def _count(self, routes: Routes, paths: PackedPaths) -> None:
         self._of = {pair: at for at, pair in enumerate(paths.pairs)}
@@ -103,6 +113,8 @@ class PathCounts:
         pair_links = _links(pair, between, len(sizes))
         peer_of = np.full(len(sizes), -1)
         peer_of[pair] = peer
+        self._first_links = np.full(len(sizes), -1)
+        self._first_links[pair] = crossed[:, 0]
         counted = np.column_stack([peer_counts, peer_links.sum(axis=1), peer_links.max(axis=1, initial=1)])
         counted = np.concatenate([counted, np.zeros((1, counted.shape[1]), np.int64)])[peer_of]
         self._counts = np.column_stack([pair_counts, pair_links.sum(axis=1), counted])

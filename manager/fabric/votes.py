@@ -139,9 +139,9 @@ def _contradicted(claims: Claims, steps: Steps, seat: I32, names: int, *, is_sym
     dst = claims.dst[steps.row]
     goal = np.where(seat[dst] != UNKNOWN, seat[dst], dst)
     towards = _packed(names, steps.a, goal)
-    onward = _Witnesses(towards, steps.b, steps, towards[lone])
+    onward = _Witnesses(towards, steps.b, steps, names, towards[lone])
     ends = np.where((steps.b == dst) | (steps.b == goal), steps.b, UNKNOWN)
-    into = _Witnesses(ends, steps.a, steps, np.concatenate([steps.a[lone], steps.b[lone]]))
+    into = _Witnesses(ends, steps.a, steps, names, np.concatenate([steps.a[lone], steps.b[lone]]))
     for i in lone.tolist():
         a, b, host = int(steps.a[i]), int(steps.b[i]), int(steps.host[i])
         if steps.place[i] == 0:
@@ -176,6 +176,7 @@ class _Witnesses:
         key: the place of each step, UNKNOWN for none.
         met: what was met there.
         steps: the steps.
+        names: how many names are numbered.
         asked: the places that will be asked for.
     """
 
@@ -184,16 +185,19 @@ class _Witnesses:
         key: NDArray[np.signedinteger],
         met: I32,
         steps: Steps,
+        names: int,
         asked: NDArray[np.signedinteger],
     ) -> None:
         self._met: defaultdict[int, defaultdict[int, Counter[int]]] = defaultdict(
             lambda: defaultdict(Counter)
         )
         use = steps.heard & (key != UNKNOWN) & np.isin(key, asked)
-        table = np.stack([key[use], met[use], steps.host[use]], axis=1)
-        found, count = np.unique(table, axis=0, return_counts=True)
-        for (place, node, host), times in zip(found.tolist(), count.tolist(), strict=True):
-            self._met[place][host][node] += times
+        places, number = np.unique(key[use], return_inverse=True)
+        found, count = _distinct(_packed(names, number, steps.host[use], met[use]))
+        for one, times in zip(found.tolist(), count.tolist(), strict=True):
+            visit, node = divmod(one, names)
+            place, host = divmod(visit, names)
+            self._met[int(places[place])][host][node] += times
 
     def deny(self, place: int, node: int, host: int) -> bool:
         """Whether other hosts have passed a place so often that they would have met a node there."""
