@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.fabric.routes import Routes, is_nic
 from manager.links.loads import INSIDE_TIER, tiers
-from manager.queue_pairs.counters import NicTable
+from manager.queue_pairs.counters import JoinedTables, NicTable
 
 SURE_SHARE = 0.05
 """Of a link's load may be in doubt, and it is sure still."""
@@ -66,6 +67,7 @@ class LoadMeter:
     def __init__(self, routes: Routes, owner: Mapping[str, str]) -> None:
         self._routes, self._owner = routes, owner
         self._known: dict[tuple[str, str], Crossings] = {}
+        self._joined = _Joined({})
         self._may_cross: dict[tuple[str, str], Indices] = {}
         self._kinds = tiers(routes.links)
         self._between: dict[tuple[str | None, str | None], Indices] = {}
@@ -80,24 +82,32 @@ class LoadMeter:
             now_s: the manager's monotonic clock.
             lag_s: how old the queues are that the loads are to be compared with.
         """
-        load, doubt = np.zeros((2, len(self._routes.links)))
-        kept = {}
-        for nic, table in tables:
-            known = kept[nic] = self._crossings(nic, table)
-            rate, sends = _BITS * table.rates[:, _BYTES], table.sends(now_s)
-            loads = np.where(sends & (table.rows["direction"] == EGRESS), np.nan_to_num(rate), 0.0)
-            np.add.at(load, known.link, loads[known.row] * known.share)
-            unsure = _unsure(table, known, sends, now_s, lag_s)
-            self._add_doubt(doubt, nic_id(*nic), known, unsure, np.nan_to_num(rate, nan=np.inf))
-        self._known = kept
+        all_tables = dict(tables)
+        joined = self._join(all_tables)
+        rows = JoinedTables(list(all_tables.values()))
+        rate, sends = _BITS * rows.rates[:, _BYTES], rows.sends(now_s)
+        loads = np.where(sends & joined.is_sent, np.nan_to_num(rate), 0.0)
+        load = np.zeros(len(self._routes.links))
+        np.add.at(load, joined.link, loads[joined.row] * joined.share)
+        doubt = self._doubt(joined, _unsure(rows, joined, sends, now_s, lag_s), rate)
         return load, doubt <= SURE_SHARE * load
 
-    def _add_doubt(self, doubt: Floats, nic: str, known: Crossings, unsure: Mask, rate: Floats) -> None:
-        """Add the rates of some rows to all links that they may cross."""
-        rows = np.flatnonzero(unsure)
-        for which in np.unique(known.address[rows]).tolist():
-            mine = rows[known.address[rows] == which]
-            doubt[self._links_perhaps(nic, known.addresses[which])] += rate[mine].sum()
+    def _join(self, tables: Mapping[tuple[str, str], NicTable]) -> "_Joined":
+        before = self._known
+        self._known = {nic: self._crossings(nic, table) for nic, table in tables.items()}
+        if list(before) != list(self._known) or any(
+            known is not before[nic] for nic, known in self._known.items()
+        ):
+            self._joined = _Joined(self._known)
+        return self._joined
+
+    def _doubt(self, joined: "_Joined", unsure: Mask, rate: Floats) -> Floats:
+        """The rates of some rows, on each link that they may cross; shape (links,)."""
+        doubt = np.zeros(len(self._routes.links))
+        rates = np.bincount(joined.pair[unsure], np.nan_to_num(rate[unsure], nan=np.inf))
+        for pair in np.unique(joined.pair[unsure]).tolist():
+            doubt[self._links_perhaps(*joined.pairs[pair])] += rates[pair]
+        return doubt
 
     def _links_perhaps(self, nic: str, address: str) -> Indices:
         """The links that some path of a pair crosses and another does not."""
@@ -168,7 +178,42 @@ class LoadMeter:
         return Crossings(identity, row, link, share, located, address, addresses)
 
 
-def _unsure(table: NicTable, known: Crossings, sends: Mask, now_s: float, lag_s: float) -> Mask:
+class _Joined:
+    """What the rows of several NICs cross, one NIC's behind another's; attributes as those of `Crossings`.
+
+    Attributes:
+        pair: the place of the row's NIC and address in `pairs`, -1 for rows that do not send, shape (rows,).
+        pairs: NICs with their destinations.
+        is_sent: rows of what is sent, shape (rows,).
+    """
+
+    def __init__(self, known: Mapping[tuple[str, str], Crossings]) -> None:
+        each = list(known.values())
+        first_row = np.cumsum([0, *(len(one.located) for one in each)])
+        first_pair = np.cumsum([0, *(len(one.addresses) for one in each)])
+        self.row = _concatenated(
+            (one.row + first for one, first in zip(each, first_row, strict=False)), np.intp
+        )
+        self.link = _concatenated((one.link for one in each), np.intp)
+        self.share = _concatenated((one.share for one in each), np.float64)
+        self.located = _concatenated((one.located for one in each), bool)
+        self.pair = _concatenated(
+            (
+                np.where(one.address >= 0, one.address + first, -1)
+                for one, first in zip(each, first_pair, strict=False)
+            ),
+            np.intp,
+        )
+        self.pairs = [(nic_id(*nic), address) for nic, one in known.items() for address in one.addresses]
+        self.is_sent = self.pair >= 0
+
+
+def _concatenated(parts: Iterable[NDArray[Any]], dtype: type) -> NDArray[Any]:
+    """Of no parts too."""
+    return np.concatenate([np.zeros(0, dtype), *parts])
+
+
+def _unsure(table: JoinedTables, known: _Joined, sends: Mask, now_s: float, lag_s: float) -> Mask:
     """Rows that may load other links than they seem to: of unknown rate or path, just moved, just stopped, or silent.
 
     One that has moved or stopped settles within two reports of its rate, and the windows that they are compared with.
@@ -176,7 +221,7 @@ def _unsure(table: NicTable, known: Crossings, sends: Mask, now_s: float, lag_s:
     settles_s = table.stopped_after_s + lag_s
     new = sends & (np.isnan(table.rates[:, _BYTES]) | ~known.located | (now_s - table.turned_s < settles_s))
     stopped = ~sends & (now_s - table.heard_s < table.stopped_after_s + settles_s)
-    unsure: Mask = (table.rows["direction"] == EGRESS) & (new | stopped | table.is_unknown(now_s))
+    unsure: Mask = known.is_sent & (new | stopped | table.is_unknown(now_s))
     return unsure
 
 

@@ -5,6 +5,7 @@ Each NIC has a table of rows in the order of their keys, changed a report at a t
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,8 +49,32 @@ Mask = NDArray[np.bool_]
 Totals = Counter[tuple[str, str]]
 
 
+class _Sending:
+    """Which of some rows send: of one NIC, or of several, whose `latest_s` and `holds_s` are told row by row then."""
+
+    heard_s: NDArray[np.float64]
+    latest_s: float | NDArray[np.float64]
+
+    @property
+    def holds_s(self) -> float | NDArray[np.float64]:
+        """For so long before the last report a row holds that is missing from it."""
+        raise NotImplementedError
+
+    def sends(self, now_s: float) -> Mask:
+        """Rows whose rates still hold, shape (n,)."""
+        return self._sent_last() & (now_s - self.heard_s < RATE_HOLDS_S)
+
+    def is_unknown(self, now_s: float) -> Mask:
+        """Rows that sent as far as is known, of which nothing has been said for long, shape (n,)."""
+        return self._sent_last() & (now_s - self.heard_s >= RATE_HOLDS_S)
+
+    def _sent_last(self) -> Mask:
+        """Rows that sent when the last report was made, shape (n,)."""
+        return np.asarray(self.heard_s > self.latest_s - self.holds_s, bool)
+
+
 @dataclass(kw_only=True)
-class NicTable:
+class NicTable(_Sending):
     """One NIC's queue pairs.
 
     Attributes:
@@ -83,18 +108,6 @@ class NicTable:
     told_s: float = 0.0
     interval_s: float = SHORTEST_INTERVAL_S
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
-
-    def sends(self, now_s: float) -> Mask:
-        """Rows whose rates still hold, shape (n,)."""
-        return self._sent_last() & (now_s - self.heard_s < RATE_HOLDS_S)
-
-    def is_unknown(self, now_s: float) -> Mask:
-        """Rows that sent as far as is known, of which nothing has been said for long, shape (n,)."""
-        return self._sent_last() & (now_s - self.heard_s >= RATE_HOLDS_S)
-
-    def _sent_last(self) -> Mask:
-        """Rows that sent when the last report was made, shape (n,)."""
-        return np.asarray(self.heard_s > self.latest_s - self.holds_s, bool)
 
     @property
     def holds_s(self) -> float:
@@ -134,6 +147,29 @@ class NicTable:
         self.heard_s, self.turned_s, self.rates = (
             column[chosen] for column in (self.heard_s, self.turned_s, self.rates)
         )
+
+
+class JoinedTables(_Sending):
+    """The rows of several NICs, one NIC's behind another's, as they are now; attributes as those of `NicTable`, by row."""
+
+    def __init__(self, tables: Sequence[NicTable]) -> None:
+        sizes = [len(table.rows) for table in tables]
+        latest_s, holds_s, stopped_after_s = (
+            np.repeat(np.array([getattr(table, name) for table in tables], np.float64), sizes)
+            for name in ("latest_s", "holds_s", "stopped_after_s")
+        )
+        self.latest_s, self.stopped_after_s = latest_s, stopped_after_s
+        self._holds_s = holds_s
+        nothing = NicTable()
+        self.heard_s, self.turned_s, self.rates = (
+            np.concatenate([getattr(nothing, name), *(getattr(table, name) for table in tables)])
+            for name in ("heard_s", "turned_s", "rates")
+        )
+
+    @property
+    def holds_s(self) -> NDArray[np.float64]:
+        """For so long before its NIC's last report each row holds that is missing from it."""
+        return self._holds_s
 
 
 class QueuePairStore:
