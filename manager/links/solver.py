@@ -3,9 +3,8 @@
 Minimises 1/2 sum_i w_i (y_i - A_i x)^2 + penalty * sum(x) over x >= 0: the LASSO with non-negative coefficients that
 SIMON uses (Geng et al., "SIMON: A Simple and Scalable Method for Sensing, Inference and Measurement in Networks",
 NSDI 2019). Columns are worked off in groups that share no row (`stages`), so that the exact minimum over each of a
-group's coordinates is taken for all of them at once: a sweep is a Gauss-Seidel sweep at the cost of two sparse
-products. Successive windows differ little, so the last solution is a good start. A column whose rows' observations
-come to no more than the penalty is 0 whatever the others are, as these only make residuals less.
+group's coordinates is taken for all of them at once, a Gauss-Seidel sweep. It goes by the normal equations, A^T W A and
+A^T W y: there are far fewer columns than rows. Successive windows differ little, so the last solution is a good start.
 """
 
 from collections.abc import Sequence
@@ -14,12 +13,10 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array
-
-MOST_SCREENED = 0.3
-"""Where a smaller share of the columns can be other than 0, only these are looked at."""
+from scipy.sparse import csr_array
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 
 class Solver:
@@ -27,13 +24,14 @@ class Solver:
 
     Args:
         matrix: of zeros and ones, shape (rows, columns).
-        groups: of columns without a row in common.
+        groups: of columns without a row in common; together all columns.
     """
 
-    def __init__(self, matrix: csr_array, groups: Sequence[NDArray[np.intp]]) -> None:
-        self._matrix = matrix
-        self._groups = [(group, csr_array(matrix[:, group])) for group in groups]
-        self._transposed = [csr_array(part.T) for _, part in self._groups]
+    def __init__(self, matrix: csr_array, groups: Sequence[Indices]) -> None:
+        self._groups = groups
+        self._in_order = np.concatenate([np.zeros(0, np.intp), *groups])
+        self._matrix = csr_array(matrix[:, self._in_order])
+        self._transpose = csr_array(self._matrix.T)
 
     def solve(
         self, y: Floats, weight: Floats, start: Floats, *, penalty: float, sweeps: int, tolerance: float
@@ -51,61 +49,98 @@ class Solver:
         Returns:
             x, shape (columns,); 0 where no row with a weight has the column.
         """
-        stops = _Stops(penalty, sweeps, tolerance)
-        most = self._transpose @ np.where(weight > 0, weight * y, 0.0)
-        active = (start > 0) | (most > penalty)
-        if np.count_nonzero(active) < MOST_SCREENED * len(active):
-            return self._solve_some(active, y, weight, start, stops)
-        return self._descend(y, weight, start, stops)
+        observed = self._transpose @ np.where(weight > 0, weight * y, 0.0)
+        x = np.zeros(len(start))
+        if (
+            start.any() or (observed > penalty).any()
+        ):  # else 0 is the minimum: other columns make residuals less only
+            x[self._in_order] = self._descend(
+                observed - penalty, weight, start[self._in_order], sweeps, tolerance
+            )
+        return x
 
-    @cached_property
-    def _by_column(self) -> csc_array:
-        return csc_array(self._matrix)
-
-    @cached_property
-    def _transpose(self) -> csr_array:
-        return csr_array(self._matrix.T)
-
-    def _descend(self, y: Floats, weight: Floats, start: Floats, stops: "_Stops") -> Floats:
-        x = start.copy()
-        scale = [part @ weight for part in self._transposed]
-        residual = np.where(weight > 0, y - self._matrix @ x, 0.0)
-        for _ in range(stops.sweeps):
+    def _descend(self, gain: Floats, weight: Floats, x: Floats, sweeps: int, tolerance: float) -> Floats:
+        """From x on; columns in the order of groups."""
+        norm = self._transpose @ weight
+        seen = norm > 0
+        divisor = np.where(seen, norm, 1.0)
+        products = self._products.of(weight)
+        for _ in range(sweeps):
             largest = 0.0
-            for (group, part), transposed, norm in zip(self._groups, self._transposed, scale, strict=True):
-                seen = norm > 0
-                slope = transposed @ (weight * residual) - stops.penalty
-                wanted = np.where(seen, x[group] + slope / np.where(seen, norm, 1.0), 0.0)
+            for group, rows in products:
+                slope = gain[group] - rows @ x
+                wanted = np.where(seen[group], x[group] + slope / divisor[group], 0.0)
                 step = np.maximum(wanted, 0.0) - x[group]
                 x[group] += step
-                residual -= part @ step
                 largest = max(largest, float(np.abs(step).max(initial=0.0)))
-            if largest <= stops.tolerance:
+            if largest <= tolerance:
                 break
         return x
 
-    def _solve_some(
-        self, active: NDArray[np.bool_], y: Floats, weight: Floats, start: Floats, stops: "_Stops"
-    ) -> Floats:
-        """The minimum where all other columns are surely 0, from their columns and the rows that have one of them."""
-        x = np.zeros(len(active))
-        columns = np.flatnonzero(active)
-        if not len(columns):
-            return x
-        part = csr_array(self._by_column[:, columns])
-        rows = np.flatnonzero(np.diff(part.indptr))
-        place = np.full(len(active), -1)
-        place[columns] = np.arange(len(columns))
-        groups = [place[group[active[group]]] for group, _ in self._groups]
-        some = Solver(csr_array(part[rows]), [group for group in groups if len(group)])
-        x[columns] = some._descend(y[rows], weight[rows], start[columns], stops)
-        return x
+    @cached_property
+    def _products(self) -> "_Products":
+        return _Products(self._matrix, [len(group) for group in self._groups])
 
 
 @dataclass(frozen=True)
-class _Stops:
-    """The penalty, and when to stop; as in `Solver.solve`."""
+class _Part:
+    """Where the rows of a group are in a sparse matrix: its columns, and its values."""
 
-    penalty: float
-    sweeps: int
-    tolerance: float
+    columns: slice
+    values: slice
+    rows: csr_array
+
+
+class _Products:
+    """A^T W A for one matrix A and many weights: where it is not 0 does not change.
+
+    Args:
+        matrix: A, of zeros and ones.
+        sizes: of the groups of its columns, which come one after another.
+    """
+
+    def __init__(self, matrix: csr_array, sizes: Sequence[int]) -> None:
+        columns = matrix.shape[1]
+        pair, row = _pairs(matrix)
+        upper, number = np.unique(pair, return_inverse=True)
+        self._sums = csr_array((np.ones(len(pair)), (number, row)), shape=(len(upper), matrix.shape[0]))
+        first, second = np.divmod(upper, columns)
+        mirrored = np.flatnonzero(first != second)
+        whole = np.concatenate([upper, second[mirrored] * columns + first[mirrored]])
+        order = np.argsort(whole)
+        self._from_upper = np.concatenate([np.arange(len(upper)), mirrored])[order]
+        row_of, column_of = np.divmod(whole[order], columns)
+        self._parts = [
+            _part(slice(end - size, end), row_of, column_of, columns)
+            for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)
+        ]
+
+    def of(self, weight: Floats) -> list[tuple[slice, csr_array]]:
+        """The rows of each group, with the group's place among the columns; they hold until this is asked again."""
+        values = np.asarray(self._sums @ weight)[self._from_upper]
+        for part in self._parts:
+            part.rows.data[:] = values[part.values]
+        return [(part.columns, part.rows) for part in self._parts]
+
+
+def _part(group: slice, row_of: Indices, column_of: Indices, columns: int) -> _Part:
+    starts = np.searchsorted(row_of, np.arange(group.start, group.stop + 1))
+    values = slice(int(starts[0]), int(starts[-1]))
+    shape = group.stop - group.start, columns
+    data = np.zeros(values.stop - values.start)
+    return _Part(group, values, csr_array((data, column_of[values], starts - starts[0]), shape=shape))
+
+
+def _pairs(matrix: csr_array) -> tuple[Indices, Indices]:
+    """All pairs of columns that a row has, as `first * columns + second`, first <= second, with that row."""
+    matrix.sort_indices()
+    columns = matrix.shape[1]
+    count = np.diff(matrix.indptr)
+    row, end = np.repeat(np.arange(len(count)), count), np.repeat(matrix.indptr[1:], count)
+    place = np.arange(matrix.nnz)
+    pairs, rows = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
+    for apart in range(int(count.max(initial=0))):
+        first = place[place + apart < end]
+        pairs.append(matrix.indices[first].astype(np.intp) * columns + matrix.indices[first + apart])
+        rows.append(row[first])
+    return np.concatenate(pairs), np.concatenate(rows)

@@ -49,22 +49,35 @@ def test_it_comes_to_the_minimum_that_an_active_set_method_finds(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_columns_that_are_surely_empty_may_be_left_out(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_penalty_too_it_is_the_minimum_wherever_it_starts(seed: int) -> None:
+    """By the conditions of Karush, Kuhn and Tucker: no coordinate can be changed for the better."""
     rng = np.random.default_rng(seed)
     matrix = _paths(rng)
     links = matrix.shape[1]
     truth = np.where(rng.random(links) < 0.1, rng.exponential(1e6, links), 0.0)
     y = np.asarray(matrix @ truth) + np.where(rng.random(matrix.shape[0]) < 0.1, 300.0, 0.0)
     w = rng.integers(0, 4, matrix.shape[0]).astype(np.float64)
-    start = np.where(rng.random(links) < 0.1, 1e5, 0.0)
-    found = []
-    for share in (0.0, 1.0):
-        monkeypatch.setattr(solver, "MOST_SCREENED", share)
-        found.append(
-            Solver(matrix, stages(matrix)).solve(y, w, start, penalty=500.0, sweeps=5_000, tolerance=1e-6)
-        )
-    costs = [_objective(matrix, y, w, x) / 2 + 500.0 * x.sum() for x in found]
+    solver = Solver(matrix, stages(matrix))
+    costs = []
+    for start in (np.zeros(links), np.where(rng.random(links) < 0.1, 1e5, 0.0)):
+        x = solver.solve(y, w, start, penalty=500.0, sweeps=20_000, tolerance=1e-7)
+        seen = matrix.T @ w > 0
+        gain = (matrix.T @ (w * (y - matrix @ x)) - 500.0)[seen]
+        assert (gain <= 1.0).all()
+        assert gain[x[seen] > 0] == pytest.approx(0.0, abs=1.0)
+        assert not x[~seen].any()
+        costs.append(_objective(matrix, y, w, x) / 2 + 500.0 * x.sum())
     assert costs[1] == pytest.approx(costs[0], rel=1e-6, abs=1.0)
+
+
+def test_where_nothing_is_queued_nothing_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "_Products", None)
+    matrix = _paths(np.random.default_rng(1))
+    rows, links = matrix.shape
+    x = Solver(matrix, stages(matrix)).solve(
+        np.full(rows, 9.0), np.ones(rows), np.zeros(links), penalty=1e4, sweeps=9, tolerance=0.0
+    )
+    assert not x.any()
 
 
 @pytest.mark.parametrize("seed", range(25))
