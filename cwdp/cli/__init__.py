@@ -1,6 +1,11 @@
 """The command `cwdp`: one click program whose parts are imported only when they are called."""
 
+import os
+
 from cwdp.cli.lazy import LazyGroup
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+"""Its threads, one a processor, spin between products as small as ours and make none of them faster; numpy starts them."""
 
 COMMANDS = {
     "agent": ("cwdp.cli.agent:agent", "The service on each host."),
