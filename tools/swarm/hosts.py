@@ -132,16 +132,18 @@ class SwarmHost:
         self._seq += 1
         discipline = Discipline(source="adjtimex", frequency_ppb=12.5, changes=3, changed_s_ago=8.0)
         has_fits, has_paths = self._probes and with_fits, self._probes and in_full
-        clocks = self._world.clocks
+        local_ns = self._world.clocks.local_ns(self.number, now_ns)
         return Report(
             host=self.name,
             boot_id=self._boot_id,
             seq=self._seq,
-            local_ns=clocks.local_ns(self.number, now_ns),
-            fits=self._probes.fits(now_ns, self.number, clocks) if has_fits and self._probes else EdgeRows(),
+            local_ns=local_ns,
+            fits=self._probes.fits(now_ns, self.number, self._world.clocks)
+            if has_fits and self._probes
+            else EdgeRows(),
             paths=self._probes.stats(1.0) if has_paths and self._probes else EdgeRows(),
             counters=self._counters if in_full else {},
-            clock=self._line,
+            clock=None if self._line is None else _at(self._line, local_ns),
             discipline=discipline if in_full else None,
         )
 
@@ -211,3 +213,14 @@ class SwarmHost:
         local_ns = self._world.clocks.local_ns(self.number, now_ns)
         gained_ns = line.offset_ns + line.drift * (local_ns - line.ref_local_ns)
         return local_ns + line.offset_base_ns + round(gained_ns)
+
+
+def _at(line: ClockLine, local_ns: int) -> ClockLine:
+    """The same line as it stands at a local time, as agents report it."""
+    age_ns = local_ns - line.ref_local_ns
+    return replace(
+        line,
+        ref_local_ns=local_ns,
+        offset_ns=line.offset_ns + line.drift * age_ns,
+        bound_ns=line.bound_ns + line.bound_drift * abs(age_ns),
+    )
