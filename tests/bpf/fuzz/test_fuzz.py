@@ -22,7 +22,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Padding, Raw
 from wire import MTU
 
-from cwdp.agent.goback.packets import ack, nak
+from cwdp.agent.goback.packets import acknowledgement, nak
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState
 from cwdp.dataplane.addresses import address_words
@@ -79,7 +79,7 @@ def corpus() -> list[Packet]:
     ]
     peers = [ip_address(text) for text in (ADDRESSES[4][1], ADDRESSES[6][1])]
     said = [link() / Raw(nak(peer, peer, 2, 9)) for peer in peers]
-    said += [link() / Raw(ack(peer, peer, 2, 0x1F000001, 9)) for peer in peers]
+    said += [link() / Raw(acknowledgement(peer, peer, 2, 0x1F000001, 9)) for peer in peers]
     for frame, kind in zip(said, 2 * (0x0800, 0x86DD), strict=True):
         frame.type = kind
     special = [*said, roce.acknowledge(), roce.acknowledge(0x60), roce.congestion_notification()]
