@@ -51,9 +51,8 @@ class Solver:
         """
         observed = self._transpose @ np.where(weight > 0, weight * y, 0.0)
         x = np.zeros(len(start))
-        if (
-            start.any() or (observed > penalty).any()
-        ):  # else 0 is the minimum: other columns make residuals less only
+        is_surely_zero = not start.any() and not (observed > penalty).any()
+        if not is_surely_zero:
             x[self._in_order] = self._descend(
                 observed - penalty, weight, start[self._in_order], sweeps, tolerance
             )

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -162,35 +162,53 @@ def pulses(hosts: tuple[RdmaHost, ...]) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> Iterator[Callable[[], None]]:
-    """Run a process of the agent's with its orders; what is given orders it anew."""
-    with TemporaryFile() as said:
-        process = subprocess.Popen(
-            (sys.executable, "-m", module, str(PULSE_INTERVAL_MS)), stdin=subprocess.PIPE, stdout=said
-        )
-        yield from _ordered(process, orders, said)
+class Helper:
+    """A process of the agent's, which takes its orders and says its totals.
 
+    Attributes:
+        totals: what it has counted, by name; whole once it has ended.
+    """
 
-def _ordered(
-    process: "subprocess.Popen[bytes]", orders: msgspec.Struct | Sequence[msgspec.Struct], said: IO[bytes]
-) -> Iterator[Callable[[], None]]:
-    """Give it its orders, and go on once it has said something."""
-    stdin = process.stdin
-    assert stdin is not None
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        orders: msgspec.Struct | Sequence[msgspec.Struct],
+        said: IO[bytes],
+    ) -> None:
+        assert process.stdin is not None
+        self.totals: dict[str, int] = {}
+        self._process, self._stdin, self._orders, self._said = process, process.stdin, orders, said
 
-    def order() -> None:
-        stdin.write(msgspec.json.encode(orders) + b"\n")
-        stdin.flush()
+    def order(self) -> None:
+        """Give it its orders, the first time or anew."""
+        self._stdin.write(msgspec.json.encode(self._orders) + b"\n")
+        self._stdin.flush()
 
-    try:
-        order()
-        wait_for(lambda: os.fstat(said.fileno()).st_size, _FLOW_TIMEOUT_S, poll_s=_FLOW_POLL_S)
-        yield order
-    finally:
-        stdin.close()
+    def await_word(self) -> None:
+        """Return once it has said something."""
+        wait_for(lambda: os.fstat(self._said.fileno()).st_size, _FLOW_TIMEOUT_S, poll_s=_FLOW_POLL_S)
+
+    def end(self) -> None:
+        """Have it end."""
+        self._stdin.close()
         try:
-            process.wait(_STOP_TIMEOUT_S)
+            self._process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            self._process.kill()
+            self._process.wait()
+        self._said.seek(0)
+        self.totals = msgspec.json.decode((self._said.read().splitlines() or [b"{}"])[-1])
+
+
+@contextmanager
+def helper(module: str, orders: msgspec.Struct | Sequence[msgspec.Struct]) -> Iterator[Helper]:
+    """Run a process of the agent's with its orders."""
+    with TemporaryFile() as said:
+        command = (sys.executable, "-m", module, str(PULSE_INTERVAL_MS))
+        running = Helper(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=said), orders, said)
+        try:
+            running.order()
+            running.await_word()
+            yield running
+        finally:
+            running.end()

@@ -21,7 +21,7 @@ from cwdp.dataplane.abi import Direction, EventKind, PathState
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.ring import Ring
 from cwdp.errors import LabError
-from tools.rdma.scenarios.failure import DEAD_AFTER_NS, Way, find_ways, helper, watched
+from tools.rdma.scenarios.failure import DEAD_AFTER_NS, Helper, Way, find_ways, helper, watched
 from tools.rdma.scenarios.moves import mover
 from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed.fabric import silent
@@ -64,6 +64,7 @@ def run(timer: str, bench: Bench) -> dict[str, Any]:
 def run_arm(timer: str, bench: Bench, arm: str) -> dict[str, Any]:
     """Cut the link of a steered transfer some times, and measure how long nothing was delivered each time."""
     goes_back, later_ns = ARMS[arm]
+    telling: Helper | None = None
     transfer = Transfer("pyverbs", 4, messages=MESSAGES, ack_timeout=timer, retries=7)
     hosts = (bench.source, bench.target)
     with ExitStack() as stack:
@@ -74,17 +75,18 @@ def run_arm(timer: str, bench: Bench, arm: str) -> dict[str, Any]:
             each.control["hold_down_ns"] = each.control["hold_down_max_ns"] = HOLD_DOWN_NS
         if goes_back:
             orders = [GoBackOrder(host.ifname, 0, str(host.ipv4), str(host.ipv6)) for host in hosts]
-            look = stack.enter_context(helper("cwdp.agent.goback.process", orders))
+            telling = stack.enter_context(helper("cwdp.agent.goback.process", orders))
         running = stack.enter_context(started(transfer, *hosts))
         steering = stack.enter_context(mover(running, *hosts, transfer.version))
         primary, backup = find_ways(steering, bench.counters)
         steering.move(primary.sport, backup.sport)
-        if goes_back:
-            look()
+        if telling is not None:
+            telling.order()
         time.sleep(_KNOWN_S)
         cuts = [_cut(maps, primary, running) for _ in range(CUTS)]
         record: dict[str, Any] = {"primary": asdict(primary), **asdict(running.finish())}
         record["dataplane"] = [_since(each, earlier) for each, earlier in zip(maps, before, strict=True)]
+    record["told"] = telling.totals if telling is not None else {}
     received = json.loads(record.pop("server_output") or "{}")
     arrived_ns = np.array(received.pop("arrived_ns", []), dtype=np.int64)
     return record | {"received": received, "cuts": [cut | stall(arrived_ns, cut) for cut in cuts]}
