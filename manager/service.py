@@ -48,6 +48,7 @@ from manager.bus.lease import BUCKET as LEASES
 from manager.bus.lease import Claim
 from manager.bus.lease_thread import LeaseThread
 from manager.bus.nats_server import NatsServer
+from manager.bus.pods import bucket_of
 from manager.bus.state import BUCKET as WISHES
 from manager.bus.state import BusState
 from manager.bus.state_lock import StateLock
@@ -64,6 +65,7 @@ from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
 from manager.page.server import Page
 from manager.planner.events import FLEET
+from manager.pods.pods import Pods
 from manager.probing.graph_timer import GraphTimer
 from manager.probing.schedule import Member
 from manager.state import FleetState
@@ -71,8 +73,8 @@ from manager.takeover import TakeOver
 
 CLOCK_INTERVAL_S = 0.25
 SOLVE_SHARE = 0.25
-ACCESS = "access"
-ACCESS_INTERVAL_S = 1.0
+ACCESS, KEYS = "access", "keys"
+FOLLOW_INTERVAL_S = 1.0
 MEMBERS_INTERVAL_S = 0.1
 MEMBERS_SHARE = 0.1
 EXPIRE_INTERVAL_S = 1.0
@@ -91,8 +93,8 @@ THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
 THREAD_ABOVE_PATHS = 20_000
 
-STREAMS = (*(stream_of(bucket) for bucket in (LEASES, WISHES, DESIRED_BUCKET, CREDENTIALS)), STREAM)
-"""What is kept on the bus."""
+STREAMS = tuple(stream_of(bucket) for bucket in (WISHES, DESIRED_BUCKET, CREDENTIALS))
+"""What is kept on the bus for all pods together."""
 
 _T = TypeVar("_T", bound=FromAgent)
 _log = logging.getLogger("cwdp.manager")
@@ -142,6 +144,13 @@ class Manager:
         self.callers = Callers(config.roles, self.grants)
         self._probe_keys = ProbeKeys(self._state_dir / "probe_keys.json")
         self.state.members.keys_in_use = lambda: self._probe_keys.ids if self.state.leads else ()
+        self.pods = Pods(
+            self.bus,
+            config.name,
+            leads=lambda: self.state.leads,
+            hosts=self.state.members.up,
+            keys=self._probe_keys,
+        )
         self.credentials = Credentials(
             authority,
             self.bus,
@@ -150,6 +159,7 @@ class Manager:
             note=self.state.note,
             keys=self._probe_keys,
             hosts=self.state.members.up,
+            may_go_on=self.pods.may_go_on,
         )
         claim = Claim(manager=uuid.uuid4().hex, name=config.name)
         self.loop_watch, self.duties = LoopWatch(), Duties()
@@ -166,14 +176,15 @@ class Manager:
             {
                 "steer": self.state.steering,
                 "slice": self.state.slicing,
-                "keys": self._probe_keys,
                 ACCESS: self.grants,
             },
+            shared={KEYS: self._probe_keys},
         )
         self._take_over = TakeOver(
             self.bus, self.lease, self.state, self._kept, identity=self._identity, direct=self._direct
         )
-        self._copies = Copies(self.bus, lambda: self.state.leads, STREAMS)
+        own = stream_of(bucket_of(LEASES, config.pod)), bucket_of(STREAM, config.pod)
+        self._copies = Copies(self.bus, lambda: self.state.leads, (*own, *STREAMS))
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
@@ -200,7 +211,8 @@ class Manager:
             self._take_over.run,
             self._copies.run,
             self.credentials.run,
-            self._access_loop,
+            self._follow_loop,
+            self.pods.run,
             self._clock_loop,
             self._members_loop,
             self._join_loop,
@@ -228,6 +240,7 @@ class Manager:
                 lease=self.lease,
                 loop_watch=self.loop_watch,
                 duties=self.duties,
+                pods=self.pods,
                 history=self.history,
                 refusals=self.callers.refusals,
             )
@@ -259,6 +272,7 @@ class Manager:
             self._hear("steer", SteerReport, self._on_steering)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
+            self.pods.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)
             self.lease.start(gone=lock.before)
@@ -286,6 +300,7 @@ class Manager:
         self.bus.subscribe(up(self.config.pod, "*", kind), of, hear)
 
     def _on_bus_change(self, connected: bool) -> None:
+        self.pods.connect(connected)
         if connected:
             self.state.members.excuse(time.monotonic())
 
@@ -395,12 +410,13 @@ class Manager:
             took_s = time.monotonic() - started
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
 
-    async def _access_loop(self) -> None:
-        """While another manager leads: know whom it has let in and out."""
+    async def _follow_loop(self) -> None:
+        """Know the fleet's keys and, while another manager leads this pod, whom it has let in and out."""
         while True:
+            await self._kept.follow(KEYS)
             if not self.lease.leads:
                 await self._kept.follow(ACCESS)
-            await asyncio.sleep(ACCESS_INTERVAL_S)
+            await asyncio.sleep(FOLLOW_INTERVAL_S)
 
     async def _clock_loop(self) -> None:
         while True:

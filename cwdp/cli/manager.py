@@ -78,6 +78,9 @@ def _table(answer: Any) -> Table:
     leads = "leads" if answer["leads"] else f"waits; {answer['leader'] or 'nobody'} leads"
     table.add_row("manager", f"{answer['name']}: {leads}")
     table.add_row("hosts", f"{answer['hosts_up']} up")
+    for pod in answer["pods"] if len(answer["pods"]) > 1 else ():
+        is_root = ", the root" if pod["pod"] == answer["root"] else ""
+        table.add_row(f"pod {pod['pod']}", f"{pod['hosts_up']} hosts up; {pod['leader']} leads{is_root}")
     table.add_row("planner", _state(answer))
     table.add_row("queue pairs", f"{planner['queue_pairs']} send, {planner['steered']} are steered")
     table.add_row("ways round", f"{planner['backed_up']} ready")

@@ -167,7 +167,9 @@ class HttpServer:
         return await handler(request)
 
     async def _manager(self, _request: web.Request) -> web.Response:
-        return web.json_response(host_views.manager(self._sources.state, self._sources.lease))
+        return web.json_response(
+            host_views.manager(self._sources.state, self._sources.lease, self._sources.pods)
+        )
 
     async def _health(self, _request: web.Request) -> web.Response:
         connected = self._sources.bus.connected

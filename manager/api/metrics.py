@@ -39,6 +39,7 @@ from manager.links.loads import LinkLoads
 from manager.moment import talkers
 from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
+from manager.pods.pods import Pods
 from manager.queue_pairs.traffic import REPORT_REASONS as TRAFFIC_REASONS
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
 from manager.view.link_table import wrong
@@ -96,6 +97,7 @@ class Sources:
     loop_watch: LoopWatch = field(default_factory=LoopWatch)
     duties: Duties = field(default_factory=Duties)
     history: History | None = None
+    pods: Pods | None = None
     refusals: Refusals = field(default_factory=Refusals)
 
 

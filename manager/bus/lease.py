@@ -1,4 +1,4 @@
-"""Who leads, where several managers share a bus: whoever holds the lease, a key of JetStream.
+"""Who leads a pod, where several managers share a bus: whoever holds its lease, a key of JetStream.
 
 Its holder replaces it again and again, each time by compare-and-set. Others look at it; who has seen it stand still for
 `LEASE_S` may take it by compare-and-set in its turn, so it is never taken by two; who knows that its holder runs no
@@ -23,6 +23,7 @@ from nats.aio.client import Client
 
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Conflict, OneKey
 from cwdp.shared.bus.connection import Bus
+from manager.bus.pods import bucket_of
 
 BUCKET = "cwdp-lease"
 KEY = "leader"
@@ -75,7 +76,7 @@ class Lease:
     """One manager's part in who leads.
 
     Args:
-        bus: by which the lease is reached.
+        bus: by which the lease is reached, of whose pod it is.
         claim: who this manager is.
         on_change: called with True when it begins to lead, with False when it does no more.
         is_well: whether it may lead; where it may not, its lease lapses.
@@ -101,7 +102,7 @@ class Lease:
         self.gone: str | None = None
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
-        self._bucket = OneKey(BUCKET)
+        self._bucket = OneKey(bucket_of(BUCKET, bus.pod))
         self._on_change, self._is_well = on_change, is_well
         self._revision: int | None = None
         self._last_revision = -1

@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from cwdp.errors import BusError, ManagerError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
 from cwdp.shared.bus.connection import Bus
+from manager.bus.pods import key_of
 
 
 class Table(Protocol):
@@ -49,13 +50,21 @@ class BusState:
     Args:
         bus: where.
         confirm: whether it is certain that this manager leads.
-        tables: by the key under which each is kept.
+        tables: the pod's, by the key under which each is kept.
+        shared: those of the whole fleet: leaders of all pods change them, and whose change comes too late takes what is there.
     """
 
-    def __init__(self, bus: Bus, confirm: Callable[[], Awaitable[bool]], tables: Mapping[str, Table]) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        confirm: Callable[[], Awaitable[bool]],
+        tables: Mapping[str, Table],
+        shared: Mapping[str, Table],
+    ) -> None:
         self._bus, self._confirm = bus, confirm
+        self._shared = frozenset(shared)
         self._bucket = Bucket(BUCKET, max_bytes=MOST_BYTES)
-        self._tables = tables
+        self._tables = {**tables, **shared}
         self._revisions: dict[str, int] = {}
         self._sent: dict[str, int] = {}
         self._stored: dict[str, bytes] = {}
@@ -114,16 +123,14 @@ class BusState:
                 return
             try:
                 async with asyncio.timeout(FOLLOW_S):
-                    revision, data = await self._bucket.read(client, key)
+                    revision, data = await self._bucket.read(client, self._under(key))
             except JETSTREAM_ERRORS:
                 return
-            if not data or revision == self._revisions.get(key):
-                return
-            self._revisions[key] = revision
-            try:
-                self._tables[key].load(data)
-            except ManagerError as error:
-                _log.error("what the bus holds under %s is not followed: %s", key, error.message)
+            if data and revision != self._revisions.get(key):
+                self._load(key, revision, data)
+
+    def _under(self, key: str) -> str:
+        return key if key in self._shared else key_of(key, self._bus.pod)
 
     def revert(self) -> None:
         """Have the tables again as they are known to be on the bus."""
@@ -132,38 +139,50 @@ class BusState:
                 table.load(self._stored[key])
 
     async def _take_over_timeline(self, client: Client, own: str) -> str:
-        revision, data = await self._bucket.read(client, TIMELINE)
+        under = self._under(TIMELINE)
+        revision, data = await self._bucket.read(client, under)
         try:
             name = msgspec.json.decode(data, type=str)
         except (msgspec.DecodeError, UnicodeDecodeError):
             name = own
-        await self._bucket.replace(client, TIMELINE, msgspec.json.encode(name), revision=revision)
+        await self._bucket.replace(client, under, msgspec.json.encode(name), revision=revision)
         return name
 
     async def _take_over_table(self, client: Client, key: str) -> None:
-        table = self._tables[key]
-        self._revisions[key], data = await self._bucket.read(client, key)
-        if data:
-            try:
-                table.load(data)
-            except ManagerError as error:
-                _log.error("what the bus holds under %s is left as it is: %s", key, error.message)
-                self._sent[key] = table.revision
-                return
+        self._revisions[key], data = await self._bucket.read(client, self._under(key))
+        if data and (not self._load(key, self._revisions[key], data) or key in self._shared):
+            return
         await self._send_table(client, key)
+
+    def _load(self, key: str, revision: int, data: bytes) -> bool:
+        """Have a table as it is on the bus; whether it can be read."""
+        table = self._tables[key]
+        self._revisions[key] = revision
+        try:
+            table.load(data)
+            self._stored[key] = data
+        except ManagerError as error:
+            _log.error("what the bus holds under %s is left as it is: %s", key, error.message)
+            return False
+        finally:
+            self._sent[key] = table.revision
+        return True
 
     async def _send_table(self, client: Client | None, key: str) -> None:
         if client is None:
             raise TimeoutError("there is no connection")
         table = self._tables[key]
-        data, sent = table.dump(), table.revision
+        data, sent, under = table.dump(), table.revision, self._under(key)
         try:
-            revision = await self._bucket.replace(client, key, data, revision=self._revisions.get(key, 0))
+            revision = await self._bucket.replace(client, under, data, revision=self._revisions.get(key, 0))
         except Conflict:  # by somebody who leads now, or by this one, the answer lost
-            before, _ = await self._bucket.read(client, key)
+            before, theirs = await self._bucket.read(client, under)
+            if key in self._shared and theirs != data:
+                self._load(key, before, theirs)
+                raise
             if not await self._confirm():
                 raise
-            revision = await self._bucket.replace(client, key, data, revision=before)
+            revision = await self._bucket.replace(client, under, data, revision=before)
         self._revisions[key], self._sent[key], self._stored[key] = revision, sent, data
 
 

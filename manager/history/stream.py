@@ -24,10 +24,13 @@ from nats.js.api import (
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, copies_on
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import PREFIX
+from manager.bus.pods import bucket_of, subject_of
 from manager.history.records import Message, decoded
 from manager.history.writer import Disk, StoppedError, Writer
 
 STREAM = "cwdp-history"
+"""The first pod's; see `manager.bus.pods`."""
+
 SUBJECT = f"{PREFIX}.history"
 READ_AT_ONCE = 256
 SENT_AT_ONCE = 64
@@ -60,6 +63,7 @@ class Stream:
         self.counters: Counter[str] = Counter(sent=0, failed=0, refused=0)
         self.behind = 0
         self._bus, self._writer, self._leads = bus, writer, leads
+        self._name, self._subject = bucket_of(STREAM, bus.pod), subject_of(SUBJECT, bus.pod)
         self._max_age_s, self._max_bytes = max_age_s, max_bytes
         self._wake = asyncio.Event()
         self._made: Client | None = None
@@ -121,7 +125,7 @@ class Stream:
         jetstream, last = client.jetstream(timeout=ANSWER_S), None
         try:
             for place, name, data in unsent:
-                await jetstream.publish(SUBJECT, data, stream=STREAM, headers={Header.MSG_ID: name})
+                await jetstream.publish(self._subject, data, stream=self._name, headers={Header.MSG_ID: name})
                 self.counters["sent"] += 1
                 last = place
         finally:
@@ -136,7 +140,7 @@ class Stream:
             return
         manager, wanted = client.jsm(), self._config()
         try:
-            found = (await manager.stream_info(STREAM)).config
+            found = (await manager.stream_info(self._name)).config
         except nats.js.errors.NotFoundError:
             await manager.add_stream(wanted.evolve(num_replicas=copies_on(client)))
         else:
@@ -147,8 +151,8 @@ class Stream:
 
     def _config(self) -> StreamConfig:
         return StreamConfig(
-            name=STREAM,
-            subjects=[SUBJECT],
+            name=self._name,
+            subjects=[self._subject],
             retention=RetentionPolicy.LIMITS,
             storage=StorageType.FILE,
             max_age=self._max_age_s,
@@ -160,7 +164,7 @@ class Stream:
         """Read on from where it was left, for as long as the connection and the stream last."""
         manager = client.jsm()
         try:
-            info = await manager.stream_info(STREAM)
+            info = await manager.stream_info(self._name)
         except nats.js.errors.NotFoundError:
             return False
         made = str(info.created)
@@ -169,8 +173,8 @@ class Stream:
         )
         jetstream = client.jetstream(timeout=ANSWER_S)
         subscription = await jetstream.pull_subscribe(
-            SUBJECT,
-            stream=STREAM,
+            self._subject,
+            stream=self._name,
             config=ConsumerConfig(
                 deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
                 opt_start_seq=position + 1,
@@ -186,7 +190,7 @@ class Stream:
                         return False
                     position = read
                 except (TimeoutError, nats.errors.TimeoutError):
-                    info = await manager.stream_info(STREAM)
+                    info = await manager.stream_info(self._name)
                     self.behind = max(0, info.state.last_seq - position)
                     if self.behind or str(info.created) != made:
                         return False

@@ -1,4 +1,4 @@
-"""The cluster's probe keys as the leader decides them, and their rotation without losing a probe.
+"""The fleet's probe keys as its leaders decide them, and their rotation without losing a probe.
 
 A new key is first accepted everywhere, then signed with everywhere, and only then is the old one dropped. Each step waits
 for all hosts that are up. A host that was away is told when it asks.
@@ -72,6 +72,11 @@ class ProbeKeys:
         self._has[host] = fingerprint
         return fingerprint == self.wanted.fingerprint
 
+    def are_with(self, hosts: Collection[str]) -> bool:
+        """Whether all of these hosts have what they should."""
+        fingerprint = self.wanted.fingerprint
+        return all(self._has.get(host) == fingerprint for host in hosts)
+
     def rotate(self) -> None:
         """Begin to replace the key that is signed with; once more where that is under way."""
         if self._state.stage != "settled":
@@ -83,8 +88,7 @@ class ProbeKeys:
 
     def step(self, hosts: Collection[str]) -> Stage | None:
         """Go on with a rotation where all of these hosts have what they should; the stage that it has come to."""
-        fingerprint = self.wanted.fingerprint
-        if self._state.stage == "settled" or any(self._has.get(host) != fingerprint for host in hosts):
+        if self._state.stage == "settled" or not self.are_with(hosts):
             return None
         old, new = self.wanted.key
         if self._state.stage == "introduced":

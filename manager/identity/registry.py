@@ -63,9 +63,16 @@ class Registry:
         """Let a host join with a secret; an invitation of before counts no more.
 
         Raises:
-            ConfigError: the bus would not tell it from another host that has joined, or may.
+            ConfigError: the bus would not tell it from another host that has joined, or may; or one of its name has joined
+                another pod, or may.
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
+        elsewhere = await self.pod_elsewhere(client, pod, host)
+        if elsewhere is not None:
+            raise ConfigError(
+                f"a host {host!r} is of the pod {elsewhere!r} already",
+                f"have a manager of that pod revoke it first: cwdp fleet revoke {host}",
+            )
         signed, under = await self.signed(client, pod, host), f"invited.{pod}.{token(host)}"
         invited = Invited(secret_sha256=_digest(secret), expires_s=expires_s, host=host)
         revision, before = await self._read(client, under, invited)
@@ -130,6 +137,31 @@ class Registry:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
         return [await self.signed(client, pod, name) for name in await self._names(client, f"signed.{pod}.")]
+
+    async def pod_elsewhere(self, client: Client, pod: str, host: str) -> str | None:
+        """Another pod that a host of this name has joined, or may join; None without one.
+
+        What leaders sign is for a name, whatever the pod.
+
+        Raises:
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
+        """
+        store = await self._bucket.open(client)
+        watcher = await store.watch(f"*.*.{token(host)}", ignore_deletes=True, meta_only=True)
+        try:
+            pods = set[str]()
+            async for entry in watcher:
+                if entry is None:
+                    break
+                pods.add(entry.key.split(".")[1])
+        finally:
+            await watcher.stop()  # type: ignore[no-untyped-call]
+        for other in sorted(pods - {pod}):
+            signed = await self.signed(client, other, host)
+            is_in = max(signed.expires_s.values(), default=0.0) > time.time()
+            if is_in or await self.open_invitation(client, other, host) is not None:
+                return other
+        return None
 
     async def open_invitation(self, client: Client, pod: str, host: str) -> Invited | None:
         """By which a host may still join; None without one.

@@ -50,6 +50,7 @@ class Credentials:
         note: tells the fleet's history of a host and what happened to it.
         keys: the cluster's probe keys.
         hosts: the hosts that are up.
+        may_go_on: whether it is this manager's to go on with a rotation of the keys, as far as others are concerned.
     """
 
     def __init__(
@@ -62,10 +63,11 @@ class Credentials:
         note: Callable[[str, str, str], None],
         keys: ProbeKeys,
         hosts: Callable[[], Collection[str]],
+        may_go_on: Callable[[], bool],
     ) -> None:
         self._authority, self._bus, self._pod = authority, bus, pod
         self._leads, self._note = leads, note
-        self._keys, self._hosts = keys, hosts
+        self._keys, self._hosts, self._may_go_on = keys, hosts, may_go_on
         self._registry, self._accounts = Registry(), Accounts(authority)
 
     def listen(self) -> None:
@@ -87,7 +89,7 @@ class Credentials:
                     told = await self._revoke(client, {}) >= 0
                 except (*JETSTREAM_ERRORS, BusError) as error:
                     _log.warning("the bus servers' accounts cannot be told of yet error=%s", _why(error))
-            if self._leads() and (stage := self._keys.step(self._hosts())) is not None:
+            if self._may_go_on() and (stage := self._keys.step(self._hosts())) is not None:
                 self._note(FLEET, "keys_rotating" if stage != "settled" else "keys_rotated", _STAGES[stage])
             await asyncio.sleep(STEP_S)
 
@@ -196,6 +198,8 @@ class Credentials:
 
     async def _taken_in(self, client: Client, request: JoinRequest) -> str:
         host = request.host
+        if (elsewhere := await self._registry.pod_elsewhere(client, self._pod, host)) is not None:
+            raise IdentityError(f"a host of this name has joined the pod {elsewhere!r}, or may")
         text = self._authority.host_token(request.public_key, token(host), self._pod)
         if not await self._registry.take_invitation(
             client, self._pod, host, secret=request.secret, public=request.public_key

@@ -15,13 +15,14 @@ from cwdp.shared.bus.messages import Transport
 from manager.bus.lease import Leadership
 from manager.history.queries import Wanted
 from manager.paths.owd import WINDOW_S, Paths
+from manager.pods.pods import PodReport, Pods
 from manager.state import FleetState, Happening
 from manager.view.json_values import Json, is_at, rounded
 
 OWD_SORTS = ("worst", "name")
 
 
-def manager(state: FleetState, lease: Leadership) -> Json:
+def manager(state: FleetState, lease: Leadership, pods: Pods | None) -> Json:
     """This manager's part in who leads, and the planner's latest step."""
     planner, standing = state.planner, state.planner.standing
     up = sum(host.state == "up" for host in state.members.hosts.values())
@@ -31,6 +32,8 @@ def manager(state: FleetState, lease: Leadership) -> Json:
         "leader": None if lease.holder is None else lease.holder.name,
         "epoch": lease.epoch if state.leads else None,
         "hosts_up": up,
+        "root": pods and pods.root,
+        "pods": [] if pods is None else [_pod(report) for report in pods.all()],
         "planner": {
             "enabled": planner.settings.enabled,
             "queue_pairs": standing.flows,
@@ -41,6 +44,10 @@ def manager(state: FleetState, lease: Leadership) -> Json:
             "totals": dict(planner.counters),
         },
     }
+
+
+def _pod(report: PodReport) -> Json:
+    return {"pod": report.pod, "leader": report.manager, "hosts_up": report.hosts_up}
 
 
 def clock(state: FleetState, now_s: float) -> Json:

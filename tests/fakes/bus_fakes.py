@@ -27,9 +27,9 @@ def authority() -> Authority:
 
 
 @cache
-def credential_of(host: str) -> Credential:
+def credential_of(host: str, pod: str = POD) -> Credential:
     """A host's."""
-    return authority().host_credential(host)
+    return authority().host_credential(host, pod)
 
 
 def save_authority(state_dir: Path) -> str:
@@ -59,10 +59,10 @@ def manager_bus(url: str, *, name: str = "manager", **kwargs: Any) -> Bus:
     return connection.manager_bus(url, authority(), name=name, **kwargs)
 
 
-def host_bus(url: str, host: str, **kwargs: Any) -> Bus:
+def host_bus(url: str, host: str, pod: str = POD, **kwargs: Any) -> Bus:
     """A host's connection."""
-    credential = credential_of(host)
-    return Bus(url, credential, HostSeal(host, credential.control), pod=POD, name=host, **kwargs)
+    credential = credential_of(host, pod)
+    return Bus(url, credential, HostSeal(host, credential.control), pod=pod, name=host, **kwargs)
 
 
 async def connect_as(url: str, credential: Credential, errors: list[str] | None = None) -> Client:

@@ -30,8 +30,8 @@ REPORT_INTERVAL_S = 0.2
 class FakeHost:
     """One host with a clock of its own; `lie_ns` is what it adds to the times that it tells others."""
 
-    def __init__(self, name: str, url: str, *, offset_ns: int, drift: float) -> None:
-        self.name = name
+    def __init__(self, name: str, url: str, *, offset_ns: int, drift: float, pod: str = POD) -> None:
+        self.name, self.pod = name, pod
         self.offset_ns = offset_ns
         self.drift = drift
         self.lie_ns = 0.0
@@ -43,8 +43,8 @@ class FakeHost:
         self.updates = 0
         self.priors: dict[str, DriftPrior] = {}
         self.random = random.Random(name)
-        self.bus = host_bus(url, name)
-        self.bus.subscribe(down(POD, name, "clock"), ClockUpdate, self._on_update)
+        self.bus = host_bus(url, name, pod)
+        self.bus.subscribe(down(pod, name, "clock"), ClockUpdate, self._on_update)
         self.bus.watch(name, self._on_desired)
         self._seq = 0
         self._task: asyncio.Task[None] | None = None
@@ -114,8 +114,8 @@ class FakeHost:
         turn = 0
         while True:
             if turn % 5 == 0:
-                self.bus.publish(up(POD, self.name, "hello"), self.hello())
-            self.bus.publish(up(POD, self.name, "report"), self.report())
+                self.bus.publish(up(self.pod, self.name, "hello"), self.hello())
+            self.bus.publish(up(self.pod, self.name, "report"), self.report())
             turn += 1
             await asyncio.sleep(REPORT_INTERVAL_S)
 
@@ -123,12 +123,17 @@ class FakeHost:
 ORIGIN_NS = time.monotonic_ns()
 
 
-def fleet(count: int, url: str) -> list[FakeHost]:
-    """Hosts whose clocks are seconds apart and drift by up to 50 ppm."""
+def fleet(count: int, url: str, *, pod: str = POD) -> list[FakeHost]:
+    """Hosts whose clocks are seconds apart and drift by up to 50 ppm; those of another pod than the first bear its name."""
+    prefix = "h" if pod == POD else pod
     source = random.Random(count)
     hosts = [
         FakeHost(
-            f"h{i}", url, offset_ns=source.randrange(-5 * 10**9, 5 * 10**9), drift=source.uniform(-5e-5, 5e-5)
+            f"{prefix}{i}",
+            url,
+            offset_ns=source.randrange(-5 * 10**9, 5 * 10**9),
+            drift=source.uniform(-5e-5, 5e-5),
+            pod=pod,
         )
         for i in range(count)
     ]

@@ -204,6 +204,7 @@ class Bus:
         on_trouble: told of documents that cannot be written.
 
     Attributes:
+        pod: that it was given.
         counters: totals by name (`COUNTERS`).
         documents: those that this process keeps on the bus.
     """
@@ -226,7 +227,8 @@ class Bus:
         self._shown_url = shown(url)
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._name = name
-        self._credential, self._seal, self._pod = credential, seal, pod
+        self.pod = pod
+        self._credential, self._seal = credential, seal
         self._told_refusal = ""
         self._renewed = asyncio.Event()
         self._on_change = on_change
@@ -293,7 +295,7 @@ class Bus:
         An older document may follow a newer one while connections change: versions order them.
         """
         assert self._task is None
-        self._watches.append(_Watch(self._pod, host, handler, self._seal, self.counters))
+        self._watches.append(_Watch(self.pod, host, handler, self._seal, self.counters))
 
     def start(self) -> None:
         """Connect in the background, for ever, until `close`."""

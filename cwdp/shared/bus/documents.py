@@ -107,6 +107,7 @@ class DocumentWriter:
         self._next_try_s: dict[str, float] = {}
         self._held: dict[str, _Held] = {}
         self._gone_on_from: set[str] = set()
+        self._superseded: set[str] = set()
         self._told: set[str] = set()
         self._wake = asyncio.Event()
 
@@ -121,8 +122,10 @@ class DocumentWriter:
         return 0.0 if since_s is None else time.monotonic() - since_s
 
     def put(self, document: Desired) -> None:
-        """Keep a document on the bus from now on."""
+        """Keep a document on the bus from now on; not one that goes on from what was superseded, until that is read anew."""
         under = document_key(self._pod, document.host)
+        if under in self._superseded:
+            return
         self._documents[under] = document
         self._unwritten_since_s.setdefault(under, time.monotonic())
         self._next_try_s.pop(under, None)
@@ -138,6 +141,7 @@ class DocumentWriter:
         under = document_key(self._pod, host)
         self._held[under], document = await _find(client, self._bucket, under, self._seal)
         self._gone_on_from.add(under)
+        self._superseded.discard(under)
         return document
 
     def withdraw(self) -> None:
@@ -145,6 +149,7 @@ class DocumentWriter:
         for memory in (self._documents, self._unwritten_since_s, self._next_try_s, self._held):
             memory.clear()
         self._gone_on_from.clear()
+        self._superseded.clear()
 
     async def run(self, client: Client) -> None:
         """Write every document once a session, and each again when it changes, for as long as the session lasts."""
@@ -225,6 +230,7 @@ class DocumentWriter:
     def _give_up(self, key: str) -> None:
         """Leave a key as it is until it is gone on from anew."""
         document = self._documents.pop(key)
+        self._superseded.add(key)
         for memory in (self._unwritten_since_s, self._next_try_s, self._held):
             memory.pop(key, None)
         self.on_superseded(document.host)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cwdp.shared.bus.messages import decode, encode
 from cwdp.shared.bus.packing import packed, unpacked
-from cwdp.shared.bus.subjects import host_token_of, kind_of, token
+from cwdp.shared.bus.subjects import host_token_of, is_of_pod, kind_of, token
 from cwdp.shared.identity.jwt import is_signed, public_key
 
 SIGNATURE_BYTES = 64
@@ -73,7 +73,9 @@ class LeaderSeal:
         return bytes(self._key.sign(_signed(kind, body))) + body
 
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
-        """A host's message, which says that it is from the host whose subject it came on."""
+        """A host's message, which says that it is from the host whose subject it came on; or another leader's."""
+        if is_of_pod(subject):
+            return self.opened(kind_of(subject), of, data)
         message = decode(of, unpacked(data))
         if token(str(getattr(message, "host", ""))) != host_token_of(subject):
             raise NotTheirsError(f"it came on {subject} and says that it is another host's")

@@ -3,6 +3,7 @@
 import re
 
 PREFIX = "cwdp.v2"
+PODS = f"{PREFIX}.pods"
 
 
 def token(host: str) -> str:
@@ -23,6 +24,16 @@ def down(pod: str, host: str, kind: str) -> str:
 def joining(pod: str, host: str) -> str:
     """The subject on which a host asks to be taken in."""
     return f"{PREFIX}.{_name(pod)}.join.{_name(host)}"
+
+
+def pod_report(pod: str) -> str:
+    """The subject on which a pod's leader tells the others' of it."""
+    return f"{PODS}.{_name(pod)}"
+
+
+def is_of_pod(subject: str) -> bool:
+    """Whether a pod's leader tells of it there; hosts may not."""
+    return subject.startswith(f"{PODS}.") and subject.count(".") == PODS.count(".") + 1
 
 
 def document_key(pod: str, host: str) -> str:

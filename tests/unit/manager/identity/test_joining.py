@@ -28,6 +28,7 @@ from cwdp.shared.identity import jwt
 from cwdp.shared.identity.credential import Credential
 from cwdp.shared.identity.joining import RENEW, Granted, RenewRequest
 from manager.identity.probe_keys import ProbeKeys
+from manager.identity.registry import Registry
 from manager.identity.service import Credentials
 from tools.free_ports import free_port
 
@@ -37,18 +38,19 @@ pytestmark = pytest.mark.needs("nats-server")
 class _Leader:
     """A manager as far as credentials go."""
 
-    def __init__(self, url: str, path: Path, *, leads: bool = True) -> None:
+    def __init__(self, url: str, path: Path, *, leads: bool = True, pod: str = POD) -> None:
         self.leads = leads
         self.notes: list[tuple[str, str]] = []
-        self.bus = manager_bus(url)
+        self.bus = manager_bus(url, pod=pod)
         self.credentials = Credentials(
             authority(),
             self.bus,
-            POD,
+            pod,
             leads=lambda: self.leads,
             note=lambda host, kind, _: self.notes.append((host, kind)),
             keys=ProbeKeys(path / "probe_keys.json"),
             hosts=lambda: (),
+            may_go_on=lambda: True,
         )
         self.credentials.listen()
 
@@ -330,6 +332,44 @@ async def test_only_the_leader_takes_hosts_in(tmp_path: Path) -> None:
             await join(invitation)
         leader.leads = True
         assert (await join(invitation)).name == "h1"
+
+
+@asynchronous
+async def test_a_host_is_of_one_pod(tmp_path: Path) -> None:
+    """What leaders sign is for a name: a second host of it would follow what is meant for the first."""
+    async with _fleet(tmp_path) as (url, leader), _Leader(url, tmp_path / "other", pod="p2") as other:
+        invitation = words.read(await leader.credentials.invite("h1", by="root"))
+        with pytest.raises(ConfigError, match="of the pod 'main' already"):
+            await other.credentials.invite("h1", by="root")
+        await leader.credentials.revoke("h1", by="root")
+        theirs = words.read(await other.credentials.invite("h1", by="root"))
+        with pytest.raises(IdentityError, match="joined the pod 'p2'"):
+            await join(invitation)
+        assert (await join(theirs)).name == "h1"
+        with pytest.raises(ConfigError, match="of the pod 'p2' already"):
+            await leader.credentials.invite("h1", by="root")
+        words.read(await leader.credentials.invite("h10", by="root"))
+        await other.credentials.revoke("h1", by="root")
+        words.read(await leader.credentials.invite("h1", by="root"))
+
+
+@asynchronous
+async def test_a_host_that_was_invited_by_two_pods_at_once_joins_one(tmp_path: Path) -> None:
+    async with _fleet(tmp_path) as (url, leader), _Leader(url, tmp_path / "other", pod="p2") as other:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Registry, "pod_elsewhere", _nowhere)
+            first, second = [
+                words.read(await each.credentials.invite("h1", by="root")) for each in (leader, other)
+            ]
+        for invitation in (first, second):
+            with pytest.raises(IdentityError, match="a host of this name has joined the pod"):
+                await join(invitation)
+        await other.credentials.revoke("h1", by="root")
+        assert (await join(first)).name == "h1"
+
+
+async def _nowhere(*_: object) -> None:
+    """As each of two that look at the same time."""
 
 
 @asynchronous

@@ -223,3 +223,35 @@ async def test_many_messages_are_sent_though_the_queue_holds_few(tmp_path: Path)
             turning.cancel()
             await until(lambda: len(got) == 7000)
             assert sender.counters["dropped_slow"] == 0
+
+
+@asynchronous
+async def test_nothing_is_written_after_what_was_superseded_before_it_is_read_anew(tmp_path: Path) -> None:
+    """A change that was decided meanwhile goes on from the wrong document as well."""
+    async with bus_server(tmp_path) as server:
+        before, after = (manager_bus(server.url, name=name, confirm=_certain) for name in ("before", "after"))
+        superseded: list[str] = []
+        after.documents.on_superseded = superseded.append
+        async with _buses(before, after):
+            before.put(_document("h", 3, epoch=1))
+            await until(lambda: before.connected and before.documents.unwritten == 0)
+            await until(lambda: after.connected)
+            assert after.session is not None
+            await after.documents.read(after.session, "h")
+            last = _document("h", 4, version=2, epoch=1)
+            before.put(last)
+            await until(lambda: before.documents.unwritten == 0)
+            after.put(_document("h", 0, version=3, epoch=2))
+            await until(lambda: superseded == ["h"])
+            after.put(_document("h", 1, version=4, epoch=2))
+            await asyncio.sleep(0.5)
+            assert await _stored(server.url, "h") == last
+            assert await after.documents.read(after.session, "h") == last
+            mended = _document("h", 4, version=5, epoch=2)
+            after.put(mended)
+            await until(lambda: after.documents.unwritten == 0)
+            assert await _stored(server.url, "h") == mended
+
+
+async def _certain() -> bool:
+    return True
