@@ -43,6 +43,7 @@ MOST_ROWS = 131_072
 RATES = [QP_COUNTERS.index(name) for name in ("packets", "bytes")]
 BYTES = QP_COUNTERS.index("bytes")
 NS = 1e-9
+_AS_BYTES = np.dtype(f"V{QP_ROW.itemsize}")
 
 Rows = NDArray[np.void]
 Mask = NDArray[np.bool_]
@@ -172,6 +173,23 @@ class JoinedTables(_Sending):
         return self._holds_s
 
 
+@dataclass(frozen=True)
+class NicReport:
+    """Some of a NIC's queue pairs.
+
+    Attributes:
+        nic: its host and interface.
+        rows: dtype QP_ROW, shape (n,).
+        unlisted: queue pairs that moved and did not fit in.
+        link_bps: the speed of its link.
+    """
+
+    nic: tuple[str, str]
+    rows: Rows
+    unlisted: int = 0
+    link_bps: float = LARGEST_BPS
+
+
 class QueuePairStore:
     """Takes in reports of queue pairs.
 
@@ -186,50 +204,66 @@ class QueuePairStore:
         self.totals: Totals = Counter()
         self.implausible = 0
 
-    def hear(
-        self,
-        nic: tuple[str, str],
-        rows: Rows,
-        *,
-        local_ns: int,
-        unlisted: int,
-        now_s: float,
-        link_bps: float = LARGEST_BPS,
+    def hear(self, reports: Sequence[NicReport], *, local_ns: int, now_s: float) -> None:
+        """Take in some rows of some NICs of a host, as they were when its clock showed `local_ns`."""
+        going_on: dict[tuple[str, str], _GoingOn] = {}
+        for report in reports:
+            if report.nic in going_on:
+                self._go_on(list(going_on.values()), local_ns, now_s)
+                going_on.clear()
+            table = self.tables.get(report.nic)
+            if table is None:
+                table = self.tables[report.nic] = NicTable()
+            table.tell(report.unlisted, local_ns, now_s)
+            keys = qp_keys(report.rows)
+            if np.array_equal(keys, table.arrived):
+                going_on[report.nic] = _GoingOn(table, table.places, report.rows, report.link_bps)
+            else:
+                self._hear_others(table, keys, report, local_ns, now_s)
+        self._go_on(list(going_on.values()), local_ns, now_s)
+
+    def _hear_others(
+        self, table: NicTable, arrived: NDArray[np.bytes_], report: NicReport, local_ns: int, now_s: float
     ) -> None:
-        """Take in some of a NIC's rows, as they were when its host's clock showed `local_ns`; `link_bps` is its speed."""
-        table = self.tables.setdefault(nic, NicTable())
-        table.tell(unlisted, local_ns, now_s)
-        keys, reading = qp_keys(rows), _Reading(local_ns, now_s, link_bps)
-        if len(keys) and np.array_equal(keys, table.arrived):
-            self._go_on(table, table.places, rows, reading)
-            return
-        arrived = keys
-        keys, last = np.unique(keys[::-1], return_index=True)
-        rows = rows[::-1][last]
+        """Take in rows that are not those of the report before."""
+        keys, last = np.unique(arrived[::-1], return_index=True)
+        rows = report.rows[::-1][last]
         place = np.searchsorted(table.keys, keys)
         known = np.zeros(len(keys), dtype=bool)
         inside = place < len(table.keys)
         known[inside] = table.keys[place[inside]] == keys[inside]
-        self._go_on(table, place[known], rows[known], reading)
+        self._go_on([_GoingOn(table, place[known], rows[known], report.link_bps)], local_ns, now_s)
         new = rows[~known]
         self._count(new, np.zeros(len(new), QP_ROW), _counters(new), np.ones(len(new), bool))
         _insert(table, keys[~known], rows[~known], local_ns, now_s)
         if len(keys) == len(arrived) and len(table.keys) <= MOST_ROWS:
             table.remember(arrived)
 
-    def _go_on(self, table: NicTable, place: NDArray[np.intp], rows: Rows, reading: "_Reading") -> None:
-        """Take in rows that are there."""
-        before = table.rows[place]
+    def _go_on(self, known: Sequence["_GoingOn"], local_ns: int, now_s: float) -> None:
+        """Take in rows that are there, of different NICs."""
+        known = [one for one in known if len(one.rows)]
+        if not known:
+            return
+        sizes = [len(one.rows) for one in known]
+        rows = _concatenated([one.rows for one in known])
+        before = _concatenated([one.table.rows[one.place] for one in known])
         grown = _grown(_counters(rows), _counters(before))
-        took_s = (reading.local_ns - table.local_ns[place]) * NS
-        plausible = _are_plausible(grown[:, BYTES], took_s, reading.link_bps)
+        took_s = (local_ns - np.concatenate([one.table.local_ns[one.place] for one in known])) * NS
+        plausible = _are_plausible(grown[:, BYTES], took_s, np.repeat([one.link_bps for one in known], sizes))
         self.implausible += int(np.count_nonzero(~plausible))
         self._count(rows, before, grown, plausible)
         rates = np.full((len(rows), len(RATES)), np.nan)
         is_later = ((took_s > 0) & plausible)[:, None]
-        table.rates[place] = np.divide(grown[:, RATES], took_s[:, None], out=rates, where=is_later)
-        table.turned_s[place[rows["sport"] != before["sport"]]] = reading.now_s
-        table.rows[place], table.local_ns[place], table.heard_s[place] = rows, reading.local_ns, reading.now_s
+        np.divide(grown[:, RATES], took_s[:, None], out=rates, where=is_later)
+        turned = rows["sport"] != before["sport"]
+        has_turned, start = turned.any(), 0
+        for one, size in zip(known, sizes, strict=True):
+            table, place, these = one.table, one.place, slice(start, start + size)
+            table.rows[place], table.rates[place] = one.rows, rates[these]
+            table.local_ns[place], table.heard_s[place] = local_ns, now_s
+            if has_turned:
+                table.turned_s[place[turned[these]]] = now_s
+            start += size
 
     def expire(self, now_s: float, hosts: set[str]) -> None:
         """Drop rows not heard of for long, and those of hosts that are gone."""
@@ -262,12 +296,18 @@ class QueuePairStore:
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """When rows were read, by their host's clock, and taken in; and the speed of their NIC's link."""
+class _GoingOn:
+    """Rows of a NIC whose `link_bps` is known, and their places in its table, each once."""
 
-    local_ns: int
-    now_s: float
+    table: NicTable
+    place: NDArray[np.intp]
+    rows: Rows
     link_bps: float
+
+
+def _concatenated(parts: Sequence[Rows]) -> Rows:
+    """As bytes: with fields numpy works out anew what type fits them all, which takes much longer."""
+    return np.concatenate([part.view(_AS_BYTES) for part in parts]).view(QP_ROW)
 
 
 def _counters(rows: Rows) -> NDArray[np.uint64]:
@@ -285,7 +325,9 @@ def _grown(now: NDArray[np.unsignedinteger], before: NDArray[np.unsignedinteger]
 
 
 def _are_plausible(
-    grown_bytes: NDArray[np.uint64], took_s: NDArray[np.floating[Any]], link_bps: float
+    grown_bytes: NDArray[np.uint64],
+    took_s: NDArray[np.floating[Any]],
+    link_bps: NDArray[np.floating[Any]],
 ) -> Mask:
     """Whether rows that are there can have sent or received as much in that time; shape (rows,).
 

@@ -11,7 +11,7 @@ from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleR
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.hosts.members import Members
-from manager.queue_pairs.counters import LARGEST_BPS, QueuePairStore
+from manager.queue_pairs.counters import LARGEST_BPS, NicReport, QueuePairStore
 from manager.queue_pairs.delays import QpDelays
 
 REPORT_REASONS = ("ok", "unknown_nic", "not_sane", "implausible")
@@ -43,23 +43,16 @@ class Traffic:
         """A host's queue pairs moved."""
         if not 0 <= report.local_ns < LARGEST_TIME_NS:
             return
+        told, implausible = [], self.queue_pairs.implausible
         for part in report.nics:
-            rows = self._rows(report.host, part.nic, part.rows, QP_ROW)
+            nic, rows = (report.host, part.nic), self._rows(report.host, part.nic, part.rows, QP_ROW)
             if rows is not None:
-                self._hear_rows(report, part, rows, now_s)
-
-    def _hear_rows(self, report: QpReport, part: NicQueuePairs, rows: NDArray[np.void], now_s: float) -> None:
-        nic, implausible = (report.host, part.nic), self.queue_pairs.implausible
-        self.queue_pairs.hear(
-            nic,
-            rows,
-            local_ns=report.local_ns,
-            unlisted=part.unlisted,
-            now_s=now_s,
-            link_bps=min(self._members.link_bps(*nic) or LARGEST_BPS, LARGEST_BPS),
-        )
+                link_bps = min(self._members.link_bps(*nic) or LARGEST_BPS, LARGEST_BPS)
+                told.append((part, NicReport(nic, rows, part.unlisted, link_bps)))
+        self.queue_pairs.hear([one for _, one in told], local_ns=report.local_ns, now_s=now_s)
         self.reports["implausible"] += self.queue_pairs.implausible > implausible
-        self.queue_pairs.tables[nic].paced_bps = _paced(part)
+        for part, one in told:
+            self.queue_pairs.tables[one.nic].paced_bps = _paced(part)
 
     def hear_samples(self, report: SampleReport, now_s: float) -> None:
         """Data packets passed NICs of a host."""

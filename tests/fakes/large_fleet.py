@@ -16,6 +16,7 @@ from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.finding import Finding, Kind, Subject, cable
 from manager.links.loads import LinkLoads
+from manager.queue_pairs.counters import NicReport
 from manager.state import FleetState
 
 
@@ -134,5 +135,5 @@ def send(fleet: LargeFleet, state: FleetState, pairs: Iterable[tuple[int, int]])
             row["packets"], row["bytes"] = 10, 10_000
             row["addr"] = np.frombuffer(packed_address(nic.ipv4 or ""), np.uint8)
             state.traffic.queue_pairs.hear(
-                (f"h{src}", f"nic{rail}"), row, local_ns=1, unlisted=0, now_s=now_s
+                [NicReport((f"h{src}", f"nic{rail}"), row)], local_ns=1, now_s=now_s
             )

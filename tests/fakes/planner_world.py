@@ -17,7 +17,7 @@ from manager.hosts.members import Members
 from manager.links.loads import Capacities, LinkLoads, likely_bps, tiers
 from manager.planner.demand import max_min_rates
 from manager.planner.planner import Planner
-from manager.queue_pairs.counters import QueuePairStore
+from manager.queue_pairs.counters import NicReport, QueuePairStore
 
 TICK_S = 0.25
 PORTS = 64
@@ -243,13 +243,8 @@ class World:
                 row["qpn"], row["direction"], row["sport"] = qp.qpn, EGRESS, qp.sport
                 row["bytes"] = round(qp.sent_bytes * (1 + self.noise * TICK_S * self.rng.normal() / 10))
                 row["packets"] = max(1, row["bytes"] // (64 if qp.small else 4096))
-            self.store.hear(
-                (f"h{host}", "eth0"),
-                rows,
-                local_ns=round(self.now_s * 1e9),
-                unlisted=unlisted,
-                now_s=self.now_s,
-            )
+            report = NicReport((f"h{host}", "eth0"), rows, unlisted=unlisted)
+            self.store.hear([report], local_ns=round(self.now_s * 1e9), now_s=self.now_s)
 
     def _loads(self, rates: NDArray[np.float64]) -> LinkLoads:
         load = np.zeros(len(self.links))

@@ -24,6 +24,7 @@ from manager.history.rings import Ring
 from manager.history.service import LINKS_EVERY_S, PAIRS_EVERY_S, WRITE_EVERY_S
 from manager.history.store import Store
 from manager.links.loads import LinkLoads
+from manager.queue_pairs.counters import NicReport
 from manager.state import FleetState
 from tools.bench.figures import Figure, figure
 
@@ -178,7 +179,7 @@ def _state(rng: np.random.Generator) -> FleetState:
             rows["qpn"], rows["addr"] = np.arange(QUEUE_PAIRS), rng.integers(0, 255, 16)
             rows["bytes"] = turn * rng.integers(1, 1 << 20, QUEUE_PAIRS)
             state.traffic.queue_pairs.hear(
-                (f"h{i}", "nic0"), rows, local_ns=turn * 10**9, unlisted=0, now_s=float(turn)
+                [NicReport((f"h{i}", "nic0"), rows)], local_ns=turn * 10**9, now_s=float(turn)
             )
     return state
 

@@ -14,7 +14,7 @@ from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
 from manager.planner.planner import Planner
 from manager.probing.schedule import FIRST_PORT
-from manager.queue_pairs.counters import QueuePairStore
+from manager.queue_pairs.counters import NicReport, QueuePairStore
 from tools.bench.figures import Figure, figure
 from tools.sim.fleet.speaking import hello_of
 
@@ -100,13 +100,8 @@ class _Fleet:
         self._rows["packets"] = self._sent / PACKET_BYTES
         starts = np.searchsorted(self._src, np.arange(LEAVES * HOSTS + 1))
         for nic in range(LEAVES * HOSTS):
-            self._store.hear(
-                (_host(nic), IFNAME),
-                self._rows[starts[nic] : starts[nic + 1]],
-                local_ns=round(self._now_s * 1e9),
-                unlisted=0,
-                now_s=self._now_s,
-            )
+            report = NicReport((_host(nic), IFNAME), self._rows[starts[nic] : starts[nic + 1]])
+            self._store.hear([report], local_ns=round(self._now_s * 1e9), now_s=self._now_s)
 
 
 def _others(nics: int, rng: np.random.Generator) -> Indices:

@@ -17,6 +17,7 @@ from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import DirectedLink, PackedPaths, Routes
 from manager.faults.finding import Finding, Kind, cable
 from manager.links.loads import LinkLoads
+from manager.queue_pairs.counters import NicReport
 from manager.state import FleetState
 
 BOOT = "boot"
@@ -127,9 +128,8 @@ def send(
         rows["sport"] = FIRST_PORT
         rows["bytes"] = int(1e9 * now_s) + rng.integers(0, 1 << 27, fleet.queue_pairs)
         rows["packets"] = rows["bytes"] // 4_096
-        state.traffic.queue_pairs.hear(
-            (fleet.host(i), IFNAME), rows, local_ns=int(now_s * 1e9), unlisted=0, now_s=now_s
-        )
+        report = NicReport((fleet.host(i), IFNAME), rows)
+        state.traffic.queue_pairs.hear([report], local_ns=int(now_s * 1e9), now_s=now_s)
 
 
 def break_link(state: FleetState, a: str, b: str, kind: Kind = "silent", loss: float = 1.0) -> Finding:

@@ -13,6 +13,7 @@ from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.faults.finding import Finding, Subject
 from manager.history.queue_pairs import TOP, chosen
+from manager.queue_pairs.counters import NicReport
 from manager.state import FleetState
 
 HOSTS = 8
@@ -31,9 +32,8 @@ def _state(queue_pairs: int) -> FleetState:
             rows["direction"] = np.repeat([EGRESS, INGRESS], queue_pairs)
             rows["addr"] = np.frombuffer(packed_address(f"10.0.0.{(i + 1) % HOSTS + 1}"), np.uint8)
             rows["bytes"] = turn * (rows["qpn"].astype(np.uint64) + np.uint64(1000 * i))
-            state.traffic.queue_pairs.hear(
-                (f"h{i}", "e"), rows, local_ns=turn * 10**9, unlisted=0, now_s=float(turn)
-            )
+            report = NicReport((f"h{i}", "e"), rows)
+            state.traffic.queue_pairs.hear([report], local_ns=turn * 10**9, now_s=float(turn))
     return state
 
 

@@ -18,7 +18,7 @@ from manager.links.matrix import Nics, build_matrix
 from manager.links.meter import LoadMeter
 from manager.paths.told import ToldPaths
 from manager.paths.windows import FORGET_AFTER, KEPT, MOST_AHEAD, MOST_ROWS_A_HOST, WindowStore
-from manager.queue_pairs.counters import QueuePairStore
+from manager.queue_pairs.counters import NicReport, QueuePairStore
 from tools.sim.faults.leafspine import FRAME_NS, LeafSpine, Shape, Trouble
 from tools.sim.faults.localisation import Bench
 
@@ -256,7 +256,7 @@ def _traffic(rate_bps: float, sports: list[int]) -> QueuePairStore:
     rows["qpn"], rows["sport"] = np.arange(len(sports)), sports
     for second in range(2):
         rows["bytes"] = second * rate_bps / 8
-        store.hear(("a", "0"), rows.copy(), local_ns=second * 10**9, unlisted=0, now_s=float(second))
+        store.hear([NicReport(("a", "0"), rows.copy())], local_ns=second * 10**9, now_s=float(second))
     return store
 
 
@@ -287,7 +287,7 @@ def test_a_load_is_not_sure_where_a_queue_pair_of_an_unknown_pair_starts_or_ends
     rows["addr"], rows["qpn"] = list(packed_address("10.0.0.9")), 99
     for second in range(2):
         rows["bytes"] = second * 1_000_000
-        store.hear(("a", "0"), rows.copy(), local_ns=second * 10**9, unlisted=0, now_s=1.0)
+        store.hear([NicReport(("a", "0"), rows.copy())], local_ns=second * 10**9, now_s=1.0)
     sure = LoadMeter(_fabric(), OWNER | {"10.0.0.9": "c/0"}).measure(store.tables.items(), 1.0)[1]
     assert sure.tolist() == [True, False, False, True, True, True]
 
@@ -296,7 +296,7 @@ def test_a_load_is_not_sure_for_a_while_after_a_queue_pair_has_moved() -> None:
     store, meter = _traffic(1e6, [50_000]), LoadMeter(_fabric(), OWNER)
     rows = store.tables["a", "0"].rows.copy()
     rows["sport"], rows["bytes"] = 50_001, 250_000
-    store.hear(("a", "0"), rows, local_ns=2 * 10**9, unlisted=0, now_s=2.0)
+    store.hear([NicReport(("a", "0"), rows)], local_ns=2 * 10**9, now_s=2.0)
     load, sure = meter.measure(store.tables.items(), 2.0)
     assert load.tolist() == [1e6, 0.0, 1e6, 0.0, 1e6, 1e6]
     assert sure.tolist() == [True, False, False, False, False, True]
@@ -310,7 +310,7 @@ def test_a_queue_pair_that_has_stopped_loads_nothing_and_leaves_a_doubt_for_a_wh
     for quarter in range(1, 14):
         rows["bytes"] = 125_000 + quarter * 31_250
         local_ns, now_s = 10**9 + quarter * 250_000_000, 1.0 + quarter / 4
-        store.hear(("a", "0"), rows.copy(), local_ns=local_ns, unlisted=0, now_s=now_s)
+        store.hear([NicReport(("a", "0"), rows.copy())], local_ns=local_ns, now_s=now_s)
         load, sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), now_s)
         assert load[1] == pytest.approx(1e6)
         assert load[2] == pytest.approx(1e6 if quarter < 3 else 0.0)
@@ -324,7 +324,7 @@ def test_a_nic_that_says_nothing_leaves_the_loads_of_its_links_in_doubt() -> Non
     assert sure.tolist() == [True, False, False, False, False, True]
     nothing = np.zeros(0, QP_ROW)
     for second in range(60, 64):
-        store.hear(("a", "0"), nothing, local_ns=second * 10**9, unlisted=0, now_s=float(second))
+        store.hear([NicReport(("a", "0"), nothing)], local_ns=second * 10**9, now_s=float(second))
     assert LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 64.0)[1].all()
 
 
@@ -332,7 +332,7 @@ def test_a_queue_pair_that_was_heard_of_once_leaves_loads_in_doubt() -> None:
     store = QueuePairStore()
     rows = np.zeros(1, QP_ROW)
     rows["addr"], rows["direction"], rows["sport"] = list(packed_address("10.0.0.2")), EGRESS, 50_000
-    store.hear(("a", "0"), rows, local_ns=0, unlisted=0, now_s=0.0)
+    store.hear([NicReport(("a", "0"), rows)], local_ns=0, now_s=0.0)
     load, sure = LoadMeter(_fabric(), OWNER).measure(store.tables.items(), 0.0)
     assert load.tolist() == [0.0] * 6
     assert sure.tolist() == [True, False, False, False, False, True]

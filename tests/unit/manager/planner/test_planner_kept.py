@@ -10,7 +10,7 @@ from manager.planner.candidates import Candidates
 from manager.planner.flows import FlowReader, QpName, sending
 from manager.planner.located import Located
 from manager.planner.steering_state import SteeringState
-from manager.queue_pairs.counters import QueuePairStore
+from manager.queue_pairs.counters import NicReport, QueuePairStore
 
 ADDRESSES = ("10.0.0.1", "10.0.0.2", "fd00::3")
 PORTS = (50_000, 50_001, 50_002)
@@ -42,7 +42,7 @@ def test_flows_read_again_are_those_read_for_the_first_time(
                 row["addr"] = np.frombuffer(packed_address(addr), np.uint8)
                 row["qpn"], row["direction"], row["sport"], row["bytes"] = qpn, direction, sport, total
             local_ns = round(now_s * 1e9)
-            store.hear((host, "eth0"), rows, local_ns=local_ns, unlisted=unlisted, now_s=now_s)
+            store.hear([NicReport((host, "eth0"), rows, unlisted=unlisted)], local_ns=local_ns, now_s=now_s)
         if forgets:
             store.expire(now_s, {"h1"})
         kept, fresh = reader.read(store.tables, owners, now_s), sending(store.tables, owners, now_s)

@@ -13,7 +13,7 @@ from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.queue_pairs.counters import FORGET_AFTER_S, MOST_ROWS, QueuePairStore
+from manager.queue_pairs.counters import FORGET_AFTER_S, MOST_ROWS, NicReport, QueuePairStore
 from manager.queue_pairs.sample_join import SETTLE_NS
 from manager.state import FleetState
 from manager.view import qp_views
@@ -32,7 +32,7 @@ def _rows(*fields: dict[str, Any]) -> NDArray[np.void]:
 
 
 def _hear(store: QueuePairStore, second: float, *fields: dict[str, Any]) -> None:
-    store.hear(NIC, _rows(*fields), local_ns=round(second * S), unlisted=0, now_s=second)
+    store.hear([NicReport(NIC, _rows(*fields))], local_ns=round(second * S), now_s=second)
 
 
 def _by_qpn(store: QueuePairStore) -> dict[int, tuple[int, float]]:
@@ -97,7 +97,7 @@ def test_directions_and_nics_are_apart() -> None:
         {"qpn": 5, "direction": EGRESS, "packets": 1},
         {"qpn": 5, "direction": INGRESS, "packets": 2},
     )
-    store.hear(("b", "eth0"), _rows({"qpn": 5, "packets": 4}), local_ns=1, unlisted=3, now_s=1.0)
+    store.hear([NicReport(("b", "eth0"), _rows({"qpn": 5, "packets": 4}), unlisted=3)], local_ns=1, now_s=1.0)
     assert store.count() == {"egress": 2, "ingress": 1}
     assert (store.totals["packets", "egress"], store.totals["packets", "ingress"]) == (5, 2)
 
@@ -123,9 +123,11 @@ def test_what_is_gone_is_forgotten_and_stays_in_the_totals() -> None:
 def test_what_a_report_in_parts_left_out_is_remembered() -> None:
     store = QueuePairStore()
     for first, unlisted in ((0, 70), (1, 0)):
-        store.hear(NIC, _rows({"qpn": first, "packets": 1}), local_ns=5, unlisted=unlisted, now_s=1.0)
+        store.hear(
+            [NicReport(NIC, _rows({"qpn": first, "packets": 1}), unlisted=unlisted)], local_ns=5, now_s=1.0
+        )
     assert store.tables[NIC].unlisted == 70
-    store.hear(NIC, _rows(), local_ns=6, unlisted=0, now_s=1.25)
+    store.hear([NicReport(NIC, _rows())], local_ns=6, now_s=1.25)
     assert store.tables[NIC].unlisted == 0
 
 
@@ -135,7 +137,7 @@ def test_memory_is_bounded() -> None:
     rows = np.zeros(MOST_ROWS, dtype=QP_ROW)
     rows["qpn"] = np.arange(MOST_ROWS)
     rows["direction"] = INGRESS
-    store.hear(NIC, rows, local_ns=2, unlisted=0, now_s=2.0)
+    store.hear([NicReport(NIC, rows)], local_ns=2, now_s=2.0)
     assert store.count() == {"egress": 0, "ingress": MOST_ROWS}
 
 
@@ -235,3 +237,39 @@ def test_queue_pairs_are_shown_with_rates_peers_and_delays() -> None:
     assert len(qp_views.queue_pairs(state, 101.5, host="a/eth0", limit=1)["queue_pairs"]) == 1
     for sort in qp_views.SORTS:
         assert qp_views.queue_pairs(state, 101.5, sort=sort)["qp_count"] == 2
+
+
+def test_a_hosts_nics_are_heard_together_as_one_by_one() -> None:
+    """The same queue pairs again and again, others, none, a NIC twice in one report, faster than its link, another port."""
+    draw = np.random.default_rng(11)
+    together, apart = QueuePairStore(), QueuePairStore()
+    packets = np.zeros((4, 6), np.uint64)
+    for turn in range(1, 60):
+        packets += draw.integers(0, 1000, packets.shape).astype(np.uint64)
+        if draw.random() < 0.1:
+            packets[draw.integers(4)] = 0
+        reports = []
+        for number in draw.permutation([0, 1, 2, 3, int(draw.integers(4))]).tolist():
+            some = range(6) if draw.random() < 0.8 else range(int(draw.integers(6)))
+            fields = [
+                {
+                    "qpn": qpn,
+                    "direction": int(qpn > 3),
+                    "packets": packets[number, qpn],
+                    "bytes": packets[number, qpn] * 4096,
+                    "sport": 50_000 + int(draw.random() < 0.05),
+                }
+                for qpn in some
+            ]
+            nic, link_bps = ("a", f"eth{number}"), 1e9 if number else 1e6
+            reports.append(NicReport(nic, _rows(*fields), unlisted=int(draw.integers(2)), link_bps=link_bps))
+        together.hear(reports, local_ns=turn * S, now_s=float(turn))
+        for report in reports:
+            apart.hear([report], local_ns=turn * S, now_s=float(turn))
+    assert together.totals == apart.totals
+    assert together.implausible == apart.implausible > 0
+    assert together.tables.keys() == apart.tables.keys()
+    for nic, table in together.tables.items():
+        other = apart.tables[nic]
+        for name in ("keys", "rows", "local_ns", "heard_s", "turned_s", "rates"):
+            np.testing.assert_array_equal(getattr(table, name), getattr(other, name))
