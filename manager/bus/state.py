@@ -35,6 +35,16 @@ class Table(Protocol):
         """
 
 
+class SharedTable(Table, Protocol):
+    """What leaders of all pods change."""
+
+    def kept(self, revision: int) -> None:
+        """It is on the bus as it was at a revision."""
+
+    def ask_again(self) -> None:
+        """Ask once more for what was asked for and did not come onto the bus, as somebody else's change was there first."""
+
+
 BUCKET = "cwdp-wishes"
 MOST_BYTES = 1 << 28
 TIMELINE = "timeline"
@@ -51,7 +61,7 @@ class BusState:
         bus: where.
         confirm: whether it is certain that this manager leads.
         tables: the pod's, by the key under which each is kept.
-        shared: those of the whole fleet: leaders of all pods change them, and whose change comes too late takes what is there.
+        shared: those of the whole fleet: whose change comes too late takes what is there, and asks again.
     """
 
     def __init__(
@@ -59,10 +69,10 @@ class BusState:
         bus: Bus,
         confirm: Callable[[], Awaitable[bool]],
         tables: Mapping[str, Table],
-        shared: Mapping[str, Table],
+        shared: Mapping[str, SharedTable],
     ) -> None:
         self._bus, self._confirm = bus, confirm
-        self._shared = frozenset(shared)
+        self._shared = shared
         self._bucket = Bucket(BUCKET, max_bytes=MOST_BYTES)
         self._tables = {**tables, **shared}
         self._revisions: dict[str, int] = {}
@@ -126,16 +136,21 @@ class BusState:
                     revision, data = await self._bucket.read(client, self._under(key))
             except JETSTREAM_ERRORS:
                 return
-            if data and revision != self._revisions.get(key):
+            if data and self._is_news(key, revision):
                 self._load(key, revision, data)
+
+    def _is_news(self, key: str, revision: int) -> bool:
+        """Whether a table that was read is to be followed. Others may change what is shared, and a copy that lags tells less."""
+        known = self._revisions.get(key, -1)
+        return revision > known if key in self._shared else revision != known
 
     def _under(self, key: str) -> str:
         return key if key in self._shared else key_of(key, self._bus.pod)
 
     def revert(self) -> None:
-        """Have the tables again as they are known to be on the bus."""
+        """Have the pod's tables again as they are known to be on the bus."""
         for key, table in self._tables.items():
-            if table.revision != self._sent.get(key) and key in self._stored:
+            if key not in self._shared and table.revision != self._sent.get(key) and key in self._stored:
                 table.load(self._stored[key])
 
     async def _take_over_timeline(self, client: Client, own: str) -> str:
@@ -166,6 +181,8 @@ class BusState:
             return False
         finally:
             self._sent[key] = table.revision
+        if key in self._shared:
+            self._shared[key].ask_again()
         return True
 
     async def _send_table(self, client: Client | None, key: str) -> None:
@@ -184,6 +201,8 @@ class BusState:
                 raise
             revision = await self._bucket.replace(client, under, data, revision=before)
         self._revisions[key], self._sent[key], self._stored[key] = revision, sent, data
+        if key in self._shared:
+            self._shared[key].kept(sent)
 
 
 def _text(error: BaseException) -> str:

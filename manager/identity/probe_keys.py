@@ -46,6 +46,7 @@ class ProbeKeys:
         self.revision = 0
         self._path = path
         self._has: dict[str, str] = {}
+        self._asked: int | None = None
         self._state = _State(keys=KeyFile(send=1, key=[_new_key(1)]))
         if path.exists():
             self.load(path.read_bytes())
@@ -79,9 +80,13 @@ class ProbeKeys:
 
     def rotate(self) -> None:
         """Begin to replace the key that is signed with; once more where that is under way."""
-        if self._state.stage != "settled":
+        if self._state.stage == "settled":
+            self._begin()
+        else:
             self._become(msgspec.structs.replace(self._state, again=True))
-            return
+        self._asked = self.revision
+
+    def _begin(self) -> None:
         old = self.wanted.key[0]
         keys = KeyFile(send=old.id, key=[old, _new_key((old.id + 1) % MOST_IDS)])
         self._become(_State(keys=keys, stage="introduced"))
@@ -98,8 +103,18 @@ class ProbeKeys:
         again = self._state.again
         self._become(_State(keys=KeyFile(send=new.id, key=[new])))
         if again:
-            self.rotate()
+            self._begin()
         return self._state.stage
+
+    def kept(self, revision: int) -> None:
+        """They are on the bus as they were at a revision."""
+        if self._asked is not None and self._asked <= revision:
+            self._asked = None
+
+    def ask_again(self) -> None:
+        """Rotate them once more, where a rotation that was asked for here did not come onto the bus."""
+        if self._asked is not None:
+            self.rotate()
 
     def dump(self) -> bytes:
         """All that must be kept."""

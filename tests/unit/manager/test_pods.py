@@ -240,6 +240,24 @@ async def test_the_probe_keys_are_one_for_all_pods_and_rotated_once_all_hosts_ha
 
 @needs_bus
 @asynchronous
+async def test_of_rotations_that_are_asked_for_at_once_none_is_lost(tmp_path: Path) -> None:
+    """Each may follow a host that was revoked, which knows the key that the other one has begun with."""
+    async with _two_pods(tmp_path) as pods:
+        first, second = (pods.of[pod]._probe_keys for pod in (FIRST, SECOND))
+        await until(lambda: first.wanted == second.wanted)
+        (before,) = first.ids
+        for manager in pods.of.values():
+            manager.credentials.rotate_keys(by="somebody")
+        assert first.wanted != second.wanted
+        asking = [await pods.ask_for_keys(pod) for pod in pods.of]
+        await until(lambda: first.stage == second.stage == "settled" and first.ids == {before + 2}, 40.0)
+        assert first.wanted == second.wanted
+        for task in asking:
+            task.cancel()
+
+
+@needs_bus
+@asynchronous
 async def test_what_is_on_the_bus_of_a_pod_bears_its_name_but_for_the_first(tmp_path: Path) -> None:
     async with _two_pods(tmp_path) as pods:
         client = await connect_as_manager(pods.of[FIRST].bus.url)

@@ -76,3 +76,36 @@ def test_ids_go_round_and_alternate(tmp_path: Path) -> None:
             assert read_keys(path) == keys.wanted
             keys.step(["h"])
         assert keys.stage == "settled"
+
+
+def test_a_rotation_that_came_too_late_is_asked_for_again(tmp_path: Path) -> None:
+    """Somebody else's change is on the bus in its place."""
+    mine, theirs = ProbeKeys(tmp_path / "mine.json"), ProbeKeys(tmp_path / "theirs.json")
+    mine.load(theirs.dump())
+    theirs.rotate()
+    mine.rotate()
+    mine.load(theirs.dump())
+    assert mine.dump() == theirs.dump()
+    mine.ask_again()
+    theirs.rotate()
+    assert mine.dump() == theirs.dump(), "once more after the one that is under way"
+    mine.kept(mine.revision - 1)
+    revision = mine.revision
+    mine.ask_again()
+    assert mine.revision > revision
+    mine.kept(mine.revision)
+    revision = mine.revision
+    mine.ask_again()
+    assert mine.revision == revision
+
+
+def test_what_goes_on_by_itself_is_not_asked_for_again(tmp_path: Path) -> None:
+    keys = ProbeKeys(tmp_path / "keys.json")
+    keys.rotate()
+    keys.rotate()
+    keys.kept(keys.revision)
+    while keys.ids != {2, 3}:
+        keys.step([])
+    revision = keys.revision
+    keys.ask_again()
+    assert keys.revision == revision
