@@ -28,13 +28,14 @@ class PageServer:
         world: what is told.
         ticks_s: between two ticks; None stops them and leaves streams open.
         answers: whether questions and streams are answered.
+        stands: whether questions that come are never answered.
         streams: how many are open.
     """
 
     def __init__(self, world: Synthetic, port: int = 0) -> None:
         self.world, self._port, self._files = world, port, read_files()
         self.ticks_s: float | None = 0.25
-        self.answers = True
+        self.answers, self.stands = True, False
         self.streams = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="page-server")
@@ -81,6 +82,8 @@ class PageServer:
         if not self.answers:
             raise web.HTTPServiceUnavailable
         self.world.asked.append(request.path_qs)
+        if self.stands:
+            await asyncio.Event().wait()
         try:
             return web.json_response(answer(self.world, request.match_info["path"], request.query))
         except RefusedError as refused:

@@ -46,6 +46,15 @@ def test_a_broken_stream_is_told_and_taken_up_again(browser: Browser, server: Pa
     browser.until_text("live", ".replay")
 
 
+def test_a_question_that_is_never_answered_is_asked_again(browser: Browser, server: PageServer) -> None:
+    browser.open(server.url, shows=".heatmap canvas")
+    server.stands = True
+    browser.open(f"{server.url}#/jobs")
+    browser.until(lambda: any(path.startswith("/v1/job") for path in server.world.asked), "the question")
+    server.stands = False
+    browser.until(lambda: browser.all("main table tbody tr"), "the answer")
+
+
 def test_only_changed_cells_of_the_matrix_travel(browser: Browser, server: PageServer) -> None:
     browser.open(f"{server.url}#/fleet?src=10.254.1.1&dst=10.254.1.4", shows=".heatmap canvas")
     browser.until_text("10.254.1.1 > 10.254.1.4:", ".heatmap output")

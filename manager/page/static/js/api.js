@@ -24,22 +24,35 @@ export function question(path, params) {
   return `v1/${path}${text && "?"}${text}`;
 }
 
+/** So long an answer is waited for, in seconds. */
+const LONGEST_S = 15;
+
 /**
  * Ask once.
- * @throws {Refusal} the manager refuses; status 0 where it does not answer
+ * @throws {Refusal} the manager refuses; status 0 where it does not answer, or not in time
  */
 export async function ask(url, signal) {
   let response;
+  let text;
   try {
-    response = await fetch(url, { signal });
+    response = await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(1000 * LONGEST_S)]) });
+    text = await response.text();
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (signal.aborted) throw error;
     throw new Refusal("The manager does not answer.", "It is asked again by itself.", 0);
   }
-  const body = await response.json().catch(() => ({}));
+  const body = parsed(text);
   if (response.ok) return body;
   heed(response.status);
   throw new Refusal(body.error ?? `The manager answered ${response.status}.`, body.hint ?? "", response.status);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
 }
 
 const NOTHING = { data: null, error: null, isOld: false };
