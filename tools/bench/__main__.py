@@ -6,6 +6,7 @@ import json
 import click
 
 from cwdp.cli.output import progress
+from tools.lab.process import end_on_signals
 
 PARTS = {
     "clock": "clocks.synchronisation",
@@ -36,6 +37,7 @@ PARTS = {
 @click.option("--nics", type=click.IntRange(16), help="Of the swarm; of two sizes by default.")
 def main(parts: tuple[str, ...], nics: int | None) -> None:
     """Measure PARTS and print their figures."""
+    end_on_signals()
     for part in parts or PARTS:
         progress(f"measuring: {part}")
         options = {"nics": nics} if part == "swarm" else {}
