@@ -1,6 +1,7 @@
 """Probes by path and 100 ms window, the latest few seconds of them, and each path's least delay. No I/O.
 
-Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`.
+Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`. Those of many hosts are taken
+in together, when somebody looks or the present window is over.
 
 A path's least delay is the shortest that it surely had, whatever the clocks were off by within their bounds. That a clock
 was off by more is known only afterwards, so the least delays of the last seconds are kept apart until then.
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import host_of
-from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, path_keys, shown_address
+from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_ROW, path_keys, shown_address
 
 KEPT = 64
 MOST_ROWS = 1 << 20
@@ -28,6 +29,9 @@ BASE_BUCKET_WINDOWS = 300
 RECENT_BUCKETS = 3
 RECENT_BUCKET_WINDOWS = 20
 """Least delays count for good once they are two to three such buckets old."""
+
+MOST_WAITING = 1 << 16
+"""Rows that wait to be taken in."""
 
 WIDEST_BOUND_NS = 100_000
 """A delay that is known less well than this tells nothing of queues."""
@@ -147,9 +151,14 @@ class WindowStore:
         self._recent_held = np.full(RECENT_BUCKETS, -1, np.int64)
         self._distrusted = np.zeros((2, 0), np.int64)
         self._distrusted_ends: dict[str, tuple[int, int]] = {}
+        self._waiting: list[tuple[NDArray[np.void], NDArray[np.intp]]] = []
+        self._waiting_rows = self._now = 0
 
     def hear(self, nics: Sequence[str], rows: NDArray[np.void], now: int) -> None:
         """Take in WINDOW_ROWs of the NICs of one host; `now` is the number of the present window."""
+        if now != self._now:
+            self._take_in()
+            self._now = now
         last = rows["window"] + rows["further"]
         good = (rows["lost"] <= rows["sent"]) & (last <= now + MOST_AHEAD)
         good &= (rows["nic"] < len(nics)) & (rows["further"] < LONGEST_ROW)
@@ -170,7 +179,10 @@ class WindowStore:
         if len(rows):
             newest = int((rows["window"] + rows["further"]).max())
             self._newest[host] = max(self._newest.get(host, 0), newest)
-            self._keep(rows, number)
+            self._waiting.append((rows, number))
+            self._waiting_rows += len(rows)
+        if self._waiting_rows > MOST_WAITING:
+            self._take_in()
 
     def complete_to(self, now: int, deadline_windows: int) -> int:
         """The newest window of which every host that reported within `deadline_windows` windows has said all."""
@@ -179,6 +191,7 @@ class WindowStore:
 
     def window(self, number: int) -> Window:
         """What is known of a window."""
+        self._take_in()
         slot = number % KEPT
         if self._held[slot] != number:
             nothing = np.full((2, len(self.names)), np.nan, np.float32)
@@ -193,6 +206,7 @@ class WindowStore:
 
     def answered(self, nic: str) -> set[str]:
         """The addresses that have answered a NIC's probes of late."""
+        self._take_in()
         numbers = np.array(sorted(self._of_nic.get(nic, ())), np.intp)
         answers = (self._counts[:, 0, numbers] > self._counts[:, 1, numbers]).any(axis=0)
         names = (self.names[number] for number in numbers[answers].tolist())
@@ -209,6 +223,7 @@ class WindowStore:
 
     def forget_base(self, rows: NDArray[np.intp], way: int) -> None:
         """Have some rows' least delays one way begin anew: they lead over other links now."""
+        self._take_in()
         self._base[way, :, rows] = self._recent[way, :, rows] = np.inf
         self._least = None
 
@@ -218,6 +233,7 @@ class WindowStore:
         Args:
             ends: the first and the last such window of NICs and addresses, whose rows start or end there.
         """
+        self._take_in()
         newest = int(self._held.max())
         kept = {end: span for end, span in self._distrusted_ends.items() if span[1] > newest - KEPT}
         self._distrusted_ends = kept | dict(ends)
@@ -230,6 +246,7 @@ class WindowStore:
 
     def expire(self, now: int) -> None:
         """Let go of rows that nobody has reported for long."""
+        self._take_in()
         old = np.flatnonzero((self._seen >= 0) & (self._seen < now - FORGET_AFTER))
         if not len(old):
             return
@@ -249,6 +266,17 @@ class WindowStore:
                 self._of_nic[name.src].discard(row)
         self._free.extend(old[::-1].tolist())
         self.version += 1
+
+    def _take_in(self) -> None:
+        """Keep what waits, of all hosts at once: a step over many rows takes hardly longer than one over few."""
+        if not self._waiting:
+            return
+        as_bytes = f"V{WINDOW_ROW.itemsize}"  # with fields numpy works out anew what type fits them all
+        rows = np.concatenate([rows.view(as_bytes) for rows, _ in self._waiting]).view(WINDOW_ROW)
+        number = np.concatenate([number for _, number in self._waiting])
+        self._waiting.clear()
+        self._waiting_rows = 0
+        self._keep(rows, number)
 
     def _keep(self, rows: NDArray[np.void], number: NDArray[np.intp]) -> None:
         last = rows["window"] + rows["further"]

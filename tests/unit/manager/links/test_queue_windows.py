@@ -17,12 +17,23 @@ from manager.links.loads import CARRIES_LOOKS, Capacities, likely_bps, tiers
 from manager.links.matrix import Nics, build_matrix
 from manager.links.meter import LoadMeter
 from manager.paths.told import ToldPaths
-from manager.paths.windows import FORGET_AFTER, KEPT, MOST_AHEAD, MOST_ROWS_A_HOST, WindowStore
+from manager.paths.windows import (
+    FORGET_AFTER,
+    KEPT,
+    MOST_AHEAD,
+    MOST_ROWS_A_HOST,
+    RECENT_BUCKET_WINDOWS,
+    RECENT_BUCKETS,
+    WindowStore,
+)
 from manager.queue_pairs.counters import NicReport, QueuePairStore
 from tools.sim.faults.leafspine import FRAME_NS, LeafSpine, Shape, Trouble
 from tools.sim.faults.localisation import Bench
 
 NOW = 10_000
+LATEST_LEARNT = (RECENT_BUCKETS - 1) * RECENT_BUCKET_WINDOWS - 5
+"""A row that comes later may tell nothing of its path's least delay, if a newer bucket begins at the same time."""
+
 OWNER = {"10.0.0.2": "b/0"}
 
 
@@ -47,6 +58,41 @@ def test_delays_are_above_the_least_of_their_path() -> None:
     assert window.mean_ns[0, here].tolist() == [4_000] * 3
     assert window.least_ns[0, here].tolist() == [2_000] * 3
     assert window.mean_ns[1, here].tolist() == [0] * 3
+
+
+def _any_rows(draw: np.random.Generator, window: int) -> NDArray[np.void]:
+    """Of some paths, some of them over several windows."""
+    rows = _rows(int(draw.integers(1, 40)), window)
+    rows["further"] = draw.integers(0, 5, len(rows)) * (draw.random() < 0.3)
+    rows["sent"] = draw.integers(1, 20, len(rows))
+    rows["lost"] = draw.integers(0, rows["sent"] + 1)
+    rows["fwd_min_ns"] = draw.integers(4_000, 6_000, len(rows))
+    rows["fwd_mean_ns"] = rows["fwd_min_ns"] + draw.integers(0, 9_000, len(rows))
+    return rows
+
+
+def test_it_makes_no_difference_how_often_somebody_looks() -> None:
+    """Late rows, the same windows again with other counts, paths that go and come, clocks that were wrong, a jump of time."""
+    draw = np.random.default_rng(5)
+    looked, left = WindowStore(), WindowStore()
+    nics = [f"{letter}/nic0" for letter in "abcdef"]
+    for turn in range(300):
+        now = NOW + turn // 4 + (turn > 160) * 3 * FORGET_AFTER
+        for nic in draw.permutation(nics)[: draw.integers(1, 6)].tolist():
+            rows = _any_rows(draw, now - int(draw.integers(0, LATEST_LEARNT)))
+            looked.hear([nic], rows, now)
+            looked.window(now)
+            left.hear([nic], rows, now)
+        ends = {nics[turn % 6]: (now - 9, now - 3)} if draw.random() < 0.1 else {}
+        for store in (looked, left) if draw.random() < 0.2 else ():
+            store.distrust(ends)
+            store.expire(now)
+        for window in range(now - KEPT, now + MOST_AHEAD) if draw.random() < 0.2 else ():
+            one, other = looked.window(window), left.window(window)
+            for name in ("sent", "lost", "mean_ns", "least_ns"):
+                np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+    assert looked.reports == left.reports
+    assert looked.names == left.names
 
 
 def test_a_delay_that_is_not_known_is_none_and_counts_all_the_same() -> None:
