@@ -32,13 +32,14 @@ class SteeredPair:
         self.ends = lab.host(SOURCE), lab.host(TARGET)
         self.ways = [_way(lab, *self.ends), _way(lab, *self.ends[::-1])]
 
-    def steer(self, client: ManagerClient) -> None:
-        """Both directions, by a manager; until the source's dataplane knows."""
-        for (here, there), qpn, way in zip(
-            (self.ends, self.ends[::-1]), (REMOTE_QPN, QPN), self.ways, strict=True
+    def steer(self, client: ManagerClient, there: ManagerClient | None = None) -> None:
+        """Both directions, by a manager, or by one of each end; until the source's dataplane knows."""
+        both = self.ends, self.ends[::-1]
+        for (here, peer), qpn, way, asked in zip(
+            both, (REMOTE_QPN, QPN), self.ways, (client, there or client), strict=True
         ):
-            wish = {"host": here.name, "nic": "nic0", "dst": str(there.nics[0].ipv4), "qpn": qpn}
-            client.put("/v1/steer", wish | {"sport": way[0], "backup_sport": way[1]})
+            wish = {"host": here.name, "nic": "nic0", "dst": str(peer.nics[0].ipv4), "qpn": qpn}
+            asked.put("/v1/steer", wish | {"sport": way[0], "backup_sport": way[1]})
         until(self.is_steered, "the steering in the maps")
 
     def is_steered(self) -> bool:

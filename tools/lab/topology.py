@@ -225,6 +225,10 @@ class Topology:
         self.managed = [*self.hosts, *self.managers, *self.servers]
         self.nodes = [*self.managed, *self.switches, MGMT]
 
+    def pod_of(self, switch: str) -> str:
+        """Whose leaf or spine it is: `p1` on, empty where there is only one pod."""
+        return switch.partition("l")[0].partition("s")[0]
+
     @cached_property
     def tiers(self) -> dict[str, int]:
         """The tier of each switch, 1 for leaves."""

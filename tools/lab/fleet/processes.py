@@ -3,6 +3,7 @@
 It stands where systemd stands on a real host: the processes know nothing of each other's restarts.
 """
 
+import itertools
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from typing import Any, Self
 from cwdp.agent.config import DEFAULT_PULSE_INTERVAL_MS, CongestionConfig
 from cwdp.errors import LabError
 from manager.config import PlannerSettings, ProbeSettings, RoceConfig
+from manager.identity.authority import DEFAULT_POD
 from tools.lab.fleet.control import MANAGER_NICENESS, Control
 from tools.lab.fleet.relay import Relay
 from tools.lab.fleet.settings import manager_toml
@@ -53,6 +55,7 @@ class Fleet:
         planner: what the manager may do by itself, as the `[planner]` of its configuration; nothing unless given.
         congestion: how agents control congestion, as the `[congestion]` of their configuration; None for not at all.
         page: where the manager's page is to be had on this machine, as HOST:PORT; None for nowhere.
+        by_pod: whether each pod of the lab is one of the fleet, with managers of its own: the lab's, by turns.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -67,8 +70,10 @@ class Fleet:
         planner: PlannerSettings | None = None,
         congestion: CongestionConfig | None = None,
         page: str | None = None,
+        by_pod: bool = False,
     ) -> None:
         self.lab = lab
+        self._by_pod = by_pod
         self._deaths: Counter[str] = Counter()
         self._status: dict[str, int] = {}
         self._control = Control(lab)
@@ -261,14 +266,22 @@ class Fleet:
 
     def _write_credentials(self) -> None:
         for host in self.lab.hosts:
-            self._control.authority.host_credential(host.name).save(self._credential(host.name))
+            credential = self._control.authority.host_credential(host.name, self._pod_of(host))
+            credential.save(self._credential(host.name))
 
     def _write_manager_configs(self) -> None:
         sections = manager_toml(probes=self._probes, roce=self._roce, planner=self._planner)
-        for name in self.managers:
+        for name, pod in zip(self.managers, itertools.cycle(self._pods)):
             self._config(name).write_text(
-                f'name = "{name}"\nauthority = "{self.lab.run_dir / "authority"}"\n{sections}'
+                f'name = "{name}"\npod = "{pod}"\nauthority = "{self.lab.run_dir / "authority"}"\n{sections}'
             )
+
+    @property
+    def _pods(self) -> list[str]:
+        return sorted({self._pod_of(host) for host in self.lab.hosts})
+
+    def _pod_of(self, host: Host) -> str:
+        return self.lab.topology.pod_of(host.nics[0].leaf) if self._by_pod else DEFAULT_POD
 
     @property
     def _page_netns(self) -> str:
