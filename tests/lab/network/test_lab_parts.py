@@ -55,8 +55,9 @@ def invoke(*arguments: str) -> Result:
 
 
 def command(*arguments: str) -> "subprocess.Popen[str]":
+    """As from a terminal: who runs the tests in the background of a script has them ignore SIGINT."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tools.lab", *arguments],
+        ["env", "--default-signal=INT", sys.executable, "-m", "tools.lab", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
