@@ -101,7 +101,7 @@ def _why(row: Any) -> list[Text]:
     if row["widened"] == "clock_changed":
         lines.append(Text(f"clock changed {row['clock_changed_s']:.1f} s ago, being found anew", "yellow"))
     elif row["widened"] == "out_of_touch":
-        lines.append(Text(f"out of touch{since}: no usable edge, the bound grows", "yellow"))
+        lines.append(Text(f"out of touch{since}: not confirmed, the bound grows", "yellow"))
     return lines
 
 

@@ -224,7 +224,7 @@ def test_the_discipline_moves_below_the_host_where_it_does_not_fit_beside_it() -
         ({"widened": "clock_changed", "clock_changed_s": 1.23}, "clock changed 1.2 s ago, being found anew"),
         (
             {"state": "holdover", "widened": "out_of_touch"},
-            "out of touch, last synced 0.2 s ago: no usable edge, the bound grows",
+            "out of touch, last synced 0.2 s ago: not confirmed, the bound grows",
         ),
         (
             {"state": "set_aside", "cause": "its clock lies or steps", "age_s": 75.0},

@@ -36,8 +36,8 @@ class HostState(IntEnum):
 
     UNSYNCED = 0  # never tied to the main component
     SYNCED = 1
-    HOLDOVER = 2  # was synced, has no usable edge now; its bound grows
-    SET_ASIDE = 3  # lies, or its clock stepped
+    HOLDOVER = 2  # was synced, has no usable edge now, or is measured a little elsewhere; its bound is wider
+    SET_ASIDE = 3  # lies, or its clock stepped far
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,7 @@ class Tracks:
         self._filter = HostFilter(n_hosts)
         self._locked, self._known_drift = np.zeros(n_hosts, bool), np.zeros(n_hosts, bool)
         self._suspect_rounds, self._believed_rounds = np.zeros((2, n_hosts), np.int64)
+        self._astray_ns = np.zeros(n_hosts)
         self._state = np.zeros(n_hosts, np.uint8)
         self._changes = Changes(n_hosts)
         self._past_changes = PastChanges(n_hosts)
@@ -113,6 +114,7 @@ class Tracks:
         """Forget the hosts of some slots."""
         self._locked[slots] = self._known_drift[slots] = False
         self._suspect_rounds[slots] = self._believed_rounds[slots] = 0
+        self._astray_ns[slots] = 0.0
         self._state[slots] = HostState.UNSYNCED
         self._filter.wander[slots] = WANDER
         self._changes.clear(slots)
@@ -220,7 +222,7 @@ class Tracks:
             offset_ns=lines.g_ns.copy(),
             offset_frac_ns=lines.frac_ns + 0.0,
             drift=drift / (1 - drift),
-            bound_ns=np.hypot(BOUND_SIGMAS * sigma, expected_ns) + _LEAST_BOUND_NS,
+            bound_ns=np.hypot(BOUND_SIGMAS * sigma, expected_ns) + self._astray_ns + _LEAST_BOUND_NS,
             bound_growth=BOUND_SIGMAS * growth,
             allowance_ns=np.hypot(BOUND_SIGMAS * self._filter.wanders_ns(_LEAD_S), expected_ns),
             settled=~self._unsettled() & ~self._changes.now,
@@ -260,7 +262,7 @@ class Tracks:
 
     def _absorb(self, solution: Solution, unsettled: Bool) -> Solution:
         usable = solution.reached & np.isfinite(solution.sigma_ns)
-        going_on = usable & self._locked & ~solution.restarted & (self._suspect_rounds == 0)
+        going_on = self._carriers(solution, usable)
         ahead = (solution.g_ns - self._filter.g_ns) + (solution.g_frac_ns - self._filter.frac_ns)
         first = not going_on.any()
         if first and self._changes.now.any():
@@ -286,8 +288,16 @@ class Tracks:
         self._begin(begin, whole, frac, solution, first=first)
         self._suspect_rounds = np.where(stepped & ~begin, self._suspect_rounds + 1, 0)
         self._believed_rounds -= usable & (self._believed_rounds > 0)
-        self._set_states(solution, usable, stepped & ~begin)
+        suspect = stepped & ~begin
+        self._astray_ns = np.where(suspect, np.abs(innovation), 0.0)
+        self._set_states(solution, usable, suspect)
         return solution
+
+    def _carriers(self, solution: Solution, usable: Bool) -> Bool:
+        """Whose predictions the timeline goes on by: suspects' too, where there is nobody else."""
+        there = usable & self._locked & ~solution.restarted
+        unsuspected = there & (self._suspect_rounds == 0)
+        return unsuspected if unsuspected.any() else there
 
     def _stepped(self, solution: Solution, usable: Bool, innovation: F64) -> Bool:
         allowed = _STEP_SIGMAS**2 * (self._filter.var + solution.sigma_ns**2)
@@ -332,9 +342,11 @@ class Tracks:
         self._locked[rows] = True
 
     def _set_states(self, solution: Solution, usable: Bool, suspect: Bool) -> None:
+        """A suspect that is not far off goes on by what was known, with a bound that holds both places."""
         out_of_touch = np.where(self._locked, HostState.HOLDOVER, HostState.UNSYNCED)
-        state = np.where(usable & self._locked, HostState.SYNCED, out_of_touch)
-        self._state = np.where(solution.liar | suspect, HostState.SET_ASIDE, state).astype(np.uint8)
+        state = np.where(usable & self._locked & ~suspect, HostState.SYNCED, out_of_touch)
+        aside = solution.liar | (suspect & solution.restarted)
+        self._state = np.where(aside, HostState.SET_ASIDE, state).astype(np.uint8)
 
 
 def _middle(solution: Solution, usable: Bool) -> int:

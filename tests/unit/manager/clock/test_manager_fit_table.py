@@ -253,7 +253,7 @@ def test_a_clock_that_stepped_while_its_agent_was_away_keeps_its_line(another_ag
     told = Told()
     for _ in range(16):
         told.round()
-    told.ahead_ns["b"] = 30_000
+    told.ahead_ns["b"] = 300_000
     if another_agent:
         told.agents["b"] = "second"
     updates = told.round()

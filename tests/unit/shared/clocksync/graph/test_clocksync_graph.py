@@ -178,6 +178,27 @@ def test_a_stepped_clock_is_set_aside_then_taken_back() -> None:
     assert np.abs(fleet.error_ns(tracks.clocks(), 11.5)).max() < 10
 
 
+@pytest.mark.parametrize("hosts", [slice(5, 6), slice(1, 4), slice(0, None)])
+@pytest.mark.parametrize("n", [4, 60])
+def test_clocks_that_are_a_little_elsewhere_keep_one_whose_bound_holds(n: int, hosts: slice) -> None:
+    """As after a manager was missed for long: no host is without a clock, and the timeline is not begun anew."""
+    fleet, instants = Fleet(n), []
+    tracks = Tracks(fleet.n)
+    for number in range(20):
+        if number == 12:
+            fleet.g0[hosts] += np.linspace(1_000, 3_000, len(fleet.g0[hosts])).astype(np.int64)
+        tracks.step(fleet.edges(number * 0.5))
+        clocks = tracks.clocks()
+        assert clocks is not None
+        assert HostState.SET_ASIDE not in clocks.state
+        errors = fleet.error_ns(clocks, number * 0.5)
+        common = 0.0 if number < 12 else 3_000.0
+        assert (np.abs(errors) <= clocks.bound_ns + common).all()
+        instants.append(clocks.instant_ns)
+    assert np.ptp(errors) < 20
+    assert np.abs(np.diff(instants[8:]) - 500_000_000).max() < 10_000
+
+
 @pytest.mark.parametrize(("step_ns", "unmeasured"), [(10**3, 0), (10**6, 5)])
 def test_a_step_of_a_host_whose_agent_was_away_is_believed_at_once(step_ns: int, unmeasured: int) -> None:
     """However long it takes until it is measured again; a later step is no longer expected."""
@@ -194,7 +215,7 @@ def test_a_step_of_a_host_whose_agent_was_away_is_believed_at_once(step_ns: int,
         states.append(tracks.clocks().state[5])
     assert HostState.SET_ASIDE not in states[:24]
     assert states[12 + unmeasured : 24] == [HostState.SYNCED] * (12 - unmeasured)
-    assert states[24:27] == [HostState.SET_ASIDE] * 3
+    assert states[24:27] == [HostState.HOLDOVER if step_ns < 50_000 else HostState.SET_ASIDE] * 3
     assert np.abs(fleet.error_ns(tracks.clocks(), 15.5)).max() < 10
 
 
