@@ -28,7 +28,7 @@
  *         telemetry
  *         qp_refresh, slice_assign   once per control.generation
  *         slice_pace                 its class, or its departure time
- *         steer_packet()             choose_route: path, backup or detour
+ *         steer_packet()             choose_route: path, backup or detour; goes_ahead: ACKs
  *         |- path or backup: rewrite_sport ......................... UNSPEC, to the wire
  *         `- detour: take_detour ................................... UNSPEC, or redirected to a NIC's egress
  *
@@ -250,13 +250,24 @@ __noinline int egress_marked(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+/* Is it an ACK or a NAK of a path that may be dead? The two ends find a path dead from pulses of their own,
+ * up to a pulse apart. A NAK of who finds it later would die on it, and it is sent once. Nothing is lost
+ * where the path is alive after all: an ACK speaks of all before it, so its order does not matter. */
+static __always_inline bool goes_ahead(const struct roce_packet *roce, const struct cwdp_qp *qp, __u32 route)
+{
+	return route == ROUTE_PRIMARY && qp->flags & CWDP_STEER_BACKUP && roce_is_acknowledge(roce->opcode) &&
+	       is_behind(qp);
+}
+
 /* Choose the route of a packet of a steered queue pair, and rewrite the packet for it. */
 static __always_inline int steer_packet(struct __sk_buff *skb, struct roce_packet *roce, struct cwdp_qp *qp,
 					struct cwdp_control *settings)
 {
 	__u32 route = qp->flags & CWDP_STEER_BACKUP ? choose_route(settings, qp) : ROUTE_PRIMARY;
-	__be16 sport = route == ROUTE_BACKUP ? qp->backup_sport : qp->sport;
+	__be16 sport;
 
+	roce->ahead = goes_ahead(roce, qp, route);
+	sport = route == ROUTE_BACKUP || roce->ahead ? qp->backup_sport : qp->sport;
 	if (route > ROUTE_BACKUP)
 		return take_detour(skb, roce, qp, route);
 	if (roce->sport == sport || !rewrite_sport(skb, roce, qp, sport))
@@ -283,7 +294,8 @@ static __always_inline int egress_qp(struct __sk_buff *skb, struct roce_packet *
 	if (qp->flags & CWDP_STEER_ON)
 		verdict = steer_packet(skb, packet, qp, settings);
 	/* one store: between two, a reader would see a move that never was */
-	WRITE_ONCE(qp->used_sport, packet->sport);
+	if (!packet->ahead)
+		WRITE_ONCE(qp->used_sport, packet->sport);
 	return verdict;
 }
 

@@ -16,6 +16,7 @@
 #include "queue_pairs/qp.h"
 
 #define UNANSWERED_MIN  4
+#define BEHIND_MIN      2
 #define SLOW_FACTOR     2 /* what delays the backup is no death of the path: it has so much longer */
 #define SLOW_SHIFT      4
 #define SLOW_SPAN_SHIFT 24
@@ -110,6 +111,16 @@ __noinline int take_backup(const struct cwdp_control *settings, const struct cwd
 		return false;
 	path_down(settings, path, qp->path, now);
 	return true;
+}
+
+/* May a path be dead that is not given up yet, and its backup rather not? It is asked seldom before something
+ * is amiss, so all that is known of it for some milliseconds may be that it lacks no answer. */
+static __always_inline bool is_behind(const struct cwdp_qp *qp)
+{
+	const struct cwdp_path *path = find_path(qp->path), *backup = find_path(qp->backup_path);
+
+	return path && backup && path->unanswered >= BEHIND_MIN && backup->state == CWDP_PATH_UP &&
+	       backup->unanswered < path->unanswered;
 }
 
 /* Does a silence begin anew? A path that is not asked often may have lost a pulse a long time ago: it has not

@@ -21,6 +21,7 @@ PRIMARY, BACKUP = 51_000, 52_000
 SECOND_NS = 10**9
 DEAD_AFTER_NS, HOLD_DOWN_NS, HOLD_DOWN_MAX_NS = 10 * SECOND_NS, 100 * SECOND_NS, 1000 * SECOND_NS
 UNANSWERED_MIN = 4
+BEHIND_MIN = 2
 
 
 class Paths:
@@ -74,9 +75,9 @@ class Paths:
         """The host's local time."""
         return time.monotonic_ns() + self._ahead_ns
 
-    def port(self) -> int:
+    def port(self, packet: Packet | None = None) -> int:
         """The source port that a packet of the queue pair leaves with now."""
-        out: int = self.dataplane.leave(self.packet).dissected["UDP"].sport
+        out: int = self.dataplane.leave(packet or self.packet).dissected["UDP"].sport
         return out
 
     def silence_primary(self) -> None:

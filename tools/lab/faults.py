@@ -10,7 +10,7 @@ would have taken. Silence, loss and slowness leave the carrier, so routing never
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from cwdp.errors import ConfigError
 from tools.lab import state
@@ -125,18 +125,20 @@ def _set_rates(topology: Topology, nodes: dict[str, Node], link: Link, rates_bps
 def _install_drops(
     topology: Topology, nodes: dict[str, Node], link: Link, loss: dict[str, float]
 ) -> dict[str, int]:
-    """Replace a link's classifiers; return the ids of the maps in which they count, by direction."""
+    """Replace a link's classifiers; return the ids of the maps in which they count, by direction.
+
+    All are loaded before the first is attached, which takes milliseconds: a cable fails both ways at once.
+    """
     for port in (link.a, link.b):
         if port.node in topology.switches and not loss:
             shaping.detach_classifiers(nodes[port.node].ip, nodes[port.node].index(port.name))
-    map_ids = {}
-    for direction, share in loss.items():
-        port, hook = _drop_point(topology, link, direction)
-        node = nodes[port.node]
-        with drops.loaded(share) as (program_fd, map_id):
-            map_ids[direction] = map_id
+    with ExitStack() as loaded:
+        programs = {direction: loaded.enter_context(drops.loaded(share)) for direction, share in loss.items()}
+        for direction, (program_fd, _) in programs.items():
+            port, hook = _drop_point(topology, link, direction)
+            node = nodes[port.node]
             shaping.attach_classifier(node.ip, node.index(port.name), hook, program_fd, drops.OBJECT.name)
-    return map_ids
+    return {direction: map_id for direction, (_, map_id) in programs.items()}
 
 
 def _drop_point(topology: Topology, link: Link, direction: str) -> tuple[Port, shaping.Hook]:

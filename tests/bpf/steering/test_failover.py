@@ -8,6 +8,7 @@ from machine import XDP_DROP, Machine
 from probes import request
 from pulses import (
     BACKUP,
+    BEHIND_MIN,
     DEAD_AFTER_NS,
     HOLD_DOWN_MAX_NS,
     HOLD_DOWN_NS,
@@ -17,13 +18,15 @@ from pulses import (
     Paths,
     events,
 )
+from scapy.packet import Packet
 
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import EventKind, PathState, Position, Reason
+from cwdp.dataplane.abi import Direction, EventKind, PathState, Position, Reason
 from cwdp.dataplane.steering.steering import Steer
 
 pytestmark = pytest.mark.kernel
 
+PSN_SEQUENCE_ERROR = 0x60
 SILENCE_NS = DEAD_AFTER_NS + SECOND_NS
 
 
@@ -283,6 +286,7 @@ def test_a_backup_that_is_down_is_not_taken(dataplane: Machine) -> None:
     paths.pass_time(SILENCE_NS)
     paths.ask(BACKUP, times=1)
     assert paths.port() == PRIMARY
+    assert paths.port(roce.acknowledge()) == PRIMARY
 
 
 def test_events(paths: Paths) -> None:
@@ -335,6 +339,84 @@ def test_an_answer_to_a_pair_is_no_answer_to_a_pulse(paths: Paths) -> None:
     pair = paths.dataplane.egress(request(seq=1, path=paths.numbers[PRIMARY])).dissected
     assert paths.answer(pair).counted == {Reason.REPLY_ACCEPTED: 1}
     assert int(paths.path(PRIMARY)["unanswered"]) == UNANSWERED_MIN
+
+
+ACKNOWLEDGEMENTS = pytest.mark.parametrize(
+    "packet",
+    [roce.acknowledge(), roce.acknowledge(PSN_SEQUENCE_ERROR), roce.data("XRC_ACKNOWLEDGE")],
+    ids=["ACK", "NAK", "XRC"],
+)
+
+
+@ACKNOWLEDGEMENTS
+def test_acknowledgements_leave_by_the_backup_before_the_path_is_given_up(
+    paths: Paths, packet: Packet
+) -> None:
+    """The far end may have given it up already, and waits for them."""
+    paths.port()
+    paths.ask(BACKUP, times=BEHIND_MIN)
+    assert paths.port(packet) == BACKUP
+    assert int(paths.dataplane.qp(Direction.EGRESS)["used_sport"]) == PRIMARY
+    assert paths.port() == PRIMARY
+    assert paths.state(PRIMARY) == PathState.UP
+    assert len(events(paths.dataplane)) == 0
+
+
+def test_an_acknowledgement_that_goes_ahead_is_whole(paths: Paths) -> None:
+    packet = roce.acknowledge(PSN_SEQUENCE_ERROR)
+    paths.ask(BACKUP, times=BEHIND_MIN)
+    assert paths.dataplane.leave(packet).packet == roce.steered(packet, BACKUP)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["RC_SEND_ONLY", "RC_WRITE_LAST", "RC_READ_REQUEST", "RC_READ_RESPONSE_LAST", "RC_ATOMIC_ACKNOWLEDGE"],
+)
+def test_nothing_else_goes_ahead(paths: Paths, name: str) -> None:
+    """Requests, and responses that carry data, keep their order."""
+    paths.ask(BACKUP, times=BEHIND_MIN)
+    assert paths.port(roce.data(name)) == PRIMARY
+
+
+@ACKNOWLEDGEMENTS
+def test_one_pulse_under_way_is_no_reason_to_go_ahead(paths: Paths, packet: Packet) -> None:
+    paths.ask(BACKUP, times=BEHIND_MIN - 1)
+    assert paths.port(packet) == PRIMARY
+
+
+def test_acknowledgements_stay_where_the_backup_is_no_better(paths: Paths) -> None:
+    packet = roce.acknowledge()
+    paths.ask(times=BEHIND_MIN)
+    assert paths.port(packet) == PRIMARY
+    paths.answer(paths.send(BACKUP))
+    assert paths.port(packet) == BACKUP
+    paths.send(BACKUP)
+    assert paths.port(packet) == BACKUP, "a pulse is under way"
+    paths.send(BACKUP)
+    assert paths.port(packet) == PRIMARY
+
+
+def test_a_backup_that_was_not_asked_meanwhile_will_do(paths: Paths) -> None:
+    """It is asked one turn in nine before something is amiss."""
+    for _ in range(BEHIND_MIN):
+        paths.send(PRIMARY)
+    assert paths.port(roce.acknowledge()) == BACKUP
+
+
+def test_acknowledgements_come_back_with_the_first_answer(paths: Paths) -> None:
+    packet = roce.acknowledge()
+    paths.ask(BACKUP, times=BEHIND_MIN)
+    assert paths.port(packet) == BACKUP
+    paths.answer(paths.send(PRIMARY))
+    assert paths.port(packet) == PRIMARY
+
+
+def test_acknowledgements_without_a_backup_stay(dataplane: Machine) -> None:
+    paths = Paths(dataplane)
+    dataplane.steer(paths.packet, Steer(PRIMARY))
+    paths.ask(PRIMARY, BACKUP)
+    paths.ask(BACKUP, times=BEHIND_MIN)
+    assert paths.port(roce.acknowledge()) == PRIMARY
 
 
 @pytest.mark.timeout(60)
