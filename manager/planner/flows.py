@@ -175,7 +175,7 @@ def _sent(tables: Sequence[NicTable], now_s: float) -> tuple[NDArray[np.void], N
 def _ends(src: list[str], source: Indices, dst: list[str]) -> Ends:
     """The ends of flows, of which `source` tells the place of their NIC in `src`."""
     numbers = {nic: i for i, nic in enumerate(src)}
-    for nic in set(dst).difference(numbers):
-        numbers[nic] = len(numbers)
+    for nic in dict.fromkeys(dst):
+        numbers.setdefault(nic, len(numbers))
     there = np.fromiter(map(numbers.__getitem__, dst), np.intp, len(dst))
     return Ends(list(numbers), np.stack([source, there]))
