@@ -1,6 +1,6 @@
 """What the queue pairs of a swarm send: jobs whose hosts send to their neighbours, each rail for itself.
 
-Of several pods the first host of each job sends to the same host of the next pod, too.
+Of several pods the first host of each sends to the first host of the next one, too.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class Traffic:
         hosts = np.minimum(size.job_hosts, size.pod_hosts - first % size.pod_hosts)
         peer = first + (host - first + 1 + turn % np.minimum(size.peers, np.maximum(hosts - 1, 1))) % hosts
         if size.pods > 1:
-            abroad = (host == first) & (turn % size.peers == 0)
+            abroad = (host % size.pod_hosts == 0) & (turn % size.peers == 0)
             peer = np.where(abroad, (host + size.pod_hosts) % size.hosts, peer)
         self.src, self.dst = nic, peer * size.nics_per_host + rail
         self.qpn = FIRST_QPN + turn

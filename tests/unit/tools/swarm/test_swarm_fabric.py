@@ -155,12 +155,13 @@ def test_delays_between_pods_are_off_by_what_their_timelines_are_apart() -> None
     assert (clipped["fwd_min_ns"], clipped["rev_min_ns"]) == (2**31 - 1, NO_DELAY_NS + 1)
 
 
-def test_jobs_stay_in_their_pods_but_for_the_first_host_of_each() -> None:
+def test_jobs_stay_in_their_pods_but_for_the_first_host_of_each_pod() -> None:
     fabric = SwarmFabric(TIERS)
     traffic = Traffic(fabric, 1)
     from_pod, to_pod = fabric.pod_of(traffic.src), fabric.pod_of(traffic.dst)
-    first = (traffic.src // 8) % TIERS.job_hosts == 0
+    first = (traffic.src // 8) % TIERS.pod_hosts == 0
     assert (from_pod == to_pod)[~first].all()
     abroad = from_pod != to_pod
     assert abroad.sum() == first.sum() / TIERS.peers
     assert (to_pod[abroad] == (from_pod[abroad] + 1) % TIERS.pods).all()
+    assert (traffic.src != traffic.dst).all()
