@@ -27,20 +27,28 @@ PARTS = {
     "page": "page.costs",
     "viewers": "page.period",
     "takeover": "bus.takeover",
-    "swarm": "bus.swarm",
+    "swarm": "swarm.figures",
 }
 """Their modules in here."""
+
+NICS_A_HOST = 8
+"""Of a swarm."""
 
 
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
 @click.option("--nics", type=click.IntRange(16), help="Of the swarm; of two sizes by default.")
-def main(parts: tuple[str, ...], nics: int | None) -> None:
+@click.option("--pods", type=click.IntRange(1, 16), default=1, help="Into which the swarm is divided.")
+def main(parts: tuple[str, ...], nics: int | None, pods: int) -> None:
     """Measure PARTS and print their figures."""
+    if pods > 1 and (nics is None or nics % (pods * NICS_A_HOST) or nics < 2 * pods * NICS_A_HOST):
+        raise click.UsageError(
+            f"--pods {pods} takes --nics of two hosts a pod or more, {NICS_A_HOST} NICs each"
+        )
     end_on_signals()
     for part in parts or PARTS:
         progress(f"measuring: {part}")
-        options = {"nics": nics} if part == "swarm" else {}
+        options = {"nics": nics, "pods": pods} if part == "swarm" else {}
         for figure in importlib.import_module(f"tools.bench.{PARTS[part]}").figures(**options):
             click.echo(json.dumps(figure))
 

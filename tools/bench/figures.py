@@ -17,3 +17,15 @@ def figure(
         "target": target,
         "met": None if target is None else bool(value <= target),
     }
+
+
+def not_measured(name: str, unit: str, why: str) -> Figure:
+    """In the place of a measurement that tells nothing."""
+    return {
+        "name": name,
+        "value": None,
+        "unit": unit,
+        "reference": {"not_measured": why},
+        "target": None,
+        "met": None,
+    }

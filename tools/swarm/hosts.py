@@ -25,7 +25,8 @@ from cwdp.shared.bus.messages import (
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import WINDOW_NS
 from tools.swarm.fabric import SwarmFabric, nic_address, nic_of
-from tools.swarm.probes import Clocks, HostProbes
+from tools.swarm.probes import HostProbes
+from tools.swarm.timelines import Clocks, Timelines
 from tools.swarm.traffic import Traffic
 
 WAITED_NS, LOSSES_WAIT_NS = 120_000_000, 320_000_000
@@ -43,6 +44,7 @@ class World:
     fabric: SwarmFabric
     traffic: Traffic
     clocks: Clocks
+    timelines: Timelines
     seed: int
 
 
@@ -50,6 +52,7 @@ class SwarmHost:
     """One host.
 
     Attributes:
+        pod: the number of its pod.
         told: its document; None before the first.
         moves: how many of its queue pairs have been steered elsewhere.
         is_away: whether it says nothing.
@@ -58,6 +61,7 @@ class SwarmHost:
     def __init__(self, number: int, world: World) -> None:
         self.name, self.number = f"h{number}", number
         self._world = world
+        self.pod = number // world.fabric.size.pod_hosts
         per = world.fabric.size.nics_per_host
         self._nics = range(number * per, (number + 1) * per)
         self._ifnames = [f"nic{i}" for i in range(per)]
@@ -101,6 +105,7 @@ class SwarmHost:
     def take_clock(self, update: ClockUpdate) -> bool:
         """Follow it; whether it is from another leader than before."""
         self._line, before, self._epoch = update.line, self._epoch, update.epoch
+        self._world.timelines.hear(self.pod, self.number, update.line)
         return update.epoch != before
 
     def hello(self) -> Hello:
@@ -141,7 +146,9 @@ class SwarmHost:
             fits=self._probes.fits(now_ns, self.number, self._world.clocks)
             if has_fits and self._probes
             else EdgeRows(),
-            paths=self._probes.stats(1.0) if has_paths and self._probes else EdgeRows(),
+            paths=self._probes.stats(1.0, self._world.timelines.ahead_ns(self.pod, now_ns))
+            if has_paths and self._probes
+            else EdgeRows(),
             counters=self._counters if in_full else {},
             clock=None if self._line is None else _at(self._line, local_ns),
             discipline=discipline if in_full else None,
@@ -184,12 +191,12 @@ class SwarmHost:
         if self._probes is None or self._line is None:
             return []
         waited_ns = LOSSES_WAIT_NS if self._probes.loses else WAITED_NS
-        end = (self._timeline_ns(now_ns, self._line) - waited_ns) // WINDOW_NS
+        end = (self._world.timelines.of(self.number, self._line, now_ns) - waited_ns) // WINDOW_NS
         first = end - 1 if self._next_window is None else max(self._next_window, end - MOST_WINDOWS)
         if end <= first:
             return []
         self._next_window = end
-        rows = self._probes.windows(first, end)
+        rows = self._probes.windows(first, end, self._world.timelines.ahead_ns(self.pod, now_ns))
         taken = ((ifname, rows[rows["nic"] == place]) for place, ifname in enumerate(self._ifnames))
         return [replace(report, boot_id=self._boot_id) for report in self._windows.of(taken)]
 
@@ -206,13 +213,13 @@ class SwarmHost:
         )
 
     @property
+    def probes_between_pods(self) -> int:
+        """How many paths it probes that lead to other pods."""
+        return 0 if self._probes is None else self._probes.between_pods
+
+    @property
     def _boot_id(self) -> str:
         return f"{self.name} {self._starts}"
-
-    def _timeline_ns(self, now_ns: int, line: ClockLine) -> int:
-        local_ns = self._world.clocks.local_ns(self.number, now_ns)
-        gained_ns = line.offset_ns + line.drift * (local_ns - line.ref_local_ns)
-        return local_ns + line.offset_base_ns + round(gained_ns)
 
 
 def _at(line: ClockLine, local_ns: int) -> ClockLine:

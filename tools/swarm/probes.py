@@ -1,19 +1,18 @@
 """What became of the probes of one host of a swarm, by path and window, drawn from what its links do."""
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
-from cwdp.shared.bus.edges import FIT_ROW, NEVER_NS, PATH_ROW, EdgeRows
+from cwdp.shared.bus.edges import FIT_ROW, LARGEST_NS, NEVER_NS, NO_BOUND_NS, PATH_ROW, EdgeRows
 from cwdp.shared.bus.messages import ProbeEdge
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.bus.records import WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address
 from tools.swarm.fabric import SwarmFabric, nic_of
+from tools.swarm.timelines import Clocks
 
 HOP_NS = 600
 BOUND_NS = 40
-MOST_OFFSET_NS, MOST_DRIFT = 5 * 10**9, 5e-5
 NOISE_NS = 5.0
 
 
@@ -36,9 +35,10 @@ class HostProbes:
         ]
         self.edge = np.array([e for e, _, _ in ports], np.int64)
         self.sport, self.reply_sport = (np.array([port[i] for port in ports], np.int64) for i in (1, 2))
+        peer = np.array([nic_of(edge.dst_addr) for edge in edges], np.int64)
         src = np.array([nic_of(edge.src_addr) for edge in edges], np.int64)[self.edge]
-        dst = np.array([nic_of(edge.dst_addr) for edge in edges], np.int64)[self.edge]
-        self.nic = src
+        dst = peer[self.edge]
+        self.nic, self._pod = src, fabric.pod_of(dst)
         self.there, self.back = fabric.path(src, dst, self.sport), fabric.path(dst, src, self.reply_sport)
         hops = (self.there >= 0).sum(axis=1)
         self._base_ns = HOP_NS * hops + 37 * (src % 5 + dst % 7)
@@ -52,13 +52,18 @@ class HostProbes:
             np.array([{name: i for i, name in enumerate(names)}[getattr(edge, end)] for edge in edges])
             for end, names in (("src", self._srcs), ("dst", self._dsts))
         )
-        self._peers = np.array([int(edge.dst.partition("/")[0][1:]) for edge in edges])
+        self._peers = peer // fabric.size.nics_per_host
         self._addr = np.frombuffer(
             b"".join(packed_address(edge.dst_addr) for edge in edges), np.uint8
         ).reshape(-1, 16)
 
     def __len__(self) -> int:
         return len(self.edge)
+
+    @property
+    def between_pods(self) -> int:
+        """How many of the paths lead to another pod."""
+        return int(np.count_nonzero(self._fabric.pod_of(self.nic) != self._pod))
 
     @property
     def loses(self) -> bool:
@@ -73,8 +78,14 @@ class HostProbes:
         )
         return np.asarray(1 - kept)
 
-    def windows(self, first: int, end: int) -> np.ndarray:
-        """WINDOW_ROWs of the windows from `first` to before `end`, those of quiet paths together."""
+    def windows(self, first: int, end: int, ahead_ns: np.ndarray) -> np.ndarray:
+        """WINDOW_ROWs of the windows from `first` to before `end`, those of quiet paths together.
+
+        Args:
+            first: its number.
+            end: the number of the one behind the last.
+            ahead_ns: by how much the timeline of each pod is ahead of the host's; NaN where it has none.
+        """
         numbers = np.arange(first, end + 1)
         pairs = np.floor(numbers[None, :] * WINDOW_NS / self._period_ns[:, None] + self._phase[:, None])
         sent = 2 * np.diff(pairs, axis=1).astype(np.int64)
@@ -97,33 +108,36 @@ class HostProbes:
         loss = all_loss[path]
         lossy = np.flatnonzero(loss)
         rows["lost"][lossy] = self._rng.binomial(rows["sent"][lossy], loss[lossy])
-        answered = rows["lost"] < rows["sent"]
-        for way, queued in zip(("fwd", "rev"), queue_ns, strict=True):
+        apart_ns = ahead_ns[self._pod[path]]
+        timed = (rows["lost"] < rows["sent"]) & ~np.isnan(apart_ns)
+        for way, queued, shown_ns in zip(("fwd", "rev"), queue_ns, (apart_ns, -apart_ns), strict=True):
             draws = self._rng.random((2, len(path)), np.float32)
-            least = self._base_ns[path] + 30 * draws[0] + queued[path] * draws[1]
-            rows[f"{way}_min_ns"] = np.where(answered, least, -(2**31))
-            rows[f"{way}_mean_ns"] = np.where(answered, least + 40 * draws[1] + 0.2 * queued[path], -(2**31))
-        rows["bound_ns"] = np.where(answered, BOUND_NS, 0)
+            least = self._base_ns[path] + 30 * draws[0] + queued[path] * draws[1] + shown_ns
+            rows[f"{way}_min_ns"] = _told(least, timed)
+            rows[f"{way}_mean_ns"] = _told(least + 40 * draws[1] + 0.2 * queued[path], timed)
+        rows["bound_ns"] = np.where(timed, BOUND_NS, 0)
         return rows
 
-    def stats(self, seconds: float) -> EdgeRows:
-        """What a report says of all paths."""
+    def stats(self, seconds: float, ahead_ns: np.ndarray) -> EdgeRows:
+        """What a report says of all paths; `ahead_ns` as for `windows`."""
         rows = np.zeros(len(self), PATH_ROW)
         rows["src"] = self._src_place[self.edge]
         rows["dst"] = self._dst_place[self.edge]
         rows["sport"], rows["reply_sport"] = self.sport, self.reply_sport
         rows["sent"] = np.maximum(1, 2 * np.round(seconds * 1e9 / self._period_ns))
         rows["lost"] = self._rng.binomial(rows["sent"], self.loss)
+        apart_ns = ahead_ns[self._pod]
+        timed = ~np.isnan(apart_ns)
         both = 0
-        for way, links in (("fwd", self.there), ("rev", self.back)):
+        for way, links, shown_ns in (("fwd", self.there, apart_ns), ("rev", self.back, -apart_ns)):
             least = self._base_ns + 0.3 * self._fabric.queue_ns[links].sum(axis=1)
             both = both + least
             for quantile, more_ns in (("min", 0), ("p50", 30), ("p99", 90)):
-                rows[f"{way}_{quantile}_ns"] = least + more_ns
-        rows["rtt_min_ns"], rows["bound_ns"] = both, BOUND_NS
+                rows[f"{way}_{quantile}_ns"] = _told(least + more_ns + shown_ns, timed)
+        rows["rtt_min_ns"], rows["bound_ns"] = both, np.where(timed, BOUND_NS, NO_BOUND_NS)
         return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
-    def fits(self, now_ns: int, host: int, clocks: "Clocks") -> EdgeRows:
+    def fits(self, now_ns: int, host: int, clocks: Clocks) -> EdgeRows:
         """What a report says of all edges."""
         rows = np.zeros(len(self.edges), FIT_ROW)
         rows["src"], rows["dst"] = self._src_place, self._dst_place
@@ -139,20 +153,6 @@ class HostProbes:
         return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
 
-class Clocks:
-    """The clocks of all hosts: seconds off, and drifting."""
-
-    def __init__(self, hosts: int, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        self._origin_ns = time.monotonic_ns()
-        self._offset_ns = rng.integers(-MOST_OFFSET_NS, MOST_OFFSET_NS, hosts)
-        self.drift = rng.uniform(-MOST_DRIFT, MOST_DRIFT, hosts)
-
-    def local_ns(self, host: int, now_ns: int) -> int:
-        """What a host's clock shows."""
-        gained_ns = np.round(self.drift[host] * (now_ns - self._origin_ns))
-        return now_ns + int(self._offset_ns[host]) + int(gained_ns)
-
-    def all_ns(self, now_ns: int) -> np.ndarray:
-        """What each shows."""
-        return now_ns + self._offset_ns + np.round(self.drift * (now_ns - self._origin_ns)).astype(np.int64)
+def _told(delay_ns: np.ndarray, timed: np.ndarray) -> np.ndarray:
+    """As agents' rows have it."""
+    return np.where(timed, np.clip(np.nan_to_num(delay_ns), NO_DELAY_NS + 1, LARGEST_NS), NO_DELAY_NS)

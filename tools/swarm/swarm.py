@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Self, TypeVar
 
+import numpy as np
 from msgspec import Struct
+from nkeys import KeyPair
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import DEFAULT_REPORT_INTERVAL_S, ClockUpdate, Desired
-from cwdp.shared.bus.subjects import down, up
+from cwdp.shared.bus.subjects import down, host_token_of, up
 from cwdp.shared.tasks import end
 from manager.identity.authority import DEFAULT_POD, Authority
 from tools.sim.fleet.speaking import HostsSeal
 from tools.swarm.fabric import Size, SwarmFabric
 from tools.swarm.hosts import SwarmHost, World
-from tools.swarm.probes import Clocks
+from tools.swarm.timelines import Clocks, Timelines
 from tools.swarm.traffic import Traffic
 
 TICK_S = 0.025
@@ -27,22 +29,41 @@ TRACES_A_REPORT = 64
 _T = TypeVar("_T", bound=Struct)
 
 
-class _CountingSeal(HostsSeal):
-    """Counts what is said and heard, and its bytes."""
+def pod_names(pods: int) -> list[str]:
+    """What pods are called."""
+    return [DEFAULT_POD, *(f"p{number}" for number in range(2, pods + 1))]
 
-    bytes_up = bytes_down = heard = 0
+
+class _CountingSeal(HostsSeal):
+    """Counts what is said and heard.
+
+    Args:
+        key: what leaders sign with.
+        pod_of: the number of the pod of a host, by its name.
+        pods: how many there are.
+
+    Attributes:
+        said: by pod the messages of hosts, their bytes, the messages to hosts, their bytes, shape (pods, 4).
+    """
+
+    def __init__(self, key: KeyPair, pod_of: Callable[[str], int], pods: int) -> None:
+        super().__init__(key)
+        self._pod_of = pod_of
+        self.said = np.zeros((pods, 4))
 
     def encode(self, kind: str, message: Struct) -> bytes:
         """Bytes of a message."""
         data = super().encode(kind, message)
-        self.bytes_up += len(data)
+        self._count(str(getattr(message, "host", "")), np.array([1, len(data), 0, 0]))
         return data
 
     def decode(self, subject: str, of: type[_T], data: bytes) -> _T:
         """A leader's message."""
-        self.bytes_down += len(data)
-        self.heard += 1
+        self._count(host_token_of(subject), np.array([0, 0, 1, len(data)]))
         return super().decode(subject, of, data)
+
+    def _count(self, host: str, counts: np.ndarray) -> None:
+        self.said[self._pod_of(host)] += counts
 
 
 class Swarm:
@@ -57,6 +78,7 @@ class Swarm:
     Attributes:
         fabric: what its links do; to be changed.
         hosts: all of them.
+        pods: the pods' names, by number.
         sent: messages by kind.
         late_s: by how much it has come late at worst, as the machine was busy with other things; to be reset.
     """
@@ -64,11 +86,13 @@ class Swarm:
     def __init__(self, bus: str, authority: Authority, size: Size, seed: int = 1) -> None:
         self.fabric = SwarmFabric(size)
         self._traffic = Traffic(self.fabric, seed)
-        world = World(self.fabric, self._traffic, Clocks(size.hosts, seed), seed)
+        clocks = Clocks(size.hosts, seed)
+        world = World(self.fabric, self._traffic, clocks, Timelines(clocks, size.pods), seed)
         self.hosts = [SwarmHost(i, world) for i in range(size.hosts)]
         self.sent: Counter[str] = Counter()
         self.late_s = 0.0
-        self._seal = _CountingSeal(authority.control_key)
+        self.pods = pod_names(size.pods)
+        self._seal = _CountingSeal(authority.control_key, lambda name: self._host(name).pod, size.pods)
         self._speaks, self._hears = (
             Bus(
                 bus,
@@ -79,8 +103,8 @@ class Swarm:
             )
             for name in ("swarm", "swarm's ears")
         )
-        self._hears.subscribe(down(DEFAULT_POD, "*", "clock"), ClockUpdate, self._take_clock)
-        self._hears.subscribe(down(DEFAULT_POD, "*", "document"), Desired, self._take_document)
+        self._hears.subscribe(down("*", "*", "clock"), ClockUpdate, self._take_clock)
+        self._hears.subscribe(down("*", "*", "document"), Desired, self._take_document)
         self._speaking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -101,19 +125,13 @@ class Swarm:
         return sum(count for name, count in self._speaks.counters.items() if name.startswith("dropped"))
 
     @property
-    def bytes_up_down(self) -> tuple[int, int]:
-        """The bytes of all messages that were said, and heard."""
-        return self._seal.bytes_up, self._seal.bytes_down
+    def said(self) -> np.ndarray:
+        """By pod the messages that hosts said, their bytes, the messages to them, their bytes, shape (pods, 4)."""
+        return self._seal.said.copy()
 
-    @property
-    def messages_up_down(self) -> tuple[int, int]:
-        """How many messages were said, and heard."""
-        return self.sent.total(), self._seal.heard
-
-    @property
-    def moves(self) -> int:
-        """How many queue pairs have been steered elsewhere."""
-        return sum(host.moves for host in self.hosts)
+    def pod_hosts(self, pod: int) -> list[SwarmHost]:
+        """Those of a pod."""
+        return [host for host in self.hosts if host.pod == pod]
 
     @property
     def interval_s(self) -> float:
@@ -174,5 +192,5 @@ class Swarm:
 
     def _say(self, host: SwarmHost, kind: str, *messages: Struct) -> None:
         for message in messages:
-            self._speaks.publish(up(DEFAULT_POD, host.name, kind), message)
+            self._speaks.publish(up(self.pods[host.pod], host.name, kind), message)
             self.sent[kind] += 1

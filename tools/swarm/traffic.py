@@ -1,4 +1,7 @@
-"""What the queue pairs of a swarm send: jobs whose hosts send to their neighbours, each rail for itself."""
+"""What the queue pairs of a swarm send: jobs whose hosts send to their neighbours, each rail for itself.
+
+Of several pods the first host of each sends to the first host of the next one, too.
+"""
 
 from collections.abc import Iterable
 
@@ -31,9 +34,12 @@ class Traffic:
         nic = np.repeat(np.arange(size.nics), size.queue_pairs)
         turn = np.tile(np.arange(size.queue_pairs), size.nics)
         host, rail = np.divmod(nic, size.nics_per_host)
-        first = host - host % size.job_hosts
-        hosts = np.minimum(size.job_hosts, size.hosts - first)
+        first = host - host % size.pod_hosts % size.job_hosts
+        hosts = np.minimum(size.job_hosts, size.pod_hosts - first % size.pod_hosts)
         peer = first + (host - first + 1 + turn % np.minimum(size.peers, np.maximum(hosts - 1, 1))) % hosts
+        if size.pods > 1:
+            abroad = (host % size.pod_hosts == 0) & (turn % size.peers == 0)
+            peer = np.where(abroad, (host + size.pod_hosts) % size.hosts, peer)
         self.src, self.dst = nic, peer * size.nics_per_host + rail
         self.qpn = FIRST_QPN + turn
         self.sport = FIRST_PORT + rng.integers(0, PORTS, len(nic))
