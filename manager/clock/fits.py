@@ -98,6 +98,8 @@ class FitTable:
         except ValueError:
             self.refused["not_sane"] += 1
             return
+        if not len(fits):
+            return
         fits, rows = self._accepted(host, told, fits, known)
         if not len(fits):
             return

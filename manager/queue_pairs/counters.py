@@ -292,10 +292,10 @@ class QueuePairStore:
         has_naks = rows["naks"].any()
         for code, direction in enumerate(DIRECTIONS):
             mine = (rows["direction"] == code) & counts
-            for name, count in zip(QP_COUNTERS, (mine @ grown).tolist(), strict=True):
+            for name, count in zip(QP_COUNTERS, grown[mine].sum(axis=0).tolist(), strict=True):
                 self.totals[name, direction] += count
             if has_naks:
-                naks = mine @ _grown(rows["naks"], before["naks"])
+                naks = _grown(rows["naks"], before["naks"])[mine].sum(axis=0)
                 for kind, count in zip(NAK_KINDS, naks.tolist(), strict=True):
                     self.totals[f"nak_{kind}", direction] += count
 

@@ -100,7 +100,7 @@ def rows_of_each(
     above, steps = _differences(dtype)
     for column in steps:
         np.add.accumulate(rows[column], out=rows[column])
-        if len(each) > 1:
+        if len(each) > 1 and len(rows):
             _begin_anew(rows[column], counts)
     for column, base in reversed(above):
         rows[column] += rows[base]
