@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from agent_fakes import MS, ONE_WAY_NS, edges, schedule
-from heard_windows import hear_windows, whole_rows
+from fabric_fakes import hear_windows, whole_rows
 from numpy.typing import NDArray
 
 from cwdp.agent.probing.prober import ProbeResults

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from heard_windows import hear_windows, whole_rows
+from fabric_fakes import hear_windows, whole_rows
 from msgspec import structs
 from numpy.typing import NDArray
 
