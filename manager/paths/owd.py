@@ -1,9 +1,9 @@
-"""One-way delays of every path over a sliding window, in arrays: memory is bounded and linear in the paths.
+"""One-way delays of every path over a sliding window, in arrays: 840 bytes a path.
 
 Each path has a ring of `SLOTS` slots, one for each report in which it appeared; paths of one report lie side by side
-in each slot. A slot holds what the agent said of the probes since its last report: how many, and the least, median and 99th percentile of
-their delays. Quantiles over the window pool the slots as three-point distributions, which is exact up to
-three probes a slot and errs to the high side beyond.
+in each slot. A slot holds what the agent said of the probes since its last report: how many, and the least, median
+and 99th percentile of their delays. Quantiles over the window pool the slots as three-point distributions, which is
+exact up to three probes a slot and errs to the high side beyond.
 """
 
 from collections import Counter

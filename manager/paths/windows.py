@@ -1,7 +1,7 @@
 """Probes by path and 100 ms window, the latest few seconds of them, and each path's least delay. No I/O.
 
-Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`. Those of many hosts are taken
-in together, when somebody looks or the present window is over.
+Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`, 1.4 kB each. Those of many
+hosts are taken in together, when somebody looks or the present window is over.
 
 A path's least delay is the shortest that it surely had, whatever the clocks were off by within their bounds. That a clock
 was off by more is known only afterwards, so the least delays of the last seconds are kept apart until then.
