@@ -81,16 +81,15 @@ class LinkWatch:
             self.reports["unsynced"] += 1
             return
         try:
-            rows = self._told.rows(report)
+            told = self._told.read(report)
         except ValueError:
             self.reports["not_sane"] += 1
             return
-        if rows is None:
+        if told is None:
             self.reports["unknown_paths"] += 1
             return
         self.reports["ok"] += 1
-        nics = [nic_id(report.host, nic) for nic in report.nics]
-        self.windows.hear(nics, rows, timeline_ns // WINDOW_NS)
+        self.windows.hear(*told, timeline_ns // WINDOW_NS)
 
     def due(self, routes: Routes) -> ModelInputs | None:
         """What a new model is to be made of; None where the present one holds."""

@@ -60,12 +60,6 @@ class Members:
             self._owners, self._owners_version = owners, version
         return self._owners
 
-    def link_bps(self, host: str, ifname: str) -> int | None:
-        """The speed of a NIC's link as its host tells; None where it does not."""
-        known = self.hosts.get(host)
-        nics = () if known is None else known.hello.nics
-        return next((nic.speed_bps for nic in nics if nic.ifname == ifname), None)
-
     @property
     def likely_link_bps(self) -> float:
         """The fastest link that two different hosts tell of, or the one there is; infinite where none does.

@@ -1,9 +1,9 @@
-"""One-way delays of every path over a sliding window, in arrays: memory is bounded and linear in the paths.
+"""One-way delays of every path over a sliding window, in arrays: 840 bytes a path.
 
-Each path has a ring of `SLOTS` slots, one for each report in which it appeared. A slot holds what the
-agent said of the probes since its last report: how many, and the least, median and 99th percentile of
-their delays. Quantiles over the window pool the slots as three-point distributions, which is exact up to
-three probes a slot and errs to the high side beyond.
+Each path has a ring of `SLOTS` slots, one for each report in which it appeared; paths of one report lie side by side
+in each slot. A slot holds what the agent said of the probes since its last report: how many, and the least, median
+and 99th percentile of their delays. Quantiles over the window pool the slots as three-point distributions, which is
+exact up to three probes a slot and errs to the high side beyond.
 """
 
 from collections import Counter
@@ -26,6 +26,13 @@ TOP_SHARE = 1 / 64
 LEAST_SHARE = 1 / 4
 
 COLUMNS = (*COUNTS, *DELAYS, "bound_ns")
+
+_ENDS = ("src", "dst", "sport", "reply_sport")
+_END_BYTES = 8
+assert PATH_ROW.names is not None
+assert PATH_ROW.names[:4] == _ENDS
+assert PATH_ROW.fields is not None
+assert PATH_ROW.fields[COUNTS[0]][1] == _END_BYTES
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 PathKey = tuple[str, str, int, int]
@@ -65,7 +72,9 @@ class Extremes:
 class _Arrived:
     """The paths of a host's last report, where they are kept, and whether they are its own, each once; shape (paths,)."""
 
-    identity: tuple[tuple[str, ...], tuple[str, ...], bytes]
+    srcs: list[str]
+    dsts: list[str]
+    ends: bytes
     rows: NDArray[np.int64]
     is_own: NDArray[np.bool_]
 
@@ -82,8 +91,8 @@ class OwdStore:
         self._arrived: dict[str, _Arrived] = {}
         self._free: list[int] = []
         self._next = np.zeros(0, np.int64)
-        self._when_s = np.zeros((0, SLOTS), np.float64)
-        self._columns = {name: np.zeros((0, SLOTS), np.int32) for name in COLUMNS}
+        self._when_s = np.zeros((SLOTS, 0), np.float64)
+        self._columns = {name: np.zeros((SLOTS, 0), np.int32) for name in COLUMNS}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -107,28 +116,28 @@ class OwdStore:
             rows, stats = rows[taken], stats[taken]
         slots = self._next[rows]
         self._next[rows] = (slots + 1) % SLOTS
-        self._when_s[rows, slots] = now_s
+        places = slots * len(self._next) + rows
+        self._when_s.reshape(-1)[places] = now_s
         for name in DELAYS:
-            self._columns[name][rows, slots] = stats[name]
+            self._columns[name].reshape(-1)[places] = stats[name]
         for name in COUNTS:
-            self._columns[name][rows, slots] = np.minimum(stats[name], MAX_DELAY)
+            self._columns[name].reshape(-1)[places] = np.minimum(stats[name], MAX_DELAY)
             self.totals[name] += int(stats[name].sum(dtype=np.int64))
         bound_ns = np.minimum(stats["bound_ns"], MAX_DELAY)
-        self._columns["bound_ns"][rows, slots] = np.where(
-            stats["bound_ns"] == NO_BOUND_NS, NO_DELAY, bound_ns
-        )
+        bound_ns = np.where(stats["bound_ns"] == NO_BOUND_NS, NO_DELAY, bound_ns)
+        self._columns["bound_ns"].reshape(-1)[places] = bound_ns
         return all_told - len(stats)
 
     def expire(self, now_s: float) -> None:
         """Forget paths that nobody has reported for a while."""
-        newest = self._when_s.max(axis=1, initial=-np.inf)
+        newest = self._when_s.max(axis=0, initial=-np.inf)
         used = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         old = set(used[now_s - newest[used] > FORGET_AFTER_S].tolist())
         if not old:
             return
         self._arrived.clear()
         self._free.extend(sorted(old))
-        self._when_s[sorted(old)] = -np.inf
+        self._when_s[:, sorted(old)] = -np.inf
         self._rows = {key: row for key, row in self._rows.items() if row not in old}
 
     def snapshot(self, now_s: float) -> Paths:
@@ -136,8 +145,8 @@ class OwdStore:
         keyed = list(self._rows.items())
         keys = [key for key, _ in keyed]
         rows = np.array([row for _, row in keyed], np.int64)
-        current = self._when_s[rows] > now_s - WINDOW_S
-        counts = {name: np.where(current, self._columns[name][rows], 0).astype(np.int64) for name in COUNTS}
+        current = self._when_s[:, rows] > now_s - WINDOW_S
+        counts = {name: self._counts(name, rows, current) for name in COUNTS}
         answered = np.maximum(counts["sent"] - counts["lost"], 0)
         raw = {name: self._delay(name, rows, current) for name in DELAYS}
         delays = {"rtt_min_ns": _least(raw["rtt_min_ns"])}
@@ -145,60 +154,58 @@ class OwdStore:
             least, middle, top = (raw[f"{way}_{q}_ns"] for q in ("min", "p50", "p99"))
             delays[f"{way}_min_ns"] = _least(least)
             delays[f"{way}_p50_ns"], delays[f"{way}_p99_ns"] = _pooled(least, middle, top, answered)
-        bound = np.fmax.reduce(self._delay("bound_ns", rows, current), axis=1, initial=-np.inf)
+        bound = np.fmax.reduce(self._delay("bound_ns", rows, current), axis=0, initial=-np.inf)
         return Paths(
             keys=keys,
-            **{name: count.sum(axis=1) for name, count in counts.items()},
+            **{name: count.sum(axis=0) for name, count in counts.items()},
             delays=delays,
             bound_ns=np.where(np.isinf(bound), np.nan, bound),
-            age_s=now_s - self._when_s[rows].max(axis=1, initial=-np.inf),
+            age_s=now_s - self._when_s[:, rows].max(axis=0, initial=-np.inf),
         )
 
     def extremes(self, now_s: float) -> Extremes:
         """Every path over the window that ends now, a tenth of the work of `snapshot`; other threads may go on too."""
         keyed = list(self._rows.items())
         rows = np.array([row for _, row in keyed], np.int64)
-        current = self._when_s[rows] > now_s - WINDOW_S
+        current = self._when_s[:, rows] > now_s - WINDOW_S
         newest = (self._next[rows] - 1) % SLOTS
-        is_new = current[np.arange(len(rows)), newest]
+        is_new = current[newest, np.arange(len(rows))]
         delays = {}
         for way in ("fwd", "rev"):
-            least = self._columns[f"{way}_min_ns"][rows]
-            least = np.where(current & (least != NO_DELAY), least, MAX_DELAY).min(axis=1)
-            top = np.where(current, self._columns[f"{way}_p99_ns"][rows], NO_DELAY).max(axis=1)
-            middle = np.where(is_new, self._columns[f"{way}_p50_ns"][rows, newest], NO_DELAY)
+            least = self._columns[f"{way}_min_ns"][:, rows]
+            least = np.where(current & (least != NO_DELAY), least, MAX_DELAY).min(axis=0)
+            top = np.where(current, self._columns[f"{way}_p99_ns"][:, rows], NO_DELAY).max(axis=0)
+            middle = np.where(is_new, self._columns[f"{way}_p50_ns"][newest, rows], NO_DELAY)
             delays[f"{way}_min_ns"] = _known(least, MAX_DELAY)
             delays[f"{way}_p50_ns"] = _known(middle, NO_DELAY)
             delays[f"{way}_p99_ns"] = _known(top, NO_DELAY)
-        sent, lost = (
-            np.where(current, self._columns[name][rows], 0).sum(axis=1, dtype=np.int64)
-            for name in ("sent", "lost")
-        )
+        sent, lost = (self._counts(name, rows, current).sum(axis=0) for name in ("sent", "lost"))
         return Extremes(keys=[key for key, _ in keyed], sent=sent, lost=lost, delays=delays)
 
+    def _counts(self, name: str, rows: NDArray[np.int64], current: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """What was counted of some paths in each slot, shape (SLOTS, paths)."""
+        return np.where(current, self._columns[name][:, rows], 0).astype(np.int64)
+
     def _delay(self, name: str, rows: NDArray[np.int64], current: NDArray[np.bool_]) -> Delays:
-        values = self._columns[name][rows]
+        values = self._columns[name][:, rows]
         return np.where(current & (values != NO_DELAY), values, np.nan)
 
     def _arrived_of(self, host: str, told: EdgeRows, stats: NDArray[np.void]) -> "_Arrived":
         """Where a report's paths are kept; most reports are of the same paths as the one before."""
-        ports = np.ascontiguousarray(stats[["src", "dst", "sport", "reply_sport"]]).tobytes()
-        identity = tuple(told.srcs), tuple(told.dsts), ports
+        ends = told.rows[: _END_BYTES * len(stats)]  # bytes of all rows that are alike stand together
         known = self._arrived.get(host)
-        if known is not None and known.identity == identity:
+        if known is not None and (known.srcs, known.dsts, known.ends) == (told.srcs, told.dsts, ends):
             return known
         own = nic_id(host, "")
         seen: set[PathKey] = set()
         rows, is_own = np.zeros(len(stats), np.int64), np.zeros(len(stats), bool)
-        for i, (src, dst, sport, reply_sport) in enumerate(
-            stats[["src", "dst", "sport", "reply_sport"]].tolist()
-        ):
+        for i, (src, dst, sport, reply_sport) in enumerate(stats[[*_ENDS]].tolist()):
             key = told.srcs[src], told.dsts[dst], sport, reply_sport
             is_own[i] = key[0].startswith(own) and key not in seen
             if is_own[i]:
                 seen.add(key)
                 rows[i] = self._row(key)
-        known = self._arrived[host] = _Arrived(identity, rows, is_own)
+        known = self._arrived[host] = _Arrived(told.srcs, told.dsts, ends, rows, is_own)
         return known
 
     def _row(self, key: PathKey) -> int:
@@ -210,18 +217,21 @@ class OwdStore:
         return row
 
     def _grow(self) -> None:
-        """Double the room for paths."""
+        """Make more room for paths."""
         old = len(self._next)
-        new = max(64, 2 * old)
+        new = old + max(64, old // 2)
         self._free.extend(range(new - 1, old - 1, -1))
-        self._next = _extended(self._next, new)
+        self._next = np.concatenate([self._next, np.zeros(new - old, np.int64)])
         self._when_s = _extended(self._when_s, new)
-        self._when_s[old:] = -np.inf
+        self._when_s[:, old:] = -np.inf
         self._columns = {name: _extended(column, new) for name, column in self._columns.items()}
 
 
 def _extended(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:
-    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
+    """An array of so many columns; the system gives the memory of new ones when they are written to."""
+    extended = np.zeros((len(array), size), array.dtype)
+    extended[:, : array.shape[1]] = array
+    return extended
 
 
 def _known(values: NDArray[np.int32], unknown: int) -> Delays:
@@ -229,14 +239,15 @@ def _known(values: NDArray[np.int32], unknown: int) -> Delays:
 
 
 def _least(values: Delays) -> Delays:
-    """Minimum over axis 1 that ignores NaN; NaN where there is nothing else."""
-    least = np.fmin.reduce(values, axis=1, initial=np.inf)
+    """Minimum over axis 0 that ignores NaN; NaN where there is nothing else."""
+    least = np.fmin.reduce(values, axis=0, initial=np.inf)
     return np.where(np.isinf(least), np.nan, least)
 
 
 def _pooled(least: Delays, middle: Delays, top: Delays, answered: NDArray[np.int64]) -> tuple[Delays, Delays]:
-    """Median and 99th percentile over slots of shape (paths, SLOTS): each slot is three weighted points."""
-    count = answered.astype(np.float64)
+    """Median and 99th percentile over slots of shape (SLOTS, paths): each slot is three weighted points."""
+    least, middle, top = (np.ascontiguousarray(each.T) for each in (least, middle, top))
+    count = np.ascontiguousarray(answered.T, np.float64)
     top_weight = np.minimum(count, np.maximum(1.0, TOP_SHARE * count))
     least_weight = np.minimum(count - top_weight, np.maximum(1.0, LEAST_SHARE * count))
     values = np.concatenate([least, middle, top], axis=1)

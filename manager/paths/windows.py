@@ -1,7 +1,7 @@
 """Probes by path and 100 ms window, the latest few seconds of them, and each path's least delay. No I/O.
 
-Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`. Those of many hosts are taken
-in together, when somebody looks or the present window is over.
+Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`, 1.4 kB each. Those of many
+hosts are taken in together, when somebody looks or the present window is over.
 
 A path's least delay is the shortest that it surely had, whatever the clocks were off by within their bounds. That a clock
 was off by more is known only afterwards, so the least delays of the last seconds are kept apart until then.
@@ -10,13 +10,14 @@ was off by more is known only afterwards, so the least delays of the last second
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import host_of
-from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_ROW, path_keys, shown_address
+from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, path_keys, shown_address
+from cwdp.shared.bus.windows import PLACED_ROW
+from manager.paths.told import HostPaths
 
 KEPT = 64
 MOST_ROWS = 1 << 20
@@ -41,9 +42,14 @@ FWD, REV = 0, 1
 _KEY_BYTES = 24
 """Those of a row, and the number of its NIC."""
 
+_NOT_SEEN, _NO_ROOM = -2, -1
+
 _NO_WINDOWS = (0, -1)
+_AS_BYTES = np.dtype(f"V{PLACED_ROW.itemsize}")
+"""With fields numpy works out anew what type fits them all, which takes much longer."""
 
 Floats = NDArray[np.float32]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class RowName(NamedTuple):
@@ -114,9 +120,9 @@ _NOTHING = _Known(np.zeros(0, f"S{_KEY_BYTES}"), np.zeros(0, np.intp))
 
 @dataclass(frozen=True)
 class _Arrived:
-    """The keys of a host's last report in the order in which they came, and their numbers; most reports are of the same."""
+    """A host's table of paths, and the number of each of them; shape (paths,)."""
 
-    keys: NDArray[np.bytes_]
+    table: HostPaths
     numbers: NDArray[np.intp]
 
 
@@ -151,36 +157,41 @@ class WindowStore:
         self._recent_held = np.full(RECENT_BUCKETS, -1, np.int64)
         self._distrusted = np.zeros((2, 0), np.int64)
         self._distrusted_ends: dict[str, tuple[int, int]] = {}
+        self._distrusted_to = -1
+        self._used = 0
         self._waiting: list[tuple[NDArray[np.void], NDArray[np.intp]]] = []
         self._waiting_rows = self._now = 0
 
-    def hear(self, nics: Sequence[str], rows: NDArray[np.void], now: int) -> None:
-        """Take in WINDOW_ROWs of the NICs of one host; `now` is the number of the present window."""
+    def hear(self, table: HostPaths, rows: NDArray[np.void], now: int) -> None:
+        """Take in PLACED_ROWs of one host, all of paths that are in its table; `now` is the number of the present window."""
         if now != self._now:
             self._take_in()
             self._now = now
-        last = rows["window"] + rows["further"]
-        good = (rows["lost"] <= rows["sent"]) & (last <= now + MOST_AHEAD)
-        good &= (rows["nic"] < len(nics)) & (rows["further"] < LONGEST_ROW)
-        self.reports["not_sane"] += int(np.count_nonzero(~good))
-        fresh = good & (rows["window"] > now - KEPT + MOST_AHEAD + 1)
-        self.reports["too_old"] += int(np.count_nonzero(good & ~fresh))
+        window, path = rows["window"], rows["path"]
+        good = (rows["lost"] <= rows["sent"]) & (window <= now + MOST_AHEAD)
+        good &= (window + rows["further"] <= now + MOST_AHEAD) & (rows["further"] < LONGEST_ROW)
+        if not table.names_all_nics:
+            good &= table.has_nic[path]
+        fresh = good & (window > now - KEPT + MOST_AHEAD + 1)
         if not fresh.all():
-            rows = rows[fresh]
+            sane = int(np.count_nonzero(good))
+            self.reports["not_sane"] += len(rows) - sane
+            self.reports["too_old"] += sane - int(np.count_nonzero(fresh))
+            rows, path = _taken(rows, fresh), path[fresh]
         if not len(rows):
             return
-        host = host_of(nics[0])
-        number = self._numbers(host, nics, rows)
+        number = self._numbers(table, path)
         placed = number >= 0
-        self.reports["too_many"] += int(np.count_nonzero(~placed))
-        self.reports["ok"] += int(np.count_nonzero(placed))
         if not placed.all():
-            rows, number = rows[placed], number[placed]
-        if len(rows):
-            newest = int((rows["window"] + rows["further"]).max())
-            self._newest[host] = max(self._newest.get(host, 0), newest)
-            self._waiting.append((rows, number))
-            self._waiting_rows += len(rows)
+            self.reports["too_many"] += int(np.count_nonzero(~placed))
+            rows, number = _taken(rows, placed), number[placed]
+        if not len(rows):
+            return
+        self.reports["ok"] += len(rows)
+        newest = int((rows["window"] + rows["further"]).max())
+        self._newest[table.host] = max(self._newest.get(table.host, 0), newest)
+        self._waiting.append((rows, number))
+        self._waiting_rows += len(rows)
         if self._waiting_rows > MOST_WAITING:
             self._take_in()
 
@@ -194,15 +205,16 @@ class WindowStore:
         self._take_in()
         slot = number % KEPT
         if self._held[slot] != number:
-            nothing = np.full((2, len(self.names)), np.nan, np.float32)
-            zero = np.zeros(len(self.names))
+            zero, nothing = np.zeros(len(self.names)), self._unknown()
             return Window(number, zero, zero, nothing, nothing)
         sent, lost = self._counts[slot].astype(np.float64)
         if self._least is None:
             self._least = np.minimum(self._base.min(axis=1), self._recent.min(axis=1))
-        base = np.where(np.isinf(self._least), np.nan, self._least)
-        delays = self._delays[slot]
-        return Window(number, sent, lost, delays[:2] - base, delays[2:] - base)
+        used, mean_ns, least_ns = self._used, self._unknown(), self._unknown()
+        base = np.where(np.isinf(self._least[:, :used]), np.nan, self._least[:, :used])
+        np.subtract(self._delays[slot, :2, :used], base, out=mean_ns[:, :used])
+        np.subtract(self._delays[slot, 2:, :used], base, out=least_ns[:, :used])
+        return Window(number, sent, lost, mean_ns, least_ns)
 
     def answered(self, nic: str) -> set[str]:
         """The addresses that have answered a NIC's probes of late."""
@@ -251,12 +263,10 @@ class WindowStore:
         if not len(old):
             return
         self._seen[old] = -1
+        self._arrived.clear()
         for host, known in list(self._of_host.items()):
             kept = known.without(old)
-            if len(kept.keys) == len(known.keys):
-                continue
             self._of_host[host] = kept
-            self._arrived.pop(host, None)
             if not len(kept.keys):
                 del self._of_host[host]
                 self._newest.pop(host, None)
@@ -271,49 +281,71 @@ class WindowStore:
         """Keep what waits, of all hosts at once: a step over many rows takes hardly longer than one over few."""
         if not self._waiting:
             return
-        as_bytes = f"V{WINDOW_ROW.itemsize}"  # with fields numpy works out anew what type fits them all
-        rows = np.concatenate([rows.view(as_bytes) for rows, _ in self._waiting]).view(WINDOW_ROW)
+        rows = np.concatenate([rows.view(_AS_BYTES) for rows, _ in self._waiting]).view(PLACED_ROW)
         number = np.concatenate([number for _, number in self._waiting])
         self._waiting.clear()
         self._waiting_rows = 0
         self._keep(rows, number)
 
     def _keep(self, rows: NDArray[np.void], number: NDArray[np.intp]) -> None:
-        last = rows["window"] + rows["further"]
-        for each in range(int(rows["window"].min()), int(last.max()) + 1):
+        first = np.ascontiguousarray(rows["window"])
+        further = rows["further"].astype(np.intp)
+        last = first + further
+        for each in range(int(first.min()), int(last.max()) + 1):
             self._open(each)
         np.maximum.at(self._seen, number, last)
         delays = _known_delays(rows)
-        self._learn_least(rows, number, last, delays)
-        times = rows["further"].astype(np.intp) + 1
+        self._learn_least(number, first, last, rows["bound_ns"], delays)
+        times = further + 1
         at = np.repeat(np.arange(len(rows)), times)
         turn = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
-        window = rows["window"][at] + turn
+        window = first[at] + turn
         held = self._held[window % KEPT] == window
         if not held.all():
             at, turn, window = at[held], turn[held], window[held]
-        slot, to, times = window % KEPT, number[at], times[at]
+        slot, to, room = window % KEPT, number[at], len(self._seen)
+        counts, place = self._counts.reshape(-1), slot * (self._counts.shape[1] * room) + to
         for which, name in enumerate(("sent", "lost")):
-            count = rows[name].astype(np.int64)[at]
-            self._counts[slot, which, to] = count * (turn + 1) // times - count * turn // times
-        first, until = self._distrusted[:, to]
-        distrusted = (first <= window) & (window <= until)
+            counts[which * room :][place] = _shares(rows[name][at], turn, times[at])
+        kept, place = self._delays.reshape(-1), slot * (self._delays.shape[1] * room) + to
+        distrusted = self._are_distrusted(to, window, window)
         for which, delay in enumerate(delays):
-            self._delays[slot, which, to] = np.where(distrusted, np.nan, delay[at])
+            value = delay[at]
+            if distrusted is not None:
+                value[distrusted] = np.nan
+            kept[which * room :][place] = value
+
+    def _are_distrusted(
+        self, number: NDArray[np.intp], first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[np.bool_] | None:
+        """Whether some of the windows from `first` to `last` of each row are not trusted; None where none is."""
+        if int(first.min(initial=self._distrusted_to + 1)) > self._distrusted_to:
+            return None
+        begun, until = self._distrusted[:, number]
+        return np.asarray((begun <= last) & (first <= until), bool)
 
     def _learn_least(
-        self, rows: NDArray[np.void], number: NDArray[np.intp], last: NDArray[np.int64], delays: list[Floats]
+        self,
+        number: NDArray[np.intp],
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        bound_ns: NDArray[np.uint32],
+        delays: list[Floats],
     ) -> None:
-        """Take in the least delays that paths surely had; `last` is the last window of each row."""
-        first, until = self._distrusted[:, number]
+        """Take in the least delays that paths surely had; `first` and `last` are the windows that each row is of."""
         turn = last // RECENT_BUCKET_WINDOWS
         recent = turn % RECENT_BUCKETS
-        learns = (self._recent_held[recent] == turn) & ~((first <= last) & (rows["window"] <= until))
+        learns = self._recent_held[recent] == turn
+        distrusted = self._are_distrusted(number, first, last)
+        if distrusted is not None:
+            learns &= ~distrusted
+        place = recent * len(self._seen) + number
         for way, delay in enumerate(delays[2:]):
-            surely = np.where(np.isnan(delay), np.inf, delay + rows["bound_ns"]).astype(np.float32)
-            np.minimum.at(self._recent[way], (recent[learns], number[learns]), surely[learns])
+            surely = (delay + bound_ns).astype(np.float32)
+            surely[np.isnan(surely) | ~learns] = np.inf
+            np.minimum.at(self._recent[way].reshape(-1), place, surely)
             if self._least is not None:
-                np.minimum.at(self._least[way], number[learns], surely[learns])
+                np.minimum.at(self._least[way], number, surely)
 
     def _open(self, window: int) -> None:
         """Make room for a window that is newer than what its slot holds."""
@@ -321,8 +353,8 @@ class WindowStore:
         if window <= self._held[slot]:
             return
         self._held[slot] = window
-        self._counts[slot] = 0
-        self._delays[slot] = np.nan
+        self._counts[slot, :, : self._used] = 0
+        self._delays[slot, :, : self._used] = np.nan
         self._settle(window // RECENT_BUCKET_WINDOWS)
         bucket = window // BASE_BUCKET_WINDOWS % BASE_BUCKETS
         if bucket != self._bucket and window >= self._held.max():
@@ -345,26 +377,37 @@ class WindowStore:
         name = self.names[row]
         spans = [] if name is None else [ends[end] for end in (name.src, name.dst_addr) if end in ends]
         for first, last in spans:
+            self._distrusted_to = max(self._distrusted_to, last)
             before = self._distrusted[:, row]
             joined = (min(first, before[0]), max(last, before[1]))
             self._distrusted[:, row] = joined if first <= before[1] else (first, last)
         return bool(spans)
 
-    def _numbers(self, host: str, nics: Sequence[str], rows: NDArray[np.void]) -> NDArray[np.intp]:
-        """The number of each row, -1 where there is no room."""
-        keys = self._keys(nics, rows)
-        arrived = self._arrived.get(host)
-        if arrived is not None and np.array_equal(arrived.keys, keys):
-            return arrived.numbers
-        known = self._of_host.setdefault(host, _NOTHING)
+    def _numbers(self, table: HostPaths, path: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """The number of each row by the place of its path in its table, -1 where there is no room."""
+        arrived = self._arrived.get(table.host)
+        if arrived is None or arrived.table is not table:
+            numbers = np.full(len(table.paths), _NOT_SEEN, np.intp)
+            arrived = self._arrived[table.host] = _Arrived(table, numbers)
+        number = arrived.numbers.take(path)
+        if (number == _NOT_SEEN).any():
+            new = np.unique(path[number == _NOT_SEEN])
+            arrived.numbers[new] = self._look_up(table, new)
+            number = arrived.numbers.take(path)
+        return number
+
+    def _look_up(self, table: HostPaths, places: NDArray[np.uint32]) -> NDArray[np.intp]:
+        """The numbers of some paths of a table; those that have none are given one."""
+        keys = self._keys(table.nics, table.paths[places])
+        known = self._of_host.setdefault(table.host, _NOTHING)
         numbers = known.find(keys)
         if (numbers < 0).any():
             fresh, first = np.unique(keys[numbers < 0], return_index=True)
-            new = rows[numbers < 0][first]
-            given = [self._new(nics[row["nic"]], row, len(known.keys) + i) for i, row in enumerate(new)]
-            known = self._of_host[host] = known.with_more(fresh, np.array(given, np.intp))
+            new = table.paths[places[numbers < 0][first]]
+            known = self._of_host[table.host] = known.with_more(
+                fresh, self._new(table.nics, new, len(known.keys))
+            )
             numbers = known.find(keys)
-        self._arrived[host] = _Arrived(keys, numbers)
         return numbers
 
     def _keys(self, nics: Sequence[str], rows: NDArray[np.void]) -> NDArray[np.bytes_]:
@@ -375,41 +418,70 @@ class WindowStore:
         keys[:, :4] = np.array(nic, "<u4")[rows["nic"]].view(np.uint8).reshape(-1, 4)
         return keys.view(f"S{_KEY_BYTES}").ravel()
 
-    def _new(self, nic: str, row: np.void, have: int) -> int:
-        if have >= MOST_ROWS_A_HOST or len(self.names) - len(self._free) >= MOST_ROWS:
-            return -1
-        if not self._free:
+    def _new(self, nics: Sequence[str], paths: NDArray[np.void], have: int) -> NDArray[np.intp]:
+        """Numbers for further paths of a host that has some; -1 where there is no room."""
+        used = len(self.names) - len(self._free)
+        count = max(0, min(len(paths), MOST_ROWS_A_HOST - have, MOST_ROWS - used))
+        while len(self._free) < count:
             self._grow()
-        number = self._free.pop()
-        address = shown_address(row["dst_addr"].tobytes())
-        self.names[number] = RowName(nic, address, int(row["sport"]), int(row["reply_sport"]))
-        self._of_nic.setdefault(nic, set()).add(number)
-        self.version += 1
-        self._named[number] = self.version
-        self._counts[:, :, number] = 0
-        self._delays[:, :, number] = np.nan
-        self._base[:, :, number] = self._recent[:, :, number] = np.inf
+        numbers = np.full(len(paths), _NO_ROOM, np.intp)
+        given = numbers[:count] = [self._free.pop() for _ in range(count)]
+        self.version += count > 0
+        self._used = max(self._used, max(given, default=-1) + 1)
+        for number, path in zip(given, paths, strict=False):
+            nic, address = nics[path["nic"]], shown_address(path["dst_addr"].tobytes())
+            self.names[number] = RowName(nic, address, int(path["sport"]), int(path["reply_sport"]))
+            self._of_nic.setdefault(nic, set()).add(number)
+        self._named[given] = self.version
+        self._counts[:, :, given] = 0
+        self._delays[:, :, given] = np.nan
+        self._base[:, :, given] = self._recent[:, :, given] = np.inf
         self._least = None
-        self._distrusted[:, number] = _NO_WINDOWS
-        self._distrust(number, self._distrusted_ends)
-        return number
+        self._distrusted[:, given] = np.array([_NO_WINDOWS]).T
+        for number in given if self._distrusted_ends else ():
+            self._distrust(number, self._distrusted_ends)
+        return numbers
 
     def _grow(self) -> None:
-        """Double the room for rows."""
+        """Make more room for rows; what none has used yet takes no memory."""
         old = len(self.names)
-        more = max(64, old)
+        more = max(64, old // 2)
         self.names += [None] * more
-        self._free.extend(range(old + more - 1, old - 1, -1))
+        self._free = [*range(old + more - 1, old - 1, -1), *self._free]
         self._least = None
         self._seen = np.append(self._seen, np.full(more, -1, np.int64))
         self._named = np.append(self._named, np.zeros(more, np.int64))
-        self._counts = np.concatenate([self._counts, np.zeros((KEPT, 2, more), np.uint16)], axis=2)
-        self._delays = np.concatenate([self._delays, np.full((KEPT, 4, more), np.nan, np.float32)], axis=2)
-        self._base, self._recent = (
-            np.concatenate([least, np.full((*least.shape[:2], more), np.inf, np.float32)], axis=2)
-            for least in (self._base, self._recent)
-        )
+        self._counts, self._delays = _with_more(self._counts, more), _with_more(self._delays, more)
+        self._base, self._recent = _with_more(self._base, more), _with_more(self._recent, more)
         self._distrusted = np.append(self._distrusted, np.tile(np.array([_NO_WINDOWS]).T, more), axis=1)
+
+    def _unknown(self) -> Floats:
+        """Delays both ways, none of which is known."""
+        return np.full((2, len(self.names)), np.nan, np.float32)
+
+
+def _with_more(array: NDArray[_Scalar], more: int) -> NDArray[_Scalar]:
+    """An array with room for more along its last axis; the system gives that memory when it is written to."""
+    old = array.shape[-1]
+    grown = np.zeros((*array.shape[:-1], old + more), array.dtype)
+    grown[..., :old] = array
+    return grown
+
+
+def _taken(rows: NDArray[np.void], mask: NDArray[np.bool_]) -> NDArray[np.void]:
+    """As `rows[mask]`, of PLACED_ROWs, in a tenth of the time."""
+    return rows.view(_AS_BYTES)[mask].view(PLACED_ROW)
+
+
+def _shares(
+    counts: NDArray[np.uint16], turn: NDArray[np.int64], times: NDArray[np.intp]
+) -> NDArray[np.uint16]:
+    """What one window has of counts that are of several: of its `turn`, from 0, of so many `times`."""
+    several = np.flatnonzero((times > 1) & (counts > 0))
+    if len(several):
+        count, turn, times = counts[several].astype(np.int64), turn[several], times[several]
+        counts[several] = count * (turn + 1) // times - count * turn // times
+    return counts
 
 
 def _known_delays(rows: NDArray[np.void]) -> list[Floats]:

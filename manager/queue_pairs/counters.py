@@ -85,8 +85,8 @@ class NicTable(_Sending):
         heard_s: the manager's clock then, shape (n,).
         turned_s: the manager's clock when the source port was last found to be another one, -inf for never, shape (n,).
         rates: packets and bytes a second between the last two reports, NaN for none, shape (n, 2).
-        arrived: the keys of a report in the order in which they came, and `places` where their rows are here; most
-            reports are of the same.
+        arrived: the keys of a report in the order in which they came, as bytes, and `places` where their rows are here;
+            most reports are of the same.
         unlisted: queue pairs that moved and did not fit into the last report.
         latest_s: the manager's clock at the last report, which may have been that nothing moves; -inf before the first.
         latest_ns: the host's clock then.
@@ -101,7 +101,7 @@ class NicTable(_Sending):
     heard_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     turned_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     rates: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
-    arrived: NDArray[np.bytes_] = field(default_factory=lambda: qp_keys(np.zeros(0, QP_ROW)))
+    arrived: bytes = b""
     places: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     unlisted: int = 0
     latest_s: float = -math.inf
@@ -139,11 +139,11 @@ class NicTable(_Sending):
 
     def remember(self, arrived: NDArray[np.bytes_]) -> None:
         """Know the rows of the next report where it is of the same queue pairs as this one, all of which are here."""
-        self.arrived, self.places = arrived, np.searchsorted(self.keys, arrived)
+        self.arrived, self.places = arrived.tobytes(), np.searchsorted(self.keys, arrived)
 
     def keep(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep some rows, in an order that `chosen` gives."""
-        self.arrived = self.arrived[:0]
+        self.arrived = b""
         self.keys, self.rows, self.local_ns = self.keys[chosen], self.rows[chosen], self.local_ns[chosen]
         self.heard_s, self.turned_s, self.rates = (
             column[chosen] for column in (self.heard_s, self.turned_s, self.rates)
@@ -179,7 +179,7 @@ class NicReport:
 
     Attributes:
         nic: its host and interface.
-        rows: dtype QP_ROW, shape (n,).
+        rows: dtype QP_ROW, shape (n,); not to be changed by others later.
         unlisted: queue pairs that moved and did not fit in.
         link_bps: the speed of its link.
     """
@@ -207,7 +207,11 @@ class QueuePairStore:
     def hear(self, reports: Sequence[NicReport], *, local_ns: int, now_s: float) -> None:
         """Take in some rows of some NICs of a host, as they were when its clock showed `local_ns`."""
         going_on: dict[tuple[str, str], _GoingOn] = {}
-        for report in reports:
+        if not reports:
+            return
+        all_keys = qp_keys(_concatenated([report.rows for report in reports]))
+        ends = np.cumsum([len(report.rows) for report in reports]).tolist()
+        for report, end in zip(reports, ends, strict=True):
             if report.nic in going_on:
                 self._go_on(list(going_on.values()), local_ns, now_s)
                 going_on.clear()
@@ -215,8 +219,8 @@ class QueuePairStore:
             if table is None:
                 table = self.tables[report.nic] = NicTable()
             table.tell(report.unlisted, local_ns, now_s)
-            keys = qp_keys(report.rows)
-            if np.array_equal(keys, table.arrived):
+            keys = all_keys[end - len(report.rows) : end]
+            if len(keys) * keys.itemsize == len(table.arrived) and keys.tobytes() == table.arrived:
                 going_on[report.nic] = _GoingOn(table, table.places, report.rows, report.link_bps)
             else:
                 self._hear_others(table, keys, report, local_ns, now_s)
@@ -246,7 +250,7 @@ class QueuePairStore:
             return
         sizes = [len(one.rows) for one in known]
         rows = _concatenated([one.rows for one in known])
-        before = _concatenated([one.table.rows[one.place] for one in known])
+        before = _concatenated([one.table.rows.view(_AS_BYTES)[one.place] for one in known])
         grown = _grown(_counters(rows), _counters(before))
         took_s = (local_ns - np.concatenate([one.table.local_ns[one.place] for one in known])) * NS
         plausible = _are_plausible(grown[:, BYTES], took_s, np.repeat([one.link_bps for one in known], sizes))
@@ -259,7 +263,8 @@ class QueuePairStore:
         has_turned, start = turned.any(), 0
         for one, size in zip(known, sizes, strict=True):
             table, place, these = one.table, one.place, slice(start, start + size)
-            table.rows[place], table.rates[place] = one.rows, rates[these]
+            table.rows.view(_AS_BYTES)[place] = one.rows.view(_AS_BYTES)
+            table.rates[place] = rates[these]
             table.local_ns[place], table.heard_s[place] = local_ns, now_s
             if has_turned:
                 table.turned_s[place[turned[these]]] = now_s
@@ -287,10 +292,10 @@ class QueuePairStore:
         has_naks = rows["naks"].any()
         for code, direction in enumerate(DIRECTIONS):
             mine = (rows["direction"] == code) & counts
-            for name, count in zip(QP_COUNTERS, (mine @ grown).tolist(), strict=True):
+            for name, count in zip(QP_COUNTERS, grown[mine].sum(axis=0).tolist(), strict=True):
                 self.totals[name, direction] += count
             if has_naks:
-                naks = mine @ _grown(rows["naks"], before["naks"])
+                naks = _grown(rows["naks"], before["naks"])[mine].sum(axis=0)
                 for kind, count in zip(NAK_KINDS, naks.tolist(), strict=True):
                     self.totals[f"nak_{kind}", direction] += count
 

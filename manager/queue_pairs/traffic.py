@@ -2,13 +2,14 @@
 
 import statistics
 from collections import Counter, deque
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
-from cwdp.shared.bus.packing import rows_of
+from cwdp.shared.bus.packing import rows_of, rows_of_each
 from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.hosts.members import Members
 from manager.queue_pairs.counters import LARGEST_BPS, NicReport, QueuePairStore
@@ -38,21 +39,43 @@ class Traffic:
         self._members = members
         self._members_version = -1
         self._ahead_ns: deque[int] = deque(maxlen=_READINGS)
+        self._median_ns: int | None = None
 
     def hear_queue_pairs(self, report: QpReport, now_s: float) -> None:
         """A host's queue pairs moved."""
         if not 0 <= report.local_ns < LARGEST_TIME_NS:
             return
-        told, implausible = [], self.queue_pairs.implausible
-        for part in report.nics:
-            nic, rows = (report.host, part.nic), self._rows(report.host, part.nic, part.rows, QP_ROW)
-            if rows is not None:
-                link_bps = min(self._members.link_bps(*nic) or LARGEST_BPS, LARGEST_BPS)
-                told.append((part, NicReport(nic, rows, part.unlisted, link_bps)))
+        implausible = self.queue_pairs.implausible
+        told = list(self._told(report))
         self.queue_pairs.hear([one for _, one in told], local_ns=report.local_ns, now_s=now_s)
         self.reports["implausible"] += self.queue_pairs.implausible > implausible
         for part, one in told:
             self.queue_pairs.tables[one.nic].paced_bps = _paced(part)
+
+    def _told(self, report: QpReport) -> Iterator[tuple[NicQueuePairs, NicReport]]:
+        """The parts of a report that can be taken; the others are counted."""
+        known = self._members.hosts.get(report.host)
+        links = {} if known is None else {nic.ifname: nic.speed_bps for nic in known.hello.nics}
+        parts = []
+        for part in report.nics:
+            reason = "unknown_nic" if part.nic not in links else _why_not(part.rows, QP_ROW)
+            if reason is None:
+                parts.append(part)
+            else:
+                self.reports[reason] += 1
+        if not parts:
+            return
+        rows, counts = rows_of_each([part.rows for part in parts], QP_ROW)
+        sane, end = rows["direction"] < len(DIRECTIONS), 0
+        all_sane = bool(sane.all())
+        for part, count in zip(parts, counts.tolist(), strict=True):
+            these, end = slice(end, end + count), end + count
+            if not (all_sane or sane[these].all()):
+                self.reports["not_sane"] += 1
+                continue
+            self.reports["ok"] += 1
+            link_bps = min(links[part.nic] or LARGEST_BPS, LARGEST_BPS)
+            yield part, NicReport((report.host, part.nic), rows[these], part.unlisted, link_bps)
 
     def hear_samples(self, report: SampleReport, now_s: float) -> None:
         """Data packets passed NICs of a host."""
@@ -70,12 +93,15 @@ class Traffic:
         shown_ns = line.ref_local_ns + line.offset_base_ns
         if abs(shown_ns) < LARGEST_TIME_NS:
             self._ahead_ns.append(shown_ns - round(now_s * _NS_PER_S))
+            self._median_ns = None
 
     def timeline_ns(self, now_s: float) -> int | None:
         """The timeline now, to milliseconds: the median of what the last reports said; None before the first."""
         if not self._ahead_ns:
             return None
-        return round(now_s * _NS_PER_S) + statistics.median_low(self._ahead_ns)
+        if self._median_ns is None:
+            self._median_ns = statistics.median_low(self._ahead_ns)
+        return round(now_s * _NS_PER_S) + self._median_ns
 
     def join(self, now_s: float) -> None:
         """Find the data packets whose stamps have settled."""
@@ -92,25 +118,28 @@ class Traffic:
 
     def _rows(self, host: str, nic: str, data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void] | None:
         """A report's rows, or None and counted."""
-        reason = "ok"
-        rows = None
         known = self._members.hosts.get(host)
+        rows = None
         if known is None or nic not in {port.ifname for port in known.hello.nics}:
-            reason = "unknown_nic"
+            reason: str | None = "unknown_nic"
         else:
-            try:
-                rows = rows_of(data, dtype)
-            except ValueError:
-                reason = "not_sane"
-        if rows is not None and (rows["direction"] >= len(DIRECTIONS)).any():
-            rows, reason = None, "not_sane"
-        self.reports[reason] += 1
+            reason = _why_not(data, dtype)
+        if reason is None:
+            rows = rows_of(data, dtype)
+            if (rows["direction"] >= len(DIRECTIONS)).any():
+                rows, reason = None, "not_sane"
+        self.reports[reason or "ok"] += 1
         return rows
 
     def _learn_addresses(self) -> None:
         if self._members.version != self._members_version:
             self._members_version = self._members.version
             self.delays.know(self._members.hosts.values())
+
+
+def _why_not(data: bytes, dtype: np.dtype[np.void]) -> str | None:
+    """Why bytes are no rows; None where they are."""
+    return "not_sane" if len(data) % dtype.itemsize else None
 
 
 def _paced(part: NicQueuePairs) -> dict[tuple[bytes, int], float]:

@@ -1,13 +1,20 @@
-"""A Clos in arithmetic: which hops a packet would take, and what an agent would say of them."""
+"""A Clos in arithmetic: which hops a packet would take, what an agent would say of them, and of windows of probes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 
-from cwdp.shared.bus.messages import Trace, TraceReport
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.messages import Trace, TraceReport, WindowReport, host_of
+from cwdp.shared.bus.records import WINDOW_ROW
+from cwdp.shared.bus.windows import MEASURED, window_report
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.routes import DirectedLink
+from manager.paths.told import ToldPaths
+from manager.paths.windows import WindowStore
 
 
 @dataclass(frozen=True)
@@ -171,3 +178,25 @@ class FakeClos:
     def _port_address(self, switch: str, before: str) -> str:
         digest = blake2b(f"{switch} {before}".encode(), digest_size=3).digest()
         return f"10.200.{digest[0]}.{digest[1]}" if switch.startswith("10.") else switch
+
+
+def hear_windows(store: WindowStore, nics: Sequence[str], rows: NDArray[np.void], now: int) -> None:
+    """Have a store take in WINDOW_ROWs of NICs of one host, by their fabric-wide names, in a message that tells its paths."""
+    report = window_report(host_of(nics[0]), [nic.rpartition("/")[2] for nic in nics], rows)
+    told = ToldPaths().read(report)
+    assert told is not None
+    store.hear(*told, now)
+
+
+def whole_rows(told: ToldPaths, report: WindowReport) -> NDArray[np.void] | None:
+    """A report's WINDOW_ROWs; None where its table is not known."""
+    read = told.read(report)
+    if read is None:
+        return None
+    table, placed = read
+    rows = np.zeros(len(placed), WINDOW_ROW)
+    for name in ("nic", "dst_addr", "sport", "reply_sport"):
+        rows[name] = table.paths[name][placed["path"]]
+    for name in MEASURED:
+        rows[name] = placed[name]
+    return rows

@@ -6,6 +6,7 @@ which zlib's quickest level packs well. Numbers that lie close to another are to
 
 import functools
 import zlib
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -78,17 +79,38 @@ def rows_of(data: bytes, dtype: np.dtype[np.void]) -> NDArray[np.void]:
     Raises:
         ValueError: the bytes are no whole number of rows.
     """
-    count, left = divmod(len(data), dtype.itemsize)
-    if left:
-        raise ValueError(f"{len(data)} bytes are no whole number of rows of {dtype.itemsize}")
-    turned = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, count)
-    rows: NDArray[np.void] = turned.T.copy().view(dtype).reshape(count)
+    return rows_of_each([data], dtype)[0]
+
+
+def rows_of_each(
+    parts: Sequence[bytes], dtype: np.dtype[np.void]
+) -> tuple[NDArray[np.void], NDArray[np.intp]]:
+    """Rows from several parts of messages, one part's behind another's, and how many each has; shapes (rows,) and (parts,).
+
+    Raises:
+        ValueError: the bytes of a part are no whole number of rows.
+    """
+    for data in parts:
+        if len(data) % dtype.itemsize:
+            raise ValueError(f"{len(data)} bytes are no whole number of rows of {dtype.itemsize}")
+    each = [np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1) for data in parts]
+    counts = np.array([turned.shape[1] for turned in each], np.intp)
+    turned = each[0] if len(each) == 1 else np.concatenate(each, axis=1)
+    rows: NDArray[np.void] = turned.T.copy().view(dtype).reshape(-1)
     above, steps = _differences(dtype)
     for column in steps:
         np.add.accumulate(rows[column], out=rows[column])
+        if len(each) > 1 and len(rows):
+            _begin_anew(rows[column], counts)
     for column, base in reversed(above):
         rows[column] += rows[base]
-    return rows
+    return rows, counts
+
+
+def _begin_anew(sums: NDArray[np.unsignedinteger], counts: NDArray[np.intp]) -> None:
+    """Have running sums, modulo their size, begin anew after so many each; in place."""
+    ends = np.cumsum(counts)
+    sums -= np.repeat(np.where(ends > counts, sums[ends - counts - 1], 0), counts)
 
 
 @functools.cache

@@ -115,19 +115,16 @@ def told_paths(said: bytes) -> NDArray[np.void]:
     return rows
 
 
-def window_rows(paths: NDArray[np.void], said: bytes) -> NDArray[np.void]:
-    """WINDOW_ROWs of a message, by the paths of its table.
+def placed_rows(said: bytes, paths: int) -> NDArray[np.void]:
+    """PLACED_ROWs of a message whose table has so many paths.
 
     Raises:
         ValueError: the bytes are no whole number of rows, or a row is of a path that is not told.
     """
     placed = rows_of(said, PLACED_ROW)
-    if (placed["path"] >= len(paths)).any():
+    if len(placed) and placed["path"].max() >= paths:
         raise ValueError("a row is of a path that is not told")
-    rows = _at(paths, placed["path"])
-    for name in MEASURED:
-        rows[name] = placed[name]
-    return rows
+    return placed
 
 
 def _at(rows: NDArray[np.void], places: NDArray[np.integer[Any]]) -> NDArray[np.void]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from agent_fakes import MS, ONE_WAY_NS, edges, schedule
+from fabric_fakes import hear_windows, whole_rows
 from numpy.typing import NDArray
 
 from cwdp.agent.probing.prober import ProbeResults
@@ -106,7 +107,7 @@ def test_windows_of_quiet_paths_are_told_together_and_say_the_same(seed: int) ->
         for end in range(first + at_once, first + count + 1, at_once):
             rows = windows.take(end * WINDOW_NS)
             told[-1] += len(rows)
-            store.hear(["a/nic0"], rows, first + count)
+            hear_windows(store, ["a/nic0"], rows, first + count)
         stores.append(store)
     one_by_one, together = stores
     names = [each.names for each in stores]
@@ -128,7 +129,9 @@ def test_a_host_tells_the_windows_of_its_nics_in_messages_of_bounded_size() -> N
     reports = list(WindowReports("a").of(taken))
     assert [report.nics for report in reports] == [["nic0", "nic2"]] * 2
     told = ToldPaths()
-    nics = np.concatenate([each["nic"] for report in reports if (each := told.rows(report)) is not None])
+    nics = np.concatenate(
+        [each["nic"] for report in reports if (each := whole_rows(told, report)) is not None]
+    )
     assert np.bincount(nics).tolist() == [len(rows)] * 2
     assert list(WindowReports("a").of([("nic0", rows[:0])])) == []
 
@@ -160,7 +163,7 @@ def test_paths_are_told_when_there_are_new_ones_and_each_second() -> None:
         clock_s[0], rows = now_s, _paths(*sports, lost=1)
         (report,) = reports.of([(nic, rows.copy())])
         assert bool(report.paths) == tells
-        heard = told.rows(report)
+        heard = whole_rows(told, report)
         assert heard is not None
         assert {report.nics[place] for place in heard["nic"]} == {nic}
         rows["nic"] = report.nics.index(nic)
@@ -186,6 +189,6 @@ def test_the_manager_reads_the_rows_that_the_agent_took(seed: int) -> None:
     reports, told = WindowReports("a", lambda: 0.0), ToldPaths()
     for some in (rows, rows[::3], rows[:1], rows[250:]):
         (report,) = reports.of([("nic0", some.copy())])
-        heard = told.rows(decode(WindowReport, unpacked(packed(encode(report)))))
+        heard = whole_rows(told, decode(WindowReport, unpacked(packed(encode(report)))))
         assert heard is not None
         assert heard[np.argsort(path_keys(heard))].tobytes() == some[np.argsort(path_keys(some))].tobytes()

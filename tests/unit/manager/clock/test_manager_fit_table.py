@@ -287,3 +287,44 @@ def test_a_report_that_comes_in_while_clocks_are_solved_does_not_disturb_it() ->
     )
     told.service.hear(late, known, told.now_s)
     assert told.service.solve_edges(edges) is not None
+
+
+def _told(draw: np.random.Generator) -> list[EdgeFit]:
+    """The same edges most of the time, some that are not the host's own, to strangers, or not sane."""
+    fits = [
+        fit(src=f"a/nic{nic}", dst=f"{peer}/nic{nic}", offset_ns=float(draw.normal()))
+        for peer in HOSTS[1:]
+        for nic in range(2)
+    ]
+    match draw.integers(8):
+        case 0:
+            fits = fits[: draw.integers(len(fits))]
+        case 1:
+            fits.append(fit(src="b/nic0", dst="c/nic0"))
+        case 2:
+            fits.append(fit(dst="stranger/nic0"))
+        case 3 | 4:
+            fits[3] = fit(src="a/nic1", dst="c/nic1", slope=0.5)
+    return fits
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_report_is_taken_in_as_if_each_of_its_edges_came_by_itself(seed: int) -> None:
+    """Also while peers become known and are forgotten."""
+    draw, whole, each = np.random.default_rng(seed), FitTable(), FitTable()
+    for turn in range(120):
+        now_s, fits = 1.0 + turn, _told(draw)
+        known = HOSTS if turn % 9 else HOSTS[:-2]
+        whole.add("a", fit_rows(fits), known, now_s)
+        for one in fits:
+            each.add("a", fit_rows([one]), known, now_s)
+        for fit_table in (whole, each) if turn % 25 == 20 else ():
+            fit_table.expire(now_s + 40)
+            fit_table.forget_host("c")
+        assert whole.refused == each.refused
+        assert whole.peers(now_s) == each.peers(now_s)
+        mine, theirs = whole.edges(now_s), each.edges(now_s)
+        for name in ("src", "dst", "path", "since_ns", "young"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+        np.testing.assert_array_equal(mine.fits.offset_frac_ns, theirs.fits.offset_frac_ns)
+    assert all(whole.refused.values())

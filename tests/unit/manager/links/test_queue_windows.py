@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fabric_fakes import hear_windows, whole_rows
 from msgspec import structs
 from numpy.typing import NDArray
 
@@ -51,8 +52,8 @@ def _rows(n: int, window: int = NOW, **values: int) -> NDArray[np.void]:
 
 def test_delays_are_above_the_least_of_their_path() -> None:
     store = WindowStore()
-    store.hear(["a/nic0"], _rows(3), NOW)
-    store.hear(["a/nic0"], _rows(3, NOW + 1, fwd_mean_ns=9_000, fwd_min_ns=7_000), NOW + 1)
+    hear_windows(store, ["a/nic0"], _rows(3), NOW)
+    hear_windows(store, ["a/nic0"], _rows(3, NOW + 1, fwd_mean_ns=9_000, fwd_min_ns=7_000), NOW + 1)
     window = store.window(NOW + 1)
     here = [i for i, name in enumerate(store.names) if name is not None]
     assert window.mean_ns[0, here].tolist() == [4_000] * 3
@@ -80,9 +81,9 @@ def test_it_makes_no_difference_how_often_somebody_looks() -> None:
         now = NOW + turn // 4 + (turn > 160) * 3 * FORGET_AFTER
         for nic in draw.permutation(nics)[: draw.integers(1, 6)].tolist():
             rows = _any_rows(draw, now - int(draw.integers(0, LATEST_LEARNT)))
-            looked.hear([nic], rows, now)
+            hear_windows(looked, [nic], rows, now)
             looked.window(now)
-            left.hear([nic], rows, now)
+            hear_windows(left, [nic], rows, now)
         ends = {nics[turn % 6]: (now - 9, now - 3)} if draw.random() < 0.1 else {}
         for store in (looked, left) if draw.random() < 0.2 else ():
             store.distrust(ends)
@@ -97,8 +98,8 @@ def test_it_makes_no_difference_how_often_somebody_looks() -> None:
 
 def test_a_delay_that_is_not_known_is_none_and_counts_all_the_same() -> None:
     store = WindowStore()
-    store.hear(["a/nic0"], _rows(1, fwd_mean_ns=NO_DELAY_NS, fwd_min_ns=NO_DELAY_NS, lost=2), NOW)
-    store.hear(["b/nic0"], _rows(1, bound_ns=2**31), NOW)
+    hear_windows(store, ["a/nic0"], _rows(1, fwd_mean_ns=NO_DELAY_NS, fwd_min_ns=NO_DELAY_NS, lost=2), NOW)
+    hear_windows(store, ["b/nic0"], _rows(1, bound_ns=2**31), NOW)
     window = store.window(NOW)
     here = [i for i, name in enumerate(store.names) if name is not None]
     assert np.isnan(window.mean_ns[0, here]).all()
@@ -110,9 +111,9 @@ def test_a_delay_that_a_wide_bound_makes_too_short_is_no_least_delay() -> None:
     early = _rows(1, bound_ns=60_000)
     for name in ("fwd_min_ns", "fwd_mean_ns"):
         early[name] = -45_000
-    store.hear(["a/nic0"], early, NOW)
+    hear_windows(store, ["a/nic0"], early, NOW)
     for window in range(NOW + 1, NOW + 200):
-        store.hear(["a/nic0"], _rows(1, window, bound_ns=200), window)
+        hear_windows(store, ["a/nic0"], _rows(1, window, bound_ns=200), window)
         row = next(i for i, name in enumerate(store.names) if name is not None)
         assert abs(store.window(window).mean_ns[0, row]) <= 200
 
@@ -134,14 +135,14 @@ def test_delays_of_a_clock_that_was_wrong_are_taken_back_whenever_they_are_heard
     known = wrong.stop + known_after
     for window in range(NOW, known + 150):
         off_ns = -500_000 if window in wrong else 0
-        store.hear(["a/nic0"], _to(["10.0.0.2"], window, 5_000 + off_ns), window)
-        store.hear(["b/nic0"], _to(["10.0.0.3"], window, 5_000), window)
+        hear_windows(store, ["a/nic0"], _to(["10.0.0.2"], window, 5_000 + off_ns), window)
+        hear_windows(store, ["b/nic0"], _to(["10.0.0.3"], window, 5_000), window)
         if window == known:
             last = (wrong.start, wrong.stop - 1)
             store.distrust({"a/nic0": last, "10.0.0.1": last})
-            store.hear(["c/nic0"], _to(["10.0.0.1"], wrong.start, 5_000 + off_ns), window)
+            hear_windows(store, ["c/nic0"], _to(["10.0.0.1"], wrong.start, 5_000 + off_ns), window)
         if window > known:
-            store.hear(["c/nic0"], _to(["10.0.0.1"], window, 5_000), window)
+            hear_windows(store, ["c/nic0"], _to(["10.0.0.1"], window, 5_000), window)
             here = [i for i, name in enumerate(store.names) if name is not None]
             assert store.window(window).mean_ns[0, here].tolist() == [0.0] * 3
         if known <= window < wrong.start + KEPT:
@@ -168,7 +169,7 @@ def test_delays_of_a_clock_that_was_wrong_are_taken_back_whenever_they_are_heard
 )
 def test_what_cannot_be_is_counted_and_dropped(rows: NDArray[np.void], reason: str) -> None:
     store = WindowStore()
-    store.hear(["a/nic0"], rows, NOW)
+    hear_windows(store, ["a/nic0"], rows, NOW)
     assert store.reports[reason] == 1
     assert store.reports["ok"] == 0
     assert not any(store.names)
@@ -176,21 +177,21 @@ def test_what_cannot_be_is_counted_and_dropped(rows: NDArray[np.void], reason: s
 
 def test_a_host_that_invents_paths_does_not_fill_the_memory() -> None:
     store = WindowStore()
-    store.hear(["a/nic0"], _rows(MOST_ROWS_A_HOST + 100), NOW)
+    hear_windows(store, ["a/nic0"], _rows(MOST_ROWS_A_HOST + 100), NOW)
     assert store.reports["too_many"] == 100
-    store.hear(["b/nic0"], _rows(5), NOW)
+    hear_windows(store, ["b/nic0"], _rows(5), NOW)
     assert sum(name is not None for name in store.names) == MOST_ROWS_A_HOST + 5
 
 
 def test_rows_that_nobody_reports_any_more_are_forgotten_and_their_room_is_used_again() -> None:
     store = WindowStore()
-    store.hear(["a/nic0"], _rows(50), NOW)
+    hear_windows(store, ["a/nic0"], _rows(50), NOW)
     room = len(store.names)
     later = NOW + FORGET_AFTER + 2
-    store.hear(["b/nic0"], _rows(5, later), later)
+    hear_windows(store, ["b/nic0"], _rows(5, later), later)
     store.expire(later)
     assert sum(name is not None for name in store.names) == 5
-    store.hear(["c/nic0"], _rows(50, later), later)
+    hear_windows(store, ["c/nic0"], _rows(50, later), later)
     assert len(store.names) == room
     here = [i for i, name in enumerate(store.names) if name is not None and name.src == "c/nic0"]
     assert store.window(later).mean_ns[0, here].tolist() == [0] * 50
@@ -198,8 +199,8 @@ def test_rows_that_nobody_reports_any_more_are_forgotten_and_their_room_is_used_
 
 def test_a_window_is_complete_when_every_host_has_said_so_or_is_given_up() -> None:
     store = WindowStore()
-    store.hear(["a/nic0"], _rows(1, NOW), NOW)
-    store.hear(["b/nic0"], _rows(1, NOW - 3), NOW)
+    hear_windows(store, ["a/nic0"], _rows(1, NOW), NOW)
+    hear_windows(store, ["b/nic0"], _rows(1, NOW - 3), NOW)
     assert store.complete_to(NOW, 8) == NOW - 3
     assert store.complete_to(NOW + 6, 8) == NOW
     assert store.complete_to(NOW + 50, 8) == NOW + 42
@@ -207,7 +208,7 @@ def test_a_window_is_complete_when_every_host_has_said_so_or_is_given_up() -> No
 
 def test_an_empty_window_has_nothing() -> None:
     store = WindowStore()
-    store.hear(["a/nic0"], _rows(2), NOW)
+    hear_windows(store, ["a/nic0"], _rows(2), NOW)
     window = store.window(NOW + 7)
     assert window.sent.sum() == 0
     assert np.isnan(window.mean_ns).all()
@@ -284,12 +285,12 @@ def test_two_alike_links_share_one_number_and_the_first_in_the_way_has_it() -> N
     rows = WindowStore()
     report = _rows(2)
     report["reply_sport"] = 1
-    rows.hear(["a/0"], report, NOW)
+    hear_windows(rows, ["a/0"], report, NOW)
     matrix = build_matrix(rows.names, _fabric(), Nics({"10.0.0.2": "b/0"}, {"a/0": ["10.0.0.1"]}))
     queues = QueueInference(matrix)
     late = report.copy()
     late["window"], late["fwd_mean_ns"][0], late["fwd_min_ns"][0] = NOW + 1, 1_005_000, 1_005_000
-    rows.hear(["a/0"], late, NOW + 1)
+    hear_windows(rows, ["a/0"], late, NOW + 1)
     found = queues.step(rows.window(NOW + 1)).queue_ns
     assert found[1] == pytest.approx(1e6, rel=0.01)
     assert found[[0, 2, 3, 4, 5]].max() < 1_000
@@ -458,13 +459,13 @@ def test_a_table_of_paths_that_was_lost_costs_what_names_it_and_no_more() -> Non
     rows = _rows(3)
     whole = window_report("a", ["nic0"], rows)
     later = structs.replace(whole, paths=b"")
-    assert told.rows(later) is None
-    assert told.rows(structs.replace(whole, host="b")) is not None
-    assert told.rows(later) is None
+    assert whole_rows(told, later) is None
+    assert whole_rows(told, structs.replace(whole, host="b")) is not None
+    assert whole_rows(told, later) is None
     for report in (whole, later):
-        heard = told.rows(report)
+        heard = whole_rows(told, report)
         assert heard is not None
         assert heard.tobytes() == rows.tobytes()
     told.keep({"b"})
-    assert told.rows(later) is None
-    assert told.rows(structs.replace(later, host="b")) is not None
+    assert whole_rows(told, later) is None
+    assert whole_rows(told, structs.replace(later, host="b")) is not None

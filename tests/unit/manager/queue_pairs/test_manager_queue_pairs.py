@@ -273,3 +273,36 @@ def test_a_hosts_nics_are_heard_together_as_one_by_one() -> None:
         other = apart.tables[nic]
         for name in ("keys", "rows", "local_ns", "heard_s", "turned_s", "rates"):
             np.testing.assert_array_equal(getattr(table, name), getattr(other, name))
+
+
+def test_a_part_of_a_report_that_cannot_be_spoils_no_other() -> None:
+    """Idle NICs, unknown ones, bytes that are no rows and a direction that there is not: counted, each part for itself."""
+    good, other = (row_bytes(_rows({"qpn": qpn, "packets": 7}, {"qpn": 9, "packets": 1})) for qpn in (5, 6))
+    parts = [
+        ("eth0", good),
+        ("eth9", good),
+        ("eth1", b"x"),
+        ("eth1", row_bytes(_rows({"direction": 2}))),
+        ("eth1", other),
+        ("eth2", b""),
+    ]
+    together, apart = (
+        FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False) for _ in range(2)
+    )
+    nics = [nic(f"eth{i}", ipv4=f"10.0.0.{i}", ipv6=None) for i in range(3)]
+    for state in (together, apart):
+        state.hear_hello(replace(hello("a"), nics=nics), 1.0)
+    told = [NicQueuePairs(nic=name, rows=rows) for name, rows in parts]
+    together.traffic.hear_queue_pairs(QpReport(host="a", local_ns=S, nics=told), 1.0)
+    for part in told:
+        apart.traffic.hear_queue_pairs(QpReport(host="a", local_ns=S, nics=[part]), 1.0)
+    idle = [NicQueuePairs(nic=one.ifname, rows=b"") for one in nics]
+    for state in (together, apart):
+        state.traffic.hear_queue_pairs(QpReport(host="a", local_ns=2 * S, nics=idle), 2.0)
+    assert together.traffic.reports == apart.traffic.reports
+    assert together.traffic.reports == {"ok": 6, "unknown_nic": 1, "not_sane": 2, "implausible": 0}
+    assert together.traffic.queue_pairs.totals == apart.traffic.queue_pairs.totals
+    mine, theirs = (state.traffic.queue_pairs.tables for state in (together, apart))
+    assert mine.keys() == theirs.keys()
+    for name, table in mine.items():
+        np.testing.assert_array_equal(table.rows, theirs[name].rows)

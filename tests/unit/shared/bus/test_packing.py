@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.edges import FIT_ROW, PATH_ROW
 from cwdp.shared.bus.messages import Event, Hello, encode
-from cwdp.shared.bus.packing import MOST_BYTES, TooLargeError, packed, row_bytes, rows_of, unpacked
+from cwdp.shared.bus.packing import (
+    MOST_BYTES,
+    TooLargeError,
+    packed,
+    row_bytes,
+    rows_of,
+    rows_of_each,
+    unpacked,
+)
 from cwdp.shared.bus.records import QP_ROW, SAMPLE_ROW, WINDOW_ROW
 from cwdp.shared.bus.sealing import HostSeal, LeaderSeal
 
@@ -37,6 +45,22 @@ def test_rows_come_out_as_they_went_in(rows: NDArray[np.void]) -> None:
     told = rows_of(unpacked(packed(row_bytes(rows))), rows.dtype)
     assert (told.dtype, told.shape, told.tobytes()) == (rows.dtype, rows.shape, said)
     assert rows.tobytes() == said
+
+
+@given(st.data(), st.sampled_from(ROWS))
+def test_parts_of_messages_come_out_together_as_each_alone(
+    data: st.DataObject, dtype: np.dtype[np.void]
+) -> None:
+    sizes = data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=5))
+    parts = [
+        row_bytes(np.frombuffer(data.draw(st.binary(min_size=size, max_size=size)), dtype))
+        for size in (count * dtype.itemsize for count in sizes)
+    ]
+    rows, counts = rows_of_each(parts, dtype)
+    assert counts.tolist() == sizes
+    assert rows.tobytes() == b"".join(rows_of(part, dtype).tobytes() for part in parts)
+    with pytest.raises(ValueError, match="no whole number"):
+        rows_of_each([*parts, b"x"], dtype)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0, 5e-324])
