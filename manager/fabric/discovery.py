@@ -155,6 +155,7 @@ class Discovery:
             self.path_counts,
             self.fabric.store.pairs,
             owner=self._members.nics_by_address,
+            enough=self._only_probed(edges),
             is_calm=is_calm,
         )
         self.fabric.store.forget(self._orders.withdrawn)
@@ -180,9 +181,11 @@ class Discovery:
         self._usual[pair] = usual
         kept = self._mesh.get(pair, usual)
         kept = kept if len(kept) == len(usual) else usual
-        paths = self.fabric.routes.ports(src, dst_addr)
-        if not paths:
+        routes = self.fabric.routes
+        of_kept = [links for links in routes.paths_over(src, dst_addr, kept) if links]
+        if len(set(of_kept)) == len(of_kept):
             return kept
+        paths = routes.ports(src, dst_addr)
         in_order = {port: paths[port] for port in (*usual, *candidates(pair, len(paths))) if port in paths}
         chosen = covering_ports(in_order, kept)
         if chosen != usual:
@@ -203,6 +206,13 @@ class Discovery:
                 ports.setdefault(pair, {})[port] = None
         known = self.fabric.store
         return {pair: mine for pair, mine in ports.items() if known.nic_at(pair[1]) not in (None, pair[0])}
+
+    def _only_probed(self, edges: Edges) -> dict[Pair, int]:
+        """Pairs that nothing but probes goes between, and how many different paths these need."""
+        in_use = {pair for flows in self._flows.values() for pair, _ in flows.found}
+        in_use |= {(nic_id(each.host, each.nic), each.dst) for each in self._steering.all()}
+        probed = ((edge.src, edge.dst_addr, len(edge.sports)) for mine in edges.values() for edge in mine)
+        return {(src, dst_addr): paths for src, dst_addr, paths in probed if (src, dst_addr) not in in_use}
 
     def _follow_flows(self) -> int:
         """See what queue pairs use now; a number that is another one whenever that has changed."""
