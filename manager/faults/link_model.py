@@ -14,8 +14,9 @@ from manager.fabric.routes import Routes
 from manager.faults.causes import Causes, find_causes
 from manager.faults.reroutes import left_links
 from manager.links.inference import QueueInference
-from manager.links.matrix import Nics, PathMatrix, build_matrix
+from manager.links.matrix import PathMatrix, build_matrix
 from manager.links.meter import LoadMeter
+from manager.links.row_places import Nics
 from manager.paths.windows import RowName
 
 Version = tuple[int, int, int]
@@ -62,7 +63,9 @@ class ModelInputs:
 
     def make(self) -> LinkModel:
         """The model; what of the one before holds still is taken over."""
-        matrix, before = build_matrix(self.names, self.routes, self.nics), self.before
+        before = self.before
+        known = None if before is None else before.matrix
+        matrix = build_matrix(self.names, self.routes, self.nics, known)
         meter = LoadMeter(self.routes, self.nics.owner)
         rows = len(matrix.known)
         none = np.zeros(0, np.intp)

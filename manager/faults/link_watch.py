@@ -15,7 +15,7 @@ from manager.faults.watch import FaultWatch, Note
 from manager.hosts.members import Members
 from manager.links.inference import shared_links
 from manager.links.loads import Capacities, LinkLoads, likely_bps, tiers
-from manager.links.matrix import Nics
+from manager.links.row_places import Nics
 from manager.paths.told import ToldPaths
 from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
 from manager.queue_pairs.counters import NicTable

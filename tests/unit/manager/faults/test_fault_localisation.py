@@ -10,7 +10,8 @@ from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.causes import find_causes
 from manager.faults.dead_links import localised
 from manager.faults.link_model import ModelInputs
-from manager.links.matrix import Nics, build_matrix
+from manager.links.matrix import build_matrix
+from manager.links.row_places import Nics
 from manager.paths.windows import RowName
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
 from tools.sim.faults.localisation import IN_TIME_S, LATE_S, WINDOW_S, Bench, false_alarms, random_case
