@@ -85,6 +85,9 @@ STANDS_S = 10.0
 
 LINKS_INTERVAL_S = 0.1
 LINKS_SHARE = 0.5
+MODEL_SHARE = 0.2
+"""Of a processor: what is lost is named by the model of before meanwhile."""
+
 PLAN_GLANCE_S = 0.05
 PLAN_SHARE = 0.25
 DISCOVERY_INTERVAL_S = 0.25
@@ -379,7 +382,7 @@ class Manager:
                 model = await asyncio.to_thread(make) if is_large else make()
                 with self.duties.of("model links"):
                     watch.take(model, time.monotonic())
-            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / MODEL_SHARE))
 
     async def _links_loop(self) -> None:
         while True:

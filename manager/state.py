@@ -308,7 +308,8 @@ class FleetState:
             self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
         self.report_interval_s = report_interval_s(len(members), self.report_interval_s)
-        self.watch.loads_every = max(LOADS_EVERY, round(self.report_interval_s / 2 * WINDOWS_PER_S))
+        self.watch.queues_every = max(1, round(self.report_interval_s / 2 * WINDOWS_PER_S))
+        self.watch.loads_every = max(LOADS_EVERY, self.watch.queues_every)
         self.discovery.order_interval_s = self.report_interval_s
         self._graph = members, pairs
         self._choose_edges()

@@ -66,7 +66,7 @@ class ModelInputs:
         before = self.before
         known = None if before is None else before.matrix
         matrix = build_matrix(self.names, self.routes, self.nics, known)
-        meter = LoadMeter(self.routes, self.nics.owner)
+        meter = LoadMeter(self.routes, self.nics.owner, None if before is None else before.meter)
         rows = len(matrix.known)
         none = np.zeros(0, np.intp)
         if before is None:

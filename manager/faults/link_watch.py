@@ -1,7 +1,7 @@
 """The links of the fabric as the manager sees them: windows in, queues, loads and faults out. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from manager.faults.link_model import LinkModel, ModelInputs
 from manager.faults.watch import FaultWatch, Note
 from manager.hosts.members import Members
 from manager.links.inference import shared_links
-from manager.links.loads import Capacities, LinkLoads, likely_bps, tiers
+from manager.links.loads import Capacities, LinkLoads, likely_bps
 from manager.links.row_places import Nics
 from manager.paths.told import ToldPaths
 from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
@@ -47,6 +47,7 @@ class LinkWatch:
         windows: what hosts said.
         loads: what is known of each link.
         loads_every: windows from one measurement of loads to the next.
+        queues_every: windows whose queues are found together: as many as agents tell of at once.
         reports: messages by outcome (`REPORTS`).
     """
 
@@ -55,6 +56,7 @@ class LinkWatch:
         self.loads = LinkLoads()
         self.faults = FaultWatch(note)
         self.loads_every = LOADS_EVERY
+        self.queues_every = 1
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORTS, 0))
         self._members = members
         self._told = ToldPaths()
@@ -162,9 +164,10 @@ class LinkWatch:
         if end <= self._last:
             return 0
         numbers = range(self._last + 1, end + 1)
-        for number in numbers:
-            lag_s = (timeline_ns - (number + 1) * WINDOW_NS) * 1e-9
-            self._step(self._model, number, now_s, tables, lag_s)
+        for first in numbers[:: self.queues_every]:
+            some = range(first, min(first + self.queues_every, end + 1))
+            lag_s = (timeline_ns - some.stop * WINDOW_NS) * 1e-9
+            self._step(self._model, some, now_s, tables, lag_s)
         self._last = end
         return len(numbers)
 
@@ -193,13 +196,16 @@ class LinkWatch:
         self.faults.follow_clocks(set_aside, now_s)
         self.faults.look_for_reroutes(now_s)
 
-    def _step(self, model: LinkModel, number: int, now_s: float, tables: Tables, lag_s: float) -> None:
-        window = self._worked_off(model, number)
-        model.queues.step(window)
-        self._count_losses(model, window)
-        if number % self.loads_every == 0 or self.loads.routes is not model.matrix.routes:
+    def _step(
+        self, model: LinkModel, numbers: Sequence[int], now_s: float, tables: Tables, lag_s: float
+    ) -> None:
+        windows = [self._worked_off(model, number) for number in numbers]
+        model.queues.step(*windows)
+        self._count_losses(model, windows)
+        is_due = any(number % self.loads_every == 0 for number in numbers)
+        if is_due or self.loads.routes is not model.matrix.routes:
             self.loads = self._measure(model, now_s, tables, lag_s)
-        self.faults.step(window, model.queues, self.loads, now_s=now_s, lag_s=lag_s)
+        self.faults.step(windows, model.queues, self.loads, now_s=now_s, lag_s=lag_s)
 
     def _measure(self, model: LinkModel, now_s: float, tables: Tables, lag_s: float) -> LinkLoads:
         routes = model.matrix.routes
@@ -219,15 +225,18 @@ class LinkWatch:
             load_bps=load_bps,
             is_sure=is_sure,
             capacity_bps=known_bps,
-            likely_capacity_bps=likely_bps(known_bps, load_bps, tiers(routes.links)),
+            likely_capacity_bps=likely_bps(known_bps, load_bps, model.meter.kinds),
             stands=stands,
             loss=np.divide(lost, sent, out=np.full(len(sent), np.nan), where=sent > 0),
         )
 
-    def _count_losses(self, model: LinkModel, window: Window) -> None:
+    def _count_losses(self, model: LinkModel, windows: Sequence[Window]) -> None:
         by_link = model.matrix.round_trip.T
-        self._losses = np.roll(self._losses, -1, axis=0)
-        self._losses[-1] = by_link @ window.sent, by_link @ window.lost
+        self._losses = np.roll(self._losses, -len(windows), axis=0)
+        sent, lost = (
+            by_link @ np.stack([getattr(window, of) for window in windows], axis=1) for of in ("sent", "lost")
+        )
+        self._losses[-len(windows) :] = np.stack([sent.T, lost.T], axis=1)
 
     def _worked_off(self, model: LinkModel, number: int) -> Window:
         """What is known of a window of the model's rows; the others wait for the next model."""

@@ -28,6 +28,19 @@ def test_a_single_fault_is_put_down_to_its_link(seed: int) -> None:
     assert case.others == 0, case
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_fault_is_named_in_time_where_agents_tell_of_five_windows_at_once(seed: int) -> None:
+    case = random_case(np.random.default_rng((79, seed)), at_once=5)
+    assert case.right, case
+    assert case.took_s <= (2.0 if case.loss > 0.05 else 2.7), case
+    assert case.others == 0, case
+
+
+def test_full_queues_blame_nobody_where_agents_tell_of_five_windows_at_once() -> None:
+    bench = Bench(LeafSpine(replace(SMALL, load=0.4), np.random.default_rng(5)), at_once=5)
+    assert _after(bench, 150, Trouble(saturated={0, 7})) == []
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_in_a_fabric_of_two_leaves_both_links_of_a_spine_are_named(seed: int) -> None:
     case = random_case(np.random.default_rng((78, seed)), least_leaves=2, most_leaves=2)
