@@ -82,12 +82,14 @@ class ModelInputs:
         same = before.matrix.same_as(matrix)
         is_rerouted = not same and before.matrix.routes.version != matrix.routes.version
         ways = ((before.matrix.fwd, matrix.fwd), (before.matrix.rev, matrix.rev))
+        queues = before.queues if same else QueueInference(matrix)
+        queues.prepare_like(before.queues)
         there, back = (np.unique(left_links(*way)[0]) if is_rerouted else none for way in ways)
         return LinkModel(
             version=self.version,
             matrix=matrix,
             meter=meter,
-            queues=before.queues if same else QueueInference(matrix),
+            queues=queues,
             causes=before.causes if same else find_causes(matrix),
             moved=np.zeros(rows, bool) if same else matrix.moved_since(before.matrix),
             rebased=(there, back),

@@ -11,6 +11,7 @@ from cwdp.shared.bus.records import WINDOW_NS
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
+from manager.faults.loss_watch import WINDOWS_PER_S
 from manager.faults.watch import FaultWatch, Note
 from manager.hosts.members import Members
 from manager.links.inference import shared_links
@@ -28,6 +29,9 @@ SILENT_S = 1.5
 STANDS_WINDOWS = 5
 LOSS_WINDOWS = 30
 LOADS_EVERY = 2
+QUEUES_SHARE = 0.6
+"""Of the windows that agents tell of at once; hosts do not all speak at once, so that windows become complete one by one."""
+
 MOST_AT_ONCE = 8
 """Windows that are worked off before others have their turn: a manager that is behind hears all the same."""
 
@@ -39,7 +43,7 @@ Tables = Iterable[tuple[tuple[str, str], NicTable]]
 
 
 class LinkWatch:
-    """Works windows off in order, as soon as all hosts have said what they saw.
+    """Works windows off in order, some at once, as soon as all hosts have said what they saw.
 
     A new model is made by the caller, in a thread if that takes long: `take(due(routes).make(), now_s)`.
 
@@ -47,7 +51,7 @@ class LinkWatch:
         windows: what hosts said.
         loads: what is known of each link.
         loads_every: windows from one measurement of loads to the next.
-        queues_every: windows whose queues are found together: as many as agents tell of at once.
+        queues_every: windows that are worked off together: fewer than agents tell of at once.
         reports: messages by outcome (`REPORTS`).
     """
 
@@ -93,6 +97,12 @@ class LinkWatch:
         self.reports["ok"] += 1
         nics = [nic_id(report.host, nic) for nic in report.nics]
         self.windows.hear(nics, rows, timeline_ns // WINDOW_NS)
+
+    def keep_pace(self, report_interval_s: float) -> None:
+        """Look as often as agents make it worth while that report at an interval: they tell of windows twice in it."""
+        told_at_once = round(report_interval_s / 2 * WINDOWS_PER_S)
+        self.queues_every = max(1, round(QUEUES_SHARE * told_at_once))
+        self.loads_every = max(LOADS_EVERY, told_at_once)
 
     def due(self, routes: Routes) -> ModelInputs | None:
         """What a new model is to be made of; None where the present one holds."""
@@ -161,7 +171,7 @@ class LinkWatch:
         if self._last is None or not end - KEPT // 2 < self._last <= now:
             self._last = end
         end = min(end, self._last + MOST_AT_ONCE)
-        if end <= self._last:
+        if end < self._last + self.queues_every:
             return 0
         numbers = range(self._last + 1, end + 1)
         for first in numbers[:: self.queues_every]:

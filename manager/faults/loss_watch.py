@@ -216,7 +216,7 @@ def _is_silent(explanation: Explanation) -> bool:
     )
 
 
-def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.float32]) -> NDArray[np.float64]:
+def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.uint16]) -> NDArray[np.float64]:
     """How long the queues of a path were when it lost a probe, by the share of its other windows with shorter ones.
 
     Args:

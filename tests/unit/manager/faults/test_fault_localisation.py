@@ -41,6 +41,17 @@ def test_full_queues_blame_nobody_where_agents_tell_of_five_windows_at_once() ->
     assert _after(bench, 150, Trouble(saturated={0, 7})) == []
 
 
+def test_in_a_large_fleet_windows_are_worked_off_together_and_in_a_small_one_each_by_itself() -> None:
+    bench = Bench(LeafSpine(SMALL, np.random.default_rng(3)))
+    for interval_s, every in ((0.2, 1), (0.5, 1), (1.0, 3)):
+        bench.watch.keep_pace(interval_s)
+        assert bench.watch.queues_every == every
+    step, worked_off = bench.watch.step, list[int]()
+    bench.watch.step = lambda *args: worked_off.append(step(*args))  # type: ignore[assignment, func-returns-value, misc]
+    assert _after(bench, 30, Trouble()) == []
+    assert set(worked_off) == {0, 3}
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_in_a_fabric_of_two_leaves_both_links_of_a_spine_are_named(seed: int) -> None:
     case = random_case(np.random.default_rng((78, seed)), least_leaves=2, most_leaves=2)
