@@ -141,6 +141,7 @@ class Discovery:
             tuple(self._steering.all()),
             flows,
             tuple(self._flows.values()),
+            tuple(self._mesh.keys() | self._usual.keys()),
             self.fabric.store.changes,
             self._counted_version,
             self._members.version,
@@ -154,10 +155,10 @@ class Discovery:
     def order_anew(self, due: "OrderInputs") -> bool:
         """Order what is to be traced, in a thread if that takes long, but not beside `learn`; whether anything has changed."""
         self.in_use = self._in_use(due)
-        for remembered in (self._mesh, self._usual):
-            for pair in list(remembered):
-                if pair not in self.in_use:
-                    remembered.pop(pair, None)
+        for pair in due.remembered:
+            if pair not in self.in_use:
+                self._mesh.pop(pair, None)
+                self._usual.pop(pair, None)
         wanted = {
             pair: dict.fromkeys((*ports, *self._usual.get(pair, ()))) for pair, ports in self.in_use.items()
         }
@@ -236,6 +237,7 @@ class OrderInputs:
     overrides: tuple[SteerOverride, ...]
     flows: int
     found: "tuple[_Flows, ...]"
+    remembered: tuple[Pair, ...]
     traces: int
     routes: int
     members: int

@@ -11,7 +11,7 @@ import pytest
 from fabric_fakes import FakeClos, FakeNic
 from msgspec.structs import replace
 
-from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, Trace, TraceReport
+from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, ProbeEdge, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.choice import covering_ports, disjoint_ports
@@ -378,6 +378,33 @@ def test_steered_pairs_and_pairs_with_traffic_are_traced_and_strangers_are_not()
     assert (order.nic, order.dst_addr, order.sports[:2]) == ("nic0", "10.2.0.1", [50_001, 50_002])
     assert len(order.sports) == BATCH
     assert not discovery.order({}, 10.0)
+
+
+def test_ports_that_are_chosen_while_a_thread_makes_orders_are_not_forgotten() -> None:
+    members = Members()
+    for host, address in (("a", "10.1.0.1"), ("b", "10.2.0.1")):
+        nic = Nic(ifname="nic0", mac="", ipv4=address, ipv6=None, carrier=True, mode="native")
+        said = Hello(
+            host=host, boot_id="b", version="", dataplane_tag="", nics=[nic], desired_version=0, key_ids=[]
+        )
+        members.hear(said, 0.0)
+    discovery = Discovery(members, Traffic(members), SteerTable(None))
+    discovery.learn(0.0)
+    due = discovery.orders_due({}, 0.0)
+    assert due is not None
+    discovery.choose("a/nic0", "10.2.0.1", [50_001, 50_002])
+    assert not discovery.order_anew(due)
+    edge = ProbeEdge(
+        src="a/nic0",
+        dst="b/nic0",
+        src_addr="10.1.0.1",
+        dst_addr="10.2.0.1",
+        sports=[50_005],
+        reply_sports=[50_006],
+        pairs_per_s=1.0,
+    )
+    assert discovery.order({"a": [edge]}, 10.0)
+    assert {50_001, 50_002, 50_005} <= set(discovery.orders["a"][0].sports)
 
 
 def test_reports_that_come_too_fast_are_dropped_and_counted() -> None:
