@@ -85,6 +85,7 @@ STANDS_S = 10.0
 
 LINKS_INTERVAL_S = 0.1
 LINKS_SHARE = 0.5
+MODEL_SHARE = 0.2
 PLAN_GLANCE_S = 0.05
 PLAN_SHARE = 0.25
 DISCOVERY_INTERVAL_S = 0.25
@@ -379,7 +380,7 @@ class Manager:
                 model = await asyncio.to_thread(make) if is_large else make()
                 with self.duties.of("model links"):
                     watch.take(model, time.monotonic())
-            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / MODEL_SHARE))
 
     async def _links_loop(self) -> None:
         while True:
@@ -402,13 +403,21 @@ class Manager:
             started = time.monotonic()
             learn = partial(self.duties.timed, "discover", partial(discovery.learn, started))
             is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
-            changes = await asyncio.to_thread(learn) if is_large else learn()
-            with self.duties.of("discover"):
-                self.state.note_fabric(changes)
-                if self.bus.connected:
-                    self._direct(self.state.discover(time.monotonic()))
+            self.state.note_fabric(await asyncio.to_thread(learn) if is_large else learn())
+            if self.bus.connected:
+                await self._order_traces(is_large=is_large)
             took_s = time.monotonic() - started
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
+
+    async def _order_traces(self, *, is_large: bool) -> None:
+        """Tell hosts over which ports to trace and probe, if others than before."""
+        changed, due = self.duties.timed("discover", partial(self.state.begin_discovery, time.monotonic()))
+        if due is not None:
+            order = partial(self.duties.timed, "discover", partial(self.state.discovery.order_anew, due))
+            changed |= await asyncio.to_thread(order) if is_large else order()
+        if changed:
+            with self.duties.of("discover"):
+                self._direct(self.state.documents())
 
     async def _follow_loop(self) -> None:
         """Know the fleet's keys and, while another manager leads this pod, whom it has let in and out."""

@@ -30,13 +30,12 @@ from manager.clock.changes import ClockEvents
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
-from manager.fabric.discovery import Discovery
+from manager.fabric.discovery import Discovery, OrderInputs
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.wiring_watch import WiringChange
 from manager.faults.dead_links import localised
 from manager.faults.finding import Findings
-from manager.faults.link_watch import LOADS_EVERY, LinkWatch
-from manager.faults.loss_watch import WINDOWS_PER_S
+from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
@@ -308,7 +307,7 @@ class FleetState:
             self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
         self.report_interval_s = report_interval_s(len(members), self.report_interval_s)
-        self.watch.loads_every = max(LOADS_EVERY, round(self.report_interval_s / 2 * WINDOWS_PER_S))
+        self.watch.keep_pace(self.report_interval_s)
         self.discovery.order_interval_s = self.report_interval_s
         self._graph = members, pairs
         self._choose_edges()
@@ -347,12 +346,18 @@ class FleetState:
 
     def discover(self, now_s: float) -> list[Desired]:
         """The documents that change with what has become known of the fabric."""
+        is_mesh_due, due = self.begin_discovery(now_s)
+        changed = due is not None and self.discovery.order_anew(due)
+        return self.documents() if changed or is_mesh_due else []
+
+    def begin_discovery(self, now_s: float) -> tuple[bool, OrderInputs | None]:
+        """Whether other ports are probed from now on, and what `Discovery.order_anew` is to make orders of, if it is."""
         if self._edges is None:
-            return []
+            return False, None
         is_mesh_due = self.discovery.is_mesh_due(now_s)
         if is_mesh_due:
             self._choose_edges()
-        return self.documents() if self.discovery.order(self._edges, now_s) or is_mesh_due else []
+        return is_mesh_due, self.discovery.orders_due(self._edges, now_s)
 
     def _choose_edges(self) -> None:
         members, pairs = self._graph

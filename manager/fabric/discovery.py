@@ -55,7 +55,7 @@ class Discovery:
         self._pending: list[TraceReport] = []
         self._orders = Orders()
         self._ordered_s = float("-inf")
-        self._ordered: _OrderInputs | None = None
+        self._ordered: OrderInputs | None = None
         self._flows: dict[tuple[str, str], _Flows] = {}
         self._flow_changes = 0
         self._mesh: dict[Pair, list[int]] = {}
@@ -126,27 +126,39 @@ class Discovery:
 
     def order(self, edges: Edges, now_s: float) -> bool:
         """See what is to be traced; whether anything has changed."""
+        due = self.orders_due(edges, now_s)
+        return due is not None and self.order_anew(due)
+
+    def orders_due(self, edges: Edges, now_s: float) -> "OrderInputs | None":
+        """What orders rest on now; None where those that there are hold."""
         if now_s - self._ordered_s < self.order_interval_s:
-            return False
+            return None
         self._ordered_s = now_s
         flows = self._follow_flows()
         is_calm = now_s - self._changed_s >= CALM_ORDER_S
-        rests_on = _OrderInputs(
+        rests_on = OrderInputs(
             edges,
             tuple(self._steering.all()),
             flows,
+            tuple(self._flows.values()),
+            tuple(self._mesh.keys() | self._usual.keys()),
             self.fabric.store.changes,
             self._counted_version,
             self._members.version,
             is_calm,
         )
         if rests_on.same_as(self._ordered) and not self._orders.waits:
-            return False
+            return None
         self._ordered = rests_on
-        self.in_use = self._in_use(edges)
-        for remembered in (self._mesh, self._usual):
-            for pair in remembered.keys() - self.in_use.keys():
-                del remembered[pair]
+        return rests_on
+
+    def order_anew(self, due: "OrderInputs") -> bool:
+        """Order what is to be traced, in a thread if that takes long, but not beside `learn`; whether anything has changed."""
+        self.in_use = self._in_use(due)
+        for pair in due.remembered:
+            if pair not in self.in_use:
+                self._mesh.pop(pair, None)
+                self._usual.pop(pair, None)
         wanted = {
             pair: dict.fromkeys((*ports, *self._usual.get(pair, ()))) for pair, ports in self.in_use.items()
         }
@@ -155,7 +167,8 @@ class Discovery:
             self.path_counts,
             self.fabric.store.pairs,
             owner=self._members.nics_by_address,
-            is_calm=is_calm,
+            enough=_only_probed(due),
+            is_calm=due.is_calm,
         )
         self.fabric.store.forget(self._orders.withdrawn)
         return changed
@@ -180,25 +193,27 @@ class Discovery:
         self._usual[pair] = usual
         kept = self._mesh.get(pair, usual)
         kept = kept if len(kept) == len(usual) else usual
-        paths = self.fabric.routes.ports(src, dst_addr)
-        if not paths:
+        routes = self.fabric.routes
+        of_kept = [links for links in routes.paths_over(src, dst_addr, kept) if links]
+        if len(set(of_kept)) == len(of_kept):
             return kept
+        paths = routes.ports(src, dst_addr)
         in_order = {port: paths[port] for port in (*usual, *candidates(pair, len(paths))) if port in paths}
         chosen = covering_ports(in_order, kept)
         if chosen != usual:
             self._mesh[pair] = chosen
         return chosen
 
-    def _in_use(self, edges: Edges) -> dict[Pair, dict[int, None]]:
+    def _in_use(self, due: "OrderInputs") -> dict[Pair, dict[int, None]]:
         """Pairs to trace, with their ports: probed ones first, then those steered, then those with traffic."""
         ports: dict[Pair, dict[int, None]] = {}
-        for probed in edges.values():
+        for probed in due.edges.values():
             for edge in probed:
                 ports.setdefault((edge.src, edge.dst_addr), {}).update(dict.fromkeys(edge.sports))
-        for override in self._steering.all():
+        for override in due.overrides:
             mine = ports.setdefault((nic_id(override.host, override.nic), override.dst), {})
             mine.update(dict.fromkeys(port for port in (override.sport, override.backup_sport) if port))
-        for flows in self._flows.values():
+        for flows in due.found:
             for pair, port in flows.found:
                 ports.setdefault(pair, {})[port] = None
         known = self.fabric.store
@@ -215,18 +230,20 @@ class Discovery:
 
 
 @dataclass(frozen=True)
-class _OrderInputs:
+class OrderInputs:
     """All that orders rest on: what is not compared whole has a number that changes with it."""
 
     edges: Edges
     overrides: tuple[SteerOverride, ...]
     flows: int
+    found: "tuple[_Flows, ...]"
+    remembered: tuple[Pair, ...]
     traces: int
     routes: int
     members: int
     is_calm: bool
 
-    def same_as(self, other: "_OrderInputs | None") -> bool:
+    def same_as(self, other: "OrderInputs | None") -> bool:
         """Whether nothing has changed."""
         return (
             other is not None
@@ -259,6 +276,14 @@ def _flows(table: NicTable, before: _Flows | None, nic: str) -> _Flows:
     return _Flows(
         identity, tuple(((nic, _shown(address)), sport) for address, sport in sorted(flows) if sport)
     )
+
+
+def _only_probed(due: OrderInputs) -> dict[Pair, int]:
+    """Pairs between which nothing but probes goes, and how many different paths these need."""
+    in_use = {pair for flows in due.found for pair, _ in flows.found}
+    in_use |= {(nic_id(each.host, each.nic), each.dst) for each in due.overrides}
+    probed = ((edge.src, edge.dst_addr, len(edge.sports)) for mine in due.edges.values() for edge in mine)
+    return {(src, dst_addr): paths for src, dst_addr, paths in probed if (src, dst_addr) not in in_use}
 
 
 @lru_cache(65_536)

@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cwdp.shared.bus.messages import TraceOrder, nic_id
-from manager.fabric.coverage import CONFIDENCE
-from manager.fabric.path_counts import Known, PathCounts
+from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import Pair, PathName
 from manager.probing.schedule import draw_ports
 
@@ -23,13 +22,14 @@ MOST_PORTS_A_HOST = 4_096
 MOST_PORTS = 2_000_000
 
 InUse = Mapping[Pair, Collection[int]]
+_NO_PAIRS: Mapping[Pair, int] = {}
 
 
 @dataclass
 class _Plan:
     """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
 
-    `switches` are how many were known to be on the way when the pair was first ordered.
+    `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host.
     """
 
     candidates: list[int] = field(default_factory=list)
@@ -38,6 +38,7 @@ class _Plan:
     in_use: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
     switches: int | None = None
+    order: TraceOrder | None = None
 
 
 class Orders:
@@ -67,7 +68,7 @@ class Orders:
         for order in told:
             pair = nic_id(host, order.nic), order.dst_addr
             plan = self._plans.setdefault(pair, _Plan())
-            plan.ports, plan.switches = tuple(order.sports), order.switches
+            plan.ports, plan.switches, plan.order = tuple(order.sports), order.switches, None
             plan.candidates = candidates(pair, len(order.sports))
             granted = itertools.takewhile(set(order.sports).__contains__, plan.candidates)
             plan.granted = max(plan.granted, len(list(granted)))
@@ -79,6 +80,7 @@ class Orders:
         traced: Mapping[Pair, Collection[int]],
         *,
         owner: Mapping[str, str],
+        enough: Mapping[Pair, int] = _NO_PAIRS,
         is_calm: bool = True,
     ) -> bool:
         """Order what is missing; whether anything has changed.
@@ -88,6 +90,7 @@ class Orders:
             path_counts: what is known of the pairs' paths.
             traced: ports of each pair whose hops were told.
             owner: the NIC of each address.
+            enough: of pairs that need no more than some different paths, how many; the others need every link.
             is_calm: whether paths have stopped changing: while they change, some are known as they were and others as
                 they are, and a pair only seems to lack one.
         """
@@ -108,8 +111,10 @@ class Orders:
                     switches=path_counts.switches(pair[0], owner.get(pair[1], ""))
                 )
             plan.in_use = tuple(ports)[:MOST_IN_USE]
-            if all(port in traced.get(pair, ()) for port in plan.ports):
-                self.waits |= _grow(plan, path_counts.of(*pair), is_calm=is_calm)
+            heard = traced.get(pair)
+            if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
+                lacks = path_counts.lacks(pair, enough.get(pair))
+                self.waits |= _grow(plan, lacks=lacks, is_calm=is_calm)
             spent[host] += self._fill(pair, plan, budget - spent[host])
         orders = self._orders(in_use)
         changed = orders != self.by_host
@@ -124,20 +129,22 @@ class Orders:
             plan.candidates = candidates(pair, 2 * granted)
         plan.granted = granted
         plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:granted])))[: max(0, left)]
-        self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
+        if plan.ports != before:
+            plan.order = None
+            self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
         return len(plan.ports)
 
     def _orders(self, in_use: InUse) -> dict[str, list[TraceOrder]]:
         orders: dict[str, list[TraceOrder]] = {}
         for pair in in_use:
-            src, dst_addr = pair
-            host, _, ifname = src.rpartition("/")
             plan = self._plans[pair]
             if plan.ports:
-                order = TraceOrder(
-                    nic=ifname, dst_addr=dst_addr, sports=list(plan.ports), switches=plan.switches
-                )
-                orders.setdefault(host, []).append(order)
+                host, _, ifname = pair[0].rpartition("/")
+                if plan.order is None:
+                    plan.order = TraceOrder(
+                        nic=ifname, dst_addr=pair[1], sports=list(plan.ports), switches=plan.switches
+                    )
+                orders.setdefault(host, []).append(plan.order)
         return orders
 
 
@@ -146,13 +153,9 @@ def candidates(pair: Pair, count: int) -> list[int]:
     return draw_ports("\0".join(pair).encode(), count)
 
 
-def _grow(plan: _Plan, known: Known, *, is_calm: bool) -> bool:
-    """Grant a pair more ports, if it lacks links that others between its leaves cross, or some may be unknown.
-
-    Whether it does, and may be granted more.
-    """
-    is_covered = known.links >= known.peer_links and known.link_confidence >= CONFIDENCE
-    if is_covered or not known.peer_paths:
+def _grow(plan: _Plan, *, lacks: bool, is_calm: bool) -> bool:
+    """Grant a pair that lacks paths more ports; whether it does, and may be granted more."""
+    if not lacks:
         plan.waited = 0
         return False
     plan.waited += 1

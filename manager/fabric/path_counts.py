@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,33 @@ class PathCounts:
         """What is known of a pair."""
         at = self._of.get((src, dst_addr))
         return Known() if at is None else Known(*self._counts[at].tolist())
+
+    def lacks(self, pair: Pair, enough: int | None = None) -> bool:
+        """Whether a pair has too few paths: fewer links than all others between its leaves, or some may be unknown.
+
+        Args:
+            pair: of which something is known; of another one that is not said.
+            enough: so many different paths will do, and fewer where there are no more; None where all links are needed.
+        """
+        at = self._of.get(pair)
+        if at is None:
+            return False
+        paths, peer_paths, has_all, is_unsure = self._wants[at]
+        return bool(peer_paths) and (
+            is_unsure or not (has_all if enough is None else paths >= min(enough, peer_paths))
+        )
+
+    @cached_property
+    def _wants(self) -> list[tuple[int, int, bool, bool]]:
+        """Of each pair its paths, its peers', whether it has all of their links, and whether some may be unknown."""
+        known = dict(zip((each.name for each in fields(Known)), self._counts.T, strict=True))
+        both, which = np.unique(
+            np.stack([known["peer_ports"], known["peer_width"]]), axis=1, return_inverse=True
+        )
+        unsure = np.array([confidence(*each) < CONFIDENCE for each in both.T.tolist()], bool)
+        has_all = known["links"] >= known["peer_links"]
+        columns = known["paths"], known["peer_paths"], has_all, unsure[which.ravel()]
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def switches(self, src: str, dst: str) -> int | None:
         """How many switches there are between two NICs, by what is known of others at the same two leaves."""

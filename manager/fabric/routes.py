@@ -4,7 +4,7 @@ A path is named by the NIC that it starts at, the destination address and the UD
 at its two ends, in the direction of travel.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -66,6 +66,10 @@ class Routes:
             return self.paths.ports(src, dst_addr)
         return self._by_pair.get((src, dst_addr), {})
 
+    def paths_over(self, src: str, dst_addr: str, sports: Iterable[int]) -> list[tuple[int, ...]]:
+        """The links of the path from a NIC to an address by each of some ports, none where it is not known."""
+        return [self.paths.get(PathName(src, dst_addr, sport), ()) for sport in sports]
+
     def crossed(self, paths: Sequence[PathName]) -> NDArray[np.int32]:
         """The numbers of the links of many paths in the order of travel, -1 behind the last, shape (paths, most links).
 
@@ -82,6 +86,17 @@ class Routes:
     def pairs(self) -> Collection[Pair]:
         """The NIC and the destination address of every known path, each pair once."""
         return (self.paths.pairs if isinstance(self.paths, PackedPaths) else self._by_pair).keys()
+
+    @cached_property
+    def packed(self) -> "PackedPaths":
+        """All known paths in arrays."""
+        if isinstance(self.paths, PackedPaths):
+            return self.paths
+        names = list(self.paths)
+        rows: dict[Pair, dict[int, int]] = {}
+        for row, name in enumerate(names):
+            rows.setdefault((name.src, name.dst_addr), {})[name.sport] = row
+        return PackedPaths(rows, self.crossed(names))
 
     @cached_property
     def first_switch(self) -> dict[str, str]:
@@ -134,10 +149,14 @@ class PackedPaths(Mapping[PathName, tuple[int, ...]]):
         rows = [
             self.pairs.get((src, dst_addr), nothing).get(sport, NOWHERE) for src, dst_addr, sport in paths
         ]
-        row = np.array(rows, np.intp)
+        return np.maximum(self.crossed_in(np.array(rows, np.int32)), np.int32(NOWHERE))
+
+    def crossed_in(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The links of paths by their rows, negative behind the last; of NOWHERE none, shape (rows, most links)."""
         if not len(self.crossed):
-            return np.full((len(row), 0), NOWHERE, np.int32)
-        return np.where((row >= 0)[:, None], np.maximum(self.crossed[row], NOWHERE), NOWHERE).astype(np.int32)
+            return np.full((len(rows), 0), NOWHERE, np.int32)
+        found: NDArray[np.int32] = np.where((rows >= 0)[:, None], self.crossed[rows], np.int32(NOWHERE))
+        return found
 
     def used(self) -> NDArray[np.int32]:
         """The numbers of all links that some path crosses, with repetitions."""

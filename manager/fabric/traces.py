@@ -86,7 +86,7 @@ class TraceStore:
         self.changes = 0
         self._nics: dict[str, str] = {}
         self._names_of: list[PathName | None] = []
-        self._told: list[tuple[list[str | None], bool] | None] = []
+        self._told = np.zeros(0, np.int64)
         self._free: list[int] = []
         self._rows_of: Counter[str] = Counter()
         self._host = np.zeros(0, np.int32)
@@ -168,7 +168,8 @@ class TraceStore:
             return "unknown_destination"
         pair = nic_id(host, trace.nic), trace.dst_addr
         row = self.pairs.get(pair, {}).get(trace.sport)
-        if row is not None and self._told[row] == (trace.hops, trace.reached):
+        told = hash((*trace.hops, trace.reached))
+        if row is not None and self._told[row] == told:
             self._heard_s[row] = now_s
             return "ok"
         hops = _usual_hops(trace.hops)
@@ -181,7 +182,7 @@ class TraceStore:
         self._hops[row] = UNKNOWN
         self._hops[row, : len(hops)] = [UNKNOWN if hop is None else self.names.number(hop) for hop in hops]
         self._length[row], self._reached[row], self._heard_s[row] = len(hops), trace.reached, now_s
-        self._told[row] = trace.hops, trace.reached
+        self._told[row] = told
         self.changes += 1
         return "ok"
 
@@ -206,7 +207,7 @@ class TraceStore:
         else:
             del self.pairs[src, dst_addr]
         self._rows_of[src.rpartition("/")[0]] -= 1
-        self._names_of[row] = self._told[row] = None
+        self._names_of[row] = None
         self._free.append(row)
         self.changes += 1
 
@@ -216,11 +217,10 @@ class TraceStore:
     def _grow(self) -> None:
         old = len(self._names_of)
         more = max(_FIRST_ROWS, old)
-        for name in ("_host", "_src", "_dst", "_sport", "_hops", "_length", "_reached", "_heard_s"):
+        for name in ("_host", "_src", "_dst", "_sport", "_hops", "_length", "_reached", "_heard_s", "_told"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)]))
         self._names_of += [None] * more
-        self._told += [None] * more
         self._free += range(old + more - 1, old - 1, -1)
 
     def _tidy_names(self) -> None:

@@ -14,8 +14,9 @@ from manager.fabric.routes import Routes
 from manager.faults.causes import Causes, find_causes
 from manager.faults.reroutes import left_links
 from manager.links.inference import QueueInference
-from manager.links.matrix import Nics, PathMatrix, build_matrix
+from manager.links.matrix import PathMatrix, build_matrix
 from manager.links.meter import LoadMeter
+from manager.links.row_places import Nics
 from manager.paths.windows import RowName
 
 Version = tuple[int, int, int]
@@ -62,8 +63,10 @@ class ModelInputs:
 
     def make(self) -> LinkModel:
         """The model; what of the one before holds still is taken over."""
-        matrix, before = build_matrix(self.names, self.routes, self.nics), self.before
-        meter = LoadMeter(self.routes, self.nics.owner)
+        before = self.before
+        known = None if before is None else before.matrix
+        matrix = build_matrix(self.names, self.routes, self.nics, known)
+        meter = LoadMeter(self.routes, self.nics.owner, None if before is None else before.meter)
         rows = len(matrix.known)
         none = np.zeros(0, np.intp)
         if before is None:
@@ -79,12 +82,14 @@ class ModelInputs:
         same = before.matrix.same_as(matrix)
         is_rerouted = not same and before.matrix.routes.version != matrix.routes.version
         ways = ((before.matrix.fwd, matrix.fwd), (before.matrix.rev, matrix.rev))
+        queues = before.queues if same else QueueInference(matrix)
+        queues.prepare_like(before.queues)
         there, back = (np.unique(left_links(*way)[0]) if is_rerouted else none for way in ways)
         return LinkModel(
             version=self.version,
             matrix=matrix,
             meter=meter,
-            queues=before.queues if same else QueueInference(matrix),
+            queues=queues,
             causes=before.causes if same else find_causes(matrix),
             moved=np.zeros(rows, bool) if same else matrix.moved_since(before.matrix),
             rebased=(there, back),

@@ -1,7 +1,7 @@
 """The links of the fabric as the manager sees them: windows in, queues, loads and faults out. No I/O."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,12 @@ from cwdp.shared.bus.records import WINDOW_NS
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
+from manager.faults.loss_watch import WINDOWS_PER_S
 from manager.faults.watch import FaultWatch, Note
 from manager.hosts.members import Members
 from manager.links.inference import shared_links
-from manager.links.loads import Capacities, LinkLoads, likely_bps, tiers
-from manager.links.matrix import Nics
+from manager.links.loads import Capacities, LinkLoads, likely_bps
+from manager.links.row_places import Nics
 from manager.paths.told import ToldPaths
 from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
 from manager.queue_pairs.counters import NicTable
@@ -28,6 +29,9 @@ SILENT_S = 1.5
 STANDS_WINDOWS = 5
 LOSS_WINDOWS = 30
 LOADS_EVERY = 2
+QUEUES_SHARE = 0.6
+"""Of the windows that agents tell of at once; hosts do not all speak at once, so that windows become complete one by one."""
+
 MOST_AT_ONCE = 8
 """Windows that are worked off before others have their turn: a manager that is behind hears all the same."""
 
@@ -39,7 +43,7 @@ Tables = Iterable[tuple[tuple[str, str], NicTable]]
 
 
 class LinkWatch:
-    """Works windows off in order, as soon as all hosts have said what they saw.
+    """Works windows off in order, some at once, as soon as all hosts have said what they saw.
 
     A new model is made by the caller, in a thread if that takes long: `take(due(routes).make(), now_s)`.
 
@@ -47,6 +51,7 @@ class LinkWatch:
         windows: what hosts said.
         loads: what is known of each link.
         loads_every: windows from one measurement of loads to the next.
+        queues_every: windows that are worked off together: fewer than agents tell of at once.
         reports: messages by outcome (`REPORTS`).
     """
 
@@ -55,6 +60,7 @@ class LinkWatch:
         self.loads = LinkLoads()
         self.faults = FaultWatch(note)
         self.loads_every = LOADS_EVERY
+        self.queues_every = 1
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORTS, 0))
         self._members = members
         self._told = ToldPaths()
@@ -90,6 +96,12 @@ class LinkWatch:
             return
         self.reports["ok"] += 1
         self.windows.hear(*told, timeline_ns // WINDOW_NS)
+
+    def keep_pace(self, report_interval_s: float) -> None:
+        """Look as often as agents make it worth while that report at an interval: they tell of windows twice in it."""
+        told_at_once = round(report_interval_s / 2 * WINDOWS_PER_S)
+        self.queues_every = max(1, round(QUEUES_SHARE * told_at_once))
+        self.loads_every = max(LOADS_EVERY, told_at_once)
 
     def due(self, routes: Routes) -> ModelInputs | None:
         """What a new model is to be made of; None where the present one holds."""
@@ -158,12 +170,13 @@ class LinkWatch:
         if self._last is None or not end - KEPT // 2 < self._last <= now:
             self._last = end
         end = min(end, self._last + MOST_AT_ONCE)
-        if end <= self._last:
+        if end < self._last + self.queues_every:
             return 0
         numbers = range(self._last + 1, end + 1)
-        for number in numbers:
-            lag_s = (timeline_ns - (number + 1) * WINDOW_NS) * 1e-9
-            self._step(self._model, number, now_s, tables, lag_s)
+        for first in numbers[:: self.queues_every]:
+            some = range(first, min(first + self.queues_every, end + 1))
+            lag_s = (timeline_ns - some.stop * WINDOW_NS) * 1e-9
+            self._step(self._model, some, now_s, tables, lag_s)
         self._last = end
         return len(numbers)
 
@@ -192,13 +205,16 @@ class LinkWatch:
         self.faults.follow_clocks(set_aside, now_s)
         self.faults.look_for_reroutes(now_s)
 
-    def _step(self, model: LinkModel, number: int, now_s: float, tables: Tables, lag_s: float) -> None:
-        window = self._worked_off(model, number)
-        model.queues.step(window)
-        self._count_losses(model, window)
-        if number % self.loads_every == 0 or self.loads.routes is not model.matrix.routes:
+    def _step(
+        self, model: LinkModel, numbers: Sequence[int], now_s: float, tables: Tables, lag_s: float
+    ) -> None:
+        windows = [self._worked_off(model, number) for number in numbers]
+        model.queues.step(*windows)
+        self._count_losses(model, windows)
+        is_due = any(number % self.loads_every == 0 for number in numbers)
+        if is_due or self.loads.routes is not model.matrix.routes:
             self.loads = self._measure(model, now_s, tables, lag_s)
-        self.faults.step(window, model.queues, self.loads, now_s=now_s, lag_s=lag_s)
+        self.faults.step(windows, model.queues, self.loads, now_s=now_s, lag_s=lag_s)
 
     def _measure(self, model: LinkModel, now_s: float, tables: Tables, lag_s: float) -> LinkLoads:
         routes = model.matrix.routes
@@ -218,15 +234,18 @@ class LinkWatch:
             load_bps=load_bps,
             is_sure=is_sure,
             capacity_bps=known_bps,
-            likely_capacity_bps=likely_bps(known_bps, load_bps, tiers(routes.links)),
+            likely_capacity_bps=likely_bps(known_bps, load_bps, model.meter.kinds),
             stands=stands,
             loss=np.divide(lost, sent, out=np.full(len(sent), np.nan), where=sent > 0),
         )
 
-    def _count_losses(self, model: LinkModel, window: Window) -> None:
+    def _count_losses(self, model: LinkModel, windows: Sequence[Window]) -> None:
         by_link = model.matrix.round_trip.T
-        self._losses = np.roll(self._losses, -1, axis=0)
-        self._losses[-1] = by_link @ window.sent, by_link @ window.lost
+        self._losses = np.roll(self._losses, -len(windows), axis=0)
+        sent, lost = (
+            by_link @ np.stack([getattr(window, of) for window in windows], axis=1) for of in ("sent", "lost")
+        )
+        self._losses[-len(windows) :] = np.stack([sent.T, lost.T], axis=1)
 
     def _worked_off(self, model: LinkModel, number: int) -> Window:
         """What is known of a window of the model's rows; the others wait for the next model."""

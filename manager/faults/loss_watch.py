@@ -5,7 +5,7 @@ losses are set aside. Only a link that loses half of its probes or more is belie
 its queue.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,14 +120,15 @@ class LossWatch:
         if followed is not None:
             self._history.forget(followed.rows)
 
-    def step(self, window: Window, queues: QueueInference) -> None:
-        """Take in the next window; its queues are known already."""
+    def step(self, windows: Sequence[Window], queues: QueueInference) -> None:
+        """Take in the next windows, then look for a cause; their queues are known already."""
         if self._matrix is None or self._causes is None:
             return
         known = self._matrix.known
-        self._history.add(window.sent * known, window.lost * known, window.mean_ns.sum(axis=0))
-        self._look_again(window)
-        self._look_for_cause(self._causes, queues)
+        for window in windows:
+            self._history.add(window.sent * known, window.lost * known, window.mean_ns.sum(axis=0))
+            self._look_again(window)
+        self._look_for_cause(self._causes, queues, len(windows))
 
     def _explained(self) -> Rows:
         explained = np.zeros(self._history.rows, bool)
@@ -135,8 +136,8 @@ class LossWatch:
             explained |= followed.rows
         return explained
 
-    def _look_for_cause(self, causes: Causes, queues: QueueInference) -> None:
-        """Name the best explanation that is no overflowing queue, once it is clear enough."""
+    def _look_for_cause(self, causes: Causes, queues: QueueInference, windows: int) -> None:
+        """Name the best explanation that is no overflowing queue, once it is clear enough; so many windows are new."""
         explained = self._explained()
         for _ in range(MOST_OVERFLOWS):
             explanation = best_explanation(self._history, explained, causes)
@@ -146,7 +147,7 @@ class LossWatch:
             hard = explanation.loss >= HARD_LOSS and explanation.elsewhere < MOST_ELSEWHERE
             verdict = not hard and self._overflowed(explanation, causes, rows & ~explained, queues)
             if verdict is False:
-                self._consider(explanation, causes)
+                self._consider(explanation, causes, windows)
                 return
             if verdict is None:
                 break
@@ -165,8 +166,8 @@ class LossWatch:
         background = min(1.0, explanation.elsewhere / explanation.loss)
         return overflowed(_ranks(self._history.queued_ns[:, rows], lost), background)
 
-    def _consider(self, explanation: Explanation, causes: Causes) -> None:
-        self._waited += 1
+    def _consider(self, explanation: Explanation, causes: Causes, windows: int) -> None:
+        self._waited += windows
         if explanation.confidence >= SURE or (
             explanation.confidence >= LIKELY and self._waited > DEADLINE_WINDOWS
         ):
@@ -215,7 +216,7 @@ def _is_silent(explanation: Explanation) -> bool:
     )
 
 
-def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.float32]) -> NDArray[np.float64]:
+def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.uint16]) -> NDArray[np.float64]:
     """How long the queues of a path were when it lost a probe, by the share of its other windows with shorter ones.
 
     Args:

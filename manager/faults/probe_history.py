@@ -24,7 +24,7 @@ class ProbeHistory:
 
     def __init__(self, rows: int, spans: Sequence[int]) -> None:
         self._spans, self._kept = spans, spans[-1]
-        self._counts = np.zeros((2, 2 * self._kept, rows), np.float32)
+        self._counts = np.zeros((2, 2 * self._kept, rows), np.uint16)
         self._queued_ns = np.full((2 * self._kept, rows), np.nan, np.float32)
         self._next = 0
         self.sent_sums, self.lost_sums = np.zeros((2, len(spans), rows))
@@ -35,12 +35,12 @@ class ProbeHistory:
         return self._counts.shape[2]
 
     @property
-    def sent(self) -> NDArray[np.float32]:
+    def sent(self) -> NDArray[np.uint16]:
         """Probes that were sent, the latest window last, shape (windows, rows)."""
         return self._counts[0, self._next : self._next + self._kept]
 
     @property
-    def lost(self) -> NDArray[np.float32]:
+    def lost(self) -> NDArray[np.uint16]:
         """Those that were lost, as above."""
         return self._counts[1, self._next : self._next + self._kept]
 
@@ -63,7 +63,7 @@ class ProbeHistory:
     def forget(self, rows: Rows) -> None:
         """Take it that no probe of some rows was sent."""
         for held in (self._counts, self.sent_sums, self.lost_sums):
-            held[..., rows] = 0.0
+            held[..., rows] = 0
 
     def carry_on(self, moved: Rows) -> None:
         """Go on with as many rows as `moved` has; of those that moved nothing is known."""

@@ -66,12 +66,19 @@ class FaultWatch:
         self._losses.use(matrix, causes, moved)
 
     def step(
-        self, window: Window, queues: QueueInference, loads: LinkLoads, *, now_s: float, lag_s: float
+        self,
+        windows: Sequence[Window],
+        queues: QueueInference,
+        loads: LinkLoads,
+        *,
+        now_s: float,
+        lag_s: float,
     ) -> None:
-        """Take in the next window, which ended `lag_s` before `now_s`; its queues and loads are known already."""
+        """Take in the next windows, the last of which ended `lag_s` before `now_s`; their queues and loads are known already."""
         self._now_s, self._lag_s = now_s, lag_s
-        self._losses.step(window, queues)
-        self._delays.step(queues, loads)
+        self._losses.step(windows, queues)
+        for _ in windows:
+            self._delays.step(queues, loads)
         self._narrow()
 
     def hear_echo_report(self, report: BounceReport) -> None:

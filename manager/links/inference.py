@@ -28,6 +28,7 @@ QUIET_NS = 20_000.0
 
 STANDS_SHARE = 0.4
 STANDS_WINDOWS = 5
+LEAST_LOOKS = 2
 
 Floats = NDArray[np.float64]
 
@@ -70,12 +71,15 @@ class QueueInference:
         self._columns = csc_array(delays)
         self.number = {link: i for i, link in enumerate(matrix.routes.links)}
         self._last = np.zeros(len(self._chosen))
+        self._at_once = 1
         links = delays.shape[1]
         self.queue_ns = np.full((HISTORY, links), np.nan)
         self.floor_ns = np.full((HISTORY, links), np.nan)
 
-    def step(self, window: Window) -> LinkQueues:
-        """Take in the next window."""
+    def step(self, *windows: Window) -> LinkQueues:
+        """Take in the next windows, all at once: each of them is taken to have had the queues that they had on average."""
+        self._at_once = len(windows)
+        window = _together(windows)
         excess = np.maximum(window.mean_ns.reshape(-1).astype(np.float64), 0.0)
         answered = np.tile(window.sent - window.lost, 2)
         weight = np.where(np.isfinite(excess), answered, 0.0)
@@ -88,8 +92,13 @@ class QueueInference:
         queue[self._upstream] = self._last
         queue[seen == 0] = np.nan
         found = LinkQueues(window.number, queue, self._floor(window))
-        self._remember(found)
+        self._remember(found, min(len(windows), HISTORY))
         return found
+
+    def prepare_like(self, before: "QueueInference") -> None:
+        """Work out at once what earlier queues have taken long to work out; any thread may."""
+        if before.has_solved:
+            self._solver.prepare()
 
     def carry_on(self, before: "QueueInference") -> None:
         """Take over what is remembered of links that were there before."""
@@ -97,13 +106,22 @@ class QueueInference:
         self.queue_ns[:, mine] = before.queue_ns[:, theirs]
         self.floor_ns[:, mine] = before.floor_ns[:, theirs]
 
+    @property
+    def has_solved(self) -> bool:
+        """Whether there has been any queue."""
+        return self._solver.is_prepared
+
     def stand(self, links: Iterable[DirectedLink]) -> bool:
         """Whether one of some links has not been idle of late."""
         columns = [i for link in links if (i := self.number.get(link)) is not None]
         return bool(self.stands(STANDS_WINDOWS)[columns].any())
 
     def stands(self, windows: int) -> NDArray[np.bool_]:
-        """Links that were never idle in the last windows: as much came as they can carry, or more."""
+        """Links that were never idle in the last windows: as much came as they can carry, or more.
+
+        One look at several windows at once may be wrong about all of them, so that two at least must say so.
+        """
+        windows = max(windows, LEAST_LOOKS * self._at_once)
         queue, floor = self.queue_ns[-windows:], self.floor_ns[-windows:]
         full = np.isfinite(queue) & (queue > QUIET_NS) & (floor > STANDS_SHARE * queue)
         return np.asarray(full.all(axis=0), bool)
@@ -124,10 +142,31 @@ class QueueInference:
             floor[filled] = np.minimum.reduceat(least[self._columns.indices], starts)
         return np.where(np.isinf(floor), np.nan, floor)
 
-    def _remember(self, found: LinkQueues) -> None:
+    def _remember(self, found: LinkQueues, windows: int) -> None:
         for history, latest in ((self.queue_ns, found.queue_ns), (self.floor_ns, found.floor_ns)):
-            history[:-1] = history[1:]
-            history[-1] = latest
+            history[:-windows] = history[windows:]
+            history[-windows:] = latest
+
+
+def _together(windows: Sequence[Window]) -> Window:
+    """Several windows as one, the last: all probes, their mean delays, the least of the least."""
+    last = windows[-1]
+    if len(windows) == 1:
+        return last
+    answered = np.zeros_like(last.mean_ns)
+    delays_ns = np.zeros_like(last.mean_ns)
+    for window in windows:
+        known = np.isfinite(window.mean_ns)
+        count = np.where(known, (window.sent - window.lost).astype(np.float32), np.float32(0))
+        answered += count
+        delays_ns += count * np.where(known, window.mean_ns, np.float32(0))
+    return Window(
+        number=last.number,
+        sent=np.sum([window.sent for window in windows], axis=0),
+        lost=np.sum([window.lost for window in windows], axis=0),
+        mean_ns=np.divide(delays_ns, answered, out=np.full_like(delays_ns, np.nan), where=answered > 0),
+        least_ns=np.fmin.reduce([window.least_ns for window in windows]),
+    )
 
 
 def shared_links(

@@ -1,39 +1,20 @@
 """Which links the probed paths cross, as sparse matrices. No I/O."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, vstack
 
-from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.fabric.routes import DirectedLink, Routes
+from manager.links.row_places import Nics, Places, find_places
 from manager.paths.windows import RowName
 
 _HASH_END = 1 << 40
 
 Indices = NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Nics:
-    """Who has which address.
-
-    Attributes:
-        owner: the NIC of each address, as `HOST/IFNAME`.
-        addresses: each NIC's, IPv4 or IPv6.
-    """
-
-    owner: Mapping[str, str] = field(default_factory=dict)
-    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def reply(self, name: RowName) -> PathName | None:
-        """The path that replies to a row's probes take; None where the ends are not known."""
-        dst = self.owner.get(name.dst_addr)
-        v6 = ":" in name.dst_addr
-        mine = [address for address in self.addresses.get(name.src, ()) if (":" in address) == v6]
-        return PathName(dst, mine[0], name.reply_sport) if dst is not None and mine else None
 
 
 @dataclass(frozen=True)
@@ -45,6 +26,7 @@ class PathMatrix:
         fwd, rev: 1 where the way there, or back, crosses a link; shape (rows, links), float64.
         known: rows of which both ways are known, shape (rows,).
         place: the first place that each link has in a path, from 0 on; shape (links,).
+        places: where the rows' ways are among the known paths.
     """
 
     routes: Routes
@@ -52,6 +34,7 @@ class PathMatrix:
     rev: csr_array
     known: NDArray[np.bool_]
     place: NDArray[np.int64]
+    places: Places
 
     def same_as(self, other: "PathMatrix") -> bool:
         """Whether another one says the same of the same rows; its routes may know of more paths."""
@@ -85,31 +68,34 @@ class PathMatrix:
         return csr_array(both.multiply(self.known[:, None]))
 
 
-def build_matrix(names: Sequence[RowName | None], routes: Routes, nics: Nics) -> PathMatrix:
-    """The matrices of all rows; a way that is not known is empty."""
-    there: list[tuple[int, ...]] = []
-    back: list[tuple[int, ...]] = []
-    for name in names:
-        if name is None:
-            there.append(())
-            back.append(())
-            continue
-        there.append(routes.paths.get(PathName(name.src, name.dst_addr, name.sport), ()))
-        reply = nics.reply(name)
-        back.append(() if reply is None else routes.paths.get(reply, ()))
-    known = np.array([bool(a and b) for a, b in zip(there, back, strict=True)], bool)
+def build_matrix(
+    names: Sequence[RowName | None], routes: Routes, nics: Nics, before: PathMatrix | None = None
+) -> PathMatrix:
+    """The matrices of all rows; a way that is not known is empty.
+
+    Args:
+        names: what each row is.
+        routes: the known paths.
+        nics: who has which address.
+        before: an earlier one; what it knows of rows whose names and ports are the same is taken over.
+    """
+    paths = routes.packed
+    places = find_places(names, paths, nics, None if before is None else before.places)
     place = np.full(len(routes.links), np.iinfo(np.int64).max)
-    fwd, rev = (_rows_of(paths, place) for paths in (there, back))
-    return PathMatrix(routes, fwd, rev, known, place)
+    fwd, rev = (_rows_of(paths.crossed_in(rows), place) for rows in places.path)
+    known = (np.diff(fwd.indptr) > 0) & (np.diff(rev.indptr) > 0)
+    return PathMatrix(routes, fwd, rev, known, place, places)
 
 
-def _rows_of(paths: Sequence[tuple[int, ...]], place: NDArray[np.int64]) -> csr_array:
-    """The rows of some paths; `place` is lowered to where each link is in them."""
-    n_links = len(place)
-    indptr = np.concatenate([[0], np.cumsum([len(path) for path in paths], dtype=np.int64)])
-    indices = np.array([link for path in paths for link in path], np.int64)
-    np.minimum.at(place, indices, np.arange(len(indices)) - np.repeat(indptr[:-1], np.diff(indptr)))
-    matrix = csr_array((np.ones(len(indices)), indices, indptr), shape=(len(paths), n_links))
+def _rows_of(crossed: NDArray[np.int32], place: NDArray[np.int64]) -> csr_array:
+    """The rows of some paths, shape (rows, most links); `place` is lowered to where each link is in them."""
+    used = crossed >= 0
+    for at in range(crossed.shape[1] - 1, -1, -1):
+        links = crossed[used[:, at], at]
+        place[links] = np.minimum(place[links], at)
+    indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
+    indices = crossed[used]
+    matrix = csr_array((np.ones(len(indices)), indices, indptr), shape=(len(crossed), len(place)))
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
     return matrix

@@ -62,14 +62,22 @@ class LoadMeter:
     Args:
         routes: the known paths.
         owner: the NIC of each address.
+        before: an earlier one; what it knows of NICs whose paths are the same is taken over.
+
+    Attributes:
+        routes: the known paths.
+        known: what the rows of each NIC cross, as of the last measurement.
+        kinds: of the links, as `tiers` tells them; shape (links,).
     """
 
-    def __init__(self, routes: Routes, owner: Mapping[str, str]) -> None:
-        self._routes, self._owner = routes, owner
-        self._known: dict[tuple[str, str], Crossings] = {}
-        self._joined = _Joined({})
+    def __init__(self, routes: Routes, owner: Mapping[str, str], before: "LoadMeter | None" = None) -> None:
+        self.routes, self._owner = routes, owner
+        self.known: dict[tuple[str, str], Crossings] = (
+            {} if before is None else _unchanged(before.known, before.routes, routes)
+        )
+        self._joined = _Joined(self.known)
         self._may_cross: dict[tuple[str, str], Indices] = {}
-        self._kinds = tiers(routes.links)
+        self.kinds = tiers(routes.links)
         self._between: dict[tuple[str | None, str | None], Indices] = {}
 
     def measure(
@@ -87,23 +95,23 @@ class LoadMeter:
         rows = JoinedTables(list(all_tables.values()))
         rate, sends = _BITS * rows.rates[:, _BYTES], rows.sends(now_s)
         loads = np.where(sends & joined.is_sent, np.nan_to_num(rate), 0.0)
-        load = np.zeros(len(self._routes.links))
+        load = np.zeros(len(self.routes.links))
         np.add.at(load, joined.link, loads[joined.row] * joined.share)
         doubt = self._doubt(joined, _unsure(rows, joined, sends, now_s, lag_s), rate)
         return load, doubt <= SURE_SHARE * load
 
     def _join(self, tables: Mapping[tuple[str, str], NicTable]) -> "_Joined":
-        before = self._known
-        self._known = {nic: self._crossings(nic, table) for nic, table in tables.items()}
-        if list(before) != list(self._known) or any(
-            known is not before[nic] for nic, known in self._known.items()
+        before = self.known
+        self.known = {nic: self._crossings(nic, table) for nic, table in tables.items()}
+        if list(before) != list(self.known) or any(
+            known is not before[nic] for nic, known in self.known.items()
         ):
-            self._joined = _Joined(self._known)
+            self._joined = _Joined(self.known)
         return self._joined
 
     def _doubt(self, joined: "_Joined", unsure: Mask, rate: Floats) -> Floats:
         """The rates of some rows, on each link that they may cross; shape (links,)."""
-        doubt = np.zeros(len(self._routes.links))
+        doubt = np.zeros(len(self.routes.links))
         rates = np.bincount(joined.pair[unsure], np.nan_to_num(rate[unsure], nan=np.inf))
         for pair in np.unique(joined.pair[unsure]).tolist():
             doubt[self._links_perhaps(*joined.pairs[pair])] += rates[pair]
@@ -114,7 +122,7 @@ class LoadMeter:
         pair = nic, address
         found = self._may_cross.get(pair)
         if found is None:
-            paths = [set(links) for links in self._routes.ports(nic, address).values()]
+            paths = [set(links) for links in self.routes.ports(nic, address).values()]
             if paths:
                 found = np.array(sorted(paths[0].union(*paths) - paths[0].intersection(*paths)), np.intp)
             else:
@@ -124,8 +132,8 @@ class LoadMeter:
 
     def _links_between(self, nic: str, address: str) -> Indices:
         """The links that a pair may cross of which no path is known: those of its switches, and all inside."""
-        src = self._routes.first_switch.get(nic)
-        dst = self._routes.last_switch.get(self._owner.get(address, address))
+        src = self.routes.first_switch.get(nic)
+        dst = self.routes.last_switch.get(self._owner.get(address, address))
         if src is not None and src == dst:
             return np.zeros(0, np.intp)
         found = self._between.get((src, dst))
@@ -138,13 +146,13 @@ class LoadMeter:
     @cached_property
     def _inside(self) -> Indices:
         """The links between switches that no NIC hangs from."""
-        return np.flatnonzero(self._kinds >= _INSIDE)
+        return np.flatnonzero(self.kinds >= _INSIDE)
 
     @cached_property
     def _of_switches(self) -> tuple[_LinksOf, _LinksOf]:
         """The links from each switch to others, and those from others to it."""
         out, into = defaultdict[str | None, list[int]](list), defaultdict[str | None, list[int]](list)
-        for i, (a, b) in enumerate(self._routes.links):
+        for i, (a, b) in enumerate(self.routes.links):
             if not (is_nic(a) or is_nic(b)):
                 out[a].append(i)
                 into[b].append(i)
@@ -152,7 +160,7 @@ class LoadMeter:
 
     def _crossings(self, nic: tuple[str, str], table: NicTable) -> Crossings:
         identity = table.keys.tobytes() + table.rows["sport"].tobytes()
-        known = self._known.get(nic)
+        known = self.known.get(nic)
         return (
             known if known is not None and known.identity == identity else self._trace(nic, table, identity)
         )
@@ -168,7 +176,7 @@ class LoadMeter:
         parts: list[tuple[Indices, Sequence[int], float]] = []
         for i, shown in enumerate(addresses):
             mine = rows[which == i]
-            ports = self._routes.ports(nic_id(*nic), shown)
+            ports = self.routes.ports(nic_id(*nic), shown)
             sports = table.rows["sport"][mine]
             located[mine] = np.isin(sports, list(ports))
             parts += [(mine[sports == port], links, 1.0) for port, links in ports.items()]
@@ -176,6 +184,30 @@ class LoadMeter:
         parts = [part for part in parts if len(part[0])]
         row, link, share = _flat(parts)
         return Crossings(identity, row, link, share, located, address, addresses)
+
+
+def _unchanged(
+    known: Mapping[tuple[str, str], Crossings], before: Routes, now: Routes
+) -> dict[tuple[str, str], Crossings]:
+    """What is known of NICs whose paths to their destinations lead over the same links as before."""
+    if now.links[: len(before.links)] != before.links:
+        return {}
+    old, new = before.packed, now.packed
+    rows, places = np.minimum(old.crossed.shape, new.crossed.shape)
+    is_same = np.zeros(max(len(old.crossed), len(new.crossed)), bool)
+    is_same[:rows] = (old.crossed[:rows, :places] == new.crossed[:rows, :places]).all(axis=1)
+    for each in (old, new):
+        is_same[:rows] &= (each.crossed[:rows, places:] < 0).all(axis=1)
+
+    def holds(nic: str, address: str) -> bool:
+        then, rows = old.pairs.get((nic, address)), new.pairs.get((nic, address))
+        return then is rows and (rows is None or bool(is_same[list(rows.values())].all()))
+
+    return {
+        nic: crossings
+        for nic, crossings in known.items()
+        if all(holds(nic_id(*nic), address) for address in crossings.addresses)
+    }
 
 
 class _Joined:

@@ -76,6 +76,15 @@ class Solver:
                 break
         return x
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether some right-hand side has had to be solved for, or `prepare` was called."""
+        return "_products" in self.__dict__
+
+    def prepare(self) -> None:
+        """Work out what every solution rests on, which takes long for a large matrix; else the first one does."""
+        _ = self._products
+
     @cached_property
     def _products(self) -> "_Products":
         return _Products(self._matrix, [len(group) for group in self._groups])

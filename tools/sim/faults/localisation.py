@@ -54,15 +54,21 @@ class Case:
 
 
 class Bench:
-    """A manager's eyes on a simulated fabric, as fast as they can be worked."""
+    """A manager's eyes on a simulated fabric, as fast as they can be worked.
 
-    def __init__(self, fabric: LeafSpine) -> None:
-        self.fabric = fabric
+    Args:
+        fabric: what is watched.
+        at_once: windows that agents tell of at once, as they do in a large fleet.
+    """
+
+    def __init__(self, fabric: LeafSpine, at_once: int = 1) -> None:
+        self.fabric, self._at_once = fabric, at_once
         self.events: list[tuple[str, str]] = []
         members = Members()
         for hello in fabric.hellos:
             members.hear(hello, START_S)
         self.watch = LinkWatch(members, self._note)
+        self.watch.queues_every = at_once
         self._number = round(START_S / WINDOW_S)
 
     @property
@@ -83,7 +89,8 @@ class Bench:
             changed = self.fabric.changed(now_ns // WINDOW_NS)
             since_ns = {host: round(window * WINDOW_NS) for host, window in changed.items()}
             self.watch.doubt_clocks(since_ns, now_ns)
-            self.watch.step(now_s, now_ns, ())
+            if self._number % self._at_once == 0:
+                self.watch.step(now_s, now_ns, ())
             self.watch.faults.follow_clocks(self.fabric.set_aside(self._number), now_s)
             self._number += 1
             yield now_s
@@ -121,10 +128,10 @@ def random_shape(
     )
 
 
-def random_case(rng: np.random.Generator, **sizes: Any) -> Case:
-    """One fault at a random place of a fabric of `random_shape`."""
+def random_case(rng: np.random.Generator, *, at_once: int = 1, **sizes: Any) -> Case:
+    """One fault at a random place of a fabric of `random_shape`; `at_once` as in `Bench`."""
     shape = random_shape(rng, **sizes)
-    bench = Bench(LeafSpine(shape, rng))
+    bench = Bench(LeafSpine(shape, rng), at_once)
     for _ in bench.run(WARM_WINDOWS + int(rng.integers(0, 10)), Trouble()):
         pass
     cables = bench.fabric.cables()

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from fabric_fakes import FakeClos, FakeNic
 from msgspec.structs import replace
 
-from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, Trace, TraceReport
+from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, ProbeEdge, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.choice import covering_ports, disjoint_ports
@@ -19,7 +20,7 @@ from manager.fabric.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Dis
 from manager.fabric.fabric import Fabric
 from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders
 from manager.fabric.path_counts import Known, PathCounts
-from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.fabric.routes import DirectedLink, Pair, PathName, Routes
 from manager.hosts.members import Members
 from manager.overrides.steering import SteerOverride, SteerTable
 from manager.queue_pairs.traffic import Traffic
@@ -98,12 +99,15 @@ def test_paths_that_are_not_known_are_not_counted() -> None:
     assert PathCounts(fabric.routes).of("h1/nic0", "10.2.0.1") == Known()
 
 
-def converge(clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse) -> int:
+def converge(
+    clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse, enough: Mapping[Pair, int] | None = None
+) -> int:
     """Order and trace until nothing more is ordered; how many rounds that took."""
     fabric.know(clos.addresses)
     nic = {nic.name: nic for nic in clos.all_nics}
     for turn in range(200):
-        changed = orders.update(in_use, PathCounts(fabric.routes), fabric.store.pairs, owner={})
+        counts = PathCounts(fabric.routes)
+        changed = orders.update(in_use, counts, fabric.store.pairs, owner={}, enough=enough or {})
         if not changed and turn:
             return turn
         for host, ordered in orders.by_host.items():
@@ -131,6 +135,40 @@ def test_ports_are_added_until_every_pair_has_all_paths(kind: dict[str, Any]) ->
         assert known.confidence >= 0.99
     used = {fabric.routes.links[n] for links in fabric.routes.paths.values() for n in links}
     assert used == clos.links()
+
+
+@pytest.mark.parametrize("spines", [2, 16, 32])
+def test_pairs_that_only_probe_need_no_more_paths_than_they_probe(spines: int) -> None:
+    clos, orders, fabric = FakeClos(spines=spines, hosts_per_leaf=4), Orders(), Fabric()
+    in_use = {(src.name, dst.address): list(range(60_000, 60_008)) for src, dst in clos.pairs()}
+    talks = ("h1/nic0", next(dst.address for src, dst in clos.pairs() if src.leaf != dst.leaf))
+    converge(clos, orders, fabric, in_use, {pair: 8 for pair in in_use if pair != talks})
+    counts = PathCounts(fabric.routes)
+    for pair in in_use:
+        known = counts.of(*pair)
+        needed = known.peer_paths if pair == talks else min(8, known.peer_paths)
+        assert known.paths >= needed
+        assert not counts.lacks(pair, None if pair == talks else 8)
+        assert known.link_confidence >= 0.99
+    used = {fabric.routes.links[n] for links in fabric.routes.paths.values() for n in links}
+    assert used == clos.links()
+    if spines == 32:
+        ports = [len(order.sports) for host in orders.by_host.values() for order in host]
+        assert np.median(ports) <= 24
+        assert max(ports) > 48
+
+
+def test_what_a_pair_lacks_is_what_its_counts_say() -> None:
+    clos, fabric = FakeClos(spines=6, hosts_per_leaf=2), Fabric()
+    clos.tell(fabric, ports=5)
+    counts = PathCounts(fabric.routes)
+    for src, dst in clos.pairs():
+        pair = src.name, dst.address
+        known = counts.of(*pair)
+        is_sure = known.link_confidence >= 0.99
+        assert counts.lacks(pair) == (not (is_sure and known.links >= known.peer_links))
+        assert counts.lacks(pair, 3) == (not (is_sure and known.paths >= min(3, known.peer_paths)))
+    assert not counts.lacks(("h1/nic0", "192.0.2.1"))
 
 
 @pytest.mark.parametrize(("aggs", "spines"), [(2, 2), (4, 4), (4, 8)])
@@ -340,6 +378,33 @@ def test_steered_pairs_and_pairs_with_traffic_are_traced_and_strangers_are_not()
     assert (order.nic, order.dst_addr, order.sports[:2]) == ("nic0", "10.2.0.1", [50_001, 50_002])
     assert len(order.sports) == BATCH
     assert not discovery.order({}, 10.0)
+
+
+def test_ports_that_are_chosen_while_a_thread_makes_orders_are_not_forgotten() -> None:
+    members = Members()
+    for host, address in (("a", "10.1.0.1"), ("b", "10.2.0.1")):
+        nic = Nic(ifname="nic0", mac="", ipv4=address, ipv6=None, carrier=True, mode="native")
+        said = Hello(
+            host=host, boot_id="b", version="", dataplane_tag="", nics=[nic], desired_version=0, key_ids=[]
+        )
+        members.hear(said, 0.0)
+    discovery = Discovery(members, Traffic(members), SteerTable(None))
+    discovery.learn(0.0)
+    due = discovery.orders_due({}, 0.0)
+    assert due is not None
+    discovery.choose("a/nic0", "10.2.0.1", [50_001, 50_002])
+    assert not discovery.order_anew(due)
+    edge = ProbeEdge(
+        src="a/nic0",
+        dst="b/nic0",
+        src_addr="10.1.0.1",
+        dst_addr="10.2.0.1",
+        sports=[50_005],
+        reply_sports=[50_006],
+        pairs_per_s=1.0,
+    )
+    assert discovery.order({"a": [edge]}, 10.0)
+    assert {50_001, 50_002, 50_005} <= set(discovery.orders["a"][0].sports)
 
 
 def test_reports_that_come_too_fast_are_dropped_and_counted() -> None:

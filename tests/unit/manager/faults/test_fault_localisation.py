@@ -10,7 +10,8 @@ from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.causes import find_causes
 from manager.faults.dead_links import localised
 from manager.faults.link_model import ModelInputs
-from manager.links.matrix import Nics, build_matrix
+from manager.links.matrix import build_matrix
+from manager.links.row_places import Nics
 from manager.paths.windows import RowName
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
 from tools.sim.faults.localisation import IN_TIME_S, LATE_S, WINDOW_S, Bench, false_alarms, random_case
@@ -25,6 +26,30 @@ def test_a_single_fault_is_put_down_to_its_link(seed: int) -> None:
     assert case.alone, case
     assert case.took_s <= IN_TIME_S, case
     assert case.others == 0, case
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_fault_is_named_in_time_where_agents_tell_of_five_windows_at_once(seed: int) -> None:
+    case = random_case(np.random.default_rng((79, seed)), at_once=5)
+    assert case.right, case
+    assert case.took_s <= (2.0 if case.loss > 0.05 else 2.7), case
+    assert case.others == 0, case
+
+
+def test_full_queues_blame_nobody_where_agents_tell_of_five_windows_at_once() -> None:
+    bench = Bench(LeafSpine(replace(SMALL, load=0.4), np.random.default_rng(5)), at_once=5)
+    assert _after(bench, 150, Trouble(saturated={0, 7})) == []
+
+
+def test_in_a_large_fleet_windows_are_worked_off_together_and_in_a_small_one_each_by_itself() -> None:
+    bench = Bench(LeafSpine(SMALL, np.random.default_rng(3)))
+    for interval_s, every in ((0.2, 1), (0.5, 1), (1.0, 3)):
+        bench.watch.keep_pace(interval_s)
+        assert bench.watch.queues_every == every
+    step, worked_off = bench.watch.step, list[int]()
+    bench.watch.step = lambda *args: worked_off.append(step(*args))  # type: ignore[assignment, func-returns-value, misc]
+    assert _after(bench, 30, Trouble()) == []
+    assert set(worked_off) == {0, 3}
 
 
 @pytest.mark.parametrize("seed", range(4))

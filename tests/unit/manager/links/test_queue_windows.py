@@ -15,8 +15,9 @@ from cwdp.shared.bus.windows import PLACED_ROW, window_report
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.links.inference import QueueInference
 from manager.links.loads import CARRIES_LOOKS, Capacities, likely_bps, tiers
-from manager.links.matrix import Nics, build_matrix
+from manager.links.matrix import build_matrix
 from manager.links.meter import LoadMeter
+from manager.links.row_places import Nics
 from manager.paths.told import ToldPaths
 from manager.paths.windows import (
     FORGET_AFTER,
