@@ -15,7 +15,7 @@ from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
 from manager.planner.candidates import Candidates
-from manager.planner.capacity import CapacityEstimator
+from manager.planner.capacity import CapacityEstimator, within
 from manager.planner.demand import NicRates
 from manager.planner.entries import NO_PORT
 from manager.planner.events import Move, Outcome, tell
@@ -72,6 +72,7 @@ class Planner:
         planned: what each host is to be told.
         counters: totals by what was done, or why it was not (`COUNTERS`).
         standing: as of the last step.
+        granted_bps: what may be put on links that other pods load too.
         on_moves: told what hosts are told otherwise from now on.
     """
 
@@ -82,6 +83,7 @@ class Planner:
         self.planned: dict[str, list[SteerQp]] = {}
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.standing = Standing()
+        self.granted_bps: Mapping[DirectedLink, float] = {}
         self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
         self._candidates = Candidates(Routes())
@@ -207,13 +209,14 @@ class Planner:
         dead: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
     ) -> Outcome:
+        routes = self._candidates.routes
         flows = self._flows.read(self._store.tables, self._members.nics_by_address, now_s)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
         inputs = PlannerInputs(
             now_s=now_s,
             flows=flows,
             candidates=self._candidates,
-            links=self._capacity.read(self._candidates.routes, loads, now_s),
+            links=within(self._capacity.read(routes, loads, now_s), routes, self.granted_bps),
             dead=dead,
             nic_bps=self._nic_rates.learn(flows, now_s, self._members.likely_link_bps),
             hands_off=hands_off.union(*self._by_hand.values()),
