@@ -4,8 +4,12 @@ Max-min fair by demand (Bertsekas and Gallager, Data Networks, 6.5.2), link by l
 one pod that gets less than it wants elsewhere, so that only one moves its queue pairs there; to all alike where none does.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
+
+from manager.fabric.routes import DirectedLink
 
 FLOOR = 0.1
 """Of an even share: so much every pod may use of each link, that one which is silent or new can start."""
@@ -58,18 +62,11 @@ def _level(capacity_bps: Floats, wanted_bps: Floats) -> Floats:
     return np.where(cut.any(axis=0), first, np.inf)
 
 
-def in_force(capacity_bps: Floats, granted_bps: Floats, age_s: float, pods: int) -> Floats:
-    """What a pod may put on each link now.
+def shares(capacity_bps: Mapping[DirectedLink, float], pods: int) -> dict[DirectedLink, float]:
+    """What a pod may put on links that so many pods load, when nobody has granted it anything of late: an even share.
 
     Args:
-        capacity_bps: of each link by what the pod knows, NaN where it does not, shape (links,).
-        granted_bps: what it was granted last, NaN for links of which nothing was, shape (links,).
-        age_s: how long ago.
+        capacity_bps: of each link by what the pod knows, 0 where it knows nothing, which is not told of then.
         pods: how many there are, itself among them.
-
-    Returns:
-        The last grant for `LAST_S`, then an even share of its own estimate; NaN where neither is known. Shape (links,).
     """
-    if age_s <= LAST_S:
-        return granted_bps.copy()
-    return np.where(np.isnan(granted_bps), np.nan, np.fmin(capacity_bps, np.inf) / max(pods, 1))
+    return {link: bps / max(pods, 1) for link, bps in capacity_bps.items() if bps > 0}

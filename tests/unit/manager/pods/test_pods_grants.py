@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from manager.fabric.routes import DirectedLink
 from manager.placement import Demand, Fabric, PathSet, improve, link_loads, place
-from manager.pods.grants import FLOOR, LAST_S, grants, in_force
+from manager.pods.grants import FLOOR, grants, shares
 
 RATES = st.sampled_from([0.0, 1.0, 7.5, 1e3, 4e11]) | st.floats(0.0, 1e12)
 
@@ -68,11 +69,9 @@ def test_numbers_that_cannot_be_are_refused(capacity: list[float], demand: list[
         grants(np.array(capacity), np.array(demand))
 
 
-def test_a_grant_lapses_to_an_even_share() -> None:
-    capacity, granted = np.array([100.0, 100.0, np.nan]), np.array([70.0, np.nan, 30.0])
-    assert in_force(capacity, granted, LAST_S, 4) == pytest.approx(granted, nan_ok=True)
-    assert in_force(capacity, granted, LAST_S + 1, 4)[0] == 25.0
-    assert np.isnan(in_force(capacity, granted, LAST_S + 1, 4)[1])
+def test_who_is_granted_nothing_takes_an_even_share_of_what_it_knows() -> None:
+    known, unknown = DirectedLink("s1", "c1"), DirectedLink("s1", "c2")
+    assert shares({known: 100.0, unknown: 0.0}, 4) == {known: 25.0}
 
 
 class Pod:
