@@ -170,7 +170,7 @@ class Manager:
             self._on_lease,
             lambda: self.loop_watch.stands_s < STANDS_S,
         )
-        self._sharing = Sharing(
+        self.sharing = Sharing(
             self.bus, self.pods, self.state.planner, self.duties, epoch=lambda: self.lease.epoch
         )
         self.state.stand_by()
@@ -217,7 +217,7 @@ class Manager:
             self.credentials.run,
             self._follow_loop,
             self.pods.run,
-            self._sharing.run,
+            self.sharing.run,
             self._clock_loop,
             self._members_loop,
             self._join_loop,
@@ -278,7 +278,7 @@ class Manager:
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()
-            self._sharing.listen()
+            self.sharing.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)
             self.lease.start(gone=lock.before)
