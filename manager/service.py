@@ -246,6 +246,7 @@ class Manager:
                 loop_watch=self.loop_watch,
                 duties=self.duties,
                 pods=self.pods,
+                sharing=self.sharing,
                 history=self.history,
                 refusals=self.callers.refusals,
             )
