@@ -55,7 +55,7 @@ def _level(capacity_bps: Floats, wanted_bps: Floats) -> Floats:
     """What each pod gets at most of each link, infinite where all get what they want; shape (links,)."""
     pods = len(wanted_bps)
     rising = np.sort(wanted_bps, axis=0)
-    below = np.cumsum(rising, axis=0) - rising
+    below = np.concatenate([np.zeros((1, len(capacity_bps))), np.cumsum(rising[:-1], axis=0)])
     level = (capacity_bps - below) / np.arange(pods, 0, -1)[:, None]
     cut = rising > level
     first = np.take_along_axis(level, cut.argmax(axis=0)[None], axis=0)[0]

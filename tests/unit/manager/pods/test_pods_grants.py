@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -23,6 +23,8 @@ def cases(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.float64], in
     return np.array(capacity), np.array(demand).reshape(pods, links), draw(st.integers(0, 40))
 
 
+@example((np.array([1.0]), np.array([[0.0], [137_438_953_472.0]]), 0))
+@settings(max_examples=400)
 @given(cases())
 def test_grants_are_all_of_the_capacity_and_no_more_and_fair(
     case: tuple[NDArray[np.float64], NDArray[np.float64], int],
