@@ -105,7 +105,7 @@ def test_pods_that_plan_alone_collide_on_one_core_and_with_grants_do_not(
     for _ in range(5):
         for pod in each:
             pod.plan(capacity)
-    load = sum(pod.load_bps for pod in each)
+    load = np.sum([pod.load_bps for pod in each], axis=0)
     assert load[0] > capacity[0]
     assert load[1] == 0.0
 
@@ -113,5 +113,5 @@ def test_pods_that_plan_alone_collide_on_one_core_and_with_grants_do_not(
         granted = grants(capacity, np.stack([pod.load_bps for pod in each]), turn)
         for pod, mine in zip(each, granted, strict=True):
             pod.plan(mine)
-    load = sum(pod.load_bps for pod in each)
+    load = np.sum([pod.load_bps for pod in each], axis=0)
     assert (load <= capacity).all()
