@@ -66,6 +66,7 @@ from manager.overrides.steering import SteerTable
 from manager.page.server import Page
 from manager.planner.events import FLEET
 from manager.pods.pods import Pods
+from manager.pods.sharing import Sharing
 from manager.probing.graph_timer import GraphTimer
 from manager.probing.schedule import Member
 from manager.state import FleetState
@@ -170,6 +171,9 @@ class Manager:
             self._on_lease,
             lambda: self.loop_watch.stands_s < STANDS_S,
         )
+        self.sharing = Sharing(
+            self.bus, self.pods, self.state.planner, self.duties, epoch=lambda: self.lease.epoch
+        )
         self.state.stand_by()
         self._kept = BusState(
             self.bus,
@@ -214,6 +218,7 @@ class Manager:
             self.credentials.run,
             self._follow_loop,
             self.pods.run,
+            self.sharing.run,
             self._clock_loop,
             self._members_loop,
             self._join_loop,
@@ -242,6 +247,7 @@ class Manager:
                 loop_watch=self.loop_watch,
                 duties=self.duties,
                 pods=self.pods,
+                sharing=self.sharing,
                 history=self.history,
                 refusals=self.callers.refusals,
             )
@@ -274,6 +280,7 @@ class Manager:
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()
+            self.sharing.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)
             self.lease.start(gone=lock.before)

@@ -40,6 +40,8 @@ from manager.moment import talkers
 from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
 from manager.pods.pods import Pods
+from manager.pods.sharing import REASONS as SHARING_REASONS
+from manager.pods.sharing import Sharing
 from manager.queue_pairs.traffic import REPORT_REASONS as TRAFFIC_REASONS
 from manager.state import HELLO_REASONS, REPORT_REASONS, FleetState
 from manager.view.link_table import wrong
@@ -98,6 +100,7 @@ class Sources:
     duties: Duties = field(default_factory=Duties)
     history: History | None = None
     pods: Pods | None = None
+    sharing: Sharing | None = None
     refusals: Refusals = field(default_factory=Refusals)
 
 
@@ -262,6 +265,11 @@ class FleetCollector:
         turned_away = {reason: self._sources.refusals.counts[reason] for reason in REFUSAL_REASONS}
         yield counters(
             "cwdp_manager_callers_refused", "Requests refused for who asks.", "reason", turned_away
+        )
+        sharing = self._sources.sharing
+        told = dict.fromkeys(SHARING_REASONS, 0) if sharing is None else sharing.reports
+        yield counters(
+            "cwdp_manager_pod_messages", "What leaders say of links that pods share.", "reason", told
         )
 
     def _bus(self) -> Iterator[Metric]:

@@ -4,7 +4,7 @@ Causes that the same probes meet explain the same losses, whatever is measured; 
 for instance, no round trip tells the direction. No I/O.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,47 +53,69 @@ class Causes:
 
 def find_causes(matrix: PathMatrix) -> Causes:
     """The causes that known paths of a matrix could have met."""
-    subjects = list(_subjects(matrix.routes.links))
-    number = {link: i for i, link in enumerate(matrix.routes.links)}
-    pairs = [(number[link], j) for j, subject in enumerate(subjects) for link in subject.links]
-    where = np.array(pairs, np.int64).reshape(-1, 2)
-    members = csr_array((np.ones(len(where)), (where[:, 0], where[:, 1])), shape=(len(number), len(subjects)))
-    rows = csr_array(matrix.round_trip @ members)
-    rows.data[:] = 1.0
+    subjects = whole(every_subject(matrix.routes.links))
+    rows = meeting(matrix, subjects)
     first = alike(rows)
     met = np.bincount(rows.indices, minlength=len(subjects)) > 0
     groups: dict[int, list[Subject]] = {}
     for j in np.flatnonzero(met).tolist():
         groups.setdefault(int(first[j]), []).append(subjects[j])
-    classes = tuple(_class(group) for group in groups.values())
-    prior = np.array([PRIOR[each.subject.kind] for each in classes])
-    return Causes(classes, prior, csr_array(rows[:, list(groups)]))
+    classes = tuple(class_of(group) for group in groups.values())
+    return Causes(classes, priors(classes), csr_array(rows[:, list(groups)]))
 
 
-def _subjects(links: tuple[DirectedLink, ...]) -> Iterable[Subject]:
-    known = set(links)
-    cables = (cable(link) for link in links if DirectedLink(link.b, link.a) in known)
-    yield from {each.name: each for each in cables}.values()
+def priors(classes: Iterable[Class]) -> NDArray[np.float64]:
+    """The log prior of each, shape (classes,)."""
+    return np.array([PRIOR[each.subject.kind] for each in classes])
+
+
+def meeting(matrix: PathMatrix, subjects: Sequence[Subject]) -> csr_array:
+    """1 where a row's round trip meets a subject, shape (rows, subjects)."""
+    number = {link: i for i, link in enumerate(matrix.routes.links)}
+    pairs = [
+        (number[link], j) for j, subject in enumerate(subjects) for link in subject.links if link in number
+    ]
+    where = np.array(pairs, np.int64).reshape(-1, 2)
+    members = csr_array((np.ones(len(where)), (where[:, 0], where[:, 1])), shape=(len(number), len(subjects)))
+    rows = csr_array(matrix.round_trip @ members)
+    rows.data[:] = 1.0
+    return rows
+
+
+def whole(subjects: Iterable[Subject]) -> list[Subject]:
+    """Those that can be causes by what is known: links with both directions, hosts with more than one NIC, all others."""
+    subjects = list(subjects)
+    known = {subject.links[0] for subject in subjects if subject.kind == "direction"}
+    return [subject for subject in subjects if _is_whole(subject, known)]
+
+
+def _is_whole(subject: Subject, known: set[DirectedLink]) -> bool:
+    if subject.kind == "host":
+        return len({node for link in subject.links for node in link if is_nic(node)}) > 1
+    return subject.kind != "link" or known.issuperset(subject.links)
+
+
+def every_subject(links: Iterable[DirectedLink]) -> Iterable[Subject]:
+    """What some links belong to, and themselves: also links of which one direction is known, and hosts with one NIC."""
+    links = tuple(links)
+    yield from {each.name: each for each in map(cable, links)}.values()
     yield from (direction(link) for link in links)
     touching: dict[tuple[str, str], list[DirectedLink]] = {}
-    hosts: dict[str, set[str]] = {}
     for link in links:
         for node in link:
             if is_nic(node):
-                host, _, nic = node.partition("/")
-                touching.setdefault(("host", host), []).append(link)
-                hosts.setdefault(host, set()).add(nic)
+                touching.setdefault(("host", node.partition("/")[0]), []).append(link)
             else:
                 touching.setdefault(("switch", node), []).append(link)
     for (kind, name), near in touching.items():
         if kind == "switch":
             yield Subject("switch", name, tuple(near))
-        elif len(hosts[name]) > 1:
+        else:
             yield Subject("host", name, tuple(near))
 
 
-def _class(group: list[Subject]) -> Class:
-    """One way of a link stands behind the link itself, which stands behind nothing of another link."""
+def class_of(group: Iterable[Subject]) -> Class:
+    """Causes that the same probes meet. One way of a link stands behind the link itself, which stands behind nothing of another link."""
     group = sorted(group, key=lambda subject: (RANKS[subject.kind], subject.name))
     named = group[0]
     cables = {subject.links[0] for subject in group if subject.kind == "link"}

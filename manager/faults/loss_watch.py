@@ -22,6 +22,7 @@ from manager.faults.losses import (
     SURE,
     Explanation,
     Recovery,
+    RowSums,
     Silence,
     best_explanation,
     overflowed,
@@ -140,7 +141,7 @@ class LossWatch:
         """Name the best explanation that is no overflowing queue, once it is clear enough; so many windows are new."""
         explained = self._explained()
         for _ in range(MOST_OVERFLOWS):
-            explanation = best_explanation(self._history, explained, causes)
+            explanation = best_explanation(RowSums(self._history, explained, causes), causes.prior)
             if explanation is None or explanation.loss < LEAST_LOSSY:
                 break
             rows = causes.rows[:, [explanation.number]].toarray()[:, 0] > 0

@@ -9,6 +9,7 @@ looked at, short ones for grave faults, long ones for faint ones.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,53 +77,121 @@ class Explanation:
         return self.lost / self.sent
 
 
-def best_explanation(history: ProbeHistory, explained: Rows, causes: Causes) -> Explanation | None:
-    """The class that explains the losses of some span, where that is far beyond chance.
+class Sums(Protocol):
+    """All that decides between classes: sums over probes, so that those of the parts of a fleet add up.
 
-    Args:
+    None of them takes in probes whose losses are explained already.
+    """
+
+    def totals(self, place: int) -> tuple[float, float]:
+        """How many probes were sent in a span, of `SPANS` the one at some place, and lost."""
+        ...
+
+    def by_class(self, place: int) -> tuple[Floats, Floats]:
+        """As many that met each class's cause, shape (classes,) each."""
+        ...
+
+    def lost_ever(self, number: int) -> float:
+        """How many that met a class's cause were lost in the longest span."""
+        ...
+
+    def windows_with_loss(self, number: int, span: int) -> int:
+        """In how many of the last windows some of those were lost."""
+        ...
+
+    def of_late(self, number: int) -> tuple[float, float]:
+        """How many of those were sent in the last `LATE_WINDOWS`, and lost."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Sums over rows.
+
+    Attributes:
         history: what became of probes.
         explained: rows whose losses are, shape (rows,).
         causes: to choose from.
     """
+
+    history: ProbeHistory
+    explained: Rows
+    causes: Causes
+
+    def totals(self, place: int) -> tuple[float, float]:
+        """See `Sums`."""
+        sent, lost = self._rows(place)
+        return float(sent.sum()), float(lost.sum())
+
+    def by_class(self, place: int) -> tuple[Floats, Floats]:
+        """See `Sums`."""
+        sent, lost = self._rows(place)
+        return self.causes.by_class @ sent, self.causes.by_class @ lost
+
+    def lost_ever(self, number: int) -> float:
+        """See `Sums`."""
+        return float(self.history.lost_sums[-1][self._of(number)].sum())
+
+    def windows_with_loss(self, number: int, span: int) -> int:
+        """See `Sums`."""
+        return int(np.count_nonzero(self.history.lost[-span:, self._of(number)].any(axis=1)))
+
+    def of_late(self, number: int) -> tuple[float, float]:
+        """See `Sums`."""
+        rows = self._of(number)
+        sent, lost = (
+            float(each[-LATE_WINDOWS:, rows].sum()) for each in (self.history.sent, self.history.lost)
+        )
+        return sent, lost
+
+    def _rows(self, place: int) -> tuple[Floats, Floats]:
+        sent, lost = (
+            np.where(self.explained, 0.0, sums[place])
+            for sums in (self.history.sent_sums, self.history.lost_sums)
+        )
+        return sent, lost
+
+    def _of(self, number: int) -> NDArray[np.intp]:
+        by_class = self.causes.by_class
+        rows = by_class.indices[by_class.indptr[number] : by_class.indptr[number + 1]]
+        return np.asarray(rows[~self.explained[rows]], np.intp)
+
+
+def best_explanation(sums: Sums, prior: Floats) -> Explanation | None:
+    """The class that explains the losses of some span, where that is far beyond chance.
+
+    Args:
+        sums: of probes.
+        prior: log prior of each class, shape (classes,).
+    """
     explanations = [
-        explanation
-        for place in range(len(SPANS))
-        if (explanation := _over(history, explained, causes, place)) is not None
+        explanation for place in range(len(SPANS)) if (explanation := _over(sums, prior, place)) is not None
     ]
     return max(explanations, key=lambda explanation: explanation.gain, default=None)
 
 
-def _over(history: ProbeHistory, explained: Rows, causes: Causes, place: int) -> Explanation | None:
-    span, prior, by_class = SPANS[place], causes.prior, causes.by_class
-    row_lost = np.where(explained, 0.0, history.lost_sums[place])
-    all_lost = float(row_lost.sum())
+def _over(sums: Sums, prior: Floats, place: int) -> Explanation | None:
+    all_sent, all_lost = sums.totals(place)
     if not len(prior) or all_lost < LEAST_WINDOWS_WITH_LOSS:
         return None
-    row_sent = np.where(explained, 0.0, history.sent_sums[place])
-    all_sent = float(row_sent.sum())
-    sent, lost = by_class @ row_sent, by_class @ row_lost
+    sent, lost = sums.by_class(place)
     score, elsewhere = _score(sent, lost, all_sent, all_lost)
     posterior = score + prior
     best = int(np.argmax(posterior))
     gain = float(score[best] - _uniform(all_sent, all_lost))
-    rows = by_class.indices[by_class.indptr[best] : by_class.indptr[best + 1]]
-    ever_lost = np.where(explained, 0.0, history.lost_sums[-1])
-    others_lost = float(ever_lost.sum() - ever_lost[rows].sum())
+    others_lost = sums.totals(-1)[1] - sums.lost_ever(best)
     needed = EVIDENCE + np.log(len(sent)) + EVIDENCE_AMID_LOSSES * min(1.0, others_lost / MANY_LOST)
-    rows = rows[~explained[rows]]
-    windows = np.count_nonzero(history.lost[-span:, rows].any(axis=1))
-    if gain < needed or windows < LEAST_WINDOWS_WITH_LOSS:
+    if gain < needed or sums.windows_with_loss(best, SPANS[place]) < LEAST_WINDOWS_WITH_LOSS:
         return None
-    confidence = float(np.exp(posterior[best] - logsumexp(posterior)))
-    late_sent, late_lost = (float(each[-LATE_WINDOWS:, rows].sum()) for each in (history.sent, history.lost))
+    late_sent, late_lost = sums.of_late(best)
     return Explanation(
         number=best,
-        confidence=confidence,
+        confidence=float(np.exp(posterior[best] - logsumexp(posterior))),
         gain=gain,
         sent=int(sent[best]),
         lost=int(lost[best]),
         elsewhere=float(elsewhere[best]),
-        windows=span,
+        windows=SPANS[place],
         of_late=late_lost / max(late_sent, 1.0),
     )
 

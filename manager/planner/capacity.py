@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,6 +158,26 @@ class CapacityEstimator:
             else:
                 common[mine], least[mine] = most, SLOW_SHARE * most
         return common, least
+
+
+def within(links: Links, routes: Routes, granted_bps: Mapping[DirectedLink, float]) -> Links:
+    """The links as they count for one pod of several: no more than it was granted of those that others load too.
+
+    Args:
+        links: what is known of those of the routes.
+        routes: the known paths.
+        granted_bps: by link; what is not positive is no grant.
+    """
+    if not granted_bps:
+        return links
+    granted = np.array([granted_bps.get(link, np.nan) for link in routes.links])
+    granted[~(granted > 0)] = np.nan
+    return replace(
+        links,
+        capacity_bps=np.fmin(links.capacity_bps, granted),
+        untried=links.untried & np.isnan(granted),
+        doubted=links.doubted & np.isnan(granted),
+    )
 
 
 def _other_directions(links: Sequence[DirectedLink]) -> NDArray[np.intp]:

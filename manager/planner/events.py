@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from manager.fabric.routes import DirectedLink
 from manager.planner.flows import QpName
 
@@ -35,6 +38,7 @@ class Outcome:
         top_before, top_after: how full it was and is now, as a share of its capacity.
         fullest_after: how full the fullest link of all is.
         jobs_moved: how many jobs the moved ones belong to.
+        put_bps: what all want of each link where they are put, shape (links,).
         tried: whether they were moved to see if a link is slow still.
     """
 
@@ -48,6 +52,7 @@ class Outcome:
     fullest_after: float = 0.0
     relieved: DirectedLink | None = None
     jobs_moved: int = 0
+    put_bps: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     tried: bool = False
 
 

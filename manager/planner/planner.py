@@ -10,12 +10,12 @@ import numpy as np
 
 from cwdp.shared.bus.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
-from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.fabric.routes import DirectedLink, PathName, Routes, is_nic
 from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
 from manager.planner.candidates import Candidates
-from manager.planner.capacity import CapacityEstimator
+from manager.planner.capacity import CapacityEstimator, within
 from manager.planner.demand import NicRates
 from manager.planner.entries import NO_PORT
 from manager.planner.events import Move, Outcome, tell
@@ -72,6 +72,7 @@ class Planner:
         planned: what each host is to be told.
         counters: totals by what was done, or why it was not (`COUNTERS`).
         standing: as of the last step.
+        granted_bps: what may be put on links that other pods load too.
         on_moves: told what hosts are told otherwise from now on.
     """
 
@@ -82,6 +83,8 @@ class Planner:
         self.planned: dict[str, list[SteerQp]] = {}
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.standing = Standing()
+        self._put = Routes(), np.zeros(0), np.zeros(0)
+        self.granted_bps: Mapping[DirectedLink, float] = {}
         self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
         self._candidates = Candidates(Routes())
@@ -95,6 +98,14 @@ class Planner:
         self._heard: set[str] = set()
         self._reports: dict[str, SteerReport] = {}
         self._leads = True
+
+    @property
+    def wanted(self) -> dict[DirectedLink, tuple[float, float]]:
+        """What queue pairs want of each link between switches, and what it can carry, 0 where unknown; bit/s."""
+        routes, put_bps, capacity_bps = self._put
+        put_bps = put_bps if len(put_bps) else np.zeros(len(routes.links))
+        numbers = zip(routes.links, put_bps.tolist(), np.nan_to_num(capacity_bps).tolist(), strict=True)
+        return {link: (put, can) for link, put, can in numbers if not (is_nic(link.a) or is_nic(link.b))}
 
     def stand_by(self) -> None:
         """Another manager plans from now on; what hosts say is kept for when that ends."""
@@ -207,13 +218,15 @@ class Planner:
         dead: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
     ) -> Outcome:
+        routes = self._candidates.routes
         flows = self._flows.read(self._store.tables, self._members.nics_by_address, now_s)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
+        links = self._capacity.read(routes, loads, now_s)
         inputs = PlannerInputs(
             now_s=now_s,
             flows=flows,
             candidates=self._candidates,
-            links=self._capacity.read(self._candidates.routes, loads, now_s),
+            links=within(links, routes, self.granted_bps),
             dead=dead,
             nic_bps=self._nic_rates.learn(flows, now_s, self._members.likely_link_bps),
             hands_off=hands_off.union(*self._by_hand.values()),
@@ -221,6 +234,7 @@ class Planner:
             observers=self._observers(),
         )
         outcome = step(inputs, self._steering, self._located, self._budget, self.settings)
+        self._put = routes, outcome.put_bps, links.capacity_bps
         steered = self._steering.steered()
         self.standing = Standing(
             flows=len(flows.names),

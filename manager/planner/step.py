@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.config import PlannerSettings
-from manager.placement import place
+from manager.placement import link_loads, place
 from manager.planner.candidates import Watched, backup_for, watched_ports
 from manager.planner.entries import NO_PORT
 from manager.planner.events import Outcome
@@ -37,6 +37,7 @@ def step(
     outcome.held_back["no_way_round"] = int(np.count_nonzero(hopeless))
     moves = Moves(problem, inputs, budget, settings)
     chosen = moves.make(placed, lost & ~hopeless, outcome)
+    outcome.put_bps = link_loads(problem.fabric, problem.demand, chosen)[:-1]
     hold_s = settings.hold_s
     _enter(
         problem,

@@ -104,6 +104,11 @@ class Pods:
         return sorted(self.others() + own, key=lambda report: report.pod)
 
     @property
+    def leads(self) -> bool:
+        """Whether this manager leads its pod."""
+        return self._leads()
+
+    @property
     def root(self) -> str | None:
         """The pod whose leader is the root; None where too little has been heard yet to know."""
         others = [report.pod for report in self.others()]

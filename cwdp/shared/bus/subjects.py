@@ -4,6 +4,7 @@ import re
 
 PREFIX = "cwdp.v2"
 PODS = f"{PREFIX}.pods"
+WANTS, GRANTED = "wants", "granted"
 
 
 def token(host: str) -> str:
@@ -31,9 +32,22 @@ def pod_report(pod: str) -> str:
     return f"{PODS}.{_name(pod)}"
 
 
+def pod_wants(root: str) -> str:
+    """The subject on which pods' leaders tell the root's what they want of links that they share."""
+    return f"{PODS}.{WANTS}.{_name(root)}"
+
+
+def pod_granted(pod: str) -> str:
+    """The subject on which the root tells a pod's leader what it may use of them."""
+    return f"{PODS}.{GRANTED}.{_name(pod)}"
+
+
 def is_of_pod(subject: str) -> bool:
-    """Whether a pod's leader tells of it there; hosts may not."""
-    return subject.startswith(f"{PODS}.") and subject.count(".") == PODS.count(".") + 1
+    """Whether leaders tell each other something there; hosts may not."""
+    if not subject.startswith(f"{PODS}."):
+        return False
+    rest = subject.removeprefix(f"{PODS}.").split(".")
+    return len(rest) == 1 or (len(rest) == 2 and rest[0] in (WANTS, GRANTED))
 
 
 def document_key(pod: str, host: str) -> str:

@@ -289,3 +289,13 @@ async def test_no_host_speaks_for_a_pod(tmp_path: Path) -> None:
         with pytest.raises(NotTheirsError):
             first.bus._seal.decode(pod_report("aa"), PodReport, b"0" * 64 + unsigned)
         assert [report.pod for report in first.pods.others()] in ([], [SECOND])
+
+
+@needs_bus
+@asynchronous
+async def test_leaders_tell_the_root_what_they_want_and_are_granted_a_part(tmp_path: Path) -> None:
+    async with _two_pods(tmp_path) as pods:
+        first, second = (pods.of[pod].sharing for pod in (FIRST, SECOND))
+        await until(lambda: first.reports["ok"] > 0 and second.reports["ok"] > 0, timeout_s=30.0)
+        assert not {**first.reports, **second.reports}["not_sane"]
+        assert pods.of[FIRST].duties.seconds["root"] > 0.0

@@ -1,0 +1,245 @@
+"""The evidence of a pod as it travels, and what of it is taken in.
+
+Each message says all that its pod knows of the last windows and replaces the one before, so what is lost, doubled or late
+is never added twice. Its arrays are packed as all rows on the bus are: at most 1 MiB each before that.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.packing import packed, row_bytes, rows_of, unpacked
+from manager.fabric.routes import DirectedLink
+from manager.faults.losses import SPANS
+from manager.pods.evidence import NO_CLASS, Sums, Table
+
+FRESH_S = 2.0
+"""Evidence that is older tells nothing of now: its pod decides alone until it is heard again."""
+
+FORGET_S = 5.0
+"""After so long a pod's leader may count anew: a bus that lost its store begins again with its epochs."""
+
+MOST_PODS = 64
+MOST_NAME_BYTES = 256
+MOST_SENT_A_WINDOW = 10_000_000
+"""No pod sends so many probes in a tenth of a second."""
+
+REASONS = ("ok", "not_newer", "not_sane", "too_many_pods")
+
+SUMS_ROW = np.dtype(
+    [
+        ("sent", "<u4", (len(SPANS),)),
+        ("lost", "<u4", (len(SPANS),)),
+        ("late", "<u4", (2,)),
+        ("seen", "<u8"),
+    ]
+)
+"""Of a class: see `Sums`. The first row of a message is of all probes."""
+
+LINK_ROW = np.dtype([("a", "<u4"), ("b", "<u4")])
+"""The places of a link's ends in the list of nodes."""
+
+CLASS_ROW = np.dtype([("number", "<i4")])
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What a pod's probes tell.
+
+    Attributes:
+        pod: whose they are.
+        epoch: its leader's; a later leader's is higher.
+        seq: higher with each message of a leader.
+        nodes: what its links lie between, each name packed with the others.
+        links: packed LINK_ROWs.
+        classes: packed CLASS_ROWs, of each subject that the links give.
+        sums: packed SUMS_ROWs, of all probes and of each class.
+    """
+
+    pod: str
+    epoch: int
+    seq: int
+    nodes: bytes
+    links: bytes
+    classes: bytes
+    sums: bytes
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Evidence that was taken in; `heard_s` is by the clock of who heard it."""
+
+    table: Table
+    sums: Sums
+    heard_s: float
+
+
+@dataclass(frozen=True)
+class PackedTable:
+    """A table as it travels: made once for many messages."""
+
+    nodes: bytes
+    links: bytes
+    classes: bytes
+
+    @classmethod
+    def of(cls, table: Table) -> "PackedTable":
+        """Pack one.
+
+        Raises:
+            TooLargeError: there are more links than a message holds.
+        """
+        nodes = {node: i for i, node in enumerate(dict.fromkeys(end for link in table.links for end in link))}
+        links = np.array([(nodes[a], nodes[b]) for a, b in table.links], LINK_ROW)
+        classes = table.class_of.astype(CLASS_ROW["number"]).view(CLASS_ROW)
+        return cls(
+            packed(msgspec.msgpack.encode(list(nodes))), packed(row_bytes(links)), packed(row_bytes(classes))
+        )
+
+
+def evidence(pod: str, epoch: int, seq: int, table: PackedTable, sums: Sums) -> Evidence:
+    """A message.
+
+    Raises:
+        TooLargeError: there are more classes than a message holds.
+    """
+    rows = np.zeros(1 + len(sums.seen), SUMS_ROW)
+    rows["sent"][0], rows["lost"][0] = sums.all_sent, sums.all_lost
+    rows["sent"][1:], rows["lost"][1:] = sums.sent.T, sums.lost.T
+    rows["late"][1:], rows["seen"][1:] = sums.late.T, sums.seen
+    return Evidence(
+        pod=pod,
+        epoch=epoch,
+        seq=seq,
+        nodes=table.nodes,
+        links=table.links,
+        classes=table.classes,
+        sums=packed(row_bytes(rows)),
+    )
+
+
+def table_of(message: Evidence) -> Table:
+    """What a message tells of.
+
+    Raises:
+        ValueError: it cannot be.
+    """
+    nodes = msgspec.msgpack.decode(unpacked(message.nodes), type=list[str])
+    if len(set(nodes)) < len(nodes) or not all(map(_is_sane, nodes)):
+        raise ValueError("nodes that cannot be")
+    rows = rows_of(unpacked(message.links), LINK_ROW)
+    if max(rows["a"].max(initial=0), rows["b"].max(initial=0)) >= max(len(nodes), 1):
+        raise ValueError("links between unknown nodes")
+    links = tuple(
+        DirectedLink(nodes[a], nodes[b]) for a, b in zip(rows["a"].tolist(), rows["b"].tolist(), strict=True)
+    )
+    if len(set(links)) < len(links) or any(a == b for a, b in links):
+        raise ValueError("links that cannot be")
+    class_of = np.array(rows_of(unpacked(message.classes), CLASS_ROW)["number"], np.int32)
+    table = Table(links, class_of)
+    used = np.unique(class_of[class_of != NO_CLASS])
+    if len(class_of) != len(table.subjects) or not np.array_equal(used, np.arange(len(used))):
+        raise ValueError("causes that the links do not give")
+    return table
+
+
+def _is_sane(node: str) -> bool:
+    return bool(node) and node.isprintable() and len(node.encode()) <= MOST_NAME_BYTES
+
+
+def sums_of(message: Evidence, classes: int) -> Sums:
+    """The sums of a message whose table has so many classes.
+
+    Raises:
+        ValueError: they cannot be.
+    """
+    rows = rows_of(unpacked(message.sums), SUMS_ROW)
+    if len(rows) != 1 + classes or not _are_sane(rows):
+        raise ValueError("sums that cannot be")
+    sent, lost, late = (rows[name].astype(np.float64).T for name in ("sent", "lost", "late"))
+    return Sums(
+        sent=sent[:, 1:],
+        lost=lost[:, 1:],
+        all_sent=sent[:, 0],
+        all_lost=lost[:, 0],
+        late=late[:, 1:],
+        seen=rows["seen"][1:].astype(np.uint64),
+    )
+
+
+def _are_sane(rows: NDArray[np.void]) -> bool:
+    """No more lost than sent, no more of a class than of all, no less in longer spans, no window that is not kept."""
+    sent, lost, late = rows["sent"], rows["lost"], rows["late"]
+    rising = (np.diff(sent.astype(np.int64)) >= 0).all() and (np.diff(lost.astype(np.int64)) >= 0).all()
+    whole = (lost <= sent).all() and (late[:, 1] <= late[:, 0]).all() and (late <= sent[:, :1]).all()
+    part = (sent[1:] <= sent[0]).all() and (lost[1:] <= lost[0]).all()
+    possible = (sent[0] <= np.array(SPANS) * MOST_SENT_A_WINDOW).all() and (
+        rows["seen"] < (1 << SPANS[-1])
+    ).all()
+    shown = ((rows["seen"][1:] > 0) == (lost[1:, -1] > 0)).all()
+    return bool(rising and whole and part and possible and shown)
+
+
+class Inbox:
+    """The latest evidence of each pod.
+
+    Args:
+        now_s: a clock that only ever goes on.
+
+    Attributes:
+        reports: messages by what became of them (`REASONS`).
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.reports: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+        self._now_s = now_s
+        self._latest: dict[str, tuple[Evidence, Heard]] = {}
+
+    def hear(self, message: Evidence) -> None:
+        """Take a message in, or count why not."""
+        self.reports[self._take(message)] += 1
+
+    def _take(self, message: Evidence) -> str:
+        now_s = self._now_s()
+        self._latest = {
+            pod: latest for pod, latest in self._latest.items() if now_s - latest[1].heard_s < FORGET_S
+        }
+        before = self._latest.get(message.pod)
+        if before is None and len(self._latest) >= MOST_PODS:
+            return "too_many_pods"
+        if before is not None and (message.epoch, message.seq) <= (before[0].epoch, before[0].seq):
+            return "not_newer"
+        try:
+            table = _same_table(message, before) or table_of(message)
+            heard = Heard(table, sums_of(message, table.classes), now_s)
+        except (ValueError, msgspec.DecodeError):
+            return "not_sane"
+        self._latest[message.pod] = message, heard
+        return "ok"
+
+    def fresh(self) -> dict[str, Heard]:
+        """What is known of now, by pod, in the order of their names."""
+        since_s = self._now_s() - FRESH_S
+        return {
+            pod: self._latest[pod][1]
+            for pod in sorted(self._latest)
+            if self._latest[pod][1].heard_s > since_s
+        }
+
+
+def _same_table(message: Evidence, before: tuple[Evidence, Heard] | None) -> Table | None:
+    """The table of the message before, where this one's is the same."""
+    if before is None:
+        return None
+    earlier = before[0]
+    is_same = (message.nodes, message.links, message.classes) == (
+        earlier.nodes,
+        earlier.links,
+        earlier.classes,
+    )
+    return before[1].table if is_same else None
