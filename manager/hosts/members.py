@@ -66,6 +66,11 @@ class Members:
         nics = () if known is None else known.hello.nics
         return next((nic.speed_bps for nic in nics if nic.ifname == ifname), None)
 
+    def reads_changes(self, host: str) -> bool:
+        """Whether a host's agent takes in changes of its document."""
+        known = self.hosts.get(host)
+        return known is not None and known.hello.reads_changes
+
     @property
     def likely_link_bps(self) -> float:
         """The fastest link that two different hosts tell of, or the one there is; infinite where none does.

@@ -8,6 +8,8 @@ from typing import Self, TypeVar
 
 from msgspec import Struct
 
+from cwdp.shared.bus.changes import KIND as CHANGE
+from cwdp.shared.bus.changes import Change
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import DEFAULT_REPORT_INTERVAL_S, ClockUpdate, Desired
 from cwdp.shared.bus.subjects import down, up
@@ -81,6 +83,7 @@ class Swarm:
         )
         self._hears.subscribe(down(DEFAULT_POD, "*", "clock"), ClockUpdate, self._take_clock)
         self._hears.subscribe(down(DEFAULT_POD, "*", "document"), Desired, self._take_document)
+        self._hears.subscribe(down(DEFAULT_POD, "*", CHANGE), Change, self._take_change)
         self._speaking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -128,6 +131,9 @@ class Swarm:
 
     def _take_document(self, told: Desired) -> None:
         self._host(told.host).take_document(told)
+
+    def _take_change(self, change: Change) -> None:
+        self._host(change.host).take_change(change)
 
     def _host(self, name: str) -> SwarmHost:
         return self.hosts[int(name[1:])]

@@ -80,10 +80,8 @@ class Attacked:
         assert state.last_seq == len(self.hosts)
         for host in self.hosts:
             wanted = document_of(host)
-            assert (
-                await documents.read(client, documents.bucket(), document_key(POD, host), leader_seal())
-                == wanted
-            )
+            stored = await documents.read(client, documents.bucket(), document_key(POD, host), leader_seal())
+            assert stored.document() == wanted
             assert self.told[host] == [wanted]
         await client.close()
 
