@@ -7,9 +7,10 @@ document is written each time, as for agents that read no changes, and what has 
 import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import fmean, median
 from typing import TypeVar
 
-import numpy as np
 from msgspec.structs import replace
 
 from cwdp.shared.bus import changes, documents
@@ -21,8 +22,8 @@ from tools.bench.figures import Figure, figure
 
 NICS, PEERS, PATHS, QUEUE_PAIRS = 8, 64, 16, 256
 MOVES = 500
-TARGET_SHARE = 0.1
-"""Of the bytes of the whole document."""
+TARGET_BYTES = 5_700
+"""A tenth of the whole document."""
 
 _T = TypeVar("_T")
 
@@ -31,33 +32,40 @@ def figures() -> Iterator[Figure]:
     """Bytes and processor time of a move."""
     key = Authority.new().control_key
     manager, agent = LeaderSeal(key), HostSeal("h0", public_key(key))
-    whole_bytes, change_bytes, written_whole = [], [], 0
     costs: dict[str, list[int]] = {name: [] for name in ("whole told", "whole heard", "told", "heard")}
+    whole_bytes: list[int] = []
+    move_bytes: list[int] = []
     document = base = _document(random.Random(1))
-    draw, left_bytes = random.Random(2), 0
+    draw, left_bytes, written_whole = random.Random(2), 0, 0
     for _ in range(MOVES):
         document = _moved(document, draw)
-        whole = _timed(costs["whole told"], lambda told=document: manager.encode(documents.KIND, told))
-        _timed(costs["whole heard"], lambda data=whole: agent.opened(documents.KIND, Desired, data))
+        whole = _timed(costs["whole told"], partial(manager.encode, documents.KIND, document))
+        _timed(costs["whole heard"], partial(agent.opened, documents.KIND, Desired, whole))
         whole_bytes.append(len(whole))
-        data = _timed(costs["told"], lambda told=(base, document): _change(manager, *told))
+        data = _timed(costs["told"], partial(_change, manager, base, document))
         if len(data) > left_bytes:
             base, left_bytes, written_whole = document, len(whole), written_whole + 1
             costs["told"].append(costs["told"].pop() + costs["whole told"][-1])
             costs["heard"].append(costs["whole heard"][-1])
-            change_bytes.append(len(whole))
+            move_bytes.append(len(whole))
             continue
         left_bytes -= len(data)
-        change_bytes.append(len(data))
-        _timed(costs["heard"], lambda told=(base, data): _heard(agent, *told))
-    reference = {"nics": NICS, "peers": PEERS, "paths": PATHS, "queue_pairs": QUEUE_PAIRS, "moves": MOVES}
-    yield figure("moves.whole_bytes", np.mean(whole_bytes), "bytes", reference, None)
-    target_bytes = TARGET_SHARE * float(np.mean(whole_bytes))
-    reference = reference | {"median_bytes": float(np.median(change_bytes)), "written_whole": written_whole}
-    yield figure("moves.bytes", np.mean(change_bytes), "bytes", reference, target_bytes)
+        move_bytes.append(len(data))
+        _timed(costs["heard"], partial(_heard, agent, base, data))
+    reference = {
+        "nics": NICS,
+        "peers": PEERS,
+        "paths": PATHS,
+        "queue_pairs": QUEUE_PAIRS,
+        "moves": MOVES,
+        "median_bytes": median(move_bytes),
+        "written_whole": written_whole,
+    }
+    yield figure("moves.whole_bytes", fmean(whole_bytes), "bytes", reference, None)
+    yield figure("moves.bytes", fmean(move_bytes), "bytes", reference, TARGET_BYTES)
     for name, found in costs.items():
         reported = f"moves.{name.replace(' ', '_')}_cpu"
-        yield figure(reported, np.mean(found) / 1e9, "s", reference, None, digits=8)
+        yield figure(reported, fmean(found) / 1e9, "s", reference, None, digits=8)
 
 
 def _change(seal: LeaderSeal, base: Desired, document: Desired) -> bytes:
