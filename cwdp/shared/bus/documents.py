@@ -92,7 +92,7 @@ class _Whole:
     """A document that is whole on the bus, and what may be written of changes to it.
 
     Attributes:
-        left_bytes: of all changes together, before it is shorter to write the whole again.
+        left_bytes: of all changes together, before it is shorter to write the whole again; 0 where it may be gone.
         is_changed: whether there is a change to it.
     """
 
@@ -224,6 +224,8 @@ class DocumentWriter:
         ]
         if failed:
             self._bucket.close()
+            for whole in self._wholes.values():
+                whole.left_bytes = 0
         by_reason: dict[str, list[str]] = {}
         for key, why in failed:
             self._next_try_s[key] = time.monotonic() + RETRY_S
@@ -284,7 +286,14 @@ class DocumentWriter:
             return False
         whole.left_bytes -= len(data)
         whole.is_changed = True
-        await self._replace(client, change_key(key), data, document.epoch)
+        held = await self._look(client, change_key(key))
+        try:
+            revision = await self._bucket.replace(client, change_key(key), data, revision=held.revision)
+        except Conflict:
+            self._held.pop(change_key(key))
+            await self._require_confirmed(key)
+            return False
+        self._held[change_key(key)] = _Held(revision, document.epoch, 0)
         await client.publish(down(self._pod, document.host, CHANGE), data)
         self.counters["changes"] += 1
         return True

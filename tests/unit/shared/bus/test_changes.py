@@ -308,6 +308,25 @@ async def test_what_was_broken_off_between_document_and_change_is_what_some_lead
 
 @pytest.mark.needs("nats-server")
 @asynchronous
+async def test_the_whole_is_written_where_the_bucket_was_taken_away_or_another_wrote_the_change(
+    tmp_path: Path,
+) -> None:
+    async with _told(tmp_path) as fleet:
+        await fleet.write(document := _document(1))
+        await fleet.write(document := _moved(document, 7, 50_007))
+        await fleet.client.jetstream().publish(f"$KV.{DESIRED_BUCKET}.{change_key(KEY)}", b"another's")
+        await fleet.write(document := _moved(document, 8, 50_008))
+        assert await fleet.stored() == document
+        assert await fleet.keys() == [KEY]
+        await fleet.write(document := _moved(document, 9, 50_009))
+        await fleet.client.jsm().delete_stream(f"KV_{DESIRED_BUCKET}")
+        await fleet.write(document := _moved(document, 10, 50_010))
+        assert await fleet.stored() == document
+        assert fleet.writer.documents.counters["changes"] == 2
+
+
+@pytest.mark.needs("nats-server")
+@asynchronous
 async def test_agents_that_read_no_changes_are_told_the_whole_and_one_that_is_older_now_at_once(
     tmp_path: Path,
 ) -> None:
