@@ -140,6 +140,7 @@ class Manager:
             confirm=self._confirm,
             on_trouble=self._note_unwritten,
         )
+        self.bus.documents.reads_changes = self.state.members.reads_changes
         self._listen, self._page = listeners(config, authority)
         self._authority = authority
         self.grants = Grants(self._state_dir / "access.json")
@@ -475,6 +476,7 @@ class Manager:
                     with self.duties.of("keep members"):
                         self.state.expire(started)
                 self._direct(self.state.overtaken())
+                self.bus.documents.put_whole()
             members = self.state.probeable(started)
             if self.bus.connected and self._graph.due(members, started, taken_up=self.state.awaits_hosts()):
                 await self._rebuild(members)

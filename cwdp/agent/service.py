@@ -206,9 +206,8 @@ class Agent:
 
     def _send(self) -> None:
         self._look_at_clock()
-        now_ns = time.monotonic_ns()
         for nic in self._xdp:
-            nic.send(now_ns)
+            nic.send(time.monotonic_ns())
 
     def _look_at_clock(self) -> None:
         """Keep local time free of what disciplines CLOCK_MONOTONIC."""
@@ -471,6 +470,7 @@ class Agent:
             desired_version=self._desired_version,
             key_ids=sorted(self._keys.secrets()),
             observe_only=self._config.observe_only,
+            reads_changes=True,
         )
         self._bus.say_hello(hello)
 

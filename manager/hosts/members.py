@@ -60,6 +60,11 @@ class Members:
             self._owners, self._owners_version = owners, version
         return self._owners
 
+    def reads_changes(self, host: str) -> bool:
+        """Whether a host's agent takes in changes of its document."""
+        known = self.hosts.get(host)
+        return known is not None and known.hello.reads_changes
+
     @property
     def likely_link_bps(self) -> float:
         """The fastest link that two different hosts tell of, or the one there is; infinite where none does.

@@ -28,6 +28,7 @@ PARTS = {
     "viewers": "page.period",
     "takeover": "bus.takeover",
     "swarm": "swarm.figures",
+    "moves": "bus.moves",
 }
 """Their modules in here."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from cwdp.agent.probing.windows import WindowReports
+from cwdp.shared.bus.changes import Change, changed, changes
 from cwdp.shared.bus.clocks import Discipline
 from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.bus.messages import (
@@ -66,6 +67,7 @@ class SwarmHost:
         self._nics = range(number * per, (number + 1) * per)
         self._ifnames = [f"nic{i}" for i in range(per)]
         self.told: Desired | None = None
+        self._whole: Desired | None = None
         self.moves = 0
         self.is_away = False
         self._starts = 0
@@ -89,6 +91,10 @@ class SwarmHost:
 
     def take_document(self, told: Desired) -> None:
         """Do from now on as it says."""
+        self._whole = told
+        self._take(told)
+
+    def _take(self, told: Desired) -> None:
         if self.told is not None and (told.epoch, told.version) <= (self.told.epoch, self.told.version):
             return
         before, self.told = self.told, told
@@ -101,6 +107,11 @@ class SwarmHost:
             ordered = {(order.nic, order.dst_addr, sport) for sport in order.sports} - self._traced
             self._traced |= ordered
             self._untraced += sorted(ordered)
+
+    def take_change(self, change: Change) -> None:
+        """Do from now on as its document says with a change; not where it is one to another document."""
+        if self._whole is not None and changes(self._whole, change):
+            self._take(changed(self._whole, change))
 
     def take_clock(self, update: ClockUpdate) -> bool:
         """Follow it; whether it is from another leader than before."""
@@ -130,6 +141,7 @@ class SwarmHost:
             nics=nics,
             desired_version=self.told.version if self.told else 0,
             key_ids=[1],
+            reads_changes=True,
         )
 
     def report(self, now_ns: int, *, with_fits: bool, in_full: bool) -> Report:

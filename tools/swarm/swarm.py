@@ -10,6 +10,8 @@ import numpy as np
 from msgspec import Struct
 from nkeys import KeyPair
 
+from cwdp.shared.bus.changes import KIND as CHANGE
+from cwdp.shared.bus.changes import Change
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import DEFAULT_REPORT_INTERVAL_S, ClockUpdate, Desired
 from cwdp.shared.bus.subjects import down, host_token_of, up
@@ -105,6 +107,7 @@ class Swarm:
         )
         self._hears.subscribe(down("*", "*", "clock"), ClockUpdate, self._take_clock)
         self._hears.subscribe(down("*", "*", "document"), Desired, self._take_document)
+        self._hears.subscribe(down("*", "*", CHANGE), Change, self._take_change)
         self._speaking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -146,6 +149,9 @@ class Swarm:
 
     def _take_document(self, told: Desired) -> None:
         self._host(told.host).take_document(told)
+
+    def _take_change(self, change: Change) -> None:
+        self._host(change.host).take_change(change)
 
     def _host(self, name: str) -> SwarmHost:
         return self.hosts[int(name[1:])]

@@ -16,37 +16,30 @@ and then, should a message have been lost), which costs the server nothing per h
 import asyncio
 import contextlib
 import logging
-import math
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 import nats.errors
 from msgspec import Struct
 from nats.aio.client import Client
-from nats.aio.msg import Msg
 
 from cwdp.errors import IdentityError
-from cwdp.shared.bus import documents
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.documents import DocumentWriter, Trouble
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.packing import TooLargeError
-from cwdp.shared.bus.sealing import NotTheirsError, Seal
+from cwdp.shared.bus.sealing import Seal
 from cwdp.shared.bus.servers import Patience, Servers, shown
 from cwdp.shared.bus.session import RefusedError, dial, hang_up, until_closed
-from cwdp.shared.bus.subjects import document_key, down, kind_of
+from cwdp.shared.bus.subjects import kind_of
+from cwdp.shared.bus.subscriptions import Service, Subscription, Watch
 from cwdp.shared.identity.credential import Credential
 from cwdp.shared.tasks import end, first_end
 
 SEND_QUEUE_MESSAGES = 2048
 MANY_AT_ONCE = 64
 ANSWER_S = 5.0
-REREAD_INTERVAL_S = 60.0
-JETSTREAM_RETRY_S = 0.5
-WARNED_EVERY_S = 10.0
 
 COUNTERS = (
     "published",
@@ -66,126 +59,6 @@ COUNTERS = (
 
 _T = TypeVar("_T", bound=Struct)
 _log = logging.getLogger("cwdp.bus")
-
-
-class _Subscription(Generic[_T]):
-    """Decodes what arrives on one subject and hands it on; never lets an error out."""
-
-    def __init__(
-        self,
-        subject: str,
-        kind: type[_T],
-        handler: Callable[[_T], None],
-        seal: Seal,
-        counters: Counter[str],
-    ) -> None:
-        self.subject = subject
-        self._seal = seal
-        self._kind = kind
-        self._handler = handler
-        self._counters = counters
-        self._warned_s = -math.inf
-
-    async def on_message(self, message: Msg) -> None:
-        """What nats-py calls for each message."""
-        self.deliver(message.subject, message.data)
-
-    def deliver(self, subject: str, data: bytes) -> None:
-        """Hand one message to the handler, or count why not."""
-        try:
-            value = self._seal.decode(subject, self._kind, data)
-        except NotTheirsError as error:
-            self._counters["received_not_theirs"] += 1
-            self._warn(subject, error)
-            return
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._counters["received_bad"] += 1
-            _log.debug("dropped a bad message subject=%s error=%s", subject, error)
-            return
-        self._counters["received"] += 1
-        self.hand_on(value)
-
-    def _warn(self, subject: str, error: Exception) -> None:
-        """Log a refusal, now and then: whoever sends many does not fill the log."""
-        now_s = time.monotonic()
-        if now_s >= self._warned_s + WARNED_EVERY_S:
-            self._warned_s = now_s
-            _log.warning("refused a message subject=%s: %s", subject, error)
-
-    def hand_on(self, value: _T) -> None:
-        """Give the handler something."""
-        try:
-            self._handler(value)
-        except Exception:  # noqa: BLE001 - one bad message must not end the subscription
-            self._counters["handler_failed"] += 1
-            _log.exception("handler failed subject=%s", self.subject)
-
-
-class _Service(_Subscription[_T]):
-    """Answers what arrives on one subject."""
-
-    def __init__(
-        self,
-        subject: str,
-        answer_kind: str,
-        kind: type[_T],
-        answer: Callable[[_T], Awaitable[Struct | None]],
-        *,
-        seal: Seal,
-        counters: Counter[str],
-    ) -> None:
-        self._asked: list[_T] = []
-        super().__init__(subject, kind, self._asked.append, seal, counters)
-        self._answer_kind, self._answer = answer_kind, answer
-
-    async def on_message(self, message: Msg) -> None:
-        """Take the question in, and answer it where there is something to say."""
-        self.deliver(message.subject, message.data)
-        while self._asked:
-            try:
-                answer = await self._answer(self._asked.pop())
-                if answer is not None and message.reply:
-                    await message.respond(self._seal.encode(self._answer_kind, answer))
-            except JETSTREAM_ERRORS as error:
-                _log.debug("an answer cannot be sent subject=%s error=%s", message.subject, error)
-            except Exception:  # noqa: BLE001 - one bad question must not end the subscription
-                self._counters["handler_failed"] += 1
-                _log.exception("handler failed subject=%s", message.subject)
-
-
-class _Watch(_Subscription[Desired]):
-    """A subscription to one host's document that skips what it delivered already."""
-
-    def __init__(
-        self, pod: str, host: str, handler: Callable[[Desired], None], seal: Seal, counters: Counter[str]
-    ) -> None:
-        super().__init__(down(pod, host, documents.KIND), Desired, handler, seal, counters)
-        self._bucket, self._key = documents.bucket(), document_key(pod, host)
-        self._last: Desired | None = None
-        self._is_due = asyncio.Event()
-
-    async def read(self, client: Client) -> None:
-        """Deliver the stored document at the start of a session, now and then, and when one has come in parts."""
-        retry_s = JETSTREAM_RETRY_S
-        while True:
-            self._is_due.clear()
-            pause_s = REREAD_INTERVAL_S
-            try:
-                stored = await documents.read(client, self._bucket, self._key, self._seal)
-                if stored is not None:
-                    self.hand_on(stored)
-            except JETSTREAM_ERRORS:
-                pause_s, retry_s = retry_s, min(2 * retry_s, REREAD_INTERVAL_S)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_due.wait(), pause_s)
-
-    def hand_on(self, value: Desired) -> None:
-        """Hand on a document that differs from the last one; one in parts once these have been read."""
-        if value.parts:
-            self._is_due.set()
-        elif value != self._last:
-            self._last = value
-            super().hand_on(value)
 
 
 class Bus:
@@ -232,8 +105,8 @@ class Bus:
         self._told_refusal = ""
         self._renewed = asyncio.Event()
         self._on_change = on_change
-        self._subscriptions: list[_Subscription[Any]] = []
-        self._watches: list[_Watch] = []
+        self._subscriptions: list[Subscription[Any]] = []
+        self._watches: list[Watch] = []
         self.documents = DocumentWriter(
             pod, seal, confirm=confirm or _nobody_else, on_trouble=on_trouble or _tell_nobody
         )
@@ -256,7 +129,7 @@ class Bus:
     def subscribe(self, subject: str, kind: type[_T], handler: Callable[[_T], None]) -> None:
         """Call `handler` for each message on `subject`; before `start`."""
         assert self._task is None
-        self._subscriptions.append(_Subscription(subject, kind, handler, self._seal, self.counters))
+        self._subscriptions.append(Subscription(subject, kind, handler, self._seal, self.counters))
 
     def answer(
         self,
@@ -268,7 +141,7 @@ class Bus:
         """Answer each question on `subject`, with a message of a kind or not at all; before `start`."""
         assert self._task is None
         self._subscriptions.append(
-            _Service(subject, answer_kind, kind, answer, seal=self._seal, counters=self.counters)
+            Service(subject, answer_kind, kind, answer, seal=self._seal, counters=self.counters)
         )
 
     async def ask(self, subject: str, answer_kind: str, question: Struct, of: type[_T]) -> _T:
@@ -295,7 +168,7 @@ class Bus:
         An older document may follow a newer one while connections change: versions order them.
         """
         assert self._task is None
-        self._watches.append(_Watch(self.pod, host, handler, self._seal, self.counters))
+        self._watches.append(Watch(self.pod, host, handler, self._seal, self.counters))
 
     def start(self) -> None:
         """Connect in the background, for ever, until `close`."""
@@ -421,7 +294,10 @@ class Bus:
             on_error=self._on_error,
             on_closed=on_closed,
         )
-        subscriptions: list[_Subscription[Any]] = [*self._subscriptions, *self._watches]
+        subscriptions: list[Subscription[Any]] = [
+            *self._subscriptions,
+            *(one for watch in self._watches for one in (watch, watch.changes)),
+        ]
         try:
             for subscription in subscriptions:
                 await client.subscribe(subscription.subject, cb=subscription.on_message)

@@ -5,9 +5,13 @@ written first; the key itself then holds how many there are. A key is replaced o
 Who finds that somebody else has written it makes sure that it still leads first (see `manager.bus.lease`). Who goes on from
 what a key held (`DocumentWriter.read`) replaces just that: any copy of the bucket may have answered, and one of them may
 lag behind the others.
+
+To hosts whose agents read them, changes since the document was written whole are written beside it (`POD.HOST.change`,
+`cwdp.shared.bus.changes`), until they together would be longer than the document.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -22,12 +26,14 @@ from nats.js.api import RePublish
 
 from cwdp.errors import BusError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
+from cwdp.shared.bus.changes import KIND as CHANGE
+from cwdp.shared.bus.changes import Change, change_of, changed, changes
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, decode, encode
 from cwdp.shared.bus.sealing import Seal, body_of
-from cwdp.shared.bus.subjects import PREFIX, document_key
+from cwdp.shared.bus.subjects import PREFIX, document_key, down
 
 KIND = "document"
-COUNTERS = ("written", "split", "failed", "too_large")
+COUNTERS = ("written", "split", "changes", "failed", "too_large")
 MOST_BYTES = 1 << 32
 """Of all documents: a bus that is full of them has room for the lease still."""
 
@@ -78,6 +84,21 @@ class _Held:
     revision: int
     epoch: int
     parts: int
+    is_empty: bool = False
+
+
+@dataclass
+class _Whole:
+    """A document that is whole on the bus, and what may be written of changes to it.
+
+    Attributes:
+        left_bytes: of all changes together, before it is shorter to write the whole again; 0 where it may be gone.
+        is_changed: whether there is a change to it.
+    """
+
+    document: Desired
+    left_bytes: int
+    is_changed: bool = False
 
 
 class DocumentWriter:
@@ -92,6 +113,7 @@ class DocumentWriter:
     Attributes:
         counters: totals by name (`COUNTERS`).
         on_superseded: called with a host whose document is not written, as another one came after what was read.
+        reads_changes: whether a host's agent takes in changes; others are always told the whole.
     """
 
     def __init__(
@@ -102,11 +124,13 @@ class DocumentWriter:
         self._confirm, self._on_trouble = confirm, on_trouble
         self._bucket = bucket()
         self.on_superseded: Callable[[str], None] = lambda _host: None
+        self.reads_changes: Callable[[str], bool] = lambda _host: False
         self._documents: dict[str, Desired] = {}
+        self._wholes: dict[str, _Whole] = {}
         self._unwritten_since_s: dict[str, float] = {}
         self._next_try_s: dict[str, float] = {}
         self._held: dict[str, _Held] = {}
-        self._gone_on_from: set[str] = set()
+        self._gone_on_from: dict[str, bytes] = {}
         self._superseded: set[str] = set()
         self._told: set[str] = set()
         self._wake = asyncio.Event()
@@ -131,6 +155,13 @@ class DocumentWriter:
         self._next_try_s.pop(under, None)
         self._wake.set()
 
+    def put_whole(self) -> None:
+        """Write those whole whose hosts' agents do not read their changes, as one of an older release begun since."""
+        for under, whole in self._wholes.items():
+            document = self._documents.get(under)
+            if whole.is_changed and document is not None and not self.reads_changes(document.host):
+                self.put(document)
+
     async def read(self, client: Client, host: str) -> Desired | None:
         """A host's document to go on from, whoever wrote it; None where there is none that can be read.
 
@@ -139,14 +170,16 @@ class DocumentWriter:
         """
         await self._bucket.open(client)
         under = document_key(self._pod, host)
-        self._held[under], document = await _find(client, self._bucket, under, self._seal)
-        self._gone_on_from.add(under)
+        found = await read(client, self._bucket, under, self._seal)
+        self._held[under], self._held[change_key(under)] = found.held, _held(*found.change)
+        self._gone_on_from[under] = found.change[1]
+        self._wholes.pop(under, None)
         self._superseded.discard(under)
-        return document
+        return found.document()
 
     def withdraw(self) -> None:
         """Keep none any more: what is on the bus is others' from now on."""
-        for memory in (self._documents, self._unwritten_since_s, self._next_try_s, self._held):
+        for memory in (self._documents, self._unwritten_since_s, self._next_try_s, self._held, self._wholes):
             memory.clear()
         self._gone_on_from.clear()
         self._superseded.clear()
@@ -157,6 +190,7 @@ class DocumentWriter:
         for key in self._documents:
             self._unwritten_since_s.setdefault(key, now_s)
         self._next_try_s.clear()
+        self._wholes.clear()
         while True:
             self._wake.clear()
             due = self._due()
@@ -190,6 +224,8 @@ class DocumentWriter:
         ]
         if failed:
             self._bucket.close()
+            for whole in self._wholes.values():
+                whole.left_bytes = 0
         by_reason: dict[str, list[str]] = {}
         for key, why in failed:
             self._next_try_s[key] = time.monotonic() + RETRY_S
@@ -231,11 +267,39 @@ class DocumentWriter:
         """Leave a key as it is until it is gone on from anew."""
         document = self._documents.pop(key)
         self._superseded.add(key)
-        for memory in (self._unwritten_since_s, self._next_try_s, self._held):
+        for memory in (self._unwritten_since_s, self._next_try_s, self._held, self._wholes):
             memory.pop(key, None)
         self.on_superseded(document.host)
 
     async def _write(self, client: Client, key: str, document: Desired) -> None:
+        if not await self._write_change(client, key, document):
+            await self._write_whole(client, key, document)
+
+    async def _write_change(self, client: Client, key: str, document: Desired) -> bool:
+        """Write what has changed since the document was written whole, if that is to be; whether it is."""
+        whole = self._wholes.get(key)
+        change = change_of(whole.document, document) if whole and self.reads_changes(document.host) else None
+        if whole is None or change is None:
+            return False
+        data = self._seal.encode(CHANGE, change)
+        if len(data) > min(whole.left_bytes, client.max_payload - HEADROOM_BYTES):
+            return False
+        whole.left_bytes -= len(data)
+        whole.is_changed = True
+        held = await self._look(client, change_key(key))
+        try:
+            revision = await self._bucket.replace(client, change_key(key), data, revision=held.revision)
+        except Conflict:
+            self._held.pop(change_key(key))
+            await self._require_confirmed(key)
+            return False
+        self._held[change_key(key)] = _Held(revision, document.epoch, 0)
+        await client.publish(down(self._pod, document.host, CHANGE), data)
+        self.counters["changes"] += 1
+        return True
+
+    async def _write_whole(self, client: Client, key: str, document: Desired) -> None:
+        self._wholes.pop(key, None)
         data = self._seal.encode(KIND, document)
         most_bytes = client.max_payload - HEADROOM_BYTES
         pieces = [] if len(data) <= most_bytes else _cut(data, most_bytes)
@@ -244,6 +308,7 @@ class DocumentWriter:
                 f"the document of {document.host} has {len(data)} bytes, and {MOST_PARTS * most_bytes} can be told"
             )
         before = await self._look(client, key)
+        await self._hold_change(client, key)
         for number, piece in enumerate(pieces, start=1):
             part = Part(epoch=document.epoch, version=document.version, data=piece)
             await self._replace(client, part_key(key, number), encode(part), document.epoch)
@@ -254,6 +319,32 @@ class DocumentWriter:
             held = await self._look(client, part_key(key, number))
             await self._bucket.delete(client, part_key(key, number), revision=held.revision)
             self._held.pop(part_key(key, number), None)
+        await self._remove_change(client, key, document.epoch)
+        self._wholes[key] = _Whole(document, len(data))
+
+    async def _hold_change(self, client: Client, key: str) -> None:
+        """Make sure that no change has come after the one that was gone on from, and that none comes: it is written again."""
+        data = self._gone_on_from.get(key)
+        if data is None:
+            return
+        held = await self._look(client, change_key(key))
+        try:
+            revision = await self._bucket.replace(client, change_key(key), data, revision=held.revision)
+        except Conflict:
+            await self._require_confirmed(key)
+            raise SupersededError(f"{key} has another change than was read") from None
+        self._held[change_key(key)] = _Held(revision, held.epoch, 0, is_empty=held.is_empty)
+
+    async def _remove_change(self, client: Client, key: str, epoch: int) -> None:
+        """Remove the change to the document before; one that says nothing any more does no harm till then."""
+        held = await self._look(client, change_key(key))
+        if held.is_empty:
+            return
+        if held.epoch > epoch:
+            await self._require_confirmed(key)
+        self._held.pop(change_key(key))
+        with contextlib.suppress(Conflict):
+            await self._bucket.delete(client, change_key(key), revision=held.revision)
 
     async def _replace(self, client: Client, key: str, data: bytes, epoch: int, *, parts: int = 0) -> None:
         held = await self._look(client, key)
@@ -263,7 +354,7 @@ class DocumentWriter:
             revision = await self._bucket.replace(client, key, data, revision=held.revision)
         except Conflict:
             revision = await self._replace_others(client, key, data, epoch)
-        self._gone_on_from.discard(key)
+        self._gone_on_from.pop(key, None)
         self._held[key] = _Held(revision, epoch, parts)
 
     async def _replace_others(self, client: Client, key: str, data: bytes, epoch: int) -> int:
@@ -292,6 +383,11 @@ def part_key(key: str, number: int) -> str:
     return f"{key}.{number}"
 
 
+def change_key(key: str) -> str:
+    """Under which the change to a document lies."""
+    return f"{key}.{CHANGE}"
+
+
 def bucket() -> Bucket:
     """The bucket of documents; what is written is published again to the host whose it is."""
     return Bucket(
@@ -304,28 +400,60 @@ def bucket() -> Bucket:
     )
 
 
-async def read(client: Client, bucket: Bucket, under: str, seal: Seal) -> Desired | None:
-    """A host's document, whole; None where there is none that can be read.
+@dataclass(frozen=True)
+class Stored:
+    """What the bus holds for a host.
+
+    Attributes:
+        held: of its key.
+        whole: the document there; None where there is none that can be read.
+        change: revision and bytes of the change beside it.
+        to_it: that, where it is one to `whole`.
+    """
+
+    held: _Held
+    whole: Desired | None
+    change: tuple[int, bytes]
+    to_it: Change | None
+
+    def document(self) -> Desired | None:
+        """What the host is to do."""
+        if self.whole is None or self.to_it is None:
+            return self.whole
+        return changed(self.whole, self.to_it)
+
+
+async def read(client: Client, bucket: Bucket, under: str, seal: Seal) -> Stored:
+    """What the bus holds for a host; the change is read after the document, and both again where it is to a later one.
 
     Raises:
         nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; there may be no bucket.
     """
-    return (await _find(client, bucket, under, seal))[1]
-
-
-async def _find(client: Client, bucket: Bucket, under: str, seal: Seal) -> tuple[_Held, Desired | None]:
-    """What a host's key holds, and the document that this is."""
-    held = _Held(0, 0, 0)
+    held, whole, found, change = _Held(0, 0, 0), None, (0, b""), None
     for _ in range(TRIES):
         revision, data = await bucket.read(client, under)
-        held = _held(revision, data)
+        held, whole = _held(revision, data), None
+        found = await bucket.read(client, change_key(under))
+        change = _change(found[1], seal)
         try:
             head = seal.opened(KIND, Desired, data)
-            return held, await _whole(client, bucket, under, head, seal) if head.parts else head
+            whole = await _whole(client, bucket, under, head, seal) if head.parts else head
         except (msgspec.DecodeError, UnicodeDecodeError):
             if not data:
                 break
-    return held, None
+            continue
+        if change is None or (change.epoch, change.base) <= (whole.epoch, whole.version):
+            break
+    is_to_it = whole is not None and change is not None and changes(whole, change)
+    return Stored(held, whole, found, change if is_to_it else None)
+
+
+def _change(data: bytes, seal: Seal) -> Change | None:
+    """A change as it lies there; None where there is none, or nobody signed it."""
+    try:
+        return seal.opened(CHANGE, Change, data) if data else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 async def _whole(client: Client, bucket: Bucket, under: str, head: Desired, seal: Seal) -> Desired:
@@ -357,7 +485,7 @@ def _held(revision: int, data: bytes) -> _Held:
         stamp = decode(_Stamp, body_of(data))
     except (msgspec.DecodeError, UnicodeDecodeError):
         stamp = _Stamp()
-    return _Held(revision, stamp.epoch, stamp.parts)
+    return _Held(revision, stamp.epoch, stamp.parts, is_empty=not data)
 
 
 def _why(error: Exception) -> str:

@@ -18,7 +18,9 @@ upgraded before the other, and a wrong type is refused.
 | `cwdp.v2.POD.down.HOST.clock`  | manager | `ClockUpdate` | after each solve                            |
 | `cwdp.v2.POD.down.HOST.bounce` | manager | `BounceOrder` | to tell two suspected links apart           |
 | `cwdp.v2.POD.down.HOST.document` | manager | `Desired`   | whenever the bucket's key is written        |
+| `cwdp.v2.POD.down.HOST.change` | manager | `changes.Change` | to agents that read them                 |
 | KV `cwdp-desired`/POD.HOST     | manager | `Desired`     | a versioned document, kept by JetStream     |
+| KV `cwdp-desired`/POD.HOST.change | manager | `changes.Change` | all changes since it was written whole |
 
 A host is in one pod, a part of the fleet that one manager decides for. What goes up is the host's own, as the bus permits
 it nothing else; what comes down is signed (`cwdp.shared.bus.sealing`).
@@ -88,7 +90,8 @@ class Nic(Struct, frozen=True, kw_only=True):
 class Hello(Struct, frozen=True, kw_only=True):
     """An agent is there; sent once a second and whenever a NIC changes.
 
-    An agent that is to observe only measures and reports, and changes nothing about anybody's packets.
+    An agent that is to observe only measures and reports, and changes nothing about anybody's packets. One that
+    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.changes`).
     """
 
     host: str
@@ -99,6 +102,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     desired_version: int
     key_ids: list[int]
     observe_only: bool = False
+    reads_changes: bool = False
 
 
 class FromAgent(Struct, frozen=True, kw_only=True):

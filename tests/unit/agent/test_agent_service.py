@@ -418,7 +418,7 @@ def test_a_new_connection_begins_with_a_hello_and_what_could_not_be_said(setup: 
     setup.bus.change(True)
     setup.bus.change(True)
     first, *_ = setup.bus.published
-    assert first[0] == up(POD, "a", "hello")
+    assert (first[0], first[1].reads_changes) == (up(POD, "a", "hello"), True)
     assert [event.detail for event in setup.said(Event)] == [str(n) for n in range(5, events.EVENTS_KEPT + 5)]
 
 

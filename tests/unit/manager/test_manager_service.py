@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, connect_as, credential_of, save_authority
+from bus_fakes import POD, connect_as, credential_of, leader_seal, save_authority
 from click.testing import CliRunner, Result
 from fakes import FakeHost, fleet, until
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,9 +25,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared.bus import connection
+from cwdp.shared.bus import connection, documents
 from cwdp.shared.bus.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp
-from cwdp.shared.bus.subjects import up
+from cwdp.shared.bus.subjects import document_key, up
 from cwdp.shared.slices import Match, Slice, SliceSet
 from manager.config import ManagerConfig
 from manager.hosts.members import MISSED_HELLOS
@@ -199,6 +200,38 @@ def _steer(socket: str, *arguments: str) -> Result:
     return CliRunner().invoke(
         main, ["steer", arguments[0], *key, *arguments[1:], "--manager", f"unix://{socket}"]
     )
+
+
+@asynchronous
+async def test_agents_are_told_changes_as_long_as_their_hellos_say_that_they_read_them(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    config = _config(tmp_path, port)
+    async with _fleet(port) as hosts, _manager(config) as manager:
+        await until(lambda: all(host.desired and host.desired.probes for host in hosts))
+        counters, first = manager.bus.documents.counters, hosts[0]
+        await asyncio.to_thread(_steer, config.socket, "set", "--sport", "50000", "--backup", "50001")
+        await until(lambda: first.desired is not None and len(first.desired.steer) == 1)
+        assert counters["changes"] > 0
+        say = first.hello
+        first.hello = lambda: msgspec.structs.replace(say(), reads_changes=False)  # type: ignore[method-assign]
+        assert manager.bus.session is not None
+        bucket, under = documents.bucket(), document_key(POD, "h0")
+
+        async def is_whole() -> bool:
+            assert manager.bus.session is not None
+            stored = await documents.read(manager.bus.session, bucket, under, leader_seal())
+            return stored.to_it is None and stored.whole is not None and len(stored.whole.steer) == 1
+
+        for _ in range(200):
+            if await is_whole():
+                break
+            await asyncio.sleep(0.05)
+        assert await is_whole()
+        await asyncio.to_thread(_steer, config.socket, "set", "--sport", "50002", "--backup", "50001")
+        await until(lambda: first.desired is not None and first.desired.steer[0].sport == 50_002)
+        assert await is_whole()
 
 
 @asynchronous

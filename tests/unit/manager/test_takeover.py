@@ -278,9 +278,10 @@ async def _written_by(manager: Manager, host: str) -> Desired:
     """A host's document, once it is of this manager."""
     for _ in range(400):
         assert manager.bus.session is not None
-        found = await documents.read(
+        stored = await documents.read(
             manager.bus.session, documents.bucket(), document_key(POD, host), leader_seal()
         )
+        found = stored.document()
         if found is not None and found.epoch == manager.lease.epoch:
             return found
         await asyncio.sleep(0.05)

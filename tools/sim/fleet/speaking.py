@@ -174,6 +174,7 @@ def hello_of(host: str, nics: list[Nic], *, desired_version: int, boot_id: str =
         dataplane_tag="tag",
         nics=nics,
         desired_version=desired_version,
+        reads_changes=True,
         key_ids=[1],
     )
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from fabric_fakes import whole_rows
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import NO_DELAY_NS
-from cwdp.shared.bus.windows import told_paths, window_rows
+from manager.paths.told import ToldPaths
 from tools.clocks import ClockKind
 from tools.sim.__main__ import main
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
@@ -32,9 +33,12 @@ def told(clocks: WindowClocks | None, seed: int) -> list[NDArray[np.void]]:
     """The rows of each host's windows, joined."""
     fabric = LeafSpine(SHAPE, np.random.default_rng(seed), clocks)
     rows: dict[str, list[NDArray[np.void]]] = {}
+    paths = ToldPaths()
     for number in range(40, 60):
         for report in fabric.window(number, Trouble()):
-            rows.setdefault(report.host, []).append(window_rows(told_paths(report.paths), report.rows))
+            found = whole_rows(paths, report)
+            assert found is not None
+            rows.setdefault(report.host, []).append(found)
     return [np.concatenate(rows[f"h{i}"]) for i in range(HOSTS)]
 
 
