@@ -61,6 +61,7 @@ from manager.identity.authority import Authority
 from manager.identity.probe_keys import ProbeKeys
 from manager.identity.registry import BUCKET as CREDENTIALS
 from manager.identity.service import Credentials
+from manager.neighbours import Neighbours
 from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
 from manager.page.server import Page
@@ -151,6 +152,7 @@ class Manager:
             hosts=self.state.members.up,
             keys=self._probe_keys,
         )
+        self.neighbours = Neighbours(self.bus, self.state)
         self.credentials = Credentials(
             authority,
             self.bus,
@@ -213,6 +215,7 @@ class Manager:
             self.credentials.run,
             self._follow_loop,
             self.pods.run,
+            self.neighbours.run,
             self._clock_loop,
             self._members_loop,
             self._join_loop,
@@ -268,11 +271,12 @@ class Manager:
             self._hear("sample", SampleReport, self._on_samples)
             self._hear("window", WindowReport, self._on_windows)
             self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
-            self._hear("trace", TraceReport, self.state.discovery.hear)
+            self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
             self._hear("steer", SteerReport, self._on_steering)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()
+            self.neighbours.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)
             self.lease.start(gone=lock.before)
@@ -459,8 +463,10 @@ class Manager:
                     with self.duties.of("keep members"):
                         self.state.expire(started)
                 self._direct(self.state.overtaken())
-            members = self.state.probeable(started)
-            if self.bus.connected and self._graph.due(members, started, taken_up=self.state.awaits_hosts()):
+            members, elsewhere = self.state.probeable(started), self.state.members.elsewhere
+            awaits = self.state.awaits_hosts() or self.neighbours.awaits(self.pods.others())
+            is_due = partial(self._graph.due, taken_up=awaits, elsewhere=elsewhere.version)
+            if self.bus.connected and is_due(members, started):
                 await self._rebuild(members)
             await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
 
@@ -472,11 +478,12 @@ class Manager:
         await self.lease.close()
 
     async def _rebuild(self, members: list[Member]) -> None:
+        between = self.neighbours.between(members, self.config.probes.seed)
         if len(members) > THREAD_ABOVE_NICS:
             pairs = await asyncio.to_thread(self.state.build_graph, members)
+            changed = self.state.schedule(members, pairs, await asyncio.to_thread(between))
         else:
-            pairs = self.state.build_graph(members)
-        changed = self.state.schedule(members, pairs)
+            changed = self.state.schedule(members, (pairs := self.state.build_graph(members)), between())
         self._direct(changed)
         _log.info("probe graph nics=%d pairs=%d hosts_changed=%d", len(members), len(pairs), len(changed))
 

@@ -71,14 +71,29 @@ class FitTable:
             self.slots[host] = self._free_slots.pop() if self._free_slots else len(self.slots)
         return self.slots[host]
 
-    def add(self, host: str, told: EdgeRows, known: Collection[str], now_s: float) -> None:
-        """Take in one report's fits, as FIT_ROWs; `known` are the hosts that there are."""
+    def add(
+        self,
+        host: str,
+        told: EdgeRows,
+        known: Collection[str],
+        now_s: float,
+        elsewhere: Collection[str] = (),
+    ) -> None:
+        """Take in one report's fits, as FIT_ROWs.
+
+        Args:
+            host: whose report it is.
+            told: its fits.
+            known: the hosts that there are.
+            now_s: the time.
+            elsewhere: hosts of other pods, on timelines of their own; fits to them are not for this table.
+        """
         try:
             fits = told.read(FIT_ROW)
         except ValueError:
             self.refused["not_sane"] += 1
             return
-        fits = self._accepted(host, told, fits, known)
+        fits = self._accepted(host, told, fits, known, elsewhere)
         if not len(fits):
             return
         ends = zip(fits["src"].tolist(), fits["dst"].tolist(), strict=True)
@@ -161,14 +176,19 @@ class FitTable:
         return slot
 
     def _accepted(
-        self, host: str, told: EdgeRows, fits: NDArray[np.void], known: Collection[str]
+        self,
+        host: str,
+        told: EdgeRows,
+        fits: NDArray[np.void],
+        known: Collection[str],
+        elsewhere: Collection[str],
     ) -> NDArray[np.void]:
         """The fits that can be taken; the others are counted, each for its first reason."""
         is_here = host in known
         own = np.array([host_of(src) == host for src in told.srcs], bool)[fits["src"]]
         other = np.array([host_of(dst) != host for dst in told.dsts], bool)[fits["dst"]]
         there = np.array([is_here and host_of(dst) in known for dst in told.dsts], bool)[fits["dst"]]
-        taken = np.ones(len(fits), bool)
+        taken = np.array([host_of(dst) not in elsewhere for dst in told.dsts], bool)[fits["dst"]]
         reasons: dict[Refusal, NDArray[np.bool_]] = {
             "not_its_own": own & other,
             "unknown_peer": there,

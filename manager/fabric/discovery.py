@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cwdp.shared.bus.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
+from cwdp.shared.bus.messages import Desired, ProbeEdge, TraceOrder, TraceReport, host_of, nic_id
 from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.fabric.choice import covering_ports
 from manager.fabric.fabric import Fabric, TrustChange
@@ -95,9 +95,9 @@ class Discovery:
             self.fabric.know(self._members.nics_by_address)
         pending, self._pending = self._pending, []
         for report in pending:
-            host = self._members.hosts.get(report.host)
-            if host is not None:
-                self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
+            ifnames = self._members.ifnames(report.host)
+            if ifnames is not None:
+                self.fabric.hear(report, ifnames, now_s)
         changes = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
@@ -112,7 +112,11 @@ class Discovery:
 
     def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
-        addresses = address_of_each(self._members.nics_by_address)
+        owners = self._members.nics_by_address.items()
+        elsewhere = self._members.elsewhere.hosts
+        addresses = address_of_each(
+            {address: nic for address, nic in owners if host_of(nic) not in elsewhere}
+        )
         covered = self.path_counts.covered_leaves()
         return miswired(self.model(), addresses, covered.__contains__)
 
@@ -144,8 +148,9 @@ class Discovery:
             return False
         self._ordered = rests_on
         self.in_use = self._in_use(edges)
+        replies = {(edge.dst, edge.src_addr) for probed in edges.values() for edge in probed}
         for remembered in (self._mesh, self._usual):
-            for pair in remembered.keys() - self.in_use.keys():
+            for pair in remembered.keys() - self.in_use.keys() - replies:
                 del remembered[pair]
         wanted = {
             pair: dict.fromkeys((*ports, *self._usual.get(pair, ()))) for pair, ports in self.in_use.items()

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import BounceOrder, WindowReport, nic_id
-from cwdp.shared.bus.records import WINDOW_NS
+from cwdp.shared.bus.messages import BounceOrder, WindowReport, host_of, nic_id
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_DELAYS, WINDOW_NS, packed_address
 from manager.fabric.routes import Routes
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
@@ -59,7 +59,8 @@ class LinkWatch:
         self._members = members
         self._told = ToldPaths()
         self._nics = Nics()
-        self._members_version = -1
+        self._members_version = self._ours_version = -1
+        self._ours: NDArray[np.bytes_] = np.zeros(0, "S16")
         self._last: int | None = None
         self._model: LinkModel | None = None
         self._capacities = Capacities()
@@ -89,6 +90,7 @@ class LinkWatch:
             self.reports["unknown_paths"] += 1
             return
         self.reports["ok"] += 1
+        rows = self._without_far_delays(rows)
         nics = [nic_id(report.host, nic) for nic in report.nics]
         self.windows.hear(nics, rows, timeline_ns // WINDOW_NS)
 
@@ -192,6 +194,24 @@ class LinkWatch:
         self.faults.follow_carriers(carriers, self.loads.routes.links)
         self.faults.follow_clocks(set_aside, now_s)
         self.faults.look_for_reroutes(now_s)
+
+    def _without_far_delays(self, rows: NDArray[np.void]) -> NDArray[np.void]:
+        """The same rows; to what is not on this pod's timeline no one-way delays are known."""
+        if not self._members.elsewhere.version:
+            return rows
+        if self._ours_version != self._members.version:
+            self._ours_version, ours = self._members.version, self._members.ours
+            owners = self._members.nics_by_address.items()
+            packed = [packed_address(address) for address, nic in owners if host_of(nic) in ours]
+            self._ours = np.sort(np.array(packed, "S16"))
+        addresses = np.ascontiguousarray(rows["dst_addr"]).view("S16").ravel()
+        place = np.searchsorted(self._ours, addresses)
+        is_ours = np.append(self._ours, b"")[place] == addresses
+        if not is_ours.all():
+            rows = rows.copy()
+            for name in WINDOW_DELAYS:
+                rows[name][~is_ours] = NO_DELAY_NS
+        return rows
 
     def _step(self, model: LinkModel, number: int, now_s: float, tables: Tables, lag_s: float) -> None:
         window = self._worked_off(model, number)

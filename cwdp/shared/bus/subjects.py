@@ -31,9 +31,22 @@ def pod_report(pod: str) -> str:
     return f"{PODS}.{_name(pod)}"
 
 
+def pod_hosts(pod: str) -> str:
+    """The subject on which a pod's leader tells the others' of its hosts."""
+    return f"{PODS}.{_name(pod)}.hosts"
+
+
+def pod_traces(pod: str) -> str:
+    """The subject on which other pods' leaders tell a pod's of paths to its hosts."""
+    return f"{PODS}.{_name(pod)}.traces"
+
+
 def is_of_pod(subject: str) -> bool:
     """Whether a pod's leader tells of it there; hosts may not."""
-    return subject.startswith(f"{PODS}.") and subject.count(".") == PODS.count(".") + 1
+    if not subject.startswith(f"{PODS}."):
+        return False
+    further = subject.removeprefix(f"{PODS}.").split(".")[1:]
+    return further in ([], ["hosts"], ["traces"])
 
 
 def document_key(pod: str, host: str) -> str:
