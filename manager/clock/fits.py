@@ -188,7 +188,8 @@ class FitTable:
         own = np.array([host_of(src) == host for src in told.srcs], bool)[fits["src"]]
         other = np.array([host_of(dst) != host for dst in told.dsts], bool)[fits["dst"]]
         there = np.array([is_here and host_of(dst) in known for dst in told.dsts], bool)[fits["dst"]]
-        taken = np.array([host_of(dst) not in elsewhere for dst in told.dsts], bool)[fits["dst"]]
+        is_near = [host_of(dst) not in elsewhere for dst in told.dsts]
+        taken: NDArray[np.bool_] = np.array(is_near, bool)[fits["dst"]]
         reasons: dict[Refusal, NDArray[np.bool_]] = {
             "not_its_own": own & other,
             "unknown_peer": there,

@@ -287,3 +287,12 @@ def test_a_report_that_comes_in_while_clocks_are_solved_does_not_disturb_it() ->
     )
     told.service.hear(late, known, told.now_s)
     assert told.service.solve_edges(edges) is not None
+
+
+def test_fits_to_other_pods_whose_timelines_are_elsewhere_do_not_enter_the_solve() -> None:
+    table = FitTable()
+    far = fit(dst="x/nic0", offset_base_ns=9_000 * S)
+    table.add("a", fit_rows([fit(), far]), HOSTS, 1.0, {"x"})
+    assert table.peers(1.0) == [("a/nic0", "b/nic0")]
+    assert set(table.slots) == {"a", "b"}
+    assert not sum(table.refused.values())
