@@ -122,11 +122,16 @@ def test_nics_of_other_pods_are_probed_and_their_one_way_delays_not_told(running
 
 
 def test_a_silent_link_between_a_spine_and_a_core_is_named_by_both_pods(running: Running) -> None:
+    ends = [{str(address) for address in running.lab.topology.router_addresses(at)} for at in ("p1s1", "c1")]
+
     def told(manager: str) -> bool:
-        return any(
-            "silent" in event["kind"]
-            for event in running.ask(manager, "/v1/events")["events"][known[manager] :]
-        )
+        events = running.ask(manager, "/v1/events")["events"][known[manager] :]
+        named = [
+            set(event["detail"].partition(": ")[0].split(" - "))
+            for event in events
+            if event["kind"] == "link_silent"
+        ]
+        return any(all(name & end for end in ends) for name in named)
 
     known = {name: len(running.ask(name, "/v1/events")["events"]) for name in HOSTS}
     faults.drop(running.lab.name, "p1s1-c1", 1.0)
