@@ -39,6 +39,7 @@ from manager.access import http as access_http
 from manager.access.callers import Callers
 from manager.access.grants import Grants
 from manager.access.listeners import listeners
+from manager.analysis import Analysis
 from manager.api import credentials_http, overrides_http
 from manager.api.http import HttpServer
 from manager.api.metrics import SolveTimes, Sources
@@ -61,6 +62,7 @@ from manager.identity.authority import Authority
 from manager.identity.probe_keys import ProbeKeys
 from manager.identity.registry import BUCKET as CREDENTIALS
 from manager.identity.service import Credentials
+from manager.neighbours import Neighbours
 from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
 from manager.page.server import Page
@@ -84,16 +86,10 @@ STALL_S = 2.0
 STANDS_S = 10.0
 """A manager whose loop stands still for so long leads no more."""
 
-LINKS_INTERVAL_S = 0.1
-LINKS_SHARE = 0.5
-MODEL_SHARE = 0.2
 PLAN_GLANCE_S = 0.05
 PLAN_SHARE = 0.25
-DISCOVERY_INTERVAL_S = 0.25
-DISCOVERY_SHARE = 0.25
 THREAD_ABOVE_EDGES = 10_000
 THREAD_ABOVE_NICS = 1_000
-THREAD_ABOVE_PATHS = 20_000
 
 STREAMS = tuple(stream_of(bucket) for bucket in (WISHES, DESIRED_BUCKET, CREDENTIALS))
 """What is kept on the bus for all pods together."""
@@ -154,6 +150,7 @@ class Manager:
             hosts=self.state.members.up,
             keys=self._probe_keys,
         )
+        self.neighbours = Neighbours(self.bus, self.state)
         self.credentials = Credentials(
             authority,
             self.bus,
@@ -192,6 +189,7 @@ class Manager:
         own = stream_of(bucket_of(LEASES, config.pod)), bucket_of(STREAM, config.pod)
         self._copies = Copies(self.bus, lambda: self.state.leads, (*own, *STREAMS))
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
+        self.analysis = Analysis(self.bus, self.state, self.duties, direct=self._direct)
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -220,12 +218,11 @@ class Manager:
             self._follow_loop,
             self.pods.run,
             self.sharing.run,
+            self.neighbours.run,
             self._clock_loop,
             self._members_loop,
             self._join_loop,
-            self._link_model_loop,
-            self._links_loop,
-            self._discovery_loop,
+            *self.analysis.jobs(),
             self._plan_loop,
             self.history.run,
             self._stopping.wait,
@@ -276,12 +273,13 @@ class Manager:
             self._hear("sample", SampleReport, self._on_samples)
             self._hear("window", WindowReport, self._on_windows)
             self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
-            self._hear("trace", TraceReport, self.state.discovery.hear)
+            self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
             self._hear("steer", SteerReport, self._on_steering)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()
             self.sharing.listen()
+            self.neighbours.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)
             self.lease.start(gone=lock.before)
@@ -376,56 +374,11 @@ class Manager:
     def _on_windows(self, report: WindowReport) -> None:
         self.state.hear_windows(report, time.monotonic())
 
-    async def _link_model_loop(self) -> None:
-        """Keep up with paths that become known and change."""
-        watch = self.state.watch
-        while True:
-            started = time.monotonic()
-            due = watch.due(self.state.fabric.routes)
-            if due is not None:
-                is_large = len(due.names) > THREAD_ABOVE_PATHS
-                make = partial(self.duties.timed, "model links", due.make)
-                model = await asyncio.to_thread(make) if is_large else make()
-                with self.duties.of("model links"):
-                    watch.take(model, time.monotonic())
-            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / MODEL_SHARE))
-
-    async def _links_loop(self) -> None:
-        while True:
-            started = time.monotonic()
-            with self.duties.of("watch links"):
-                self.state.watch_links(started)
-            for order in self.state.echo_orders(started):
-                self.bus.publish(down(self.config.pod, order.host, "bounce"), order)
-            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
-
     async def _join_loop(self) -> None:
         while True:
             with self.duties.of("join samples"):
                 self.state.traffic.join(time.monotonic())
             await asyncio.sleep(JOIN_INTERVAL_S)
-
-    async def _discovery_loop(self) -> None:
-        discovery = self.state.discovery
-        while True:
-            started = time.monotonic()
-            learn = partial(self.duties.timed, "discover", partial(discovery.learn, started))
-            is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
-            self.state.note_fabric(await asyncio.to_thread(learn) if is_large else learn())
-            if self.bus.connected:
-                await self._order_traces(is_large=is_large)
-            took_s = time.monotonic() - started
-            await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
-
-    async def _order_traces(self, *, is_large: bool) -> None:
-        """Tell hosts over which ports to trace and probe, if others than before."""
-        changed, due = self.duties.timed("discover", partial(self.state.begin_discovery, time.monotonic()))
-        if due is not None:
-            order = partial(self.duties.timed, "discover", partial(self.state.discovery.order_anew, due))
-            changed |= await asyncio.to_thread(order) if is_large else order()
-        if changed:
-            with self.duties.of("discover"):
-                self._direct(self.state.documents())
 
     async def _follow_loop(self) -> None:
         """Know the fleet's keys and, while another manager leads this pod, whom it has let in and out."""
@@ -477,8 +430,10 @@ class Manager:
                         self.state.expire(started)
                 self._direct(self.state.overtaken())
                 self.bus.documents.put_whole()
-            members = self.state.probeable(started)
-            if self.bus.connected and self._graph.due(members, started, taken_up=self.state.awaits_hosts()):
+            members, elsewhere = self.state.probeable(started), self.state.members.elsewhere
+            awaits = self.state.awaits_hosts() or self.neighbours.awaits(self.pods.others())
+            is_due = partial(self._graph.due, taken_up=awaits, elsewhere=elsewhere.version)
+            if self.bus.connected and is_due(members, started):
                 await self._rebuild(members)
             await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))
 
@@ -490,11 +445,12 @@ class Manager:
         await self.lease.close()
 
     async def _rebuild(self, members: list[Member]) -> None:
+        between = self.neighbours.between(members, self.config.probes.seed)
         if len(members) > THREAD_ABOVE_NICS:
             pairs = await asyncio.to_thread(self.state.build_graph, members)
+            changed = self.state.schedule(members, pairs, await asyncio.to_thread(between))
         else:
-            pairs = self.state.build_graph(members)
-        changed = self.state.schedule(members, pairs)
+            changed = self.state.schedule(members, (pairs := self.state.build_graph(members)), between())
         self._direct(changed)
         _log.info("probe graph nics=%d pairs=%d hosts_changed=%d", len(members), len(pairs), len(changed))
 

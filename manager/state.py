@@ -5,20 +5,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
 
 import numpy as np
 
 from cwdp.shared.bus.messages import (
     DEFAULT_REPORT_INTERVAL_S,
-    LARGEST_VERSION,
     BounceOrder,
     Desired,
     Event,
     FromAgent,
     Hello,
     Leader,
-    Nic,
     PathChange,
     ProbeEdge,
     Report,
@@ -39,6 +36,7 @@ from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
+from manager.hosts.sanity import is_sane
 from manager.links.loads import LinkLoads
 from manager.overrides.change import OverrideChange
 from manager.overrides.slices import SliceTable
@@ -48,6 +46,7 @@ from manager.paths.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
 from manager.planner.steering_state import SteerParts
+from manager.probing.between_pods import Between
 from manager.probing.pace import report_interval_s
 from manager.probing.probe_graph import Pairs
 from manager.probing.schedule import Documents, Member, build_pairs, edges_by_host
@@ -127,8 +126,9 @@ class FleetState:
         self._probes = probes
         self._roce = roce
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
+        self._hosts_probed: set[str] = set()
         self.leads = True
-        self._leader = Leader()
+        self.leader = Leader()
         self._leads_since_s = 0.0
         self._knows_steering = True
         self._taken_up: dict[str, list[ProbeEdge]] | None = None
@@ -157,7 +157,7 @@ class FleetState:
             timeline: the name of the fleet's.
             others_led: whether others may have, since this manager did.
         """
-        self.leads, self._leader, self._leads_since_s = True, leader, now_s
+        self.leads, self.leader, self._leads_since_s = True, leader, now_s
         self._knows_steering, self._taken_up = False, {}
         self._documents = Documents()
         self.planner.lead(now_s)
@@ -199,7 +199,7 @@ class FleetState:
 
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
-        if not _sane(hello):
+        if not is_sane(hello):
             self.hellos["not_sane"] += 1
             return
         is_heard = self.namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
@@ -224,13 +224,14 @@ class FleetState:
             return
         self.reports["ok"] += 1
         self._follow_sequence(report)
-        self.clock.hear(report, self.members.hosts.keys(), now_s)
+        ours = self.members.ours
+        self.clock.hear(report, ours, now_s, self.members.elsewhere.hosts)
         told = report.discipline
         if told is not None and not self.clock_events.disciplines.hear(
             report.host, report.boot_id, told, now_s
         ):
             self.reports["discipline_not_sane"] += 1
-        self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s)
+        self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s, ours.__contains__)
         self.traffic.hear_clock(report.clock, now_s)
         if report.counters:
             self.counters.add(report.host, report.counters)
@@ -266,6 +267,7 @@ class FleetState:
         """Let go of what is gone. Not while clocks are being solved."""
         for host in self.members.expire(now_s):
             self.note(host, "host_lost", "no hello for several seconds")
+        self.members.follow_elsewhere(now_s)
         for host in self.clock.fits.slots.keys() - self.members.hosts.keys():
             self.clock.forget(host)
             self.clock_events.forget(host)
@@ -290,6 +292,10 @@ class FleetState:
         """What the probe graph is to be built over."""
         return list(self.members.probeable(now_s))
 
+    def proven_hellos(self) -> list[Hello]:
+        """What hosts say of themselves, without the addresses that are not proven."""
+        return self._addresses.proven_hellos()
+
     def was_directed(self) -> bool:
         """Whether some host follows a document already, of an earlier manager or of this one."""
         return any(host.hello.desired_version > 0 for host in self.members.hosts.values())
@@ -301,15 +307,18 @@ class FleetState:
         """
         return self.was_directed() and not self.clock.runs
 
-    def schedule(self, members: Sequence[Member], pairs: Pairs) -> list[Desired]:
-        """The documents that change with a new probe graph."""
+    def schedule(
+        self, members: Sequence[Member], pairs: Pairs, between: Between | None = None
+    ) -> list[Desired]:
+        """The documents that change with a new probe graph, over members and, where there are, to other pods."""
         if self._taken_up is not None:
             self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
         self.report_interval_s = report_interval_s(len(members), self.report_interval_s)
         self.watch.keep_pace(self.report_interval_s)
         self.discovery.order_interval_s = self.report_interval_s
-        self._graph = members, pairs
+        self._graph = (members, pairs) if between is None else between.joined(members, pairs)
+        self._hosts_probed = {host for host, _ in members}
         self._choose_edges()
         return self.documents()
 
@@ -361,7 +370,7 @@ class FleetState:
 
     def _choose_edges(self) -> None:
         members, pairs = self._graph
-        self._edges = edges_by_host(
+        edges = edges_by_host(
             members,
             pairs,
             family=self._probes.family,
@@ -369,6 +378,7 @@ class FleetState:
             pairs_per_s=self._probes.pairs_per_s,
             choose=self.discovery.choose,
         )
+        self._edges = {host: edges[host] for host in edges if host in self._hosts_probed}
 
     def plan(self, now_s: float) -> list[Desired]:
         """Take a step of the planner; the documents that change with it. None before the first probe graph."""
@@ -393,13 +403,15 @@ class FleetState:
         by_hand, slices = self.steering.messages(), self.slicing.messages()
         planned = self.planner.planned
         steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
-        round_nics = detours(self._addresses.proven_hellos(), steer)
+        round_nics = detours(
+            [*self._addresses.proven_hellos(), *self.members.elsewhere.hosts.values()], steer
+        )
         wanted = [
             Desired(
                 host=host,
                 version=0,
-                epoch=self._leader.epoch,
-                led_since_s=self._leader.since_s,
+                epoch=self.leader.epoch,
+                led_since_s=self.leader.since_s,
                 probes=probes,
                 steer=steer[host],
                 roce=self._roce,
@@ -469,29 +481,3 @@ class FleetState:
 
 def _tell_nobody(*_news: object) -> None:
     """Until somebody listens."""
-
-
-def _sane(hello: Hello) -> bool:
-    """Whether others can be told of a host as it says it is: its names and addresses go to its peers."""
-    names = [hello.host, *(nic.ifname for nic in hello.nics)]
-    if not all(name and "/" not in name and name.isprintable() for name in names):
-        return False
-    if len(names) != len({*names[1:]}) + 1 or not 0 <= hello.desired_version <= LARGEST_VERSION:
-        return False
-    try:
-        for nic in hello.nics:
-            IPv4Address(nic.ipv4 or "0.0.0.0")  # noqa: S104 - parsed, not bound
-            IPv6Address(nic.ipv6 or "::")
-            if nic.ud is not None and (nic.transport != "ud" or IPv6Address(nic.ud.gid) != _only_gid(nic)):
-                return False
-    except ValueError:
-        return False
-    return True
-
-
-def _only_gid(nic: Nic) -> IPv6Address | None:
-    """The address of a NIC that has one, as a GID; None where it has both or neither."""
-    if nic.ipv4 is not None and nic.ipv6 is not None:
-        return None
-    address = f"::ffff:{nic.ipv4}" if nic.ipv4 is not None else nic.ipv6
-    return None if address is None else IPv6Address(address)

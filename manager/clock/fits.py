@@ -51,13 +51,32 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class _Arrived:
-    """The edges of a host's last report, all of which were its own to known peers, and their rows; shape (edges,)."""
+    """The edges of a host's last report, all of which were its own to known peers, or to hosts of other pods.
+
+    Attributes:
+        srcs, dsts: their NICs.
+        ends: which of these each edge has, as told.
+        peers, far: known hosts, and those of other pods.
+        near: which edges are to known hosts, shape (edges,).
+        rows: the rows of these, shape (near edges,).
+    """
 
     srcs: list[str]
     dsts: list[str]
     ends: bytes
     peers: list[str]
+    far: list[str]
+    near: NDArray[np.bool_]
     rows: NDArray[np.int64]
+
+    def is_of(self, told: EdgeRows, ends: bytes) -> bool:
+        """Whether a report is of the same edges."""
+        return (self.srcs, self.dsts, self.ends) == (told.srcs, told.dsts, ends)
+
+    def holds(self, host: str, known: Collection[str], elsewhere: Collection[str]) -> bool:
+        """Whether they all are where they were."""
+        near = host in known and all(peer in known and peer not in elsewhere for peer in self.peers)
+        return near and all(peer in elsewhere for peer in self.far)
 
 
 class FitTable:
@@ -91,8 +110,23 @@ class FitTable:
             self.slots[host] = self._free_slots.pop() if self._free_slots else len(self.slots)
         return self.slots[host]
 
-    def add(self, host: str, told: EdgeRows, known: Collection[str], now_s: float) -> None:
-        """Take in one report's fits, as FIT_ROWs; `known` are the hosts that there are."""
+    def add(
+        self,
+        host: str,
+        told: EdgeRows,
+        known: Collection[str],
+        now_s: float,
+        elsewhere: Collection[str] = (),
+    ) -> None:
+        """Take in one report's fits, as FIT_ROWs.
+
+        Args:
+            host: whose report it is.
+            told: its fits.
+            known: the hosts that there are.
+            now_s: the time.
+            elsewhere: hosts of other pods, on timelines of their own; fits to them are not for this table.
+        """
         try:
             fits = told.read(FIT_ROW)
         except ValueError:
@@ -100,7 +134,7 @@ class FitTable:
             return
         if not len(fits):
             return
-        fits, rows = self._accepted(host, told, fits, known)
+        fits, rows = self._accepted(host, told, fits, known, elsewhere)
         if not len(fits):
             return
         self._when_s[rows] = now_s
@@ -181,44 +215,44 @@ class FitTable:
         return slot
 
     def _accepted(
-        self, host: str, told: EdgeRows, fits: NDArray[np.void], known: Collection[str]
+        self,
+        host: str,
+        told: EdgeRows,
+        fits: NDArray[np.void],
+        known: Collection[str],
+        elsewhere: Collection[str],
     ) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         """The fits that can be taken, and their rows; the others are counted, each for its first reason.
 
         Most reports are of the same edges as the one before.
         """
-        sane, ends = (
-            _sane(fits),
-            told.rows[: _END_BYTES * len(fits)],
-        )  # equal bytes of all rows stand together
+        ends = told.rows[: _END_BYTES * len(fits)]  # equal bytes of all rows stand together
         before = self._arrived.get(host)
-        if (
-            before is not None
-            and (before.srcs, before.dsts, before.ends) == (told.srcs, told.dsts, ends)
-            and host in known
-            and all(peer in known for peer in before.peers)
-        ):
-            if sane.all():
-                return fits, before.rows
+        if before is not None and before.is_of(told, ends) and before.holds(host, known, elsewhere):
+            fits = fits[before.near]
+            sane = _sane(fits)
             self.refused["not_sane"] += int(np.count_nonzero(~sane))
             return fits[sane], before.rows[sane]
         peers = [host_of(dst) for dst in told.dsts]
+        near = np.array([peer not in elsewhere for peer in peers], bool)[fits["dst"]]
         own = np.array([host_of(src) == host for src in told.srcs], bool)[fits["src"]]
         other = np.array([peer != host for peer in peers], bool)[fits["dst"]]
         there = np.array([host in known and peer in known for peer in peers], bool)[fits["dst"]]
-        taken = np.ones(len(fits), bool)
+        taken = near.copy()
         reasons: dict[Refusal, NDArray[np.bool_]] = {
             "not_its_own": own & other,
             "unknown_peer": there,
-            "not_sane": sane,
+            "not_sane": _sane(fits),
         }
         for reason, holds in reasons.items():
             self.refused[reason] += int(np.count_nonzero(taken & ~holds))
             taken &= holds
         pairs = zip(fits["src"][taken].tolist(), fits["dst"][taken].tolist(), strict=True)
         rows = np.array([self._row((told.srcs[src], told.dsts[dst])) for src, dst in pairs], np.int64)
-        if taken.all():
-            self._arrived[host] = _Arrived(told.srcs, told.dsts, ends, peers, rows)
+        if (taken == near).all():
+            far = [peer for peer in peers if peer in elsewhere]
+            peers = [peer for peer in peers if peer not in elsewhere]
+            self._arrived[host] = _Arrived(told.srcs, told.dsts, ends, peers, far, near, rows)
         return fits[taken], rows
 
     def _row(self, key: tuple[str, str]) -> int:

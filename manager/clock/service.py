@@ -93,16 +93,18 @@ class ClockService:
         self._states: dict[str, ClockState] = {}
         self._synced_s: dict[str, float] = {}
 
-    def hear(self, report: Report, known: Collection[str], now_s: float) -> None:
-        """Take in a report's fits, and the line that its host follows now."""
+    def hear(
+        self, report: Report, known: Collection[str], now_s: float, elsewhere: Collection[str] = ()
+    ) -> None:
+        """Take in a report's fits, but for those to hosts elsewhere, and the line that its host follows now."""
         if self._first_report_s is None:
             self._first_report_s = now_s
         if not self._running:
-            self._prepare(report)
+            self._prepare(report, elsewhere)
         if self._agents.setdefault(report.host, report.boot_id) != report.boot_id:
             self._agents[report.host] = report.boot_id
             self._new_agents.add(report.host)
-        self.fits.add(report.host, report.fits, known, now_s)
+        self.fits.add(report.host, report.fits, known, now_s, elsewhere)
         self.fits.hear_own(report.host, report.own_change)
 
     def begin(self, now_s: float) -> GraphEdges | None:
@@ -251,11 +253,11 @@ class ClockService:
         rejected = int(self._solved.solution.rejected.sum())
         return int(self._solved.edges.fits.valid.sum()) - rejected, rejected
 
-    def _prepare(self, report: Report) -> None:
+    def _prepare(self, report: Report, elsewhere: Collection[str]) -> None:
         """Note what a host can carry on, and whom to wait for."""
         if report.fits.rows:
             self._measuring.add(report.host)
-        self._measured.update(host_of(dst) for dst in report.fits.dsts)
+        self._measured.update({host_of(dst) for dst in report.fits.dsts}.difference(elsewhere))
         if report.clock is not None and is_running(report.local_ns, report.clock):
             self._seeds[report.host] = (report.local_ns, report.clock)
 
@@ -310,6 +312,12 @@ class ClockService:
             state=self._state(slot),
             found_anew=bool(clocks.changing[slot]),
         )
+
+    def line_of(self, host: str) -> ClockLine | None:
+        """How a host's clock leads to the timeline; None where that is not known."""
+        slot = self.fits.slots.get(host)
+        known = slot is not None and self.state_of(host) in ("synced", "holdover")
+        return self._line(slot) if slot is not None and known else None
 
     def _changes(self) -> dict[str, list[ChangedClock]]:
         """Whose clocks are being found anew, by the hosts that have measured with them: themselves and their peers."""

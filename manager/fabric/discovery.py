@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cwdp.shared.bus.messages import Desired, ProbeEdge, TraceOrder, TraceReport, nic_id
+from cwdp.shared.bus.messages import Desired, ProbeEdge, TraceOrder, TraceReport, host_of, nic_id
 from cwdp.shared.bus.records import EGRESS, shown_address
 from manager.fabric.choice import covering_ports
 from manager.fabric.fabric import Fabric, TrustChange
@@ -95,9 +95,9 @@ class Discovery:
             self.fabric.know(self._members.nics_by_address)
         pending, self._pending = self._pending, []
         for report in pending:
-            host = self._members.hosts.get(report.host)
-            if host is not None:
-                self.fabric.hear(report, [nic.ifname for nic in host.hello.nics], now_s)
+            ifnames = self._members.ifnames(report.host)
+            if ifnames is not None:
+                self.fabric.hear(report, ifnames, now_s)
         changes = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
@@ -112,7 +112,11 @@ class Discovery:
 
     def miswired(self) -> list[Miswired]:
         """Links that are not where the others' pattern puts them."""
-        addresses = address_of_each(self._members.nics_by_address)
+        owners = self._members.nics_by_address.items()
+        elsewhere = self._members.elsewhere.hosts
+        addresses = address_of_each(
+            {address: nic for address, nic in owners if host_of(nic) not in elsewhere}
+        )
         covered = self.path_counts.covered_leaves()
         return miswired(self.model(), addresses, covered.__contains__)
 
@@ -155,8 +159,9 @@ class Discovery:
     def order_anew(self, due: "OrderInputs") -> bool:
         """Order what is to be traced, in a thread if that takes long, but not beside `learn`; whether anything has changed."""
         self.in_use = self._in_use(due)
+        replies = {(edge.dst, edge.src_addr) for probed in due.edges.values() for edge in probed}
         for pair in due.remembered:
-            if pair not in self.in_use:
+            if pair not in self.in_use and pair not in replies:
                 self._mesh.pop(pair, None)
                 self._usual.pop(pair, None)
         wanted = {

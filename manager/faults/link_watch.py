@@ -17,6 +17,7 @@ from manager.hosts.members import Members
 from manager.links.inference import shared_links
 from manager.links.loads import Capacities, LinkLoads, likely_bps
 from manager.links.row_places import Nics
+from manager.paths.far import FarPaths
 from manager.paths.told import ToldPaths
 from manager.paths.windows import FWD, KEPT, REV, Window, WindowStore
 from manager.queue_pairs.counters import NicTable
@@ -65,6 +66,7 @@ class LinkWatch:
         self._members = members
         self._told = ToldPaths()
         self._nics = Nics()
+        self._far = FarPaths(members)
         self._members_version = -1
         self._last: int | None = None
         self._model: LinkModel | None = None
@@ -95,7 +97,8 @@ class LinkWatch:
             self.reports["unknown_paths"] += 1
             return
         self.reports["ok"] += 1
-        self.windows.hear(*told, timeline_ns // WINDOW_NS)
+        table, rows = told
+        self.windows.hear(table, self._far.without_delays(table, rows), timeline_ns // WINDOW_NS)
 
     def keep_pace(self, report_interval_s: float) -> None:
         """Look as often as agents make it worth while that report at an interval: they tell of windows twice in it."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cwdp.shared.bus.messages import HELLO_INTERVAL_S, Hello, Nic, nic_id
+from cwdp.shared.bus.messages import HELLO_INTERVAL_S, Hello, Nic, host_of, nic_id
+from manager.hosts.elsewhere import Elsewhere
 
 MISSED_HELLOS = 5
 CARRIER_GRACE_S = 30.0
@@ -34,6 +35,7 @@ class Members:
 
     Attributes:
         proven: the NIC that has each address of which that has been proved; see `manager.paths.addresses`.
+        elsewhere: hosts of other pods; their addresses are known, and no more is asked of them.
         keys_in_use: tells the numbers of the cluster's probe keys that count now; none where that is not known.
     """
 
@@ -41,7 +43,11 @@ class Members:
         self.hosts: dict[str, Host] = {}
         self.version = 0
         self.proven: Mapping[str, str] = {}
+        self.elsewhere = Elsewhere()
         self.keys_in_use: Callable[[], Collection[int]] = frozenset
+        self._elsewhere_version = 0
+        self._ours: Collection[str] = ()
+        self._ours_version = -1
         self._owners: dict[str, str] = {}
         self._owners_version = 0
         self._likely_bps = math.inf
@@ -49,9 +55,15 @@ class Members:
 
     @property
     def nics_by_address(self) -> Mapping[str, str]:
-        """The NIC that has each address; of two that claim one whose it is not proved to be, the one that was there first."""
+        """The NIC that has each address; of two that claim one whose it is not proved to be, the one that was there first.
+
+        What is proved here counts before what other pods tell, and that before what hosts only claim here.
+        """
         if self._owners_version != self.version:
-            version, owners = self.version, dict(self.proven)
+            version = self.version
+            moved = self.elsewhere.hosts.keys() & self.hosts.keys()
+            owners = {address: nic for address, nic in self.proven.items() if host_of(nic) not in moved}
+            owners = {**self.elsewhere.addresses, **owners}
             for name, host in list(self.hosts.items()):
                 for nic in host.hello.nics:
                     for address in (nic.ipv4, nic.ipv6):
@@ -79,6 +91,29 @@ class Members:
             fastest = sorted(speed_bps for speed_bps in told if speed_bps > 0)[-2:]
             self._likely_bps, self._likely_version = float(fastest[0]) if fastest else math.inf, self.version
         return self._likely_bps
+
+    def ifnames(self, host: str) -> list[str] | None:
+        """The NICs of a host of this pod, or of another; None where there is none of that name."""
+        known = self.hosts.get(host)
+        elsewhere = self.elsewhere.ifnames(host)
+        if known is None or (elsewhere is not None and known.state == "lost"):
+            return elsewhere
+        return [nic.ifname for nic in known.hello.nics]
+
+    @property
+    def ours(self) -> Collection[str]:
+        """The hosts that are this pod's, up or lost, and so on its timeline; not those that another pod has by now."""
+        if self._ours_version != self.version:
+            version = self.version
+            self._ours, self._ours_version = self.hosts.keys() - self.elsewhere.hosts.keys(), version
+        return self._ours
+
+    def follow_elsewhere(self, now_s: float) -> None:
+        """See which hosts other pods have; one that is up here is not theirs."""
+        self.elsewhere.step(self.up(), now_s)
+        if self._elsewhere_version != self.elsewhere.version:
+            self._elsewhere_version = self.elsewhere.version
+            self.version += 1
 
     def prove(self, proven: Mapping[str, str]) -> None:
         """Take it as proved which NICs have some addresses; each of them claims them."""

@@ -7,6 +7,7 @@ exact up to three probes a slot and errs to the high side beyond.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.edges import COUNTS, DELAYS, NO_BOUND_NS, PATH_ROW, EdgeRows
-from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.messages import host_of, nic_id
 from cwdp.shared.bus.records import NO_DELAY_NS
 
 SLOTS = 16
@@ -25,6 +26,7 @@ MAX_DELAY = np.iinfo(np.int32).max
 TOP_SHARE = 1 / 64
 LEAST_SHARE = 1 / 4
 
+ONE_WAY = tuple(name for name in DELAYS if name != "rtt_min_ns")
 COLUMNS = (*COUNTS, *DELAYS, "bound_ns")
 
 _ENDS = ("src", "dst", "sport", "reply_sport")
@@ -97,8 +99,16 @@ class OwdStore:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, host: str, told: EdgeRows, now_s: float) -> int:
+    def add(
+        self, host: str, told: EdgeRows, now_s: float, is_ours: Callable[[str], bool] = lambda _host: True
+    ) -> int:
         """Take in the PATH_ROWs of a host's report.
+
+        Args:
+            host: whose report it is.
+            told: its paths.
+            now_s: the time.
+            is_ours: whether a host is on this timeline; one-way delays to others are not known, round trips are.
 
         Returns:
             How many were not taken: of other hosts' NICs, twice there, or with more lost than sent.
@@ -112,6 +122,12 @@ class OwdStore:
         arrived = self._arrived_of(host, told, stats)
         taken = arrived.is_own & (stats["lost"] <= stats["sent"])
         rows, all_told = arrived.rows, len(stats)
+        is_far = np.array([not is_ours(host_of(dst)) for dst in told.dsts], bool)[stats["dst"]]
+        if is_far.any():
+            stats = stats.copy()
+            for name in ONE_WAY:
+                stats[name][is_far] = NO_DELAY
+            stats["bound_ns"][is_far] = NO_BOUND_NS
         if not taken.all():
             rows, stats = rows[taken], stats[taken]
         slots = self._next[rows]

@@ -5,14 +5,15 @@ from collections.abc import Iterable, Mapping
 
 from cwdp.shared.bus.messages import Detour, Hello, Nic, SteerQp
 from cwdp.shared.partners import partner_of
+from manager.hosts.elsewhere import PodHost
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 
 
-def detours(hellos: Iterable[Hello], steer: Mapping[str, list[SteerQp]]) -> dict[str, list[Detour]]:
+def detours(hellos: Iterable[Hello | PodHost], steer: Mapping[str, list[SteerQp]]) -> dict[str, list[Detour]]:
     """The detours of each host, in order; a host that has nothing to go round by is in no list.
 
     Args:
-        hellos: what each host has said of itself.
+        hellos: what each host has said of itself, those of other pods among them.
         steer: what each host is to steer.
     """
     known = {hello.host: hello for hello in hellos}
@@ -34,7 +35,7 @@ def detours(hellos: Iterable[Hello], steer: Mapping[str, list[SteerQp]]) -> dict
     return found
 
 
-def _other_addresses(hellos: Iterable[Hello]) -> dict[str, str]:
+def _other_addresses(hellos: Iterable[Hello | PodHost]) -> dict[str, str]:
     """For every address of a NIC, that of the NIC that stands in for it, of the same family."""
     others: dict[str, str] = {}
     for hello in hellos:

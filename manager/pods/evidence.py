@@ -122,7 +122,7 @@ class Teller:
             seen=self._seen(history.lost, np.flatnonzero(row_lost[-1])),
         )
 
-    def _seen(self, lost: NDArray[np.float32], losing: NDArray[np.intp]) -> NDArray[np.uint64]:
+    def _seen(self, lost: NDArray[np.uint16], losing: NDArray[np.intp]) -> NDArray[np.uint64]:
         """In which windows each class lost a probe, of the rows that lost some."""
         seen = np.zeros(self._by_class.shape[0], np.uint64)
         meets = csr_array(self._by_class[:, losing])

@@ -10,7 +10,8 @@ TAKE_UP_AFTER_S = 6.0
 QUIET_S = 0.4
 LATEST_S = 3.0
 
-_Signature = list[tuple[str, str, str | None, str | None, UdAddress | None]]
+_Signature = tuple[int, list[tuple[str, str, str | None, str | None, UdAddress | None]]]
+_NOTHING: _Signature = (0, [])
 
 
 class GraphTimer:
@@ -18,18 +19,20 @@ class GraphTimer:
 
     def __init__(self) -> None:
         self._built: _Signature | None = None
-        self._seen: _Signature = []
+        self._seen = _NOTHING
         self._changed_s = 0.0
         self._first_change_s: float | None = None
 
-    def due(self, members: Sequence[Member], now_s: float, *, taken_up: bool) -> bool:
+    def due(self, members: Sequence[Member], now_s: float, *, taken_up: bool, elsewhere: int = 0) -> bool:
         """Whether to build the graph over `members` now; if so it counts as built.
 
         The first graph waits until the hosts that there are have had time to say so; longer while some
         that an earlier manager has directed are missing (`taken_up`), as they keep probing meanwhile.
+        `elsewhere` is another number where hosts of other pods are others.
         """
-        signature = [(host, nic.ifname, nic.ipv4, nic.ipv6, nic.ud) for host, nic in members]
-        if signature == (self._built or []):
+        named = [(host, nic.ifname, nic.ipv4, nic.ipv6, nic.ud) for host, nic in members]
+        signature = elsewhere if members else 0, named
+        if signature == (self._built or _NOTHING):
             self._first_change_s = None
             self._seen = signature
             return False

@@ -66,7 +66,7 @@ class _Draft:
         hosts = {host: i for i, host in enumerate(dict.fromkeys(nic.host for nic in nics))}
         self._host = np.array([hosts[nic.host] for nic in nics], np.int64)
         self._families = np.array([nic.families for nic in nics], np.int64)
-        self._hash = np.array([_hash(nic.name, seed) for nic in nics], np.uint64)
+        self._hash = np.array([name_hash(nic.name, seed) for nic in nics], np.uint64)
         first = self._candidates()
         self._peers: list[set[int]] = [set() for _ in nics]
         for a, b in first.tolist():
@@ -120,7 +120,7 @@ class _Draft:
         Where some NICs have IPv4 only and others IPv6 only, each kind takes a stretch of the ring of its
         own, and those with both are strewn over the two, another way on each ring.
         """
-        place = _mix(self._hash + np.uint64((k + 1) * _GOLDEN % 2**64))
+        place = mix(self._hash + np.uint64((k + 1) * _GOLDEN % 2**64))
         side = np.where(self._families == 3, place & np.uint64(1), self._families == 2)
         if not (np.any(self._families == 1) and np.any(self._families == 2)):
             side[:] = 0
@@ -248,13 +248,13 @@ class _Draft:
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio
 
 
-def _hash(name: str, seed: int) -> int:
+def name_hash(name: str, seed: int) -> int:
     """A NIC's place in the world, 64 bits."""
     key = seed.to_bytes(8, "little", signed=True)
     return int.from_bytes(blake2b(name.encode(), digest_size=8, key=key).digest(), "little")
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64's finaliser (Steele, Lea, Flood 2014): independent-looking values for each ring."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

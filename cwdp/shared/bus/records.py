@@ -65,6 +65,7 @@ SAMPLE_ROW = np.dtype(
 
 WINDOW_NS = 100_000_000
 NO_DELAY_NS = -(2**31)
+WINDOW_DELAYS = ("fwd_min_ns", "fwd_mean_ns", "rev_min_ns", "rev_mean_ns")
 LONGEST_ROW = 16
 """Windows that one WINDOW_ROW may be of."""
 
@@ -77,10 +78,7 @@ WINDOW_ROW = np.dtype(
         ("reply_sport", "<u2"),
         ("sent", "<u2"),
         ("lost", "<u2"),
-        ("fwd_min_ns", "<i4"),
-        ("fwd_mean_ns", "<i4"),
-        ("rev_min_ns", "<i4"),
-        ("rev_mean_ns", "<i4"),
+        *((name, "<i4") for name in WINDOW_DELAYS),
         ("bound_ns", "<u4"),
         ("nic", "u1"),
         ("further", "u1"),

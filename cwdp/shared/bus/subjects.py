@@ -42,12 +42,24 @@ def pod_granted(pod: str) -> str:
     return f"{PODS}.{GRANTED}.{_name(pod)}"
 
 
+def pod_hosts(pod: str) -> str:
+    """The subject on which a pod's leader tells the others' of its hosts."""
+    return f"{PODS}.{_name(pod)}.hosts"
+
+
+def pod_traces(pod: str) -> str:
+    """The subject on which other pods' leaders tell a pod's of paths to its hosts."""
+    return f"{PODS}.{_name(pod)}.traces"
+
+
 def is_of_pod(subject: str) -> bool:
     """Whether leaders tell each other something there; hosts may not."""
     if not subject.startswith(f"{PODS}."):
         return False
     rest = subject.removeprefix(f"{PODS}.").split(".")
-    return len(rest) == 1 or (len(rest) == 2 and rest[0] in (WANTS, GRANTED))
+    return len(rest) == 1 or (
+        len(rest) == 2 and (rest[0] in (WANTS, GRANTED) or rest[1] in ("hosts", "traces"))
+    )
 
 
 def document_key(pod: str, host: str) -> str:

@@ -109,6 +109,38 @@ def test_a_queue_pair_between_pods_leaves_a_silent_link_and_comes_back(running: 
     assert result["total"]["icrc_errors"] == 0
 
 
+def test_nics_of_other_pods_are_probed_and_their_one_way_delays_not_told(running: Running) -> None:
+    def far(manager: str) -> list[dict[str, Any]]:
+        paths = running.ask(manager, "/v1/owd")["paths"]
+        return [path for path in paths if path["dst"].partition("/")[0] not in HOSTS[manager]]
+
+    until(lambda: all(any(path["sent"] > path["lost"] for path in far(name)) for name in HOSTS), "answers")
+    for name in HOSTS:
+        for path in far(name):
+            assert (path["fwd_min_ns"], path["rev_p50_ns"], path["bound_ns"]) == (None, None, None)
+        assert running.is_synced(name)
+
+
+def test_a_silent_link_between_a_spine_and_a_core_is_named_by_both_pods(running: Running) -> None:
+    ends = [{str(address) for address in running.lab.topology.router_addresses(at)} for at in ("p1s1", "c1")]
+
+    def told(manager: str) -> bool:
+        events = running.ask(manager, "/v1/events")["events"][known[manager] :]
+        named = [
+            set(event["detail"].partition(": ")[0].split(" - "))
+            for event in events
+            if event["kind"] == "link_silent"
+        ]
+        return any(all(name & end for end in ends) for name in named)
+
+    known = {name: len(running.ask(name, "/v1/events")["events"]) for name in HOSTS}
+    faults.drop(running.lab.name, "p1s1-c1", 1.0)
+    try:
+        until(lambda: all(told(name) for name in HOSTS), "its name")
+    finally:
+        faults.heal(running.lab.name, "p1s1-c1")
+
+
 def test_the_keys_are_rotated_in_all_pods_without_refusing_a_pulse_between_them(running: Running) -> None:
     def have(ids: list[int]) -> bool:
         rows = [row for name in HOSTS for row in running.ask(name, "/v1/host")["hosts"]]

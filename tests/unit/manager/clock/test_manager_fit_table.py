@@ -289,11 +289,14 @@ def test_a_report_that_comes_in_while_clocks_are_solved_does_not_disturb_it() ->
     assert told.service.solve_edges(edges) is not None
 
 
+FAR = "x"
+
+
 def _told(draw: np.random.Generator) -> list[EdgeFit]:
-    """The same edges most of the time, some that are not the host's own, to strangers, or not sane."""
+    """The same edges most of the time, one to another pod; some are not the host's own, to strangers, or not sane."""
     fits = [
         fit(src=f"a/nic{nic}", dst=f"{peer}/nic{nic}", offset_ns=float(draw.normal()))
-        for peer in HOSTS[1:]
+        for peer in (*HOSTS[1:], FAR)
         for nic in range(2)
     ]
     match draw.integers(8):
@@ -315,9 +318,10 @@ def test_a_report_is_taken_in_as_if_each_of_its_edges_came_by_itself(seed: int) 
     for turn in range(120):
         now_s, fits = 1.0 + turn, _told(draw)
         known = HOSTS if turn % 9 else HOSTS[:-2]
-        whole.add("a", fit_rows(fits), known, now_s)
+        elsewhere = {FAR} if turn % 14 else set(HOSTS[-1:])
+        whole.add("a", fit_rows(fits), known, now_s, elsewhere)
         for one in fits:
-            each.add("a", fit_rows([one]), known, now_s)
+            each.add("a", fit_rows([one]), known, now_s, elsewhere)
         for fit_table in (whole, each) if turn % 25 == 20 else ():
             fit_table.expire(now_s + 40)
             fit_table.forget_host("c")
@@ -328,3 +332,12 @@ def test_a_report_is_taken_in_as_if_each_of_its_edges_came_by_itself(seed: int) 
             np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
         np.testing.assert_array_equal(mine.fits.offset_frac_ns, theirs.fits.offset_frac_ns)
     assert all(whole.refused.values())
+
+
+def test_fits_to_other_pods_whose_timelines_are_elsewhere_do_not_enter_the_solve() -> None:
+    table = FitTable()
+    far = fit(dst="x/nic0", offset_base_ns=9_000 * S)
+    table.add("a", fit_rows([fit(), far]), HOSTS, 1.0, {"x"})
+    assert table.peers(1.0) == [("a/nic0", "b/nic0")]
+    assert set(table.slots) == {"a", "b"}
+    assert not sum(table.refused.values())

@@ -111,3 +111,16 @@ def test_numbers_of_any_size_are_clipped() -> None:
 def test_an_empty_store_answers() -> None:
     assert OwdStore().snapshot(0.0).keys == []
     OwdStore().expire(0.0)
+
+
+def test_one_way_delays_to_another_timeline_are_not_known_and_round_trips_are() -> None:
+    store = OwdStore()
+    far = msgspec.structs.replace(_stat([2**31 - 1], dst="x/eth0"), rtt_min_ns=7_000)
+    store.add("a", path_rows([_stat([5_000]), far]), 0.0, {"a", "b"}.__contains__)
+    paths = store.snapshot(0.0)
+    at = [key[1] for key in paths.keys].index("x/eth0")
+    assert np.isnan([paths.delays[name][at] for name in ("fwd_min_ns", "rev_p50_ns", "rev_p99_ns")]).all()
+    assert np.isnan(paths.bound_ns[at])
+    assert paths.delays["rtt_min_ns"][at] == 7_000
+    assert paths.sent[at] == 1
+    assert paths.delays["fwd_min_ns"][1 - at] == 5_000

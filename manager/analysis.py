@@ -1,0 +1,87 @@
+"""What is made of what hosts tell, in loops: the fabric that is discovered, models of its links, their faults."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import Desired
+from cwdp.shared.bus.subjects import down
+from manager.duties import Duties
+from manager.state import FleetState
+
+LINKS_INTERVAL_S = 0.1
+LINKS_SHARE = 0.5
+MODEL_SHARE = 0.2
+DISCOVERY_INTERVAL_S = 0.25
+DISCOVERY_SHARE = 0.25
+"""Of the time, that a loop may take at most."""
+
+THREAD_ABOVE_PATHS = 20_000
+
+
+class Analysis:
+    """The loops, each of which does less often what takes long.
+
+    Args:
+        bus: the manager's.
+        state: all that it knows.
+        duties: where the time is counted.
+        direct: has hosts do what documents say.
+    """
+
+    def __init__(
+        self, bus: Bus, state: FleetState, duties: Duties, *, direct: Callable[[Iterable[Desired]], None]
+    ) -> None:
+        self._bus, self._state, self._duties, self._direct = bus, state, duties, direct
+
+    def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
+        """What is to be run, each for ever."""
+        return [self._make_models, self._watch_links, self._discover]
+
+    async def _make_models(self) -> None:
+        """Keep up with paths that become known and change."""
+        watch = self._state.watch
+        while True:
+            started = time.monotonic()
+            due = watch.due(self._state.fabric.routes)
+            if due is not None:
+                is_large = len(due.names) > THREAD_ABOVE_PATHS
+                make = partial(self._duties.timed, "model links", due.make)
+                model = await asyncio.to_thread(make) if is_large else make()
+                with self._duties.of("model links"):
+                    watch.take(model, time.monotonic())
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / MODEL_SHARE))
+
+    async def _watch_links(self) -> None:
+        while True:
+            started = time.monotonic()
+            with self._duties.of("watch links"):
+                self._state.watch_links(started)
+            for order in self._state.echo_orders(started):
+                self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
+
+    async def _discover(self) -> None:
+        discovery = self._state.discovery
+        while True:
+            started = time.monotonic()
+            learn = partial(self._duties.timed, "discover", partial(discovery.learn, started))
+            is_large = len(discovery.fabric.store) > THREAD_ABOVE_PATHS
+            self._state.note_fabric(await asyncio.to_thread(learn) if is_large else learn())
+            if self._bus.connected:
+                await self._order_traces(is_large=is_large)
+            took_s = time.monotonic() - started
+            await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
+
+    async def _order_traces(self, *, is_large: bool) -> None:
+        """Tell hosts over which ports to trace and probe, if others than before."""
+        changed, due = self._duties.timed("discover", partial(self._state.begin_discovery, time.monotonic()))
+        if due is not None:
+            order = partial(self._duties.timed, "discover", partial(self._state.discovery.order_anew, due))
+            changed |= await asyncio.to_thread(order) if is_large else order()
+        if changed:
+            with self._duties.of("discover"):
+                self._direct(self._state.documents())
