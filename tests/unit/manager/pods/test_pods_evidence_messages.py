@@ -120,7 +120,17 @@ def put(name: str, at: Any, value: int) -> Any:
         ("classes", CLASS_ROW, put("number", 0, 2**31 - 1)),
         ("classes", CLASS_ROW, put("number", 0, -5)),
     ],
-    ids=str,
+    ids=[
+        "lost",
+        "sent",
+        "sent of all",
+        "seen",
+        "late",
+        "no such node",
+        "a link twice",
+        "no such class",
+        "negative",
+    ],
 )
 def test_absurd_numbers_are_refused(part: str, row: Any, change: Any) -> None:
     pod, inbox = Pod(), Inbox()
