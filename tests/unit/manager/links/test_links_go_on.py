@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fabric_fakes import hear_windows
 from test_queue_windows import NOW, OWNER, _fabric, _rows, _traffic
 
 from manager.fabric.routes import PackedPaths, Routes
@@ -16,14 +17,14 @@ def test_windows_that_are_told_of_at_once_have_the_queues_that_they_had_on_avera
     rows = WindowStore()
     report = _rows(2)
     report["reply_sport"] = 1
-    rows.hear(["a/0"], report, NOW)
+    hear_windows(rows, ["a/0"], report, NOW)
     matrix = build_matrix(rows.names, _fabric(), Nics({"10.0.0.2": "b/0"}, {"a/0": ["10.0.0.1"]}))
     queues, one_by_one = QueueInference(matrix), QueueInference(matrix)
     for turn, late_ns in ((1, 1_000_000), (2, 3_000_000)):
         late = report.copy()
         late["window"] = NOW + turn
         late["fwd_mean_ns"][0] = late["fwd_min_ns"][0] = 5_000 + late_ns
-        rows.hear(["a/0"], late, NOW + turn)
+        hear_windows(rows, ["a/0"], late, NOW + turn)
     windows = [rows.window(NOW + turn) for turn in (1, 2)]
     found = queues.step(*windows)
     assert found.queue_ns[1] == pytest.approx(2e6, rel=0.01)
