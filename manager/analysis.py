@@ -13,10 +13,8 @@ from manager.duties import Duties
 from manager.state import FleetState
 
 LINKS_INTERVAL_S = 0.1
-LINKS_SHARE = 0.5
-MODEL_SHARE = 0.2
 DISCOVERY_INTERVAL_S = 0.25
-DISCOVERY_SHARE = 0.25
+LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 """Of the time, that a loop may take at most."""
 
 THREAD_ABOVE_PATHS = 20_000

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.clocks import OwnChange
-from cwdp.shared.bus.edges import FIT_ROW, FLAGS, FLOATS, NEVER_NS, EdgeRows
+from cwdp.shared.bus.edges import FIT_ROW, FLAGS, FLOATS, NEVER_NS, EdgeRows, Ends
 from cwdp.shared.bus.messages import host_of
 from cwdp.shared.clocksync import LONG_AGO, EdgeFits, FitReason
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits
@@ -54,24 +54,17 @@ class _Arrived:
     """The edges of a host's last report, all of which were its own to known peers, or to hosts of other pods.
 
     Attributes:
-        srcs, dsts: their NICs.
-        ends: which of these each edge has, as told.
+        ends: what each is of, as told.
         peers, far: known hosts, and those of other pods.
         near: which edges are to known hosts, shape (edges,).
         rows: the rows of these, shape (near edges,).
     """
 
-    srcs: list[str]
-    dsts: list[str]
-    ends: bytes
+    ends: Ends
     peers: list[str]
     far: list[str]
     near: NDArray[np.bool_]
     rows: NDArray[np.int64]
-
-    def is_of(self, told: EdgeRows, ends: bytes) -> bool:
-        """Whether a report is of the same edges."""
-        return (self.srcs, self.dsts, self.ends) == (told.srcs, told.dsts, ends)
 
     def holds(self, host: str, known: Collection[str], elsewhere: Collection[str]) -> bool:
         """Whether they all are where they were."""
@@ -226,9 +219,9 @@ class FitTable:
 
         Most reports are of the same edges as the one before.
         """
-        ends = told.rows[: _END_BYTES * len(fits)]  # equal bytes of all rows stand together
+        ends = told.ends(len(fits), _END_BYTES)
         before = self._arrived.get(host)
-        if before is not None and before.is_of(told, ends) and before.holds(host, known, elsewhere):
+        if before is not None and before.ends == ends and before.holds(host, known, elsewhere):
             fits = fits[before.near]
             sane = _sane(fits)
             self.refused["not_sane"] += int(np.count_nonzero(~sane))
@@ -252,7 +245,7 @@ class FitTable:
         if (taken == near).all():
             far = [peer for peer in peers if peer in elsewhere]
             peers = [peer for peer in peers if peer not in elsewhere]
-            self._arrived[host] = _Arrived(told.srcs, told.dsts, ends, peers, far, near, rows)
+            self._arrived[host] = _Arrived(ends, peers, far, near, rows)
         return fits[taken], rows
 
     def _row(self, key: tuple[str, str]) -> int:

@@ -128,11 +128,6 @@ class Discovery:
             self._suspects, self._suspects_of = self.miswired(), known
         return self._wiring.step(self._suspects, now_s)
 
-    def order(self, edges: Edges, now_s: float) -> bool:
-        """See what is to be traced; whether anything has changed."""
-        due = self.orders_due(edges, now_s)
-        return due is not None and self.order_anew(due)
-
     def orders_due(self, edges: Edges, now_s: float) -> "OrderInputs | None":
         """What orders rest on now; None where those that there are hold."""
         if now_s - self._ordered_s < self.order_interval_s:

@@ -16,7 +16,7 @@ LAPSE_S = 60.0
 
 HEARD_S = 10.0
 MOST_PODS, MOST_NICS = 64, 8_192
-REASONS = ("ok", "own_pod", "old_leader", "too_many", "held_here", "held_elsewhere")
+REASONS = ("ok", "old_leader", "too_many", "held_here", "held_elsewhere")
 
 
 class PodHost(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.edges import COUNTS, DELAYS, NO_BOUND_NS, PATH_ROW, EdgeRows
+from cwdp.shared.bus.edges import COUNTS, DELAYS, NO_BOUND_NS, PATH_ROW, EdgeRows, Ends
 from cwdp.shared.bus.messages import host_of, nic_id
 from cwdp.shared.bus.records import NO_DELAY_NS
 
@@ -74,9 +74,7 @@ class Extremes:
 class _Arrived:
     """The paths of a host's last report, where they are kept, and whether they are its own, each once; shape (paths,)."""
 
-    srcs: list[str]
-    dsts: list[str]
-    ends: bytes
+    ends: Ends
     rows: NDArray[np.int64]
     is_own: NDArray[np.bool_]
 
@@ -208,9 +206,9 @@ class OwdStore:
 
     def _arrived_of(self, host: str, told: EdgeRows, stats: NDArray[np.void]) -> "_Arrived":
         """Where a report's paths are kept; most reports are of the same paths as the one before."""
-        ends = told.rows[: _END_BYTES * len(stats)]  # bytes of all rows that are alike stand together
+        ends = told.ends(len(stats), _END_BYTES)
         known = self._arrived.get(host)
-        if known is not None and (known.srcs, known.dsts, known.ends) == (told.srcs, told.dsts, ends):
+        if known is not None and known.ends == ends:
             return known
         own = nic_id(host, "")
         seen: set[PathKey] = set()
@@ -221,7 +219,7 @@ class OwdStore:
             if is_own[i]:
                 seen.add(key)
                 rows[i] = self._row(key)
-        known = self._arrived[host] = _Arrived(told.srcs, told.dsts, ends, rows, is_own)
+        known = self._arrived[host] = _Arrived(ends, rows, is_own)
         return known
 
     def _row(self, key: PathKey) -> int:

@@ -15,9 +15,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.packing import packed, row_bytes, rows_of, unpacked
-from manager.fabric.routes import DirectedLink
 from manager.faults.losses import SPANS
 from manager.pods.evidence import NO_CLASS, Sums, Table
+from manager.pods.link_names import links_of, named
 
 FRESH_S = 2.0
 """Evidence that is older tells nothing of now: its pod decides alone until it is heard again."""
@@ -94,12 +94,10 @@ class PackedTable:
         Raises:
             TooLargeError: there are more links than a message holds.
         """
-        nodes = {node: i for i, node in enumerate(dict.fromkeys(end for link in table.links for end in link))}
-        links = np.array([(nodes[a], nodes[b]) for a, b in table.links], LINK_ROW)
+        nodes, ends = named(table.links)
+        links = np.array(ends, LINK_ROW)
         classes = table.class_of.astype(CLASS_ROW["number"]).view(CLASS_ROW)
-        return cls(
-            packed(msgspec.msgpack.encode(list(nodes))), packed(row_bytes(links)), packed(row_bytes(classes))
-        )
+        return cls(nodes, packed(row_bytes(links)), packed(row_bytes(classes)))
 
 
 def evidence(pod: str, epoch: int, seq: int, table: PackedTable, sums: Sums) -> Evidence:
@@ -129,19 +127,13 @@ def table_of(message: Evidence) -> Table:
     Raises:
         ValueError: it cannot be.
     """
-    nodes = msgspec.msgpack.decode(unpacked(message.nodes), type=list[str])
+    nodes, links = links_of(message.nodes, rows_of(unpacked(message.links), LINK_ROW))
     if len(set(nodes)) < len(nodes) or not all(map(_is_sane, nodes)):
         raise ValueError("nodes that cannot be")
-    rows = rows_of(unpacked(message.links), LINK_ROW)
-    if max(rows["a"].max(initial=0), rows["b"].max(initial=0)) >= max(len(nodes), 1):
-        raise ValueError("links between unknown nodes")
-    links = tuple(
-        DirectedLink(nodes[a], nodes[b]) for a, b in zip(rows["a"].tolist(), rows["b"].tolist(), strict=True)
-    )
     if len(set(links)) < len(links) or any(a == b for a, b in links):
         raise ValueError("links that cannot be")
     class_of = np.array(rows_of(unpacked(message.classes), CLASS_ROW)["number"], np.int32)
-    table = Table(links, class_of)
+    table = Table(tuple(links), class_of)
     used = np.unique(class_of[class_of != NO_CLASS])
     if len(class_of) != len(table.subjects) or not np.array_equal(used, np.arange(len(used))):
         raise ValueError("causes that the links do not give")

@@ -21,6 +21,7 @@ from manager.duties import Duties
 from manager.fabric.routes import DirectedLink
 from manager.planner.planner import Planner
 from manager.pods.grants import LAST_S, grants, shares
+from manager.pods.link_names import links_of, named
 from manager.pods.pods import SILENT_S, Pods
 
 EVERY_S = 1.0
@@ -62,18 +63,12 @@ def link_rows(pod: str, epoch: int, seq: int, told: Mapping[DirectedLink, tuple[
         TooLargeError: there are more links than a message holds.
     """
     is_want = len(next(iter(told.values()), ())) > 1
-    nodes = {node: i for i, node in enumerate(dict.fromkeys(end for link in told for end in link))}
+    nodes, ends = named(told)
     rows = np.array(
-        [(nodes[a], nodes[b], *numbers) for (a, b), numbers in told.items()],
+        [(*places, *numbers) for places, numbers in zip(ends, told.values(), strict=True)],
         WANT_ROW if is_want else GRANT_ROW,
     )
-    return LinkRows(
-        pod=pod,
-        epoch=epoch,
-        seq=seq,
-        nodes=packed(msgspec.msgpack.encode(list(nodes))),
-        rows=packed(row_bytes(rows)),
-    )
+    return LinkRows(pod=pod, epoch=epoch, seq=seq, nodes=nodes, rows=packed(row_bytes(rows)))
 
 
 def told_by(message: LinkRows, dtype: np.dtype[np.void]) -> dict[DirectedLink, tuple[float, ...]]:
@@ -82,15 +77,11 @@ def told_by(message: LinkRows, dtype: np.dtype[np.void]) -> dict[DirectedLink, t
     Raises:
         ValueError: they cannot be.
     """
-    nodes = msgspec.msgpack.decode(unpacked(message.nodes), type=list[str])
     rows = rows_of(unpacked(message.rows), dtype)
-    if len(rows) and max(rows["a"].max(), rows["b"].max()) >= len(nodes):
-        raise ValueError("links between unknown nodes")
+    _, links = links_of(message.nodes, rows)
     numbers = np.stack([rows[name] for name in (dtype.names or ())[2:]], axis=1)
     if not ((numbers >= 0) & (numbers <= MOST_BPS)).all():
         raise ValueError("rates that cannot be")
-    ends = zip(rows["a"].tolist(), rows["b"].tolist(), strict=True)
-    links = [DirectedLink(nodes[a], nodes[b]) for a, b in ends]
     return dict(zip(links, map(tuple, numbers.tolist()), strict=True))
 
 

@@ -128,6 +128,10 @@ PATH_ROW = np.dtype(
 """A `PathStat`; NO_DELAY_NS and NO_BOUND_NS stand for None."""
 
 
+Ends = tuple[list[str], list[str], bytes]
+"""The NICs that rows are from and to, and which of these each row has."""
+
+
 class EdgeRows(Struct, frozen=True, kw_only=True):
     """Rows of edges or paths from some NICs to others, named as `HOST/IFNAME`."""
 
@@ -145,6 +149,13 @@ class EdgeRows(Struct, frozen=True, kw_only=True):
         if (rows["src"] >= len(self.srcs)).any() or (rows["dst"] >= len(self.dsts)).any():
             raise ValueError("a row is of a NIC that is not named")
         return rows
+
+    def ends(self, rows: int, end_bytes: int) -> Ends:
+        """What its rows, so many, are of, to tell whether another message is of the same.
+
+        Equal bytes of all rows stand together (`cwdp.shared.bus.packing`), so those `end_bytes` that name a row do.
+        """
+        return self.srcs, self.dsts, self.rows[: end_bytes * rows]
 
 
 def fit_rows(fits: Sequence[EdgeFit]) -> EdgeRows:

@@ -150,6 +150,15 @@ def test_bytes_that_are_nothing_are_refused(part: str) -> None:
     assert inbox.reports["not_sane"] == 4
 
 
+def test_links_between_no_nodes_at_all_are_refused() -> None:
+    """Also those whose ends would be the first node."""
+    pod, inbox = Pod(), Inbox()
+    no_nodes = msgspec.structs.replace(pod.says(), nodes=packed(msgspec.msgpack.encode([])))
+    one_link = packed(row_bytes(np.zeros(1, LINK_ROW)))
+    inbox.hear(msgspec.structs.replace(no_nodes, links=one_link))
+    assert inbox.reports["not_sane"] == 1
+
+
 def test_there_are_no_more_pods_than_can_be() -> None:
     pod, inbox = Pod(), Inbox()
     for i in range(MOST_PODS + 1):
