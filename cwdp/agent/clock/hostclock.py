@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cwdp.agent.clock.discipline import Clocks
+from cwdp.agent.clock.holdover import RateChanges
 from cwdp.agent.clock.timebase import IDENTITY, BaseLine, Change, TimeBase
 from cwdp.dataplane.loading.loader import Settings
 from cwdp.dataplane.pinned.maps import Q40, Q48, Maps
@@ -135,7 +136,7 @@ class HostClock:
     """Follows the manager's solutions: the first is taken as it is, later ones are approached by slewing.
 
     A line found in the maps, left by an earlier agent, is taken up. Without word from the manager the last
-    line goes on, and its bound grows.
+    line goes on, and its bound grows, the faster the longer that lasts.
     """
 
     def __init__(self, clock: LocalClock) -> None:
@@ -144,6 +145,7 @@ class HostClock:
         self._target_came_ns = 0
         self._timeline: str | None = None
         self._left_ns, self._left_rate, self._left_at_ns = 0, 0.0, clocksync.LONG_AGO
+        self._rate_changes = RateChanges()
         self.published: Published | None = None
 
     @property
@@ -191,6 +193,7 @@ class HostClock:
         self._target, self._target_came_ns = update.line, self._clock.now_ns()
         if update.line.state in VOID:
             return
+        self._rate_changes.hear(update.line.ref_local_ns, update.line.drift)
         target = _line(update.line)
         if self.published is not None:
             here = self.published.at(self._target_came_ns)
@@ -238,11 +241,12 @@ class HostClock:
         behind_ns = goal.minus_ns(line, now_ns)
         slew_ns = round(behind_ns / slew) if slew else 0
         left = self._left_rate if self._is_off_line(now_ns) else 0.0
-        bound_ns = (
-            target.bound_ns + target.bound_drift * max(now_ns - target.ref_local_ns, 0) + abs(behind_ns)
-        )
+        age_ns = max(now_ns - target.ref_local_ns, 0)
+        off_ns, off_drift = self._rate_changes.off_ns(age_ns)
+        bound_ns = target.bound_ns + target.bound_drift * age_ns + off_ns + abs(behind_ns)
         bound_ns += left * (now_ns - self._left_ns)
-        return Published(replace(line, drift=goal.drift), slew, slew_ns, bound_ns, target.bound_drift + left)
+        bound_drift = target.bound_drift + off_drift + left
+        return Published(replace(line, drift=goal.drift), slew, slew_ns, bound_ns, bound_drift)
 
     def report(self) -> ClockLine | None:
         """The published line as a message, as it stands now."""

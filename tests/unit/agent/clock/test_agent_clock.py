@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cwdp.agent.clock import hostclock
 from cwdp.agent.clock.discipline import Clocks
+from cwdp.agent.clock.holdover import RateChanges
 from cwdp.agent.clock.hostclock import LEFT_S, LEFT_SURCHARGE, SILENCE_S, HostClock, LocalClock
 from cwdp.dataplane import abi
 from cwdp.dataplane.loading.loader import Settings
@@ -150,7 +151,8 @@ def test_the_bound_has_the_way_to_go_in_it(bench: Bench) -> None:
     bench.clock.write([cast("Maps", bench.maps)])
     assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(5020, abs=2)
     bench.tick(8)
-    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(20, abs=25)
+    alone_ns, _ = RateChanges().off_ns(8 * TICK_NS)
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(20 + alone_ns, abs=25)
 
 
 def test_the_bound_grows_with_silence_and_the_line_goes_on(bench: Bench) -> None:
@@ -160,7 +162,8 @@ def test_the_bound_grows_with_silence_and_the_line_goes_on(bench: Bench) -> None
     bench.tick(40)
     assert bench.state() == "holdover"
     assert bench.synced()
-    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(first + 10, abs=1.1)
+    alone_ns, _ = RateChanges().off_ns(41 * TICK_NS)
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(first + 10 + alone_ns, abs=1.6)
     assert bench.offset_ns == pytest.approx(100 - 2e-5 * 41 * TICK_NS, abs=1)
     bench.tell(bench.offset_ns)
     assert bench.state() == "synced"
@@ -478,3 +481,17 @@ def test_a_line_is_written_when_it_has_moved_and_every_second(kernel: FakeClocks
             clock.write([])
             written += 1
     assert 9 <= written <= 20
+
+
+def test_a_bound_grows_ever_faster_while_there_is_no_word(bench: Bench) -> None:
+    bench.tell(5_000.0)
+    bounds = []
+    for _ in range(60):
+        bench.tick(4)
+        bounds.append(bench.maps.bound_ns(bench.time.at_ns))
+    seconds = np.diff(bounds)
+    assert (np.diff(seconds[3:29]) > 0).all()
+    assert bounds[9] > 20.0 + 10.0 + 300.0
+    bench.tell(5_000.0)
+    bench.tick()
+    assert bench.maps.bound_ns(bench.time.at_ns) < 50.0
