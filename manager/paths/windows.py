@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, path_keys, shown_address
-from cwdp.shared.bus.windows import PLACED_ROW
+from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address
+from manager.paths.rows import Floats, known_delays, shares_of, taken, together
 from manager.paths.told import HostPaths
 
 KEPT = 64
@@ -34,10 +34,6 @@ RECENT_BUCKET_WINDOWS = 20
 MOST_WAITING = 1 << 14
 """Rows that wait to be taken in: what is made of so many on the way fits a processor's second cache."""
 
-WIDEST_BOUND_NS = 100_000
-"""A delay that is known less well than this tells nothing of queues."""
-
-WAYS = ("fwd", "rev")
 FWD, REV = 0, 1
 _KEY_BYTES = 24
 """Those of a row, and the number of its NIC."""
@@ -45,10 +41,6 @@ _KEY_BYTES = 24
 _NOT_SEEN, _NO_ROOM = -2, -1
 
 _NO_WINDOWS = (0, -1)
-_AS_BYTES = np.dtype(f"V{PLACED_ROW.itemsize}")
-"""With fields numpy works out anew what type fits them all, which takes much longer."""
-
-Floats = NDArray[np.float32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
@@ -177,14 +169,14 @@ class WindowStore:
             sane = int(np.count_nonzero(good))
             self.reports["not_sane"] += len(rows) - sane
             self.reports["too_old"] += sane - int(np.count_nonzero(fresh))
-            rows, path = _taken(rows, fresh), path[fresh]
+            rows, path = taken(rows, fresh), path[fresh]
         if not len(rows):
             return
         number = self._numbers(table, path)
         placed = number >= 0
         if not placed.all():
             self.reports["too_many"] += int(np.count_nonzero(~placed))
-            rows, number = _taken(rows, placed), number[placed]
+            rows, number = taken(rows, placed), number[placed]
         if not len(rows):
             return
         self.reports["ok"] += len(rows)
@@ -281,7 +273,7 @@ class WindowStore:
         """Keep what waits, of all hosts at once: a step over many rows takes hardly longer than one over few."""
         if not self._waiting:
             return
-        rows = np.concatenate([rows.view(_AS_BYTES) for rows, _ in self._waiting]).view(PLACED_ROW)
+        rows = together([rows for rows, _ in self._waiting])
         number = np.concatenate([number for _, number in self._waiting])
         self._waiting.clear()
         self._waiting_rows = 0
@@ -294,7 +286,7 @@ class WindowStore:
         for window in range(begin, end):
             self._open(window)
         np.maximum.at(self._seen, number, last)
-        delays = _known_delays(rows)
+        delays = known_delays(rows)
         self._learn_least(number, first, last, np.ascontiguousarray(rows["bound_ns"]), delays)
         counts = [np.ascontiguousarray(rows[name]) for name in ("sent", "lost")]
         since, until = (first - begin).astype(np.int16), (last - begin).astype(np.int16)
@@ -303,10 +295,10 @@ class WindowStore:
                 turn = np.int16(window - begin)
                 of = np.flatnonzero((since <= turn) & (turn <= until))
                 if len(of) == len(rows):
-                    self._put(window, number, _shares(counts, window - first, times), delays)
+                    self._put(window, number, shares_of(counts, window - first, times), delays)
                 else:
                     some = [count.take(of) for count in counts]
-                    shares = _shares(some, window - first.take(of), times.take(of))
+                    shares = shares_of(some, window - first.take(of), times.take(of))
                     self._put(window, number.take(of), shares, [delay.take(of) for delay in delays])
 
     def _put(
@@ -475,42 +467,3 @@ def _with_more(array: NDArray[_Scalar], more: int) -> NDArray[_Scalar]:
     grown = np.zeros((*array.shape[:-1], old + more), array.dtype)
     grown[..., :old] = array
     return grown
-
-
-def _taken(rows: NDArray[np.void], mask: NDArray[np.bool_]) -> NDArray[np.void]:
-    """As `rows[mask]`, of PLACED_ROWs, in a tenth of the time."""
-    return rows.view(_AS_BYTES)[mask].view(PLACED_ROW)
-
-
-def _shares(
-    counts: list[NDArray[np.uint16]], turn: NDArray[np.int64], times: NDArray[np.int64]
-) -> list[NDArray[np.uint16]]:
-    """What one window has of counts that are of several: of its `turn`, from 0, of so many `times`."""
-    if times.max(initial=1) == 1:
-        return counts
-    return [
-        _upto(count, turn + 1, times) - _upto(count, turn, times) if count.any() else count
-        for count in counts
-    ]
-
-
-def _upto(count: NDArray[np.uint16], turn: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.uint16]:
-    """What the windows before `turn` have; products and quotients are exact enough in float64 to round down right."""
-    return (count * turn / times).astype(np.uint16)
-
-
-def _known_delays(rows: NDArray[np.void]) -> list[Floats]:
-    """Mean delays there and back, then the least ones, NaN where one is not known; shape (rows,) each."""
-    bound_ns = rows["bound_ns"]
-    unknown = bound_ns >= WIDEST_BOUND_NS if bound_ns.max() >= WIDEST_BOUND_NS else None
-    delays = []
-    for what in ("mean", "min"):
-        for way in WAYS:
-            told = np.ascontiguousarray(rows[f"{way}_{what}_ns"])
-            delay = told.astype(np.float32)
-            if told.min() == NO_DELAY_NS:
-                delay[told == NO_DELAY_NS] = np.nan
-            if unknown is not None:
-                delay[unknown] = np.nan
-            delays.append(delay)
-    return delays
