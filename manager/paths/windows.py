@@ -308,7 +308,8 @@ class WindowStore:
         slot = window % KEPT
         for which, count in enumerate(counts):
             self._counts[slot, which][number] = count
-        distrusted = self._are_distrusted(number, np.int64(window), np.int64(window))
+        this = np.array(window)
+        distrusted = self._are_distrusted(number, this, this)
         for which, delay in enumerate(delays):
             value = delay if distrusted is None else np.where(distrusted, np.float32(np.nan), delay)
             self._delays[slot, which][number] = value

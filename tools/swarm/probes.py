@@ -142,7 +142,7 @@ class HostProbes:
         rows["lost"][lossy] = self._rng.binomial(rows["sent"][lossy], loss[lossy])
         apart_ns = ahead_ns[self._pod]
         timed = ~np.isnan(apart_ns)
-        both = 0
+        both = np.zeros(len(self))
         for way, queue_ns, shown_ns in zip(WAYS, self._queues_ns, (apart_ns, -apart_ns), strict=True):
             least = self._base_ns + 0.3 * queue_ns
             both = both + least
