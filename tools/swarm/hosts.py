@@ -100,7 +100,9 @@ class SwarmHost:
         if before is None or before.probes != told.probes:
             seed = self._world.seed, self.number
             self._probes = HostProbes(self._world.fabric, told.probes, seed) if told.probes else None
-            self._windows = self._probes and ToldWindows(self.name, self._ifnames, self._probes.paths)
+            self._windows = (
+                ToldWindows(self.name, self._ifnames, self._probes.paths) if self._probes else None
+            )
         if before is None or before.steer != told.steer:
             self.moves += self._world.traffic.steer(self.number, told.steer)
         for order in told.traces:
