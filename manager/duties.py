@@ -6,7 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import nkeys
+from msgspec import Struct
+
+from cwdp.shared.bus.sealing import LeaderSeal
+
+UNPACK = "unpack"
+"""To make out what a message says and whether it is from whom it says, before it is heard."""
+
 _T = TypeVar("_T")
+_Message = TypeVar("_Message", bound=Struct)
 
 
 class Duties:
@@ -32,3 +41,21 @@ class Duties:
         """Do some work that counts as a duty's."""
         with self.of(duty):
             return work()
+
+
+class CountedSeal(LeaderSeal):
+    """Counts the time in which messages are made out as that of the duty `UNPACK`.
+
+    Args:
+        key: the fleet's control key.
+        duties: where it is counted.
+    """
+
+    def __init__(self, key: nkeys.KeyPair, duties: Duties) -> None:
+        super().__init__(key)
+        self._duties = duties
+
+    def decode(self, subject: str, of: type[_Message], data: bytes) -> _Message:
+        """As every leader's."""
+        with self._duties.of(UNPACK):
+            return super().decode(subject, of, data)

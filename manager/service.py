@@ -127,11 +127,13 @@ class Manager:
             authority = Authority.load(config.authority_dir)
         url = config.nats if self.server is None else self.server.url
         assert url is not None
+        self.loop_watch, self.duties = LoopWatch(), Duties()
         self.bus = manager_bus(
             url,
             authority,
             pod=config.pod,
             name="cwdp-manager",
+            duties=self.duties,
             on_change=self._on_bus_change,
             confirm=self._confirm,
             on_trouble=self._note_unwritten,
@@ -162,7 +164,6 @@ class Manager:
             may_go_on=self.pods.may_go_on,
         )
         claim = Claim(manager=uuid.uuid4().hex, name=config.name)
-        self.loop_watch, self.duties = LoopWatch(), Duties()
         self.lease = LeaseThread(
             manager_bus(url, authority, pod=config.pod, name="cwdp-manager lease"),
             claim,

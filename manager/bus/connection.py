@@ -4,10 +4,29 @@ from typing import Any
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.sealing import LeaderSeal
+from manager.duties import CountedSeal, Duties
 from manager.identity.authority import DEFAULT_POD, Authority
 
 
-def manager_bus(url: str, authority: Authority, *, name: str, pod: str = DEFAULT_POD, **others: Any) -> Bus:
-    """A manager's connection, not started yet; `others` are what `Bus` takes besides."""
-    credential, seal = authority.manager_credential(name), LeaderSeal(authority.control_key)
-    return Bus(url, credential, seal, pod=pod, name=name, **others)
+def manager_bus(
+    url: str,
+    authority: Authority,
+    *,
+    name: str,
+    pod: str = DEFAULT_POD,
+    duties: Duties | None = None,
+    **others: Any,
+) -> Bus:
+    """A manager's connection, not started yet.
+
+    Args:
+        url: where the bus is.
+        authority: the fleet's.
+        name: what its server shows for this process.
+        pod: whose documents it keeps.
+        duties: where the time is counted in which messages are made out, if it is.
+        others: what `Bus` takes besides.
+    """
+    key = authority.control_key
+    seal = LeaderSeal(key) if duties is None else CountedSeal(key, duties)
+    return Bus(url, authority.manager_credential(name), seal, pod=pod, name=name, **others)

@@ -61,8 +61,8 @@ class _Arrived:
     """
 
     ends: Ends
-    peers: list[str]
-    far: list[str]
+    peers: set[str]
+    far: set[str]
     near: NDArray[np.bool_]
     rows: NDArray[np.int64]
 
@@ -222,8 +222,11 @@ class FitTable:
         ends = told.ends(len(fits), _END_BYTES)
         before = self._arrived.get(host)
         if before is not None and before.ends == ends and before.holds(host, known, elsewhere):
-            fits = fits[before.near]
+            if len(before.rows) < len(fits):
+                fits = fits[before.near]
             sane = _sane(fits)
+            if sane.all():
+                return fits, before.rows
             self.refused["not_sane"] += int(np.count_nonzero(~sane))
             return fits[sane], before.rows[sane]
         peers = [host_of(dst) for dst in told.dsts]
@@ -243,9 +246,8 @@ class FitTable:
         pairs = zip(fits["src"][taken].tolist(), fits["dst"][taken].tolist(), strict=True)
         rows = np.array([self._row((told.srcs[src], told.dsts[dst])) for src, dst in pairs], np.int64)
         if (taken == near).all():
-            far = [peer for peer in peers if peer in elsewhere]
-            peers = [peer for peer in peers if peer not in elsewhere]
-            self._arrived[host] = _Arrived(ends, peers, far, near, rows)
+            far = {peer for peer in peers if peer in elsewhere}
+            self._arrived[host] = _Arrived(ends, {*peers} - far, far, near, rows)
         return fits[taken], rows
 
     def _row(self, key: tuple[str, str]) -> int:

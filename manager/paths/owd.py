@@ -72,9 +72,13 @@ class Extremes:
 
 @dataclass(frozen=True)
 class _Arrived:
-    """The paths of a host's last report, where they are kept, and whether they are its own, each once; shape (paths,)."""
+    """The paths of a host's last report, where they are kept, and whether they are its own, each once; shape (paths,).
+
+    `dst_hosts` are those of its list of NICs that paths lead to.
+    """
 
     ends: Ends
+    dst_hosts: list[str]
     rows: NDArray[np.int64]
     is_own: NDArray[np.bool_]
 
@@ -120,8 +124,9 @@ class OwdStore:
         arrived = self._arrived_of(host, told, stats)
         taken = arrived.is_own & (stats["lost"] <= stats["sent"])
         rows, all_told = arrived.rows, len(stats)
-        is_far = np.array([not is_ours(host_of(dst)) for dst in told.dsts], bool)[stats["dst"]]
-        if is_far.any():
+        far = [not is_ours(host) for host in arrived.dst_hosts]
+        if any(far):
+            is_far = np.array(far, bool)[stats["dst"]]
             stats = stats.copy()
             for name in ONE_WAY:
                 stats[name][is_far] = NO_DELAY
@@ -219,7 +224,7 @@ class OwdStore:
             if is_own[i]:
                 seen.add(key)
                 rows[i] = self._row(key)
-        known = self._arrived[host] = _Arrived(ends, rows, is_own)
+        known = self._arrived[host] = _Arrived(ends, [host_of(dst) for dst in told.dsts], rows, is_own)
         return known
 
     def _row(self, key: PathKey) -> int:

@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, path_keys, shown_address
-from cwdp.shared.bus.windows import PLACED_ROW
+from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address
+from manager.paths.rows import Floats, known_delays, shares_of, taken, together
 from manager.paths.told import HostPaths
 
 KEPT = 64
@@ -31,13 +31,9 @@ RECENT_BUCKETS = 3
 RECENT_BUCKET_WINDOWS = 20
 """Least delays count for good once they are two to three such buckets old."""
 
-MOST_WAITING = 1 << 16
-"""Rows that wait to be taken in."""
+MOST_WAITING = 1 << 14
+"""Rows that wait to be taken in: what is made of so many on the way fits a processor's second cache."""
 
-WIDEST_BOUND_NS = 100_000
-"""A delay that is known less well than this tells nothing of queues."""
-
-WAYS = ("fwd", "rev")
 FWD, REV = 0, 1
 _KEY_BYTES = 24
 """Those of a row, and the number of its NIC."""
@@ -45,10 +41,6 @@ _KEY_BYTES = 24
 _NOT_SEEN, _NO_ROOM = -2, -1
 
 _NO_WINDOWS = (0, -1)
-_AS_BYTES = np.dtype(f"V{PLACED_ROW.itemsize}")
-"""With fields numpy works out anew what type fits them all, which takes much longer."""
-
-Floats = NDArray[np.float32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
@@ -177,14 +169,14 @@ class WindowStore:
             sane = int(np.count_nonzero(good))
             self.reports["not_sane"] += len(rows) - sane
             self.reports["too_old"] += sane - int(np.count_nonzero(fresh))
-            rows, path = _taken(rows, fresh), path[fresh]
+            rows, path = taken(rows, fresh), path[fresh]
         if not len(rows):
             return
         number = self._numbers(table, path)
         placed = number >= 0
         if not placed.all():
             self.reports["too_many"] += int(np.count_nonzero(~placed))
-            rows, number = _taken(rows, placed), number[placed]
+            rows, number = taken(rows, placed), number[placed]
         if not len(rows):
             return
         self.reports["ok"] += len(rows)
@@ -281,39 +273,46 @@ class WindowStore:
         """Keep what waits, of all hosts at once: a step over many rows takes hardly longer than one over few."""
         if not self._waiting:
             return
-        rows = np.concatenate([rows.view(_AS_BYTES) for rows, _ in self._waiting]).view(PLACED_ROW)
+        rows = together([rows for rows, _ in self._waiting])
         number = np.concatenate([number for _, number in self._waiting])
         self._waiting.clear()
         self._waiting_rows = 0
         self._keep(rows, number)
 
     def _keep(self, rows: NDArray[np.void], number: NDArray[np.intp]) -> None:
-        first = np.ascontiguousarray(rows["window"])
-        further = rows["further"].astype(np.intp)
-        last = first + further
-        for each in range(int(first.min()), int(last.max()) + 1):
-            self._open(each)
+        first, times = np.ascontiguousarray(rows["window"]), rows["further"].astype(np.int64) + 1
+        last = first + (times - 1)
+        begin, end = int(first.min()), int(last.max()) + 1
+        for window in range(begin, end):
+            self._open(window)
         np.maximum.at(self._seen, number, last)
-        delays = _known_delays(rows)
-        self._learn_least(number, first, last, rows["bound_ns"], delays)
-        times = further + 1
-        at = np.repeat(np.arange(len(rows)), times)
-        turn = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
-        window = first[at] + turn
-        held = self._held[window % KEPT] == window
-        if not held.all():
-            at, turn, window = at[held], turn[held], window[held]
-        slot, to, room = window % KEPT, number[at], len(self._seen)
-        counts, place = self._counts.reshape(-1), slot * (self._counts.shape[1] * room) + to
-        for which, name in enumerate(("sent", "lost")):
-            counts[which * room :][place] = _shares(rows[name][at], turn, times[at])
-        kept, place = self._delays.reshape(-1), slot * (self._delays.shape[1] * room) + to
-        distrusted = self._are_distrusted(to, window, window)
+        delays = known_delays(rows)
+        self._learn_least(number, first, last, np.ascontiguousarray(rows["bound_ns"]), delays)
+        counts = [np.ascontiguousarray(rows[name]) for name in ("sent", "lost")]
+        since, until = (first - begin).astype(np.int16), (last - begin).astype(np.int16)
+        for window in range(begin, end):
+            if self._held[window % KEPT] == window:
+                turn = np.int16(window - begin)
+                of = np.flatnonzero((since <= turn) & (turn <= until))
+                if len(of) == len(rows):
+                    self._put(window, number, shares_of(counts, window - first, times), delays)
+                else:
+                    some = [count.take(of) for count in counts]
+                    shares = shares_of(some, window - first.take(of), times.take(of))
+                    self._put(window, number.take(of), shares, [delay.take(of) for delay in delays])
+
+    def _put(
+        self, window: int, number: NDArray[np.intp], counts: list[NDArray[np.uint16]], delays: list[Floats]
+    ) -> None:
+        """Keep what one window had of some rows."""
+        slot = window % KEPT
+        for which, count in enumerate(counts):
+            self._counts[slot, which][number] = count
+        this = np.array(window)
+        distrusted = self._are_distrusted(number, this, this)
         for which, delay in enumerate(delays):
-            value = delay[at]
-            if distrusted is not None:
-                value[distrusted] = np.nan
-            kept[which * room :][place] = value
+            value = delay if distrusted is None else np.where(distrusted, np.float32(np.nan), delay)
+            self._delays[slot, which][number] = value
 
     def _are_distrusted(
         self, number: NDArray[np.intp], first: NDArray[np.int64], last: NDArray[np.int64]
@@ -333,19 +332,22 @@ class WindowStore:
         delays: list[Floats],
     ) -> None:
         """Take in the least delays that paths surely had; `first` and `last` are the windows that each row is of."""
-        turn = last // RECENT_BUCKET_WINDOWS
-        recent = turn % RECENT_BUCKETS
-        learns = self._recent_held[recent] == turn
+        surely = [(delay + bound_ns).astype(np.float32) for delay in delays[2:]]
         distrusted = self._are_distrusted(number, first, last)
-        if distrusted is not None:
-            learns &= ~distrusted
-        place = recent * len(self._seen) + number
-        for way, delay in enumerate(delays[2:]):
-            surely = (delay + bound_ns).astype(np.float32)
-            surely[np.isnan(surely) | ~learns] = np.inf
-            np.minimum.at(self._recent[way].reshape(-1), place, surely)
-            if self._least is not None:
-                np.minimum.at(self._least[way], number, surely)
+        for each in surely:
+            each[np.isnan(each)] = np.inf
+            if distrusted is not None:
+                each[distrusted] = np.inf
+        bucket = last // RECENT_BUCKET_WINDOWS
+        for turn in range(int(bucket.min()), int(bucket.max()) + 1):
+            recent = turn % RECENT_BUCKETS
+            if self._recent_held[recent] == turn:
+                of = bucket == turn
+                to = number[of]
+                for way, each in enumerate(surely):
+                    np.minimum.at(self._recent[way, recent], to, each[of])
+                    if self._least is not None:
+                        np.minimum.at(self._least[way], to, each[of])
 
     def _open(self, window: int) -> None:
         """Make room for a window that is newer than what its slot holds."""
@@ -466,28 +468,3 @@ def _with_more(array: NDArray[_Scalar], more: int) -> NDArray[_Scalar]:
     grown = np.zeros((*array.shape[:-1], old + more), array.dtype)
     grown[..., :old] = array
     return grown
-
-
-def _taken(rows: NDArray[np.void], mask: NDArray[np.bool_]) -> NDArray[np.void]:
-    """As `rows[mask]`, of PLACED_ROWs, in a tenth of the time."""
-    return rows.view(_AS_BYTES)[mask].view(PLACED_ROW)
-
-
-def _shares(
-    counts: NDArray[np.uint16], turn: NDArray[np.int64], times: NDArray[np.intp]
-) -> NDArray[np.uint16]:
-    """What one window has of counts that are of several: of its `turn`, from 0, of so many `times`."""
-    several = np.flatnonzero((times > 1) & (counts > 0))
-    if len(several):
-        count, turn, times = counts[several].astype(np.int64), turn[several], times[several]
-        counts[several] = count * (turn + 1) // times - count * turn // times
-    return counts
-
-
-def _known_delays(rows: NDArray[np.void]) -> list[Floats]:
-    """Mean delays there and back, then the least ones, NaN where one is not known; shape (rows,) each."""
-    known = rows["bound_ns"] < WIDEST_BOUND_NS
-    names = [f"{way}_{what}_ns" for what in ("mean", "min") for way in WAYS]
-    return [
-        np.where(known & (rows[name] != NO_DELAY_NS), rows[name], np.nan).astype(np.float32) for name in names
-    ]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cwdp.agent.probing.windows import WindowReports
 from cwdp.shared.bus.changes import Change, changed, changes
 from cwdp.shared.bus.clocks import Discipline
 from cwdp.shared.bus.edges import EdgeRows
@@ -23,11 +22,11 @@ from cwdp.shared.bus.messages import (
     TraceReport,
     WindowReport,
 )
-from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import WINDOW_NS
 from tools.swarm.fabric import SwarmFabric, nic_address, nic_of
 from tools.swarm.probes import HostProbes
 from tools.swarm.timelines import Clocks, Timelines
+from tools.swarm.told import ToldWindows
 from tools.swarm.traffic import Traffic
 
 WAITED_NS, LOSSES_WAIT_NS = 120_000_000, 320_000_000
@@ -78,7 +77,7 @@ class SwarmHost:
         self._untraced: list[tuple[str, str, int]] = []
         self._traced: set[tuple[str, str, int]] = set()
         self._seq = self._steers = 0
-        self._windows = WindowReports(self.name)
+        self._windows: ToldWindows | None = None
         self._counters = {
             f"dataplane.{ifname}.reason_{i}": 1_000_000 + i
             for ifname in self._ifnames
@@ -101,6 +100,9 @@ class SwarmHost:
         if before is None or before.probes != told.probes:
             seed = self._world.seed, self.number
             self._probes = HostProbes(self._world.fabric, told.probes, seed) if told.probes else None
+            self._windows = (
+                ToldWindows(self.name, self._ifnames, self._probes.paths) if self._probes else None
+            )
         if before is None or before.steer != told.steer:
             self.moves += self._world.traffic.steer(self.number, told.steer)
         for order in told.traces:
@@ -200,7 +202,7 @@ class SwarmHost:
 
     def windows(self, now_ns: int) -> list[WindowReport]:
         """What became of probes in the windows that are over."""
-        if self._probes is None or self._line is None:
+        if self._probes is None or self._windows is None or self._line is None:
             return []
         waited_ns = LOSSES_WAIT_NS if self._probes.loses else WAITED_NS
         end = (self._world.timelines.of(self.number, self._line, now_ns) - waited_ns) // WINDOW_NS
@@ -209,8 +211,7 @@ class SwarmHost:
             return []
         self._next_window = end
         rows = self._probes.windows(first, end, self._world.timelines.ahead_ns(self.pod, now_ns))
-        taken = ((ifname, rows[rows["nic"] == place]) for place, ifname in enumerate(self._ifnames))
-        return [replace(report, boot_id=self._boot_id) for report in self._windows.of(taken)]
+        return list(self._windows.of(rows, self._boot_id))
 
     def queue_pairs(self, now_ns: int) -> QpReport:
         """What its queue pairs sent."""
@@ -219,7 +220,7 @@ class SwarmHost:
             boot_id=self._boot_id,
             local_ns=self._world.clocks.local_ns(self.number, now_ns),
             nics=[
-                NicQueuePairs(nic=ifname, rows=row_bytes(self._world.traffic.rows(nic)))
+                NicQueuePairs(nic=ifname, rows=self._world.traffic.told(nic))
                 for ifname, nic in zip(self._ifnames, self._nics, strict=True)
             ],
         )

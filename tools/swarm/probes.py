@@ -7,13 +7,15 @@ import numpy as np
 from cwdp.shared.bus.edges import FIT_ROW, LARGEST_NS, NEVER_NS, NO_BOUND_NS, PATH_ROW, EdgeRows
 from cwdp.shared.bus.messages import ProbeEdge
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, packed_address
+from cwdp.shared.bus.windows import PLACED_ROW, TOLD_PATH
 from tools.swarm.fabric import SwarmFabric, nic_of
 from tools.swarm.timelines import Clocks
 
 HOP_NS = 600
 BOUND_NS = 40
 NOISE_NS = 5.0
+WAYS = ("fwd", "rev")
 
 
 class HostProbes:
@@ -23,42 +25,47 @@ class HostProbes:
         fabric: over which they lead.
         edges: as the host's document has them.
         seed: of draws.
+
+    Attributes:
+        paths: TOLD_PATHs, sorted as agents tell them, by which `there`, `back`, `nic` and rows of windows go.
+        there, back: their links, shape (paths, links).
+        nic: from which they lead, by its number, shape (paths,).
     """
 
     def __init__(self, fabric: SwarmFabric, edges: Sequence[ProbeEdge], seed: tuple[int, int]) -> None:
         self._fabric, self._rng = fabric, np.random.default_rng(seed)
         self.edges = list(edges)
-        ports = [
-            (e, s, r)
-            for e, edge in enumerate(edges)
-            for s, r in zip(edge.sports, edge.reply_sports, strict=True)
-        ]
-        self.edge = np.array([e for e, _, _ in ports], np.int64)
-        self.sport, self.reply_sport = (np.array([port[i] for port in ports], np.int64) for i in (1, 2))
-        peer = np.array([nic_of(edge.dst_addr) for edge in edges], np.int64)
-        src = np.array([nic_of(edge.src_addr) for edge in edges], np.int64)[self.edge]
-        dst = peer[self.edge]
-        self.nic, self._pod = src, fabric.pod_of(dst)
-        self.there, self.back = fabric.path(src, dst, self.sport), fabric.path(dst, src, self.reply_sport)
-        hops = (self.there >= 0).sum(axis=1)
-        self._base_ns = HOP_NS * hops + 37 * (src % 5 + dst % 7)
-        pairs_per_s = np.array([edge.pairs_per_s / len(edge.sports) for edge in edges])[self.edge]
-        self._period_ns = 1e9 / pairs_per_s
-        self._phase = self._rng.random(len(ports))
+        edge = np.repeat(np.arange(len(edges)), [len(each.sports) for each in edges])
         self._srcs, self._dsts = (
-            list(dict.fromkeys(getattr(edge, end) for edge in edges)) for end in ("src", "dst")
+            list(dict.fromkeys(getattr(each, end) for each in edges)) for end in ("src", "dst")
         )
         self._src_place, self._dst_place = (
-            np.array([{name: i for i, name in enumerate(names)}[getattr(edge, end)] for edge in edges])
+            np.array([{name: i for i, name in enumerate(names)}[getattr(each, end)] for each in edges])
             for end, names in (("src", self._srcs), ("dst", self._dsts))
         )
+        peer, src = (
+            np.array([nic_of(getattr(each, end)) for each in edges], np.int64)
+            for end in ("dst_addr", "src_addr")
+        )
         self._peers = peer // fabric.size.nics_per_host
-        self._addr = np.frombuffer(
-            b"".join(packed_address(edge.dst_addr) for edge in edges), np.uint8
-        ).reshape(-1, 16)
+        paths = _paths(edges, edge, src[edge] % fabric.size.nics_per_host)
+        self._order = np.argsort(paths.view(f"S{TOLD_PATH.itemsize}"), kind="stable")
+        self._places = np.argsort(self._order)
+        self.paths = paths[self._order]
+        edge = edge[self._order]
+        dst, self.nic = peer[edge], src[edge]
+        self._pod = fabric.pod_of(dst)
+        self.there = fabric.path(self.nic, dst, self.paths["sport"].astype(np.int64))
+        self.back = fabric.path(dst, self.nic, self.paths["reply_sport"].astype(np.int64))
+        self._links = np.ascontiguousarray(self.there.T), np.ascontiguousarray(self.back.T)
+        hops = (self.there >= 0).sum(axis=1)
+        self._base_ns = HOP_NS * hops + 37 * (self.nic % 5 + dst % 7)
+        pairs_per_s = np.array([each.pairs_per_s / len(each.sports) for each in edges])[edge]
+        self._period_ns = 1e9 / pairs_per_s
+        self._phase = self._rng.random(len(edge))
 
     def __len__(self) -> int:
-        return len(self.edge)
+        return len(self.paths)
 
     @property
     def between_pods(self) -> int:
@@ -73,13 +80,18 @@ class HostProbes:
     @property
     def loss(self) -> np.ndarray:
         """The share of probes that each path loses, there or back."""
-        kept = np.prod(1 - self._fabric.loss[self.there], axis=1) * np.prod(
-            1 - self._fabric.loss[self.back], axis=1
-        )
-        return np.asarray(1 - kept)
+        there, back = (self._fabric.loss[links] for links in self._links)
+        if not there.any() and not back.any():
+            return np.zeros(len(self))
+        return np.asarray(1 - np.prod(1 - there, axis=0) * np.prod(1 - back, axis=0))
+
+    @property
+    def _queues_ns(self) -> list[np.ndarray]:
+        """How long the queues on each path are in the mean, there and back."""
+        return [self._fabric.queue_ns[links].sum(axis=0) for links in self._links]
 
     def windows(self, first: int, end: int, ahead_ns: np.ndarray) -> np.ndarray:
-        """WINDOW_ROWs of the windows from `first` to before `end`, those of quiet paths together.
+        """PLACED_ROWs of the windows from `first` to before `end`, path by path, those of a quiet path as one.
 
         Args:
             first: its number.
@@ -89,52 +101,55 @@ class HostProbes:
         numbers = np.arange(first, end + 1)
         pairs = np.floor(numbers[None, :] * WINDOW_NS / self._period_ns[:, None] + self._phase[:, None])
         sent = 2 * np.diff(pairs, axis=1).astype(np.int64)
-        queue_ns = [self._fabric.queue_ns[links].sum(axis=1) for links in (self.there, self.back)]
-        all_loss = self.loss
-        quiet = (all_loss == 0) & (queue_ns[0] + queue_ns[1] == 0) & (sent.sum(axis=1) > 0)
-        path, column = np.nonzero(sent * ~quiet[:, None])
-        together = np.flatnonzero(quiet)
-        path, column = (
-            np.concatenate([together, path]),
-            np.concatenate([np.zeros(len(together), int), column]),
-        )
-        rows = np.zeros(len(path), WINDOW_ROW)
-        rows["window"], rows["sent"] = numbers[column], sent[path, column]
-        rows["further"][: len(together)] = end - first - 1
-        rows["sent"][: len(together)] = sent[together].sum(axis=1)
-        rows["nic"] = self.nic[path] % self._fabric.size.nics_per_host
-        rows["dst_addr"] = self._addr[self.edge[path]]
-        rows["sport"], rows["reply_sport"] = self.sport[path], self.reply_sport[path]
+        queues_ns, all_loss = self._queues_ns, self.loss
+        quiet = (all_loss == 0) & (queues_ns[0] + queues_ns[1] == 0)
+        sent[quiet, 0], sent[quiet, 1:] = sent[quiet].sum(axis=1), 0
+        path, column = np.nonzero(sent)
+        rows = np.zeros(len(path), PLACED_ROW)
+        counted = sent[path, column]
+        rows["path"], rows["window"], rows["sent"] = path, numbers[column], counted
+        rows["further"] = np.where(quiet, end - first - 1, 0)[path]
         loss = all_loss[path]
         lossy = np.flatnonzero(loss)
-        rows["lost"][lossy] = self._rng.binomial(rows["sent"][lossy], loss[lossy])
+        lost = self._rng.binomial(counted[lossy], loss[lossy])
+        rows["lost"][lossy] = lost
         apart_ns = ahead_ns[self._pod[path]]
-        timed = (rows["lost"] < rows["sent"]) & ~np.isnan(apart_ns)
-        for way, queued, shown_ns in zip(("fwd", "rev"), queue_ns, (apart_ns, -apart_ns), strict=True):
-            draws = self._rng.random((2, len(path)), np.float32)
-            least = self._base_ns[path] + 30 * draws[0] + queued[path] * draws[1] + shown_ns
+        timed = ~np.isnan(apart_ns)
+        timed[lossy] &= lost < counted[lossy]
+        base_ns = self._base_ns.astype(np.float32)[path]
+        for way, queue_ns, shown_ns in zip(WAYS, queues_ns, (apart_ns, -apart_ns), strict=True):
+            low, high = self._rng.random((2, len(path)), np.float32)
+            queued_ns = queue_ns.astype(np.float32)[path]
+            least = base_ns + 30 * low + queued_ns * high
+            if shown_ns.any():
+                least = least + shown_ns
             rows[f"{way}_min_ns"] = _told(least, timed)
-            rows[f"{way}_mean_ns"] = _told(least + 40 * draws[1] + 0.2 * queued[path], timed)
+            rows[f"{way}_mean_ns"] = _told(least + 40 * high + 0.2 * queued_ns, timed)
         rows["bound_ns"] = np.where(timed, BOUND_NS, 0)
         return rows
 
     def stats(self, seconds: float, ahead_ns: np.ndarray) -> EdgeRows:
-        """What a report says of all paths; `ahead_ns` as for `windows`."""
+        """What a report says of all paths, in the order of the document; `ahead_ns` as for `windows`."""
         rows = np.zeros(len(self), PATH_ROW)
-        rows["src"] = self._src_place[self.edge]
-        rows["dst"] = self._dst_place[self.edge]
-        rows["sport"], rows["reply_sport"] = self.sport, self.reply_sport
-        rows["sent"] = np.maximum(1, 2 * np.round(seconds * 1e9 / self._period_ns))
-        rows["lost"] = self._rng.binomial(rows["sent"], self.loss)
+        counts = [len(each.sports) for each in self.edges]
+        rows["src"], rows["dst"] = np.repeat(self._src_place, counts), np.repeat(self._dst_place, counts)
+        rows["sport"], rows["reply_sport"] = (
+            self.paths[name][self._places] for name in ("sport", "reply_sport")
+        )
+        rows["sent"] = np.maximum(1, 2 * np.round(seconds * 1e9 / self._period_ns))[self._places]
+        loss = self.loss[self._places]
+        lossy = np.flatnonzero(loss)
+        rows["lost"][lossy] = self._rng.binomial(rows["sent"][lossy], loss[lossy])
         apart_ns = ahead_ns[self._pod]
         timed = ~np.isnan(apart_ns)
-        both = 0
-        for way, links, shown_ns in (("fwd", self.there, apart_ns), ("rev", self.back, -apart_ns)):
-            least = self._base_ns + 0.3 * self._fabric.queue_ns[links].sum(axis=1)
+        both = np.zeros(len(self))
+        for way, queue_ns, shown_ns in zip(WAYS, self._queues_ns, (apart_ns, -apart_ns), strict=True):
+            least = self._base_ns + 0.3 * queue_ns
             both = both + least
             for quantile, more_ns in (("min", 0), ("p50", 30), ("p99", 90)):
-                rows[f"{way}_{quantile}_ns"] = _told(least + more_ns + shown_ns, timed)
-        rows["rtt_min_ns"], rows["bound_ns"] = both, np.where(timed, BOUND_NS, NO_BOUND_NS)
+                rows[f"{way}_{quantile}_ns"] = _told(least + more_ns + shown_ns, timed)[self._places]
+        rows["rtt_min_ns"] = both[self._places]
+        rows["bound_ns"] = np.where(timed, BOUND_NS, NO_BOUND_NS)[self._places]
         return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
     def fits(self, now_ns: int, host: int, clocks: Clocks) -> EdgeRows:
@@ -153,6 +168,16 @@ class HostProbes:
         return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
 
+def _paths(edges: Sequence[ProbeEdge], edge: np.ndarray, nic: np.ndarray) -> np.ndarray:
+    """TOLD_PATHs in the order of a document; `edge` and `nic` are those of each."""
+    paths = np.zeros(len(edge), TOLD_PATH)
+    packed = b"".join(packed_address(each.dst_addr) for each in edges)
+    paths["nic"], paths["dst_addr"] = nic, np.frombuffer(packed, np.uint8).reshape(-1, 16)[edge]
+    for name in ("sport", "reply_sport"):
+        paths[name] = [port for each in edges for port in getattr(each, f"{name}s")]
+    return paths
+
+
 def _told(delay_ns: np.ndarray, timed: np.ndarray) -> np.ndarray:
     """As agents' rows have it."""
-    return np.where(timed, np.clip(np.nan_to_num(delay_ns), NO_DELAY_NS + 1, LARGEST_NS), NO_DELAY_NS)
+    return np.where(timed, np.clip(delay_ns, NO_DELAY_NS + 1, LARGEST_NS), NO_DELAY_NS)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cwdp.shared.bus.messages import SteerQp
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
 from tools.swarm.fabric import NO_LINK, SwarmFabric, nic_address, nic_of
 
@@ -17,6 +18,10 @@ PORTS = 0x4000
 PACKET_BYTES = 4096
 FULL = 0.95
 MOST_QUEUE_NS = 30_000.0
+
+assert QP_ROW.fields is not None
+_BYTES_AT, _PACKETS_AT = (QP_ROW.fields[name][1] for name in ("bytes", "packets"))
+"""Where those are among the bytes of a row, and so their bytes of all rows in a message (`cwdp.shared.bus.packing`)."""
 
 
 class Traffic:
@@ -49,16 +54,18 @@ class Traffic:
         packed = np.frombuffer(
             b"".join(packed_address(nic_address(each)) for each in range(size.nics)), np.uint8
         ).reshape(-1, 16)
-        self._sent, self._came = (np.zeros(len(nic), QP_ROW) for _ in range(2))
-        self._sent["addr"], self._came["addr"] = packed[self.dst], packed[self.src]
-        for rows, direction in ((self._sent, EGRESS), (self._came, INGRESS)):
-            rows["qpn"], rows["direction"], rows["sport"] = (
-                self.qpn + 64 * (self.src % 997),
-                direction,
-                self.sport,
-            )
-        self._by_dst = np.argsort(self.dst, kind="stable")
-        self._came_starts = np.searchsorted(self.dst[self._by_dst], np.arange(size.nics + 1))
+        self._told_qpn = self.qpn + 64 * (self.src % 997)
+        rows = np.zeros(2 * len(nic), QP_ROW)
+        sent, came = rows[: len(nic)], rows[len(nic) :]
+        sent["addr"], came["addr"] = packed[self.dst], packed[self.src]
+        sent["direction"], came["direction"] = EGRESS, INGRESS
+        rows["qpn"], rows["sport"] = np.tile(self._told_qpn, 2), np.tile(self.sport, 2)
+        owner = np.concatenate([self.src, self.dst])
+        order = np.argsort(owner, kind="stable")
+        self._rows, self._of = rows[order], order % len(nic)
+        self._places = np.argsort(order).reshape(2, -1)
+        self._starts = np.searchsorted(owner[order], np.arange(size.nics + 1))
+        self._turned: dict[int, np.ndarray] = {}
         self._share()
 
     def count(self, now_s: float) -> None:
@@ -66,15 +73,17 @@ class Traffic:
         self.bytes += self.rate_bps / 8 * (now_s - self._counted_s if self._counted_s else 0.0)
         self._counted_s = now_s
 
-    def rows(self, nic: int) -> np.ndarray:
-        """QP_ROWs of a NIC, both directions, as counted."""
-        size = self._fabric.size
-        mine = slice(nic * size.queue_pairs, (nic + 1) * size.queue_pairs)
-        theirs = self._by_dst[self._came_starts[nic] : self._came_starts[nic + 1]]
-        rows = np.concatenate([self._sent[mine], self._came[theirs]])
-        rows["bytes"] = np.concatenate([self.bytes[mine], self.bytes[theirs]])
-        rows["packets"] = rows["bytes"] // PACKET_BYTES
-        return rows
+    def told(self, nic: int) -> bytes:
+        """QP_ROWs of a NIC for a message, both directions, as counted."""
+        these = slice(self._starts[nic], self._starts[nic + 1])
+        turned = self._turned.get(nic)
+        if turned is None:
+            said = np.frombuffer(row_bytes(self._rows[these]), np.uint8)
+            turned = self._turned[nic] = said.reshape(QP_ROW.itemsize, -1).copy()
+        counted = self.bytes[self._of[these]].astype("<u8")
+        for first, values in ((_BYTES_AT, counted), (_PACKETS_AT, counted // PACKET_BYTES)):
+            turned[first : first + 8] = values.view(np.uint8).reshape(-1, 8).T
+        return turned.tobytes()
 
     def steer(self, host: int, told: Iterable[SteerQp]) -> int:
         """Have a host's queue pairs leave as they are steered; how many have been moved by that."""
@@ -83,16 +92,17 @@ class Traffic:
         for one in told:
             number = self._find(host * size.nics_per_host + int(one.nic[3:]), one.dst_addr, one.qpn)
             if number is not None and self.sport[number] != one.sport:
-                self.sport[number] = self._sent["sport"][number] = self._came["sport"][number] = one.sport
+                self.sport[number] = self._rows["sport"][self._places[:, number]] = one.sport
                 moved += 1
         if moved:
+            self._turned.clear()
             self._share()
         return moved
 
     def _find(self, nic: int, dst_addr: str, qpn: int) -> int | None:
         size = self._fabric.size
         mine = np.arange(nic * size.queue_pairs, (nic + 1) * size.queue_pairs)
-        found = mine[(self.dst[mine] == nic_of(dst_addr)) & (self._sent["qpn"][mine] == qpn)]
+        found = mine[(self.dst[mine] == nic_of(dst_addr)) & (self._told_qpn[mine] == qpn)]
         return int(found[0]) if len(found) else None
 
     def _share(self) -> None:

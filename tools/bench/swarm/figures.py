@@ -69,6 +69,7 @@ def _of_processes(name: str, run: Run) -> Iterator[Figure]:
     told: dict[str, Any] = {
         "cores": {process: round(share, 3) for process, share in cores.items()},
         "duties": {duty: round(share, 3) for duty, share in worst.duties.items()},
+        "unattributed": round(worst.unattributed, 3),
         "moves": sum(pod.moves for pod in run.pods),
     }
     if len(run.pods) > 1:
@@ -106,6 +107,7 @@ def _named(name: str, faults: list[Fault], *, to_core: bool, misnamed: list[str]
         "faults": len(chosen),
         "median_s": round(float(np.median(named_s)), 2),
         "not_named": int(np.count_nonzero(named_s == LATEST_S)),
+        "named_share": round(float(np.mean(named_s < LATEST_S)), 3),
     }
     if to_core:
         told["named_by_pods"] = [len(fault.named_s) for fault in chosen]

@@ -84,6 +84,11 @@ class PodRun:
     times_led: int | None
     misnamed: list[str]
 
+    @property
+    def unattributed(self) -> float:
+        """Of `cores` what is in no duty: messages before they are unpacked and once they are packed, questions, the loop."""
+        return self.cores - sum(self.duties.values())
+
 
 @dataclass(kw_only=True)
 class Run:

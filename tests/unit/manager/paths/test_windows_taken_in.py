@@ -12,8 +12,9 @@ from cwdp.shared.bus.messages import WindowReport
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_ROW, packed_address, shown_address
 from cwdp.shared.bus.windows import PLACED_ROW, PathTable, each_once, paths_of, window_report
+from manager.paths.rows import WAYS, WIDEST_BOUND_NS
 from manager.paths.told import ToldPaths
-from manager.paths.windows import KEPT, MOST_AHEAD, WAYS, WIDEST_BOUND_NS, RowName, WindowStore
+from manager.paths.windows import KEPT, MOST_AHEAD, RowName, WindowStore
 
 BEGIN = 1_000_000
 LATEST = 15

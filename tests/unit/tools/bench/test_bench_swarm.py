@@ -96,6 +96,7 @@ def test_of_several_pods_the_worst_counts_and_the_factor_is_told() -> None:
     cores = figures["swarm.128.2.cores"]
     assert (cores["value"], cores["met"]) == (0.5, True)
     assert cores["reference"]["slowed"] == 4
+    assert cores["reference"]["unattributed"] == pytest.approx(0.35)
     assert cores["reference"]["pods"] == {"main": 0.5, "p2": 0.4}
     assert figures["swarm.128.2.bytes_up_a_nic"]["value"] == 1000
     assert figures["swarm.128.2.named_p99"]["reference"]["faults"] == 2
@@ -119,6 +120,12 @@ def test_a_link_between_pods_is_named_by_the_first_pod_and_missed_where_none_nam
 def test_a_link_within_a_pod_is_named_by_the_manager_of_that_pod() -> None:
     figure = found(run_of(POD, SECOND, faults=[fault(pod=1, named_s={0: 1.0})]))["swarm.128.2.named_p99"]
     assert (figure["value"], figure["met"]) == (180.0, False)
+
+
+def test_the_share_of_links_that_were_named_is_told() -> None:
+    faults = [fault(named_s={0: 1.0}), fault(), fault(named_s={0: 4.0}), fault(named_s={0: 0.5})]
+    reference = found(run_of(POD, faults=faults))["swarm.64.named_p99"]["reference"]
+    assert (reference["faults"], reference["not_named"], reference["named_share"]) == (4, 1, 0.75)
 
 
 @pytest.mark.parametrize("root", [None, "p9"])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import ProbeEdge
 from cwdp.shared.bus.records import NO_DELAY_NS
@@ -118,6 +119,11 @@ def edges(src: int, peers: list[int], ports: int = 64) -> list[ProbeEdge]:
     ]
 
 
+def by_address(host: HostProbes, rows: NDArray[np.void]) -> dict[bytes, np.void]:
+    """Rows of windows by the last four bytes of where they lead."""
+    return {host.paths[row["path"]]["dst_addr"].tobytes()[-4:]: row for row in rows}
+
+
 def test_a_dead_link_to_a_core_loses_just_the_probes_that_cross_it_seen_from_either_pod() -> None:
     fabric = SwarmFabric(TIERS)
     here, there, within, elsewhere = 0, A_POD + 8, 9, 2 * A_POD
@@ -128,8 +134,9 @@ def test_a_dead_link_to_a_core_loses_just_the_probes_that_cross_it_seen_from_eit
     for src, host in probes.items():
         crosses = np.isin(host.there, cable.links).any(axis=1) | np.isin(host.back, cable.links).any(axis=1)
         rows = host.windows(100, 105, np.zeros(TIERS.pods))
-        lost = {(bytes(row["dst_addr"]), int(row["sport"])) for row in rows if row["lost"] == row["sent"]}
-        kept = {(bytes(row["dst_addr"]), int(row["sport"])) for row in rows if row["lost"] == 0}
+        of = [(path["dst_addr"].tobytes(), int(path["sport"])) for path in host.paths]
+        lost = {of[row["path"]] for row in rows if row["lost"] == row["sent"]}
+        kept = {of[row["path"]] for row in rows if row["lost"] == 0}
         assert len(host) == len(lost) + len(kept)
         assert not lost & kept
         assert len(lost) == np.count_nonzero(crosses)
@@ -142,7 +149,7 @@ def test_delays_between_pods_are_off_by_what_their_timelines_are_apart() -> None
     fabric = SwarmFabric(TIERS)
     host = HostProbes(fabric, edges(0, [9, A_POD, 2 * A_POD], ports=1), (1, 0))
     ahead_ns = np.array([0.0, 1e6, np.nan, 0.0])
-    rows = {bytes(row["dst_addr"])[-4:]: row for row in host.windows(100, 105, ahead_ns)}
+    rows = by_address(host, host.windows(100, 105, ahead_ns))
     within, between, unknown = (
         rows[bytes(map(int, nic_address(nic).split(".")))] for nic in (9, A_POD, 2 * A_POD)
     )
@@ -150,7 +157,7 @@ def test_delays_between_pods_are_off_by_what_their_timelines_are_apart() -> None
     assert 990_000 < between["fwd_min_ns"] < 1_010_000
     assert -1_010_000 < between["rev_min_ns"] < -990_000
     assert unknown["fwd_min_ns"] == NO_DELAY_NS
-    far = {bytes(row["dst_addr"])[-4:]: row for row in host.windows(105, 110, np.array([0, 3e9, 0, 0]))}
+    far = by_address(host, host.windows(105, 110, np.array([0, 3e9, 0, 0])))
     clipped = far[bytes(map(int, nic_address(A_POD).split(".")))]
     assert (clipped["fwd_min_ns"], clipped["rev_min_ns"]) == (2**31 - 1, NO_DELAY_NS + 1)
 

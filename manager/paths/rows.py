@@ -1,0 +1,63 @@
+"""What rows of windows say, column by column. No I/O."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.records import NO_DELAY_NS
+from cwdp.shared.bus.windows import PLACED_ROW
+
+WIDEST_BOUND_NS = 100_000
+"""A delay that is known less well than this tells nothing of queues."""
+
+WAYS = ("fwd", "rev")
+
+_AS_BYTES = np.dtype(f"V{PLACED_ROW.itemsize}")
+"""With fields numpy works out anew what type fits them all, which takes much longer."""
+
+Floats = NDArray[np.float32]
+
+
+def together(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
+    """PLACED_ROWs of several messages, one's behind another's."""
+    return np.concatenate([rows.view(_AS_BYTES) for rows in parts]).view(PLACED_ROW)
+
+
+def taken(rows: NDArray[np.void], mask: NDArray[np.bool_]) -> NDArray[np.void]:
+    """As `rows[mask]`, of PLACED_ROWs, in a tenth of the time."""
+    return rows.view(_AS_BYTES)[mask].view(PLACED_ROW)
+
+
+def shares_of(
+    counts: list[NDArray[np.uint16]], turn: NDArray[np.int64], times: NDArray[np.int64]
+) -> list[NDArray[np.uint16]]:
+    """What one window has of counts that are of several each: of a row's `times` it is the `turn`th, from 0; shape (rows,) each."""
+    if times.max(initial=1) == 1:
+        return counts
+    return [
+        _upto(count, turn + 1, times) - _upto(count, turn, times) if count.any() else count
+        for count in counts
+    ]
+
+
+def _upto(count: NDArray[np.uint16], turn: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.uint16]:
+    """What the windows before `turn` have; products and quotients are exact enough in float64 to round down right."""
+    return (count * turn / times).astype(np.uint16)
+
+
+def known_delays(rows: NDArray[np.void]) -> list[Floats]:
+    """Mean delays there and back, then the least ones, NaN where one is not known; shape (rows,) each."""
+    bound_ns = rows["bound_ns"]
+    unknown = bound_ns >= WIDEST_BOUND_NS if bound_ns.max() >= WIDEST_BOUND_NS else None
+    delays = []
+    for what in ("mean", "min"):
+        for way in WAYS:
+            told = np.ascontiguousarray(rows[f"{way}_{what}_ns"])
+            delay = told.astype(np.float32)
+            if told.min() == NO_DELAY_NS:
+                delay[told == NO_DELAY_NS] = np.nan
+            if unknown is not None:
+                delay[unknown] = np.nan
+            delays.append(delay)
+    return delays
