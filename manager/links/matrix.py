@@ -55,7 +55,7 @@ class PathMatrix:
             moved[:both] |= (now @ mine)[:both] != (then @ theirs)[:both]
         return moved
 
-    @cached_property
+    @property
     def delays(self) -> csr_array:
         """Both ways' rows, those there first; shape (2 * rows, links)."""
         return csr_array(vstack([self.fwd, self.rev]))
