@@ -151,18 +151,17 @@ def _together(windows: Sequence[Window]) -> Window:
     if len(windows) == 1:
         return last
     answered, delays_ns = np.zeros_like(last.mean_ns), np.zeros_like(last.mean_ns)
+    least_ns = last.least_ns
     for window in windows:
-        count = (window.sent - window.lost).astype(np.float32)
         known = np.isfinite(window.mean_ns)
-        np.add(answered, count, out=answered, where=known)
-        np.add(delays_ns, count * window.mean_ns, out=delays_ns, where=known)
-    return Window(
-        number=last.number,
-        sent=sum((window.sent for window in windows[1:]), windows[0].sent),
-        lost=sum((window.lost for window in windows[1:]), windows[0].lost),
-        mean_ns=np.divide(delays_ns, answered, out=np.full_like(delays_ns, np.nan), where=answered > 0),
-        least_ns=np.fmin.reduce([window.least_ns for window in windows]),
-    )
+        count = (window.sent - window.lost).astype(np.float32)
+        answered += known * count
+        delays_ns += np.where(known, count * window.mean_ns, np.float32(0))
+        least_ns = np.fmin(least_ns, window.least_ns)
+    with np.errstate(invalid="ignore"):
+        mean_ns = delays_ns / answered
+    sent, lost = (np.add.reduce([getattr(window, of) for window in windows]) for of in ("sent", "lost"))
+    return Window(last.number, sent, lost, mean_ns, least_ns)
 
 
 def shared_links(

@@ -59,7 +59,7 @@ class Solver:
         is_surely_zero = not start.any() and not (observed > penalty).any()
         if not is_surely_zero:
             x[self._in_order] = self._descend(
-                observed - penalty, norm, weight, start[self._in_order], sweeps, tolerance
+                observed - penalty, norm, weight, start[self._in_order], sweeps=sweeps, tolerance=tolerance
             )
         return x
 
@@ -76,7 +76,7 @@ class Solver:
         return np.minimum.reduceat(values[rows.indices], rows.indptr[:-1]) if len(columns) else np.zeros(0)
 
     def _descend(
-        self, gain: Floats, norm: Floats, weight: Floats, x: Floats, sweeps: int, tolerance: float
+        self, gain: Floats, norm: Floats, weight: Floats, x: Floats, *, sweeps: int, tolerance: float
     ) -> Floats:
         """From x on; columns in the order of groups."""
         seen = norm > 0
@@ -129,10 +129,14 @@ class _Products:
         columns = matrix.shape[1]
         upper, self._sums = _pairs(matrix)
         first, second = np.divmod(upper.astype(np.int64), columns)
-        whole = np.concatenate([first * columns + second, second * columns + first, np.arange(columns) * (columns + 1)])
+        whole = np.concatenate(
+            [first * columns + second, second * columns + first, np.arange(columns) * (columns + 1)]
+        )
         order = np.argsort(whole)
         number = np.arange(len(upper))
-        self._source = np.concatenate([number, number, len(upper) + np.arange(columns)])[order].astype(np.int32)
+        self._source = np.concatenate([number, number, len(upper) + np.arange(columns)])[order].astype(
+            np.int32
+        )
         row_of, column_of = np.divmod(whole[order], columns)
         self._parts = [
             _part(slice(end - size, end), row_of, column_of, columns)
