@@ -38,7 +38,7 @@ class Causes:
     Attributes:
         classes: shape (classes,).
         prior: log prior, shape (classes,).
-        rows: 1 where a class's cause lies on a row's round trip, shape (rows, classes).
+        rows: 1 where a class's cause lies on a row's round trip, int8, shape (rows, classes).
     """
 
     classes: tuple[Class, ...]
@@ -49,6 +49,11 @@ class Causes:
     def by_class(self) -> csr_array:
         """The transpose of `rows`."""
         return csr_array(self.rows.T)
+
+    def rows_of(self, number: int) -> NDArray[np.integer]:
+        """The rows whose round trip meets a class's cause."""
+        first, end = self.by_class.indptr[number : number + 2]
+        return np.asarray(self.by_class.indices[first:end])
 
 
 def find_causes(matrix: PathMatrix) -> Causes:
@@ -61,7 +66,7 @@ def find_causes(matrix: PathMatrix) -> Causes:
     for j in np.flatnonzero(met).tolist():
         groups.setdefault(int(first[j]), []).append(subjects[j])
     classes = tuple(class_of(group) for group in groups.values())
-    return Causes(classes, priors(classes), csr_array(rows[:, list(groups)]))
+    return Causes(classes, priors(classes), csr_array(rows[:, list(groups)], dtype=np.int8))
 
 
 def priors(classes: Iterable[Class]) -> NDArray[np.float64]:

@@ -243,12 +243,13 @@ class LinkWatch:
         )
 
     def _count_losses(self, model: LinkModel, windows: Sequence[Window]) -> None:
-        by_link = model.matrix.round_trip.T
+        """What windows that are worked off together have lost counts as lost in the last of them."""
+        round_trip = model.matrix.round_trip
+        sent, lost = (sum(getattr(window, of) for window in windows) for of in ("sent", "lost"))
+        losing = np.flatnonzero(lost)
         self._losses = np.roll(self._losses, -len(windows), axis=0)
-        sent, lost = (
-            by_link @ np.stack([getattr(window, of) for window in windows], axis=1) for of in ("sent", "lost")
-        )
-        self._losses[-len(windows) :] = np.stack([sent.T, lost.T], axis=1)
+        self._losses[-len(windows) :] = 0.0
+        self._losses[-1] = round_trip.T @ sent, round_trip[losing].T @ lost[losing]
 
     def _worked_off(self, model: LinkModel, number: int) -> Window:
         """What is known of a window of the model's rows; the others wait for the next model."""

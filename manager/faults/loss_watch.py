@@ -127,7 +127,7 @@ class LossWatch:
             return
         known = self._matrix.known
         for window in windows:
-            self._history.add(window.sent * known, window.lost * known, window.mean_ns.sum(axis=0))
+            self._history.add(window.sent * known, window.lost * known, window.mean_ns[0] + window.mean_ns[1])
             self._look_again(window)
         self._look_for_cause(self._causes, queues, len(windows))
 
@@ -144,7 +144,8 @@ class LossWatch:
             explanation = best_explanation(RowSums(self._history, explained, causes), causes.prior)
             if explanation is None or explanation.loss < LEAST_LOSSY:
                 break
-            rows = causes.rows[:, [explanation.number]].toarray()[:, 0] > 0
+            rows = np.zeros(self._history.rows, bool)
+            rows[causes.rows_of(explanation.number)] = True
             hard = explanation.loss >= HARD_LOSS and explanation.elsewhere < MOST_ELSEWHERE
             verdict = not hard and self._overflowed(explanation, causes, rows & ~explained, queues)
             if verdict is False:
@@ -163,9 +164,10 @@ class LossWatch:
         links = {link for subject in (named.subject, *named.also) for link in subject.links}
         if queues.stand(links):
             return True
-        lost = self._history.lost[-explanation.windows :, rows]
+        losing = np.flatnonzero(rows & (self._history.lost_sums[-1] > 0))
+        lost = self._history.lost_of(losing, explanation.windows)
         background = min(1.0, explanation.elsewhere / explanation.loss)
-        return overflowed(_ranks(self._history.queued_ns[:, rows], lost), background)
+        return overflowed(_ranks(self._history.queued_ns_of(losing), lost), background)
 
     def _consider(self, explanation: Explanation, causes: Causes, windows: int) -> None:
         self._waited += windows
@@ -178,20 +180,27 @@ class LossWatch:
         """See which causes are gone, and which lose all by now."""
         if not self._followed:
             return
-        free = ~self._explained()
-        elsewhere = float(window.lost[free].sum() / max(window.sent[free].sum(), 1.0))
+        times = self._times_explained()
+        free = [float(each.sum() - each[times > 0].sum()) for each in (window.sent, window.lost)]
+        elsewhere = free[1] / max(free[0], 1.0)
         for followed in list(self._followed.values()):
-            alone = followed.rows.copy()
-            for other in self._followed.values():
-                if other is not followed:
-                    alone &= ~other.rows
+            alone = followed.rows & (times == 1)
             sent, lost = float(window.sent[alone].sum()), float(window.lost[alone].sum())
             if sent and followed.recovery.add(sent, lost, elsewhere):
                 self._close(followed.finding)
                 self.leave(followed.finding)
+                times = self._times_explained()
             elif followed.finding.kind == "lossy" and followed.silence.add(sent, lost):
                 del self._followed[followed.finding.number]
                 self.follow(self._fall_silent(followed.finding))
+                times = self._times_explained()
+
+    def _times_explained(self) -> NDArray[np.intp]:
+        """By how many findings the losses of each row are explained, shape (rows,)."""
+        times = np.zeros(self._history.rows, np.intp)
+        for followed in self._followed.values():
+            times += followed.rows
+        return times
 
 
 def _found(explanation: Explanation, causes: Causes) -> Found:

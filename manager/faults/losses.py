@@ -9,10 +9,12 @@ looked at, short ones for grave faults, long ones for faint ones.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from manager.faults.causes import Causes
@@ -20,6 +22,9 @@ from manager.faults.probe_history import ProbeHistory
 
 SPANS = (3, 6, 12, 20, 40)
 """Windows."""
+
+ROUNDING = 1e-6
+"""Log likelihoods that differ by less may be the same."""
 
 LEAST_LOSS = 3e-4
 """Losses that are rarer than this anyhow are no surprise."""
@@ -45,6 +50,7 @@ FOR_OVERFLOW = -2.0
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -87,12 +93,12 @@ class Sums(Protocol):
         """How many probes were sent in a span, of `SPANS` the one at some place, and lost."""
         ...
 
-    def by_class(self, place: int) -> tuple[Floats, Floats]:
-        """As many that met each class's cause, shape (classes,) each."""
+    def lost_by_class(self, place: int) -> Floats:
+        """How many of those lost met each class's cause, shape (classes,)."""
         ...
 
-    def lost_ever(self, number: int) -> float:
-        """How many that met a class's cause were lost in the longest span."""
+    def sent_by_class(self, place: int, classes: Indices | None = None) -> Floats:
+        """How many of those sent met the cause of each, or of some classes, shape (those classes,)."""
         ...
 
     def windows_with_loss(self, number: int, span: int) -> int:
@@ -120,40 +126,46 @@ class RowSums:
 
     def totals(self, place: int) -> tuple[float, float]:
         """See `Sums`."""
-        sent, lost = self._rows(place)
-        return float(sent.sum()), float(lost.sum())
+        lost = float(self.history.lost_sums[place, self._losing].sum())
+        return float(self._sent(place).sum()), lost
 
-    def by_class(self, place: int) -> tuple[Floats, Floats]:
+    def lost_by_class(self, place: int) -> Floats:
         """See `Sums`."""
-        sent, lost = self._rows(place)
-        return self.causes.by_class @ sent, self.causes.by_class @ lost
+        return np.asarray(self._met.T @ self.history.lost_sums[place, self._losing])
 
-    def lost_ever(self, number: int) -> float:
+    def sent_by_class(self, place: int, classes: Indices | None = None) -> Floats:
         """See `Sums`."""
-        return float(self.history.lost_sums[-1][self._of(number)].sum())
+        by_class = self.causes.by_class if classes is None else self.causes.by_class[classes]
+        return np.asarray(by_class @ self._sent(place))
 
     def windows_with_loss(self, number: int, span: int) -> int:
         """See `Sums`."""
-        return int(np.count_nonzero(self.history.lost[-span:, self._of(number)].any(axis=1)))
+        return int(np.count_nonzero(self.history.lost_of(self._of(number), span).any(axis=1)))
 
     def of_late(self, number: int) -> tuple[float, float]:
         """See `Sums`."""
         rows = self._of(number)
-        sent, lost = (
-            float(each[-LATE_WINDOWS:, rows].sum()) for each in (self.history.sent, self.history.lost)
-        )
-        return sent, lost
+        sent = self.history.sent_over(LATE_WINDOWS)[rows].sum()
+        return float(sent), float(self.history.lost_of(rows, LATE_WINDOWS).sum())
 
-    def _rows(self, place: int) -> tuple[Floats, Floats]:
-        sent, lost = (
-            np.where(self.explained, 0.0, sums[place])
-            for sums in (self.history.sent_sums, self.history.lost_sums)
-        )
-        return sent, lost
+    @cached_property
+    def _losing(self) -> Indices:
+        """The rows that lost something which is not explained."""
+        losing = np.flatnonzero(self.history.lost_sums[-1])
+        return losing[~self.explained[losing]]
 
-    def _of(self, number: int) -> NDArray[np.intp]:
-        by_class = self.causes.by_class
-        rows = by_class.indices[by_class.indptr[number] : by_class.indptr[number + 1]]
+    @cached_property
+    def _met(self) -> csr_array:
+        """The classes whose cause these rows meet, shape (losing rows, classes)."""
+        return csr_array(self.causes.rows[self._losing])
+
+    def _sent(self, place: int) -> Floats:
+        sent = self.history.sent_over(SPANS[place]).astype(np.float64)
+        sent[self.explained] = 0.0
+        return sent
+
+    def _of(self, number: int) -> Indices:
+        rows = self.causes.rows_of(number)
         return np.asarray(rows[~self.explained[rows]], np.intp)
 
 
@@ -164,24 +176,29 @@ def best_explanation(sums: Sums, prior: Floats) -> Explanation | None:
         sums: of probes.
         prior: log prior of each class, shape (classes,).
     """
+    if not len(prior):
+        return None
+    lost = [sums.lost_by_class(place) for place in range(len(SPANS))]
     explanations = [
-        explanation for place in range(len(SPANS)) if (explanation := _over(sums, prior, place)) is not None
+        explanation
+        for place in range(len(SPANS))
+        if lost[place].max() >= LEAST_WINDOWS_WITH_LOSS
+        and (explanation := _over(sums, prior, place, lost[place], lost[-1])) is not None
     ]
     return max(explanations, key=lambda explanation: explanation.gain, default=None)
 
 
-def _over(sums: Sums, prior: Floats, place: int) -> Explanation | None:
+def _over(sums: Sums, prior: Floats, place: int, lost: Floats, lost_ever: Floats) -> Explanation | None:
     all_sent, all_lost = sums.totals(place)
-    if not len(prior) or all_lost < LEAST_WINDOWS_WITH_LOSS:
+    needed = _needed(sums.totals(-1)[1] - lost_ever)
+    if not _may_suffice(sums, place, lost, needed, (all_sent, all_lost)):
         return None
-    sent, lost = sums.by_class(place)
+    sent = sums.sent_by_class(place)
     score, elsewhere = _score(sent, lost, all_sent, all_lost)
     posterior = score + prior
     best = int(np.argmax(posterior))
     gain = float(score[best] - _uniform(all_sent, all_lost))
-    others_lost = sums.totals(-1)[1] - sums.lost_ever(best)
-    needed = EVIDENCE + np.log(len(sent)) + EVIDENCE_AMID_LOSSES * min(1.0, others_lost / MANY_LOST)
-    if gain < needed or sums.windows_with_loss(best, SPANS[place]) < LEAST_WINDOWS_WITH_LOSS:
+    if gain < needed[best] or sums.windows_with_loss(best, SPANS[place]) < LEAST_WINDOWS_WITH_LOSS:
         return None
     late_sent, late_lost = sums.of_late(best)
     return Explanation(
@@ -194,6 +211,25 @@ def _over(sums: Sums, prior: Floats, place: int) -> Explanation | None:
         windows=SPANS[place],
         of_late=late_lost / max(late_sent, 1.0),
     )
+
+
+def _needed(others_lost: Floats) -> Floats:
+    """The gain from which a class is believed, by what was lost of probes that do not meet it; shape (classes,)."""
+    return (
+        EVIDENCE + np.log(len(others_lost)) + EVIDENCE_AMID_LOSSES * np.minimum(1.0, others_lost / MANY_LOST)
+    )
+
+
+def _may_suffice(sums: Sums, place: int, lost: Floats, needed: Floats, totals: tuple[float, float]) -> bool:
+    """Whether any class explains enough. Most can be ruled out by how little they lost, had they sent no more than that."""
+    uniform = _uniform(*totals)
+    most = _score(lost, lost, *totals)[0] - uniform
+    some = np.flatnonzero((lost >= LEAST_WINDOWS_WITH_LOSS) & (most + ROUNDING >= needed))
+    if not len(some):
+        return False
+    sent = sums.sent_by_class(place, some)
+    gain = _score(sent, lost[some], *totals)[0] - uniform
+    return bool((gain + ROUNDING >= needed[some]).any())
 
 
 def overflowed(rank: Floats, background: float) -> bool | None:

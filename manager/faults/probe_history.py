@@ -1,4 +1,4 @@
-"""What became of probes in the last windows, by row: a ring, and its sums over the spans that are looked at. No I/O."""
+"""What became of probes in the last windows, by row: rings, and sums over the spans that are looked at. No I/O."""
 
 from collections.abc import Sequence
 
@@ -6,73 +6,97 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.bool_]
+Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
 
 
 class ProbeHistory:
     """The last windows of all rows.
 
-    Each window is written twice, so that the windows in order are always one piece of memory.
+    Hardly anything is lost, so sums of what was are kept up for the rows that lost something only. What was sent is
+    counted up, so that the difference of two counts is what was sent between them.
 
     Args:
         rows: how many.
         spans: of how many windows there are sums, rising; the last is how many windows are kept.
 
     Attributes:
-        sent_sums, lost_sums: over the last windows, shape (spans, rows).
+        lost_sums: over the last windows, shape (spans, rows).
     """
 
     def __init__(self, rows: int, spans: Sequence[int]) -> None:
         self._spans, self._kept = spans, spans[-1]
-        self._counts = np.zeros((2, 2 * self._kept, rows), np.uint16)
-        self._queued_ns = np.full((2 * self._kept, rows), np.nan, np.float32)
-        self._next = 0
-        self.sent_sums, self.lost_sums = np.zeros((2, len(spans), rows))
+        self._sent_until = np.zeros((self._kept + 1, rows), np.uint32)
+        self._lost = np.zeros((self._kept, rows), np.uint16)
+        self._losing = [np.zeros(0, np.intp)] * self._kept
+        self._queued_ns = np.full((self._kept, rows), np.nan, np.float32)
+        self._added = 0
+        self.lost_sums = np.zeros((len(spans), rows))
 
     @property
     def rows(self) -> int:
         """How many there are."""
-        return self._counts.shape[2]
+        return self._lost.shape[1]
 
     @property
-    def sent(self) -> NDArray[np.uint16]:
+    def sent(self) -> NDArray[np.uint32]:
         """Probes that were sent, the latest window last, shape (windows, rows)."""
-        return self._counts[0, self._next : self._next + self._kept]
+        until = self._sent_until[(self._added - np.arange(self._kept, -1, -1)) % (self._kept + 1)]
+        return np.diff(until, axis=0)
 
     @property
     def lost(self) -> NDArray[np.uint16]:
         """Those that were lost, as above."""
-        return self._counts[1, self._next : self._next + self._kept]
+        return self._lost[self._slots(self._kept)]
 
     @property
-    def queued_ns(self) -> NDArray[np.float32]:
-        """How long rows' probes were queued there and back, NaN where none was answered, as above."""
-        return self._queued_ns[self._next : self._next + self._kept]
+    def sent_sums(self) -> Floats:
+        """Probes that were sent over the last windows, shape (spans, rows)."""
+        return np.array([self.sent_over(span) for span in self._spans], np.float64)
+
+    def sent_over(self, windows: int) -> NDArray[np.uint32]:
+        """Probes that were sent over some last windows, shape (rows,)."""
+        now, then = (each % (self._kept + 1) for each in (self._added, self._added - windows))
+        return self._sent_until[now] - self._sent_until[then]
+
+    def lost_of(self, rows: Indices, windows: int) -> NDArray[np.uint16]:
+        """What some rows lost in the last windows, the latest last, shape (windows, those rows)."""
+        return self._lost[np.ix_(self._slots(windows), rows)]
+
+    def queued_ns_of(self, rows: Indices) -> NDArray[np.float32]:
+        """How long some rows' probes were queued there and back, NaN where none was answered, as above, of all windows."""
+        return self._queued_ns[np.ix_(self._slots(self._kept), rows)]
 
     def add(self, sent: Floats, lost: Floats, queued_ns: NDArray[np.float32]) -> None:
         """Take in the next window, shape (rows,) each."""
-        for counts, sums, latest in ((self.sent, self.sent_sums, sent), (self.lost, self.lost_sums, lost)):
-            for place, span in enumerate(self._spans):
-                sums[place] += latest
-                sums[place] -= counts[-span]
-        for at in (self._next, self._next + self._kept):
-            self._counts[0, at], self._counts[1, at] = sent, lost
-            self._queued_ns[at] = queued_ns
-        self._next = (self._next + 1) % self._kept
+        losing = np.flatnonzero(lost)
+        for place, span in enumerate(self._spans):
+            slot = (self._added - span) % self._kept
+            self.lost_sums[place, losing] += lost[losing]
+            self.lost_sums[place, self._losing[slot]] -= self._lost[slot, self._losing[slot]]
+        slot, before = self._added % self._kept, self._sent_until[self._added % (self._kept + 1)]
+        self._lost[slot], self._losing[slot], self._queued_ns[slot] = lost, losing, queued_ns
+        self._added += 1
+        np.add(before, sent.astype(np.uint32), out=self._sent_until[self._added % (self._kept + 1)])
 
     def forget(self, rows: Rows) -> None:
         """Take it that no probe of some rows was sent."""
-        for held in (self._counts, self.sent_sums, self.lost_sums):
-            held[..., rows] = 0
+        for held in (self._sent_until, self._lost, self.lost_sums):
+            held[:, rows] = 0
 
     def carry_on(self, moved: Rows) -> None:
         """Go on with as many rows as `moved` has; of those that moved nothing is known."""
-        if len(moved) != self.rows:
-            more = max(0, len(moved) - self.rows)
-            now = len(moved)
-            self._counts = np.pad(self._counts[..., :now], ((0, 0), (0, 0), (0, more)))
-            self._queued_ns = np.pad(self._queued_ns[:, :now], ((0, 0), (0, more)))
-            self.sent_sums = np.pad(self.sent_sums[:, :now], ((0, 0), (0, more)))
-            self.lost_sums = np.pad(self.lost_sums[:, :now], ((0, 0), (0, more)))
+        now = len(moved)
+        if now != self.rows:
+            more = ((0, 0), (0, max(0, now - self.rows)))
+            self._sent_until, self._lost, self._queued_ns, self.lost_sums = (
+                np.pad(held[:, :now], more)
+                for held in (self._sent_until, self._lost, self._queued_ns, self.lost_sums)
+            )
+            self._losing = [losing[losing < now] for losing in self._losing]
         self.forget(moved)
         self._queued_ns[:, moved] = np.nan
+
+    def _slots(self, windows: int) -> Indices:
+        """Where the last windows are, the latest last."""
+        return np.arange(self._added - windows, self._added) % self._kept

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csr_array
 
 from manager.fabric.routes import DirectedLink
 from manager.links.matrix import PathMatrix, alike, stages
@@ -41,7 +41,7 @@ class LinkQueues:
         window: its number.
         queue_ns: mean queueing delay, NaN where no probe told of the link; shape (links,).
         floor_ns: the least that any path over the link was delayed above its own least; a link that was idle for a
-            moment has hardly any. NaN as above.
+            moment has hardly any. NaN as above, and where the queue is no longer than `QUIET_NS`.
     """
 
     window: int
@@ -66,9 +66,9 @@ class QueueInference:
         first = alike(delays)
         self._upstream = _upstream(first, matrix.place)
         self._chosen = np.flatnonzero(first == np.arange(len(first)))
-        self._solver = Solver(delays[:, self._chosen], stages(delays[:, self._chosen]))
-        self._seen = csr_array(delays.T)
-        self._columns = csc_array(delays)
+        told_apart = csr_array(delays[:, self._chosen])
+        self._solver = Solver(told_apart, stages(told_apart))
+        self._group = np.searchsorted(self._chosen, first)
         self.number = {link: i for i, link in enumerate(matrix.routes.links)}
         self._last = np.zeros(len(self._chosen))
         self._at_once = 1
@@ -84,13 +84,11 @@ class QueueInference:
         answered = np.tile(window.sent - window.lost, 2)
         weight = np.where(np.isfinite(excess), answered, 0.0)
         excess = np.where((weight > 0) & (excess > TOLERANCE_NS), excess, 0.0)
-        seen = self._seen @ (weight > 0)
         self._last = self._solver.solve(
             excess, weight, self._last, penalty=PENALTY_NS, sweeps=SWEEPS, tolerance=TOLERANCE_NS
         )
-        queue = np.zeros(len(seen))
-        queue[self._upstream] = self._last
-        queue[seen == 0] = np.nan
+        queue = np.where(self._solver.seen[self._group], 0.0, np.nan)
+        queue[self._upstream] = np.where(self._solver.seen, self._last, np.nan)
         found = LinkQueues(window.number, queue, self._floor(window))
         self._remember(found, min(len(windows), HISTORY))
         return found
@@ -132,14 +130,13 @@ class QueueInference:
         return np.asarray(np.isfinite(queue) & (queue > QUIET_NS) & (floor > QUIET_NS), bool)
 
     def _floor(self, window: Window) -> Floats:
-        """The least delay above the base of the paths over each link."""
-        least = window.least_ns.reshape(-1).astype(np.float64)
-        least = np.where(np.isfinite(least), np.maximum(least, 0.0), np.inf)
-        filled = np.flatnonzero(np.diff(self._columns.indptr))
-        floor = np.full(self._columns.shape[1], np.nan)
-        if len(filled):
-            starts = self._columns.indptr[filled]
-            floor[filled] = np.minimum.reduceat(least[self._columns.indices], starts)
+        """The least delay above the base of the paths over each link that has a queue to speak of."""
+        floor = np.full(self.queue_ns.shape[1], np.nan)
+        queued = np.flatnonzero(self._solver.seen & (self._last > QUIET_NS))
+        if len(queued):
+            least = window.least_ns.reshape(-1).astype(np.float64)
+            least = np.where(np.isfinite(least), np.maximum(least, 0.0), np.inf)
+            floor[self._upstream[queued]] = self._solver.least(least, queued)
         return np.where(np.isinf(floor), np.nan, floor)
 
     def _remember(self, found: LinkQueues, windows: int) -> None:
@@ -153,20 +150,18 @@ def _together(windows: Sequence[Window]) -> Window:
     last = windows[-1]
     if len(windows) == 1:
         return last
-    answered = np.zeros_like(last.mean_ns)
-    delays_ns = np.zeros_like(last.mean_ns)
+    answered, delays_ns = np.zeros_like(last.mean_ns), np.zeros_like(last.mean_ns)
+    least_ns = last.least_ns
     for window in windows:
         known = np.isfinite(window.mean_ns)
-        count = np.where(known, (window.sent - window.lost).astype(np.float32), np.float32(0))
-        answered += count
-        delays_ns += count * np.where(known, window.mean_ns, np.float32(0))
-    return Window(
-        number=last.number,
-        sent=np.sum([window.sent for window in windows], axis=0),
-        lost=np.sum([window.lost for window in windows], axis=0),
-        mean_ns=np.divide(delays_ns, answered, out=np.full_like(delays_ns, np.nan), where=answered > 0),
-        least_ns=np.fmin.reduce([window.least_ns for window in windows]),
-    )
+        count = (window.sent - window.lost).astype(np.float32)
+        answered += known * count
+        delays_ns += np.where(known, count * window.mean_ns, np.float32(0))
+        least_ns = np.fmin(least_ns, window.least_ns)
+    with np.errstate(invalid="ignore"):
+        mean_ns = delays_ns / answered
+    sent, lost = (np.add.reduce([getattr(window, of) for window in windows]) for of in ("sent", "lost"))
+    return Window(last.number, sent, lost, mean_ns, least_ns)
 
 
 def shared_links(

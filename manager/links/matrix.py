@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array, vstack
+from scipy.sparse import csr_array, vstack
 
 from manager.fabric.routes import DirectedLink, Routes
 from manager.links.row_places import Nics, Places, find_places
@@ -23,7 +23,7 @@ class PathMatrix:
 
     Attributes:
         routes: whose links the columns are.
-        fwd, rev: 1 where the way there, or back, crosses a link; shape (rows, links), float64.
+        fwd, rev: 1 where the way there, or back, crosses a link; shape (rows, links), int8.
         known: rows of which both ways are known, shape (rows,).
         place: the first place that each link has in a path, from 0 on; shape (links,).
         places: where the rows' ways are among the known paths.
@@ -55,17 +55,18 @@ class PathMatrix:
             moved[:both] |= (now @ mine)[:both] != (then @ theirs)[:both]
         return moved
 
-    @cached_property
+    @property
     def delays(self) -> csr_array:
-        """Both ways' rows, those there first; shape (2 * rows, links)."""
+        """Both ways' rows, those there first; shape (2 * rows, links), int8."""
         return csr_array(vstack([self.fwd, self.rev]))
 
     @cached_property
     def round_trip(self) -> csr_array:
-        """1 where a probe of the row crosses a link on either way, where both are known; shape (rows, links)."""
-        both = self.fwd + self.rev
-        both.data[:] = 1.0
-        return csr_array(both.multiply(self.known[:, None]))
+        """1 where a probe of the row crosses a link on either way, where both are known; shape (rows, links), int8."""
+        both = csr_array(self.fwd + self.rev)
+        both.data[:] = np.repeat(self.known, np.diff(both.indptr))
+        both.eliminate_zeros()
+        return both
 
 
 def build_matrix(
@@ -95,9 +96,9 @@ def _rows_of(crossed: NDArray[np.int32], place: NDArray[np.int64]) -> csr_array:
         place[links] = np.minimum(place[links], at)
     indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int32)
     indices = crossed[used]
-    matrix = csr_array((np.ones(len(indices)), indices, indptr), shape=(len(crossed), len(place)))
+    matrix = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(len(crossed), len(place)))
     matrix.sum_duplicates()
-    matrix.data[:] = 1.0
+    matrix.data[:] = 1
     return matrix
 
 
@@ -121,7 +122,7 @@ def alike(matrix: csr_array) -> Indices:
     Columns are compared by a random sum over their rows, 2^-40 being the chance to take two for one.
     """
     draw = np.random.default_rng(1).integers(0, _HASH_END, matrix.shape[0])
-    sums: NDArray[np.int64] = np.asarray(csc_array(matrix, dtype=np.int64).T @ draw)
+    sums: NDArray[np.int64] = np.asarray(csr_array(matrix, dtype=np.int64).T @ draw)
     _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
     return np.asarray(first[inverse], np.intp)
 
@@ -132,7 +133,8 @@ def stages(matrix: csr_array) -> list[Indices]:
     Greedy colouring; links in the same place of their paths mostly share a group, so there are about as many as a
     path has links.
     """
-    conflicts = csr_array(matrix.T @ matrix)
+    wide = csr_array(matrix, dtype=np.int32)
+    conflicts = csr_array(wide.T @ wide)
     stage = np.full(matrix.shape[1], -1, np.intp)
     for link in range(matrix.shape[1]):
         near = conflicts.indices[conflicts.indptr[link] : conflicts.indptr[link + 1]]

@@ -25,13 +25,16 @@ class Solver:
     Args:
         matrix: of zeros and ones, shape (rows, columns).
         groups: of columns without a row in common; together all columns.
+
+    Attributes:
+        seen: columns that some row with a weight had, of the latest right-hand side, shape (columns,).
     """
 
     def __init__(self, matrix: csr_array, groups: Sequence[Indices]) -> None:
-        self._groups = groups
+        self._sizes = [len(group) for group in groups]
         self._in_order = np.concatenate([np.zeros(0, np.intp), *groups])
-        self._matrix = csr_array(matrix[:, self._in_order])
-        self._transpose = csr_array(self._matrix.T)
+        self._transpose = csr_array(csr_array(matrix, dtype=np.float64)[:, self._in_order].T)
+        self.seen = np.zeros(matrix.shape[1], bool)
 
     def solve(
         self, y: Floats, weight: Floats, start: Floats, *, penalty: float, sweeps: int, tolerance: float
@@ -50,20 +53,35 @@ class Solver:
             x, shape (columns,); 0 where no row with a weight has the column.
         """
         observed = self._transpose @ np.where(weight > 0, weight * y, 0.0)
+        norm = self._transpose @ weight
+        self.seen[self._in_order] = norm > 0
         x = np.zeros(len(start))
         is_surely_zero = not start.any() and not (observed > penalty).any()
         if not is_surely_zero:
             x[self._in_order] = self._descend(
-                observed - penalty, weight, start[self._in_order], sweeps, tolerance
+                observed - penalty, norm, weight, start[self._in_order], sweeps=sweeps, tolerance=tolerance
             )
         return x
 
-    def _descend(self, gain: Floats, weight: Floats, x: Floats, sweeps: int, tolerance: float) -> Floats:
+    def least(self, values: Floats, columns: Indices) -> Floats:
+        """The least of the rows that have each of some columns, of which some row has every one; shape (columns,).
+
+        Args:
+            values: of the rows, shape (rows,).
+            columns: numbers.
+        """
+        place = np.empty(len(self._in_order), np.intp)
+        place[self._in_order] = np.arange(len(place))
+        rows = csr_array(self._transpose[place[columns]])
+        return np.minimum.reduceat(values[rows.indices], rows.indptr[:-1]) if len(columns) else np.zeros(0)
+
+    def _descend(
+        self, gain: Floats, norm: Floats, weight: Floats, x: Floats, *, sweeps: int, tolerance: float
+    ) -> Floats:
         """From x on; columns in the order of groups."""
-        norm = self._transpose @ weight
         seen = norm > 0
         divisor = np.where(seen, norm, 1.0)
-        products = self._products.of(weight)
+        products = self._products.of(weight, norm)
         for _ in range(sweeps):
             largest = 0.0
             for group, rows in products:
@@ -87,7 +105,7 @@ class Solver:
 
     @cached_property
     def _products(self) -> "_Products":
-        return _Products(self._matrix, [len(group) for group in self._groups])
+        return _Products(csr_array(self._transpose.T), self._sizes)
 
 
 @dataclass(frozen=True)
@@ -109,23 +127,30 @@ class _Products:
 
     def __init__(self, matrix: csr_array, sizes: Sequence[int]) -> None:
         columns = matrix.shape[1]
-        pair, row = _pairs(matrix)
-        upper, number = np.unique(pair, return_inverse=True)
-        self._sums = csr_array((np.ones(len(pair)), (number, row)), shape=(len(upper), matrix.shape[0]))
-        first, second = np.divmod(upper, columns)
-        mirrored = np.flatnonzero(first != second)
-        whole = np.concatenate([upper, second[mirrored] * columns + first[mirrored]])
+        upper, self._sums = _pairs(matrix)
+        first, second = np.divmod(upper.astype(np.int64), columns)
+        whole = np.concatenate(
+            [first * columns + second, second * columns + first, np.arange(columns) * (columns + 1)]
+        )
         order = np.argsort(whole)
-        self._from_upper = np.concatenate([np.arange(len(upper)), mirrored])[order]
+        number = np.arange(len(upper))
+        self._source = np.concatenate([number, number, len(upper) + np.arange(columns)])[order].astype(
+            np.int32
+        )
         row_of, column_of = np.divmod(whole[order], columns)
         self._parts = [
             _part(slice(end - size, end), row_of, column_of, columns)
             for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)
         ]
 
-    def of(self, weight: Floats) -> list[tuple[slice, csr_array]]:
-        """The rows of each group, with the group's place among the columns; they hold until this is asked again."""
-        values = np.asarray(self._sums @ weight)[self._from_upper]
+    def of(self, weight: Floats, norm: Floats) -> list[tuple[slice, csr_array]]:
+        """The rows of each group, with the group's place among the columns; they hold until this is asked again.
+
+        Args:
+            weight: shape (rows,).
+            norm: A^T w, the diagonal, shape (columns,).
+        """
+        values = np.concatenate([self._sums @ weight, norm])[self._source]
         for part in self._parts:
             part.rows.data[:] = values[part.values]
         return [(part.columns, part.rows) for part in self._parts]
@@ -136,19 +161,32 @@ def _part(group: slice, row_of: Indices, column_of: Indices, columns: int) -> _P
     values = slice(int(starts[0]), int(starts[-1]))
     shape = group.stop - group.start, columns
     data = np.zeros(values.stop - values.start)
-    return _Part(group, values, csr_array((data, column_of[values], starts - starts[0]), shape=shape))
+    where = column_of[values].astype(np.int32), (starts - starts[0]).astype(np.int32)
+    return _Part(group, values, csr_array((data, *where), shape=shape))
 
 
-def _pairs(matrix: csr_array) -> tuple[Indices, Indices]:
-    """All pairs of columns that a row has, as `first * columns + second`, first <= second, with that row."""
+def _pairs(matrix: csr_array) -> tuple[NDArray[np.integer], csr_array]:
+    """All pairs of two columns that some row has, and 1 where a row has them.
+
+    Returns:
+        `first * columns + second` of each pair, first < second, rising, shape (pairs,).
+        Which rows have which, shape (pairs, rows).
+    """
     matrix.sort_indices()
-    columns = matrix.shape[1]
+    rows, columns = matrix.shape
     count = np.diff(matrix.indptr)
-    row, end = np.repeat(np.arange(len(count)), count), np.repeat(matrix.indptr[1:], count)
-    place = np.arange(matrix.nnz)
-    pairs, rows = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
-    for apart in range(int(count.max(initial=0))):
-        first = place[place + apart < end]
-        pairs.append(matrix.indices[first].astype(np.intp) * columns + matrix.indices[first + apart])
-        rows.append(row[first])
-    return np.concatenate(pairs), np.concatenate(rows)
+    row = np.repeat(np.arange(rows, dtype=np.int32), count)
+    end = np.repeat(matrix.indptr[1:], count)
+    kind = np.int32 if columns**2 <= np.iinfo(np.int32).max else np.int64
+    pairs, having = [np.zeros(0, kind)], [np.zeros(0, np.int32)]
+    for apart in range(1, int(count.max(initial=0))):
+        first = np.flatnonzero(np.arange(apart, matrix.nnz + apart) < end)
+        pairs.append(matrix.indices[first].astype(kind) * kind(columns) + matrix.indices[first + apart])
+        having.append(row[first])
+    pair = np.concatenate(pairs)
+    order = np.argsort(pair)
+    pair = pair[order]
+    starts = np.flatnonzero(np.diff(pair, prepend=kind(-1))).astype(np.int32)
+    indptr = np.append(starts, np.int32(len(pair)))
+    which = csr_array((np.ones(len(pair)), np.concatenate(having)[order], indptr), shape=(len(starts), rows))
+    return pair[starts], which

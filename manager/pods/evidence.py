@@ -112,14 +112,15 @@ class Teller:
         """
         free = ~explained
         row_sent, row_lost = history.sent_sums * free, history.lost_sums * free
-        late = np.stack([each[-LATE_WINDOWS:].sum(axis=0) * free for each in (history.sent, history.lost)])
+        lost = history.lost
+        late = np.stack([history.sent_over(LATE_WINDOWS) * free, lost[-LATE_WINDOWS:].sum(axis=0) * free])
         return Sums(
             sent=row_sent @ self._by_class.T,
             lost=row_lost @ self._by_class.T,
             all_sent=row_sent.sum(axis=1),
             all_lost=row_lost.sum(axis=1),
             late=late.astype(np.float64) @ self._by_class.T,
-            seen=self._seen(history.lost, np.flatnonzero(row_lost[-1])),
+            seen=self._seen(lost, np.flatnonzero(row_lost[-1])),
         )
 
     def _seen(self, lost: NDArray[np.uint16], losing: NDArray[np.intp]) -> NDArray[np.uint64]:
@@ -214,13 +215,14 @@ class JointSums:
         )
         return sent, lost
 
-    def by_class(self, place: int) -> tuple[Floats, Floats]:
-        """Of a span, sent and lost that met each class's cause, shape (classes,) each."""
-        return self._sent[place], self._lost[place]
+    def lost_by_class(self, place: int) -> Floats:
+        """Of a span, those lost that met each class's cause, shape (classes,)."""
+        return np.asarray(self._lost[place], np.float64)
 
-    def lost_ever(self, number: int) -> float:
-        """How many that met a class's cause were lost in the longest span."""
-        return float(self._lost[-1, number])
+    def sent_by_class(self, place: int, classes: NDArray[np.intp] | None = None) -> Floats:
+        """Of a span, those sent that met the cause of each, or of some classes, shape (those classes,)."""
+        sent = self._sent[place]
+        return np.asarray(sent if classes is None else sent[classes], np.float64)
 
     def windows_with_loss(self, number: int, span: int) -> int:
         """In how many of the last windows some of those were lost."""
