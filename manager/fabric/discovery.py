@@ -101,7 +101,7 @@ class Discovery:
         changes = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
-            self.path_counts = PathCounts(self.fabric.routes)
+            self.path_counts = PathCounts(self.fabric.routes, self.path_counts)
         return [*changes, *self._watch_wiring(now_s)]
 
     def model(self) -> Model:

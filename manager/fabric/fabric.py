@@ -96,7 +96,7 @@ class Fabric:
             found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
         crossed = np.full((self.store.capacity, found.shape[1]), -1, np.int32)
         crossed[claims.row] = found
-        self._publish(PackedPaths(dict(self.store.pairs), crossed))
+        self._publish(PackedPaths(dict(self.store.pairs), crossed, self.store.rows_of_pairs()))
         self._changes = self.store.changes
 
     def _publish(self, paths: PackedPaths) -> None:
