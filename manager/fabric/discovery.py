@@ -3,7 +3,7 @@
 No I/O; times are seconds of the manager's monotonic clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,6 +29,8 @@ CALM_ORDER_S = 1.0
 CALM_S = 2.0
 MOST_UNREST_S = 10.0
 WIRING_S = 1.0
+
+_NOT_CHOSEN: tuple[list[int], list[int]] = [], []
 
 Edges = Mapping[str, Sequence[ProbeEdge]]
 
@@ -60,6 +62,8 @@ class Discovery:
         self._flow_changes = 0
         self._mesh: dict[Pair, list[int]] = {}
         self._usual: dict[Pair, list[int]] = {}
+        self._chosen: dict[Pair, tuple[list[int], list[int]]] = {}
+        self._rerouted: list[Collection[Pair]] = []
         self._mesh_version = 0
         self._counted_version = 0
         self._unrest_s: float | None = None
@@ -87,6 +91,7 @@ class Discovery:
         self._orders.take_up(told.host, told.traces)
         for edge in told.probes:
             self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
+            self._chosen.pop((edge.src, edge.dst_addr), None)
 
     def learn(self, now_s: float) -> list[TrustChange | WiringChange]:
         """Take in what was heard; touches nothing but the fabric, so a thread may run it. What people should know of it."""
@@ -102,6 +107,7 @@ class Discovery:
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
             self.path_counts = PathCounts(self.fabric.routes, self.path_counts)
+            self._rerouted.append(self.path_counts.rerouted)
         return [*changes, *self._watch_wiring(now_s)]
 
     def model(self) -> Model:
@@ -157,8 +163,8 @@ class Discovery:
         replies = {(edge.dst, edge.src_addr) for probed in due.edges.values() for edge in probed}
         for pair in due.remembered:
             if pair not in self.in_use and pair not in replies:
-                self._mesh.pop(pair, None)
-                self._usual.pop(pair, None)
+                for known in (self._mesh, self._usual, self._chosen):
+                    known.pop(pair, None)
         wanted = {
             pair: dict.fromkeys((*ports, *self._usual.get(pair, ()))) for pair, ports in self.in_use.items()
         }
@@ -189,15 +195,24 @@ class Discovery:
 
         What is known being equal, so is the choice, by a manager that has just started too.
         """
+        while self._rerouted:
+            for each in self._rerouted.pop():
+                self._chosen.pop(each, None)
         pair = src, dst_addr
-        self._usual[pair] = usual
+        usual_before, chosen = self._chosen.get(pair, _NOT_CHOSEN)
+        if usual_before != usual:
+            chosen = self._choose(pair, usual)
+            self._usual[pair], self._chosen[pair] = usual, (usual, chosen)
+        return chosen
+
+    def _choose(self, pair: Pair, usual: list[int]) -> list[int]:
         kept = self._mesh.get(pair, usual)
         kept = kept if len(kept) == len(usual) else usual
         routes = self.fabric.routes
-        of_kept = [links for links in routes.paths_over(src, dst_addr, kept) if links]
+        of_kept = [links for links in routes.paths_over(*pair, kept) if links]
         if len(set(of_kept)) == len(of_kept):
             return kept
-        paths = routes.ports(src, dst_addr)
+        paths = routes.ports(*pair)
         in_order = {port: paths[port] for port in (*usual, *candidates(pair, len(paths))) if port in paths}
         chosen = covering_ports(in_order, kept)
         if chosen != usual:

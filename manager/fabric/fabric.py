@@ -91,7 +91,7 @@ class Fabric:
         judged = judge(claims, len(names.of), aside)
         self._count_lies(claims, judged)
         found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
-        if len(self._numbers.of) > 2 * len(np.unique(found)) + UNUSED_LINKS:
+        if len(self._numbers.of) > 2 * np.count_nonzero(np.bincount(found[found >= 0])) + UNUSED_LINKS:
             self._numbers = LinkNumbers()
             found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
         crossed = np.full((self.store.capacity, found.shape[1]), -1, np.int32)

@@ -4,7 +4,7 @@ From one snapshot to the next only what has changed is counted anew: pairs whose
 lie between.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
@@ -67,11 +67,18 @@ class PathCounts:
     Args:
         routes: a snapshot with `PackedPaths`; of another kind nothing is counted.
         before: those of an earlier snapshot, where there are any.
+
+    Attributes:
+        rerouted: pairs whose paths are others than before.
+        recounted: pairs of which something else may be known than before.
     """
 
     def __init__(self, routes: Routes, before: "PathCounts | None" = None) -> None:
         self._routes = routes
+        self.rerouted: Collection[Pair] = ()
+        self.recounted: Collection[Pair] = ()
         self._number: Mapping[Pair, int] = {}
+        self._pairs: Sequence[Pair | None] = ()
         self._ends = _LinkEnds()
         self._peers: dict[int, int] = {}
         self._crossed = np.zeros((0, 0), np.int32)
@@ -82,11 +89,18 @@ class PathCounts:
         if not isinstance(routes.paths, PackedPaths):
             return
         links = routes.links
-        if before is not None and before._routes.links == links[: len(before._routes.links)]:
+        goes_on = before is not None and before._routes.links == links[: len(before._routes.links)]
+        if before is not None and goes_on:
             self._go_on_from(before)
         self._ends = self._ends.with_more(links)
-        self._number = routes.paths.rows.number
-        self._count(routes.paths)
+        self._number, self._pairs = routes.paths.rows.number, routes.paths.rows.pairs
+        rerouted, recounted = self._count(routes.paths)
+        pairs_before = () if before is None else before._pairs
+        if not goes_on:
+            rerouted = recounted = np.arange(max(len(pairs_before), len(self._pairs)))
+        self.rerouted, self.recounted = (
+            {*_named(self._pairs, each), *_named(pairs_before, each)} for each in (rerouted, recounted)
+        )
 
     def of(self, src: str, dst_addr: str) -> Known:
         """What is known of a pair."""
@@ -136,14 +150,18 @@ class PathCounts:
         self._of_peers, self._of_pairs = before._of_peers, before._of_pairs
         self._peer_of, self._first_link = before._peer_of, before._first_link
 
-    def _count(self, paths: PackedPaths) -> None:
-        """Count what is not as it was."""
+    def _count(self, paths: PackedPaths) -> tuple[Rows, Rows]:
+        """Count what is not as it was; the numbers of pairs with other paths, and with other counts."""
         pair_before, peer_before = self._pair, self._peer
         changed = _changed(self._crossed, pair_before, paths)
         self._crossed, self._pair = paths.crossed, paths.rows.of
         self._peer = self._peers_of_rows(changed)
-        self._count_pairs(_either(pair_before, self._pair, changed))
-        self._count_peers(_either(peer_before, self._peer, changed))
+        pairs, peers = _either(pair_before, self._pair, changed), _either(peer_before, self._peer, changed)
+        self._count_pairs(pairs)
+        self._count_peers(peers)
+        is_peer = np.zeros(len(self._peers) + 1, bool)
+        is_peer[peers] = True
+        return pairs, np.concatenate([pairs, np.flatnonzero(is_peer[self._peer_of])])
 
     def _peers_of_rows(self, changed: Rows) -> I32:
         """The number of the leaves between which each row leads, NOWHERE where not all is known, shape (rows,)."""
@@ -216,6 +234,12 @@ class _LinkEnds:
         )
 
 
+def _named(pairs: Sequence[Pair | None], numbers: Rows) -> Iterator[Pair]:
+    """The pairs that have some numbers."""
+    here = numbers[numbers < len(pairs)].tolist()
+    return (pair for number in here if (pair := pairs[number]) is not None)
+
+
 _Number = TypeVar("_Number", int, I64)
 
 
@@ -242,8 +266,8 @@ def _changed(crossed: I32, pair: I32, paths: PackedPaths) -> Rows:
 
 def _either(before: I32, now: I32, rows: Rows) -> Rows:
     """The different numbers that some rows have, or had."""
-    found = np.unique(np.concatenate([before[rows[rows < len(before)]], now[rows]]))
-    return found[found >= 0].astype(np.intp)
+    both = np.concatenate([before[rows[rows < len(before)]], now[rows]])
+    return np.flatnonzero(np.bincount(both[both >= 0]))
 
 
 def _rows_of(groups: Rows, of: NDArray[np.integer], count: int) -> tuple[Rows, I64]:

@@ -122,10 +122,12 @@ class RowsOfPairs:
 
     Attributes:
         number: of each pair, which it keeps from one snapshot to the next.
+        pairs: the pair of each number, None for one that none has.
         of: the number of each row's pair, NOWHERE for a row that is none's, shape (rows,).
     """
 
     number: Mapping[Pair, int]
+    pairs: Sequence[Pair | None]
     of: NDArray[np.int32]
 
     @classmethod
@@ -134,7 +136,7 @@ class RowsOfPairs:
         of = np.full(rows, NOWHERE, np.int32)
         for number, mine in enumerate(pairs.values()):
             of[list(mine.values())] = number
-        return cls({pair: number for number, pair in enumerate(pairs)}, of)
+        return cls({pair: number for number, pair in enumerate(pairs)}, list(pairs), of)
 
 
 class PackedPaths(Mapping[PathName, tuple[int, ...]]):

@@ -206,7 +206,7 @@ class TraceStore:
 
     def rows_of_pairs(self) -> RowsOfPairs:
         """Which pair each row is of, as it is now."""
-        return RowsOfPairs(dict(self._pairs.number), self._pair.copy())
+        return RowsOfPairs(dict(self._pairs.number), list(self._pairs.of), self._pair.copy())
 
     def claims(self, rows: Rows | None = None) -> Claims:
         """Rows, all that there are if none are given."""
