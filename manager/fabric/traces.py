@@ -126,6 +126,7 @@ class TraceStore:
         pairs: rows by NIC, destination address and source port; an inner mapping is never changed, but replaced.
         reasons: traces taken and refused, by reason (`REASONS`).
         changes: counts what changed; equal counts mean equal hops.
+        nics: the NIC that has each address; another mapping whenever it changes.
         touched: rows that were added, changed or dropped; whoever has looked at them may clear it. None for all.
     """
 
@@ -135,7 +136,7 @@ class TraceStore:
         self.reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self.changes = 0
         self.touched: set[int] | None = set()
-        self._nics: dict[str, str] = {}
+        self.nics: dict[str, str] = {}
         self._pairs = PairNumbers()
         self._pair = np.zeros(0, np.int32)
         self._told = np.zeros(0, np.int64)
@@ -154,9 +155,9 @@ class TraceStore:
 
     def know(self, nics: Mapping[str, str]) -> None:
         """Say which NIC has each address."""
-        if nics == self._nics:
+        if nics == self.nics:
             return
-        self._nics = dict(nics)
+        self.nics = dict(nics)
         rows = np.flatnonzero(self._pair >= 0)
         end = np.array([UNKNOWN if pair is None else self._end(pair[1]) for pair in self._pairs.of], np.int32)
         self._dst[rows] = end[self._pair[rows]] if len(rows) else UNKNOWN
@@ -165,7 +166,7 @@ class TraceStore:
 
     def nic_at(self, address: str) -> str | None:
         """The NIC that has an address."""
-        return self._nics.get(address)
+        return self.nics.get(address)
 
     def hear(self, report: TraceReport, ifnames: Iterable[str], now_s: float) -> None:
         """Take in what a host says of paths from its own NICs."""
@@ -235,7 +236,7 @@ class TraceStore:
     def _take(self, host: str, ifnames: set[str], trace: Trace, now_s: float) -> str:
         if trace.nic not in ifnames:
             return "unknown_nic"
-        owner = self._nics.get(trace.dst_addr)
+        owner = self.nics.get(trace.dst_addr)
         if owner is None or owner == nic_id(host, trace.nic):
             return "unknown_destination"
         pair = nic_id(host, trace.nic), trace.dst_addr
@@ -288,7 +289,7 @@ class TraceStore:
             self.touched.add(row)
 
     def _end(self, address: str) -> int:
-        return self.names.number(self._nics.get(address, address))
+        return self.names.number(self.nics.get(address, address))
 
     def _grow(self) -> None:
         old = len(self._pair)
