@@ -146,9 +146,7 @@ class Orders:
         self.by_host = orders
         return changed
 
-    def _look(
-        self, plan: _Plan, pair: Pair, path_counts: PathCounts, of: _RestsOn, *, is_calm: bool
-    ) -> None:
+    def _look(self, plan: _Plan, pair: Pair, path_counts: PathCounts, of: _RestsOn, *, is_calm: bool) -> None:
         """See whether a pair is to have more ports."""
         ports, heard, enough = of
         plan.in_use = tuple(ports)[:MOST_IN_USE]

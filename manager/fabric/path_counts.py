@@ -5,7 +5,7 @@ lie between.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from manager.fabric.routes import MARK, NOWHERE, DirectedLink, PackedPaths, Pair
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 Rows = NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class Known:
@@ -61,148 +62,6 @@ _MOST_NODES = 1 << 31
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-class PathCounts:
-    """Counts of all pairs of a snapshot.
-
-    Args:
-        routes: a snapshot with `PackedPaths`; of another kind nothing is counted.
-        before: those of an earlier snapshot, where there are any.
-
-    Attributes:
-        rerouted: pairs whose paths are others than before.
-        recounted: pairs of which something else may be known than before.
-    """
-
-    def __init__(self, routes: Routes, before: "PathCounts | None" = None) -> None:
-        self._routes = routes
-        self.rerouted: Collection[Pair] = ()
-        self.recounted: Collection[Pair] = ()
-        self._number: Mapping[Pair, int] = {}
-        self._pairs: Sequence[Pair | None] = ()
-        self._ends = _LinkEnds()
-        self._peers: dict[int, int] = {}
-        self._crossed = np.zeros((0, 0), np.int32)
-        self._pair = self._peer = np.zeros(0, np.int32)
-        self._of_peers = np.zeros((0, len(_PEER_COLUMNS)), np.int64)
-        self._of_pairs = np.zeros((0, len(_PAIR_COLUMNS)), np.int64)
-        self._peer_of = self._first_link = np.zeros(0, np.int64)
-        if not isinstance(routes.paths, PackedPaths):
-            return
-        links = routes.links
-        goes_on = before is not None and before._routes.links == links[: len(before._routes.links)]
-        if before is not None and goes_on:
-            self._go_on_from(before)
-        self._ends = self._ends.with_more(links)
-        self._number, self._pairs = routes.paths.rows.number, routes.paths.rows.pairs
-        rerouted, recounted = self._count(routes.paths)
-        pairs_before = () if before is None else before._pairs
-        if not goes_on:
-            rerouted = recounted = np.arange(max(len(pairs_before), len(self._pairs)))
-        self.rerouted, self.recounted = (
-            {*_named(self._pairs, each), *_named(pairs_before, each)} for each in (rerouted, recounted)
-        )
-
-    def of(self, src: str, dst_addr: str) -> Known:
-        """What is known of a pair."""
-        number = self._number.get((src, dst_addr))
-        if number is None:
-            return Known()
-        peer = int(self._peer_of[number])
-        of_peers = self._of_peers[peer, :PEER_SWITCHES].tolist() if peer >= 0 else [0, 0, 0, 0]
-        return Known(*self._of_pairs[number].tolist(), *of_peers)
-
-    def lacks(self, pair: Pair, enough: int | None = None) -> bool:
-        """Whether a pair has too few paths: fewer links than all others between its leaves, or some may be unknown.
-
-        Args:
-            pair: of which something is known; of another one that is not said.
-            enough: so many different paths will do, and fewer where there are no more; None where all links are needed.
-        """
-        number = self._number.get(pair)
-        peer = NOWHERE if number is None else int(self._peer_of[number])
-        if peer < 0:
-            return False
-        ports, peer_paths, peer_links, width, _ = self._of_peers[peer].tolist()
-        if not _is_sure(ports, width):
-            return True
-        _, paths, links = self._of_pairs[number].tolist()
-        return bool(links < peer_links if enough is None else paths < min(enough, peer_paths))
-
-    def switches(self, src: str, dst: str) -> int | None:
-        """How many switches there are between two NICs, by what is known of others at the same two leaves."""
-        number, routes = self._ends.number, self._routes
-        first, last = number.get(routes.first_switch.get(src, "")), number.get(routes.last_switch.get(dst, ""))
-        peer = None if first is None or last is None else self._peers.get(_between(first, last))
-        return None if peer is None else int(self._of_peers[peer, PEER_SWITCHES]) or None
-
-    def covered_leaves(self) -> set[str]:
-        """Leaves from which all links to each leaf that any path leads to are known, as far as can be told."""
-        is_known = self._peer_of >= 0
-        leaf = self._ends.into[self._first_link[is_known]]
-        told = np.column_stack([leaf, self._of_peers[self._peer_of[is_known]][:, [PEER_PORTS, PEER_WIDTH]]])
-        unsure = {at for at, ports, width in np.unique(told, axis=0).tolist() if not _is_sure(ports, width)}
-        names = list(self._ends.number)
-        return {names[at] for at in set(leaf.tolist()) - unsure}
-
-    def _go_on_from(self, before: "PathCounts") -> None:
-        self._ends, self._peers = before._ends, dict(before._peers)
-        self._crossed, self._pair, self._peer = before._crossed, before._pair, before._peer
-        self._of_peers, self._of_pairs = before._of_peers, before._of_pairs
-        self._peer_of, self._first_link = before._peer_of, before._first_link
-
-    def _count(self, paths: PackedPaths) -> tuple[Rows, Rows]:
-        """Count what is not as it was; the numbers of pairs with other paths, and with other counts."""
-        pair_before, peer_before = self._pair, self._peer
-        changed = _changed(self._crossed, pair_before, paths)
-        self._crossed, self._pair = paths.crossed, paths.rows.of
-        self._peer = self._peers_of_rows(changed)
-        pairs, peers = _either(pair_before, self._pair, changed), _either(peer_before, self._peer, changed)
-        self._count_pairs(pairs)
-        self._count_peers(peers)
-        is_peer = np.zeros(len(self._peers) + 1, bool)
-        is_peer[peers] = True
-        return pairs, np.concatenate([pairs, np.flatnonzero(is_peer[self._peer_of])])
-
-    def _peers_of_rows(self, changed: Rows) -> I32:
-        """The number of the leaves between which each row leads, NOWHERE where not all is known, shape (rows,)."""
-        peer = _longer(self._peer, len(self._pair))
-        peer[changed] = NOWHERE
-        rows = changed[self._pair[changed] >= 0]
-        crossed = self._crossed[rows]
-        known = (crossed[:, :1] >= 0).all(axis=1) & ~((crossed >= 0) & self._ends.is_open[crossed]).any(axis=1)
-        rows, crossed = rows[known], crossed[known]
-        if len(rows):
-            last = crossed[np.arange(len(crossed)), (crossed >= 0).sum(axis=1) - 1]
-            between, which = np.unique(
-                _between(self._ends.into[crossed[:, 0]], self._ends.out_of[last]), return_inverse=True
-            )
-            numbers = [self._peers.setdefault(each, len(self._peers)) for each in between.tolist()]
-            peer[rows] = np.array(numbers, np.int32)[which]
-        return peer
-
-    def _count_pairs(self, pairs: Rows) -> None:
-        size = max(len(self._of_pairs), int(self._pair.max(initial=-1)) + 1)
-        self._of_pairs, self._peer_of = _longer(self._of_pairs, size), _longer(self._peer_of, size)
-        self._first_link = _longer(self._first_link, size)
-        rows, group = _rows_of(pairs, np.where(self._peer >= 0, self._pair, NOWHERE), size)
-        crossed = self._crossed[rows]
-        self._of_pairs[pairs, :LINKS] = _tally(group, _fingerprint(crossed), len(pairs))
-        self._of_pairs[pairs, LINKS] = _links(group, _without_ends(crossed), len(pairs)).sum(axis=1)
-        self._peer_of[pairs] = self._first_link[pairs] = NOWHERE
-        self._peer_of[pairs[group]], self._first_link[pairs[group]] = self._peer[rows], crossed[:, 0]
-
-    def _count_peers(self, peers: Rows) -> None:
-        self._of_peers = _longer(self._of_peers, len(self._peers))
-        rows, group = _rows_of(peers, self._peer, len(self._peers))
-        crossed = self._crossed[rows]
-        between = _without_ends(crossed)
-        links = _links(group, between, len(peers))
-        self._of_peers[peers, :PEER_LINKS] = _tally(group, _fingerprint(between), len(peers))
-        self._of_peers[peers, PEER_LINKS] = links.sum(axis=1)
-        self._of_peers[peers, PEER_WIDTH] = links.max(axis=1, initial=1)
-        self._of_peers[peers, PEER_SWITCHES] = _switches(group, crossed, len(peers))
-
-
 @dataclass(frozen=True)
 class _LinkEnds:
     """The nodes at the ends of links.
@@ -232,6 +91,190 @@ class _LinkEnds:
             np.concatenate([self.out_of, out_of]),
             np.concatenate([self.is_open, np.array(is_open, bool)]),
         )
+
+
+@dataclass
+class Counted:
+    """What there is of a snapshot.
+
+    Attributes:
+        links: the snapshot's.
+        ends: the nodes at their ends.
+        pairs: the pair of each number.
+        peers: the number of each two leaves, by `_between`.
+        crossed, pair: of its rows the links and the number of the pair; see `PackedPaths`.
+        peer: the number of the leaves between which each row leads, NOWHERE where not all is known, shape (rows,).
+        of_peers: counts of each two leaves, shape (peers, 5).
+        of_pairs: counts of each pair, shape (pairs, 3).
+        peer_of: the leaves of each pair, shape (pairs,).
+        first_link: the link that its paths cross first, shape (pairs,).
+    """
+
+    links: tuple[DirectedLink, ...] = ()
+    ends: _LinkEnds = field(default_factory=_LinkEnds)
+    pairs: Sequence[Pair | None] = ()
+    peers: dict[int, int] = field(default_factory=dict)
+    crossed: I32 = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    pair: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    peer: I32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    of_peers: I64 = field(default_factory=lambda: np.zeros((0, len(_PEER_COLUMNS)), np.int64))
+    of_pairs: I64 = field(default_factory=lambda: np.zeros((0, len(_PAIR_COLUMNS)), np.int64))
+    peer_of: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    first_link: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def copy(self) -> "Counted":
+        """To be changed; arrays are replaced or made longer, never changed in place, before they are."""
+        return replace(self, peers=dict(self.peers))
+
+
+class PathCounts:
+    """Counts of all pairs of a snapshot.
+
+    Args:
+        routes: a snapshot with `PackedPaths`; of another kind nothing is counted.
+        before: those of an earlier snapshot, where there are any.
+
+    Attributes:
+        rerouted: pairs whose paths are others than before.
+        recounted: pairs of which something else may be known than before.
+        counted: what those of the next snapshot go on from.
+    """
+
+    def __init__(self, routes: Routes, before: "PathCounts | None" = None) -> None:
+        self._routes = routes
+        self.rerouted: Collection[Pair] = ()
+        self.recounted: Collection[Pair] = ()
+        self._number: Mapping[Pair, int] = {}
+        self.counted = Counted()
+        if not isinstance(routes.paths, PackedPaths):
+            return
+        links = routes.links
+        former = Counted() if before is None else before.counted
+        goes_on = former.links == links[: len(former.links)] and len(former.crossed) <= len(
+            routes.paths.crossed
+        )
+        self.counted = former.copy() if goes_on else self.counted
+        self.counted.links, self.counted.ends = links, self.counted.ends.with_more(links)
+        self._number, self.counted.pairs = routes.paths.rows.number, routes.paths.rows.pairs
+        rerouted, recounted = self._count(routes.paths)
+        if not goes_on:
+            rerouted = recounted = np.arange(max(len(former.pairs), len(self.counted.pairs)))
+        self.rerouted, self.recounted = (
+            {*_named(self.counted.pairs, each), *_named(former.pairs, each)} for each in (rerouted, recounted)
+        )
+
+    def of(self, src: str, dst_addr: str) -> Known:
+        """What is known of a pair."""
+        number = self._number.get((src, dst_addr))
+        if number is None:
+            return Known()
+        peer = int(self.counted.peer_of[number])
+        of_peers = self.counted.of_peers[peer, :PEER_SWITCHES].tolist() if peer >= 0 else [0, 0, 0, 0]
+        return Known(*self.counted.of_pairs[number].tolist(), *of_peers)
+
+    def lacks(self, pair: Pair, enough: int | None = None) -> bool:
+        """Whether a pair has too few paths: fewer links than all others between its leaves, or some may be unknown.
+
+        Args:
+            pair: of which something is known; of another one that is not said.
+            enough: so many different paths will do, and fewer where there are no more; None where all links are needed.
+        """
+        number = self._number.get(pair)
+        peer = NOWHERE if number is None else int(self.counted.peer_of[number])
+        if peer < 0:
+            return False
+        ports, peer_paths, peer_links, width, _ = self.counted.of_peers[peer].tolist()
+        if not _is_sure(ports, width):
+            return True
+        _, paths, links = self.counted.of_pairs[number].tolist()
+        return bool(links < peer_links if enough is None else paths < min(enough, peer_paths))
+
+    def switches(self, src: str, dst: str) -> int | None:
+        """How many switches there are between two NICs, by what is known of others at the same two leaves."""
+        number, routes = self.counted.ends.number, self._routes
+        first, last = (
+            number.get(routes.first_switch.get(src, "")),
+            number.get(routes.last_switch.get(dst, "")),
+        )
+        peer = None if first is None or last is None else self.counted.peers.get(_between(first, last))
+        return None if peer is None else int(self.counted.of_peers[peer, PEER_SWITCHES]) or None
+
+    def covered_leaves(self) -> set[str]:
+        """Leaves from which all links to each leaf that any path leads to are known, as far as can be told."""
+        is_known = self.counted.peer_of >= 0
+        leaf = self.counted.ends.into[self.counted.first_link[is_known]]
+        told = np.column_stack(
+            [leaf, self.counted.of_peers[self.counted.peer_of[is_known]][:, [PEER_PORTS, PEER_WIDTH]]]
+        )
+        unsure = {at for at, ports, width in np.unique(told, axis=0).tolist() if not _is_sure(ports, width)}
+        names = list(self.counted.ends.number)
+        return {names[at] for at in set(leaf.tolist()) - unsure}
+
+    def _count(self, paths: PackedPaths) -> tuple[Rows, Rows]:
+        """Count what is not as it was; the numbers of pairs with other paths, and with other counts."""
+        pair_before, peer_before = self.counted.pair, self.counted.peer
+        changed = _changed(self.counted.crossed, pair_before, paths)
+        self.counted.crossed, self.counted.pair = paths.crossed, paths.rows.of
+        self.counted.peer = self._peers_of_rows(changed)
+        pairs, peers = (
+            _either(pair_before, self.counted.pair, changed),
+            _either(peer_before, self.counted.peer, changed),
+        )
+        self._count_pairs(pairs)
+        self._count_peers(peers)
+        is_peer = np.zeros(len(self.counted.peers) + 1, bool)
+        is_peer[peers] = True
+        return pairs, np.concatenate([pairs, np.flatnonzero(is_peer[self.counted.peer_of])])
+
+    def _peers_of_rows(self, changed: Rows) -> I32:
+        """The number of the leaves between which each row leads, NOWHERE where not all is known, shape (rows,)."""
+        peer = _longer(self.counted.peer, len(self.counted.pair))
+        peer[changed] = NOWHERE
+        rows = changed[self.counted.pair[changed] >= 0]
+        crossed = self.counted.crossed[rows]
+        known = (crossed[:, :1] >= 0).all(axis=1) & ~(
+            (crossed >= 0) & self.counted.ends.is_open[crossed]
+        ).any(axis=1)
+        rows, crossed = rows[known], crossed[known]
+        if len(rows):
+            last = crossed[np.arange(len(crossed)), (crossed >= 0).sum(axis=1) - 1]
+            between, which = np.unique(
+                _between(self.counted.ends.into[crossed[:, 0]], self.counted.ends.out_of[last]),
+                return_inverse=True,
+            )
+            numbers = [
+                self.counted.peers.setdefault(each, len(self.counted.peers)) for each in between.tolist()
+            ]
+            peer[rows] = np.array(numbers, np.int32)[which]
+        return peer
+
+    def _count_pairs(self, pairs: Rows) -> None:
+        size = max(len(self.counted.of_pairs), int(self.counted.pair.max(initial=-1)) + 1)
+        self.counted.of_pairs, self.counted.peer_of = (
+            _longer(self.counted.of_pairs, size),
+            _longer(self.counted.peer_of, size),
+        )
+        self.counted.first_link = _longer(self.counted.first_link, size)
+        rows, group = _rows_of(pairs, np.where(self.counted.peer >= 0, self.counted.pair, NOWHERE), size)
+        crossed = self.counted.crossed[rows]
+        self.counted.of_pairs[pairs, :LINKS] = _tally(group, _fingerprint(crossed), len(pairs))
+        self.counted.of_pairs[pairs, LINKS] = _links(group, _without_ends(crossed), len(pairs)).sum(axis=1)
+        self.counted.peer_of[pairs] = self.counted.first_link[pairs] = NOWHERE
+        self.counted.peer_of[pairs[group]], self.counted.first_link[pairs[group]] = (
+            self.counted.peer[rows],
+            crossed[:, 0],
+        )
+
+    def _count_peers(self, peers: Rows) -> None:
+        self.counted.of_peers = _longer(self.counted.of_peers, len(self.counted.peers))
+        rows, group = _rows_of(peers, self.counted.peer, len(self.counted.peers))
+        crossed = self.counted.crossed[rows]
+        between = _without_ends(crossed)
+        links = _links(group, between, len(peers))
+        self.counted.of_peers[peers, :PEER_LINKS] = _tally(group, _fingerprint(between), len(peers))
+        self.counted.of_peers[peers, PEER_LINKS] = links.sum(axis=1)
+        self.counted.of_peers[peers, PEER_WIDTH] = links.max(axis=1, initial=1)
+        self.counted.of_peers[peers, PEER_SWITCHES] = _switches(group, crossed, len(peers))
 
 
 def _named(pairs: Sequence[Pair | None], numbers: Rows) -> Iterator[Pair]:
