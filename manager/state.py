@@ -49,7 +49,7 @@ from manager.planner.steering_state import SteerParts
 from manager.probing.between_pods import Between
 from manager.probing.pace import report_interval_s
 from manager.probing.probe_graph import Pairs
-from manager.probing.schedule import Documents, Member, build_pairs, edges_by_host
+from manager.probing.schedule import Documents, EdgeMaker, Member, build_pairs
 from manager.queue_pairs.traffic import Traffic
 
 EVENTS_KEPT = 1000
@@ -125,6 +125,12 @@ class FleetState:
         )
         self._probes = probes
         self._roce = roce
+        self._edge_maker = EdgeMaker(
+            family=probes.family,
+            paths=probes.paths,
+            pairs_per_s=probes.pairs_per_s,
+            choose=self.discovery.choose,
+        )
         self._graph: tuple[Sequence[Member], Pairs] = ([], np.empty((0, 2), np.int64))
         self._hosts_probed: set[str] = set()
         self.leads = True
@@ -370,14 +376,7 @@ class FleetState:
 
     def _choose_edges(self) -> None:
         members, pairs = self._graph
-        edges = edges_by_host(
-            members,
-            pairs,
-            family=self._probes.family,
-            paths=self._probes.paths,
-            pairs_per_s=self._probes.pairs_per_s,
-            choose=self.discovery.choose,
-        )
+        edges = self._edge_maker.make(members, pairs)
         self._edges = {host: edges[host] for host in edges if host in self._hosts_probed}
 
     def plan(self, now_s: float) -> list[Desired]:

@@ -36,11 +36,24 @@ def is_private(node: str) -> bool:
     return _PRIVATE.fullmatch(node) is not None
 
 
+def is_plain(claims: Claims) -> NDArray[np.bool_]:
+    """Whether every hop of each row answered, and the destination too, shape (n,)."""
+    inside = np.arange(MOST_HOPS) < claims.length[:, None]
+    plain: NDArray[np.bool_] = claims.reached & ~(inside & (claims.hops == UNKNOWN)).any(axis=1)
+    return plain
+
+
 class LinkNumbers:
-    """Numbers of links; a link keeps its own."""
+    """Numbers of links; a link keeps its own.
+
+    Attributes:
+        of: the link of each number.
+        cable: the same number for both directions of a link, by each one's.
+    """
 
     def __init__(self) -> None:
         self.of: list[DirectedLink] = []
+        self.cable: list[int] = []
         self._number: dict[DirectedLink, int] = {}
 
     def number(self, link: DirectedLink) -> int:
@@ -48,7 +61,12 @@ class LinkNumbers:
         number = self._number.setdefault(link, len(self.of))
         if number == len(self.of):
             self.of.append(link)
+            self.cable.append(self._number.get(DirectedLink(link.b, link.a), number))
         return number
+
+    def known(self, link: DirectedLink) -> int | None:
+        """The number of a link, if it has one."""
+        return self._number.get(link)
 
 
 @dataclass(frozen=True)
@@ -79,8 +97,7 @@ def complete(
         Numbers of links in the order of travel, UNKNOWN behind the last one, shape (n, MOST_LINKS).
     """
     crossed = np.full((len(claims), MOST_LINKS), UNKNOWN, np.int32)
-    inside = np.arange(MOST_HOPS) < claims.length[:, None]
-    plain = judged.trusted & claims.reached & ~(inside & (claims.hops == UNKNOWN)).any(axis=1)
+    plain = judged.trusted & is_plain(claims)
     _cross_plain(crossed, plain, judged.steps, names, numbers)
     others = np.flatnonzero(~plain)
     if not len(others):

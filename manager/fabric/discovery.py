@@ -3,7 +3,8 @@
 No I/O; times are seconds of the manager's monotonic clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from manager.fabric.model import Model
 from manager.fabric.orders import Orders, candidates
 from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import Pair
+from manager.fabric.used_ports import HostUse, Ports, UsedPorts
 from manager.fabric.wiring import Miswired, address_of_each, miswired
 from manager.fabric.wiring_watch import WiringChange, WiringWatch
 from manager.hosts.members import Members
@@ -29,6 +31,8 @@ CALM_ORDER_S = 1.0
 CALM_S = 2.0
 MOST_UNREST_S = 10.0
 WIRING_S = 1.0
+
+_NOT_CHOSEN: tuple[list[int], list[int]] = [], []
 
 Edges = Mapping[str, Sequence[ProbeEdge]]
 
@@ -47,7 +51,7 @@ class Discovery:
     def __init__(self, members: Members, traffic: Traffic, steering: SteerTable) -> None:
         self.fabric = Fabric()
         self.path_counts = PathCounts(self.fabric.routes)
-        self.in_use: dict[Pair, dict[int, None]] = {}
+        self.in_use: Mapping[Pair, Ports] = {}
         self.dropped = 0
         self.order_interval_s = ORDER_INTERVAL_S
         self._members, self._traffic, self._steering = members, traffic, steering
@@ -60,6 +64,11 @@ class Discovery:
         self._flow_changes = 0
         self._mesh: dict[Pair, list[int]] = {}
         self._usual: dict[Pair, list[int]] = {}
+        self._chosen: dict[Pair, tuple[list[int], list[int]]] = {}
+        self._rerouted: list[Collection[Pair]] = []
+        self._recounted: set[Pair] = set()
+        self._used = UsedPorts()
+        self._usual_anew: set[str] = set()
         self._mesh_version = 0
         self._counted_version = 0
         self._unrest_s: float | None = None
@@ -87,6 +96,7 @@ class Discovery:
         self._orders.take_up(told.host, told.traces)
         for edge in told.probes:
             self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
+            self._chosen.pop((edge.src, edge.dst_addr), None)
 
     def learn(self, now_s: float) -> list[TrustChange | WiringChange]:
         """Take in what was heard; touches nothing but the fabric, so a thread may run it. What people should know of it."""
@@ -101,7 +111,9 @@ class Discovery:
         changes = self.fabric.step(now_s, self._orders.is_ordered)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
-            self.path_counts = PathCounts(self.fabric.routes)
+            self.path_counts = PathCounts(self.fabric.routes, self.path_counts)
+            self._rerouted.append(self.path_counts.rerouted)
+            self._recounted.update(self.path_counts.recounted)
         return [*changes, *self._watch_wiring(now_s)]
 
     def model(self) -> Model:
@@ -135,11 +147,12 @@ class Discovery:
         self._ordered_s = now_s
         flows = self._follow_flows()
         is_calm = now_s - self._changed_s >= CALM_ORDER_S
+        overrides = tuple(self._steering.all())
         rests_on = OrderInputs(
             edges,
-            tuple(self._steering.all()),
+            overrides,
             flows,
-            tuple(self._flows.values()),
+            self._uses(edges, overrides),
             tuple(self._mesh.keys() | self._usual.keys()),
             self.fabric.store.changes,
             self._counted_version,
@@ -153,25 +166,32 @@ class Discovery:
 
     def order_anew(self, due: "OrderInputs") -> bool:
         """Order what is to be traced, in a thread if that takes long, but not beside `learn`; whether anything has changed."""
-        self.in_use = self._in_use(due)
-        replies = {(edge.dst, edge.src_addr) for probed in due.edges.values() for edge in probed}
-        for pair in due.remembered:
-            if pair not in self.in_use and pair not in replies:
-                self._mesh.pop(pair, None)
-                self._usual.pop(pair, None)
-        wanted = {
-            pair: dict.fromkeys((*ports, *self._usual.get(pair, ()))) for pair, ports in self.in_use.items()
-        }
+        used = self._used
+        anew, self._usual_anew = self._usual_anew, set()
+        if used.gather(due.uses, self.fabric.store.nics, lambda pair: self._usual.get(pair, ()), anew):
+            self.in_use = used.in_use
+        self._forget_ports(due.remembered)
+        recounted, self._recounted = self._recounted, set()
         changed = self._orders.update(
-            wanted,
+            used.wanted,
             self.path_counts,
             self.fabric.store.pairs,
             owner=self._members.nics_by_address,
-            enough=_only_probed(due),
+            enough=used.enough,
             is_calm=due.is_calm,
+            recounted=recounted,
         )
         self.fabric.store.forget(self._orders.withdrawn)
         return changed
+
+    def _forget_ports(self, remembered: Iterable[Pair]) -> None:
+        """Forget the ports of pairs that are not probed any more."""
+        gone = [pair for pair in remembered if pair not in self.in_use]
+        replies = self._used.replies() if gone else ()
+        for pair in gone:
+            if pair not in replies:
+                for known in (self._mesh, self._usual, self._chosen):
+                    known.pop(pair, None)
 
     def is_mesh_due(self, now_s: float) -> bool:
         """Whether it is time to choose the probes' ports anew: paths have become known, and no more are coming."""
@@ -189,35 +209,44 @@ class Discovery:
 
         What is known being equal, so is the choice, by a manager that has just started too.
         """
+        while self._rerouted:
+            for each in self._rerouted.pop():
+                self._chosen.pop(each, None)
         pair = src, dst_addr
-        self._usual[pair] = usual
+        usual_before, chosen = self._chosen.get(pair, _NOT_CHOSEN)
+        if usual_before != usual:
+            chosen = self._choose(pair, usual)
+            if pair not in self._usual:
+                self._usual_anew.add(host_of(src))
+            self._usual[pair], self._chosen[pair] = usual, (usual, chosen)
+        return chosen
+
+    def _choose(self, pair: Pair, usual: list[int]) -> list[int]:
         kept = self._mesh.get(pair, usual)
         kept = kept if len(kept) == len(usual) else usual
         routes = self.fabric.routes
-        of_kept = [links for links in routes.paths_over(src, dst_addr, kept) if links]
+        of_kept = [links for links in routes.paths_over(*pair, kept) if links]
         if len(set(of_kept)) == len(of_kept):
             return kept
-        paths = routes.ports(src, dst_addr)
+        paths = routes.ports(*pair)
         in_order = {port: paths[port] for port in (*usual, *candidates(pair, len(paths))) if port in paths}
         chosen = covering_ports(in_order, kept)
         if chosen != usual:
             self._mesh[pair] = chosen
         return chosen
 
-    def _in_use(self, due: "OrderInputs") -> dict[Pair, dict[int, None]]:
-        """Pairs to trace, with their ports: probed ones first, then those steered, then those with traffic."""
-        ports: dict[Pair, dict[int, None]] = {}
-        for probed in due.edges.values():
-            for edge in probed:
-                ports.setdefault((edge.src, edge.dst_addr), {}).update(dict.fromkeys(edge.sports))
-        for override in due.overrides:
-            mine = ports.setdefault((nic_id(override.host, override.nic), override.dst), {})
-            mine.update(dict.fromkeys(port for port in (override.sport, override.backup_sport) if port))
-        for flows in due.found:
-            for pair, port in flows.found:
-                ports.setdefault(pair, {})[port] = None
-        known = self.fabric.store
-        return {pair: mine for pair, mine in ports.items() if known.nic_at(pair[1]) not in (None, pair[0])}
+    def _uses(self, edges: Edges, overrides: Iterable[SteerOverride]) -> dict[str, HostUse]:
+        """What each host uses."""
+        flows: defaultdict[str, list[tuple[tuple[Pair, int], ...]]] = defaultdict(list)
+        for (host, _), each in self._flows.items():
+            flows[host].append(each.found)
+        steered: defaultdict[str, list[SteerOverride]] = defaultdict(list)
+        for override in overrides:
+            steered[override.host].append(override)
+        return {
+            host: HostUse(edges.get(host, ()), tuple(steered.get(host, ())), tuple(flows.get(host, ())))
+            for host in dict.fromkeys((*edges, *steered, *flows))
+        }
 
     def _follow_flows(self) -> int:
         """See what queue pairs use now; a number that is another one whenever that has changed."""
@@ -236,7 +265,7 @@ class OrderInputs:
     edges: Edges
     overrides: tuple[SteerOverride, ...]
     flows: int
-    found: "tuple[_Flows, ...]"
+    uses: Mapping[str, HostUse]
     remembered: tuple[Pair, ...]
     traces: int
     routes: int
@@ -276,14 +305,6 @@ def _flows(table: NicTable, before: _Flows | None, nic: str) -> _Flows:
     return _Flows(
         identity, tuple(((nic, _shown(address)), sport) for address, sport in sorted(flows) if sport)
     )
-
-
-def _only_probed(due: OrderInputs) -> dict[Pair, int]:
-    """Pairs between which nothing but probes goes, and how many different paths these need."""
-    in_use = {pair for flows in due.found for pair, _ in flows.found}
-    in_use |= {(nic_id(each.host, each.nic), each.dst) for each in due.overrides}
-    probed = ((edge.src, edge.dst_addr, len(edge.sports)) for mine in due.edges.values() for edge in mine)
-    return {(src, dst_addr): paths for src, dst_addr, paths in probed if (src, dst_addr) not in in_use}
 
 
 @lru_cache(65_536)

@@ -3,13 +3,15 @@
 Times are seconds of the manager's monotonic clock.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import TraceReport
-from manager.fabric.completion import LinkNumbers, complete
+from manager.fabric.completion import LinkNumbers, complete, is_plain
+from manager.fabric.further import further
 from manager.fabric.routes import PackedPaths, PathName, Routes
 from manager.fabric.traces import Claims, TraceStore
 from manager.fabric.votes import Judgement, judge
@@ -20,6 +22,8 @@ LIES_LAST_S = 45.0
 """Longer than agents take to trace all paths anew and to tell of them again: what is new is no lie."""
 FORGIVE_S = 60.0
 UNUSED_LINKS = 4_096
+FURTHER_SHARE = 0.25
+"""Where more paths than this have changed all are voted on."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class Fabric:
         self._clean: dict[str, float] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._numbers = LinkNumbers()
+        self._crossed: NDArray[np.int32] | None = None
+        self._is_sure = False
 
     def know(self, nics: Mapping[str, str]) -> None:
         """Say which NIC (`HOST/IFNAME`) has each address."""
@@ -85,19 +91,41 @@ class Fabric:
         return changes
 
     def _rebuild(self) -> None:
+        touched, self.store.touched = self.store.touched, set()
+        self._crossed = self._further(touched) if self._is_sure and touched is not None else None
+        if self._crossed is None:
+            self._crossed = self._voted()
+        self._publish(PackedPaths(dict(self.store.pairs), self._crossed, self.store.rows_of_pairs()))
+        self._changes = self.store.changes
+
+    def _further(self, touched: Collection[int]) -> NDArray[np.int32] | None:
+        """The links of each path, by row, from what has changed since the last rebuild; None where that is not enough."""
+        if self._crossed is None or len(touched) > FURTHER_SHARE * len(self.store):
+            return None
+        rows = np.fromiter(touched, np.intp, len(touched))
+        before = np.full((self.store.capacity, self._crossed.shape[1]), -1, np.int32)
+        before[: len(self._crossed)] = self._crossed
+        claims = self.store.claims(self.store.used(rows))
+        return further(
+            before, rows, claims, self.store.host_of, names=self.store.names.of, numbers=self._numbers
+        )
+
+    def _voted(self) -> NDArray[np.int32]:
+        """The links of each path, by row, from all claims."""
         claims = self.store.claims()
         names = self.store.names
         aside = frozenset(names.number(host) for host in self.aside)
         judged = judge(claims, len(names.of), aside)
         self._count_lies(claims, judged)
         found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
-        if len(self._numbers.of) > 2 * len(np.unique(found)) + UNUSED_LINKS:
+        if len(self._numbers.of) > 2 * np.count_nonzero(np.bincount(found[found >= 0])) + UNUSED_LINKS:
             self._numbers = LinkNumbers()
             found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
-        crossed = np.full((self.store.capacity, found.shape[1]), -1, np.int32)
-        crossed[claims.row] = found
-        self._publish(PackedPaths(dict(self.store.pairs), crossed))
-        self._changes = self.store.changes
+        self._is_sure = not aside and judged.is_corroborated and bool(is_plain(claims).all())
+        width = int((found >= 0).sum(axis=1).max(initial=1))
+        crossed = np.full((self.store.capacity, width), -1, np.int32)
+        crossed[claims.row] = found[:, :width]
+        return crossed
 
     def _publish(self, paths: PackedPaths) -> None:
         before = self.routes.paths

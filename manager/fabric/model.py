@@ -43,7 +43,7 @@ class Model:
         """Links that some path crosses, but for those into the unknown of one path alone."""
         paths = self.routes.paths
         if isinstance(paths, PackedPaths):
-            numbers = np.unique(paths.used()).tolist()
+            numbers = np.flatnonzero(np.bincount(paths.used())).tolist()
         else:
             numbers = sorted({link for links in paths.values() for link in links})
         found = (self.routes.links[number] for number in numbers)

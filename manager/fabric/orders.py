@@ -29,7 +29,8 @@ _NO_PAIRS: Mapping[Pair, int] = {}
 class _Plan:
     """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
 
-    `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host.
+    `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host. `settled` is what it rested on that the pair lacked nothing, None where
+    it may.
     """
 
     candidates: list[int] = field(default_factory=list)
@@ -39,6 +40,23 @@ class _Plan:
     ports: tuple[int, ...] = ()
     switches: int | None = None
     order: TraceOrder | None = None
+    settled: "_RestsOn | None" = None
+
+    def rests_on(
+        self, ports: Collection[int], heard: Collection[int] | None, enough: int | None, left: int
+    ) -> bool:
+        """Whether all is as it was when it was seen last that the pair needs no more."""
+        settled = self.settled
+        return (
+            settled is not None
+            and settled[0] is ports
+            and settled[1] is heard
+            and settled[2] == enough
+            and len(self.ports) <= left
+        )
+
+
+_RestsOn = tuple[Collection[int], Collection[int] | None, int | None]
 
 
 class Orders:
@@ -68,7 +86,8 @@ class Orders:
         for order in told:
             pair = nic_id(host, order.nic), order.dst_addr
             plan = self._plans.setdefault(pair, _Plan())
-            plan.ports, plan.switches, plan.order = tuple(order.sports), order.switches, None
+            plan.ports, plan.switches = tuple(order.sports), order.switches
+            plan.order = plan.settled = None
             plan.candidates = candidates(pair, len(order.sports))
             granted = itertools.takewhile(set(order.sports).__contains__, plan.candidates)
             plan.granted = max(plan.granted, len(list(granted)))
@@ -82,6 +101,7 @@ class Orders:
         owner: Mapping[str, str],
         enough: Mapping[Pair, int] = _NO_PAIRS,
         is_calm: bool = True,
+        recounted: Collection[Pair] | None = None,
     ) -> bool:
         """Order what is missing; whether anything has changed.
 
@@ -93,6 +113,7 @@ class Orders:
             enough: of pairs that need no more than some different paths, how many; the others need every link.
             is_calm: whether paths have stopped changing: while they change, some are known as they were and others as
                 they are, and a pair only seems to lack one.
+            recounted: the pairs of which `path_counts` may say something else than before; None for all.
         """
         self.withdrawn = [
             PathName(*pair, port)
@@ -100,39 +121,55 @@ class Orders:
             for port in self._plans.pop(pair).ports
         ]
         self.waits = False
-        hosts = {_host(src) for src, _ in in_use}
-        budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(hosts)))
+        of_host = {src: _host(src) for src in {src for src, _ in in_use}}
+        budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(set(of_host.values()))))
         spent: Counter[str] = Counter()
         for pair, ports in in_use.items():
-            host = _host(pair[0])
-            plan = self._plans.get(pair)
+            host = of_host[pair[0]]
+            plan, heard, wants = self._plans.get(pair), traced.get(pair), enough.get(pair)
+            is_settled = (
+                plan is not None
+                and recounted is not None
+                and pair not in recounted
+                and plan.rests_on(ports, heard, wants, budget - spent[host])
+            )
             if plan is None:
                 plan = self._plans[pair] = _Plan(
                     switches=path_counts.switches(pair[0], owner.get(pair[1], ""))
                 )
-            plan.in_use = tuple(ports)[:MOST_IN_USE]
-            heard = traced.get(pair)
-            if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
-                lacks = path_counts.lacks(pair, enough.get(pair))
-                self.waits |= _grow(plan, lacks=lacks, is_calm=is_calm)
-            spent[host] += self._fill(pair, plan, budget - spent[host])
+            if not is_settled:
+                self._look(plan, pair, path_counts, (ports, heard, wants), is_calm=is_calm)
+                self._fill(pair, plan, budget - spent[host])
+            spent[host] += len(plan.ports)
         orders = self._orders(in_use)
         changed = orders != self.by_host
         self.by_host = orders
         return changed
 
-    def _fill(self, pair: Pair, plan: _Plan, left: int) -> int:
-        """Give a pair its ports, at most `left`; how many there are."""
+    def _look(self, plan: _Plan, pair: Pair, path_counts: PathCounts, of: _RestsOn, *, is_calm: bool) -> None:
+        """See whether a pair is to have more ports."""
+        ports, heard, enough = of
+        plan.in_use = tuple(ports)[:MOST_IN_USE]
+        lacks = False
+        if not plan.ports or (heard is not None and all(map(heard.__contains__, plan.ports))):
+            lacks = path_counts.lacks(pair, enough)
+            self.waits |= _grow(plan, lacks=lacks, is_calm=is_calm)
+        plan.settled = None if lacks or plan.waited else of
+
+    def _fill(self, pair: Pair, plan: _Plan, left: int) -> None:
+        """Give a pair its ports, at most `left`."""
         before = plan.ports
         granted = max(plan.granted, BATCH - len(plan.in_use))
         if len(plan.candidates) < granted:
             plan.candidates = candidates(pair, 2 * granted)
         plan.granted = granted
-        plan.ports = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:granted])))[: max(0, left)]
+        wanted = tuple(dict.fromkeys((*plan.in_use, *plan.candidates[:granted])))
+        plan.ports = wanted[: max(0, left)]
+        if plan.ports != wanted or plan.ports != before:
+            plan.settled = None
         if plan.ports != before:
             plan.order = None
             self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
-        return len(plan.ports)
 
     def _orders(self, in_use: InUse) -> dict[str, list[TraceOrder]]:
         orders: dict[str, list[TraceOrder]] = {}

@@ -116,17 +116,46 @@ class Routes:
         return pairs
 
 
+@dataclass(frozen=True)
+class RowsOfPairs:
+    """Which pair each row of paths is of.
+
+    Attributes:
+        number: of each pair, which it keeps from one snapshot to the next.
+        pairs: the pair of each number, None for one that none has.
+        of: the number of each row's pair, NOWHERE for a row that is none's, shape (rows,).
+    """
+
+    number: Mapping[Pair, int]
+    pairs: Sequence[Pair | None]
+    of: NDArray[np.int32]
+
+    @classmethod
+    def by(cls, pairs: Mapping[Pair, Mapping[int, int]], rows: int) -> "RowsOfPairs":
+        """From the rows of each pair."""
+        of = np.full(rows, NOWHERE, np.int32)
+        for number, mine in enumerate(pairs.values()):
+            of[list(mine.values())] = number
+        return cls({pair: number for number, pair in enumerate(pairs)}, list(pairs), of)
+
+
 class PackedPaths(Mapping[PathName, tuple[int, ...]]):
     """Many paths in little room: nothing is unpacked before somebody asks for it.
 
     Args:
         pairs: rows by NIC, destination address and source port; not changed afterwards.
         crossed: numbers of links in the order of travel, negative behind the last one, shape (rows, most links).
+        rows: which pair each row is of; found out where it is not known.
     """
 
-    def __init__(self, pairs: Mapping[Pair, Mapping[int, int]], crossed: NDArray[np.int32]) -> None:
+    def __init__(
+        self,
+        pairs: Mapping[Pair, Mapping[int, int]],
+        crossed: NDArray[np.int32],
+        rows: RowsOfPairs | None = None,
+    ) -> None:
         self.pairs, self.crossed = pairs, crossed
-        self._count = (crossed >= 0).sum(axis=1)
+        self.rows = RowsOfPairs.by(pairs, len(crossed)) if rows is None else rows
 
     def __getitem__(self, name: PathName) -> tuple[int, ...]:
         return self._links(self.pairs[name[0], name[1]][name[2]])
@@ -163,4 +192,7 @@ class PackedPaths(Mapping[PathName, tuple[int, ...]]):
         return self.crossed[self.crossed >= 0]
 
     def _links(self, row: int) -> tuple[int, ...]:
-        return tuple(self.crossed[row, : self._count[row]].tolist())
+        links = self.crossed[row].tolist()
+        while links and links[-1] < 0:
+            links.pop()
+        return tuple(links)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import Trace, TraceReport, nic_id
-from manager.fabric.routes import Pair, PathName
+from manager.fabric.routes import Pair, PathName, RowsOfPairs
 
 MOST_HOPS = 8
 MOST_ROWS_A_HOST = 16_384
@@ -24,8 +24,23 @@ FORGET_UNORDERED_S = 60.0
 REASONS = ("ok", "unknown_nic", "unknown_destination", "not_sane", "too_many")
 UNKNOWN = -1
 
+Rows = NDArray[np.intp]
+
 _FIRST_ROWS = 256
 _MOST_UNUSED_NAMES = 4_096
+_COLUMNS = (
+    "_host",
+    "_src",
+    "_dst",
+    "_sport",
+    "_hops",
+    "_length",
+    "_reached",
+    "_heard_s",
+    "_told",
+    "_pair",
+    "_is_kept",
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,40 @@ class Names:
         return number
 
 
+class PairNumbers:
+    """Numbers for pairs; a pair keeps its own, and leaves it to another one once it is dropped.
+
+    Attributes:
+        of: the pair of each number, None for one that none has.
+        number: of each pair.
+    """
+
+    def __init__(self) -> None:
+        self.of: list[Pair | None] = []
+        self.number: dict[Pair, int] = {}
+        self._free: list[int] = []
+
+    def add(self, pair: Pair) -> int:
+        """The number of a pair, a new one if need be."""
+        number = self.number.get(pair)
+        if number is not None:
+            return number
+        if self._free:
+            number = self._free.pop()
+            self.of[number] = pair
+        else:
+            number = len(self.of)
+            self.of.append(pair)
+        self.number[pair] = number
+        return number
+
+    def drop(self, pair: Pair) -> None:
+        """Let go of a pair."""
+        number = self.number.pop(pair)
+        self.of[number] = None
+        self._free.append(number)
+
+
 class TraceStore:
     """All paths that were traced.
 
@@ -77,6 +126,8 @@ class TraceStore:
         pairs: rows by NIC, destination address and source port; an inner mapping is never changed, but replaced.
         reasons: traces taken and refused, by reason (`REASONS`).
         changes: counts what changed; equal counts mean equal hops.
+        nics: the NIC that has each address; another mapping whenever it changes.
+        touched: rows that were added, changed or dropped; whoever has looked at them may clear it. None for all.
     """
 
     def __init__(self) -> None:
@@ -84,8 +135,10 @@ class TraceStore:
         self.pairs: dict[Pair, Mapping[int, int]] = {}
         self.reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self.changes = 0
-        self._nics: dict[str, str] = {}
-        self._names_of: list[PathName | None] = []
+        self.touched: set[int] | None = set()
+        self.nics: dict[str, str] = {}
+        self._pairs = PairNumbers()
+        self._pair = np.zeros(0, np.int32)
         self._told = np.zeros(0, np.int64)
         self._free: list[int] = []
         self._rows_of: Counter[str] = Counter()
@@ -95,23 +148,25 @@ class TraceStore:
         self._length = np.zeros(0, np.int32)
         self._reached = np.zeros(0, bool)
         self._heard_s = np.zeros(0)
+        self._is_kept = np.zeros(0, bool)
 
     def __len__(self) -> int:
-        return len(self._names_of) - len(self._free)
+        return len(self._pair) - len(self._free)
 
     def know(self, nics: Mapping[str, str]) -> None:
         """Say which NIC has each address."""
-        if nics == self._nics:
+        if nics == self.nics:
             return
-        self._nics = dict(nics)
-        for row, name in enumerate(self._names_of):
-            if name is not None:
-                self._dst[row] = self._end(name[1])
+        self.nics = dict(nics)
+        rows = np.flatnonzero(self._pair >= 0)
+        end = np.array([UNKNOWN if pair is None else self._end(pair[1]) for pair in self._pairs.of], np.int32)
+        self._dst[rows] = end[self._pair[rows]] if len(rows) else UNKNOWN
         self.changes += 1
+        self.touched = None
 
     def nic_at(self, address: str) -> str | None:
         """The NIC that has an address."""
-        return self._nics.get(address)
+        return self.nics.get(address)
 
     def hear(self, report: TraceReport, ifnames: Iterable[str], now_s: float) -> None:
         """Take in what a host says of paths from its own NICs."""
@@ -127,28 +182,38 @@ class TraceStore:
                 self._drop(row)
 
     def expire(self, now_s: float, is_ordered: Callable[[PathName], bool] = lambda _path: True) -> None:
-        """Drop paths that were not heard of for long, sooner if they are not to be traced."""
-        old = now_s - self._heard_s[: len(self._names_of)] > FORGET_UNORDERED_S
-        for row in np.flatnonzero(old).tolist():
-            name = self._names_of[row]
-            if name is not None and (now_s - self._heard_s[row] > FORGET_AFTER_S or not is_ordered(name)):
+        """Drop paths that were not heard of for long, sooner if they are not to be traced.
+
+        That is asked once for as long as nothing is heard of a path: those that are withdrawn are forgotten.
+        """
+        silent_s = now_s - self._heard_s
+        old = (self._pair >= 0) & (silent_s > FORGET_UNORDERED_S)
+        for row in np.flatnonzero(old & (~self._is_kept | (silent_s > FORGET_AFTER_S))).tolist():
+            if silent_s[row] > FORGET_AFTER_S or not is_ordered(self.path_name(row)):
                 self._drop(row)
+            else:
+                self._is_kept[row] = True
 
     def path_name(self, row: int) -> PathName:
         """The name of a path."""
-        name = self._names_of[row]
-        assert name is not None
-        return name
+        pair = self._pairs.of[self._pair[row]]
+        assert pair is not None
+        return PathName(*pair, int(self._sport[row]))
 
     @property
     def capacity(self) -> int:
         """Above every row's number."""
-        return len(self._names_of)
+        return len(self._pair)
 
-    def claims(self) -> Claims:
-        """All rows."""
-        self._tidy_names()
-        rows = np.array([i for i, name in enumerate(self._names_of) if name is not None], dtype=np.intp)
+    def rows_of_pairs(self) -> RowsOfPairs:
+        """Which pair each row is of, as it is now."""
+        return RowsOfPairs(dict(self._pairs.number), list(self._pairs.of), self._pair.copy())
+
+    def claims(self, rows: Rows | None = None) -> Claims:
+        """Rows, all that there are if none are given."""
+        if rows is None:
+            self._tidy_names()
+            rows = np.flatnonzero(self._pair >= 0)
         return Claims(
             host=self._host[rows],
             src=self._src[rows],
@@ -160,17 +225,25 @@ class TraceStore:
             row=rows,
         )
 
+    def used(self, rows: Rows) -> Rows:
+        """Those of some rows that there are."""
+        return rows[self._pair[rows] >= 0]
+
+    def host_of(self, rows: Rows) -> NDArray[np.int32]:
+        """The number of the host that told of each row."""
+        return self._host[rows]
+
     def _take(self, host: str, ifnames: set[str], trace: Trace, now_s: float) -> str:
         if trace.nic not in ifnames:
             return "unknown_nic"
-        owner = self._nics.get(trace.dst_addr)
+        owner = self.nics.get(trace.dst_addr)
         if owner is None or owner == nic_id(host, trace.nic):
             return "unknown_destination"
         pair = nic_id(host, trace.nic), trace.dst_addr
         row = self.pairs.get(pair, {}).get(trace.sport)
         told = hash((*trace.hops, trace.reached))
         if row is not None and self._told[row] == told:
-            self._heard_s[row] = now_s
+            self._heard_s[row], self._is_kept[row] = now_s, False
             return "ok"
         hops = _usual_hops(trace.hops)
         if hops is None or len(set(hops) - {None}) + hops.count(None) < len(hops):
@@ -182,15 +255,15 @@ class TraceStore:
         self._hops[row] = UNKNOWN
         self._hops[row, : len(hops)] = [UNKNOWN if hop is None else self.names.number(hop) for hop in hops]
         self._length[row], self._reached[row], self._heard_s[row] = len(hops), trace.reached, now_s
-        self._told[row] = told
-        self.changes += 1
+        self._told[row], self._is_kept[row] = told, False
+        self._touch(row)
         return "ok"
 
     def _add(self, host: str, pair: Pair, sport: int) -> int:
         if not self._free:
             self._grow()
         row = self._free.pop()
-        self._names_of[row] = PathName(*pair, sport)
+        self._pair[row] = self._pairs.add(pair)
         self.pairs[pair] = {**self.pairs.get(pair, {}), sport: row}
         self._rows_of[host] += 1
         self._host[row], self._src[row] = self.names.number(host), self.names.number(pair[0])
@@ -198,29 +271,33 @@ class TraceStore:
         return row
 
     def _drop(self, row: int) -> None:
-        name = self._names_of[row]
-        assert name is not None
-        src, dst_addr, sport = name
+        src, dst_addr, sport = self.path_name(row)
         left = {port: other for port, other in self.pairs[src, dst_addr].items() if port != sport}
         if left:
             self.pairs[src, dst_addr] = left
         else:
             del self.pairs[src, dst_addr]
+            self._pairs.drop((src, dst_addr))
         self._rows_of[src.rpartition("/")[0]] -= 1
-        self._names_of[row] = None
+        self._pair[row] = UNKNOWN
         self._free.append(row)
+        self._touch(row)
+
+    def _touch(self, row: int) -> None:
         self.changes += 1
+        if self.touched is not None:
+            self.touched.add(row)
 
     def _end(self, address: str) -> int:
-        return self.names.number(self._nics.get(address, address))
+        return self.names.number(self.nics.get(address, address))
 
     def _grow(self) -> None:
-        old = len(self._names_of)
+        old = len(self._pair)
         more = max(_FIRST_ROWS, old)
-        for name in ("_host", "_src", "_dst", "_sport", "_hops", "_length", "_reached", "_heard_s", "_told"):
+        for name in _COLUMNS:
             column = getattr(self, name)
             setattr(self, name, np.concatenate([column, np.zeros((more, *column.shape[1:]), column.dtype)]))
-        self._names_of += [None] * more
+        self._pair[old:] = UNKNOWN
         self._free += range(old + more - 1, old - 1, -1)
 
     def _tidy_names(self) -> None:
@@ -237,6 +314,7 @@ class TraceStore:
         self._host, self._src, self._dst, self._hops = (
             new[column] for column in (self._host, self._src, self._dst, self._hops)
         )
+        self.touched = None
 
 
 def _usual_hops(hops: list[str | None]) -> list[str | None] | None:

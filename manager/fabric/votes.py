@@ -55,6 +55,7 @@ class Judgement:
         seat: the switch that most hosts meet before a NIC, by the NIC's number, UNKNOWN for none, shape (names,).
         first: the switch that each NIC's own packets meet first, likewise.
         steps: the claims that were judged, one by one.
+        is_corroborated: whether two hosts tell of every link.
         is_symmetric: whether switches answer by one address whichever way they are entered.
     """
 
@@ -65,6 +66,7 @@ class Judgement:
     first: I32
     steps: Steps
     is_symmetric: bool
+    is_corroborated: bool
 
 
 def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Judgement:
@@ -84,10 +86,11 @@ def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Ju
     both = (first != UNKNOWN) & (seat != UNKNOWN)
     is_symmetric = bool(both.any()) and 2 * int((first == seat)[both].sum()) > int(both.sum())
     steps = _steps(claims, chain, heard, names)
-    contradicted = _contradicted(claims, steps, seat, names, is_symmetric=is_symmetric)
+    lone = _lone(steps, names)
+    contradicted = _contradicted(claims, steps, lone, seat, names, is_symmetric=is_symmetric)
     trusted = heard & ~contradicted
     first = _most_told(claims.src, chain[:, 1], claims.host, trusted, names)
-    return Judgement(chain, trusted, contradicted, seat, first, steps, is_symmetric)
+    return Judgement(chain, trusted, contradicted, seat, first, steps, is_symmetric, not len(lone))
 
 
 def chains(claims: Claims) -> I32:
@@ -128,10 +131,11 @@ def _most_told(node: I32, told: I32, host: I32, use: Bool, names: int) -> I32:
     return best
 
 
-def _contradicted(claims: Claims, steps: Steps, seat: I32, names: int, *, is_symmetric: bool) -> Bool:
-    """Rows with a link that only their host tells of, and that others would have met."""
+def _contradicted(
+    claims: Claims, steps: Steps, lone: NDArray[np.intp], seat: I32, names: int, *, is_symmetric: bool
+) -> Bool:
+    """Rows with a link that only their host tells of (`lone`), and that others would have met."""
     denied = np.zeros(len(claims), bool)
-    lone = _lone(steps, names)
     if not is_symmetric:
         lone = lone[steps.place[lone] > 0]  # nobody else knows by what address a NIC meets its first switch
     if not len(lone):

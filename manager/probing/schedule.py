@@ -1,8 +1,8 @@
 """From probed pairs to each host's document: addresses, ports that select paths, and rates."""
 
 import struct
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
@@ -73,39 +73,117 @@ def edges_by_host(
         pairs_per_s: Probe pairs of one NIC, divided over its peers; at most UD_PAIRS_PER_S of one by UD queue pairs.
         choose: Changes the ports of one direction, where their paths are known.
     """
-    degree = defaultdict[int, int](int)
-    for a, b in pairs.tolist():
-        degree[a] += 1
-        degree[b] += 1
-    edges: dict[str, list[ProbeEdge]] = {host: [] for host, _ in members}
-    for a, b in pairs.tolist():
-        first, second = sorted((a, b), key=lambda i: _name(members[i]))
-        key = _pair_key(members[first], members[second])
-        ports = draw_ports(key, 2 * paths)
-        here_addr, there_addr = _addresses(members[first], members[second], family)
-        there = _own_ports(members[first], key, paths) or choose(
-            _name(members[first]), there_addr, ports[:paths]
+    return EdgeMaker(family=family, paths=paths, pairs_per_s=pairs_per_s, choose=choose).make(members, pairs)
+
+
+class EdgeMaker:
+    """Makes what hosts probe again and again; an edge that stays the same is the same object as before.
+
+    Args:
+        family, paths, pairs_per_s, choose: as for `edges_by_host`.
+    """
+
+    def __init__(self, *, family: Family, paths: int, pairs_per_s: float, choose: PortChoice) -> None:
+        self._family, self._paths, self._pairs_per_s, self._choose = family, paths, pairs_per_s, choose
+        self._members: dict[str, Member] = {}
+        self._ends: dict[tuple[str, str], _Ends] = {}
+        self._by_host: dict[str, list[ProbeEdge]] = {}
+
+    def make(self, members: Sequence[Member], pairs: Pairs) -> dict[str, list[ProbeEdge]]:
+        """See `edges_by_host`; a host's list is the same as before where all of its edges are."""
+        names = [_name(member) for member in members]
+        self._members = {
+            name: member if (known := self._members.get(name)) is None or known != member else known
+            for name, member in zip(names, members, strict=True)
+        }
+        degree = np.bincount(pairs.ravel(), minlength=len(members)).tolist()
+        edges: dict[str, list[ProbeEdge]] = {host: [] for host, _ in members}
+        before, self._ends = self._ends, {}
+        for a, b in pairs.tolist():
+            first, second = (a, b) if names[a] <= names[b] else (b, a)
+            key = names[first], names[second]
+            one, other = self._members[key[0]], self._members[key[1]]
+            ends = before.get(key)
+            if ends is None or ends.first is not one or ends.second is not other:
+                ends = self._ends_of(one, other)
+            self._ends[key] = ends
+            there, back = ends.edges(key, (degree[first], degree[second]), self._choose)
+            edges[one[0]].append(there)
+            edges[other[0]].append(back)
+        kept = self._by_host
+        self._by_host = {host: kept[host] if kept.get(host) == mine else mine for host, mine in edges.items()}
+        return dict(self._by_host)
+
+    def _ends_of(self, first: Member, second: Member) -> "_Ends":
+        key = _pair_key(first, second)
+        ports = draw_ports(key, 2 * self._paths)
+        return _Ends(
+            first=first,
+            second=second,
+            addresses=_addresses(first, second, self._family),
+            own=(_own_ports(first, key, self._paths), _own_ports(second, key, self._paths)),
+            usual=(ports[: self._paths], ports[self._paths :]),
+            rates=(_rate(first[1], self._pairs_per_s), _rate(second[1], self._pairs_per_s)),
         )
-        back = _own_ports(members[second], key, paths) or choose(
-            _name(members[second]), here_addr, ports[paths:]
-        )
-        count = min(len(there), len(back))
-        for src, dst, src_addr, dst_addr, sports, reply_sports in (
-            (first, second, here_addr, there_addr, there, back),
-            (second, first, there_addr, here_addr, back, there),
-        ):
-            edge = ProbeEdge(
-                src=_name(members[src]),
-                dst=_name(members[dst]),
-                src_addr=src_addr,
-                dst_addr=dst_addr,
-                sports=sports[:count],
-                reply_sports=reply_sports[:count],
-                pairs_per_s=_rate(members[src][1], pairs_per_s) / degree[src],
-                dst_ud=members[dst][1].ud,
+
+
+@dataclass(kw_only=True)
+class _Ends:
+    """A pair that is probed: what its edges are made of but for what changes with the graph, and those made last.
+
+    Attributes:
+        first, second: its NICs, in order of name.
+        addresses: theirs.
+        own: ports that each is bound to; nothing where it may have any.
+        usual: the ports to take there and back where nothing speaks for others.
+        rates: probe pairs that each sends, to all of its peers.
+    """
+
+    first: Member
+    second: Member
+    addresses: tuple[str, str]
+    own: tuple[list[int], list[int]]
+    usual: tuple[list[int], list[int]]
+    rates: tuple[float, float]
+    made_of: tuple[list[int], list[int], tuple[int, int]] | None = None
+    made: tuple[ProbeEdge, ProbeEdge] | None = None
+
+    def edges(
+        self, names: tuple[str, str], degrees: tuple[int, int], choose: PortChoice
+    ) -> tuple[ProbeEdge, ProbeEdge]:
+        """From the first to the second, and back."""
+        here_addr, there_addr = self.addresses
+        there = self.own[0] or choose(names[0], there_addr, self.usual[0])
+        back = self.own[1] or choose(names[1], here_addr, self.usual[1])
+        made_of = there, back, degrees
+        if self.made is None or self.made_of != made_of:
+            count = min(len(there), len(back))
+            self.made = (
+                self._edge(names, self.addresses, (there[:count], back[:count]), degrees[0], 0),
+                self._edge(names[::-1], self.addresses[::-1], (back[:count], there[:count]), degrees[1], 1),
             )
-            edges[members[src][0]].append(edge)
-    return edges
+            self.made_of = list(there), list(back), degrees
+        return self.made
+
+    def _edge(
+        self,
+        names: tuple[str, ...],
+        addresses: tuple[str, ...],
+        ports: tuple[list[int], list[int]],
+        degree: int,
+        src: int,
+    ) -> ProbeEdge:
+        dst = (self.second, self.first)[src][1]
+        return ProbeEdge(
+            src=names[0],
+            dst=names[1],
+            src_addr=addresses[0],
+            dst_addr=addresses[1],
+            sports=ports[0],
+            reply_sports=ports[1],
+            pairs_per_s=self.rates[src] / degree,
+            dst_ud=dst.ud,
+        )
 
 
 class Documents:
