@@ -365,7 +365,8 @@ class Manager:
         due_s = 0.0
         while True:
             started = time.monotonic()
-            if self.bus.connected and (started >= due_s or self.state.planner.is_urgent(started)):
+            is_due = started >= due_s or self.state.planner.is_urgent(started)
+            if self.bus.connected and is_due and self.state.may_plan(started):
                 with self.duties.of("plan"):
                     self._direct(self.state.plan(started))
                 took_s = time.monotonic() - started

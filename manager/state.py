@@ -381,7 +381,7 @@ class FleetState:
 
     def plan(self, now_s: float) -> list[Desired]:
         """Take a step of the planner; the documents that change with it. None before the first probe graph."""
-        if self._edges is None or not self._may_plan(now_s):
+        if not self.may_plan(now_s):
             return []
         changed = self.planner.plan(
             now_s,
@@ -431,14 +431,15 @@ class FleetState:
             return {host: [] for host in self.members.hosts} | self._edges
         return before | {host: edges for host, edges in self._edges.items() if host in before}
 
-    def _may_plan(self, now_s: float) -> bool:
-        """Whether enough is known of what is steered to change it."""
-        up = [name for name, host in self.members.hosts.items() if host.state == "up"]
-        waited_s = now_s - self._leads_since_s
-        self._knows_steering = self._knows_steering or (
-            not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
-        )
-        return self.leads and self._knows_steering
+    def may_plan(self, now_s: float) -> bool:
+        """Whether there is a probe graph, and enough is known of what is steered to change it."""
+        if self._edges is None or not self.leads:
+            return False
+        if not self._knows_steering:
+            up = [name for name, host in self.members.hosts.items() if host.state == "up"]
+            waited_s = now_s - self._leads_since_s
+            self._knows_steering = not self.was_directed() or self.planner.knows(up) or waited_s > TAKE_OVER_S
+        return self._knows_steering
 
     def overtaken(self) -> list[Desired]:
         """Documents that must be published again, above what their hosts took from an earlier manager."""

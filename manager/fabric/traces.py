@@ -198,7 +198,8 @@ class TraceStore:
         """The name of a path."""
         pair = self._pairs.of[self._pair[row]]
         assert pair is not None
-        return PathName(*pair, int(self._sport[row]))
+        src, dst_addr = pair
+        return PathName(src, dst_addr, int(self._sport[row]))
 
     @property
     def capacity(self) -> int:

@@ -1,4 +1,4 @@
-"""One-way delays of every path over a sliding window, in arrays: 840 bytes a path.
+"""One-way delays of every path over a sliding window, in arrays: 640 bytes a path.
 
 Each path has a ring of `SLOTS` slots, one for each report in which it appeared; paths of one report lie side by side
 in each slot. A slot holds what the agent said of the probes since its last report: how many, and the least, median
@@ -18,7 +18,9 @@ from cwdp.shared.bus.edges import COUNTS, DELAYS, NO_BOUND_NS, PATH_ROW, EdgeRow
 from cwdp.shared.bus.messages import host_of, nic_id
 from cwdp.shared.bus.records import NO_DELAY_NS
 
-SLOTS = 16
+SLOTS = 12
+"""As many reports tell of paths in `WINDOW_S`, each second by a loop that comes round a little early, and one more."""
+
 WINDOW_S = 10.0
 FORGET_AFTER_S = 30.0
 NO_DELAY = NO_DELAY_NS

@@ -3,7 +3,6 @@
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
 
@@ -270,15 +269,10 @@ def _name(member: Member) -> str:
 
 def draw_ports(key: bytes, count: int) -> list[int]:
     """`count` different ephemeral ports, the same for the same key."""
-    return list(_drawn(key, count))
-
-
-@lru_cache(65_536)
-def _drawn(key: bytes, count: int) -> tuple[int, ...]:
     ports: dict[int, None] = {}
     turn = 0
     while len(ports) < count:
         digest = blake2b(key, digest_size=64, salt=turn.to_bytes(2, "little")).digest()
         ports.update(dict.fromkeys(FIRST_PORT + (v & PORT_MASK) for v in struct.unpack("<32H", digest)))
         turn += 1
-    return tuple(ports)[:count]
+    return list(ports)[:count]

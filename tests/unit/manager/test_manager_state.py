@@ -232,9 +232,11 @@ def test_nothing_is_planned_before_it_can_be_told(monkeypatch: pytest.MonkeyPatc
     planned: list[float] = []
     state = _state()
     monkeypatch.setattr(state.planner, "plan", lambda now_s, **_: planned.append(now_s))
+    assert not state.may_plan(1.0)
     assert state.plan(1.0) == []
     members = state.probeable(1.0)
     state.schedule(members, state.build_graph(members))
+    assert state.may_plan(2.0)
     state.plan(2.0)
     assert planned == [2.0]
 

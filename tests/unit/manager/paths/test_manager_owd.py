@@ -71,6 +71,18 @@ def test_many_probes_a_report_err_to_the_high_side_only() -> None:
     assert 0.9 * np.quantile(pooled, 0.99) < paths.delays["fwd_p99_ns"][0] < 1.5 * np.quantile(pooled, 0.99)
 
 
+def test_all_that_is_told_in_a_window_has_room_each_second_though_some_come_early() -> None:
+    draw, store, told_s = np.random.default_rng(3), OwdStore(), []
+    for second in range(60):
+        now_s = second - draw.uniform(0.0, 0.2)
+        store.add("a", path_rows([_stat([second])]), now_s)
+        told_s.append(now_s)
+        of_late = [second for second, at_s in enumerate(told_s) if at_s > now_s - WINDOW_S]
+        paths = store.snapshot(now_s)
+        assert paths.sent[0] == len(of_late)
+        assert paths.delays["fwd_min_ns"][0] == of_late[0]
+
+
 def test_only_the_window_counts_and_totals_go_on() -> None:
     store = OwdStore()
     store.add("a", path_rows([_stat([5, 5], lost=1, queued=1)]), 0.0)

@@ -152,6 +152,16 @@ def test_a_table_that_comes_with_another_list_of_nics_names_those() -> None:
     assert {name.src for name in store.names if name is not None} == {"a/nic0", "a/other"}
 
 
+def test_names_of_one_host_share_what_is_the_same() -> None:
+    store, read = WindowStore(), ToldPaths().read(window_report("a", NICS, _some(range(50_000, 50_003))))
+    assert read is not None
+    store.hear(*read, BEGIN)
+    names = [name for name in store.names if name is not None]
+    assert sorted(name.sport for name in names) == [50_000, 50_001, 50_002]
+    assert {name.dst_addr for name in names} == {"10.0.0.2"}
+    assert len({id(name.dst_addr) for name in names}) == len({id(name.src) for name in names}) == 1
+
+
 def test_paths_that_were_forgotten_are_numbered_anew() -> None:
     """The table is the same all the time: what was known by its places is not, once rows are let go of."""
     store, told = WindowStore(), ToldPaths()
