@@ -6,7 +6,7 @@ for instance, no round trip tells the direction. No I/O.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ class Causes:
 
 def find_causes(matrix: PathMatrix) -> Causes:
     """The causes that known paths of a matrix could have met."""
-    subjects = whole(every_subject(matrix.routes.links))
+    subjects = _subjects(matrix.routes.links)
     rows = meeting(matrix, subjects)
     first = alike(rows)
     met = np.bincount(rows.indices, minlength=len(subjects)) > 0
@@ -67,6 +67,12 @@ def find_causes(matrix: PathMatrix) -> Causes:
         groups.setdefault(int(first[j]), []).append(subjects[j])
     classes = tuple(class_of(group) for group in groups.values())
     return Causes(classes, priors(classes), csr_array(rows[:, list(groups)], dtype=np.int8))
+
+
+@lru_cache(maxsize=2)
+def _subjects(links: tuple[DirectedLink, ...]) -> Sequence[Subject]:
+    """What can be a cause; paths change more often than links, and there are many."""
+    return tuple(whole(every_subject(links)))
 
 
 def priors(classes: Iterable[Class]) -> NDArray[np.float64]:

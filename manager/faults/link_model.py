@@ -74,7 +74,7 @@ class ModelInputs:
                 version=self.version,
                 matrix=matrix,
                 meter=meter,
-                queues=QueueInference(matrix),
+                queues=_queues(matrix),
                 causes=find_causes(matrix),
                 moved=np.ones(rows, bool),
                 rebased=(none, none),
@@ -82,8 +82,7 @@ class ModelInputs:
         same = before.matrix.same_as(matrix)
         is_rerouted = not same and before.matrix.routes.version != matrix.routes.version
         ways = ((before.matrix.fwd, matrix.fwd), (before.matrix.rev, matrix.rev))
-        queues = before.queues if same else QueueInference(matrix)
-        queues.prepare_like(before.queues)
+        queues = before.queues if same else _queues(matrix)
         there, back = (np.unique(left_links(*way)[0]) if is_rerouted else none for way in ways)
         return LinkModel(
             version=self.version,
@@ -94,3 +93,9 @@ class ModelInputs:
             moved=np.zeros(rows, bool) if same else matrix.moved_since(before.matrix),
             rebased=(there, back),
         )
+
+
+def _queues(matrix: PathMatrix) -> QueueInference:
+    queues = QueueInference(matrix)
+    queues.prepare()
+    return queues

@@ -57,7 +57,7 @@ class ProbeHistory:
     def sent_over(self, windows: int) -> NDArray[np.uint32]:
         """Probes that were sent over some last windows, shape (rows,)."""
         now, then = (each % (self._kept + 1) for each in (self._added, self._added - windows))
-        return self._sent_until[now] - self._sent_until[then]
+        return np.subtract(self._sent_until[now], self._sent_until[then])
 
     def lost_of(self, rows: Indices, windows: int) -> NDArray[np.uint16]:
         """What some rows lost in the last windows, the latest last, shape (windows, those rows)."""
@@ -89,10 +89,10 @@ class ProbeHistory:
         now = len(moved)
         if now != self.rows:
             more = ((0, 0), (0, max(0, now - self.rows)))
-            self._sent_until, self._lost, self._queued_ns, self.lost_sums = (
-                np.pad(held[:, :now], more)
-                for held in (self._sent_until, self._lost, self._queued_ns, self.lost_sums)
-            )
+            self._sent_until = np.pad(self._sent_until[:, :now], more)
+            self._lost = np.pad(self._lost[:, :now], more)
+            self._queued_ns = np.pad(self._queued_ns[:, :now], more)
+            self.lost_sums = np.pad(self.lost_sums[:, :now], more)
             self._losing = [losing[losing < now] for losing in self._losing]
         self.forget(moved)
         self._queued_ns[:, moved] = np.nan

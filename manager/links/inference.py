@@ -93,21 +93,15 @@ class QueueInference:
         self._remember(found, min(len(windows), HISTORY))
         return found
 
-    def prepare_like(self, before: "QueueInference") -> None:
-        """Work out at once what earlier queues have taken long to work out; any thread may."""
-        if before.has_solved:
-            self._solver.prepare()
+    def prepare(self) -> None:
+        """Work out at once what the first queue would take long to work out; any thread may."""
+        self._solver.prepare()
 
     def carry_on(self, before: "QueueInference") -> None:
         """Take over what is remembered of links that were there before."""
         mine, theirs = shared_links(self.matrix.routes.links, before.number)
         self.queue_ns[:, mine] = before.queue_ns[:, theirs]
         self.floor_ns[:, mine] = before.floor_ns[:, theirs]
-
-    @property
-    def has_solved(self) -> bool:
-        """Whether there has been any queue."""
-        return self._solver.is_prepared
 
     def stand(self, links: Iterable[DirectedLink]) -> bool:
         """Whether one of some links has not been idle of late."""

@@ -94,11 +94,6 @@ class Solver:
                 break
         return x
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether some right-hand side has had to be solved for, or `prepare` was called."""
-        return "_products" in self.__dict__
-
     def prepare(self) -> None:
         """Work out what every solution rests on, which takes long for a large matrix; else the first one does."""
         _ = self._products
@@ -128,20 +123,16 @@ class _Products:
     def __init__(self, matrix: csr_array, sizes: Sequence[int]) -> None:
         columns = matrix.shape[1]
         upper, self._sums = _pairs(matrix)
-        first, second = np.divmod(upper.astype(np.int64), columns)
-        whole = np.concatenate(
-            [first * columns + second, second * columns + first, np.arange(columns) * (columns + 1)]
-        )
-        order = np.argsort(whole)
-        number = np.arange(len(upper))
-        self._source = np.concatenate([number, number, len(upper) + np.arange(columns)])[order].astype(
-            np.int32
-        )
-        row_of, column_of = np.divmod(whole[order], columns)
-        self._parts = [
-            _part(slice(end - size, end), row_of, column_of, columns)
-            for size, end in zip(sizes, np.cumsum(sizes).tolist(), strict=True)
-        ]
+        first, second = np.divmod(upper, columns)
+        starts = np.searchsorted(first, np.arange(columns + 1))
+        numbers = np.arange(1, len(upper) + columns + 1, dtype=np.int32)
+        above = csr_array((numbers[: len(upper)], second, starts), shape=(columns, columns))
+        diagonal = csr_array((numbers[len(upper) :], np.arange(columns), np.arange(columns + 1)), above.shape)
+        whole = csr_array(above + above.T + diagonal)
+        whole.sort_indices()
+        self._source = whole.data - 1
+        ends = np.cumsum(sizes).tolist()
+        self._parts = [_part(slice(end - size, end), whole) for size, end in zip(sizes, ends, strict=True)]
 
     def of(self, weight: Floats, norm: Floats) -> list[tuple[slice, csr_array]]:
         """The rows of each group, with the group's place among the columns; they hold until this is asked again.
@@ -156,13 +147,9 @@ class _Products:
         return [(part.columns, part.rows) for part in self._parts]
 
 
-def _part(group: slice, row_of: Indices, column_of: Indices, columns: int) -> _Part:
-    starts = np.searchsorted(row_of, np.arange(group.start, group.stop + 1))
-    values = slice(int(starts[0]), int(starts[-1]))
-    shape = group.stop - group.start, columns
-    data = np.zeros(values.stop - values.start)
-    where = column_of[values].astype(np.int32), (starts - starts[0]).astype(np.int32)
-    return _Part(group, values, csr_array((data, *where), shape=shape))
+def _part(group: slice, whole: csr_array) -> _Part:
+    rows = csr_array(whole[group], dtype=np.float64)
+    return _Part(group, slice(int(whole.indptr[group.start]), int(whole.indptr[group.stop])), rows)
 
 
 def _pairs(matrix: csr_array) -> tuple[NDArray[np.integer], csr_array]:

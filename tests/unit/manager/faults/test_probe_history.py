@@ -36,6 +36,19 @@ def test_it_is_as_if_all_windows_were_kept_in_a_list(seed: int) -> None:
                 sent, lost = np.vstack([sent[1:], latest]), np.vstack([lost[1:], dropped])
         assert np.array_equal(history.sent, sent)
         assert np.array_equal(history.lost, lost)
+        some = np.flatnonzero(rng.random(rows) < 0.5)
         for place, span in enumerate(spans):
+            assert np.array_equal(history.sent_over(span), sent[-span:].sum(axis=0))
+            assert np.array_equal(history.lost_of(some, span), lost[-span:, some])
             assert np.array_equal(history.sent_sums[place], sent[-span:].sum(axis=0))
             assert np.array_equal(history.lost_sums[place], lost[-span:].sum(axis=0))
+
+
+def test_queues_of_some_rows_are_kept_window_by_window_until_they_move() -> None:
+    history = ProbeHistory(3, (2, 4))
+    for window in range(6):
+        history.add(np.ones(3), np.zeros(3), np.array([window, 10 + window, 20 + window], np.float32))
+    assert history.queued_ns_of(np.array([2, 0])).T.tolist() == [[22, 23, 24, 25], [2, 3, 4, 5]]
+    history.carry_on(np.array([True, False, False]))
+    assert np.isnan(history.queued_ns_of(np.array([0]))).all()
+    assert history.queued_ns_of(np.array([1]))[:, 0].tolist() == [12, 13, 14, 15]

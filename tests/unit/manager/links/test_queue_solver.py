@@ -111,3 +111,17 @@ def test_the_penalty_takes_away_small_queues() -> None:
 def test_columns_that_are_the_same_are_found() -> None:
     matrix = csr_array(np.array([[1.0, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 1]]))
     assert alike(matrix).tolist() == [0, 0, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_least_of_the_rows_over_some_columns_is_told_with_what_was_seen(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = _paths(rng)
+    has, columns = matrix.toarray() > 0, np.flatnonzero(matrix.sum(axis=0) > 0)
+    some, values = rng.permutation(columns)[:4], rng.random(len(has))
+    solver = Solver(matrix, stages(matrix))
+    assert solver.least(values, some).tolist() == [values[has[:, column]].min() for column in some]
+    assert solver.least(values, some[:0]).tolist() == []
+    weight = rng.integers(0, 2, len(has)).astype(np.float64)
+    solver.solve(values, weight, np.zeros(has.shape[1]), penalty=0.0, sweeps=1, tolerance=0.0)
+    assert np.array_equal(solver.seen, has[weight > 0].any(axis=0))
