@@ -66,7 +66,7 @@ def find_causes(matrix: PathMatrix) -> Causes:
     for j in np.flatnonzero(met).tolist():
         groups.setdefault(int(first[j]), []).append(subjects[j])
     classes = tuple(class_of(group) for group in groups.values())
-    return Causes(classes, priors(classes), csr_array(rows[:, list(groups)], dtype=np.int8))
+    return Causes(classes, priors(classes), csr_array(rows[:, list(groups)].astype(np.int8)))
 
 
 @lru_cache(maxsize=2)

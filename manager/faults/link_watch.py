@@ -34,7 +34,10 @@ QUEUES_SHARE = 0.6
 """Of the windows that agents tell of at once; hosts do not all speak at once, so that windows become complete one by one."""
 
 MOST_AT_ONCE = 8
-"""Windows that are worked off before others have their turn: a manager that is behind hears all the same."""
+"""Windows that are worked off before others have their turn: a manager that is behind hears all the same.
+
+Where several are worked off together, the fleet is so large that one look at them is enough.
+"""
 
 CHANGED_SOONER = 3
 """Windows by which a clock may have changed before the probe that showed it."""
@@ -172,7 +175,7 @@ class LinkWatch:
         end = min(self.windows.complete_to(now, REPORT_DEADLINE_WINDOWS), now)
         if self._last is None or not end - KEPT // 2 < self._last <= now:
             self._last = end
-        end = min(end, self._last + MOST_AT_ONCE)
+        end = min(end, self._last + (MOST_AT_ONCE if self.queues_every == 1 else self.queues_every))
         if end < self._last + self.queues_every:
             return 0
         numbers = range(self._last + 1, end + 1)

@@ -215,9 +215,8 @@ def _over(sums: Sums, prior: Floats, place: int, lost: Floats, lost_ever: Floats
 
 def _needed(others_lost: Floats) -> Floats:
     """The gain from which a class is believed, by what was lost of probes that do not meet it; shape (classes,)."""
-    return (
-        EVIDENCE + np.log(len(others_lost)) + EVIDENCE_AMID_LOSSES * np.minimum(1.0, others_lost / MANY_LOST)
-    )
+    amid_losses = EVIDENCE_AMID_LOSSES * np.minimum(1.0, others_lost / MANY_LOST)
+    return np.asarray(EVIDENCE + np.log(len(others_lost)) + amid_losses)
 
 
 def _may_suffice(sums: Sums, place: int, lost: Floats, needed: Floats, totals: tuple[float, float]) -> bool:

@@ -57,7 +57,7 @@ class ProbeHistory:
     def sent_over(self, windows: int) -> NDArray[np.uint32]:
         """Probes that were sent over some last windows, shape (rows,)."""
         now, then = (each % (self._kept + 1) for each in (self._added, self._added - windows))
-        return np.subtract(self._sent_until[now], self._sent_until[then])
+        return np.asarray(self._sent_until[now] - self._sent_until[then], np.uint32)
 
     def lost_of(self, rows: Indices, windows: int) -> NDArray[np.uint16]:
         """What some rows lost in the last windows, the latest last, shape (windows, those rows)."""

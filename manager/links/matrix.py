@@ -122,7 +122,7 @@ def alike(matrix: csr_array) -> Indices:
     Columns are compared by a random sum over their rows, 2^-40 being the chance to take two for one.
     """
     draw = np.random.default_rng(1).integers(0, _HASH_END, matrix.shape[0])
-    sums: NDArray[np.int64] = np.asarray(csr_array(matrix, dtype=np.int64).T @ draw)
+    sums: NDArray[np.int64] = np.asarray(matrix.astype(np.int64).T @ draw)
     _, first, inverse = np.unique(sums, return_index=True, return_inverse=True)
     return np.asarray(first[inverse], np.intp)
 
@@ -133,7 +133,7 @@ def stages(matrix: csr_array) -> list[Indices]:
     Greedy colouring; links in the same place of their paths mostly share a group, so there are about as many as a
     path has links.
     """
-    wide = csr_array(matrix, dtype=np.int32)
+    wide = matrix.astype(np.int32)
     conflicts = csr_array(wide.T @ wide)
     stage = np.full(matrix.shape[1], -1, np.intp)
     for link in range(matrix.shape[1]):

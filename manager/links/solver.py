@@ -33,7 +33,7 @@ class Solver:
     def __init__(self, matrix: csr_array, groups: Sequence[Indices]) -> None:
         self._sizes = [len(group) for group in groups]
         self._in_order = np.concatenate([np.zeros(0, np.intp), *groups])
-        self._transpose = csr_array(csr_array(matrix, dtype=np.float64)[:, self._in_order].T)
+        self._transpose = csr_array(matrix.astype(np.float64)[:, self._in_order].T)
         self.seen = np.zeros(matrix.shape[1], bool)
 
     def solve(
@@ -148,7 +148,7 @@ class _Products:
 
 
 def _part(group: slice, whole: csr_array) -> _Part:
-    rows = csr_array(whole[group], dtype=np.float64)
+    rows = csr_array(whole[group].astype(np.float64))
     return _Part(group, slice(int(whole.indptr[group.start]), int(whole.indptr[group.stop])), rows)
 
 
@@ -168,7 +168,7 @@ def _pairs(matrix: csr_array) -> tuple[NDArray[np.integer], csr_array]:
     pairs, having = [np.zeros(0, kind)], [np.zeros(0, np.int32)]
     for apart in range(1, int(count.max(initial=0))):
         first = np.flatnonzero(np.arange(apart, matrix.nnz + apart) < end)
-        pairs.append(matrix.indices[first].astype(kind) * kind(columns) + matrix.indices[first + apart])
+        pairs.append(np.multiply(matrix.indices[first], columns, dtype=kind) + matrix.indices[first + apart])
         having.append(row[first])
     pair = np.concatenate(pairs)
     order = np.argsort(pair)

@@ -52,6 +52,23 @@ def test_in_a_large_fleet_windows_are_worked_off_together_and_in_a_small_one_eac
     assert set(worked_off) == {0, 3}
 
 
+@pytest.mark.parametrize(("every", "most"), [(1, 8), (3, 3)])
+def test_a_manager_that_is_behind_works_off_so_many_windows_at_a_time(every: int, most: int) -> None:
+    bench = Bench(LeafSpine(SMALL, np.random.default_rng(3)))
+    bench.watch.queues_every = every
+    step, behind = bench.watch.step, list[int]()
+    bench.watch.step = lambda *_: 0  # type: ignore[method-assign]
+    assert _after(bench, 2, Trouble()) == []
+    bench.watch.step = step  # type: ignore[method-assign]
+    assert _after(bench, every, Trouble()) == []
+    bench.watch.step = lambda *_: 0  # type: ignore[method-assign]
+    assert _after(bench, 25, Trouble()) == []
+    now_ns = round((bench.time_s + LATE_S) * 1e9)
+    while worked_off := step(bench.time_s, now_ns, ()):
+        behind.append(worked_off)
+    assert behind[0] == max(behind) == most
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_in_a_fabric_of_two_leaves_both_links_of_a_spine_are_named(seed: int) -> None:
     case = random_case(np.random.default_rng((78, seed)), least_leaves=2, most_leaves=2)
