@@ -52,11 +52,7 @@ class Told:
         """These hold, and no others; returns rows that met one which holds no more, shape (rows,) or (0,)."""
         if subjects == self._subjects:
             return np.zeros(0, bool)
-        over = [
-            i
-            for i, (key, subject) in enumerate(self._subjects.items())
-            if subjects.get(key) != subject
-        ]
+        over = [i for i, (key, subject) in enumerate(self._subjects.items()) if subjects.get(key) != subject]
         rows = self._any(over) if self._matrix is not None else np.zeros(0, bool)
         self._subjects = dict(subjects)
         self.counts = {key: self.counts.get(key, Counts()) for key in subjects}
@@ -67,8 +63,7 @@ class Told:
         """Take in a window, shape (rows,) each; rows that meet one of this manager's own findings count for none."""
         if not self._subjects or self._matrix is None:
             return
-        met = self._meets.sum(axis=1)
-        alone = np.asarray(met == 1.0, bool)
+        alone = np.asarray(self._meets.sum(axis=1) == 1.0, bool)
         for rows in others:
             alone &= ~rows
         both = self._meets.T @ np.stack([sent * alone, lost * alone], axis=1)

@@ -9,6 +9,7 @@ or a host of which it knows one NIC: others may know the rest.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,15 @@ from scipy.sparse import csr_array
 from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.causes import Class, class_of, every_subject, meeting, priors, whole
 from manager.faults.finding import Subject
+from manager.faults.loss_watch import LEAST_OTHERS
 from manager.faults.losses import LATE_WINDOWS, SPANS
-from manager.faults.probe_history import ProbeHistory
+from manager.links.inference import QUIET_NS
 from manager.links.matrix import PathMatrix, alike
 
 NO_CLASS = -1
+RANK_BINS = 8
+MOST_RANKED = 20_000
+"""Lost probes' windows of rows that are ranked at most, of those the latest."""
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -69,6 +74,8 @@ class Sums:
         all_sent, all_lost: of all, shape (spans,).
         late: sent and lost in the last `LATE_WINDOWS` that met each class's cause, shape (2, classes).
         seen: bit i says whether one that met the cause was lost i windows ago, uint64, shape (classes,).
+        ranks: lost probes by how long the queues of their paths were then, among the paths' usual ones, in `RANK_BINS`
+            equal steps from 0 to 1; shape (bins, classes).
     """
 
     sent: Floats
@@ -77,6 +84,58 @@ class Sums:
     all_lost: Floats
     late: Floats
     seen: NDArray[np.uint64]
+    ranks: Floats
+
+
+class Probes(Protocol):
+    """What became of rows' probes, as `ProbeHistory` has it."""
+
+    @property
+    def sent_sums(self) -> Floats:
+        """See `ProbeHistory`."""
+        ...
+
+    @property
+    def lost_sums(self) -> Floats:
+        """See `ProbeHistory`."""
+        ...
+
+    @property
+    def sent(self) -> NDArray[np.uint16]:
+        """See `ProbeHistory`."""
+        ...
+
+    @property
+    def lost(self) -> NDArray[np.uint16]:
+        """See `ProbeHistory`."""
+        ...
+
+    @property
+    def queued_ns(self) -> NDArray[np.float32]:
+        """See `ProbeHistory`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`Probes` that change no more."""
+
+    sent_sums: Floats
+    lost_sums: Floats
+    sent: NDArray[np.uint16]
+    lost: NDArray[np.uint16]
+    queued_ns: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, probes: Probes) -> "Snapshot":
+        """Of what goes on to change."""
+        return cls(
+            probes.sent_sums.copy(),
+            probes.lost_sums.copy(),
+            probes.sent[-LATE_WINDOWS:].copy(),
+            probes.lost.copy(),
+            probes.queued_ns.copy(),
+        )
 
 
 class Teller:
@@ -103,7 +162,7 @@ class Teller:
         self.table = Table(links, of_class)
         self._by_class = csr_array(rows[:, firsts].T)
 
-    def sums(self, history: ProbeHistory, explained: Rows) -> Sums:
+    def sums(self, history: Probes, explained: Rows) -> Sums:
         """The sums over all rows but those whose losses are explained.
 
         Args:
@@ -119,7 +178,8 @@ class Teller:
             all_sent=row_sent.sum(axis=1),
             all_lost=row_lost.sum(axis=1),
             late=late.astype(np.float64) @ self._by_class.T,
-            seen=self._seen(history.lost, np.flatnonzero(row_lost[-1])),
+            seen=self._seen(history.lost, losing := np.flatnonzero(row_lost[-1])),
+            ranks=self._ranks(history.queued_ns[:, losing], history.lost[:, losing], losing),
         )
 
     def _seen(self, lost: NDArray[np.uint16], losing: NDArray[np.intp]) -> NDArray[np.uint64]:
@@ -130,6 +190,35 @@ class Teller:
             any_lost = meets @ (window[losing] > 0).astype(np.float64) > 0
             seen |= any_lost.astype(np.uint64) << np.uint64(age)
         return seen
+
+    def _ranks(
+        self, queued_ns: NDArray[np.float32], lost: NDArray[np.uint16], losing: NDArray[np.intp]
+    ) -> Floats:
+        """See `Sums`; of the rows that lost some."""
+        meets = csr_array(self._by_class[:, losing])
+        return np.asarray((meets @ _rank_counts(queued_ns, lost).T).T, np.float64)
+
+
+def _rank_counts(queued_ns: NDArray[np.float32], lost: NDArray[np.uint16]) -> Floats:
+    """Lost probes of each row by rank.
+
+    Args:
+        queued_ns: there and back, NaN where nothing was answered, shape (windows, rows).
+        lost: of the same windows.
+
+    Returns:
+        Shape (bins, rows); probes whose delay is not known are left out, as are those of rows of which too little is.
+    """
+    counts = np.zeros((RANK_BINS, lost.shape[1]))
+    known = np.isfinite(queued_ns)
+    enough = known.sum(axis=0) >= LEAST_OTHERS
+    window, row = (each[-MOST_RANKED:] for each in np.nonzero((lost > 0) & known & enough))
+    here = queued_ns[window, row]
+    shorter = ((queued_ns[:, row] < here).sum(axis=0) + 0.5) / known.sum(axis=0)[row]
+    rank = np.where(here < QUIET_NS, 0.0, shorter)
+    bins = np.minimum(rank * RANK_BINS, RANK_BINS - 1).astype(np.intp)
+    np.add.at(counts, (bins, row), lost[window, row])
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +287,7 @@ class JointSums:
         count = len(joined.classes)
         self._sent, self._lost = np.zeros((2, len(SPANS), count))
         self._late, self._seen = np.zeros((2, count)), np.zeros(count, np.uint64)
+        self._ranks = np.zeros((RANK_BINS, count))
         for place, part in zip(joined.place, parts, strict=True):
             mine = np.flatnonzero(place != NO_CLASS)
             theirs = place[mine]
@@ -205,6 +295,7 @@ class JointSums:
             self._lost[:, mine] += part.lost[:, theirs]
             self._late[:, mine] += part.late[:, theirs]
             self._seen[mine] |= part.seen[theirs]
+            self._ranks[:, mine] += part.ranks[:, theirs]
 
     def totals(self, place: int) -> tuple[float, float]:
         """Of a span, sent and lost."""
@@ -230,3 +321,8 @@ class JointSums:
         """How many of those were sent in the last windows, and lost."""
         sent, lost = self._late[:, number].tolist()
         return sent, lost
+
+    def ranks(self, number: int) -> Floats:
+        """How long queues were, by rank, when probes that met a class's cause were lost; one for each, in no order."""
+        counts = self._ranks[:, number].astype(np.intp)
+        return np.asarray(np.repeat((np.arange(RANK_BINS) + 0.5) / RANK_BINS, counts))
