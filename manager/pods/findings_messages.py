@@ -17,7 +17,9 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.dead_links import is_dead
 from manager.faults.finding import Finding, Subject
 
-LAPSE_S = 5.0
+LAPSE_S = 7.0
+"""A leader that has gone is missed sooner (`manager.pods.pods`), so that the next root takes over before others forget."""
+
 KEPT_S = 30.0
 """For so long what a leader said last can be taken over from it."""
 

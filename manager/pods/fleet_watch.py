@@ -175,7 +175,10 @@ class FleetWatch:
 
     def _exchange(self) -> list[ToldFinding]:
         """Take up what others tell, tell what is new; returns all that is told now, by whomever."""
-        fresh = self.board.fresh()
+        others = {report.pod for report in self._pods.others()}
+        fresh = {
+            pod: told for pod, told in self.board.fresh().items() if pod in others or pod == self._bus.pod
+        }
         own_pod = fresh.pop(self._bus.pod, None)
         if not self._pods.leads and own_pod is not None:
             fresh[self._bus.pod] = own_pod

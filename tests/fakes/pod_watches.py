@@ -59,9 +59,13 @@ class PodWatch:
         """As `Pods` tells it."""
         return min((pod.name for pod in self.fleet.pods if pod.is_up and pod.leads), default=None)
 
-    def others(self) -> list[str]:
+    def others(self) -> list[Any]:
         """As above."""
-        return [pod.name for pod in self.fleet.pods if pod.is_up and pod.leads and pod.name != self.name]
+        return [
+            SimpleNamespace(pod=pod.name)
+            for pod in self.fleet.pods
+            if pod.is_up and pod.leads and pod is not self
+        ]
 
     @property
     def named(self) -> list[str]:
@@ -101,9 +105,9 @@ class PodWatch:
 
 
 class PodWatches:
-    """All pods, `a` and on, of a simulated fabric."""
+    """All pods, `a` and on, of a simulated fabric; where their timelines are related, delays between them are known."""
 
-    def __init__(self, shape: Shape, seed: int) -> None:
+    def __init__(self, shape: Shape, seed: int, *, related: bool = False) -> None:
         self.fabric = LeafSpine(shape, np.random.default_rng(seed))
         self.number = round(START_S / WINDOW_S)
         self.now_s = START_S
@@ -114,8 +118,12 @@ class PodWatches:
         for i in range(shape.pods):
             self.pods.append(PodWatch(self, "abcdef"[i], hellos[i * each : (i + 1) * each]))
         for pod in self.pods:
+            if related:
+                pod.watch._far = cast(Any, SimpleNamespace(without_delays=lambda _table, rows: rows))
             for i, other in enumerate(self.pods):
-                theirs = [PodHost(host=each.host, nics=each.nics) for each in hellos if each.host in other.hosts]
+                theirs = [
+                    PodHost(host=each.host, nics=each.nics) for each in hellos if each.host in other.hosts
+                ]
                 if other is not pod:
                     pod.members.elsewhere.take(
                         other.name, theirs, epoch=1, number=i, timeline="t", now_s=self.now_s
