@@ -196,6 +196,8 @@ def sums_of(message: Evidence, classes: int) -> Sums:
         raise ValueError("ranks of no class")
     ranks = np.zeros((RANK_BINS, classes))
     ranks[:, ranked["number"]] = ranked["counts"].T
+    if (ranks.sum(axis=0) > rows["lost"][1:, -1]).any():
+        raise ValueError("more ranks than probes lost")
     sent, lost, late = (rows[name].astype(np.float64).T for name in ("sent", "lost", "late"))
     return Sums(
         sent=sent[:, 1:],

@@ -308,9 +308,7 @@ async def test_leaders_tell_each_other_what_is_at_fault_and_only_the_root_hears_
 ) -> None:
     async with _two_pods(tmp_path) as pods:
         first, second = (pods.of[pod].together for pod in (FIRST, SECOND))
-        await until(
-            lambda: first.board.reports["ok"] > 0 and second.board.reports["ok"] > 0, timeout_s=30.0
-        )
+        await until(lambda: first.board.reports["ok"] > 0 and second.board.reports["ok"] > 0, timeout_s=30.0)
         assert not any({**each.board.reports}["not_sane"] for each in (first, second))
         assert set(second.board.fresh()) == {FIRST}
         await until(lambda: second.board.fresh()[FIRST].is_root, timeout_s=30.0)
