@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from manager.fabric import completion
 from manager.fabric.routes import MARK, DirectedLink
 from manager.faults.causes import Causes, Class
 from manager.faults.finding import Finding, Kind, Subject
@@ -96,7 +97,7 @@ class LossWatch:
         self._matrix: PathMatrix | None = None
         self._causes: Causes | None = None
         self._history = ProbeHistory(0, SPANS)
-        self._overflowing = np.zeros(0, bool)
+        self._aside = np.zeros(0, bool)
 
     @property
     def matrix(self) -> PathMatrix | None:
@@ -110,10 +111,10 @@ class LossWatch:
 
     @property
     def explained(self) -> Rows:
-        """Rows whose losses are explained, by queues that overflow too; shape (rows,)."""
+        """Rows whose losses are explained, or blame nobody: queues overflow, or a path is not known; shape (rows,)."""
         explained = self._explained()
-        if len(explained) == len(self._overflowing):
-            explained |= self._overflowing
+        if len(explained) == len(self._aside):
+            explained |= self._aside
         return explained
 
     @property
@@ -180,7 +181,7 @@ class LossWatch:
     def _look_for_cause(self, causes: Causes, queues: QueueInference, windows: int) -> None:
         """Name the best explanation that is no overflowing queue and nobody else's to name, once it is clear enough; so many windows are new."""
         explained = self._explained()
-        self._overflowing = np.zeros(len(explained), bool)
+        self._aside = np.zeros(len(explained), bool)
         for _ in range(MOST_OVERFLOWS):
             explanation = best_explanation(RowSums(self._history, explained, causes), causes.prior)
             if explanation is None or explanation.loss < LEAST_LOSSY:
@@ -190,11 +191,12 @@ class LossWatch:
             verdict = not hard and self._overflowed(explanation, causes, rows & ~explained, queues)
             if verdict is None:
                 break
-            if verdict:
-                self._overflowing |= rows
-            elif self.decides(causes.classes[explanation.number]):
+            named = causes.classes[explanation.number]
+            if not verdict and self.decides(named):
                 self._consider(explanation, causes, windows)
                 return
+            if verdict or is_private(named.subject):
+                self._aside |= rows
             explained |= rows
         self._waited = 0
 
@@ -292,6 +294,11 @@ def _everything(_: Class) -> bool:
 def is_unnamed(subject: Subject) -> bool:
     """Whether a subject is all between places that stand for what did not answer; once paths are known, nothing is there."""
     return bool(subject.links) and all(MARK in (a[:1], b[:1]) for a, b in subject.links)
+
+
+def is_private(subject: Subject) -> bool:
+    """Whether a subject is all between places of which each stands for whatever one path crosses where nobody answers."""
+    return bool(subject.links) and all(any(map(completion.is_private, link)) for link in subject.links)
 
 
 def crossing(matrix: PathMatrix, subject: Subject) -> Rows:

@@ -3,9 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from manager.fabric.routes import DirectedLink
+from cwdp.shared.bus.messages import host_of
+from manager.fabric import completion
+from manager.fabric.routes import MARK, DirectedLink
 from manager.faults.finding import Subject
-from manager.faults.loss_watch import is_unnamed
+from manager.faults.loss_watch import is_private
 from manager.hosts.members import Members
 from manager.pods.evidence import Table
 from manager.pods.findings_messages import PodFindings
@@ -53,9 +55,18 @@ class Deciders:
     def decides(self, links: Sequence[DirectedLink], named: Named) -> bool:
         """Whether this manager is to name a cause by its own pod's probes; `links` are all that it knows."""
         owner = self.owner(links, named)
-        if owner == self._pod or is_unnamed(named.subject):
+        if owner == self._pod or (is_private(named.subject) and self._is_of_path_inside(named.subject)):
             return True
         return owner not in self._fresh and not self._is_root_heard
+
+    def _is_of_path_inside(self, subject: Subject) -> bool:
+        """Whether it is made up for paths between two hosts of this pod."""
+        made_up = [node for link in subject.links for node in link if completion.is_private(node)]
+        ends = [node[len(MARK) :].rpartition(":")[0].split(">") for node in made_up]
+        return all(
+            self._pod_of(host_of(nic)) == self._pod and self._members.elsewhere.pod_at(address) is None
+            for nic, address in ends
+        )
 
     def keeps(self, links: Sequence[DirectedLink], subject: Subject) -> bool:
         """Whether this manager is to name a link that is routed round, which nobody's probes lose anything over."""

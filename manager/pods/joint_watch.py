@@ -11,7 +11,7 @@ import numpy as np
 
 from manager.faults.causes import Class
 from manager.faults.finding import Finding
-from manager.faults.loss_watch import LEAST_LOSSY, MOST_ELSEWHERE, Found, found, is_unnamed
+from manager.faults.loss_watch import LEAST_LOSSY, MOST_ELSEWHERE, Found, found, is_private
 from manager.faults.losses import (
     HARD_LOSS,
     LIKELY,
@@ -96,7 +96,7 @@ class JointWatch:
         if named.subject.name != self._since[0]:
             self._since = named.subject.name, now_s
         waited_s = now_s - self._since[1]
-        if is_unnamed(named.subject) or not (is_ours(named) or waited_s > GRACE_S):
+        if is_private(named.subject) or not (is_ours(named) or waited_s > GRACE_S):
             return
         if not _is_fault(explanation, sums):
             return

@@ -1,6 +1,8 @@
 """Who is to name a cause, by where it lies and by who is heard."""
 
+import pytest
 from fakes import hello
+from msgspec.structs import replace
 
 from manager.fabric.routes import DirectedLink
 from manager.faults.causes import Class
@@ -62,6 +64,7 @@ def deciders(pod: str = "a") -> Deciders:
     members = Members()
     for host, of in POD_OF.items():
         told = hello(host)
+        told.nics[0] = replace(told.nics[0], ipv4=f"10.0.0.{host[1:]}", ipv6=None)
         if of == pod:
             members.hear(told, 100.0)
         else:
@@ -115,10 +118,21 @@ def test_each_pod_decides_inside_and_the_root_between() -> None:
     assert [heard.decides(LINKS, each) for each in (INSIDE, OTHERS, SHARED)] == [True, False, True]
 
 
-def test_what_lies_between_places_that_do_not_answer_is_known_to_who_made_them_up_alone() -> None:
+@pytest.mark.parametrize(("address", "decides"), [("10.0.0.1", True), ("10.0.0.3", False)])
+def test_what_one_path_alone_crosses_is_named_inside_a_pod_and_between_pods_by_nobody(
+    address: str, decides: bool
+) -> None:
+    heard = deciders()
+    named = Class(direction(DirectedLink("s1", f"?h2/eth0>{address}:50000")), ())
+    assert heard.decides(LINKS, named)
+    heard.hear(says("b", is_root=True), is_root=False)
+    assert heard.decides(LINKS, named) is decides
+
+
+def test_a_switch_that_does_not_answer_is_named_as_others_are() -> None:
     heard = deciders()
     heard.hear(says("b", is_root=True), is_root=False)
-    assert heard.decides(LINKS, Class(direction(DirectedLink("?1", "?2")), ()))
+    assert not heard.decides(LINKS, Class(direction(DirectedLink("s1", "?s1>s2")), ()))
 
 
 def test_a_finding_is_left_to_who_is_to_have_it_once_that_has_told_it() -> None:
