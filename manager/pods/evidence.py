@@ -25,7 +25,7 @@ from manager.links.matrix import PathMatrix, alike
 
 NO_CLASS = -1
 RANK_BINS = 8
-MOST_RANKED = 20_000
+MOST_RANKED = 4_000
 """Lost probes' windows of rows that are ranked at most, of those the latest."""
 
 Floats = NDArray[np.float64]

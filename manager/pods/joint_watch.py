@@ -27,6 +27,9 @@ from manager.pods.evidence import Joined, JointSums
 
 GRACE_S = 4.0
 LIKELY_AFTER_S = 1.0
+SETTLE_S = 0.5
+"""So much later pods' sums may be, in which a link that has just died still let something through."""
+
 MOST_WINDOWS = 40
 
 Decides = Callable[[Class], bool]
@@ -98,10 +101,11 @@ class JointWatch:
         waited_s = now_s - self._since[1]
         if is_private(named.subject) or not (is_ours(named) or waited_s > GRACE_S):
             return
-        if not _is_fault(explanation, sums):
+        told = found(explanation, named)
+        is_settled = told.kind == "silent" or told.loss < HARD_LOSS or waited_s >= SETTLE_S
+        if not is_settled or not _is_fault(explanation, sums):
             return
         if explanation.confidence >= SURE or (explanation.confidence >= LIKELY and waited_s > LIKELY_AFTER_S):
-            told = found(explanation, named)
             told.evidence.append(f"by the probes of {joined.pods[explanation.number]} pods together")
             self.follow(self._open(told))
 

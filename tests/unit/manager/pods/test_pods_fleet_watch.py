@@ -41,6 +41,16 @@ def test_a_silent_link_between_a_spine_and_a_core_is_named_once_by_the_root_in_t
     assert not any(pod.watch.faults.dead_elsewhere for pod in pods)
 
 
+@pytest.mark.parametrize("later", range(3))
+def test_a_link_that_dies_while_evidence_is_on_its_way_is_silent_and_not_lossy_first(later: int) -> None:
+    fleet, _ = warm(30)
+    fleet.run(later)
+    died = fleet.cable("p1s0", "c0")
+    fleet.run(1, Trouble(loss=dict.fromkeys(died, 0.5)))
+    fleet.run(SOON, Trouble(loss=died))
+    assert [event.partition(" ")[0] for event in told(fleet)["a"]] == ["link_silent"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_silent_link_inside_a_pod_is_named_by_that_pod_alone(seed: int) -> None:
     fleet, pods = warm(10 + seed)
