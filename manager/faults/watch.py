@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink, is_nic
-from manager.faults.causes import Causes
+from manager.faults.causes import Causes, Class
 from manager.faults.clock_watch import ClockWatch
 from manager.faults.delay_watch import DelayWatch, Slow
 from manager.faults.echo_tests import EchoTests
@@ -54,6 +54,7 @@ class FaultWatch:
         self.dead_elsewhere: frozenset[DirectedLink] = frozenset()
         self.keeps: Callable[[Subject], bool] = _everything
         self._delays = DelayWatch(self._found_slow, self._found_slow_back, self._close)
+        self._delays.decides = lambda slow: self.losses.decides(Class(cable(slow.link), ()))
         self._clocks = ClockWatch(self._found_wrong, self._close)
         self.flaps = Flaps()
         self._flapping: dict[str, Finding] = {}
