@@ -67,6 +67,7 @@ from manager.overrides.slices import SliceTable
 from manager.overrides.steering import SteerTable
 from manager.page.server import Page
 from manager.planner.events import FLEET
+from manager.pods.fleet_watch import FleetWatch
 from manager.pods.pods import Pods
 from manager.pods.sharing import Sharing
 from manager.probing.graph_timer import GraphTimer
@@ -173,6 +174,14 @@ class Manager:
         self.sharing = Sharing(
             self.bus, self.pods, self.state.planner, self.duties, epoch=lambda: self.lease.epoch
         )
+        self.together = FleetWatch(
+            self.bus,
+            self.pods,
+            self.state.members,
+            self.state.watch.faults,
+            self.duties,
+            epoch=lambda: self.lease.epoch,
+        )
         self.state.stand_by()
         self._kept = BusState(
             self.bus,
@@ -219,6 +228,7 @@ class Manager:
             self._follow_loop,
             self.pods.run,
             self.sharing.run,
+            self.together.run,
             self.neighbours.run,
             self._clock_loop,
             self._members_loop,
@@ -247,6 +257,7 @@ class Manager:
                 duties=self.duties,
                 pods=self.pods,
                 sharing=self.sharing,
+                together=self.together,
                 history=self.history,
                 refusals=self.callers.refusals,
             )
@@ -280,6 +291,7 @@ class Manager:
             self.credentials.listen()
             self.pods.listen()
             self.sharing.listen()
+            self.together.listen()
             self.neighbours.listen()
             self.bus.start()
             stack.push_async_callback(self.bus.close)

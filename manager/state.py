@@ -387,7 +387,7 @@ class FleetState:
             now_s,
             routes=self.fabric.routes,
             loads=self.links,
-            localised=localised(self.faults),
+            localised=localised(self.faults) | self.watch.faults.dead_elsewhere,
             overrides=self.steering.messages(),
         )
         believes_others = self._addresses.version != self._addresses_version

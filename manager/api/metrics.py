@@ -39,6 +39,9 @@ from manager.links.loads import LinkLoads
 from manager.moment import talkers
 from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
+from manager.pods.evidence_messages import REASONS as EVIDENCE_REASONS
+from manager.pods.findings_messages import REASONS as FINDINGS_REASONS
+from manager.pods.fleet_watch import FleetWatch
 from manager.pods.pods import Pods
 from manager.pods.sharing import REASONS as SHARING_REASONS
 from manager.pods.sharing import Sharing
@@ -101,6 +104,7 @@ class Sources:
     history: History | None = None
     pods: Pods | None = None
     sharing: Sharing | None = None
+    together: FleetWatch | None = None
     refusals: Refusals = field(default_factory=Refusals)
 
 
@@ -271,6 +275,11 @@ class FleetCollector:
         yield counters(
             "cwdp_manager_pod_messages", "What leaders say of links that pods share.", "reason", told
         )
+        together = self._sources.together
+        told = dict.fromkeys(EVIDENCE_REASONS, 0) if together is None else together.inbox.reports
+        yield counters("cwdp_manager_pod_evidence", "Leaders' sums of lost probes.", "reason", told)
+        told = dict.fromkeys(FINDINGS_REASONS, 0) if together is None else together.board.reports
+        yield counters("cwdp_manager_pod_findings", "What leaders know to be at fault.", "reason", told)
 
     def _bus(self) -> Iterator[Metric]:
         bus, server = self._sources.bus, self._sources.server

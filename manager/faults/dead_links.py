@@ -36,10 +36,15 @@ def localised(findings: Findings) -> set[DirectedLink]:
     """Links that findings name, those included that cannot be told from them."""
     dead: set[DirectedLink] = set()
     for finding in findings.current.values():
-        if finding.kind in ("dead", "silent") or finding.loss >= DEAD_LOSS:
+        if is_dead(finding.kind, finding.loss):
             for subject in (finding.subject, *finding.also):
                 dead.update(subject.links)
     return dead
+
+
+def is_dead(kind: str, loss: float) -> bool:
+    """Whether nothing should be sent over what such a finding names."""
+    return kind in ("dead", "silent") or loss >= DEAD_LOSS
 
 
 class DeadLinks:

@@ -108,6 +108,11 @@ class _Followed:
     links: list[DirectedLink]
 
 
+def _everything(_: Slow) -> bool:
+    """Where there is no other manager."""
+    return True
+
+
 class DelayWatch:
     """The standing queues of one fleet.
 
@@ -118,6 +123,9 @@ class DelayWatch:
         open_finding: announces one and returns its finding.
         add_to_finding: announces that the other direction of the same link is slow too.
         close_finding: announces that it is over.
+
+    Attributes:
+        decides: whether to name what is slow, or leave that to another manager.
     """
 
     def __init__(
@@ -127,6 +135,7 @@ class DelayWatch:
         close_finding: Callable[[Finding], None],
     ) -> None:
         self._open, self._add, self._close = open_finding, add_to_finding, close_finding
+        self.decides: Callable[[Slow], bool] = _everything
         self._links, self._busy = _Links(Routes()), Busy(Routes())
         self._followed: dict[str, _Followed] = {}
         self._seen: dict[DirectedLink, _Seen] = {}
@@ -159,6 +168,8 @@ class DelayWatch:
     def _find(self, slow: Slow) -> None:
         """Something is slow: a new cause, or one that is known."""
         followed = self._followed.get(slow.cable)
+        if followed is None and not self.decides(slow):
+            return
         if followed is None:
             self._followed[slow.cable] = _Followed(finding=self._open(slow), links=[slow.link])
         elif slow.link not in followed.links:

@@ -5,12 +5,13 @@ losses are set aside. Only a link that loses half of its probes or more is belie
 its queue.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manager.fabric import completion
 from manager.fabric.routes import MARK, DirectedLink
 from manager.faults.causes import Causes, Class
 from manager.faults.finding import Finding, Kind, Subject
@@ -28,6 +29,7 @@ from manager.faults.losses import (
     overflowed,
 )
 from manager.faults.probe_history import ProbeHistory
+from manager.faults.told import Told
 from manager.links.inference import QUIET_NS, QueueInference
 from manager.links.matrix import PathMatrix
 from manager.paths.windows import Window
@@ -75,6 +77,10 @@ class LossWatch:
         open_finding: announces a cause and returns its finding.
         close_finding: announces that it is over.
         fall_silent: announces that what lost some loses all by now, and returns the finding that says so.
+
+    Attributes:
+        told: what other managers found; losses over that are explained.
+        decides: whether to name a cause, or leave that to another manager.
     """
 
     def __init__(
@@ -84,11 +90,37 @@ class LossWatch:
         fall_silent: Callable[[Finding], Finding],
     ) -> None:
         self._open, self._close, self._fall_silent = open_finding, close_finding, fall_silent
+        self.told = Told()
+        self.decides: Callable[[Class], bool] = _everything
         self._followed: dict[int, _Followed] = {}
         self._waited = 0
         self._matrix: PathMatrix | None = None
         self._causes: Causes | None = None
         self._history = ProbeHistory(0, SPANS)
+        self._aside = np.zeros(0, bool)
+
+    @property
+    def matrix(self) -> PathMatrix | None:
+        """The rows, and what they cross."""
+        return self._matrix
+
+    @property
+    def history(self) -> ProbeHistory:
+        """What became of the rows' probes."""
+        return self._history
+
+    @property
+    def explained(self) -> Rows:
+        """Rows whose losses are explained, or blame nobody: queues overflow, or a path is not known; shape (rows,)."""
+        explained = self._explained()
+        if len(explained) == len(self._aside):
+            explained |= self._aside
+        return explained
+
+    @property
+    def followed(self) -> list[Finding]:
+        """The findings that losses are held against."""
+        return [followed.finding for followed in self._followed.values()]
 
     def use(self, matrix: PathMatrix, causes: Causes, moved: Rows) -> None:
         """Rows or routes are others than before.
@@ -99,6 +131,7 @@ class LossWatch:
             moved: rows that lead over other links than before, so that what they lost tells nothing; shape (rows,).
         """
         self._matrix, self._causes = matrix, causes
+        self.told.use(matrix)
         for followed in list(self._followed.values()):
             followed.rows = crossing(matrix, followed.finding.subject)
             if not followed.rows.any() and is_unnamed(followed.finding.subject):
@@ -121,6 +154,12 @@ class LossWatch:
         if followed is not None:
             self._history.forget(followed.rows)
 
+    def take_told(self, subjects: Mapping[str, Subject]) -> None:
+        """Other managers found these and no others, by their keys; what was lost over others until now blames nobody else."""
+        over = self.told.take(subjects)
+        if over.any():
+            self._history.forget(over)
+
     def step(self, windows: Sequence[Window], queues: QueueInference) -> None:
         """Take in the next windows, then look for a cause; their queues are known already."""
         if self._matrix is None or self._causes is None:
@@ -133,13 +172,16 @@ class LossWatch:
 
     def _explained(self) -> Rows:
         explained = np.zeros(self._history.rows, bool)
+        if len(self.told.rows):
+            explained |= self.told.rows
         for followed in self._followed.values():
             explained |= followed.rows
         return explained
 
     def _look_for_cause(self, causes: Causes, queues: QueueInference, windows: int) -> None:
-        """Name the best explanation that is no overflowing queue, once it is clear enough; so many windows are new."""
+        """Name the best explanation that is no overflowing queue and nobody else's to name, once it is clear enough; so many windows are new."""
         explained = self._explained()
+        self._aside = np.zeros(len(explained), bool)
         for _ in range(MOST_OVERFLOWS):
             explanation = best_explanation(RowSums(self._history, explained, causes), causes.prior)
             if explanation is None or explanation.loss < LEAST_LOSSY:
@@ -148,11 +190,14 @@ class LossWatch:
             rows[causes.rows_of(explanation.number)] = True
             hard = explanation.loss >= HARD_LOSS and explanation.elsewhere < MOST_ELSEWHERE
             verdict = not hard and self._overflowed(explanation, causes, rows & ~explained, queues)
-            if verdict is False:
-                self._consider(explanation, causes, windows)
-                return
             if verdict is None:
                 break
+            named = causes.classes[explanation.number]
+            if not verdict and self.decides(named):
+                self._consider(explanation, causes, windows)
+                return
+            if verdict or is_private(named.subject):
+                self._aside |= rows
             explained |= rows
         self._waited = 0
 
@@ -174,10 +219,11 @@ class LossWatch:
         if explanation.confidence >= SURE or (
             explanation.confidence >= LIKELY and self._waited > DEADLINE_WINDOWS
         ):
-            self.follow(self._open(_found(explanation, causes)))
+            self.follow(self._open(found(explanation, causes.classes[explanation.number])))
 
     def _look_again(self, window: Window) -> None:
         """See which causes are gone, and which lose all by now."""
+        self.told.count(window.sent, window.lost, [each.rows for each in self._followed.values()])
         if not self._followed:
             return
         times = self._times_explained()
@@ -196,15 +242,17 @@ class LossWatch:
                 times = self._times_explained()
 
     def _times_explained(self) -> NDArray[np.intp]:
-        """By how many findings the losses of each row are explained, shape (rows,)."""
+        """By how many findings the losses of each row are explained, other managers' as one, shape (rows,)."""
         times = np.zeros(self._history.rows, np.intp)
+        if len(self.told.rows):
+            times += self.told.rows
         for followed in self._followed.values():
             times += followed.rows
         return times
 
 
-def _found(explanation: Explanation, causes: Causes) -> Found:
-    named = causes.classes[explanation.number]
+def found(explanation: Explanation, named: Class) -> Found:
+    """What is to be told of a class that explains losses."""
     evidence = (
         f"{explanation.lost} of {explanation.sent} probes over it were lost in "
         f"{explanation.windows / WINDOWS_PER_S:.1f} s, {explanation.elsewhere:.2%} of others"
@@ -249,9 +297,19 @@ def _ranks(queued_ns: NDArray[np.float32], lost: NDArray[np.uint16]) -> NDArray[
     return np.array(ranks)
 
 
+def _everything(_: Class) -> bool:
+    """Where there is no other manager."""
+    return True
+
+
 def is_unnamed(subject: Subject) -> bool:
     """Whether a subject is all between places that stand for what did not answer; once paths are known, nothing is there."""
     return bool(subject.links) and all(MARK in (a[:1], b[:1]) for a, b in subject.links)
+
+
+def is_private(subject: Subject) -> bool:
+    """Whether a subject is all between places of which each stands for whatever one path crosses where nobody answers."""
+    return bool(subject.links) and all(any(map(completion.is_private, link)) for link in subject.links)
 
 
 def crossing(matrix: PathMatrix, subject: Subject) -> Rows:

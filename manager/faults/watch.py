@@ -1,7 +1,7 @@
 """Everything that finds faults, held together: one finding per cause, one event at its start and one at its end."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import BounceOrder, BounceReport
 from manager.fabric.routes import DirectedLink, is_nic
-from manager.faults.causes import Causes
+from manager.faults.causes import Causes, Class
 from manager.faults.clock_watch import ClockWatch
 from manager.faults.delay_watch import DelayWatch, Slow
 from manager.faults.echo_tests import EchoTests
@@ -42,13 +42,19 @@ class FaultWatch:
     Attributes:
         findings: what holds, and what held.
         flaps: how often things went and came back.
+        losses: what follows them.
+        dead_elsewhere: links that other managers found to be dead.
+        keeps: whether a link that is routed round is this manager's to name.
     """
 
     def __init__(self, note: Note) -> None:
         self.findings = Findings()
         self._note = note
-        self._losses = LossWatch(self._found_losses, self._close, self._fell_silent)
+        self.losses = LossWatch(self.name_losses, self._close, self.fell_silent)
+        self.dead_elsewhere: frozenset[DirectedLink] = frozenset()
+        self.keeps: Callable[[Subject], bool] = _everything
         self._delays = DelayWatch(self._found_slow, self._found_slow_back, self._close)
+        self._delays.decides = lambda slow: self.losses.decides(Class(cable(slow.link), ()))
         self._clocks = ClockWatch(self._found_wrong, self._close)
         self.flaps = Flaps()
         self._flapping: dict[str, Finding] = {}
@@ -63,7 +69,7 @@ class FaultWatch:
 
     def use(self, matrix: PathMatrix, causes: Causes, moved: NDArray[np.bool_]) -> None:
         """Rows or routes are others than before; see `LossWatch.use`."""
-        self._losses.use(matrix, causes, moved)
+        self.losses.use(matrix, causes, moved)
 
     def step(
         self,
@@ -76,7 +82,7 @@ class FaultWatch:
     ) -> None:
         """Take in the next windows, the last of which ended `lag_s` before `now_s`; their queues and loads are known already."""
         self._now_s, self._lag_s = now_s, lag_s
-        self._losses.step(windows, queues)
+        self.losses.step(windows, queues)
         for _ in windows:
             self._delays.step(queues, loads)
         self._narrow()
@@ -97,8 +103,9 @@ class FaultWatch:
     def look_for_reroutes(self, now_s: float) -> None:
         """Name links that no path takes any more, unless they are known to be at fault, and see which are back."""
         known = {link for each in self.findings.of("dead", "silent") for link in each.subject.links}
+        known |= self.dead_elsewhere
         for subject in self._reroutes.subjects(now_s):
-            if not known & set(subject.links):
+            if not known & set(subject.links) and self.keeps(subject):
                 evidence = ["the switches route round it: paths that led over it lead over others"]
                 self._routed_round[subject.name] = self._open("dead", subject, 1.0, evidence, loss=1.0)
         for name, finding in list(self._routed_round.items()):
@@ -114,11 +121,11 @@ class FaultWatch:
             self._supersede(subject)
             finding = self._open("dead", subject, 1.0, ["its NIC has no carrier"], loss=1.0)
             self._carriers[nic] = finding
-            self._losses.follow(finding)
+            self.losses.follow(finding)
         for nic in self._carriers.keys() - gone:
             finding = self._carriers.pop(nic)
             self._close(finding)
-            self._losses.leave(finding)
+            self.losses.leave(finding)
 
     def follow_clocks(self, set_aside: Iterable[str], now_s: float) -> None:
         """Hosts whose clock disagrees with their peers'; `now_s` is monotonic."""
@@ -137,7 +144,8 @@ class FaultWatch:
                 self.flaps.calmed(name)
                 self._close(finding)
 
-    def _found_losses(self, found: Found) -> Finding:
+    def name_losses(self, found: Found) -> Finding:
+        """A cause of losses is clear."""
         subject, kind = found.named.subject, found.kind
         hosts = {node.partition("/")[0] for link in subject.links for node in link if is_nic(node)}
         if kind == "silent" and subject.kind == "link" and hosts & self._silent_hosts:
@@ -146,7 +154,7 @@ class FaultWatch:
             kind, subject, found.confidence, found.evidence, also=found.named.also, loss=found.loss
         )
 
-    def _fell_silent(self, finding: Finding) -> Finding:
+    def fell_silent(self, finding: Finding) -> Finding:
         """What lost some of its packets loses all by now, which is another finding."""
         self._close(finding)
         evidence = [*finding.evidence, "nothing has come through it since"]
@@ -180,12 +188,21 @@ class FaultWatch:
         evidence = ["its clock disagrees with those of most of its peers"]
         return self._open("clock", Subject("host", host), 1.0, evidence)
 
+    def end(self, finding: Finding) -> None:
+        """It is over, or another manager's by now."""
+        self._close(finding)
+        self.losses.leave(finding)
+
+    @property
+    def routed_round(self) -> list[Finding]:
+        """Of links that the switches route round."""
+        return list(self._routed_round.values())
+
     def _supersede(self, subject: Subject) -> None:
         """End what was found by losses of the same links: now the cause is known better."""
         for finding in list(self.findings.of("silent", "lossy")):
             if set(finding.subject.links) & set(subject.links):
-                self._close(finding)
-                self._losses.leave(finding)
+                self.end(finding)
 
     def _open(
         self,
@@ -247,6 +264,11 @@ class FaultWatch:
         host = finding.subject.name.partition("/")[0] if of_host else FABRIC
         nic = nics[0].partition("/")[2] if of_host and nics else None
         self._note(host, kind, detail, nic=nic)
+
+
+def _everything(_: Subject) -> bool:
+    """Where there is no other manager."""
+    return True
 
 
 def _described(finding: Finding) -> str:

@@ -17,11 +17,16 @@ from scipy.sparse import csr_array
 from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.causes import Class, class_of, every_subject, meeting, priors, whole
 from manager.faults.finding import Subject
+from manager.faults.loss_watch import LEAST_OTHERS
 from manager.faults.losses import LATE_WINDOWS, SPANS
 from manager.faults.probe_history import ProbeHistory
+from manager.links.inference import QUIET_NS
 from manager.links.matrix import PathMatrix, alike
 
 NO_CLASS = -1
+RANK_BINS = 8
+MOST_RANKED = 4_000
+"""Lost probes' windows of rows that are ranked at most, of those the latest."""
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -69,6 +74,8 @@ class Sums:
         all_sent, all_lost: of all, shape (spans,).
         late: sent and lost in the last `LATE_WINDOWS` that met each class's cause, shape (2, classes).
         seen: bit i says whether one that met the cause was lost i windows ago, uint64, shape (classes,).
+        ranks: lost probes by how long the queues of their paths were then, among the paths' usual ones, in `RANK_BINS`
+            equal steps from 0 to 1; shape (bins, classes).
     """
 
     sent: Floats
@@ -77,6 +84,48 @@ class Sums:
     all_lost: Floats
     late: Floats
     seen: NDArray[np.uint64]
+    ranks: Floats
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What became of rows' probes, and changes no more; for a thread.
+
+    Attributes:
+        free: rows whose losses nothing explains yet, shape (rows,).
+        sent_sums, lost_sums: as in `ProbeHistory`, shape (spans, rows).
+        late_sent: in the last `LATE_WINDOWS`, shape (rows,).
+        losing: the free rows that lost some.
+        lost, queued_ns: of those rows, by window, the latest last, as in `ProbeHistory`, shape (windows, losing rows).
+    """
+
+    free: Rows
+    sent_sums: Floats
+    lost_sums: Floats
+    late_sent: NDArray[np.uint32]
+    losing: NDArray[np.intp]
+    lost: NDArray[np.uint16]
+    queued_ns: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, history: ProbeHistory, explained: Rows) -> "Snapshot":
+        """Of what goes on to change.
+
+        Args:
+            history: what became of probes.
+            explained: rows whose losses are, shape (rows,).
+        """
+        free = ~explained
+        losing = np.flatnonzero((history.lost_sums[-1] > 0) & free)
+        return cls(
+            free,
+            history.sent_sums,
+            history.lost_sums.copy(),
+            history.sent_over(LATE_WINDOWS),
+            losing,
+            history.lost_of(losing, SPANS[-1]),
+            history.queued_ns_of(losing),
+        )
 
 
 class Teller:
@@ -103,34 +152,53 @@ class Teller:
         self.table = Table(links, of_class)
         self._by_class = csr_array(rows[:, firsts].T)
 
-    def sums(self, history: ProbeHistory, explained: Rows) -> Sums:
-        """The sums over all rows but those whose losses are explained.
-
-        Args:
-            history: what became of their probes.
-            explained: shape (rows,).
-        """
-        free = ~explained
-        row_sent, row_lost = history.sent_sums * free, history.lost_sums * free
-        lost = history.lost
-        late = np.stack([history.sent_over(LATE_WINDOWS) * free, lost[-LATE_WINDOWS:].sum(axis=0) * free])
+    def sums(self, probes: Snapshot) -> Sums:
+        """The sums over all rows but those whose losses are explained."""
+        free = probes.free
+        row_sent, row_lost = probes.sent_sums * free, probes.lost_sums * free
+        late = np.stack([probes.late_sent * free, np.zeros(len(free), np.float64)])
+        late[1, probes.losing] = probes.lost[-LATE_WINDOWS:].sum(axis=0)
+        meets = csr_array(self._by_class[:, probes.losing])
         return Sums(
             sent=row_sent @ self._by_class.T,
             lost=row_lost @ self._by_class.T,
             all_sent=row_sent.sum(axis=1),
             all_lost=row_lost.sum(axis=1),
-            late=late.astype(np.float64) @ self._by_class.T,
-            seen=self._seen(lost, np.flatnonzero(row_lost[-1])),
+            late=late @ self._by_class.T,
+            seen=_seen(meets, probes.lost),
+            ranks=np.asarray((meets @ _rank_counts(probes.queued_ns, probes.lost).T).T, np.float64),
         )
 
-    def _seen(self, lost: NDArray[np.uint16], losing: NDArray[np.intp]) -> NDArray[np.uint64]:
-        """In which windows each class lost a probe, of the rows that lost some."""
-        seen = np.zeros(self._by_class.shape[0], np.uint64)
-        meets = csr_array(self._by_class[:, losing])
-        for age, window in enumerate(lost[::-1]):
-            any_lost = meets @ (window[losing] > 0).astype(np.float64) > 0
-            seen |= any_lost.astype(np.uint64) << np.uint64(age)
-        return seen
+
+def _seen(meets: csr_array, lost: NDArray[np.uint16]) -> NDArray[np.uint64]:
+    """In which windows each class lost a probe, of the rows that lost some: `meets` is (classes, those rows)."""
+    seen = np.zeros(meets.shape[0], np.uint64)
+    for age, window in enumerate(lost[::-1]):
+        any_lost = meets @ (window > 0).astype(np.float64) > 0
+        seen |= any_lost.astype(np.uint64) << np.uint64(age)
+    return seen
+
+
+def _rank_counts(queued_ns: NDArray[np.float32], lost: NDArray[np.uint16]) -> Floats:
+    """Lost probes of each row by rank.
+
+    Args:
+        queued_ns: there and back, NaN where nothing was answered, shape (windows, rows).
+        lost: of the same windows.
+
+    Returns:
+        Shape (bins, rows); probes whose delay is not known are left out, as are those of rows of which too little is.
+    """
+    counts = np.zeros((RANK_BINS, lost.shape[1]))
+    known = np.isfinite(queued_ns)
+    enough = known.sum(axis=0) >= LEAST_OTHERS
+    window, row = (each[-MOST_RANKED:] for each in np.nonzero((lost > 0) & known & enough))
+    here = queued_ns[window, row]
+    shorter = ((queued_ns[:, row] < here).sum(axis=0) + 0.5) / known.sum(axis=0)[row]
+    rank = np.where(here < QUIET_NS, 0.0, shorter)
+    bins = np.minimum(rank * RANK_BINS, RANK_BINS - 1).astype(np.intp)
+    np.add.at(counts, (bins, row), lost[window, row])
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +267,7 @@ class JointSums:
         count = len(joined.classes)
         self._sent, self._lost = np.zeros((2, len(SPANS), count))
         self._late, self._seen = np.zeros((2, count)), np.zeros(count, np.uint64)
+        self._ranks = np.zeros((RANK_BINS, count))
         for place, part in zip(joined.place, parts, strict=True):
             mine = np.flatnonzero(place != NO_CLASS)
             theirs = place[mine]
@@ -206,6 +275,7 @@ class JointSums:
             self._lost[:, mine] += part.lost[:, theirs]
             self._late[:, mine] += part.late[:, theirs]
             self._seen[mine] |= part.seen[theirs]
+            self._ranks[:, mine] += part.ranks[:, theirs]
 
     def totals(self, place: int) -> tuple[float, float]:
         """Of a span, sent and lost."""
@@ -232,3 +302,8 @@ class JointSums:
         """How many of those were sent in the last windows, and lost."""
         sent, lost = self._late[:, number].tolist()
         return sent, lost
+
+    def ranks(self, number: int) -> Floats:
+        """How long queues were, by rank, when probes that met a class's cause were lost; one for each, in no order."""
+        counts = self._ranks[:, number].astype(np.intp)
+        return np.asarray(np.repeat((np.arange(RANK_BINS) + 0.5) / RANK_BINS, counts))

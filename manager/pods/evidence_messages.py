@@ -6,17 +6,19 @@ is never added twice. Its arrays are packed as all rows on the bus are: at most 
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.packing import packed, row_bytes, rows_of, unpacked
 from manager.faults.losses import SPANS
-from manager.pods.evidence import NO_CLASS, Sums, Table
+from manager.faults.told import Counts
+from manager.pods.evidence import NO_CLASS, RANK_BINS, Sums, Table
 from manager.pods.link_names import links_of, named
 
 FRESH_S = 2.0
@@ -47,6 +49,11 @@ LINK_ROW = np.dtype([("a", "<u4"), ("b", "<u4")])
 
 CLASS_ROW = np.dtype([("number", "<i4")])
 
+RANKS_ROW = np.dtype([("number", "<u4"), ("counts", "<u2", (RANK_BINS,))])
+"""Of a class that lost probes; see `Sums`."""
+
+MOST_COUNTED = 256
+
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """What a pod's probes tell.
@@ -59,6 +66,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
         links: packed LINK_ROWs.
         classes: packed CLASS_ROWs, of each subject that the links give.
         sums: packed SUMS_ROWs, of all probes and of each class.
+        ranks: packed RANKS_ROWs.
+        explained: the name of what was known to explain losses that are left out.
+        counted: what came of probes over what was found by these sums, by its key.
     """
 
     pod: str
@@ -68,15 +78,21 @@ class Evidence(Struct, frozen=True, kw_only=True):
     links: bytes
     classes: bytes
     sums: bytes
+    ranks: bytes
+    explained: int = 0
+    counted: Annotated[dict[str, Counts], Meta(max_length=MOST_COUNTED)] = {}
 
 
 @dataclass(frozen=True)
 class Heard:
-    """Evidence that was taken in; `heard_s` is by the clock of who heard it."""
+    """Evidence that was taken in; `heard_s` is by the clock of who heard it, the rest as in `Evidence`."""
 
     table: Table
     sums: Sums
     heard_s: float
+    epoch: int = 0
+    explained: int = 0
+    counted: Mapping[str, Counts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,8 +116,17 @@ class PackedTable:
         return cls(nodes, packed(row_bytes(links)), packed(row_bytes(classes)))
 
 
-def evidence(pod: str, epoch: int, seq: int, table: PackedTable, sums: Sums) -> Evidence:
-    """A message.
+def evidence(
+    pod: str,
+    epoch: int,
+    seq: int,
+    table: PackedTable,
+    sums: Sums,
+    *,
+    explained: int = 0,
+    counted: Mapping[str, Counts] | None = None,
+) -> Evidence:
+    """A message; see `Evidence`.
 
     Raises:
         TooLargeError: there are more classes than a message holds.
@@ -118,7 +143,18 @@ def evidence(pod: str, epoch: int, seq: int, table: PackedTable, sums: Sums) -> 
         links=table.links,
         classes=table.classes,
         sums=packed(row_bytes(rows)),
+        ranks=packed(row_bytes(_ranks_rows(sums.ranks))),
+        explained=explained,
+        counted=dict(counted or {}),
     )
+
+
+def _ranks_rows(ranks: NDArray[np.float64]) -> NDArray[np.void]:
+    """Of the classes that have some."""
+    number = np.flatnonzero(ranks.any(axis=0))
+    rows = np.zeros(len(number), RANKS_ROW)
+    rows["number"], rows["counts"] = number, np.minimum(ranks[:, number].T, 0xFFFF)
+    return rows
 
 
 def table_of(message: Evidence) -> Table:
@@ -148,11 +184,20 @@ def sums_of(message: Evidence, classes: int) -> Sums:
     """The sums of a message whose table has so many classes.
 
     Raises:
-        ValueError: they cannot be.
+        ValueError: they, or what it has counted, cannot be.
     """
+    if not all(0 <= each.lost <= each.sent and each.windows >= 0 for each in message.counted.values()):
+        raise ValueError("counts that cannot be")
     rows = rows_of(unpacked(message.sums), SUMS_ROW)
     if len(rows) != 1 + classes or not _are_sane(rows):
         raise ValueError("sums that cannot be")
+    ranked = rows_of(unpacked(message.ranks), RANKS_ROW)
+    if len(ranked) and ranked["number"].max() >= classes:
+        raise ValueError("ranks of no class")
+    ranks = np.zeros((RANK_BINS, classes))
+    ranks[:, ranked["number"]] = ranked["counts"].T
+    if (ranks.sum(axis=0) > rows["lost"][1:, -1]).any():
+        raise ValueError("more ranks than probes lost")
     sent, lost, late = (rows[name].astype(np.float64).T for name in ("sent", "lost", "late"))
     return Sums(
         sent=sent[:, 1:],
@@ -161,6 +206,7 @@ def sums_of(message: Evidence, classes: int) -> Sums:
         all_lost=lost[:, 0],
         late=late[:, 1:],
         seen=rows["seen"][1:].astype(np.uint64),
+        ranks=ranks,
     )
 
 
@@ -208,7 +254,8 @@ class Inbox:
             return "not_newer"
         try:
             table = _same_table(message, before) or table_of(message)
-            heard = Heard(table, sums_of(message, table.classes), now_s)
+            sums = sums_of(message, table.classes)
+            heard = Heard(table, sums, now_s, message.epoch, message.explained, message.counted)
         except (ValueError, msgspec.DecodeError):
             return "not_sane"
         self._latest[message.pod] = message, heard

@@ -4,7 +4,7 @@ import re
 
 PREFIX = "cwdp.v2"
 PODS = f"{PREFIX}.pods"
-WANTS, GRANTED = "wants", "granted"
+WANTS, GRANTED, EVIDENCE = "wants", "granted", "evidence"
 
 
 def token(host: str) -> str:
@@ -42,6 +42,16 @@ def pod_granted(pod: str) -> str:
     return f"{PODS}.{GRANTED}.{_name(pod)}"
 
 
+def pod_evidence(root: str) -> str:
+    """The subject on which pods' leaders tell the root's what became of their probes."""
+    return f"{PODS}.{EVIDENCE}.{_name(root)}"
+
+
+def pod_findings(pod: str) -> str:
+    """The subject on which a pod's leader tells the others' which links are at fault."""
+    return f"{PODS}.{_name(pod)}.findings"
+
+
 def pod_hosts(pod: str) -> str:
     """The subject on which a pod's leader tells the others' of its hosts."""
     return f"{PODS}.{_name(pod)}.hosts"
@@ -58,7 +68,8 @@ def is_of_pod(subject: str) -> bool:
         return False
     rest = subject.removeprefix(f"{PODS}.").split(".")
     return len(rest) == 1 or (
-        len(rest) == 2 and (rest[0] in (WANTS, GRANTED) or rest[1] in ("hosts", "traces"))
+        len(rest) == 2
+        and (rest[0] in (WANTS, GRANTED, EVIDENCE) or rest[1] in ("hosts", "traces", "findings"))
     )
 
 

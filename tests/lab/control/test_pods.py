@@ -121,24 +121,57 @@ def test_nics_of_other_pods_are_probed_and_their_one_way_delays_not_told(running
         assert running.is_synced(name)
 
 
-def test_a_silent_link_between_a_spine_and_a_core_is_named_by_both_pods(running: Running) -> None:
-    ends = [{str(address) for address in running.lab.topology.router_addresses(at)} for at in ("p1s1", "c1")]
-
-    def told(manager: str) -> bool:
-        events = running.ask(manager, "/v1/events")["events"][known[manager] :]
-        named = [
-            set(event["detail"].partition(": ")[0].split(" - "))
-            for event in events
+def silent_links(running: Running, since: dict[str, int]) -> dict[str, list[str]]:
+    """The links that each manager has called silent since, by the lab's names."""
+    addresses = ((at, running.lab.topology.router_addresses(at)) for at in running.lab.topology.switches)
+    names = {str(address): at for at, both in addresses for address in both}
+    return {
+        name: [
+            "-".join(sorted(names.get(end, end) for end in event["detail"].partition(": ")[0].split(" - ")))
+            for event in running.ask(name, "/v1/events")["events"][since[name] :]
             if event["kind"] == "link_silent"
         ]
-        return any(all(name & end for end in ends) for name in named)
+        for name in HOSTS
+    }
 
+
+def findings(running: Running) -> dict[str, list[dict[str, Any]]]:
+    """What each manager finds to lose probes now."""
+    return {
+        name: [
+            each for each in running.ask(name, "/v1/link")["findings"] if each["kind"] in ("silent", "lossy")
+        ]
+        for name in HOSTS
+    }
+
+
+@pytest.mark.parametrize(
+    ("link", "by", "names"),
+    [
+        ("p1s1-c1", "m1", ["c1-p1s1"]),
+        ("p2s2-c1", "m1", ["c1-p2s2"]),
+        ("p2l1-p2s1", "m2", ["p2l1-p2s1", "p2l2-p2s1"]),
+    ],
+    ids=["to a core", "to a core from the other pod", "inside a pod"],
+)
+def test_a_silent_link_is_named_once_by_the_root_between_pods_and_by_its_own_pod_inside(
+    running: Running, link: str, by: str, names: list[str]
+) -> None:
+    other = next(name for name in HOSTS if name != by)
+    until(lambda: not any(findings(running).values()), "nothing from before")
     known = {name: len(running.ask(name, "/v1/events")["events"]) for name in HOSTS}
-    faults.drop(running.lab.name, "p1s1-c1", 1.0)
+    faults.drop(running.lab.name, link, 1.0)
     try:
-        until(lambda: all(told(name) for name in HOSTS), "its name")
+        until(lambda: silent_links(running, known)[by], "its name")
+        time.sleep(4.0)
+        told = silent_links(running, known)
     finally:
-        faults.heal(running.lab.name, "p1s1-c1")
+        faults.heal(running.lab.name, link)
+    assert told[other] == []
+    assert len(told[by]) == 1
+    assert told[by][0] in names
+    until(lambda: not any(findings(running).values()), "its end")
+    assert silent_links(running, known) == told
 
 
 def test_the_keys_are_rotated_in_all_pods_without_refusing_a_pulse_between_them(running: Running) -> None:

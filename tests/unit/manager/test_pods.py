@@ -299,3 +299,17 @@ async def test_leaders_tell_the_root_what_they_want_and_are_granted_a_part(tmp_p
         await until(lambda: first.reports["ok"] > 0 and second.reports["ok"] > 0, timeout_s=30.0)
         assert not {**first.reports, **second.reports}["not_sane"]
         assert pods.of[FIRST].duties.seconds["root"] > 0.0
+
+
+@needs_bus
+@asynchronous
+async def test_leaders_tell_each_other_what_is_at_fault_and_only_the_root_hears_evidence(
+    tmp_path: Path,
+) -> None:
+    async with _two_pods(tmp_path) as pods:
+        first, second = (pods.of[pod].together for pod in (FIRST, SECOND))
+        await until(lambda: first.board.reports["ok"] > 0 and second.board.reports["ok"] > 0, timeout_s=30.0)
+        assert not any({**each.board.reports}["not_sane"] for each in (first, second))
+        assert set(second.board.fresh()) == {FIRST}
+        await until(lambda: second.board.fresh()[FIRST].is_root, timeout_s=30.0)
+        assert not sum(second.inbox.reports.values())

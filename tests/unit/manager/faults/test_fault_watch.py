@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -353,6 +353,17 @@ def test_both_directions_of_a_link_that_is_slow_are_one_cause() -> None:
     assert watched.see(2 * OVER_WINDOWS, _Queues({}), _loads({7: 0.0})) == [("slow", "l1 - s0")]
     assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({})) == []
     assert watched.opened == ["slow"]
+
+
+def test_what_is_slow_is_named_by_whose_it_is_alone() -> None:
+    """Another manager does not know all that its links carry."""
+    events, queues, loads = _Events(), _Queues({6: 5e6}), _loads({6: 40e6})
+    watch = FaultWatch(events)
+    for is_ours, told in ((False, []), (True, ["link_slow"])):
+        watch.losses.decides = lambda named, is_ours=is_ours: is_ours and named.subject.name == "l1 - s0"
+        for _ in range(SEEN_WINDOWS):
+            watch.step(cast(Any, [None]), cast(Any, queues), loads, now_s=1.0, lag_s=0.0)
+        assert [kind for _, kind, _ in events.told] == told
 
 
 def test_what_is_not_known_for_a_while_is_not_well() -> None:

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.faults.causes import Class, find_causes
-from manager.faults.losses import SPANS, RowSums, best_explanation
+from manager.faults.losses import SPANS, RowSums, best_explanation, overflowed
 from manager.faults.probe_history import ProbeHistory
 from manager.links.matrix import Nics, PathMatrix, build_matrix
 from manager.paths.windows import RowName
-from manager.pods.evidence import JointSums, Teller, joined
+from manager.pods.evidence import JointSums, Snapshot, Teller, joined
 
 Rng = np.random.Generator
 
@@ -97,16 +97,43 @@ class Fleet:
         return mine, build_matrix(names, Routes(1, links, own), self.nics)
 
 
-def filled(sent: NDArray[np.float64], lost: NDArray[np.float64]) -> ProbeHistory:
+def filled(
+    sent: NDArray[np.float64], lost: NDArray[np.float64], queued_ns: NDArray[np.float64] | None = None
+) -> ProbeHistory:
     history = ProbeHistory(sent.shape[1], SPANS)
-    for window_sent, window_lost in zip(sent, lost, strict=True):
-        history.add(window_sent, window_lost, np.full(sent.shape[1], np.nan, np.float32))
+    queued_ns = np.full(sent.shape, np.nan) if queued_ns is None else queued_ns
+    for each in zip(sent, lost, queued_ns.astype(np.float32), strict=True):
+        history.add(*each)
     return history
 
 
 def told(named: Class) -> list[tuple[str, str, frozenset[DirectedLink]]]:
     """What a class names, whatever the order in which its links are known."""
     return [(each.kind, each.name, frozenset(each.links)) for each in (named.subject, *named.also)]
+
+
+@pytest.mark.parametrize("overflows", [False, True])
+def test_a_queue_that_overflows_is_told_from_a_faulty_link_by_all_pods_lost_probes(overflows: bool) -> None:
+    """A faulty link loses probes at any time, a queue when it is at its longest."""
+    rng = np.random.default_rng(3)
+    fleet = Fleet(rng, 2, by_group=False)
+    shape = SPANS[-1], len(fleet.names)
+    queued_ns = rng.exponential(1e6, shape) + 1e5
+    longest = queued_ns >= np.quantile(queued_ns, 0.9, axis=0)
+    lost = np.where(longest, 1.0, 0.0) if overflows else (rng.random(shape) < 0.1).astype(float)
+    sent = np.full(shape, 4.0)
+    tables, parts = [], []
+    for pod in range(2):
+        mine, matrix = fleet.of(pod)
+        teller = Teller(matrix)
+        history = filled(sent[:, mine], lost[:, mine], queued_ns[:, mine])
+        tables.append(teller.table)
+        parts.append(teller.sums(Snapshot.of(history, ~matrix.known)))
+    sums = JointSums(joined(tables), parts)
+    lost_by_class = sums.lost_by_class(-1)
+    most = int(np.argmax(lost_by_class))
+    assert len(sums.ranks(most)) == lost_by_class[most]
+    assert overflowed(sums.ranks(most), 0.0) is overflows
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -124,7 +151,8 @@ def test_pods_decide_together_as_one_manager_would(seed: int) -> None:
         mine, matrix = fleet.of(pod)
         teller = Teller(matrix)
         tables.append(teller.table)
-        parts.append(teller.sums(filled(sent[:, mine], lost[:, mine]), explained[mine]))
+        history = filled(sent[:, mine], lost[:, mine])
+        parts.append(teller.sums(Snapshot.of(history, explained[mine])))
     whole = joined(tables)
     together = best_explanation(JointSums(whole, parts), whole.prior)
 

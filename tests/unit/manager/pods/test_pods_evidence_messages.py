@@ -9,13 +9,15 @@ from test_pods_evidence import Fleet, filled
 
 from cwdp.shared.bus.messages import decode, encode
 from cwdp.shared.bus.packing import packed, row_bytes, rows_of, unpacked
-from manager.pods.evidence import JointSums, Sums, Table, Teller, joined
+from manager.faults.told import Counts
+from manager.pods.evidence import JointSums, Snapshot, Sums, Table, Teller, joined
 from manager.pods.evidence_messages import (
     CLASS_ROW,
     FORGET_S,
     FRESH_S,
     LINK_ROW,
     MOST_PODS,
+    RANKS_ROW,
     SUMS_ROW,
     Evidence,
     Inbox,
@@ -34,7 +36,10 @@ class Pod:
         lost = rng.binomial(sent, 0.05)
         teller = Teller(fleet.matrix)
         self.table: Table = teller.table
-        self.sums: Sums = teller.sums(filled(sent.astype(float), lost.astype(float)), ~fleet.matrix.known)
+        queued_ns = rng.exponential(1e5, sent.shape)
+        history = filled(sent.astype(float), lost.astype(float), queued_ns)
+        self.sums: Sums = teller.sums(Snapshot.of(history, ~fleet.matrix.known))
+        assert self.sums.ranks.any()
         self.packed = PackedTable.of(self.table)
 
     def says(self, pod: str = "a", *, epoch: int = 7, seq: int = 1, sums: Sums | None = None) -> Evidence:
@@ -58,7 +63,7 @@ def test_what_arrives_is_what_was_told() -> None:
     (heard,) = inbox.fresh().values()
     assert heard.table.links == pod.table.links
     assert np.array_equal(heard.table.class_of, pod.table.class_of)
-    for name in ("sent", "lost", "all_sent", "all_lost", "late", "seen"):
+    for name in ("sent", "lost", "all_sent", "all_lost", "late", "seen", "ranks"):
         assert np.array_equal(getattr(heard.sums, name), getattr(pod.sums, name)), name
 
 
@@ -119,6 +124,8 @@ def put(name: str, at: Any, value: int) -> Any:
         ("links", LINK_ROW, put("a", slice(None), 0)),
         ("classes", CLASS_ROW, put("number", 0, 2**31 - 1)),
         ("classes", CLASS_ROW, put("number", 0, -5)),
+        ("ranks", RANKS_ROW, put("number", 0, 2**31)),
+        ("ranks", RANKS_ROW, put("counts", (0, 0), 2**16 - 1)),
     ],
     ids=[
         "lost",
@@ -130,6 +137,8 @@ def put(name: str, at: Any, value: int) -> Any:
         "a link twice",
         "no such class",
         "negative",
+        "ranks of no class",
+        "more ranks than losses",
     ],
 )
 def test_absurd_numbers_are_refused(part: str, row: Any, change: Any) -> None:
@@ -142,7 +151,15 @@ def test_absurd_numbers_are_refused(part: str, row: Any, change: Any) -> None:
     assert (inbox.reports["ok"], inbox.reports["not_sane"]) == (1, 2)
 
 
-@pytest.mark.parametrize("part", ["nodes", "links", "classes", "sums"])
+@pytest.mark.parametrize("counts", [Counts(windows=-1), Counts(lost=1), Counts(sent=-1, lost=-1)])
+def test_absurd_counts_are_refused(counts: Counts) -> None:
+    pod, inbox = Pod(), Inbox()
+    inbox.hear(msgspec.structs.replace(pod.says(), counted={"a/1/1": Counts(windows=3, sent=9, lost=9)}))
+    inbox.hear(msgspec.structs.replace(pod.says(seq=2), counted={"a/1/1": counts}))
+    assert (inbox.reports["ok"], inbox.reports["not_sane"]) == (1, 1)
+
+
+@pytest.mark.parametrize("part", ["nodes", "links", "classes", "sums", "ranks"])
 def test_bytes_that_are_nothing_are_refused(part: str) -> None:
     inbox = Inbox()
     for data in (b"", b"\0" * 9, packed(b"\1\2\3"), packed(b"\xc1")):
