@@ -411,6 +411,8 @@ class Manager:
             return
         clock.finish(edges, solved, time.monotonic())
         self.state.take_clock_changes(time.monotonic())
+        with self.duties.of("compare timelines"):
+            self.state.compare_timelines(time.monotonic())
         if self.lease.leads:
             await self.bus.publish_each(
                 (down(self.config.pod, told.host, "clock"), told) for told in clock.updates()

@@ -24,6 +24,7 @@ from cwdp.shared.bus.messages import (
     WindowReport,
 )
 from manager.clock.changes import ClockEvents
+from manager.clock.other_timelines import OtherTimelines
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
@@ -107,6 +108,7 @@ class FleetState:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
         self.clock_events = ClockEvents()
+        self.timelines = OtherTimelines(self.members.elsewhere)
         self.owd = OwdStore()
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
@@ -147,6 +149,7 @@ class FleetState:
         self.leads = False
         self._documents = Documents()
         self.planner.stand_by()
+        self.timelines.stand_by()
 
     def lead(self, now_s: float, leader: Leader, *, timeline: str, others_led: bool) -> None:
         """Decide from now on. No host is told anything before it is known what it was told.
@@ -226,12 +229,14 @@ class FleetState:
         self._follow_sequence(report)
         ours = self.members.ours
         self.clock.hear(report, ours, now_s, self.members.elsewhere.hosts)
+        self.timelines.hear(report, ours, now_s)
         told = report.discipline
         if told is not None and not self.clock_events.disciplines.hear(
             report.host, report.boot_id, told, now_s
         ):
             self.reports["discipline_not_sane"] += 1
-        self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s, ours.__contains__)
+        ahead_of = self.timelines.ahead_at(report, ours)
+        self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s, ahead_of)
         self.traffic.hear_clock(report.clock, now_s)
         if report.counters:
             self.counters.add(report.host, report.counters)
@@ -458,6 +463,10 @@ class FleetState:
         """Note whose word about paths counts no more, or again, and what is plugged in wrongly, or no more."""
         for change in changes:
             self.note(change.host, change.kind, change.reason, nic=change.nic)
+
+    def compare_timelines(self, now_s: float) -> None:
+        """See how far other pods' timelines are from this one's, by the last solution."""
+        self.timelines.step(self.clock, now_s)
 
     def take_clock_changes(self, now_s: float) -> None:
         """Note the hosts whose clock changed: unannounced, or its state."""

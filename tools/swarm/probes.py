@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cwdp.shared.bus.edges import FIT_ROW, LARGEST_NS, NEVER_NS, NO_BOUND_NS, PATH_ROW, EdgeRows
+from cwdp.shared.bus.edges import FIT_ROW, NEVER_NS, NO_BOUND_NS, PATH_ROW, EdgeRows
 from cwdp.shared.bus.messages import ProbeEdge
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address, told_delays
 from tools.swarm.fabric import SwarmFabric, nic_of
 from tools.swarm.timelines import Clocks
 
@@ -110,11 +110,13 @@ class HostProbes:
         rows["lost"][lossy] = self._rng.binomial(rows["sent"][lossy], loss[lossy])
         apart_ns = ahead_ns[self._pod[path]]
         timed = (rows["lost"] < rows["sent"]) & ~np.isnan(apart_ns)
-        for way, queued, shown_ns in zip(("fwd", "rev"), queue_ns, (apart_ns, -apart_ns), strict=True):
+        least_ns, mean_ns = [], []
+        for queued, shown_ns in zip(queue_ns, (apart_ns, -apart_ns), strict=True):
             draws = self._rng.random((2, len(path)), np.float32)
-            least = self._base_ns[path] + 30 * draws[0] + queued[path] * draws[1] + shown_ns
-            rows[f"{way}_min_ns"] = _told(least, timed)
-            rows[f"{way}_mean_ns"] = _told(least + 40 * draws[1] + 0.2 * queued[path], timed)
+            least_ns.append(self._base_ns[path] + 30 * draws[0] + queued[path] * draws[1] + shown_ns)
+            mean_ns.append(least_ns[-1] + 40 * draws[1] + 0.2 * queued[path])
+        _tell(rows, "min", least_ns, timed)
+        _tell(rows, "mean", mean_ns, timed)
         rows["bound_ns"] = np.where(timed, BOUND_NS, 0)
         return rows
 
@@ -128,13 +130,13 @@ class HostProbes:
         rows["lost"] = self._rng.binomial(rows["sent"], self.loss)
         apart_ns = ahead_ns[self._pod]
         timed = ~np.isnan(apart_ns)
-        both = 0
-        for way, links, shown_ns in (("fwd", self.there, apart_ns), ("rev", self.back, -apart_ns)):
-            least = self._base_ns + 0.3 * self._fabric.queue_ns[links].sum(axis=1)
-            both = both + least
-            for quantile, more_ns in (("min", 0), ("p50", 30), ("p99", 90)):
-                rows[f"{way}_{quantile}_ns"] = _told(least + more_ns + shown_ns, timed)
-        rows["rtt_min_ns"], rows["bound_ns"] = both, np.where(timed, BOUND_NS, NO_BOUND_NS)
+        least = [
+            self._base_ns + 0.3 * self._fabric.queue_ns[links].sum(axis=1)
+            for links in (self.there, self.back)
+        ]
+        for quantile, more_ns in (("min", 0), ("p50", 30), ("p99", 90)):
+            _tell(rows, quantile, [least[0] + more_ns + apart_ns, least[1] + more_ns - apart_ns], timed)
+        rows["rtt_min_ns"], rows["bound_ns"] = sum(least), np.where(timed, BOUND_NS, NO_BOUND_NS)
         return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
     def fits(self, now_ns: int, host: int, clocks: Clocks) -> EdgeRows:
@@ -153,6 +155,8 @@ class HostProbes:
         return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
 
-def _told(delay_ns: np.ndarray, timed: np.ndarray) -> np.ndarray:
-    """As agents' rows have it."""
-    return np.where(timed, np.clip(np.nan_to_num(delay_ns), NO_DELAY_NS + 1, LARGEST_NS), NO_DELAY_NS)
+def _tell(rows: np.ndarray, what: str, delays_ns: Sequence[np.ndarray], timed: np.ndarray) -> None:
+    """Have rows say what delays are there and back, as agents' rows have it."""
+    whole = [np.nan_to_num(each).astype(np.int64) for each in delays_ns]
+    for way, told_ns in zip(("fwd", "rev"), told_delays(*whole), strict=True):
+        rows[f"{way}_{what}_ns"] = np.where(timed, told_ns, NO_DELAY_NS)
