@@ -6,7 +6,7 @@ how far off what is measured is found.
 
 import numpy as np
 
-from cwdp.shared.clocksync._types import F64, NS_PER_S, WANDER, learnt_wander
+from cwdp.shared.clocksync._types import F64, NS_PER_S, learnt_wander
 from manager.clock.apart import Measured
 
 WINDOW_S = 2.0
@@ -15,7 +15,8 @@ WINDOW_S = 2.0
 STEP_SIGMAS = 8.0
 ROUNDS_TO_BELIEVE = 3
 LEAST_SIGMA_RATE = 20e-9
-_LEARN = 0.1
+WANDER_AT_FIRST = 3e-9
+_LEARN = 0.4
 
 
 class AheadFilter:
@@ -27,11 +28,12 @@ class AheadFilter:
         rate_ns: what it grows by, per s.
         covariance: float64 [2, 2], of offset and rate, in ns and ns per s.
         measured_var: of the last measurement, ns**2; part of it is the same each time, so no less is claimed.
-        astray_ns: by how much the last measurement was off where it was not believed, else 0.
+        off_ns: by how much what is claimed differs from the last measurement.
+        is_doubted: whether that was not believed.
     """
 
     def __init__(self, first: Measured) -> None:
-        self._wander = np.array([WANDER])
+        self._wander = np.array([WANDER_AT_FIRST])
         self._doubts = 0
         self._begin(first)
 
@@ -46,7 +48,7 @@ class AheadFilter:
         expected = self.covariance[0, 0] + variance
         if off_ns**2 > STEP_SIGMAS**2 * expected:
             self._doubts += 1
-            self.astray_ns = abs(off_ns)
+            self.off_ns, self.is_doubted = abs(off_ns), True
             if self._doubts >= ROUNDS_TO_BELIEVE:
                 self._begin(measured)
             return
@@ -56,7 +58,8 @@ class AheadFilter:
         self._set(self.ahead_ns, self.frac_ns + gain[0] * off_ns)
         self.rate_ns += gain[1] * off_ns
         self.covariance = self.covariance - np.outer(gain, self.covariance[0])
-        self.measured_var, self.astray_ns, self._doubts = measured.sigma_ns**2, 0.0, 0
+        self.off_ns = abs(off_ns - gain[0] * off_ns)
+        self.measured_var, self.is_doubted, self._doubts = measured.sigma_ns**2, False, 0
 
     def at(self, time_ns: int) -> tuple[int, float]:
         """The other timeline less this one at a time of this one, whole and rest."""
@@ -80,7 +83,7 @@ class AheadFilter:
         self.rate_ns = measured.rate * NS_PER_S
         sigma_rate = max(measured.sigma_rate, LEAST_SIGMA_RATE) * NS_PER_S
         self.covariance: F64 = np.diag([measured.sigma_ns**2, sigma_rate**2])
-        self.measured_var, self.astray_ns, self._doubts = measured.sigma_ns**2, 0.0, 0
+        self.measured_var, self.off_ns, self.is_doubted, self._doubts = measured.sigma_ns**2, 0.0, False, 0
 
     def _advance(self, time_ns: int) -> None:
         dt_s = (time_ns - self.ref_ns) / NS_PER_S

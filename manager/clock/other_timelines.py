@@ -126,7 +126,7 @@ class OtherTimelines:
                 sigma_ns=math.sqrt(known.ahead.variance),
             )
             for known in self._pods.values()
-            if not known.ahead.astray_ns
+            if not known.ahead.is_doubted
         ]
 
     def ahead_at(self, report: Report, ours: Container[str]) -> Callable[[str], tuple[int, float] | None]:
@@ -247,7 +247,7 @@ def _apart(known: _Pod) -> Apart | None:
         ahead_ns=ahead.ahead_ns,
         frac_ns=ahead.frac_ns - known.bias_ns,
         rate=ahead.rate_ns / NS_PER_S,
-        bound_ns=_LEAST_BOUND_NS + BOUND_SIGMAS * sigma_ns + ahead.astray_ns,
+        bound_ns=_LEAST_BOUND_NS + BOUND_SIGMAS * sigma_ns + ahead.off_ns,
         bound_rate=BOUND_SIGMAS * ahead.sigma_rate,
     )
 
