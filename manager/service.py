@@ -160,6 +160,7 @@ class Manager:
             keys=self._probe_keys,
             hosts=self.state.members.up,
             may_go_on=self.pods.may_go_on,
+            put_out=self._put_out,
         )
         claim = Claim(manager=uuid.uuid4().hex, name=config.name)
         self.loop_watch, self.duties = LoopWatch(), Duties()
@@ -343,6 +344,15 @@ class Manager:
         """Have hosts do what these say."""
         for document in documents if self.lease.leads else ():
             self.bus.put(document)
+
+    async def _put_out(self, host: str) -> None:
+        """Keep nothing of a host that has left for good.
+
+        Raises:
+            BusError: what it was told is on the bus still.
+        """
+        self.state.put_out(host, time.monotonic())
+        await self.bus.documents.remove(host)
 
     def _on_hello(self, hello: Hello) -> None:
         with self.duties.of("hear hello"):

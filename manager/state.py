@@ -35,9 +35,11 @@ from manager.faults.dead_links import localised
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
+from manager.hosts.departed import Departed
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
 from manager.hosts.sanity import is_sane
+from manager.hosts.sequences import Sequences
 from manager.links.loads import LinkLoads
 from manager.overrides.change import OverrideChange
 from manager.overrides.slices import SliceTable
@@ -56,7 +58,7 @@ from manager.queue_pairs.traffic import Traffic
 EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
-HELLO_REASONS = ("ok", "not_sane", "name_taken")
+HELLO_REASONS = ("ok", "not_sane", "name_taken", "put_out")
 REPORT_REASONS = (
     "ok",
     "unknown_host",
@@ -78,12 +80,6 @@ class Happening:
     nic: str | None
     detail: str
     path: PathChange | None = None
-
-
-@dataclass(kw_only=True)
-class _Sequence:
-    boot_id: str
-    seq: int
 
 
 class FleetState:
@@ -139,7 +135,7 @@ class FleetState:
         self.report_interval_s = DEFAULT_REPORT_INTERVAL_S
         self._documents = Documents()
         self._steer_parts = SteerParts()
-        self._sequences: dict[str, _Sequence] = {}
+        self._sequences, self._departed = Sequences(), Departed()
         self.namesakes = Namesakes()
         self._addresses = AddressBook(self.members, self.watch.windows)
         self._addresses_version = 0
@@ -200,10 +196,22 @@ class FleetState:
         if self._taken_up is not None:
             self._taken_up.pop(host, None)
 
+    def put_out(self, host: str, now_s: float) -> None:
+        """Keep nothing of a host that has left for good, nor hear what it may have said before it heard that."""
+        self._departed.put_out(host, now_s)
+        self.members.forget(host)
+        self._hosts_probed.discard(host)
+        for memory in (self._edges, self._taken_up):
+            if memory is not None:
+                memory.pop(host, None)
+
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
         if not is_sane(hello):
             self.hellos["not_sane"] += 1
+            return
+        if self._departed.is_out(hello.host, now_s):
+            self.hellos["put_out"] += 1
             return
         is_heard = self.namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
         for host, told in self.namesakes.news:
@@ -226,7 +234,7 @@ class FleetState:
             self.reports["unknown_host"] += 1
             return
         self.reports["ok"] += 1
-        self._follow_sequence(report)
+        self.reports["lost_on_the_way"] += self._sequences.follow(report)
         ours = self.members.ours
         self.clock.hear(report, ours, now_s, self.members.elsewhere.hosts)
         self.timelines.hear(report, ours, now_s)
@@ -276,14 +284,14 @@ class FleetState:
         for host in self.clock.fits.slots.keys() - self.members.hosts.keys():
             self.clock.forget(host)
             self.clock_events.forget(host)
-        for host in self._sequences.keys() - self.members.hosts.keys():
-            del self._sequences[host]
+        for host in self._sequences.keep_only(self.members.hosts):
             self.clock_events.forget(host)
             self.counters.forget(host)
         if self._taken_up is not None:
             self._taken_up = {
                 host: probes for host, probes in self._taken_up.items() if host in self.members.hosts
             }
+        self._departed.expire(now_s)
         self._steer_parts.keep_only(self.members.hosts.keys())
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
@@ -480,12 +488,6 @@ class FleetState:
             if state == "set_aside":
                 _log.warning("host set aside: its clock disagrees with its peers host=%s", host)
         self.clock.changes.clear()
-
-    def _follow_sequence(self, report: Report) -> None:
-        last = self._sequences.get(report.host)
-        if last is not None and last.boot_id == report.boot_id and report.seq > last.seq + 1:
-            self.reports["lost_on_the_way"] += report.seq - last.seq - 1
-        self._sequences[report.host] = _Sequence(boot_id=report.boot_id, seq=report.seq)
 
 
 def _tell_nobody(*_news: object) -> None:

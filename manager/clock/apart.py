@@ -133,6 +133,7 @@ class Measured:
         ref_ns: time of this timeline at which it is so.
         ahead_ns, frac_ns: their sum.
         sigma_ns: its standard error.
+        common_ns: standard error of one line here and one there: those of a pod may err together.
         rate, sigma_rate: what it grows by, per ns.
     """
 
@@ -140,6 +141,7 @@ class Measured:
     ahead_ns: int
     frac_ns: float
     sigma_ns: float
+    common_ns: float
     rate: float
     sigma_rate: float
 
@@ -177,7 +179,10 @@ def measure(src: I64, dst: I64, edge_fits: EdgeFits, own: Lines, far: Lines) -> 
     if combined is None:
         return None
     more_ns = round(combined[0])
-    return Measured(ref_ns, base_ns + more_ns, combined[0] - more_ns, combined[1], rate, sigma_rate)
+    common_ns = float(np.hypot(np.median(own_sigma), np.median(far_sigma)))
+    return Measured(
+        ref_ns, base_ns + more_ns, combined[0] - more_ns, combined[1], common_ns, rate, sigma_rate
+    )
 
 
 def _combine(values: F64, sigmas: F64, shared: float) -> tuple[float, float] | None:

@@ -16,7 +16,8 @@ STEP_SIGMAS = 8.0
 ROUNDS_TO_BELIEVE = 3
 LEAST_SIGMA_RATE = 20e-9
 WANDER_AT_FIRST = 3e-9
-_LEARN = 0.4
+_LEARN = 0.3
+_OFF_KEPT = 0.8
 
 
 class AheadFilter:
@@ -27,13 +28,18 @@ class AheadFilter:
         ahead_ns, frac_ns: their sum is the other timeline less this one.
         rate_ns: what it grows by, per s.
         covariance: float64 [2, 2], of offset and rate, in ns and ns per s.
-        measured_var: of the last measurement, ns**2; part of it is the same each time, so no less is claimed.
-        off_ns: by how much what is claimed differs from the last measurement.
+        measured_var: of the last measurement, ns**2, with what lines have in common; it is much the same each time, so no
+            less is claimed.
+        off_ns: by how much measurements of late were not where they were expected; no less is claimed.
         is_doubted: whether that was not believed.
     """
 
     def __init__(self, first: Measured) -> None:
         self._wander = np.array([WANDER_AT_FIRST])
+        self.covariance: F64 = np.zeros((2, 2))
+        self.ref_ns = self.ahead_ns = 0
+        self.frac_ns = self.rate_ns = self.measured_var = self.off_ns = 0.0
+        self.is_doubted = False
         self._doubts = 0
         self._begin(first)
 
@@ -58,8 +64,12 @@ class AheadFilter:
         self._set(self.ahead_ns, self.frac_ns + gain[0] * off_ns)
         self.rate_ns += gain[1] * off_ns
         self.covariance = self.covariance - np.outer(gain, self.covariance[0])
-        self.off_ns = abs(off_ns - gain[0] * off_ns)
-        self.measured_var, self.is_doubted, self._doubts = measured.sigma_ns**2, False, 0
+        self.off_ns = max(abs(off_ns), _OFF_KEPT * self.off_ns)
+        self.measured_var, self.is_doubted, self._doubts = (
+            measured.sigma_ns**2 + measured.common_ns**2,
+            False,
+            0,
+        )
 
     def at(self, time_ns: int) -> tuple[int, float]:
         """The other timeline less this one at a time of this one, whole and rest."""
@@ -75,15 +85,16 @@ class AheadFilter:
     def sigma_rate(self) -> float:
         """Standard error of the rate, dimensionless, with what it may wander within a window."""
         wander = float(self._wander[0]) * NS_PER_S
-        return float(np.sqrt(self.covariance[1, 1] + wander**2 * WINDOW_S)) / NS_PER_S
+        return float(np.sqrt(self.covariance[1, 1] + wander**2 * WINDOW_S / 3)) / NS_PER_S
 
     def _begin(self, measured: Measured) -> None:
         self.ref_ns = measured.ref_ns
         self._set(measured.ahead_ns, measured.frac_ns)
         self.rate_ns = measured.rate * NS_PER_S
         sigma_rate = max(measured.sigma_rate, LEAST_SIGMA_RATE) * NS_PER_S
-        self.covariance: F64 = np.diag([measured.sigma_ns**2, sigma_rate**2])
-        self.measured_var, self.off_ns, self.is_doubted, self._doubts = measured.sigma_ns**2, 0.0, False, 0
+        self.covariance = np.diag([measured.sigma_ns**2, sigma_rate**2])
+        self.measured_var = measured.sigma_ns**2 + measured.common_ns**2
+        self.off_ns, self.is_doubted, self._doubts = 0.0, False, 0
 
     def _advance(self, time_ns: int) -> None:
         dt_s = (time_ns - self.ref_ns) / NS_PER_S

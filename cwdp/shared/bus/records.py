@@ -114,7 +114,7 @@ def told_delays(fwd_ns: Delays, rev_ns: Delays) -> tuple[Delays, Delays]:
 def within_32_bits(delay_ns: Delays) -> Delays:
     """The lowest 32 bits of delays, never NO_DELAY_NS: int64 of any shape."""
     told_ns = ((delay_ns - NO_DELAY_NS) & (2**32 - 1)) + NO_DELAY_NS
-    return told_ns + (told_ns == NO_DELAY_NS)
+    return np.asarray(told_ns + (told_ns == NO_DELAY_NS), np.int64)
 
 
 def qp_keys(rows: NDArray[np.void]) -> NDArray[np.bytes_]:
