@@ -19,6 +19,9 @@ from cwdp.shared.clocksync.graph.pairs import surely_queued
 from cwdp.shared.clocksync.timeline.track import BOUND_SIGMAS, HostClocks
 
 REJECT_SIGMAS = 6.0
+MOST_INFLATION = 30.0
+"""Values that are further apart than so many times what they claim do not agree."""
+
 MOST_ROUNDS = 6
 _HALF_OF_NORMAL = 0.6745
 _LEAST_SIGMA_NS = 0.5
@@ -186,11 +189,11 @@ def measure(src: I64, dst: I64, edge_fits: EdgeFits, own: Lines, far: Lines) -> 
 
 
 def _combine(values: F64, sigmas: F64, shared: float) -> tuple[float, float] | None:
-    """The mean of values that agree, weighed by their errors, and its standard error: float64 [fits] each.
+    """The mean of values that agree, weighed by their errors, and its standard error; None where no more than half do.
 
     Args:
-        values: of one thing.
-        sigmas: their standard errors.
+        values: of one thing, float64 [fits].
+        sigmas: their standard errors, float64 [fits].
         shared: so many have one error in common.
     """
     middle = float(np.median(values))
@@ -199,11 +202,11 @@ def _combine(values: F64, sigmas: F64, shared: float) -> tuple[float, float] | N
     for _ in range(MOST_ROUNDS):
         score = np.abs(values - middle) / sigmas
         inflation = max(1.0, float(np.median(score)) / _HALF_OF_NORMAL)
-        before, kept = kept, score <= REJECT_SIGMAS * inflation
+        before, kept = kept, score <= REJECT_SIGMAS * min(inflation, MOST_INFLATION)
+        if 2 * np.count_nonzero(kept) <= len(values):
+            return None
         weight = kept / sigmas**2
         middle = float((weight * values).sum() / weight.sum())
         if np.array_equal(before, kept):
             break
-    if 2 * np.count_nonzero(kept) <= len(values):
-        return None
     return middle, inflation * float(np.sqrt(shared / weight.sum()))
