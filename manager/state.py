@@ -24,7 +24,6 @@ from cwdp.shared.bus.messages import (
     WindowReport,
 )
 from manager.clock.changes import ClockEvents
-from manager.clock.other_timelines import OtherTimelines
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
@@ -49,6 +48,7 @@ from manager.paths.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
 from manager.planner.steering_state import SteerParts
+from manager.pods.timelines import OtherTimelines
 from manager.probing.between_pods import Between
 from manager.probing.pace import report_interval_s
 from manager.probing.probe_graph import Pairs

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from cwdp import __version__
 from cwdp.shared.bus.connection import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.documents import COUNTERS as DOCUMENT_COUNTERS
+from cwdp.shared.bus.desired.documents import COUNTERS as DOCUMENT_COUNTERS
 from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS
 from cwdp.shared.loopwatch import LoopWatch
 from manager.access.refusals import REASONS as REFUSAL_REASONS

@@ -61,8 +61,8 @@ class AheadFilter:
         surprise = np.array([off_ns**2 / expected])
         self._wander = learnt_wander(self._wander, surprise, np.ones(1, bool), _LEARN)
         gain = self.covariance[:, 0] / expected
-        self._set(self.ahead_ns, self.frac_ns + gain[0] * off_ns)
-        self.rate_ns += gain[1] * off_ns
+        self._set(self.ahead_ns, self.frac_ns + float(gain[0]) * off_ns)
+        self.rate_ns += float(gain[1]) * off_ns
         self.covariance = self.covariance - np.outer(gain, self.covariance[0])
         self.off_ns = max(abs(off_ns), _OFF_KEPT * self.off_ns)
         self.measured_var, self.is_doubted, self._doubts = (

@@ -49,7 +49,7 @@ class Elsewhere:
         hosts: by name.
         pod_of: the pod of each.
         addresses: the NIC that has each address.
-        apart: how far the timelines of pods are ahead of this one's, where that is known; see `manager.clock.other_timelines`.
+        apart: how far the timelines of pods are ahead of this one's, where that is known; see `manager.pods.timelines`.
         version: another one whenever hosts, their NICs or addresses are others.
         told: messages and hosts by what became of them (`REASONS`).
     """

@@ -14,9 +14,9 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cwdp.shared.bus import changes, stored
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
-from cwdp.shared.bus.changes import Change
+from cwdp.shared.bus.desired import changes, stored
+from cwdp.shared.bus.desired.changes import Change
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.sealing import NotTheirsError, Seal
 from cwdp.shared.bus.subjects import document_key, down

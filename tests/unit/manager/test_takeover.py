@@ -21,7 +21,7 @@ from test_manager_service import _agree, _json, _steer
 from test_two_managers import OVERRIDE, _Managers
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus import documents, stored
+from cwdp.shared.bus.desired import documents, stored
 from cwdp.shared.bus.messages import ClockUpdate, Desired, SteerQp, SteerReport
 from cwdp.shared.bus.subjects import document_key, up
 from cwdp.shared.tasks import end

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from cwdp.shared.bus import changes, stored
+from cwdp.shared.bus.desired import changes, stored
 from cwdp.shared.bus.messages import Desired, Detour, ProbeEdge, RoceSettings, SteerQp, TraceOrder
 from cwdp.shared.bus.sealing import HostSeal, LeaderSeal
 from cwdp.shared.identity.jwt import public_key

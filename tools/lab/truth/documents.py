@@ -7,8 +7,8 @@ from typing import Self
 
 import msgspec
 
-from cwdp.shared.bus import stored
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
+from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.sealing import LeaderSeal
 from cwdp.shared.bus.subjects import document_key

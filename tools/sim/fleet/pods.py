@@ -13,11 +13,11 @@ from cwdp.agent.clock.hostsync import HostSync
 from cwdp.shared.bus.edges import fit_rows
 from cwdp.shared.bus.messages import Nic, Report
 from cwdp.shared.clocksync._types import NS_PER_S
-from manager.clock.other_timelines import OtherTimelines
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.hosts.elsewhere import Elsewhere, PodHost
 from manager.pods.directory import AGAIN_S
+from manager.pods.timelines import OtherTimelines
 from tools.sim.clocks.clos import random_pairs
 from tools.sim.clocks.disciplined import as_stamped
 from tools.sim.clocks.manoeuvres import Manoeuvre
@@ -27,7 +27,25 @@ from tools.sim.fleet.simulation import ANSWERED_AFTER_S, START_WITHIN_S, TICK_S,
 
 PODS = "a", "b"
 READ_S = 0.1
+SETTLED_S = 13.0
 BETWEEN = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ApartFigures:
+    """Of what both leaders know, once they have had time; absolute errors.
+
+    `outside` is the share of claims that the truth was outside of, `known` that of moments with a claim.
+    """
+
+    apart_s: float
+    drift_us_per_s: float
+    p50_ns: float
+    p99_ns: float
+    max_ns: float
+    bound_p50_ns: float
+    outside: float
+    known: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +63,24 @@ class ApartResult:
     error_ns: Floats
     bound_ns: Floats
     apart_ns: Floats
+
+    def settled(self) -> ApartFigures:
+        """Figures of all from `SETTLED_S` on."""
+        rows = self.time_s >= SETTLED_S
+        known = ~np.isnan(self.error_ns[rows])
+        error, bound = np.abs(self.error_ns[rows][known]), self.bound_ns[rows][known]
+        p50, p99 = np.quantile(error, (0.5, 0.99))
+        apart_ns, time_s = self.apart_ns[rows], self.time_s[rows]
+        return ApartFigures(
+            float(apart_ns[-1] / NS_PER_S),
+            float((apart_ns[-1] - apart_ns[0]) / (time_s[-1] - time_s[0]) / 1e3),
+            float(p50),
+            float(p99),
+            float(error.max()),
+            float(np.median(bound)),
+            float(np.mean(error > bound)),
+            float(np.mean(known)),
+        )
 
 
 class _Leader:

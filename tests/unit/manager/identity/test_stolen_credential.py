@@ -22,8 +22,8 @@ from fakes import until
 from nats.aio.client import Client
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus import stored
 from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, Event, SteerQp, encode
 from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import document_key, down, up

@@ -7,8 +7,8 @@ from asynchronous import asynchronous
 from bus_fakes import bus_server, connect_as_manager
 from nats.aio.client import Client
 
-from cwdp.shared.bus import stored
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, ONE_KEY_BYTES, OneKey
+from cwdp.shared.bus.desired import stored
 from manager.bus import server_config, state
 from manager.history.service import STREAM_MOST_BYTES
 from manager.identity import registry

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus import stored
-from cwdp.shared.bus.changes import KIND, change_of, changed, changes
 from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.desired import stored
+from cwdp.shared.bus.desired.changes import KIND, change_of, changed, changes
+from cwdp.shared.bus.desired.stored import change_key
 from cwdp.shared.bus.messages import (
     DESIRED_BUCKET,
     Desired,
@@ -28,7 +29,6 @@ from cwdp.shared.bus.messages import (
     TraceOrder,
     encode,
 )
-from cwdp.shared.bus.stored import change_key
 from cwdp.shared.bus.subjects import document_key, down
 
 KEY = document_key(POD, "h")

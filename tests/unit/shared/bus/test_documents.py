@@ -12,7 +12,7 @@ from fakes import until
 from test_bus import _buses
 
 from cwdp.errors import BusError
-from cwdp.shared.bus import stored
+from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, SteerQp
 from cwdp.shared.bus.subjects import document_key, down
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tools.sim.clocks.manoeuvres import kinks
-from tools.sim.fleet.pods import ApartResult, PodsSimulation
+from tools.sim.fleet.pods import SETTLED_S, ApartResult, PodsSimulation
 from tools.sim.fleet.probes import FleetOptions
 
 pytestmark = pytest.mark.timeout(300)
 
-KNOWN_S, SETTLED_S = 9.5, 13.0
+KNOWN_S = 9.5
 KINK_S, TAKEOVER_S, OTHER_S, SECONDS = 15.3, 20.0, 26.0, 38.0
 BACK_S = 10.0
 WITHIN_NS = 100.0
@@ -54,3 +54,11 @@ def test_of_another_timeline_nothing_is_known_until_it_has_been_seen(result: Apa
     assert not known[after, 0].all()
     later = result.time_s > OTHER_S + BACK_S
     assert known[later].all()
+
+
+def test_figures_are_of_all_that_was_claimed(result: ApartResult) -> None:
+    figures = result.settled()
+    assert figures.outside == 0.0
+    assert 0.5 < figures.known < 1.0
+    assert figures.p50_ns <= figures.p99_ns <= min(figures.max_ns, WITHIN_NS)
+    assert abs(figures.drift_us_per_s) > 1.0

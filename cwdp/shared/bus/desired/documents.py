@@ -7,7 +7,7 @@ what a key held (`DocumentWriter.read`) replaces just that: any copy of the buck
 lag behind the others.
 
 To hosts whose agents read them, changes since the document was written whole are written beside it (`POD.HOST.change`,
-`cwdp.shared.bus.changes`), until they together would be longer than the document.
+`cwdp.shared.bus.desired.changes`), until they together would be longer than the document.
 """
 
 import asyncio
@@ -22,13 +22,11 @@ import nats.js.errors
 from nats.aio.client import Client
 
 from cwdp.errors import BusError
-from cwdp.shared.bus import stored
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Conflict
-from cwdp.shared.bus.changes import KIND as CHANGE
-from cwdp.shared.bus.changes import change_of
-from cwdp.shared.bus.messages import Desired, encode
-from cwdp.shared.bus.sealing import Seal
-from cwdp.shared.bus.stored import (
+from cwdp.shared.bus.desired import stored
+from cwdp.shared.bus.desired.changes import KIND as CHANGE
+from cwdp.shared.bus.desired.changes import change_of
+from cwdp.shared.bus.desired.stored import (
     KIND,
     Held,
     Part,
@@ -38,6 +36,8 @@ from cwdp.shared.bus.stored import (
     part_key,
     read,
 )
+from cwdp.shared.bus.messages import Desired, encode
+from cwdp.shared.bus.sealing import Seal
 from cwdp.shared.bus.subjects import document_key, down
 
 COUNTERS = ("written", "split", "changes", "removed", "failed", "too_large")

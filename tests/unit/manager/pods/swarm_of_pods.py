@@ -1,17 +1,19 @@
 """Pods of a swarm and what their leaders know, in arithmetic: virtual time, no bus, leaders told of each other as they tell it."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from bus_fakes import manager_bus
+from msgspec import ValidationError
 
 from cwdp.agent.probing.windows import WindowReports
-from cwdp.shared.bus.messages import Desired, Leader
+from cwdp.shared.bus.messages import Desired, Leader, decode, encode
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.neighbours import Neighbours
-from manager.pods.directory import HostsPart
+from manager.pods.directory import HostsPart, PodTraces
 from manager.probing.graph_timer import GraphTimer
 from manager.state import FleetState
 from tools.swarm.fabric import Size, SwarmFabric
@@ -136,11 +138,11 @@ class SwarmOfPods:
         told = [*pod.neighbours.due(), *pod.sent]
         pod.sent.clear()
         for other in self.pods:
-            for message in told if other is not pod else ():
-                if isinstance(message, HostsPart):
-                    other.neighbours.hear(message)
-                else:
-                    other.neighbours.hear_traces(message)
+            for message in map(encode, told) if other is not pod else ():
+                with suppress(ValidationError):
+                    other.neighbours.hear(decode(HostsPart, message))
+                with suppress(ValidationError):
+                    other.neighbours.hear_traces(decode(PodTraces, message))
 
     def _direct(self, pod: LeadingPod, documents: list[Desired]) -> None:
         for document in documents:

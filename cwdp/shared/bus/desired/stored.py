@@ -8,8 +8,8 @@ from nats.aio.client import Client
 from nats.js.api import RePublish
 
 from cwdp.shared.bus.buckets import Bucket
-from cwdp.shared.bus.changes import KIND as CHANGE
-from cwdp.shared.bus.changes import Change, changed, changes
+from cwdp.shared.bus.desired.changes import KIND as CHANGE
+from cwdp.shared.bus.desired.changes import Change, changed, changes
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, decode
 from cwdp.shared.bus.sealing import Seal, body_of
 from cwdp.shared.bus.subjects import PREFIX
