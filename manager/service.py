@@ -247,6 +247,7 @@ class Manager:
                 duties=self.duties,
                 pods=self.pods,
                 sharing=self.sharing,
+                directory=self.neighbours,
                 history=self.history,
                 refusals=self.callers.refusals,
             )

@@ -33,12 +33,15 @@ from manager.fabric.traces import REASONS as TRACE_REASONS
 from manager.faults.finding import Finding
 from manager.history.figures import Figures
 from manager.history.service import History
+from manager.hosts.elsewhere import REASONS as POD_HOSTS_REASONS
 from manager.hosts.members import Host, HostState, Reason
 from manager.hosts.namesakes import KINDS
 from manager.links.loads import LinkLoads
 from manager.moment import talkers
 from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
+from manager.pods.directory import REASONS as PASSED_ON_REASONS
+from manager.pods.directory import Directory
 from manager.pods.pods import Pods
 from manager.pods.sharing import REASONS as SHARING_REASONS
 from manager.pods.sharing import Sharing
@@ -101,6 +104,7 @@ class Sources:
     history: History | None = None
     pods: Pods | None = None
     sharing: Sharing | None = None
+    directory: Directory | None = None
     refusals: Refusals = field(default_factory=Refusals)
 
 
@@ -270,6 +274,16 @@ class FleetCollector:
         told = dict.fromkeys(SHARING_REASONS, 0) if sharing is None else sharing.reports
         yield counters(
             "cwdp_manager_pod_messages", "What leaders say of links that pods share.", "reason", told
+        )
+        elsewhere, directory = self._sources.state.members.elsewhere, self._sources.directory
+        hosts = {reason: elsewhere.told[reason] for reason in POD_HOSTS_REASONS}
+        yield counters("cwdp_manager_pod_hosts", "What leaders say of their pods' hosts.", "reason", hosts)
+        traces = dict.fromkeys(PASSED_ON_REASONS, 0) if directory is None else directory.traces
+        yield counters("cwdp_manager_pod_traces", "Traces of other pods' hosts, passed on.", "reason", traces)
+        yield gauge(
+            "cwdp_manager_pod_timelines",
+            "Other pods' timelines of which it is known how far they are.",
+            len(elsewhere.apart),
         )
 
     def _bus(self) -> Iterator[Metric]:
