@@ -27,6 +27,7 @@ class Neighbours(Directory):
             state.members.elsewhere,
             hosts=self._own,
             leader=lambda: (state.leader.epoch, state.clock.timeline) if state.leads else None,
+            seen=state.timelines.seen,
             on_traces=state.discovery.hear,
         )
 

@@ -163,6 +163,7 @@ class Manager:
             keys=self._probe_keys,
             hosts=self.state.members.up,
             may_go_on=self.pods.may_go_on,
+            put_out=self._put_out,
         )
         claim = Claim(manager=uuid.uuid4().hex, name=config.name)
         self.lease = LeaseThread(
@@ -258,6 +259,7 @@ class Manager:
                 pods=self.pods,
                 sharing=self.sharing,
                 together=self.together,
+                directory=self.neighbours,
                 history=self.history,
                 refusals=self.callers.refusals,
             )
@@ -357,6 +359,15 @@ class Manager:
         for document in documents if self.lease.leads else ():
             self.bus.put(document)
 
+    async def _put_out(self, host: str) -> None:
+        """Keep nothing of a host that has left for good.
+
+        Raises:
+            BusError: what it was told is on the bus still.
+        """
+        self.state.put_out(host, time.monotonic())
+        await self.bus.documents.remove(host)
+
     def _on_hello(self, hello: Hello) -> None:
         with self.duties.of("hear hello"):
             self.state.hear_hello(hello, time.monotonic())
@@ -425,6 +436,8 @@ class Manager:
             return
         clock.finish(edges, solved, time.monotonic())
         self.state.take_clock_changes(time.monotonic())
+        with self.duties.of("compare timelines"):
+            self.state.compare_timelines(time.monotonic())
         if self.lease.leads:
             await self.bus.publish_each(
                 (down(self.config.pod, told.host, "clock"), told) for told in clock.updates()

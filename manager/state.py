@@ -34,9 +34,11 @@ from manager.faults.dead_links import localised
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
+from manager.hosts.departed import Departed
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
 from manager.hosts.sanity import is_sane
+from manager.hosts.sequences import Sequences
 from manager.links.loads import LinkLoads
 from manager.overrides.change import OverrideChange
 from manager.overrides.slices import SliceTable
@@ -46,6 +48,7 @@ from manager.paths.owd import OwdStore
 from manager.planner.detours import detours
 from manager.planner.planner import Planner, merged
 from manager.planner.steering_state import SteerParts
+from manager.pods.timelines import OtherTimelines
 from manager.probing.between_pods import Between
 from manager.probing.pace import report_interval_s
 from manager.probing.probe_graph import Pairs
@@ -55,7 +58,7 @@ from manager.queue_pairs.traffic import Traffic
 EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
-HELLO_REASONS = ("ok", "not_sane", "name_taken")
+HELLO_REASONS = ("ok", "not_sane", "name_taken", "put_out")
 REPORT_REASONS = (
     "ok",
     "unknown_host",
@@ -77,12 +80,6 @@ class Happening:
     nic: str | None
     detail: str
     path: PathChange | None = None
-
-
-@dataclass(kw_only=True)
-class _Sequence:
-    boot_id: str
-    seq: int
 
 
 class FleetState:
@@ -107,6 +104,7 @@ class FleetState:
         self.members = Members()
         self.clock = ClockService(identity, continued=continued)
         self.clock_events = ClockEvents()
+        self.timelines = OtherTimelines(self.members.elsewhere)
         self.owd = OwdStore()
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
@@ -143,7 +141,7 @@ class FleetState:
         self.report_interval_s = DEFAULT_REPORT_INTERVAL_S
         self._documents = Documents()
         self._steer_parts = SteerParts()
-        self._sequences: dict[str, _Sequence] = {}
+        self._sequences, self._departed = Sequences(), Departed()
         self.namesakes = Namesakes()
         self._addresses = AddressBook(self.members, self.watch.windows)
         self._addresses_version = 0
@@ -153,6 +151,7 @@ class FleetState:
         self.leads = False
         self._documents = Documents()
         self.planner.stand_by()
+        self.timelines.stand_by()
 
     def lead(self, now_s: float, leader: Leader, *, timeline: str, others_led: bool) -> None:
         """Decide from now on. No host is told anything before it is known what it was told.
@@ -203,10 +202,22 @@ class FleetState:
         if self._taken_up is not None:
             self._taken_up.pop(host, None)
 
+    def put_out(self, host: str, now_s: float) -> None:
+        """Keep nothing of a host that has left for good, nor hear what it may have said before it heard that."""
+        self._departed.put_out(host, now_s)
+        self.members.forget(host)
+        self._hosts_probed.discard(host)
+        for memory in (self._edges, self._taken_up):
+            if memory is not None:
+                memory.pop(host, None)
+
     def hear_hello(self, hello: Hello, now_s: float) -> None:
         """A host is there."""
         if not is_sane(hello):
             self.hellos["not_sane"] += 1
+            return
+        if self._departed.is_out(hello.host, now_s):
+            self.hellos["put_out"] += 1
             return
         is_heard = self.namesakes.admits(hello, self.members.hosts.get(hello.host), now_s)
         for host, told in self.namesakes.news:
@@ -229,15 +240,17 @@ class FleetState:
             self.reports["unknown_host"] += 1
             return
         self.reports["ok"] += 1
-        self._follow_sequence(report)
+        self.reports["lost_on_the_way"] += self._sequences.follow(report)
         ours = self.members.ours
         self.clock.hear(report, ours, now_s, self.members.elsewhere.hosts)
+        self.timelines.hear(report, ours, now_s)
         told = report.discipline
         if told is not None and not self.clock_events.disciplines.hear(
             report.host, report.boot_id, told, now_s
         ):
             self.reports["discipline_not_sane"] += 1
-        self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s, ours.__contains__)
+        ahead_of = self.timelines.ahead_at(report, ours)
+        self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s, ahead_of)
         self.traffic.hear_clock(report.clock, now_s)
         if report.counters:
             self.counters.add(report.host, report.counters)
@@ -277,14 +290,14 @@ class FleetState:
         for host in self.clock.fits.slots.keys() - self.members.hosts.keys():
             self.clock.forget(host)
             self.clock_events.forget(host)
-        for host in self._sequences.keys() - self.members.hosts.keys():
-            del self._sequences[host]
+        for host in self._sequences.keep_only(self.members.hosts):
             self.clock_events.forget(host)
             self.counters.forget(host)
         if self._taken_up is not None:
             self._taken_up = {
                 host: probes for host, probes in self._taken_up.items() if host in self.members.hosts
             }
+        self._departed.expire(now_s)
         self._steer_parts.keep_only(self.members.hosts.keys())
         self.clock.fits.expire(now_s)
         self.owd.expire(now_s)
@@ -459,6 +472,10 @@ class FleetState:
         for change in changes:
             self.note(change.host, change.kind, change.reason, nic=change.nic)
 
+    def compare_timelines(self, now_s: float) -> None:
+        """See how far other pods' timelines are from this one's, by the last solution."""
+        self.timelines.step(self.clock, now_s)
+
     def take_clock_changes(self, now_s: float) -> None:
         """Note the hosts whose clock changed: unannounced, or its state."""
         slots, timeline_ns = self.clock.fits.slots, self.traffic.timeline_ns(now_s)
@@ -471,12 +488,6 @@ class FleetState:
             if state == "set_aside":
                 _log.warning("host set aside: its clock disagrees with its peers host=%s", host)
         self.clock.changes.clear()
-
-    def _follow_sequence(self, report: Report) -> None:
-        last = self._sequences.get(report.host)
-        if last is not None and last.boot_id == report.boot_id and report.seq > last.seq + 1:
-            self.reports["lost_on_the_way"] += report.seq - last.seq - 1
-        self._sequences[report.host] = _Sequence(boot_id=report.boot_id, seq=report.seq)
 
 
 def _tell_nobody(*_news: object) -> None:

@@ -93,7 +93,9 @@ class TakeOver:
             batch = hosts[start : start + READ_AT_ONCE]
             found = await asyncio.gather(*(self._read(client, host) for host in batch))
             for host, (is_known, document) in zip(batch, found, strict=True):
-                if is_known and self._state.take_up(host, document, time.monotonic()):
+                if is_known and self._has_left(host):
+                    self._state.members.forget(host)
+                elif is_known and self._state.take_up(host, document, time.monotonic()):
                     taken = True
         if taken:
             self._direct(self._state.documents())
@@ -105,6 +107,10 @@ class TakeOver:
         if self._superseded:
             self._superseded.clear()
             self._direct(self._state.documents())
+
+    def _has_left(self, host: str) -> bool:
+        """Whether a host is gone for good: another manager has put it out."""
+        return self._state.members.is_lost(host) and self._bus.documents.is_removed(host)
 
     async def _read(self, client: Client, host: str) -> tuple[bool, Desired | None]:
         """Whether it is known what the bus holds for a host, and that."""

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from cwdp import __version__
 from cwdp.shared.bus.connection import COUNTERS as BUS_COUNTERS
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.documents import COUNTERS as DOCUMENT_COUNTERS
+from cwdp.shared.bus.desired.documents import COUNTERS as DOCUMENT_COUNTERS
 from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS
 from cwdp.shared.loopwatch import LoopWatch
 from manager.access.refusals import REASONS as REFUSAL_REASONS
@@ -33,12 +33,15 @@ from manager.fabric.traces import REASONS as TRACE_REASONS
 from manager.faults.finding import Finding
 from manager.history.figures import Figures
 from manager.history.service import History
+from manager.hosts.elsewhere import REASONS as POD_HOSTS_REASONS
 from manager.hosts.members import Host, HostState, Reason
 from manager.hosts.namesakes import KINDS
 from manager.links.loads import LinkLoads
 from manager.moment import talkers
 from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
+from manager.pods.directory import REASONS as PASSED_ON_REASONS
+from manager.pods.directory import Directory
 from manager.pods.evidence_messages import REASONS as EVIDENCE_REASONS
 from manager.pods.findings_messages import REASONS as FINDINGS_REASONS
 from manager.pods.fleet_watch import FleetWatch
@@ -105,6 +108,7 @@ class Sources:
     pods: Pods | None = None
     sharing: Sharing | None = None
     together: FleetWatch | None = None
+    directory: Directory | None = None
     refusals: Refusals = field(default_factory=Refusals)
 
 
@@ -280,6 +284,16 @@ class FleetCollector:
         yield counters("cwdp_manager_pod_evidence", "Leaders' sums of lost probes.", "reason", told)
         told = dict.fromkeys(FINDINGS_REASONS, 0) if together is None else together.board.reports
         yield counters("cwdp_manager_pod_findings", "What leaders know to be at fault.", "reason", told)
+        elsewhere, directory = self._sources.state.members.elsewhere, self._sources.directory
+        hosts = {reason: elsewhere.told[reason] for reason in POD_HOSTS_REASONS}
+        yield counters("cwdp_manager_pod_hosts", "What leaders say of their pods' hosts.", "reason", hosts)
+        traces = dict.fromkeys(PASSED_ON_REASONS, 0) if directory is None else directory.traces
+        yield counters("cwdp_manager_pod_traces", "Traces of other pods' hosts, passed on.", "reason", traces)
+        yield gauge(
+            "cwdp_manager_pod_timelines",
+            "Other pods' timelines of which it is known how far they are.",
+            len(elsewhere.apart),
+        )
 
     def _bus(self) -> Iterator[Metric]:
         bus, server = self._sources.bus, self._sources.server

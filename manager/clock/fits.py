@@ -5,7 +5,7 @@ hosts and unknown peers are refused and counted.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 from zlib import crc32
@@ -66,7 +66,7 @@ class _Arrived:
     near: NDArray[np.bool_]
     rows: NDArray[np.int64]
 
-    def holds(self, host: str, known: Collection[str], elsewhere: Collection[str]) -> bool:
+    def holds(self, host: str, known: Container[str], elsewhere: Container[str]) -> bool:
         """Whether they all are where they were."""
         near = host in known and all(peer in known and peer not in elsewhere for peer in self.peers)
         return near and all(peer in elsewhere for peer in self.far)
@@ -107,9 +107,9 @@ class FitTable:
         self,
         host: str,
         told: EdgeRows,
-        known: Collection[str],
+        known: Container[str],
         now_s: float,
-        elsewhere: Collection[str] = (),
+        elsewhere: Container[str] = (),
     ) -> None:
         """Take in one report's fits, as FIT_ROWs.
 
@@ -212,8 +212,8 @@ class FitTable:
         host: str,
         told: EdgeRows,
         fits: NDArray[np.void],
-        known: Collection[str],
-        elsewhere: Collection[str],
+        known: Container[str],
+        elsewhere: Container[str],
     ) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         """The fits that can be taken, and their rows; the others are counted, each for its first reason.
 

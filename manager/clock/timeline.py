@@ -93,7 +93,7 @@ class ContinuedTracks(Tracks):
             lines: per slot, a reading of the host's clock in ns and the line that it followed then.
         """
         slots = np.fromiter(lines, np.int64, len(lines))
-        now = [_global_ns(local_ns, line) for local_ns, line in lines.values()]
+        now = [timeline_ns(local_ns, line) for local_ns, line in lines.values()]
         self._instant_ns = sorted(now)[len(now) // 2]
         here, of_slots = HostLines.nothing(self.n_hosts), np.zeros(self.n_hosts, bool)
         for slot, then_ns, (local_ns, line) in zip(slots, now, lines.values(), strict=True):
@@ -109,6 +109,7 @@ class ContinuedTracks(Tracks):
         self._locked[slots] = True
 
 
-def _global_ns(local_ns: int, line: ClockLine) -> int:
+def timeline_ns(local_ns: int, line: ClockLine) -> int:
+    """The timeline when a host's clock shows a time, by its line."""
     rest = line.offset_ns + line.drift * (local_ns - line.ref_local_ns)
     return local_ns + line.offset_base_ns + round(rest)

@@ -101,7 +101,7 @@ class LinkWatch:
             return
         self.reports["ok"] += 1
         table, rows = told
-        self.windows.hear(table, self._far.without_delays(table, rows), timeline_ns // WINDOW_NS)
+        self.windows.hear(table, self._far.on_our_timeline(table, rows), timeline_ns // WINDOW_NS)
 
     def keep_pace(self, report_interval_s: float) -> None:
         """Look as often as agents make it worth while that report at an interval: they tell of windows twice in it."""

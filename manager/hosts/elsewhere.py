@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from cwdp.shared.bus.messages import ClockLine, Nic, host_of, nic_id
+from manager.clock.apart import Apart, SeenAhead
 
 LAPSE_S = 60.0
 """A pod that is not told of for so long has no hosts any more."""
@@ -38,6 +39,7 @@ class _Pod:
     heard_s: float
     timeline: str
     hosts: Mapping[str, PodHost]
+    seen: Sequence[SeenAhead]
 
 
 class Elsewhere:
@@ -47,6 +49,7 @@ class Elsewhere:
         hosts: by name.
         pod_of: the pod of each.
         addresses: the NIC that has each address.
+        apart: how far the timelines of pods are ahead of this one's, where that is known; see `manager.pods.timelines`.
         version: another one whenever hosts, their NICs or addresses are others.
         told: messages and hosts by what became of them (`REASONS`).
     """
@@ -57,11 +60,20 @@ class Elsewhere:
         self.version = 0
         self.told: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self.addresses: dict[str, str] = {}
+        self.apart: Mapping[str, Apart] = {}
         self._pods: dict[str, _Pod] = {}
         self._here: frozenset[str] = frozenset()
 
     def take(
-        self, pod: str, hosts: Sequence[PodHost], *, epoch: int, number: int, timeline: str, now_s: float
+        self,
+        pod: str,
+        hosts: Sequence[PodHost],
+        *,
+        epoch: int,
+        number: int,
+        timeline: str,
+        now_s: float,
+        seen: Sequence[SeenAhead] = (),
     ) -> None:
         """A pod has these hosts, and no others.
 
@@ -72,6 +84,7 @@ class Elsewhere:
             number: another one where hosts or NICs are others, by this leader.
             timeline: the name of the pod's.
             now_s: the time.
+            seen: other timelines, as its leader sees them.
         """
         known = self._pods.get(pod)
         if known is not None and epoch < known.epoch:
@@ -89,6 +102,7 @@ class Elsewhere:
             heard_s=now_s,
             timeline=timeline,
             hosts={each.host: each for each in hosts},
+            seen=seen,
         )
         self._pods[pod] = told
         if known is not None and (known.epoch, known.number) == (epoch, number):
@@ -106,7 +120,7 @@ class Elsewhere:
             self._merge()
 
     def is_heard(self, pod: str, now_s: float) -> bool:
-        """Whether a pod is told of now, so that what happens inside it is looked after."""
+        """Whether a pod is told of now, so that its hosts' lines can be gone by."""
         told = self._pods.get(pod)
         return told is not None and now_s - told.heard_s <= HEARD_S
 
@@ -118,6 +132,11 @@ class Elsewhere:
         """The name of a pod's timeline."""
         told = self._pods.get(pod)
         return None if told is None else told.timeline
+
+    def seen_by(self, pod: str) -> Sequence[SeenAhead]:
+        """Other timelines, as a pod's leader sees them."""
+        told = self._pods.get(pod)
+        return () if told is None else told.seen
 
     def members(self) -> dict[str, list[tuple[str, Nic]]]:
         """The (host, NIC)s of each pod, in order of name."""

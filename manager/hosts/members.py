@@ -152,6 +152,16 @@ class Members:
                 self.version += 1
         return lost
 
+    def forget(self, host: str) -> None:
+        """Let go of a host that has left for good."""
+        if self.hosts.pop(host, None) is not None:
+            self.version += 1
+
+    def is_lost(self, host: str) -> bool:
+        """Whether a host was there and is silent."""
+        known = self.hosts.get(host)
+        return known is not None and known.state == "lost"
+
     def up(self) -> list[str]:
         """The hosts that are up."""
         return [name for name, host in self.hosts.items() if host.state == "up"]

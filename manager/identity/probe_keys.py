@@ -73,6 +73,10 @@ class ProbeKeys:
         self._has[host] = fingerprint
         return fingerprint == self.wanted.fingerprint
 
+    def forget(self, host: str) -> None:
+        """Drop a host that has left for good."""
+        self._has.pop(host, None)
+
     def are_with(self, hosts: Collection[str]) -> bool:
         """Whether all of these hosts have what they should."""
         fingerprint = self.wanted.fingerprint

@@ -191,7 +191,7 @@ class Registry:
         for under in (f"signed.{pod}.{token(host)}", f"invited.{pod}.{token(host)}"):
             revision, data = await self._bucket.read(client, under)
             if data:
-                await self._bucket.replace(client, under, b"", revision=revision)
+                await self._bucket.delete(client, under, revision=revision)
 
     async def revoke(self, client: Client, keys: dict[str, float]) -> Revoked:
         """Have keys count no more; all that do not, without those whose tokens have ended.

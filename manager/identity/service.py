@@ -50,6 +50,7 @@ class Credentials:
         note: tells the fleet's history of a host and what happened to it.
         keys: the cluster's probe keys.
         hosts: the hosts that are up.
+        put_out: keeps nothing any more of a host that is revoked; it is tried again with the next word to revoke it.
         may_go_on: whether it is this manager's to go on with a rotation of the keys, as far as others are concerned.
     """
 
@@ -64,10 +65,12 @@ class Credentials:
         keys: ProbeKeys,
         hosts: Callable[[], Collection[str]],
         may_go_on: Callable[[], bool],
+        put_out: Callable[[str], Awaitable[None]],
     ) -> None:
         self._authority, self._bus, self._pod = authority, bus, pod
         self._leads, self._note = leads, note
         self._keys, self._hosts, self._may_go_on = keys, hosts, may_go_on
+        self._put_out = put_out
         self._registry, self._accounts = Registry(), Accounts(authority)
 
     def listen(self) -> None:
@@ -122,7 +125,7 @@ class Credentials:
         return words.written(_invitation(bus, host, self._pod, secret, joiner))
 
     async def revoke(self, host: str, *, by: str) -> int:
-        """Let a host onto the bus no more, at once, nor join by an invitation; how many keys it had.
+        """Let a host onto the bus no more, at once, nor join by an invitation, and keep nothing of it; how many keys it had.
 
         Raises:
             ConfigError: no key of such a host was signed, and it may not join.
@@ -137,11 +140,13 @@ class Credentials:
             )
         if keys:
             await self._kept(lambda client: self._revoke(client, keys))
-        await self._kept(lambda client: self._registry.forget(client, self._pod, host))
         counts_no_more = f"{len(keys)} keys count" if keys else "its invitation counts"
         self._note(host, "host_revoked", f"by {by}: {counts_no_more} no more")
         if keys:
             self.rotate_keys(by=by)
+        self._keys.forget(host)
+        await self._put_out(host)
+        await self._kept(lambda client: self._registry.forget(client, self._pod, host))
         return len(keys)
 
     def rotate_keys(self, *, by: str) -> int:

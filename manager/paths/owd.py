@@ -7,7 +7,7 @@ exact up to three probes a slot and errs to the high side beyond.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.edges import COUNTS, DELAYS, NO_BOUND_NS, PATH_ROW, EdgeRows, Ends
 from cwdp.shared.bus.messages import host_of, nic_id
 from cwdp.shared.bus.records import NO_DELAY_NS
+from manager.clock.apart import OURS
+from manager.paths.far import on_our_timeline, widened_ns
 
 SLOTS = 12
 """As many reports tell of paths in `WINDOW_S`, each second by a loop that comes round a little early, and one more."""
@@ -104,7 +106,11 @@ class OwdStore:
         return len(self._rows)
 
     def add(
-        self, host: str, told: EdgeRows, now_s: float, is_ours: Callable[[str], bool] = lambda _host: True
+        self,
+        host: str,
+        told: EdgeRows,
+        now_s: float,
+        ahead_of: Callable[[str], tuple[int, float] | None] = lambda _host: OURS,
     ) -> int:
         """Take in the PATH_ROWs of a host's report.
 
@@ -112,7 +118,8 @@ class OwdStore:
             host: whose report it is.
             told: its paths.
             now_s: the time.
-            is_ours: whether a host is on this timeline; one-way delays to others are not known, round trips are.
+            ahead_of: how far the timeline of a host was ahead of this one meanwhile, and how far off that may be, in ns;
+                None where that is not known. One-way delays to such hosts are not known, round trips are.
 
         Returns:
             How many were not taken: of other hosts' NICs, twice there, or with more lost than sent.
@@ -126,13 +133,9 @@ class OwdStore:
         arrived = self._arrived_of(host, told, stats)
         taken = arrived.is_own & (stats["lost"] <= stats["sent"])
         rows, all_told = arrived.rows, len(stats)
-        far = [not is_ours(host) for host in arrived.dst_hosts]
-        if any(far):
-            is_far = np.array(far, bool)[stats["dst"]]
-            stats = stats.copy()
-            for name in ONE_WAY:
-                stats[name][is_far] = NO_DELAY
-            stats["bound_ns"][is_far] = NO_BOUND_NS
+        ahead = [ahead_of(host_of(dst)) for dst in told.dsts]
+        if any(each != OURS for each in ahead):
+            stats = _on_our_timeline(stats, ahead)
         if not taken.all():
             rows, stats = rows[taken], stats[taken]
         slots = self._next[rows]
@@ -246,6 +249,22 @@ class OwdStore:
         self._when_s = _extended(self._when_s, new)
         self._when_s[:, old:] = -np.inf
         self._columns = {name: _extended(column, new) for name, column in self._columns.items()}
+
+
+def _on_our_timeline(stats: NDArray[np.void], ahead: Sequence[tuple[int, float] | None]) -> NDArray[np.void]:
+    """PATH_ROWs with delays on this timeline, by what is known of each destination's."""
+    stats, dst = stats.copy(), stats["dst"]
+    is_known = np.array([each is not None for each in ahead], bool)[dst]
+    ahead_ns, bounds_ns = (
+        np.array([0 if each is None else each[which] for each in ahead], kind)[dst]
+        for which, kind in ((0, np.int64), (1, np.float64))
+    )
+    for name in ONE_WAY:
+        moved_ns = on_our_timeline(stats[name], name[:3], ahead_ns)
+        stats[name] = np.where(is_known, np.where(ahead_ns == 0, stats[name], moved_ns), NO_DELAY)
+    widened = widened_ns(stats["bound_ns"], bounds_ns)
+    stats["bound_ns"] = np.where(is_known & (stats["bound_ns"] != NO_BOUND_NS), widened, NO_BOUND_NS)
+    return stats
 
 
 def _extended(array: NDArray[_Scalar], size: int) -> NDArray[_Scalar]:

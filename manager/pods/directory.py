@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import ClockLine, Hello, Nic, Trace, TraceReport
 from cwdp.shared.bus.subjects import pod_hosts, pod_traces
-from manager.hosts.elsewhere import Elsewhere, PodHost
+from manager.clock.apart import SeenAhead
+from manager.hosts.elsewhere import MOST_PODS, Elsewhere, PodHost
 from manager.hosts.members import Members
 from manager.pods.pods import PodReport
 
@@ -29,6 +30,7 @@ class HostsPart(Struct, frozen=True, kw_only=True):
         part, parts: which this is, from 0, of how many.
         timeline: the name of the pod's.
         hosts: some of those that are up.
+        seen: timelines of other pods, as this pod's hosts see them; the same in all parts.
     """
 
     pod: str
@@ -38,6 +40,7 @@ class HostsPart(Struct, frozen=True, kw_only=True):
     parts: Annotated[int, Meta(ge=1, le=MOST_PARTS)]
     timeline: str
     hosts: Annotated[list[PodHost], Meta(max_length=PART_HOSTS)]
+    seen: Annotated[list[SeenAhead], Meta(max_length=MOST_PODS)] = []
 
 
 class PodTraces(Struct, frozen=True, kw_only=True):
@@ -103,6 +106,7 @@ class Directory:
         elsewhere: where hosts of other pods are kept.
         hosts: those of this pod that are up.
         leader: the epoch and the timeline's name; None while this manager does not lead.
+        seen: timelines of other pods, as this pod's hosts see them.
         on_traces: is told of what other pods' hosts traced towards this one's.
         now_s: a clock that only ever goes on.
 
@@ -117,12 +121,13 @@ class Directory:
         *,
         hosts: Callable[[], Sequence[PodHost]],
         leader: Callable[[], tuple[int, str] | None],
+        seen: Callable[[], list[SeenAhead]],
         on_traces: Callable[[TraceReport], None],
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.traces = dict.fromkeys(REASONS, 0)
         self._bus, self._elsewhere, self._now_s = bus, elsewhere, now_s
-        self._hosts, self._leader, self._on_traces = hosts, leader, on_traces
+        self._hosts, self._leader, self._seen, self._on_traces = hosts, leader, seen, on_traces
         self._parts = Parts()
         self._number, self._told_s = 0, float("-inf")
         self._told: list[tuple[str, list[Nic]]] = []
@@ -157,7 +162,7 @@ class Directory:
         self._number += content != self._told
         self._told, self._told_s = content, now_s
         epoch, timeline = leader
-        parts = split(hosts)
+        parts, seen = split(hosts), self._seen()[:MOST_PODS]
         return [
             HostsPart(
                 pod=self._bus.pod,
@@ -167,6 +172,7 @@ class Directory:
                 parts=len(parts),
                 timeline=timeline,
                 hosts=list(part),
+                seen=seen,
             )
             for i, part in enumerate(parts)
         ]
@@ -183,6 +189,7 @@ class Directory:
                 epoch=part.epoch,
                 number=part.number,
                 timeline=part.timeline,
+                seen=part.seen,
                 now_s=self._now_s(),
             )
 

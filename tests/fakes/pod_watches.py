@@ -119,7 +119,7 @@ class PodWatches:
             self.pods.append(PodWatch(self, "abcdef"[i], hellos[i * each : (i + 1) * each]))
         for pod in self.pods:
             if related:
-                pod.watch._far = cast(Any, SimpleNamespace(without_delays=lambda _table, rows: rows))
+                pod.watch._far = cast(Any, SimpleNamespace(on_our_timeline=lambda _table, rows: rows))
             for i, other in enumerate(self.pods):
                 theirs = [
                     PodHost(host=each.host, nics=each.nics) for each in hellos if each.host in other.hosts

@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|cold-start|kinks|manoeuvres|solve|incast|liveness|faults|no-faults|page`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|timelines|kinks|manoeuvres|solve|incast|liveness|faults|no-faults|page`, each with --seed and --json."""
 
 import asyncio
 import contextlib
@@ -17,6 +17,7 @@ from tools.sim.clocks.solve import solve
 from tools.sim.clocks.two_node import two_node
 from tools.sim.faults.localisation import many_cases, watch_well
 from tools.sim.fleet.known import KnownFleet
+from tools.sim.fleet.pods import PodsSimulation
 from tools.sim.fleet.probes import FleetOptions
 from tools.sim.fleet.rough_clocks import kink_figures, manoeuvre_figures
 from tools.sim.fleet.served import serve
@@ -136,6 +137,18 @@ def cold_start_command(as_json: bool, pairs: float, clocks: ClockKind, **options
     result = FleetSimulation(FleetOptions(pairs_per_s=pairs, **options), of_kind(clocks)).run()
     phases = ((1.5, 3.0), (3.0, 6.0), (6.0, 10.0), (10.0, 20.0))
     _print([asdict(result.between(*phase)) for phase in phases], as_json=as_json)
+
+
+@main.command("timelines")
+@click.option("--hosts", type=click.IntRange(3, 200), default=6, show_default=True, help="Of each pod.")
+@click.option("--seconds", type=click.FloatRange(20, 600), default=40.0, show_default=True)
+@_clocks
+@_seed
+@_json
+def timelines_command(hosts: int, seconds: float, clocks: ClockKind, seed: int, as_json: bool) -> None:
+    """Two pods: how well their leaders know how far the two timelines are apart, from 13 s after the first probe on."""
+    options = FleetOptions(hosts=hosts, seconds=seconds, seed=seed)
+    _print([asdict(PodsSimulation(options, of_kind(clocks)).run().settled())], as_json=as_json)
 
 
 @main.command("kinks")

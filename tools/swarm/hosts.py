@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from cwdp.shared.bus.changes import Change, changed, changes
 from cwdp.shared.bus.clocks import Discipline
+from cwdp.shared.bus.desired.changes import Change, changed, changes
 from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.bus.messages import (
     ClockLine,

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cwdp.shared.bus.edges import FIT_ROW, LARGEST_NS, NEVER_NS, NO_BOUND_NS, PATH_ROW, EdgeRows
+from cwdp.shared.bus.edges import FIT_ROW, NEVER_NS, NO_BOUND_NS, PATH_ROW, EdgeRows
 from cwdp.shared.bus.messages import ProbeEdge
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, packed_address
+from cwdp.shared.bus.records import NO_DELAY_NS, WINDOW_NS, packed_address, told_delays
 from cwdp.shared.bus.windows import PLACED_ROW, TOLD_PATH
 from tools.swarm.fabric import SwarmFabric, nic_of
 from tools.swarm.timelines import Clocks
@@ -117,14 +117,15 @@ class HostProbes:
         timed = ~np.isnan(apart_ns)
         timed[lossy] &= lost < counted[lossy]
         base_ns = self._base_ns.astype(np.float32)[path]
-        for way, queue_ns, shown_ns in zip(WAYS, queues_ns, (apart_ns, -apart_ns), strict=True):
+        least_ns, mean_ns = [], []
+        for queue_ns, shown_ns in zip(queues_ns, (apart_ns, -apart_ns), strict=True):
             low, high = self._rng.random((2, len(path)), np.float32)
             queued_ns = queue_ns.astype(np.float32)[path]
             least = base_ns + 30 * low + queued_ns * high
-            if shown_ns.any():
-                least = least + shown_ns
-            rows[f"{way}_min_ns"] = _told(least, timed)
-            rows[f"{way}_mean_ns"] = _told(least + 40 * high + 0.2 * queued_ns, timed)
+            least_ns.append(least + shown_ns if shown_ns.any() else least)
+            mean_ns.append(least_ns[-1] + 40 * high + 0.2 * queued_ns)
+        _tell(rows, "min", least_ns, timed)
+        _tell(rows, "mean", mean_ns, timed)
         rows["bound_ns"] = np.where(timed, BOUND_NS, 0)
         return rows
 
@@ -142,13 +143,11 @@ class HostProbes:
         rows["lost"][lossy] = self._rng.binomial(rows["sent"][lossy], loss[lossy])
         apart_ns = ahead_ns[self._pod]
         timed = ~np.isnan(apart_ns)
-        both = np.zeros(len(self))
-        for way, queue_ns, shown_ns in zip(WAYS, self._queues_ns, (apart_ns, -apart_ns), strict=True):
-            least = self._base_ns + 0.3 * queue_ns
-            both = both + least
-            for quantile, more_ns in (("min", 0), ("p50", 30), ("p99", 90)):
-                rows[f"{way}_{quantile}_ns"] = _told(least + more_ns + shown_ns, timed)[self._places]
-        rows["rtt_min_ns"] = both[self._places]
+        least = [self._base_ns + 0.3 * queue_ns for queue_ns in self._queues_ns]
+        for quantile, more_ns in (("min", 0), ("p50", 30), ("p99", 90)):
+            delays_ns = [least[0] + more_ns + apart_ns, least[1] + more_ns - apart_ns]
+            _tell(rows, quantile, [each[self._places] for each in delays_ns], timed[self._places])
+        rows["rtt_min_ns"] = sum(least)[self._places]
         rows["bound_ns"] = np.where(timed, BOUND_NS, NO_BOUND_NS)[self._places]
         return EdgeRows(srcs=self._srcs, dsts=self._dsts, rows=row_bytes(rows))
 
@@ -178,6 +177,8 @@ def _paths(edges: Sequence[ProbeEdge], edge: np.ndarray, nic: np.ndarray) -> np.
     return paths
 
 
-def _told(delay_ns: np.ndarray, timed: np.ndarray) -> np.ndarray:
-    """As agents' rows have it."""
-    return np.where(timed, np.clip(delay_ns, NO_DELAY_NS + 1, LARGEST_NS), NO_DELAY_NS)
+def _tell(rows: np.ndarray, what: str, delays_ns: Sequence[np.ndarray], timed: np.ndarray) -> None:
+    """Have rows say what delays are there and back, as agents' rows have it."""
+    whole = [np.nan_to_num(each).astype(np.int64) for each in delays_ns]
+    for way, told_ns in zip(("fwd", "rev"), told_delays(*whole), strict=True):
+        rows[f"{way}_{what}_ns"] = np.where(timed, told_ns, NO_DELAY_NS)

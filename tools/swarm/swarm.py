@@ -10,9 +10,9 @@ import numpy as np
 from msgspec import Struct
 from nkeys import KeyPair
 
-from cwdp.shared.bus.changes import KIND as CHANGE
-from cwdp.shared.bus.changes import Change
 from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.desired.changes import KIND as CHANGE
+from cwdp.shared.bus.desired.changes import Change
 from cwdp.shared.bus.messages import DEFAULT_REPORT_INTERVAL_S, ClockUpdate, Desired
 from cwdp.shared.bus.subjects import down, host_token_of, up
 from cwdp.shared.tasks import end

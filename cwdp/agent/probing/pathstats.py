@@ -7,6 +7,7 @@ from cwdp.agent.probing.prober import STAMP_NOISE_NS, ProbeResults
 from cwdp.agent.probing.schedule import PathKey
 from cwdp.dataplane import abi
 from cwdp.shared.bus.edges import PathStat
+from cwdp.shared.bus.records import told_delays
 
 QUANTILES = (0.0, 0.5, 0.99)
 QUEUED_NS = 1_000
@@ -80,13 +81,17 @@ def _delays(slots: NDArray[np.void]) -> tuple[Delays, Delays, int | None]:
     synced = slots[slots["bound_ns"] != abi.BOUND_UNSYNCED]
     if not len(synced):
         return (None, None, None), (None, None, None), None
-    fwd, rev = _quantiles(synced["fwd_owd_ns"]), _quantiles(synced["rev_owd_ns"])
-    return fwd, rev, int(synced["bound_ns"].max())
+    fwd, rev = told_delays(_quantiles(synced["fwd_owd_ns"]), _quantiles(synced["rev_owd_ns"]))
+    return _whole(fwd), _whole(rev), int(synced["bound_ns"].max())
 
 
-def _quantiles(delays_ns: NDArray[np.int64]) -> Delays:
-    ordered = np.sort(delays_ns)
-    low, middle, high = (int(ordered[round(q * (len(ordered) - 1))]) for q in QUANTILES)
+def _quantiles(delays_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Delays by `QUANTILES`, int64 [3]."""
+    return np.sort(delays_ns)[[round(q * (len(delays_ns) - 1)) for q in QUANTILES]]
+
+
+def _whole(delays_ns: NDArray[np.int64]) -> Delays:
+    low, middle, high = delays_ns.tolist()
     return low, middle, high
 
 

@@ -12,11 +12,19 @@ from cwdp.agent.probing.prober import STAMP_NOISE_NS, ProbeResults
 from cwdp.agent.probing.schedule import Schedule
 from cwdp.dataplane import abi
 from cwdp.shared.bus.messages import ProbeEdge, WindowReport
-from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_NS, WINDOW_ROW, packed_address, path_keys
+from cwdp.shared.bus.records import (
+    LONGEST_ROW,
+    NO_DELAY_NS,
+    WINDOW_NS,
+    WINDOW_ROW,
+    packed_address,
+    path_keys,
+    told_delays,
+)
 from cwdp.shared.bus.windows import TOLD_PATH, PathTable, each_once, paths_of
 
 ROWS_A_MESSAGE = 8_192
-LARGEST_NS = 2**31 - 1
+LONGEST_NS = 2**63 - 1
 LARGEST_COUNT = 2**16 - 1
 MOST_AHEAD = 50
 """Windows; a probe that left later than that from now was stamped on another timeline."""
@@ -96,12 +104,15 @@ class PathWindows:
         lost = np.add.reduceat(~probes["answered"], starts, dtype=np.int64)
         rows["sent"], rows["lost"] = np.minimum(sent, LARGEST_COUNT), np.minimum(lost, LARGEST_COUNT)
         timed = np.add.reduceat(probes["timed"], starts, dtype=np.int64)
+        least, mean = [], []
         for way in WAYS:
             delays_ns = probes[f"{way}_ns"]
-            least = np.minimum.reduceat(np.where(probes["timed"], delays_ns, LARGEST_NS), starts)
+            least.append(np.minimum.reduceat(np.where(probes["timed"], delays_ns, LONGEST_NS), starts))
             total = np.add.reduceat(np.where(probes["timed"], delays_ns, 0), starts)
-            rows[f"{way}_min_ns"] = _delay(least, timed)
-            rows[f"{way}_mean_ns"] = _delay(total // np.maximum(timed, 1), timed)
+            mean.append(total // np.maximum(timed, 1))
+        for what, (fwd_ns, rev_ns) in (("min", least), ("mean", mean)):
+            for way, told_ns in zip(WAYS, told_delays(fwd_ns, rev_ns), strict=True):
+                rows[f"{way}_{what}_ns"] = np.where(timed > 0, told_ns, NO_DELAY_NS)
         rows["bound_ns"] = np.maximum.reduceat(np.where(probes["timed"], probes["bound_ns"], 0), starts)
         return rows
 
@@ -178,9 +189,3 @@ def _together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]
         whole[f"{way}_min_ns"] = np.minimum.reduceat(rows[f"{way}_min_ns"], starts)
     path = np.cumsum(new) - 1
     return np.concatenate([whole[quiet], rows[~quiet[path]]])
-
-
-def _delay(delay_ns: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
-    """As rows have it."""
-    clipped = np.clip(delay_ns, NO_DELAY_NS + 1, LARGEST_NS)
-    return np.where(count > 0, clipped, NO_DELAY_NS).astype(np.int64)

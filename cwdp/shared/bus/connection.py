@@ -8,7 +8,7 @@ Publishing never blocks and never raises; what cannot be sent is dropped and cou
 Each process shows its credential (`cwdp.shared.identity`), over TLS to servers of the fleet only, and takes nothing but
 what its seal lets through (`cwdp.shared.bus.sealing`).
 
-Desired state lives in the JetStream bucket `cwdp-desired` (`cwdp.shared.bus.documents`). A watch is a plain
+Desired state lives in the JetStream bucket `cwdp-desired` (`cwdp.shared.bus.desired.documents`). A watch is a plain
 subscription to where the bucket publishes a host's document again, plus a read at the start of each session (and now
 and then, should a message have been lost), which costs the server nothing per host.
 """
@@ -26,7 +26,7 @@ from nats.aio.client import Client
 
 from cwdp.errors import IdentityError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
-from cwdp.shared.bus.documents import DocumentWriter, Trouble
+from cwdp.shared.bus.desired.documents import DocumentWriter, Trouble
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.packing import TooLargeError
 from cwdp.shared.bus.sealing import Seal

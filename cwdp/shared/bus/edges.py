@@ -11,11 +11,10 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.packing import row_bytes, rows_of
-from cwdp.shared.bus.records import NO_DELAY_NS
+from cwdp.shared.bus.records import LARGEST_NS, NO_DELAY_NS
 
 NEVER_NS = -(2**63)
 NO_BOUND_NS = 2**32 - 1
-LARGEST_NS = 2**31 - 1
 
 Places = Annotated[list[str], Meta(max_length=65_536)]
 
@@ -81,7 +80,7 @@ FIT_ROW = np.dtype(
 class PathStat(Struct, frozen=True, kw_only=True):
     """Probes of one path and their one-way delays on the common timeline, since the last report.
 
-    Delays are None while either end is not synced. `fwd` is source to destination by `sport`, `rev` the
+    Delays are None while either end is not synced. Between pods they hold how far the two timelines are apart. `fwd` is source to destination by `sport`, `rev` the
     way back by `reply_sport`. `bound_ns` is the sum of both hosts' clock bounds. `queued` counts pairs whose
     spacing changed on the way.
     """

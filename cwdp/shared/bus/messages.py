@@ -91,7 +91,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     """An agent is there; sent once a second and whenever a NIC changes.
 
     An agent that is to observe only measures and reports, and changes nothing about anybody's packets. One that
-    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.changes`).
+    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.desired.changes`).
     """
 
     host: str
@@ -205,7 +205,7 @@ class Desired(Struct, frozen=True, kw_only=True):
 
     `report_interval_s` is how often its agent reports, and probes by window twice as often: longer in a large fleet.
     `epoch` and `led_since_s` tell which `Leader` it is from: what an earlier one says counts no more. Where `parts` is not 0
-    the document itself lies in so many parts (`cwdp.shared.bus.documents`).
+    the document itself lies in so many parts (`cwdp.shared.bus.desired.documents`).
     """
 
     host: str

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from cwdp.shared.addresses import address_bytes, bytes_address
 
+Delays = NDArray[np.int64]
+
 EGRESS, INGRESS = 0, 1
 DIRECTIONS = ("egress", "ingress")
 NAK_KINDS = (
@@ -65,6 +67,7 @@ SAMPLE_ROW = np.dtype(
 
 WINDOW_NS = 100_000_000
 NO_DELAY_NS = -(2**31)
+LARGEST_NS = 2**31 - 1
 WINDOW_DELAYS = ("fwd_min_ns", "fwd_mean_ns", "rev_min_ns", "rev_mean_ns")
 LONGEST_ROW = 16
 """Windows that one WINDOW_ROW may be of."""
@@ -91,6 +94,27 @@ list. Windows in which nothing was lost or queued are told together: a row is of
 
 KEY_BYTES = 21
 _PATH = slice(8, 28)
+
+
+def told_delays(fwd_ns: Delays, rev_ns: Delays) -> tuple[Delays, Delays]:
+    """Delays there and back as rows have them: int64 of one shape.
+
+    What is too large is clipped. But where one way is as much too long as the other is too short, two timelines are far
+    apart, and the lowest 32 bits are told, which are whole again once it is known how far.
+    """
+    opposite = (fwd_ns < 0) != (rev_ns < 0)
+    apart = opposite & (np.abs(np.where(opposite, fwd_ns + rev_ns, 0)) <= LARGEST_NS)
+    fwd_ns, rev_ns = (
+        np.where(apart, within_32_bits(each), np.clip(each, NO_DELAY_NS + 1, LARGEST_NS))
+        for each in (fwd_ns, rev_ns)
+    )
+    return fwd_ns, rev_ns
+
+
+def within_32_bits(delay_ns: Delays) -> Delays:
+    """The lowest 32 bits of delays, never NO_DELAY_NS: int64 of any shape."""
+    told_ns = ((delay_ns - NO_DELAY_NS) & (2**32 - 1)) + NO_DELAY_NS
+    return np.asarray(told_ns + (told_ns == NO_DELAY_NS), np.int64)
 
 
 def qp_keys(rows: NDArray[np.void]) -> NDArray[np.bytes_]:

@@ -14,9 +14,9 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cwdp.shared.bus import changes, documents
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
-from cwdp.shared.bus.changes import Change
+from cwdp.shared.bus.desired import changes, stored
+from cwdp.shared.bus.desired.changes import Change
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.sealing import NotTheirsError, Seal
 from cwdp.shared.bus.subjects import document_key, down
@@ -123,9 +123,9 @@ class Watch(Subscription[Desired]):
     def __init__(
         self, pod: str, host: str, handler: Callable[[Desired], None], seal: Seal, counters: Counter[str]
     ) -> None:
-        super().__init__(down(pod, host, documents.KIND), Desired, handler, seal, counters)
+        super().__init__(down(pod, host, stored.KIND), Desired, handler, seal, counters)
         self.changes = Subscription(down(pod, host, changes.KIND), Change, self._change, seal, counters)
-        self._bucket, self._key = documents.bucket(), document_key(pod, host)
+        self._bucket, self._key = stored.bucket(), document_key(pod, host)
         self._whole: Desired | None = None
         self._last: Desired | None = None
         self._is_due = asyncio.Event()
@@ -137,9 +137,9 @@ class Watch(Subscription[Desired]):
             self._is_due.clear()
             pause_s = REREAD_INTERVAL_S
             try:
-                stored = await documents.read(client, self._bucket, self._key, self._seal)
-                if stored.whole is not None:
-                    self._take(stored.whole, stored.to_it)
+                found = await stored.read(client, self._bucket, self._key, self._seal)
+                if found.whole is not None:
+                    self._take(found.whole, found.to_it)
             except JETSTREAM_ERRORS:
                 pause_s, retry_s = retry_s, min(2 * retry_s, REREAD_INTERVAL_S)
             with contextlib.suppress(TimeoutError):

@@ -5,6 +5,8 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from steered_pair import SteeredPair
 
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from manager.config import ProbeSettings, RoceConfig
+from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.lab.fleet.processes import Fleet
 from tools.lab.truth.clocks import Truth
@@ -46,6 +48,10 @@ class Running(SteeredPair):
         states = {row["host"]: row["state"] for row in self.ask(manager, "/v1/clock")["hosts"]}
         return states == dict.fromkeys(HOSTS[manager], "synced")
 
+    def backed_up(self, manager: str) -> int:
+        """How many queue pairs its planner has given another way."""
+        return int(self.ask(manager, "/v1/manager")["planner"]["backed_up"])
+
     def path_events(self, kind: str) -> int:
         """How often h1 has told of its paths."""
         events = self.ask("m1", "/v1/events")["events"]
@@ -71,7 +77,8 @@ def running() -> Iterator[Running]:
         lab = Lab.open(name)
         faults.prepare_silence(name, lab.topology)
         probes = ProbeSettings(pairs_per_s=100.0, degree=2)
-        with Fleet(lab, probes, roce=roce, by_pod=True) as fleet, Truth(lab) as truth:
+        planner = PlannerSettings()
+        with Fleet(lab, probes, roce=roce, planner=planner, by_pod=True) as fleet, Truth(lab) as truth:
             yield Running(lab, fleet, truth)
     finally:
         lifecycle.down(name)
@@ -109,16 +116,36 @@ def test_a_queue_pair_between_pods_leaves_a_silent_link_and_comes_back(running: 
     assert result["total"]["icrc_errors"] == 0
 
 
-def test_nics_of_other_pods_are_probed_and_their_one_way_delays_not_told(running: Running) -> None:
+def test_nics_of_other_pods_are_probed_and_their_one_way_delays_told_on_the_pods_timeline(
+    running: Running,
+) -> None:
     def far(manager: str) -> list[dict[str, Any]]:
         paths = running.ask(manager, "/v1/owd")["paths"]
         return [path for path in paths if path["dst"].partition("/")[0] not in HOSTS[manager]]
 
-    until(lambda: all(any(path["sent"] > path["lost"] for path in far(name)) for name in HOSTS), "answers")
+    def told(manager: str) -> list[dict[str, Any]]:
+        return [path for path in far(manager) if path["bound_ns"] is not None]
+
+    until(lambda: all(len(told(name)) > 3 for name in HOSTS), "delays")
     for name in HOSTS:
-        for path in far(name):
-            assert (path["fwd_min_ns"], path["rev_p50_ns"], path["bound_ns"]) == (None, None, None)
+        for path in told(name):
+            assert path["bound_ns"] < 1_000_000
+            for way in ("fwd", "rev"):
+                least_ns, bound_ns = path[f"{way}_min_ns"], path["bound_ns"]
+                assert -bound_ns < least_ns < path["rtt_min_ns"] + bound_ns
         assert running.is_synced(name)
+
+
+def test_a_queue_pair_between_pods_that_nobody_has_steered_gets_a_backup(running: Running) -> None:
+    """Its data by the manager of one pod, what acknowledges them by that of the other."""
+    flow = replace(running.flow(RATE_BPS), id=1, qpn=2000, remote_qpn=2001)
+    with Generator([flow], running.lab.popen, running.lab.run_dir) as generator:
+        generator.start()
+        backed_up = [partial(running.backed_up, name) for name in HOSTS]
+        until(lambda: all(count() > 0 for count in backed_up), "backups")
+        result = generator.stop()
+    assert not any(each["failed"] for each in result["flows"])
+    assert result["total"]["icrc_errors"] == 0
 
 
 def silent_links(running: Running, since: dict[str, int]) -> dict[str, list[str]]:

@@ -25,7 +25,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import ManagerError
-from cwdp.shared.bus import connection, documents
+from cwdp.shared.bus import connection
+from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp
 from cwdp.shared.bus.subjects import document_key, up
 from cwdp.shared.slices import Match, Slice, SliceSet
@@ -217,12 +218,12 @@ async def test_agents_are_told_changes_as_long_as_their_hellos_say_that_they_rea
         say = first.hello
         first.hello = lambda: msgspec.structs.replace(say(), reads_changes=False)  # type: ignore[method-assign]
         assert manager.bus.session is not None
-        bucket, under = documents.bucket(), document_key(POD, "h0")
+        bucket, under = stored.bucket(), document_key(POD, "h0")
 
         async def is_whole() -> bool:
             assert manager.bus.session is not None
-            stored = await documents.read(manager.bus.session, bucket, under, leader_seal())
-            return stored.to_it is None and stored.whole is not None and len(stored.whole.steer) == 1
+            found = await stored.read(manager.bus.session, bucket, under, leader_seal())
+            return found.to_it is None and found.whole is not None and len(found.whole.steer) == 1
 
         for _ in range(200):
             if await is_whole():

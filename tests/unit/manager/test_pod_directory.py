@@ -6,6 +6,7 @@ from bus_fakes import manager_bus
 
 from cwdp.shared.bus.messages import Nic, Trace, TraceReport
 from cwdp.shared.bus.subjects import is_of_pod, pod_hosts, pod_report, pod_traces, up
+from manager.clock.apart import SeenAhead
 from manager.hosts.elsewhere import Elsewhere, PodHost
 from manager.pods.directory import AGAIN_S, PART_HOSTS, SOONEST_S, Directory, HostsPart, PodTraces
 
@@ -14,6 +15,7 @@ class Pod:
     """A manager of a pod, as far as the directory goes; what it publishes is kept."""
 
     def __init__(self, name: str) -> None:
+        self.seen = list[SeenAhead]()
         self.now_s, self.hosts, self.leads = 100.0, list[PodHost](), True
         self.elsewhere, self.heard, self.sent = Elsewhere(), list[TraceReport](), list[tuple[str, Any]]()
         bus = manager_bus("tls://127.0.0.1:1", pod=name)
@@ -23,6 +25,7 @@ class Pod:
             self.elsewhere,
             hosts=lambda: self.hosts,
             leader=lambda: (1, name) if self.leads else None,
+            seen=lambda: self.seen,
             on_traces=self.heard.append,
             now_s=lambda: self.now_s,
         )
@@ -101,3 +104,19 @@ def test_traces_towards_another_pod_are_passed_on_and_taken_of_its_hosts_only() 
 def test_only_leaders_speak_on_pods_subjects() -> None:
     assert all(is_of_pod(subject) for subject in (pod_report("a"), pod_hosts("a"), pod_traces("a")))
     assert not any(is_of_pod(up("pods", "h", kind)) for kind in ("hosts", "traces", "hello"))
+
+
+def test_what_a_leader_sees_of_other_timelines_goes_along_and_the_latest_counts() -> None:
+    a, b = Pod("a"), Pod("b")
+    a.hosts = hosts("a", PART_HOSTS + 1)
+    for sigma_ns in (8.0, 9.0):
+        a.seen = [
+            SeenAhead(
+                timeline="b", ref_ns=5, ahead_ns=-(2**60), ahead_frac_ns=0.25, rate=1e-6, sigma_ns=sigma_ns
+            )
+        ]
+        hear(b, a.directory.due())
+        assert b.elsewhere.seen_by("a") == a.seen
+        assert b.elsewhere.timeline_of("a") == "a"
+        a.now_s += AGAIN_S
+    assert not b.elsewhere.seen_by("c")

@@ -21,7 +21,7 @@ from test_manager_service import _agree, _json, _steer
 from test_two_managers import OVERRIDE, _Managers
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus import documents
+from cwdp.shared.bus.desired import documents, stored
 from cwdp.shared.bus.messages import ClockUpdate, Desired, SteerQp, SteerReport
 from cwdp.shared.bus.subjects import document_key, up
 from cwdp.shared.tasks import end
@@ -261,9 +261,9 @@ async def test_a_document_that_was_read_from_a_copy_that_lags_behind_is_not_gone
             if subject.endswith(f".{POD}.h1") and lags[0] > 0:
                 lags[0] -= 1
                 before = msgspec.structs.replace(
-                    leader_seal().opened(documents.KIND, Desired, found.data), steer=[]
+                    leader_seal().opened(stored.KIND, Desired, found.data), steer=[]
                 )
-                found.seq, found.data = found.seq - 1, leader_seal().encode(documents.KIND, before)
+                found.seq, found.data = found.seq - 1, leader_seal().encode(stored.KIND, before)
             return found
 
         with pytest.MonkeyPatch.context() as patch:
@@ -278,12 +278,12 @@ async def _written_by(manager: Manager, host: str) -> Desired:
     """A host's document, once it is of this manager."""
     for _ in range(400):
         assert manager.bus.session is not None
-        stored = await documents.read(
-            manager.bus.session, documents.bucket(), document_key(POD, host), leader_seal()
+        found = await stored.read(
+            manager.bus.session, stored.bucket(), document_key(POD, host), leader_seal()
         )
-        found = stored.document()
-        if found is not None and found.epoch == manager.lease.epoch:
-            return found
+        document = found.document()
+        if document is not None and document.epoch == manager.lease.epoch:
+            return document
         await asyncio.sleep(0.05)
     raise AssertionError("it never was")
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from cwdp.shared.bus import changes, documents
+from cwdp.shared.bus.desired import changes, stored
 from cwdp.shared.bus.messages import Desired, Detour, ProbeEdge, RoceSettings, SteerQp, TraceOrder
 from cwdp.shared.bus.sealing import HostSeal, LeaderSeal
 from cwdp.shared.identity.jwt import public_key
@@ -39,8 +39,8 @@ def figures() -> Iterator[Figure]:
     draw, left_bytes, written_whole = random.Random(2), 0, 0
     for _ in range(MOVES):
         document = _moved(document, draw)
-        whole = _timed(costs["whole told"], partial(manager.encode, documents.KIND, document))
-        _timed(costs["whole heard"], partial(agent.opened, documents.KIND, Desired, whole))
+        whole = _timed(costs["whole told"], partial(manager.encode, stored.KIND, document))
+        _timed(costs["whole heard"], partial(agent.opened, stored.KIND, Desired, whole))
         whole_bytes.append(len(whole))
         data = _timed(costs["told"], partial(_change, manager, base, document))
         if len(data) > left_bytes:

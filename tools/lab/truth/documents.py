@@ -7,8 +7,8 @@ from typing import Self
 
 import msgspec
 
-from cwdp.shared.bus import documents
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
+from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.sealing import LeaderSeal
 from cwdp.shared.bus.subjects import document_key
@@ -63,7 +63,7 @@ class StoredDocuments:
 
     async def _look(self) -> None:
         self._bus.start()
-        bucket = documents.bucket()
+        bucket = stored.bucket()
         while not self._done.is_set():
             for host, found in self.epochs.items():
                 client = self._bus.session
@@ -73,7 +73,7 @@ class StoredDocuments:
                     revision, data = await asyncio.wait_for(
                         bucket.read(client, document_key(DEFAULT_POD, host)), 1.0
                     )
-                    found[revision] = self._seal.opened(documents.KIND, Desired, data).epoch
+                    found[revision] = self._seal.opened(stored.KIND, Desired, data).epoch
                 except (*JETSTREAM_ERRORS, msgspec.DecodeError):
                     continue
             await asyncio.sleep(EVERY_S)

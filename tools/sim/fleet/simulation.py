@@ -87,7 +87,7 @@ class FleetResult:
         )
 
 
-class _SimulatedClock(LocalClock):
+class SimulatedClock(LocalClock):
     """A host's clock at the simulation's time, `true_ns`."""
 
     def __init__(self, clocks: Oscillators, host: int) -> None:
@@ -131,7 +131,7 @@ class FleetSimulation:
         self._takeovers_s, self._managers = deque(sorted(takeovers_s)), 1
         self._service = self._manager()
         self._since_s: dict[tuple[str, int], float] = {}
-        self._local = [_SimulatedClock(self._clocks, i) for i in range(n)]
+        self._local = [SimulatedClock(self._clocks, i) for i in range(n)]
         self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
         for sync, name, mine in zip(self._syncs, self._names, peers, strict=True):
             sync.edges.assign([(f"{name}/nic0", f"{self._names[j]}/nic0") for j in mine])
@@ -170,7 +170,7 @@ class FleetSimulation:
         self._heard[host] = end
         sync, now_ns = self._syncs[host], round(now_s * NS_PER_S)
         if end > begin:
-            sync.add(now_ns, _weighed(probes, slice(begin, end)))
+            sync.add(now_ns, weighed(probes, slice(begin, end)))
         self._drop_what_was_off(host, now_s)
         changing = sync.look(now_ns)
         self._looks[host] += 1
@@ -252,7 +252,7 @@ class FleetSimulation:
         return shown, bound, synced, set_aside, changed_s
 
 
-def _weighed(probes: Probes, rows: slice) -> Samples:
+def weighed(probes: Probes, rows: slice) -> Samples:
     """With the purity of pairs, as an agent weighs what it drained."""
     stamps_ns = probes.stamps_ns[:, rows]
     spacing_ns = stamps_ns[:, 1::2] - stamps_ns[:, ::2]

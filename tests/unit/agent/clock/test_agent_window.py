@@ -145,6 +145,18 @@ def test_while_the_ends_lock_only_what_was_synced_counts() -> None:
     assert (stat.fwd_min_ns, stat.fwd_p99_ns, stat.bound_ns) == (11, 12, 90)
 
 
+@pytest.mark.parametrize("ahead_ns", [-(2**55), 3 * 10**9, -(2**31)])
+def test_of_delays_to_a_timeline_that_is_far_away_the_lowest_32_bits_are_told(ahead_ns: int) -> None:
+    drained = _drained([0, 0])
+    drained.slots["fwd_owd_ns"] += ahead_ns
+    drained.slots["rev_owd_ns"] -= ahead_ns
+    (stat,) = path_stats(KEYS, [drained])
+    assert stat.fwd_min_ns is not None
+    assert stat.rev_p99_ns is not None
+    assert (stat.fwd_min_ns - ahead_ns) % 2**32 == (stat.rev_p99_ns + ahead_ns) % 2**32 == ONE_WAY_NS
+    assert -(2**31) < stat.fwd_min_ns < 2**31
+
+
 @given(
     st.lists(st.lists(st.tuples(st.integers(-500, 10**9), st.integers(-500, 10**9)), max_size=30), max_size=4)
 )

@@ -88,6 +88,20 @@ def test_delays_without_clocks_are_none_and_absurd_ones_are_clipped() -> None:
     assert rows["lost"].tolist() == [0, 0, 1]
 
 
+@pytest.mark.parametrize("ahead_ns", [-(2**50), -3 * 10**9, 2**31, 2**57])
+def test_of_delays_between_timelines_that_are_far_apart_the_lowest_32_bits_are_told(ahead_ns: int) -> None:
+    windows = PathWindows(schedule(edges()), edges())
+    drained = _drained(np.array([5, 6, 7]), np.array([0, 1, 1]), np.ones(3, bool))
+    drained.slots["fwd_owd_ns"] += ahead_ns
+    drained.slots["rev_owd_ns"] -= ahead_ns
+    windows.add(drained, 0)
+    rows = _rows(windows, WINDOW_NS)
+    for way, sign, least_ns in (("fwd", 1, ONE_WAY_NS), ("rev", -1, 2 * ONE_WAY_NS)):
+        for what in ("min", "mean"):
+            told_ns = rows[f"{way}_{what}_ns"].astype(np.int64) - sign * (ahead_ns % 2**32)
+            assert ((told_ns - [least_ns, least_ns + 1]) % 2**32).tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_windows_of_quiet_paths_are_told_together_and_say_the_same(seed: int) -> None:
     """A store that heard windows one by one and one that heard them together know the same losses and least delays."""

@@ -19,7 +19,7 @@ from cwdp.agent.hostbus import first_keys
 from cwdp.agent.joining import Renewal, join
 from cwdp.errors import BusError, ConfigError, IdentityError
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.messages import Event
+from cwdp.shared.bus.messages import Desired, Event
 from cwdp.shared.bus.sealing import HostSeal
 from cwdp.shared.bus.session import RefusedError
 from cwdp.shared.bus.subjects import up
@@ -28,6 +28,7 @@ from cwdp.shared.identity import jwt
 from cwdp.shared.identity.credential import Credential
 from cwdp.shared.identity.joining import RENEW, Granted, RenewRequest
 from manager.identity.probe_keys import ProbeKeys
+from manager.identity.registry import BUCKET as REGISTRY
 from manager.identity.registry import Registry
 from manager.identity.service import Credentials
 from tools.free_ports import free_port
@@ -51,6 +52,7 @@ class _Leader:
             keys=ProbeKeys(path / "probe_keys.json"),
             hosts=lambda: (),
             may_go_on=lambda: True,
+            put_out=self.bus.documents.remove,
         )
         self.credentials.listen()
 
@@ -238,6 +240,47 @@ async def test_a_revoked_host_is_off_at_once_and_stays_off(tmp_path: Path) -> No
     async with bus_server(tmp_path, port):
         assert not await _is_let_in(url, gone)
         assert await _is_let_in(url, stays)
+
+
+@asynchronous
+async def test_of_a_revoked_host_nothing_stays_on_the_bus_and_one_that_is_away_keeps_its_document(
+    tmp_path: Path,
+) -> None:
+    async with _fleet(tmp_path) as (_, leader):
+        for host in ("gone", "away"):
+            await join(words.read(await leader.credentials.invite(host, by="root")))
+            leader.bus.put(Desired(host=host, version=1, epoch=1, probes=[]))
+        writer = leader.bus.documents
+        await until(lambda: writer.unwritten == 0)
+        client = leader.bus.session
+        assert client is not None
+        await leader.credentials.revoke("gone", by="root")
+        assert await writer.read(client, "gone") is None
+        assert writer.is_removed("gone")
+        assert await writer.read(client, "away") is not None
+        registry = await client.jetstream().key_value(REGISTRY)
+        assert sorted(key for key in await registry.keys() if key.endswith((".gone", ".away"))) == [
+            f"invited.{POD}.away",
+            f"signed.{POD}.away",
+        ]
+
+
+@asynchronous
+async def test_what_cannot_be_removed_yet_can_be_revoked_again(tmp_path: Path) -> None:
+    async with _fleet(tmp_path) as (_, leader):
+        await join(words.read(await leader.credentials.invite("gone", by="root")))
+        put_out = leader.credentials._put_out
+
+        async def fails(_host: str) -> None:
+            raise BusError("it is on the bus still")
+
+        leader.credentials._put_out = fails
+        with pytest.raises(BusError, match="still"):
+            await leader.credentials.revoke("gone", by="root")
+        leader.credentials._put_out = put_out
+        assert await leader.credentials.revoke("gone", by="root") == 1
+        with pytest.raises(ConfigError, match="no key"):
+            await leader.credentials.revoke("gone", by="root")
 
 
 @asynchronous

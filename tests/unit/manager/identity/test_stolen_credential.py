@@ -22,8 +22,8 @@ from fakes import until
 from nats.aio.client import Client
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus import documents
 from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, Event, SteerQp, encode
 from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import document_key, down, up
@@ -80,8 +80,8 @@ class Attacked:
         assert state.last_seq == len(self.hosts)
         for host in self.hosts:
             wanted = document_of(host)
-            stored = await documents.read(client, documents.bucket(), document_key(POD, host), leader_seal())
-            assert stored.document() == wanted
+            found = await stored.read(client, stored.bucket(), document_key(POD, host), leader_seal())
+            assert found.document() == wanted
             assert self.told[host] == [wanted]
         await client.close()
 
@@ -173,7 +173,7 @@ async def test_it_can_read_its_own_document_only_and_write_none(tmp_path: Path) 
     ]
     async with attacked(tmp_path) as fleet:
         answer = await fleet.thief.request(OWN_DOCUMENT)
-        assert leader_seal().opened(documents.KIND, Desired, answer.data) == document_of("h1")
+        assert leader_seal().opened(stored.KIND, Desired, answer.data) == document_of("h1")
         for subject in forbidden:
             await fleet.thief.publish(subject, b"{}", reply=fleet.thief.new_inbox())
         await fleet.refused(*forbidden)
@@ -263,20 +263,20 @@ async def test_documents_from_before_are_not_done_and_those_that_nobody_signed_n
     async with attacked(tmp_path) as fleet:
         fence, server = Fence(), await connect_as_manager(fleet.url)
         assert fence.admits_document(fleet.told["h2"][0])
-        old = leader_seal().encode(documents.KIND, document_of("h2"))
+        old = leader_seal().encode(stored.KIND, document_of("h2"))
         fleet.manager.put(document_of("h2", version=2))
         await until(lambda: fleet.told["h2"][-1].version == 2)
         assert fence.admits_document(fleet.told["h2"][-1])
-        await server.publish(down(POD, "h2", documents.KIND), old)
+        await server.publish(down(POD, "h2", stored.KIND), old)
         await until(lambda: len(fleet.told["h2"]) == 3)
         assert not fence.admits_document(fleet.told["h2"][-1])
         unsigned = encode(document_of("h2", version=9))
         other_kind = leader_seal().encode("clock", document_of("h2", version=9))
-        foreign = leader_seal().encode(documents.KIND, document_of("h1", version=9))
+        foreign = leader_seal().encode(stored.KIND, document_of("h1", version=9))
         changed = old[:-1] + bytes([old[-1] ^ 1])
         bad = [b"", b"x" * 63, b"x" * 200, bytes(64) + unsigned, unsigned, other_kind, foreign, changed]
         for data in bad:
-            await server.publish(down(POD, "h2", documents.KIND), data)
+            await server.publish(down(POD, "h2", stored.KIND), data)
         await until(lambda: fleet.hosts["h2"].counters["received_not_theirs"] == len(bad))
         assert len(fleet.told["h2"]) == 3
         await server.close()

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from manager.api.finding_metrics import MOST_FINDINGS, job_metrics
 from manager.api.link_metrics import MOST_LEAVES
 from manager.api.metrics import Scrape
+from manager.clock.apart import Apart
 from manager.fabric.fabric import Fabric
 from manager.fabric.model import Model
 from manager.fabric.places import NIC, UNKNOWN, link_places
@@ -246,3 +247,16 @@ def test_jobs_that_were_found_a_moment_ago_are_told_again() -> None:
         families = {family.name: family for family in collector.scrape(tables).collect()}
         told.append([sample.value for sample in families["cwdp_jobs"].samples])
     assert told == [[1, 0], [1, 0]]
+
+
+def test_what_other_pods_leaders_say_of_hosts_and_timelines_is_counted() -> None:
+    state = LargeFleet(hosts=0).state()
+    elsewhere = state.members.elsewhere
+    for epoch in (2, 1):
+        elsewhere.take("b", [], epoch=epoch, number=1, timeline="t", now_s=0.0)
+    elsewhere.apart = {"b": Apart(ref_ns=0, ahead_ns=1, frac_ns=0.0, rate=0.0, bound_ns=9.0, bound_rate=0.0)}
+    found = samples(state)
+    hosts = of(found, "cwdp_manager_pod_hosts_total")
+    assert (hosts["ok",], hosts["old_leader",], hosts["held_here",]) == (1, 1, 0)
+    assert of(found, "cwdp_manager_pod_traces_total") == {("ok",): 0, ("not_theirs",): 0}
+    assert found["cwdp_manager_pod_timelines",] == 1

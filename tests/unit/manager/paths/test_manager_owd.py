@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.shared.bus.edges import PathStat, path_rows
+from cwdp.shared.bus.records import told_delays
+from manager.clock.apart import OURS
 from manager.paths.owd import FORGET_AFTER_S, SLOTS, WINDOW_S, OwdStore
 
+QUANTILES = "min", "p50", "p99"
 delays = st.integers(-1000, 2**31 - 1)
 
 
@@ -128,7 +131,7 @@ def test_an_empty_store_answers() -> None:
 def test_one_way_delays_to_another_timeline_are_not_known_and_round_trips_are() -> None:
     store = OwdStore()
     far = msgspec.structs.replace(_stat([2**31 - 1], dst="x/eth0"), rtt_min_ns=7_000)
-    store.add("a", path_rows([_stat([5_000]), far]), 0.0, {"a", "b"}.__contains__)
+    store.add("a", path_rows([_stat([5_000]), far]), 0.0, {"a": OURS, "b": OURS}.get)
     paths = store.snapshot(0.0)
     at = [key[1] for key in paths.keys].index("x/eth0")
     assert np.isnan([paths.delays[name][at] for name in ("fwd_min_ns", "rev_p50_ns", "rev_p99_ns")]).all()
@@ -136,3 +139,41 @@ def test_one_way_delays_to_another_timeline_are_not_known_and_round_trips_are() 
     assert paths.delays["rtt_min_ns"][at] == 7_000
     assert paths.sent[at] == 1
     assert paths.delays["fwd_min_ns"][1 - at] == 5_000
+
+
+@given(st.integers(-(10**17), 10**17), st.integers(0, 10**6))
+def test_of_a_timeline_known_to_be_ahead_delays_come_out_whole(ahead_ns: int, delay_ns: int) -> None:
+    """What agents tell of it are the lowest 32 bits."""
+    there, back = (
+        each.tolist()[0]
+        for each in told_delays(np.array([delay_ns + ahead_ns]), np.array([delay_ns - ahead_ns]))
+    )
+    told = {f"{way}_{name}_ns": each for way, each in (("fwd", there), ("rev", back)) for name in QUANTILES}
+    store = OwdStore()
+    store.add(
+        "a",
+        path_rows([msgspec.structs.replace(_stat([0], dst="x/eth0"), **told)]),
+        0.0,
+        {"x": (ahead_ns, 160.5)}.get,
+    )
+    paths = store.snapshot(0.0)
+    unknown = {there, back} & {2**31 - 1, -(2**31) + 1} and ahead_ns
+    if not unknown:
+        assert {paths.delays[name][0] for name in told} <= {delay_ns, delay_ns + 1}
+    assert paths.bound_ns[0] == 40 + 161
+
+
+def test_what_an_older_agent_clips_stays_unknown_and_so_does_what_had_no_bound() -> None:
+    store = OwdStore()
+    ahead = {"x": (3 * 10**9, 100.0)}.get
+    clipped = {
+        f"{way}_{name}_ns": each
+        for way, each in (("fwd", 2**31 - 1), ("rev", -(2**31) + 1))
+        for name in QUANTILES
+    }
+    store.add("a", path_rows([msgspec.structs.replace(_stat([0], dst="x/eth0"), **clipped)]), 0.0, ahead)
+    unsynced = msgspec.structs.replace(_stat([], sport=1, dst="x/eth0", lost=1), bound_ns=None)
+    store.add("a", path_rows([unsynced]), 0.0, ahead)
+    paths = store.snapshot(0.0)
+    assert np.isnan([paths.delays[name] for name in clipped]).all()
+    assert np.isnan(paths.bound_ns).tolist() == [False, True]

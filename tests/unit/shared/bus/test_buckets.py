@@ -7,8 +7,8 @@ from asynchronous import asynchronous
 from bus_fakes import bus_server, connect_as_manager
 from nats.aio.client import Client
 
-from cwdp.shared.bus import documents
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, ONE_KEY_BYTES, OneKey
+from cwdp.shared.bus.desired import stored
 from manager.bus import server_config, state
 from manager.history.service import STREAM_MOST_BYTES
 from manager.identity import registry
@@ -34,7 +34,7 @@ async def test_what_was_replaced_goes_soon(tmp_path: Path) -> None:
 async def test_who_leads_goes_on_where_the_bus_is_full_of_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(documents, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(stored, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(server_config, "STORE_BYTES", 3 << 19)
     async with bus_server(tmp_path) as server:
         client = await connect_as_manager(server.url)
@@ -48,11 +48,11 @@ async def test_who_leads_goes_on_where_the_bus_is_full_of_documents(
 
 async def _fill(client: Client) -> None:
     for number in range(20):
-        await documents.bucket().replace(client, f"pod.h{number}", bytes(100_000), revision=0)
+        await stored.bucket().replace(client, f"pod.h{number}", bytes(100_000), revision=0)
 
 
 def test_all_buckets_together_leave_room() -> None:
-    bounds = (documents.MOST_BYTES, state.MOST_BYTES, registry.MOST_BYTES, STREAM_MOST_BYTES, ONE_KEY_BYTES)
+    bounds = (stored.MOST_BYTES, state.MOST_BYTES, registry.MOST_BYTES, STREAM_MOST_BYTES, ONE_KEY_BYTES)
     assert 1.5 * sum(bounds) < server_config.STORE_BYTES
 
 

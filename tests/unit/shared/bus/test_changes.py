@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from nats.aio.client import Client
 
 from cwdp.agent.fence import Fence
-from cwdp.shared.bus import documents
-from cwdp.shared.bus.changes import KIND, change_of, changed, changes
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.bus.documents import change_key
+from cwdp.shared.bus.desired import stored
+from cwdp.shared.bus.desired.changes import KIND, change_of, changed, changes
+from cwdp.shared.bus.desired.stored import change_key
 from cwdp.shared.bus.messages import (
     DESIRED_BUCKET,
     Desired,
@@ -114,11 +114,11 @@ class _Told:
         return bool(self.told) and _content(self.told[-1]) == _content(document)
 
     async def stored(self) -> Desired | None:
-        stored = await documents.read(self.client, documents.bucket(), KEY, leader_seal())
-        return stored.document()
+        found = await stored.read(self.client, stored.bucket(), KEY, leader_seal())
+        return found.document()
 
     async def bytes_of(self, key: str) -> bytes:
-        return (await documents.bucket().read(self.client, key))[1]
+        return (await stored.bucket().read(self.client, key))[1]
 
     async def keys(self) -> list[str]:
         return list(await (await self.client.jetstream().key_value(DESIRED_BUCKET)).keys())
@@ -206,7 +206,7 @@ async def test_an_old_change_is_followed_by_nobody(tmp_path: Path) -> None:
         await fleet.client.publish(down(POD, "h", KIND), old)
         await until(lambda: len(fleet.told) == 4)
         assert not fence.admits_document(fleet.told[-1])
-        bad = [leader_seal().encode(documents.KIND, last), old[:-1] + b"x", bytes(64) + old[64:]]
+        bad = [leader_seal().encode(stored.KIND, last), old[:-1] + b"x", bytes(64) + old[64:]]
         for data in bad:
             await fleet.client.publish(down(POD, "h", KIND), data)
         await until(lambda: fleet.host.counters["received_not_theirs"] == len(bad))
@@ -219,9 +219,7 @@ async def test_an_old_change_is_followed_by_nobody(tmp_path: Path) -> None:
         await fleet.client.publish(down(POD, "h", KIND), old)
         await asyncio.sleep(0.3)
         assert all(one == later for one in fleet.told[before:])
-        await fleet.client.publish(
-            down(POD, "h", documents.KIND), leader_seal().encode(documents.KIND, first)
-        )
+        await fleet.client.publish(down(POD, "h", stored.KIND), leader_seal().encode(stored.KIND, first))
         await fleet.client.publish(down(POD, "h", KIND), old)
         await until(lambda: len(fleet.told) > before + 1)
         assert not any(fence.admits_document(one) for one in fleet.told[before:])
@@ -298,9 +296,9 @@ async def test_what_was_broken_off_between_document_and_change_is_what_some_lead
         await fleet.write(first := _document(1))
         await fleet.write(second := _moved(first, 7, 50_007))
         change = await fleet.bytes_of(change_key(KEY))
-        bucket, third = documents.bucket(), replace(second, version=3, steer=second.steer[:-1])
+        bucket, third = stored.bucket(), replace(second, version=3, steer=second.steer[:-1])
         revision, _ = await bucket.read(fleet.client, KEY)
-        data = leader_seal().encode(documents.KIND, third)
+        data = leader_seal().encode(stored.KIND, third)
         await bucket.replace(fleet.client, KEY, data, revision=revision)
         assert await fleet.bytes_of(change_key(KEY)) == change
         assert await fleet.stored() == third
@@ -341,11 +339,11 @@ async def test_agents_that_read_no_changes_are_told_the_whole_and_one_that_is_ol
         fleet.writer.documents.put_whole()
         await until(lambda: fleet.writer.documents.unwritten == 0)
         data = await fleet.bytes_of(KEY)
-        assert leader_seal().opened(documents.KIND, Desired, data) == document
+        assert leader_seal().opened(stored.KIND, Desired, data) == document
         assert await fleet.keys() == [KEY]
         await fleet.write(document := _moved(document, 8, 50_008))
         data = await fleet.bytes_of(KEY)
-        assert leader_seal().opened(documents.KIND, Desired, data) == document
+        assert leader_seal().opened(stored.KIND, Desired, data) == document
         assert fleet.writer.documents.counters["changes"] == 1
 
 

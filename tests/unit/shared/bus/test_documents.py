@@ -4,13 +4,15 @@ import asyncio
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 from asynchronous import asynchronous
 from bus_fakes import POD, bus_server, connect_as_manager, host_bus, leader_seal, manager_bus
 from fakes import until
 from test_bus import _buses
 
-from cwdp.shared.bus import documents
+from cwdp.errors import BusError
+from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, SteerQp
 from cwdp.shared.bus.subjects import document_key, down
 
@@ -52,7 +54,7 @@ async def _stored(url: str, host: str) -> Desired:
         found = await client.jetstream().get_last_msg(
             f"KV_{DESIRED_BUCKET}", f"$KV.{DESIRED_BUCKET}.{document_key(POD, host)}", direct=True
         )
-        return leader_seal().opened(documents.KIND, Desired, found.data or b"")
+        return leader_seal().opened(stored.KIND, Desired, found.data or b"")
     finally:
         await client.close()
 
@@ -95,8 +97,63 @@ async def test_a_document_that_grows_and_shrinks_is_the_last_one_and_leaves_noth
 
 
 @asynchronous
+async def test_of_a_host_that_has_left_nothing_stays_and_one_of_its_name_may_come(tmp_path: Path) -> None:
+    """Its document in parts and the change to it; that of another host stays."""
+    async with bus_server(tmp_path) as server:
+        writer, readers = manager_bus(server.url, name="writer"), _Readers(server.url, ["h", "stays"])
+        writer.documents.reads_changes = lambda _host: True
+        async with _buses(writer, *readers.buses):
+            long = _document("h", 50_000)
+            for document in (long, _document("stays", 1)):
+                writer.put(document)
+            await until(lambda: writer.documents.unwritten == 0)
+            writer.put(msgspec.structs.replace(long, version=2, steer=long.steer[1:]))
+            await until(lambda: writer.documents.counters["changes"] == 1)
+            client = await connect_as_manager(server.url)
+            gone, stays = (document_key(POD, host) for host in ("h", "stays"))
+            keys = [gone, stored.change_key(gone), *(stored.part_key(gone, number) for number in (1, 2, 3))]
+
+            async def held(key: str) -> bytes:
+                return (await stored.bucket().read(client, key))[1]
+
+            assert all([await held(key) for key in (*keys, stays)])
+            await writer.documents.remove("h")
+            assert not any([await held(key) for key in keys])
+            assert await held(stays)
+            assert await writer.documents.read(client, "h") is None
+            assert writer.documents.is_removed("h")
+            assert await writer.documents.read(client, "another") is None
+            assert not writer.documents.is_removed("another")
+            again = _document("h", 2, version=3)
+            writer.put(again)
+            await until(lambda: readers.have(again))
+            assert not writer.documents.is_removed("h")
+            await client.close()
+
+
+@asynchronous
+async def test_who_is_not_sure_to_lead_removes_nothing(tmp_path: Path) -> None:
+    async with bus_server(tmp_path) as server:
+        writer, readers = manager_bus(server.url, name="writer"), _Readers(server.url, ["h"])
+        async with _buses(writer, *readers.buses):
+            document = _document("h", 1)
+            writer.put(document)
+            await until(lambda: readers.have(document))
+            writer.documents._confirm = _no
+            with pytest.raises(BusError, match="on the bus still"):
+                await writer.documents.remove("h", within_s=0.2)
+            assert await _stored(server.url, "h") == document
+            removing = asyncio.create_task(writer.documents.remove("h"))
+            await asyncio.sleep(0)
+            writer.documents.withdraw()
+            with pytest.raises(BusError, match="on the bus still"):
+                await removing
+            assert await _stored(server.url, "h") == document
+
+
+@asynchronous
 async def test_a_document_longer_than_all_parts_is_named_and_keeps_back_no_other(tmp_path: Path) -> None:
-    most, documents.MOST_PARTS = documents.MOST_PARTS, 1
+    most, stored.MOST_PARTS = stored.MOST_PARTS, 1
     told: list[tuple[str, int, str]] = []
     try:
         async with bus_server(tmp_path) as server:
@@ -111,12 +168,12 @@ async def test_a_document_longer_than_all_parts_is_named_and_keeps_back_no_other
                 writer.put(_document("h3", 1))
                 await until(lambda: writer.documents.unwritten == 0)
     finally:
-        documents.MOST_PARTS = most
+        stored.MOST_PARTS = most
 
 
 @asynchronous
 async def test_a_bus_that_is_full_is_told_of_once_and_for_how_long(tmp_path: Path) -> None:
-    most, documents.MOST_BYTES = documents.MOST_BYTES, 1 << 20
+    most, stored.MOST_BYTES = stored.MOST_BYTES, 1 << 20
     told: list[tuple[str, int, str]] = []
     try:
         async with bus_server(tmp_path) as server:
@@ -133,7 +190,7 @@ async def test_a_bus_that_is_full_is_told_of_once_and_for_how_long(tmp_path: Pat
                 )
                 await until(lambda: writer.documents.oldest_s() > before_s)
     finally:
-        documents.MOST_BYTES = most
+        stored.MOST_BYTES = most
 
 
 async def _no() -> bool:

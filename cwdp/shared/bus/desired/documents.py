@@ -7,7 +7,7 @@ what a key held (`DocumentWriter.read`) replaces just that: any copy of the buck
 lag behind the others.
 
 To hosts whose agents read them, changes since the document was written whole are written beside it (`POD.HOST.change`,
-`cwdp.shared.bus.changes`), until they together would be longer than the document.
+`cwdp.shared.bus.desired.changes`), until they together would be longer than the document.
 """
 
 import asyncio
@@ -18,29 +18,32 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import msgspec
 import nats.js.errors
-from msgspec import Struct
 from nats.aio.client import Client
-from nats.js.api import RePublish
 
 from cwdp.errors import BusError
-from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Bucket, Conflict
-from cwdp.shared.bus.changes import KIND as CHANGE
-from cwdp.shared.bus.changes import Change, change_of, changed, changes
-from cwdp.shared.bus.messages import DESIRED_BUCKET, Desired, decode, encode
-from cwdp.shared.bus.sealing import Seal, body_of
-from cwdp.shared.bus.subjects import PREFIX, document_key, down
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Conflict
+from cwdp.shared.bus.desired import stored
+from cwdp.shared.bus.desired.changes import KIND as CHANGE
+from cwdp.shared.bus.desired.changes import change_of
+from cwdp.shared.bus.desired.stored import (
+    KIND,
+    Held,
+    Part,
+    bucket,
+    change_key,
+    held_of,
+    part_key,
+    read,
+)
+from cwdp.shared.bus.messages import Desired, encode
+from cwdp.shared.bus.sealing import Seal
+from cwdp.shared.bus.subjects import document_key, down
 
-KIND = "document"
-COUNTERS = ("written", "split", "changes", "failed", "too_large")
-MOST_BYTES = 1 << 32
-"""Of all documents: a bus that is full of them has room for the lease still."""
-
+COUNTERS = ("written", "split", "changes", "removed", "failed", "too_large")
 WRITTEN_AT_ONCE = 64
 RETRY_S = 0.5
-TRIES = 4
-MOST_PARTS = 64
+REMOVED_WITHIN_S = 5.0
 HEADROOM_BYTES = 1024
 """Of a message, for what is not the part itself."""
 
@@ -48,21 +51,6 @@ _log = logging.getLogger("cwdp.bus")
 
 Trouble = Callable[[str, int, str], None]
 """Told of documents that cannot be written: a host, how many others besides, and why."""
-
-
-class Part(Struct, frozen=True, kw_only=True):
-    """A piece of a document's bytes; `epoch` and `version` are the document's."""
-
-    epoch: int
-    version: int
-    data: bytes
-
-
-class _Stamp(Struct, frozen=True):
-    """What documents and parts have in common."""
-
-    epoch: int = 0
-    parts: int = 0
 
 
 class TooLargeError(BusError):
@@ -77,16 +65,6 @@ class SupersededError(BusError):
     """What was gone on from was not the latest that an earlier leader wrote."""
 
 
-@dataclass(frozen=True)
-class _Held:
-    """What a key on the bus holds."""
-
-    revision: int
-    epoch: int
-    parts: int
-    is_empty: bool = False
-
-
 @dataclass
 class _Whole:
     """A document that is whole on the bus, and what may be written of changes to it.
@@ -99,6 +77,14 @@ class _Whole:
     document: Desired
     left_bytes: int
     is_changed: bool = False
+
+
+@dataclass(frozen=True)
+class _Leaving:
+    """A host that has left for good; `removed` tells in the end whether nothing of it is on the bus."""
+
+    host: str
+    removed: "asyncio.Future[bool]"
 
 
 class DocumentWriter:
@@ -129,9 +115,10 @@ class DocumentWriter:
         self._wholes: dict[str, _Whole] = {}
         self._unwritten_since_s: dict[str, float] = {}
         self._next_try_s: dict[str, float] = {}
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._gone_on_from: dict[str, bytes] = {}
         self._superseded: set[str] = set()
+        self._leaving: dict[str, _Leaving] = {}
         self._told: set[str] = set()
         self._wake = asyncio.Event()
 
@@ -150,10 +137,37 @@ class DocumentWriter:
         under = document_key(self._pod, document.host)
         if under in self._superseded:
             return
+        self._end_leaving(under, is_removed=False)
         self._documents[under] = document
         self._unwritten_since_s.setdefault(under, time.monotonic())
         self._next_try_s.pop(under, None)
         self._wake.set()
+
+    async def remove(self, host: str, *, within_s: float = REMOVED_WITHIN_S) -> None:
+        """Keep nothing of a host that has left for good on the bus: its document, the parts of it, the change to it.
+
+        Raises:
+            BusError: it was not removed in time; it is tried again for as long as this process may write.
+        """
+        under = document_key(self._pod, host)
+        self._documents.pop(under, None)
+        leaving = self._leaving.get(under)
+        if leaving is None:
+            leaving = self._leaving[under] = _Leaving(host, asyncio.get_running_loop().create_future())
+        self._unwritten_since_s.setdefault(under, time.monotonic())
+        self._next_try_s.pop(under, None)
+        self._wake.set()
+        try:
+            is_removed = await asyncio.wait_for(asyncio.shield(leaving.removed), within_s)
+        except TimeoutError:
+            is_removed = False
+        if not is_removed:
+            raise BusError(f"what {host} was told is on the bus still", "try again")
+
+    def is_removed(self, host: str) -> bool:
+        """Whether what was read of a host's document last was that it has been removed."""
+        held = self._held.get(document_key(self._pod, host))
+        return held is not None and held.is_empty and held.revision > 0
 
     def put_whole(self) -> None:
         """Write those whole whose hosts' agents do not read their changes, as one of an older release begun since."""
@@ -171,7 +185,7 @@ class DocumentWriter:
         await self._bucket.open(client)
         under = document_key(self._pod, host)
         found = await read(client, self._bucket, under, self._seal)
-        self._held[under], self._held[change_key(under)] = found.held, _held(*found.change)
+        self._held[under], self._held[change_key(under)] = found.held, held_of(*found.change)
         self._gone_on_from[under] = found.change[1]
         self._wholes.pop(under, None)
         self._superseded.discard(under)
@@ -183,11 +197,13 @@ class DocumentWriter:
             memory.clear()
         self._gone_on_from.clear()
         self._superseded.clear()
+        for under in list(self._leaving):
+            self._end_leaving(under, is_removed=False)
 
     async def run(self, client: Client) -> None:
         """Write every document once a session, and each again when it changes, for as long as the session lasts."""
         now_s = time.monotonic()
-        for key in self._documents:
+        for key in (*self._documents, *self._leaving):
             self._unwritten_since_s.setdefault(key, now_s)
         self._next_try_s.clear()
         self._wholes.clear()
@@ -220,7 +236,7 @@ class DocumentWriter:
         failed = [
             (key, why)
             for key, why in zip(keys, outcomes, strict=True)
-            if why is not None and key in self._documents
+            if why is not None and (key in self._documents or key in self._leaving)
         ]
         if failed:
             self._bucket.close()
@@ -229,7 +245,8 @@ class DocumentWriter:
         by_reason: dict[str, list[str]] = {}
         for key, why in failed:
             self._next_try_s[key] = time.monotonic() + RETRY_S
-            by_reason.setdefault(why, []).append(self._documents[key].host)
+            whose = self._documents.get(key) or self._leaving[key]
+            by_reason.setdefault(why, []).append(whose.host)
         for why in by_reason.keys() - self._told:
             first, *others = by_reason[why]
             _log.warning("documents are not written first=%s others=%d error=%s", first, len(others), why)
@@ -240,11 +257,16 @@ class DocumentWriter:
 
     async def _try(self, client: Client, key: str) -> str | None:
         """Write one; why it could not be, None where it is written or nobody's business any more."""
-        document, what = self._documents.get(key), "written"
-        if document is None:
-            return None
+        document, leaving, what = self._documents.get(key), self._leaving.get(key), "written"
         try:
-            await self._write(client, key, document)
+            if document is not None:
+                await self._write(client, key, document)
+            elif leaving is not None:
+                await self._remove(client, key)
+                self._end_leaving(key, is_removed=True)
+                what = "removed"
+            else:
+                return None
             why = None
         except SupersededError as error:
             self._give_up(key)
@@ -271,6 +293,28 @@ class DocumentWriter:
             memory.pop(key, None)
         self.on_superseded(document.host)
 
+    def _end_leaving(self, key: str, *, is_removed: bool) -> None:
+        """Remove nothing any more under a key."""
+        leaving = self._leaving.pop(key, None)
+        if leaving is not None and not leaving.removed.done():
+            leaving.removed.set_result(is_removed)
+
+    async def _remove(self, client: Client, key: str) -> None:
+        """Remove a document; its head last, which tells how many parts there are."""
+        for memory in (self._wholes, self._gone_on_from, self._held):
+            memory.pop(key, None)
+        self._held.pop(change_key(key), None)
+        self._superseded.discard(key)
+        await self._require_confirmed(key)
+        await self._bucket.open(client)
+        head = held_of(*await self._bucket.read(client, key))
+        parts = (part_key(key, number) for number in range(1, min(head.parts, stored.MOST_PARTS) + 1))
+        for each in (*parts, change_key(key), key):
+            revision, data = await self._bucket.read(client, each)
+            self._held.pop(each, None)
+            if data:
+                await self._bucket.delete(client, each, revision=revision)
+
     async def _write(self, client: Client, key: str, document: Desired) -> None:
         if not await self._write_change(client, key, document):
             await self._write_whole(client, key, document)
@@ -293,7 +337,7 @@ class DocumentWriter:
             self._held.pop(change_key(key))
             await self._require_confirmed(key)
             return False
-        self._held[change_key(key)] = _Held(revision, document.epoch, 0)
+        self._held[change_key(key)] = Held(revision, document.epoch, 0)
         await client.publish(down(self._pod, document.host, CHANGE), data)
         self.counters["changes"] += 1
         return True
@@ -303,9 +347,9 @@ class DocumentWriter:
         data = self._seal.encode(KIND, document)
         most_bytes = client.max_payload - HEADROOM_BYTES
         pieces = [] if len(data) <= most_bytes else _cut(data, most_bytes)
-        if len(pieces) > MOST_PARTS:
+        if len(pieces) > stored.MOST_PARTS:
             raise TooLargeError(
-                f"the document of {document.host} has {len(data)} bytes, and {MOST_PARTS * most_bytes} can be told"
+                f"the document of {document.host} has {len(data)} bytes, and {stored.MOST_PARTS * most_bytes} can be told"
             )
         before = await self._look(client, key)
         await self._hold_change(client, key)
@@ -315,7 +359,7 @@ class DocumentWriter:
         head = data if not pieces else self._seal.encode(KIND, _head(document, len(pieces)))
         await self._replace(client, key, head, document.epoch, parts=len(pieces))
         self.counters["split"] += bool(pieces)
-        for number in range(len(pieces) + 1, min(before.parts, MOST_PARTS) + 1):
+        for number in range(len(pieces) + 1, min(before.parts, stored.MOST_PARTS) + 1):
             held = await self._look(client, part_key(key, number))
             await self._bucket.delete(client, part_key(key, number), revision=held.revision)
             self._held.pop(part_key(key, number), None)
@@ -333,7 +377,7 @@ class DocumentWriter:
         except Conflict:
             await self._require_confirmed(key)
             raise SupersededError(f"{key} has another change than was read") from None
-        self._held[change_key(key)] = _Held(revision, held.epoch, 0, is_empty=held.is_empty)
+        self._held[change_key(key)] = Held(revision, held.epoch, 0, is_empty=held.is_empty)
 
     async def _remove_change(self, client: Client, key: str, epoch: int) -> None:
         """Remove the change to the document before; one that says nothing any more does no harm till then."""
@@ -355,7 +399,7 @@ class DocumentWriter:
         except Conflict:
             revision = await self._replace_others(client, key, data, epoch)
         self._gone_on_from.pop(key, None)
-        self._held[key] = _Held(revision, epoch, parts)
+        self._held[key] = Held(revision, epoch, parts)
 
     async def _replace_others(self, client: Client, key: str, data: bytes, epoch: int) -> int:
         """Replace what somebody else has written, where that is certain to count no more; the new revision."""
@@ -370,125 +414,23 @@ class DocumentWriter:
         if not await self._confirm():
             raise UnconfirmedError(f"somebody else has written {key}, and it is not known who leads")
 
-    async def _look(self, client: Client, key: str) -> _Held:
+    async def _look(self, client: Client, key: str) -> Held:
         """What a key holds, as far as that has been seen."""
         if key not in self._held:
             await self._bucket.open(client)
-            self._held[key] = _held(*await self._bucket.read(client, key))
+            self._held[key] = held_of(*await self._bucket.read(client, key))
         return self._held[key]
-
-
-def part_key(key: str, number: int) -> str:
-    """Under which a part of a document lies, counted from 1."""
-    return f"{key}.{number}"
-
-
-def change_key(key: str) -> str:
-    """Under which the change to a document lies."""
-    return f"{key}.{CHANGE}"
-
-
-def bucket() -> Bucket:
-    """The bucket of documents; what is written is published again to the host whose it is."""
-    return Bucket(
-        DESIRED_BUCKET,
-        max_bytes=MOST_BYTES,
-        republish=RePublish(
-            src=f"$KV.{DESIRED_BUCKET}.*.*",
-            dest=f"{PREFIX}.{{{{wildcard(1)}}}}.down.{{{{wildcard(2)}}}}.{KIND}",
-        ),
-    )
-
-
-@dataclass(frozen=True)
-class Stored:
-    """What the bus holds for a host.
-
-    Attributes:
-        held: of its key.
-        whole: the document there; None where there is none that can be read.
-        change: revision and bytes of the change beside it.
-        to_it: that, where it is one to `whole`.
-    """
-
-    held: _Held
-    whole: Desired | None
-    change: tuple[int, bytes]
-    to_it: Change | None
-
-    def document(self) -> Desired | None:
-        """What the host is to do."""
-        if self.whole is None or self.to_it is None:
-            return self.whole
-        return changed(self.whole, self.to_it)
-
-
-async def read(client: Client, bucket: Bucket, under: str, seal: Seal) -> Stored:
-    """What the bus holds for a host; the change is read after the document, and both again where it is to a later one.
-
-    Raises:
-        nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; there may be no bucket.
-    """
-    held, whole, found, change = _Held(0, 0, 0), None, (0, b""), None
-    for _ in range(TRIES):
-        revision, data = await bucket.read(client, under)
-        held, whole = _held(revision, data), None
-        found = await bucket.read(client, change_key(under))
-        change = _change(found[1], seal)
-        try:
-            head = seal.opened(KIND, Desired, data)
-            whole = await _whole(client, bucket, under, head, seal) if head.parts else head
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            if not data:
-                break
-            continue
-        if change is None or (change.epoch, change.base) <= (whole.epoch, whole.version):
-            break
-    is_to_it = whole is not None and change is not None and changes(whole, change)
-    return Stored(held, whole, found, change if is_to_it else None)
-
-
-def _change(data: bytes, seal: Seal) -> Change | None:
-    """A change as it lies there; None where there is none, or nobody signed it."""
-    try:
-        return seal.opened(CHANGE, Change, data) if data else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-async def _whole(client: Client, bucket: Bucket, under: str, head: Desired, seal: Seal) -> Desired:
-    """The document that a head stands for.
-
-    Raises:
-        msgspec.DecodeError: its parts are not there; they may be on the way.
-    """
-    pieces = []
-    for number in range(1, min(head.parts, MOST_PARTS) + 1):
-        part = decode(Part, (await bucket.read(client, part_key(under, number)))[1])
-        if (part.epoch, part.version) != (head.epoch, head.version):
-            raise msgspec.DecodeError("a part is another document's")
-        pieces.append(part.data)
-    return seal.opened(KIND, Desired, b"".join(pieces))
-
-
-def _head(document: Desired, parts: int) -> Desired:
-    return Desired(host=document.host, epoch=document.epoch, version=document.version, probes=[], parts=parts)
-
-
-def _cut(data: bytes, most_bytes: int) -> list[bytes]:
-    return [data[start : start + most_bytes] for start in range(0, len(data), most_bytes)]
-
-
-def _held(revision: int, data: bytes) -> _Held:
-    """Of what was read; what is no document of anybody's may be replaced."""
-    try:
-        stamp = decode(_Stamp, body_of(data))
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        stamp = _Stamp()
-    return _Held(revision, stamp.epoch, stamp.parts, is_empty=not data)
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, nats.js.errors.APIError) and error.description:
         return f"the bus refuses them: {error.description}"
     return f"the bus does not take them: {str(error) or type(error).__name__}"
+
+
+def _cut(data: bytes, most_bytes: int) -> list[bytes]:
+    return [data[start : start + most_bytes] for start in range(0, len(data), most_bytes)]
+
+
+def _head(document: Desired, parts: int) -> Desired:
+    return Desired(host=document.host, epoch=document.epoch, version=document.version, probes=[], parts=parts)
