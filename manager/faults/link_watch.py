@@ -256,7 +256,9 @@ class LinkWatch:
 
     def _worked_off(self, model: LinkModel, number: int) -> Window:
         """What is known of a window of the model's rows; the others wait for the next model."""
-        rows = self.windows.named_by(model.names_version)[: len(model.matrix.known)]
+        rows = np.zeros(len(model.matrix.known), bool)
+        named = self.windows.named_by(model.names_version)[: len(rows)]
+        rows[: len(named)] = named
         return self.windows.window(number).of(rows)
 
 

@@ -1,7 +1,7 @@
 """Probes by path and 100 ms window, the latest few seconds of them, and each path's least delay. No I/O.
 
-Rows are numbered as they first appear and keep their number; memory is bounded by `MOST_ROWS`, 1.4 kB each. Those of many
-hosts are taken in together, when somebody looks or the present window is over.
+Rows are numbered as they first appear and keep their number, but where many have been let go of; memory is bounded by
+`MOST_ROWS`, 1.4 kB each. Those of many hosts are taken in together, when somebody looks or the present window is over.
 
 A path's least delay is the shortest that it surely had, whatever the clocks were off by within their bounds. That a clock
 was off by more is known only afterwards, so the least delays of the last seconds are kept apart until then.
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address
+from manager.paths.known_rows import KEY_BYTES, NO_ROWS, KnownRows
 from manager.paths.rows import Floats, known_delays, shares_of, taken, together
 from manager.paths.told import HostPaths
 
@@ -26,6 +27,9 @@ MOST_ROWS_A_HOST = 1 << 15
 MOST_AHEAD = 5
 REASONS = ("ok", "not_sane", "too_old", "too_many")
 FORGET_AFTER = 600
+MOST_FREE = 0.1
+"""Where more of the numbers are free, rows are given others: what is done with windows is done for all numbers."""
+
 BASE_BUCKETS = 8
 BASE_BUCKET_WINDOWS = 300
 RECENT_BUCKETS = 3
@@ -36,9 +40,6 @@ MOST_WAITING = 1 << 14
 """Rows that wait to be taken in: what is made of so many on the way fits a processor's second cache."""
 
 FWD, REV = 0, 1
-_KEY_BYTES = 24
-"""Those of a row, and the number of its NIC."""
-
 _NOT_SEEN, _NO_ROOM = -2, -1
 
 _NO_WINDOWS = (0, -1)
@@ -71,44 +72,16 @@ class Window:
     least_ns: Floats
 
     def of(self, rows: NDArray[np.bool_]) -> "Window":
-        """The first rows, as many as are given, and of those that are not wanted nothing."""
+        """So many rows as are given, and of those that are not wanted, or not there, nothing."""
         if len(rows) == len(self.sent) and rows.all():
             return self
-        sent, lost = (np.where(rows, each[: len(rows)], 0.0) for each in (self.sent, self.lost))
-        mean_ns, least_ns = (
-            np.where(rows, each[:, : len(rows)], np.float32(np.nan)) for each in (self.mean_ns, self.least_ns)
-        )
-        return Window(self.number, sent, lost, mean_ns, least_ns)
-
-
-@dataclass(frozen=True)
-class _Known:
-    """The rows of a host: sorted keys, and the number of each; shape (n,)."""
-
-    keys: NDArray[np.bytes_]
-    numbers: NDArray[np.intp]
-
-    def find(self, keys: NDArray[np.bytes_]) -> NDArray[np.intp]:
-        """The number of each key, -1 for one that is not there."""
-        if not len(self.keys):
-            return np.full(len(keys), -1, np.intp)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[place] == keys, self.numbers[place], -1)
-
-    def with_more(self, keys: NDArray[np.bytes_], numbers: NDArray[np.intp]) -> "_Known":
-        """With further rows; a negative number is no row."""
-        keys = np.concatenate([self.keys, keys[numbers >= 0]])
-        numbers = np.concatenate([self.numbers, numbers[numbers >= 0]])
-        order = np.argsort(keys, kind="stable")
-        return _Known(keys[order], numbers[order])
-
-    def without(self, numbers: NDArray[np.intp]) -> "_Known":
-        """Without some rows."""
-        kept = ~np.isin(self.numbers, numbers)
-        return _Known(self.keys[kept], self.numbers[kept])
-
-
-_NOTHING = _Known(np.zeros(0, f"S{_KEY_BYTES}"), np.zeros(0, np.intp))
+        there = min(len(rows), len(self.sent))
+        counts, delays = np.zeros((2, len(rows))), np.full((4, len(rows)), np.nan, np.float32)
+        for count, each in zip(counts, (self.sent, self.lost), strict=True):
+            count[:there] = np.where(rows[:there], each[:there], 0.0)
+        for delay, told in zip(delays, (*self.mean_ns, *self.least_ns), strict=True):
+            delay[:there] = np.where(rows[:there], told[:there], np.float32(np.nan))
+        return Window(self.number, counts[0], counts[1], delays[:2], delays[2:])
 
 
 @dataclass(frozen=True)
@@ -123,7 +96,7 @@ class WindowStore:
     """Takes in reports of windows.
 
     Attributes:
-        names: what each row is; None for a number that is free.
+        names: what each row is; None for a number that has become free of late.
         version: another one whenever `names` changes.
         reports: rows by what became of them (`REASONS`).
     """
@@ -132,7 +105,7 @@ class WindowStore:
         self.names: list[RowName | None] = []
         self.version = 0
         self.reports: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        self._of_host: dict[str, _Known] = {}
+        self._of_host: dict[str, KnownRows] = {}
         self._arrived: dict[str, _Arrived] = {}
         self._nic_number: dict[str, int] = {}
         self._of_nic: dict[str, set[int]] = {}
@@ -151,7 +124,6 @@ class WindowStore:
         self._distrusted = np.zeros((2, 0), np.int64)
         self._distrusted_ends: dict[str, tuple[int, int]] = {}
         self._distrusted_to = -1
-        self._used = 0
         self._waiting: list[tuple[NDArray[np.void], NDArray[np.intp]]] = []
         self._waiting_rows = self._now = 0
 
@@ -196,17 +168,15 @@ class WindowStore:
     def window(self, number: int) -> Window:
         """What is known of a window."""
         self._take_in()
-        slot = number % KEPT
+        slot, used = number % KEPT, len(self.names)
         if self._held[slot] != number:
-            zero, nothing = np.zeros(len(self.names)), self._unknown()
+            zero, nothing = np.zeros(used), np.full((2, used), np.nan, np.float32)
             return Window(number, zero, zero, nothing, nothing)
-        sent, lost = self._counts[slot].astype(np.float64)
+        sent, lost = self._counts[slot, :, :used].astype(np.float64)
         if self._least is None:
             self._least = np.minimum(self._base.min(axis=1), self._recent.min(axis=1))
-        used, mean_ns, least_ns = self._used, self._unknown(), self._unknown()
-        base = np.where(np.isinf(self._least[:, :used]), np.nan, self._least[:, :used])
-        np.subtract(self._delays[slot, :2, :used], base, out=mean_ns[:, :used])
-        np.subtract(self._delays[slot, 2:, :used], base, out=least_ns[:, :used])
+        base = np.where(np.isinf(self._least[:, :used]), np.float32(np.nan), self._least[:, :used])
+        mean_ns, least_ns = self._delays[slot, :2, :used] - base, self._delays[slot, 2:, :used] - base
         return Window(number, sent, lost, mean_ns, least_ns)
 
     def answered(self, nic: str) -> set[str]:
@@ -224,7 +194,7 @@ class WindowStore:
 
     def named_by(self, version: int) -> NDArray[np.bool_]:
         """Rows that have been what they are since a version of the names, shape (rows,)."""
-        return np.asarray(self._named <= version, bool)
+        return np.asarray(self._named[: len(self.names)] <= version, bool)
 
     def forget_base(self, rows: NDArray[np.intp], way: int) -> None:
         """Have some rows' least delays one way begin anew: they lead over other links now."""
@@ -269,6 +239,29 @@ class WindowStore:
                 self._of_nic[name.src].discard(row)
         self._free.extend(old[::-1].tolist())
         self.version += 1
+        live = np.array([name is not None for name in self.names])
+        if np.count_nonzero(~live) > MOST_FREE * len(live):
+            self._close_ranks(live)
+
+    def _close_ranks(self, live: NDArray[np.bool_]) -> None:
+        """Give the rows with the highest numbers those that are free."""
+        count = int(np.count_nonzero(live))
+        moved, to = count + np.flatnonzero(live[count:]), np.flatnonzero(~live[:count])
+        for array in (self._seen, self._counts, self._delays, self._base, self._recent, self._distrusted):
+            array[..., to] = array[..., moved]
+        self._named[to], self._seen[count:], self._least = self.version, -1, None
+        number = np.arange(len(live))
+        number[moved] = to
+        self._of_host = {
+            host: KnownRows(known.keys, number[known.numbers]) for host, known in self._of_host.items()
+        }
+        for before, now in zip(moved.tolist(), to.tolist(), strict=True):
+            name = self.names[now] = self.names[before]
+            assert name is not None
+            self._of_nic[name.src].discard(before)
+            self._of_nic[name.src].add(now)
+        del self.names[count:]
+        self._free = list(range(len(self._seen) - 1, count - 1, -1))
 
     def _take_in(self) -> None:
         """Keep what waits, of all hosts at once: a step over many rows takes hardly longer than one over few."""
@@ -356,8 +349,8 @@ class WindowStore:
         if window <= self._held[slot]:
             return
         self._held[slot] = window
-        self._counts[slot, :, : self._used] = 0
-        self._delays[slot, :, : self._used] = np.nan
+        self._counts[slot, :, : len(self.names)] = 0
+        self._delays[slot, :, : len(self.names)] = np.nan
         self._settle(window // RECENT_BUCKET_WINDOWS)
         bucket = window // BASE_BUCKET_WINDOWS % BASE_BUCKETS
         if bucket != self._bucket and window >= self._held.max():
@@ -402,7 +395,7 @@ class WindowStore:
     def _look_up(self, table: HostPaths, places: NDArray[np.uint32]) -> NDArray[np.intp]:
         """The numbers of some paths of a table; those that have none are given one."""
         keys = self._keys(table.nics, table.paths[places])
-        known = self._of_host.setdefault(table.host, _NOTHING)
+        known = self._of_host.setdefault(table.host, NO_ROWS)
         numbers = known.find(keys)
         if (numbers < 0).any():
             fresh, first = np.unique(keys[numbers < 0], return_index=True)
@@ -416,21 +409,21 @@ class WindowStore:
     def _keys(self, nics: Sequence[str], rows: NDArray[np.void]) -> NDArray[np.bytes_]:
         """What tells rows apart."""
         nic = [self._nic_number.setdefault(name, len(self._nic_number)) for name in nics]
-        keys = np.empty((len(rows), _KEY_BYTES), np.uint8)
+        keys = np.empty((len(rows), KEY_BYTES), np.uint8)
         keys[:, 4:] = path_keys(rows).view(np.uint8).reshape(len(rows), -1)
         keys[:, :4] = np.array(nic, "<u4")[rows["nic"]].view(np.uint8).reshape(-1, 4)
-        return keys.view(f"S{_KEY_BYTES}").ravel()
+        return keys.view(f"S{KEY_BYTES}").ravel()
 
     def _new(self, nics: Sequence[str], paths: NDArray[np.void], have: int) -> NDArray[np.intp]:
         """Numbers for further paths of a host that has some; -1 where there is no room."""
-        used = len(self.names) - len(self._free)
+        used = len(self._seen) - len(self._free)
         count = max(0, min(len(paths), MOST_ROWS_A_HOST - have, MOST_ROWS - used))
         while len(self._free) < count:
             self._grow()
         numbers = np.full(len(paths), _NO_ROOM, np.intp)
         given = numbers[:count] = [self._free.pop() for _ in range(count)]
         self.version += count > 0
-        self._used = max(self._used, max(given, default=-1) + 1)
+        self.names += [None] * (max(given, default=-1) + 1 - len(self.names))
         for number, name in zip(given, _names(nics, paths[:count]), strict=True):
             self.names[number] = name
             self._of_nic.setdefault(name.src, set()).add(number)
@@ -446,9 +439,8 @@ class WindowStore:
 
     def _grow(self) -> None:
         """Make more room for rows; what none has used yet takes no memory."""
-        old = len(self.names)
+        old = len(self._seen)
         more = max(64, old // 2)
-        self.names += [None] * more
         self._free = [*range(old + more - 1, old - 1, -1), *self._free]
         self._least = None
         self._seen = np.append(self._seen, np.full(more, -1, np.int64))
@@ -456,10 +448,6 @@ class WindowStore:
         self._counts, self._delays = _with_more(self._counts, more), _with_more(self._delays, more)
         self._base, self._recent = _with_more(self._base, more), _with_more(self._recent, more)
         self._distrusted = np.append(self._distrusted, np.tile(np.array([_NO_WINDOWS]).T, more), axis=1)
-
-    def _unknown(self) -> Floats:
-        """Delays both ways, none of which is known."""
-        return np.full((2, len(self.names)), np.nan, np.float32)
 
 
 def _names(nics: Sequence[str], paths: NDArray[np.void]) -> Iterator[RowName]:

