@@ -1,6 +1,10 @@
-"""Which source ports to use, so that their paths have as little in common as can be. Pure.
+"""Which source ports to use, so that their paths have as little in common as can be, and when all paths have been found. Pure.
 
 A path is the numbers of its links; its first and last one are the NICs' own and common to all paths of a pair.
+
+The stopping rule is that of the Multipath Detection Algorithm (Augustin, Friedman, Teixeira, "Multipath tracing with Paris
+traceroute", E2EMON 2007): with k + 1 equally likely paths, n ports miss a certain one with probability (k / (k + 1))^n, and
+any of them with no more than k + 1 times that.
 """
 
 from collections import Counter
@@ -9,6 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 Path = tuple[int, ...]
+
+CONFIDENCE = 0.99
+"""That all paths have been found."""
 
 
 def _between_leaves(path: Path) -> Path:
@@ -77,3 +84,16 @@ def spread(paths: Sequence[Path], count: int) -> tuple[Path, ...]:
         used[crossed[best]] += 1
         used[-1] = 0
     return tuple(path for path, left in zip(paths, is_left, strict=True) if not left)
+
+
+def confidence(ports: int, distinct: int) -> float:
+    """How sure it is that there is no further equally likely path, 0 to 1.
+
+    Args:
+        ports: source ports that were traced.
+        distinct: different paths that they lead over.
+    """
+    if distinct <= 0 or ports < distinct:
+        return 0.0
+    missed = (distinct + 1) * (distinct / (distinct + 1)) ** ports
+    return max(0.0, 1.0 - missed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.coverage import CONFIDENCE, confidence
+from manager.fabric.choice import CONFIDENCE, confidence
 from manager.fabric.routes import MARK, DirectedLink, PathName
 from manager.fabric.traces import MOST_HOPS, UNKNOWN, Claims
 from manager.fabric.votes import Judgement, Steps

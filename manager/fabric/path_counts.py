@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.coverage import CONFIDENCE, confidence
+from manager.fabric.choice import CONFIDENCE, confidence
 from manager.fabric.routes import MARK, NOWHERE, DirectedLink, PackedPaths, Pair, Routes
 
 I32 = NDArray[np.int32]

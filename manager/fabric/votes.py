@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.coverage import CONFIDENCE, confidence
+from manager.fabric.choice import CONFIDENCE, confidence
 from manager.fabric.traces import MOST_HOPS, UNKNOWN, Claims
 
 LEAST_WITNESSES = 2

@@ -54,12 +54,12 @@ class Traffic:
         packed = np.frombuffer(
             b"".join(packed_address(nic_address(each)) for each in range(size.nics)), np.uint8
         ).reshape(-1, 16)
-        self._told_qpn = self.qpn + 64 * (self.src % 997)
+        self.told_qpn = self.qpn + 64 * (self.src % 997)
         rows = np.zeros(2 * len(nic), QP_ROW)
         sent, came = rows[: len(nic)], rows[len(nic) :]
         sent["addr"], came["addr"] = packed[self.dst], packed[self.src]
         sent["direction"], came["direction"] = EGRESS, INGRESS
-        rows["qpn"], rows["sport"] = np.tile(self._told_qpn, 2), np.tile(self.sport, 2)
+        rows["qpn"], rows["sport"] = np.tile(self.told_qpn, 2), np.tile(self.sport, 2)
         owner = np.concatenate([self.src, self.dst])
         order = np.argsort(owner, kind="stable")
         self._rows, self._of = rows[order], order % len(nic)
@@ -102,7 +102,7 @@ class Traffic:
     def _find(self, nic: int, dst_addr: str, qpn: int) -> int | None:
         size = self._fabric.size
         mine = np.arange(nic * size.queue_pairs, (nic + 1) * size.queue_pairs)
-        found = mine[(self.dst[mine] == nic_of(dst_addr)) & (self._told_qpn[mine] == qpn)]
+        found = mine[(self.dst[mine] == nic_of(dst_addr)) & (self.told_qpn[mine] == qpn)]
         return int(found[0]) if len(found) else None
 
     def _share(self) -> None:

@@ -270,8 +270,8 @@ async def test_a_document_that_was_read_from_a_copy_that_lags_behind_is_not_gone
             patch.setattr(nats.js.manager.JetStreamManager, "get_last_msg", lagging)
             second = await managers.start("b")
             await until(lambda: lags == [0])
-        stored = await _written_by(second, "h1")
-        assert stored.steer == some.begun["h1"]
+        written = await _written_by(second, "h1")
+        assert written.steer == some.begun["h1"]
 
 
 async def _written_by(manager: Manager, host: str) -> Desired:

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, ProbeEdge, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.fabric.choice import covering_ports, disjoint_ports
-from manager.fabric.coverage import confidence
+from manager.fabric.choice import confidence, covering_ports, disjoint_ports
 from manager.fabric.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Discovery
 from manager.fabric.fabric import Fabric
 from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders

@@ -84,9 +84,10 @@ def test_queues_are_told_from_rows_between_pods_too(swarm: SwarmOfPods) -> None:
 def _between(swarm: SwarmOfPods, pod: LeadingPod) -> dict[tuple[str, int], tuple[int, int]]:
     """NIC, destination QPN of the queue pairs that lead out of a pod: their source and destination NICs."""
     traffic, found = swarm.traffic, {}
-    for src, dst, row in zip(traffic.src.tolist(), traffic.dst.tolist(), traffic._sent, strict=True):
+    each = zip(traffic.src.tolist(), traffic.dst.tolist(), traffic.told_qpn.tolist(), strict=True)
+    for src, dst, qpn in each:
         if swarm.hosts[src // 2].name in pod.hosts and swarm.hosts[dst // 2].name not in pod.hosts:
-            found[f"h{src // 2}/nic{src % 2}", int(row["qpn"])] = src, dst
+            found[f"h{src // 2}/nic{src % 2}", qpn] = src, dst
     return found
 
 
