@@ -50,7 +50,7 @@ from manager.planner.planner import Planner, merged
 from manager.planner.steering_state import SteerParts
 from manager.pods.timelines import OtherTimelines
 from manager.probing.between_pods import Between
-from manager.probing.pace import report_interval_s
+from manager.probing.pace import paths_of_pair, report_interval_s
 from manager.probing.probe_graph import Pairs
 from manager.probing.schedule import Documents, EdgeMaker, Member, build_pairs
 from manager.queue_pairs.traffic import Traffic
@@ -334,6 +334,7 @@ class FleetState:
             self._taken_up = {host: [] for host in self._taken_up}
         self.probed_pairs = len(pairs)
         self.report_interval_s = report_interval_s(len(members), self.report_interval_s)
+        self._edge_maker.paths = paths_of_pair(len(members), self._probes.paths, self._edge_maker.paths)
         self.watch.keep_pace(self.report_interval_s)
         self.discovery.order_interval_s = self.report_interval_s
         self._graph = (members, pairs) if between is None else between.joined(members, pairs)

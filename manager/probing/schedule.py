@@ -88,6 +88,17 @@ class EdgeMaker:
         self._ends: dict[tuple[str, str], _Ends] = {}
         self._by_host: dict[str, list[ProbeEdge]] = {}
 
+    @property
+    def paths(self) -> int:
+        """Source ports of each pair, each way."""
+        return self._paths
+
+    @paths.setter
+    def paths(self, paths: int) -> None:
+        if paths != self._paths:
+            self._paths = paths
+            self._ends.clear()
+
     def make(self, members: Sequence[Member], pairs: Pairs) -> dict[str, list[ProbeEdge]]:
         """See `edges_by_host`; a host's list is the same as before where all of its edges are."""
         names = [_name(member) for member in members]

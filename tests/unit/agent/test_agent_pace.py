@@ -3,7 +3,7 @@
 import pytest
 
 from cwdp.agent.pace import Pace
-from manager.probing.pace import report_interval_s
+from manager.probing.pace import paths_of_pair, report_interval_s
 
 LOOK_S = 0.125
 
@@ -59,3 +59,9 @@ def test_a_large_fleet_reports_less_often_and_does_not_go_to_and_fro() -> None:
         0.5,
         0.25,
     ]
+
+
+def test_a_pair_of_a_large_fleet_probes_over_fewer_paths_and_does_not_go_to_and_fro() -> None:
+    assert [paths_of_pair(nics, 8, 8) for nics in (2, 1_024, 1_025, 10_000)] == [8, 8, 4, 4]
+    assert [paths_of_pair(nics, 8, 4) for nics in (1_024, 900, 819, 10)] == [4, 4, 8, 8]
+    assert [paths_of_pair(nics, 2, 2) for nics in (10, 2_000)] == [2, 2]

@@ -13,6 +13,7 @@ from cwdp.shared.bus.messages import Desired, ProbeEdge, RoceSettings, SteerQp, 
 from manager.probing.schedule import (
     UD_PAIRS_PER_S,
     Documents,
+    EdgeMaker,
     Family,
     Member,
     build_pairs,
@@ -210,3 +211,19 @@ def test_a_change_of_steering_or_settings_makes_a_new_version() -> None:
         for wanted in (plain, plain, steered, steered, settled, plain)
     ]
     assert versions == [[1], [], [2], [], [3], [4]]
+
+
+def test_a_pair_that_is_to_probe_over_fewer_paths_sends_as_many_probes() -> None:
+    maker = EdgeMaker(family="4", paths=8, pairs_per_s=100.0, choose=lambda _src, _dst, ports: ports)
+    before = maker.make(_members(), PAIRS)
+    maker.paths = 8
+    assert all(maker.make(_members(), PAIRS)[host] is edges for host, edges in before.items())
+    maker.paths = 4
+    now = maker.make(_members(), PAIRS)
+    for host, edges in before.items():
+        for edge, fewer in zip(edges, now[host], strict=True):
+            assert (len(edge.sports), len(fewer.sports)) == (8, 4)
+            assert fewer.pairs_per_s == edge.pairs_per_s
+    assert now == EdgeMaker(
+        family="4", paths=4, pairs_per_s=100.0, choose=lambda _src, _dst, ports: ports
+    ).make(_members(), PAIRS)
