@@ -68,6 +68,10 @@ class Kind(IntEnum):
     MOVED = 6
 
 
+_SIZES = {Kind.HELLO: HELLO.size, Kind.QP_RTR: QP.size, Kind.QP_STATE: HEAD.size, Kind.MOVED: MOVED.size}
+"""Of the messages that a shim sends."""
+
+
 class Hello(NamedTuple):
     """A program is there.
 
@@ -86,7 +90,7 @@ class QpPath(NamedTuple):
 
     Attributes:
         flow_label: in force; 0 for the device's own choice.
-        by_table: whether the table gave it.
+        by_table: whether the table gave it, not 0 for yes.
         actuator: its place in ACTUATORS.
     """
 
@@ -98,7 +102,7 @@ class QpPath(NamedTuple):
     dest_qpn: int
     flow_label: int
     dst: bytes
-    by_table: bool
+    by_table: int
     actuator: int
 
     @property
@@ -152,26 +156,16 @@ def read(data: bytes) -> Message | None:
     if len(data) < HEAD.size:
         return None
     magic, kind, name, qpn, state = HEAD.unpack_from(data)
-    if magic != MAGIC:
-        return None
-    if kind == Kind.HELLO and len(data) == HELLO.size:
-        return Hello(*HELLO.unpack(data)[5:])
     device = _device(name)
-    if device is None:
+    if magic != MAGIC or device is None or len(data) != _SIZES.get(kind):
         return None
-    if kind == Kind.QP_STATE and len(data) == HEAD.size:
+    if kind == Kind.HELLO:
+        return Hello(*HELLO.unpack(data)[5:])
+    if kind == Kind.QP_STATE:
         return QpState(device, qpn, state)
-    if kind == Kind.QP_RTR and len(data) == QP.size:
-        port, gid_index, dest_qpn, flow_label, dst, by_table, actuator = QP.unpack(data)[5:]
-        if actuator >= len(ACTUATORS):
-            return None
-        return QpPath(
-            device, qpn, state, port, gid_index, dest_qpn, flow_label, dst, bool(by_table), actuator
-        )
-    if kind == Kind.MOVED and len(data) == MOVED.size:
-        moved = Moved(device, qpn, state, *MOVED.unpack(data)[5:])
-        return moved if moved.actuator < len(ACTUATORS) else None
-    return None
+    more = (QP if kind == Kind.QP_RTR else MOVED).unpack(data)[5:]
+    message = QpPath(device, qpn, state, *more) if kind == Kind.QP_RTR else Moved(device, qpn, state, *more)
+    return message if message.actuator < len(ACTUATORS) else None
 
 
 def head(kind: Kind, device: str = "", qpn: int = 0, state: int = 0) -> bytes:
@@ -250,7 +244,8 @@ def _routes(routes: Sequence[Route], size: int) -> NDArray[np.void]:
 def _places(wanted: list[int], size: int) -> list[int]:
     taken: set[int] = set()
     places: list[int] = []
-    for place in wanted:
+    for first in wanted:
+        place = first
         while place in taken:
             place = (place + 1) % size
         taken.add(place)
