@@ -9,12 +9,13 @@ import os
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.rdma.sport import flow_label_to_sport, sport_to_flow_label
+from cwdp.shared.bus.messages import Actuator
 
 SOCKET = "/run/cwdp/verbs.sock"
 MAGIC = 0x62765743
@@ -30,7 +31,6 @@ RTS = 3
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 FNV_BASIS, FNV_PRIME = 2166136261, 16777619
 
-Actuator = Literal["create_only", "mlx5dv", "bnxt", "sqd"]
 ACTUATORS: tuple[Actuator, ...] = ("create_only", "mlx5dv", "bnxt", "sqd")
 """How a queue pair can be moved while it sends, in the order of `enum cwdp_verbs_actuator`."""
 
@@ -257,7 +257,8 @@ def _running(shares: list[float]) -> NDArray[np.uint32]:
     """Running sums of shares as parts of 2**32, each less 1."""
     sums = np.cumsum(shares)
     parts = np.maximum(np.round(sums / sums[-1:] * 2**32), 1)
-    return (parts - 1).astype(np.uint32)
+    ends: NDArray[np.uint32] = (parts - 1).astype(np.uint32)
+    return ends
 
 
 def _device(name: bytes) -> str | None:

@@ -17,13 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from cwdp.agent.clock.discipline import Clocks
 from cwdp.agent.orders import Orders
 from cwdp.agent.ud import pairs as udpairs
 from cwdp.agent.ud.orders import UdOrder, UdWord
 from cwdp.agent.ud.pairs import Pairs, Turns
+from cwdp.agent.words import Words
 from cwdp.errors import ConfigError, CwdpError
 from cwdp.rdma import udprobe
 from cwdp.rdma.gid import gid_bytes
@@ -164,31 +163,6 @@ class UdHost:
             self._counters.update(self._prober.counters)
             self._prober.close()
             self._prober = None
-
-
-class Words:
-    """Writes to the agent without waiting for it: while it reads nothing, nothing more is said.
-
-    Args:
-        fd: the standard output, as a rule.
-    """
-
-    def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
-        self._rest = b""
-
-    def is_free(self) -> bool:
-        """Whether all that was said has been written."""
-        if self._rest:
-            with suppress(BlockingIOError):
-                self._rest = self._rest[os.write(self._fd, self._rest) :]
-        return not self._rest
-
-    def say(self, word: UdWord) -> None:
-        """Say something, when free."""
-        self._rest = msgspec.json.encode(word) + b"\n"
-        self.is_free()
 
 
 def run(orders: Orders[UdOrder], host: UdHost, words: Words) -> None:

@@ -46,6 +46,10 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
+Actuator = Literal["tc", "mlx5dv", "bnxt", "sqd", "create_only"]
+"""What moves a queue pair to another path: the dataplane, the device by its vendor's library, draining it first, or nothing
+once it is connected."""
+
 RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
 Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
 ReportInterval = Annotated[float, Meta(ge=0.1, le=10)]
@@ -147,6 +151,20 @@ class SteerQp(Struct, frozen=True, kw_only=True):
     override: bool = False
 
 
+class Spread(Struct, frozen=True, kw_only=True):
+    """How queue pairs that are yet to be connected are spread, from a NIC of this host to an address.
+
+    They take `sports` by `shares`; in equal parts where there are none. Where both NICs probe by UD queue pairs, `dst_ud` is
+    the peer's: the paths of queue pairs that are there are watched by it.
+    """
+
+    nic: str
+    dst_addr: str
+    sports: Annotated[list[RoceSport], Meta(max_length=16)]
+    shares: Annotated[list[Annotated[float, Meta(ge=0, le=1)]], Meta(max_length=16)] = []
+    dst_ud: UdAddress | None = None
+
+
 class Detour(Struct, frozen=True, kw_only=True):
     """What a NIC of this host does while its queue pairs to an address have neither path nor backup.
 
@@ -216,6 +234,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     traces: list[TraceOrder] = []
     slices: list[NicSlices] = []
     detours: list[Detour] = []
+    spreads: list[Spread] = []
     report_interval_s: ReportInterval = DEFAULT_REPORT_INTERVAL_S
     epoch: int = 0
     led_since_s: float = 0.0

@@ -14,7 +14,8 @@ from cwdp.agent.orders import Orders
 from cwdp.agent.ud import pairs as udpairs
 from cwdp.agent.ud.orders import Fate, Row, UdOrder, UdPathOrder, UdWord
 from cwdp.agent.ud.pairs import CATCH_UP_S, Turns
-from cwdp.agent.ud.process import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, Words, read_line, run
+from cwdp.agent.ud.process import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, read_line, run
+from cwdp.agent.words import Words
 from cwdp.errors import ConfigError, CwdpError, RdmaError
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
