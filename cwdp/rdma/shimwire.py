@@ -21,6 +21,9 @@ SOCKET = "/run/cwdp/verbs.sock"
 MAGIC = 0x62765743
 VERSION = 1
 CHOICES = 16
+MOST_SOURCES, MOST_BITS, STEPS = 4_096, 20, 256
+"""Bounds of a table: its sources, the number of its routes in bits, and how far a route may stand behind its hash's place."""
+
 NAME_BYTES = 64
 GONE = 255
 """A state: the queue pair is destroyed."""
@@ -179,15 +182,19 @@ def move(device: str, qpn: int, number: int, deadline_ns: int, sport: int, *, wi
 
 
 def pack(number: int, sources: Sequence[Source], routes: Sequence[Route]) -> bytes:
-    """A table of these, one route for each pair of GIDs.
+    """A table of these, one route for each pair of GIDs; without those beyond MOST_SOURCES, and those that have no place.
 
     Raises:
         ConfigError: a port is outside of the dynamic range.
     """
-    bits = max(1, (2 * len(routes) - 1).bit_length())
+    bits = min(MOST_BITS, max(1, (2 * len(routes) - 1).bit_length()))
+    rows, missed = _routes(routes, 1 << bits)
+    while missed and bits < MOST_BITS:
+        bits += 1
+        rows, missed = _routes(routes, 1 << bits)
     header = np.zeros(1, TABLE)
-    header[0] = (MAGIC, VERSION, number, len(sources), bits)
-    return header.tobytes() + _sources(sources).tobytes() + _routes(routes, 1 << bits).tobytes()
+    header[0] = (MAGIC, VERSION, number, min(len(sources), MOST_SOURCES), bits)
+    return header.tobytes() + _sources(sources[:MOST_SOURCES]).tobytes() + rows.tobytes()
 
 
 def sealed(table: bytes) -> int:
@@ -224,32 +231,35 @@ def _sources(sources: Sequence[Source]) -> NDArray[np.void]:
     return rows
 
 
-def _routes(routes: Sequence[Route], size: int) -> NDArray[np.void]:
-    """The routes in the places where a look-up comes by."""
+def _routes(routes: Sequence[Route], size: int) -> tuple[NDArray[np.void], int]:
+    """The routes in the places where a look-up comes by, and how many have none."""
     rows = np.zeros(size, ROUTE)
     if not routes:
-        return rows
+        return rows, 0
     keys = np.frombuffer(b"".join(route.src + route.dst for route in routes), np.uint8).reshape(-1, 32)
-    places = _places((hashes(keys) & np.uint32(size - 1)).tolist(), size)
-    rows["src"][places], rows["dst"][places] = keys[:, :16], keys[:, 16:]
+    placed = _places((hashes(keys) & np.uint32(size - 1)).tolist(), size)
+    which, places = list(placed), list(placed.values())
+    rows["src"][places], rows["dst"][places] = keys[which, :16], keys[which, 16:]
     rows["used"][places] = 1
-    for place, route in zip(places, routes, strict=True):
-        shares = [(sport, share) for sport, share in route.shares if share > 0][:CHOICES]
+    for i, place in placed.items():
+        shares = [(sport, share) for sport, share in routes[i].shares if share > 0][:CHOICES]
         rows["choices"][place] = len(shares)
         rows["flow_label"][place][: len(shares)] = [sport_to_flow_label(sport) for sport, _ in shares]
         rows["up_to"][place][: len(shares)] = _running([share for _, share in shares])
-    return rows
+    return rows, len(routes) - len(placed)
 
 
-def _places(wanted: list[int], size: int) -> list[int]:
+def _places(wanted: list[int], size: int) -> dict[int, int]:
+    """From each route's number to its place, the first free one within STEPS of the wanted; none where there is none."""
     taken: set[int] = set()
-    places: list[int] = []
-    for first in wanted:
-        place = first
-        while place in taken:
-            place = (place + 1) % size
-        taken.add(place)
-        places.append(place)
+    places: dict[int, int] = {}
+    for i, first in enumerate(wanted):
+        for step in range(min(STEPS, size)):
+            place = (first + step) % size
+            if place not in taken:
+                taken.add(place)
+                places[i] = place
+                break
     return places
 
 

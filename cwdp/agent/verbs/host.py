@@ -18,7 +18,7 @@ from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import Message, Moved, QpPath, QpState
 
 COUNTERS = ("tables", "tables_failed", "told_garbage", "down_paths")
-TABLE_REST_NS, TIDY_NS = 100_000_000, 500_000_000
+TABLE_REST_NS, RETRY_NS, TIDY_NS = 100_000_000, 10_000_000, 500_000_000
 SAID_AT_ONCE = 2_048
 PATHS_BYTES = 1 << 18
 SILENT_NS = 10_000_000_000
@@ -45,7 +45,8 @@ class VerbsHost:
         self._heard_down_ns: dict[str, int] = {}
         self._table = b""
         self._table_fd = -1
-        self._is_table_stale, self._table_ns, self._tidied_ns = True, 0, 0
+        self._is_table_stale = True
+        self._table_ns = self._tidied_ns = self._retried_ns = 0
 
     def follow(self, order: VerbsOrder) -> None:
         """Have everything be as ordered."""
@@ -66,8 +67,10 @@ class VerbsHost:
         if now_ns - self._tidied_ns >= TIDY_NS:
             self._tidied_ns = now_ns
             self._clients.tidy(now_ns)
-            self._moves.tidy(self._clients, now_ns)
             self._forget_silent(now_ns)
+        if now_ns - self._retried_ns >= RETRY_NS:
+            self._retried_ns = now_ns
+            self._moves.tidy(self._clients, now_ns)
         if self._is_table_stale and now_ns - self._table_ns >= TABLE_REST_NS:
             self._table_ns = now_ns
             self._renew_table()

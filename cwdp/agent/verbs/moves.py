@@ -1,8 +1,9 @@
 """Which source port each queue pair is to have, and having it take it.
 
 A queue pair takes the port that the manager wants, or its backup while that path is down. One of which the manager has said
-nothing stays where it is, but off a path that is down, onto the living port that the fewest take. Nothing is moved where no
-other path is known to live.
+nothing stays where it is, unless its path is down, or its device chose it and nobody knows it: then it takes the living port
+that the fewest take. Nothing is moved where no other path is known to live. What only draining can move is moved when the
+manager wants it, never for a failure: what a dead path has swallowed never drains.
 """
 
 import errno
@@ -23,13 +24,20 @@ from cwdp.shared.bus.messages import Spread, SteerQp
 DEADLINE_NS = 2_000_000_000
 """Later an order is not begun any more. A queue pair goes on trying for seconds, so late is better than never."""
 
-RESTS_NS, RESTS_LONG_NS = 1_000_000_000, 30_000_000_000
-"""After an order that came to nothing; and where the device cannot do it at all."""
+BUSY_NS, RESTS_NS, RESTS_LONG_NS = 5_000_000, 1_000_000_000, 30_000_000_000
+"""After an order that came to nothing: as the program was calling, else; and where the device cannot do it at all."""
 
 COUNTERS = ("moves", "moves_for_failure", "moves_done", "moves_refused", "moves_unanswered", "moves_unasked")
 TIMES = ("move_took_us_max",)
 
 _CANNOT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.EPERM)
+
+
+def _rests_ns(error: int) -> int:
+    """How long to wait before the next order, after one that came to this errno."""
+    if error == errno.EBUSY:
+        return BUSY_NS
+    return RESTS_LONG_NS if error in _CANNOT else RESTS_NS
 
 
 class Moves:
@@ -84,7 +92,7 @@ class Moves:
     def _decide_between(self, pair: Pair, qps: list[Qp], clients: Clients) -> None:
         dead = self._down.get(pair[0], frozenset())
         used: Counter[int] = Counter()
-        if len(qps) > 1 and any((pair[1], qp.sport) in dead for qp in qps):
+        if len(qps) > 1 and any(qp.sport is None or (pair[1], qp.sport) in dead for qp in qps):
             used.update(_heading(qp) for qp in self._queue_pairs.between(pair))
         for qp in qps:
             wanted = self._wanted(qp, dead, used) if qp.sends else None
@@ -106,7 +114,7 @@ class Moves:
         else:
             self._counters["moves_refused"] += 1
             qp.refused = min(moved.error, 4_095)
-            rests_ns = RESTS_LONG_NS if moved.error in _CANNOT else RESTS_NS
+            rests_ns = _rests_ns(moved.error)
             qp.rests_until_ns = time.monotonic_ns() + rests_ns
         self._queue_pairs.change(qp)
 
@@ -120,7 +128,8 @@ class Moves:
                 qp.order, qp.refused, qp.rests_until_ns = 0, errno.ETIMEDOUT, now_ns + RESTS_NS
                 self._counters["moves_unanswered"] += 1
                 self._queue_pairs.change(qp)
-        self.decide(sorted(self._unsettled.values(), key=lambda qp: qp.pair), clients)
+        due = [qp for qp in self._unsettled.values() if not qp.order and now_ns >= qp.rests_until_ns]
+        self.decide(sorted(due, key=lambda qp: qp.pair), clients)
 
     def _wanted(self, qp: Qp, dead: Collection[tuple[str, int]], used: Counter[int]) -> int | None:
         """The port that it should have; None for any that it has."""
@@ -129,18 +138,18 @@ class Moves:
             for sport in (steer.sport, steer.backup_sport):
                 if sport is not None and (qp.dst_addr, sport) not in dead:
                     return sport
-        if qp.sport is None or (qp.dst_addr, qp.sport) not in dead:
+        if qp.actuator == "create_only" or (qp.sport is not None and (qp.dst_addr, qp.sport) not in dead):
             return None
         if qp.order and (qp.dst_addr, qp.ordered_sport) not in dead:
             return qp.ordered_sport
         spread = self._spreads.get(qp.pair)
-        ports = [sport for sport, _ in living(spread, self._down)] if spread else []
-        ports = [sport for sport in ports if (qp.dst_addr, sport) not in dead]
+        shares = living(spread, self._down) if spread else ()
+        ports = [sport for sport, _ in shares if (qp.dst_addr, sport) not in dead]
         return min(ports, key=lambda sport: (used[sport], random.random()), default=None)  # noqa: S311 - not a secret
 
     def _send(self, qp: Qp, sport: int, clients: Clients, used: Counter[int]) -> None:
         now_ns = time.monotonic_ns()
-        is_failure = qp.sport is not None and (qp.dst_addr, qp.sport) in self._down.get(qp.nic, ())
+        is_failure = (qp.dst_addr, qp.sport) in self._down.get(qp.nic, ())
         with_sqd = self._order.drains and not is_failure
         if (qp.actuator == "create_only" and not with_sqd) or now_ns < qp.rests_until_ns:
             return

@@ -11,7 +11,7 @@ from cwdp.rdma.gid import gid_bytes
 from cwdp.rdma.shimwire import Route, Source
 from cwdp.shared.bus.messages import Spread
 
-MOST_ROUTES = 1 << 18
+MOST_ROUTES = 1 << 16
 
 Down = Mapping[str, Collection[tuple[str, int]]]
 """Of each NIC the paths that are down: address and source port."""

@@ -111,6 +111,16 @@ def test_c_finds_every_route_of_a_table_and_no_other(build: Build, count: int) -
     assert found == [*labels, [0], [0]]
 
 
+def test_a_table_grows_until_every_route_is_found(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(9)
+    routes = {gid(random): random.randint(0xC000, 0xFFFF) for _ in range(300)}
+    monkeypatch.setattr(shimwire, "STEPS", 2)
+    table = shimwire.pack(1, [HERE], [Route(HERE.gid, dst, ((port, 1.0),)) for dst, port in routes.items()])
+    assert len(table) > shimwire.TABLE.itemsize + shimwire.SOURCE.itemsize + 1_024 * shimwire.ROUTE.itemsize
+    found = look_up(build("look_up", "table.c"), table, [(HERE, dst, 1) for dst in routes])
+    assert found == [[sport_to_flow_label(port)] for port in routes.values()]
+
+
 def test_queue_pairs_are_spread_by_the_shares(build: Build) -> None:
     dst = bytes(15) + b"\x07"
     shares = ((0xC001, 1.0), (0xC002, 2.0), (0xC003, 0.0), (0xC000, 5.0))

@@ -218,6 +218,17 @@ def test_queue_pairs_of_which_nothing_is_said_are_spread_over_the_living_ports(w
     assert {sport: taken.count(sport) for sport in set(taken)} == {50_002: 45, 50_003: 45}
 
 
+def test_what_its_device_has_put_on_an_unknown_path_is_put_on_a_known_one(world: World) -> None:
+    shim = world.shim()
+    shim.connect_qp(1, DST, 0)
+    shim.connect_qp(2, DST, 0, actuator="create_only")
+    shim.connect_qp(3, DST, 60_000, by_table=0)
+    world.run()
+    orders = shim.take_orders()
+    assert [order.qpn for order in orders] == [1]
+    assert orders[0].sport in SPORTS
+
+
 def test_nobody_is_moved_where_no_other_path_lives(world: World) -> None:
     shim = world.shim()
     shim.connect_qp(1, DST, 50_001)
@@ -257,7 +268,7 @@ def test_queue_pairs_of_nics_with_a_dataplane_are_left_to_it(world: World) -> No
 def test_an_order_that_is_refused_is_given_again_after_a_rest(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cwdp.agent.verbs.host.TIDY_NS", 0)
+    monkeypatch.setattr("cwdp.agent.verbs.host.RETRY_NS", 0)
     monkeypatch.setattr(moves, "RESTS_NS", 0)
     world.host.follow(msgspec.structs.replace(ORDER, steer=[steer(1_000_001, 50_002)]))
     shim = world.shim()
@@ -280,7 +291,7 @@ def test_an_order_that_nobody_answers_is_given_up(world: World, monkeypatch: pyt
     shim = world.shim()
     shim.connect_qp(1, DST, 50_001)
     world.run()
-    monkeypatch.setattr("cwdp.agent.verbs.host.TIDY_NS", 0)
+    monkeypatch.setattr("cwdp.agent.verbs.host.RETRY_NS", 0)
     monkeypatch.setattr(moves, "DEADLINE_NS", -1)
     world.run()
     assert world.count("moves_unanswered") == 1
