@@ -7,11 +7,10 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from cwdp.agent.probing.pathstats import path_stats
 from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.windows import WindowReports
 from cwdp.agent.queuepairs import traffic_reports
+from cwdp.agent.steadily import every
 from cwdp.agent.steering.detours import DesiredDetours
 from cwdp.agent.steering.slicing import DesiredSlices
 from cwdp.agent.steering.steered import steer_reports
@@ -45,6 +45,7 @@ from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.agent.tracing.echo_tests import EchoTests
 from cwdp.agent.tracing.tracer import Tracing
 from cwdp.agent.ud.nic import UdNic
+from cwdp.agent.verbs.hostverbs import HostVerbs
 from cwdp.congestion import interface
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.loading.loader import Loaded
@@ -104,6 +105,7 @@ class Agent:
         self._event, self._loop_watch = self._events.tell, LoopWatch()
         self._sync = HostSync(HostClock(self._clock), self._clock.now_ns)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
+        self._verbs = HostVerbs(config)
         self._ud = [
             UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
             for ifname, interface in config.ud_nics.items()
@@ -182,27 +184,19 @@ class Agent:
             self._links.follow(),
             *(helper.run() for helper in self._helpers if self._xdp),
             *(ud.keeper.run() for ud in self._ud),
+            *self._verbs.jobs(),
             self._steering.follow(),
             self._tracing.run(),
             self._slices.follow(),
             self._detours.follow(),
-            self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
+            every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._share_unused(),
-            self._every(DECISIONS_INTERVAL_S, self._tell_decisions),
-            self._every(LOOK_INTERVAL_S, self._look),
-            self._every(messages.HELLO_INTERVAL_S, self._say_hello),
-            self._every(STEERED_INTERVAL_S, self._tell_steering),
-            self._every(ENSURE_INTERVAL_S, self._look_after),
+            every(DECISIONS_INTERVAL_S, self._tell_decisions),
+            every(LOOK_INTERVAL_S, self._look),
+            every(messages.HELLO_INTERVAL_S, self._say_hello),
+            every(STEERED_INTERVAL_S, self._tell_steering),
+            every(ENSURE_INTERVAL_S, self._look_after),
         ]
-
-    async def _every(self, interval_s: float, action: Callable[[], None], jitter: float = 0.0) -> None:
-        """Call `action` at a steady mean rate; jitter keeps probes from beating with periodic traffic."""
-        due = time.monotonic()
-        while True:
-            action()
-            due = max(due + interval_s, time.monotonic() - interval_s)
-            spread = interval_s * random.uniform(-jitter, jitter)  # noqa: S311 - not a secret
-            await asyncio.sleep(max(0.0, due + spread - time.monotonic()))
 
     def _send(self) -> None:
         self._look_at_clock()
@@ -281,7 +275,8 @@ class Agent:
         for traced in self._tracing.reports():
             self._bus.say("trace", traced)
         read = [(nic.queue_pairs, self._congestion.paced(nic.ifname)) for nic in self._xdp if nic.queue_pairs]
-        for kind, told in traffic_reports(self._config.host, self._clock.now_ns(), read):
+        now_ns, unseen = self._clock.now_ns(), self._verbs.parts()
+        for kind, told in traffic_reports(self._config.host, now_ns, read, unseen):
             self._bus.say(kind, told)
 
     def _tell_decisions(self) -> None:
@@ -307,8 +302,10 @@ class Agent:
     def _tell_steering(self) -> None:
         self._steering_told += 1
         maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
-        for report in steer_reports(self._config.host, self._steering_told, maps):
+        for report in steer_reports(self._config.host, self._steering_told, maps, self._verbs.steered()):
             self._bus.say("steer", report)
+        for told in self._verbs.reports():
+            self._bus.say("verbs", told)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []
@@ -324,6 +321,7 @@ class Agent:
         totals["agent.loop_late_ms"] = round(1e3 * self._loop_watch.late_s)
         for counters in (
             *(helper.counters for helper in self._helpers),
+            self._verbs.counters,
             self._steering.counters,
             self._slices.counters,
             self._detours.counters,
@@ -345,6 +343,7 @@ class Agent:
         if self._config.observe_only:
             desired = msgspec.structs.replace(desired, steer=[], slices=[], detours=[])
         self._steering.want(desired.steer, desired.roce)
+        self._verbs.want(desired)
         self._slices.want(desired.slices)
         self._detours.want(desired.detours)
         self._tracing.order(desired.traces)
@@ -471,6 +470,7 @@ class Agent:
             key_ids=sorted(self._keys.secrets()),
             observe_only=self._config.observe_only,
             reads_changes=True,
+            verbs=self._verbs.is_running,
         )
         self._bus.say_hello(hello)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from cwdp.shared.bus.messages import Spread, SteerQp
+from cwdp.shared.bus.messages import Actuator, Spread, SteerQp
 
 
 class VerbsSource(Struct, frozen=True):
@@ -63,7 +63,7 @@ class VerbsQp(NamedTuple):
     qpn: int
     sport: int | None
     by_table: bool
-    actuator: str
+    actuator: Actuator
     refused: int
 
 

@@ -10,6 +10,7 @@ upgraded before the other, and a wrong type is refused.
 | `cwdp.v2.POD.up.HOST.report`   | agent   | `Report`      | several a second: fits, paths, counters     |
 | `cwdp.v2.POD.up.HOST.qp`       | agent   | `QpReport`    | several a second where such traffic is, else one |
 | `cwdp.v2.POD.up.HOST.steer`    | agent   | `SteerReport` | every other second: what is steered now     |
+| `cwdp.v2.POD.up.HOST.verbs`    | agent   | `VerbsReport` | every other second where programs have loaded the verbs shim |
 | `cwdp.v2.POD.up.HOST.sample`   | agent   | `SampleReport` | several a second where such traffic is    |
 | `cwdp.v2.POD.up.HOST.window`   | agent   | `WindowReport` | several a second: what became of probes    |
 | `cwdp.v2.POD.up.HOST.trace`    | agent   | `TraceReport` | when paths were traced that were asked for  |
@@ -47,6 +48,7 @@ ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
 Actuator = Literal["tc", "mlx5dv", "bnxt", "sqd", "create_only"]
+ACTUATORS: tuple[Actuator, ...] = ("tc", "mlx5dv", "bnxt", "sqd", "create_only")
 """What moves a queue pair to another path: the dataplane, the device by its vendor's library, draining it first, or nothing
 once it is connected."""
 
@@ -95,7 +97,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     """An agent is there; sent once a second and whenever a NIC changes.
 
     An agent that is to observe only measures and reports, and changes nothing about anybody's packets. One that
-    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.changes`).
+    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.changes`). By `verbs` programs of the host
+    have loaded the verbs shim, so that it can spread and move what they connect.
     """
 
     host: str
@@ -107,6 +110,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     key_ids: list[int]
     observe_only: bool = False
     reads_changes: bool = False
+    verbs: bool = False
 
 
 class FromAgent(Struct, frozen=True, kw_only=True):
@@ -338,6 +342,31 @@ class SteerReport(FromAgent, frozen=True, kw_only=True):
 
     managed: list[SteerQp]
     by_hand: list[SteerQp]
+    number: int = 0
+    part: Annotated[int, Meta(ge=0)] = 0
+    parts: Annotated[int, Meta(ge=1, le=1024)] = 1
+
+
+class NicVerbs(Struct, frozen=True, kw_only=True):
+    """Queue pairs of a NIC that programs have told of by the verbs shim: `cwdp.shared.bus.records.VERBS_ROW`s."""
+
+    nic: str
+    rows: bytes
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    """A program that has such queue pairs; `cgroup` is its path in the hierarchy of version 2, empty where it has none."""
+
+    pid: int
+    name: str
+    cgroup: str = ""
+
+
+class VerbsReport(FromAgent, frozen=True, kw_only=True):
+    """All queue pairs that programs of a host have told of by the verbs shim, in parts as in `SteerReport`."""
+
+    nics: list[NicVerbs]
+    programs: list[Program] = []
     number: int = 0
     part: Annotated[int, Meta(ge=0)] = 0
     parts: Annotated[int, Meta(ge=1, le=1024)] = 1

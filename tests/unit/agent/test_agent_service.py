@@ -17,6 +17,7 @@ from cwdp.agent.clock.timebase import Change
 from cwdp.agent.config import AgentConfig, InterfaceConfig
 from cwdp.agent.pace import Pace
 from cwdp.agent.service import LOOK_INTERVAL_S, MEASURE_EVERY, Agent
+from cwdp.agent.steadily import every
 from cwdp.agent.tracing import echo_tests, table, tracer
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loading.loader import Loaded
@@ -390,9 +391,7 @@ def test_probes_leave_at_a_steady_mean_rate(setup: Setup) -> None:
     calls: list[float] = []
 
     async def run() -> None:
-        job = asyncio.create_task(
-            setup.agent._every(0.01, lambda: calls.append(time.monotonic()), jitter=0.5)
-        )
+        job = asyncio.create_task(every(0.01, lambda: calls.append(time.monotonic()), jitter=0.5))
         await asyncio.sleep(0.3)
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
