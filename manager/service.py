@@ -28,6 +28,7 @@ from cwdp.shared.bus.messages import (
     SampleReport,
     SteerReport,
     TraceReport,
+    VerbsReport,
     WindowReport,
 )
 from cwdp.shared.bus.servers import server_urls
@@ -275,6 +276,7 @@ class Manager:
             self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
             self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
             self._hear("steer", SteerReport, self._on_steering)
+            self._hear("verbs", VerbsReport, self.state.traffic.hear_verbs)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from cwdp.shared.bus.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
+from cwdp.shared.bus.messages import Hello, PathChange, Spread, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
-from manager.fabric.routes import DirectedLink, PathName, Routes, is_nic
+from manager.fabric.routes import DirectedLink, Pair, PathName, Routes, is_nic
 from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
@@ -23,10 +23,12 @@ from manager.planner.flows import ACTIVE_S, FlowReader, Flows, QpName
 from manager.planner.located import Located
 from manager.planner.moves import Budget
 from manager.planner.problem import PlannerInputs
+from manager.planner.spreads import Spreads
 from manager.planner.steering_state import SteeringState
 from manager.planner.step import step
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 from manager.queue_pairs.counters import QueuePairStore
+from manager.queue_pairs.verbs import VerbsStore
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
 MOST_BY_HAND = 1 << 18
@@ -67,6 +69,7 @@ class Planner:
         store: their queue pairs.
         settings: what it may do.
         note: is told of everything that it does.
+        verbs: which of them cannot be moved at once, or at all.
 
     Attributes:
         planned: what each host is to be told.
@@ -77,7 +80,12 @@ class Planner:
     """
 
     def __init__(
-        self, members: Members, store: QueuePairStore, settings: PlannerSettings, note: Note
+        self,
+        members: Members,
+        store: QueuePairStore,
+        settings: PlannerSettings,
+        note: Note,
+        verbs: VerbsStore | None = None,
     ) -> None:
         self.settings = settings
         self.planned: dict[str, list[SteerQp]] = {}
@@ -87,7 +95,8 @@ class Planner:
         self.granted_bps: Mapping[DirectedLink, float] = {}
         self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
-        self._candidates = Candidates(Routes())
+        self._verbs = verbs or VerbsStore()
+        self._candidates, self._spreads = Candidates(Routes()), Spreads()
         self._flows, self._located = FlowReader(), Located()
         self._nic_rates = NicRates()
         self._capacity = CapacityEstimator()
@@ -211,6 +220,11 @@ class Planner:
         self._account(outcome, dead)
         return bool(hosts or outcome.hosts)
 
+    def spreads(self, pairs: Collection[Pair]) -> Mapping[str, list[Spread]]:
+        """How the queue pairs that programs are yet to connect are to be spread, by host: those between some pairs."""
+        hellos = (host.hello for host in self._members.hosts.values())
+        return self._spreads.of(hellos, pairs, self._candidates, self.standing.dead)
+
     def _step(
         self,
         now_s: float,
@@ -232,6 +246,8 @@ class Planner:
             hands_off=hands_off.union(*self._by_hand.values()),
             silent=self._silent(flows, now_s),
             observers=self._observers(),
+            fixed=self._verbs.create_only,
+            drained=self._verbs.drained,
         )
         outcome = step(inputs, self._steering, self._located, self._budget, self.settings)
         self._put = routes, outcome.put_bps, links.capacity_bps
