@@ -28,10 +28,10 @@ from cwdp.shared.bus.messages import (
     SampleReport,
     SteerReport,
     TraceReport,
-    VerbsReport,
     WindowReport,
 )
 from cwdp.shared.bus.servers import server_urls
+from cwdp.shared.bus.shimmed import VerbsReport
 from cwdp.shared.bus.subjects import down, up
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import notify

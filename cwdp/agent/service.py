@@ -105,11 +105,11 @@ class Agent:
         self._event, self._loop_watch = self._events.tell, LoopWatch()
         self._sync = HostSync(HostClock(self._clock), self._clock.now_ns)
         self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
-        self._verbs = HostVerbs(config)
         self._ud = [
             UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
             for ifname, interface in config.ud_nics.items()
         ]
+        self._verbs = HostVerbs(config, self._ud)
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
         self._pulses = PulseKeeper(config.pulse_interval_ms)
@@ -242,6 +242,7 @@ class Agent:
         clock = self._sync.line.report()
         for ud in self._ud:
             ud.follow(clock)
+        self._verbs.watch_paths()
         self._watch_nics()
         if not (self._pace.is_due("report") or changing):
             return
@@ -275,8 +276,7 @@ class Agent:
         for traced in self._tracing.reports():
             self._bus.say("trace", traced)
         read = [(nic.queue_pairs, self._congestion.paced(nic.ifname)) for nic in self._xdp if nic.queue_pairs]
-        now_ns, unseen = self._clock.now_ns(), self._verbs.parts()
-        for kind, told in traffic_reports(self._config.host, now_ns, read, unseen):
+        for kind, told in traffic_reports(self._config.host, self._clock.now_ns(), read, self._verbs.parts()):
             self._bus.say(kind, told)
 
     def _tell_decisions(self) -> None:

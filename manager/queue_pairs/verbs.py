@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from cwdp.shared.bus.messages import ACTUATORS, Actuator, VerbsReport
+from cwdp.shared.bus.messages import ACTUATORS, Actuator
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import VERBS_BY_TABLE, VERBS_REFUSED, VERBS_ROW, packed_address, shown_address
+from cwdp.shared.bus.shimmed import VerbsReport
 from manager.planner.flows import QpName
 
 MOST_ROWS = 65_536

@@ -1,16 +1,42 @@
 """The verbs shim as the agent has it: nothing where it is not configured, and no process before the first program."""
 
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 from cwdp.agent.config import AgentConfig
+from cwdp.agent.ud.orders import UdWatched
 from cwdp.agent.verbs.keeper import VerbsKeeper
 from cwdp.agent.verbs.reports import SentShares, verbs_reports
+from cwdp.agent.verbs.watched import watched_paths
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
-from cwdp.shared.bus.messages import Desired, NicQueuePairs, ProbeEdge, Spread, SteerQp, VerbsReport, host_of
+from cwdp.shared.bus.messages import Desired, NicQueuePairs, ProbeEdge, RoceSettings, Spread, SteerQp, host_of
+from cwdp.shared.bus.shimmed import VerbsReport
 
 MOST_SPORTS = 16
+NS_PER_MS = 1_000_000
+
+
+class Telling(Protocol):
+    """See `cwdp.agent.ud.keeper.UdKeeper`."""
+
+    def tell_by(self, descriptor: int) -> None:
+        """Have it tell of paths that are down by this."""
+
+
+class WatchingNic(Protocol):
+    """See `cwdp.agent.ud.nic.UdNic`."""
+
+    @property
+    def ifname(self) -> str:
+        """The NIC."""
+
+    @property
+    def keeper(self) -> Telling:
+        """Of its process."""
+
+    def watch(self, watched: list[UdWatched], hold_down_ns: int) -> None:
+        """Watch these paths from now on."""
 
 
 class HostVerbs:
@@ -18,16 +44,24 @@ class HostVerbs:
 
     Args:
         config: the agent's. Queue pairs of NICs with a dataplane are moved by that; those of others by the programs.
+        ud: the others; their processes watch the paths.
     """
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, ud: Sequence[WatchingNic]) -> None:
+        self._ud = ud
         self._host, self._observe_only = config.host, config.observe_only
         self._by_tc = frozenset(config.xdp_nics)
         self._moved = frozenset() if config.observe_only else frozenset(config.ud_nics)
         self._unseen = frozenset(config.ud_nics)
         self.keeper = None if config.verbs is None else VerbsKeeper(config.verbs, config.nics, self._moved)
+        if self.keeper is not None:
+            for nic in ud:
+                nic.keeper.tell_by(self.keeper.watcher.fileno())
         self._shares = SentShares()
         self._steer: dict[tuple[str, str, int], SteerQp] = {}
+        self._watched: dict[str, list[UdWatched]] = {}
+        self._watched_of: tuple[int, list[Spread]] = (0, [])
+        self._hold_down_ns = 0
         self._reported = 0
         self._has_told = False
 
@@ -41,6 +75,17 @@ class HostVerbs:
         """Totals by name."""
         return Counter() if self.keeper is None else self.keeper.counters
 
+    def watch_paths(self) -> None:
+        """Have the paths watched that queue pairs of NICs without a dataplane take or could take, as they are now."""
+        if self.keeper is None or self._observe_only:
+            return
+        rests_on = self.keeper.changes, self.keeper.spreads
+        if rests_on != self._watched_of:
+            self._watched_of = rests_on
+            self._watched = watched_paths(self.keeper.queue_pairs, self.keeper.spreads)
+        for ud in self._ud:
+            ud.watch(self._watched.get(ud.ifname, []), self._hold_down_ns)
+
     def jobs(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run for as long as the agent does."""
         return [] if self.keeper is None else [self.keeper.run()]
@@ -49,6 +94,8 @@ class HostVerbs:
         """Have queue pairs as the manager wants them; nothing of it where the agent only observes."""
         if self.keeper is None:
             return
+        roce = desired.roce or RoceSettings()
+        self._hold_down_ns = round(roce.hold_down_ms * NS_PER_MS)
         steer = [one for one in desired.steer if one.nic in self._moved]
         self._steer = {(one.nic, one.dst_addr, one.qpn): one for one in steer}
         spreads = [] if self._observe_only else with_probed(desired.spreads, desired.probes)

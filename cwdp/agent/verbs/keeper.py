@@ -35,6 +35,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
         moved: those of them without a dataplane, whose queue pairs are moved.
 
     Attributes:
+        changes: grows when queue pairs change.
         watcher: by which those that watch paths tell of them (`DownPaths`); a descriptor that processes inherit.
     """
 
@@ -53,6 +54,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
         )
         self._socket, self._nics = Path(config.socket), nics
         self._queue_pairs: dict[int, VerbsQp] = {}
+        self.changes = 0
         self._owners = Owners()
         self._own: Counter[str] = Counter(verbs_unusable=0)
         self._trouble = ""
@@ -69,6 +71,11 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def queue_pairs(self) -> list[VerbsQp]:
         """Those that programs have told of and the kernel does not say are others'."""
         return [qp for qp in self._queue_pairs.values() if qp.nic and self._owners.admit(qp)]
+
+    @property
+    def spreads(self) -> list[Spread]:
+        """How new ones are spread."""
+        return self._wanted.spreads
 
     @property
     def ports(self) -> dict[str, tuple[str, int]]:
@@ -107,6 +114,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
 
     def _hear(self, line: bytes) -> dict[str, int]:
         word = msgspec.json.decode(line, type=VerbsWord)
+        self.changes += bool(word.anew or word.changed or word.gone)
         if word.anew:
             self._queue_pairs.clear()
         for number in word.gone:
@@ -119,6 +127,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
             await super()._live()
         finally:
             self._queue_pairs.clear()
+            self.changes += 1
 
     async def _begin_listening(self) -> None:
         while True:

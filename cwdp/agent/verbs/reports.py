@@ -13,7 +13,7 @@ from cwdp.agent.queuepairs import MOST_LISTED, QUIET_NS, ROWS_PER_QP_REPORT
 from cwdp.agent.verbs.orders import VerbsQp
 from cwdp.agent.verbs.sources import Sent, sent
 from cwdp.rdma.shimwire import RTS
-from cwdp.shared.bus.messages import ACTUATORS, Actuator, NicQueuePairs, NicVerbs, Program, VerbsReport
+from cwdp.shared.bus.messages import ACTUATORS, Actuator, NicQueuePairs
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import (
     EGRESS,
@@ -23,6 +23,7 @@ from cwdp.shared.bus.records import (
     VERBS_ROW,
     packed_address,
 )
+from cwdp.shared.bus.shimmed import NicVerbs, Program, VerbsReport
 
 LISTED_AT_ONCE = 8_192
 MOST_PROGRAMS = 1_024
