@@ -37,7 +37,6 @@ from cwdp.agent.probing.pathstats import path_stats
 from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.windows import WindowReports
 from cwdp.agent.queuepairs import traffic_reports
-from cwdp.agent.steadily import every
 from cwdp.agent.steering.detours import DesiredDetours
 from cwdp.agent.steering.slicing import DesiredSlices
 from cwdp.agent.steering.steered import steer_reports
@@ -68,7 +67,7 @@ from cwdp.shared.identity.credential import Credential, load_own
 from cwdp.shared.identity.probe_keys import KeyFile, read_keys
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import collect_in_full, notify
-from cwdp.shared.tasks import first_end
+from cwdp.shared.tasks import every, first_end
 
 SEND_INTERVAL_S = 0.02
 BORROW_INTERVAL_S, NO_SLICES_INTERVAL_S = 0.02, 0.5

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import starmap
 from typing import Protocol
 
 import numpy as np
@@ -95,7 +96,8 @@ class Planner:
         self.granted_bps: Mapping[DirectedLink, float] = {}
         self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
-        self._verbs = verbs or VerbsStore()
+        self._verbs, self._hard_of = verbs or VerbsStore(), 0
+        self._hard: tuple[frozenset[QpName], frozenset[QpName]] = (frozenset(), frozenset())
         self._candidates, self._spreads = Candidates(Routes()), Spreads()
         self._flows, self._located = FlowReader(), Located()
         self._nic_rates = NicRates()
@@ -236,6 +238,7 @@ class Planner:
         flows = self._flows.read(self._store.tables, self._members.nics_by_address, now_s)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
         links = self._capacity.read(routes, loads, now_s)
+        fixed, drained = self._hard_to_move()
         inputs = PlannerInputs(
             now_s=now_s,
             flows=flows,
@@ -246,8 +249,8 @@ class Planner:
             hands_off=hands_off.union(*self._by_hand.values()),
             silent=self._silent(flows, now_s),
             observers=self._observers(),
-            fixed=self._verbs.create_only,
-            drained=self._verbs.drained,
+            fixed=fixed,
+            drained=drained,
         )
         outcome = step(inputs, self._steering, self._located, self._budget, self.settings)
         self._put = routes, outcome.put_bps, links.capacity_bps
@@ -260,6 +263,14 @@ class Planner:
             dead=tuple(sorted(dead)),
         )
         return outcome
+
+    def _hard_to_move(self) -> tuple[frozenset[QpName], frozenset[QpName]]:
+        """Queue pairs that nothing can move, and those that are drained for it."""
+        if self._verbs.changes != self._hard_of:
+            self._hard_of = self._verbs.changes
+            create_only, drained = self._verbs.create_only, self._verbs.drained
+            self._hard = frozenset(starmap(QpName, create_only)), frozenset(starmap(QpName, drained))
+        return self._hard
 
     def _silent(self, flows: Flows, now_s: float) -> set[QpName]:
         """Queue pairs of NICs that have said nothing of late."""

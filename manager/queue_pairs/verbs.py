@@ -9,8 +9,7 @@ import numpy as np
 from cwdp.shared.bus.messages import ACTUATORS, Actuator
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import VERBS_BY_TABLE, VERBS_REFUSED, VERBS_ROW, packed_address, shown_address
-from cwdp.shared.bus.shimmed import VerbsReport
-from manager.planner.flows import QpName
+from cwdp.shared.verbs import VerbsReport
 
 MOST_ROWS = 65_536
 MOST_NAME = 64
@@ -19,6 +18,9 @@ MOST_CGROUP = 512
 NicName = tuple[str, str]
 Key = tuple[bytes, int]
 """A queue pair of a NIC: the packed address of the far end, and its QPN there."""
+
+Name = tuple[str, str, str, int]
+"""A queue pair: host, NIC, address of the far end, and its QPN there; see `manager.planner.flows.QpName`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +51,18 @@ class HostVerbs:
     qps: dict[NicName, dict[Key, VerbsQp]]
 
     @cached_property
-    def create_only(self) -> frozenset[QpName]:
+    def create_only(self) -> frozenset[Name]:
         """Those that nothing can move."""
         return self._named("create_only")
 
     @cached_property
-    def drained(self) -> frozenset[QpName]:
+    def drained(self) -> frozenset[Name]:
         """Those that are drained to be moved."""
         return self._named("sqd")
 
-    def _named(self, actuator: Actuator) -> frozenset[QpName]:
+    def _named(self, actuator: Actuator) -> frozenset[Name]:
         return frozenset(
-            QpName(*nic, shown_address(addr), qpn)
+            (*nic, shown_address(addr), qpn)
             for nic, those in self.qps.items()
             for (addr, qpn), qp in those.items()
             if qp.actuator == actuator
@@ -71,11 +73,12 @@ class VerbsStore:
     """The queue pairs of all hosts.
 
     Attributes:
+        changes: grows when they are others.
         not_sane: reports that could not be taken.
     """
 
     def __init__(self) -> None:
-        self.not_sane = 0
+        self.not_sane = self.changes = 0
         self._hosts: dict[str, HostVerbs] = {}
         self._begun: dict[str, dict[int, VerbsReport]] = {}
         self._latest: dict[str, list[VerbsReport]] = {}
@@ -94,16 +97,14 @@ class VerbsStore:
         if content == [(part.nics, part.programs) for part in self._latest.get(report.host, [])]:
             return
         self._latest[report.host] = parts
+        self.changes += 1
         self._hosts[report.host] = HostVerbs(self._taken(report.host, parts, nics))
 
-    def of(self, name: QpName) -> VerbsQp | None:
+    def of(self, name: Name) -> VerbsQp | None:
         """A queue pair by its name; None where no program has told of it."""
-        known = self._hosts.get(name.host)
-        those = None if known is None else known.qps.get((name.host, name.nic))
-        if not those:
-            return None
+        host, nic, dst_addr, qpn = name
         try:
-            return those.get((packed_address(name.dst_addr), name.qpn))
+            return self.at((host, nic), packed_address(dst_addr), qpn)
         except ValueError:
             return None
 
@@ -113,12 +114,12 @@ class VerbsStore:
         return None if known is None else known.qps.get(nic, {}).get((addr, qpn))
 
     @property
-    def create_only(self) -> frozenset[QpName]:
+    def create_only(self) -> frozenset[Name]:
         """Those of all hosts that nothing can move."""
         return frozenset().union(*(known.create_only for known in self._hosts.values()))
 
     @property
-    def drained(self) -> frozenset[QpName]:
+    def drained(self) -> frozenset[Name]:
         """Those of all hosts that are drained to be moved."""
         return frozenset().union(*(known.drained for known in self._hosts.values()))
 
@@ -131,6 +132,7 @@ class VerbsStore:
         for memory in (self._hosts, self._begun, self._latest):
             for host in memory.keys() - set(hosts):
                 del memory[host]
+                self.changes += 1
 
     def _taken(
         self, host: str, parts: list[VerbsReport], nics: Collection[str]

@@ -80,6 +80,13 @@ class UdOrder(Struct, frozen=True, kw_only=True):
     hold_down_ns: int = 0
 
 
+class DownPaths(Struct, frozen=True):
+    """The paths of a NIC that are down now, all of them: destination address and source port."""
+
+    nic: str
+    paths: list[tuple[str, int]]
+
+
 class UdWord(Struct, frozen=True, kw_only=True):
     """What the process says.
 

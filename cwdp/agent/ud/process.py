@@ -22,13 +22,11 @@ from pathlib import Path
 import msgspec
 
 from cwdp.agent.clock.discipline import Clocks
-from cwdp.agent.orders import Orders
+from cwdp.agent.orders import Orders, Words
 from cwdp.agent.ud import pairs as udpairs
-from cwdp.agent.ud.orders import UdOrder, UdWatched, UdWord
+from cwdp.agent.ud.orders import DownPaths, UdOrder, UdWatched, UdWord
 from cwdp.agent.ud.pairs import Pairs, Turns
 from cwdp.agent.ud.watch import PathWatch
-from cwdp.agent.verbs.orders import DownPaths
-from cwdp.agent.words import Words
 from cwdp.errors import ConfigError, CwdpError
 from cwdp.rdma import udprobe
 from cwdp.rdma.gid import gid_bytes

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs import clients, moves, queuepairs
 from cwdp.agent.verbs.clients import Client, Clients
 from cwdp.agent.verbs.moves import Moves
-from cwdp.agent.verbs.orders import DownPaths, VerbsOrder, VerbsWord
+from cwdp.agent.verbs.orders import VerbsOrder, VerbsWord
 from cwdp.agent.verbs.queuepairs import Pair, QueuePairs
 from cwdp.agent.verbs.routes import table
 from cwdp.rdma import shimwire

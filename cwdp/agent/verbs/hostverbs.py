@@ -11,7 +11,7 @@ from cwdp.agent.verbs.reports import SentShares, verbs_reports
 from cwdp.agent.verbs.watched import watched_paths
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.shared.bus.messages import Desired, NicQueuePairs, ProbeEdge, RoceSettings, Spread, SteerQp, host_of
-from cwdp.shared.bus.shimmed import VerbsReport
+from cwdp.shared.verbs import VerbsReport
 
 MOST_SPORTS = 16
 NS_PER_MS = 1_000_000

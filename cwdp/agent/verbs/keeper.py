@@ -12,7 +12,8 @@ import msgspec
 
 from cwdp.agent.config import VerbsConfig
 from cwdp.agent.helper import Helper
-from cwdp.agent.verbs.orders import DownPaths, VerbsOrder, VerbsQp, VerbsSource, VerbsWord
+from cwdp.agent.ud.orders import DownPaths
+from cwdp.agent.verbs.orders import VerbsOrder, VerbsQp, VerbsSource, VerbsWord
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.sources import sources
 from cwdp.shared.bus.messages import Spread, SteerQp

@@ -1,4 +1,4 @@
-"""What the agent, its process for the verbs shim (`cwdp.agent.verbs.process`) and those that watch paths tell each other."""
+"""What the agent and its process for the verbs shim (`cwdp.agent.verbs.process`) tell each other."""
 
 from typing import NamedTuple
 
@@ -33,13 +33,6 @@ class VerbsOrder(Struct, frozen=True, kw_only=True):
     steer: list[SteerQp] = []
     moved: list[str] = []
     drains: bool = False
-
-
-class DownPaths(Struct, frozen=True):
-    """The paths of a NIC that are down now, all of them: destination address and source port."""
-
-    nic: str
-    paths: list[tuple[str, int]]
 
 
 class VerbsQp(NamedTuple):

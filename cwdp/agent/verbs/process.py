@@ -14,10 +14,9 @@ import sys
 import time
 from contextlib import suppress
 
-from cwdp.agent.orders import Orders
+from cwdp.agent.orders import Orders, Words
 from cwdp.agent.verbs.host import VerbsHost
 from cwdp.agent.verbs.orders import VerbsOrder
-from cwdp.agent.words import Words
 
 SAY_S, CALM_S = 0.1, 1.0
 POLL_S = 0.05

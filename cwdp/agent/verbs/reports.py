@@ -23,7 +23,7 @@ from cwdp.shared.bus.records import (
     VERBS_ROW,
     packed_address,
 )
-from cwdp.shared.bus.shimmed import NicVerbs, Program, VerbsReport
+from cwdp.shared.verbs import NicVerbs, Program, VerbsReport
 
 LISTED_AT_ONCE = 8_192
 MOST_PROGRAMS = 1_024

@@ -17,7 +17,6 @@ from cwdp.agent.clock.timebase import Change
 from cwdp.agent.config import AgentConfig, InterfaceConfig
 from cwdp.agent.pace import Pace
 from cwdp.agent.service import LOOK_INTERVAL_S, MEASURE_EVERY, Agent
-from cwdp.agent.steadily import every
 from cwdp.agent.tracing import echo_tests, table, tracer
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loading.loader import Loaded
@@ -44,6 +43,7 @@ from cwdp.shared.bus.messages import (
 from cwdp.shared.bus.records import WINDOW_ROW
 from cwdp.shared.bus.subjects import up
 from cwdp.shared.identity.probe_keys import KeyFile, read_keys
+from cwdp.shared.tasks import every
 
 KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
 

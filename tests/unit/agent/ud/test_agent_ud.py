@@ -10,12 +10,11 @@ import msgspec
 import pytest
 from ud_fakes import DELAY_NS, KEY, A, B, Link, Network
 
-from cwdp.agent.orders import Orders
+from cwdp.agent.orders import Orders, Words
 from cwdp.agent.ud import pairs as udpairs
 from cwdp.agent.ud.orders import Fate, Row, UdOrder, UdPathOrder, UdWord
 from cwdp.agent.ud.pairs import CATCH_UP_S, Turns
 from cwdp.agent.ud.process import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, read_line, run
-from cwdp.agent.words import Words
 from cwdp.errors import ConfigError, CwdpError, RdmaError
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading

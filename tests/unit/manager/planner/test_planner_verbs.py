@@ -8,7 +8,7 @@ from planner_world import PORTS, World
 from cwdp.shared.bus.messages import ACTUATORS, Actuator, Spread, UdAddress
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import VERBS_ROW, packed_address
-from cwdp.shared.bus.shimmed import NicVerbs, VerbsReport
+from cwdp.shared.verbs import NicVerbs, VerbsReport
 from manager.fabric.routes import DirectedLink, PathName
 from manager.planner.candidates import Candidates
 from manager.planner.moves import DRAINED_REST_S

@@ -9,7 +9,7 @@ from cwdp.errors import ConfigError
 from cwdp.shared.bus.messages import ACTUATORS, Actuator, NicQueuePairs, QpReport
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, QP_ROW, VERBS_BY_TABLE, VERBS_ROW, packed_address
-from cwdp.shared.bus.shimmed import NicVerbs, Program, VerbsReport
+from cwdp.shared.verbs import NicVerbs, Program, VerbsReport
 from manager.api.overrides_http import require_steerable
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings

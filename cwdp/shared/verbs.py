@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta, Struct
 
 from cwdp.shared.bus.messages import FromAgent
@@ -26,7 +27,7 @@ class VerbsReport(FromAgent, frozen=True, kw_only=True):
     """All queue pairs that programs of a host have told of by the verbs shim, in parts as in `SteerReport`."""
 
     nics: list[NicVerbs]
-    programs: list[Program] = []
+    programs: list[Program] = msgspec.field(default_factory=list)
     number: int = 0
     part: Annotated[int, Meta(ge=0)] = 0
     parts: Annotated[int, Meta(ge=1, le=1024)] = 1
