@@ -76,9 +76,7 @@ class Peer:
         """Tell it to move a queue pair, and return the number of the order."""
         self._number += 1
         deadline_ns = time.monotonic_ns() + int(deadline_s * 1e9)
-        self.connection.send(
-            shimwire.move(device, qpn, self._number, deadline_ns, sport, with_sqd=with_sqd)
-        )
+        self.connection.send(shimwire.move(device, qpn, self._number, deadline_ns, sport, with_sqd=with_sqd))
         return self._number
 
     def move(

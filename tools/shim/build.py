@@ -60,8 +60,9 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
     (fakes / "libibverbs.so").symlink_to(verbs.name)
     mlx5 = [*shared, "-fvisibility=default", "-Wl,-soname,libmlx5.so.1", *_sources(HERE / "fake", "mlx5")]
     _compile(fakes / "libmlx5.so.1", *mlx5, str(verbs))
+    name = "-Wl,-soname,libcwdp_verbs.so"
     exports = [f"-Wl,--version-script={SHIM / 'exports.map'}", "-Wl,-z,nodelete", "-Wl,--no-as-needed"]
-    _compile(made.shim, *shared, *exports, *_sources(SHIM), str(verbs))
+    _compile(made.shim, *shared, name, *exports, *_sources(SHIM), str(verbs))
     (own / "libibverbs.so").symlink_to(made.shim)
     program = _sources(HERE / "program")
     first = [str(made.shim)] if sanitizer else []

@@ -104,7 +104,9 @@ class Program:
             for what, *numbers in (word.split(":") for word in self.answer()[1:])
         ]
 
-    def connect(self, context: int = 0, kind: str = "rc", gid: bytes = GID, more: str = "") -> tuple[int, int]:
+    def connect(
+        self, context: int = 0, kind: str = "rc", gid: bytes = GID, more: str = ""
+    ) -> tuple[int, int]:
         """Make a queue pair and take it to RTS; return its place and its number."""
         place, qpn, _ = self.do(f"create {context} {kind}")
         self.do(f"modify {place} {INIT}")

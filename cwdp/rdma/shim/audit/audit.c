@@ -20,6 +20,10 @@
 #define VERSION        "IBVERBS_1.1"
 #define VERSION_HIDDEN 0x8000
 
+/* Cookies of objects; those of others are addresses. */
+#define IS_SHIM  1
+#define IS_VERBS 2
+
 enum function {
 	OPEN_DEVICE,
 	CLOSE_DEVICE,
@@ -94,41 +98,56 @@ EXPORTED unsigned la_version(unsigned version)
 	return version;
 }
 
-static const ElfW(Versym) * versions_of(const struct link_map *map)
+/* An entry of an object's dynamic section; addresses in it may be relocated or not. */
+static ElfW(Addr) entry(const struct link_map *map, ElfW(Sxword) tag)
 {
-	for (const ElfW(Dyn) *each = map->l_ld; each->d_tag != DT_NULL; each++)
-		if (each->d_tag == DT_VERSYM) {
-			ElfW(Addr) at = each->d_un.d_ptr;
-			return (const ElfW(Versym) *)(at < map->l_addr ? at + map->l_addr : at);
-		}
-	return NULL;
+	const ElfW(Dyn) *each = map->l_ld;
+	while (each && each->d_tag != DT_NULL && each->d_tag != tag)
+		each++;
+	return each && each->d_tag == tag ? each->d_un.d_ptr : 0;
 }
 
+static const void *place(const struct link_map *map, ElfW(Sxword) tag)
+{
+	ElfW(Addr) at = entry(map, tag);
+	return (const void *)(at && at < map->l_addr ? at + map->l_addr : at);
+}
+
+/* By its soname, as it may be opened by other names. */
 static int is_called(const struct link_map *map, const char *name)
 {
-	const char *slash = strrchr(map->l_name, '/');
-	return !strncmp(slash ? slash + 1 : map->l_name, name, strlen(name));
+	const char *strings = place(map, DT_STRTAB);
+	ElfW(Addr) at = entry(map, DT_SONAME);
+	return strings && at && !strcmp(strings + at, name);
 }
 
 EXPORTED unsigned la_objopen(struct link_map *map, Lmid_t namespace, uintptr_t *cookie)
 {
-	(void)cookie;
-	if (namespace != LM_ID_BASE || is_called(map, SHIM))
+	if (namespace != LM_ID_BASE)
 		return 0;
+	if (is_called(map, SHIM)) {
+		*cookie = IS_SHIM;
+		return 0;
+	}
 	if (!is_called(map, VERBS))
 		return LA_FLG_BINDFROM;
-	atomic_store(&versions, versions_of(map));
+	*cookie = IS_VERBS;
+	atomic_store(&versions, place(map, DT_VERSYM));
 	return LA_FLG_BINDTO;
 }
 
-/* Functions of the version before, IBVERBS_1.0, are left as they are. */
+/* Of dlsym, glibc tells whatever was asked of the flags. Functions of the version before, IBVERBS_1.0, are
+ * left as they are.
+ */
 EXPORTED uintptr_t la_symbind64(ElfW(Sym) * symbol, unsigned index, uintptr_t *from, uintptr_t *to,
 				unsigned *flags, const char *name)
 {
-	(void)from, (void)to, (void)flags;
+	(void)flags;
 	const ElfW(Versym) *all = atomic_load(&versions);
+	if (*from == IS_SHIM || *to != IS_VERBS || (all && all[index] & VERSION_HIDDEN))
+		return symbol->st_value;
 	for (int i = 0; i < FUNCTIONS; i++)
-		if (!strcmp(name, names[i]) && !(all && all[index] & VERSION_HIDDEN)) {
+		if (!strcmp(name, names[i])) {
 			atomic_store(&real[i], (void *)symbol->st_value);
 			return (uintptr_t)instead[i];
 		}
