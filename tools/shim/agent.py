@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,7 @@ class Peer:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.heard: list[Message] = []
+        self._waiting: deque[Message] = deque()
         self._number = 0
 
     def give(self, table: bytes) -> None:
@@ -35,8 +37,18 @@ class Peer:
         """A table, whatever it is."""
         socket.send_fds(self.connection, [shimwire.head(Kind.TABLE)], [fd])
 
+    def settle(self) -> None:
+        """Wait until it has taken in what it was given: it answers what follows that."""
+        self.move("", 0, 0)
+
     def hear(self, wait_s: float = WAIT_S) -> Message | None:
         """The next message; None where there is none in time, or the program has ended."""
+        message = self._waiting.popleft() if self._waiting else self._receive(wait_s)
+        if message is not None:
+            self.heard.append(message)
+        return message
+
+    def _receive(self, wait_s: float) -> Message | None:
         if not select.select([self.connection], [], [], wait_s)[0]:
             return None
         data = self.connection.recv(shimwire.MOST_BYTES + 1)
@@ -45,7 +57,6 @@ class Peer:
         message = shimwire.read(data)
         if message is None:
             raise ValueError(f"this is none of the shim's: {data.hex()}")
-        self.heard.append(message)
         return message
 
     def hear_all(self, wait_s: float = 0.3) -> list[Message]:
@@ -70,13 +81,21 @@ class Peer:
                 break
         raise TimeoutError(f"no {kind.__name__} came, but {self.heard[-5:]}")
 
+    def send(self, data: bytes) -> None:
+        """Send it a message, and take in what comes meanwhile: it takes none in while its own waits for room."""
+        while not select.select([], [self.connection], [], 0.001)[1]:
+            message = self._receive(0)
+            if message is not None:
+                self._waiting.append(message)
+        self.connection.send(data)
+
     def order(
         self, device: str, qpn: int, sport: int, *, with_sqd: bool = False, deadline_s: float = 5.0
     ) -> int:
         """Tell it to move a queue pair, and return the number of the order."""
         self._number += 1
         deadline_ns = time.monotonic_ns() + int(deadline_s * 1e9)
-        self.connection.send(shimwire.move(device, qpn, self._number, deadline_ns, sport, with_sqd=with_sqd))
+        self.send(shimwire.move(device, qpn, self._number, deadline_ns, sport, with_sqd=with_sqd))
         return self._number
 
     def move(

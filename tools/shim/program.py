@@ -110,7 +110,8 @@ class Program:
         """Make a queue pair and take it to RTS; return its place and its number."""
         place, qpn, _ = self.do(f"create {context} {kind}")
         self.do(f"modify {place} {INIT}")
-        self.do(f"modify {place} {RTR} path={gid.hex()} {more}")
+        path = "" if kind == "ud" else f"path={gid.hex()} {more}"
+        self.do(f"modify {place} {RTR} {path}")
         self.do(f"modify {place} {RTS}")
         return place, qpn
 
