@@ -65,7 +65,7 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
     _compile(made.shim, *shared, name, *exports, *_sources(SHIM), str(verbs))
     (own / "libibverbs.so").symlink_to(made.shim)
     program = _sources(HERE / "program")
-    first = [str(made.shim)] if sanitizer else []
+    first = [str(made.shim), f"-Wl,-rpath,{folder}"] if sanitizer else []
     _compile(made.linked, *flags, "-Wl,--no-as-needed", *program, *first, str(verbs), "-ldl")
     _compile(made.nccl, *flags, "-DAS_NCCL", *program, "-ldl")
     if not sanitizer:

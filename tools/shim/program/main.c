@@ -99,7 +99,7 @@ static void fork_off(char *lines)
 		for (char *line = strtok_r(lines, ";", &more); line; line = strtok_r(NULL, ";", &more))
 			act(line);
 		fflush(stdout);
-		exit(0);
+		_exit(0);
 	}
 	int status;
 	waitpid(child, &status, 0);

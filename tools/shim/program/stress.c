@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MOST_THREADS 64
 #define PAIRS        32
+#define PAUSE_US     1000 /* queue pairs live long enough for an agent to hear of them */
 
 static uint64_t until_ns;
 static char device[32];
@@ -49,6 +51,7 @@ static intptr_t one_device(unsigned *seed)
 			return -1;
 		count += *one != NULL;
 		*one = connected(pd, seed);
+		usleep(PAUSE_US);
 		if (!*one)
 			return -1;
 	}
