@@ -9,10 +9,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,9 +42,10 @@ static struct sockaddr_un where = {.sun_family = AF_UNIX};
 static bool is_off;
 static _Atomic uint32_t refused;
 static _Atomic bool runs;
-static int sock = -1, wakes = -1;
+static int sock = -1; /* changed with the guard held, so that a child can close what is its parent's */
+static _Atomic int wakes = -1;
 static bool is_settled; /* a table is there, or no agent */
-static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t settled;
 
 static void settle(void)
 {
@@ -52,15 +55,24 @@ static void settle(void)
 	pthread_mutex_unlock(&guard);
 }
 
+static void disconnect(void)
+{
+	pthread_mutex_lock(&guard);
+	close(sock);
+	sock = -1;
+	pthread_mutex_unlock(&guard);
+}
+
 static bool connect_agent(void)
 {
+	pthread_mutex_lock(&guard);
 	sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	pthread_mutex_unlock(&guard);
 	if (sock < 0)
 		return false;
 	if (!connect(sock, (const struct sockaddr *)&where, sizeof(where)))
 		return true;
-	close(sock);
-	sock = -1;
+	disconnect();
 	return false;
 }
 
@@ -90,32 +102,13 @@ static void say_hello(struct outbox *out)
 /* Tells of queue pairs as long as the socket takes it. */
 static bool tell(struct outbox *out)
 {
-	bool has_path;
-	while (!out->bytes && known_next_untold(&out->message.qp, &has_path)) {
-		out->message.head.kind = has_path ? CWDP_VERBS_QP_RTR : CWDP_VERBS_QP_STATE;
+	while (!out->bytes && known_next_untold(&out->message.qp)) {
+		bool has_path = out->message.head.kind == CWDP_VERBS_QP_RTR;
 		out->bytes = has_path ? sizeof(out->message.qp) : sizeof(out->message.head);
 		if (!flush(out))
 			return false;
 	}
 	return true;
-}
-
-static void obey(const struct cwdp_verbs_move *order, struct outbox *out)
-{
-	uint64_t began_ns = move_now_ns();
-	struct cwdp_verbs_moved moved = {.head = order->head, .number = order->number, .error = ENOENT};
-	struct known *known = known_hold_named(&order->head);
-	if (known) {
-		enum cwdp_verbs_actuator by;
-		moved.error = (uint32_t)move(known, order, &by);
-		moved.actuator = by;
-		moved.head.state = known->name.state;
-		known_release(known);
-	}
-	moved.head.kind = CWDP_VERBS_MOVED;
-	moved.took_ns = move_now_ns() - began_ns;
-	out->message.moved = moved;
-	out->bytes = sizeof(moved);
 }
 
 static int passed_fd(struct msghdr *header)
@@ -127,38 +120,39 @@ static int passed_fd(struct msghdr *header)
 	return fd;
 }
 
-/* Takes one message in. False where the agent is gone, or speaks otherwise. */
+/* Takes one message in; what is none of ours passes by. False where the agent is gone. */
 static bool hear(struct outbox *out)
 {
 	union message message;
 	char control[CMSG_SPACE(sizeof(int))];
 	struct iovec into = {.iov_base = &message, .iov_len = sizeof(message)};
 	struct msghdr header = {
-		.msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+		.msg_iov = &into,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen =
+			CMSG_LEN(sizeof(int)), /* room for one descriptor; the space would take two */
+	};
 	ssize_t bytes = recvmsg(sock, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (bytes < 0)
-		return errno == EAGAIN || errno == EINTR;
+	if (bytes <= 0)
+		return bytes && (errno == EAGAIN || errno == EINTR);
 	int fd = passed_fd(&header);
 	bool is_ours = bytes >= (ssize_t)sizeof(message.head) && message.head.magic == CWDP_VERBS_MAGIC;
 	if (is_ours && message.head.kind == CWDP_VERBS_TABLE && fd >= 0 && table_take(fd))
 		settle();
-	else if (is_ours && message.head.kind == CWDP_VERBS_MOVE && bytes == sizeof(message.move))
-		obey(&message.move, out);
+	if (is_ours && message.head.kind == CWDP_VERBS_MOVE && bytes == sizeof(message.move)) {
+		out->message.moved = move(&message.move);
+		out->bytes = sizeof(out->message.moved);
+	}
 	if (fd >= 0)
 		close(fd);
-	return is_ours;
-}
-
-static void drain_wakes(void)
-{
-	uint64_t count;
-	while (read(wakes, &count, sizeof(count)) > 0)
-		;
+	return true;
 }
 
 static void talk(void)
 {
 	struct outbox out;
+	uint64_t count;
 	say_hello(&out);
 	known_connected(true);
 	while (flush(&out) && tell(&out)) {
@@ -168,10 +162,9 @@ static void talk(void)
 		};
 		if (poll(polled, 2, -1) < 0)
 			continue;
-		drain_wakes();
-		if (polled[0].revents & ~POLLOUT && !out.bytes && !hear(&out))
-			break;
-		if (polled[0].revents & (POLLERR | POLLHUP) && out.bytes)
+		if (polled[1].revents && read(wakes, &count, sizeof(count)) < 0)
+			continue;
+		if (polled[0].revents & ~POLLOUT && (out.bytes || !hear(&out)))
 			break;
 	}
 	known_connected(false);
@@ -182,10 +175,11 @@ static void *serve(void *unused)
 	long wait_ms = RETRY_MS;
 	for (;;) {
 		if (connect_agent()) {
+			uint64_t since_ns = now_ns();
 			talk();
-			close(sock);
-			sock = -1;
-			wait_ms = RETRY_MS;
+			disconnect();
+			if (now_ns() - since_ns > SLOWEST_MS * 1000000ull)
+				wait_ms = RETRY_MS;
 		}
 		settle();
 		const struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
@@ -195,52 +189,67 @@ static void *serve(void *unused)
 	return unused;
 }
 
-/* With no signal of the program's delivered to it. */
-static bool begin(void)
+static bool begin_thread(size_t stack_bytes)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
-	sigset_t all, before;
-	wakes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (wakes < 0 || pthread_attr_init(&attr))
+	if (pthread_attr_init(&attr))
 		return false;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (stack_bytes)
+		pthread_attr_setstacksize(&attr, stack_bytes);
 	int failed = pthread_create(&thread, &attr, serve, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return !failed;
+}
+
+/* With no signal of the program's delivered to it. Where the program's thread-local variables leave no room
+ * in a small stack, it has one of the usual size.
+ */
+static bool begin(void)
+{
+	sigset_t all, before;
+	wakes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (wakes < 0)
+		return false;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	bool has_begun = begin_thread(STACK_BYTES) || begin_thread(0);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return has_begun;
 }
 
 static void await_table(void)
 {
 	struct timespec until;
-	clock_gettime(CLOCK_REALTIME, &until);
+	int cancelable;
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_nsec += FIRST_WAIT_NS;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancelable);
 	pthread_mutex_lock(&guard);
 	while (!is_settled)
 		if (pthread_cond_timedwait(&settled, &guard, &until))
 			break;
 	pthread_mutex_unlock(&guard);
+	pthread_setcancelstate(cancelable, NULL);
 }
 
 void agent_start(void)
 {
-	if (atomic_exchange(&runs, true))
+	if (atomic_load(&runs) || atomic_exchange(&runs, true))
 		return;
 	if (begin())
 		await_table();
 }
 
+/* By syscall, as write is where a thread may be cancelled. Where it fails, the thread is awake already. */
 void agent_wake(void)
 {
 	const uint64_t one = 1;
-	if (wakes >= 0 && write(wakes, &one, sizeof(one)) < 0)
-		return; /* it is awake already */
+	if (known_has_news())
+		syscall(SYS_write, (int)wakes, &one, sizeof(one));
 }
 
 void agent_count_refused(void)
@@ -263,6 +272,15 @@ static void in_parent(void)
 	pthread_mutex_unlock(&guard);
 }
 
+static void prepare_settled(void)
+{
+	pthread_condattr_t attr;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&settled, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 /* The thread and its queue pairs are the parent's. A child that opens a device begins anew. */
 static void in_child(void)
 {
@@ -271,9 +289,10 @@ static void in_child(void)
 	if (wakes >= 0)
 		close(wakes);
 	sock = wakes = -1;
-	known_clear();
+	known_after_fork();
+	prepare_settled();
 	is_settled = false;
-	atomic_store(&runs, false);
+	runs = false;
 	pthread_mutex_unlock(&guard);
 }
 
@@ -281,7 +300,10 @@ __attribute__((constructor)) static void load(void)
 {
 	const char *said = secure_getenv("CWDP_VERBS");
 	is_off = said && !strcmp(said, "off");
+	if (is_off)
+		return;
 	const char *path = said && said[0] == '/' ? said : CWDP_VERBS_SOCKET;
 	strncpy(where.sun_path, path, sizeof(where.sun_path) - 1);
+	prepare_settled();
 	pthread_atfork(before_fork, in_parent, in_child);
 }

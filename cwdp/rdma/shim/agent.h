@@ -14,7 +14,7 @@ bool agent_wanted(void);
  */
 void agent_start(void);
 
-/* There is something to tell. */
+/* Wakes it where there is something to tell. */
 void agent_wake(void);
 
 /* A device has refused a flow label of the table. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "move.h"
 
+#include "guard.h"
+#include "known.h"
 #include "real.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,15 +13,15 @@
 
 #define DRAIN_GLANCE_NS 100000
 #define FIRST_SPORT     0xc000
+#define MOST_OPEN       64
 
-uint64_t move_now_ns(void)
-{
-	struct timespec now;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
+static struct {
+	struct ibv_context *context;
+	struct mover mover;
+} opened[MOST_OPEN];
+static uint32_t next_opened; /* the oldest makes room */
 
-static bool is_bnxt(struct ibv_device *device)
+static bool is_bnxt(const struct ibv_device *device)
 {
 	char path[sizeof(device->ibdev_path) + 32], driver[256];
 	snprintf(path, sizeof(path), "%s/device/driver", device->ibdev_path);
@@ -31,13 +32,59 @@ static bool is_bnxt(struct ibv_device *device)
 	return strstr(driver, "bnxt") != NULL;
 }
 
-enum cwdp_verbs_actuator move_actuator(struct ibv_device *device)
+static struct mover look_up(struct ibv_device *device)
 {
-	if (real_mlx5_set_sport(device))
-		return CWDP_VERBS_MLX5DV;
-	if (real_bnxt_set_sport() && is_bnxt(device))
-		return CWDP_VERBS_BNXT;
-	return CWDP_VERBS_CREATE_ONLY;
+	struct mover mover = {.set_sport = real_mlx5_set_sport(device), .actuator = CWDP_VERBS_MLX5DV};
+	if (mover.set_sport)
+		return mover;
+	if (is_bnxt(device))
+		mover = (struct mover){.set_sport = real_bnxt_set_sport(), .actuator = CWDP_VERBS_BNXT};
+	if (!mover.set_sport)
+		mover.actuator = CWDP_VERBS_CREATE_ONLY;
+	return mover;
+}
+
+static int place_of(const struct ibv_context *context)
+{
+	for (int i = 0; i < MOST_OPEN; i++)
+		if (opened[i].context == context)
+			return i;
+	return -1;
+}
+
+struct mover mover_of(struct ibv_context *context)
+{
+	struct mover mover;
+	pthread_mutex_lock(&guard);
+	int place = place_of(context);
+	if (place >= 0)
+		mover = opened[place].mover;
+	pthread_mutex_unlock(&guard);
+	if (place >= 0)
+		return mover;
+	mover = look_up(context->device);
+	pthread_mutex_lock(&guard);
+	place = (int)(next_opened++ % MOST_OPEN);
+	opened[place].context = context;
+	opened[place].mover = mover;
+	pthread_mutex_unlock(&guard);
+	return mover;
+}
+
+void mover_forget(struct ibv_context *context)
+{
+	int place;
+	pthread_mutex_lock(&guard);
+	while ((place = place_of(context)) >= 0)
+		opened[place].context = NULL;
+	pthread_mutex_unlock(&guard);
+}
+
+uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
 /* The lowest flow label, never 0, that leads to a source port (rdma_flow_label_to_udp_sport of libibverbs).
@@ -48,10 +95,16 @@ static uint32_t flow_label_of(uint16_t sport)
 	return low ? low : (1u << 14 | 1);
 }
 
+/* A function of verbs returns an errno, or with older providers -1. */
+static int error_of(int returned)
+{
+	return returned >= 0 ? returned : errno ? errno : EIO;
+}
+
 static int to_state(struct known *known, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {.qp_state = state};
-	return real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE);
+	return error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE));
 }
 
 static int drained(struct known *known, uint64_t deadline_ns)
@@ -62,15 +115,18 @@ static int drained(struct known *known, uint64_t deadline_ns)
 		struct ibv_qp_init_attr init;
 		int failed = real_verbs()->query_qp(known->qp, &attr, IBV_QP_STATE, &init);
 		if (failed || !attr.sq_draining)
-			return failed;
-		if (atomic_load(&known->waiting) || move_now_ns() > deadline_ns)
+			return error_of(failed);
+		if (known_is_called(known))
+			return EBUSY;
+		if (now_ns() > deadline_ns)
 			return ETIMEDOUT;
 		nanosleep(&glance, NULL);
 	}
 }
 
 /* IBTA 10.3.1: the send queue is drained, gets another address vector, and goes on. What is posted meanwhile
- * waits. */
+ * waits.
+ */
 static int by_draining(struct known *known, uint16_t sport, uint64_t deadline_ns)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .ah_attr = known->path};
@@ -80,32 +136,43 @@ static int by_draining(struct known *known, uint16_t sport, uint64_t deadline_ns
 		return failed;
 	failed = drained(known, deadline_ns);
 	if (!failed)
-		failed = real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE | IBV_QP_AV);
+		failed = error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE | IBV_QP_AV));
 	int stuck = to_state(known, IBV_QPS_RTS);
 	return stuck ? stuck : failed;
 }
 
-int move(struct known *known, const struct cwdp_verbs_move *order, enum cwdp_verbs_actuator *by)
+static int move_held(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by)
 {
 	uint16_t sport = (uint16_t)order->sport;
-	*by = CWDP_VERBS_CREATE_ONLY;
-	if (order->sport < FIRST_SPORT || order->sport > UINT16_MAX)
-		return EINVAL;
 	if (!known->has_path || known->name.state != IBV_QPS_RTS)
 		return ENOTCONN;
-	if (move_now_ns() > order->deadline_ns)
+	if (now_ns() > order->deadline_ns)
 		return ETIMEDOUT;
-	*by = known->actuator;
-	int failed = EOPNOTSUPP;
-	if (*by == CWDP_VERBS_MLX5DV)
-		failed = real_mlx5_set_sport(known->qp->context->device)(known->qp, sport);
-	else if (*by == CWDP_VERBS_BNXT)
-		failed = real_bnxt_set_sport()(known->qp, sport);
-	else if (order->with_sqd) {
-		*by = CWDP_VERBS_SQD;
-		failed = by_draining(known, sport, order->deadline_ns);
-	}
+	*by = known->mover.actuator;
+	if (known->mover.set_sport)
+		return error_of(known->mover.set_sport(known->qp, sport));
+	if (!order->with_sqd)
+		return EOPNOTSUPP;
+	*by = CWDP_VERBS_SQD;
+	return by_draining(known, sport, order->deadline_ns);
+}
+
+struct cwdp_verbs_moved move(const struct cwdp_verbs_move *order)
+{
+	struct known *known;
+	uint64_t began_ns = now_ns();
+	struct cwdp_verbs_moved moved = {
+		.head = order->head, .number = order->number, .actuator = CWDP_VERBS_CREATE_ONLY};
+	moved.head.kind = CWDP_VERBS_MOVED;
+	int failed = order->sport < FIRST_SPORT || order->sport > UINT16_MAX ? EINVAL : 0;
 	if (!failed)
-		known_label(known, flow_label_of(sport));
-	return failed;
+		failed = known_begin_move(&order->head, &known);
+	if (!failed) {
+		failed = move_held(known, order, &moved.actuator);
+		moved.head.state = known->name.state;
+		known_end_move(known, failed ? 0 : flow_label_of((uint16_t)order->sport));
+	}
+	moved.error = (uint32_t)failed;
+	moved.took_ns = now_ns() - began_ns;
+	return moved;
 }

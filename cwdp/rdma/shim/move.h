@@ -2,13 +2,22 @@
 /* Having a queue pair that sends take another UDP source port, by what its device has for that. */
 #pragma once
 
-#include "known.h"
+#include "wire.h"
+
+#include <infiniband/verbs.h>
 
 /* What can move the queue pairs of a device, but draining them. */
-enum cwdp_verbs_actuator move_actuator(struct ibv_device *device);
+struct mover {
+	int (*set_sport)(struct ibv_qp *qp, uint16_t sport);
+	enum cwdp_verbs_actuator actuator;
+};
 
-/* Moves a queue pair that is held; 0 or an errno. `with_sqd`: where the device cannot, it may be drained for
- * it. */
-int move(struct known *known, const struct cwdp_verbs_move *order, enum cwdp_verbs_actuator *by);
+/* Looked up once a device that is open, as that takes the loader's lock. */
+struct mover mover_of(struct ibv_context *context);
+void mover_forget(struct ibv_context *context);
 
-uint64_t move_now_ns(void);
+/* Does what is ordered, and says what came of it. */
+struct cwdp_verbs_moved move(const struct cwdp_verbs_move *order);
+
+/* By CLOCK_MONOTONIC. */
+uint64_t now_ns(void);

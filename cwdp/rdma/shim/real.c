@@ -26,6 +26,7 @@ static void find(void)
 	if (!library)
 		abort();
 	real.open_device = found(library, "ibv_open_device");
+	real.close_device = found(library, "ibv_close_device");
 	real.create_qp = found(library, "ibv_create_qp");
 	real.modify_qp = found(library, "ibv_modify_qp");
 	real.query_qp = found(library, "ibv_query_qp");

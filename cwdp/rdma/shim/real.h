@@ -6,6 +6,7 @@
 
 struct real {
 	struct ibv_context *(*open_device)(struct ibv_device *device);
+	int (*close_device)(struct ibv_context *context);
 	struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
@@ -15,8 +16,8 @@ struct real {
 
 typedef int (*set_sport_fn)(struct ibv_qp *qp, uint16_t sport);
 
-/* libibverbs', found once. Without it there is nothing to call, so it ends the process, as the loader would.
- */
+/* libibverbs', found once. Without it there is nothing to call, so the process ends, as the loader would end
+ * it. */
 const struct real *real_verbs(void);
 
 /* The vendor's function that gives a queue pair another source port while it sends; NULL where there is none,

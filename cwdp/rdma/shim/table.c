@@ -41,29 +41,29 @@ static bool is_whole(const struct mapped *mapped)
 {
 	const struct cwdp_verbs_table *table = mapped->table;
 	if (table->magic != CWDP_VERBS_MAGIC || table->version != CWDP_VERBS_VERSION ||
-	    table->route_bits > 24)
+	    table->route_bits > CWDP_VERBS_MOST_BITS || table->sources > CWDP_VERBS_MOST_SOURCES)
 		return false;
 	uint64_t bytes = sizeof(*table) + (uint64_t)table->sources * sizeof(struct cwdp_verbs_source);
 	bytes += ((uint64_t)1 << table->route_bits) * sizeof(struct cwdp_verbs_route);
 	return bytes <= mapped->bytes;
 }
 
-int table_take(int fd)
+bool table_take(int fd)
 {
 	struct stat file;
 	int seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) < 0)
-		return 0;
-	if (file.st_size < (off_t)sizeof(struct cwdp_verbs_table) || file.st_size > CWDP_VERBS_MAX_BYTES)
-		return 0;
+		return false;
+	if (file.st_size < (off_t)sizeof(struct cwdp_verbs_table) || file.st_size > CWDP_VERBS_MOST_BYTES)
+		return false;
 	struct mapped fresh = {.bytes = (size_t)file.st_size};
 	void *at = mmap(NULL, fresh.bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
-		return 0;
+		return false;
 	fresh.table = at;
 	if (!is_whole(&fresh)) {
 		munmap(at, fresh.bytes);
-		return 0;
+		return false;
 	}
 	pthread_mutex_lock(&guard);
 	struct mapped before = held;
@@ -71,7 +71,7 @@ int table_take(int fd)
 	pthread_mutex_unlock(&guard);
 	if (before.table)
 		munmap((void *)before.table, before.bytes);
-	return 1;
+	return true;
 }
 
 static const uint8_t *source_gid(const struct cwdp_verbs_table *table, const char *device, uint32_t port,
@@ -98,7 +98,7 @@ static const struct cwdp_verbs_route *find(const struct cwdp_verbs_table *table,
 					   const uint8_t dst[16], uint32_t hash)
 {
 	uint32_t last = (1u << table->route_bits) - 1;
-	for (uint32_t step = 0; step <= last; step++) {
+	for (uint32_t step = 0; step < CWDP_VERBS_STEPS; step++) {
 		const struct cwdp_verbs_route *route = routes_of(table) + ((hash + step) & last);
 		if (!route->used)
 			return NULL;
@@ -108,12 +108,13 @@ static const struct cwdp_verbs_route *find(const struct cwdp_verbs_table *table,
 	return NULL;
 }
 
-/* Steps of the golden ratio, which spread any number of queue pairs as evenly as can be; each process begins
- * elsewhere. */
+/* Steps of the golden ratio, which spread any number of queue pairs as evenly as can be. Each process begins
+ * elsewhere, and each route, so that processes of the same number in many containers do.
+ */
 static uint32_t draw(uint32_t hash)
 {
 	uint32_t turn = atomic_fetch_add_explicit(&taken[hash % COUNTERS], 1, memory_order_relaxed);
-	return (turn + (uint32_t)getpid() * 7919u) * GOLDEN_32;
+	return (turn + hash + (uint32_t)getpid() * 7919u) * GOLDEN_32;
 }
 
 static uint32_t chosen(const struct cwdp_verbs_route *route, uint32_t hash)

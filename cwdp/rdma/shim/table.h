@@ -2,12 +2,12 @@
 /* The agent's table: which flow labels the queue pairs between two GIDs are to have. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
-#include <stddef.h>
 
 /* Takes a table in place of the one before; the descriptor stays the caller's. False where it is not what it
  * must be. */
-int table_take(int fd);
+bool table_take(int fd);
 
 /* The flow label for the next queue pair from a GID, named by device, port and index, to another; 0 where the
  * table has none.

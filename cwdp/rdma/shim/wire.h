@@ -13,10 +13,16 @@
 #define CWDP_VERBS_VERSION    1
 #define CWDP_VERBS_CHOICES    16
 #define CWDP_VERBS_NAME_BYTES 64
-#define CWDP_VERBS_MAX_BYTES  (1u << 28) /* of a table */
+
+/* Of a table. */
+#define CWDP_VERBS_MOST_BYTES   (1u << 28)
+#define CWDP_VERBS_MOST_SOURCES 4096
+#define CWDP_VERBS_MOST_BITS    20
+#define CWDP_VERBS_STEPS        256
 
 /* The table: this, `sources`, then 1 << `route_bits` routes, found by hash, with none behind the first free
- * one. */
+ * one, and none further than CWDP_VERBS_STEPS - 1 behind its place.
+ */
 struct cwdp_verbs_table {
 	uint32_t magic;
 	uint32_t version;
@@ -46,10 +52,10 @@ struct cwdp_verbs_route {
 enum cwdp_verbs_kind {
 	CWDP_VERBS_HELLO = 1, /* from the shim: it is there */
 	CWDP_VERBS_TABLE,     /* from the agent, with a sealed memfd */
-	CWDP_VERBS_QP_RTR,    /* from the shim: a queue pair has a path */
-	CWDP_VERBS_QP_STATE,  /* from the shim: it is in another state, or gone */
-	CWDP_VERBS_MOVE,      /* from the agent: have it take another source port */
-	CWDP_VERBS_MOVED,     /* from the shim: what came of that */
+	CWDP_VERBS_QP_RTR,    /* from the shim: a queue pair has a path, or another one */
+	CWDP_VERBS_QP_STATE, /* from the shim, the head alone: one with a path is in another state, or gone */
+	CWDP_VERBS_MOVE,     /* from the agent: have it take another source port */
+	CWDP_VERBS_MOVED,    /* from the shim: what came of that */
 };
 
 enum cwdp_verbs_actuator {
@@ -74,7 +80,7 @@ struct cwdp_verbs_hello {
 	struct cwdp_verbs_head head;
 	uint32_t version;
 	uint32_t refused; /* how often a device refused the table's flow label, since it was loaded */
-	uint64_t untold;  /* queue pairs that were forgotten, as nobody took them */
+	uint64_t untold;  /* queue pairs that had a path and were gone before an agent had heard of them */
 };
 
 struct cwdp_verbs_qp {
@@ -96,10 +102,14 @@ struct cwdp_verbs_move {
 	uint32_t with_sqd; /* whether it may be drained for that */
 };
 
+/* `error` is an errno; 0: it is moved, and a QP_RTR of that port follows only for a new agent. ENOENT: there
+ * is no such queue pair; EBUSY: the program calls with it; ENOTCONN: it is not in RTS; ETIMEDOUT: the
+ * deadline was over; EOPNOTSUPP: its device has no way; EINVAL: no such port; others: the device's.
+ */
 struct cwdp_verbs_moved {
 	struct cwdp_verbs_head head;
 	uint64_t number;
 	uint64_t took_ns;
-	uint32_t error; /* an errno; 0: it is moved */
+	uint32_t error;
 	uint32_t actuator;
 };
