@@ -136,10 +136,11 @@ class Clients:
                 self._accept(now_ns)
             elif client is not None and client.is_paused and events & ~(select.EPOLLIN | select.EPOLLOUT):
                 self._drop(client)
-            elif client is not None and events & select.EPOLLOUT:
-                self._flush(client)
-            elif client is not None and left > 0:
-                left -= self._read(client, now_ns)
+            elif client is not None:
+                if events & select.EPOLLOUT:
+                    self._flush(client)
+                if events & ~select.EPOLLOUT and left > 0:
+                    left -= self._read(client, now_ns)
         return bool(ready)
 
     def tidy(self, now_ns: int) -> None:
