@@ -4,13 +4,13 @@ import socket
 from pathlib import Path
 
 import msgspec
-from shim_fakes import FakeShim
 
 from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs.host import VerbsHost
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsQp, VerbsSource
 from cwdp.agent.verbs.queuepairs import address_gid
 from cwdp.shared.bus.messages import Spread, SteerQp
+from tools.shim.client import FakeShim
 
 HERE, THERE = "10.0.0.1", "10.0.1.1"
 DST = address_gid(THERE)

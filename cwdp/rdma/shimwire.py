@@ -9,6 +9,7 @@ import os
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +58,11 @@ ROUTE = np.dtype(
         ("flow_label", "u4", (CHOICES,)),
         ("up_to", "u4", (CHOICES,)),
     ]
+)
+
+
+_CHOICES_OF_ROUTE = np.dtype(
+    [("choices", "u4"), ("flow_label", "u4", (CHOICES,)), ("up_to", "u4", (CHOICES,))]
 )
 
 
@@ -241,12 +247,21 @@ def _routes(routes: Sequence[Route], size: int) -> tuple[NDArray[np.void], int]:
     which, places = list(placed), list(placed.values())
     rows["src"][places], rows["dst"][places] = keys[which, :16], keys[which, 16:]
     rows["used"][places] = 1
-    for i, place in placed.items():
-        shares = [(sport, share) for sport, share in routes[i].shares if share > 0][:CHOICES]
-        rows["choices"][place] = len(shares)
-        rows["flow_label"][place][: len(shares)] = [sport_to_flow_label(sport) for sport, _ in shares]
-        rows["up_to"][place][: len(shares)] = _running([share for _, share in shares])
+    choices = np.frombuffer(b"".join(_choices(routes[i].shares) for i in which), _CHOICES_OF_ROUTE)
+    for field in ("choices", "flow_label", "up_to"):
+        rows[field][places] = choices[field]
     return rows, len(routes) - len(placed)
+
+
+@lru_cache(1 << 17)
+def _choices(shares: tuple[tuple[int, float], ...]) -> bytes:
+    """Number, flow labels and running sums of a route, as they lie in it."""
+    row = np.zeros(1, _CHOICES_OF_ROUTE)[0]
+    chosen = [(sport, share) for sport, share in shares if share > 0][:CHOICES]
+    row["choices"] = len(chosen)
+    row["flow_label"][: len(chosen)] = [sport_to_flow_label(sport) for sport, _ in chosen]
+    row["up_to"][: len(chosen)] = _running([share for _, share in chosen])
+    return bytes(row.tobytes())
 
 
 def _places(wanted: list[int], size: int) -> dict[int, int]:

@@ -29,6 +29,7 @@ PARTS = {
     "takeover": "bus.takeover",
     "swarm": "swarm.figures",
     "moves": "bus.moves",
+    "verbs": "verbs",
 }
 """Their modules in here."""
 

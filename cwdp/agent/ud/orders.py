@@ -81,10 +81,14 @@ class UdOrder(Struct, frozen=True, kw_only=True):
 
 
 class DownPaths(Struct, frozen=True):
-    """The paths of a NIC that are down now, all of them: destination address and source port."""
+    """The paths of a NIC that are down now, all of them: destination address and source port.
+
+    `decided_ns` is when that was found, by CLOCK_MONOTONIC; 0 where it is said again.
+    """
 
     nic: str
     paths: list[tuple[str, int]]
+    decided_ns: int = 0
 
 
 class UdWord(Struct, frozen=True, kw_only=True):

@@ -146,7 +146,7 @@ class UdHost:
         is_news |= len(down) != self._counters["paths_down"]
         if self._order is not None and (is_news or (down and now_s - self._told_down_s >= SILENT_S)):
             self._told_down_s, self._counters["paths_down"] = now_s, len(down)
-            self._tell_down(DownPaths(self._order.nic, down))
+            self._tell_down(DownPaths(self._order.nic, down, time.monotonic_ns() if is_news else 0))
 
     def word(self) -> UdWord | None:
         """What there is to be said; None for nothing yet."""

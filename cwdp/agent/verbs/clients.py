@@ -68,15 +68,15 @@ class Client:
         return self._tokens
 
     def spend(self, messages: int) -> None:
-        """So many were taken in."""
+        """So many were taken in that it was not asked for."""
         self._tokens -= messages
 
 
 class Listening(Protocol):
     """Whoever is told what programs say."""
 
-    def hear(self, client: Client, message: Message) -> None:
-        """A program says something other than its hello."""
+    def hear(self, client: Client, message: Message) -> bool:
+        """A program says something other than its hello; whether it was asked to."""
 
     def end(self, client: Client) -> None:
         """A program is gone."""
@@ -186,7 +186,7 @@ class Clients:
             self._rearm(client)
             return 0
         taken = 0
-        for _ in range(most):
+        while taken < most and client.sock.fileno() >= 0:
             try:
                 data = client.sock.recv(shimwire.MOST_BYTES + 1)
             except BlockingIOError:
@@ -195,35 +195,32 @@ class Clients:
                 data = b""
             taken += 1
             if not self._take(client, data):
-                break
-        client.spend(taken)
+                client.spend(1)
         return taken
 
     def _take(self, client: Client, data: bytes) -> bool:
-        """Take in a message; whether the client is still there."""
+        """Take in a message; whether the client was asked for it."""
         message = shimwire.read(data) if data else None
         if message is None:
             self._drop(client, "clients_garbage" if data else None)
-            return False
-        if isinstance(message, Hello):
-            return self._greet(client, message)
-        if not client.is_known:
+        elif isinstance(message, Hello):
+            self._greet(client, message)
+        elif not client.is_known:
             self._drop(client, "clients_garbage")
-            return False
-        self._ear.hear(client, message)
-        return True
+        else:
+            return self._ear.hear(client, message)
+        return False
 
-    def _greet(self, client: Client, hello: Hello) -> bool:
+    def _greet(self, client: Client, hello: Hello) -> None:
         if hello.version != VERSION:
             self._drop(client, "clients_other_version")
-            return False
+            return
         if not client.is_known:
             self._counters["labels_refused"] += hello.refused
             self._counters["untold"] += min(hello.untold, MOST_UNTOLD)
         client.hello = hello
         client.is_owed_table = self._table >= 0
         self._flush(client)
-        return True
 
     def _flush(self, client: Client) -> None:
         """Send what is owed, as far as there is room."""

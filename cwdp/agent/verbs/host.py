@@ -18,8 +18,15 @@ from cwdp.agent.verbs.routes import table
 from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import Message, Moved, QpPath, QpState
 
-COUNTERS = ("tables", "tables_failed", "told_garbage", "down_paths")
-TABLE_REST_NS, RETRY_NS, TIDY_NS = 100_000_000, 10_000_000, 500_000_000
+COUNTERS = ("tables", "tables_failed", "told_garbage", "down_paths", "failure_us", "failure_us_max")
+"""The last two: from when a path was found to be silent until all its queue pairs were told, the last time and the longest."""
+
+LONGEST_US = 60_000_000
+RETRY_NS, TIDY_NS = 10_000_000, 500_000_000
+TABLE_CALM_NS, TABLE_LATE_NS = 100_000_000, 500_000_000
+"""A table is made anew when nothing has changed for so long, as it takes its time, and at last after so long: paths that one
+failure takes are found one after the other, and orders to move come first."""
+
 SAID_AT_ONCE = 2_048
 PATHS_BYTES = 1 << 18
 SILENT_NS = 10_000_000_000
@@ -46,15 +53,16 @@ class VerbsHost:
         self._heard_down_ns: dict[str, int] = {}
         self._table = b""
         self._table_fd = -1
-        self._is_table_stale = True
-        self._table_ns = self._tidied_ns = self._retried_ns = 0
+        self._table_due_ns: int | None = 0
+        self._table_late_ns = self._tidied_ns = self._retried_ns = 0
 
     def follow(self, order: VerbsOrder) -> None:
         """Have everything be as ordered."""
         before, self._order = self._order, order
         self._queue_pairs.know(order.sources)
         self._decide(self._moves.follow(order))
-        self._is_table_stale |= (before.sources, before.spreads) != (order.sources, order.spreads)
+        if (before.sources, before.spreads) != (order.sources, order.spreads):
+            self._table_is_stale()
 
     def filenos(self) -> tuple[int, int]:
         """Readable when there is something to do."""
@@ -72,8 +80,7 @@ class VerbsHost:
         if now_ns - self._retried_ns >= RETRY_NS:
             self._retried_ns = now_ns
             self._moves.tidy(self._clients, now_ns)
-        if self._is_table_stale and now_ns - self._table_ns >= TABLE_REST_NS:
-            self._table_ns = now_ns
+        if self._table_due_ns is not None and now_ns >= self._table_due_ns:
             self._renew_table()
         return more
 
@@ -87,13 +94,11 @@ class VerbsHost:
         counters = {f"verbs_{name}": n for name, n in self.counters.items()}
         return VerbsWord(anew=anew, changed=changed, gone=gone, counters=counters)
 
-    def hear(self, client: Client, message: Message) -> None:
-        """A program says something."""
+    def hear(self, client: Client, message: Message) -> bool:
+        """A program says something; whether it was asked to."""
         if isinstance(message, Moved):
             qp = self._queue_pairs.of(client, (message.device, message.qpn))
-            if qp is not None:
-                self._moves.hear_moved(qp, message)
-            return
+            return qp is not None and self._moves.hear_moved(qp, message)
         qp = None
         if isinstance(message, QpPath):
             qp = self._queue_pairs.hear_path(client, message)
@@ -101,6 +106,7 @@ class VerbsHost:
             qp = self._queue_pairs.hear_state(client, message)
         if qp is not None and qp.sends:
             self._moves.decide((qp,), self._clients)
+        return False
 
     def end(self, client: Client) -> None:
         """A program is gone."""
@@ -128,9 +134,17 @@ class VerbsHost:
     def _take_down(self, told: DownPaths) -> None:
         changed = self._moves.hear_down(told.nic, told.paths)
         if changed:
+            failed = self.counters["moves_for_failure"]
             self._decide(changed)
-            self._is_table_stale = True
+            if told.decided_ns and self.counters["moves_for_failure"] > failed:
+                self._note_failure(told.decided_ns)
+            self._table_is_stale()
             self.counters["down_paths"] = sum(map(len, self._moves.down.values()))
+
+    def _note_failure(self, decided_ns: int) -> None:
+        took_us = min(max(0, time.monotonic_ns() - decided_ns) // 1_000, LONGEST_US)
+        self.counters["failure_us"] = took_us
+        self.counters["failure_us_max"] = max(self.counters["failure_us_max"], took_us)
 
     def _forget_silent(self, now_ns: int) -> None:
         for nic, heard_ns in list(self._heard_down_ns.items()):
@@ -142,16 +156,23 @@ class VerbsHost:
         for pair in pairs:
             self._moves.decide(self._queue_pairs.between(pair), self._clients)
 
+    def _table_is_stale(self) -> None:
+        now_ns = time.monotonic_ns()
+        if self._table_due_ns is None:
+            self._table_late_ns = now_ns + TABLE_LATE_NS
+        if self._table_fd >= 0:
+            self._table_due_ns = min(now_ns + TABLE_CALM_NS, self._table_late_ns)
+
     def _renew_table(self) -> None:
         fresh = table(self._order, self._moves.down, self.counters["tables"] + 1)
-        self._is_table_stale = False
+        self._table_due_ns = None
         if self._table_fd >= 0 and fresh[_CONTENT:] == self._table[_CONTENT:]:
             return
         try:
             fd = shimwire.sealed(fresh)
         except OSError:
             self.counters["tables_failed"] += 1
-            self._is_table_stale = True
+            self._table_due_ns = time.monotonic_ns() + TABLE_LATE_NS
             return
         self.counters["tables"] += 1
         self._clients.give_table(fd)

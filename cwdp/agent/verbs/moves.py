@@ -92,18 +92,18 @@ class Moves:
     def _decide_between(self, pair: Pair, qps: list[Qp], clients: Clients) -> None:
         dead = self._down.get(pair[0], frozenset())
         used: Counter[int] = Counter()
-        if len(qps) > 1 and any(qp.sport is None or (pair[1], qp.sport) in dead for qp in qps):
+        if len(qps) > 1 and any(not _heading(qp) or (pair[1], _heading(qp)) in dead for qp in qps):
             used.update(_heading(qp) for qp in self._queue_pairs.between(pair))
         for qp in qps:
             wanted = self._wanted(qp, dead, used) if qp.sends else None
             if wanted is not None and wanted != _heading(qp):
                 self._send(qp, wanted, clients, used)
 
-    def hear_moved(self, qp: Qp, moved: Moved) -> None:
-        """A program says what came of an order."""
+    def hear_moved(self, qp: Qp, moved: Moved) -> bool:
+        """A program says what came of an order; whether it was asked."""
         if not qp.order or moved.number != qp.order:
             self._counters["moves_unasked"] += not 0 < moved.number <= self._numbers
-            return
+            return False
         qp.order = 0
         if not moved.error:
             self._counters["moves_done"] += 1
@@ -117,6 +117,7 @@ class Moves:
             rests_ns = _rests_ns(moved.error)
             qp.rests_until_ns = time.monotonic_ns() + rests_ns
         self._queue_pairs.change(qp)
+        return True
 
     def tidy(self, clients: Clients, now_ns: int) -> None:
         """Give up orders that nobody has answered, and try again what may be by now."""
@@ -138,10 +139,9 @@ class Moves:
             for sport in (steer.sport, steer.backup_sport):
                 if sport is not None and (qp.dst_addr, sport) not in dead:
                     return sport
-        if qp.actuator == "create_only" or (qp.sport is not None and (qp.dst_addr, qp.sport) not in dead):
+        heading = _heading(qp)
+        if qp.actuator == "create_only" or (heading and (qp.dst_addr, heading) not in dead):
             return None
-        if qp.order and (qp.dst_addr, qp.ordered_sport) not in dead:
-            return qp.ordered_sport
         spread = self._spreads.get(qp.pair)
         shares = living(spread, self._down) if spread else ()
         ports = [sport for sport, _ in shares if (qp.dst_addr, sport) not in dead]
@@ -149,7 +149,8 @@ class Moves:
 
     def _send(self, qp: Qp, sport: int, clients: Clients, used: Counter[int]) -> None:
         now_ns = time.monotonic_ns()
-        is_failure = (qp.dst_addr, qp.sport) in self._down.get(qp.nic, ())
+        dead = self._down.get(qp.nic, frozenset())
+        is_failure = (qp.dst_addr, qp.sport) in dead or (qp.dst_addr, _heading(qp)) in dead
         with_sqd = self._order.drains and not is_failure
         if (qp.actuator == "create_only" and not with_sqd) or now_ns < qp.rests_until_ns:
             return

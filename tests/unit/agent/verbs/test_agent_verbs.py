@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from shim_fakes import Order, ports
 from verbs_world import DST, HERE, ORDER, SPORTS, THERE, World, steer
 
 from cwdp.agent.verbs import moves
 from cwdp.agent.verbs.orders import VerbsSource
 from cwdp.agent.verbs.queuepairs import address_gid
 from cwdp.rdma.shimwire import GONE, RTS
+from tools.shim.client import Order, ports
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_paths_that_are_down_leave_the_table_and_come_back(world: World, hurried
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are made anew at once."""
-    monkeypatch.setattr("cwdp.agent.verbs.host.TABLE_REST_NS", 0)
+    monkeypatch.setattr("cwdp.agent.verbs.host.TABLE_CALM_NS", 0)
 
 
 def test_queue_pairs_are_told_with_their_program_and_path(world: World) -> None:
@@ -151,6 +151,25 @@ def test_what_its_device_has_put_on_an_unknown_path_is_put_on_a_known_one(world:
     orders = shim.take_orders()
     assert [order.qpn for order in orders] == [1]
     assert orders[0].sport in SPORTS
+
+
+def test_an_order_that_is_not_answered_yet_counts_as_done_when_its_path_falls_silent_too(
+    world: World,
+) -> None:
+    shim = world.shim()
+    shim.connect_qp(1, DST, 50_001)
+    world.run()
+    world.down(50_001)
+    (first,) = shim.take_orders()
+    world.down(first.sport)
+    (second,) = shim.take_orders()
+    assert second.sport != first.sport
+    assert second.number > first.number
+    shim.answer(first)
+    shim.answer(second)
+    world.run()
+    assert [qp.sport for qp in world.queue_pairs()] == [second.sport]
+    assert world.count("moves_unasked") == 0
 
 
 def test_nobody_is_moved_where_no_other_path_lives(world: World) -> None:

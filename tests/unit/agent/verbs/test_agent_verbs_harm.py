@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from shim_fakes import Order
 from verbs_world import DST, World
 
 from cwdp.agent.verbs import clients, queuepairs
 from cwdp.rdma.shimwire import GONE, HEAD, HELLO, MAGIC, MOVED, QP, Kind
+from tools.shim.client import Order
 
 
 @pytest.fixture

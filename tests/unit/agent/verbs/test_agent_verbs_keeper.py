@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asynchronous import asynchronous
-from shim_fakes import FakeShim
 
 from cwdp.agent.config import VerbsConfig
 from cwdp.agent.verbs import keeper as keeper_module
@@ -25,6 +24,7 @@ from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.bus.messages import ACTUATORS, Spread, SteerQp
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import QP_ROW, VERBS_ROW, shown_address
+from tools.shim.client import FakeShim
 
 THERE = "10.0.1.1"
 DST = address_gid(THERE)

@@ -116,7 +116,9 @@ async def test_what_its_device_cannot_move_is_spread_as_it_is_connected_and_stay
     for _ in range(20):
         program.connect()
     await until(lambda: len(keeper.queue_pairs) == 20)
-    assert sorted(sports(keeper)) == sorted(SPORTS * 10)  # type: ignore[type-var]
+    before = sports(keeper).count(SPORTS[1])
+    assert 8 <= before <= 12
+    assert set(sports(keeper)) == set(SPORTS)
     keeper.tell_down("nic0", [(THERE, SPORTS[0])])
     await until(lambda: keeper.counters["verbs_down_paths"])
     await until(lambda: keeper.counters["verbs_tables"] > 1)
@@ -124,6 +126,6 @@ async def test_what_its_device_cannot_move_is_spread_as_it_is_connected_and_stay
     for _ in range(6):
         program.connect()
     await until(lambda: len(keeper.queue_pairs) == 26)
-    assert sports(keeper).count(SPORTS[1]) == 16
+    assert sports(keeper).count(SPORTS[1]) == before + 6
     assert keeper.counters["verbs_moves"] == 0
     await end(running)

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import select
 import socket
 import time
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from cwdp.rdma.shimwire import (
 )
 from cwdp.rdma.sport import flow_label_to_sport, sport_to_flow_label
 from cwdp.shared.bus.messages import Actuator
+
+WAIT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class FakeShim:
 
     def greet(self, version: int = VERSION, refused: int = 0, untold: int = 0) -> None:
         """Say what it is."""
-        self.sock.send(HELLO.pack(MAGIC, Kind.HELLO, b"", 0, 0, version, refused, untold))
+        self._say(HELLO.pack(MAGIC, Kind.HELLO, b"", 0, 0, version, refused, untold))
 
     def connect_qp(
         self, qpn: int, dst: bytes, sport: int, *, device: str = "mlx5_0", gid_index: int = 3,
@@ -68,7 +71,7 @@ class FakeShim:
         """Tell that a queue pair has a path; `sport` 0 for the device's own choice."""
         label = sport_to_flow_label(sport) if sport else 0
         dest = qpn + 1_000_000 if dest_qpn is None else dest_qpn
-        self.sock.send(
+        self._say(
             QP.pack(
                 MAGIC, Kind.QP_RTR, device.encode(), qpn, state, 1, gid_index, dest, label, dst, by_table,
                 ACTUATORS.index(actuator),
@@ -77,16 +80,27 @@ class FakeShim:
 
     def state_qp(self, qpn: int, state: int, device: str = "mlx5_0") -> None:
         """Tell that a queue pair is in another state."""
-        self.sock.send(shimwire.head(Kind.QP_STATE, device, qpn, state))
+        self._say(shimwire.head(Kind.QP_STATE, device, qpn, state))
 
     def answer(self, order: Order, error: int = 0, actuator: Actuator = "mlx5dv") -> None:
         """Tell what came of an order."""
-        self.sock.send(
+        self._say(
             MOVED.pack(
                 MAGIC, Kind.MOVED, order.device.encode(), order.qpn, RTS, order.number, 1_000, error,
                 ACTUATORS.index(actuator),
             )
         )  # fmt: skip
+
+    def _say(self, data: bytes) -> None:
+        """Send a message, when there is room."""
+        while True:
+            try:
+                self.sock.send(data)
+            except BlockingIOError:
+                if not select.select([], [self.sock], [], WAIT_S)[1]:
+                    raise
+            else:
+                return
 
     def read(self) -> None:
         """Take in all that has come."""
