@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from bus_fakes import manager_bus
 
-from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig
+from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig, VerbsConfig
 from cwdp.agent.goback.process import COUNTERS as GO_BACK_COUNTERS
 from cwdp.agent.probing.prober import COUNTERS as PROBER_COUNTERS
 from cwdp.agent.ud import process as ud_process
@@ -202,7 +202,9 @@ def test_the_agents_settings_are_documented_with_their_defaults() -> None:
     text = documented_settings("/etc/cwdp/agent.toml")
     given = msgspec.convert(tomllib.loads(text), AgentConfig)
     by_default = {ifname: InterfaceConfig() for ifname in given.nics}
-    assert given == AgentConfig(nics=given.nics, congestion=CongestionConfig(), interface=by_default)
+    assert given == AgentConfig(
+        nics=given.nics, congestion=CongestionConfig(), verbs=VerbsConfig(), interface=by_default
+    )
     whole = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
     assert {*whole, "test_clock"} == set(AgentConfig.__struct_fields__)
     (interface,) = whole["interface"].values()
