@@ -285,6 +285,7 @@ class Agent:
             self._tracing.hear_events(events)
             for event in events:
                 self._events.say(event)
+        self._verbs.tell_events(self._events.say, self._clock.now_ns())
 
     def _watch_nics(self) -> None:
         """Say which NICs have failed, and which are well again."""
@@ -303,8 +304,7 @@ class Agent:
         maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
         for report in steer_reports(self._config.host, self._steering_told, maps, self._verbs.steered()):
             self._bus.say("steer", report)
-        for told in self._verbs.reports():
-            self._bus.say("verbs", told)
+        self._verbs.tell(self._bus.say)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []

@@ -37,7 +37,7 @@ from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
 from cwdp.shared import testclock
 from cwdp.shared.bus.messages import ClockLine, UdAddress
 
-COUNTERS = ("opened", "open_failed", "failed", "paths_refused", "pulses_sent", "paths_down")
+COUNTERS = ("opened", "open_failed", "failed", "paths_refused", "pulses_sent", "paths_went_down")
 OPEN_AGAIN_S = 1.0
 CHECK_S = 1.0
 SAY_S = 0.1
@@ -70,7 +70,8 @@ class UdHost:
         names = (*COUNTERS, *udpairs.COUNTERS, *udprobe.COUNTERS)
         self._counters: Counter[str] = Counter(dict.fromkeys(names, 0))
         self._open_link, self._now_s, self._tell_down = open_link, now_s, tell_down
-        self._watch, self._told_down_s = PathWatch(random.Random()), -math.inf  # noqa: S311 - not a secret
+        self._watch = PathWatch(random.Random())  # noqa: S311 - not a secret
+        self._told_down, self._told_down_s = 0, -math.inf
         self._order: UdOrder | None = None
         self._prober: UdProber | None = None
         self._pairs = Pairs([], self._counters, self._reading)
@@ -143,9 +144,10 @@ class UdHost:
                 self._watch.sent(pulse, seq, round(self._now_s() * NS))
         is_news = self._watch.judge(now_ns)
         now_s, down = self._now_s(), self._watch.down
-        is_news |= len(down) != self._counters["paths_down"]
+        is_news |= len(down) != self._told_down
         if self._order is not None and (is_news or (down and now_s - self._told_down_s >= SILENT_S)):
-            self._told_down_s, self._counters["paths_down"] = now_s, len(down)
+            self._counters["paths_went_down"] += max(0, len(down) - self._told_down)
+            self._told_down_s, self._told_down = now_s, len(down)
             self._tell_down(DownPaths(self._order.nic, down, time.monotonic_ns() if is_news else 0))
 
     def word(self) -> UdWord | None:

@@ -12,7 +12,7 @@ from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs import clients, moves, queuepairs
 from cwdp.agent.verbs.clients import Client, Clients
 from cwdp.agent.verbs.moves import Moves
-from cwdp.agent.verbs.orders import VerbsOrder, VerbsWord
+from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsWord
 from cwdp.agent.verbs.queuepairs import Pair, QueuePairs
 from cwdp.agent.verbs.routes import table
 from cwdp.rdma import shimwire
@@ -27,7 +27,7 @@ TABLE_CALM_NS, TABLE_LATE_NS = 100_000_000, 500_000_000
 """A table is made anew when nothing has changed for so long, as it takes its time, and at last after so long: paths that one
 failure takes are found one after the other, and orders to move come first."""
 
-SAID_AT_ONCE = 2_048
+SAID_AT_ONCE, MOST_PATH_CHANGES = 2_048, 1_024
 PATHS_BYTES = 1 << 18
 SILENT_NS = 10_000_000_000
 """What was said to be down is forgotten where nobody has said so again for so long."""
@@ -51,6 +51,7 @@ class VerbsHost:
         paths.setblocking(False)
         self._order = VerbsOrder()
         self._heard_down_ns: dict[str, int] = {}
+        self._path_changes: list[VerbsPathChange] = []
         self._table = b""
         self._table_fd = -1
         self._table_due_ns: int | None = 0
@@ -85,14 +86,15 @@ class VerbsHost:
         return more
 
     def has_news(self) -> bool:
-        """Whether queue pairs have changed."""
-        return self._queue_pairs.has_changes()
+        """Whether queue pairs or paths have changed."""
+        return self._queue_pairs.has_changes() or bool(self._path_changes)
 
     def word(self) -> VerbsWord:
         """What there is to be said."""
         anew, changed, gone = self._queue_pairs.take_changes(SAID_AT_ONCE)
         counters = {f"verbs_{name}": n for name, n in self.counters.items()}
-        return VerbsWord(anew=anew, changed=changed, gone=gone, counters=counters)
+        paths, self._path_changes = self._path_changes, []
+        return VerbsWord(anew=anew, changed=changed, gone=gone, paths=paths, counters=counters)
 
     def hear(self, client: Client, message: Message) -> bool:
         """A program says something; whether it was asked to."""
@@ -132,14 +134,25 @@ class VerbsHost:
             self._take_down(told)
 
     def _take_down(self, told: DownPaths) -> None:
+        before = self._moves.down.get(told.nic, frozenset())
         changed = self._moves.hear_down(told.nic, told.paths)
         if changed:
             failed = self.counters["moves_for_failure"]
             self._decide(changed)
+            self._note_paths(told.nic, before, self.counters["moves_for_failure"] - failed)
             if told.decided_ns and self.counters["moves_for_failure"] > failed:
                 self._note_failure(told.decided_ns)
             self._table_is_stale()
             self.counters["down_paths"] = sum(map(len, self._moves.down.values()))
+
+    def _note_paths(self, nic: str, before: frozenset[tuple[str, int]], ordered: int) -> None:
+        """Keep for the next word which paths have changed."""
+        now = self._moves.down[nic]
+        changes = [
+            VerbsPathChange(nic, *path, path in now, ordered if path in now else 0)
+            for path in sorted(before ^ now)
+        ]
+        self._path_changes = (self._path_changes + changes)[-MOST_PATH_CHANGES:]
 
     def _note_failure(self, decided_ns: int) -> None:
         took_us = min(max(0, time.monotonic_ns() - decided_ns) // 1_000, LONGEST_US)

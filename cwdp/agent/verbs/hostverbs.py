@@ -1,16 +1,27 @@
 """The verbs shim as the agent has it: nothing where it is not configured, and no process before the first program."""
 
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.ud.orders import UdWatched
 from cwdp.agent.verbs.keeper import VerbsKeeper
+from cwdp.agent.verbs.orders import VerbsPathChange
 from cwdp.agent.verbs.reports import SentShares, verbs_reports
 from cwdp.agent.verbs.watched import watched_paths
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
-from cwdp.shared.bus.messages import Desired, NicQueuePairs, ProbeEdge, RoceSettings, Spread, SteerQp, host_of
+from cwdp.shared.bus.messages import (
+    Desired,
+    Event,
+    NicQueuePairs,
+    PathChange,
+    ProbeEdge,
+    RoceSettings,
+    Spread,
+    SteerQp,
+    host_of,
+)
 from cwdp.shared.verbs import VerbsReport
 
 MOST_SPORTS = 16
@@ -105,6 +116,42 @@ class HostVerbs:
         """What queue pairs send that no dataplane sees."""
         if self.keeper is not None and self.is_running:
             yield from self._shares.reports(self.keeper.queue_pairs, self._unseen, self.keeper.ports)
+
+    def tell(self, say: Callable[[str, VerbsReport], object]) -> None:
+        """Say all queue pairs that programs have told of."""
+        for report in self.reports():
+            say("verbs", report)
+
+    def tell_events(self, say: Callable[[Event], None], local_ns: int) -> None:
+        """Say which paths are down, or not any more, since the last time."""
+        for change in [] if self.keeper is None else self.keeper.take_path_changes():
+            say(self._event(change, local_ns))
+
+    def _event(self, change: VerbsPathChange, local_ns: int) -> Event:
+        path = PathChange(
+            time_ns=None,
+            bound_ns=None,
+            dst_addr=change.dst_addr,
+            sport=change.sport,
+            lasted_ns=0,
+            unanswered=0,
+            hold_down_ns=self._hold_down_ns,
+            queue_pairs=change.queue_pairs,
+        )
+        where = f"to {change.dst_addr} from port {change.sport}"
+        what = (
+            f"silent; {change.queue_pairs} queue pairs are told to move"
+            if change.is_down
+            else "healthy again"
+        )
+        return Event(
+            host=self._host,
+            local_ns=local_ns,
+            kind="path_down" if change.is_down else "path_up",
+            nic=change.nic,
+            detail=f"{where}: {what}",
+            path=path,
+        )
 
     def reports(self) -> Iterator[VerbsReport]:
         """All queue pairs that programs have told of; once more where there are none any more."""

@@ -13,7 +13,7 @@ import msgspec
 from cwdp.agent.config import VerbsConfig
 from cwdp.agent.helper import Helper
 from cwdp.agent.ud.orders import DownPaths
-from cwdp.agent.verbs.orders import VerbsOrder, VerbsQp, VerbsSource, VerbsWord
+from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsQp, VerbsSource, VerbsWord
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.sources import sources
 from cwdp.shared.bus.messages import Spread, SteerQp
@@ -23,6 +23,12 @@ BACKLOG = 128
 RETRY_S = 5.0
 LOOK_S = 5.0
 PATHS_BYTES = 1 << 20
+
+STATES = frozenset(
+    f"verbs_{name}"
+    for name in ("clients", "queue_pairs", "down_paths", "failure_us", "failure_us_max", "move_took_us_max")
+)
+"""What of the process's numbers are no totals."""
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -55,6 +61,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
         )
         self._socket, self._nics = Path(config.socket), nics
         self._queue_pairs: dict[int, VerbsQp] = {}
+        self._path_changes: list[VerbsPathChange] = []
         self.changes = 0
         self._owners = Owners()
         self._own: Counter[str] = Counter(verbs_unusable=0)
@@ -87,6 +94,11 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def drains(self) -> bool:
         """Whether queue pairs may be drained to be moved."""
         return self._wanted.drains
+
+    def take_path_changes(self) -> list[VerbsPathChange]:
+        """Paths that are down, or not any more, since the last call."""
+        taken, self._path_changes = self._path_changes, []
+        return taken
 
     def order(self, spreads: list[Spread], steer: list[SteerQp]) -> None:
         """Have new queue pairs spread and those that are there steered so."""
@@ -121,7 +133,8 @@ class VerbsKeeper(Helper[VerbsOrder]):
         for number in word.gone:
             self._queue_pairs.pop(number, None)
         self._queue_pairs.update((qp.number, qp) for qp in word.changed)
-        return word.counters
+        self._path_changes += word.paths
+        return {name: total for name, total in word.counters.items() if name not in STATES}
 
     async def _live(self) -> None:
         try:

@@ -60,16 +60,28 @@ class VerbsQp(NamedTuple):
     refused: int
 
 
+class VerbsPathChange(NamedTuple):
+    """A path of queue pairs is down, or is not any more; so many were ordered off it."""
+
+    nic: str
+    dst_addr: str
+    sport: int
+    is_down: bool
+    queue_pairs: int
+
+
 class VerbsWord(Struct, frozen=True, kw_only=True):
     """What the process says.
 
     Attributes:
         anew: what was said before counts no more.
         changed, gone: queue pairs that have changed, and the numbers of those that are gone.
+        paths: that are down since the last word, or not any more.
         counters: totals by name.
     """
 
     anew: bool = False
     changed: list[VerbsQp] = []
     gone: list[int] = []
+    paths: list[VerbsPathChange] = []
     counters: dict[str, int] = {}

@@ -126,7 +126,7 @@ def test_a_path_of_queue_pairs_that_falls_silent_is_told_of_at_once_and_each_sec
     world.network.dead_sports = set()
     world.pass_time(1.0, 0.002)
     assert world.down[-1].paths == []
-    assert world.counters()["paths_down"] == 0
+    assert world.counters()["paths_went_down"] == 1
     world.a.follow(order("a", nic="nic0"))
     world.pass_time(2.0)
     sent = world.counters()["pulses_sent"]

@@ -14,7 +14,7 @@ from asynchronous import asynchronous
 from cwdp.agent.config import VerbsConfig
 from cwdp.agent.verbs import keeper as keeper_module
 from cwdp.agent.verbs.keeper import VerbsKeeper
-from cwdp.agent.verbs.orders import VerbsQp, VerbsSource
+from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp, VerbsSource
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.queuepairs import address_gid
 from cwdp.agent.verbs.reports import SentShares, program, verbs_reports
@@ -69,7 +69,11 @@ async def test_a_program_is_served_from_its_first_connection_on(tmp_path: Path, 
     await until(lambda: [one.sport for one in keeper.queue_pairs] == [50_002])
     assert keeper.queue_pairs[0].pid == os.getpid()
     keeper.tell_down("nic0", [(THERE, 50_002)])
-    await until(lambda: keeper.counters["verbs_down_paths"] == 1)
+    await until(lambda: (shim.read(), shim.orders)[1])
+    changes = []
+    await until(lambda: changes.extend(keeper.take_path_changes()) or changes)
+    assert changes == [VerbsPathChange("nic0", THERE, 50_002, is_down=True, queue_pairs=1)]
+    assert "verbs_queue_pairs" not in keeper.counters
     assert keeper.ports == {"nic0": ("mlx5_0", 1)}
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -120,7 +120,7 @@ async def test_what_its_device_cannot_move_is_spread_as_it_is_connected_and_stay
     assert 8 <= before <= 12
     assert set(sports(keeper)) == set(SPORTS)
     keeper.tell_down("nic0", [(THERE, SPORTS[0])])
-    await until(lambda: keeper.counters["verbs_down_paths"])
+    await until(keeper.take_path_changes)
     await until(lambda: keeper.counters["verbs_tables"] > 1)
     await asyncio.sleep(0.3)
     for _ in range(6):
