@@ -18,6 +18,11 @@ from cwdp.agent.probing.prober import COUNTERS as PROBER_COUNTERS
 from cwdp.agent.ud import process as ud_process
 from cwdp.agent.ud.nic import COUNTERS as UD_NIC
 from cwdp.agent.ud.pairs import COUNTERS as UD_PAIRS
+from cwdp.agent.verbs.clients import COUNTERS as VERBS_CLIENTS
+from cwdp.agent.verbs.host import COUNTERS as VERBS_HOST
+from cwdp.agent.verbs.keeper import STATES
+from cwdp.agent.verbs.moves import COUNTERS as VERBS_MOVES
+from cwdp.agent.verbs.queuepairs import COUNTERS as VERBS_QPS
 from cwdp.cli import main
 from cwdp.dataplane.abi import Reason
 from cwdp.rdma.udprobe import COUNTERS as UD_PROBER
@@ -179,7 +184,9 @@ def test_every_counter_is_explained() -> None:
         *BUS_COUNTERS,
         *GO_BACK_COUNTERS,
         *ud,
+        *(f"verbs_{name}" for name in (*VERBS_HOST, *VERBS_CLIENTS, *VERBS_QPS, *VERBS_MOVES)),
     }
+    names -= STATES
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
 
