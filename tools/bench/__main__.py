@@ -29,6 +29,7 @@ PARTS = {
     "takeover": "bus.takeover",
     "swarm": "swarm.figures",
     "moves": "bus.moves",
+    "shim": "shim",
 }
 """Their modules in here."""
 

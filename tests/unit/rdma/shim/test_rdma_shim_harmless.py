@@ -104,7 +104,7 @@ def test_a_table_outlives_its_agent(start: Start, agent: FakeAgent) -> None:
 AGENT = """
 import sys, time
 from pathlib import Path
-sys.path[:0] = [{root!r}, {fakes!r}]
+sys.path[:0] = [{root!r}, {here!r}]
 from shim_programs import TABLE
 from tools.shim import FakeAgent
 with FakeAgent(Path({path!r})) as agent:
@@ -120,7 +120,7 @@ with FakeAgent(Path({path!r})) as agent:
 
 def test_a_stopped_and_a_killed_agent_are_not_waited_for(built: Built, tmp_path: Path) -> None:
     path = str(tmp_path / "b")
-    code = AGENT.format(root=str(ROOT), fakes=str(ROOT / "tests/fakes"), path=path)
+    code = AGENT.format(root=str(ROOT), here=str(Path(__file__).parent), path=path)
     with (
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as agent,
         Program(built.linked, built, {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": path}) as program,
