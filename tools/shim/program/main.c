@@ -196,6 +196,8 @@ static void act_on_process(const char *verb, char *rest)
 		answer(verb, dlopen(rest, RTLD_NOW) ? 0 : -1);
 	else if (!strcmp(verb, "unload"))
 		answer(verb, dlclose(dlopen(rest, RTLD_NOW | RTLD_NOLOAD)));
+	else if (!strcmp(verb, "leave")) /* the process goes on as long as its other threads */
+		pthread_exit(NULL);
 	else if (!strcmp(verb, "signals"))
 		answer(verb, (int)signals);
 	else if (!strcmp(verb, "stress"))

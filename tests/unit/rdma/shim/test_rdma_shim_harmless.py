@@ -341,6 +341,27 @@ def test_all_this_without_a_word(start: Start, agent: FakeAgent) -> None:
     assert program.end() == (0, "")
 
 
+@pytest.mark.parametrize("agent_is", ["there", "absent"])
+def test_a_process_ends_with_its_own_threads(built: Built, agent: FakeAgent, agent_is: str) -> None:
+    path = agent.path if agent_is == "there" else agent.path.with_name("nobody")
+    with Program(built.linked, built, {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": str(path)}) as program:
+        program.do("open fake_0")
+        program.tell("thread sleep 500")
+        program.tell("leave")
+        assert program.answer() == ["sleep", "0", "77"]
+        assert program.end() == (0, "")
+
+
+def test_it_ends_amidst_moves(start: Start) -> None:
+    program, peer = start()
+    _, qpn = program.connect()
+    program.do("drain 1000000")
+    for _ in range(20):
+        peer.order("fake_0", qpn, 0xC111, with_sqd=True, deadline_s=60)
+    program.do("sleep 50")
+    assert program.end() == (0, "")
+
+
 def test_what_came_and_went_untold_is_counted(shimmed: Program, agent: FakeAgent) -> None:
     agent.close()
     shimmed.do("open fake_0")
