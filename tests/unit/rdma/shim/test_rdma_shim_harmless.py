@@ -341,6 +341,14 @@ def test_all_this_without_a_word(start: Start, agent: FakeAgent) -> None:
     assert program.end() == (0, "")
 
 
+def test_threads_are_not_cancelled_in_it(shimmed: Program, agent: FakeAgent, start: Start) -> None:
+    assert shimmed.do(f"cancelled {GID.hex()}")[0] == 1
+    agent.accept()
+    program, _ = start()
+    for _ in range(20):
+        assert program.do(f"cancelled {GID.hex()}")[0] == 1
+
+
 @pytest.mark.parametrize("agent_is", ["there", "absent"])
 def test_a_process_ends_with_its_own_threads(built: Built, agent: FakeAgent, agent_is: str) -> None:
     path = agent.path if agent_is == "there" else agent.path.with_name("nobody")
