@@ -86,7 +86,7 @@ static bool flush(struct outbox *out)
 		return true;
 	ssize_t sent = send(sock, &out->message, out->bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent < 0)
-		return errno == EAGAIN || errno == EINTR || errno == ENOBUFS;
+		return errno == EAGAIN || errno == EINTR;
 	out->bytes = 0;
 	return true;
 }
@@ -133,8 +133,7 @@ static bool hear(struct outbox *out)
 		.msg_iov = &into,
 		.msg_iovlen = 1,
 		.msg_control = control,
-		.msg_controllen =
-			CMSG_LEN(sizeof(int)), /* room for one descriptor; the space would take two */
+		.msg_controllen = CMSG_LEN(sizeof(int)), /* of one descriptor; the space has room for two */
 	};
 	ssize_t bytes = recvmsg(sock, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (bytes <= 0)
@@ -184,12 +183,21 @@ static void talk(void)
 			break;
 		if (ready <= 0)
 			continue;
-		if (polled[1].revents && read(wakes, &count, sizeof(count)) < 0)
-			continue;
+		if (polled[1].revents && read(wakes, &count, sizeof(count)) < 0 && errno != EAGAIN) {
+			wakes = -1; /* the program has closed it */
+			break;
+		}
 		if (polled[0].revents & ~POLLOUT && (out.bytes || !hear(&out)))
 			break;
 	}
 	known_connected(false);
+}
+
+static void make_wakes(void)
+{
+	pthread_mutex_lock(&guard);
+	wakes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_unlock(&guard);
 }
 
 static void *serve(void *unused)
@@ -197,6 +205,8 @@ static void *serve(void *unused)
 	long wait_ms = RETRY_MS;
 	pthread_setname_np(pthread_self(), "cwdp-verbs");
 	while (!is_alone()) {
+		if (wakes < 0)
+			make_wakes();
 		if (connect_agent()) {
 			uint64_t since_ns = now_ns();
 			talk();
@@ -232,7 +242,7 @@ static bool begin_thread(size_t stack_bytes)
 static bool begin(void)
 {
 	sigset_t all, before;
-	wakes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	make_wakes();
 	if (wakes < 0)
 		return false;
 	sigfillset(&all);

@@ -220,6 +220,8 @@ static void act_on_process(const char *verb, char *rest)
 		answer(verb, dlclose(dlopen(rest, RTLD_NOW | RTLD_NOLOAD)));
 	else if (!strcmp(verb, "cancelled"))
 		be_cancelled(rest);
+	else if (!strcmp(verb, "closefrom"))
+		closefrom(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "leave")) /* the process goes on as long as its other threads */
 		pthread_exit(NULL);
 	else if (!strcmp(verb, "signals"))

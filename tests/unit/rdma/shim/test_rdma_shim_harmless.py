@@ -44,6 +44,11 @@ def descriptors(program: Program) -> int:
     return len(list(Path(f"/proc/{program.pid}/fd").iterdir()))
 
 
+def processor_ticks(program: Program) -> int:
+    """Time on processors, in hundredths of a second."""
+    return sum(int(field) for field in Path(f"/proc/{program.pid}/stat").read_text().split()[13:15])
+
+
 def resident_bytes(program: Program) -> int:
     return int(Path(f"/proc/{program.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -347,6 +352,18 @@ def test_threads_are_not_cancelled_in_it(shimmed: Program, agent: FakeAgent, sta
     program, _ = start()
     for _ in range(20):
         assert program.do(f"cancelled {GID.hex()}")[0] == 1
+
+
+def test_descriptors_that_the_program_closes_are_not_missed(start: Start, agent: FakeAgent) -> None:
+    program, _ = start()
+    program.do("closefrom 3")
+    program.connect()
+    agent.accept().settle()
+    before = processor_ticks(program)
+    program.do("sleep 500")
+    assert processor_ticks(program) - before < 10
+    program.connect()
+    assert labels(program) == [LABEL] * 2
 
 
 @pytest.mark.parametrize("agent_is", ["there", "absent"])
