@@ -28,6 +28,7 @@ SHIM_AUDIT   := $(wildcard $(SHIM)/audit/*.c)
 SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 FUZZ_FRAMES  := 20000000
+FUZZ_MESSAGES := 20000000
 
 DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
 	libibverbs-dev linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv python3-yaml tcpdump
@@ -37,7 +38,7 @@ PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap qemu
 MINUTES := 30
 SEED    := 1
 
-.PHONY: setup bpf roce shim abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz bench \
+.PHONY: setup bpf roce shim abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
 setup: build/.packages build/.venv build/monitoring-tools bpf roce shim abi-check
@@ -171,6 +172,11 @@ unit:
 # Mutated frames through the programs, from a seed that is printed: about 15 s a million.
 fuzz: setup
 	$(SUDO) CWDP_FUZZ_FRAMES=$(FUZZ_FRAMES) $(PYTHON) -m pytest tests/bpf/fuzz/test_fuzz.py -o log_cli=true --log-cli-level=INFO
+
+# Mutated messages to the verbs shim, from a seed that is printed: about 10 s a million.
+fuzz-shim: setup
+	CWDP_FUZZ_MESSAGES=$(FUZZ_MESSAGES) $(PYTHON) -m pytest tests/unit/rdma/shim/test_rdma_shim_fuzz.py -k 'not asan' \
+		-o log_cli=true --log-cli-level=INFO
 
 # What is measured is stored in docs/results, and docs/measurements.md written from it.
 bench: setup

@@ -30,6 +30,7 @@ PARTS = {
     "swarm": "swarm.figures",
     "moves": "bus.moves",
     "verbs": "verbs",
+    "shim": "shim",
 }
 """Their modules in here."""
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,15 +107,13 @@ def _moves(programs: int) -> tuple[list[float], list[float], float]:
             stack.callback(shim.close)
         for qpn in range(QUEUE_PAIRS):
             shims[qpn % programs].connect_qp(qpn, address_gid(THERE), PORTS[0])
-        _until(served, lambda word: word.counters["verbs_queue_pairs"] == QUEUE_PAIRS)
+        _until(served, "queue_pairs", QUEUE_PAIRS)
         began_s = _processor_s(served.process.pid)
         told_ms, read_ms = [], []
         for run in range(RUNS):
+            done = (run + 1) * QUEUE_PAIRS
             read_ms.append(_fail(served, shims, PORTS[run % 2]))
-            word = _until(
-                served, lambda word, run=run: word.counters["verbs_moves_done"] == (run + 1) * QUEUE_PAIRS
-            )  # type: ignore[misc]
-            told_ms.append(word.counters["verbs_failure_us"] / 1e3)
+            told_ms.append(_until(served, "moves_done", done).counters["verbs_failure_us"] / 1e3)
         cpu_s = _processor_s(served.process.pid) - began_s
     return told_ms, read_ms, 1e3 * cpu_s / RUNS
 
@@ -136,12 +134,12 @@ def _fail(served: _Served, shims: list[FakeShim], sport: int) -> float:
     return lasted_ns / 1e6
 
 
-def _until(served: _Served, fits: Callable[[VerbsWord], bool]) -> VerbsWord:
-    """The first word of the process that fits."""
+def _until(served: _Served, name: str, value: int) -> VerbsWord:
+    """The first word of the process by which one of its numbers is this."""
     assert served.process.stdout is not None
     for line in served.process.stdout:
         word = msgspec.json.decode(line, type=VerbsWord)
-        if fits(word):
+        if word.counters[f"verbs_{name}"] == value:
             return word
     raise EOFError("the process has ended")
 

@@ -7,6 +7,7 @@
 #include "table.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
@@ -23,6 +25,7 @@
 #define FIRST_WAIT_NS 10000000
 #define RETRY_MS      100
 #define SLOWEST_MS    5000
+#define LOOK_ROUND_MS 1000
 
 union message {
 	struct cwdp_verbs_head head;
@@ -83,7 +86,7 @@ static bool flush(struct outbox *out)
 		return true;
 	ssize_t sent = send(sock, &out->message, out->bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent < 0)
-		return errno == EAGAIN || errno == EINTR || errno == ENOBUFS;
+		return errno == EAGAIN || errno == EINTR;
 	out->bytes = 0;
 	return true;
 }
@@ -130,8 +133,7 @@ static bool hear(struct outbox *out)
 		.msg_iov = &into,
 		.msg_iovlen = 1,
 		.msg_control = control,
-		.msg_controllen =
-			CMSG_LEN(sizeof(int)), /* room for one descriptor; the space would take two */
+		.msg_controllen = CMSG_LEN(sizeof(int)), /* of one descriptor; the space has room for two */
 	};
 	ssize_t bytes = recvmsg(sock, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (bytes <= 0)
@@ -149,6 +151,22 @@ static bool hear(struct outbox *out)
 	return true;
 }
 
+/* A process whose main thread has ended lasts as long as its other threads: not for the sake of this one. */
+static bool is_alone(void)
+{
+	struct stat tasks;
+	char line[512];
+	if (stat("/proc/self/task", &tasks) < 0 || tasks.st_nlink > 2 + 2)
+		return false;
+	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+	ssize_t bytes = fd >= 0 ? read(fd, line, sizeof(line) - 1) : -1;
+	if (fd >= 0)
+		close(fd);
+	line[bytes > 0 ? bytes : 0] = '\0';
+	const char *name_end = strrchr(line, ')');
+	return name_end && !strncmp(name_end, ") Z", 3);
+}
+
 static void talk(void)
 {
 	struct outbox out;
@@ -160,20 +178,35 @@ static void talk(void)
 			{.fd = sock, .events = out.bytes ? POLLOUT : POLLIN},
 			{.fd = wakes, .events = POLLIN},
 		};
-		if (poll(polled, 2, -1) < 0)
+		int ready = poll(polled, 2, LOOK_ROUND_MS);
+		if (!ready && is_alone())
+			break;
+		if (ready <= 0)
 			continue;
-		if (polled[1].revents && read(wakes, &count, sizeof(count)) < 0)
-			continue;
+		if (polled[1].revents && read(wakes, &count, sizeof(count)) < 0 && errno != EAGAIN) {
+			wakes = -1; /* the program has closed it */
+			break;
+		}
 		if (polled[0].revents & ~POLLOUT && (out.bytes || !hear(&out)))
 			break;
 	}
 	known_connected(false);
 }
 
+static void make_wakes(void)
+{
+	pthread_mutex_lock(&guard);
+	wakes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_unlock(&guard);
+}
+
 static void *serve(void *unused)
 {
 	long wait_ms = RETRY_MS;
-	for (;;) {
+	pthread_setname_np(pthread_self(), "cwdp-verbs");
+	while (!is_alone()) {
+		if (wakes < 0)
+			make_wakes();
 		if (connect_agent()) {
 			uint64_t since_ns = now_ns();
 			talk();
@@ -209,7 +242,7 @@ static bool begin_thread(size_t stack_bytes)
 static bool begin(void)
 {
 	sigset_t all, before;
-	wakes = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	make_wakes();
 	if (wakes < 0)
 		return false;
 	sigfillset(&all);

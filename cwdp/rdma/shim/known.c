@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define BUCKETS 4096
 
@@ -21,6 +22,7 @@ static struct known
 static _Atomic bool has_news;
 static uint64_t forgotten;
 static bool is_connected, is_inherited;
+static bool is_any_moving, is_ending;
 
 static void let_go(void)
 {
@@ -109,7 +111,7 @@ static void take_guard(void)
 	pthread_mutex_lock(&guard);
 	if (!is_inherited)
 		return;
-	is_inherited = false;
+	is_inherited = is_any_moving = false;
 	forget_untold();
 	for (int i = 0; i < BUCKETS; i++)
 		while (by_address[i]) {
@@ -273,10 +275,10 @@ void known_close(struct ibv_context *context)
 int known_begin_move(const struct cwdp_verbs_head *name, struct known **taken)
 {
 	take_guard();
-	struct known *known = find_named(name);
+	struct known *known = is_ending ? NULL : find_named(name);
 	int failed = !known ? ENOENT : known->calls ? EBUSY : 0;
 	if (!failed)
-		known->is_moving = true;
+		known->is_moving = is_any_moving = true;
 	pthread_mutex_unlock(&guard);
 	*taken = known;
 	return failed;
@@ -285,7 +287,7 @@ int known_begin_move(const struct cwdp_verbs_head *name, struct known **taken)
 bool known_is_called(struct known *known)
 {
 	take_guard();
-	bool is_called = known->calls;
+	bool is_called = known->calls || is_ending;
 	pthread_mutex_unlock(&guard);
 	return is_called;
 }
@@ -295,10 +297,26 @@ void known_end_move(struct known *known, uint32_t label)
 	take_guard();
 	if (label)
 		known->path.grh.flow_label = label;
-	known->is_moving = false;
+	known->is_moving = is_any_moving = false;
 	pthread_cond_broadcast(&move_ended);
 	free_if_unused(known);
 	let_go();
+}
+
+/* The libraries that moves call are taken down after this one. A program that exits in a handler of a signal
+ * may hold the guard itself, so it is not waited for long.
+ */
+__attribute__((destructor)) static void end(void)
+{
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	if (pthread_mutex_timedlock(&guard, &until))
+		return;
+	is_ending = true;
+	while (is_any_moving && !is_inherited)
+		pthread_cond_wait(&move_ended, &guard);
+	pthread_mutex_unlock(&guard);
 }
 
 static struct cwdp_verbs_qp described(const struct known *known)

@@ -52,7 +52,7 @@ void known_close(struct ibv_context *context);
  * it. */
 int known_begin_move(const struct cwdp_verbs_head *name, struct known **taken);
 
-/* Whether the program waits for the move's end. */
+/* Whether the program waits for the move's end, or is about to end itself. */
 bool known_is_called(struct known *known);
 
 /* `label`: the flow label of the port that it has now; 0 where that is as before. */

@@ -112,6 +112,28 @@ static void *do_in_background(void *unused)
 	return unused;
 }
 
+/* Opens a device and makes a queue pair of it in a thread that is to be cancelled where it may be. */
+static void *do_cancelled(void *gid)
+{
+	pthread_cancel(pthread_self());
+	int context = context_open("fake_1");
+	int place = pair_create(context, IBV_QPT_RC, 1);
+	int failed = pair_connect(place, gid) || pair_destroy(place) || context_close(context);
+	return (void *)(intptr_t)!failed;
+}
+
+/* cancelled DGID: answers 1 where the thread has come to its end. */
+static void be_cancelled(const char *rest)
+{
+	pthread_t thread;
+	uint8_t gid[16];
+	void *done;
+	read_gid(rest, gid);
+	pthread_create(&thread, NULL, do_cancelled, gid);
+	pthread_join(thread, &done);
+	answer("cancelled", done == (void *)1);
+}
+
 static void on_signal(int number)
 {
 	signals = number ? signals + 1 : 0;
@@ -196,6 +218,12 @@ static void act_on_process(const char *verb, char *rest)
 		answer(verb, dlopen(rest, RTLD_NOW) ? 0 : -1);
 	else if (!strcmp(verb, "unload"))
 		answer(verb, dlclose(dlopen(rest, RTLD_NOW | RTLD_NOLOAD)));
+	else if (!strcmp(verb, "cancelled"))
+		be_cancelled(rest);
+	else if (!strcmp(verb, "closefrom"))
+		closefrom(atoi(rest)), answer(verb, 0);
+	else if (!strcmp(verb, "leave")) /* the process goes on as long as its other threads */
+		pthread_exit(NULL);
 	else if (!strcmp(verb, "signals"))
 		answer(verb, (int)signals);
 	else if (!strcmp(verb, "stress"))

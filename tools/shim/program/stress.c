@@ -12,6 +12,7 @@
 
 #define MOST_THREADS 64
 #define PAIRS        32
+#define STRIDE       7919 /* from one destination to the next, as far as caches are concerned */
 #define PAUSE_US     1000 /* queue pairs live long enough for an agent to hear of them */
 
 static uint64_t until_ns;
@@ -94,22 +95,27 @@ int stress(const char *rest)
 
 void time_rtr(const char *rest)
 {
+	static uint32_t turn;
 	int count, context;
+	unsigned last_of = 1, label = 0;
 	char text[64];
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .ah_attr = {.is_global = 1, .port_num = 1}};
-	sscanf(rest, "%d %d %63s", &count, &context, text);
+	sscanf(rest, "%d %d %63s %u %u", &count, &context, text, &last_of, &label);
 	attr.ah_attr.grh.sgid_index = 3;
+	attr.ah_attr.grh.flow_label = label;
 	for (int i = 0; i < 16; i++)
 		sscanf(text + 2 * i, "%2hhx", &attr.ah_attr.grh.dgid.raw[i]);
 	printf("time");
 	for (int i = 0; i < count; i++) {
+		uint32_t last = turn++ * STRIDE % last_of;
+		memcpy(attr.ah_attr.grh.dgid.raw + 12, &last, sizeof(last));
 		int place = pair_create(context, IBV_QPT_RC, 1);
 		attr.qp_state = IBV_QPS_INIT;
 		lib.modify_qp(pair_at(place), &attr, IBV_QP_STATE);
 		attr.qp_state = IBV_QPS_RTR;
 		uint64_t began_ns = now_ns();
-		lib.modify_qp(pair_at(place), &attr, IBV_QP_STATE | IBV_QP_AV);
-		printf(" %lu", (unsigned long)(now_ns() - began_ns));
+		int failed = lib.modify_qp(pair_at(place), &attr, IBV_QP_STATE | IBV_QP_AV);
+		printf(" %ld", failed ? -1 : (long)(now_ns() - began_ns));
 		pair_destroy(place);
 	}
 	printf("\n");

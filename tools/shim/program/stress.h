@@ -7,5 +7,8 @@
  */
 int stress(const char *rest);
 
-/* time COUNT CONTEXT DGID: prints how long each of so many changes from INIT to RTR took, in ns. */
+/* time COUNT CONTEXT DGID DGIDS [LABEL]: prints how long each of so many changes from INIT to RTR took, in
+ * ns; -1 for one that failed. They lead in turns to so many GIDs, whose last 32 bits count from 0, by host
+ * byte order.
+ */
 void time_rtr(const char *rest);

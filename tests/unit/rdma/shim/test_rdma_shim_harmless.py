@@ -44,6 +44,11 @@ def descriptors(program: Program) -> int:
     return len(list(Path(f"/proc/{program.pid}/fd").iterdir()))
 
 
+def processor_ticks(program: Program) -> int:
+    """Time on processors, in hundredths of a second."""
+    return sum(int(field) for field in Path(f"/proc/{program.pid}/stat").read_text().split()[13:15])
+
+
 def resident_bytes(program: Program) -> int:
     return int(Path(f"/proc/{program.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -104,7 +109,7 @@ def test_a_table_outlives_its_agent(start: Start, agent: FakeAgent) -> None:
 AGENT = """
 import sys, time
 from pathlib import Path
-sys.path[:0] = [{root!r}, {fakes!r}]
+sys.path[:0] = [{root!r}, {here!r}]
 from shim_programs import TABLE
 from tools.shim import FakeAgent
 with FakeAgent(Path({path!r})) as agent:
@@ -120,7 +125,7 @@ with FakeAgent(Path({path!r})) as agent:
 
 def test_a_stopped_and_a_killed_agent_are_not_waited_for(built: Built, tmp_path: Path) -> None:
     path = str(tmp_path / "b")
-    code = AGENT.format(root=str(ROOT), fakes=str(ROOT / "tests/fakes"), path=path)
+    code = AGENT.format(root=str(ROOT), here=str(Path(__file__).parent), path=path)
     with (
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as agent,
         Program(built.linked, built, {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": path}) as program,
@@ -338,6 +343,47 @@ def test_all_this_without_a_word(start: Start, agent: FakeAgent) -> None:
     peer.close()
     agent.close()
     program.do("sleep 300")
+    assert program.end() == (0, "")
+
+
+def test_threads_are_not_cancelled_in_it(shimmed: Program, agent: FakeAgent, start: Start) -> None:
+    assert shimmed.do(f"cancelled {GID.hex()}")[0] == 1
+    agent.accept()
+    program, _ = start()
+    for _ in range(20):
+        assert program.do(f"cancelled {GID.hex()}")[0] == 1
+
+
+def test_descriptors_that_the_program_closes_are_not_missed(start: Start, agent: FakeAgent) -> None:
+    program, _ = start()
+    program.do("closefrom 3")
+    program.connect()
+    agent.accept().settle()
+    before = processor_ticks(program)
+    program.do("sleep 500")
+    assert processor_ticks(program) - before < 10
+    program.connect()
+    assert labels(program) == [LABEL] * 2
+
+
+@pytest.mark.parametrize("agent_is", ["there", "absent"])
+def test_a_process_ends_with_its_own_threads(built: Built, agent: FakeAgent, agent_is: str) -> None:
+    path = agent.path if agent_is == "there" else agent.path.with_name("nobody")
+    with Program(built.linked, built, {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": str(path)}) as program:
+        program.do("open fake_0")
+        program.tell("thread sleep 500")
+        program.tell("leave")
+        assert program.answer() == ["sleep", "0", "77"]
+        assert program.end() == (0, "")
+
+
+def test_it_ends_amidst_moves(start: Start) -> None:
+    program, peer = start()
+    _, qpn = program.connect()
+    program.do("drain 1000000")
+    for _ in range(20):
+        peer.order("fake_0", qpn, 0xC111, with_sqd=True, deadline_s=60)
+    program.do("sleep 50")
     assert program.end() == (0, "")
 
 

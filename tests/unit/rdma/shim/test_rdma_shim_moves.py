@@ -199,7 +199,7 @@ def test_a_thousand_are_moved(start: Start) -> None:
     qpns = {message.qpn for message in peer.hear_all() if isinstance(message, QpPath)}
     assert len(qpns) == 1000
     program.calls()
-    numbers = {peer.order("mlx5_0", qpn, SPORT) for qpn in qpns}
+    numbers = {peer.order("mlx5_0", qpn, SPORT, deadline_s=60) for qpn in qpns}
     moved = [peer.await_one(Moved) for _ in numbers]
     assert {each.number for each in moved} == numbers
     assert {each.error for each in moved} == {0}
