@@ -14,7 +14,6 @@ from manager.overrides.change import OverrideChange
 from manager.overrides.slices import read_slice_override
 from manager.overrides.steering import SteerOverride, read_steer_override, usual_address
 from manager.overrides.store import Keyed, OverrideTable
-from manager.planner.flows import QpName
 from manager.state import FleetState
 
 QPN_DIGITS = 8
@@ -85,7 +84,8 @@ class _Resource:
 
     async def _get(self, request: web.Request) -> web.Response:
         overrides = self._kind.table.all(request.query.get("host", ""))
-        return web.json_response({self._kind.listed_as: msgspec.to_builtins(overrides)})
+        listed = [msgspec.to_builtins(each) | actuator(self._state, each) for each in overrides]
+        return web.json_response({self._kind.listed_as: listed})
 
     async def _put(self, request: web.Request) -> web.Response:
         override = self._kind.read(await request.read())
@@ -149,14 +149,21 @@ def _required(query: Mapping[str, str], *names: str) -> list[str]:
     return [query[name] for name in names]
 
 
+def actuator(state: FleetState, override: Keyed) -> dict[str, str]:
+    """What moves the queue pair of an override, to be listed with it; nothing of other kinds."""
+    if not isinstance(override, SteerOverride):
+        return {}
+    verbs = state.traffic.verbs.of((override.host, override.nic, override.dst, override.qpn))
+    return {"actuator": "tc" if verbs is None else verbs.actuator}
+
+
 def require_steerable(state: FleetState, override: SteerOverride) -> None:
     """Let through a queue pair that can be moved.
 
     Raises:
         ConfigError: as `require_known`; no program has told of it where only programs can move it; or nothing can.
     """
-    name = QpName(override.host, override.nic, override.dst, override.qpn)
-    verbs = state.traffic.verbs.of(name)
+    verbs = state.traffic.verbs.of((override.host, override.nic, override.dst, override.qpn))
     if verbs is None or verbs.actuator == "tc":
         require_known(state, override.host, override.nic)
         return

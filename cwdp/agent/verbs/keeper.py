@@ -122,8 +122,12 @@ class VerbsKeeper(Helper[VerbsOrder]):
                 tasks.create_task(self._know_sources())
                 tasks.create_task(self._owners.follow(lambda: bool(self._queue_pairs)))
         finally:
-            for sock in (self._listener, self.watcher, self._paths):
-                sock.close()
+            self.close()
+
+    def close(self) -> None:
+        """Give back its sockets."""
+        for sock in (self._listener, self.watcher, self._paths):
+            sock.close()
 
     def _hear(self, line: bytes) -> dict[str, int]:
         word = msgspec.json.decode(line, type=VerbsWord)

@@ -10,7 +10,7 @@ from cwdp.shared.bus.messages import ACTUATORS, Actuator, NicQueuePairs, QpRepor
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, QP_ROW, VERBS_BY_TABLE, VERBS_ROW, packed_address
 from cwdp.shared.verbs import NicVerbs, Program, VerbsReport
-from manager.api.overrides_http import require_steerable
+from manager.api.overrides_http import actuator, require_steerable
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.overrides.steering import SteerOverride
@@ -126,6 +126,9 @@ def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> Non
     state.traffic.hear_verbs(report("mlx5dv", "create_only", "sqd"))
     require_steerable(state, override(5))
     require_steerable(state, override(7))
+    assert [actuator(state, override(qpn)) for qpn in (5, 7, 99)] == [
+        {"actuator": how} for how in ("mlx5dv", "sqd", "tc")
+    ]
     with pytest.raises(ConfigError, match="cannot move a queue pair once it is connected"):
         require_steerable(state, override(6))
     with pytest.raises(ConfigError, match="no dataplane"):
