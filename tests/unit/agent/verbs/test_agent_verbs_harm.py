@@ -186,7 +186,7 @@ def test_an_agent_that_did_not_listen_is_told_of_all_anew(
 
 
 FUZZ_S = 3.0
-"""A million messages take some 15 s; here as many as this time allows."""
+"""A million messages take some 20 s; here as many as this time allows."""
 
 
 def garbled(random: Random, whole: bytes) -> bytes:
