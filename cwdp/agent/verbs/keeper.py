@@ -179,8 +179,9 @@ class VerbsKeeper(Helper[VerbsOrder]):
     async def _know_sources(self) -> None:
         """Keep it told of the GIDs that there are."""
         while True:
-            found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
-            self._want(msgspec.structs.replace(self._wanted, sources=found))
+            with contextlib.suppress(OSError, ValueError):  # a device that goes while it is read
+                found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
+                self._want(msgspec.structs.replace(self._wanted, sources=found))
             await asyncio.sleep(LOOK_S)
 
 

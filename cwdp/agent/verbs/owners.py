@@ -62,7 +62,7 @@ class Owners:
         began_s = time.monotonic()
         try:
             found = await asyncio.to_thread(self._read)
-        except RdmaError:
+        except (RdmaError, OSError):
             self._listed = None
             return
         self._listed = {(qp.device, qp.lqpn): qp.pid for qp in found}

@@ -83,6 +83,26 @@ async def test_a_program_is_served_from_its_first_connection_on(tmp_path: Path, 
 
 
 @asynchronous
+async def test_a_device_that_goes_while_it_is_read_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def going(_nics: object) -> list[VerbsSource]:
+        raise OSError("it is gone")
+
+    monkeypatch.setattr(keeper_module, "sources", going)
+    keeper = VerbsKeeper(VerbsConfig(socket=str(tmp_path / "verbs.sock")), ["nic0"], ["nic0"])
+    running = asyncio.create_task(keeper.run())
+    await until((tmp_path / "verbs.sock").exists)
+    shim = FakeShim(tmp_path / "verbs.sock")
+    await until(lambda: (shim.read(), shim.tables)[1])
+    assert not running.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    shim.close()
+
+
+@asynchronous
 async def test_a_socket_that_another_agent_has_is_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
