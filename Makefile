@@ -20,21 +20,28 @@ CC           := gcc
 ROCE_CFLAGS  := -std=gnu11 -O2 -Wall -Wextra -Werror -Itools/roce/program
 ROCE_SOURCES := $(wildcard tools/roce/program/*.c tools/roce/program/*/*.c)
 ROCE_HEADERS := $(wildcard tools/roce/program/*.h tools/roce/program/*/*.h)
+SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Wl,-z,defs
+SHIM         := cwdp/rdma/shim
+SHIM_SOURCES := $(wildcard $(SHIM)/*.c)
+SHIM_HEADERS := $(wildcard $(SHIM)/*.h)
+SHIM_AUDIT   := $(wildcard $(SHIM)/audit/*.c)
+SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 FUZZ_FRAMES  := 20000000
+FUZZ_MESSAGES := 20000000
 
 DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
-	linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv python3-yaml tcpdump
+	libibverbs-dev linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv python3-yaml tcpdump
 
 PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap qemu-system-x86 umoci
 
 MINUTES := 30
 SEED    := 1
 
-.PHONY: setup bpf roce abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz bench \
+.PHONY: setup bpf roce shim abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
-setup: build/.packages build/.venv build/monitoring-tools bpf roce abi-check
+setup: build/.packages build/.venv build/monitoring-tools bpf roce shim abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -71,6 +78,22 @@ build/roce/cwdp-roce: $(ROCE_SOURCES) $(ROCE_HEADERS) Makefile | build/.packages
 	@mkdir -p build/roce
 	@echo "building $@"
 	$(Q)$(CC) $(ROCE_CFLAGS) $(ROCE_SOURCES) -o $@.new
+	@mv $@.new $@
+
+# What stands before libibverbs in programs. It stays loaded, as its thread goes on.
+shim: build/shim/libcwdp_verbs.so build/shim/libcwdp_verbs_audit.so
+
+build/shim/libcwdp_verbs.so: $(SHIM_SOURCES) $(SHIM_HEADERS) $(SHIM)/exports.map Makefile | build/.packages
+	@mkdir -p build/shim
+	@echo "building $@"
+	$(Q)$(CC) $(SHIM_CFLAGS) -Wl,-soname,libcwdp_verbs.so -Wl,--version-script=$(SHIM)/exports.map -Wl,-z,nodelete \
+		-Wl,--no-as-needed $(SHIM_SOURCES) -l:libibverbs.so.1 -pthread -o $@.new
+	@mv $@.new $@
+
+build/shim/libcwdp_verbs_audit.so: $(SHIM_AUDIT) Makefile | build/.packages
+	@mkdir -p build/shim
+	@echo "building $@"
+	$(Q)$(CC) $(SHIM_CFLAGS) $(SHIM_AUDIT) -o $@.new
 	@mv $@.new $@
 
 # cwdp/dataplane/abi.py is written from the object's BTF; a drift between C and Python fails the build.
@@ -137,7 +160,8 @@ check: setup
 lint:
 	$(Q)$(PYTHON) -m ruff check .
 	$(Q)$(PYTHON) -m ruff format --check .
-	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES)
+	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES) \
+		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES)
 
 types:
 	$(Q)$(PYTHON) -m mypy
@@ -148,6 +172,11 @@ unit:
 # Mutated frames through the programs, from a seed that is printed: about 15 s a million.
 fuzz: setup
 	$(SUDO) CWDP_FUZZ_FRAMES=$(FUZZ_FRAMES) $(PYTHON) -m pytest tests/bpf/fuzz/test_fuzz.py -o log_cli=true --log-cli-level=INFO
+
+# Mutated messages to the verbs shim, from a seed that is printed: about 10 s a million.
+fuzz-shim: setup
+	CWDP_FUZZ_MESSAGES=$(FUZZ_MESSAGES) $(PYTHON) -m pytest tests/unit/rdma/shim/test_rdma_shim_fuzz.py -k 'not asan' \
+		-o log_cli=true --log-cli-level=INFO
 
 # What is measured is stored in docs/results, and docs/measurements.md written from it.
 bench: setup

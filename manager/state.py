@@ -119,7 +119,11 @@ class FleetState:
         self.discovery = Discovery(self.members, self.traffic, self.steering)
         self.watch = LinkWatch(self.members, self.note)
         self.planner = Planner(
-            self.members, self.traffic.queue_pairs, planner or PlannerSettings(), self.note
+            self.members,
+            self.traffic.queue_pairs,
+            planner or PlannerSettings(),
+            self.note,
+            self.traffic.verbs,
         )
         self._probes = probes
         self._roce = roce
@@ -419,6 +423,7 @@ class FleetState:
         round_nics = detours(
             [*self._addresses.proven_hellos(), *self.members.elsewhere.hosts.values()], steer
         )
+        spreads = self.planner.spreads(self.discovery.in_use)
         wanted = [
             Desired(
                 host=host,
@@ -431,6 +436,7 @@ class FleetState:
                 slices=slices.get(host, []),
                 traces=self.discovery.orders.get(host, []),
                 detours=round_nics.get(host, []),
+                spreads=spreads.get(host, []),
                 report_interval_s=self.report_interval_s,
             )
             for host, probes in edges.items()

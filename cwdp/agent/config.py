@@ -11,6 +11,7 @@ from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.dataplane.kernel.interface import Generic
 from cwdp.dataplane.loading.loader import Settings
 from cwdp.errors import ConfigError
+from cwdp.rdma.shimwire import SOCKET
 from cwdp.shared import testclock
 from cwdp.shared.bus.messages import Port, Transport
 from cwdp.shared.config import read_toml
@@ -38,6 +39,18 @@ class CongestionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     threshold_us: Annotated[float, Meta(ge=1, le=1_000_000)] = 1_000.0
     link_rate: str | None = None
+
+
+class VerbsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Programs that have loaded the verbs shim are served.
+
+    Attributes:
+        socket: by which they connect.
+        drain: queue pairs that their device cannot move otherwise are drained for it when the manager wants them elsewhere.
+    """
+
+    socket: str = SOCKET
+    drain: bool = False
 
 
 class InterfaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -71,6 +84,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     generic: Generic = "refuse"
     go_back: bool = True
     congestion: CongestionConfig | None = None
+    verbs: VerbsConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None
 

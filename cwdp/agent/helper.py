@@ -9,6 +9,7 @@ import logging
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -29,10 +30,14 @@ class Helper(Generic[Wanted]):
         arguments: of its command line.
         restarts: name of the counter of its ends.
         wanted: its first orders.
+        inherits: descriptors that it has too, by the same numbers.
     """
 
-    def __init__(self, module: str, arguments: list[str], restarts: str, wanted: Wanted) -> None:
+    def __init__(
+        self, module: str, arguments: list[str], restarts: str, wanted: Wanted, inherits: Sequence[int] = ()
+    ) -> None:
         self._module, self._arguments, self._restarts = module, arguments, restarts
+        self._inherits = inherits
         self._wanted = wanted
         self._process: Process | None = None
         self._ended: Counter[str] = Counter({restarts: 0})
@@ -94,6 +99,7 @@ class Helper(Generic[Wanted]):
             stdin=PIPE,
             stdout=PIPE,
             limit=LINE_LIMIT_BYTES,
+            pass_fds=self._inherits,
         )
         self._process = process
         self._write()

@@ -1,10 +1,12 @@
-"""What a process of the agent's own reads: its latest orders, one line of JSON each."""
+"""What a process of the agent's own reads, its latest orders, and what it says: lines of JSON."""
 
 import os
 import select
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 _T = TypeVar("_T")
 
@@ -43,3 +45,28 @@ class Orders(Generic[_T]):
             if lines:
                 latest = lines[-1]
         return None if latest is None else self._decoder.decode(latest)
+
+
+class Words:
+    """Writes to the agent without waiting for it: while it reads nothing, nothing more is said.
+
+    Args:
+        fd: the standard output, as a rule.
+    """
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._rest = b""
+
+    def is_free(self) -> bool:
+        """Whether all that was said has been written."""
+        if self._rest:
+            with suppress(BlockingIOError):
+                self._rest = self._rest[os.write(self._fd, self._rest) :]
+        return not self._rest
+
+    def say(self, word: Struct) -> None:
+        """Say something, when free."""
+        self._rest = msgspec.json.encode(word) + b"\n"
+        self.is_free()

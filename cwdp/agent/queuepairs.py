@@ -79,7 +79,10 @@ class QueuePairs:
 
 
 def traffic_reports(
-    host: str, now_local_ns: int, nics: Iterable[tuple[QueuePairs, list[PacedQp]]]
+    host: str,
+    now_local_ns: int,
+    nics: Iterable[tuple[QueuePairs, list[PacedQp]]],
+    unseen: Iterable[NicQueuePairs] = (),
 ) -> Iterator[tuple[str, FromAgent]]:
     """What a host reports of its traffic: the kind of each message, and the message.
 
@@ -87,12 +90,14 @@ def traffic_reports(
         host: its name.
         now_local_ns: what its clock shows.
         nics: the tables of each NIC, with those of its queue pairs that are paced.
+        unseen: what is known of NICs that have no dataplane.
     """
     sampled: list[NicSamples] = []
     counted: list[NicQueuePairs] = []
     for queue_pairs, paced in nics:
         sampled += queue_pairs.samples()
         counted += queue_pairs.reports(now_local_ns, paced)
+    counted += unseen
     for samples in _bundled(sampled):
         yield "sample", SampleReport(host=host, nics=samples)
     for parts in _bundled(counted):

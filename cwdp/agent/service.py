@@ -7,11 +7,10 @@ import asyncio
 import contextlib
 import logging
 import math
-import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +44,7 @@ from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.agent.tracing.echo_tests import EchoTests
 from cwdp.agent.tracing.tracer import Tracing
 from cwdp.agent.ud.nic import UdNic
+from cwdp.agent.verbs.hostverbs import HostVerbs
 from cwdp.congestion import interface
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.loading.loader import Loaded
@@ -67,7 +67,7 @@ from cwdp.shared.identity.credential import Credential, load_own
 from cwdp.shared.identity.probe_keys import KeyFile, read_keys
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import collect_in_full, notify
-from cwdp.shared.tasks import first_end
+from cwdp.shared.tasks import every, first_end
 
 SEND_INTERVAL_S = 0.02
 BORROW_INTERVAL_S, NO_SLICES_INTERVAL_S = 0.02, 0.5
@@ -108,6 +108,7 @@ class Agent:
             UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
             for ifname, interface in config.ud_nics.items()
         ]
+        self._verbs = HostVerbs(config, self._ud)
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
         self._pulses = PulseKeeper(config.pulse_interval_ms)
@@ -182,27 +183,19 @@ class Agent:
             self._links.follow(),
             *(helper.run() for helper in self._helpers if self._xdp),
             *(ud.keeper.run() for ud in self._ud),
+            *self._verbs.jobs(),
             self._steering.follow(),
             self._tracing.run(),
             self._slices.follow(),
             self._detours.follow(),
-            self._every(SEND_INTERVAL_S, self._send, jitter=0.5),
+            every(SEND_INTERVAL_S, self._send, jitter=0.5),
             self._share_unused(),
-            self._every(DECISIONS_INTERVAL_S, self._tell_decisions),
-            self._every(LOOK_INTERVAL_S, self._look),
-            self._every(messages.HELLO_INTERVAL_S, self._say_hello),
-            self._every(STEERED_INTERVAL_S, self._tell_steering),
-            self._every(ENSURE_INTERVAL_S, self._look_after),
+            every(DECISIONS_INTERVAL_S, self._tell_decisions),
+            every(LOOK_INTERVAL_S, self._look),
+            every(messages.HELLO_INTERVAL_S, self._say_hello),
+            every(STEERED_INTERVAL_S, self._tell_steering),
+            every(ENSURE_INTERVAL_S, self._look_after),
         ]
-
-    async def _every(self, interval_s: float, action: Callable[[], None], jitter: float = 0.0) -> None:
-        """Call `action` at a steady mean rate; jitter keeps probes from beating with periodic traffic."""
-        due = time.monotonic()
-        while True:
-            action()
-            due = max(due + interval_s, time.monotonic() - interval_s)
-            spread = interval_s * random.uniform(-jitter, jitter)  # noqa: S311 - not a secret
-            await asyncio.sleep(max(0.0, due + spread - time.monotonic()))
 
     def _send(self) -> None:
         self._look_at_clock()
@@ -248,6 +241,7 @@ class Agent:
         clock = self._sync.line.report()
         for ud in self._ud:
             ud.follow(clock)
+        self._verbs.watch_paths()
         self._watch_nics()
         if not (self._pace.is_due("report") or changing):
             return
@@ -281,7 +275,7 @@ class Agent:
         for traced in self._tracing.reports():
             self._bus.say("trace", traced)
         read = [(nic.queue_pairs, self._congestion.paced(nic.ifname)) for nic in self._xdp if nic.queue_pairs]
-        for kind, told in traffic_reports(self._config.host, self._clock.now_ns(), read):
+        for kind, told in traffic_reports(self._config.host, self._clock.now_ns(), read, self._verbs.parts()):
             self._bus.say(kind, told)
 
     def _tell_decisions(self) -> None:
@@ -291,6 +285,7 @@ class Agent:
             self._tracing.hear_events(events)
             for event in events:
                 self._events.say(event)
+        self._verbs.tell_events(self._events.say, self._clock.now_ns())
 
     def _watch_nics(self) -> None:
         """Say which NICs have failed, and which are well again."""
@@ -307,8 +302,9 @@ class Agent:
     def _tell_steering(self) -> None:
         self._steering_told += 1
         maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
-        for report in steer_reports(self._config.host, self._steering_told, maps):
+        for report in steer_reports(self._config.host, self._steering_told, maps, self._verbs.steered()):
             self._bus.say("steer", report)
+        self._verbs.tell(self._bus.say)
 
     def _path_stats(self) -> list[PathStat]:
         stats: list[PathStat] = []
@@ -324,6 +320,7 @@ class Agent:
         totals["agent.loop_late_ms"] = round(1e3 * self._loop_watch.late_s)
         for counters in (
             *(helper.counters for helper in self._helpers),
+            self._verbs.counters,
             self._steering.counters,
             self._slices.counters,
             self._detours.counters,
@@ -345,6 +342,7 @@ class Agent:
         if self._config.observe_only:
             desired = msgspec.structs.replace(desired, steer=[], slices=[], detours=[])
         self._steering.want(desired.steer, desired.roce)
+        self._verbs.want(desired)
         self._slices.want(desired.slices)
         self._detours.want(desired.detours)
         self._tracing.order(desired.traces)
@@ -471,6 +469,7 @@ class Agent:
             key_ids=sorted(self._keys.secrets()),
             observe_only=self._config.observe_only,
             reads_changes=True,
+            verbs=self._verbs.is_running,
         )
         self._bus.say_hello(hello)
 

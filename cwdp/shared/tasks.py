@@ -1,7 +1,9 @@
-"""Tasks that are watched, and ended for certain."""
+"""Tasks that are watched, and ended for certain; actions that come round at a steady rate."""
 
 import asyncio
-from collections.abc import Coroutine
+import random
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 AGAIN_S = 2.0
@@ -34,3 +36,13 @@ async def first_end(*jobs: Coroutine[Any, Any, Any]) -> None:
             task.result()
     finally:
         await end(*tasks)
+
+
+async def every(interval_s: float, action: Callable[[], None], jitter: float = 0.0) -> None:
+    """Call `action` at a steady mean rate, for ever; jitter keeps probes from beating with periodic traffic."""
+    due = time.monotonic()
+    while True:
+        action()
+        due = max(due + interval_s, time.monotonic() - interval_s)
+        spread = interval_s * random.uniform(-jitter, jitter)  # noqa: S311 - not a secret
+        await asyncio.sleep(max(0.0, due + spread - time.monotonic()))

@@ -12,7 +12,7 @@ from manager.access.callers import CALLER, Callers
 from manager.access.roles import Role
 from manager.overrides.change import OverrideChange
 from manager.overrides.slices import read_slice_override
-from manager.overrides.steering import read_steer_override, usual_address
+from manager.overrides.steering import SteerOverride, read_steer_override, usual_address
 from manager.overrides.store import Keyed, OverrideTable
 from manager.state import FleetState
 
@@ -84,11 +84,15 @@ class _Resource:
 
     async def _get(self, request: web.Request) -> web.Response:
         overrides = self._kind.table.all(request.query.get("host", ""))
-        return web.json_response({self._kind.listed_as: msgspec.to_builtins(overrides)})
+        listed = [msgspec.to_builtins(each) | actuator(self._state, each) for each in overrides]
+        return web.json_response({self._kind.listed_as: listed})
 
     async def _put(self, request: web.Request) -> web.Response:
         override = self._kind.read(await request.read())
-        require_known(self._state, override.host, override.nic)
+        if isinstance(override, SteerOverride):
+            require_steerable(self._state, override)
+        else:
+            require_known(self._state, override.host, override.nic)
         before = self._kind.table.set(override)
         await self._commit()
         self._note("set", override, before, request[CALLER].name)
@@ -145,6 +149,32 @@ def _required(query: Mapping[str, str], *names: str) -> list[str]:
     return [query[name] for name in names]
 
 
+def actuator(state: FleetState, override: Keyed) -> dict[str, str]:
+    """What moves the queue pair of an override, to be listed with it; nothing of other kinds."""
+    if not isinstance(override, SteerOverride):
+        return {}
+    verbs = state.traffic.verbs.of((override.host, override.nic, override.dst, override.qpn))
+    return {"actuator": "tc" if verbs is None else verbs.actuator}
+
+
+def require_steerable(state: FleetState, override: SteerOverride) -> None:
+    """Let through a queue pair that can be moved.
+
+    Raises:
+        ConfigError: as `require_known`; no program has told of it where only programs can move it; or nothing can.
+    """
+    verbs = state.traffic.verbs.of((override.host, override.nic, override.dst, override.qpn))
+    if verbs is None or verbs.actuator == "tc":
+        require_known(state, override.host, override.nic)
+        return
+    if verbs.actuator == "create_only":
+        raise ConfigError(
+            f"the device of {override.nic} of {override.host} cannot move a queue pair once it is connected",
+            "it can be drained for that: set drain under [verbs] in its agent's configuration; see docs/verbs.md",
+        )
+    _require_acting(state, override.host)
+
+
 def require_known(state: FleetState, host: str, ifname: str) -> None:
     """Let through a NIC that an agent has told of.
 
@@ -160,7 +190,11 @@ def require_known(state: FleetState, host: str, ifname: str) -> None:
     if nic.transport == "ud":
         raise ConfigError(
             f"{ifname} of {host} probes by UD queue pairs: it has no dataplane that could do this",
-            "where the hardware sends RDMA, only its programs can steer it; see docs/rdma.md",
+            "where the hardware sends RDMA, only its programs can steer it, with the verbs shim; see docs/verbs.md",
         )
-    if known.hello.observe_only:
+    _require_acting(state, host)
+
+
+def _require_acting(state: FleetState, host: str) -> None:
+    if state.members.hosts[host].hello.observe_only:
         raise ConfigError(f"{host} only observes", "take observe_only out of its agent's configuration")

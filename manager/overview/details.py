@@ -82,7 +82,7 @@ def qp_view(moment: Moment, name: QpName, rows: QpRows, record: QpRecord) -> Jso
         "events": [each for each in record.events if each["nic"] in (None, name.nic)][-MOST_EVENTS:],
         "findings": found,
         "back": _back(moment, name, dst),
-        "process": None,
+        "process": row.get("process"),
         "act": _once([step for each in found for step in each["act"]]) or _steer(moment, name, path),
     }
 

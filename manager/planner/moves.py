@@ -31,6 +31,9 @@ LEAST_STEP, STEP_SHARE = 4, 0.25
 REMEMBERED_S = 10.0
 """For so long a job that was moved is rather left alone."""
 
+DRAINED_REST_S = 60.0
+"""Between two moves of a queue pair that is drained for it."""
+
 BURST_S = 1.0
 REST_S = 0.2
 
@@ -106,6 +109,7 @@ class Moves:
             return placed
         budget.refill(self._inputs.now_s)
         movable = problem.free & (problem.entries.is_rested(self._inputs.now_s) | lost)
+        movable &= ~problem.drained | (self._inputs.now_s - self._moved_s >= DRAINED_REST_S)
         if target is None:
             return placed if lost.any() else self._retry(placed, movable, outcome)
         for _ in range(_TRIES):

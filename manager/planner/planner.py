@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import starmap
 from typing import Protocol
 
 import numpy as np
 
-from cwdp.shared.bus.messages import Hello, PathChange, SteerQp, SteerReport, nic_id
+from cwdp.shared.bus.messages import Hello, PathChange, Spread, SteerQp, SteerReport, nic_id
 from manager.config import PlannerSettings
-from manager.fabric.routes import DirectedLink, PathName, Routes, is_nic
+from manager.fabric.routes import DirectedLink, Pair, PathName, Routes, is_nic
 from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
@@ -23,10 +24,12 @@ from manager.planner.flows import ACTIVE_S, FlowReader, Flows, QpName
 from manager.planner.located import Located
 from manager.planner.moves import Budget
 from manager.planner.problem import PlannerInputs
+from manager.planner.spreads import Spreads
 from manager.planner.steering_state import SteeringState
 from manager.planner.step import step
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 from manager.queue_pairs.counters import QueuePairStore
+from manager.queue_pairs.verbs import VerbsStore
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
 MOST_BY_HAND = 1 << 18
@@ -67,6 +70,7 @@ class Planner:
         store: their queue pairs.
         settings: what it may do.
         note: is told of everything that it does.
+        verbs: which of them cannot be moved at once, or at all.
 
     Attributes:
         planned: what each host is to be told.
@@ -77,7 +81,12 @@ class Planner:
     """
 
     def __init__(
-        self, members: Members, store: QueuePairStore, settings: PlannerSettings, note: Note
+        self,
+        members: Members,
+        store: QueuePairStore,
+        settings: PlannerSettings,
+        note: Note,
+        verbs: VerbsStore | None = None,
     ) -> None:
         self.settings = settings
         self.planned: dict[str, list[SteerQp]] = {}
@@ -87,7 +96,9 @@ class Planner:
         self.granted_bps: Mapping[DirectedLink, float] = {}
         self.on_moves: Callable[[list[Move]], None] = _tell_nobody
         self._members, self._store, self._note = members, store, note
-        self._candidates = Candidates(Routes())
+        self._verbs, self._hard_of = verbs or VerbsStore(), 0
+        self._hard: tuple[frozenset[QpName], frozenset[QpName]] = (frozenset(), frozenset())
+        self._candidates, self._spreads = Candidates(Routes()), Spreads()
         self._flows, self._located = FlowReader(), Located()
         self._nic_rates = NicRates()
         self._capacity = CapacityEstimator()
@@ -211,6 +222,11 @@ class Planner:
         self._account(outcome, dead)
         return bool(hosts or outcome.hosts)
 
+    def spreads(self, pairs: Collection[Pair]) -> Mapping[str, list[Spread]]:
+        """How the queue pairs that programs are yet to connect are to be spread, by host: those between some pairs."""
+        hellos = (host.hello for host in self._members.hosts.values())
+        return self._spreads.of(hellos, pairs, self._candidates, self.standing.dead)
+
     def _step(
         self,
         now_s: float,
@@ -222,6 +238,7 @@ class Planner:
         flows = self._flows.read(self._store.tables, self._members.nics_by_address, now_s)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
         links = self._capacity.read(routes, loads, now_s)
+        fixed, drained = self._hard_to_move()
         inputs = PlannerInputs(
             now_s=now_s,
             flows=flows,
@@ -232,6 +249,8 @@ class Planner:
             hands_off=hands_off.union(*self._by_hand.values()),
             silent=self._silent(flows, now_s),
             observers=self._observers(),
+            fixed=fixed,
+            drained=drained,
         )
         outcome = step(inputs, self._steering, self._located, self._budget, self.settings)
         self._put = routes, outcome.put_bps, links.capacity_bps
@@ -244,6 +263,14 @@ class Planner:
             dead=tuple(sorted(dead)),
         )
         return outcome
+
+    def _hard_to_move(self) -> tuple[frozenset[QpName], frozenset[QpName]]:
+        """Queue pairs that nothing can move, and those that are drained for it."""
+        if self._verbs.changes != self._hard_of:
+            self._hard_of = self._verbs.changes
+            create_only, drained = self._verbs.create_only, self._verbs.drained
+            self._hard = frozenset(starmap(QpName, create_only)), frozenset(starmap(QpName, drained))
+        return self._hard
 
     def _silent(self, flows: Flows, now_s: float) -> set[QpName]:
         """Queue pairs of NICs that have said nothing of late."""

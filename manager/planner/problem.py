@@ -56,6 +56,8 @@ class PlannerInputs:
         hands_off: queue pairs that others steer.
         silent: those of NICs that have said nothing of late: they keep what they have, and the room that they took.
         observers: hosts that only observe.
+        fixed: queue pairs that nothing can move.
+        drained: those that are drained to be moved, so that they are moved seldom, and never off a dead link.
     """
 
     now_s: float
@@ -67,6 +69,8 @@ class PlannerInputs:
     hands_off: AbstractSet[QpName] = frozenset()
     silent: AbstractSet[QpName] = frozenset()
     observers: Collection[str] = ()
+    fixed: AbstractSet[QpName] = frozenset()
+    drained: AbstractSet[QpName] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,7 @@ class Problem:
         now: the path that each is on, -1 where that is not known.
         free: whether the planner may say where it goes.
         heard: whether its NIC has said something of late.
+        drained: whether it is drained to be moved.
     """
 
     names: list[QpName]
@@ -94,6 +99,7 @@ class Problem:
     now: NDArray[np.intp]
     free: Mask
     heard: Mask
+    drained: Mask
 
     def is_dead(self, choice: NDArray[np.intp]) -> Mask:
         """Whose path crosses a dead link, if they take these."""
@@ -113,7 +119,7 @@ def pose(inputs: PlannerInputs, steering: SteeringState, located: Located) -> Pr
     steering.at(rows[heard]).see(flows.rate_bps[heard], now_s)
     entries = steering.at(rows)
     places = located.find(inputs.candidates, steering, flows.names, rows, entries.port(flows.sport, now_s))
-    free = places.has_choice & heard & ~steering.mask(inputs.hands_off)[rows]
+    free = places.has_choice & heard & ~steering.mask(inputs.hands_off | inputs.fixed)[rows]
     free &= ~_of_hosts(flows, inputs.observers) & (entries.refused_s <= now_s)
     unclear = (places.path < 0) & (~free | (now_s - entries.first_s < UNKNOWN_PATH_S))
     kept = np.flatnonzero((places.pair >= 0) & ~unclear)
@@ -133,6 +139,7 @@ def pose(inputs: PlannerInputs, steering: SteeringState, located: Located) -> Pr
         now=places.path[kept],
         free=free[kept],
         heard=heard[kept],
+        drained=steering.mask(inputs.drained)[rows[kept]],
     )
 
 

@@ -30,7 +30,7 @@ def step(
     if not len(problem.names):
         return outcome
     unknown = problem.now < 0
-    lost = problem.free & (unknown | problem.is_dead(problem.now))
+    lost = problem.free & ~problem.drained & (unknown | problem.is_dead(problem.now))
     placed = place(problem.fabric, problem.demand, np.where(lost, -1, problem.now))
     hopeless = lost & ~unknown & problem.is_dead(placed)
     placed[hopeless] = problem.now[hopeless]

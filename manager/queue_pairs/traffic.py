@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
 from cwdp.shared.bus.packing import rows_of, rows_of_each
 from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
+from cwdp.shared.verbs import VerbsReport
 from manager.hosts.members import Members
 from manager.queue_pairs.counters import LARGEST_BPS, NicReport, QueuePairStore
 from manager.queue_pairs.delays import QpDelays
+from manager.queue_pairs.verbs import VerbsStore
 
 REPORT_REASONS = ("ok", "unknown_nic", "not_sane", "implausible")
 MOST_PACED = 4_096
@@ -29,12 +31,14 @@ class Traffic:
     Attributes:
         queue_pairs: what was counted.
         delays: what came of the stamps.
+        verbs: what the verbs shim has told of queue pairs.
         reports: messages by outcome (`REPORT_REASONS`).
     """
 
     def __init__(self, members: Members) -> None:
         self.queue_pairs = QueuePairStore()
         self.delays = QpDelays()
+        self.verbs = VerbsStore()
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
         self._members = members
         self._members_version = -1
@@ -51,6 +55,12 @@ class Traffic:
         self.reports["implausible"] += self.queue_pairs.implausible > implausible
         for part, one in told:
             self.queue_pairs.tables[one.nic].paced_bps = _paced(part)
+
+    def hear_verbs(self, report: VerbsReport) -> None:
+        """Programs of a host have told of queue pairs."""
+        known = self._members.hosts.get(report.host)
+        if known is not None:
+            self.verbs.hear(report, {nic.ifname for nic in known.hello.nics})
 
     def _told(self, report: QpReport) -> Iterator[tuple[NicQueuePairs, NicReport]]:
         """The parts of a report that can be taken; the others are counted."""
@@ -112,6 +122,7 @@ class Traffic:
     def expire(self, now_s: float) -> None:
         """Let go of what is gone."""
         self.queue_pairs.expire(now_s, set(self._members.hosts))
+        self.verbs.keep_only(self._members.hosts.keys())
         now_ns = self.timeline_ns(now_s)
         if now_ns is not None:
             self.delays.expire(now_ns)

@@ -13,6 +13,7 @@ from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address, qp_as_json, 
 from manager.planner.flows import QpName
 from manager.queue_pairs.counters import NS, RATE_HOLDS_S, NicTable
 from manager.queue_pairs.delays import FlowDelay
+from manager.queue_pairs.verbs import VerbsQp
 from manager.state import FleetState
 from manager.view.json_values import Json
 
@@ -98,9 +99,11 @@ class Rows:
         table = self._traffic.queue_pairs.tables[nic]
         row, silent_s = table.rows[i], self._now_s - float(table.heard_s[i])
         address = row["addr"].tobytes()
+        is_sent = row["direction"] == EGRESS
+        verbs = self._traffic.verbs.at(nic, address, int(row["qpn"])) if is_sent else None
         pps, bytes_per_s = table.rates[i] if silent_s < RATE_HOLDS_S else (0.0, 0.0)
         delay = None
-        if row["direction"] == EGRESS:
+        if is_sent:
             delay = self._traffic.delays.delay(nic, address, int(row["qpn"]), self._now_ns)
         return {
             "host": nic[0],
@@ -112,6 +115,8 @@ class Rows:
             "paced_bps": self._paced_bps(table, row, silent_s),
             "age_s": round(silent_s + int(row["age_ns"]) * NS, 3),
             "owd": None if delay is None else asdict(delay),
+            "actuator": verbs.actuator if verbs else "tc" if is_sent else None,
+            "process": None if verbs is None else _process(verbs),
         }
 
     @staticmethod
@@ -120,6 +125,11 @@ class Rows:
         if row["direction"] != EGRESS or silent_s >= RATE_HOLDS_S:
             return None
         return table.paced_bps.get((row["addr"].tobytes(), int(row["qpn"])))
+
+
+def _process(verbs: VerbsQp) -> Json:
+    """The program that has a queue pair, as it told itself."""
+    return {"pid": verbs.pid, "name": verbs.program, "cgroup": verbs.cgroup, "lqpn": verbs.lqpn}
 
 
 def _rate(value: float) -> float | None:

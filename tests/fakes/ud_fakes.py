@@ -34,11 +34,12 @@ class Network:
         self.log: list[tuple[bytes, int, bytes]] = []
         self.lose = False
         self.refuse = False
+        self.dead_sports: set[int] = set()
 
     def carry(self, source: bytes, gid: bytes, qpn: int, sport: int, data: bytes) -> None:
         self.log.append((gid, sport, data))
         self.clock.now_ns += DELAY_NS
-        if not self.lose and (gid, qpn) in self.queues:
+        if not self.lose and sport not in self.dead_sports and (gid, qpn) in self.queues:
             self.queues[gid, qpn].append(Received(self.clock(), source, data))
 
 

@@ -29,6 +29,8 @@ PARTS = {
     "takeover": "bus.takeover",
     "swarm": "swarm.figures",
     "moves": "bus.moves",
+    "verbs": "verbs",
+    "shim": "shim",
 }
 """Their modules in here."""
 

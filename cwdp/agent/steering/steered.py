@@ -1,7 +1,7 @@
 """What is steered on this host now, for a manager that does not know it: a new one, or one that others overruled."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.steering import QpKey, Steer, Steering
@@ -11,9 +11,14 @@ LISTED_AT_ONCE = 4096
 """So many of each kind in one message, which then stays below 1 MiB."""
 
 
-def steer_reports(host: str, number: int, nics: Mapping[str, Maps]) -> Iterator[SteerReport]:
-    """The steering in the maps of some interfaces, by name, in as many messages as that takes; `number` is theirs."""
-    managed: list[SteerQp] = []
+def steer_reports(
+    host: str, number: int, nics: Mapping[str, Maps], others: Iterable[SteerQp] = ()
+) -> Iterator[SteerReport]:
+    """The steering in the maps of some interfaces, by name, in as many messages as that takes; `number` is theirs.
+
+    `others` are of interfaces without maps, as the manager wanted it.
+    """
+    managed: list[SteerQp] = list(others)
     by_hand: list[SteerQp] = []
     for message, steer in _messages(nics):
         (managed if steer.managed else by_hand).append(message)

@@ -24,6 +24,10 @@ class UdKeeper(Helper[UdOrder | None]):
         self._word: UdWord | None = None
         self._heard_ns = 0
 
+    def tell_by(self, descriptor: int) -> None:
+        """Have it tell of paths that are down by this (see `cwdp.agent.verbs.keeper`); to be said before it runs."""
+        self._arguments, self._inherits = [str(descriptor)], [descriptor]
+
     def order(self, order: UdOrder) -> None:
         """Have it do this."""
         if order == self._wanted:

@@ -20,7 +20,7 @@ from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.schedule import PathKey, Schedule
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.agent.ud.keeper import UdKeeper
-from cwdp.agent.ud.orders import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder
+from cwdp.agent.ud.orders import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder, UdWatched
 from cwdp.dataplane import abi
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
@@ -77,6 +77,8 @@ class UdNic:
         self._turns: list[int] = []
         self._pairs_per_s = 0.0
         self._windows: PathWindows | None = None
+        self._watched: list[UdWatched] = []
+        self._hold_down_ns = 0
 
     def require(self) -> None:
         """See whether its device can be used now.
@@ -125,6 +127,12 @@ class UdNic:
         self._pairs_per_s = float(rates.sum())
         self._windows = PathWindows(self.schedule, edges)
         self._order()
+
+    def watch(self, watched: list[UdWatched], hold_down_ns: int) -> None:
+        """Watch these paths of queue pairs from now on."""
+        if (watched, hold_down_ns) != (self._watched, self._hold_down_ns):
+            self._watched, self._hold_down_ns = watched, hold_down_ns
+            self._order()
 
     def drain(self, _now_ns: int) -> ProbeResults | None:
         """Results that have come in."""
@@ -198,6 +206,9 @@ class UdNic:
             line=self._line,
             ahead_of_raw_ns=self._clock.ahead_of_raw_ns,
             test_clock=self._test_clock,
+            nic=self.ifname,
+            watched=self._watched,
+            hold_down_ns=self._hold_down_ns,
         )
         self.keeper.order(order)
 

@@ -28,6 +28,22 @@ class UdPathOrder(Struct, frozen=True):
     reply_sport: int
 
 
+class UdWatched(Struct, frozen=True):
+    """A path of queue pairs that is to be watched.
+
+    Attributes:
+        peer: the UD queue pair at its end.
+        dst_addr: the address that they go to.
+        sport: their source port.
+        in_use: whether they take it now, or only could.
+    """
+
+    peer: UdAddress
+    dst_addr: str
+    sport: int
+    in_use: bool
+
+
 class UdOrder(Struct, frozen=True, kw_only=True):
     """Everything that the process is to do, each time.
 
@@ -41,6 +57,9 @@ class UdOrder(Struct, frozen=True, kw_only=True):
         line: this host's clock against the timeline, None while that is not known.
         ahead_of_raw_ns: local time less CLOCK_MONOTONIC_RAW; None for local time that is CLOCK_MONOTONIC.
         test_clock: the file of this host's clock, in a lab.
+        nic: the NIC.
+        watched: paths of queue pairs that are to be watched.
+        hold_down_ns: so long a path is healthy before it is up again.
     """
 
     device: str
@@ -56,6 +75,20 @@ class UdOrder(Struct, frozen=True, kw_only=True):
     line: ClockLine | None = None
     ahead_of_raw_ns: int | None = None
     test_clock: str | None = None
+    nic: str = ""
+    watched: list[UdWatched] = []
+    hold_down_ns: int = 0
+
+
+class DownPaths(Struct, frozen=True):
+    """The paths of a NIC that are down now, all of them: destination address and source port.
+
+    `decided_ns` is when that was found, by CLOCK_MONOTONIC; 0 where it is said again.
+    """
+
+    nic: str
+    paths: list[tuple[str, int]]
+    decided_ns: int = 0
 
 
 class UdWord(Struct, frozen=True, kw_only=True):

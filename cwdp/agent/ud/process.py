@@ -1,4 +1,4 @@
-"""`python -m cwdp.agent.ud.process`: probes from one NIC by UD queue pairs, and answers those of others.
+"""`python -m cwdp.agent.ud.process [PATHS]`: probes from one NIC by UD queue pairs, and answers those of others.
 
 A process of its own, since both ends' stamps are made here in user space: nothing else that the agent does may make one
 late. And to learn the way to a peer the kernel waits for its next hop, up to 1 s, which must hold up nothing else. The
@@ -9,7 +9,9 @@ from standard output. Its end is the end of standard input.
 import gc
 import math
 import os
+import random
 import select
+import socket
 import sys
 import time
 from collections import Counter
@@ -20,23 +22,26 @@ from pathlib import Path
 import msgspec
 
 from cwdp.agent.clock.discipline import Clocks
-from cwdp.agent.orders import Orders
+from cwdp.agent.orders import Orders, Words
 from cwdp.agent.ud import pairs as udpairs
-from cwdp.agent.ud.orders import UdOrder, UdWord
+from cwdp.agent.ud.orders import DownPaths, UdOrder, UdWatched, UdWord
 from cwdp.agent.ud.pairs import Pairs, Turns
+from cwdp.agent.ud.watch import PathWatch
 from cwdp.errors import ConfigError, CwdpError
 from cwdp.rdma import udprobe
 from cwdp.rdma.gid import gid_bytes
+from cwdp.rdma.sport import SPORT_MIN
 from cwdp.rdma.udlink import UdLink
-from cwdp.rdma.udprobe import Link, UdPath, UdProber, check_path
+from cwdp.rdma.udprobe import Link, UdPath, UdProber, UdSample, check_path
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
 from cwdp.shared import testclock
 from cwdp.shared.bus.messages import ClockLine, UdAddress
 
-COUNTERS = ("opened", "open_failed", "failed", "paths_refused")
+COUNTERS = ("opened", "open_failed", "failed", "paths_refused", "pulses_sent", "paths_went_down")
 OPEN_AGAIN_S = 1.0
 CHECK_S = 1.0
 SAY_S = 0.1
+NS = 1e9
 SILENT_S = 1.0
 POLL_S = 0.02
 NICE = -10
@@ -44,6 +49,7 @@ NICE = -10
 
 Clock = Callable[[], int]
 OpenLink = Callable[[UdOrder, Clock], Link]
+TellDown = Callable[[DownPaths], None]
 
 
 class UdHost:
@@ -52,12 +58,20 @@ class UdHost:
     Args:
         open_link: makes the queue pairs.
         now_s: a steady clock, for intervals.
+        tell_down: is told which paths of queue pairs are down, at once when that changes and each second.
     """
 
-    def __init__(self, open_link: OpenLink, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        open_link: OpenLink,
+        now_s: Callable[[], float] = time.monotonic,
+        tell_down: TellDown = lambda _down: None,
+    ) -> None:
         names = (*COUNTERS, *udpairs.COUNTERS, *udprobe.COUNTERS)
         self._counters: Counter[str] = Counter(dict.fromkeys(names, 0))
-        self._open_link, self._now_s = open_link, now_s
+        self._open_link, self._now_s, self._tell_down = open_link, now_s, tell_down
+        self._watch = PathWatch(random.Random())  # noqa: S311 - not a secret
+        self._told_down, self._told_down_s = 0, -math.inf
         self._order: UdOrder | None = None
         self._prober: UdProber | None = None
         self._pairs = Pairs([], self._counters, self._reading)
@@ -76,6 +90,7 @@ class UdHost:
             self._prober.use_keys(*_keys(order))
         if before is None or before.version != order.version:
             self._probe()
+        self._watch_paths()
 
     def fileno(self) -> int | None:
         """Readable when something has arrived; None while there are no queue pairs."""
@@ -83,9 +98,13 @@ class UdHost:
 
     def wait_s(self) -> float:
         """How long there is nothing to do, if nothing arrives."""
-        due_s = self._turns.due_s() if self._prober is not None else None
-        until_s = POLL_S if due_s is None else due_s - self._now_s()
-        return min(max(until_s, 0.0), POLL_S)
+        if self._prober is None:
+            return POLL_S
+        due_ns = self._watch.due_ns()
+        due_s = [
+            due for due in (self._turns.due_s(), None if due_ns is None else due_ns / NS) if due is not None
+        ]
+        return min(max(min(due_s) - self._now_s(), 0.0), POLL_S) if due_s else POLL_S
 
     def step(self) -> None:
         """Open what is not open, send what is due, take in and answer what has arrived."""
@@ -94,7 +113,9 @@ class UdHost:
             prober = self._opened(now_s)
             if prober is None:
                 return
-            self._pairs.take_samples(prober.poll())
+            samples = prober.poll()
+            self._pairs.take_samples(samples)
+            self._pulse(prober, samples)
             for index in self._turns.take(now_s):
                 self._pairs.send(prober, index)
             if now_s >= self._check_at_s:
@@ -105,6 +126,29 @@ class UdHost:
             self._trouble = error.message
             self._close()
             self._open_at_s = now_s + OPEN_AGAIN_S
+
+    def _watch_paths(self) -> None:
+        """Watch what is ordered, but for paths that an end cannot send on."""
+        order, prober = self._order, self._prober
+        if order is not None and prober is not None:
+            self._watch.watch([one for one in order.watched if _can_send(prober, one)], order.hold_down_ns)
+
+    def _pulse(self, prober: UdProber, samples: list[UdSample]) -> None:
+        """Send the pulses that are due, and tell of paths whose silence has lasted."""
+        now_ns = round(self._now_s() * NS)
+        self._watch.take_samples(samples)
+        for _, pulse in self._watch.take(now_ns):
+            (seq,) = prober.send([pulse])
+            if seq is not None:
+                self._counters["pulses_sent"] += 1
+                self._watch.sent(pulse, seq, round(self._now_s() * NS))
+        is_news = self._watch.judge(now_ns)
+        now_s, down = self._now_s(), self._watch.down
+        is_news |= len(down) != self._told_down
+        if self._order is not None and (is_news or (down and now_s - self._told_down_s >= SILENT_S)):
+            self._counters["paths_went_down"] += max(0, len(down) - self._told_down)
+            self._told_down_s, self._told_down = now_s, len(down)
+            self._tell_down(DownPaths(self._order.nic, down, time.monotonic_ns() if is_news else 0))
 
     def word(self) -> UdWord | None:
         """What there is to be said; None for nothing yet."""
@@ -132,6 +176,7 @@ class UdHost:
             self._counters["opened"] += 1
             self._trouble, self._check_at_s = "", now_s + CHECK_S
             self._probe()
+            self._watch_paths()
         return self._prober
 
     def _probe(self) -> None:
@@ -164,31 +209,6 @@ class UdHost:
             self._counters.update(self._prober.counters)
             self._prober.close()
             self._prober = None
-
-
-class Words:
-    """Writes to the agent without waiting for it: while it reads nothing, nothing more is said.
-
-    Args:
-        fd: the standard output, as a rule.
-    """
-
-    def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd = fd
-        self._rest = b""
-
-    def is_free(self) -> bool:
-        """Whether all that was said has been written."""
-        if self._rest:
-            with suppress(BlockingIOError):
-                self._rest = self._rest[os.write(self._fd, self._rest) :]
-        return not self._rest
-
-    def say(self, word: UdWord) -> None:
-        """Say something, when free."""
-        self._rest = msgspec.json.encode(word) + b"\n"
-        self.is_free()
 
 
 def run(orders: Orders[UdOrder], host: UdHost, words: Words) -> None:
@@ -225,6 +245,12 @@ def _keys(order: UdOrder) -> tuple[dict[int, bytes], int]:
     return {number: bytes.fromhex(secret) for number, secret in order.keys.items()}, order.send_key
 
 
+def _can_send(prober: UdProber, watched: UdWatched) -> bool:
+    """Whether a path can be pulsed from here, whatever the way back."""
+    back = watched.peer.sports[0] if watched.peer.sports else SPORT_MIN
+    return _is_usable(prober, UdPath(watched.peer, watched.sport, back))
+
+
 def _is_usable(prober: UdProber, path: UdPath) -> bool:
     try:
         gid_bytes(path.peer.gid)
@@ -245,12 +271,24 @@ def _open_link(order: UdOrder, clock: Clock) -> Link:
     return UdLink(order.device, order.port, order.gid_index, order.driver, clock)
 
 
+def _telling(number: str) -> TellDown:
+    """Tells by a datagram socket that is inherited; what it has no room for comes again within a second."""
+    sock = socket.socket(fileno=int(number))
+
+    def tell(down: DownPaths) -> None:
+        with suppress(OSError):
+            sock.send(msgspec.json.encode(down), socket.MSG_DONTWAIT)
+
+    return tell
+
+
 def main() -> None:
-    """Run with the orders of standard input."""
+    """Run with the orders of standard input; the command line may name the socket by which paths are told of."""
     with suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, NICE)
     gc.disable()  # nothing here makes cycles
-    run(Orders(sys.stdin.fileno(), UdOrder), UdHost(_open_link), Words(sys.stdout.fileno()))
+    host = UdHost(_open_link, tell_down=_telling(sys.argv[1])) if len(sys.argv) > 1 else UdHost(_open_link)
+    run(Orders(sys.stdin.fileno(), UdOrder), host, Words(sys.stdout.fileno()))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ def qp(
 
 
 def _counts(answer: Any) -> RenderableType:
+    shimmed = any(row.get("process") for row in answer["queue_pairs"])
     paced = any(row["paced_bps"] is not None for row in answer["queue_pairs"])
     columns = (
         "queue pair",
@@ -66,6 +67,7 @@ def _counts(answer: Any) -> RenderableType:
         "missed",
         "reord",
         "seen",
+        *(("moved by", "pid") if shimmed else ()),
     )
     table = tables.new_table(*columns)
     for row in answer["queue_pairs"]:
@@ -78,8 +80,15 @@ def _counts(answer: Any) -> RenderableType:
             _bad(sum(row["naks"].values())),
             *(_bad(row[f"psn_{name}"]) for name in ("retransmitted", "gaps", "reordered")),
             tables.seconds(row["age_s"]),
+            *(_program(row) if shimmed else ()),
         )
     return Group(table, _note(answer))
+
+
+def _program(row: Any) -> tuple[str, str]:
+    """What moves a queue pair, and whose it is."""
+    process = row.get("process")
+    return row.get("actuator") or tables.NONE, str(process["pid"]) if process else tables.NONE
 
 
 def _delays(answer: Any) -> RenderableType:

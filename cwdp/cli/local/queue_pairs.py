@@ -10,7 +10,7 @@ from cwdp.cli.local.loaded import require_loaded
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.telemetry import QpReader
-from cwdp.shared.bus.records import QP_ROW, qp_as_json, qp_keys
+from cwdp.shared.bus.records import EGRESS, QP_ROW, qp_as_json, qp_keys
 
 _BITS = 8
 _NOTHING = np.zeros((), QP_ROW)[()]
@@ -75,6 +75,8 @@ class LocalQueuePairs:
             "paced_bps": None,
             "age_s": round(self._read_s - read_s + int(row["age_ns"]) * 1e-9, 3),
             "owd": None,
+            "actuator": "tc" if row["direction"] == EGRESS else None,
+            "process": None,
         }
 
 

@@ -10,6 +10,7 @@ upgraded before the other, and a wrong type is refused.
 | `cwdp.v2.POD.up.HOST.report`   | agent   | `Report`      | several a second: fits, paths, counters     |
 | `cwdp.v2.POD.up.HOST.qp`       | agent   | `QpReport`    | several a second where such traffic is, else one |
 | `cwdp.v2.POD.up.HOST.steer`    | agent   | `SteerReport` | every other second: what is steered now     |
+| `cwdp.v2.POD.up.HOST.verbs`    | agent   | `VerbsReport` | every other second where programs have loaded the verbs shim |
 | `cwdp.v2.POD.up.HOST.sample`   | agent   | `SampleReport` | several a second where such traffic is    |
 | `cwdp.v2.POD.up.HOST.window`   | agent   | `WindowReport` | several a second: what became of probes    |
 | `cwdp.v2.POD.up.HOST.trace`    | agent   | `TraceReport` | when paths were traced that were asked for  |
@@ -46,6 +47,11 @@ Port = Annotated[int, Meta(ge=1, le=65535)]
 ClockState = Literal["unsynced", "synced", "holdover", "set_aside"]
 DataplaneMode = Literal["native", "generic", "absent"]
 Transport = Literal["xdp", "ud"]
+Actuator = Literal["tc", "mlx5dv", "bnxt", "sqd", "create_only"]
+ACTUATORS: tuple[Actuator, ...] = ("tc", "mlx5dv", "bnxt", "sqd", "create_only")
+"""What moves a queue pair to another path: the dataplane, the device by its vendor's library, draining it first, or nothing
+once it is connected."""
+
 RoceSport = Annotated[int, Meta(ge=0xC000, le=0xFFFF)]
 Milliseconds = Annotated[float, Meta(gt=0, le=3_600_000)]
 ReportInterval = Annotated[float, Meta(ge=0.1, le=10)]
@@ -91,7 +97,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     """An agent is there; sent once a second and whenever a NIC changes.
 
     An agent that is to observe only measures and reports, and changes nothing about anybody's packets. One that
-    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.desired.changes`).
+    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.desired.changes`). By `verbs` programs of the
+    host have loaded the verbs shim, so that it can spread and move what they connect.
     """
 
     host: str
@@ -103,6 +110,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     key_ids: list[int]
     observe_only: bool = False
     reads_changes: bool = False
+    verbs: bool = False
 
 
 class FromAgent(Struct, frozen=True, kw_only=True):
@@ -145,6 +153,20 @@ class SteerQp(Struct, frozen=True, kw_only=True):
     backup_sport: int | None = None
     flow_label: bool = False
     override: bool = False
+
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """How queue pairs that are yet to be connected are spread, from a NIC of this host to an address.
+
+    They take `sports` by `shares`; in equal parts where there are none. Where both NICs probe by UD queue pairs, `dst_ud` is
+    the peer's: the paths of queue pairs that are there are watched by it.
+    """
+
+    nic: str
+    dst_addr: str
+    sports: Annotated[list[RoceSport], Meta(max_length=16)]
+    shares: Annotated[list[Annotated[float, Meta(ge=0, le=1)]], Meta(max_length=16)] = []
+    dst_ud: UdAddress | None = None
 
 
 class Detour(Struct, frozen=True, kw_only=True):
@@ -216,6 +238,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     traces: list[TraceOrder] = []
     slices: list[NicSlices] = []
     detours: list[Detour] = []
+    spreads: list[Spread] = []
     report_interval_s: ReportInterval = DEFAULT_REPORT_INTERVAL_S
     epoch: int = 0
     led_since_s: float = 0.0

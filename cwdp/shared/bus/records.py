@@ -65,6 +65,23 @@ SAMPLE_ROW = np.dtype(
 )
 """A data packet as it passed one end, on the common timeline; `psn` is opcode << 24 | PSN."""
 
+VERBS_ROW = np.dtype(
+    [
+        ("addr", "u1", (16,)),
+        ("qpn", "<u4"),
+        ("lqpn", "<u4"),
+        ("pid", "<u4"),
+        ("sport", "<u2"),
+        ("actuator", "u1"),
+        ("flags", "u1"),
+    ]
+)
+"""A queue pair that the verbs shim has told of: the other end's address, the destination QPN, its own, the process, the source
+port (0: its device's choice), the place in `cwdp.shared.bus.messages.ACTUATORS` of what can move it, and VERBS_... flags."""
+
+VERBS_BY_TABLE, VERBS_REFUSED = 1, 2
+"""Its port is of the agent's table; its last move came to nothing."""
+
 WINDOW_NS = 100_000_000
 NO_DELAY_NS = -(2**31)
 LARGEST_NS = 2**31 - 1

@@ -43,6 +43,7 @@ from cwdp.shared.bus.messages import (
 from cwdp.shared.bus.records import WINDOW_ROW
 from cwdp.shared.bus.subjects import up
 from cwdp.shared.identity.probe_keys import KeyFile, read_keys
+from cwdp.shared.tasks import every
 
 KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
 
@@ -390,9 +391,7 @@ def test_probes_leave_at_a_steady_mean_rate(setup: Setup) -> None:
     calls: list[float] = []
 
     async def run() -> None:
-        job = asyncio.create_task(
-            setup.agent._every(0.01, lambda: calls.append(time.monotonic()), jitter=0.5)
-        )
+        job = asyncio.create_task(every(0.01, lambda: calls.append(time.monotonic()), jitter=0.5))
         await asyncio.sleep(0.3)
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)

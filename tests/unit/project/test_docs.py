@@ -12,12 +12,17 @@ import msgspec
 import pytest
 from bus_fakes import manager_bus
 
-from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig
+from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig, VerbsConfig
 from cwdp.agent.goback.process import COUNTERS as GO_BACK_COUNTERS
 from cwdp.agent.probing.prober import COUNTERS as PROBER_COUNTERS
 from cwdp.agent.ud import process as ud_process
 from cwdp.agent.ud.nic import COUNTERS as UD_NIC
 from cwdp.agent.ud.pairs import COUNTERS as UD_PAIRS
+from cwdp.agent.verbs.clients import COUNTERS as VERBS_CLIENTS
+from cwdp.agent.verbs.host import COUNTERS as VERBS_HOST
+from cwdp.agent.verbs.keeper import STATES
+from cwdp.agent.verbs.moves import COUNTERS as VERBS_MOVES
+from cwdp.agent.verbs.queuepairs import COUNTERS as VERBS_QPS
 from cwdp.cli import main
 from cwdp.dataplane.abi import Reason
 from cwdp.rdma.udprobe import COUNTERS as UD_PROBER
@@ -179,7 +184,9 @@ def test_every_counter_is_explained() -> None:
         *BUS_COUNTERS,
         *GO_BACK_COUNTERS,
         *ud,
+        *(f"verbs_{name}" for name in (*VERBS_HOST, *VERBS_CLIENTS, *VERBS_QPS, *VERBS_MOVES)),
     }
+    names -= STATES
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
 
 
@@ -202,7 +209,9 @@ def test_the_agents_settings_are_documented_with_their_defaults() -> None:
     text = documented_settings("/etc/cwdp/agent.toml")
     given = msgspec.convert(tomllib.loads(text), AgentConfig)
     by_default = {ifname: InterfaceConfig() for ifname in given.nics}
-    assert given == AgentConfig(nics=given.nics, congestion=CongestionConfig(), interface=by_default)
+    assert given == AgentConfig(
+        nics=given.nics, congestion=CongestionConfig(), verbs=VerbsConfig(), interface=by_default
+    )
     whole = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
     assert {*whole, "test_clock"} == set(AgentConfig.__struct_fields__)
     (interface,) = whole["interface"].values()

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from cwdp.shared.bus.messages import Desired, Detour, NicSlices, ReportInterval, SteerQp, TraceOrder
+from cwdp.shared.bus.messages import Desired, Detour, NicSlices, ReportInterval, Spread, SteerQp, TraceOrder
 
 KIND = "change"
 
@@ -41,6 +41,8 @@ class Change(Struct, frozen=True, kw_only=True):
     traces_gone: list[PeerKey] = []
     detours: list[Detour] = []
     detours_gone: list[PeerKey] = []
+    spreads: list[Spread] = []
+    spreads_gone: list[PeerKey] = []
 
 
 def change_of(base: Desired, document: Desired) -> Change | None:
@@ -50,6 +52,7 @@ def change_of(base: Desired, document: Desired) -> Change | None:
     steer, steer_gone = _difference(base.steer, document.steer, _qp)
     traces, traces_gone = _difference(base.traces, document.traces, _peer)
     detours, detours_gone = _difference(base.detours, document.detours, _peer)
+    spreads, spreads_gone = _difference(base.spreads, document.spreads, _peer)
     return Change(
         host=document.host,
         epoch=document.epoch,
@@ -64,6 +67,8 @@ def change_of(base: Desired, document: Desired) -> Change | None:
         traces_gone=traces_gone,
         detours=detours,
         detours_gone=detours_gone,
+        spreads=spreads,
+        spreads_gone=spreads_gone,
     )
 
 
@@ -82,6 +87,7 @@ def changed(base: Desired, change: Change) -> Desired:
         steer=_with(base.steer, change.steer, change.steer_gone, _qp),
         traces=_with(base.traces, change.traces, change.traces_gone, _peer),
         detours=_with(base.detours, change.detours, change.detours_gone, _peer),
+        spreads=_with(base.spreads, change.spreads, change.spreads_gone, _peer),
     )
 
 
@@ -110,7 +116,7 @@ def _qp(one: SteerQp) -> QpKey:
     return one.nic, one.dst_addr, one.qpn
 
 
-def _peer(one: TraceOrder | Detour) -> PeerKey:
+def _peer(one: TraceOrder | Detour | Spread) -> PeerKey:
     return one.nic, one.dst_addr
 
 

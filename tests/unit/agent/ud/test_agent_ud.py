@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from ud_fakes import DELAY_NS, KEY, A, B, Link, Network
 
-from cwdp.agent.orders import Orders
+from cwdp.agent.orders import Orders, Words
 from cwdp.agent.ud import pairs as udpairs
-from cwdp.agent.ud.orders import Fate, Row, UdOrder, UdPathOrder, UdWord
+from cwdp.agent.ud.orders import DownPaths, Fate, Row, UdOrder, UdPathOrder, UdWatched, UdWord
 from cwdp.agent.ud.pairs import CATCH_UP_S, Turns
-from cwdp.agent.ud.process import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, Words, read_line, run
+from cwdp.agent.ud.process import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, read_line, run
 from cwdp.errors import ConfigError, CwdpError, RdmaError
 from cwdp.rdma.udprobe import REPLY_TIMEOUT_NS
 from cwdp.rdma.udwire import UNSYNCED, UNSYNCED_BOUND_NS, Reading
@@ -50,6 +50,7 @@ class World:
         self.network = Network()
         self.now_s = 100.0
         self.links: list[Link] = []
+        self.down: list[DownPaths] = []
         self.refusal: CwdpError | None = None
         self.a, self.b = self.host(A_AT), self.host(B_AT)
         self.b.follow(order("b"))
@@ -62,7 +63,7 @@ class World:
             self.links.append(Link(self.network, address))
             return self.links[-1]
 
-        return UdHost(opened, lambda: self.now_s)
+        return UdHost(opened, lambda: self.now_s, self.down.append)
 
     def pass_time(self, seconds: float, step_s: float = 0.01) -> None:
         """Let both run; the network's clock is the one that probes are stamped with."""
@@ -103,6 +104,34 @@ def test_pairs_go_over_each_path_in_turn_at_the_rate_asked_for(world: World) -> 
     assert len(rows) == pytest.approx(2 * 60, rel=0.25)
     assert {row[1] for row in rows} == {Fate.ANSWERED}
     assert world.counters()["answered"] >= len(rows)
+
+
+def test_a_path_of_queue_pairs_that_falls_silent_is_told_of_at_once_and_each_second(world: World) -> None:
+    watched = [UdWatched(B_AT, B, 51_000 + i, True) for i in range(4)]
+    world.a.follow(
+        order("a", nic="nic0", watched=[*watched, UdWatched(B_AT, B, 9, True)], hold_down_ns=10**8)
+    )
+    world.pass_time(1.0, 0.002)
+    assert world.down == []
+    world.network.dead_sports = {51_002}
+    world.pass_time(0.05, 0.002)
+    (first,) = world.down
+    assert (first.nic, first.paths) == ("nic0", [(B, 51_002)])
+    assert first.decided_ns > 0
+    world.pass_time(2.0, 0.002)
+    assert [(told.paths, told.decided_ns) for told in world.down[1:]] == [([(B, 51_002)], 0)] * (
+        len(world.down) - 1
+    )
+    assert len(world.down) == pytest.approx(3, abs=1)
+    world.network.dead_sports = set()
+    world.pass_time(1.0, 0.002)
+    assert world.down[-1].paths == []
+    assert world.counters()["paths_went_down"] == 1
+    world.a.follow(order("a", nic="nic0"))
+    world.pass_time(2.0)
+    sent = world.counters()["pulses_sent"]
+    world.pass_time(2.0)
+    assert world.counters()["pulses_sent"] == sent
 
 
 def test_without_a_timeline_there_are_stamps_and_no_delays(world: World) -> None:

@@ -25,6 +25,7 @@ from cwdp.shared.bus.messages import (
     Detour,
     ProbeEdge,
     RoceSettings,
+    Spread,
     SteerQp,
     TraceOrder,
     encode,
@@ -52,8 +53,11 @@ def _moved(document: Desired, number: int, sport: int) -> Desired:
 
 def _content(document: Desired) -> tuple[object, ...]:
     """What it says, in any order."""
-    lists = [sorted(map(repr, found)) for found in (document.steer, document.traces, document.detours)]
-    return *lists, replace(document, steer=[], traces=[], detours=[])
+    lists = [
+        sorted(map(repr, found))
+        for found in (document.steer, document.traces, document.detours, document.spreads)
+    ]
+    return *lists, replace(document, steer=[], traces=[], detours=[], spreads=[])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -69,6 +73,9 @@ def test_what_a_change_makes_of_a_document_is_the_other(seed: int) -> None:
                 TraceOrder(nic="eth0", dst_addr=f"10.0.0.{i}", sports=[draw.choice((1, 2))]) for i in numbers
             ],
             detours=[Detour(nic="eth1", dst_addr=f"10.0.0.{i}", other_addr=None, sport=7) for i in numbers],
+            spreads=[
+                Spread(nic="eth1", dst_addr=f"10.0.0.{i}", sports=[50_000 + len(numbers)]) for i in numbers
+            ],
             report_interval_s=draw.choice((0.25, 1.0)),
         )
 

@@ -37,15 +37,20 @@ function Identity({ of }) {
   const job = of.job ? html`<a href=${href("job", { name: of.job.name ?? of.job })}>${of.job.name ?? of.job}</a>` : "not known";
   return html`<${Facts} of=${[
     ["job", job],
-    ["process", of.process ?? "not known"],
+    ["process", of.process ? `${of.process.pid}${of.process.name ? ` (${of.process.name})` : ""}` : "not known"],
     ["host", html`<a href=${href("host", { name: qp.host })}>${qp.host}</a>`],
     ["to", `${qp.peer_addr}${qp.peer ? ` (${qp.peer})` : ""}`],
     ["source port", qp.sport],
+    ["moved by", movedBy(qp.actuator)],
     ["slice", qp.slice || "none"],
     ["rate", bps(qp.bps)],
     ["paced to", qp.paced_bps ? bps(qp.paced_bps) : "not paced"],
     ["last packet", qp.age_s === undefined || qp.age_s === null ? undefined : `${duration(qp.age_s)} ago`],
   ]} />`;
+}
+
+function movedBy(actuator) {
+  return { tc: "the dataplane", mlx5dv: "mlx5dv", bnxt: "bnxt_re", sqd: "draining it first", create_only: "nothing, once it is connected" }[actuator];
 }
 
 function pathWords({ path, ways }) {

@@ -1,0 +1,202 @@
+"""Keeps the process that serves programs with the verbs shim (`cwdp.agent.verbs.process`), from the first program on."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections import Counter
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from cwdp.agent.config import VerbsConfig
+from cwdp.agent.helper import Helper
+from cwdp.agent.ud.orders import DownPaths
+from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsQp, VerbsSource, VerbsWord
+from cwdp.agent.verbs.owners import Owners
+from cwdp.agent.verbs.sources import sources
+from cwdp.shared.bus.messages import Spread, SteerQp
+
+SOCKET_MODE = 0o666
+BACKLOG = 128
+RETRY_S = 5.0
+LOOK_S = 5.0
+PATHS_BYTES = 1 << 20
+
+STATES = frozenset(
+    f"verbs_{name}"
+    for name in ("clients", "queue_pairs", "down_paths", "failure_us", "failure_us_max", "move_took_us_max")
+)
+"""What of the process's numbers are no totals."""
+
+_log = logging.getLogger("cwdp.agent")
+
+
+class VerbsKeeper(Helper[VerbsOrder]):
+    """The process as the agent sees it. While no program has ever connected there is none.
+
+    Args:
+        config: the socket, and whether queue pairs may be drained.
+        nics: whose queue pairs it looks after.
+        moved: those of them without a dataplane, whose queue pairs are moved.
+
+    Attributes:
+        changes: grows when queue pairs change.
+        watcher: by which those that watch paths tell of them (`DownPaths`); a descriptor that processes inherit.
+    """
+
+    def __init__(self, config: VerbsConfig, nics: Collection[str], moved: Collection[str]) -> None:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.watcher, self._paths = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.watcher.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PATHS_BYTES)
+        self.watcher.setblocking(False)
+        inherits = self._listener.fileno(), self._paths.fileno()
+        super().__init__(
+            "cwdp.agent.verbs.process",
+            [str(fd) for fd in inherits],
+            "verbs_restarts",
+            VerbsOrder(drains=config.drain, moved=sorted(moved)),
+            inherits,
+        )
+        self._socket, self._nics = Path(config.socket), nics
+        self._queue_pairs: dict[int, VerbsQp] = {}
+        self._path_changes: list[VerbsPathChange] = []
+        self.changes = 0
+        self._owners = Owners()
+        self._own: Counter[str] = Counter(verbs_unusable=0)
+        self._trouble = ""
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Totals of all its processes and its own, by name."""
+        total = super().counters
+        total.update(self._own)
+        total.update(self._owners.counters)
+        return total
+
+    @property
+    def queue_pairs(self) -> list[VerbsQp]:
+        """Those that programs have told of and the kernel does not say are others'."""
+        return [qp for qp in self._queue_pairs.values() if qp.nic and self._owners.admit(qp)]
+
+    @property
+    def spreads(self) -> list[Spread]:
+        """How new ones are spread."""
+        return self._wanted.spreads
+
+    @property
+    def ports(self) -> dict[str, tuple[str, int]]:
+        """The RDMA device and port of each NIC that has one."""
+        return {source.nic: (source.device, source.port) for source in self._wanted.sources}
+
+    @property
+    def drains(self) -> bool:
+        """Whether queue pairs may be drained to be moved."""
+        return self._wanted.drains
+
+    def take_path_changes(self) -> list[VerbsPathChange]:
+        """Paths that are down, or not any more, since the last call."""
+        taken, self._path_changes = self._path_changes, []
+        return taken
+
+    def order(self, spreads: list[Spread], steer: list[SteerQp]) -> None:
+        """Have new queue pairs spread and those that are there steered so."""
+        mine = [one for one in steer if one.nic in self._wanted.moved]
+        wanted = [one for one in spreads if one.nic in self._nics]
+        self._want(msgspec.structs.replace(self._wanted, spreads=wanted, steer=mine))
+
+    def tell_down(self, nic: str, paths: Iterable[tuple[str, int]]) -> None:
+        """All paths of a NIC that are down now."""
+        if self.is_running:
+            with contextlib.suppress(BlockingIOError):
+                self.watcher.send(msgspec.json.encode(DownPaths(nic, list(paths))))
+
+    async def run(self) -> None:
+        """Keep it running until cancelled, from the first program on; once only."""
+        try:
+            await self._begin_listening()
+            await self._first_program()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(super().run())
+                tasks.create_task(self._know_sources())
+                tasks.create_task(self._owners.follow(lambda: bool(self._queue_pairs)))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give back its sockets."""
+        for sock in (self._listener, self.watcher, self._paths):
+            sock.close()
+
+    def _hear(self, line: bytes) -> dict[str, int]:
+        word = msgspec.json.decode(line, type=VerbsWord)
+        self.changes += bool(word.anew or word.changed or word.gone)
+        if word.anew:
+            self._queue_pairs.clear()
+        for number in word.gone:
+            self._queue_pairs.pop(number, None)
+        self._queue_pairs.update((qp.number, qp) for qp in word.changed)
+        self._path_changes += word.paths
+        return {name: total for name, total in word.counters.items() if name not in STATES}
+
+    async def _live(self) -> None:
+        try:
+            await super()._live()
+        finally:
+            self._queue_pairs.clear()
+            self.changes += 1
+
+    async def _begin_listening(self) -> None:
+        while True:
+            if self._listen():
+                return
+            await asyncio.sleep(RETRY_S)
+
+    def _listen(self) -> bool:
+        """Whether programs can connect from now on."""
+        try:
+            _unlink_stale(self._socket)
+            self._listener.bind(str(self._socket))
+            self._socket.chmod(SOCKET_MODE)
+            self._listener.listen(BACKLOG)
+        except OSError as error:
+            self._own["verbs_unusable"] += 1
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                _log.warning("programs cannot connect socket=%s error=%s", self._socket, error)
+            return False
+        return True
+
+    async def _first_program(self) -> None:
+        loop, came = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._listener, came.set)
+        try:
+            await came.wait()
+        finally:
+            loop.remove_reader(self._listener)
+
+    async def _know_sources(self) -> None:
+        """Keep it told of the GIDs that there are."""
+        while True:
+            with contextlib.suppress(OSError, ValueError):  # a device that goes while it is read
+                found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
+                self._want(msgspec.structs.replace(self._wanted, sources=found))
+            await asyncio.sleep(LOOK_S)
+
+
+def _unlink_stale(path: Path) -> None:
+    """Remove a socket on which nobody listens any more.
+
+    Raises:
+        OSError: somebody listens.
+    """
+    if not path.is_socket():
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as trial:
+        try:
+            trial.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+    raise FileExistsError(f"another agent listens at {path}")

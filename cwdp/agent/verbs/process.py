@@ -1,0 +1,53 @@
+"""`python -m cwdp.agent.verbs.process LISTENER PATHS`: serves programs that have loaded the verbs shim.
+
+A process of its own: when a path has fallen silent a thousand queue pairs are to be told within milliseconds, whatever else
+the agent does, and no program's flood is to make the agent late. The numbers are of sockets that it inherits: one listens for programs, by the other
+come paths that are down from those who watch them. The agent (`cwdp.agent.verbs.keeper`) writes its orders to standard input,
+one line of JSON each, and reads from standard output which queue pairs there are. Its end is the end of standard input.
+"""
+
+import gc
+import os
+import select
+import socket
+import sys
+import time
+from contextlib import suppress
+
+from cwdp.agent.orders import Orders, Words
+from cwdp.agent.verbs.host import VerbsHost
+from cwdp.agent.verbs.orders import VerbsOrder
+
+SAY_S, CALM_S = 0.1, 1.0
+POLL_S = 0.05
+NICE = -10
+
+
+def run(orders: Orders[VerbsOrder], host: VerbsHost, words: Words) -> None:
+    """Serve until the agent is gone."""
+    said_s = 0.0
+    ears = [orders.fileno(), *host.filenos()]
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            order = orders.take()
+            if order is not None:
+                host.follow(order)
+            more = host.step()
+            now_s = time.monotonic()
+            if now_s - said_s >= (SAY_S if host.has_news() else CALM_S) and words.is_free():
+                said_s = now_s
+                words.say(host.word())
+            select.select(ears, [], [], 0 if more else POLL_S)
+
+
+def main() -> None:
+    """Run with the sockets whose numbers are given on the command line."""
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    gc.disable()  # nothing here makes cycles
+    listener, paths = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    run(Orders(sys.stdin.fileno(), VerbsOrder), VerbsHost(listener, paths), Words(sys.stdout.fileno()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "move.h"
+
+#include "guard.h"
+#include "known.h"
+#include "real.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DRAIN_GLANCE_NS 100000
+#define FIRST_SPORT     0xc000
+#define MOST_OPEN       64
+
+static struct {
+	struct ibv_context *context;
+	struct mover mover;
+} opened[MOST_OPEN];
+static uint32_t next_opened; /* the oldest makes room */
+
+static bool is_bnxt(const struct ibv_device *device)
+{
+	char path[sizeof(device->ibdev_path) + 32], driver[256];
+	snprintf(path, sizeof(path), "%s/device/driver", device->ibdev_path);
+	ssize_t length = readlink(path, driver, sizeof(driver) - 1);
+	if (length < 0)
+		return false;
+	driver[length] = '\0';
+	return strstr(driver, "bnxt") != NULL;
+}
+
+static struct mover look_up(struct ibv_device *device)
+{
+	struct mover mover = {.set_sport = real_mlx5_set_sport(device), .actuator = CWDP_VERBS_MLX5DV};
+	if (mover.set_sport)
+		return mover;
+	if (is_bnxt(device))
+		mover = (struct mover){.set_sport = real_bnxt_set_sport(), .actuator = CWDP_VERBS_BNXT};
+	if (!mover.set_sport)
+		mover.actuator = CWDP_VERBS_CREATE_ONLY;
+	return mover;
+}
+
+static int place_of(const struct ibv_context *context)
+{
+	for (int i = 0; i < MOST_OPEN; i++)
+		if (opened[i].context == context)
+			return i;
+	return -1;
+}
+
+struct mover mover_of(struct ibv_context *context)
+{
+	struct mover mover;
+	pthread_mutex_lock(&guard);
+	int place = place_of(context);
+	if (place >= 0)
+		mover = opened[place].mover;
+	pthread_mutex_unlock(&guard);
+	if (place >= 0)
+		return mover;
+	mover = look_up(context->device);
+	pthread_mutex_lock(&guard);
+	place = (int)(next_opened++ % MOST_OPEN);
+	opened[place].context = context;
+	opened[place].mover = mover;
+	pthread_mutex_unlock(&guard);
+	return mover;
+}
+
+void mover_forget(struct ibv_context *context)
+{
+	int place;
+	pthread_mutex_lock(&guard);
+	while ((place = place_of(context)) >= 0)
+		opened[place].context = NULL;
+	pthread_mutex_unlock(&guard);
+}
+
+uint64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* The lowest flow label, never 0, that leads to a source port (rdma_flow_label_to_udp_sport of libibverbs).
+ */
+static uint32_t flow_label_of(uint16_t sport)
+{
+	uint32_t low = sport & 0x3fffu;
+	return low ? low : (1u << 14 | 1);
+}
+
+/* A function of verbs returns an errno, or with older providers -1. */
+static int error_of(int returned)
+{
+	return returned >= 0 ? returned : errno ? errno : EIO;
+}
+
+static int to_state(struct known *known, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = {.qp_state = state};
+	return error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE));
+}
+
+static int drained(struct known *known, uint64_t deadline_ns)
+{
+	const struct timespec glance = {.tv_nsec = DRAIN_GLANCE_NS};
+	for (;;) {
+		struct ibv_qp_attr attr = {0};
+		struct ibv_qp_init_attr init;
+		int failed = real_verbs()->query_qp(known->qp, &attr, IBV_QP_STATE, &init);
+		if (failed || !attr.sq_draining)
+			return error_of(failed);
+		if (known_is_called(known))
+			return EBUSY;
+		if (now_ns() > deadline_ns)
+			return ETIMEDOUT;
+		nanosleep(&glance, NULL);
+	}
+}
+
+/* IBTA 10.3.1: the send queue is drained, gets another address vector, and goes on. What is posted meanwhile
+ * waits.
+ */
+static int by_draining(struct known *known, uint16_t sport, uint64_t deadline_ns)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .ah_attr = known->path};
+	attr.ah_attr.grh.flow_label = flow_label_of(sport);
+	int failed = to_state(known, IBV_QPS_SQD);
+	if (failed)
+		return failed;
+	failed = drained(known, deadline_ns);
+	if (!failed)
+		failed = error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE | IBV_QP_AV));
+	int stuck = to_state(known, IBV_QPS_RTS);
+	return stuck ? stuck : failed;
+}
+
+static int move_held(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by)
+{
+	uint16_t sport = (uint16_t)order->sport;
+	if (!known->has_path || known->name.state != IBV_QPS_RTS)
+		return ENOTCONN;
+	if (now_ns() > order->deadline_ns)
+		return ETIMEDOUT;
+	*by = known->mover.actuator;
+	if (known->mover.set_sport)
+		return error_of(known->mover.set_sport(known->qp, sport));
+	if (!order->with_sqd)
+		return EOPNOTSUPP;
+	*by = CWDP_VERBS_SQD;
+	return by_draining(known, sport, order->deadline_ns);
+}
+
+struct cwdp_verbs_moved move(const struct cwdp_verbs_move *order)
+{
+	struct known *known;
+	uint64_t began_ns = now_ns();
+	struct cwdp_verbs_moved moved = {
+		.head = order->head, .number = order->number, .actuator = CWDP_VERBS_CREATE_ONLY};
+	moved.head.kind = CWDP_VERBS_MOVED;
+	int failed = order->sport < FIRST_SPORT || order->sport > UINT16_MAX ? EINVAL : 0;
+	if (!failed)
+		failed = known_begin_move(&order->head, &known);
+	if (!failed) {
+		failed = move_held(known, order, &moved.actuator);
+		moved.head.state = known->name.state;
+		known_end_move(known, failed ? 0 : flow_label_of((uint16_t)order->sport));
+	}
+	moved.error = (uint32_t)failed;
+	moved.took_ns = now_ns() - began_ns;
+	return moved;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "real.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define VERSION "IBVERBS_1.1"
+
+static struct real real;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void *found(void *library, const char *name)
+{
+	void *function = dlvsym(library, name, VERSION);
+	if (!function)
+		abort();
+	return function;
+}
+
+static void find(void)
+{
+	/* By its name, not by RTLD_NEXT: whoever loads this library by dlopen has others behind it. */
+	void *library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD);
+	if (!library)
+		abort();
+	real.open_device = found(library, "ibv_open_device");
+	real.close_device = found(library, "ibv_close_device");
+	real.create_qp = found(library, "ibv_create_qp");
+	real.modify_qp = found(library, "ibv_modify_qp");
+	real.query_qp = found(library, "ibv_query_qp");
+	real.destroy_qp = found(library, "ibv_destroy_qp");
+	real.get_device_name = found(library, "ibv_get_device_name");
+}
+
+const struct real *real_verbs(void)
+{
+	pthread_once(&once, find);
+	return &real;
+}
+
+/* Only what the program has loaded already: a provider stays loaded while its devices are open. */
+static void *of_vendor(const char *library_name, const char *name)
+{
+	void *library = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD);
+	void *function = library ? dlsym(library, name) : NULL;
+	if (library)
+		dlclose(library);
+	return function;
+}
+
+set_sport_fn real_mlx5_set_sport(struct ibv_device *device)
+{
+	bool (*is_supported)(struct ibv_device *) = of_vendor("libmlx5.so.1", "mlx5dv_is_supported");
+	if (!is_supported || !is_supported(device))
+		return NULL;
+	return (set_sport_fn)of_vendor("libmlx5.so.1", "mlx5dv_modify_qp_udp_sport");
+}
+
+set_sport_fn real_bnxt_set_sport(void)
+{
+	return (set_sport_fn)of_vendor("libbnxt_re.so.1", "bnxt_re_dv_modify_qp_udp_sport");
+}

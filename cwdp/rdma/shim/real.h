@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of libibverbs, and those of vendors' libraries that programs have loaded already. */
+#pragma once
+
+#include <infiniband/verbs.h>
+
+struct real {
+	struct ibv_context *(*open_device)(struct ibv_device *device);
+	int (*close_device)(struct ibv_context *context);
+	struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+	int (*destroy_qp)(struct ibv_qp *qp);
+	const char *(*get_device_name)(struct ibv_device *device);
+};
+
+typedef int (*set_sport_fn)(struct ibv_qp *qp, uint16_t sport);
+
+/* libibverbs', found once. Without it there is nothing to call, so the process ends, as the loader would end
+ * it. */
+const struct real *real_verbs(void);
+
+/* The vendor's function that gives a queue pair another source port while it sends; NULL where there is none,
+ * or where it is not for the device.
+ */
+set_sport_fn real_mlx5_set_sport(struct ibv_device *device);
+set_sport_fn real_bnxt_set_sport(void);

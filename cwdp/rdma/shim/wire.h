@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What agent and shim tell each other: the table, and messages over a SOCK_SEQPACKET socket. Host byte order.
+ *
+ * cwdp/rdma/shimwire.py has the same in Python; a test holds the two together. A change of meaning raises
+ * CWDP_VERBS_VERSION, and the two sides of a socket refuse each other's other versions.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#define CWDP_VERBS_SOCKET     "/run/cwdp/verbs.sock"
+#define CWDP_VERBS_MAGIC      0x62765743u
+#define CWDP_VERBS_VERSION    1
+#define CWDP_VERBS_CHOICES    16
+#define CWDP_VERBS_NAME_BYTES 64
+
+/* Of a table. */
+#define CWDP_VERBS_MOST_BYTES   (1u << 28)
+#define CWDP_VERBS_MOST_SOURCES 4096
+#define CWDP_VERBS_MOST_BITS    20
+#define CWDP_VERBS_STEPS        256
+
+/* The table: this, `sources`, then 1 << `route_bits` routes, found by hash, with none behind the first free
+ * one, and none further than CWDP_VERBS_STEPS - 1 behind its place.
+ */
+struct cwdp_verbs_table {
+	uint32_t magic;
+	uint32_t version;
+	uint64_t number; /* a newer table's is higher */
+	uint32_t sources;
+	uint32_t route_bits;
+};
+
+/* A GID that queue pairs send from, as programs name it. */
+struct cwdp_verbs_source {
+	char device[CWDP_VERBS_NAME_BYTES];
+	uint32_t port;
+	uint32_t gid_index;
+	uint8_t gid[16];
+};
+
+/* The queue pairs between two GIDs are spread over `choices` paths; none where it is 0. */
+struct cwdp_verbs_route {
+	uint8_t src[16];
+	uint8_t dst[16];
+	uint32_t used;
+	uint32_t choices;
+	uint32_t flow_label[CWDP_VERBS_CHOICES];
+	uint32_t up_to[CWDP_VERBS_CHOICES]; /* running sums of the shares; the last is UINT32_MAX */
+};
+
+enum cwdp_verbs_kind {
+	CWDP_VERBS_HELLO = 1, /* from the shim: it is there */
+	CWDP_VERBS_TABLE,     /* from the agent, with a sealed memfd */
+	CWDP_VERBS_QP_RTR,    /* from the shim: a queue pair has a path, or another one */
+	CWDP_VERBS_QP_STATE, /* from the shim, the head alone: one with a path is in another state, or gone */
+	CWDP_VERBS_MOVE,     /* from the agent: have it take another source port */
+	CWDP_VERBS_MOVED,    /* from the shim: what came of that */
+};
+
+enum cwdp_verbs_actuator {
+	CWDP_VERBS_CREATE_ONLY,
+	CWDP_VERBS_MLX5DV,
+	CWDP_VERBS_BNXT,
+	CWDP_VERBS_SQD,
+};
+
+#define CWDP_VERBS_GONE 255 /* a state: it is destroyed */
+
+/* Every message begins so. A queue pair is named by device and QPN. */
+struct cwdp_verbs_head {
+	uint32_t magic;
+	uint32_t kind;
+	char device[CWDP_VERBS_NAME_BYTES];
+	uint32_t qpn;
+	uint32_t state; /* IBV_QPS_... */
+};
+
+struct cwdp_verbs_hello {
+	struct cwdp_verbs_head head;
+	uint32_t version;
+	uint32_t refused; /* how often a device refused the table's flow label, since it was loaded */
+	uint64_t untold;  /* queue pairs that had a path and were gone before an agent had heard of them */
+};
+
+struct cwdp_verbs_qp {
+	struct cwdp_verbs_head head;
+	uint32_t port;
+	uint32_t gid_index;
+	uint32_t dest_qpn;
+	uint32_t flow_label; /* in force; 0: the device's own choice */
+	uint8_t dst[16];
+	uint32_t by_table; /* whether the table gave it */
+	uint32_t actuator; /* how it can be moved while it sends, by enum cwdp_verbs_actuator */
+};
+
+struct cwdp_verbs_move {
+	struct cwdp_verbs_head head;
+	uint64_t number;      /* of the order */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC; nothing is begun later */
+	uint32_t sport;
+	uint32_t with_sqd; /* whether it may be drained for that */
+};
+
+/* `error` is an errno; 0: it is moved, and a QP_RTR of that port follows only for a new agent. ENOENT: there
+ * is no such queue pair; EBUSY: the program calls with it; ENOTCONN: it is not in RTS; ETIMEDOUT: the
+ * deadline was over; EOPNOTSUPP: its device has no way; EINVAL: no such port; others: the device's.
+ */
+struct cwdp_verbs_moved {
+	struct cwdp_verbs_head head;
+	uint64_t number;
+	uint64_t took_ns;
+	uint32_t error;
+	uint32_t actuator;
+};

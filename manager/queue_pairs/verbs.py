@@ -1,0 +1,170 @@
+"""Queue pairs that the verbs shim has told of, and what can move each. No I/O."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cwdp.shared.bus.messages import ACTUATORS, Actuator
+from cwdp.shared.bus.packing import rows_of
+from cwdp.shared.bus.records import VERBS_BY_TABLE, VERBS_REFUSED, VERBS_ROW, packed_address, shown_address
+from cwdp.shared.verbs import VerbsReport
+
+MOST_ROWS = 65_536
+MOST_NAME = 64
+MOST_CGROUP = 512
+
+NicName = tuple[str, str]
+Key = tuple[bytes, int]
+"""A queue pair of a NIC: the packed address of the far end, and its QPN there."""
+
+Name = tuple[str, str, str, int]
+"""A queue pair: host, NIC, address of the far end, and its QPN there; see `manager.planner.flows.QpName`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbsQp:
+    """What is known of one by the shim.
+
+    Attributes:
+        actuator: what moves it.
+        lqpn, pid: its own number, and the process that has it, on its host.
+        program, cgroup: of the process; empty where not known.
+        by_table: whether its port is of cwdp's choice from the beginning.
+        refused: whether its last move came to nothing.
+    """
+
+    actuator: Actuator
+    lqpn: int
+    pid: int
+    program: str
+    cgroup: str
+    by_table: bool
+    refused: bool
+
+
+@dataclass(frozen=True)
+class HostVerbs:
+    """All of a host; `qps` by NIC."""
+
+    qps: dict[NicName, dict[Key, VerbsQp]]
+
+    @cached_property
+    def create_only(self) -> frozenset[Name]:
+        """Those that nothing can move."""
+        return self._named("create_only")
+
+    @cached_property
+    def drained(self) -> frozenset[Name]:
+        """Those that are drained to be moved."""
+        return self._named("sqd")
+
+    def _named(self, actuator: Actuator) -> frozenset[Name]:
+        return frozenset(
+            (*nic, shown_address(addr), qpn)
+            for nic, those in self.qps.items()
+            for (addr, qpn), qp in those.items()
+            if qp.actuator == actuator
+        )
+
+
+class VerbsStore:
+    """The queue pairs of all hosts.
+
+    Attributes:
+        changes: grows when they are others.
+        not_sane: reports that could not be taken.
+    """
+
+    def __init__(self) -> None:
+        self.not_sane = self.changes = 0
+        self._hosts: dict[str, HostVerbs] = {}
+        self._begun: dict[str, dict[int, VerbsReport]] = {}
+        self._latest: dict[str, list[VerbsReport]] = {}
+
+    def hear(self, report: VerbsReport, nics: Collection[str]) -> None:
+        """A host tells of its queue pairs, of which `nics` are its NICs; they count once all parts are there."""
+        begun = self._begun.setdefault(report.host, {})
+        if any(part.number != report.number or part.parts != report.parts for part in begun.values()):
+            begun.clear()
+        begun[report.part] = report
+        if begun.keys() != set(range(report.parts)):
+            return
+        parts = [begun[number] for number in range(report.parts)]
+        del self._begun[report.host]
+        content = [(part.nics, part.programs) for part in parts]
+        if content == [(part.nics, part.programs) for part in self._latest.get(report.host, [])]:
+            return
+        self._latest[report.host] = parts
+        self.changes += 1
+        self._hosts[report.host] = HostVerbs(self._taken(report.host, parts, nics))
+
+    def of(self, name: Name) -> VerbsQp | None:
+        """A queue pair by its name; None where no program has told of it."""
+        host, nic, dst_addr, qpn = name
+        try:
+            return self.at((host, nic), packed_address(dst_addr), qpn)
+        except ValueError:
+            return None
+
+    def at(self, nic: NicName, addr: bytes, qpn: int) -> VerbsQp | None:
+        """The same by a NIC, a packed address and a QPN."""
+        known = self._hosts.get(nic[0])
+        return None if known is None else known.qps.get(nic, {}).get((addr, qpn))
+
+    @property
+    def create_only(self) -> frozenset[Name]:
+        """Those of all hosts that nothing can move."""
+        return frozenset().union(*(known.create_only for known in self._hosts.values()))
+
+    @property
+    def drained(self) -> frozenset[Name]:
+        """Those of all hosts that are drained to be moved."""
+        return frozenset().union(*(known.drained for known in self._hosts.values()))
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(len(those) for known in self._hosts.values() for those in known.qps.values())
+
+    def keep_only(self, hosts: Collection[str]) -> None:
+        """Let go of what others have said."""
+        for memory in (self._hosts, self._begun, self._latest):
+            for host in memory.keys() - set(hosts):
+                del memory[host]
+                self.changes += 1
+
+    def _taken(
+        self, host: str, parts: list[VerbsReport], nics: Collection[str]
+    ) -> dict[NicName, dict[Key, VerbsQp]]:
+        programs = {
+            one.pid: (one.name[:MOST_NAME], one.cgroup[:MOST_CGROUP])
+            for part in parts
+            for one in part.programs
+        }
+        found: dict[NicName, dict[Key, VerbsQp]] = {}
+        left = MOST_ROWS
+        for told in (one for part in parts for one in part.nics):
+            if told.nic not in nics or len(told.rows) % VERBS_ROW.itemsize:
+                self.not_sane += 1
+                continue
+            rows = rows_of(told.rows, VERBS_ROW)[:left]
+            left -= len(rows)
+            those = found.setdefault((host, told.nic), {})
+            for row in rows[rows["actuator"] < len(ACTUATORS)]:
+                those[row["addr"].tobytes(), int(row["qpn"])] = _read(row, programs)
+        return found
+
+
+def _read(row: np.void, programs: dict[int, tuple[str, str]]) -> VerbsQp:
+    pid, flags = int(row["pid"]), int(row["flags"])
+    program, cgroup = programs.get(pid, ("", ""))
+    return VerbsQp(
+        actuator=ACTUATORS[row["actuator"]],
+        lqpn=int(row["lqpn"]),
+        pid=pid,
+        program=program,
+        cgroup=cgroup,
+        by_table=bool(flags & VERBS_BY_TABLE),
+        refused=bool(flags & VERBS_REFUSED),
+    )

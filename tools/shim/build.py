@@ -1,0 +1,90 @@
+"""The shim, the fake libraries and the programs, compiled."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from cwdp.errors import LabError
+
+HERE = Path(__file__).parent
+SHIM = HERE.parents[1] / "cwdp/rdma/shim"
+FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
+
+
+@dataclass(frozen=True)
+class Built:
+    """Where things are.
+
+    Attributes:
+        fakes: a folder with libibverbs.so.1, the name libibverbs.so for it, and libmlx5.so.1.
+        own: a folder with the shim as libibverbs.so.
+        linked: a program that is linked with libibverbs; with a sanitizer, with the shim before it.
+        nccl: the same that looks its functions up as NCCL does.
+        audit: the library that has the shim called by LD_AUDIT.
+    """
+
+    fakes: Path
+    own: Path
+    shim: Path
+    linked: Path
+    nccl: Path
+    audit: Path
+
+
+def build(folder: Path, sanitizer: str | None = None) -> Built:
+    """Compile everything into a folder, with `-fsanitize=SANITIZER` if one is given.
+
+    Raises:
+        LabError: there is no compiler, or it refuses.
+    """
+    fakes, own = folder / "fakes", folder / "own"
+    fakes.mkdir(parents=True)
+    own.mkdir()
+    made = Built(
+        fakes, own, folder / "libcwdp_verbs.so", folder / "linked", folder / "nccl", folder / "audit.so"
+    )
+    flags = [*FLAGS, "-I", str(HERE / "fake")]
+    if sanitizer:
+        flags += [f"-fsanitize={sanitizer}", "-fno-omit-frame-pointer"]
+    shared = [*flags, "-fPIC", "-shared", "-fvisibility=hidden"]
+    verbs = fakes / "libibverbs.so.1"
+    version = f"-Wl,--version-script={HERE / 'fake/exports.map'}"
+    _compile(
+        verbs,
+        *shared,
+        "-Wl,-soname,libibverbs.so.1",
+        version,
+        *_sources(HERE / "fake", "ibverbs", "calls", "rest"),
+    )
+    (fakes / "libibverbs.so").symlink_to(verbs.name)
+    mlx5 = [*shared, "-fvisibility=default", "-Wl,-soname,libmlx5.so.1", *_sources(HERE / "fake", "mlx5")]
+    _compile(fakes / "libmlx5.so.1", *mlx5, str(verbs))
+    name = "-Wl,-soname,libcwdp_verbs.so"
+    exports = [f"-Wl,--version-script={SHIM / 'exports.map'}", "-Wl,-z,nodelete", "-Wl,--no-as-needed"]
+    _compile(made.shim, *shared, name, *exports, *_sources(SHIM), str(verbs))
+    (own / "libibverbs.so").symlink_to(made.shim)
+    program = _sources(HERE / "program")
+    first = [str(made.shim), f"-Wl,-rpath,{folder}"] if sanitizer else []
+    _compile(made.linked, *flags, "-Wl,--no-as-needed", *program, *first, str(verbs), "-ldl")
+    _compile(made.nccl, *flags, "-DAS_NCCL", *program, "-ldl")
+    if not sanitizer:
+        _compile(made.audit, *shared, *_sources(SHIM / "audit"))
+    return made
+
+
+def _sources(folder: Path, *names: str) -> list[str]:
+    if names:
+        return [str(folder / f"{name}.c") for name in names]
+    return sorted(str(path) for path in folder.glob("*.c"))
+
+
+def _compile(into: Path, *arguments: str) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        raise LabError("gcc is not installed", "Run `make setup`.")
+    done = subprocess.run(
+        [compiler, *arguments, "-o", str(into), "-pthread"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise LabError(f"{into.name} cannot be built: {done.stderr.strip()}", "Run `make setup`.")

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calls.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define MOST_CALLS 65536
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t unblocked = PTHREAD_COND_INITIALIZER;
+static struct fake_call calls[MOST_CALLS];
+static size_t taken, noted;
+static int error, skipped, times, glances;
+static bool is_quiet, refuses, blocks;
+
+static size_t take_calls(struct fake_call *into, size_t most)
+{
+	pthread_mutex_lock(&lock);
+	size_t count = noted - taken < most ? noted - taken : most;
+	memcpy(into, calls + taken, count * sizeof(*into));
+	taken += count;
+	if (taken == noted)
+		taken = noted = 0;
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
+static void fail(int with, int skip, int how_often)
+{
+	pthread_mutex_lock(&lock);
+	error = with;
+	skipped = skip;
+	times = how_often;
+	pthread_mutex_unlock(&lock);
+}
+
+static void refuse_labels(bool refuse)
+{
+	pthread_mutex_lock(&lock);
+	refuses = refuse;
+	pthread_mutex_unlock(&lock);
+}
+
+static void drain(int count)
+{
+	pthread_mutex_lock(&lock);
+	glances = count;
+	pthread_mutex_unlock(&lock);
+}
+
+static void block_destroy(bool block)
+{
+	pthread_mutex_lock(&lock);
+	blocks = block;
+	pthread_cond_broadcast(&unblocked);
+	pthread_mutex_unlock(&lock);
+}
+
+static void be_quiet(void)
+{
+	pthread_mutex_lock(&lock);
+	is_quiet = true;
+	pthread_mutex_unlock(&lock);
+}
+
+int calls_failing(void)
+{
+	pthread_mutex_lock(&lock);
+	int with = 0;
+	if (skipped > 0)
+		skipped--;
+	else if (times > 0 && times--)
+		with = error;
+	pthread_mutex_unlock(&lock);
+	return with;
+}
+
+bool calls_refuse_labels(void)
+{
+	pthread_mutex_lock(&lock);
+	bool refuse = refuses;
+	pthread_mutex_unlock(&lock);
+	return refuse;
+}
+
+int calls_glances(void)
+{
+	pthread_mutex_lock(&lock);
+	int count = glances;
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
+void calls_await_destroy(void)
+{
+	pthread_mutex_lock(&lock);
+	while (blocks)
+		pthread_cond_wait(&unblocked, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+void calls_note(const struct fake_call *call)
+{
+	pthread_mutex_lock(&lock);
+	if (!is_quiet && noted < MOST_CALLS)
+		calls[noted++] = *call;
+	pthread_mutex_unlock(&lock);
+}
+
+__attribute__((visibility("default"))) const struct fake_controls fake_controls = {
+	.take_calls = take_calls,
+	.fail = fail,
+	.refuse_labels = refuse_labels,
+	.drain = drain,
+	.block_destroy = block_destroy,
+	.be_quiet = be_quiet,
+	.note = calls_note,
+};

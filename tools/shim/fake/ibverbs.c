@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A libibverbs whose devices are none: it keeps the states of queue pairs as the kernel does, and notes every
+ * call. */
+#include "calls.h"
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORTED   __attribute__((visibility("default")))
+#define DEVICES    4
+#define FIRST_QPN  0x100
+#define MOST_PAIRS (1 << 17)
+
+struct pair {
+	struct ibv_qp qp;
+	struct ibv_qp_attr attr;
+	int glances;
+};
+
+static struct ibv_device devices[DEVICES] = {
+	{.name = "fake_0"}, {.name = "fake_1"}, {.name = "mlx5_0"}, {.name = "mlx5_1"}};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t free_qpns[MOST_PAIRS], freed, next_qpn = FIRST_QPN;
+
+static int ended(int error)
+{
+	if (error)
+		errno = error;
+	return error;
+}
+
+static void note(const char *what, const struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask,
+		 int result)
+{
+	struct fake_call call = {.qpn = qp ? qp->qp_num : 0, .mask = mask, .result = result};
+	strcpy(call.what, what);
+	if (mask & IBV_QP_STATE)
+		call.state = attr->qp_state;
+	if (mask & IBV_QP_AV)
+		call.flow_label = attr->ah_attr.grh.flow_label;
+	calls_note(&call);
+}
+
+EXPORTED struct ibv_device **ibv_get_device_list(int *count)
+{
+	struct ibv_device **list = calloc(DEVICES + 1, sizeof(*list));
+	for (int i = 0; i < DEVICES; i++)
+		list[i] = &devices[i];
+	if (count)
+		*count = DEVICES;
+	return list;
+}
+
+EXPORTED void ibv_free_device_list(struct ibv_device **list)
+{
+	free(list);
+}
+
+EXPORTED const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct ibv_context *context = calloc(1, sizeof(*context));
+	context->device = device;
+	context->num_comp_vectors = 1;
+	note("open_device", NULL, NULL, 0, 0);
+	return context;
+}
+
+EXPORTED int ibv_close_device(struct ibv_context *context)
+{
+	memset(context, 0xee, sizeof(*context));
+	free(context);
+	note("close_device", NULL, NULL, 0, 0);
+	return 0;
+}
+
+EXPORTED struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct ibv_pd *pd = calloc(1, sizeof(*pd));
+	pd->context = context;
+	return pd;
+}
+
+EXPORTED int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	free(pd);
+	return 0;
+}
+
+static uint32_t take_qpn(void)
+{
+	pthread_mutex_lock(&lock);
+	uint32_t qpn = freed ? free_qpns[--freed] : next_qpn++;
+	pthread_mutex_unlock(&lock);
+	return qpn;
+}
+
+EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	if (init->cap.max_send_wr > 1024) {
+		ended(ENOMEM);
+		note("create_qp", NULL, NULL, 0, ENOMEM);
+		return NULL;
+	}
+	struct pair *pair = calloc(1, sizeof(*pair));
+	pair->qp.context = pd->context;
+	pair->qp.pd = pd;
+	pair->qp.qp_type = init->qp_type;
+	pair->qp.qp_num = take_qpn();
+	note("create_qp", &pair->qp, NULL, 0, 0);
+	return &pair->qp;
+}
+
+EXPORTED int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	calls_await_destroy();
+	note("destroy_qp", qp, NULL, 0, 0);
+	uint32_t qpn = qp->qp_num;
+	memset(qp, 0xee, sizeof(struct pair)); /* a later use ends the process */
+	free(qp);
+	pthread_mutex_lock(&lock);
+	free_qpns[freed++] = qpn;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+/* ib_modify_qp_is_ok of the kernel, as far as shims are concerned. */
+static bool may_go(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp_type type, int mask)
+{
+	bool has_path = type == IBV_QPT_UD || mask & IBV_QP_AV;
+	switch (to) {
+	case IBV_QPS_RESET:
+	case IBV_QPS_ERR:
+		return true;
+	case IBV_QPS_INIT:
+		return from == IBV_QPS_RESET || from == IBV_QPS_INIT;
+	case IBV_QPS_RTR:
+		return from == IBV_QPS_INIT && has_path;
+	case IBV_QPS_RTS:
+		return (from == IBV_QPS_RTR || from == IBV_QPS_RTS || from == IBV_QPS_SQD) &&
+		       !(mask & IBV_QP_AV);
+	case IBV_QPS_SQD:
+		return (from == IBV_QPS_RTS && !(mask & IBV_QP_AV)) || from == IBV_QPS_SQD;
+	default:
+		return false;
+	}
+}
+
+static int refusal(const struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
+	int error = calls_failing();
+	if (error)
+		return error;
+	if (!may_go(qp->state, to, qp->qp_type, mask))
+		return EINVAL;
+	if (mask & IBV_QP_AV && attr->ah_attr.grh.flow_label && calls_refuse_labels())
+		return EINVAL;
+	return 0;
+}
+
+EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct pair *pair = (struct pair *)qp;
+	int error = refusal(qp, attr, mask);
+	note("modify_qp", qp, attr, mask, error);
+	if (error)
+		return ended(error);
+	if (mask & IBV_QP_AV)
+		pair->attr.ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_STATE) {
+		if (attr->qp_state == IBV_QPS_SQD && qp->state != IBV_QPS_SQD)
+			pair->glances = calls_glances();
+		qp->state = attr->qp_state;
+	}
+	return 0;
+}
+
+EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			  struct ibv_qp_init_attr *init)
+{
+	struct pair *pair = (struct pair *)qp;
+	*attr = pair->attr;
+	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->sq_draining = qp->state == IBV_QPS_SQD && pair->glances > 0 && pair->glances--;
+	memset(init, 0, sizeof(*init));
+	init->qp_type = qp->qp_type;
+	note("query_qp", qp, attr, mask, 0);
+	return 0;
+}
