@@ -83,6 +83,10 @@ class Names:
             self.of.append(name)
         return number
 
+    def known(self, name: str) -> int:
+        """The number of a name, UNKNOWN if it has none."""
+        return self._number.get(name, UNKNOWN)
+
 
 class PairNumbers:
     """Numbers for pairs; a pair keeps its own, and leaves it to another one once it is dropped.
@@ -157,12 +161,17 @@ class TraceStore:
         """Say which NIC has each address."""
         if nics == self.nics:
             return
+        moved = {address for address, _ in nics.items() ^ self.nics.items()}
         self.nics = dict(nics)
-        rows = np.flatnonzero(self._pair >= 0)
-        end = np.array([UNKNOWN if pair is None else self._end(pair[1]) for pair in self._pairs.of], np.int32)
-        self._dst[rows] = end[self._pair[rows]] if len(rows) else UNKNOWN
         self.changes += 1
-        self.touched = None
+        end = np.full(len(self._pairs.of) + 1, UNKNOWN, np.int32)  # the last one is for rows of no pair
+        for number, pair in enumerate(self._pairs.of):
+            if pair is not None and pair[1] in moved:
+                end[number] = self._end(pair[1])
+        rows = np.flatnonzero(end[self._pair] != UNKNOWN)
+        self._dst[rows] = end[self._pair[rows]]
+        if self.touched is not None:
+            self.touched.update(rows.tolist())
 
     def nic_at(self, address: str) -> str | None:
         """The NIC that has an address."""
