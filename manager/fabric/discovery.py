@@ -167,11 +167,12 @@ class Discovery:
     def order_anew(self, due: "OrderInputs") -> bool:
         """Order what is to be traced, in a thread if that takes long, but not beside `learn`; whether anything has changed."""
         used = self._used
-        anew, self._usual_anew = self._usual_anew, set()
-        if used.gather(due.uses, self.fabric.store.nics, lambda pair: self._usual.get(pair, ()), anew):
+        hosts, self._usual_anew = self._usual_anew, set()
+        if used.gather(due.uses, self.fabric.store.nics, lambda pair: self._usual.get(pair, ()), hosts):
             self.in_use = used.in_use
         self._forget_ports(due.remembered)
-        recounted, self._recounted = self._recounted, set()
+        anew, self._recounted = self._recounted | self.fabric.store.ported, set()
+        self.fabric.store.ported = set()
         changed = self._orders.update(
             used.wanted,
             self.path_counts,
@@ -179,7 +180,7 @@ class Discovery:
             owner=self._members.nics_by_address,
             enough=used.enough,
             is_calm=due.is_calm,
-            recounted=recounted,
+            anew=anew,
         )
         self.fabric.store.forget(self._orders.withdrawn)
         return changed

@@ -120,7 +120,7 @@ class Fabric:
         judged = judge(claims, len(names.of), aside)
         self._count_lies(claims, judged)
         found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
-        if self._is_crowded(np.count_nonzero(np.bincount(found[found >= 0]))):
+        if self._is_crowded(int(np.count_nonzero(np.bincount(found[found >= 0])))):
             self._numbers = LinkNumbers()
             found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
         width = int((found >= 0).sum(axis=1).max(initial=1))

@@ -131,6 +131,7 @@ class TraceStore:
         reasons: traces taken and refused, by reason (`REASONS`).
         changes: counts what changed; equal counts mean equal hops.
         nics: the NIC that has each address; another mapping whenever it changes.
+        ported: pairs whose ports are others; whoever has looked at them may clear it.
         touched: rows that were added, changed or dropped; whoever has looked at them may clear it. None for all.
     """
 
@@ -140,6 +141,7 @@ class TraceStore:
         self.reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self.changes = 0
         self.touched: set[int] | None = set()
+        self.ported: set[Pair] = set()
         self.nics: dict[str, str] = {}
         self._pairs = PairNumbers()
         self._pair = np.zeros(0, np.int32)
@@ -275,6 +277,7 @@ class TraceStore:
         row = self._free.pop()
         self._pair[row] = self._pairs.add(pair)
         self.pairs[pair] = {**self.pairs.get(pair, {}), sport: row}
+        self.ported.add(pair)
         self._rows_of[host] += 1
         self._host[row], self._src[row] = self.names.number(host), self.names.number(pair[0])
         self._dst[row], self._sport[row] = self._end(pair[1]), sport
@@ -288,6 +291,7 @@ class TraceStore:
         else:
             del self.pairs[src, dst_addr]
             self._pairs.drop((src, dst_addr))
+        self.ported.add((src, dst_addr))
         self._rows_of[src.rpartition("/")[0]] -= 1
         self._pair[row] = UNKNOWN
         self._free.append(row)
