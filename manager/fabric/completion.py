@@ -64,9 +64,11 @@ class LinkNumbers:
             self.cable.append(self._number.get(DirectedLink(link.b, link.a), number))
         return number
 
-    def known(self, link: DirectedLink) -> int | None:
-        """The number of a link, if it has one."""
-        return self._number.get(link)
+    def forget_from(self, count: int) -> None:
+        """Take back all numbers but so many."""
+        for link in self.of[count:]:
+            del self._number[link]
+        del self.of[count:], self.cable[count:]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.model import Model
 from manager.fabric.orders import Orders, candidates
 from manager.fabric.path_counts import PathCounts
-from manager.fabric.routes import Pair
+from manager.fabric.routes import DirectedLink, Pair
 from manager.fabric.used_ports import HostUse, Ports, UsedPorts
 from manager.fabric.wiring import Miswired, address_of_each, miswired
 from manager.fabric.wiring_watch import WiringChange, WiringWatch
@@ -35,6 +35,9 @@ WIRING_S = 1.0
 _NOT_CHOSEN: tuple[list[int], list[int]] = [], []
 
 Edges = Mapping[str, Sequence[ProbeEdge]]
+
+_Wiring = tuple[Sequence[DirectedLink], frozenset[str], Mapping[str, str], set[str]]
+"""What suspicions rest on: links, NICs, an address of each, leaves all of whose links are known."""
 
 
 class Discovery:
@@ -77,6 +80,7 @@ class Discovery:
         self._wiring = WiringWatch()
         self._suspects: list[Miswired] = []
         self._suspects_of: tuple[int, int] | None = None
+        self._suspects_on: _Wiring | None = None
         self._wiring_s = float("-inf")
 
     @property
@@ -129,15 +133,19 @@ class Discovery:
         addresses = address_of_each(
             {address: nic for address, nic in owners if host_of(nic) not in elsewhere}
         )
-        covered = self.path_counts.covered_leaves()
-        return miswired(self.model(), addresses, covered.__contains__)
+        covered, model = self.path_counts.covered_leaves(), self.model()
+        rests_on = model.crossed, model.nics, addresses, covered
+        if rests_on != self._suspects_on:
+            self._suspects, self._suspects_on = miswired(model, addresses, covered.__contains__), rests_on
+        return self._suspects
 
     def _watch_wiring(self, now_s: float) -> list[WiringChange]:
         if now_s - self._wiring_s < WIRING_S:
             return []
         self._wiring_s, known = now_s, (self.fabric.routes.version, self._members.version)
         if known != self._suspects_of:
-            self._suspects, self._suspects_of = self.miswired(), known
+            self._suspects_of = known
+            self.miswired()
         return self._wiring.step(self._suspects, now_s)
 
     def orders_due(self, edges: Edges, now_s: float) -> "OrderInputs | None":
@@ -167,11 +175,12 @@ class Discovery:
     def order_anew(self, due: "OrderInputs") -> bool:
         """Order what is to be traced, in a thread if that takes long, but not beside `learn`; whether anything has changed."""
         used = self._used
-        anew, self._usual_anew = self._usual_anew, set()
-        if used.gather(due.uses, self.fabric.store.nics, lambda pair: self._usual.get(pair, ()), anew):
+        hosts, self._usual_anew = self._usual_anew, set()
+        if used.gather(due.uses, self.fabric.store.nics, lambda pair: self._usual.get(pair, ()), hosts):
             self.in_use = used.in_use
         self._forget_ports(due.remembered)
-        recounted, self._recounted = self._recounted, set()
+        anew, self._recounted = self._recounted | self.fabric.store.ported, set()
+        self.fabric.store.ported = set()
         changed = self._orders.update(
             used.wanted,
             self.path_counts,
@@ -179,7 +188,7 @@ class Discovery:
             owner=self._members.nics_by_address,
             enough=used.enough,
             is_calm=due.is_calm,
-            recounted=recounted,
+            anew=anew,
         )
         self.fabric.store.forget(self._orders.withdrawn)
         return changed

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import TraceReport
 from manager.fabric.completion import LinkNumbers, complete, is_plain
-from manager.fabric.further import further
+from manager.fabric.further import Undoubted, further, undoubted
 from manager.fabric.routes import PackedPaths, PathName, Routes
 from manager.fabric.traces import Claims, TraceStore
 from manager.fabric.votes import Judgement, judge
@@ -22,6 +22,8 @@ LIES_LAST_S = 45.0
 """Longer than agents take to trace all paths anew and to tell of them again: what is new is no lie."""
 FORGIVE_S = 60.0
 UNUSED_LINKS = 4_096
+UNUSED_NAMES = 4_096
+"""New names that come before all are looked at, and those that nothing has any more are forgotten."""
 FURTHER_SHARE = 0.25
 """Where more paths than this have changed all are voted on."""
 
@@ -67,8 +69,8 @@ class Fabric:
         self._clean: dict[str, float] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._numbers = LinkNumbers()
-        self._crossed: NDArray[np.int32] | None = None
-        self._is_sure = False
+        self._undoubted: Undoubted | None = None
+        self._most_names = 0
 
     def know(self, nics: Mapping[str, str]) -> None:
         """Say which NIC (`HOST/IFNAME`) has each address."""
@@ -92,23 +94,23 @@ class Fabric:
 
     def _rebuild(self) -> None:
         touched, self.store.touched = self.store.touched, set()
-        self._crossed = self._further(touched) if self._is_sure and touched is not None else None
-        if self._crossed is None:
-            self._crossed = self._voted()
-        self._publish(PackedPaths(dict(self.store.pairs), self._crossed, self.store.rows_of_pairs()))
+        self._undoubted = None if touched is None else self._further(touched)
+        crossed = self._voted() if self._undoubted is None else self._undoubted.crossed
+        self._publish(PackedPaths(dict(self.store.pairs), crossed, self.store.rows_of_pairs()))
         self._changes = self.store.changes
 
-    def _further(self, touched: Collection[int]) -> NDArray[np.int32] | None:
-        """The links of each path, by row, from what has changed since the last rebuild; None where that is not enough."""
-        if self._crossed is None or len(touched) > FURTHER_SHARE * len(self.store):
+    def _further(self, touched: Collection[int]) -> Undoubted | None:
+        """All paths from what has changed since the last rebuild; None where that is not enough."""
+        if self._undoubted is None or len(touched) > FURTHER_SHARE * len(self.store) or self.aside:
             return None
         rows = np.fromiter(touched, np.intp, len(touched))
-        before = np.full((self.store.capacity, self._crossed.shape[1]), -1, np.int32)
-        before[: len(self._crossed)] = self._crossed
-        claims = self.store.claims(self.store.used(rows))
-        return further(
-            before, rows, claims, self.store.host_of, names=self.store.names.of, numbers=self._numbers
-        )
+        found = further(self._undoubted, rows, self.store, self._numbers)
+        has_room = len(self.store.names.of) <= self._most_names
+        return found if found is not None and has_room and not self._is_crowded(found.used) else None
+
+    def _is_crowded(self, used: int) -> bool:
+        """Whether too many links have a number, for so many that some path crosses."""
+        return len(self._numbers.of) > 2 * used + UNUSED_LINKS
 
     def _voted(self) -> NDArray[np.int32]:
         """The links of each path, by row, from all claims."""
@@ -118,13 +120,15 @@ class Fabric:
         judged = judge(claims, len(names.of), aside)
         self._count_lies(claims, judged)
         found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
-        if len(self._numbers.of) > 2 * np.count_nonzero(np.bincount(found[found >= 0])) + UNUSED_LINKS:
+        if self._is_crowded(int(np.count_nonzero(np.bincount(found[found >= 0])))):
             self._numbers = LinkNumbers()
             found = complete(claims, judged, names.of, self.store.path_name, self._numbers)
-        self._is_sure = not aside and judged.is_corroborated and bool(is_plain(claims).all())
         width = int((found >= 0).sum(axis=1).max(initial=1))
         crossed = np.full((self.store.capacity, width), -1, np.int32)
         crossed[claims.row] = found[:, :width]
+        self._most_names = 2 * len(names.of) + UNUSED_NAMES
+        if judged.trusted.all() and is_plain(claims).all():
+            self._undoubted = undoubted(crossed, self.store, self._numbers)
         return crossed
 
     def _publish(self, paths: PackedPaths) -> None:

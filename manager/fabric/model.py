@@ -39,15 +39,19 @@ class Model:
     nics: frozenset[str]
 
     @cached_property
-    def links(self) -> frozenset[DirectedLink]:
-        """Links that some path crosses, but for those into the unknown of one path alone."""
+    def crossed(self) -> tuple[DirectedLink, ...]:
+        """Links that some path crosses, by their numbers."""
         paths = self.routes.paths
         if isinstance(paths, PackedPaths):
             numbers = np.flatnonzero(np.bincount(paths.used())).tolist()
         else:
             numbers = sorted({link for links in paths.values() for link in links})
-        found = (self.routes.links[number] for number in numbers)
-        return frozenset(link for link in found if not is_private(link.b))
+        return tuple(self.routes.links[number] for number in numbers)
+
+    @cached_property
+    def links(self) -> frozenset[DirectedLink]:
+        """Links that some path crosses, but for those into the unknown of one path alone."""
+        return frozenset(link for link in self.crossed if not is_private(link.b))
 
     @cached_property
     def seats(self) -> Mapping[str, tuple[str, ...]]:

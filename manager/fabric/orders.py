@@ -4,8 +4,8 @@ A pair's further ports come in a fixed order of its own, so a manager that start
 """
 
 import itertools
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cwdp.shared.bus.messages import TraceOrder, nic_id
@@ -59,11 +59,23 @@ class _Plan:
 _RestsOn = tuple[Collection[int], Collection[int] | None, int | None]
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What orders rest on beside the ports in use; see `Orders.update`."""
+
+    path_counts: PathCounts
+    traced: Mapping[Pair, Collection[int]]
+    owner: Mapping[str, str]
+    enough: Mapping[Pair, int]
+    is_calm: bool
+    anew: Collection[Pair] | None
+
+
 class Orders:
     """The orders of all hosts.
 
     Attributes:
-        by_host: what each is to trace.
+        by_host: what each is to trace; a list is never changed, but replaced.
         waits: whether some pair is still to be granted more ports, though nothing else changes.
         withdrawn: paths that are not to be traced any more since the last update.
     """
@@ -73,6 +85,10 @@ class Orders:
         self.withdrawn: list[PathName] = []
         self.waits = False
         self._plans: dict[Pair, _Plan] = {}
+        self._planned: defaultdict[str, set[Pair]] = defaultdict(set)
+        self._in_use: Mapping[str, InUse] = {}
+        self._unsettled: set[str] = set()
+        self._budget = 0
 
     def is_ordered(self, path: PathName) -> bool:
         """Whether a path is to be traced."""
@@ -86,6 +102,8 @@ class Orders:
         for order in told:
             pair = nic_id(host, order.nic), order.dst_addr
             plan = self._plans.setdefault(pair, _Plan())
+            self._planned[host].add(pair)
+            self._unsettled.add(host)
             plan.ports, plan.switches = tuple(order.sports), order.switches
             plan.order = plan.settled = None
             plan.candidates = candidates(pair, len(order.sports))
@@ -94,57 +112,75 @@ class Orders:
 
     def update(
         self,
-        in_use: InUse,
+        in_use: Mapping[str, InUse],
         path_counts: PathCounts,
         traced: Mapping[Pair, Collection[int]],
         *,
         owner: Mapping[str, str],
         enough: Mapping[Pair, int] = _NO_PAIRS,
         is_calm: bool = True,
-        recounted: Collection[Pair] | None = None,
+        anew: Collection[Pair] | None = None,
     ) -> bool:
         """Order what is missing; whether anything has changed.
 
         Args:
-            in_use: the pairs to trace, with the ports that packets of theirs have, the more important pairs first.
+            in_use: the pairs to trace of each host, with the ports that packets of theirs have, the more important pairs
+                first; while nothing of that is different, nor in `enough`, a host's are the same object.
             path_counts: what is known of the pairs' paths.
             traced: ports of each pair whose hops were told.
             owner: the NIC of each address.
             enough: of pairs that need no more than some different paths, how many; the others need every link.
             is_calm: whether paths have stopped changing: while they change, some are known as they were and others as
                 they are, and a pair only seems to lack one.
-            recounted: the pairs of which `path_counts` may say something else than before; None for all.
+            anew: the pairs of which `path_counts` or `traced` may say something else than before; None for all.
         """
-        self.withdrawn = [
-            PathName(*pair, port)
-            for pair in self._plans.keys() - in_use.keys()
-            for port in self._plans.pop(pair).ports
-        ]
-        self.waits = False
-        of_host = {src: _host(src) for src in {src for src, _ in in_use}}
-        budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(set(of_host.values()))))
-        spent: Counter[str] = Counter()
-        for pair, ports in in_use.items():
-            host = of_host[pair[0]]
-            plan, heard, wants = self._plans.get(pair), traced.get(pair), enough.get(pair)
-            is_settled = (
-                plan is not None
-                and recounted is not None
-                and pair not in recounted
-                and plan.rests_on(ports, heard, wants, budget - spent[host])
-            )
-            if plan is None:
-                plan = self._plans[pair] = _Plan(
-                    switches=path_counts.switches(pair[0], owner.get(pair[1], ""))
-                )
-            if not is_settled:
-                self._look(plan, pair, path_counts, (ports, heard, wants), is_calm=is_calm)
-                self._fill(pair, plan, budget - spent[host])
-            spent[host] += len(plan.ports)
-        orders = self._orders(in_use)
+        facts = _Facts(path_counts, traced, owner, enough, is_calm, anew)
+        in_use = {host: pairs for host, pairs in in_use.items() if pairs}
+        budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(in_use)))
+        stale = self._stale(in_use, budget, anew)
+        self._in_use, self._budget = in_use, budget
+        self.withdrawn, self.waits = [], False
+        for host in self._planned.keys() - in_use.keys():
+            self._withdraw(host, self._planned.pop(host))
+        orders = {host: told for host, told in self.by_host.items() if host in in_use}
+        for host in stale:
+            orders[host] = self._update_host(host, in_use[host], facts)
+        orders = {host: told for host, told in orders.items() if told}
         changed = orders != self.by_host
         self.by_host = orders
         return changed
+
+    def _stale(self, in_use: Mapping[str, InUse], budget: int, anew: Collection[Pair] | None) -> list[str]:
+        """Hosts of which something is different, or that are to be looked at again anyway."""
+        if anew is None or budget != self._budget:
+            return list(in_use)
+        others = self._unsettled | {_host(src) for src, _ in anew}
+        return [host for host in in_use if host in others or self._in_use.get(host) is not in_use[host]]
+
+    def _withdraw(self, host: str, pairs: Iterable[Pair]) -> None:
+        self._unsettled.discard(host)
+        self.withdrawn += [PathName(*pair, port) for pair in pairs for port in self._plans.pop(pair).ports]
+
+    def _update_host(self, host: str, in_use: InUse, facts: _Facts) -> list[TraceOrder]:
+        """What a host is to trace now."""
+        self._withdraw(host, self._planned[host] - in_use.keys())
+        self._planned[host] = set(in_use)
+        left = self._budget
+        for pair, ports in in_use.items():
+            plan = self._plans.get(pair)
+            rests_on = ports, facts.traced.get(pair), facts.enough.get(pair)
+            is_known = facts.anew is not None and pair not in facts.anew
+            is_settled = plan is not None and is_known and plan.rests_on(*rests_on, left)
+            if plan is None:
+                switches = facts.path_counts.switches(pair[0], facts.owner.get(pair[1], ""))
+                plan = self._plans[pair] = _Plan(switches=switches)
+            if not is_settled:
+                self._look(plan, pair, facts.path_counts, rests_on, is_calm=facts.is_calm)
+                self._fill(pair, plan, left)
+            if plan.settled is None:
+                self._unsettled.add(host)
+            left -= len(plan.ports)
+        return [order for pair in in_use if (order := _order(pair, self._plans[pair])) is not None]
 
     def _look(self, plan: _Plan, pair: Pair, path_counts: PathCounts, of: _RestsOn, *, is_calm: bool) -> None:
         """See whether a pair is to have more ports."""
@@ -171,18 +207,13 @@ class Orders:
             plan.order = None
             self.withdrawn += [PathName(*pair, port) for port in set(before).difference(plan.ports)]
 
-    def _orders(self, in_use: InUse) -> dict[str, list[TraceOrder]]:
-        orders: dict[str, list[TraceOrder]] = {}
-        for pair in in_use:
-            plan = self._plans[pair]
-            if plan.ports:
-                host, _, ifname = pair[0].rpartition("/")
-                if plan.order is None:
-                    plan.order = TraceOrder(
-                        nic=ifname, dst_addr=pair[1], sports=list(plan.ports), switches=plan.switches
-                    )
-                orders.setdefault(host, []).append(plan.order)
-        return orders
+
+def _order(pair: Pair, plan: _Plan) -> TraceOrder | None:
+    """What a host is told of a pair."""
+    if plan.order is None and plan.ports:
+        ifname = pair[0].rpartition("/")[2]
+        plan.order = TraceOrder(nic=ifname, dst_addr=pair[1], sports=list(plan.ports), switches=plan.switches)
+    return plan.order if plan.ports else None
 
 
 def candidates(pair: Pair, count: int) -> list[int]:

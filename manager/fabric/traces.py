@@ -83,6 +83,10 @@ class Names:
             self.of.append(name)
         return number
 
+    def known(self, name: str) -> int:
+        """The number of a name, UNKNOWN if it has none."""
+        return self._number.get(name, UNKNOWN)
+
 
 class PairNumbers:
     """Numbers for pairs; a pair keeps its own, and leaves it to another one once it is dropped.
@@ -127,6 +131,7 @@ class TraceStore:
         reasons: traces taken and refused, by reason (`REASONS`).
         changes: counts what changed; equal counts mean equal hops.
         nics: the NIC that has each address; another mapping whenever it changes.
+        ported: pairs whose ports are others; whoever has looked at them may clear it.
         touched: rows that were added, changed or dropped; whoever has looked at them may clear it. None for all.
     """
 
@@ -136,6 +141,7 @@ class TraceStore:
         self.reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         self.changes = 0
         self.touched: set[int] | None = set()
+        self.ported: set[Pair] = set()
         self.nics: dict[str, str] = {}
         self._pairs = PairNumbers()
         self._pair = np.zeros(0, np.int32)
@@ -157,12 +163,17 @@ class TraceStore:
         """Say which NIC has each address."""
         if nics == self.nics:
             return
+        moved = {address for address, _ in nics.items() ^ self.nics.items()}
         self.nics = dict(nics)
-        rows = np.flatnonzero(self._pair >= 0)
-        end = np.array([UNKNOWN if pair is None else self._end(pair[1]) for pair in self._pairs.of], np.int32)
-        self._dst[rows] = end[self._pair[rows]] if len(rows) else UNKNOWN
         self.changes += 1
-        self.touched = None
+        end = np.full(len(self._pairs.of) + 1, UNKNOWN, np.int32)  # the last one is for rows of no pair
+        for number, pair in enumerate(self._pairs.of):
+            if pair is not None and pair[1] in moved:
+                end[number] = self._end(pair[1])
+        rows = np.flatnonzero(end[self._pair] != UNKNOWN)
+        self._dst[rows] = end[self._pair[rows]]
+        if self.touched is not None:
+            self.touched.update(rows.tolist())
 
     def nic_at(self, address: str) -> str | None:
         """The NIC that has an address."""
@@ -266,6 +277,7 @@ class TraceStore:
         row = self._free.pop()
         self._pair[row] = self._pairs.add(pair)
         self.pairs[pair] = {**self.pairs.get(pair, {}), sport: row}
+        self.ported.add(pair)
         self._rows_of[host] += 1
         self._host[row], self._src[row] = self.names.number(host), self.names.number(pair[0])
         self._dst[row], self._sport[row] = self._end(pair[1]), sport
@@ -279,6 +291,7 @@ class TraceStore:
         else:
             del self.pairs[src, dst_addr]
             self._pairs.drop((src, dst_addr))
+        self.ported.add((src, dst_addr))
         self._rows_of[src.rpartition("/")[0]] -= 1
         self._pair[row] = UNKNOWN
         self._free.append(row)

@@ -9,6 +9,8 @@ from manager.overrides.steering import SteerOverride
 
 Ports = Mapping[int, None]
 
+_NO_PORTS: Mapping[Pair, Ports] = {}
+
 
 @dataclass(frozen=True)
 class HostUse:
@@ -57,13 +59,13 @@ class UsedPorts:
     """The ports of all hosts.
 
     Attributes:
-        in_use, wanted, enough: see `Gathered`, of all hosts. A pair's ports are the same object while they are equal.
-        replies: pairs that replies go between, by host.
+        in_use, enough: see `Gathered`, of all hosts. A pair's ports are the same object while they are equal.
+        wanted: see `Gathered`, by host; a host's is the same object while nothing of it is different.
     """
 
     def __init__(self) -> None:
         self.in_use: dict[Pair, Ports] = {}
-        self.wanted: dict[Pair, Ports] = {}
+        self.wanted: dict[str, Mapping[Pair, Ports]] = {}
         self.enough: dict[Pair, int] = {}
         self._hosts: dict[str, Gathered] = {}
         self._owners: Mapping[str, str] = {}
@@ -91,15 +93,15 @@ class UsedPorts:
         for host, use in uses.items():
             known = before.get(host)
             is_same = known is not None and use.same_as(known.use)
-            hosts[host] = known if known is not None and is_same else self._of_host(use, usual)
+            hosts[host] = known if known is not None and is_same else self._of_host(host, use, usual)
         known_before = self._hosts
         if hosts.keys() == known_before.keys() and all(hosts[host] is known_before[host] for host in hosts):
             return False
         self._hosts = hosts
-        self.in_use, self.wanted, self.enough = {}, {}, {}
+        self.in_use, self.enough = {}, {}
+        self.wanted = {host: each.wanted for host, each in hosts.items()}
         for each in hosts.values():
             self.in_use.update(each.in_use)
-            self.wanted.update(each.wanted)
             self.enough.update(each.enough)
         return True
 
@@ -107,7 +109,7 @@ class UsedPorts:
         """Pairs that replies to probes go between."""
         return set().union(*(each.replies for each in self._hosts.values()))
 
-    def _of_host(self, use: HostUse, usual: Callable[[Pair], Sequence[int]]) -> Gathered:
+    def _of_host(self, host: str, use: HostUse, usual: Callable[[Pair], Sequence[int]]) -> Gathered:
         ports: dict[Pair, dict[int, None]] = {}
         for edge in use.probed:
             ports.setdefault((edge.src, edge.dst_addr), {}).update(dict.fromkeys(edge.sports))
@@ -121,13 +123,13 @@ class UsedPorts:
             for pair, port in found:
                 others.add(pair)
                 ports.setdefault(pair, {})[port] = None
-        owner = self._owners.get
+        owner, wanted = self._owners.get, self.wanted.get(host, _NO_PORTS)
         in_use = {pair: mine for pair, mine in ports.items() if owner(pair[1]) not in (None, pair[0])}
         return Gathered(
             use,
             {pair: _kept(self.in_use.get(pair), mine) for pair, mine in in_use.items()},
             {
-                pair: _kept(self.wanted.get(pair), dict.fromkeys((*mine, *usual(pair))))
+                pair: _kept(wanted.get(pair), dict.fromkeys((*mine, *usual(pair))))
                 for pair, mine in in_use.items()
             },
             {

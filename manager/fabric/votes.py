@@ -55,7 +55,6 @@ class Judgement:
         seat: the switch that most hosts meet before a NIC, by the NIC's number, UNKNOWN for none, shape (names,).
         first: the switch that each NIC's own packets meet first, likewise.
         steps: the claims that were judged, one by one.
-        is_corroborated: whether two hosts tell of every link.
         is_symmetric: whether switches answer by one address whichever way they are entered.
     """
 
@@ -66,7 +65,6 @@ class Judgement:
     first: I32
     steps: Steps
     is_symmetric: bool
-    is_corroborated: bool
 
 
 def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Judgement:
@@ -81,16 +79,37 @@ def judge(claims: Claims, names: int, aside: frozenset[int] = frozenset()) -> Ju
     heard = np.ones(len(claims), bool)
     if aside:
         heard = ~np.isin(claims.host, np.fromiter(aside, np.int32, len(aside)))
-    first = _most_told(claims.src, chain[:, 1], claims.host, heard, names)
+    first = most_told(claims.src, chain[:, 1], claims.host, heard, names)
     seat = _seats(claims, chain, heard, names)
-    both = (first != UNKNOWN) & (seat != UNKNOWN)
-    is_symmetric = bool(both.any()) and 2 * int((first == seat)[both].sum()) > int(both.sum())
+    is_symmetric = are_symmetric(first, seat)
     steps = _steps(claims, chain, heard, names)
     lone = _lone(steps, names)
     contradicted = _contradicted(claims, steps, lone, seat, names, is_symmetric=is_symmetric)
     trusted = heard & ~contradicted
-    first = _most_told(claims.src, chain[:, 1], claims.host, trusted, names)
-    return Judgement(chain, trusted, contradicted, seat, first, steps, is_symmetric, not len(lone))
+    first = most_told(claims.src, chain[:, 1], claims.host, trusted, names)
+    return Judgement(chain, trusted, contradicted, seat, first, steps, is_symmetric)
+
+
+def is_denied(claims: Claims, lone: I64, first: I32, seat: I32) -> bool:
+    """Whether others would have met some of the links that only one host tells of.
+
+    Args:
+        claims: all that cross a node at the end of one of these links; everybody is heard.
+        lone: the links, as a * names + b.
+        first: see `Judgement`, shape (names,).
+        seat: likewise.
+    """
+    names = len(seat)
+    steps = _steps(claims, chains(claims), np.ones(len(claims), bool), names)
+    where = np.flatnonzero(np.isin(steps.links, lone)[steps.link])
+    is_symmetric = are_symmetric(first, seat)
+    return bool(_contradicted(claims, steps, where, seat, names, is_symmetric=is_symmetric).any())
+
+
+def are_symmetric(first: I32, seat: I32) -> bool:
+    """See `Judgement`."""
+    both = (first != UNKNOWN) & (seat != UNKNOWN)
+    return bool(both.any()) and 2 * int((first == seat)[both].sum()) > int(both.sum())
 
 
 def chains(claims: Claims) -> I32:
@@ -115,12 +134,12 @@ def _seats(claims: Claims, chain: I32, heard: Bool, names: int) -> I32:
     """By the hosts that reach a NIC; where nobody does, by the last hop that answers."""
     last = chain[np.arange(len(claims)), np.maximum(claims.length, 0)]
     has_hops = claims.length > 0
-    reached = _most_told(claims.dst, last, claims.host, heard & claims.reached & has_hops, names)
-    silent = _most_told(claims.dst, last, claims.host, heard & ~claims.reached & has_hops, names)
+    reached = most_told(claims.dst, last, claims.host, heard & claims.reached & has_hops, names)
+    silent = most_told(claims.dst, last, claims.host, heard & ~claims.reached & has_hops, names)
     return np.where(reached != UNKNOWN, reached, silent)
 
 
-def _most_told(node: I32, told: I32, host: I32, use: Bool, names: int) -> I32:
+def most_told(node: I32, told: I32, host: I32, use: Bool, names: int) -> I32:
     """For each node what most hosts tell of it, one voice a host and answer; ties go to the lower number."""
     use = use & (told != UNKNOWN)
     voices, _ = _distinct(_packed(names, node[use], told[use], host[use]))
@@ -196,6 +215,7 @@ class _Witnesses:
             lambda: defaultdict(Counter)
         )
         use = steps.heard & (key != UNKNOWN) & np.isin(key, asked)
+        self._denied: dict[tuple[int, int, int], bool] = {}
         places, number = np.unique(key[use], return_inverse=True)
         found, count = _distinct(_packed(names, number, steps.host[use], met[use]))
         for one, times in zip(found.tolist(), count.tolist(), strict=True):
@@ -205,6 +225,12 @@ class _Witnesses:
 
     def deny(self, place: int, node: int, host: int) -> bool:
         """Whether other hosts have passed a place so often that they would have met a node there."""
+        asked = place, node, host
+        if asked not in self._denied:
+            self._denied[asked] = self._deny(*asked)
+        return self._denied[asked]
+
+    def _deny(self, place: int, node: int, host: int) -> bool:
         others = [met for who, met in self._met.get(place, {}).items() if who != host]
         if len(others) < LEAST_WITNESSES:
             return False

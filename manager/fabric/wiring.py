@@ -9,6 +9,7 @@ where it is stands accused of nothing, and one that they put elsewhere counts as
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import ip_address
 from itertools import pairwise, permutations
 
@@ -156,10 +157,15 @@ def _by_host(seats: Mapping[str, str], cleared: Collection[str]) -> Iterator[Mis
         for one, other in permutations(nics, 2):
             usual[one, nics[one], other][nics[other]] += 1
     size = Counter((ifname, leaf) for nics in hosts.values() for ifname, leaf in nics.items())
+
+    @cache
+    def most(one: str, at: str, other: str, mine: str) -> list[tuple[str, int]]:
+        return list(_usual(usual[one, at, other], mine))
+
     for host, nics in hosts.items():
         reasons = defaultdict[tuple[str, str], list[tuple[int, str]]](list)
         for one, other in permutations(sorted(nics), 2):
-            for leaf, others in _usual(usual[one, nics[one], other], nics[other]):
+            for leaf, others in most(one, nics[one], other, nics[other]):
                 text = f"hosts whose {one} is at {nics[one]} have their {other} at {leaf}"
                 reasons[other, leaf].append((others, text))
         rank = {

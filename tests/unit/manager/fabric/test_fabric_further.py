@@ -27,9 +27,9 @@ def _shown(fabric: Fabric) -> dict[PathName, tuple[DirectedLink, ...]]:
     return {path: tuple(links[n] for n in crossed) for path, crossed in fabric.routes.paths.items()}
 
 
-def _anew(clos: FakeClos, told: Told) -> Fabric:
+def _anew(clos: FakeClos, told: Told, addresses: Mapping[str, str] | None = None) -> Fabric:
     fabric = Fabric()
-    fabric.know(clos.addresses)
+    fabric.know(clos.addresses if addresses is None else addresses)
     _hear(fabric, told, 0.0)
     fabric.step(0.0)
     return fabric
@@ -56,10 +56,11 @@ def test_few_changes_come_to_what_everything_told_comes_to(seed: int) -> None:
     spines = sorted({hop for pair in pairs for hop in clos.trace(*pair, 50_000).hops[1:-1] if hop})
     told: Told = dict(_traced(clos, *pair, 50_000 + k) for pair in pairs for k in range(12))
     fabric = _anew(clos, told)
+    addresses = dict(clos.addresses)
     counts = PathCounts(fabric.routes)
     for turn in range(14):
         chosen = draw.sample(pairs, 5)
-        what = draw.choice(["withdrawn", "more", "rerouted", "silent", "a lie", "a host leaves"])
+        what = draw.choice(["withdrawn", "more", "rerouted", "silent", "a lie", "a host leaves", "moved"])
         changed: Told = {}
         gone: list[PathName] = []
         if what == "more":
@@ -68,6 +69,11 @@ def test_few_changes_come_to_what_everything_told_comes_to(seed: int) -> None:
             gone = [path for path in told if path.dst_addr in {dst.address for _, dst in chosen[:1]}]
         elif what == "a host leaves":
             gone = [path for path in told if path.src.partition("/")[0] == chosen[0][0].host]
+        elif what == "moved":
+            one, other = draw.sample(sorted(addresses), 2)
+            addresses[one], addresses[other] = addresses[other], addresses[one]
+            gone = [path for path in told if addresses[path.dst_addr] == path.src]
+            fabric.know(addresses)
         elif what == "rerouted":
             clos.dead = (
                 {(f"10.254.1.{draw.randint(1, 3)}", draw.choice(spines))} if draw.random() < 0.7 else set()
@@ -85,7 +91,7 @@ def test_few_changes_come_to_what_everything_told_comes_to(seed: int) -> None:
         fabric.store.forget(gone)
         _hear(fabric, changed, float(turn))
         fabric.step(float(turn))
-        anew = _anew(clos, told)
+        anew = _anew(clos, told, addresses)
         assert _shown(fabric) == _shown(anew), what
         before, counts = counts, PathCounts(fabric.routes, counts)
         whole = PathCounts(fabric.routes)
@@ -111,6 +117,35 @@ def test_where_nothing_is_in_doubt_paths_that_changed_are_enough(monkeypatch: py
     fabric.step(1.0)
     assert len(fabric.routes.paths) == len(told) + len(more) - 7
     assert fabric.routes.version == 2
+
+
+def test_a_link_that_one_host_tells_of_is_judged_by_what_is_said_near_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clos = FakeClos(leaves=3, spines=4, hosts_per_leaf=3)
+    pairs = list(clos.pairs())
+    new = pairs[0][0]
+    told = dict(
+        _traced(clos, *pair, 50_000 + k) for pair in pairs for k in range(12) if new.host not in _hosts(pair)
+    )
+    fabric = _anew(clos, told)
+    with monkeypatch.context() as patched:
+        patched.setattr(fabric_module, "judge", _never)
+        mine = [pair for pair in pairs if pair[0] == new]
+        told |= dict(_traced(clos, *pair, 50_000) for pair in mine)
+        _hear(fabric, told, 1.0)
+        fabric.step(1.0)
+    assert _shown(fabric) == _shown(_anew(clos, told))
+    path, trace = _traced(clos, *pairs[-1], 50_000)
+    lie = {path: Trace(**{**_fields(trace), "hops": [trace.hops[0], "6.6.6.6", *trace.hops[2:]]})}
+    _hear(fabric, lie, 2.0)
+    fabric.step(2.0)
+    assert _shown(fabric) == _shown(_anew(clos, told | lie))
+    assert "6.6.6.6" not in {link.b for links in _shown(fabric).values() for link in links}
+
+
+def _hosts(pair: tuple[FakeNic, FakeNic]) -> set[str]:
+    return {nic.host for nic in pair}
 
 
 def _never(*_: object) -> None:

@@ -98,6 +98,13 @@ def test_paths_that_are_not_known_are_not_counted() -> None:
     assert PathCounts(fabric.routes).of("h1/nic0", "10.2.0.1") == Known()
 
 
+def _by_host(in_use: InUse) -> dict[str, InUse]:
+    return {
+        host: {pair: ports for pair, ports in in_use.items() if pair[0].partition("/")[0] == host}
+        for host in {src.partition("/")[0] for src, _ in in_use}
+    }
+
+
 def converge(
     clos: FakeClos, orders: Orders, fabric: Fabric, in_use: InUse, enough: Mapping[Pair, int] | None = None
 ) -> int:
@@ -106,7 +113,7 @@ def converge(
     nic = {nic.name: nic for nic in clos.all_nics}
     for turn in range(200):
         counts = PathCounts(fabric.routes)
-        changed = orders.update(in_use, counts, fabric.store.pairs, owner={}, enough=enough or {})
+        changed = orders.update(_by_host(in_use), counts, fabric.store.pairs, owner={}, enough=enough or {})
         if not changed and turn:
             return turn
         for host, ordered in orders.by_host.items():
@@ -209,10 +216,10 @@ def test_where_nobody_answers_a_batch_is_all_that_is_asked() -> None:
 def test_orders_are_bounded_and_the_same_after_a_restart() -> None:
     in_use = {("h1/nic0", f"10.2.{i // 200}.{i % 200}"): list(range(50_000, 50_064)) for i in range(300)}
     one, other = Orders(), Orders()
-    assert one.update(in_use, PathCounts(Routes()), {}, owner={})
-    assert other.update(in_use, PathCounts(Routes()), {}, owner={})
+    assert one.update(_by_host(in_use), PathCounts(Routes()), {}, owner={})
+    assert other.update(_by_host(in_use), PathCounts(Routes()), {}, owner={})
     assert one.by_host == other.by_host
-    assert not one.update(in_use, PathCounts(Routes()), {}, owner={})
+    assert not one.update(_by_host(in_use), PathCounts(Routes()), {}, owner={})
     assert sum(len(order.sports) for order in one.by_host["h1"]) == MOST_PORTS_A_HOST
     assert one.update({}, PathCounts(Routes()), {}, owner={})
     assert one.by_host == {}
