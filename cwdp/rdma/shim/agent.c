@@ -183,10 +183,8 @@ static void talk(void)
 			break;
 		if (ready <= 0)
 			continue;
-		if (polled[1].revents && read(wakes, &count, sizeof(count)) < 0 && errno != EAGAIN) {
-			wakes = -1; /* the program has closed it */
+		if (polled[1].revents && read(wakes, &count, sizeof(count)) < 0 && errno != EAGAIN)
 			break;
-		}
 		if (polled[0].revents & ~POLLOUT && (out.bytes || !hear(&out)))
 			break;
 	}
@@ -205,7 +203,7 @@ static void *serve(void *unused)
 	long wait_ms = RETRY_MS;
 	pthread_setname_np(pthread_self(), "cwdp-verbs");
 	while (!is_alone()) {
-		if (wakes < 0)
+		if (fcntl(wakes, F_GETFD) < 0) /* the program has closed it */
 			make_wakes();
 		if (connect_agent()) {
 			uint64_t since_ns = now_ns();

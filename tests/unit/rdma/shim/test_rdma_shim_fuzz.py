@@ -18,7 +18,6 @@ from shim_programs import TABLE, labels
 from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import Kind, QpPath
 from tools.shim import Built, FakeAgent, Program, build
-from tools.shim.agent import Peer
 from tools.shim.program import GID, RTS
 
 MESSAGES_VARIABLE = "CWDP_FUZZ_MESSAGES"
@@ -35,6 +34,9 @@ ROUNDS = 8
 PAIRS = 64
 TABLES_AT_ONCE = 16
 NEVER_NS = 1 << 62
+LAST = 0x5EED_5EED
+"""The number of the last order, which is none of those made at random."""
+
 log = logging.getLogger(__name__)
 
 
@@ -86,9 +88,8 @@ def mutated_table(random: Random) -> int:
     return fd
 
 
-def send_all(peer: Peer, messages: list[bytes], answers: Counter[int]) -> None:
+def send_all(connection: socket.socket, messages: list[bytes], answers: Counter[int]) -> None:
     """All of these, whatever the shim answers meanwhile."""
-    connection = peer.connection
     connection.setblocking(False)
     for message in messages:
         while True:
@@ -110,6 +111,15 @@ def take_in(connection: socket.socket, answers: Counter[int]) -> None:
             assert (magic, kind) == (shimwire.MAGIC, Kind.MOVED)
             assert actuator < len(shimwire.ACTUATORS)
             answers[error] += 1
+
+
+def take_in_all(connection: socket.socket, answers: Counter[int]) -> None:
+    """Until it has answered all that it was sent: what follows that is answered last."""
+    send_all(connection, [shimwire.move("", 0, LAST, 0, 0, with_sqd=False)], answers)
+    number = None
+    while number != LAST:
+        *_, number, _, error, _ = shimwire.MOVED.unpack(connection.recv(4096))
+        answers[error] += 1
 
 
 @pytest.mark.timeout(900)
@@ -142,15 +152,16 @@ def fuzz(built: Built, agent: FakeAgent, count: int, seed: int, *, preload: bool
         while sent < count:
             messages = [mutated(random, qpns) for _ in range(DIFFERENT)]
             for _ in range(ROUNDS):
-                send_all(peer, messages[: count - sent], answers)
+                send_all(peer.connection, messages[: count - sent], answers)
                 sent += len(messages[: count - sent])
+                take_in_all(peer.connection, answers)
                 for _ in range(TABLES_AT_ONCE):
                     fd = mutated_table(random)
                     peer.give_fd(fd)
                     os.close(fd)
                 assert program.do(f"query {random.randrange(PAIRS)}")[:3] == [0, RTS, RTS]
         peer.give(TABLE)
-        peer.settle()
+        take_in_all(peer.connection, answers)
         assert len(answers) > 3
         assert answers[0] > count // 100
         place, _ = program.connect()

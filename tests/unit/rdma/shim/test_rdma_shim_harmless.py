@@ -309,9 +309,9 @@ def test_a_destroy_that_waits_for_the_program_does_not_hold_its_other_calls(star
     program.tell(f"thread destroy {place}")
     program.do("sleep 200")
     assert program.do(f"modify {place} {ERR}")[0] == 0
-    program.do("block 0")
+    program.tell("block 0")
     program.tell("join")
-    assert sorted([program.answer()[0], program.answer()[0]]) == ["destroy", "join"]
+    assert sorted(program.answer()[0] for _ in range(3)) == ["block", "destroy", "join"]
 
 
 def test_signals_are_the_programs(start: Start) -> None:
@@ -354,11 +354,20 @@ def test_threads_are_not_cancelled_in_it(shimmed: Program, agent: FakeAgent, sta
         assert program.do(f"cancelled {GID.hex()}")[0] == 1
 
 
+def stays(peer: Peer) -> bool:
+    """Whether a program keeps to its connection: it may have made that amidst the closing."""
+    try:
+        peer.settle()
+    except (TimeoutError, ConnectionError):
+        return False
+    return True
+
+
 def test_descriptors_that_the_program_closes_are_not_missed(start: Start, agent: FakeAgent) -> None:
     program, _ = start()
     program.do("closefrom 3")
     program.connect()
-    agent.accept().settle()
+    assert any(stays(agent.accept()) for _ in range(5))
     before = processor_ticks(program)
     program.do("sleep 500")
     assert processor_ticks(program) - before < 10
