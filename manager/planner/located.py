@@ -45,7 +45,9 @@ class Places:
 class Located:
     """Finds queue pairs by the routes and the ports that they leave with."""
 
+    _candidates: Candidates
     _ways: dict[tuple[str, str], int]
+    _places: NDArray[np.void]
     _crossed: NDArray[np.int32]
 
     def __init__(self) -> None:
