@@ -418,8 +418,9 @@ class Manager:
     async def _clock_loop(self) -> None:
         while True:
             started = time.monotonic()
-            async with self._busy:
-                await self._solve()
+            if self.state.clock.is_due(started + CLOCK_INTERVAL_S / 2, self.state.report_interval_s / 2):
+                async with self._busy:
+                    await self._solve()
             took_s = time.monotonic() - started
             await asyncio.sleep(max(CLOCK_INTERVAL_S - took_s, took_s / SOLVE_SHARE - took_s))
 

@@ -110,7 +110,7 @@ class FitTable:
         known: Container[str],
         now_s: float,
         elsewhere: Container[str] = (),
-    ) -> None:
+    ) -> bool:
         """Take in one report's fits, as FIT_ROWs.
 
         Args:
@@ -119,22 +119,26 @@ class FitTable:
             known: the hosts that there are.
             now_s: the time.
             elsewhere: hosts of other pods, on timelines of their own; fits to them are not for this table.
+
+        Returns:
+            Whether some of what was taken says that a clock has just changed.
         """
         try:
             fits = told.read(FIT_ROW)
         except ValueError:
             self.refused["not_sane"] += 1
-            return
+            return False
         if not len(fits):
-            return
+            return False
         fits, rows = self._accepted(host, told, fits, known, elsewhere)
         if not len(fits):
-            return
+            return False
         self._when_s[rows] = now_s
         for name in ("ref_local_ns", "offset_base_ns", *FLAGS, *FLOATS):
             self._columns[name][rows] = fits[name]
         since_ns = fits["since_local_ns"]
         self._columns["since_local_ns"][rows] = np.where(since_ns == NEVER_NS, LONG_AGO, since_ns)
+        return bool(fits["young"].any())
 
     def hear_own(self, host: str, change: OwnChange | None) -> None:
         """Take in what a host says of its own clock, or that there is nothing to say any more."""

@@ -88,6 +88,8 @@ class ClockService:
         self._new_agents: set[str] = set()
         self._first_report_s: float | None = None
         self._running = False
+        self._begun_s = -math.inf
+        self._is_urgent = False
         self._own = OwnFits.nothing()
         self._solved: _Solved | None = None
         self._states: dict[str, ClockState] = {}
@@ -104,11 +106,20 @@ class ClockService:
         if self._agents.setdefault(report.host, report.boot_id) != report.boot_id:
             self._agents[report.host] = report.boot_id
             self._new_agents.add(report.host)
-        self.fits.add(report.host, report.fits, known, now_s, elsewhere)
+        says_changed = self.fits.add(report.host, report.fits, known, now_s, elsewhere)
         self.fits.hear_own(report.host, report.own_change)
+        self._is_urgent |= says_changed or report.own_change is not None
+
+    def is_due(self, now_s: float, interval_s: float) -> bool:
+        """Whether to solve: so long after the last time, or at once where a clock is said to have changed.
+
+        A large fleet's fits come in so seldom that most of them would be solved again and again.
+        """
+        return self._is_urgent or not self._running or now_s - self._begun_s >= interval_s
 
     def begin(self, now_s: float) -> GraphEdges | None:
         """The edges to solve now, with a slot for each of their hosts; None while there is nothing to do."""
+        self._begun_s, self._is_urgent = now_s, False
         edges = self.fits.edges(now_s)
         if len(edges.src) == 0:
             self._lapse()

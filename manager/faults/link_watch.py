@@ -70,7 +70,8 @@ class LinkWatch:
         self._told = ToldPaths()
         self._nics = Nics()
         self._far = FarPaths(members)
-        self._members_version = -1
+        self._members_version = self._carriers_version = -1
+        self._carriers: dict[str, bool] = {}
         self._last: int | None = None
         self._model: LinkModel | None = None
         self._capacities = Capacities()
@@ -200,14 +201,10 @@ class LinkWatch:
     def follow_members(self, now_s: float, set_aside: Iterable[str]) -> None:
         """See which NICs have a carrier, which hosts are silent, and whose clocks are wrong."""
         hosts = self._members.hosts.items()
-        carriers = {
-            nic_id(name, nic.ifname): nic.carrier
-            for name, host in hosts
-            if host.state == "up"
-            for nic in host.hello.nics
-        }
+        if self._carriers_version != self._members.version:
+            self._carriers_version, self._carriers = self._members.version, _carriers(self._members)
         self.faults.note_silent_hosts(name for name, host in hosts if now_s - host.last_seen_s > SILENT_S)
-        self.faults.follow_carriers(carriers, self.loads.routes.links)
+        self.faults.follow_carriers(self._carriers, self.loads.routes.links)
         self.faults.follow_clocks(set_aside, now_s)
         self.faults.look_for_reroutes(now_s)
 
@@ -269,6 +266,16 @@ def _nics(members: Members) -> Nics:
         for nic in host.hello.nics
     }
     return Nics(members.nics_by_address, addresses)
+
+
+def _carriers(members: Members) -> dict[str, bool]:
+    """Whether each NIC has a carrier, of hosts that are up."""
+    return {
+        nic_id(name, nic.ifname): nic.carrier
+        for name, host in members.hosts.items()
+        if host.state == "up"
+        for nic in host.hello.nics
+    }
 
 
 def _quantiles(history: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

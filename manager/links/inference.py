@@ -23,6 +23,11 @@ PENALTY_NS = 500.0
 """Per probed path over a link: less queue than about this is put down to noise."""
 
 TOLERANCE_NS = 100.0
+"""A path that is delayed less than this above its least is not delayed."""
+
+SETTLED_NS = 300.0
+"""No link's queue is worked out further once a sweep changes none by more: that is some 70 ns from the solution."""
+
 QUIET_NS = 20_000.0
 """Below this no queue is taken for one that could overflow, whatever the rate."""
 
@@ -85,7 +90,7 @@ class QueueInference:
         weight = np.where(np.isfinite(excess), answered, 0.0)
         excess = np.where((weight > 0) & (excess > TOLERANCE_NS), excess, 0.0)
         self._last = self._solver.solve(
-            excess, weight, self._last, penalty=PENALTY_NS, sweeps=SWEEPS, tolerance=TOLERANCE_NS
+            excess, weight, self._last, penalty=PENALTY_NS, sweeps=SWEEPS, tolerance=SETTLED_NS
         )
         queue = np.where(self._solver.seen[self._group], 0.0, np.nan)
         queue[self._upstream] = np.where(self._solver.seen, self._last, np.nan)

@@ -190,14 +190,10 @@ def _unchanged(
     known: Mapping[tuple[str, str], Crossings], before: Routes, now: Routes
 ) -> dict[tuple[str, str], Crossings]:
     """What is known of NICs whose paths to their destinations lead over the same links as before."""
-    if now.links[: len(before.links)] != before.links:
+    is_same = same_rows(before, now)
+    if is_same is None:
         return {}
     old, new = before.packed, now.packed
-    rows, places = np.minimum(old.crossed.shape, new.crossed.shape)
-    is_same = np.zeros(max(len(old.crossed), len(new.crossed)), bool)
-    is_same[:rows] = (old.crossed[:rows, :places] == new.crossed[:rows, :places]).all(axis=1)
-    for each in (old, new):
-        is_same[:rows] &= (each.crossed[:rows, places:] < 0).all(axis=1)
 
     def holds(nic: str, address: str) -> bool:
         then, rows = old.pairs.get((nic, address)), new.pairs.get((nic, address))
@@ -208,6 +204,22 @@ def _unchanged(
         for nic, crossings in known.items()
         if all(holds(nic_id(*nic), address) for address in crossings.addresses)
     }
+
+
+def same_rows(before: Routes, now: Routes) -> Mask | None:
+    """Which rows of the paths cross the links that they crossed, shape (rows then or now, whichever are more,).
+
+    None where links have other numbers.
+    """
+    if now.links[: len(before.links)] != before.links:
+        return None
+    old, new = before.packed, now.packed
+    rows, places = np.minimum(old.crossed.shape, new.crossed.shape)
+    is_same = np.zeros(max(len(old.crossed), len(new.crossed)), bool)
+    is_same[:rows] = (old.crossed[:rows, :places] == new.crossed[:rows, :places]).all(axis=1)
+    for each in (old, new):
+        is_same[:rows] &= (each.crossed[:rows, places:] < 0).all(axis=1)
+    return is_same
 
 
 class _Joined:

@@ -5,6 +5,8 @@ SIMON uses (Geng et al., "SIMON: A Simple and Scalable Method for Sensing, Infer
 NSDI 2019). Columns are worked off in groups that share no row (`stages`), so that the exact minimum over each of a
 group's coordinates is taken for all of them at once, a Gauss-Seidel sweep. It goes by the normal equations, A^T W A and
 A^T W y: there are far fewer columns than rows. Successive windows differ little, so the last solution is a good start.
+What is left after the first sweep shrinks slowly, so later ones go further than the minimum (projected over-relaxation:
+Cryer, "The solution of a quadratic programming problem using systematic overrelaxation", SIAM J. Control 1971).
 """
 
 from collections.abc import Sequence
@@ -14,6 +16,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+
+RELAXATION = 1.5
+"""By so much of the way to each minimum, below 2; with 1 it takes half as many sweeps more to come half as near."""
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -80,18 +85,20 @@ class Solver:
     ) -> Floats:
         """From x on; columns in the order of groups."""
         seen = norm > 0
-        divisor = np.where(seen, norm, 1.0)
-        products = self._products.of(weight, norm)
+        x[~seen] = 0.0
+        per_norm = np.divide(1.0, norm, out=np.zeros(len(norm)), where=seen)
+        products, relaxation = self._products.of(weight, norm), 1.0
         for _ in range(sweeps):
             largest = 0.0
             for group, rows in products:
-                slope = gain[group] - rows @ x
-                wanted = np.where(seen[group], x[group] + slope / divisor[group], 0.0)
-                step = np.maximum(wanted, 0.0) - x[group]
-                x[group] += step
-                largest = max(largest, float(np.abs(step).max(initial=0.0)))
+                now = x[group]
+                wanted = now + relaxation * per_norm[group] * (gain[group] - rows @ x)
+                step = np.maximum(wanted, 0.0, out=wanted) - now
+                now += step
+                largest = max(largest, float(np.abs(step, out=step).max(initial=0.0)))
             if largest <= tolerance:
                 break
+            relaxation = RELAXATION
         return x
 
     def prepare(self) -> None:

@@ -8,10 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.choice import spread
-from manager.fabric.routes import DirectedLink, Routes
+from manager.fabric.routes import DirectedLink, Pair, Routes
+from manager.links.meter import same_rows
 from manager.placement import PathSet
 
 MOST_CANDIDATES = 64
+MOST_CARRIED = 32
+"""From so many versions of the routes to the next one choices are taken over; those of pairs that are gone go then."""
+
+_made = count()
 
 Links = tuple[int, ...]
 
@@ -25,12 +30,14 @@ class Choices:
         switches: that each of them crosses.
         ports: a source port for each.
         by_port: the path of every known source port.
+        number: another one than that of any other choices.
     """
 
     paths: tuple[Links, ...]
     switches: tuple[frozenset[str], ...]
     ports: tuple[int, ...]
     by_port: dict[int, int]
+    number: int = field(default_factory=lambda: next(_made), compare=False)
 
     def backups(self, primary: int) -> list[int]:
         """The other paths, those that share the fewest links with one first."""
@@ -43,39 +50,79 @@ class Choices:
         return len(links), len(self.switches[one] & self.switches[other])
 
 
+@dataclass
+class Known:
+    """What candidates were asked for.
+
+    Attributes:
+        choices: of each pair of a NIC and an address, None where no path is known.
+        pairs: the pair of the path set that each different set of paths is.
+        path_set: of the pairs when it was last asked for.
+        carried: from so many versions of the routes to the next some of it was taken over.
+    """
+
+    choices: dict[Pair, Choices | None]
+    pairs: dict[tuple[Links, ...], int]
+    path_set: PathSet
+    carried: int = 0
+
+
 class Candidates:
     """Choices of one version of the routes, worked out when asked for.
+
+    Args:
+        routes: that version.
+        before: those of an earlier one; what holds still is taken over.
 
     Attributes:
         routes: that version.
         number: another one than that of any others.
+        follows: the number of those of which all was taken over but what has changed; -1 for none.
+        changed: the pairs that have other paths than those had, of all that they were asked for.
+        known: what was asked for.
     """
 
-    _made = count()
-
-    def __init__(self, routes: Routes) -> None:
-        self.routes, self.number = routes, next(self._made)
-        self._choices: dict[tuple[str, str], Choices | None] = {}
-        self._pairs: dict[tuple[Links, ...], int] = {}
-        self._path_set = PathSet.of([], len(routes.links))
+    def __init__(self, routes: Routes, before: "Candidates | None" = None) -> None:
+        self.routes, self.number = routes, next(_made)
+        self.follows, self.changed = -1, frozenset[Pair]()
+        self.known = Known({}, {}, PathSet.of([], len(routes.links)))
+        if before is not None and before.known.carried < MOST_CARRIED:
+            self._carry_on(before)
 
     def of(self, src: str, dst_addr: str) -> Choices | None:
         """The choices from a NIC to an address; None where no path is known."""
         key = (src, dst_addr)
-        if key not in self._choices:
-            self._choices[key] = _choices(self.routes.ports(src, dst_addr), self.routes.links)
-        return self._choices[key]
+        if key not in self.known.choices:
+            self.known.choices[key] = _choices(self.routes.ports(src, dst_addr), self.routes.links)
+        return self.known.choices[key]
 
     def pair(self, choices: Choices) -> int:
         """The pair of the path set that some choices are."""
-        return self._pairs.setdefault(choices.paths, len(self._pairs))
+        return self.known.pairs.setdefault(choices.paths, len(self.known.pairs))
 
     @property
     def path_set(self) -> PathSet:
         """The paths of all pairs that were asked for, as placement wants them."""
-        if self._path_set.links.shape[1] != len(self._pairs):
-            self._path_set = PathSet.of(list(self._pairs), len(self.routes.links))
-        return self._path_set
+        if self.known.path_set.links.shape[1] != len(self.known.pairs):
+            self.known.path_set = PathSet.of(list(self.known.pairs), len(self.routes.links))
+        return self.known.path_set
+
+    def _carry_on(self, before: "Candidates") -> None:
+        """Take over what was known, if links have the numbers that they had."""
+        is_same = same_rows(before.routes, self.routes)
+        if is_same is None:
+            return
+        old, new = before.routes.packed, self.routes.packed
+        moved = np.unique(new.rows.of[np.flatnonzero(~is_same[: len(new.rows.of)])]).tolist()
+        changed = {pair for number in moved if number >= 0 and (pair := new.rows.pairs[number]) is not None}
+        known = before.known
+        changed |= {pair for pair in known.choices if old.pairs.get(pair) is not new.pairs.get(pair)}
+        self.follows, self.changed = before.number, frozenset(changed & known.choices.keys())
+        paths, links = known.path_set, len(self.routes.links)
+        if paths.link_count != links:
+            paths = PathSet(np.where(paths.links == paths.link_count, links, paths.links), links)
+        choices = {pair: one for pair, one in known.choices.items() if pair not in changed}
+        self.known = Known(choices, dict(known.pairs), paths, known.carried + 1)
 
 
 @dataclass

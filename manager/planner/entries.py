@@ -77,7 +77,7 @@ class Entries:
         refused_s: until when its host is taken not to do as it is told.
         rate_bps: smoothed, NaN while unknown.
         clear_s: since when no queue was on its way, in the future while one may be.
-        chosen_of: the number of the candidates by which its backup was found to be as good as can be.
+        chosen_of: the number of the choices of which its backup was found to be as good as can be.
         chosen_without: the number of the set of links that were dead then.
     """
 

@@ -17,6 +17,7 @@ _PLACE = np.dtype(
         ("pair", "<i8"),
         ("path", "<i8"),
         ("way", "<i8"),
+        ("choices", "<i8"),
         ("has_choice", "?"),
     ]
 )
@@ -31,19 +32,22 @@ class Places:
         pair: the pair of the candidates' path set, -1 where no path is known; shape (n,).
         path: the candidate that each is on, -1 where that is not known; shape (n,).
         way: alike for those from one NIC to one address, and for no others; shape (n,).
+        choices: the number of the choices that each has, -1 where no path is known; shape (n,).
         has_choice: whether there is more than one candidate; shape (n,).
         crossed: the numbers of all links on the way, -1 behind the last, shape (n, most links).
     """
 
     def __init__(self, rows: NDArray[np.void], crossed: NDArray[np.int32]) -> None:
         self.pair, self.path, self.way = rows["pair"], rows["path"], rows["way"]
-        self.has_choice, self.crossed = rows["has_choice"], crossed
+        self.choices, self.has_choice, self.crossed = rows["choices"], rows["has_choice"], crossed
 
 
 class Located:
     """Finds queue pairs by the routes and the ports that they leave with."""
 
+    _candidates: Candidates
     _ways: dict[tuple[str, str], int]
+    _places: NDArray[np.void]
     _crossed: NDArray[np.int32]
 
     def __init__(self) -> None:
@@ -68,7 +72,7 @@ class Located:
             port: the source port of each, shape (names,).
         """
         if candidates is not self._candidates:
-            self._forget(candidates)
+            self._follow(candidates)
         self._grow(len(steering.generation))
         places = self._places[rows]
         moved = (places["port"] != port) | (places["generation"] != steering.generation[rows])
@@ -97,10 +101,11 @@ class Located:
             name, sport = names[i], int(port[i])
             src, choices = name.src, self._candidates.of(name.src, name.dst_addr)
             way = self._ways.setdefault((src, name.dst_addr), len(self._ways))
-            found = (NOWHERE, NOWHERE, way, False)
+            found = (NOWHERE, NOWHERE, way, NOWHERE, False)
             if choices is not None:
                 path = choices.by_port.get(sport, NOWHERE)
-                found = (self._candidates.pair(choices), path, way, len(choices.paths) > 1)
+                pair = self._candidates.pair(choices)
+                found = (pair, path, way, choices.number, len(choices.paths) > 1)
             self._places[rows[i]] = (generation[i], sport, *found)
             paths.append(PathName(src, name.dst_addr, sport))
         crossed = self._candidates.routes.crossed(paths)
@@ -109,6 +114,16 @@ class Located:
             self._crossed = np.pad(self._crossed, ((0, 0), (0, wider)), constant_values=NOWHERE)
         self._crossed[rows[chosen]] = NOWHERE
         self._crossed[rows[chosen], : crossed.shape[1]] = crossed
+
+    def _follow(self, candidates: Candidates) -> None:
+        """Go by other candidates from now on, and look those up anew that may have other paths."""
+        if candidates.follows != self._candidates.number:
+            self._forget(candidates)
+            return
+        self._candidates = candidates
+        is_other = np.array([pair in candidates.changed for pair in self._ways], dtype=bool)
+        if is_other.any():
+            self._places["port"][is_other[self._places["way"]]] = NOWHERE
 
     def _forget(self, candidates: Candidates) -> None:
         """Look all of them up anew, by these."""

@@ -213,7 +213,7 @@ class Planner:
         if not self.settings.enabled:
             return False
         if routes is not self._candidates.routes:
-            self._candidates = Candidates(routes)
+            self._candidates = Candidates(routes, self._candidates)
         hosts = self._let_go(overrides)
         dead = self._dead_links.find(routes, self._watched(now_s), localised, now_s)
         outcome = self._step(now_s, loads, dead, overrides)

@@ -84,6 +84,7 @@ class Problem:
         way: alike for those from one NIC to one address, and for no others.
         fabric: the links, those that are dead without capacity.
         demand: their rates, and which of the fabric's pairs each is of.
+        choices: the number of the choices that each has.
         now: the path that each is on, -1 where that is not known.
         free: whether the planner may say where it goes.
         heard: whether its NIC has said something of late.
@@ -96,6 +97,7 @@ class Problem:
     way: NDArray[np.intp]
     fabric: Fabric
     demand: Demand
+    choices: NDArray[np.intp]
     now: NDArray[np.intp]
     free: Mask
     heard: Mask
@@ -136,6 +138,7 @@ def pose(inputs: PlannerInputs, steering: SteeringState, located: Located) -> Pr
         way=places.way[kept],
         fabric=fabric,
         demand=Demand(places.pair[kept], wanted[kept]),
+        choices=places.choices[kept],
         now=places.path[kept],
         free=free[kept],
         heard=heard[kept],

@@ -68,7 +68,7 @@ def _enter(
     moved = set(outcome.moved)
     watched: dict[int, Watched] = {}
     has_backup = problem.entries.backup_sport != NO_PORT
-    settled = (chosen == problem.now) & has_backup & (problem.entries.chosen_of == inputs.candidates.number)
+    settled = (chosen == problem.now) & has_backup & (problem.entries.chosen_of == problem.choices)
     dead_number = located.number_dead(dead)
     if dead.any():
         settled &= problem.entries.chosen_without == dead_number
@@ -87,7 +87,7 @@ def _enter(
             ports.add(choices.by_port[present], present)
             continue
         backup = backup_for(choices, k, sport, present=present, watched=ports, dead=dead)
-        entry.chosen_of, entry.chosen_without = inputs.candidates.number, dead_number
+        entry.chosen_of, entry.chosen_without = choices.number, dead_number
         if not steering.ask(name, sport, backup, inputs.now_s):
             continue
         outcome.hosts.add(name.host)

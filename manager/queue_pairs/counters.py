@@ -93,6 +93,7 @@ class NicTable(_Sending):
         interval_s: between the last two reports, within what agents are told.
         told_s: how many seconds the reports tell of, until now: silence tells nothing.
         paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
+        lasts_s: the manager's clock before which no row is old enough to be forgotten.
     """
 
     keys: NDArray[np.bytes_] = field(default_factory=lambda: qp_keys(np.zeros(0, QP_ROW)))
@@ -109,6 +110,7 @@ class NicTable(_Sending):
     told_s: float = 0.0
     interval_s: float = SHORTEST_INTERVAL_S
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
+    lasts_s: float = -math.inf
 
     @property
     def holds_s(self) -> float:
@@ -140,6 +142,13 @@ class NicTable(_Sending):
     def remember(self, arrived: NDArray[np.bytes_]) -> None:
         """Know the rows of the next report where it is of the same queue pairs as this one, all of which are here."""
         self.arrived, self.places = arrived.tobytes(), np.searchsorted(self.keys, arrived)
+
+    def forget_old(self, now_s: float) -> None:
+        """Drop rows not heard of for long. Those that come later, or are heard of again, only last longer."""
+        kept = now_s - self.heard_s < FORGET_AFTER_S
+        if not kept.all():
+            self.keep(kept)
+        self.lasts_s = float(self.heard_s.min(initial=now_s)) + FORGET_AFTER_S
 
     def keep(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> None:
         """Keep some rows, in an order that `chosen` gives."""
@@ -273,9 +282,8 @@ class QueuePairStore:
     def expire(self, now_s: float, hosts: set[str]) -> None:
         """Drop rows not heard of for long, and those of hosts that are gone."""
         for nic, table in list(self.tables.items()):
-            kept = now_s - table.heard_s < FORGET_AFTER_S
-            if not kept.all():
-                table.keep(kept)
+            if now_s >= table.lasts_s:
+                table.forget_old(now_s)
             if nic[0] not in hosts or not (len(table.rows) or now_s - table.latest_s < FORGET_AFTER_S):
                 del self.tables[nic]
 

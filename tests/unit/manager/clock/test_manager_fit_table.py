@@ -289,6 +289,34 @@ def test_a_report_that_comes_in_while_clocks_are_solved_does_not_disturb_it() ->
     assert told.service.solve_edges(edges) is not None
 
 
+@pytest.mark.parametrize("says", ["nothing", "young", "own"])
+def test_clocks_are_solved_again_after_a_while_or_at_once_where_one_is_said_to_have_changed(
+    says: str,
+) -> None:
+    told = Told()
+    assert told.service.is_due(told.now_s, 9.0)
+    for _ in range(12):
+        told.round()
+    begun_s = told.now_s
+    assert told.service.begin(begun_s) is not None
+    now_ns = round(begun_s * S)
+    report = Report(
+        host="a",
+        boot_id="",
+        seq=0,
+        local_ns=now_ns,
+        fits=fit_rows([fit(ref_local_ns=now_ns, young=says == "young", since_local_ns=now_ns - S)]),
+        counters={},
+        clock=None,
+        own_change=msgspec.structs.replace(OWN, ref_local_ns=now_ns) if says == "own" else None,
+    )
+    told.service.hear(report, HOSTS, begun_s)
+    assert told.service.is_due(begun_s + 0.1, 0.5) == (says != "nothing")
+    assert told.service.is_due(begun_s + 0.5, 0.5)
+    told.service.begin(begun_s + 0.1)
+    assert not told.service.is_due(begun_s + 0.2, 0.5)
+
+
 FAR = "x"
 
 

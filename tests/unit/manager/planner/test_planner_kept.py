@@ -1,11 +1,14 @@
 """What the planner keeps from one step to the next is what it would find anew."""
 
+from unittest.mock import patch
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
-from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.fabric.routes import DirectedLink, PackedPaths, PathName, Routes
+from manager.planner import candidates as candidates_module
 from manager.planner.candidates import Candidates
 from manager.planner.flows import FlowReader, QpName, sending
 from manager.planner.located import Located
@@ -89,3 +92,64 @@ def test_places_that_are_kept_are_those_found_for_the_first_time(
         for name, port, crossed in zip(names, ports.tolist(), kept.crossed.tolist(), strict=True):
             links = candidates.routes.paths.get(PathName(name.src, name.dst_addr, port), ())
             assert [link for link in crossed if link >= 0] == list(links)
+
+
+_ports = st.sets(st.sampled_from(PORTS))
+_crossed = st.lists(st.integers(0, len(LINKS) - 1), min_size=1, max_size=4, unique=True)
+_changes = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(ADDRESSES), _ports, max_size=2),
+        st.dictionaries(st.tuples(st.sampled_from(ADDRESSES), st.sampled_from(PORTS)), _crossed, max_size=2),
+        st.integers(0, 2),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(_changes, st.integers(0, 3), st.data())
+def test_what_is_taken_over_from_other_routes_is_what_would_be_found_anew(
+    changes: list[tuple[dict[str, set[int]], dict[tuple[str, int], list[int]], int]],
+    most: int,
+    data: st.DataObject,
+) -> None:
+    """Pairs come, go and get other ports, paths lead over other links, and links become known."""
+    with patch.object(candidates_module, "MOST_CARRIED", most):
+        pairs: dict[tuple[str, str], dict[int, int]] = {}
+        crossed = np.full((len(ADDRESSES) * len(PORTS), 4), -1, np.int32)
+        crossed[:, 0] = np.arange(len(crossed)) % len(LINKS)
+        steering, located, candidates = SteeringState(), Located(), Candidates(Routes())
+        links = LINKS
+        for version, (ported, led, more) in enumerate(changes):
+            for address, ports in ported.items():
+                place = ADDRESSES.index(address) * len(PORTS)
+                rows = {port: place + PORTS.index(port) for port in sorted(ports)}
+                pairs = {**pairs, ("h0/eth0", address): rows}
+                if not rows:
+                    del pairs["h0/eth0", address]
+            crossed = crossed.copy()
+            for (address, port), over in led.items():
+                row = ADDRESSES.index(address) * len(PORTS) + PORTS.index(port)
+                crossed[row] = [*over, *[-1] * (4 - len(over))]
+            links = (*links, *(DirectedLink(f"t{len(links)}", f"u{i}") for i in range(more)))
+            routes = Routes(version + 1, links, PackedPaths(pairs, crossed))
+            candidates, fresh = Candidates(routes, candidates), Candidates(routes)
+            names = data.draw(_names)
+            sports = data.draw(st.lists(st.sampled_from(PORTS), min_size=len(names), max_size=len(names)))
+            rows_of, port = steering.know(names, float(version)), np.array(sports, np.int64)
+            mine = located.find(candidates, steering, names, rows_of, port)
+            anew = Located().find(fresh, steering, names, rows_of, port)
+            for column in ("path", "has_choice"):
+                np.testing.assert_array_equal(getattr(mine, column), getattr(anew, column))
+            assert [[link for link in row if link >= 0] for row in mine.crossed.tolist()] == [
+                [link for link in row if link >= 0] for row in anew.crossed.tolist()
+            ]
+            for i, name in enumerate(names):
+                choices = candidates.of(name.src, name.dst_addr)
+                assert choices == fresh.of(name.src, name.dst_addr)
+                assert mine.choices[i] == (-1 if choices is None else choices.number)
+                assert (mine.pair[i] >= 0) == (choices is not None)
+                for k, path in enumerate(() if choices is None else choices.paths):
+                    over = candidates.path_set.links[:, mine.pair[i], k].tolist()
+                    assert over[: len(path)] == list(path)
+                    assert set(over[len(path) :]) <= {len(links)}

@@ -120,6 +120,17 @@ def test_what_is_gone_is_forgotten_and_stays_in_the_totals() -> None:
     assert store.totals["packets", "egress"] == 2
 
 
+def test_what_is_heard_of_again_is_forgotten_that_much_later() -> None:
+    store = QueuePairStore()
+    _hear(store, 1.0, {"qpn": 5, "packets": 1})
+    store.expire(2.0, {"a"})
+    _hear(store, 300.0, {"qpn": 5, "packets": 2})
+    _hear(store, 400.0, {"qpn": 6, "packets": 2})
+    for now_s, left in ((FORGET_AFTER_S + 2.0, [5, 6]), (FORGET_AFTER_S + 301.0, [6])):
+        store.expire(now_s, {"a"})
+        assert list(_by_qpn(store)) == left
+
+
 def test_what_a_report_in_parts_left_out_is_remembered() -> None:
     store = QueuePairStore()
     for first, unlisted in ((0, 70), (1, 0)):
