@@ -59,13 +59,7 @@ EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0
 DETAIL_CHARACTERS = 200
 HELLO_REASONS = ("ok", "not_sane", "name_taken", "put_out")
-REPORT_REASONS = (
-    "ok",
-    "unknown_host",
-    "lost_on_the_way",
-    "foreign_path",
-    "discipline_not_sane",
-)
+REPORT_REASONS = ("ok", "unknown_host", "lost_on_the_way", "foreign_path", "discipline_not_sane")
 
 _log = logging.getLogger("cwdp.manager")
 
