@@ -31,11 +31,13 @@ from cwdp.shared.bus.messages import (
 )
 from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import up
+from cwdp.shared.verbs import VerbsReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.discovery import Discovery
 from manager.faults.watch import FaultWatch
 from manager.probing.graph_timer import GraphTimer
+from manager.queue_pairs.traffic import Traffic
 from manager.service import Manager
 from manager.state import FleetState
 from tools.free_ports import free_port
@@ -123,6 +125,7 @@ SAID = {
     ),
     "bounced": BounceReport(host="twin", nic="eth0", number=1, target="10.0.0.9", sent=9, lost=9),
     "event": Event(host="twin", local_ns=1, kind="incast_started", nic="eth0", detail=""),
+    "verbs": VerbsReport(host="twin", nics=[]),
 }
 
 
@@ -137,6 +140,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "window": state.watch.reports.total,
         "trace": lambda: len(heard),
         "bounced": lambda: len(heard),
+        "verbs": lambda: len(heard),
         "event": lambda: [event.kind for event in state.events].count("incast_started"),
     }
     return seen[kind]() if kind in seen else None
@@ -161,7 +165,7 @@ async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Pa
     assert {type(message) for message in SAID.values()} == set(FromAgent.__subclasses__())
     port, heard = free_port(), list[FromAgent]()
     with pytest.MonkeyPatch.context() as patch:
-        for of, name in ((FaultWatch, "hear_echo_report"), (Discovery, "hear")):
+        for of, name in ((FaultWatch, "hear_echo_report"), (Discovery, "hear"), (Traffic, "hear_verbs")):
             patch.setattr(of, name, lambda _self, report: heard.append(report))
         arrived = [_recorded(patch, FleetState, name, at) for name, at in (("hears", 1), ("hear_hello", 0))]
         async with _manager(_config(tmp_path, port)) as manager:
