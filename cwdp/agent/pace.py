@@ -6,6 +6,9 @@ from collections.abc import Callable
 EARLY_S = 0.06
 """What is due so soon is told now: the loop that asks comes round every 0.125 s."""
 
+COUNTERS_EVERY = 4
+"""One of so many reports has all counters: where agents report more seldom, they tell these more seldom too."""
+
 
 class Pace:
     """Whether something is due, by its name.

@@ -31,7 +31,7 @@ from cwdp.agent.links import LinkTable
 from cwdp.agent.liveness.keeper import PulseKeeper
 from cwdp.agent.liveness.nicwatch import NicWatch
 from cwdp.agent.nic import HostNic
-from cwdp.agent.pace import Pace
+from cwdp.agent.pace import COUNTERS_EVERY, Pace
 from cwdp.agent.pacing.keeper import CongestionKeeper
 from cwdp.agent.probing.pathstats import path_stats
 from cwdp.agent.probing.prober import ProbeResults
@@ -74,7 +74,7 @@ BORROW_INTERVAL_S, NO_SLICES_INTERVAL_S = 0.02, 0.5
 DECISIONS_INTERVAL_S = 0.05
 LOOK_INTERVAL_S, MEASURE_EVERY = 0.125, 2
 FITS_S, FULL_S, NEW_EDGES_S = 0.5, 1.0, 10.0
-"""Between two reports with fits, and two with paths and counters; edges that changed of late are in each report."""
+"""Between two reports with fits, and two with paths; edges that changed of late are in each report."""
 
 ENSURE_INTERVAL_S = 1.0
 STEERED_INTERVAL_S = 2.0
@@ -248,13 +248,14 @@ class Agent:
         calm = not changing and time.monotonic() - self._probes_came_s > NEW_EDGES_S
         fits = self._sync.fits() if self._pace.is_due("fits", FITS_S) or not calm else []
         in_full = self._pace.is_due("in full", FULL_S)
+        counts = self._pace.is_due("counters", COUNTERS_EVERY * self._pace.interval_s)
         report = Report(
             host=self._config.host,
             seq=self._report_seq,
             local_ns=self._clock.now_ns(),
             fits=fit_rows(fits),
             paths=path_rows(self._path_stats() if in_full else []),
-            counters=self._totals() if in_full else {},
+            counters=self._totals() if counts else {},
             clock=clock,
             own_change=self._sync.own_change(now_ns),
             discipline=self._clock.discipline() if in_full else None,

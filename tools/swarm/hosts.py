@@ -146,7 +146,7 @@ class SwarmHost:
             reads_changes=True,
         )
 
-    def report(self, now_ns: int, *, with_fits: bool, in_full: bool) -> Report:
+    def report(self, now_ns: int, *, with_fits: bool, in_full: bool, with_counters: bool) -> Report:
         """What it measured."""
         self._seq += 1
         discipline = Discipline(source="adjtimex", frequency_ppb=12.5, changes=3, changed_s_ago=8.0)
@@ -163,7 +163,7 @@ class SwarmHost:
             paths=self._probes.stats(1.0, self._world.timelines.ahead_ns(self.pod, now_ns))
             if has_paths and self._probes
             else EdgeRows(),
-            counters=self._counters if in_full else {},
+            counters=self._counters if with_counters else {},
             clock=None if self._line is None else _at(self._line, local_ns),
             discipline=discipline if in_full else None,
         )

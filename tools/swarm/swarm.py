@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Struct
 from nkeys import KeyPair
 
+from cwdp.agent.pace import COUNTERS_EVERY
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.desired.changes import KIND as CHANGE
 from cwdp.shared.bus.desired.changes import Change
@@ -187,7 +188,12 @@ class Swarm:
     def _report(self, host: SwarmHost, turn: int) -> None:
         now_ns = time.monotonic_ns()
         fits_every, full_every = (max(1, round(each / self.interval_s)) for each in (FITS_S, FULL_S))
-        report = host.report(now_ns, with_fits=turn % fits_every == 0, in_full=turn % full_every == 0)
+        report = host.report(
+            now_ns,
+            with_fits=turn % fits_every == 0,
+            in_full=turn % full_every == 0,
+            with_counters=turn % COUNTERS_EVERY == 0,
+        )
         self._say(host, "report", report)
         self._say(host, "qp", host.queue_pairs(now_ns))
 

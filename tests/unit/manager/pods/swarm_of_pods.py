@@ -100,7 +100,9 @@ class SwarmOfPods:
             for report in host.windows(now_ns):
                 state.hear_windows(report, self.now_s)
             full = (self._turn + host.number) % SECOND == 0
-            state.hear_report(host.report(now_ns, with_fits=True, in_full=full), self.now_s)
+            state.hear_report(
+                host.report(now_ns, with_fits=True, in_full=full, with_counters=full), self.now_s
+            )
             if full:
                 state.traffic.hear_queue_pairs(host.queue_pairs(now_ns), self.now_s)
             traced = host.traces(64)
