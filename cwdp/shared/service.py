@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -10,6 +11,8 @@ import sys
 import time
 
 COLLECT_EVERY_S = 60.0
+_M_ARENA_MAX = -8
+"""`mallopt(3)`, malloc.h of glibc."""
 
 
 class _LineFormatter(logging.Formatter):
@@ -49,6 +52,11 @@ async def collect_in_full() -> None:
             await asyncio.sleep(COLLECT_EVERY_S)
     finally:
         gc.unfreeze()
+
+
+def share_arena() -> None:
+    """Have all threads take memory from one place; before there are any. Else glibc keeps what each of them has freed apart."""
+    ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def notify(state: str) -> None:

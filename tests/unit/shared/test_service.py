@@ -1,8 +1,10 @@
-"""Memory of a service that works evenly: what Python keeps aside is given back now and then."""
+"""Memory of a service that works evenly: what Python keeps aside is given back now and then, and threads share the rest."""
 
 import asyncio
 import gc
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from asynchronous import asynchronous
@@ -32,3 +34,39 @@ async def test_tuples_that_were_freed_are_given_back(monkeypatch: pytest.MonkeyP
     await until(lambda: sys.getallocatedblocks() < before + TUPLES // 2)
     await end(collecting)
     assert gc.get_freeze_count() == 0
+
+
+ARENAS = """
+import ctypes, sys, threading
+from cwdp.shared.service import share_arena
+
+libc = ctypes.CDLL(None)
+libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p
+together = threading.Barrier(4)
+
+def allocate():
+    together.wait()
+    for _ in range(100):
+        libc.malloc(1000)
+    together.wait()
+
+if sys.argv[2] == "one":
+    share_arena()
+threads = [threading.Thread(target=allocate) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+def test_threads_take_memory_from_one_place(tmp_path: Path) -> None:
+    arenas = {}
+    for how in ("one", "several"):
+        told = tmp_path / how
+        subprocess.run([sys.executable, "-c", ARENAS, str(told), how], check=True)
+        arenas[how] = told.read_text().count("<heap nr=")
+    assert arenas["one"] == 1 < arenas["several"]
