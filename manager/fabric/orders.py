@@ -122,16 +122,16 @@ class Orders:
         ]
         self.waits = False
         of_host = {src: _host(src) for src in {src for src, _ in in_use}}
-        budget = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(set(of_host.values()))))
-        spent: Counter[str] = Counter()
+        left = _budgets(in_use, of_host)
         for pair, ports in in_use.items():
             host = of_host[pair[0]]
             plan, heard, wants = self._plans.get(pair), traced.get(pair), enough.get(pair)
+            most = left[host].of(ports)
             is_settled = (
                 plan is not None
                 and recounted is not None
                 and pair not in recounted
-                and plan.rests_on(ports, heard, wants, budget - spent[host])
+                and plan.rests_on(ports, heard, wants, most)
             )
             if plan is None:
                 plan = self._plans[pair] = _Plan(
@@ -139,8 +139,8 @@ class Orders:
                 )
             if not is_settled:
                 self._look(plan, pair, path_counts, (ports, heard, wants), is_calm=is_calm)
-                self._fill(pair, plan, budget - spent[host])
-            spent[host] += len(plan.ports)
+                self._fill(pair, plan, most)
+            left[host].spend(ports, len(plan.ports))
         orders = self._orders(in_use)
         changed = orders != self.by_host
         self.by_host = orders
@@ -183,6 +183,33 @@ class Orders:
                     )
                 orders.setdefault(host, []).append(plan.order)
         return orders
+
+
+@dataclass
+class _Budget:
+    """How many more ports a host may trace: of those in use, and of others. The first come first."""
+
+    used: int
+    others: int
+
+    def of(self, ports: Collection[int]) -> int:
+        """How many a pair may have that uses some."""
+        return min(self.used, len(ports), MOST_IN_USE) + self.others
+
+    def spend(self, ports: Collection[int], count: int) -> None:
+        """Such a pair has so many."""
+        used = min(self.used, len(ports), MOST_IN_USE, count)
+        self.used -= used
+        self.others -= count - used
+
+
+def _budgets(in_use: InUse, of_host: Mapping[str, str]) -> dict[str, _Budget]:
+    """The budget of each host: no pair has further ports at the cost of those that another one has in use."""
+    used: Counter[str] = Counter()
+    for pair, ports in in_use.items():
+        used[of_host[pair[0]]] += min(len(ports), MOST_IN_USE)
+    most = min(MOST_PORTS_A_HOST, MOST_PORTS // max(1, len(used)))
+    return {host: _Budget(most, max(0, most - count)) for host, count in used.items()}
 
 
 def candidates(pair: Pair, count: int) -> list[int]:
