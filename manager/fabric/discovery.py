@@ -15,7 +15,7 @@ from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.model import Model
 from manager.fabric.orders import Orders, candidates
 from manager.fabric.path_counts import PathCounts
-from manager.fabric.routes import DirectedLink, Pair
+from manager.fabric.routes import DirectedLink, Pair, PathName
 from manager.fabric.used_ports import HostUse, Ports, UsedPorts
 from manager.fabric.wiring import Miswired, address_of_each, miswired
 from manager.fabric.wiring_watch import WiringChange, WiringWatch
@@ -112,13 +112,22 @@ class Discovery:
             ifnames = self._members.ifnames(report.host)
             if ifnames is not None:
                 self.fabric.hear(report, ifnames, now_s)
-        changes = self.fabric.step(now_s, self._orders.is_ordered)
+        changes = self.fabric.step(now_s, self._is_followed)
         if self.fabric.routes.version != self._counted_version:
             self._counted_version, self._changed_s = self.fabric.routes.version, now_s
             self.path_counts = PathCounts(self.fabric.routes, self.path_counts)
             self._rerouted.append(self.path_counts.rerouted)
             self._recounted.update(self.path_counts.recounted)
         return [*changes, *self._watch_wiring(now_s)]
+
+    def _is_followed(self, path: PathName) -> bool:
+        """Whether a path is to be traced, or replies to probes take it, which another pod's host traces."""
+        pair = path.src, path.dst_addr
+        return (
+            self._orders.is_ordered(path)
+            or path.sport in self._mesh.get(pair, ())
+            or path.sport in self._usual.get(pair, ())
+        )
 
     def model(self) -> Model:
         """The fabric as people know it."""

@@ -165,21 +165,21 @@ class Orders:
         """What a host is to trace now."""
         self._withdraw(host, self._planned[host] - in_use.keys())
         self._planned[host] = set(in_use)
-        left = self._budget
+        left = _Budget.of_host(self._budget, in_use)
         for pair, ports in in_use.items():
-            plan = self._plans.get(pair)
+            plan, most = self._plans.get(pair), left.of(ports)
             rests_on = ports, facts.traced.get(pair), facts.enough.get(pair)
             is_known = facts.anew is not None and pair not in facts.anew
-            is_settled = plan is not None and is_known and plan.rests_on(*rests_on, left)
+            is_settled = plan is not None and is_known and plan.rests_on(*rests_on, most)
             if plan is None:
                 switches = facts.path_counts.switches(pair[0], facts.owner.get(pair[1], ""))
                 plan = self._plans[pair] = _Plan(switches=switches)
             if not is_settled:
                 self._look(plan, pair, facts.path_counts, rests_on, is_calm=facts.is_calm)
-                self._fill(pair, plan, left)
+                self._fill(pair, plan, most)
             if plan.settled is None:
                 self._unsettled.add(host)
-            left -= len(plan.ports)
+            left.spend(ports, len(plan.ports))
         return [order for pair in in_use if (order := _order(pair, self._plans[pair])) is not None]
 
     def _look(self, plan: _Plan, pair: Pair, path_counts: PathCounts, of: _RestsOn, *, is_calm: bool) -> None:
@@ -214,6 +214,29 @@ def _order(pair: Pair, plan: _Plan) -> TraceOrder | None:
         ifname = pair[0].rpartition("/")[2]
         plan.order = TraceOrder(nic=ifname, dst_addr=pair[1], sports=list(plan.ports), switches=plan.switches)
     return plan.order if plan.ports else None
+
+
+@dataclass
+class _Budget:
+    """How many more ports a host may trace: of those in use, and of others. The first come first."""
+
+    used: int
+    others: int
+
+    @classmethod
+    def of_host(cls, most: int, in_use: InUse) -> "_Budget":
+        """Of one that may trace so many: no pair has further ports at the cost of those that another one has in use."""
+        return cls(most, max(0, most - sum(min(len(ports), MOST_IN_USE) for ports in in_use.values())))
+
+    def of(self, ports: Collection[int]) -> int:
+        """How many a pair may have that uses some."""
+        return min(self.used, len(ports), MOST_IN_USE) + self.others
+
+    def spend(self, ports: Collection[int], count: int) -> None:
+        """Such a pair has so many."""
+        used = min(self.used, len(ports), MOST_IN_USE, count)
+        self.used -= used
+        self.others -= count - used
 
 
 def candidates(pair: Pair, count: int) -> list[int]:

@@ -1,6 +1,7 @@
 """The hosts of a swarm: what each was told, what it knows, and what it says now."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from cwdp.shared.bus.messages import (
     Report,
     SteerReport,
     Trace,
+    TraceOrder,
     TraceReport,
     WindowReport,
 )
@@ -75,7 +77,7 @@ class SwarmHost:
         self._probes: HostProbes | None = None
         self._next_window: int | None = None
         self._untraced: list[tuple[str, str, int]] = []
-        self._traced: set[tuple[str, str, int]] = set()
+        self._ordered: set[tuple[str, str, int]] = set()
         self._seq = self._steers = 0
         self._windows: ToldWindows | None = None
         self._counters = {
@@ -87,6 +89,7 @@ class SwarmHost:
     def come_back(self) -> None:
         """Speak again, as an agent that has begun anew."""
         self.is_away, self._starts = False, self._starts + 1
+        self._untraced = sorted(self._ordered)
 
     def take_document(self, told: Desired) -> None:
         """Do from now on as it says."""
@@ -105,10 +108,15 @@ class SwarmHost:
             )
         if before is None or before.steer != told.steer:
             self.moves += self._world.traffic.steer(self.number, told.steer)
-        for order in told.traces:
-            ordered = {(order.nic, order.dst_addr, sport) for sport in order.sports} - self._traced
-            self._traced |= ordered
-            self._untraced += sorted(ordered)
+        if before is None or before.traces != told.traces:
+            self._order(told.traces)
+
+    def _order(self, traces: Sequence[TraceOrder]) -> None:
+        """Trace these and no others; what was withdrawn is traced anew if it is ordered again."""
+        before = self._ordered
+        self._ordered = {(order.nic, order.dst_addr, sport) for order in traces for sport in order.sports}
+        self._untraced = [each for each in self._untraced if each in self._ordered]
+        self._untraced += sorted(self._ordered - before)
 
     def take_change(self, change: Change) -> None:
         """Do from now on as its document says with a change; not where it is one to another document."""

@@ -225,6 +225,19 @@ def test_orders_are_bounded_and_the_same_after_a_restart() -> None:
     assert one.by_host == {}
 
 
+def test_ports_in_use_are_traced_before_further_ones_of_any_pair() -> None:
+    pairs = [("h1/nic0", f"10.2.0.{i}") for i in range(200)]
+    in_use = {pair: list(range(50_000, 50_016)) for pair in pairs}
+    orders = Orders()
+    orders.update({"h1": in_use}, PathCounts(Routes()), {}, owner={})
+    for plan in orders._plans.values():
+        plan.granted = MOST_CANDIDATES
+    orders.update({"h1": in_use}, PathCounts(Routes()), {}, owner={})
+    traced = {("h1/nic0", order.dst_addr): order.sports for order in orders.by_host["h1"]}
+    assert sum(map(len, traced.values())) == MOST_PORTS_A_HOST
+    assert all(set(traced[pair]).issuperset(ports) for pair, ports in in_use.items())
+
+
 def test_a_pair_with_ever_more_paths_is_not_followed_for_ever() -> None:
     clos, orders, fabric = FakeClos(spines=200, hosts_per_leaf=1), Orders(), Fabric()
     in_use: InUse = {(src.name, dst.address): [] for src, dst in clos.pairs()}

@@ -6,6 +6,8 @@ from swarm_of_pods import LeadingPod, SwarmOfPods
 
 from cwdp.shared.bus.messages import SteerQp
 from cwdp.shared.bus.records import WINDOW_NS
+from manager.fabric.routes import PathName
+from manager.fabric.traces import FORGET_UNORDERED_S
 from manager.paths.windows import Window
 from tools.swarm.fabric import NO_LINK, Size, nic_of
 from tools.swarm.probes import BOUND_NS, HOP_NS
@@ -35,6 +37,26 @@ def swarm() -> SwarmOfPods:
 def _nic(name: str) -> int:
     host, _, ifname = name.partition("/")
     return int(host[1:]) * SIZE.nics_per_host + int(ifname[3:])
+
+
+def test_what_is_in_use_between_pods_stays_known_though_it_is_traced_once() -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        swarm = SwarmOfPods(SIZE, monkeypatch)
+        swarm.run(RUNS_S)
+        swarm.now_s += FORGET_UNORDERED_S
+        for pod in swarm.pods:
+            before = len(pod.state.fabric.store)
+            pod.state.discovery.learn(swarm.now_s)
+            replies = {
+                PathName(edge.dst, edge.src_addr, port)
+                for host in pod.hosts.values()
+                if host.told is not None
+                for edge in host.told.probes
+                for port in edge.reply_sports
+            }
+            assert len(pod.state.fabric.store) < before
+            known = pod.state.fabric.routes.paths
+            assert replies <= known.keys()
 
 
 def test_leaders_know_how_far_their_timelines_are_apart(swarm: SwarmOfPods) -> None:

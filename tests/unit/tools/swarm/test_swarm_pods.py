@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cwdp.shared.bus.messages import ClockLine, ClockUpdate, Hello
+from cwdp.shared.bus.messages import ClockLine, ClockUpdate, Desired, Hello, TraceOrder
 from manager.identity.authority import Authority
 from tools.swarm.fabric import Size
 from tools.swarm.swarm import Swarm, pod_names
@@ -59,3 +59,20 @@ def test_a_host_that_is_told_its_clock_tells_of_its_pods_timeline() -> None:
             ClockUpdate(host=f"h{host}", timeline="t", seq=1, line=line(), priors=[])
         )
     assert not np.isnan(timelines.ahead_ns(0, 0)).any()
+
+
+def test_a_host_traces_anew_what_is_ordered_again_and_all_once_it_is_back() -> None:
+    host = Swarm("nats://127.0.0.1:1", Authority.new(), SIZE).hosts[0]
+    order = TraceOrder(nic="nic0", dst_addr="10.0.0.33", sports=[50_000, 50_001])
+
+    def traced(*traces: TraceOrder) -> list[int]:
+        version = host.told.version + 1 if host.told else 1
+        host.take_document(Desired(host=host.name, version=version, probes=[], traces=list(traces)))
+        report = host.traces(64)
+        return [] if report is None else [trace.sport for trace in report.traces]
+
+    assert traced(order) == [50_000, 50_001]
+    assert traced(order) == traced() == []
+    assert traced(order) == [50_000, 50_001]
+    host.come_back()
+    assert traced(order) == [50_000, 50_001]
