@@ -39,17 +39,6 @@ class ProbeHistory:
         return self._lost.shape[1]
 
     @property
-    def sent(self) -> NDArray[np.uint32]:
-        """Probes that were sent, the latest window last, shape (windows, rows)."""
-        until = self._sent_until[(self._added - np.arange(self._kept, -1, -1)) % (self._kept + 1)]
-        return np.diff(until, axis=0)
-
-    @property
-    def lost(self) -> NDArray[np.uint16]:
-        """Those that were lost, as above."""
-        return self._lost[self._slots(self._kept)]
-
-    @property
     def sent_sums(self) -> Floats:
         """Probes that were sent over the last windows, shape (spans, rows)."""
         return np.array([self.sent_over(span) for span in self._spans], np.float64)
@@ -64,7 +53,7 @@ class ProbeHistory:
         return self._lost[np.ix_(self._slots(windows), rows)]
 
     def queued_ns_of(self, rows: Indices) -> NDArray[np.float32]:
-        """How long some rows' probes were queued there and back, NaN where none was answered, as above, of all windows."""
+        """How long some rows' probes were queued there and back, NaN where none was answered, of all windows, shape (windows, those rows)."""
         return self._queued_ns[np.ix_(self._slots(self._kept), rows)]
 
     def add(self, sent: Floats, lost: Floats, queued_ns: NDArray[np.float32]) -> None:

@@ -34,8 +34,9 @@ def test_it_is_as_if_all_windows_were_kept_in_a_list(seed: int) -> None:
                 dropped = np.minimum(latest, rng.integers(0, 3, rows))
                 history.add(latest, dropped, np.full(rows, 7.0, np.float32))
                 sent, lost = np.vstack([sent[1:], latest]), np.vstack([lost[1:], dropped])
-        assert np.array_equal(history.sent, sent)
-        assert np.array_equal(history.lost, lost)
+        until = [history.sent_over(windows).astype(int) for windows in range(spans[-1], -1, -1)]
+        assert np.array_equal(-np.diff(until, axis=0), sent)
+        assert np.array_equal(history.lost_of(np.arange(rows), spans[-1]), lost)
         some = np.flatnonzero(rng.random(rows) < 0.5)
         for place, span in enumerate(spans):
             assert np.array_equal(history.sent_over(span), sent[-span:].sum(axis=0))
