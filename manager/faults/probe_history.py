@@ -53,7 +53,7 @@ class ProbeHistory:
         return self._lost[np.ix_(self._slots(windows), rows)]
 
     def queued_ns_of(self, rows: Indices) -> NDArray[np.float32]:
-        """How long some rows' probes were queued there and back, NaN where none was answered, of all windows, shape (windows, those rows)."""
+        """How long some rows' probes were queued, NaN where none was answered, shape (windows, those rows)."""
         return self._queued_ns[np.ix_(self._slots(self._kept), rows)]
 
     def add(self, sent: Floats, lost: Floats, queued_ns: NDArray[np.float32]) -> None:
