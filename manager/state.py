@@ -362,7 +362,7 @@ class FleetState:
     def watch_links(self, now_s: float) -> None:
         """Find queues and faults from what has been heard."""
         tables, timeline_ns = self.traffic.queue_pairs.tables.items(), self.traffic.timeline_ns(now_s)
-        self.watch.doubt_clocks(self.clock.changed(), timeline_ns)
+        self.watch.doubt_clocks(self.clock.changed(), self.clock.unfollowed.take(), timeline_ns)
         self.watch.step(now_s, timeline_ns, tables)
         hosts = self.members.hosts
         self.watch.follow_members(now_s, (host for host in hosts if self.clock.state_of(host) == "set_aside"))

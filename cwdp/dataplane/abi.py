@@ -256,7 +256,7 @@ CLOCK: Final = _record(
         ("base_lines", (BASE_LINE, (2,)), 0),
         ("base_active", "<u4", 48),
         ("active", "<u4", 52),
-        ("unused", "<u8", 56),
+        ("ahead_of_raw_ns", "<i8", 56),
         ("lines", (CLOCK_LINE, (2,)), 64),
     ],
 )

@@ -20,6 +20,7 @@ from cwdp.shared.clocksync.ranks import value_at_rank
 from cwdp.shared.clocksync.timeline.track import BOUND_SIGMAS, HostClocks, HostState
 from manager.clock.fits import FitTable
 from manager.clock.timeline import NS_PER_S, ContinuedTracks, Identity, is_running
+from manager.clock.unfollowed import Unfollowed
 
 START_AFTER_S = 1.0
 START_LATEST_S = 6.0
@@ -69,12 +70,14 @@ class ClockService:
 
     Attributes:
         leader: who leads, for what is told to hosts.
+        unfollowed: hosts whose clocks nobody followed for a while.
         allowance_ns: what bounds hold, in the median, for changes not seen yet, by what clocks did of late; 0 for nothing.
     """
 
     def __init__(self, identity: Identity, *, continued: bool) -> None:
         self.timeline = identity.timeline
         self.fits = FitTable()
+        self.unfollowed = Unfollowed()
         self.changes: list[tuple[str, ClockState]] = []
         self.allowance_ns = 0.0
         self.leader = Leader()
@@ -84,7 +87,6 @@ class ClockService:
         self._seeds: dict[str, tuple[int, ClockLine]] = {}
         self._measured: set[str] = set()
         self._measuring: set[str] = set()
-        self._agents: dict[str, str] = {}
         self._new_agents: set[str] = set()
         self._first_report_s: float | None = None
         self._running = False
@@ -103,8 +105,7 @@ class ClockService:
             self._first_report_s = now_s
         if not self._running:
             self._prepare(report, elsewhere)
-        if self._agents.setdefault(report.host, report.boot_id) != report.boot_id:
-            self._agents[report.host] = report.boot_id
+        if self.unfollowed.hear(report):
             self._new_agents.add(report.host)
         says_changed = self.fits.add(report.host, report.fits, known, now_s, elsewhere)
         self.fits.hear_own(report.host, report.own_change)
@@ -181,7 +182,7 @@ class ClockService:
         if slot is not None and slot < self._tracks.n_hosts:
             self._tracks.clear(np.array([slot]))
         self._seeds.pop(host, None)
-        self._agents.pop(host, None)
+        self.unfollowed.forget(host)
         self._new_agents.discard(host)
         self._states.pop(host, None)
         self._synced_s.pop(host, None)
@@ -283,6 +284,8 @@ class ClockService:
     def _set_state(self, host: str, state: ClockState) -> None:
         if self.state_of(host) != state:
             self.changes.append((host, state))
+            if state == "set_aside":
+                self.unfollowed.set_aside(host)
         self._states[host] = state
 
     def _lapse(self) -> None:

@@ -138,14 +138,19 @@ class LinkWatch:
             self._losses[:, :, mine] = losses[:, :, theirs]
         self.faults.use(model.matrix, model.causes, model.moved)
 
-    def doubt_clocks(self, changed: Mapping[str, int], timeline_ns: int | None) -> None:
+    def doubt_clocks(
+        self, changed: Mapping[str, int], unfollowed: Mapping[str, int], timeline_ns: int | None
+    ) -> None:
         """Take back the delays of hosts whose clocks went otherwise than they claimed, from then until they are told.
 
         Args:
             changed: since when, by the timeline, of every host whose clock is being found anew.
+            unfollowed: the same of those whose clocks nobody followed, and which are told of once.
             timeline_ns: the timeline now.
         """
         fresh = {host: since_ns for host, since_ns in changed.items() if self._changed.get(host) != since_ns}
+        for host, since_ns in unfollowed.items():
+            fresh[host] = min(since_ns, fresh.get(host, since_ns))
         self._changed = dict(changed)
         if not fresh or timeline_ns is None:
             return

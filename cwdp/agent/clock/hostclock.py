@@ -61,14 +61,14 @@ class LocalClock:
         self._looks, self._changes = COMPARE_EVERY, 0
 
     def take_up(self, all_maps: Iterable[Maps]) -> None:
-        """Begin: go on from the line that an earlier agent left.
+        """Begin: go on as an earlier agent did, by CLOCK_MONOTONIC_RAW and its constant if that can be.
 
-        Without a dataplane there is none. Local time is then CLOCK_MONOTONIC_RAW itself, which an agent that is started
+        Without a dataplane nothing is kept. Local time is then CLOCK_MONOTONIC_RAW itself, which an agent that is started
         again finds as it was.
         """
-        lines = [_base_line(maps) for maps in all_maps]
-        found = next((line for line in lines if line != IDENTITY), IDENTITY)
-        self._base = TimeBase(found if lines else None)
+        left = [(_base_line(maps), maps.ahead_of_raw_ns) for maps in all_maps]
+        line, ahead_of_raw_ns = next((each for each in left if each[0] != IDENTITY), (IDENTITY, 0))
+        self._base = TimeBase(line if left else None, ahead_of_raw_ns)
         self._observe()
 
     def look(self) -> Change | None:
@@ -86,6 +86,7 @@ class LocalClock:
         self._written = line
         for maps in all_maps:
             maps.write_base(ref_mono_ns=line.ref_mono_ns, ahead_ns=round(line.ahead_ns), rate=line.rate)
+            maps.ahead_of_raw_ns = self.ahead_of_raw_ns or 0
 
     def has_moved(self) -> bool:
         """Whether dataplanes should be told anew; asked after each look. It takes a change, or time, to move a line."""

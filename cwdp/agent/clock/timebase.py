@@ -25,6 +25,9 @@ NOMINAL_SIGMA, UNKNOWN_SIGMA = 1e-6, 1e-3
 """Of a rate that the kernel told, and of one that nobody told."""
 
 ANNOUNCED_SLOP = 1e-6
+MOST_DISCIPLINE = 0.12
+"""More than Linux lets a clock be disciplined: a tick of 10 ms by a tenth, and 500 ppm (adjtimex(2))."""
+
 FORGOTTEN = 2.0
 """After a surprise the line may be off by so many times of what has been seen."""
 
@@ -143,13 +146,15 @@ class TimeBase:
 
     Args:
         line: local time goes on from there; None for local time that is CLOCK_MONOTONIC_RAW itself.
+        kept_ns: local time less CLOCK_MONOTONIC_RAW when somebody followed them last; it goes before the line, which
+            the discipline has moved since, where it is possible. 0 for not known.
     """
 
-    def __init__(self, line: BaseLine | None = IDENTITY) -> None:
+    def __init__(self, line: BaseLine | None = IDENTITY, kept_ns: int = 0) -> None:
         self.changes = 0
         self.changed_local_ns: int | None = None
         self.is_in_doubt = False
-        self._begin = line
+        self._begin, self._kept_ns = line, kept_ns
         self._first_ns = 0
         self._last: Reading | None = None
         self._known = _Line()
@@ -222,7 +227,7 @@ class TimeBase:
     def _start(self, reading: Reading) -> None:
         """The first reading: local time goes on as it was."""
         if self._begin is not None:
-            self.ahead_of_raw_ns = self._begin.local_ns(reading.mono_ns) - reading.raw_ns
+            self.ahead_of_raw_ns = _ahead_of_raw_ns(self._begin, self._kept_ns, reading)
         self._first_ns = reading.mono_ns - reading.raw_ns
         if reading.nominal is not None:
             slope = reading.nominal / (1 + reading.nominal)
@@ -240,6 +245,14 @@ class TimeBase:
         if self._mean_off_ns**2 > CHANGE_SIGMAS**2 * sigma2:
             known.doubt(self._mean_off_ns, round(elapsed_ns / MEAN_SHARE))
             self._mean_off_ns = 0.0
+
+
+def _ahead_of_raw_ns(line: BaseLine, kept_ns: int, reading: Reading) -> int:
+    """Local time less CLOCK_MONOTONIC_RAW: what was kept, if the discipline can have led from the line to there."""
+    by_line_ns = line.local_ns(reading.mono_ns) - reading.raw_ns
+    led_ns = MOST_DISCIPLINE * abs(reading.mono_ns - line.ref_mono_ns)
+    is_possible = kept_ns and abs(kept_ns - by_line_ns) <= led_ns
+    return kept_ns if is_possible else by_line_ns
 
 
 def _announced(last: Reading, reading: Reading) -> float:

@@ -182,6 +182,15 @@ class Maps:
         store_barrier()
         self._clock[active][0] = inactive
 
+    @property
+    def ahead_of_raw_ns(self) -> int:
+        """Local time less CLOCK_MONOTONIC_RAW, as an agent has kept it for the next one; 0 where none has."""
+        return int(self._clock[0]["ahead_of_raw_ns"])
+
+    @ahead_of_raw_ns.setter
+    def ahead_of_raw_ns(self, ahead_ns: int) -> None:
+        self._clock["ahead_of_raw_ns"][0] = ahead_ns
+
     def read_base(self) -> NDArray[np.void]:
         """The line that makes local time now, a record of `abi.BASE_LINE`."""
         line: NDArray[np.void] = self._clock["base_lines"][0, int(self._clock[0]["base_active"]) & 1].copy()

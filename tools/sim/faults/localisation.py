@@ -88,7 +88,7 @@ class Bench:
                 self.watch.take(due.make(), now_s)
             changed = self.fabric.changed(now_ns // WINDOW_NS)
             since_ns = {host: round(window * WINDOW_NS) for host, window in changed.items()}
-            self.watch.doubt_clocks(since_ns, now_ns)
+            self.watch.doubt_clocks(since_ns, {}, now_ns)
             if self._number % self._at_once == 0:
                 self.watch.step(now_s, now_ns, ())
             self.watch.faults.follow_clocks(self.fabric.set_aside(self._number), now_s)

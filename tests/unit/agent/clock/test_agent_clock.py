@@ -411,16 +411,34 @@ def test_what_stamps_were_off_by_is_told(kernel: FakeClocks) -> None:
     assert change.error_ns == pytest.approx(1_000, abs=20)
 
 
-def test_an_agent_that_is_started_again_goes_on_from_the_base_line(kernel: FakeClocks) -> None:
-    """It was dead for a while in which the discipline changed: local time goes on from where the stale line is."""
-    maps, other = FakeMaps(), FakeMaps()
+def away_while_the_discipline_changes(kernel: FakeClocks, maps: FakeMaps) -> LocalClock:
+    """The clock of an agent that then is dead for 10 s."""
     first = LocalClock(Settings())
     first.take_up([maps])
     look_for(first, kernel, maps, 200)
     kernel.discipline(-15e-6)
     kernel.raw_ns += 10 * S
+    assert dataplane_ns(maps, kernel.mono_ns) != pytest.approx(first.now_ns(), abs=1_000)
+    return first
+
+
+def test_an_agent_that_is_started_again_goes_on_as_if_it_had_never_been_away(kernel: FakeClocks) -> None:
+    maps, other = FakeMaps(), FakeMaps()
+    first = away_while_the_discipline_changes(kernel, maps)
+    second = LocalClock(Settings())
+    second.take_up([other, maps])
+    second.write([maps, other])
+    assert second.now_ns() == first.now_ns()
+    for each in (maps, other):
+        assert dataplane_ns(each, kernel.mono_ns) == pytest.approx(first.now_ns(), abs=2)
+        assert each.ahead_of_raw_ns == first.ahead_of_raw_ns
+
+
+def test_an_agent_goes_on_from_the_base_line_where_an_older_one_has_kept_no_more(kernel: FakeClocks) -> None:
+    maps, other = FakeMaps(), FakeMaps()
+    away_while_the_discipline_changes(kernel, maps)
+    maps.ahead_of_raw_ns = 0
     stale_ns = dataplane_ns(maps, kernel.mono_ns)
-    assert stale_ns != pytest.approx(first.now_ns(), abs=1_000)
     second = LocalClock(Settings())
     second.take_up([other, maps])
     second.write([maps, other])

@@ -227,6 +227,28 @@ def test_it_goes_on_from_a_line_to_the_nanosecond(ref_ns: int, ahead_ns: int, ra
     assert base.line.local_ns(mono_ns) == pytest.approx(line.local_ns(mono_ns), abs=1)
 
 
+@given(st.integers(1, 10**13), st.floats(-0.1, 0.1))
+def test_it_goes_on_by_what_was_kept_however_the_clock_was_disciplined_since(
+    away_ns: int, rate: float
+) -> None:
+    line, begun_raw_ns = BaseLine(BEGUN_NS, 5_000.0, 1e-6), BEGUN_NS - 10**12
+    kept_ns = line.local_ns(BEGUN_NS) - begun_raw_ns
+    base = TimeBase(line, kept_ns)
+    mono_ns, raw_ns = BEGUN_NS + away_ns, begun_raw_ns + round(away_ns / (1 + rate))
+    base.observe(Reading(mono_ns, raw_ns, None))
+    assert base.ahead_of_raw_ns == kept_ns
+    assert base.line.local_ns(mono_ns) == raw_ns + kept_ns
+
+
+@pytest.mark.parametrize("off_ns", [-2 * S, 2 * S])
+def test_what_was_kept_of_another_clock_is_not_believed(off_ns: int) -> None:
+    line = BaseLine(BEGUN_NS, 5_000.0, 1e-6)
+    base = TimeBase(line, line.local_ns(BEGUN_NS) - BEGUN_NS + off_ns)
+    mono_ns = BEGUN_NS + 10 * S
+    base.observe(Reading(mono_ns, BEGUN_NS + 10 * S, None))
+    assert base.line.local_ns(mono_ns) == line.local_ns(mono_ns)
+
+
 def test_a_line_says_nothing_of_rates_beyond_its_reach() -> None:
     line = BaseLine(0, 5.0, 1e-6)
     assert line.ahead_at(2 * REACH_NS) == line.ahead_at(REACH_NS)
