@@ -21,7 +21,7 @@ from nats.js.api import (
     StreamConfig,
 )
 
-from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, copies_on
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, copies_on, maker
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import PREFIX
 from manager.bus.pods import bucket_of, subject_of
@@ -142,7 +142,7 @@ class Stream:
         try:
             found = (await manager.stream_info(self._name)).config
         except nats.js.errors.NotFoundError:
-            await manager.add_stream(wanted.evolve(num_replicas=copies_on(client)))
+            await manager.add_stream(wanted.evolve(num_replicas=copies_on(client), description=maker()))
         else:
             differs = (found.max_age, found.max_bytes) != (wanted.max_age, wanted.max_bytes)
             if differs and self._leads():

@@ -117,6 +117,31 @@ def test_of_many_that_take_it_at_once_one_has_it(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(go(), WITHIN_S))
 
 
+def test_makers_at_the_same_time_differ_so_that_the_servers_see_two(tmp_path: Path) -> None:
+    """Two that were alike would leave copies that never catch up: `cwdp.shared.bus.buckets.maker` says why."""
+
+    async def go() -> None:
+        async with BusCluster(tmp_path, authority()) as servers, AsyncExitStack() as stack:
+            buses = [
+                await stack.enter_async_context(_connected(servers.url_of(name), name))
+                for name in servers.names
+            ]
+            sessions = [bus.session for bus in buses]
+            buckets = [OneKey(BUCKET) for _ in buses]
+            tries = [bucket.open(session) for bucket, session in zip(buckets, sessions, strict=True)]
+            await asyncio.gather(*tries, return_exceptions=True)
+            await servers.until_whole(LEASES)
+            assert sessions[0] is not None
+            info = await sessions[0].jsm().stream_info(LEASES)
+            assert (info.config.description or "").startswith("made by ")
+            again = [await bucket.open(session) for bucket, session in zip(buckets, sessions, strict=True)]
+            assert len(again) == len(buses)
+            revision = await buckets[0].replace(sessions[0], "leader", b"", revision=0)
+            assert await buckets[1].read(sessions[1], "leader") == (revision, b"")
+
+    asyncio.run(asyncio.wait_for(go(), WITHIN_S))
+
+
 def test_a_stream_that_was_made_with_one_copy_gets_three(tmp_path: Path) -> None:
     async def go() -> None:
         async with BusCluster(tmp_path, authority()) as servers, _connected(servers.url, "a") as bus:

@@ -7,7 +7,7 @@ from asynchronous import asynchronous
 from bus_fakes import bus_server, connect_as_manager
 from nats.aio.client import Client
 
-from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, ONE_KEY_BYTES, OneKey
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, ONE_KEY_BYTES, OneKey, maker
 from cwdp.shared.bus.desired import stored
 from manager.bus import server_config, state
 from manager.history.service import STREAM_MOST_BYTES
@@ -49,6 +49,10 @@ async def test_who_leads_goes_on_where_the_bus_is_full_of_documents(
 async def _fill(client: Client) -> None:
     for number in range(20):
         await stored.bucket().replace(client, f"pod.h{number}", bytes(100_000), revision=0)
+
+
+def test_no_two_makers_are_alike() -> None:
+    assert len({maker() for _ in range(1_000)}) == 1_000
 
 
 def test_all_buckets_together_leave_room() -> None:
