@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manager.fabric.routes import DirectedLink, is_nic
+from manager.fabric.routes import MARK, DirectedLink, is_nic
 from manager.faults.finding import Subject, cable
 from manager.links.matrix import PathMatrix
 
@@ -49,8 +49,7 @@ class Reroutes:
             left_s[:] = [each_s for each_s in left_s if now_s - each_s <= LEFT_S]
             if not left_s:
                 del self._left_s[link]
-            between = not is_nic(link.a) and not is_nic(link.b)
-            if between and len(left_s) >= LEAST_ROWS and not {link, DirectedLink(link.b, link.a)} & used:
+            if _is_known(link) and len(left_s) >= LEAST_ROWS and not {link, DirectedLink(link.b, link.a)} & used:
                 self.gone.setdefault(link, now_s)
 
     def subjects(self, now_s: float) -> list[Subject]:
@@ -71,6 +70,11 @@ class Reroutes:
     def is_back(self, subject: Subject) -> bool:
         """Whether some path leads over a subject's links again."""
         return not any(link in self.gone for link in subject.links)
+
+
+def _is_known(link: DirectedLink) -> bool:
+    """Whether a link is one between switches that have names: paths leave a place without one when it gets a name."""
+    return not any(is_nic(node) or node.startswith(MARK) for node in link)
 
 
 def _cables_of(switch: str, links: Iterable[DirectedLink]) -> dict[str, Subject]:

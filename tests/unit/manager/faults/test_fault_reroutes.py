@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.dead_links import localised
+from manager.faults.reroutes import Reroutes
+from manager.links.matrix import PathMatrix, Places
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
 from tools.sim.faults.localisation import Bench
 
@@ -91,3 +94,23 @@ def test_a_change_of_versions_alone_says_nothing() -> None:
     for version in range(2, 6):
         bench.version = version
         assert _told(bench, 5) == []
+
+
+def _matrix(spine: str) -> PathMatrix:
+    """What six paths from one leaf to another cross, by a spine that has that name."""
+    links = tuple(DirectedLink(a, b) for s in ("s1", "s2") for a, b in (("l1", s), (s, "l2")))
+    crossed = np.array([[link.a == spine or link.b == spine for link in links]] * 6, np.int8)
+    fwd, rev = csr_array(crossed), csr_array(np.zeros_like(crossed))
+    known, place = np.ones(6, bool), np.array([1, 2, 1, 2])
+    renamed = tuple(DirectedLink(*(node.replace("s1", "?l1>l2") for node in link)) for link in links)
+    routes, nowhere = Routes(links=renamed), np.full((2, 6), -1, np.int32)
+    return PathMatrix(routes, fwd, rev, known, place, Places([], {}, routes.packed, nowhere, nowhere, {}))
+
+
+def test_a_place_that_gets_a_name_is_not_routed_round() -> None:
+    reroutes = Reroutes()
+    reroutes.step(_matrix("s2"), _matrix("s1"), 1.0)
+    assert [subject.name for subject in reroutes.subjects(5.0)] == ["s2"]
+    reroutes = Reroutes()
+    reroutes.step(_matrix("s1"), _matrix("s2"), 1.0)
+    assert reroutes.subjects(5.0) == []
