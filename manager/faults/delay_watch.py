@@ -148,7 +148,7 @@ class DelayWatch:
         stands, queue_ns = queues.stands(STANDS_WINDOWS), queues.queue_ns[-STANDS_WINDOWS:]
         found = self._links.slow(stands, queue_ns, loads)
         often = self._links.slow_for_long(queues.busy() & ~stands, queue_ns, loads, self._busy)
-        slow = {what.link: what for what in (*found, *often)}
+        slow = {what.link: what for what in (*found, *often) if queues.shows_apart(what.link)}
         for link, what in slow.items():
             seen = self._seen.setdefault(link, _Seen())
             seen.see(what.load_bps)

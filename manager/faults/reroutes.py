@@ -49,7 +49,11 @@ class Reroutes:
             left_s[:] = [each_s for each_s in left_s if now_s - each_s <= LEFT_S]
             if not left_s:
                 del self._left_s[link]
-            if _is_known(link) and len(left_s) >= LEAST_ROWS and not {link, DirectedLink(link.b, link.a)} & used:
+            if (
+                _is_known(link)
+                and len(left_s) >= LEAST_ROWS
+                and not {link, DirectedLink(link.b, link.a)} & used
+            ):
                 self.gone.setdefault(link, now_s)
 
     def subjects(self, now_s: float) -> list[Subject]:

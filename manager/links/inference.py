@@ -77,6 +77,7 @@ class QueueInference:
         self.number = {link: i for i, link in enumerate(matrix.routes.links)}
         self._last = np.zeros(len(self._chosen))
         self._at_once = 1
+        self._tells = np.zeros(delays.shape[0], bool)
         links = delays.shape[1]
         self.queue_ns = np.full((HISTORY, links), np.nan)
         self.floor_ns = np.full((HISTORY, links), np.nan)
@@ -88,7 +89,8 @@ class QueueInference:
         excess = np.maximum(window.mean_ns.reshape(-1).astype(np.float64), 0.0)
         answered = np.tile(window.sent - window.lost, 2)
         weight = np.where(np.isfinite(excess), answered, 0.0)
-        excess = np.where((weight > 0) & (excess > TOLERANCE_NS), excess, 0.0)
+        self._tells = weight > 0
+        excess = np.where(self._tells & (excess > TOLERANCE_NS), excess, 0.0)
         self._last = self._solver.solve(
             excess, weight, self._last, penalty=PENALTY_NS, sweeps=SWEEPS, tolerance=SETTLED_NS
         )
@@ -112,6 +114,19 @@ class QueueInference:
         """Whether one of some links has not been idle of late."""
         columns = [i for link in links if (i := self.number.get(link)) is not None]
         return bool(self.stands(STANDS_WINDOWS)[columns].any())
+
+    def shows_apart(self, link: DirectedLink) -> bool:
+        """Whether some path shows a link's queue now that has no longer one elsewhere.
+
+        Of a long queue probes see different lengths, and what does not fit looks like short ones at other links.
+        """
+        column, queue_ns = self.number[link], np.nan_to_num(self.queue_ns[-1])
+        for way, tells in zip((self.matrix.fwd, self.matrix.rev), np.split(self._tells, 2), strict=True):
+            paths = way[np.flatnonzero(tells)]
+            over = paths[paths[:, [column]].nonzero()[0]]
+            if (over @ queue_ns <= 2 * queue_ns[column]).any():
+                return True
+        return False
 
     def stands(self, windows: int) -> NDArray[np.bool_]:
         """Links that were never idle in the last windows: as much came as they can carry, or more.

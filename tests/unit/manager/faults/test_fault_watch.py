@@ -180,8 +180,10 @@ def test_a_few_changes_an_hour_are_no_flapping() -> None:
 class _Queues:
     """Queues as they are said to be."""
 
-    def __init__(self, stands: dict[int, float], links: int = len(LINKS), of_late: Any = True) -> None:
-        self.queue_ns, self.of_late = np.zeros((20, links)), of_late
+    def __init__(
+        self, stands: dict[int, float], links: int = len(LINKS), of_late: Any = True, *, apart: bool = True
+    ) -> None:
+        self.queue_ns, self.of_late, self.apart = np.zeros((20, links)), of_late, apart
         for i, queue_ns in stands.items():
             self.queue_ns[:, i] = queue_ns
 
@@ -190,6 +192,9 @@ class _Queues:
 
     def busy(self) -> Any:
         return self.queue_ns[-1] > 0
+
+    def shows_apart(self, _link: DirectedLink) -> bool:
+        return self.apart
 
 
 def _loads(load_bps: dict[int, float], others_bps: float = 100e6) -> LinkLoads:
@@ -253,6 +258,12 @@ def test_a_queue_that_stands_blames_who_carries_less_than_its_like(
         assert watched.see(1, _Queues({}), _loads({})) == []
     assert watched.see(needed + 3, _Queues(stands), _loads(load_bps)) == found
     assert watched.see(OVER_WINDOWS + 1, _Queues({}), _loads({})) == []
+
+
+def test_a_queue_that_only_paths_with_a_longer_one_show_blames_nobody() -> None:
+    watched = _Watched()
+    assert watched.see(50, _Queues({6: 5e6}, apart=False), _loads({6: 40e6})) == []
+    assert watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6})) == [("slow", "l1 > s0")]
 
 
 def test_a_slow_link_that_was_emptied_is_slow_until_it_carries_more_than_it_did() -> None:

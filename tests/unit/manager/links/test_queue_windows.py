@@ -282,6 +282,27 @@ def _fabric() -> Routes:
     return Routes(version=1, links=tuple(DirectedLink(*link) for link in links), paths=paths)
 
 
+@pytest.mark.parametrize(("common_ns", "is_apart"), [(0, True), (3_000_000, True), (20_000_000, False)])
+def test_a_queue_shows_apart_where_a_path_has_no_longer_one(common_ns: int, is_apart: bool) -> None:
+    rows = WindowStore()
+    report = _rows(2)
+    report["reply_sport"] = 1
+    hear_windows(rows, ["a/0"], report, NOW)
+    matrix = build_matrix(rows.names, _fabric(), Nics({"10.0.0.2": "b/0"}, {"a/0": ["10.0.0.1"]}))
+    queues = QueueInference(matrix)
+    late = report.copy()
+    late["window"] = NOW + 1
+    for name in ("fwd_mean_ns", "fwd_min_ns"):
+        late[name] += common_ns
+        late[name][0] += 5_000_000
+    hear_windows(rows, ["a/0"], late, NOW + 1)
+    queues.step(rows.window(NOW + 1))
+    links = matrix.routes.links
+    assert queues.shows_apart(links[1]) == is_apart
+    assert queues.shows_apart(links[0])
+    assert not QueueInference(matrix).shows_apart(links[1])
+
+
 def test_two_alike_links_share_one_number_and_the_first_in_the_way_has_it() -> None:
     rows = WindowStore()
     report = _rows(2)
