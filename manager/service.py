@@ -146,7 +146,7 @@ class Manager:
         self.grants = Grants(self._state_dir / "access.json")
         self.callers = Callers(config.roles, self.grants)
         self._probe_keys = ProbeKeys(self._state_dir / "probe_keys.json")
-        self.state.members.keys_in_use = lambda: self._probe_keys.ids if self.state.leads else ()
+        self.state.members.keys_in_use = lambda: self._probe_keys.signed_with if self.state.leads else ()
         self.pods = Pods(
             self.bus,
             config.name,

@@ -444,6 +444,7 @@ class Agent:
         for nic in self._nics:
             nic.use_keys(keys)
         self._event("keys_changed", None, f"signing with key {keys.send}")
+        self._say_hello()
 
     def _link_changed(self, ifname: str) -> None:
         if ifname not in self._config.nics:
@@ -476,10 +477,9 @@ class Agent:
 
     def _bus_changed(self, connected: bool) -> None:
         """Make up at once for what could not be said."""
-        if not connected:
-            return
-        self._say_hello()
-        self._tell_steering()
+        if connected:
+            self._say_hello()
+            self._tell_steering()
         self._tracing.tell_all()
         self._events.make_up()
 

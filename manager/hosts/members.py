@@ -36,7 +36,7 @@ class Members:
     Attributes:
         proven: the NIC that has each address of which that has been proved; see `manager.paths.addresses`.
         elsewhere: hosts of other pods; their addresses are known, and no more is asked of them.
-        keys_in_use: tells the numbers of the cluster's probe keys that count now; none where that is not known.
+        keys_in_use: tells the numbers of the cluster's probe keys that hosts sign with now; none where that is not known.
     """
 
     def __init__(self) -> None:

@@ -59,9 +59,9 @@ class ProbeKeys:
         return self._state.keys
 
     @property
-    def ids(self) -> frozenset[int]:
-        """The numbers of those that count now."""
-        return frozenset(key.id for key in self.wanted.key)
+    def signed_with(self) -> frozenset[int]:
+        """The number of the key that all are to sign with: who was away while that was decided cannot tell by it."""
+        return frozenset({self.wanted.send})
 
     @property
     def stage(self) -> Stage:

@@ -19,7 +19,16 @@ STILL_S = 5.0
 """So long no queue pair may deliver nothing whose hosts' own links are well."""
 
 NS_PER_S = 1e9
-ENDS_AT_FAULT = ("cut", "silent", "silent_one_way", "flap", "loss", "slow_sender", "slow_receiver")
+ENDS_AT_FAULT = (
+    "cut",
+    "silent",
+    "silent_one_way",
+    "flap",
+    "loss",
+    "slow_sender",
+    "slow_receiver",
+    "host_revoked",
+)
 
 Result = Mapping[str, Any]
 
@@ -167,7 +176,10 @@ def _progress(result: Result, start_s: float) -> dict[int, list[tuple[float, int
 
 
 def _excused(row: Result, done: Sequence[Trouble]) -> list[tuple[float, float]]:
-    """While a link of either of its hosts was at fault, and as long after as any queue pair may stand still."""
+    """While a link of either of its hosts was at fault, and as long after as any queue pair may stand still.
+
+    And while one of them was revoked: nobody answers its probes any more, so that no path of it is known to be dead.
+    """
     return [
         (each.begin_s, each.end_s + STILL_S)
         for each in done

@@ -281,7 +281,6 @@ def test_new_keys_are_taken_up_while_it_runs(setup: Setup) -> None:
     for nic in setup.nics:
         assert [keys.send for keys in nic.keys] == [2]
     assert [event.kind for event in setup.said(Event)] == ["keys_changed"]
-    setup.agent._say_hello()
     assert setup.said(Hello)[-1].key_ids == [1, 2]
 
 

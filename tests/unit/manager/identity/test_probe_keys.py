@@ -52,6 +52,22 @@ def test_a_rotation_waits_for_hosts_that_are_up_and_for_no_others(tmp_path: Path
     assert keys.step(["up"]) is None
 
 
+def test_who_was_away_when_the_others_began_to_sign_with_a_new_key_is_not_to_be_probed(
+    tmp_path: Path,
+) -> None:
+    keys = ProbeKeys(tmp_path / "keys.json")
+    away = keys.wanted
+    assert keys.signed_with == {away.send}
+    keys.rotate()
+    assert keys.signed_with <= {key.id for key in away.key}
+    keys.hear("up", keys.wanted.fingerprint)
+    assert keys.step(["up"]) == "switched"
+    assert keys.signed_with.isdisjoint(key.id for key in away.key)
+    keys.hear("up", keys.wanted.fingerprint)
+    assert keys.step(["up"]) == "settled"
+    assert keys.signed_with == {keys.wanted.send}
+
+
 def test_what_was_decided_outlives_the_manager_and_goes_to_the_next(tmp_path: Path) -> None:
     keys = ProbeKeys(tmp_path / "a.json")
     keys.rotate()
@@ -104,7 +120,7 @@ def test_what_goes_on_by_itself_is_not_asked_for_again(tmp_path: Path) -> None:
     keys.rotate()
     keys.rotate()
     keys.kept(keys.revision)
-    while keys.ids != {2, 3}:
+    while {key.id for key in keys.wanted.key} != {2, 3}:
         keys.step([])
     revision = keys.revision
     keys.ask_again()
