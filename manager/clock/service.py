@@ -13,8 +13,17 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.clocks import ChangedClock
-from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, DriftPrior, Leader, Report, host_of
+from cwdp.shared.bus.clocks import ChangedClock, Discipline
+from cwdp.shared.bus.messages import (
+    ClockLine,
+    ClockState,
+    ClockUpdate,
+    DriftPrior,
+    Leader,
+    Report,
+    host_of,
+    short_id,
+)
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits, Solution
 from cwdp.shared.clocksync.ranks import value_at_rank
 from cwdp.shared.clocksync.timeline.track import BOUND_SIGMAS, HostClocks, HostState
@@ -88,6 +97,9 @@ class ClockService:
         self._measured: set[str] = set()
         self._measuring: set[str] = set()
         self._new_agents: set[str] = set()
+        self._agents: dict[str, str] = {}
+        self._fresh: dict[str, str] = {}
+        self._words: dict[str, tuple[int, ClockLine]] = {}
         self._first_report_s: float | None = None
         self._running = False
         self._begun_s = -math.inf
@@ -107,6 +119,8 @@ class ClockService:
             self._prepare(report, elsewhere)
         if self.unfollowed.hear(report):
             self._new_agents.add(report.host)
+        if report.discipline is not None and self._agents.get(report.host) != report.boot_id:
+            self._hear_word(report, report.discipline)
         says_changed = self.fits.add(report.host, report.fits, known, now_s, elsewhere)
         self.fits.hear_own(report.host, report.own_change)
         self._is_urgent |= says_changed or report.own_change is not None
@@ -134,6 +148,12 @@ class ClockService:
         new = [self.fits.slots[host] for host in self._new_agents if host in self.fits.slots]
         self._tracks.expect_steps(np.array(new, np.int64))
         self._new_agents.clear()
+        self._tracks.take_word(
+            {self.fits.slots[host]: word for host, word in self._words.items() if host in self.fits.slots}
+        )
+        self._words.clear()
+        self._agents |= self._fresh
+        self._fresh.clear()
         self._own = self.fits.own()
         return edges
 
@@ -174,6 +194,7 @@ class ClockService:
                     line=line,
                     priors=self._priors(host, probed.get(host, [])),
                     changes=changes.get(host, []),
+                    agent=short_id(self._agents.get(host, "")),
                 )
 
     def forget(self, host: str) -> None:
@@ -184,6 +205,9 @@ class ClockService:
         self._seeds.pop(host, None)
         self.unfollowed.forget(host)
         self._new_agents.discard(host)
+        self._agents.pop(host, None)
+        self._fresh.pop(host, None)
+        self._words.pop(host, None)
         self._states.pop(host, None)
         self._synced_s.pop(host, None)
         self._solved = None
@@ -264,6 +288,12 @@ class ClockService:
             return 0, 0
         rejected = int(self._solved.solution.rejected.sum())
         return int(self._solved.edges.fits.valid.sum()) - rejected, rejected
+
+    def _hear_word(self, report: Report, discipline: Discipline) -> None:
+        """A new agent says of its host's clock whether it goes on as the one before had it."""
+        self._fresh[report.host] = report.boot_id
+        if discipline.kept and report.clock is not None and is_running(report.local_ns, report.clock):
+            self._words[report.host] = report.local_ns, report.clock
 
     def _prepare(self, report: Report, elsewhere: Collection[str]) -> None:
         """Note what a host can carry on, and whom to wait for."""

@@ -95,18 +95,47 @@ class ContinuedTracks(Tracks):
         slots = np.fromiter(lines, np.int64, len(lines))
         now = [timeline_ns(local_ns, line) for local_ns, line in lines.values()]
         self._instant_ns = sorted(now)[len(now) // 2]
-        here, of_slots = HostLines.nothing(self.n_hosts), np.zeros(self.n_hosts, bool)
-        for slot, then_ns, (local_ns, line) in zip(slots, now, lines.values(), strict=True):
-            ahead_local_ns = round((self._instant_ns - then_ns) / (1 + line.drift))
-            here.g_ns[slot] = self._instant_ns - (local_ns + ahead_local_ns)
+        of_slots = np.zeros(self.n_hosts, bool)
+        of_slots[slots] = True
+        self._filter.take(of_slots, self._followed(lines, self._instant_ns))
+        self._locked[slots] = True
+
+    def take_word(self, lines: Mapping[int, tuple[int, ClockLine]]) -> None:
+        """Have hosts whose agents were away go on as they themselves say, where they were followed elsewhere meanwhile.
+
+        Local time is then what it would be had the agent never been away; what was measured since tells of the stamps of that
+        time, which were not. Fits that rest on any of it are left out until they rest on none.
+
+        Args:
+            lines: as for `adopt`.
+        """
+        slots = np.fromiter(lines, np.int64, len(lines))
+        slots = slots[self._locked[slots]]
+        if self._instant_ns is None or not len(slots):
+            return
+        said, present = self._followed(lines, self._instant_ns), self._present(self._instant_ns)
+        apart_ns = (said.g_ns - present.g_ns) - present.frac_ns
+        elsewhere = np.zeros(self.n_hosts, bool)
+        elsewhere[slots] = (apart_ns**2 > BOUND_SIGMAS**2 * (said.var + present.var))[slots]
+        elsewhere[slots] |= self._changes.now[slots]
+        self._filter.take(elsewhere, said)
+        self._changes.go_on(elsewhere, self._instant_ns)
+        self._suspect_rounds[elsewhere] = 0
+        self._astray_ns[elsewhere] = 0.0
+
+    def _followed(self, lines: Mapping[int, tuple[int, ClockLine]], instant_ns: int) -> HostLines:
+        """What hosts say that they follow, at a time of the timeline; of use in the slots that are given."""
+        here = HostLines.nothing(self.n_hosts)
+        here.ref_ns[:] = instant_ns
+        for slot, (local_ns, line) in lines.items():
+            ahead_local_ns = round((instant_ns - timeline_ns(local_ns, line)) / (1 + line.drift))
+            here.g_ns[slot] = instant_ns - (local_ns + ahead_local_ns)
             here.drift_ns[slot] = line.drift / (1 + line.drift) * NS_PER_S
             age_ns = abs(local_ns + ahead_local_ns - line.ref_local_ns)
             here.var[slot] = ((line.bound_ns + line.bound_drift * age_ns) / BOUND_SIGMAS) ** 2
             sigma_drift = max(line.bound_drift / BOUND_SIGMAS, LEAST_DRIFT_SIGMA)
             here.var_drift[slot] = (sigma_drift * NS_PER_S) ** 2
-        of_slots[slots] = True
-        self._filter.take(of_slots, here)
-        self._locked[slots] = True
+        return here
 
 
 def timeline_ns(local_ns: int, line: ClockLine) -> int:

@@ -10,12 +10,15 @@ from cwdp.dataplane.loading.loader import Settings
 from cwdp.dataplane.pinned.maps import Q40, Q48, Maps
 from cwdp.shared import clocksync
 from cwdp.shared.bus.clocks import Discipline
-from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate
+from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, short_id
 
 VOID: tuple[ClockState, ...] = ("unsynced", "set_aside")
 SLEW_S, FOUND_SLEW_S = 0.5, 0.1
 STEP_LIMIT_NS = 1_000_000
 SILENCE_S = 2.0
+UNHEARD_NS = 10_000_000_000
+"""For no longer solutions are waited for that an agent's word is in."""
+
 LEFT_S = 0.3
 LEFT_SURCHARGE = 2.0
 MORE_LOOKS = 4
@@ -109,6 +112,11 @@ class LocalClock:
         return self._kernel.raw_ns() + ahead_ns
 
     @property
+    def is_kept(self) -> bool:
+        """Whether local time goes on as an earlier agent had it."""
+        return self._base.is_kept
+
+    @property
     def ahead_of_raw_ns(self) -> int | None:
         """Local time less CLOCK_MONOTONIC_RAW; None where that is not readable, and local time CLOCK_MONOTONIC."""
         return None if self._kernel.source == "none" else self._base.ahead_of_raw_ns
@@ -121,6 +129,7 @@ class LocalClock:
             frequency_ppb=self._base.frequency * 1e9,
             changes=self._base.changes,
             changed_s_ago=None if changed_ns is None else (self.now_ns() - changed_ns) * 1e-9,
+            kept=self._base.is_kept,
         )
 
     def _observe(self) -> Change | None:
@@ -138,10 +147,18 @@ class HostClock:
 
     A line found in the maps, left by an earlier agent, is taken up. Without word from the manager the last
     line goes on, and its bound grows, the faster the longer that lasts.
+
+    Where local time goes on as an earlier agent had it, solutions count once this one's word is in them: others found stamps that
+    nobody had freed of the discipline.
+
+    Args:
+        clock: this host's.
+        boot_id: this agent's.
     """
 
-    def __init__(self, clock: LocalClock) -> None:
-        self._clock = clock
+    def __init__(self, clock: LocalClock, boot_id: str) -> None:
+        self._clock, self._agent = clock, short_id(boot_id)
+        self._known_from_ns = 0
         self._target: ClockLine | None = None
         self._target_came_ns = 0
         self._timeline: str | None = None
@@ -181,6 +198,8 @@ class HostClock:
         record = maps.read_clock()
         if self.published is not None or not record["synced"]:
             return
+        if self._clock.is_kept:
+            self._known_from_ns = self._clock.now_ns() + UNHEARD_NS
         line = clocksync.ClockLine(
             int(record["ref_local_ns"]), int(record["offset_ns"]), 0.0, float(record["drift_q48"]) / Q48
         )
@@ -188,7 +207,11 @@ class HostClock:
         self.published = Published(line, slew, int(record["slew_ns"]), float(record["bound_ns"]), bound_drift)
 
     def follow(self, update: ClockUpdate) -> None:
-        """Take in the manager's latest solution."""
+        """Take in the manager's latest solution, if it is of this agent's time."""
+        if update.agent == self._agent:
+            self._known_from_ns = 0
+        elif update.agent is not None and self._clock.now_ns() < self._known_from_ns:
+            return
         new_timeline = self._timeline is not None and update.timeline != self._timeline
         self._timeline = update.timeline
         self._target, self._target_came_ns = update.line, self._clock.now_ns()

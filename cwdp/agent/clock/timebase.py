@@ -175,6 +175,11 @@ class TimeBase:
         return BaseLine(self._last.mono_ns, ahead_ns, -self._known.slope)
 
     @property
+    def is_kept(self) -> bool:
+        """Whether local time goes on as somebody had it who followed the clocks before, not as the line did since."""
+        return bool(self._kept_ns) and self.ahead_of_raw_ns == self._kept_ns
+
+    @property
     def frequency(self) -> float:
         """The rate of CLOCK_MONOTONIC over CLOCK_MONOTONIC_RAW less one."""
         return self._known.frequency

@@ -15,12 +15,14 @@ class Discipline(Struct, frozen=True, kw_only=True):
         frequency_ppb: how much faster CLOCK_MONOTONIC runs than CLOCK_MONOTONIC_RAW.
         changes: how often that changed since the agent's start.
         changed_s_ago: when it did so the last time; None for never.
+        kept: whether local time goes on as the agent before had it, whatever the discipline has done meanwhile.
     """
 
     source: DisciplineSource
     frequency_ppb: float
     changes: int
     changed_s_ago: float | None
+    kept: bool = False
 
 
 class OwnChange(Struct, frozen=True, kw_only=True):

@@ -293,7 +293,8 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one.
 
     `epoch` and `led_since_s` tell which `Leader` it is from, and `seq` rises: what is older counts no more. `changes` are of this
-    host's clock and its peers', of the last seconds.
+    host's clock and its peers', of the last seconds. `agent` is the beginning of the `boot_id` of the last agent of the host
+    whose report is in the solution; empty for none, None where a manager of before does not tell.
     """
 
     host: str
@@ -304,6 +305,12 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     changes: list[ChangedClock] = []
     epoch: int = 0
     led_since_s: float = 0.0
+    agent: str | None = None
+
+
+def short_id(boot_id: str) -> str:
+    """Enough of an agent's `boot_id` to tell it from the one before on the same host."""
+    return boot_id[:8]
 
 
 class PacedQp(Struct, frozen=True):

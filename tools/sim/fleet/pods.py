@@ -129,7 +129,7 @@ class PodsSimulation:
         self._leaders = [_Leader(f"timeline of {pod}", 1) for pod in PODS]
         self._takeovers = sorted([(s, False) for s in takeovers_s] + [(s, True) for s in others_s])
         self._local = [SimulatedClock(self._clocks, i) for i in range(n)]
-        self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
+        self._syncs = [HostSync(HostClock(local, ""), local.now_ns) for local in self._local]
         for sync, name, mine in zip(self._syncs, self._names, peers, strict=True):
             sync.edges.assign([(f"{name}/nic0", f"{self._names[j]}/nic0") for j in mine])
 

@@ -132,7 +132,7 @@ class FleetSimulation:
         self._service = self._manager()
         self._since_s: dict[tuple[str, int], float] = {}
         self._local = [SimulatedClock(self._clocks, i) for i in range(n)]
-        self._syncs = [HostSync(HostClock(local), local.now_ns) for local in self._local]
+        self._syncs = [HostSync(HostClock(local, ""), local.now_ns) for local in self._local]
         for sync, name, mine in zip(self._syncs, self._names, peers, strict=True):
             sync.edges.assign([(f"{name}/nic0", f"{self._names[j]}/nic0") for j in mine])
 

@@ -46,6 +46,11 @@ class Changes:
         self.now[slots] = self.found[slots] = False
         self.since_ns[slots] = LONG_AGO
 
+    def go_on(self, hosts: Bool, instant_ns: int) -> None:
+        """Some hosts' clocks, bool [hosts], go as before again from a global time on; fits that rest on more are not of now."""
+        self.now[hosts] = self.found[hosts] = False
+        self.since_ns[hosts] = instant_ns
+
     def note(self, edges: GraphEdges, tracks: HostLines, known: Bool) -> Bool:
         """See from the edges whose clocks have changed; `begin` comes next.
 

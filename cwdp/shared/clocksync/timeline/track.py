@@ -160,6 +160,11 @@ class Tracks:
     def _lines(self) -> HostLines:
         return self._filter.lines(0 if self._instant_ns is None else self._instant_ns)
 
+    def _present(self, instant_ns: int) -> HostLines:
+        """All lines at a time of the timeline, those of clocks that have changed as they were found since."""
+        lines = self._lines().at(instant_ns, self._filter.wander)
+        return self._changes.lines.at(instant_ns, self._filter.wander).where(self._changes.now, lines)
+
     def _go_on(self, settled: Bool) -> None:
         """Have hosts whose clocks had changed go on as all others, from where they were found."""
         if settled.any() and self._instant_ns is not None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from cwdp.agent.clock import hostclock
 from cwdp.agent.clock.discipline import Clocks
 from cwdp.agent.clock.holdover import RateChanges
-from cwdp.agent.clock.hostclock import LEFT_S, LEFT_SURCHARGE, SILENCE_S, HostClock, LocalClock
+from cwdp.agent.clock.hostclock import LEFT_S, LEFT_SURCHARGE, SILENCE_S, UNHEARD_NS, HostClock, LocalClock
 from cwdp.dataplane import abi
 from cwdp.dataplane.loading.loader import Settings
 from cwdp.dataplane.pinned.maps import Maps
-from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate
+from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, short_id
 from cwdp.shared.clocksync.slew import MAX_SLEW
 from cwdp.shared.testclock import TestClock
 
@@ -23,12 +23,19 @@ S = 1_000_000_000
 TICK_NS = S // 4
 
 
+AGENT = "of this agent"
+
+
 class FakeTime(LocalClock):
     """A local clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         super().__init__(Settings())
-        self.at_ns = 1_000 * S
+        self.at_ns, self.kept = 1_000 * S, False
+
+    @property
+    def is_kept(self) -> bool:
+        return self.kept
 
     def now_ns(self) -> int:
         return self.at_ns
@@ -63,7 +70,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.time = FakeTime()
-        self.clock = HostClock(self.time)
+        self.clock = HostClock(self.time, AGENT)
         self.maps = FakeMaps()
         self.seq = 0
 
@@ -76,6 +83,7 @@ class Bench:
         timeline: str = "t",
         bound_ns: float = 20.0,
         found_anew: bool = False,
+        agent: str | None = None,
     ) -> None:
         """A solution arrives: the offset that holds now."""
         self.seq += 1
@@ -90,7 +98,8 @@ class Bench:
             state=state,
             found_anew=found_anew,
         )
-        self.clock.follow(ClockUpdate(host="h", timeline=timeline, seq=self.seq, line=line, priors=[]))
+        update = ClockUpdate(host="h", timeline=timeline, seq=self.seq, line=line, priors=[], agent=agent)
+        self.clock.follow(update)
 
     def tick(self, ticks: int = 1) -> None:
         for _ in range(ticks):
@@ -217,7 +226,7 @@ def test_an_agent_that_is_started_again_takes_up_the_line(bench: Bench) -> None:
     bench.clock.write([cast("Maps", bench.maps)])
     expected = [bench.maps.offset_ns(bench.time.at_ns + n * TICK_NS) for n in range(8)]
     bounds = [bench.maps.bound_ns(bench.time.at_ns + n * TICK_NS) for n in range(8)]
-    bench.clock = HostClock(bench.time)
+    bench.clock = HostClock(bench.time, AGENT)
     bench.clock.take_up(bench.maps)
     assert bench.state() == "holdover"
     for n in range(8):
@@ -228,6 +237,44 @@ def test_an_agent_that_is_started_again_takes_up_the_line(bench: Bench) -> None:
         assert report is not None
         assert report.offset_base_ns + report.offset_ns == pytest.approx(expected[n], abs=0.6)
         bench.time.at_ns += TICK_NS
+
+
+def started_again(bench: Bench, *, kept: bool) -> None:
+    bench.tell(1_000.0)
+    bench.tick()
+    bench.time.kept = kept
+    bench.clock = HostClock(bench.time, AGENT)
+    bench.clock.take_up(bench.maps)
+
+
+@pytest.mark.parametrize("agent", ["", short_id("another agent")])
+def test_an_agent_that_goes_on_as_the_one_before_waits_for_its_word_in_a_solution(
+    bench: Bench, agent: str
+) -> None:
+    started_again(bench, kept=True)
+    bench.tell(90_000.0, agent=agent)
+    bench.tick(10)
+    assert bench.offset_ns == pytest.approx(1_000.0, abs=1)
+    assert bench.state() == "holdover"
+    bench.tell(1_200.0, agent=short_id(AGENT))
+    bench.tick(20)
+    assert bench.offset_ns == pytest.approx(1_200.0, abs=1)
+    bench.tell(1_300.0, agent=agent)
+    bench.tick(20)
+    assert bench.offset_ns == pytest.approx(1_300.0, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("kept", "agent", "later_ns"), [(False, "", 0), (True, None, 0), (True, "", UNHEARD_NS)]
+)
+def test_an_agent_waits_for_nothing_that_will_not_come(
+    bench: Bench, kept: bool, agent: str | None, later_ns: int
+) -> None:
+    started_again(bench, kept=kept)
+    bench.time.at_ns += later_ns
+    bench.tell(1_500.0, agent=agent)
+    bench.tick(20)
+    assert bench.offset_ns == pytest.approx(1_500.0, abs=1)
 
 
 def test_a_map_without_a_line_is_not_taken_up_and_a_second_one_neither(bench: Bench) -> None:

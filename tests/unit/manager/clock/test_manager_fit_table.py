@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from cwdp.shared.bus.clocks import OwnChange
+from cwdp.shared.bus.clocks import Discipline, OwnChange
 from cwdp.shared.bus.edges import EdgeFit, fit_rows
 from cwdp.shared.bus.messages import ClockUpdate, Report
 from cwdp.shared.clocksync import FitReason
@@ -170,6 +170,7 @@ class Told:
         self.now_s = 10.0
         self.agents = dict.fromkeys(HOSTS, "first")
         self.ahead_ns = dict.fromkeys(HOSTS, 0)
+        self.discipline: Discipline | None = None
         self.pairs = [
             (host, HOSTS[(number + step) % 6]) for number, host in enumerate(HOSTS) for step in (1, 2)
         ]
@@ -204,6 +205,7 @@ class Told:
                 fits=fit_rows(fits),
                 counters={},
                 clock=None,
+                discipline=self.discipline,
             )
             self.service.hear(report, HOSTS, self.now_s)
         edges = self.service.begin(self.now_s)
@@ -233,6 +235,21 @@ def test_changed_hosts_and_their_peers_are_told_and_nobody_else() -> None:
             assert changed.since_ns == pytest.approx(since_ns, abs=100_000)
     updates = told.round()
     assert not any(update.changes or update.line.found_anew for update in updates.values())
+
+
+def test_solutions_tell_whose_word_is_in_them() -> None:
+    told = Told()
+    for _ in range(12):
+        assert {update.agent for update in told.round().values()} <= {""}
+    told.discipline = Discipline(source="adjtimex", frequency_ppb=0.0, changes=0, changed_s_ago=None)
+    assert {update.agent for update in told.round().values()} == {"first"}
+    told.agents["b"], told.discipline = "second", None
+    assert told.round()["b"].agent == "first"
+    told.discipline = Discipline(
+        source="adjtimex", frequency_ppb=0.0, changes=0, changed_s_ago=None, kept=True
+    )
+    updates = told.round()
+    assert [host for host, update in updates.items() if update.agent == "second"] == ["b"]
 
 
 def test_a_changed_hosts_rate_is_told_to_nobody() -> None:
