@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from cwdp.agent.pace import SUMS_FROM_S
 from cwdp.shared.bus.clocks import Discipline
 from cwdp.shared.bus.desired.changes import Change, changed, changes
 from cwdp.shared.bus.edges import EdgeRows
@@ -218,7 +219,10 @@ class SwarmHost:
         if end <= first:
             return []
         self._next_window = end
-        rows = self._probes.windows(first, end, self._world.timelines.ahead_ns(self.pod, now_ns))
+        sums = self.told is not None and self.told.report_interval_s >= SUMS_FROM_S
+        rows = self._probes.windows(
+            first, end, self._world.timelines.ahead_ns(self.pod, now_ns), sums=sums
+        )
         return list(self._windows.of(rows, self._boot_id))
 
     def queue_pairs(self, now_ns: int) -> QpReport:

@@ -43,6 +43,11 @@ def test_what_was_missed_is_not_made_up_for() -> None:
     assert [pace.is_due("report") for _ in range(3)] == [True, False, False]
 
 
+def test_sums_of_windows_are_told_where_the_manager_looks_at_several_together() -> None:
+    told = {nics: Pace(report_interval_s(nics, 0.25)).tells_sums for nics in (4, 1_024, 1_025, 10_000)}
+    assert told == {4: False, 1_024: False, 1_025: True, 10_000: True}
+
+
 def test_a_large_fleet_reports_less_often_and_does_not_go_to_and_fro() -> None:
     assert [report_interval_s(nics, 0.25) for nics in (4, 256, 257, 1_024, 1_025, 10_000)] == [
         0.25,

@@ -75,6 +75,7 @@ class NoteNic:
         self.events: list[Event] = []
         self.failure: DataplaneError | None = None
         self.found: list[Loaded] = []
+        self.sums: bool | None = None
 
     def ensure(self, _keys: KeyFile) -> Loaded | None:
         if self.failure:
@@ -90,7 +91,8 @@ class NoteNic:
     def drain(self, _now_ns: int) -> None:
         return None
 
-    def take_windows(self, _now_local_ns: int, _offset_ns: int | None) -> NDArray[np.void]:
+    def take_windows(self, _now_local_ns: int, _offset_ns: int | None, *, sums: bool) -> NDArray[np.void]:
+        self.sums = sums
         return np.zeros(0, WINDOW_ROW)
 
     def send(self, _now_ns: int) -> None:
@@ -256,7 +258,7 @@ def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: 
 
     agent, nic = setup.agent, setup.nics[0]
     nic.queue_pairs = QueuePairs()
-    monkeypatch.setattr(nic, "take_windows", lambda *_: np.zeros(1, WINDOW_ROW))
+    monkeypatch.setattr(nic, "take_windows", lambda *_, **__: np.zeros(1, WINDOW_ROW))
     nic.events = [Event(host="a", local_ns=1, kind="path_up", nic="nic0", detail="")]
     monkeypatch.setattr(agent._tracing, "reports", lambda: [TraceReport(host="a", traces=[])])
     agent._say_hello()
@@ -270,6 +272,15 @@ def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: 
     kinds = ("hello", "report", "qp", "sample", "window", "trace", "bounced", "steer", "event")
     assert {subject for subject, _ in setup.bus.published} == {up(POD, "a", kind) for kind in kinds}
     assert {getattr(message, "boot_id", "") for message in said} == {hello.boot_id}
+
+
+@pytest.mark.parametrize(("interval_s", "sums"), [(0.5, False), (1.0, True)])
+def test_windows_are_told_in_sums_where_it_is_to_report_seldom(
+    setup: Setup, interval_s: float, sums: bool
+) -> None:
+    setup.bus.take_desired(msgspec.structs.replace(_desired(3, 2), report_interval_s=interval_s))
+    setup.agent._tell_windows()
+    assert setup.nics[0].sums == sums
 
 
 def test_new_keys_are_taken_up_while_it_runs(setup: Setup) -> None:
