@@ -174,7 +174,9 @@ class HostNic:
         """WINDOW_ROWs of the windows that drains have completed; `sums` as for `PathWindows.take`."""
         if self._windows is None or self._prober is None or offset_ns is None:
             return np.zeros(0, WINDOW_ROW)
-        return self._windows.take(now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS, sums=sums)
+        return self._windows.take(
+            now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS, sums=sums
+        )
 
     def describe(self) -> Nic:
         """The NIC as the manager is told of it."""

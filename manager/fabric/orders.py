@@ -14,6 +14,9 @@ from manager.fabric.routes import Pair, PathName
 from manager.probing.schedule import draw_ports
 
 BATCH = 8
+SOUGHT = 2
+"""Times as many ports as a pair needs different paths are traced at first, where that is less than a batch."""
+
 SOON = 16
 DEADLINE_UPDATES = 5
 MOST_CANDIDATES = 512
@@ -176,7 +179,7 @@ class Orders:
                 plan = self._plans[pair] = _Plan(switches=switches)
             if not is_settled:
                 self._look(plan, pair, facts.path_counts, rests_on, is_calm=facts.is_calm)
-                self._fill(pair, plan, most)
+                self._fill(pair, plan, most, _batch(rests_on[2]))
             if plan.settled is None:
                 self._unsettled.add(host)
             left.spend(ports, len(plan.ports))
@@ -192,10 +195,10 @@ class Orders:
             self.waits |= _grow(plan, lacks=lacks, is_calm=is_calm)
         plan.settled = None if lacks or plan.waited else of
 
-    def _fill(self, pair: Pair, plan: _Plan, left: int) -> None:
-        """Give a pair its ports, at most `left`."""
+    def _fill(self, pair: Pair, plan: _Plan, left: int, batch: int) -> None:
+        """Give a pair its ports, at most `left`, with those in use at least `batch` if there is room."""
         before = plan.ports
-        granted = max(plan.granted, BATCH - len(plan.in_use))
+        granted = max(plan.granted, batch - len(plan.in_use))
         if len(plan.candidates) < granted:
             plan.candidates = candidates(pair, 2 * granted)
         plan.granted = granted
@@ -242,6 +245,11 @@ class _Budget:
 def candidates(pair: Pair, count: int) -> list[int]:
     """The first ports in a pair's own order."""
     return draw_ports("\0".join(pair).encode(), count)
+
+
+def _batch(enough: int | None) -> int:
+    """How many ports a pair begins with, of which so many different paths are enough."""
+    return BATCH if enough is None else min(BATCH, SOUGHT * enough)
 
 
 def _grow(plan: _Plan, *, lacks: bool, is_calm: bool) -> bool:

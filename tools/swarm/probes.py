@@ -124,10 +124,9 @@ class HostProbes:
             low, high = self._rng.random((2, len(path)), np.float32)
             queued_ns = queue_ns.astype(np.float32)[path]
             often = 0.5 + (high - 0.5) / np.sqrt(together)
-            delays_ns = [queued_ns * (1 - (1 - high) ** (1 / together)), queued_ns * (often + 0.2) + 40 * often]
-            for told_ns, delay_ns in zip((least_ns, mean_ns), delays_ns, strict=True):
-                delay_ns += base_ns + 30 * low
-                told_ns.append(delay_ns + shown_ns if shown_ns.any() else delay_ns)
+            base = base_ns + 30 * low + (shown_ns if shown_ns.any() else np.float32(0))
+            least_ns.append(base + queued_ns * (1 - (1 - high) ** (1 / together)))
+            mean_ns.append(base + queued_ns * (often + 0.2) + 40 * often)
         _tell(rows, "min", least_ns, timed)
         _tell(rows, "mean", mean_ns, timed)
         rows["bound_ns"] = np.where(timed, BOUND_NS, 0)

@@ -70,3 +70,36 @@ def test_threads_take_memory_from_one_place(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", ARENAS, str(told), how], check=True)
         arenas[how] = told.read_text().count("<heap nr=")
     assert arenas["one"] == 1 < arenas["several"]
+
+
+READS = """
+import sys, threading, time, zlib
+from cwdp.shared.service import switch_often
+
+message = zlib.compress(bytes(1_000))
+
+def work():
+    while reads:
+        sum(range(100))
+
+if sys.argv[1] == "often":
+    switch_often()
+reads, count = True, 0
+worker = threading.Thread(target=work)
+worker.start()
+until_s = time.monotonic() + 1.0
+while time.monotonic() < until_s:
+    zlib.decompressobj().decompress(message)
+    count += 1
+reads = False
+worker.join()
+print(count)
+"""
+
+
+def test_a_loop_reads_beside_a_thread_that_works() -> None:
+    counts = {
+        how: int(subprocess.run([sys.executable, "-c", READS, how], check=True, capture_output=True).stdout)
+        for how in ("often", "seldom")
+    }
+    assert counts["often"] > 2 * counts["seldom"]

@@ -117,7 +117,9 @@ def test_in_a_large_fleet_those_of_a_queued_path_come_as_one_too() -> None:
         assert abs(expected.std() - together.std()) < 700
 
 
-def _delays(probes: HostProbes, turn: int, what: str, of: NDArray[np.bool_], *, sums: bool) -> NDArray[np.int64]:
+def _delays(
+    probes: HostProbes, turn: int, what: str, of: NDArray[np.bool_], *, sums: bool
+) -> NDArray[np.int64]:
     """What some paths' probes took in five windows, path by path."""
     rows = probes.windows(5 * turn, 5 * turn + 5, np.zeros(1), sums=sums)
     return rows[f"fwd_{what}_ns"][of[rows["path"]]].astype(np.int64)
