@@ -33,7 +33,7 @@ class _Plan:
     """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
 
     `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host. `settled` is what it rested on that the pair lacked nothing, None where
-    it may.
+    it may. Of one that `is_taken_up` nothing is known but its ports.
     """
 
     candidates: list[int] = field(default_factory=list)
@@ -44,6 +44,14 @@ class _Plan:
     switches: int | None = None
     order: TraceOrder | None = None
     settled: "_RestsOn | None" = None
+    is_taken_up: bool = False
+
+    def go_on(self, pair: Pair) -> None:
+        """Find out how many candidates an earlier manager had granted, which takes too long to be done while one takes over."""
+        self.is_taken_up = False
+        self.candidates = candidates(pair, len(self.ports))
+        granted = itertools.takewhile(set(self.ports).__contains__, self.candidates)
+        self.granted = max(self.granted, len(list(granted)))
 
     def rests_on(
         self, ports: Collection[int], heard: Collection[int] | None, enough: int | None, left: int
@@ -109,9 +117,7 @@ class Orders:
             self._unsettled.add(host)
             plan.ports, plan.switches = tuple(order.sports), order.switches
             plan.order = plan.settled = None
-            plan.candidates = candidates(pair, len(order.sports))
-            granted = itertools.takewhile(set(order.sports).__contains__, plan.candidates)
-            plan.granted = max(plan.granted, len(list(granted)))
+            plan.is_taken_up = True
 
     def update(
         self,
@@ -177,6 +183,8 @@ class Orders:
             if plan is None:
                 switches = facts.path_counts.switches(pair[0], facts.owner.get(pair[1], ""))
                 plan = self._plans[pair] = _Plan(switches=switches)
+            if plan.is_taken_up:
+                plan.go_on(pair)
             if not is_settled:
                 self._look(plan, pair, facts.path_counts, rests_on, is_calm=facts.is_calm)
                 self._fill(pair, plan, most, _batch(rests_on[2]))
