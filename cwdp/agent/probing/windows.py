@@ -92,7 +92,7 @@ class PathWindows:
         if not over.any():
             return np.zeros(0, WINDOW_ROW)
         most_queued_ns = MOST_SUMMED_NS if sums else queued_ns(self._noise_ns)
-        rows = _together(self._rows(self._pending[over]), most_queued_ns)
+        rows = together(self._rows(self._pending[over]), most_queued_ns)
         self._pending = self._pending[~over & (window < end + MOST_AHEAD)]
         return rows
 
@@ -164,7 +164,7 @@ class WindowReports:
         return self._table.report(self._host, self._nics, rows, places, tell=tell)
 
 
-def _together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]:
+def together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]:
     """The rows of each path in which nothing was lost or queued as one row of all windows; the others as they are.
 
     Args:
