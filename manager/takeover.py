@@ -24,7 +24,7 @@ READ_SHARE = 0.2
 READ_S = 2.0
 """So long one document is waited for: a copy of a bucket that has just been made may not answer, and others wait meanwhile."""
 
-READ_AT_ONCE = 64
+READ_AT_ONCE = 256
 
 _log = logging.getLogger("cwdp.manager")
 
