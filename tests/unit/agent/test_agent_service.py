@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cwdp.agent import events, fence, hostbus, service
 from cwdp.agent.clock.timebase import Change
 from cwdp.agent.config import AgentConfig, InterfaceConfig
-from cwdp.agent.pace import Pace
+from cwdp.agent.pace import SUMS_FROM_S, Pace
 from cwdp.agent.service import LOOK_INTERVAL_S, MEASURE_EVERY, Agent
 from cwdp.agent.tracing import echo_tests, table, tracer
 from cwdp.dataplane.abi import XdpMode
@@ -75,7 +75,6 @@ class NoteNic:
         self.events: list[Event] = []
         self.failure: DataplaneError | None = None
         self.found: list[Loaded] = []
-        self.sums: bool | None = None
 
     def ensure(self, _keys: KeyFile) -> Loaded | None:
         if self.failure:
@@ -91,8 +90,7 @@ class NoteNic:
     def drain(self, _now_ns: int) -> None:
         return None
 
-    def take_windows(self, _now_local_ns: int, _offset_ns: int | None, *, sums: bool) -> NDArray[np.void]:
-        self.sums = sums
+    def take_windows(self, _now_local_ns: int, _offset_ns: int | None, **_sums: bool) -> NDArray[np.void]:
         return np.zeros(0, WINDOW_ROW)
 
     def send(self, _now_ns: int) -> None:
@@ -258,7 +256,8 @@ def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: 
 
     agent, nic = setup.agent, setup.nics[0]
     nic.queue_pairs = QueuePairs()
-    monkeypatch.setattr(nic, "take_windows", lambda *_, **__: np.zeros(1, WINDOW_ROW))
+    agent._pace.interval_s = SUMS_FROM_S
+    monkeypatch.setattr(nic, "take_windows", lambda *_, sums: np.zeros(int(sums), WINDOW_ROW))
     nic.events = [Event(host="a", local_ns=1, kind="path_up", nic="nic0", detail="")]
     monkeypatch.setattr(agent._tracing, "reports", lambda: [TraceReport(host="a", traces=[])])
     agent._say_hello()
@@ -272,15 +271,6 @@ def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: 
     kinds = ("hello", "report", "qp", "sample", "window", "trace", "bounced", "steer", "event")
     assert {subject for subject, _ in setup.bus.published} == {up(POD, "a", kind) for kind in kinds}
     assert {getattr(message, "boot_id", "") for message in said} == {hello.boot_id}
-
-
-@pytest.mark.parametrize(("interval_s", "sums"), [(0.5, False), (1.0, True)])
-def test_windows_are_told_in_sums_where_it_is_to_report_seldom(
-    setup: Setup, interval_s: float, sums: bool
-) -> None:
-    setup.bus.take_desired(msgspec.structs.replace(_desired(3, 2), report_interval_s=interval_s))
-    setup.agent._tell_windows()
-    assert setup.nics[0].sums == sums
 
 
 def test_new_keys_are_taken_up_while_it_runs(setup: Setup) -> None:
