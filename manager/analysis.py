@@ -15,7 +15,7 @@ from manager.state import FleetState
 LINKS_INTERVAL_S = 0.1
 DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
-"""Of the time, that a loop may take at most."""
+"""Of the time, that a loop may take at most; of the loop of links it is processor time: it goes on while threads work as well."""
 
 THREAD_ABOVE_PATHS = 20_000
 
@@ -40,11 +40,12 @@ class Analysis:
         return [self._make_models, self._watch_links, self._discover]
 
     async def _make_models(self) -> None:
-        """Keep up with paths that become known and change."""
+        """Keep up with paths that become known and change, once there are any."""
         watch = self._state.watch
         while True:
             started = time.monotonic()
-            due = watch.due(self._state.fabric.routes)
+            routes = self._state.fabric.routes
+            due = watch.due(routes) if routes.links else None
             if due is not None:
                 is_large = len(due.names) > THREAD_ABOVE_PATHS
                 make = partial(self._duties.timed, "model links", due.make)
@@ -55,12 +56,12 @@ class Analysis:
 
     async def _watch_links(self) -> None:
         while True:
-            started = time.monotonic()
+            now_s, started_s = time.monotonic(), time.thread_time()
             with self._duties.of("watch links"):
-                self._state.watch_links(started)
-            for order in self._state.echo_orders(started):
+                self._state.watch_links(now_s)
+            for order in self._state.echo_orders(now_s):
                 self._bus.publish(down(self._bus.pod, order.host, "bounce"), order)
-            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.monotonic() - started) / LINKS_SHARE))
+            await asyncio.sleep(max(LINKS_INTERVAL_S, (time.thread_time() - started_s) / LINKS_SHARE))
 
     async def _discover(self) -> None:
         discovery = self._state.discovery

@@ -33,7 +33,7 @@ from cwdp.shared.bus.messages import (
 from cwdp.shared.bus.servers import server_urls
 from cwdp.shared.bus.subjects import down, up
 from cwdp.shared.loopwatch import LoopWatch
-from cwdp.shared.service import notify
+from cwdp.shared.service import collect_little, notify
 from cwdp.shared.tasks import first_end
 from cwdp.shared.verbs import VerbsReport
 from manager.access import http as access_http
@@ -221,6 +221,7 @@ class Manager:
     def _jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         return [
             self.loop_watch.run,
+            collect_little,
             self.bus.ended,
             *([self.server.ended] if self.server is not None else []),
             self.lease.ended,

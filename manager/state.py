@@ -37,6 +37,7 @@ from manager.hosts.counters import CounterTotals
 from manager.hosts.departed import Departed
 from manager.hosts.members import Members
 from manager.hosts.namesakes import Namesakes
+from manager.hosts.probed_before import ProbedBefore
 from manager.hosts.sanity import is_sane
 from manager.hosts.sequences import Sequences
 from manager.links.loads import LinkLoads
@@ -134,6 +135,7 @@ class FleetState:
         self._leads_since_s = 0.0
         self._knows_steering = True
         self._taken_up: dict[str, list[ProbeEdge]] | None = None
+        self._probed_before = ProbedBefore()
         self.starts = identity.starts
         self._edges: dict[str, list[ProbeEdge]] | None = None
         self.report_interval_s = DEFAULT_REPORT_INTERVAL_S
@@ -161,7 +163,7 @@ class FleetState:
             others_led: whether others may have, since this manager did.
         """
         self.leads, self.leader, self._leads_since_s = True, leader, now_s
-        self._knows_steering, self._taken_up = False, {}
+        self._knows_steering, self._taken_up, self._probed_before = False, {}, ProbedBefore()
         self._documents = Documents()
         self.planner.lead(now_s)
         if timeline != self.clock.timeline or (others_led and self.clock.runs):
@@ -190,6 +192,7 @@ class FleetState:
         if document is None and known.hello.desired_version > 0 and not self.planner.knows([host]):
             return False
         self._taken_up[host] = [] if document is None else document.probes
+        self._probed_before.note(host, document)
         if document is not None:
             self.planner.take_up(host, document.steer, now_s)
             self.discovery.take_up(document)
@@ -320,9 +323,10 @@ class FleetState:
     def awaits_hosts(self) -> bool:
         """Whether hosts that an earlier manager has directed may be on their way back.
 
-        They are all there once each that is probed has reported; the clocks wait for the same, and no longer than they may.
+        They are all there once each that was probed is, by all documents of before; or once each that is probed has reported:
+        the clocks wait for that, and no longer than they may.
         """
-        return self.was_directed() and not self.clock.runs
+        return self.was_directed() and not (self.clock.runs or self._probed_before.are_back(self.members))
 
     def schedule(
         self, members: Sequence[Member], pairs: Pairs, between: Between | None = None

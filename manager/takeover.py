@@ -24,7 +24,7 @@ READ_SHARE = 0.2
 READ_S = 2.0
 """So long one document is waited for: a copy of a bucket that has just been made may not answer, and others wait meanwhile."""
 
-READ_AT_ONCE = 64
+READ_AT_ONCE = 256
 
 _log = logging.getLogger("cwdp.manager")
 
@@ -57,13 +57,13 @@ class TakeOver:
     async def run(self) -> None:
         """Begin to lead with the lease; then keep the bus up to date, and take up each host that comes; for ever."""
         while True:
-            started = time.monotonic()
+            started, pause_s = time.monotonic(), GLANCE_S
             if self._state.leads:
                 await self._keep()
-                await self._take_up_hosts()
+                if not await self._take_up_hosts():
+                    pause_s = (time.monotonic() - started) / READ_SHARE
             elif self._lease.leads:
                 await self._begin()
-            pause_s = (time.monotonic() - started) / READ_SHARE
             await asyncio.sleep(min(max(GLANCE_S, pause_s), LONGEST_PAUSE_S))
 
     async def _begin(self) -> None:
@@ -84,11 +84,12 @@ class TakeOver:
         with contextlib.suppress(BusError):  # said by who asked for a change; tried again
             await self._kept.send()
 
-    async def _take_up_hosts(self) -> None:
+    async def _take_up_hosts(self) -> bool:
+        """Whether all that were there could be."""
         self._forget_superseded()
         hosts, client, taken = self._state.not_taken_up(), self._bus.session, False
         if client is None:
-            return
+            return False
         for start in range(0, len(hosts), READ_AT_ONCE):
             batch = hosts[start : start + READ_AT_ONCE]
             found = await asyncio.gather(*(self._read(client, host) for host in batch))
@@ -99,6 +100,7 @@ class TakeOver:
                     taken = True
         if taken:
             self._direct(self._state.documents())
+        return not set(hosts).intersection(self._state.not_taken_up())
 
     def _forget_superseded(self) -> None:
         """Take those up again that were told something after what was read of them."""

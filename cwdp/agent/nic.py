@@ -170,11 +170,13 @@ class HostNic:
             return
         self._windows.add(results, offset_ns)
 
-    def take_windows(self, now_local_ns: int, offset_ns: int | None) -> NDArray[np.void]:
-        """WINDOW_ROWs of the windows that drains have completed."""
+    def take_windows(self, now_local_ns: int, offset_ns: int | None, *, sums: bool) -> NDArray[np.void]:
+        """WINDOW_ROWs of the windows that drains have completed; `sums` as for `PathWindows.take`."""
         if self._windows is None or self._prober is None or offset_ns is None:
             return np.zeros(0, WINDOW_ROW)
-        return self._windows.take(now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS)
+        return self._windows.take(
+            now_local_ns + offset_ns - self._prober.waited_ns - SINCE_DRAINED_NS, sums=sums
+        )
 
     def describe(self) -> Nic:
         """The NIC as the manager is told of it."""

@@ -9,6 +9,9 @@ EARLY_S = 0.06
 COUNTERS_EVERY = 4
 """One of so many reports has all counters: where agents report more seldom, they tell these more seldom too."""
 
+SUMS_FROM_S = 1.0
+"""Where agents report so seldom, the manager looks at several windows together, and is told sums of what lost nothing."""
+
 
 class Pace:
     """Whether something is due, by its name.
@@ -22,6 +25,11 @@ class Pace:
         self.interval_s = interval_s
         self._now_s = now_s
         self._told_s: dict[str, float] = {}
+
+    @property
+    def tells_sums(self) -> bool:
+        """Whether windows of a path that have lost nothing are told together, though some of them have met a queue."""
+        return self.interval_s >= SUMS_FROM_S
 
     def is_due(self, what: str, least_s: float = 0.0, *, parts: int = 1) -> bool:
         """Whether it is due; if so it counts as told.

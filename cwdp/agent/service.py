@@ -266,8 +266,8 @@ class Agent:
 
     def _tell_windows(self) -> None:
         """What became of probes in the windows that are over."""
-        now_ns, offset_ns = self._clock.now_ns(), self._sync.line.offset_ns()
-        taken = [(nic.ifname, nic.take_windows(now_ns, offset_ns)) for nic in self._nics]
+        now_ns, offset_ns, sums = self._clock.now_ns(), self._sync.line.offset_ns(), self._pace.tells_sums
+        taken = [(nic.ifname, nic.take_windows(now_ns, offset_ns, sums=sums)) for nic in self._nics]
         for report in self._windows.of(taken):
             self._bus.say("window", report)
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.reading import reading, show
-from cwdp.shared.service import log_to_stderr, share_arena
+from cwdp.shared.service import log_to_stderr, share_arena, switch_often
 from manager.config import (
     DEFAULT_BUS_LISTEN,
     DEFAULT_PAGE,
@@ -61,6 +61,7 @@ def run(config: Path | None, **overrides: str | None) -> None:
     settings = msgspec.structs.replace(settings, **given)
     log_to_stderr(settings.log_level)
     share_arena()
+    switch_often()
     asyncio.run(serve(settings))
 
 

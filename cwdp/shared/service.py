@@ -11,6 +11,11 @@ import sys
 import time
 
 COLLECT_EVERY_S = 60.0
+LET_BE_EVERY_S, LOOK_AT_ALL_EVERY_S = 2.0, 3600.0
+YOUNG = 20_000
+"""Objects that are new before CPython looks at them; a manager makes as many in a moment, and most are gone by then."""
+
+SWITCH_S = 0.0005
 _M_ARENA_MAX = -8
 """`mallopt(3)`, malloc.h of glibc."""
 
@@ -54,9 +59,40 @@ async def collect_in_full() -> None:
         gc.unfreeze()
 
 
+async def collect_little() -> None:
+    """Collect garbage often among what is new, for ever, and let be what has outlived that.
+
+    CPython looks at all that a service holds whenever a quarter of it is new: half a second at a time in a manager of 2,048
+    NICs, some times a minute while hosts come and go. Cycles that become garbage later are found once an hour.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(YOUNG, *thresholds[1:])
+    due_s = time.monotonic() + LOOK_AT_ALL_EVERY_S
+    try:
+        while True:
+            if time.monotonic() >= due_s:
+                due_s += LOOK_AT_ALL_EVERY_S
+                gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+            await asyncio.sleep(LET_BE_EVERY_S)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
 def share_arena() -> None:
     """Have all threads take memory from one place; before there are any. Else glibc keeps what each of them has freed apart."""
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def switch_often() -> None:
+    """Have threads give way to each other after half a millisecond.
+
+    The loop lets go of the interpreter with each message that it reads and inflates, and a thread that works gives it back after
+    5 ms only, as CPython has it: beside such a thread a loop reads a fraction of what it could.
+    """
+    sys.setswitchinterval(SWITCH_S)
 
 
 def notify(state: str) -> None:

@@ -14,6 +14,9 @@ from manager.fabric.routes import Pair, PathName
 from manager.probing.schedule import draw_ports
 
 BATCH = 8
+SOUGHT = 2
+"""Times as many ports as a pair needs different paths are traced at first, where that is less than a batch."""
+
 SOON = 16
 DEADLINE_UPDATES = 5
 MOST_CANDIDATES = 512
@@ -30,7 +33,7 @@ class _Plan:
     """What is traced of one pair; `granted` candidates beside the ports in use, and `waited` updates for more.
 
     `switches` are how many were known to be on the way when the pair was first ordered; `order` says all this to its host. `settled` is what it rested on that the pair lacked nothing, None where
-    it may.
+    it may. Of one that `is_taken_up` nothing is known but its ports.
     """
 
     candidates: list[int] = field(default_factory=list)
@@ -41,6 +44,14 @@ class _Plan:
     switches: int | None = None
     order: TraceOrder | None = None
     settled: "_RestsOn | None" = None
+    is_taken_up: bool = False
+
+    def go_on(self, pair: Pair) -> None:
+        """Find out how many candidates an earlier manager had granted, which takes too long to be done while one takes over."""
+        self.is_taken_up = False
+        self.candidates = candidates(pair, len(self.ports))
+        granted = itertools.takewhile(set(self.ports).__contains__, self.candidates)
+        self.granted = max(self.granted, len(list(granted)))
 
     def rests_on(
         self, ports: Collection[int], heard: Collection[int] | None, enough: int | None, left: int
@@ -106,9 +117,7 @@ class Orders:
             self._unsettled.add(host)
             plan.ports, plan.switches = tuple(order.sports), order.switches
             plan.order = plan.settled = None
-            plan.candidates = candidates(pair, len(order.sports))
-            granted = itertools.takewhile(set(order.sports).__contains__, plan.candidates)
-            plan.granted = max(plan.granted, len(list(granted)))
+            plan.is_taken_up = True
 
     def update(
         self,
@@ -174,9 +183,11 @@ class Orders:
             if plan is None:
                 switches = facts.path_counts.switches(pair[0], facts.owner.get(pair[1], ""))
                 plan = self._plans[pair] = _Plan(switches=switches)
+            if plan.is_taken_up:
+                plan.go_on(pair)
             if not is_settled:
                 self._look(plan, pair, facts.path_counts, rests_on, is_calm=facts.is_calm)
-                self._fill(pair, plan, most)
+                self._fill(pair, plan, most, _batch(rests_on[2]))
             if plan.settled is None:
                 self._unsettled.add(host)
             left.spend(ports, len(plan.ports))
@@ -192,10 +203,10 @@ class Orders:
             self.waits |= _grow(plan, lacks=lacks, is_calm=is_calm)
         plan.settled = None if lacks or plan.waited else of
 
-    def _fill(self, pair: Pair, plan: _Plan, left: int) -> None:
-        """Give a pair its ports, at most `left`."""
+    def _fill(self, pair: Pair, plan: _Plan, left: int, batch: int) -> None:
+        """Give a pair its ports, at most `left`, with those in use at least `batch` if there is room."""
         before = plan.ports
-        granted = max(plan.granted, BATCH - len(plan.in_use))
+        granted = max(plan.granted, batch - len(plan.in_use))
         if len(plan.candidates) < granted:
             plan.candidates = candidates(pair, 2 * granted)
         plan.granted = granted
@@ -242,6 +253,11 @@ class _Budget:
 def candidates(pair: Pair, count: int) -> list[int]:
     """The first ports in a pair's own order."""
     return draw_ports("\0".join(pair).encode(), count)
+
+
+def _batch(enough: int | None) -> int:
+    """How many ports a pair begins with, of which so many different paths are enough."""
+    return BATCH if enough is None else min(BATCH, SOUGHT * enough)
 
 
 def _grow(plan: _Plan, *, lacks: bool, is_calm: bool) -> bool:

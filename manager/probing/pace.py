@@ -8,9 +8,9 @@ SHARE_LESS = 0.8
 LONGER = ((256, 0.5), (1_024, 1.0))
 """From more NICs than these on, how many seconds."""
 
-MANY, OF_MANY = 1_024, 4
-"""With more NICs a pair probes over so many paths at most, each the more often. Each link is on as many of them as in a small
-fleet, as there are as many more pairs, and as many probes cross it."""
+MANY, OF_MANY = 1_024, 2
+"""With more NICs a pair probes over so many paths at most, each the more often. As many probes cross each link as in a small
+fleet, and there are so many more pairs that it is on some 70 of their paths still."""
 
 
 def report_interval_s(nics: int, present_s: float) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from cwdp.agent.pace import SUMS_FROM_S
 from cwdp.shared.bus.clocks import Discipline
 from cwdp.shared.bus.desired.changes import Change, changed, changes
 from cwdp.shared.bus.edges import EdgeRows
@@ -91,10 +92,12 @@ class SwarmHost:
         self.is_away, self._starts = False, self._starts + 1
         self._untraced = sorted(self._ordered)
 
-    def take_document(self, told: Desired) -> None:
-        """Do from now on as it says."""
+    def take_document(self, told: Desired) -> bool:
+        """Do from now on as it says; whether it is from another leader than what it heard before."""
+        before, self._epoch = self._epoch, told.epoch
         self._whole = told
         self._take(told)
+        return told.epoch != before
 
     def _take(self, told: Desired) -> None:
         if self.told is not None and (told.epoch, told.version) <= (self.told.epoch, self.told.version):
@@ -110,6 +113,8 @@ class SwarmHost:
             self.moves += self._world.traffic.steer(self.number, told.steer)
         if before is None or before.traces != told.traces:
             self._order(told.traces)
+        if before is not None and before.epoch != told.epoch:
+            self._untraced = sorted(self._ordered)
 
     def _order(self, traces: Sequence[TraceOrder]) -> None:
         """Trace these and no others; what was withdrawn is traced anew if it is ordered again."""
@@ -124,7 +129,7 @@ class SwarmHost:
             self._take(changed(self._whole, change))
 
     def take_clock(self, update: ClockUpdate) -> bool:
-        """Follow it; whether it is from another leader than before."""
+        """Follow it; whether it is from another leader than what it heard before."""
         self._line, before, self._epoch = update.line, self._epoch, update.epoch
         self._world.timelines.hear(self.pod, self.number, update.line)
         return update.epoch != before
@@ -218,7 +223,8 @@ class SwarmHost:
         if end <= first:
             return []
         self._next_window = end
-        rows = self._probes.windows(first, end, self._world.timelines.ahead_ns(self.pod, now_ns))
+        sums = self.told is not None and self.told.report_interval_s >= SUMS_FROM_S
+        rows = self._probes.windows(first, end, self._world.timelines.ahead_ns(self.pod, now_ns), sums=sums)
         return list(self._windows.of(rows, self._boot_id))
 
     def queue_pairs(self, now_ns: int) -> QpReport:

@@ -90,19 +90,20 @@ class HostProbes:
         """How long the queues on each path are in the mean, there and back."""
         return [self._fabric.queue_ns[links].sum(axis=0) for links in self._links]
 
-    def windows(self, first: int, end: int, ahead_ns: np.ndarray) -> np.ndarray:
+    def windows(self, first: int, end: int, ahead_ns: np.ndarray, *, sums: bool) -> np.ndarray:
         """PLACED_ROWs of the windows from `first` to before `end`, path by path, those of a quiet path as one.
 
         Args:
             first: its number.
             end: the number of the one behind the last.
             ahead_ns: by how much the timeline of each pod is ahead of the host's; NaN where it has none.
+            sums: whether a path is quiet that loses nothing, whatever queues it meets.
         """
         numbers = np.arange(first, end + 1)
         pairs = np.floor(numbers[None, :] * WINDOW_NS / self._period_ns[:, None] + self._phase[:, None])
         sent = 2 * np.diff(pairs, axis=1).astype(np.int64)
         queues_ns, all_loss = self._queues_ns, self.loss
-        quiet = (all_loss == 0) & (queues_ns[0] + queues_ns[1] == 0)
+        quiet = (all_loss == 0) & (sums | (queues_ns[0] + queues_ns[1] == 0))
         sent[quiet, 0], sent[quiet, 1:] = sent[quiet].sum(axis=1), 0
         path, column = np.nonzero(sent)
         rows = np.zeros(len(path), PLACED_ROW)
@@ -117,13 +118,15 @@ class HostProbes:
         timed = ~np.isnan(apart_ns)
         timed[lossy] &= lost < counted[lossy]
         base_ns = self._base_ns.astype(np.float32)[path]
+        together = rows["further"].astype(np.float32) + 1
         least_ns, mean_ns = [], []
         for queue_ns, shown_ns in zip(queues_ns, (apart_ns, -apart_ns), strict=True):
             low, high = self._rng.random((2, len(path)), np.float32)
             queued_ns = queue_ns.astype(np.float32)[path]
-            least = base_ns + 30 * low + queued_ns * high
-            least_ns.append(least + shown_ns if shown_ns.any() else least)
-            mean_ns.append(least_ns[-1] + 40 * high + 0.2 * queued_ns)
+            often = 0.5 + (high - 0.5) / np.sqrt(together)
+            base = base_ns + 30 * low + (shown_ns if shown_ns.any() else np.float32(0))
+            least_ns.append(base + queued_ns * (1 - (1 - high) ** (1 / together)))
+            mean_ns.append(base + queued_ns * (often + 0.2) + 40 * often)
         _tell(rows, "min", least_ns, timed)
         _tell(rows, "mean", mean_ns, timed)
         rows["bound_ns"] = np.where(timed, BOUND_NS, 0)

@@ -149,7 +149,9 @@ class Swarm:
             self._say(host, "steer", host.steered())
 
     def _take_document(self, told: Desired) -> None:
-        self._host(told.host).take_document(told)
+        host = self._host(told.host)
+        if host.take_document(told) and not host.is_away:
+            self._say(host, "steer", host.steered())
 
     def _take_change(self, change: Change) -> None:
         self._host(change.host).take_change(change)

@@ -32,6 +32,9 @@ MOST_AHEAD = 50
 PATHS_TOLD_S = 0.9
 """So long after they were told, paths are told again: each second, by a loop that comes round a little early."""
 
+MOST_SUMMED_NS = float(1 << 30)
+"""No queue is so long: delays that differ by more are of timelines that are far apart, told by their lowest 32 bits."""
+
 WAYS = ("fwd", "rev")
 
 _PROBE = np.dtype(
@@ -79,13 +82,17 @@ class PathWindows:
         fresh["bound_ns"] = slots["bound_ns"]
         self._pending = np.concatenate([self._pending, fresh])
 
-    def take(self, before_ns: int) -> NDArray[np.void]:
-        """WINDOW_ROWs of the windows that ended by a time of the timeline."""
+    def take(self, before_ns: int, *, sums: bool) -> NDArray[np.void]:
+        """WINDOW_ROWs of the windows that ended by a time of the timeline.
+
+        With `sums` those of a path that has lost nothing are one row, whatever queues it has met.
+        """
         window, end = self._pending["window"], before_ns // WINDOW_NS
         over = window < end
         if not over.any():
             return np.zeros(0, WINDOW_ROW)
-        rows = _together(self._rows(self._pending[over]), queued_ns(self._noise_ns))
+        most_queued_ns = MOST_SUMMED_NS if sums else queued_ns(self._noise_ns)
+        rows = together(self._rows(self._pending[over]), most_queued_ns)
         self._pending = self._pending[~over & (window < end + MOST_AHEAD)]
         return rows
 
@@ -157,7 +164,7 @@ class WindowReports:
         return self._table.report(self._host, self._nics, rows, places, tell=tell)
 
 
-def _together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]:
+def together(rows: NDArray[np.void], most_queued_ns: float) -> NDArray[np.void]:
     """The rows of each path in which nothing was lost or queued as one row of all windows; the others as they are.
 
     Args:

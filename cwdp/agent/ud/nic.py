@@ -150,11 +150,11 @@ class UdNic:
         slots["bound_ns"] = abi.BOUND_UNSYNCED
         self._windows.add(replace(results, slots=slots), offset_ns)
 
-    def take_windows(self, now_local_ns: int, offset_ns: int | None) -> NDArray[np.void]:
-        """WINDOW_ROWs of the windows that drains have completed."""
+    def take_windows(self, now_local_ns: int, offset_ns: int | None, *, sums: bool) -> NDArray[np.void]:
+        """WINDOW_ROWs of the windows that drains have completed; `sums` as for `PathWindows.take`."""
         if self._windows is None or offset_ns is None:
             return np.zeros(0, WINDOW_ROW)
-        return self._windows.take(now_local_ns + offset_ns - REPLY_TIMEOUT_NS - TELL_NS)
+        return self._windows.take(now_local_ns + offset_ns - REPLY_TIMEOUT_NS - TELL_NS, sums=sums)
 
     def describe(self) -> Nic:
         """The NIC as the manager is told of it."""

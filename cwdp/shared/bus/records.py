@@ -107,7 +107,8 @@ WINDOW_ROW = np.dtype(
 )
 """Probes of one path that left in one window, number `timeline // WINDOW_NS`: how many, how many were lost, and
 their one-way delays there and back, NO_DELAY_NS where there is none. `nic` is the source's place in the message's
-list. Windows in which nothing was lost or queued are told together: a row is of `further` ones too."""
+list. Windows in which nothing was lost or queued are told together, and in a large fleet all
+in which nothing was lost: a row is of `further` ones too."""
 
 KEY_BYTES = 21
 _PATH = slice(8, 28)

@@ -43,6 +43,11 @@ def test_what_was_missed_is_not_made_up_for() -> None:
     assert [pace.is_due("report") for _ in range(3)] == [True, False, False]
 
 
+def test_sums_of_windows_are_told_where_the_manager_looks_at_several_together() -> None:
+    told = {nics: Pace(report_interval_s(nics, 0.25)).tells_sums for nics in (4, 1_024, 1_025, 10_000)}
+    assert told == {4: False, 1_024: False, 1_025: True, 10_000: True}
+
+
 def test_a_large_fleet_reports_less_often_and_does_not_go_to_and_fro() -> None:
     assert [report_interval_s(nics, 0.25) for nics in (4, 256, 257, 1_024, 1_025, 10_000)] == [
         0.25,
@@ -62,6 +67,6 @@ def test_a_large_fleet_reports_less_often_and_does_not_go_to_and_fro() -> None:
 
 
 def test_a_pair_of_a_large_fleet_probes_over_fewer_paths_and_does_not_go_to_and_fro() -> None:
-    assert [paths_of_pair(nics, 8, 8) for nics in (2, 1_024, 1_025, 10_000)] == [8, 8, 4, 4]
-    assert [paths_of_pair(nics, 8, 4) for nics in (1_024, 900, 819, 10)] == [4, 4, 8, 8]
-    assert [paths_of_pair(nics, 2, 2) for nics in (10, 2_000)] == [2, 2]
+    assert [paths_of_pair(nics, 8, 8) for nics in (2, 1_024, 1_025, 10_000)] == [8, 8, 2, 2]
+    assert [paths_of_pair(nics, 8, 2) for nics in (1_024, 900, 819, 10)] == [2, 2, 8, 8]
+    assert [paths_of_pair(nics, 1, 1) for nics in (10, 2_000)] == [1, 1]

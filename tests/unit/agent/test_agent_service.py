@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cwdp.agent import events, fence, hostbus, service
 from cwdp.agent.clock.timebase import Change
 from cwdp.agent.config import AgentConfig, InterfaceConfig
-from cwdp.agent.pace import Pace
+from cwdp.agent.pace import SUMS_FROM_S, Pace
 from cwdp.agent.service import LOOK_INTERVAL_S, MEASURE_EVERY, Agent
 from cwdp.agent.tracing import echo_tests, table, tracer
 from cwdp.dataplane.abi import XdpMode
@@ -90,7 +90,7 @@ class NoteNic:
     def drain(self, _now_ns: int) -> None:
         return None
 
-    def take_windows(self, _now_local_ns: int, _offset_ns: int | None) -> NDArray[np.void]:
+    def take_windows(self, _now_local_ns: int, _offset_ns: int | None, **_sums: bool) -> NDArray[np.void]:
         return np.zeros(0, WINDOW_ROW)
 
     def send(self, _now_ns: int) -> None:
@@ -256,7 +256,8 @@ def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: 
 
     agent, nic = setup.agent, setup.nics[0]
     nic.queue_pairs = QueuePairs()
-    monkeypatch.setattr(nic, "take_windows", lambda *_: np.zeros(1, WINDOW_ROW))
+    agent._pace.interval_s = SUMS_FROM_S
+    monkeypatch.setattr(nic, "take_windows", lambda *_, sums: np.zeros(int(sums), WINDOW_ROW))
     nic.events = [Event(host="a", local_ns=1, kind="path_up", nic="nic0", detail="")]
     monkeypatch.setattr(agent._tracing, "reports", lambda: [TraceReport(host="a", traces=[])])
     agent._say_hello()

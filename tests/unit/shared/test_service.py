@@ -4,6 +4,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,34 @@ async def test_tuples_that_were_freed_are_given_back(monkeypatch: pytest.MonkeyP
     await until(lambda: sys.getallocatedblocks() < before + TUPLES // 2)
     await end(collecting)
     assert gc.get_freeze_count() == 0
+
+
+class _Cycle:
+    """Garbage once nobody holds it, which only a collection finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@asynchronous
+async def test_what_has_outlived_a_collection_is_let_be_and_found_by_the_one_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "LET_BE_EVERY_S", 0.05)
+    monkeypatch.setattr(service, "LOOK_AT_ALL_EVERY_S", 1.0)
+    thresholds, held = gc.get_threshold(), [_Cycle(), _Cycle()]
+    gone = [weakref.ref(each) for each in held]
+    collecting = asyncio.create_task(service.collect_little())
+    await asyncio.sleep(0)
+    assert gc.get_freeze_count() > 0
+    fresh = weakref.ref(_Cycle())
+    await until(lambda: fresh() is None)
+    del held[:]
+    assert [each() is None for each in gone] == [False, False]
+    await until(lambda: gone[0]() is None and gone[1]() is None)
+    await end(collecting)
+    assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == thresholds
 
 
 ARENAS = """
@@ -70,3 +99,12 @@ def test_threads_take_memory_from_one_place(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", ARENAS, str(told), how], check=True)
         arenas[how] = told.read_text().count("<heap nr=")
     assert arenas["one"] == 1 < arenas["several"]
+
+
+def test_threads_give_way_sooner_than_python_has_them() -> None:
+    usual_s = sys.getswitchinterval()
+    try:
+        service.switch_often()
+        assert sys.getswitchinterval() <= usual_s / 5
+    finally:
+        sys.setswitchinterval(usual_s)

@@ -5,17 +5,22 @@ the faulty link within two seconds, and whether anything else is named. Where th
 fabric of two leaves), the link has to be among those that the finding names as equally likely.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cwdp.shared.bus.records import WINDOW_NS
+from cwdp.agent.probing.windows import MOST_SUMMED_NS, together
+from cwdp.shared.bus.messages import WindowReport
+from cwdp.shared.bus.records import WINDOW_NS, WINDOW_ROW
+from cwdp.shared.bus.windows import MEASURED, PATH, window_report
 from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.finding import Finding
 from manager.faults.link_watch import LinkWatch
 from manager.hosts.members import Members
+from manager.paths.told import ToldPaths
 from tools.clocks import ClockKind
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
 from tools.sim.fleet.window_clocks import WINDOW_S, WindowClocks
@@ -58,7 +63,7 @@ class Bench:
 
     Args:
         fabric: what is watched.
-        at_once: windows that agents tell of at once, as they do in a large fleet.
+        at_once: windows that agents tell of at once; of several in sums, as they do in a large fleet.
     """
 
     def __init__(self, fabric: LeafSpine, at_once: int = 1) -> None:
@@ -70,6 +75,8 @@ class Bench:
         self.watch = LinkWatch(members, self._note)
         self.watch.queues_every = at_once
         self._number = round(START_S / WINDOW_S)
+        self._untold: list[WindowReport] = []
+        self._told_paths = ToldPaths()
 
     @property
     def time_s(self) -> float:
@@ -81,7 +88,7 @@ class Bench:
         for _ in range(windows):
             now_s = (self._number + 1) * WINDOW_S + LATE_S
             now_ns = round(now_s * 1e9)
-            for report in self.fabric.window(self._number, trouble):
+            for report in self._said(trouble):
                 self.watch.hear(report, now_ns)
             due = self.watch.due(self.routes)
             if due is not None:
@@ -95,6 +102,23 @@ class Bench:
             self._number += 1
             yield now_s
 
+    def _said(self, trouble: Trouble) -> Iterable[WindowReport]:
+        """What agents say once a window is over."""
+        said = self.fabric.window(self._number, trouble)
+        if self._at_once == 1:
+            return said
+        self._untold += said
+        if self._number % self._at_once:
+            return []
+        rows = defaultdict[tuple[str, str], list[np.ndarray]](list)
+        for report in self._untold:
+            rows[report.host, report.nics[0]].append(_rows_of(report, self._told_paths))
+        self._untold = []
+        return [
+            window_report(host, [nic], together(np.concatenate(each), MOST_SUMMED_NS))
+            for (host, nic), each in rows.items()
+        ]
+
     @property
     def routes(self) -> Routes:
         """What discovery knows."""
@@ -103,6 +127,18 @@ class Bench:
     def _note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
         del host, nic
         self.events.append((kind, detail))
+
+
+def _rows_of(report: WindowReport, told: ToldPaths) -> np.ndarray:
+    """WINDOW_ROWs of a report that tells its paths itself."""
+    read = told.read(report)
+    assert read is not None
+    table, placed = read
+    rows = np.zeros(len(placed), WINDOW_ROW)
+    for names, of in ((PATH, table.paths[placed["path"]]), (MEASURED, placed)):
+        for name in names:
+            rows[name] = of[name]
+    return rows
 
 
 def random_shape(

@@ -31,7 +31,7 @@ def _drained(
 
 
 def _rows(windows: PathWindows, before_ns: int) -> NDArray[np.void]:
-    return windows.take(before_ns)
+    return windows.take(before_ns, sums=False)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -119,7 +119,7 @@ def test_windows_of_quiet_paths_are_told_together_and_say_the_same(seed: int) ->
         windows.add(drained, 0)
         told.append(0)
         for end in range(first + at_once, first + count + 1, at_once):
-            rows = windows.take(end * WINDOW_NS)
+            rows = windows.take(end * WINDOW_NS, sums=False)
             told[-1] += len(rows)
             hear_windows(store, ["a/nic0"], rows, first + count)
         stores.append(store)
@@ -135,6 +135,45 @@ def test_windows_of_quiet_paths_are_told_together_and_say_the_same(seed: int) ->
             assert np.allclose(mine[:, here], theirs[:, order], atol=1_000, equal_nan=True)
     quiet = int(np.count_nonzero(~lossy & ~queued))
     assert told[1] <= told[0] - quiet * (count - 1)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_a_large_fleet_sums_of_windows_without_losses_are_told(seed: int) -> None:
+    """Whatever queues they met: probes, mean and least delays are those of all; what lost something is told window by window."""
+    rng = np.random.default_rng(seed)
+    first, count = 1_000, 5
+    path = np.repeat(np.arange(8), 2 * count)
+    window = np.tile(np.repeat(np.arange(first, first + count), 2), 8)
+    answered = ~((path < 2) & (rng.random(len(path)) < 0.5))
+    answered[path == 0] = rng.permutation(np.arange(2 * count) > 0)
+    drained = _drained(window * WINDOW_NS + rng.integers(0, WINDOW_NS, len(path)), path, answered)
+    drained.slots["fwd_owd_ns"] += np.where(answered, rng.integers(0, 2_000_000, len(path)), 0)
+    windows = PathWindows(schedule(edges()), edges())
+    windows.add(drained, 0)
+    rows = windows.take((first + count) * WINDOW_NS, sums=True)
+    assert (rows["sent"].sum(), rows["lost"].sum()) == (len(path), np.count_nonzero(~answered))
+    for key in np.unique(path_keys(rows)):
+        mine = rows[path_keys(rows) == key]
+        of = int(mine["rev_min_ns"].max()) - 2 * ONE_WAY_NS
+        if mine["lost"].any():
+            assert mine["window"].tolist() == list(range(first, first + count))
+            assert not mine["further"].any()
+            continue
+        (row,) = mine
+        delays_ns = drained.slots["fwd_owd_ns"][path == of]
+        assert (row["window"], row["further"]) == (first, count - 1)
+        assert row["fwd_min_ns"] == delays_ns.min()
+        assert abs(row["fwd_mean_ns"] - delays_ns.mean()) < 2
+
+
+def test_delays_of_timelines_that_are_far_apart_are_not_summed_where_their_lowest_bits_begin_anew() -> None:
+    windows = PathWindows(schedule(edges()), edges())
+    drained = _drained(np.array([5, WINDOW_NS + 5]), np.array([0, 0]), np.ones(2, bool))
+    ahead_ns = 2**31 - 10 - ONE_WAY_NS + np.array([0, 20])
+    drained.slots["fwd_owd_ns"] += ahead_ns
+    drained.slots["rev_owd_ns"] -= ahead_ns
+    windows.add(drained, 0)
+    assert len(windows.take(2 * WINDOW_NS, sums=True)) == 2
 
 
 def test_a_host_tells_the_windows_of_its_nics_in_messages_of_bounded_size() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from fakes import fleet, hello, nic, ud_nic
 
-from cwdp.shared.bus.messages import Desired, ProbeEdge
+from cwdp.shared.bus.messages import Desired, Leader, ProbeEdge
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.hosts.members import CARRIER_GRACE_S, FORGET_AFTER_S, MISSED_HELLOS, Members
@@ -187,3 +187,30 @@ def test_a_flapping_carrier_does_not_rebuild_the_graph() -> None:
     assert timer.due([("a", nic()), ("b", nic())], 2.0, taken_up=False) is True
     down = msgspec.structs.replace(nic(), carrier=False)
     assert not any(timer.due([("a", down), ("b", nic())], 3.0 + i, taken_up=False) for i in range(5))
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+@pytest.mark.parametrize("without", [0, 1])
+def test_hosts_that_were_probed_are_back_once_all_that_documents_name_are_there(
+    silent: int, without: int
+) -> None:
+    hosts = fleet(4, "nats://127.0.0.1:1")
+    documents = {
+        host.name: Desired(
+            host=host.name,
+            version=5,
+            probes=[_probe(host.name, peer.name) for peer in hosts if peer is not host],
+        )
+        for host in hosts
+    }
+    state = FleetState(Identity(timeline="t", starts=2), ProbeSettings(), continued=False)
+    state.lead(0.0, Leader(epoch=2, since_s=1.0), timeline="t", others_led=False)
+    for host in hosts:
+        host.desired = documents[host.name]
+    for host in hosts[silent:]:
+        state.hear_hello(host.hello(), 0.1)
+    assert state.awaits_hosts()
+    for number, name in enumerate(list(state.members.hosts)):
+        assert state.awaits_hosts()
+        state.take_up(name, documents[name] if number >= without else None, 0.2)
+    assert state.awaits_hosts() == bool(silent or without)

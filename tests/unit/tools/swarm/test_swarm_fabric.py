@@ -133,7 +133,7 @@ def test_a_dead_link_to_a_core_loses_just_the_probes_that_cross_it_seen_from_eit
     fabric.loss[cable.links] = 1.0
     for src, host in probes.items():
         crosses = np.isin(host.there, cable.links).any(axis=1) | np.isin(host.back, cable.links).any(axis=1)
-        rows = host.windows(100, 105, np.zeros(TIERS.pods))
+        rows = host.windows(100, 105, np.zeros(TIERS.pods), sums=False)
         of = [(path["dst_addr"].tobytes(), int(path["sport"])) for path in host.paths]
         lost = {of[row["path"]] for row in rows if row["lost"] == row["sent"]}
         kept = {of[row["path"]] for row in rows if row["lost"] == 0}
@@ -149,7 +149,7 @@ def test_delays_between_pods_are_off_by_what_their_timelines_are_apart() -> None
     fabric = SwarmFabric(TIERS)
     host = HostProbes(fabric, edges(0, [9, A_POD, 2 * A_POD], ports=1), (1, 0))
     ahead_ns = np.array([0.0, 1e6, np.nan, 0.0])
-    rows = by_address(host, host.windows(100, 105, ahead_ns))
+    rows = by_address(host, host.windows(100, 105, ahead_ns, sums=False))
     within, between, unknown = (
         rows[bytes(map(int, nic_address(nic).split(".")))] for nic in (9, A_POD, 2 * A_POD)
     )
@@ -157,7 +157,7 @@ def test_delays_between_pods_are_off_by_what_their_timelines_are_apart() -> None
     assert 990_000 < between["fwd_min_ns"] < 1_010_000
     assert -1_010_000 < between["rev_min_ns"] < -990_000
     assert unknown["fwd_min_ns"] == NO_DELAY_NS
-    far = by_address(host, host.windows(105, 110, np.array([0, 3e9, 0, 0])))
+    far = by_address(host, host.windows(105, 110, np.array([0, 3e9, 0, 0]), sums=False))
     in_32_bits = far[bytes(map(int, nic_address(A_POD).split(".")))]
     assert 0 < in_32_bits["fwd_min_ns"] - (3e9 - 2**32) < 10_000
     assert 0 < in_32_bits["rev_min_ns"] - (2**32 - 3e9) < 10_000

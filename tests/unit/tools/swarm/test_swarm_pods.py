@@ -76,3 +76,21 @@ def test_a_host_traces_anew_what_is_ordered_again_and_all_once_it_is_back() -> N
     assert traced(order) == [50_000, 50_001]
     host.come_back()
     assert traced(order) == [50_000, 50_001]
+
+
+def test_a_host_hears_of_another_leader_once_and_tells_it_all_paths() -> None:
+    host = Swarm("nats://127.0.0.1:1", Authority.new(), SIZE).hosts[0]
+    order = TraceOrder(nic="nic0", dst_addr="10.0.0.33", sports=[50_000])
+
+    def document(version: int, epoch: int) -> bool:
+        told = Desired(host=host.name, version=version, epoch=epoch, probes=[], traces=[order])
+        return host.take_document(told)
+
+    update = ClockUpdate(host=host.name, timeline="t", seq=1, epoch=3, line=line(), priors=[])
+    assert document(1, 2)
+    assert host.traces(64) is not None
+    assert not document(2, 2)
+    assert host.traces(64) is None
+    assert document(3, 3)
+    assert not host.take_clock(update)
+    assert host.traces(64) is not None

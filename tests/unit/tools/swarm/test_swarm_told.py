@@ -67,7 +67,7 @@ def test_windows_are_told_as_agents_tell_them(pairs_per_s: float, ports: int) ->
         clock.now_s += 0.25
         fabric.loss[cable.links] = 0.5 if turn % 4 == 1 else 0.0
         fabric.queue_ns[8 : 8 + 3] = 30_000.0 * (turn % 3 == 0)
-        rows = probes.windows(100 + 5 * turn, 105 + 5 * turn, np.zeros(1))
+        rows = probes.windows(100 + 5 * turn, 105 + 5 * turn, np.zeros(1), sums=False)
         whole = _whole(probes, rows)
         by_nic = [(nic, whole[whole["nic"] == place]) for place, nic in enumerate(NICS)]
         theirs = [structs.replace(each, boot_id="b") for each in agent.of(by_nic)]
@@ -83,7 +83,7 @@ def test_rows_of_windows_come_path_by_path_and_those_of_a_quiet_path_as_one() ->
     fabric = SwarmFabric(SIZE)
     probes = _probes(fabric, 20.0, 8)
     fabric.queue_ns[8] = 30_000.0
-    rows = probes.windows(100, 105, np.zeros(1))
+    rows = probes.windows(100, 105, np.zeros(1), sums=False)
     assert (np.diff(rows["path"].astype(int)) >= 0).all()
     queued = (probes.there == 8).any(axis=1) | (probes.back == 8).any(axis=1)
     assert 0 < queued.sum() < len(probes)
@@ -92,6 +92,37 @@ def test_rows_of_windows_come_path_by_path_and_those_of_a_quiet_path_as_one() ->
         assert mine["sent"].sum() == 20
         assert mine["window"].tolist() == (list(range(100, 105)) if is_queued else [100])
         assert mine["further"].tolist() == ([0] * 5 if is_queued else [4])
+
+
+def test_in_a_large_fleet_those_of_a_queued_path_come_as_one_too() -> None:
+    """Its least and mean delays are those of all of them; a path that loses is told window by window."""
+    fabric = SwarmFabric(SIZE)
+    probes = _probes(fabric, 20.0, 8)
+    fabric.queue_ns[8] = 30_000.0
+    fabric.loss[9] = 0.5
+    lossy = probes.loss > 0
+    assert 0 < np.count_nonzero(lossy) < len(probes)
+    rows = probes.windows(100, 105, np.zeros(1), sums=True)
+    for path, loses in enumerate(lossy):
+        assert rows["further"][rows["path"] == path].tolist() == ([0] * 5 if loses else [4])
+    fabric.loss[:] = 0.0
+    there = (probes.there == 8).any(axis=1)
+    for what, of_windows in (("mean", np.mean), ("min", np.min)):
+        alone, together = (
+            np.concatenate([_delays(probes, turn, what, there, sums=sums) for turn in range(300)])
+            for sums in (False, True)
+        )
+        expected = of_windows(alone.reshape(-1, 5), axis=1)
+        assert abs(expected.mean() - together.mean()) < 700
+        assert abs(expected.std() - together.std()) < 700
+
+
+def _delays(
+    probes: HostProbes, turn: int, what: str, of: NDArray[np.bool_], *, sums: bool
+) -> NDArray[np.int64]:
+    """What some paths' probes took in five windows, path by path."""
+    rows = probes.windows(5 * turn, 5 * turn + 5, np.zeros(1), sums=sums)
+    return rows[f"fwd_{what}_ns"][of[rows["path"]]].astype(np.int64)
 
 
 def test_queue_pairs_are_told_as_counted_and_by_the_ports_to_which_they_were_steered() -> None:

@@ -1,0 +1,76 @@
+"""The loops of links: how often they come round, and what they wait for."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from asynchronous import asynchronous
+from fakes import until
+
+from cwdp.shared.bus.connection import Bus
+from cwdp.shared.bus.messages import Desired
+from cwdp.shared.tasks import end
+from manager.analysis import LINKS_INTERVAL_S, Analysis
+from manager.duties import Duties
+from manager.fabric.routes import DirectedLink, Routes
+from manager.state import FleetState
+
+
+def _direct(_documents: Iterable[Desired]) -> None:
+    """Nobody is told anything."""
+
+
+def _analysis(**state: Any) -> Analysis:
+    return Analysis(cast(Bus, None), cast(FleetState, SimpleNamespace(**state)), Duties(), direct=_direct)
+
+
+def _waits(_now_s: float) -> None:
+    time.sleep(0.2)
+
+
+def _works(_now_s: float) -> None:
+    until_s = time.thread_time() + 0.2
+    while time.thread_time() < until_s:
+        pass
+
+
+@pytest.mark.parametrize(("look", "most"), [(_waits, 0.39), (_works, 10.0)])
+@asynchronous
+async def test_links_are_looked_at_as_often_as_processor_time_allows(
+    look: Callable[[float], None], most: float
+) -> None:
+    """Time in which threads have had the interpreter is none of that."""
+    began_s: list[float] = []
+
+    def watch_links(now_s: float) -> None:
+        began_s.append(now_s)
+        look(now_s)
+
+    watching = asyncio.create_task(
+        _analysis(watch_links=watch_links, echo_orders=lambda _now_s: [])._watch_links()
+    )
+    await until(lambda: len(began_s) == 3)
+    await end(watching)
+    pauses_s = [began_s[i + 1] - began_s[i] - 0.2 for i in range(2)]
+    least = LINKS_INTERVAL_S if look is _waits else 0.39
+    assert least <= min(pauses_s) + 0.01
+    assert min(pauses_s) < most
+
+
+@asynchronous
+async def test_models_are_made_once_some_path_is_known() -> None:
+    asked: list[Routes] = []
+
+    def due(routes: Routes) -> None:
+        asked.append(routes)
+
+    fabric = SimpleNamespace(routes=Routes())
+    making = asyncio.create_task(_analysis(watch=SimpleNamespace(due=due), fabric=fabric)._make_models())
+    await asyncio.sleep(0.3)
+    assert asked == []
+    fabric.routes = Routes(version=1, links=(DirectedLink("a/nic0", "s"),))
+    await until(lambda: asked != [])
+    await end(making)
