@@ -35,6 +35,7 @@ from cwdp.shared.bus.subjects import down, up
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
+from cwdp.shared.tcp import TcpReport
 from cwdp.shared.verbs import VerbsReport
 from manager.access import http as access_http
 from manager.access.callers import Callers
@@ -291,6 +292,7 @@ class Manager:
             self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
             self._hear("steer", SteerReport, self._on_steering)
             self._hear("verbs", VerbsReport, self.state.traffic.hear_verbs)
+            self._hear("tcp", TcpReport, lambda told: self.state.traffic.hear_tcp(told, time.monotonic()))
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Collection, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,13 +92,15 @@ SOCKET = np.dtype(
         ("local_port", "<u2"),
         ("remote_port", "<u2"),
         ("state", "u1"),
+        ("has_info", "u1"),
         ("cookie", "<u8"),
         ("inode", "<u4"),
         ("cgroup", "<u8"),
         *((name, "<u8") for name in _INFO.names or ()),
     ]
 )
-"""A connection: both ends, addresses packed as in `cwdp.shared.addresses`; `cgroup` is 0 where the kernel does not tell it."""
+"""A connection: both ends, addresses packed as in `cwdp.shared.addresses`; `cgroup` is 0 where the kernel does not tell it.
+What has no info is no socket any more, but waits for its end to be over."""
 
 Sockets = NDArray[np.void]
 PortRange = tuple[int, int]
@@ -135,18 +138,40 @@ def request(family: int, sequence: int, bytecode: bytes) -> bytes:
     return HEADER.pack(HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST_DUMP, sequence, 0) + body
 
 
-def read(bytecode: bytes = b"") -> Sockets:
-    """The connections of this thread's network namespace, of SOCKET, shape (n,).
+class Diag:
+    """Asks the kernel for connections of the network namespace that its maker's thread was in; a context.
 
     Raises:
-        OSError: the kernel refuses, as it has no inet_diag.
+        OSError: the kernel has no such sockets.
     """
-    parts = []
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_SOCK_DIAG) as diag:
+
+    def __init__(self) -> None:
+        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
+        self._socket = socket.socket(socket.AF_NETLINK, kind, NETLINK_SOCK_DIAG)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def read(self, bytecode: bytes = b"") -> Sockets:
+        """Those that there are, of SOCKET, shape (n,); see `condition`.
+
+        Raises:
+            OSError: the kernel refuses.
+        """
+        parts = []
         for sequence, family in enumerate((socket.AF_INET, socket.AF_INET6)):
-            diag.send(request(family, sequence, bytecode))
-            parts.append(parsed(list(_answers(diag))))
-    return np.concatenate(parts)
+            self._socket.send(request(family, sequence, bytecode))
+            parts.append(parsed(list(_answers(self._socket))))
+        return np.concatenate(parts)
+
+
+def read(bytecode: bytes = b"") -> Sockets:
+    """Those of this thread's network namespace; see `Diag`."""
+    with Diag() as diag:
+        return diag.read(bytecode)
 
 
 def parsed(messages: Sequence[bytes]) -> Sockets:
@@ -207,6 +232,7 @@ def _taken(rows: NDArray[np.uint8], layout: dict[int, tuple[int, int]]) -> Socke
     at, length = layout.get(INET_DIAG_INFO, (0, 0))
     if length >= ATTRIBUTE.size + _INFO.itemsize:
         info = _column(rows, at + ATTRIBUTE.size, _INFO)
+        found["has_info"] = 1
         for name in _INFO.names or ():
             found[name] = info[name]
     at, length = layout.get(INET_DIAG_CGROUP_ID, (0, 0))

@@ -139,7 +139,7 @@ def test_messages_whose_attributes_are_elsewhere_are_read_too() -> None:
 @pytest.mark.parametrize("size", [0, 1, 60, 200])
 def test_an_older_kernels_short_answer_counts_as_none(size: int) -> None:
     (row,) = diag.parsed([message(9, attribute(diag.INET_DIAG_INFO, bytes(size)))])
-    assert (row["rtt_us"], row["local_port"]) == (0, 9)
+    assert (row["has_info"], row["rtt_us"], row["local_port"]) == (0, 0, 9)
 
 
 def test_what_is_cut_off_is_not_read() -> None:
