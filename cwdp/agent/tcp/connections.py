@@ -96,6 +96,9 @@ class Connections:
         self.counters: Counter[str] = Counter()
         self.count = 0
         self._left_out: dict[str, set[int]] = {}
+        self._keys: NDArray[np.bytes_]
+        self._rows: Rows
+        self._nic: NDArray[np.intp]
         self.forget()
 
     def take(

@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 from collections.abc import Collection, Iterator, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -250,9 +250,7 @@ def _packed(address: NDArray[np.uint8], family: NDArray[np.uint8]) -> NDArray[np
     return packed
 
 
-def _column(
-    rows: NDArray[np.uint8], at: int, dtype: "np.dtype[np.void] | np.dtype[np.uint64]"
-) -> NDArray[np.void]:
+def _column(rows: NDArray[np.uint8], at: int, dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(rows[:, at : at + dtype.itemsize]).view(dtype).reshape(-1)
 
 
