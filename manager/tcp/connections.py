@@ -23,7 +23,7 @@ PLAUSIBLE, PLAUSIBLE_BYTES = 1.5, 1_000_000
 
 LARGEST_BPS = 10e12
 NS = 1e-9
-REASONS = ("ok", "unknown_nic", "not_sane", "implausible")
+REASONS = ("ok", "unknown_nic", "not_sane", "implausible", "overflowed")
 RATES = ("bytes_acked", "bytes_received")
 
 NicName = tuple[str, str]
@@ -168,6 +168,9 @@ class ConnectionStore:
         table.rows = np.concatenate([table.rows, rows[~closed]])
         table.rates = np.concatenate([table.rates, rates[~closed]])
         table.heard_s = np.concatenate([table.heard_s, np.full(int((~closed).sum()), now_s)])
+        if len(table.keys) > MOST_ROWS:
+            self.reports["overflowed"] += 1
+            table.keep(np.argsort(table.heard_s, kind="stable")[-MOST_ROWS:])
         table.keep(np.argsort(table.keys, kind="stable"))
 
     @staticmethod
@@ -179,10 +182,10 @@ class ConnectionStore:
 
 
 def _sane(data: bytes, services: int) -> NDArray[np.void] | None:
-    """The rows of a part, MOST_ROWS at most; None where it is not sane."""
+    """The rows of a part; None where it is not sane."""
     if len(data) % TCP_ROW.itemsize:
         return None
-    rows = rows_of(data, TCP_ROW)[:MOST_ROWS]
+    rows = rows_of(data, TCP_ROW)
     is_sane = np.isin(rows["state"], list(STATES)) & (rows["service"] < services)
     return rows if is_sane.all() else None
 

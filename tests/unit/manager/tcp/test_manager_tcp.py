@@ -16,6 +16,7 @@ from cwdp.shared.verbs import Program
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.state import FleetState
+from manager.tcp import connections
 from manager.tcp.connections import FORGET_AFTER_S, ConnectionStore
 from manager.view import tcp_views
 
@@ -126,6 +127,18 @@ def test_more_than_a_link_carries_counts_for_nothing() -> None:
     hear(store, report(row(bytes_acked=10**9), at_s=2.0))
     assert np.isnan(store.tables["a", "eth0"].rates).all()
     assert (store.reports["implausible"], store.totals["bytes_acked"]) == (1, 0)
+
+
+def test_a_nic_has_so_many_connections_at_most_and_those_told_last_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "MOST_ROWS", 3)
+    store = ConnectionStore()
+    hear(store, report(row(local_port=9), row(local_port=8)), now_s=100.0)
+    hear(store, report(row(local_port=1), row(local_port=2), at_s=2.0), now_s=101.0)
+    assert len(there(store)) == 3
+    assert {1, 2} <= set(there(store))
+    assert store.reports["overflowed"] == 1
 
 
 def test_a_connection_told_twice_in_a_message_counts_as_last_told() -> None:
