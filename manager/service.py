@@ -32,10 +32,10 @@ from cwdp.shared.bus.messages import (
 )
 from cwdp.shared.bus.servers import server_urls
 from cwdp.shared.bus.subjects import down, up
+from cwdp.shared.connections import TcpReport
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import notify
 from cwdp.shared.tasks import first_end
-from cwdp.shared.tcp import TcpReport
 from cwdp.shared.verbs import VerbsReport
 from manager.access import http as access_http
 from manager.access.callers import Callers

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
 from cwdp.shared.bus.packing import rows_of, rows_of_each
 from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
-from cwdp.shared.tcp import TcpReport
+from cwdp.shared.connections import TcpReport
 from cwdp.shared.verbs import VerbsReport
 from manager.hosts.members import Members
 from manager.queue_pairs.counters import LARGEST_BPS, NicReport, QueuePairStore

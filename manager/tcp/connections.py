@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.packing import rows_of
-from cwdp.shared.tcp import CLOSED, STATES, TCP_COUNTERS, TCP_ROW, TcpReport, connection_keys, far_keys
+from cwdp.shared.connections import (
+    CLOSED,
+    STATES,
+    TCP_COUNTERS,
+    TCP_ROW,
+    TcpReport,
+    connection_keys,
+    far_keys,
+)
 
 MOST_ROWS = 16_384
 """Of a NIC."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.addresses import bytes_address
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.tcp import STATES, TCP_COUNTERS
+from cwdp.shared.connections import STATES, TCP_COUNTERS
 from manager.state import FleetState
 from manager.tcp.connections import RATE_HOLDS_S, RATES, NicTable
 from manager.view.json_values import Json

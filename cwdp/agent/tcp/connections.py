@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cwdp.agent.tcp.diag import Sockets
 from cwdp.agent.tcp.services import Service
 from cwdp.shared.addresses import address_bytes, read_address
-from cwdp.shared.tcp import CLOSED, TCP_ROW, connection_keys
+from cwdp.shared.connections import CLOSED, TCP_ROW, connection_keys
 
 MOST_LISTED = 4_096
 """Of a host."""

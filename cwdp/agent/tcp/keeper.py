@@ -10,7 +10,7 @@ from cwdp.agent.helper import Helper
 from cwdp.agent.links import LinkTable
 from cwdp.agent.tcp.orders import STATES, TcpOrder, TcpWord
 from cwdp.agent.tcp.services import TcpConfig, refused_ports, services
-from cwdp.shared.tcp import NicConnections, TcpReport
+from cwdp.shared.connections import NicConnections, TcpReport
 
 MOST_WAITING = 64
 """Reports that have not been said yet."""

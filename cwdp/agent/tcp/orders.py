@@ -29,7 +29,7 @@ class TcpOrder(Struct, frozen=True, kw_only=True):
 
 
 class NicRows(Struct, frozen=True, kw_only=True):
-    """`cwdp.shared.tcp.TCP_ROW`s of connections from a NIC's addresses, as a message has them; and how many are left out."""
+    """`cwdp.shared.connections.TCP_ROW`s of connections from a NIC's addresses, as a message has them; and how many are left out."""
 
     nic: str
     rows: bytes
@@ -37,7 +37,7 @@ class NicRows(Struct, frozen=True, kw_only=True):
 
 
 class TcpWord(Struct, frozen=True, kw_only=True):
-    """What was seen at `at_ns`, CLOCK_MONOTONIC; see `cwdp.shared.tcp.TcpReport`."""
+    """What was seen at `at_ns`, CLOCK_MONOTONIC; see `cwdp.shared.connections.TcpReport`."""
 
     at_ns: int
     nics: list[NicRows]

@@ -31,7 +31,7 @@ from cwdp.shared.bus.messages import (
 )
 from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import up
-from cwdp.shared.tcp import TcpReport
+from cwdp.shared.connections import TcpReport
 from cwdp.shared.verbs import VerbsReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings

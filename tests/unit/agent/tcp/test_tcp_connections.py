@@ -11,7 +11,7 @@ from cwdp.agent.tcp.connections import Connections, Named, Told
 from cwdp.agent.tcp.diag import SOCKET, Sockets
 from cwdp.agent.tcp.services import Service
 from cwdp.shared.addresses import address_bytes
-from cwdp.shared.tcp import CLOSED, connection_keys, far_keys
+from cwdp.shared.connections import CLOSED, connection_keys, far_keys
 
 NICS = {"nic0": ["10.0.0.1", "fd00::1"], "nic1": ["10.0.1.1"]}
 SERVICES = [Service(name="a", ports=[(5201, 5210)]), Service(name="b"), Service(name="c", ports=[(80, 80)])]

@@ -24,7 +24,7 @@ from cwdp.agent.tcp.orders import TcpOrder, TcpWord
 from cwdp.agent.tcp.owners import NamedProcesses, SocketOwners, cgroup_ids, ssh_ids
 from cwdp.agent.tcp.services import Service, TcpConfig, TcpService
 from cwdp.shared.bus.packing import rows_of
-from cwdp.shared.tcp import CLOSED, TCP_ROW, TcpReport
+from cwdp.shared.connections import CLOSED, TCP_ROW, TcpReport
 from tools.free_ports import free_port
 
 LO = {"lo": ["127.0.0.1"]}

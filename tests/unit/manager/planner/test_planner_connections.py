@@ -8,7 +8,7 @@ import pytest
 
 from cwdp.shared.addresses import address_bytes
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.tcp import TCP_ROW, NicConnections, TcpReport
+from cwdp.shared.connections import TCP_ROW, NicConnections, TcpReport
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.planner.candidates import Candidates

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cwdp.shared.addresses import address_bytes
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.tcp import CLOSED, TCP_ROW, NicConnections, TcpReport
+from cwdp.shared.connections import CLOSED, TCP_ROW, NicConnections, TcpReport
 from cwdp.shared.verbs import Program
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
