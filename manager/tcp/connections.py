@@ -96,7 +96,7 @@ class ConnectionStore:
 
     def hear(self, report: TcpReport, links_bps: Mapping[str, float | None], now_s: float) -> None:
         """A host tells of its connections; `links_bps` are the speeds of its NICs, None where unknown."""
-        for table in self._of(report.host):
+        for table in self._of(report.host, links_bps):
             if not table.unlisted:
                 table.rates[:] = 0.0
         for part in report.nics:
@@ -111,7 +111,7 @@ class ConnectionStore:
             table = self.tables.setdefault((report.host, part.nic), NicTable())
             table.unlisted = part.unlisted
             self._take(table, rows, report, min(links_bps[part.nic] or LARGEST_BPS, LARGEST_BPS), now_s)
-        for table in self._of(report.host):
+        for table in self._of(report.host, links_bps):
             table.at_ns = report.at_ns
             self._note_names(table, report)
         self._changes += 1
@@ -144,8 +144,8 @@ class ConnectionStore:
                 del self.tables[nic]
                 self._changes += 1
 
-    def _of(self, host: str) -> list[NicTable]:
-        return [table for nic, table in self.tables.items() if nic[0] == host]
+    def _of(self, host: str, nics: Collection[str]) -> list[NicTable]:
+        return [table for nic in nics if (table := self.tables.get((host, nic))) is not None]
 
     def _take(
         self, table: NicTable, rows: NDArray[np.void], report: TcpReport, link_bps: float, now_s: float
