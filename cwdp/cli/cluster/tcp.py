@@ -41,33 +41,18 @@ def tcp(
 
 
 def _render(answer: Any) -> RenderableType:
-    table = tables.new_table(
-        "connection",
-        "service",
-        "out bit/s",
-        "in bit/s",
-        "rtt",
-        "least",
-        "cwnd",
-        "resent",
-        "pid",
-        "ends",
-        "seen",
-    )
+    table = tables.new_table("connection", "service", "out", "in", "rtt", "resent", "ends")
     for row in answer["connections"]:
-        process = row["process"]
+        resent = row["bytes_retransmitted"]
         table.add_row(
             _name(row),
             row["service"],
             *(tables.quantity(row[name]) for name in ("bps", "received_bps")),
-            *(tables.duration(US_NS * row[name]) for name in ("rtt_us", "min_rtt_us")),
-            str(row["cwnd"]),
-            Text(tables.quantity(row["bytes_retransmitted"]), "red" if row["bytes_retransmitted"] else ""),
-            str(process["pid"]) if process else tables.NONE,
+            tables.duration(US_NS * row["rtt_us"]),
+            Text(tables.quantity(resent), "red" if resent else ""),
             "both" if row["both_ends"] else "one",
-            tables.seconds(row["age_s"]),
         )
-    text = f"{len(answer['connections'])} of {answer['connection_count']}; ends: whether both tell of it; resent in bytes"
+    text = f"{len(answer['connections'])} of {answer['connection_count']}; out, in: bit/s; resent: bytes; ends: which tell"
     if answer["unlisted"]:
         text += f"; {answer['unlisted']} more than agents list"
     return Group(table, Text(text, style="dim"))
