@@ -13,7 +13,10 @@ from cwdp.shared.addresses import address_bytes, read_address
 from cwdp.shared.connections import CLOSED, TCP_ROW, connection_keys
 
 MOST_LISTED = 4_096
-"""Of a host."""
+"""Of a host at once."""
+
+MOST_CLOSED = 1_024
+"""Of these, that are gone; that others are is seen by what is told in full."""
 
 NO_SERVICE = 0xFF
 
@@ -83,6 +86,11 @@ class Told:
     inodes: NDArray[np.uint32]
     unlisted: Counter[int] = field(default_factory=Counter)
 
+    @classmethod
+    def nothing(cls) -> "Told":
+        """Nothing at all."""
+        return cls(np.zeros(0, TCP_ROW), np.zeros(0, np.intp), np.zeros(0, np.uint32))
+
 
 class Connections:
     """Remembers what has been told.
@@ -126,13 +134,13 @@ class Connections:
         gone = np.ones(len(self._keys), bool)
         gone[before[known]] = False
         told = np.ones(len(keys), bool) if in_full else changed
-        unlisted = self._limit(rows, nic, told)
-        closed = self._rows[gone]
+        self.counters["tcp_closed"] += int(gone.sum())
+        closed = self._rows[gone][:MOST_CLOSED]
         closed["state"] = CLOSED
-        self.counters["tcp_closed"] += len(closed)
+        unlisted = self._limit(rows, nic, told, MOST_LISTED - len(closed))
         result = Told(
             np.concatenate([closed, rows[told]]),
-            np.concatenate([self._nic[gone], nic[told]]),
+            np.concatenate([self._nic[gone][:MOST_CLOSED], nic[told]]),
             np.concatenate([np.zeros(len(closed), np.uint32), inodes[told]]),
             unlisted,
         )
@@ -163,9 +171,9 @@ class Connections:
         self.counters[why] += len(now - self._left_out.get(why, set()))
         self._left_out[why] = now
 
-    def _limit(self, rows: Rows, nic: NDArray[np.intp], told: NDArray[np.bool_]) -> Counter[int]:
+    def _limit(self, rows: Rows, nic: NDArray[np.intp], told: NDArray[np.bool_], most: int) -> Counter[int]:
         """Leave out those with the least data where there are too many; how many of each NIC."""
-        over = int(told.sum()) - MOST_LISTED
+        over = int(told.sum()) - most
         if over <= 0:
             return Counter()
         places = np.flatnonzero(told)

@@ -65,6 +65,8 @@ class Measuring:
         named = self._named()
         in_full = began_s - self._full_s >= FULL_S
         sockets = self._read(ask, named)
+        if sockets is None:
+            return self._word(Told.nothing(), began_s, in_full=False)
         told = self._connections.take(sockets, named, self._order.nics, in_full=in_full)
         if in_full:
             self._full_s = began_s
@@ -82,8 +84,11 @@ class Measuring:
             self._ssh,
         )
 
-    def _read(self, ask: Diag, named: Named) -> diag.Sockets:
-        """The connections that may be named, by the kernel's filter unless processes are named, whose sockets it cannot tell."""
+    def _read(self, ask: Diag, named: Named) -> diag.Sockets | None:
+        """The connections that may be named, by the kernel's filter unless processes are named, whose sockets it cannot tell.
+
+        None where the kernel refuses: nothing is known then of what has become of those that there were.
+        """
         ports = [ports for service in named.services for ports in service.ports]
         cgroups = sorted(set().union(*named.cgroups))
         everything = any(service.pids for service in named.services)
@@ -96,7 +101,7 @@ class Measuring:
             return ask.read(b"" if everything or not few else diag.condition(ports, cgroups))
         except OSError:
             self.counters["tcp_read_failed"] += 1
-            return diag.parsed([])
+            return None
         finally:
             self._read_us = (time.monotonic_ns() - began_ns) // 1_000
 

@@ -148,6 +148,17 @@ def test_there_is_a_limit_and_the_least_busy_are_left_out(monkeypatch: pytest.Mo
     assert made.counters["tcp_unlisted"] == 5
 
 
+def test_of_many_that_are_gone_at_once_so_many_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_LISTED", 5)
+    monkeypatch.setattr(module, "MOST_CLOSED", 2)
+    made = Connections()
+    take(made, sockets(*({"local_port": 5201, "remote_port": n} for n in range(1, 5))))
+    told = take(made, sockets(*({"local_port": 5201, "remote_port": n} for n in range(11, 16))))
+    assert (told.rows["state"] == CLOSED).sum() == 2
+    assert len(told.rows) == len(told.nic) == len(told.inodes) == 5
+    assert (made.counters["tcp_closed"], made.counters["tcp_unlisted"]) == (4, 2)
+
+
 def test_keys_of_both_ends_name_the_same_connection() -> None:
     here = take(Connections(), sockets({"local_port": 5201, "remote_port": 40_000}))
     there = Connections().take(

@@ -121,11 +121,19 @@ def test_nothing_is_asked_before_an_address_is_known(ends: tuple[socket.socket, 
     assert measuring.counters["tcp_reads"] == 0
 
 
-def test_a_kernel_that_refuses_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diag, "SOCK_DIAG_BY_FAMILY", 99)
+def test_a_kernel_that_refuses_is_counted_and_ends_no_connection(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = names(ends)[0]
     with Diag() as ask:
-        word = Measuring(order(Service(name="x", ports=[(9, 9)]))).look(ask)
-    assert word.counters["tcp_read_failed"] == 1
+        measuring = Measuring(order(Service(name="x", ports=[(here[0], here[0])])))
+        assert here in rows(measuring.look(ask))
+        with monkeypatch.context() as patch:
+            patch.setattr(diag, "SOCK_DIAG_BY_FAMILY", 99)
+            word = measuring.look(ask)
+        assert (word.nics, word.in_full, word.counters["tcp_read_failed"]) == ([], False, 1)
+        word = measuring.look(ask)
+    assert (rows(word), word.counters["tcp_closed"], word.counters["tcp_connections"]) == ({}, 0, 2)
 
 
 def test_cgroups_below_a_path_without_ssh(tmp_path: Path) -> None:
