@@ -88,7 +88,8 @@ def _one_cut(lab: Lab, setting: Setting, arm: Arm, rng: random.Random) -> dict[s
     """New connections, one cut, one mending."""
     idle = IdleShare()
     with Watch(lab, [setting.ports]) as watch:
-        clients = _start(lab, setting, arm)
+        servers = _start_servers(lab, setting)
+        clients = _start_clients(lab, setting, arm)
         time.sleep(SETTLE_S)
         taken = links_taken(lab.topology, spines_crossed(lab))
         link = _draw(lab, taken, rng)
@@ -102,6 +103,9 @@ def _one_cut(lab: Lab, setting: Setting, arm: Arm, rng: random.Random) -> dict[s
         time.sleep(MENDED_S)
         end_ns, after = time.monotonic_ns(), resets(lab)
     told = [_result(client) for client in clients]
+    for server in servers:
+        server.terminate()
+        server.wait()
     return {
         **summarise_cut(link, taken, watch.received(), (cut_ns, mended_ns), end_ns),
         "resets": sum(after.values()) - sum(before.values()),
@@ -111,11 +115,17 @@ def _one_cut(lab: Lab, setting: Setting, arm: Arm, rng: random.Random) -> dict[s
     }
 
 
-def _start(lab: Lab, setting: Setting, arm: Arm) -> list["subprocess.Popen[str]"]:
-    """All receivers, then all senders; what senders say at their end can be read."""
-    for number, (_, target) in enumerate(setting.pairs):
-        lab.popen(target, setting.server(number), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+def _start_servers(lab: Lab, setting: Setting) -> list["subprocess.Popen[bytes]"]:
+    """All receivers."""
+    quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    pairs = enumerate(setting.pairs)
+    servers = [lab.popen(target, setting.server(number), **quiet) for number, (_, target) in pairs]
     time.sleep(LISTEN_S)
+    return servers
+
+
+def _start_clients(lab: Lab, setting: Setting, arm: Arm) -> list["subprocess.Popen[str]"]:
+    """All senders; what they say at their end can be read."""
     seconds = SETTLE_S + DARK_S + MENDED_S + 2 * LATE_S
     clients = []
     for number, (source, target) in enumerate(setting.pairs):
@@ -145,6 +155,7 @@ def _result(client: "subprocess.Popen[str]") -> int | None:
         return retransmits(told)
     except (LabError, subprocess.TimeoutExpired):
         client.kill()
+        client.communicate()
         return None
 
 
