@@ -27,21 +27,24 @@ SHIM_HEADERS := $(wildcard $(SHIM)/*.h)
 SHIM_AUDIT   := $(wildcard $(SHIM)/audit/*.c)
 SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
+MPI_CFLAGS   := -std=gnu11 -O2 -Wall -Wextra -Werror
+MPI_SOURCES  := $(wildcard tools/mpi/program/*.c)
 FUZZ_FRAMES  := 20000000
 FUZZ_MESSAGES := 20000000
 
-DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iproute2 iputils-ping libbpf-dev libbpf1 libc6-dev \
-	libibverbs-dev linux-libc-dev make nats-server python3-bpfcc python3-pyverbs python3-venv python3-yaml tcpdump
+DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) ethtool gcc iperf3 iproute2 iputils-ping libbpf-dev libbpf1 \
+	libc6-dev libibverbs-dev libopenmpi-dev linux-libc-dev make nats-server openmpi-bin python3-bpfcc python3-pyverbs python3-venv python3-yaml \
+	tcpdump
 
 PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap qemu-system-x86 umoci
 
 MINUTES := 30
 SEED    := 1
 
-.PHONY: setup bpf roce shim abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
+.PHONY: setup bpf roce shim mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
-setup: build/.packages build/.venv build/monitoring-tools bpf roce shim abi-check
+setup: build/.packages build/.venv build/monitoring-tools bpf roce shim mpi abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -78,6 +81,15 @@ build/roce/cwdp-roce: $(ROCE_SOURCES) $(ROCE_HEADERS) Makefile | build/.packages
 	@mkdir -p build/roce
 	@echo "building $@"
 	$(Q)$(CC) $(ROCE_CFLAGS) $(ROCE_SOURCES) -o $@.new
+	@mv $@.new $@
+
+# All-reduces for OpenMPI, one process a host of the lab.
+mpi: build/mpi/cwdp-allreduce
+
+build/mpi/cwdp-allreduce: $(MPI_SOURCES) Makefile | build/.packages
+	@mkdir -p build/mpi
+	@echo "building $@"
+	$(Q)mpicc $(MPI_CFLAGS) $(MPI_SOURCES) -o $@.new
 	@mv $@.new $@
 
 # What stands before libibverbs in programs. It stays loaded, as its thread goes on.
@@ -161,7 +173,7 @@ lint:
 	$(Q)$(PYTHON) -m ruff check .
 	$(Q)$(PYTHON) -m ruff format --check .
 	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES) \
-		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES)
+		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES) $(MPI_SOURCES)
 
 types:
 	$(Q)$(PYTHON) -m mypy

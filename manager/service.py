@@ -32,6 +32,7 @@ from cwdp.shared.bus.messages import (
 )
 from cwdp.shared.bus.servers import server_urls
 from cwdp.shared.bus.subjects import down, up
+from cwdp.shared.connections import TcpReport
 from cwdp.shared.loopwatch import LoopWatch
 from cwdp.shared.service import collect_little, notify
 from cwdp.shared.tasks import first_end
@@ -292,6 +293,7 @@ class Manager:
             self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
             self._hear("steer", SteerReport, self._on_steering)
             self._hear("verbs", VerbsReport, self.state.traffic.hear_verbs)
+            self._hear("tcp", TcpReport, lambda told: self.state.traffic.hear_tcp(told, time.monotonic()))
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()

@@ -15,6 +15,8 @@ from tools.experiments.nic_failover.run import nic_failover
 from tools.experiments.play import play
 from tools.experiments.slices.run import slices
 from tools.experiments.sync import sync
+from tools.experiments.tcp.contention_run import tcp_contention
+from tools.experiments.tcp.failover_run import tcp_failover
 from tools.lab import faults, lifecycle, partition, units
 from tools.lab import status as report
 from tools.lab.fleet.cli import fleet
@@ -50,6 +52,8 @@ run.add_command(nic_failover)
 run.add_command(play)
 run.add_command(slices)
 run.add_command(sync)
+run.add_command(tcp_contention)
+run.add_command(tcp_failover)
 lab.add_command(fleet)
 lab.add_command(job)
 lab.add_command(traffic)

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from cwdp.agent.tcp.services import TcpConfig, services
 from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.dataplane.kernel.interface import Generic
 from cwdp.dataplane.loading.loader import Settings
@@ -85,6 +86,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     go_back: bool = True
     congestion: CongestionConfig | None = None
     verbs: VerbsConfig | None = None
+    tcp: TcpConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None
 
@@ -142,6 +144,11 @@ def read_config(path: Path) -> AgentConfig:
         raise ConfigError(f"{path}: nics names an interface twice: {config.nics}", "name each one once")
     if config.congestion and config.congestion.link_rate:
         parse_rate(config.congestion.link_rate)
+    if config.tcp:
+        try:
+            services(config.tcp, config.nats)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error.message}", error.hint) from error
     for ifname, one in config.interface.items():
         if ifname not in config.nics:
             raise ConfigError(

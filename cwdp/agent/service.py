@@ -41,6 +41,7 @@ from cwdp.agent.steering.detours import DesiredDetours
 from cwdp.agent.steering.slicing import DesiredSlices
 from cwdp.agent.steering.steered import steer_reports
 from cwdp.agent.steering.steering import DesiredSteering
+from cwdp.agent.tcp.keeper import HostTcp
 from cwdp.agent.tracing.echo_tests import EchoTests
 from cwdp.agent.tracing.tracer import Tracing
 from cwdp.agent.ud.nic import UdNic
@@ -76,8 +77,7 @@ LOOK_INTERVAL_S, MEASURE_EVERY = 0.125, 2
 FITS_S, FULL_S, NEW_EDGES_S = 0.5, 1.0, 10.0
 """Between two reports with fits, and two with paths; edges that changed of late are in each report."""
 
-ENSURE_INTERVAL_S = 1.0
-STEERED_INTERVAL_S = 2.0
+ENSURE_INTERVAL_S, STEERED_INTERVAL_S = 1.0, 2.0
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -108,7 +108,7 @@ class Agent:
             UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
             for ifname, interface in config.ud_nics.items()
         ]
-        self._verbs = HostVerbs(config, self._ud)
+        self._verbs, self._tcp = HostVerbs(config, self._ud), HostTcp(config, self._links)
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
         self._pulses = PulseKeeper(config.pulse_interval_ms)
@@ -128,12 +128,9 @@ class Agent:
             config.xdp_nics, partners, self._links, lambda *what: self._event("detour_refused", *what)
         )
         self._nic_watch = NicWatch(partners)
-        self._tracing = Tracing(
-            config.host, config.nics, self._links, settings.probe_port, self._clock.now_ns
-        )
-        self._echo_tests = EchoTests(
-            config.host, config.nics, lambda report: self._bus.say("bounced", report)
-        )
+        host, ifnames = config.host, config.nics
+        self._tracing = Tracing(host, ifnames, self._links, settings.probe_port, self._clock.now_ns)
+        self._echo_tests = EchoTests(host, ifnames, lambda report: self._bus.say("bounced", report))
         self._fence, self._bounds = Fence(on_leader=self._tell_steering), Bounds(self._event)
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
@@ -184,6 +181,7 @@ class Agent:
             *(helper.run() for helper in self._helpers if self._xdp),
             *(ud.keeper.run() for ud in self._ud),
             *self._verbs.jobs(),
+            *self._tcp.jobs(),
             self._steering.follow(),
             self._tracing.run(),
             self._slices.follow(),
@@ -278,6 +276,7 @@ class Agent:
         read = [(nic.queue_pairs, self._congestion.paced(nic.ifname)) for nic in self._xdp if nic.queue_pairs]
         for kind, told in traffic_reports(self._config.host, self._clock.now_ns(), read, self._verbs.parts()):
             self._bus.say(kind, told)
+        self._tcp.tell(self._bus.say)
 
     def _tell_decisions(self) -> None:
         """What the dataplane decided: at once, as the manager re-plans by it."""
@@ -322,6 +321,7 @@ class Agent:
         for counters in (
             *(helper.counters for helper in self._helpers),
             self._verbs.counters,
+            self._tcp.counters,
             self._steering.counters,
             self._slices.counters,
             self._detours.counters,
@@ -388,6 +388,7 @@ class Agent:
         self._order_helpers()
 
     def _order_helpers(self) -> None:
+        self._tcp.order(self._pace.interval_s)
         self._pulses.order(self._xdp, self._keys.send, self._tracing)
         self._go_back.order([told for nic in self._xdp if (told := nic.go_back_order())])
         if pacing := self._config.pacing:
@@ -407,9 +408,8 @@ class Agent:
         self._look_at_clock()
         self._clock.write([nic.maps])
         self._sync.line.take_up(nic.maps)
-        self._steering.loaded(nic.ifname)
-        self._slices.loaded(nic.ifname)
-        self._detours.loaded(nic.ifname)
+        for wanted in (self._steering, self._slices, self._detours):
+            wanted.loaded(nic.ifname)
         if not self._config.pacing:
             interface.clear(nic.ifname)
         kind: EventName = "dataplane_repaired" if loaded.repaired else "dataplane_loaded"

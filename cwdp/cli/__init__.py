@@ -25,6 +25,7 @@ COMMANDS = {
     "rdma": ("cwdp.cli.local.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
     "slice": ("cwdp.cli.local.slice:slice_", "Bandwidth slices of this host's interfaces."),
     "steer": ("cwdp.cli.local.steer:steer", "Which path each queue pair of this host takes."),
+    "tcp": ("cwdp.cli.cluster.tcp:tcp", "Show TCP connections of named services."),
     "top": ("cwdp.cli.cluster.top:top", "The whole fleet in one screen, live."),
 }
 

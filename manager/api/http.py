@@ -24,7 +24,7 @@ from manager.api.metrics import FleetCollector, Sources
 from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
 from manager.paths.owd import Paths
-from manager.view import fabric_views, host_views, link_views, qp_views
+from manager.view import fabric_views, host_views, link_views, qp_views, tcp_views
 from manager.view.json_values import Json
 
 SOCKET_MODE = 0o666
@@ -100,6 +100,7 @@ class HttpServer:
             web.get("/v1/owd", self._owd),
             web.get("/v1/host", self._host),
             web.get("/v1/qp", self._queue_pairs),
+            web.get("/v1/tcp", self._connections),
             web.get("/v1/link", self._links),
             web.get("/v1/fabric", self._fabric),
             web.get("/v1/path", self._path),
@@ -218,6 +219,14 @@ class HttpServer:
         host = request.query.get("host", "")
         answer = qp_views.queue_pairs(
             self._sources.state, time.monotonic(), host=host, sort=sort, limit=limit
+        )
+        return web.json_response(answer)
+
+    async def _connections(self, request: web.Request) -> web.Response:
+        sort, limit = _sort_and_limit(request.query, tuple(tcp_views.SORTS))
+        chosen = {name: request.query.get(name, "") for name in ("host", "service")}
+        answer = tcp_views.connections(
+            self._sources.state, time.monotonic(), **chosen, sort=sort, limit=limit
         )
         return web.json_response(answer)
 

@@ -23,6 +23,7 @@ from manager.api.finding_metrics import finding_metrics, host_metrics, job_metri
 from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
 from manager.api.tables import Tables, copied
+from manager.api.tcp_metrics import tcp_metrics
 from manager.bus.lease import Leadership
 from manager.bus.nats_server import NatsServer
 from manager.clock.fits import REFUSALS
@@ -362,6 +363,7 @@ class FleetCollector:
         yield counters("cwdp_qp_samples", "Stamps of data packets by outcome.", "outcome", outcomes)
         reports = {reason: traffic.reports[reason] for reason in TRAFFIC_REASONS}
         yield counters("cwdp_qp_reports", "Agents' reports of queue pairs by outcome.", "reason", reports)
+        yield from tcp_metrics(traffic.tcp)
 
     def _fabric(self) -> Iterator[Metric]:
         discovery = self._sources.state.discovery

@@ -1,4 +1,4 @@
-"""RoCEv2 traffic of the fleet: what agents count of queue pairs and stamp of their packets. No I/O."""
+"""Traffic of the fleet: what agents count of queue pairs and stamp of their packets, and of TCP connections. No I/O."""
 
 import statistics
 from collections import Counter, deque
@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
 from cwdp.shared.bus.packing import rows_of, rows_of_each
 from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
+from cwdp.shared.connections import TcpReport
 from cwdp.shared.verbs import VerbsReport
 from manager.hosts.members import Members
 from manager.queue_pairs.counters import LARGEST_BPS, NicReport, QueuePairStore
 from manager.queue_pairs.delays import QpDelays
 from manager.queue_pairs.verbs import VerbsStore
+from manager.tcp.connections import ConnectionStore
 
 REPORT_REASONS = ("ok", "unknown_nic", "not_sane", "implausible")
 MOST_PACED = 4_096
@@ -32,6 +34,7 @@ class Traffic:
         queue_pairs: what was counted.
         delays: what came of the stamps.
         verbs: what the verbs shim has told of queue pairs.
+        tcp: TCP connections of named services.
         reports: messages by outcome (`REPORT_REASONS`).
     """
 
@@ -39,6 +42,7 @@ class Traffic:
         self.queue_pairs = QueuePairStore()
         self.delays = QpDelays()
         self.verbs = VerbsStore()
+        self.tcp = ConnectionStore()
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
         self._members = members
         self._members_version = -1
@@ -61,6 +65,12 @@ class Traffic:
         known = self._members.hosts.get(report.host)
         if known is not None:
             self.verbs.hear(report, {nic.ifname for nic in known.hello.nics})
+
+    def hear_tcp(self, report: TcpReport, now_s: float) -> None:
+        """A host tells of TCP connections."""
+        known = self._members.hosts.get(report.host)
+        nics = [] if known is None else known.hello.nics
+        self.tcp.hear(report, {nic.ifname: nic.speed_bps for nic in nics}, now_s)
 
     def _told(self, report: QpReport) -> Iterator[tuple[NicQueuePairs, NicReport]]:
         """The parts of a report that can be taken; the others are counted."""
@@ -123,6 +133,7 @@ class Traffic:
         """Let go of what is gone."""
         self.queue_pairs.expire(now_s, set(self._members.hosts))
         self.verbs.keep_only(self._members.hosts.keys())
+        self.tcp.expire(now_s, self._members.hosts.keys())
         now_ns = self.timeline_ns(now_s)
         if now_ns is not None:
             self.delays.expire(now_ns)

@@ -49,7 +49,8 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     of its own. Without, the next NIC of a host is at the next leaf. The rate and the queue of all links between switches
     are those that are named for the spines. The first NIC of the host `miswired` has the addresses of its place and is plugged
     into a leaf that is none of the host's own. `clocks` are of a kind of `tools.clocks`. One manager with one bus server runs
-    in the management node; of more, each has a node of its own.
+    in the management node; of more, each has a node of its own. Switches `by_headers` hash nothing but headers, IPv6's flow label
+    among them, as TCP needs it: otherwise those of Linux take the hash that the sender's socket has given its packets.
     """
 
     name: str = "cwdp"
@@ -70,6 +71,7 @@ class LabSpec(msgspec.Struct, frozen=True, kw_only=True):
     clocks: ClockKind = "disciplined"
     managers: int = 1
     servers: int = 1
+    by_headers: bool = False
 
     @property
     def frame_bytes(self) -> int:

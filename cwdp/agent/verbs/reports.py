@@ -4,7 +4,6 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,8 @@ from cwdp.shared.bus.records import (
     VERBS_ROW,
     packed_address,
 )
-from cwdp.shared.verbs import NicVerbs, Program, VerbsReport
+from cwdp.shared.programs import program
+from cwdp.shared.verbs import NicVerbs, VerbsReport
 
 LISTED_AT_ONCE = 8_192
 MOST_PROGRAMS = 1_024
@@ -60,13 +60,6 @@ def verbs_reports(
             part=part,
             parts=parts,
         )
-
-
-def program(pid: int, proc: Path = Path("/proc")) -> Program:
-    """What is known of a process; it may be gone."""
-    name, cgroup = (_text(proc / str(pid) / what) for what in ("comm", "cgroup"))
-    own = [line.removeprefix("0::") for line in cgroup.splitlines() if line.startswith("0::")]
-    return Program(pid=pid, name=name.strip()[:64], cgroup=own[0][:512] if own else "")
 
 
 class SentShares:
@@ -164,10 +157,3 @@ def actuator(qp: VerbsQp, *, is_by_tc: bool, drains: bool) -> Actuator:
     if is_by_tc:
         return "tc"
     return "sqd" if drains and qp.actuator == "create_only" else qp.actuator
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

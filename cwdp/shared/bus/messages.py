@@ -11,6 +11,7 @@ upgraded before the other, and a wrong type is refused.
 | `cwdp.v2.POD.up.HOST.qp`       | agent   | `QpReport`    | several a second where such traffic is, else one |
 | `cwdp.v2.POD.up.HOST.steer`    | agent   | `SteerReport` | every other second: what is steered now     |
 | `cwdp.v2.POD.up.HOST.verbs`    | agent   | `VerbsReport` | every other second where programs have loaded the verbs shim |
+| `cwdp.v2.POD.up.HOST.tcp`      | agent   | `TcpReport`   | several a second where TCP services are named and do something |
 | `cwdp.v2.POD.up.HOST.sample`   | agent   | `SampleReport` | several a second where such traffic is    |
 | `cwdp.v2.POD.up.HOST.window`   | agent   | `WindowReport` | several a second: what became of probes    |
 | `cwdp.v2.POD.up.HOST.trace`    | agent   | `TraceReport` | when paths were traced that were asked for  |

@@ -31,6 +31,7 @@ from cwdp.shared.bus.messages import (
 )
 from cwdp.shared.bus.packing import packed
 from cwdp.shared.bus.subjects import up
+from cwdp.shared.connections import TcpReport
 from cwdp.shared.verbs import VerbsReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
@@ -126,6 +127,7 @@ SAID = {
     "bounced": BounceReport(host="twin", nic="eth0", number=1, target="10.0.0.9", sent=9, lost=9),
     "event": Event(host="twin", local_ns=1, kind="incast_started", nic="eth0", detail=""),
     "verbs": VerbsReport(host="twin", nics=[]),
+    "tcp": TcpReport(host="twin", at_ns=1, nics=[], services=[]),
 }
 
 
@@ -141,6 +143,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "trace": lambda: len(heard),
         "bounced": lambda: len(heard),
         "verbs": lambda: len(heard),
+        "tcp": lambda: len(heard),
         "event": lambda: [event.kind for event in state.events].count("incast_started"),
     }
     return seen[kind]() if kind in seen else None
@@ -167,6 +170,7 @@ async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Pa
     with pytest.MonkeyPatch.context() as patch:
         for of, name in ((FaultWatch, "hear_echo_report"), (Discovery, "hear"), (Traffic, "hear_verbs")):
             patch.setattr(of, name, lambda _self, report: heard.append(report))
+        patch.setattr(Traffic, "hear_tcp", lambda _self, report, _now_s: heard.append(report))
         arrived = [_recorded(patch, FleetState, name, at) for name, at in (("hears", 1), ("hear_hello", 0))]
         async with _manager(_config(tmp_path, port)) as manager:
             await until(lambda: manager.bus.connected)

@@ -206,11 +206,16 @@ def test_the_managers_settings_are_documented_with_their_defaults() -> None:
 
 
 def test_the_agents_settings_are_documented_with_their_defaults() -> None:
+    """Services of TCP are an example: they have no defaults."""
     text = documented_settings("/etc/cwdp/agent.toml")
     given = msgspec.convert(tomllib.loads(text), AgentConfig)
     by_default = {ifname: InterfaceConfig() for ifname in given.nics}
     assert given == AgentConfig(
-        nics=given.nics, congestion=CongestionConfig(), verbs=VerbsConfig(), interface=by_default
+        nics=given.nics,
+        congestion=CongestionConfig(),
+        verbs=VerbsConfig(),
+        tcp=given.tcp,
+        interface=by_default,
     )
     whole = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
     assert {*whole, "test_clock"} == set(AgentConfig.__struct_fields__)

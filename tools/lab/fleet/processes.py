@@ -4,6 +4,7 @@ It stands where systemd stands on a real host: the processes know nothing of eac
 """
 
 import itertools
+import json
 import os
 import random
 import signal
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +57,7 @@ class Fleet:
         congestion: how agents control congestion, as the `[congestion]` of their configuration; None for not at all.
         page: where the manager's page is to be had on this machine, as HOST:PORT; None for nowhere.
         by_pod: whether each pod of the lab is one of the fleet, with managers of its own: the lab's, by turns.
+        tcp_ports: ranges of ports whose TCP connections agents look at, as the service `lab`.
         agent_commands: another command in place of `cwdp agent`, by host; for tests that need a broken one.
     """
 
@@ -71,6 +73,7 @@ class Fleet:
         congestion: CongestionConfig | None = None,
         page: str | None = None,
         by_pod: bool = False,
+        tcp_ports: Sequence[str] = (),
     ) -> None:
         self.lab = lab
         self._by_pod = by_pod
@@ -83,6 +86,7 @@ class Fleet:
         self._planner = planner or PlannerSettings(enabled=False)
         self._congestion = congestion
         self._page = page
+        self._tcp_ports = tcp_ports
         self._agent_commands = agent_commands or {}
         self._processes: dict[str, subprocess.Popen[Any]] = {}
         self._wanted: set[str] = set()
@@ -298,6 +302,7 @@ class Fleet:
             f"pulse_interval_ms = {self._pulse_interval_ms}\n"
             f'[test_clock]\nfile = "{host.clock_file}"\n'
             + (f"[congestion]\nthreshold_us = {self._congestion.threshold_us}\n" if self._congestion else "")
+            + (f"[tcp.service.lab]\nports = {json.dumps(list(self._tcp_ports))}\n" if self._tcp_ports else "")
         )
 
 

@@ -53,6 +53,12 @@ _SWITCHES = {
     "ipv6/icmp/ratelimit": "0",
     "ipv6/icmp/ratemask": "",
 }
+_BY_HEADERS = {
+    "ipv4/fib_multipath_hash_policy": "3",
+    "ipv6/fib_multipath_hash_policy": "3",
+    "ipv4/fib_multipath_hash_fields": "55",  # both addresses and ports, the protocol
+    "ipv6/fib_multipath_hash_fields": "63",  # and the flow label
+}
 
 Address = IPv4Address | IPv6Address
 
@@ -174,7 +180,7 @@ def _install_route(topology: Topology, node: Node, route: Route) -> None:
 def _set_sysctls(topology: Topology, name: str, node: Node) -> None:
     values = dict(_ALL_NODES)
     if name in topology.switches:
-        values |= _SWITCHES
+        values |= _SWITCHES | (_BY_HEADERS if topology.spec.by_headers else {})
         # A seed of its own for each switch, the same in every lab: runs can be repeated path by path.
         values["ipv4/fib_multipath_hash_seed"] = str(1 + topology.switches.index(name))
     with netns.netns_enter(node.netns):

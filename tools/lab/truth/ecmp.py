@@ -1,4 +1,4 @@
-"""Which switches packets cross by their source port: the switches' kernel is asked, which hashes as it does for packets."""
+"""Which switches packets cross by their ports: the switches' kernel is asked, which hashes as it does for packets."""
 
 import json
 import subprocess
@@ -15,18 +15,21 @@ from tools.lab.lab import Lab
 
 @dataclass(frozen=True)
 class Stream:
-    """Packets of RoCEv2 from the first NIC of a host.
+    """Packets from the first NIC of a host, of RoCEv2 unless told otherwise.
 
     Attributes:
         source: the host.
         source_address, target_address: of one IP version.
-        sport: UDP source port.
+        sport, dport: source port and destination port.
+        protocol: `udp` or `tcp`, which is told right only where switches hash by headers.
     """
 
     source: str
     source_address: Address
     target_address: Address
     sport: int
+    dport: int = ROCE_PORT
+    protocol: str = "udp"
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def _devices(netns: str, version: int, under: Sequence[_Under]) -> Iterator[str]
     """The interface, named for the neighbour, by which a switch sends each on."""
     asked = "".join(
         f"route get {one.stream.target_address} from {one.stream.source_address} iif {one.came_by} "
-        f"ipproto udp sport {one.stream.sport} dport {ROCE_PORT}\n"
+        f"ipproto {one.stream.protocol} sport {one.stream.sport} dport {one.stream.dport}\n"
         for one in under
     )
     command = ("ip", "-n", netns, f"-{version}", "-j", "-batch", "-")

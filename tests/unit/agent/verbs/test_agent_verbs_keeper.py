@@ -17,13 +17,14 @@ from cwdp.agent.verbs.keeper import VerbsKeeper
 from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp, VerbsSource
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.queuepairs import address_gid
-from cwdp.agent.verbs.reports import SentShares, program, verbs_reports
+from cwdp.agent.verbs.reports import SentShares, verbs_reports
 from cwdp.agent.verbs.sources import Sent, sent, sources
 from cwdp.errors import RdmaError
 from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.bus.messages import ACTUATORS, Spread, SteerQp
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import QP_ROW, VERBS_ROW, shown_address
+from cwdp.shared.programs import program
 from tools.shim.client import FakeShim
 
 THERE = "10.0.1.1"

@@ -1,0 +1,1 @@
+"""TCP connections of named services: which there are, and what they do."""

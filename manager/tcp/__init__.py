@@ -1,0 +1,1 @@
+"""TCP connections of named services as the agents tell of them."""

@@ -1,0 +1,82 @@
+"""`cwdp tcp`: what it asks and what it shows."""
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cwdp.cli import main
+from cwdp.cli.cluster import tcp
+from manager.view.tcp_views import SORTS
+
+ROW = {
+    "host": "h2",
+    "nic": "nic0",
+    "service": "training",
+    "local_addr": "10.1.0.2",
+    "local_port": 41_106,
+    "remote_addr": "10.2.0.2",
+    "remote_port": 5202,
+    "peer": "h4/nic0",
+    "both_ends": True,
+    "process": {"pid": 6722, "name": "iperf3", "cgroup": "/"},
+    "bps": 20.9e6,
+    "received_bps": 0.0,
+    "rtt_us": 5_350,
+    "bytes_retransmitted": 9_000,
+}
+STRANGER = ROW | {"peer": None, "both_ends": False, "process": None, "bps": None, "received_bps": None}
+ANSWER = {"connection_count": 12, "unlisted": 3, "connections": [ROW, STRANGER]}
+
+
+class _Client:
+    """A manager that gives one answer and notes what it was asked."""
+
+    asked: list[tuple[str, Any]]
+
+    def __init__(self, _url: str | None) -> None:
+        pass
+
+    def get(self, path: str, query: Any = None) -> Any:
+        _Client.asked.append((path, query))
+        return ANSWER
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> type[_Client]:
+    monkeypatch.setattr(tcp, "ManagerClient", _Client)
+    _Client.asked = []
+    return _Client
+
+
+def _run(*arguments: str) -> str:
+    result = CliRunner().invoke(main, ["tcp", *arguments], env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_both_sides_sort_by_the_same() -> None:
+    assert tuple(SORTS) == tcp.SORTS
+
+
+def test_connections_within_80_columns(client: type[_Client]) -> None:
+    output = _run("--host", "h2", "--service", "training", "--sort", "resent", "--limit", "2")
+    assert max(map(len, output.splitlines())) <= 80
+    for shown in (
+        "h2/nic0:41106 - h4/nic0:5202",
+        "10.2.0.2:5202",
+        "20.9M",
+        "5,350.0 us",
+        "both",
+        "one",
+        "2 of 12",
+        "3 more",
+    ):
+        assert shown in output
+    query = {"host": "h2", "service": "training", "sort": "resent", "limit": 2}
+    assert client.asked == [("/v1/tcp", query)]
+
+
+def test_json_is_what_the_manager_says(client: type[_Client]) -> None:
+    assert json.loads(_run("--json")) == ANSWER

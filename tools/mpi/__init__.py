@@ -1,0 +1,1 @@
+"""All-reduces of OpenMPI over its TCP transport, between hosts of the lab."""
