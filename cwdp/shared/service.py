@@ -11,7 +11,10 @@ import sys
 import time
 
 COLLECT_EVERY_S = 60.0
-LET_BE_EVERY_S, LOOK_AT_ALL_EVERY_S = 2.0, 3600.0
+LET_BE_EVERY_S, LOOK_AT_ALL_EVERY_S = 2.0, 30.0
+LOOK_AT_ALL_SHARE = 0.001
+"""Of the time, that collections of all that a service holds may take at most."""
+
 YOUNG = 20_000
 """Objects that are new before CPython looks at them; a manager makes as many in a moment, and most are gone by then."""
 
@@ -63,17 +66,22 @@ async def collect_little() -> None:
     """Collect garbage often among what is new, for ever, and let be what has outlived that.
 
     CPython looks at all that a service holds whenever a quarter of it is new: half a second at a time in a manager of 2,048
-    NICs, some times a minute while hosts come and go. Cycles that become garbage later are found once an hour.
+    NICs, some times a minute while hosts come and go. Cycles that become garbage later are found every 30 s, or more seldom
+    where that takes long.
     """
     thresholds = gc.get_threshold()
     gc.set_threshold(YOUNG, *thresholds[1:])
     due_s = time.monotonic() + LOOK_AT_ALL_EVERY_S
     try:
         while True:
-            if time.monotonic() >= due_s:
-                due_s += LOOK_AT_ALL_EVERY_S
+            started_s = time.monotonic()
+            looks_at_all = started_s >= due_s
+            if looks_at_all:
                 gc.unfreeze()
             gc.collect()
+            if looks_at_all:
+                ended_s = time.monotonic()
+                due_s = ended_s + max(LOOK_AT_ALL_EVERY_S, (ended_s - started_s) / LOOK_AT_ALL_SHARE)
             gc.freeze()
             await asyncio.sleep(LET_BE_EVERY_S)
     finally:
