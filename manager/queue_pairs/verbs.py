@@ -14,6 +14,7 @@ from cwdp.shared.verbs import VerbsReport
 MOST_ROWS = 65_536
 MOST_NAME = 64
 MOST_CGROUP = 512
+MOST_JOB = 64
 
 NicName = tuple[str, str]
 Key = tuple[bytes, int]
@@ -30,7 +31,7 @@ class VerbsQp:
     Attributes:
         actuator: what moves it.
         lqpn, pid: its own number, and the process that has it, on its host.
-        program, cgroup: of the process; empty where not known.
+        program, cgroup, job: of the process; empty where not known.
         by_table: whether its port is of cwdp's choice from the beginning.
         refused: whether its last move came to nothing.
     """
@@ -40,6 +41,7 @@ class VerbsQp:
     pid: int
     program: str
     cgroup: str
+    job: str
     by_table: bool
     refused: bool
 
@@ -138,7 +140,11 @@ class VerbsStore:
         self, host: str, parts: list[VerbsReport], nics: Collection[str]
     ) -> dict[NicName, dict[Key, VerbsQp]]:
         programs = {
-            one.pid: (one.name[:MOST_NAME], one.cgroup[:MOST_CGROUP])
+            one.pid: (
+                _shown(one.name[:MOST_NAME]),
+                _shown(one.cgroup[:MOST_CGROUP]),
+                _shown(one.job[:MOST_JOB]),
+            )
             for part in parts
             for one in part.programs
         }
@@ -156,15 +162,21 @@ class VerbsStore:
         return found
 
 
-def _read(row: np.void, programs: dict[int, tuple[str, str]]) -> VerbsQp:
+def _shown(text: str) -> str:
+    """With another sign for each character that could do something to a terminal: programs name themselves as they like."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def _read(row: np.void, programs: dict[int, tuple[str, str, str]]) -> VerbsQp:
     pid, flags = int(row["pid"]), int(row["flags"])
-    program, cgroup = programs.get(pid, ("", ""))
+    program, cgroup, job = programs.get(pid, ("", "", ""))
     return VerbsQp(
         actuator=ACTUATORS[row["actuator"]],
         lqpn=int(row["lqpn"]),
         pid=pid,
         program=program,
         cgroup=cgroup,
+        job=job,
         by_table=bool(flags & VERBS_BY_TABLE),
         refused=bool(flags & VERBS_REFUSED),
     )

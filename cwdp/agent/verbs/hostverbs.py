@@ -8,7 +8,8 @@ from cwdp.agent.config import AgentConfig
 from cwdp.agent.ud.orders import UdWatched
 from cwdp.agent.verbs.keeper import VerbsKeeper
 from cwdp.agent.verbs.orders import VerbsPathChange
-from cwdp.agent.verbs.reports import SentShares, verbs_reports
+from cwdp.agent.verbs.reports import verbs_reports
+from cwdp.agent.verbs.shares import SentShares
 from cwdp.agent.verbs.watched import watched_paths
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.shared.bus.messages import (
@@ -115,7 +116,8 @@ class HostVerbs:
     def parts(self) -> Iterator[NicQueuePairs]:
         """What queue pairs send that no dataplane sees."""
         if self.keeper is not None and self.is_running:
-            yield from self._shares.reports(self.keeper.queue_pairs, self._unseen, self.keeper.ports)
+            keeper = self.keeper
+            yield from self._shares.reports(keeper.queue_pairs, self._unseen, keeper.ports, keeper.sent)
 
     def tell(self, say: Callable[[str, VerbsReport], object]) -> None:
         """Say all queue pairs that programs have told of."""

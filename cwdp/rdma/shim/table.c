@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SEALS     (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
@@ -50,13 +49,13 @@ static bool is_whole(const struct mapped *mapped)
 
 bool table_take(int fd)
 {
-	struct stat file;
 	int seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) < 0)
+	if (seals < 0 || (seals & SEALS) != SEALS)
 		return false;
-	if (file.st_size < (off_t)sizeof(struct cwdp_verbs_table) || file.st_size > CWDP_VERBS_MOST_BYTES)
+	off_t bytes = lseek(fd, 0, SEEK_END);
+	if (bytes < (off_t)sizeof(struct cwdp_verbs_table) || bytes > CWDP_VERBS_MOST_BYTES)
 		return false;
-	struct mapped fresh = {.bytes = (size_t)file.st_size};
+	struct mapped fresh = {.bytes = (size_t)bytes};
 	void *at = mmap(NULL, fresh.bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return false;

@@ -6,13 +6,16 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define EXPORTED   __attribute__((visibility("default")))
-#define DEVICES    4
+#define DEVICES    5
 #define FIRST_QPN  0x100
 #define MOST_PAIRS (1 << 17)
+#define MOST_SGE   32
+#define REFUSED_ID 1
 
 struct pair {
 	struct ibv_qp qp;
@@ -21,7 +24,7 @@ struct pair {
 };
 
 static struct ibv_device devices[DEVICES] = {
-	{.name = "fake_0"}, {.name = "fake_1"}, {.name = "mlx5_0"}, {.name = "mlx5_1"}};
+	{.name = "fake_0"}, {.name = "fake_1"}, {.name = "mlx5_0"}, {.name = "mlx5_1"}, {.name = "bnxt_re0"}};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t free_qpns[MOST_PAIRS], freed, next_qpn = FIRST_QPN;
 
@@ -47,8 +50,13 @@ static void note(const char *what, const struct ibv_qp *qp, const struct ibv_qp_
 EXPORTED struct ibv_device **ibv_get_device_list(int *count)
 {
 	struct ibv_device **list = calloc(DEVICES + 1, sizeof(*list));
-	for (int i = 0; i < DEVICES; i++)
+	const char *sysfs = getenv("FAKE_SYSFS");
+	for (int i = 0; i < DEVICES; i++) {
 		list[i] = &devices[i];
+		if (sysfs)
+			snprintf(devices[i].ibdev_path, sizeof(devices[i].ibdev_path), "%s/%s", sysfs,
+				 devices[i].name);
+	}
 	if (count)
 		*count = DEVICES;
 	return list;
@@ -64,9 +72,24 @@ EXPORTED const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
+/* What is posted before a request that is refused is taken. */
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct fake_call call = {.what = "post_send", .qpn = qp->qp_num, .mask = wr->opcode};
+	for (; wr && !call.result; wr = wr->next) {
+		call.result = wr->num_sge > MOST_SGE ? EINVAL : wr->wr_id == REFUSED_ID ? ENOMEM : 0;
+		call.state += !call.result;
+		if (call.result)
+			*bad = wr;
+	}
+	calls_note(&call);
+	return call.result;
+}
+
 EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct ibv_context *context = calloc(1, sizeof(*context));
+	context->ops.post_send = post_send;
 	context->device = device;
 	context->num_comp_vectors = 1;
 	note("open_device", NULL, NULL, 0, 0);

@@ -3,14 +3,15 @@
 import errno
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from shim_programs import HERE, LABEL, SOURCES, Start
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import ACTUATORS, Moved, QpPath, QpState, Route
+from cwdp.rdma.shimwire import ACTUATORS, Moved, QpPath, QpState, Route, Source
 from cwdp.rdma.sport import sport_to_flow_label
-from tools.shim import Call, FakeAgent, Program
+from tools.shim import Built, Call, FakeAgent, Program
 from tools.shim.program import AV, ERR, GID, RTR, RTS, SQD
 
 SPORT = 0xD00D
@@ -56,6 +57,57 @@ def test_libmlx5_is_preferred_to_draining_and_moves_what_the_program_labelled(st
     program.calls()
     assert peer.move("mlx5_0", qpn, 0xFFFF, with_sqd=True).error == 0
     assert [call.sport for call in program.calls()] == [0xFFFF]
+
+
+@pytest.fixture
+def bnxt(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the fake's device bnxt_re0 has Broadcom's driver."""
+    drivers, device = tmp_path / "drivers", tmp_path / "infiniband" / "bnxt_re0" / "device"
+    (drivers / "bnxt_en").mkdir(parents=True)
+    device.mkdir(parents=True)
+    (device / "driver").symlink_to(drivers / "bnxt_en")
+    return {"FAKE_SYSFS": str(tmp_path / "infiniband")}
+
+
+@pytest.mark.parametrize("name", ["libbnxt_re.so", "libbnxt_re-rdmav34.so"])
+def test_broadcoms_library_gives_another_port(
+    start: Start, built: Built, bnxt: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    library = tmp_path / name
+    library.write_bytes((built.fakes / "libbnxt_re.so").read_bytes())
+    program, peer = start(bnxt_table(), environment=bnxt)
+    program.do(f"load {library}")
+    program.do("open bnxt_re0")
+    _, qpn = program.connect(1)
+    assert ACTUATORS[peer.await_one(QpPath).actuator] == "bnxt"
+    program.calls()
+    moved = peer.move("bnxt_re0", qpn, SPORT, with_sqd=True)
+    assert (moved.error, moved.state, ACTUATORS[moved.actuator]) == (0, RTS, "bnxt")
+    assert program.calls() == [Call("udp_sport", qpn, 0, RTS, 0, SPORT, 0)]
+
+
+def test_broadcoms_library_is_for_its_own_devices_only(start: Start, bnxt: dict[str, str]) -> None:
+    program, peer = start(environment=bnxt)
+    program.do("load libbnxt_re.so")
+    program.do("open fake_1")
+    _, qpn = program.connect(1)
+    moved = peer.move("fake_1", qpn, SPORT)
+    assert (moved.error, ACTUATORS[moved.actuator]) == (errno.EOPNOTSUPP, "create_only")
+
+
+def test_broadcoms_device_without_the_vendors_library_is_not_moved(
+    start: Start, bnxt: dict[str, str]
+) -> None:
+    program, peer = start(bnxt_table(), environment=bnxt)
+    program.do("open bnxt_re0")
+    _, qpn = program.connect(1)
+    moved = peer.move("bnxt_re0", qpn, SPORT)
+    assert (moved.error, ACTUATORS[moved.actuator]) == (errno.EOPNOTSUPP, "create_only")
+
+
+def bnxt_table() -> bytes:
+    sources = [Source("bnxt_re0", 1, 3, HERE)]
+    return shimwire.pack(1, sources, [Route(HERE, GID, ((0xC123, 1.0),))])
 
 
 def test_a_library_that_the_program_has_not_loaded_is_not_used(start: Start) -> None:
