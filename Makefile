@@ -20,7 +20,7 @@ CC           := gcc
 ROCE_CFLAGS  := -std=gnu11 -O2 -Wall -Wextra -Werror -Itools/roce/program
 ROCE_SOURCES := $(wildcard tools/roce/program/*.c tools/roce/program/*/*.c)
 ROCE_HEADERS := $(wildcard tools/roce/program/*.h tools/roce/program/*/*.h)
-SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -include cwdp/rdma/shim/link/oldest.h -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Wl,-z,defs
+SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -include cwdp/rdma/shim/link/oldest.h -O2 -s -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Wl,-z,defs
 # Where glibcs before 2.34 have threads and dlopen; later ones have these names for older programs.
 SHIM_OLDER   := -l:libpthread.so.0 -l:libdl.so.2
 SHIM         := cwdp/rdma/shim
@@ -108,11 +108,11 @@ build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py tools/gen_abi.py build/.v
 	@$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py --check
 	@touch $@
 
-# What is installed on hosts, in build/packages: the wheel holds the eBPF programs, so that no host needs a compiler.
-wheel: build/bpf/cwdp.bpf.o build/.venv
+# What is installed on hosts, in build/packages: the wheel holds the eBPF programs and the verbs shim, so that no host needs a compiler.
+wheel: build/bpf/cwdp.bpf.o shim build/.venv
 	@$(PYTHON) -m tools.packages.wheel
 
-deb: build/bpf/cwdp.bpf.o build/.venv packaging-tools
+deb: build/bpf/cwdp.bpf.o shim build/.venv packaging-tools
 	@$(PYTHON) -m tools.packages.deb
 
 # The agent's container image, from Debian's packages and ours.

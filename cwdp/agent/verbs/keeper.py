@@ -18,7 +18,7 @@ from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.sources import BoundCounts, sources
 from cwdp.shared.bus.messages import Spread, SteerQp
 
-SOCKET_MODE = 0o666
+SOCKET_MODE, FOLDER_MODE = 0o666, 0o755
 BACKLOG = 128
 RETRY_S = 5.0
 LOOK_S = 5.0
@@ -167,6 +167,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def _listen(self) -> bool:
         """Whether programs can connect from now on."""
         try:
+            _make_folder(self._socket.parent)
             _unlink_stale(self._socket)
             self._listener.bind(str(self._socket))
             self._socket.chmod(SOCKET_MODE)
@@ -194,6 +195,13 @@ class VerbsKeeper(Helper[VerbsOrder]):
                 found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
                 self._want(msgspec.structs.replace(self._wanted, sources=found))
             await asyncio.sleep(LOOK_S)
+
+
+def _make_folder(folder: Path) -> None:
+    """Where systemd has not made it: open to all users, and writable by none but this one."""
+    if not folder.exists():
+        folder.mkdir()
+        folder.chmod(FOLDER_MODE)
 
 
 def _unlink_stale(path: Path) -> None:
