@@ -1,6 +1,6 @@
 """Queue pairs that the verbs shim has told of, and what can move each. No I/O."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,6 +62,16 @@ class HostVerbs:
         """Those that are drained to be moved."""
         return self._named("sqd")
 
+    @cached_property
+    def jobs(self) -> dict[Name, str]:
+        """The jobs of those whose programs tell of one."""
+        return {
+            (*nic, shown_address(addr), qpn): qp.job
+            for nic, those in self.qps.items()
+            for (addr, qpn), qp in those.items()
+            if qp.job
+        }
+
     def _named(self, actuator: Actuator) -> frozenset[Name]:
         return frozenset(
             (*nic, shown_address(addr), qpn)
@@ -84,6 +94,7 @@ class VerbsStore:
         self._hosts: dict[str, HostVerbs] = {}
         self._begun: dict[str, dict[int, VerbsReport]] = {}
         self._latest: dict[str, list[VerbsReport]] = {}
+        self._jobs: tuple[int, dict[Name, str]] = (0, {})
 
     def hear(self, report: VerbsReport, nics: Collection[str]) -> None:
         """A host tells of its queue pairs, of which `nics` are its NICs; they count once all parts are there."""
@@ -119,6 +130,14 @@ class VerbsStore:
     def create_only(self) -> frozenset[Name]:
         """Those of all hosts that nothing can move."""
         return frozenset().union(*(known.create_only for known in self._hosts.values()))
+
+    @property
+    def jobs(self) -> Mapping[Name, str]:
+        """The jobs of those of all hosts whose programs tell of one."""
+        if self._jobs[0] != self.changes:
+            told = [known.jobs for known in self._hosts.values()]
+            self._jobs = self.changes, {name: job for jobs in told for name, job in jobs.items()}
+        return self._jobs[1]
 
     @property
     def drained(self) -> frozenset[Name]:

@@ -42,6 +42,9 @@ INSIDE = {
 }
 """What of requirements.txt goes into which package, and what Debian 12's lacks; the rest is Debian's."""
 
+_FROM_SOURCE = ("nkeys",)
+"""Released as source alone; of Python alone."""
+
 _DEBIAN = CHECKOUT / "tools/packages/debian"
 _UNITS = CHECKOUT / "tools/systemd"
 _HOME = Path("usr/lib/cwdp")
@@ -132,6 +135,7 @@ def _install(root: Path, what: list[str | Path], log: Path) -> None:
         "--no-compile",
     ]
     into: list[str | Path] = ["--target", libraries, "--only-binary", ":all:", "--python-version", "3.11"]
+    into += ["--no-binary", ",".join(_FROM_SOURCE)]
     run([*pip, *into, *what], CHECKOUT, log)
     shutil.rmtree(libraries / "bin", ignore_errors=True)
     for path in libraries.glob("*.dist-info/direct_url.json"):

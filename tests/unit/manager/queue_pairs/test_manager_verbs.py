@@ -166,3 +166,12 @@ def test_what_is_steered_is_listed_whatever_moves_it(state: FleetState) -> None:
         (9, 51_000, 51_001, "planner", "tc"),
     ]
     assert steer_views.steered(state, "b") == {"steered": []}
+
+
+def test_jobs_are_known_by_the_names_of_queue_pairs_and_follow_what_is_told() -> None:
+    store = VerbsStore()
+    assert store.jobs == {}
+    store.hear(report("mlx5dv", "sqd"), {"eth0"})
+    assert store.jobs == {name(5): "slurm:7", name(6): "slurm:7"}
+    store.hear(report(number=2), {"eth0"})
+    assert store.jobs == {}
