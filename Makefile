@@ -20,7 +20,7 @@ CC           := gcc
 ROCE_CFLAGS  := -std=gnu11 -O2 -Wall -Wextra -Werror -Itools/roce/program
 ROCE_SOURCES := $(wildcard tools/roce/program/*.c tools/roce/program/*/*.c)
 ROCE_HEADERS := $(wildcard tools/roce/program/*.h tools/roce/program/*/*.h)
-SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -include cwdp/rdma/shim/link/oldest.h -O2 -s -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Wl,-z,defs
+SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -O2 -s -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Wl,-z,defs
 # Where glibcs before 2.34 have threads and dlopen; later ones have these names for older programs.
 SHIM_OLDER   := -l:libpthread.so.0 -l:libdl.so.2
 SHIM         := cwdp/rdma/shim
@@ -89,13 +89,13 @@ build/shim/libcwdp_verbs.so: $(SHIM_SOURCES) $(SHIM_HEADERS) $(SHIM)/link/export
 	@mkdir -p build/shim
 	@echo "building $@"
 	$(Q)$(CC) $(SHIM_CFLAGS) -Wl,-soname,libcwdp_verbs.so -Wl,--version-script=$(SHIM)/link/exports.map -Wl,-z,nodelete \
-		-Wl,--no-as-needed $(SHIM_SOURCES) -l:libibverbs.so.1 $(SHIM_OLDER) -o $@.new
+		-Wl,--no-as-needed -include $(SHIM)/link/oldest.h $(SHIM_SOURCES) -l:libibverbs.so.1 $(SHIM_OLDER) -o $@.new
 	@mv $@.new $@
 
-build/shim/libcwdp_verbs_audit.so: $(SHIM_AUDIT) $(SHIM_HEADERS) Makefile | build/.packages
+build/shim/libcwdp_verbs_audit.so: $(SHIM_AUDIT) Makefile | build/.packages
 	@mkdir -p build/shim
 	@echo "building $@"
-	$(Q)$(CC) $(SHIM_CFLAGS) -Wl,--no-as-needed $(SHIM_AUDIT) $(SHIM_OLDER) -o $@.new
+	$(Q)$(CC) $(SHIM_CFLAGS) $(SHIM_AUDIT) -o $@.new
 	@mv $@.new $@
 
 # cwdp/dataplane/abi.py is written from the object's BTF; a drift between C and Python fails the build.

@@ -66,15 +66,15 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
         _compile(fakes / name, *vendors, str(verbs))
     name = "-Wl,-soname,libcwdp_verbs.so"
     exports = [f"-Wl,--version-script={SHIM / 'link/exports.map'}", "-Wl,-z,nodelete", "-Wl,--no-as-needed"]
-    shared += ["-include", str(SHIM / "link/oldest.h")]
-    _compile(made.shim, *shared, name, *exports, *_sources(SHIM), str(verbs), *OLDER)
+    older = ["-include", str(SHIM / "link/oldest.h")]
+    _compile(made.shim, *shared, *older, name, *exports, *_sources(SHIM), str(verbs), *OLDER)
     (own / "libibverbs.so").symlink_to(made.shim)
     program = _sources(HERE / "program")
     first = [str(made.shim), f"-Wl,-rpath,{folder}"] if sanitizer else []
     _compile(made.linked, *flags, "-Wl,--no-as-needed", *program, *first, str(verbs), "-ldl")
     _compile(made.nccl, *flags, "-DAS_NCCL", *program, "-ldl")
     if not sanitizer:
-        _compile(made.audit, *shared, "-Wl,--no-as-needed", *_sources(SHIM / "audit"), *OLDER)
+        _compile(made.audit, *shared, *_sources(SHIM / "audit"))
     return made
 
 

@@ -6,9 +6,7 @@
 
 #if defined(__x86_64__)
 #define BY_FIRST_VERSION(function, version) __asm__(".symver " #function "," #function "@" version)
-BY_FIRST_VERSION(dladdr, "GLIBC_2.2.5");
 BY_FIRST_VERSION(dlclose, "GLIBC_2.2.5");
-BY_FIRST_VERSION(dlmopen, "GLIBC_2.3.4");
 BY_FIRST_VERSION(dlopen, "GLIBC_2.2.5");
 BY_FIRST_VERSION(dlsym, "GLIBC_2.2.5");
 BY_FIRST_VERSION(dlvsym, "GLIBC_2.2.5");
