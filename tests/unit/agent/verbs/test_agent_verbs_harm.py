@@ -240,3 +240,19 @@ def messages() -> list[Callable[[Random], bytes]]:
             *(random.choice((0, 3, 2**32 - 1)) for _ in range(2 * COUNTS)),
         ),
     ]  # fmt: skip
+
+
+def test_counts_cost_a_program_more_than_what_is_read_sooner(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "BURST", 80)
+    monkeypatch.setattr(clients, "PER_S", 0)
+    modest, lavish = world.shim(), world.shim()
+    for _ in range(15):
+        modest.state_qp(1, 2)
+        lavish.count({0: 1})
+        world.run()
+    assert world.count("clients_paused") == 1
+    modest.connect_qp(1, DST, 50_001)
+    world.run()
+    assert [qp.lqpn for qp in world.queue_pairs()] == [1]
