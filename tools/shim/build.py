@@ -67,7 +67,17 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
     name = "-Wl,-soname,libcwdp_verbs.so"
     exports = [f"-Wl,--version-script={SHIM / 'link/exports.map'}", "-Wl,-z,nodelete", "-Wl,--no-as-needed"]
     older = ["-include", str(SHIM / "link/oldest.h")]
-    _compile(made.shim, *shared, *older, name, *exports, *_sources(SHIM), str(verbs), *OLDER)
+    _compile(
+        made.shim,
+        *shared,
+        *older,
+        name,
+        *exports,
+        *_sources(SHIM),
+        *_sources(SHIM / "posts"),
+        str(verbs),
+        *OLDER,
+    )
     (own / "libibverbs.so").symlink_to(made.shim)
     program = _sources(HERE / "program")
     first = [str(made.shim), f"-Wl,-rpath,{folder}"] if sanitizer else []

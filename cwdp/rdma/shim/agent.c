@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent.h"
 
-#include "count.h"
 #include "guard.h"
 #include "known.h"
 #include "move.h"
+#include "posts/count.h"
 #include "table.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "known.h"
 
-#include "count.h"
 #include "guard.h"
+#include "posts/count.h"
 #include "real.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
  * stays.
  */
 #include "agent.h"
-#include "count.h"
 #include "known.h"
+#include "posts/count.h"
 #include "real.h"
 #include "table.h"
 

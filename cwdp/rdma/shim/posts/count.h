@@ -2,7 +2,7 @@
 /* How many bytes queue pairs are given to send by ibv_post_send. */
 #pragma once
 
-#include "wire.h"
+#include "../wire.h"
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>

@@ -9,7 +9,7 @@
  */
 #include "count.h"
 
-#include "guard.h"
+#include "../guard.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
