@@ -11,7 +11,7 @@ static pthread_cond_t unblocked = PTHREAD_COND_INITIALIZER;
 static struct fake_call calls[MOST_CALLS];
 static size_t taken, noted;
 static int error, skipped, times, glances;
-static bool is_quiet, refuses, blocks;
+static bool is_quiet, refuses, holds, blocks;
 
 static size_t take_calls(struct fake_call *into, size_t most)
 {
@@ -45,6 +45,13 @@ static void drain(int count)
 {
 	pthread_mutex_lock(&lock);
 	glances = count;
+	pthread_mutex_unlock(&lock);
+}
+
+static void hold_draining(bool hold)
+{
+	pthread_mutex_lock(&lock);
+	holds = hold;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -91,6 +98,14 @@ int calls_glances(void)
 	return count;
 }
 
+bool calls_hold_draining(void)
+{
+	pthread_mutex_lock(&lock);
+	bool hold = holds;
+	pthread_mutex_unlock(&lock);
+	return hold;
+}
+
 void calls_await_destroy(void)
 {
 	pthread_mutex_lock(&lock);
@@ -112,6 +127,7 @@ __attribute__((visibility("default"))) const struct fake_controls fake_controls 
 	.fail = fail,
 	.refuse_labels = refuse_labels,
 	.drain = drain,
+	.hold_draining = hold_draining,
 	.block_destroy = block_destroy,
 	.be_quiet = be_quiet,
 	.note = calls_note,
