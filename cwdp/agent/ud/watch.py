@@ -12,7 +12,7 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from cwdp.agent.ud.orders import UdWatched
+from cwdp.agent.ud.orders import UdWatched, WatchPace
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.rdma.udprobe import UdPath, UdSample
 from cwdp.shared.bus.messages import UdAddress
@@ -80,23 +80,23 @@ class PathWatch:
         self._ways: defaultdict[tuple[UdAddress, int], _Silence] = defaultdict(_Silence)
         self._answered_ns: defaultdict[UdAddress, int] = defaultdict(lambda: -1)
         self._open: dict[int, tuple[_Path, int, int]] = {}
-        self._hold_down_ns = 0
+        self._pace = WatchPace()
         self._due_ns = self._turns = 0
 
     @property
     def turn_ns(self) -> int:
-        """From one turn to the next, so long that there are not more pulses than may be."""
+        """From one turn to the next: as configured, and so long that there are not more pulses than may be."""
         pulses = sum(1.0 if path.told.in_use else 1.0 / SPARE_TURNS for path in self._paths.values())
-        return max(TURN_NS, round(pulses * _NS_PER_S / MOST_PER_S))
+        return max(TURN_NS, self._pace.interval_ns, round(pulses * _NS_PER_S / MOST_PER_S))
 
     @property
     def down(self) -> list[tuple[str, int]]:
         """The paths that are down: destination address and source port."""
         return sorted((path.told.dst_addr, path.told.sport) for path in self._paths.values() if path.is_down)
 
-    def watch(self, paths: Sequence[UdWatched], hold_down_ns: int) -> None:
+    def watch(self, paths: Sequence[UdWatched], pace: WatchPace) -> None:
         """Watch these and no others."""
-        self._hold_down_ns = hold_down_ns
+        self._pace = pace
         before, self._paths = self._paths, {}
         for told in paths:
             path = before.get((told.peer, told.sport)) or _Path(told, turn=len(self._paths))
@@ -152,7 +152,7 @@ class PathWatch:
 
     def judge(self, now_ns: int) -> bool:
         """Decide which paths are down; whether that has changed."""
-        dead_after_ns = max(DEAD_AFTER_NS, DEAD_AFTER_TURNS * self.turn_ns)
+        dead_after_ns = max(DEAD_AFTER_NS, self._pace.dead_after_ns, DEAD_AFTER_TURNS * self.turn_ns)
         changed = False
         for path in self._paths.values():
             was_down = path.is_down
@@ -176,7 +176,7 @@ class PathWatch:
 
     def _has_healed(self, path: _Path) -> bool:
         """Whether each of its pulses was answered for long enough."""
-        return path.healthy_ns is not None and path.answered_ns - path.healthy_ns >= self._hold_down_ns
+        return path.healthy_ns is not None and path.answered_ns - path.healthy_ns >= self._pace.hold_down_ns
 
     def _way_back(self, path: _Path, now_ns: int) -> int:
         """The next of its ways back that has not just failed; any, where all have."""
