@@ -109,7 +109,12 @@ def test_pairs_go_over_each_path_in_turn_at_the_rate_asked_for(world: World) -> 
 def test_a_path_of_queue_pairs_that_falls_silent_is_told_of_at_once_and_each_second(world: World) -> None:
     watched = [UdWatched(B_AT, B, 51_000 + i, True) for i in range(4)]
     world.a.follow(
-        order("a", nic="nic0", watched=[*watched, UdWatched(B_AT, B, 9, True)], pace=WatchPace(hold_down_ns=10**8))
+        order(
+            "a",
+            nic="nic0",
+            watched=[*watched, UdWatched(B_AT, B, 9, True)],
+            pace=WatchPace(hold_down_ns=10**8),
+        )
     )
     world.pass_time(1.0, 0.002)
     assert world.down == []
