@@ -30,12 +30,15 @@ static int to_state(struct known *known, enum ibv_qp_state state)
 	return error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE));
 }
 
-/* Soft-RoCE does not begin by itself with what was posted while it was drained, but with the next thing that
- * is posted. This is what its provider has the kernel do then, without anything posted (rdma-core,
- * providers/rxe/rxe.c).
+/* Soft-RoCE looks at a send queue when something is posted, and by itself neither sees that the last of it
+ * has drained nor begins with what was posted meanwhile. This is what its provider has the kernel do for
+ * each call of ibv_post_send, without anything posted (rdma-core, providers/rxe/rxe.c).
  */
-static void ring(const struct ibv_qp *qp)
+static void have_looked_at(const struct known *known)
 {
+	const struct ibv_qp *qp = known->qp;
+	if (!known->mover.needs_doorbell)
+		return;
 	uint32_t unused;
 	struct {
 		struct ib_uverbs_cmd_hdr header;
@@ -55,8 +58,8 @@ static void ring(const struct ibv_qp *qp)
 static int go_on(struct known *known)
 {
 	int failed = to_state(known, IBV_QPS_RTS);
-	if (!failed && known->mover.needs_doorbell)
-		ring(known->qp);
+	if (!failed)
+		have_looked_at(known);
 	return failed;
 }
 
@@ -65,6 +68,7 @@ static int glance(struct known *known)
 {
 	struct ibv_qp_attr attr = {0};
 	struct ibv_qp_init_attr init;
+	have_looked_at(known);
 	int failed = error_of(real_verbs()->query_qp(known->qp, &attr, IBV_QP_STATE, &init));
 	if (failed)
 		return failed;
