@@ -31,7 +31,7 @@ UNCOUNTED = 2**32 - 1
 GONE = 255
 """A state: the queue pair is destroyed."""
 
-RTS = 3
+RTR, RTS = 2, 3
 """Of `enum ibv_qp_state`."""
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent.h"
 
+#include "drain.h"
 #include "guard.h"
 #include "known.h"
 #include "move.h"
@@ -29,6 +30,7 @@
 #define SLOWEST_MS    5000
 #define LOOK_ROUND_MS 1000
 #define COUNTS_MS     1000
+#define RESUME_MS     5
 
 union message {
 	struct cwdp_verbs_head head;
@@ -211,7 +213,7 @@ static void talk(void)
 			{.fd = sock, .events = out.bytes ? POLLOUT : POLLIN},
 			{.fd = wakes, .events = POLLIN},
 		};
-		int ready = poll(polled, 2, LOOK_ROUND_MS);
+		int ready = poll(polled, 2, drain_resume() ? RESUME_MS : LOOK_ROUND_MS);
 		if (!ready && is_alone())
 			break;
 		if (ready <= 0)
@@ -231,6 +233,16 @@ static void make_wakes(void)
 	pthread_mutex_unlock(&guard);
 }
 
+static void rest(long ms)
+{
+	while (ms > 0) {
+		long step = drain_resume() && ms > RESUME_MS ? RESUME_MS : ms;
+		const struct timespec wait = {.tv_sec = step / 1000, .tv_nsec = step % 1000 * 1000000};
+		nanosleep(&wait, NULL);
+		ms -= step;
+	}
+}
+
 static void *serve(void *unused)
 {
 	long wait_ms = RETRY_MS;
@@ -246,8 +258,7 @@ static void *serve(void *unused)
 				wait_ms = RETRY_MS;
 		}
 		settle();
-		const struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
-		nanosleep(&wait, NULL);
+		rest(wait_ms);
 		wait_ms = wait_ms * 2 < SLOWEST_MS ? wait_ms * 2 : SLOWEST_MS;
 	}
 	return unused;

@@ -12,7 +12,7 @@ static struct fake_call calls[MOST_CALLS];
 static size_t taken, noted;
 static int error, skipped, times, glances;
 static _Atomic bool is_quiet;
-static bool refuses, blocks;
+static bool refuses, holds, blocks;
 
 static size_t take_calls(struct fake_call *into, size_t most)
 {
@@ -46,6 +46,13 @@ static void drain(int count)
 {
 	pthread_mutex_lock(&lock);
 	glances = count;
+	pthread_mutex_unlock(&lock);
+}
+
+static void hold_draining(bool hold)
+{
+	pthread_mutex_lock(&lock);
+	holds = hold;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -90,6 +97,14 @@ int calls_glances(void)
 	return count;
 }
 
+bool calls_hold_draining(void)
+{
+	pthread_mutex_lock(&lock);
+	bool hold = holds;
+	pthread_mutex_unlock(&lock);
+	return hold;
+}
+
 void calls_await_destroy(void)
 {
 	pthread_mutex_lock(&lock);
@@ -114,6 +129,7 @@ __attribute__((visibility("default"))) const struct fake_controls fake_controls 
 	.fail = fail,
 	.refuse_labels = refuse_labels,
 	.drain = drain,
+	.hold_draining = hold_draining,
 	.block_destroy = block_destroy,
 	.be_quiet = be_quiet,
 	.note = calls_note,

@@ -198,6 +198,8 @@ static void act_on_fake(const char *verb, const char *rest)
 		fake->refuse_labels(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "drain"))
 		fake->drain(atoi(rest)), answer(verb, 0);
+	else if (!strcmp(verb, "hold"))
+		fake->hold_draining(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "block"))
 		fake->block_destroy(atoi(rest)), answer(verb, 0);
 	else

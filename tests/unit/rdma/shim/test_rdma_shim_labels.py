@@ -72,6 +72,15 @@ def test_it_is_that_of_source_and_destination(start: Start) -> None:
     assert labels(program) == [0]
 
 
+@pytest.mark.parametrize("paths", [2, 3, 4, 7, 16])
+def test_equal_shares_are_taken_one_after_the_other(start: Start, paths: int) -> None:
+    shares = tuple((0xC001 + n, 1.0) for n in range(paths))
+    program, _ = start(shimwire.pack(1, SOURCES, [Route(HERE, GID, shares)]))
+    for rounds in (1, 1, 5):
+        program.do(f"many {rounds * paths} 0 {GID.hex()}")
+        assert set(Counter(labels(program)).values()) == {rounds}
+
+
 @pytest.mark.parametrize("processes", [1, 4])
 def test_queue_pairs_are_spread_by_shares(start: Start, processes: int) -> None:
     shares = ((0xC001, 0.5), (0xC002, 0.25), (0xC003, 0.25))
