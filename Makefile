@@ -20,10 +20,12 @@ CC           := gcc
 ROCE_CFLAGS  := -std=gnu11 -O2 -Wall -Wextra -Werror -Itools/roce/program
 ROCE_SOURCES := $(wildcard tools/roce/program/*.c tools/roce/program/*/*.c)
 ROCE_HEADERS := $(wildcard tools/roce/program/*.h tools/roce/program/*/*.h)
-SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -O2 -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Wl,-z,defs
+SHIM_CFLAGS  := -std=gnu11 -D_GNU_SOURCE -O2 -s -fPIC -shared -fvisibility=hidden -Wall -Wextra -Werror -Wl,-z,defs
+# Where glibcs before 2.34 have threads and dlopen; later ones have these names for older programs.
+SHIM_OLDER   := -l:libpthread.so.0 -l:libdl.so.2
 SHIM         := cwdp/rdma/shim
-SHIM_SOURCES := $(wildcard $(SHIM)/*.c)
-SHIM_HEADERS := $(wildcard $(SHIM)/*.h)
+SHIM_SOURCES := $(wildcard $(SHIM)/*.c $(SHIM)/posts/*.c)
+SHIM_HEADERS := $(wildcard $(SHIM)/*.h $(SHIM)/*/*.h)
 SHIM_AUDIT   := $(wildcard $(SHIM)/audit/*.c)
 SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
@@ -95,11 +97,11 @@ build/mpi/cwdp-allreduce: $(MPI_SOURCES) Makefile | build/.packages
 # What stands before libibverbs in programs. It stays loaded, as its thread goes on.
 shim: build/shim/libcwdp_verbs.so build/shim/libcwdp_verbs_audit.so
 
-build/shim/libcwdp_verbs.so: $(SHIM_SOURCES) $(SHIM_HEADERS) $(SHIM)/exports.map Makefile | build/.packages
+build/shim/libcwdp_verbs.so: $(SHIM_SOURCES) $(SHIM_HEADERS) $(SHIM)/link/exports.map Makefile | build/.packages
 	@mkdir -p build/shim
 	@echo "building $@"
-	$(Q)$(CC) $(SHIM_CFLAGS) -Wl,-soname,libcwdp_verbs.so -Wl,--version-script=$(SHIM)/exports.map -Wl,-z,nodelete \
-		-Wl,--no-as-needed $(SHIM_SOURCES) -l:libibverbs.so.1 -pthread -o $@.new
+	$(Q)$(CC) $(SHIM_CFLAGS) -Wl,-soname,libcwdp_verbs.so -Wl,--version-script=$(SHIM)/link/exports.map -Wl,-z,nodelete \
+		-Wl,--no-as-needed -include $(SHIM)/link/oldest.h $(SHIM_SOURCES) -l:libibverbs.so.1 $(SHIM_OLDER) -o $@.new
 	@mv $@.new $@
 
 build/shim/libcwdp_verbs_audit.so: $(SHIM_AUDIT) Makefile | build/.packages
@@ -118,11 +120,11 @@ build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py tools/gen_abi.py build/.v
 	@$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py --check
 	@touch $@
 
-# What is installed on hosts, in build/packages: the wheel holds the eBPF programs, so that no host needs a compiler.
-wheel: build/bpf/cwdp.bpf.o build/.venv
+# What is installed on hosts, in build/packages: the wheel holds the eBPF programs and the verbs shim, so that no host needs a compiler.
+wheel: build/bpf/cwdp.bpf.o shim build/.venv
 	@$(PYTHON) -m tools.packages.wheel
 
-deb: build/bpf/cwdp.bpf.o build/.venv packaging-tools
+deb: build/bpf/cwdp.bpf.o shim build/.venv packaging-tools
 	@$(PYTHON) -m tools.packages.deb
 
 # The agent's container image, from Debian's packages and ours.

@@ -22,6 +22,9 @@ TEXT_COLUMNS = {
     "event",
     "what",
     "queue pair",
+    "moved by",
+    "program",
+    "counted",
     "switch",
     "switches",
     "ports",
@@ -38,6 +41,8 @@ TEXT_COLUMNS = {
 FOLDED_COLUMNS = {
     "path",
     "queue pair",
+    "program",
+    "counted",
     "host",
     "address",
     "what",

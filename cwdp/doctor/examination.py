@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cwdp.doctor.checks import agent, clock, credentials, kernel, network, nics, rdma
+from cwdp.doctor.checks import agent, clock, credentials, kernel, network, nics, rdma, verbs
 from cwdp.doctor.facts import Facts
 from cwdp.doctor.result import Result
 
@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     nics.offloads,
     nics.dataplane,
     rdma.devices,
+    verbs.shim,
     clock.hardware,
     clock.discipline,
     network.probe_port,

@@ -92,6 +92,26 @@ class RdmaPort(Struct, frozen=True, kw_only=True):
     is_software: bool
 
 
+class Verbs(Struct, frozen=True, kw_only=True):
+    """The verbs shim, and what programs find of it.
+
+    Attributes:
+        library: its path; None where it was not built or installed.
+        socket: `open` where anybody may connect, `closed` where only some may, `missing` where there is none.
+        is_exposed: whether others than root and the agent's user may put another socket in its place.
+        has_libibverbs: of this host; programs in containers bring theirs.
+        libmlx5: the version of this host's; None where it has none.
+        moves_mlx5: whether that can move queue pairs.
+    """
+
+    library: str | None
+    socket: Literal["open", "closed", "missing"]
+    is_exposed: bool = False
+    has_libibverbs: bool
+    libmlx5: str | None
+    moves_mlx5: bool = False
+
+
 class Clock(Struct, frozen=True, kw_only=True):
     """What time the kernel keeps.
 
@@ -165,6 +185,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         keys_problem: what is wrong with the cluster's keys.
         nics: those of the configuration that are here; without one, all of hardware.
         has_pyverbs: whether Debian's python3-pyverbs is there.
+        verbs: None where the configuration does not ask for it.
         udp_sockets: on the probes' port.
         bus: None without a configuration.
     """
@@ -184,3 +205,4 @@ class Facts(Struct, frozen=True, kw_only=True):
     udp_sockets: list[UdpSocket]
     bus: Bus | None
     agent: Agent
+    verbs: Verbs | None = None

@@ -21,6 +21,8 @@ RDMA_NL_NLDEV = 5
 CMD_GET = 1
 CMD_RES_QP_GET = 10
 CMD_GET_CHARDEV = 15
+CMD_STAT_GET = 17
+ATTR_RES_QP = 19
 HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 RECEIVE_BYTES = 1 << 18  # the kernel fills what it is given, up to 32 KiB a message
 
@@ -71,6 +73,15 @@ class QueuePair:
     kernel_owner: str | None
 
 
+@dataclass(frozen=True)
+class BoundCounter:
+    """A hardware counter that queue pairs are bound to (`rdma statistic qp`): their numbers, and its values by name."""
+
+    device: str
+    lqpns: tuple[int, ...]
+    values: dict[str, int]
+
+
 class NldevMessage(nlmsg):  # type: ignore[misc]
     """A message of the nldev client; of `enum rdma_nldev_attr` what is read or sent here."""
 
@@ -80,6 +91,8 @@ class NldevMessage(nlmsg):  # type: ignore[misc]
         (19, "RES_QP", "QueuePairTable"),
         (69, "CHARDEV_TYPE", "asciiz"),
         (73, "UVERBS_DRIVER_ID", "uint32"),
+        (75, "STAT_RES", "uint32"),
+        (77, "STAT_COUNTER", "CounterTable"),
     )
 
     class QueuePairTable(nla):  # type: ignore[misc]
@@ -102,6 +115,39 @@ class NldevMessage(nlmsg):  # type: ignore[misc]
                 (28, "RES_PID", "uint32"),
                 (29, "RES_KERN_NAME", "asciiz"),
             )
+
+    class CounterTable(nla):  # type: ignore[misc]
+        """The counters of a device that queue pairs are bound to, one entry each."""
+
+        nla_map = ((78, "STAT_COUNTER_ENTRY", "CounterEntry"),)
+
+        class CounterEntry(nla):  # type: ignore[misc]
+            """One counter."""
+
+            nla_map = ((19, "RES_QP", "BoundTable"), (80, "STAT_HWCOUNTERS", "ValueTable"))
+
+            class BoundTable(nla):  # type: ignore[misc]
+                """The queue pairs that are bound to it."""
+
+                nla_map = ((20, "RES_QP_ENTRY", "BoundEntry"),)
+
+                class BoundEntry(nla):  # type: ignore[misc]
+                    """One of them."""
+
+                    nla_map = ((21, "RES_LQPN", "uint32"),)
+
+            class ValueTable(nla):  # type: ignore[misc]
+                """What it counts."""
+
+                nla_map = ((81, "STAT_HWCOUNTER_ENTRY", "ValueEntry"),)
+
+                class ValueEntry(nla):  # type: ignore[misc]
+                    """One number."""
+
+                    nla_map = (
+                        (82, "STAT_HWCOUNTER_ENTRY_NAME", "asciiz"),
+                        (83, "STAT_HWCOUNTER_ENTRY_VALUE", "uint64"),
+                    )
 
 
 def drivers() -> dict[str, str]:
@@ -156,6 +202,42 @@ def read_queue_pairs(message: Any) -> Iterator[QueuePair]:
             path_migration=None if migration is None else _named(PATH_MIGRATION_STATES, migration),
             pid=entry.get_attr("RES_PID") or None,
             kernel_owner=entry.get_attr("RES_KERN_NAME"),
+        )
+
+
+def bound_counters() -> list[BoundCounter]:
+    """Every counter of every device that queue pairs are bound to.
+
+    Raises:
+        RdmaError: this kernel has no RDMA or no such counters, or it refused.
+    """
+    with _open() as sock:
+        return [
+            counter
+            for device in _devices(sock)
+            for answer in _ask(
+                sock,
+                CMD_STAT_GET,
+                NLM_F_DUMP,
+                (("DEV_INDEX", device.get_attr("DEV_INDEX")), ("STAT_RES", ATTR_RES_QP)),
+            )
+            for counter in read_bound_counters(answer)
+        ]
+
+
+def read_bound_counters(message: Any) -> Iterator[BoundCounter]:
+    """The counters in one decoded NldevMessage."""
+    table = message.get_attr("STAT_COUNTER")
+    for entry in table.get_attrs("STAT_COUNTER_ENTRY") if table else ():
+        bound, numbers = entry.get_attr("RES_QP"), entry.get_attr("STAT_HWCOUNTERS")
+        values = numbers.get_attrs("STAT_HWCOUNTER_ENTRY") if numbers else ()
+        yield BoundCounter(
+            device=message.get_attr("DEV_NAME"),
+            lqpns=tuple(qp.get_attr("RES_LQPN") for qp in bound.get_attrs("RES_QP_ENTRY")) if bound else (),
+            values={
+                one.get_attr("STAT_HWCOUNTER_ENTRY_NAME"): one.get_attr("STAT_HWCOUNTER_ENTRY_VALUE")
+                for one in values
+            },
         )
 
 

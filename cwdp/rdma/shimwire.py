@@ -18,18 +18,20 @@ from numpy.typing import NDArray
 from cwdp.rdma.sport import flow_label_to_sport, sport_to_flow_label
 from cwdp.shared.bus.messages import Actuator
 
-SOCKET = "/run/cwdp/verbs.sock"
+SOCKET = "/run/cwdp-verbs/verbs.sock"
 MAGIC = 0x62765743
-VERSION = 1
+VERSION = 2
 CHOICES = 16
 MOST_SOURCES, MOST_BITS, STEPS = 4_096, 20, 256
 """Bounds of a table: its sources, the number of its routes in bits, and how far a route may stand behind its hash's place."""
 
 NAME_BYTES = 64
+COUNTS = 63
+UNCOUNTED = 2**32 - 1
 GONE = 255
 """A state: the queue pair is destroyed."""
 
-RTS = 3
+RTR, RTS = 2, 3
 """Of `enum ibv_qp_state`."""
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
@@ -39,11 +41,12 @@ ACTUATORS: tuple[Actuator, ...] = ("create_only", "mlx5dv", "bnxt", "sqd")
 """How a queue pair can be moved while it sends, in the order of `enum cwdp_verbs_actuator`."""
 
 HEAD = struct.Struct(f"=II{NAME_BYTES}sII")
-HELLO = struct.Struct(HEAD.format + "IIQ")
-QP = struct.Struct(HEAD.format + "IIII16sII")
+HELLO = struct.Struct(HEAD.format + f"IIQ{NAME_BYTES}s")
+QP = struct.Struct(HEAD.format + "IIII16sIII")
 MOVE = struct.Struct(HEAD.format + "QQII")
 MOVED = struct.Struct(HEAD.format + "QQII")
-MOST_BYTES = max(each.size for each in (HELLO, QP, MOVE, MOVED))
+SENT = struct.Struct(HEAD.format + f"I{COUNTS}I{COUNTS}Q")
+MOST_BYTES = max(each.size for each in (HELLO, QP, MOVE, MOVED, SENT))
 
 TABLE = np.dtype(
     [("magic", "u4"), ("version", "u4"), ("number", "u8"), ("sources", "u4"), ("route_bits", "u4")]
@@ -75,10 +78,13 @@ class Kind(IntEnum):
     QP_STATE = 4
     MOVE = 5
     MOVED = 6
+    SENT = 7
 
 
-_SIZES = {Kind.HELLO: HELLO.size, Kind.QP_RTR: QP.size, Kind.QP_STATE: HEAD.size, Kind.MOVED: MOVED.size}
-"""Of the messages that a shim sends."""
+_SIZES = {Kind.QP_RTR: QP.size, Kind.QP_STATE: HEAD.size, Kind.MOVED: MOVED.size, Kind.SENT: SENT.size}
+"""Of the messages that a shim sends, but HELLO."""
+
+_VERSION = struct.Struct("=I")
 
 
 class Hello(NamedTuple):
@@ -87,11 +93,14 @@ class Hello(NamedTuple):
     Attributes:
         refused: how often a device refused the table's flow label.
         untold: queue pairs that were forgotten, as nobody took them.
+        job: a variable of its environment that names its job, NAME=VALUE; whatever the program wants, of characters that can
+            be shown.
     """
 
     version: int
     refused: int
     untold: int
+    job: str = ""
 
 
 class QpPath(NamedTuple):
@@ -101,6 +110,7 @@ class QpPath(NamedTuple):
         flow_label: in force; 0 for the device's own choice.
         by_table: whether the table gave it, not 0 for yes.
         actuator: its place in ACTUATORS.
+        count_place: names its count in `Sent`; UNCOUNTED where it has none.
     """
 
     device: str
@@ -113,6 +123,7 @@ class QpPath(NamedTuple):
     dst: bytes
     by_table: int
     actuator: int
+    count_place: int
 
     @property
     def sport(self) -> int | None:
@@ -140,7 +151,13 @@ class Moved(NamedTuple):
     actuator: int
 
 
-Message = Hello | QpPath | QpState | Moved
+class Sent(NamedTuple):
+    """Bytes that queue pairs were given to send since they were made, by the places of their counts."""
+
+    counts: tuple[tuple[int, int], ...]
+
+
+Message = Hello | QpPath | QpState | Moved | Sent
 
 
 class Source(NamedTuple):
@@ -165,13 +182,15 @@ def read(data: bytes) -> Message | None:
     if len(data) < HEAD.size:
         return None
     magic, kind, name, qpn, state = HEAD.unpack_from(data)
+    if magic == MAGIC and kind == Kind.HELLO:
+        return _hello(data)
     device = _device(name)
     if magic != MAGIC or device is None or len(data) != _SIZES.get(kind):
         return None
-    if kind == Kind.HELLO:
-        return Hello(*HELLO.unpack(data)[5:])
     if kind == Kind.QP_STATE:
         return QpState(device, qpn, state)
+    if kind == Kind.SENT:
+        return _sent(SENT.unpack(data)[5:])
     more = (QP if kind == Kind.QP_RTR else MOVED).unpack(data)[5:]
     message = QpPath(device, qpn, state, *more) if kind == Kind.QP_RTR else Moved(device, qpn, state, *more)
     return message if message.actuator < len(ACTUATORS) else None
@@ -284,6 +303,29 @@ def _running(shares: list[float]) -> NDArray[np.uint32]:
     parts = np.maximum(np.round(sums / sums[-1:] * 2**32), 1)
     ends: NDArray[np.uint32] = (parts - 1).astype(np.uint32)
     return ends
+
+
+def _hello(data: bytes) -> Hello | None:
+    """One of another version may be of another size: it begins the same."""
+    if len(data) < HEAD.size + _VERSION.size:
+        return None
+    (version,) = _VERSION.unpack_from(data, HEAD.size)
+    if version != VERSION:
+        return Hello(version, 0, 0)
+    if len(data) != HELLO.size:
+        return None
+    refused, untold, job = HELLO.unpack(data)[6:]
+    return Hello(version, refused, untold, _shown(job))
+
+
+def _sent(numbers: tuple[int, ...]) -> Sent | None:
+    count, places, octets = numbers[0], numbers[1 : 1 + COUNTS], numbers[1 + COUNTS :]
+    return Sent(tuple(zip(places, octets, strict=True))[:count]) if count <= COUNTS else None
+
+
+def _shown(text: bytes) -> str:
+    """Up to its end, with another sign for each character that is not printable ASCII."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "?" for byte in text.split(b"\0", 1)[0])
 
 
 def _device(name: bytes) -> str | None:

@@ -16,11 +16,17 @@ class NicVerbs(Struct, frozen=True, kw_only=True):
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A program that has such queue pairs; `cgroup` is its path in the hierarchy of version 2, empty where it has none."""
+    """A program that has such queue pairs.
+
+    Attributes:
+        cgroup: its path in the hierarchy of version 2; empty where it has none.
+        job: as STARTER:ID, such as `slurm:4711`; empty where it is of none that is known.
+    """
 
     pid: int
     name: str
     cgroup: str = ""
+    job: str = ""
 
 
 class VerbsReport(FromAgent, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from manager.api.metrics import FleetCollector, Sources
 from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
 from manager.paths.owd import Paths
-from manager.view import fabric_views, host_views, link_views, qp_views, tcp_views
+from manager.view import fabric_views, host_views, link_views, qp_views, steer_views, tcp_views
 from manager.view.json_values import Json
 
 SOCKET_MODE = 0o666
@@ -101,6 +101,7 @@ class HttpServer:
             web.get("/v1/host", self._host),
             web.get("/v1/qp", self._queue_pairs),
             web.get("/v1/tcp", self._connections),
+            web.get("/v1/steered", self._steered),
             web.get("/v1/link", self._links),
             web.get("/v1/fabric", self._fabric),
             web.get("/v1/path", self._path),
@@ -229,6 +230,12 @@ class HttpServer:
             self._sources.state, time.monotonic(), **chosen, sort=sort, limit=limit
         )
         return web.json_response(answer)
+
+    async def _steered(self, request: web.Request) -> web.Response:
+        host = request.query.get("host", "")
+        if host not in self._sources.state.members.hosts:
+            return web.json_response({"error": f"no host is called {host!r}"}, status=404)
+        return web.json_response(steer_views.steered(self._sources.state, host))
 
     async def _fabric(self, request: web.Request) -> web.Response:
         if "at" in request.query:

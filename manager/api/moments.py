@@ -71,9 +71,10 @@ class Moments:
         findings, avoided = link_views.findings_of(state), state.planner.standing.dead
         leaf_pairs, nic_pairs = self._pairs
         tables, nics = await copied(state.traffic.queue_pairs.tables), state.members.nics_by_address
+        jobs = state.traffic.verbs.jobs
 
         def find_talkers() -> Talkers:
-            return talkers.of_now(sending(tables, nics, now_s), routes)
+            return talkers.of_now(sending(tables, nics, now_s), routes, jobs)
 
         return Moment(
             at_s=time.time(),

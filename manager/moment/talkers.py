@@ -1,6 +1,6 @@
 """The queue pairs that send: which links they cross, and which jobs they make; now, or as history kept them. No I/O."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -12,6 +12,7 @@ from cwdp.shared.bus.messages import host_of
 from manager.fabric.routes import NOWHERE, PathName, Routes
 from manager.moment.jobs import Jobs, find_jobs
 from manager.planner.flows import Flows, QpName
+from manager.queue_pairs.verbs import Name as VerbsName
 from manager.view.json_values import Json
 from manager.view.link_table import Link
 
@@ -29,6 +30,7 @@ class Talkers:
         crossed: numbers of the links that it crosses in the order of travel, -1 behind the last, shape (n, hops); of
             a queue pair whose path is not known all -1.
         kept: its row in history, where it is of the past.
+        told_jobs: the job of each as its program tells, "" where it does not; none where no program tells.
     """
 
     names: Sequence[QpName] = ()
@@ -38,11 +40,13 @@ class Talkers:
     links: Sequence[Link] = ()
     crossed: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 1), np.int32))
     kept: Sequence[Json] = ()
+    told_jobs: Sequence[str] = ()
 
     @cached_property
     def jobs(self) -> Jobs:
         """The jobs that they make."""
-        return find_jobs([name.host for name in self.names], [host_of(dst) or dst for dst in self.dst])
+        dst = [host_of(dst) or dst for dst in self.dst]
+        return find_jobs([name.host for name in self.names], dst, self.told_jobs)
 
     @cached_property
     def number(self) -> dict[QpName, int]:
@@ -82,10 +86,12 @@ class Talkers:
         return self.fastest[chosen[self.fastest]]
 
 
-def of_now(flows: Flows, routes: Routes) -> Talkers:
-    """Those that send now, by the paths that are known now."""
+def of_now(flows: Flows, routes: Routes, jobs: Mapping[VerbsName, str] | None = None) -> Talkers:
+    """Those that send now, by the paths that are known now; `jobs` are those that programs tell of."""
     crossed = _crossed(flows.names, flows.sport, routes)
-    return Talkers(flows.names, flows.dst, flows.sport, flows.rate_bps, routes.links, crossed)
+    told = [jobs.get(name, "") for name in flows.names] if jobs else ()
+    links = routes.links
+    return Talkers(flows.names, flows.dst, flows.sport, flows.rate_bps, links, crossed, told_jobs=told)
 
 
 def of_then(rows: Sequence[Json]) -> Talkers:

@@ -74,7 +74,7 @@ def _job(moment: Moment, name: str, places: Sequence[int], touching: int, rows: 
     spreads = [spread for i in places[:SAMPLED] if (spread := rows.spread_ns(i)) is not None]
     return {
         "name": name,
-        "is_inferred": True,
+        "is_inferred": name not in talkers.jobs.told,
         "hosts": len(talkers.jobs.hosts[name]),
         "nics": len({talkers.names[i].src for i in places} | {talkers.dst[i] for i in places}),
         "queue_pairs": len(places),

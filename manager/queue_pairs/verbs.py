@@ -1,6 +1,6 @@
 """Queue pairs that the verbs shim has told of, and what can move each. No I/O."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from cwdp.shared.verbs import VerbsReport
 MOST_ROWS = 65_536
 MOST_NAME = 64
 MOST_CGROUP = 512
+MOST_JOB = 64
 
 NicName = tuple[str, str]
 Key = tuple[bytes, int]
@@ -30,7 +31,7 @@ class VerbsQp:
     Attributes:
         actuator: what moves it.
         lqpn, pid: its own number, and the process that has it, on its host.
-        program, cgroup: of the process; empty where not known.
+        program, cgroup, job: of the process; empty where not known.
         by_table: whether its port is of cwdp's choice from the beginning.
         refused: whether its last move came to nothing.
     """
@@ -40,6 +41,7 @@ class VerbsQp:
     pid: int
     program: str
     cgroup: str
+    job: str
     by_table: bool
     refused: bool
 
@@ -59,6 +61,16 @@ class HostVerbs:
     def drained(self) -> frozenset[Name]:
         """Those that are drained to be moved."""
         return self._named("sqd")
+
+    @cached_property
+    def jobs(self) -> dict[Name, str]:
+        """The jobs of those whose programs tell of one."""
+        return {
+            (*nic, shown_address(addr), qpn): qp.job
+            for nic, those in self.qps.items()
+            for (addr, qpn), qp in those.items()
+            if qp.job
+        }
 
     def _named(self, actuator: Actuator) -> frozenset[Name]:
         return frozenset(
@@ -82,6 +94,7 @@ class VerbsStore:
         self._hosts: dict[str, HostVerbs] = {}
         self._begun: dict[str, dict[int, VerbsReport]] = {}
         self._latest: dict[str, list[VerbsReport]] = {}
+        self._jobs: tuple[int, dict[Name, str]] = (0, {})
 
     def hear(self, report: VerbsReport, nics: Collection[str]) -> None:
         """A host tells of its queue pairs, of which `nics` are its NICs; they count once all parts are there."""
@@ -119,6 +132,14 @@ class VerbsStore:
         return frozenset().union(*(known.create_only for known in self._hosts.values()))
 
     @property
+    def jobs(self) -> Mapping[Name, str]:
+        """The jobs of those of all hosts whose programs tell of one."""
+        if self._jobs[0] != self.changes:
+            told = [known.jobs for known in self._hosts.values()]
+            self._jobs = self.changes, {name: job for jobs in told for name, job in jobs.items()}
+        return self._jobs[1]
+
+    @property
     def drained(self) -> frozenset[Name]:
         """Those of all hosts that are drained to be moved."""
         return frozenset().union(*(known.drained for known in self._hosts.values()))
@@ -138,7 +159,11 @@ class VerbsStore:
         self, host: str, parts: list[VerbsReport], nics: Collection[str]
     ) -> dict[NicName, dict[Key, VerbsQp]]:
         programs = {
-            one.pid: (one.name[:MOST_NAME], one.cgroup[:MOST_CGROUP])
+            one.pid: (
+                _shown(one.name[:MOST_NAME]),
+                _shown(one.cgroup[:MOST_CGROUP]),
+                _shown(one.job[:MOST_JOB]),
+            )
             for part in parts
             for one in part.programs
         }
@@ -156,15 +181,21 @@ class VerbsStore:
         return found
 
 
-def _read(row: np.void, programs: dict[int, tuple[str, str]]) -> VerbsQp:
+def _shown(text: str) -> str:
+    """With another sign for each character that could do something to a terminal: programs name themselves as they like."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def _read(row: np.void, programs: dict[int, tuple[str, str, str]]) -> VerbsQp:
     pid, flags = int(row["pid"]), int(row["flags"])
-    program, cgroup = programs.get(pid, ("", ""))
+    program, cgroup, job = programs.get(pid, ("", "", ""))
     return VerbsQp(
         actuator=ACTUATORS[row["actuator"]],
         lqpn=int(row["lqpn"]),
         pid=pid,
         program=program,
         cgroup=cgroup,
+        job=job,
         by_table=bool(flags & VERBS_BY_TABLE),
         refused=bool(flags & VERBS_REFUSED),
     )

@@ -129,7 +129,13 @@ class Rows:
 
 def _process(verbs: VerbsQp) -> Json:
     """The program that has a queue pair, as it told itself."""
-    return {"pid": verbs.pid, "name": verbs.program, "cgroup": verbs.cgroup, "lqpn": verbs.lqpn}
+    return {
+        "pid": verbs.pid,
+        "name": verbs.program,
+        "cgroup": verbs.cgroup,
+        "job": verbs.job,
+        "lqpn": verbs.lqpn,
+    }
 
 
 def _rate(value: float) -> float | None:

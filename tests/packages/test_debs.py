@@ -9,6 +9,7 @@ import pytest
 from debian_archive import Archive
 
 from cwdp import __version__
+from cwdp.rdma.shimlib import INSTALLED, NAME
 from tools.packages.checkout import CHECKOUT
 
 
@@ -30,6 +31,17 @@ def test_no_compiler_is_asked_for(archives: dict[str, Archive]) -> None:
         asked = {name.split()[0] for name in archive.field("Depends").split(", ")}
         assert asked.isdisjoint({"clang", "clang-16", "gcc", "make", "libbpf-dev", "linux-headers-amd64"})
     assert (archives["cwdp"].environment / "cwdp/dataplane/loading/cwdp.bpf.o").exists()
+
+
+def test_the_verbs_shim_is_where_programs_are_told_to_load_it_from(archives: dict[str, Archive]) -> None:
+    archive = archives["cwdp"]
+    folder = archive.files / str(INSTALLED).lstrip("/")
+    assert {path.name for path in folder.iterdir()} == {NAME, "libcwdp_verbs_audit.so", "nccl"}
+    assert (folder / "nccl/libibverbs.so").resolve() == (folder / NAME).resolve()
+    assert (archive.environment / "cwdp/rdma/lib" / NAME).resolve() == (folder / NAME).resolve()
+    assert "libibverbs1" not in archive.field("Depends")
+    said = subprocess.run(("objdump", "-T", folder / NAME), check=True, capture_output=True, text=True).stdout
+    assert "IBVERBS_1.1" in said
 
 
 def test_settings_are_kept_on_upgrade(archives: dict[str, Archive]) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 
 import need
 import pytest
+import yaml
 
 from cwdp import __version__
+from cwdp.rdma.shimlib import INSTALLED, NAME
 from manager.identity.authority import Authority
+from tools.packages.checkout import CHECKOUT
 from tools.packages.image import ENTRYPOINT
 
 CAPABILITIES = "-all,+bpf,+net_admin,+net_raw,+perfmon,+sys_nice"
@@ -72,6 +75,23 @@ def test_what_reaches_debian_from_here_is_not_in_it(bundle: Path) -> None:
     assert (etc / "apt/sources.list").read_text() == "deb http://deb.debian.org/debian bookworm main\n"
     assert list((etc / "apt/sources.list.d").iterdir()) == []
     assert not (etc / "resolv.conf").exists()
+
+
+def test_the_verbs_shim_is_in_it_to_be_copied_to_where_applications_mount_it(
+    bundle: Path,
+) -> None:
+    """By the command of the DaemonSet's container; a file that a program has mapped stays as it is."""
+    documents = yaml.safe_load_all((CHECKOUT / "tools/packages/daemonset.yaml").read_text())
+    (pod,) = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "DaemonSet"]
+    (copies,) = [one for one in pod["initContainers"] if one["name"] == "verbs-shim"]
+    root, into = bundle / "rootfs", bundle / "rootfs/verbs"
+    into.mkdir()
+    (into / NAME).write_text("older")
+    with (into / NAME).open() as mapped:
+        subprocess.run(("chroot", root, *copies["command"]), check=True, timeout=60)
+        assert mapped.read() == "older"
+    assert (into / NAME).read_bytes() == (root / str(INSTALLED).lstrip("/") / NAME).read_bytes()
+    assert (into / "nccl/libibverbs.so").read_bytes() == (into / NAME).read_bytes()
 
 
 def test_the_agent_runs_in_it_with_five_capabilities(bundle: Path) -> None:

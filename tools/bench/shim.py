@@ -30,6 +30,8 @@ ROUTES = 16_384
 CHOICES = tuple((0xC100 + n, 1.0) for n in range(8))
 CALLS, TURNS = 500, 12
 MODIFY_TARGET_US = 5.0
+POSTS, POST_TIMES, POST_TURNS = 1_000, 50, 40
+POST_TARGET_NS = 20.0
 PAIRS, MOVES = 1000, 100
 MOVE_TARGET_MS = 50.0
 NEVER_NS = 1 << 62
@@ -42,6 +44,7 @@ def figures() -> Iterator[Figure]:
         built = build(Path(folder) / "built")
         for name, more in (("shim_modify_rtr", ""), ("shim_modify_rtr_own", "5")):
             yield modify_figure(built, Path(folder), name, more)
+        yield post_figure(built, Path(folder))
         for actuator, device in (("mlx5dv", "mlx5_0"), ("sqd", "fake_0")):
             yield move_figure(built, Path(folder), actuator, device)
 
@@ -72,6 +75,28 @@ def modify_figure(built: Built, folder: Path, name: str, label: str) -> Figure:
         "calls": len(took[True]),
     }
     return figure(name, with_us[0] - without_us[0], "us", reference, MODIFY_TARGET_US, digits=3)
+
+
+def post_figure(built: Built, folder: Path) -> Figure:
+    """The 50th percentile of ibv_post_send of one request with the shim, which counts it, less that without, in ns."""
+    took: dict[bool, list[int]] = {True: [], False: []}
+    with ExitStack() as stack:
+        agent = stack.enter_context(FakeAgent(folder / "agent"))
+        programs = {
+            False: stack.enter_context(Program(built.linked, built)),
+            True: stack.enter_context(Program(built.linked, built, _environment(built, agent))),
+        }
+        programs[False].do("open fake_0")
+        _opened(programs[True], agent, "fake_0")
+        for program in programs.values():
+            program.do("quiet")
+            program.do(f"many {PAIRS} 0 {GID.hex()}")
+        for turn in range(POST_TURNS):
+            for with_shim, program in programs.items():
+                took[with_shim] += program.do(f"time-post {POST_TIMES} {POSTS} {turn * 7}")
+    with_ns, without_ns = (np.median(took[which]) / POSTS for which in (True, False))
+    reference = {"without_p50_ns": round(float(without_ns), 1), "posts": len(took[True]) * POSTS}
+    return figure("shim_post_send", with_ns - without_ns, "ns", reference, POST_TARGET_NS, digits=1)
 
 
 def move_figure(built: Built, folder: Path, actuator: str, device: str) -> Figure:

@@ -10,6 +10,7 @@ from tools.errors import exit_on_error
 
 CHECKOUT = Path(__file__).parents[2]
 BUILT_OBJECT = CHECKOUT / "build/bpf/cwdp.bpf.o"
+BUILT_SHIM = tuple(CHECKOUT / "build/shim" / name for name in ("libcwdp_verbs.so", "libcwdp_verbs_audit.so"))
 OUTPUT = CHECKOUT / "build/packages"
 
 _SAID_LINES = 20

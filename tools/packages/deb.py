@@ -4,6 +4,7 @@
 `cwdp-agent` and `cwdp-manager` hold what makes services of it, and what the manager alone needs.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import tomllib
 from email.utils import formatdate
 from pathlib import Path
 
+from cwdp.rdma.shimlib import INSTALLED, NAME
 from tools.packages import wheel
 from tools.packages.checkout import CHECKOUT, OUTPUT, PackageError, fresh_log, print_made, require, run
 
@@ -39,6 +41,9 @@ INSIDE = {
     "cwdp-manager": ("scipy",),  # 1.10 has no `coords` of sparse arrays
 }
 """What of requirements.txt goes into which package, and what Debian 12's lacks; the rest is Debian's."""
+
+_FROM_SOURCE = ("nkeys",)
+"""Released as source alone; of Python alone."""
 
 _DEBIAN = CHECKOUT / "tools/packages/debian"
 _UNITS = CHECKOUT / "tools/systemd"
@@ -98,12 +103,22 @@ def _program(root: Path, log: Path) -> None:
             _install(root / package, ["--require-hashes", "-r", wanted], log)
         _install(root / "cwdp", ["--no-index", made], log)
     home = root / "cwdp" / _HOME
+    _shim(root / "cwdp")
     _write(root / "cwdp" / _LIBRARIES / "debian.pth", f"{_DEBIANS_LIBRARIES}\n")
     _write(home / "pyvenv.cfg", _PYVENV)
     _write(home / "bin/cwdp", _ENTRY, mode=0o755)
     (home / "bin/python3").symlink_to(_PYTHON)
     (root / "cwdp/usr/bin").mkdir()
     (root / "cwdp/usr/bin/cwdp").symlink_to("../lib/cwdp/bin/cwdp")
+
+
+def _shim(root: Path) -> None:
+    """The verbs shim has a folder of its own, that containers mount; NCCL's name for it is beside it."""
+    inside, folder = root / _LIBRARIES / "cwdp/rdma/lib", root / str(INSTALLED).lstrip("/")
+    shutil.move(inside, folder)
+    inside.symlink_to(os.path.relpath(folder, inside.parent))
+    (folder / "nccl").mkdir()
+    (folder / "nccl/libibverbs.so").symlink_to(f"../{NAME}")
 
 
 def _install(root: Path, what: list[str | Path], log: Path) -> None:
@@ -120,6 +135,7 @@ def _install(root: Path, what: list[str | Path], log: Path) -> None:
         "--no-compile",
     ]
     into: list[str | Path] = ["--target", libraries, "--only-binary", ":all:", "--python-version", "3.11"]
+    into += ["--no-binary", ",".join(_FROM_SOURCE)]
     run([*pip, *into, *what], CHECKOUT, log)
     shutil.rmtree(libraries / "bin", ignore_errors=True)
     for path in libraries.glob("*.dist-info/direct_url.json"):

@@ -9,6 +9,9 @@ from cwdp.errors import LabError
 
 HERE = Path(__file__).parent
 SHIM = HERE.parents[1] / "cwdp/rdma/shim"
+OLDER = ("-l:libpthread.so.0", "-l:libdl.so.2")
+"""Where older glibcs have threads and dlopen; as in the Makefile."""
+
 FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror")
 
 
@@ -17,7 +20,7 @@ class Built:
     """Where things are.
 
     Attributes:
-        fakes: a folder with libibverbs.so.1, the name libibverbs.so for it, and libmlx5.so.1.
+        fakes: a folder with libibverbs.so.1, the name libibverbs.so for it, libmlx5.so.1, and libbnxt_re.so.
         own: a folder with the shim as libibverbs.so.
         linked: a program that is linked with libibverbs; with a sanitizer, with the shim before it.
         nccl: the same that looks its functions up as NCCL does.
@@ -58,11 +61,23 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
         *_sources(HERE / "fake", "ibverbs", "calls", "rest"),
     )
     (fakes / "libibverbs.so").symlink_to(verbs.name)
-    mlx5 = [*shared, "-fvisibility=default", "-Wl,-soname,libmlx5.so.1", *_sources(HERE / "fake", "mlx5")]
-    _compile(fakes / "libmlx5.so.1", *mlx5, str(verbs))
+    for source, name in (("mlx5", "libmlx5.so.1"), ("bnxt", "libbnxt_re.so")):
+        vendors = [*shared, "-fvisibility=default", f"-Wl,-soname,{name}", *_sources(HERE / "fake", source)]
+        _compile(fakes / name, *vendors, str(verbs))
     name = "-Wl,-soname,libcwdp_verbs.so"
-    exports = [f"-Wl,--version-script={SHIM / 'exports.map'}", "-Wl,-z,nodelete", "-Wl,--no-as-needed"]
-    _compile(made.shim, *shared, name, *exports, *_sources(SHIM), str(verbs))
+    exports = [f"-Wl,--version-script={SHIM / 'link/exports.map'}", "-Wl,-z,nodelete", "-Wl,--no-as-needed"]
+    older = ["-include", str(SHIM / "link/oldest.h")]
+    _compile(
+        made.shim,
+        *shared,
+        *older,
+        name,
+        *exports,
+        *_sources(SHIM),
+        *_sources(SHIM / "posts"),
+        str(verbs),
+        *OLDER,
+    )
     (own / "libibverbs.so").symlink_to(made.shim)
     program = _sources(HERE / "program")
     first = [str(made.shim), f"-Wl,-rpath,{folder}"] if sanitizer else []

@@ -13,6 +13,7 @@ import numpy as np
 from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import (
     ACTUATORS,
+    COUNTS,
     HELLO,
     MAGIC,
     MOVE,
@@ -20,8 +21,10 @@ from cwdp.rdma.shimwire import (
     QP,
     ROUTE,
     RTS,
+    SENT,
     SOURCE,
     TABLE,
+    UNCOUNTED,
     VERSION,
     Kind,
 )
@@ -60,13 +63,14 @@ class FakeShim:
         if greets:
             self.greet()
 
-    def greet(self, version: int = VERSION, refused: int = 0, untold: int = 0) -> None:
+    def greet(self, version: int = VERSION, refused: int = 0, untold: int = 0, job: bytes = b"") -> None:
         """Say what it is."""
-        self._say(HELLO.pack(MAGIC, Kind.HELLO, b"", 0, 0, version, refused, untold))
+        self._say(HELLO.pack(MAGIC, Kind.HELLO, b"", 0, 0, version, refused, untold, job))
 
     def connect_qp(
         self, qpn: int, dst: bytes, sport: int, *, device: str = "mlx5_0", gid_index: int = 3,
         actuator: Actuator = "mlx5dv", state: int = RTS, dest_qpn: int | None = None, by_table: int = 1,
+        count_place: int = UNCOUNTED,
     ) -> None:  # fmt: skip
         """Tell that a queue pair has a path; `sport` 0 for the device's own choice."""
         label = sport_to_flow_label(sport) if sport else 0
@@ -74,9 +78,15 @@ class FakeShim:
         self._say(
             QP.pack(
                 MAGIC, Kind.QP_RTR, device.encode(), qpn, state, 1, gid_index, dest, label, dst, by_table,
-                ACTUATORS.index(actuator),
+                ACTUATORS.index(actuator), count_place,
             )
         )  # fmt: skip
+
+    def count(self, sent: dict[int, int]) -> None:
+        """Tell what queue pairs were given to send, by the places of their counts; of COUNTS at most."""
+        fill = (0,) * (COUNTS - len(sent))
+        counts = len(sent), *sent, *fill, *sent.values(), *fill
+        self._say(SENT.pack(MAGIC, Kind.SENT, b"", 0, 0, *counts))
 
     def state_qp(self, qpn: int, state: int, device: str = "mlx5_0") -> None:
         """Tell that a queue pair is in another state."""

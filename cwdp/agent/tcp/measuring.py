@@ -13,13 +13,13 @@ from collections import Counter
 from contextlib import suppress
 
 from cwdp.agent.orders import Orders, Words
+from cwdp.agent.programs.programs import program
 from cwdp.agent.tcp import diag
 from cwdp.agent.tcp.connections import Connections, Named, Told
 from cwdp.agent.tcp.diag import Diag
 from cwdp.agent.tcp.orders import COUNTERS, NicRows, TcpOrder, TcpWord
 from cwdp.agent.tcp.owners import NamedProcesses, SocketOwners, cgroup_ids, ssh_ids
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.programs import program
 
 FULL_S, CGROUPS_S, POLL_S = 5.0, 5.0, 0.5
 READ_SHARE = 10

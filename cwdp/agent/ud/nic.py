@@ -20,7 +20,7 @@ from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.schedule import PathKey, Schedule
 from cwdp.agent.probing.windows import PathWindows
 from cwdp.agent.ud.keeper import UdKeeper
-from cwdp.agent.ud.orders import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder, UdWatched
+from cwdp.agent.ud.orders import ROW_FIELDS, Fate, Row, UdOrder, UdPathOrder, UdWatched, WatchPace
 from cwdp.dataplane import abi
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
@@ -78,7 +78,7 @@ class UdNic:
         self._pairs_per_s = 0.0
         self._windows: PathWindows | None = None
         self._watched: list[UdWatched] = []
-        self._hold_down_ns = 0
+        self._pace = WatchPace()
 
     def require(self) -> None:
         """See whether its device can be used now.
@@ -128,10 +128,10 @@ class UdNic:
         self._windows = PathWindows(self.schedule, edges)
         self._order()
 
-    def watch(self, watched: list[UdWatched], hold_down_ns: int) -> None:
+    def watch(self, watched: list[UdWatched], pace: WatchPace) -> None:
         """Watch these paths of queue pairs from now on."""
-        if (watched, hold_down_ns) != (self._watched, self._hold_down_ns):
-            self._watched, self._hold_down_ns = watched, hold_down_ns
+        if (watched, pace) != (self._watched, self._pace):
+            self._watched, self._pace = watched, pace
             self._order()
 
     def drain(self, _now_ns: int) -> ProbeResults | None:
@@ -208,7 +208,7 @@ class UdNic:
             test_clock=self._test_clock,
             nic=self.ifname,
             watched=self._watched,
-            hold_down_ns=self._hold_down_ns,
+            pace=self._pace,
         )
         self.keeper.order(order)
 

@@ -44,6 +44,20 @@ class UdWatched(Struct, frozen=True):
     in_use: bool
 
 
+class WatchPace(Struct, frozen=True, kw_only=True):
+    """How paths are watched, as configured; never faster than `cwdp.agent.ud.watch` does.
+
+    Attributes:
+        interval_ns: from one pulse to the next over a path that is in use.
+        dead_after_ns: so long one is silent before it is down.
+        hold_down_ns: so long it is healthy before it is up again.
+    """
+
+    interval_ns: int = 0
+    dead_after_ns: int = 0
+    hold_down_ns: int = 0
+
+
 class UdOrder(Struct, frozen=True, kw_only=True):
     """Everything that the process is to do, each time.
 
@@ -59,7 +73,7 @@ class UdOrder(Struct, frozen=True, kw_only=True):
         test_clock: the file of this host's clock, in a lab.
         nic: the NIC.
         watched: paths of queue pairs that are to be watched.
-        hold_down_ns: so long a path is healthy before it is up again.
+        pace: how.
     """
 
     device: str
@@ -77,7 +91,7 @@ class UdOrder(Struct, frozen=True, kw_only=True):
     test_clock: str | None = None
     nic: str = ""
     watched: list[UdWatched] = []
-    hold_down_ns: int = 0
+    pace: WatchPace = WatchPace()
 
 
 class DownPaths(Struct, frozen=True):

@@ -131,7 +131,7 @@ class UdHost:
         """Watch what is ordered, but for paths that an end cannot send on."""
         order, prober = self._order, self._prober
         if order is not None and prober is not None:
-            self._watch.watch([one for one in order.watched if _can_send(prober, one)], order.hold_down_ns)
+            self._watch.watch([one for one in order.watched if _can_send(prober, one)], order.pace)
 
     def _pulse(self, prober: UdProber, samples: list[UdSample]) -> None:
         """Send the pulses that are due, and tell of paths whose silence has lasted."""

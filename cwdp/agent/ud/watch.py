@@ -4,15 +4,18 @@ Each path that queue pairs take is pulsed every turn, and those that they could 
 of several ports in turn, not by one that has just failed, so that a dead way back does not look like a dead way there. A path
 is down when none of several pulses over `dead_after` is answered while a later one over another path to the same peer is:
 a peer that stands still, or this process, is no dead path, and there would be nowhere to go. It is up again once all its
-pulses were answered for `hold_down`.
+pulses were answered for `hold_down`. What is down stays watched until then though nothing takes it any more: queue pairs
+that have died of it are connected anew.
 """
 
 import random
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cwdp.agent.ud.orders import UdWatched
+import msgspec
+
+from cwdp.agent.ud.orders import UdWatched, WatchPace
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.rdma.udprobe import UdPath, UdSample
 from cwdp.shared.bus.messages import UdAddress
@@ -27,6 +30,9 @@ DEAD_AFTER_NS, DEAD_AFTER_TURNS = 25_000_000, 4
 REPLY_PORTS = 8
 GRACE_TURNS = 2
 """After so many turns without an answer a way back is not taken, while there are others."""
+
+KEPT_NS = 600_000_000_000
+"""So long a path that is down is watched after it was last to be; its peer may never come back."""
 
 MOST_OUTSTANDING = 16
 
@@ -64,6 +70,8 @@ class _Path:
     answered_ns: int = -1
     healthy_ns: int | None = None
     turn: int = 0
+    is_kept: bool = False
+    kept_since_ns: int | None = None
 
 
 class PathWatch:
@@ -80,29 +88,30 @@ class PathWatch:
         self._ways: defaultdict[tuple[UdAddress, int], _Silence] = defaultdict(_Silence)
         self._answered_ns: defaultdict[UdAddress, int] = defaultdict(lambda: -1)
         self._open: dict[int, tuple[_Path, int, int]] = {}
-        self._hold_down_ns = 0
+        self._pace = WatchPace()
         self._due_ns = self._turns = 0
 
     @property
     def turn_ns(self) -> int:
-        """From one turn to the next, so long that there are not more pulses than may be."""
+        """From one turn to the next: as configured, and so long that there are not more pulses than may be."""
         pulses = sum(1.0 if path.told.in_use else 1.0 / SPARE_TURNS for path in self._paths.values())
-        return max(TURN_NS, round(pulses * _NS_PER_S / MOST_PER_S))
+        return max(TURN_NS, self._pace.interval_ns, round(pulses * _NS_PER_S / MOST_PER_S))
 
     @property
     def down(self) -> list[tuple[str, int]]:
         """The paths that are down: destination address and source port."""
         return sorted((path.told.dst_addr, path.told.sport) for path in self._paths.values() if path.is_down)
 
-    def watch(self, paths: Sequence[UdWatched], hold_down_ns: int) -> None:
-        """Watch these and no others."""
-        self._hold_down_ns = hold_down_ns
+    def watch(self, paths: Sequence[UdWatched], pace: WatchPace) -> None:
+        """Watch these, what is down, and no others."""
+        self._pace = pace
         before, self._paths = self._paths, {}
         for told in paths:
-            path = before.get((told.peer, told.sport)) or _Path(told, turn=len(self._paths))
-            path.told = told
+            path = before.pop((told.peer, told.sport), None) or _Path(told, turn=len(self._paths))
+            path.told, path.is_kept, path.kept_since_ns = told, False, None
             self._paths[told.peer, told.sport] = path
-        peers = {told.peer for told in paths}
+        self._keep(before, {told.dst_addr: told.peer for told in paths})
+        peers = {peer for peer, _ in self._paths}
         self._ports = {peer: self._ports.get(peer) or self._draw(peer) for peer in peers}
         kept = set(map(id, self._paths.values()))
         self._open = {seq: one for seq, one in self._open.items() if id(one[0]) in kept}
@@ -152,12 +161,12 @@ class PathWatch:
 
     def judge(self, now_ns: int) -> bool:
         """Decide which paths are down; whether that has changed."""
-        dead_after_ns = max(DEAD_AFTER_NS, DEAD_AFTER_TURNS * self.turn_ns)
+        dead_after_ns = max(DEAD_AFTER_NS, self._pace.dead_after_ns, DEAD_AFTER_TURNS * self.turn_ns)
         changed = False
         for path in self._paths.values():
             was_down = path.is_down
             if path.is_down:
-                path.is_down = not self._has_healed(path)
+                path.is_down = not (self._has_healed(path) or self._is_forgotten(path, now_ns))
             else:
                 spared = 1 if path.told.in_use else SPARE_TURNS
                 path.is_down = self._is_silent(path, now_ns, spared * dead_after_ns)
@@ -165,6 +174,20 @@ class PathWatch:
                     path.healthy_ns = None
             changed |= path.is_down != was_down
         return changed
+
+    def _keep(self, before: Mapping[tuple[UdAddress, int], _Path], peers: Mapping[str, UdAddress]) -> None:
+        """Go on watching what is down, unless its address has another peer by now."""
+        for key, path in before.items():
+            if path.is_down and peers.get(path.told.dst_addr, path.told.peer) == path.told.peer:
+                path.told, path.is_kept = msgspec.structs.replace(path.told, in_use=False), True
+                self._paths[key] = path
+
+    @staticmethod
+    def _is_forgotten(path: _Path, now_ns: int) -> bool:
+        """Whether nobody has wanted it watched for long."""
+        if path.is_kept and path.kept_since_ns is None:
+            path.kept_since_ns = now_ns
+        return path.kept_since_ns is not None and now_ns - path.kept_since_ns > KEPT_NS
 
     def _is_silent(self, path: _Path, now_ns: int, dead_after_ns: int) -> bool:
         silence = path.silence
@@ -176,7 +199,7 @@ class PathWatch:
 
     def _has_healed(self, path: _Path) -> bool:
         """Whether each of its pulses was answered for long enough."""
-        return path.healthy_ns is not None and path.answered_ns - path.healthy_ns >= self._hold_down_ns
+        return path.healthy_ns is not None and path.answered_ns - path.healthy_ns >= self._pace.hold_down_ns
 
     def _way_back(self, path: _Path, now_ns: int) -> int:
         """The next of its ways back that has not just failed; any, where all have."""

@@ -16,7 +16,7 @@ from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsWord
 from cwdp.agent.verbs.queuepairs import Pair, QueuePairs
 from cwdp.agent.verbs.routes import table
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import Message, Moved, QpPath, QpState
+from cwdp.rdma.shimwire import Message, Moved, QpPath, QpState, Sent
 
 COUNTERS = ("tables", "tables_failed", "told_garbage", "down_paths", "failure_us", "failure_us_max")
 """The last two: from when a path was found to be silent until all its queue pairs were told, the last time and the longest."""
@@ -27,7 +27,7 @@ TABLE_CALM_NS, TABLE_LATE_NS = 100_000_000, 500_000_000
 """A table is made anew when nothing has changed for so long, as it takes its time, and at last after so long: paths that one
 failure takes are found one after the other, and orders to move come first."""
 
-SAID_AT_ONCE, MOST_PATH_CHANGES = 2_048, 1_024
+SAID_AT_ONCE, SENT_AT_ONCE, MOST_PATH_CHANGES = 2_048, 8_192, 1_024
 PATHS_BYTES = 1 << 18
 SILENT_NS = 10_000_000_000
 """What was said to be down is forgotten where nobody has said so again for so long."""
@@ -94,7 +94,8 @@ class VerbsHost:
         anew, changed, gone = self._queue_pairs.take_changes(SAID_AT_ONCE)
         counters = {f"verbs_{name}": n for name, n in self.counters.items()}
         paths, self._path_changes = self._path_changes, []
-        return VerbsWord(anew=anew, changed=changed, gone=gone, paths=paths, counters=counters)
+        sent = self._queue_pairs.take_sent(SENT_AT_ONCE)
+        return VerbsWord(anew=anew, changed=changed, gone=gone, paths=paths, sent=sent, counters=counters)
 
     def hear(self, client: Client, message: Message) -> bool:
         """A program says something; whether it was asked to."""
@@ -106,6 +107,8 @@ class VerbsHost:
             qp = self._queue_pairs.hear_path(client, message)
         elif isinstance(message, QpState):
             qp = self._queue_pairs.hear_state(client, message)
+        elif isinstance(message, Sent):
+            self._queue_pairs.hear_sent(client, message)
         if qp is not None and qp.sends:
             self._moves.decide((qp,), self._clients)
         return False

@@ -5,10 +5,11 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from cwdp.agent.config import AgentConfig
-from cwdp.agent.ud.orders import UdWatched
+from cwdp.agent.ud.orders import UdWatched, WatchPace
 from cwdp.agent.verbs.keeper import VerbsKeeper
 from cwdp.agent.verbs.orders import VerbsPathChange
-from cwdp.agent.verbs.reports import SentShares, verbs_reports
+from cwdp.agent.verbs.reports import verbs_reports
+from cwdp.agent.verbs.shares import SentShares
 from cwdp.agent.verbs.watched import watched_paths
 from cwdp.rdma.sport import SPORT_MAX, SPORT_MIN
 from cwdp.shared.bus.messages import (
@@ -46,7 +47,7 @@ class WatchingNic(Protocol):
     def keeper(self) -> Telling:
         """Of its process."""
 
-    def watch(self, watched: list[UdWatched], hold_down_ns: int) -> None:
+    def watch(self, watched: list[UdWatched], pace: WatchPace) -> None:
         """Watch these paths from now on."""
 
 
@@ -72,7 +73,8 @@ class HostVerbs:
         self._steer: dict[tuple[str, str, int], SteerQp] = {}
         self._watched: dict[str, list[UdWatched]] = {}
         self._watched_of: tuple[int, list[Spread]] = (0, [])
-        self._hold_down_ns = 0
+        self._interval_ns = round(config.pulse_interval_ms * NS_PER_MS)
+        self._pace = WatchPace(interval_ns=self._interval_ns)
         self._reported = 0
         self._has_told = False
 
@@ -95,7 +97,7 @@ class HostVerbs:
             self._watched_of = rests_on
             self._watched = watched_paths(self.keeper.queue_pairs, self.keeper.spreads)
         for ud in self._ud:
-            ud.watch(self._watched.get(ud.ifname, []), self._hold_down_ns)
+            ud.watch(self._watched.get(ud.ifname, []), self._pace)
 
     def jobs(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run for as long as the agent does."""
@@ -106,7 +108,11 @@ class HostVerbs:
         if self.keeper is None:
             return
         roce = desired.roce or RoceSettings()
-        self._hold_down_ns = round(roce.hold_down_ms * NS_PER_MS)
+        self._pace = WatchPace(
+            interval_ns=self._interval_ns,
+            dead_after_ns=round(roce.dead_after_ms * NS_PER_MS),
+            hold_down_ns=round(roce.hold_down_ms * NS_PER_MS),
+        )
         steer = [one for one in desired.steer if one.nic in self._moved]
         self._steer = {(one.nic, one.dst_addr, one.qpn): one for one in steer}
         spreads = [] if self._observe_only else with_probed(desired.spreads, desired.probes)
@@ -115,7 +121,8 @@ class HostVerbs:
     def parts(self) -> Iterator[NicQueuePairs]:
         """What queue pairs send that no dataplane sees."""
         if self.keeper is not None and self.is_running:
-            yield from self._shares.reports(self.keeper.queue_pairs, self._unseen, self.keeper.ports)
+            keeper = self.keeper
+            yield from self._shares.reports(keeper.queue_pairs, self._unseen, keeper.ports, keeper.sent)
 
     def tell(self, say: Callable[[str, VerbsReport], object]) -> None:
         """Say all queue pairs that programs have told of."""
@@ -135,7 +142,7 @@ class HostVerbs:
             sport=change.sport,
             lasted_ns=0,
             unanswered=0,
-            hold_down_ns=self._hold_down_ns,
+            hold_down_ns=self._pace.hold_down_ns,
             queue_pairs=change.queue_pairs,
         )
         where = f"to {change.dst_addr} from port {change.sport}"

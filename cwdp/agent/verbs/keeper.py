@@ -15,10 +15,10 @@ from cwdp.agent.helper import Helper
 from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsQp, VerbsSource, VerbsWord
 from cwdp.agent.verbs.owners import Owners
-from cwdp.agent.verbs.sources import sources
+from cwdp.agent.verbs.sources import BoundCounts, sources
 from cwdp.shared.bus.messages import Spread, SteerQp
 
-SOCKET_MODE = 0o666
+SOCKET_MODE, FOLDER_MODE = 0o666, 0o755
 BACKLOG = 128
 RETRY_S = 5.0
 LOOK_S = 5.0
@@ -61,9 +61,11 @@ class VerbsKeeper(Helper[VerbsOrder]):
         )
         self._socket, self._nics = Path(config.socket), nics
         self._queue_pairs: dict[int, VerbsQp] = {}
+        self._sent: dict[int, int] = {}
         self._path_changes: list[VerbsPathChange] = []
         self.changes = 0
         self._owners = Owners()
+        self._bound = BoundCounts()
         self._own: Counter[str] = Counter(verbs_unusable=0)
         self._trouble = ""
 
@@ -79,6 +81,11 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def queue_pairs(self) -> list[VerbsQp]:
         """Those that programs have told of and the kernel does not say are others'."""
         return [qp for qp in self._queue_pairs.values() if qp.nic and self._owners.admit(qp)]
+
+    def sent(self, qp: VerbsQp) -> int | None:
+        """Bytes that a queue pair has sent by the kernel's count, else by what its program has posted; None without either."""
+        bound = self._bound.of(qp.device, qp.lqpn)
+        return self._sent.get(qp.number) if bound is None else bound
 
     @property
     def spreads(self) -> list[Spread]:
@@ -121,6 +128,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
                 tasks.create_task(super().run())
                 tasks.create_task(self._know_sources())
                 tasks.create_task(self._owners.follow(lambda: bool(self._queue_pairs)))
+                tasks.create_task(self._bound.follow(lambda: bool(self._queue_pairs)))
         finally:
             self.close()
 
@@ -134,9 +142,11 @@ class VerbsKeeper(Helper[VerbsOrder]):
         self.changes += bool(word.anew or word.changed or word.gone)
         if word.anew:
             self._queue_pairs.clear()
+        self._queue_pairs.update((qp.number, qp) for qp in word.changed)
+        self._sent.update(word.sent)
         for number in word.gone:
             self._queue_pairs.pop(number, None)
-        self._queue_pairs.update((qp.number, qp) for qp in word.changed)
+            self._sent.pop(number, None)
         self._path_changes += word.paths
         return {name: total for name, total in word.counters.items() if name not in STATES}
 
@@ -145,6 +155,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
             await super()._live()
         finally:
             self._queue_pairs.clear()
+            self._sent.clear()
             self.changes += 1
 
     async def _begin_listening(self) -> None:
@@ -156,6 +167,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def _listen(self) -> bool:
         """Whether programs can connect from now on."""
         try:
+            _make_folder(self._socket.parent)
             _unlink_stale(self._socket)
             self._listener.bind(str(self._socket))
             self._socket.chmod(SOCKET_MODE)
@@ -183,6 +195,13 @@ class VerbsKeeper(Helper[VerbsOrder]):
                 found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
                 self._want(msgspec.structs.replace(self._wanted, sources=found))
             await asyncio.sleep(LOOK_S)
+
+
+def _make_folder(folder: Path) -> None:
+    """Where systemd has not made it: open to all users, and writable by none but this one."""
+    if not folder.exists():
+        folder.mkdir()
+        folder.chmod(FOLDER_MODE)
 
 
 def _unlink_stale(path: Path) -> None:

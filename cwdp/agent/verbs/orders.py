@@ -44,6 +44,7 @@ class VerbsQp(NamedTuple):
         sport: None where the device has chosen it.
         actuator: as `cwdp.shared.bus.messages.Actuator`, but for `tc`.
         refused: why it was not moved the last time, an errno; 0 where nothing is amiss.
+        told_job: a variable of its program's environment that names its job, NAME=VALUE, as the program says; "" for none.
     """
 
     number: int
@@ -58,6 +59,7 @@ class VerbsQp(NamedTuple):
     by_table: bool
     actuator: Actuator
     refused: int
+    told_job: str = ""
 
 
 class VerbsPathChange(NamedTuple):
@@ -77,6 +79,7 @@ class VerbsWord(Struct, frozen=True, kw_only=True):
         anew: what was said before counts no more.
         changed, gone: queue pairs that have changed, and the numbers of those that are gone.
         paths: that are down since the last word, or not any more.
+        sent: bytes that queue pairs have been given to send, by their numbers; those whose have grown.
         counters: totals by name.
     """
 
@@ -84,4 +87,5 @@ class VerbsWord(Struct, frozen=True, kw_only=True):
     changed: list[VerbsQp] = []
     gone: list[int] = []
     paths: list[VerbsPathChange] = []
+    sent: dict[int, int] = {}
     counters: dict[str, int] = {}

@@ -8,7 +8,7 @@ from itertools import islice
 from cwdp.agent.verbs.clients import Client
 from cwdp.agent.verbs.orders import VerbsQp, VerbsSource
 from cwdp.rdma.gid import gid_bytes
-from cwdp.rdma.shimwire import ACTUATORS, GONE, RTS, QpPath, QpState
+from cwdp.rdma.shimwire import ACTUATORS, GONE, RTS, UNCOUNTED, QpPath, QpState, Sent
 
 MOST, MOST_OF_A_CLIENT = 65_536, 16_384
 MOST_GONE = 4 * MOST
@@ -34,10 +34,11 @@ class Qp:
         ordered_sport, ordered_ns: what that said, and when; what it said last, where it was answered.
         rests_until_ns: when it may be ordered again, after one that came to nothing.
         refused: the errno of that.
+        count_place: names its count among those of its program.
     """
 
     __slots__ = (
-        "actuator", "by_table", "client", "dest_qpn", "dst", "dst_addr", "gid_index", "is_told", "name", "nic",
+        "actuator", "by_table", "client", "count_place", "dest_qpn", "dst", "dst_addr", "gid_index", "is_told", "name", "nic",
         "number", "order", "ordered_ns", "ordered_sport", "port", "refused", "rests_until_ns", "sport", "state",
     )  # fmt: skip
 
@@ -50,6 +51,7 @@ class Qp:
         self.by_table, self.actuator = False, ACTUATORS[0]
         self.order = self.ordered_sport = self.ordered_ns = self.rests_until_ns = self.refused = 0
         self.is_told = False
+        self.count_place = UNCOUNTED
 
     @property
     def pair(self) -> Pair:
@@ -70,7 +72,7 @@ class Qp:
         """For the agent."""
         return VerbsQp(
             self.number, self.client.pid, *self.name, self.state, self.nic, self.dst_addr, self.dest_qpn,
-            self.sport, self.by_table, self.actuator, self.refused,
+            self.sport, self.by_table, self.actuator, self.refused, self.client.hello.job,
         )  # fmt: skip
 
 
@@ -84,6 +86,8 @@ class QueuePairs:
     def __init__(self, counters: Counter[str]) -> None:
         self._counters = counters
         self._by_client: dict[Client, dict[Name, Qp]] = {}
+        self._counted: dict[Client, dict[int, Qp]] = {}
+        self._sent: dict[int, int] = {}
         self._by_pair: defaultdict[Pair, dict[int, Qp]] = defaultdict(dict)
         self._nics: dict[tuple[str, int, int], str] = {}
         self._numbers = self._count = 0
@@ -127,6 +131,7 @@ class QueuePairs:
         qp.state, qp.port, qp.gid_index, qp.dest_qpn = told.state, told.port, told.gid_index, told.dest_qpn
         qp.dst, qp.sport = told.dst, told.sport
         qp.by_table, qp.actuator = bool(told.by_table), ACTUATORS[told.actuator]
+        self._count_by(qp, told.count_place)
         self._place(qp)
         return qp
 
@@ -144,10 +149,19 @@ class QueuePairs:
             self.change(qp)
         return qp
 
+    def hear_sent(self, client: Client, told: Sent) -> None:
+        """Queue pairs were given more to send; counts of others are none."""
+        counted = self._counted.get(client, {})
+        for place, octets in told.counts:
+            qp = counted.get(place)
+            if qp is not None and qp.has_path:
+                self._sent[qp.number] = octets
+
     def end(self, client: Client) -> None:
         """A program is gone, and with it its queue pairs."""
         for qp in self._by_client.pop(client, {}).values():
             self._remove(qp)
+        self._counted.pop(client, None)
 
     def change(self, qp: Qp) -> None:
         """There is something to tell of it."""
@@ -171,6 +185,10 @@ class QueuePairs:
         gone, self._gone = self._gone[:most], self._gone[most:]
         return is_anew, [qp.as_told() for qp in taken], gone
 
+    def take_sent(self, most: int) -> dict[int, int]:
+        """Bytes that queue pairs have been given to send, by their numbers, some of those whose have grown."""
+        return {number: self._sent.pop(number) for number in list(islice(self._sent, most))}
+
     def has_changes(self) -> bool:
         """Whether there are any to take."""
         return bool(self._changed or self._gone)
@@ -187,6 +205,14 @@ class QueuePairs:
             self._count += 1
             self._counters["queue_pairs"] = self._count
         return qp
+
+    def _count_by(self, qp: Qp, place: int) -> None:
+        counted = self._counted.setdefault(qp.client, {})
+        if counted.get(qp.count_place) is qp:
+            del counted[qp.count_place]
+        qp.count_place = place
+        if place != UNCOUNTED:
+            counted[place] = qp
 
     def _place(self, qp: Qp) -> None:
         """Find its NIC by its device and GID, which the program cannot choose otherwise than its device has them."""
@@ -209,6 +235,8 @@ class QueuePairs:
 
     def _remove(self, qp: Qp) -> None:
         self._unplace(qp)
+        self._count_by(qp, UNCOUNTED)
+        self._sent.pop(qp.number, None)
         self._changed.pop(qp.number, None)
         if qp.is_told:
             self._gone.append(qp.number)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from cwdp.cli import tables
@@ -53,7 +54,12 @@ def qp(
 
 
 def _counts(answer: Any) -> RenderableType:
-    shimmed = any(row.get("process") for row in answer["queue_pairs"])
+    with_programs = any(row.get("process") for row in answer["queue_pairs"])
+    table = _programs_table(answer) if with_programs else _counts_table(answer)
+    return Group(table, _note(answer))
+
+
+def _counts_table(answer: Any) -> Table:
     paced = any(row["paced_bps"] is not None for row in answer["queue_pairs"])
     columns = (
         "queue pair",
@@ -67,7 +73,6 @@ def _counts(answer: Any) -> RenderableType:
         "missed",
         "reord",
         "seen",
-        *(("moved by", "pid") if shimmed else ()),
     )
     table = tables.new_table(*columns)
     for row in answer["queue_pairs"]:
@@ -80,15 +85,39 @@ def _counts(answer: Any) -> RenderableType:
             _bad(sum(row["naks"].values())),
             *(_bad(row[f"psn_{name}"]) for name in ("retransmitted", "gaps", "reordered")),
             tables.seconds(row["age_s"]),
-            *(_program(row) if shimmed else ()),
         )
-    return Group(table, _note(answer))
+    return table
 
 
-def _program(row: Any) -> tuple[str, str]:
-    """What moves a queue pair, and whose it is."""
-    process = row.get("process")
-    return row.get("actuator") or tables.NONE, str(process["pid"]) if process else tables.NONE
+def _programs_table(answer: Any) -> Table:
+    """With what moves queue pairs and whose they are, and of the counts those that are not 0; jobs' names are no markup."""
+    table = tables.new_table("queue pair", "port", "bit/s", "moved by", "program", "counted", "seen")
+    for row in answer["queue_pairs"]:
+        process = row.get("process") or {}
+        whose = (str(process[name]) for name in ("pid", "job") if process.get(name))
+        table.add_row(
+            _name(row),
+            str(row["sport"]),
+            tables.quantity(row["bps"]),
+            row.get("actuator") or tables.NONE,
+            Text(" ".join(whose) or tables.NONE),
+            _counted(row),
+            tables.seconds(row["age_s"]),
+        )
+    return table
+
+
+def _counted(row: Any) -> Text:
+    counts = {
+        "CE": row["ce_marks"],
+        "CNP": row["cnps"],
+        "NAK": sum(row["naks"].values()),
+        "resent": row["psn_retransmitted"],
+        "missed": row["psn_gaps"],
+        "reord": row["psn_reordered"],
+    }
+    told = [f"{tables.quantity(count)} {name}" for name, count in counts.items() if count]
+    return Text(", ".join(told) or tables.NONE)
 
 
 def _delays(answer: Any) -> RenderableType:

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 from rich.console import RenderableType
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.local.loaded import require_loaded
@@ -72,8 +74,15 @@ def unset(dev: str, dst: str, qpn: int, host: str | None, url: str | None) -> No
 @steer.command("list")
 @click.option("--dev", metavar="IF", help="Only this interface.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def list_(dev: str | None, as_json: bool) -> None:
-    """Show the queue pairs that are steered, and how their paths are."""
+@host_option
+@manager_option
+def list_(dev: str | None, as_json: bool, host: str | None, url: str | None) -> None:
+    """Show the queue pairs that are steered, and how their paths are; with --host also those that no dataplane moves."""
+    if host is not None:
+        told = ManagerClient(url).get("/v1/steered", {"host": host})["steered"]
+        wanted = [row for row in told if dev in (None, row["nic"])]
+        emit({"steered": wanted}, as_json=as_json, render=lambda: _render_wanted(host, wanted))
+        return
     tree.require_privileges()
     if dev is not None:
         require_loaded(dev)
@@ -110,6 +119,31 @@ def _row(ifname: str, steered: Steered) -> dict[str, Any]:
         "flow_label": steered.steer.flow_label,
         "set_by": "agent" if steered.steer.managed else "hand",
     }
+
+
+def _render_wanted(host: str, rows: list[dict[str, Any]]) -> RenderableType:
+    if not rows:
+        return f"no queue pair of {escape(host)} is to be steered"
+    table = Table(box=None, pad_edge=False)
+    for name in ("NIC", "DESTINATION"):
+        table.add_column(name, no_wrap=True)
+    for name in ("QPN", "PORT", "BACKUP"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for name in ("SET BY", "MOVED BY", ""):
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        backup = row["backup_sport"]
+        table.add_row(
+            Text(row["nic"]),
+            row["dst"],
+            str(row["qpn"]),
+            str(row["sport"]),
+            "-" if backup is None else str(backup),
+            row["set_by"],
+            row["actuator"],
+            Text("refused" if row["refused"] else "", "red"),
+        )
+    return table
 
 
 def _render(rows: list[dict[str, Any]]) -> RenderableType:

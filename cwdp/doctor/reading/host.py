@@ -10,7 +10,7 @@ from cwdp.agent.config import read_config
 from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.doctor.checks.agent import UNIT
 from cwdp.doctor.facts import Agent, Facts, Known, Problem
-from cwdp.doctor.reading import kernel, network, nics, processes
+from cwdp.doctor.reading import kernel, network, nics, processes, verbs
 from cwdp.errors import ConfigError, IdentityError
 from cwdp.shared.bus.subjects import token
 from cwdp.shared.identity.credential import load_own
@@ -49,6 +49,7 @@ def read_facts(config_path: Path) -> Facts:
         udp_sockets=network.read_udp_sockets(config.probe_port if config else ROCE_PORT),
         bus=network.read_bus(config.nats) if config else None,
         agent=_agent(),
+        verbs=verbs.read_verbs(config.verbs) if config and config.verbs else None,
     )
 
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent.h"
 
+#include "drain.h"
 #include "guard.h"
 #include "known.h"
 #include "move.h"
+#include "posts/count.h"
 #include "table.h"
 
 #include <errno.h>
@@ -11,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -26,6 +29,8 @@
 #define RETRY_MS      100
 #define SLOWEST_MS    5000
 #define LOOK_ROUND_MS 1000
+#define COUNTS_MS     1000
+#define RESUME_MS     5
 
 union message {
 	struct cwdp_verbs_head head;
@@ -33,16 +38,26 @@ union message {
 	struct cwdp_verbs_qp qp;
 	struct cwdp_verbs_move move;
 	struct cwdp_verbs_moved moved;
+	struct cwdp_verbs_sent sent;
 };
 
 /* What was not sent yet, as the socket was full; nothing is taken in meanwhile. */
 struct outbox {
 	union message message;
-	size_t bytes; /* 0: nothing */
+	size_t bytes;     /* 0: nothing */
+	bool is_counting; /* there are counts of this round yet */
+	uint64_t counted_ns;
+};
+
+/* Variables that name a job, by who starts it; the first that is there counts. */
+static const char *const job_names[] = {
+	"SLURM_JOB_ID",        "PBS_JOBID",  "LSB_JOBID",      "FLUX_JOB_ID",
+	"TORCHELASTIC_RUN_ID", "RAY_JOB_ID", "PMIX_NAMESPACE",
 };
 
 static struct sockaddr_un where = {.sun_family = AF_UNIX};
-static bool is_off;
+static bool is_off, counts;
+static char job[CWDP_VERBS_NAME_BYTES];
 static _Atomic uint32_t refused;
 static _Atomic bool runs;
 static int sock = -1; /* changed with the guard held, so that a child can close what is its parent's */
@@ -99,6 +114,7 @@ static void say_hello(struct outbox *out)
 		.refused = atomic_load(&refused),
 		.untold = known_forgotten(),
 	};
+	memcpy(out->message.hello.job, job, sizeof(job));
 	out->bytes = sizeof(out->message.hello);
 }
 
@@ -108,6 +124,22 @@ static bool tell(struct outbox *out)
 	while (!out->bytes && known_next_untold(&out->message.qp)) {
 		bool has_path = out->message.head.kind == CWDP_VERBS_QP_RTR;
 		out->bytes = has_path ? sizeof(out->message.qp) : sizeof(out->message.head);
+		if (!flush(out))
+			return false;
+	}
+	return true;
+}
+
+/* Once a round, what queue pairs were given to send, as long as the socket takes it. */
+static bool tell_counts(struct outbox *out)
+{
+	if (!out->is_counting && now_ns() - out->counted_ns >= COUNTS_MS * 1000000ull) {
+		out->is_counting = true;
+		out->counted_ns = now_ns();
+	}
+	while (out->is_counting && !out->bytes) {
+		out->is_counting = count_next(&out->message.sent);
+		out->bytes = out->is_counting ? sizeof(out->message.sent) : 0;
 		if (!flush(out))
 			return false;
 	}
@@ -154,9 +186,11 @@ static bool hear(struct outbox *out)
 /* A process whose main thread has ended lasts as long as its other threads: not for the sake of this one. */
 static bool is_alone(void)
 {
-	struct stat tasks;
+	struct statx tasks;
 	char line[512];
-	if (stat("/proc/self/task", &tasks) < 0 || tasks.st_nlink > 2 + 2)
+	/* By syscall, as older glibcs have no stat that can be linked with. */
+	if (syscall(SYS_statx, AT_FDCWD, "/proc/self/task", 0, STATX_NLINK, &tasks) < 0 ||
+	    tasks.stx_nlink > 2 + 2)
 		return false;
 	int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
 	ssize_t bytes = fd >= 0 ? read(fd, line, sizeof(line) - 1) : -1;
@@ -169,16 +203,17 @@ static bool is_alone(void)
 
 static void talk(void)
 {
-	struct outbox out;
+	struct outbox out = {.is_counting = false};
 	uint64_t count;
 	say_hello(&out);
 	known_connected(true);
-	while (flush(&out) && tell(&out)) {
+	count_anew();
+	while (flush(&out) && tell(&out) && tell_counts(&out)) {
 		struct pollfd polled[] = {
 			{.fd = sock, .events = out.bytes ? POLLOUT : POLLIN},
 			{.fd = wakes, .events = POLLIN},
 		};
-		int ready = poll(polled, 2, LOOK_ROUND_MS);
+		int ready = poll(polled, 2, drain_resume() ? RESUME_MS : LOOK_ROUND_MS);
 		if (!ready && is_alone())
 			break;
 		if (ready <= 0)
@@ -198,6 +233,16 @@ static void make_wakes(void)
 	pthread_mutex_unlock(&guard);
 }
 
+static void rest(long ms)
+{
+	while (ms > 0) {
+		long step = drain_resume() && ms > RESUME_MS ? RESUME_MS : ms;
+		const struct timespec wait = {.tv_sec = step / 1000, .tv_nsec = step % 1000 * 1000000};
+		nanosleep(&wait, NULL);
+		ms -= step;
+	}
+}
+
 static void *serve(void *unused)
 {
 	long wait_ms = RETRY_MS;
@@ -213,8 +258,7 @@ static void *serve(void *unused)
 				wait_ms = RETRY_MS;
 		}
 		settle();
-		const struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
-		nanosleep(&wait, NULL);
+		rest(wait_ms);
 		wait_ms = wait_ms * 2 < SLOWEST_MS ? wait_ms * 2 : SLOWEST_MS;
 	}
 	return unused;
@@ -293,6 +337,11 @@ bool agent_wanted(void)
 	return !is_off;
 }
 
+bool agent_wants_counts(void)
+{
+	return counts;
+}
+
 static void before_fork(void)
 {
 	pthread_mutex_lock(&guard);
@@ -327,14 +376,25 @@ static void in_child(void)
 	pthread_mutex_unlock(&guard);
 }
 
+static void find_job(void)
+{
+	for (size_t i = 0; !job[0] && i < sizeof(job_names) / sizeof(job_names[0]); i++) {
+		const char *value = secure_getenv(job_names[i]);
+		if (value && value[0])
+			snprintf(job, sizeof(job), "%s=%s", job_names[i], value);
+	}
+}
+
 __attribute__((constructor)) static void load(void)
 {
-	const char *said = secure_getenv("CWDP_VERBS");
+	const char *said = secure_getenv("CWDP_VERBS"), *count = secure_getenv("CWDP_VERBS_COUNT");
 	is_off = said && !strcmp(said, "off");
 	if (is_off)
 		return;
 	const char *path = said && said[0] == '/' ? said : CWDP_VERBS_SOCKET;
 	strncpy(where.sun_path, path, sizeof(where.sun_path) - 1);
+	counts = !count || strcmp(count, "off");
+	find_job();
 	prepare_settled();
 	pthread_atfork(before_fork, in_parent, in_child);
 }

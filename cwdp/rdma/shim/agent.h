@@ -10,6 +10,9 @@
  */
 bool agent_wanted(void);
 
+/* Whether bytes are counted: not with CWDP_VERBS_COUNT=off. */
+bool agent_wants_counts(void);
+
 /* Starts the thread where it does not run yet. The first call of a process waits for a table, 10 ms at most.
  */
 void agent_start(void);

@@ -2,6 +2,7 @@
 #include "known.h"
 
 #include "guard.h"
+#include "posts/count.h"
 #include "real.h"
 
 #include <errno.h>
@@ -84,6 +85,7 @@ static void drop(struct known *known)
 	while (*named != known)
 		named = &(*named)->next_by_name;
 	*named = known->next_by_name;
+	count_end(known->count_place);
 	known->is_gone = true;
 	known->name.state = CWDP_VERBS_GONE;
 	if (known->was_told) {
@@ -166,6 +168,8 @@ static void insert(struct known *known)
 	known->next_by_address = *address;
 	known->next_by_name = *named;
 	*address = *named = known;
+	bool is_connected_type = known->qp->qp_type == IBV_QPT_RC || known->qp->qp_type == IBV_QPT_UC;
+	known->count_place = is_connected_type ? count_begin(known->qp) : CWDP_VERBS_UNCOUNTED;
 }
 
 static void await_move(struct known *known)
@@ -330,6 +334,7 @@ static struct cwdp_verbs_qp described(const struct known *known)
 		.flow_label = known->path.grh.flow_label,
 		.by_table = known->by_table,
 		.actuator = known->mover.actuator,
+		.count_place = known->count_place,
 	};
 	told.head.kind = with_path ? CWDP_VERBS_QP_RTR : CWDP_VERBS_QP_STATE;
 	memcpy(told.dst, known->path.grh.dgid.raw, sizeof(told.dst));

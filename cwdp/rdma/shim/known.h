@@ -29,6 +29,7 @@ struct known {
 	struct ibv_ah_attr path;
 	struct cwdp_verbs_head name;
 	uint32_t dest_qpn;
+	uint32_t count_place;
 };
 
 /* The program calls with a queue pair, which is taken up where it is not known: no move of it is under way

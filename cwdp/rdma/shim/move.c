@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "move.h"
 
+#include "drain.h"
 #include "guard.h"
 #include "known.h"
 #include "real.h"
@@ -11,9 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DRAIN_GLANCE_NS 100000
-#define FIRST_SPORT     0xc000
-#define MOST_OPEN       64
+#define FIRST_SPORT 0xc000
+#define MOST_OPEN   64
 
 static struct {
 	struct ibv_context *context;
@@ -32,6 +32,14 @@ static bool is_bnxt(const struct ibv_device *device)
 	return strstr(driver, "bnxt") != NULL;
 }
 
+/* Only Soft-RoCE tells of each device which interface it is on, in a file of that name. */
+static bool is_soft(const struct ibv_device *device)
+{
+	char path[sizeof(device->ibdev_path) + 32];
+	snprintf(path, sizeof(path), "%s/parent", device->ibdev_path);
+	return !access(path, F_OK);
+}
+
 static struct mover look_up(struct ibv_device *device)
 {
 	struct mover mover = {.set_sport = real_mlx5_set_sport(device), .actuator = CWDP_VERBS_MLX5DV};
@@ -40,7 +48,7 @@ static struct mover look_up(struct ibv_device *device)
 	if (is_bnxt(device))
 		mover = (struct mover){.set_sport = real_bnxt_set_sport(), .actuator = CWDP_VERBS_BNXT};
 	if (!mover.set_sport)
-		mover.actuator = CWDP_VERBS_CREATE_ONLY;
+		mover = (struct mover){.actuator = CWDP_VERBS_CREATE_ONLY, .needs_doorbell = is_soft(device)};
 	return mover;
 }
 
@@ -101,46 +109,6 @@ static int error_of(int returned)
 	return returned >= 0 ? returned : errno ? errno : EIO;
 }
 
-static int to_state(struct known *known, enum ibv_qp_state state)
-{
-	struct ibv_qp_attr attr = {.qp_state = state};
-	return error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE));
-}
-
-static int drained(struct known *known, uint64_t deadline_ns)
-{
-	const struct timespec glance = {.tv_nsec = DRAIN_GLANCE_NS};
-	for (;;) {
-		struct ibv_qp_attr attr = {0};
-		struct ibv_qp_init_attr init;
-		int failed = real_verbs()->query_qp(known->qp, &attr, IBV_QP_STATE, &init);
-		if (failed || !attr.sq_draining)
-			return error_of(failed);
-		if (known_is_called(known))
-			return EBUSY;
-		if (now_ns() > deadline_ns)
-			return ETIMEDOUT;
-		nanosleep(&glance, NULL);
-	}
-}
-
-/* IBTA 10.3.1: the send queue is drained, gets another address vector, and goes on. What is posted meanwhile
- * waits.
- */
-static int by_draining(struct known *known, uint16_t sport, uint64_t deadline_ns)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .ah_attr = known->path};
-	attr.ah_attr.grh.flow_label = flow_label_of(sport);
-	int failed = to_state(known, IBV_QPS_SQD);
-	if (failed)
-		return failed;
-	failed = drained(known, deadline_ns);
-	if (!failed)
-		failed = error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE | IBV_QP_AV));
-	int stuck = to_state(known, IBV_QPS_RTS);
-	return stuck ? stuck : failed;
-}
-
 static int move_held(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by)
 {
 	uint16_t sport = (uint16_t)order->sport;
@@ -154,7 +122,7 @@ static int move_held(struct known *known, const struct cwdp_verbs_move *order, u
 	if (!order->with_sqd)
 		return EOPNOTSUPP;
 	*by = CWDP_VERBS_SQD;
-	return by_draining(known, sport, order->deadline_ns);
+	return drain_and_move(known, flow_label_of(sport), order->deadline_ns);
 }
 
 struct cwdp_verbs_moved move(const struct cwdp_verbs_move *order)

@@ -5,11 +5,13 @@
 #include "wire.h"
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 /* What can move the queue pairs of a device, but draining them. */
 struct mover {
 	int (*set_sport)(struct ibv_qp *qp, uint16_t sport);
 	enum cwdp_verbs_actuator actuator;
+	bool needs_doorbell; /* after draining, to begin with what was posted meanwhile */
 };
 
 /* Looked up once a device that is open, as that takes the loader's lock. */

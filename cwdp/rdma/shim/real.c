@@ -2,9 +2,13 @@
 #include "real.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define VERSION "IBVERBS_1.1"
 
@@ -40,10 +44,32 @@ const struct real *real_verbs(void)
 	return &real;
 }
 
-/* Only what the program has loaded already: a provider stays loaded while its devices are open. */
-static void *of_vendor(const char *library_name, const char *name)
+struct search {
+	const char *begins;
+	char path[PATH_MAX];
+};
+
+static int is_sought(struct dl_phdr_info *info, size_t size, void *of)
 {
-	void *library = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD);
+	struct search *search = of;
+	const char *slash = strrchr(info->dlpi_name, '/');
+	const char *name = slash ? slash + 1 : info->dlpi_name;
+	(void)size;
+	if (strncmp(name, search->begins, strlen(search->begins)))
+		return 0;
+	snprintf(search->path, sizeof(search->path), "%s", info->dlpi_name);
+	return 1;
+}
+
+/* Of a library whose file is called so and more, as vendors' are by their versions. Only of what the program
+ * has loaded already: a provider stays loaded while its devices are open.
+ */
+static void *of_vendor(const char *begins, const char *name)
+{
+	struct search search = {.begins = begins};
+	if (!dl_iterate_phdr(is_sought, &search))
+		return NULL;
+	void *library = dlopen(search.path, RTLD_NOW | RTLD_NOLOAD);
 	void *function = library ? dlsym(library, name) : NULL;
 	if (library)
 		dlclose(library);
@@ -52,13 +78,13 @@ static void *of_vendor(const char *library_name, const char *name)
 
 set_sport_fn real_mlx5_set_sport(struct ibv_device *device)
 {
-	bool (*is_supported)(struct ibv_device *) = of_vendor("libmlx5.so.1", "mlx5dv_is_supported");
+	bool (*is_supported)(struct ibv_device *) = of_vendor("libmlx5", "mlx5dv_is_supported");
 	if (!is_supported || !is_supported(device))
 		return NULL;
-	return (set_sport_fn)of_vendor("libmlx5.so.1", "mlx5dv_modify_qp_udp_sport");
+	return (set_sport_fn)of_vendor("libmlx5", "mlx5dv_modify_qp_udp_sport");
 }
 
 set_sport_fn real_bnxt_set_sport(void)
 {
-	return (set_sport_fn)of_vendor("libbnxt_re.so.1", "bnxt_re_dv_modify_qp_udp_sport");
+	return (set_sport_fn)of_vendor("libbnxt_re", "bnxt_re_dv_modify_qp_udp_sport");
 }

@@ -7,6 +7,7 @@
  */
 #include "agent.h"
 #include "known.h"
+#include "posts/count.h"
 #include "real.h"
 #include "table.h"
 
@@ -94,6 +95,8 @@ EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if (context && agent_wanted()) {
 		mover_forget(context); /* one that was closed in another way */
 		mover_of(context);
+		if (agent_wants_counts())
+			count_posts_of(context);
 		agent_start();
 	}
 	errno = told;

@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SEALS     (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
@@ -50,13 +49,13 @@ static bool is_whole(const struct mapped *mapped)
 
 bool table_take(int fd)
 {
-	struct stat file;
 	int seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) < 0)
+	if (seals < 0 || (seals & SEALS) != SEALS)
 		return false;
-	if (file.st_size < (off_t)sizeof(struct cwdp_verbs_table) || file.st_size > CWDP_VERBS_MOST_BYTES)
+	off_t bytes = lseek(fd, 0, SEEK_END);
+	if (bytes < (off_t)sizeof(struct cwdp_verbs_table) || bytes > CWDP_VERBS_MOST_BYTES)
 		return false;
-	struct mapped fresh = {.bytes = (size_t)file.st_size};
+	struct mapped fresh = {.bytes = (size_t)bytes};
 	void *at = mmap(NULL, fresh.bytes, PROT_READ, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return false;
@@ -108,19 +107,26 @@ static const struct cwdp_verbs_route *find(const struct cwdp_verbs_table *table,
 	return NULL;
 }
 
-/* Steps of the golden ratio, which spread any number of queue pairs as evenly as can be. Each process begins
- * elsewhere, and each route, so that processes of the same number in many containers do.
+/* A point among all shares for the next queue pair of a route. A round is as many queue pairs as there are
+ * choices, and each has a point in another of as many equal parts: equal shares are taken one after the
+ * other. From round to round both the first part and the points within parts go on by steps of the golden
+ * ratio, so that other shares are kept too. Each process begins elsewhere, and each route, so that processes
+ * of the same number in many containers do.
  */
-static uint32_t draw(uint32_t hash)
+static uint32_t draw(uint32_t hash, uint32_t choices)
 {
 	uint32_t turn = atomic_fetch_add_explicit(&taken[hash % COUNTERS], 1, memory_order_relaxed);
-	return (turn + hash + (uint32_t)getpid() * 7919u) * GOLDEN_32;
+	uint32_t round = turn / choices;
+	uint32_t begins = (round + hash + (uint32_t)getpid() * 7919u) * GOLDEN_32;
+	uint64_t part = (((uint64_t)begins * choices >> 32) + turn % choices) % choices;
+	uint32_t within = (1u << 31) + round * GOLDEN_32;
+	return (uint32_t)((part << 32 | within) / choices);
 }
 
 static uint32_t chosen(const struct cwdp_verbs_route *route, uint32_t hash)
 {
 	uint32_t choices = route->choices <= CWDP_VERBS_CHOICES ? route->choices : 0;
-	uint32_t at = choices > 1 ? draw(hash) : 0;
+	uint32_t at = choices > 1 ? draw(hash, choices) : 0;
 	for (uint32_t i = 0; i < choices; i++)
 		if (at <= route->up_to[i])
 			return route->flow_label[i] & 0xfffff;

@@ -8,11 +8,13 @@
 
 #include <stdint.h>
 
-#define CWDP_VERBS_SOCKET     "/run/cwdp/verbs.sock"
+#define CWDP_VERBS_SOCKET     "/run/cwdp-verbs/verbs.sock"
 #define CWDP_VERBS_MAGIC      0x62765743u
-#define CWDP_VERBS_VERSION    1
+#define CWDP_VERBS_VERSION    2
 #define CWDP_VERBS_CHOICES    16
 #define CWDP_VERBS_NAME_BYTES 64
+#define CWDP_VERBS_COUNTS     63
+#define CWDP_VERBS_UNCOUNTED  UINT32_MAX
 
 /* Of a table. */
 #define CWDP_VERBS_MOST_BYTES   (1u << 28)
@@ -56,6 +58,7 @@ enum cwdp_verbs_kind {
 	CWDP_VERBS_QP_STATE, /* from the shim, the head alone: one with a path is in another state, or gone */
 	CWDP_VERBS_MOVE,     /* from the agent: have it take another source port */
 	CWDP_VERBS_MOVED,    /* from the shim: what came of that */
+	CWDP_VERBS_SENT,     /* from the shim: what queue pairs were given to send, once a second */
 };
 
 enum cwdp_verbs_actuator {
@@ -81,6 +84,7 @@ struct cwdp_verbs_hello {
 	uint32_t version;
 	uint32_t refused; /* how often a device refused the table's flow label, since it was loaded */
 	uint64_t untold;  /* queue pairs that had a path and were gone before an agent had heard of them */
+	char job[CWDP_VERBS_NAME_BYTES]; /* a variable of its environment that names its job, NAME=VALUE */
 };
 
 struct cwdp_verbs_qp {
@@ -90,8 +94,17 @@ struct cwdp_verbs_qp {
 	uint32_t dest_qpn;
 	uint32_t flow_label; /* in force; 0: the device's own choice */
 	uint8_t dst[16];
-	uint32_t by_table; /* whether the table gave it */
-	uint32_t actuator; /* how it can be moved while it sends, by enum cwdp_verbs_actuator */
+	uint32_t by_table;    /* whether the table gave it */
+	uint32_t actuator;    /* how it can be moved while it sends, by enum cwdp_verbs_actuator */
+	uint32_t count_place; /* of its count, in cwdp_verbs_sent; or CWDP_VERBS_UNCOUNTED */
+};
+
+/* Counts that have changed, by their places: bytes that were posted since the queue pair was made. */
+struct cwdp_verbs_sent {
+	struct cwdp_verbs_head head;
+	uint32_t count;
+	uint32_t place[CWDP_VERBS_COUNTS];
+	uint64_t bytes[CWDP_VERBS_COUNTS];
 };
 
 struct cwdp_verbs_move {

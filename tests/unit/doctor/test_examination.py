@@ -1,6 +1,8 @@
 """What `cwdp doctor` says of hosts whose facts were written down elsewhere."""
 
+import socket
 from pathlib import Path
+from typing import Any
 
 import hosts
 import msgspec
@@ -10,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cwdp.agent.config import InterfaceConfig
+from cwdp.agent.config import InterfaceConfig, VerbsConfig
 from cwdp.doctor.examination import examine
-from cwdp.doctor.facts import Agent, Bus, Clock, Dataplane, Facts, Firewall, Problem, UdpSocket
+from cwdp.doctor.facts import Agent, Bus, Clock, Dataplane, Facts, Firewall, Problem, UdpSocket, Verbs
+from cwdp.doctor.reading.verbs import read_verbs
 from cwdp.doctor.result import Result, Verdict, gravest
+from cwdp.rdma import shimlib
 
 RECORDED = sorted((Path(__file__).parent / "machines").glob("*.json"))
 NO_FEATURES = None  # as before 6.3
@@ -38,6 +42,16 @@ def ud(facts: Facts) -> Facts:
 
 
 HARDWARE_HOST = replace(HEALTHY, rdma_ports=[HARDWARE_ROCE])
+SHIM = Verbs(
+    library="/usr/lib/cwdp/verbs/libcwdp_verbs.so", socket="open", has_libibverbs=True, libmlx5="1.24.44.0",
+    moves_mlx5=True,
+)  # fmt: skip
+
+
+def shimmed(**changes: Any) -> Facts:
+    return replace(config(HARDWARE_HOST, verbs=VerbsConfig()), verbs=replace(SHIM, **changes))
+
+
 CASES: list[tuple[Facts, str, Verdict, str]] = [
     (kernel(release="5.10.0-28-amd64"), "kernel", "fail", "5.18"),
     (kernel(release="6.1.0-56-amd64"), "kernel", "ok", "clsact"),
@@ -91,6 +105,16 @@ CASES: list[tuple[Facts, str, Verdict, str]] = [
     (ud(replace(HEALTHY, rdma_ports=[])), "RDMA", "fail", "no RDMA device"),
     (replace(HEALTHY, rdma_ports=[]), "RDMA", "ok", "no RDMA device"),
     (replace(HEALTHY, rdma_ports=[replace(HARDWARE_ROCE, state="DOWN")]), "RDMA", "warn", "DOWN"),
+    (shimmed(), "verbs shim", "ok", "/usr/lib/cwdp/verbs/libcwdp_verbs.so"),
+    (shimmed(has_libibverbs=False), "verbs shim", "ok", "only programs in containers"),
+    (shimmed(library=None), "verbs shim", "warn", "make shim"),
+    (shimmed(), "verbs socket", "ok", "reach the agent at /run/cwdp-verbs/verbs.sock"),
+    (shimmed(socket="missing"), "verbs socket", "fail", "programs cannot connect"),
+    (shimmed(socket="closed"), "verbs socket", "warn", "only root's programs"),
+    (shimmed(is_exposed=True), "verbs socket", "warn", "RuntimeDirectory="),
+    (shimmed(), "libmlx5", "ok", "libmlx5 1.24.44.0 moves"),
+    (shimmed(libmlx5=None, moves_mlx5=False), "libmlx5", "ok", "no libmlx5"),
+    (shimmed(libmlx5="1.16.30.0", moves_mlx5=False), "libmlx5", "warn", "1.17 or newer"),
     (
         replace(HEALTHY, clock=Clock(source="raw", hardware="hpet", daemons=[])),
         "clock source",
@@ -228,3 +252,47 @@ def test_a_check_has_one_name_for_each_interface_and_every_verdict_but_ok_says_w
 
 def test_hosts_of_the_tests_survive_being_written_down() -> None:
     assert msgspec.json.decode(msgspec.json.encode(hosts.HEALTHY), type=Facts) == hosts.HEALTHY
+
+
+def test_what_programs_find_of_the_shim_is_read(tmp_path: Path) -> None:
+    class Loaded:
+        mlx5dv_modify_qp_udp_sport = None
+
+    def load(name: str) -> object:
+        if name == "libibverbs.so.1":
+            raise OSError(name)
+        return Loaded()
+
+    folder = tmp_path / "run"
+    found = read_verbs(VerbsConfig(socket=str(folder / "verbs.sock")), load)
+    assert (found.socket, found.has_libibverbs, found.libmlx5, found.moves_mlx5) == (
+        "missing",
+        False,
+        "1",
+        True,
+    )
+    folder.mkdir()
+    folder.chmod(0o755)
+    path = folder / "verbs.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        path.chmod(0o600)
+        told = [read_verbs(VerbsConfig(socket=str(path)), load)]
+        path.chmod(0o666)
+        told.append(read_verbs(VerbsConfig(socket=str(path)), load))
+        folder.chmod(0o777)
+        told.append(read_verbs(VerbsConfig(socket=str(path)), load))
+    assert [(one.socket, one.is_exposed) for one in told] == [
+        ("closed", False),
+        ("open", False),
+        ("open", True),
+    ]
+
+
+def test_the_library_is_that_of_the_package_else_of_the_wheel_else_of_the_checkout(tmp_path: Path) -> None:
+    places = tuple(tmp_path / name for name in ("package", "wheel", "checkout"))
+    assert shimlib.library(places) is None
+    for place in reversed(places):
+        place.mkdir()
+        (place / shimlib.NAME).touch()
+        assert shimlib.library(places) == place / shimlib.NAME

@@ -9,7 +9,7 @@ import pytest
 
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
-from cwdp.rdma.netlink import QueuePair
+from cwdp.rdma.netlink import BoundCounter, QueuePair
 
 NLMSG_DONE = 3
 NLMSG_ERROR = 2
@@ -100,6 +100,30 @@ def test_queue_pairs_and_their_owners(kernel: Kernel) -> None:
     asked = kernel.requests[-1]
     assert attribute(1, struct.pack("=I", 0)) in asked
     assert struct.unpack_from("=H", asked, 6)[0] & 0x301 == 0x301  # NLM_F_REQUEST | NLM_F_DUMP
+
+
+def u64(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack("=Q", value))
+
+
+def counter_entry(lqpns: list[int], values: dict[str, int]) -> bytes:
+    """As fill_stat_counter_qps and fill_stat_counter_hwcounters of the kernel write it."""
+    bound = b"".join(attribute(20 | NESTED, u32(21, lqpn)) for lqpn in lqpns)
+    numbers = b"".join(attribute(81 | NESTED, text(82, name) + u64(83, n)) for name, n in values.items())
+    body = u32(3, 1) + u32(79, 4) + u32(28, 4711) + u32(74, 2) + attribute(19 | NESTED, bound)
+    return attribute(78 | NESTED, body + attribute(80 | NESTED, numbers))
+
+
+def test_counters_that_queue_pairs_are_bound_to(kernel: Kernel) -> None:
+    many = {"rdma_tx_bytes": 1 << 40, "out_of_sequence": 3}
+    table = attribute(77 | NESTED, counter_entry([0x11, 0x12], many) + counter_entry([0x13], {}))
+    kernel.answers[17] = [nldev(17, DEVICE + table), nldev(17, DEVICE), DONE]
+    assert netlink.bound_counters() == [
+        BoundCounter("mlx5_0", (0x11, 0x12), many), BoundCounter("mlx5_0", (0x13,), {}),
+    ]  # fmt: skip
+    asked = kernel.requests[-1]
+    assert u32(1, 0) in asked
+    assert u32(75, 19) in asked
 
 
 def test_a_device_without_queue_pairs(kernel: Kernel) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from cwdp.errors import ConfigError
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import Hello, Kind, Moved, QpPath, QpState, Route, Source
+from cwdp.rdma.shimwire import VERSION, Hello, Kind, Moved, QpPath, QpState, Route, Sent, Source
 from cwdp.rdma.sport import sport_to_flow_label
 
 SHIM = Path(shimwire.__file__).parent / "shim"
@@ -64,10 +64,11 @@ def test_layouts_and_values_are_those_of_the_header(build: Build) -> None:
     python = {
         "MAGIC": shimwire.MAGIC, "VERSION": shimwire.VERSION, "CHOICES": shimwire.CHOICES,
         "NAME_BYTES": shimwire.NAME_BYTES, "GONE": shimwire.GONE, "SOCKET": shimwire.SOCKET,
+        "COUNTS": shimwire.COUNTS, "UNCOUNTED": shimwire.UNCOUNTED,
         **{kind.name: int(kind) for kind in Kind},
         **{name.upper(): number for number, name in enumerate(shimwire.ACTUATORS)},
         "head": shimwire.HEAD.size, "hello": shimwire.HELLO.size, "qp": shimwire.QP.size,
-        "move": shimwire.MOVE.size, "moved": shimwire.MOVED.size,
+        "move": shimwire.MOVE.size, "moved": shimwire.MOVED.size, "sent": shimwire.SENT.size,
     }  # fmt: skip
     for name in ("table", "source", "route"):
         dtype = getattr(shimwire, name.upper())
@@ -87,10 +88,11 @@ def test_messages_are_read_as_c_writes_them_and_the_other_way_round(build: Build
         said = said[4 + length :]
     dst = bytes([0xFE, 0x80, *[0] * 13, 9])
     assert messages == [
-        Hello(version=1, refused=2, untold=3),
-        QpPath("mlx5_0", 77, 3, 1, 5, 99, 4242, dst, by_table=1, actuator=2),
+        Hello(VERSION, refused=2, untold=3, job="SLURM_JOB_ID=4711"),
+        QpPath("mlx5_0", 77, 3, 1, 5, 99, 4242, dst, by_table=1, actuator=2, count_place=6),
         QpState("mlx5_0", 77, 3),
         Moved("mlx5_0", 77, 3, number=1 << 40, took_ns=12_345, error=95, actuator=1),
+        Sent(((4, 1 << 40), (5, 7))),
     ]
 
 
@@ -169,18 +171,41 @@ def test_a_sealed_table_can_be_changed_by_nobody() -> None:
 
 def test_what_is_no_message_is_none() -> None:
     random = Random(3)
-    good = shimwire.HELLO.pack(shimwire.MAGIC, Kind.HELLO, b"", 0, 0, 1, 0, 0)
-    path = shimwire.QP.pack(shimwire.MAGIC, Kind.QP_RTR, b"a", 1, 2, 1, 1, 1, 1, bytes(16), 1, 9)
+    good = shimwire.HELLO.pack(shimwire.MAGIC, Kind.HELLO, b"", 0, 0, VERSION, 0, 0, b"")
+    path = shimwire.QP.pack(shimwire.MAGIC, Kind.QP_RTR, b"a", 1, 2, 1, 1, 1, 1, bytes(16), 1, 9, 0)
+    many = shimwire.SENT.pack(
+        shimwire.MAGIC, Kind.SENT, b"", 0, 0, shimwire.COUNTS + 1, *[0] * 2 * shimwire.COUNTS
+    )
     for data in (
         b"",
         good[:-1],
         good + b"\0",
         b"\0" * len(good),
         path,
+        many,
         shimwire.head(Kind.MOVE),
         random.randbytes(120),
     ):
         assert shimwire.read(data) is None
     for name in (b"\xff" * 64, b"a\n"):
         assert shimwire.read(shimwire.HEAD.pack(shimwire.MAGIC, Kind.QP_STATE, name, 1, 2)) is None
-    assert shimwire.read(good) == Hello(1, 0, 0)
+    assert shimwire.read(good) == Hello(VERSION, 0, 0)
+
+
+def test_another_versions_hello_is_known_whatever_follows() -> None:
+    for more in (b"", bytes(12), bytes(500)):
+        other = shimwire.head(Kind.HELLO) + struct.pack("=I", VERSION + 1) + more
+        assert shimwire.read(other) == Hello(VERSION + 1, 0, 0)
+
+
+def test_what_a_program_says_of_its_job_can_be_shown() -> None:
+    def job(told: bytes) -> str:
+        data = shimwire.HELLO.pack(shimwire.MAGIC, Kind.HELLO, b"", 0, 0, VERSION, 0, 0, told)
+        message = shimwire.read(data)
+        assert isinstance(message, Hello)
+        return message.job
+
+    assert job(b"PBS_JOBID=7.server") == "PBS_JOBID=7.server"
+    assert job(b"RAY_JOB_ID=\x1b[2J\r\n\xc3\xa4\x7f") == "RAY_JOB_ID=?[2J?????"
+    assert job(b"x" * 64) == "x" * 64
+    assert job(b"a\0\x1bb") == "a"

@@ -11,7 +11,8 @@ static pthread_cond_t unblocked = PTHREAD_COND_INITIALIZER;
 static struct fake_call calls[MOST_CALLS];
 static size_t taken, noted;
 static int error, skipped, times, glances;
-static bool is_quiet, refuses, blocks;
+static _Atomic bool is_quiet;
+static bool refuses, holds, blocks;
 
 static size_t take_calls(struct fake_call *into, size_t most)
 {
@@ -48,6 +49,13 @@ static void drain(int count)
 	pthread_mutex_unlock(&lock);
 }
 
+static void hold_draining(bool hold)
+{
+	pthread_mutex_lock(&lock);
+	holds = hold;
+	pthread_mutex_unlock(&lock);
+}
+
 static void block_destroy(bool block)
 {
 	pthread_mutex_lock(&lock);
@@ -58,9 +66,7 @@ static void block_destroy(bool block)
 
 static void be_quiet(void)
 {
-	pthread_mutex_lock(&lock);
 	is_quiet = true;
-	pthread_mutex_unlock(&lock);
 }
 
 int calls_failing(void)
@@ -91,6 +97,14 @@ int calls_glances(void)
 	return count;
 }
 
+bool calls_hold_draining(void)
+{
+	pthread_mutex_lock(&lock);
+	bool hold = holds;
+	pthread_mutex_unlock(&lock);
+	return hold;
+}
+
 void calls_await_destroy(void)
 {
 	pthread_mutex_lock(&lock);
@@ -99,10 +113,13 @@ void calls_await_destroy(void)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Nothing is locked where nothing is noted: what calls cost is measured so. */
 void calls_note(const struct fake_call *call)
 {
+	if (is_quiet)
+		return;
 	pthread_mutex_lock(&lock);
-	if (!is_quiet && noted < MOST_CALLS)
+	if (noted < MOST_CALLS)
 		calls[noted++] = *call;
 	pthread_mutex_unlock(&lock);
 }
@@ -112,6 +129,7 @@ __attribute__((visibility("default"))) const struct fake_controls fake_controls 
 	.fail = fail,
 	.refuse_labels = refuse_labels,
 	.drain = drain,
+	.hold_draining = hold_draining,
 	.block_destroy = block_destroy,
 	.be_quiet = be_quiet,
 	.note = calls_note,

@@ -30,6 +30,9 @@ struct fake_controls {
 	/* After it goes to SQD, a queue pair is seen draining that many times. */
 	void (*drain)(int glances);
 
+	/* One that is seen draining refuses to leave SQD but for ERR or RESET, as Soft-RoCE does. */
+	void (*hold_draining)(bool hold);
+
 	/* ibv_destroy_qp waits meanwhile, as for events that the program has not acknowledged. */
 	void (*block_destroy)(bool block);
 

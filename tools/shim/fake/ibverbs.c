@@ -4,15 +4,20 @@
 #include "calls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORTED   __attribute__((visibility("default")))
-#define DEVICES    4
+#define DEVICES    5
 #define FIRST_QPN  0x100
 #define MOST_PAIRS (1 << 17)
+#define MOST_SGE   32
+#define REFUSED_ID 1
 
 struct pair {
 	struct ibv_qp qp;
@@ -21,7 +26,7 @@ struct pair {
 };
 
 static struct ibv_device devices[DEVICES] = {
-	{.name = "fake_0"}, {.name = "fake_1"}, {.name = "mlx5_0"}, {.name = "mlx5_1"}};
+	{.name = "fake_0"}, {.name = "fake_1"}, {.name = "mlx5_0"}, {.name = "mlx5_1"}, {.name = "bnxt_re0"}};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t free_qpns[MOST_PAIRS], freed, next_qpn = FIRST_QPN;
 
@@ -64,10 +69,40 @@ EXPORTED const char *ibv_get_device_name(struct ibv_device *device)
 	return device->name;
 }
 
+/* What is posted before a request that is refused is taken. */
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct fake_call call = {.what = "post_send", .qpn = qp->qp_num, .mask = wr->opcode};
+	for (; wr && !call.result; wr = wr->next) {
+		call.result = wr->num_sge > MOST_SGE ? EINVAL : wr->wr_id == REFUSED_ID ? ENOMEM : 0;
+		call.state += !call.result;
+		if (call.result)
+			*bad = wr;
+	}
+	calls_note(&call);
+	return call.result;
+}
+
+/* What is written to a device's file of commands is kept where there is such a file, in a folder of the
+ * device below that of FAKE_SYSFS.
+ */
+static int commands_of(struct ibv_device *device)
+{
+	char path[sizeof(device->ibdev_path) + 16];
+	const char *sysfs = getenv("FAKE_SYSFS");
+	if (!sysfs)
+		return -1;
+	snprintf(device->ibdev_path, sizeof(device->ibdev_path), "%s/%s", sysfs, device->name);
+	snprintf(path, sizeof(path), "%s/commands", device->ibdev_path);
+	return open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+}
+
 EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct ibv_context *context = calloc(1, sizeof(*context));
+	context->ops.post_send = post_send;
 	context->device = device;
+	context->cmd_fd = commands_of(device);
 	context->num_comp_vectors = 1;
 	note("open_device", NULL, NULL, 0, 0);
 	return context;
@@ -75,6 +110,8 @@ EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 
 EXPORTED int ibv_close_device(struct ibv_context *context)
 {
+	if (context->cmd_fd >= 0)
+		close(context->cmd_fd);
 	memset(context, 0xee, sizeof(*context));
 	free(context);
 	note("close_device", NULL, NULL, 0, 0);
@@ -114,6 +151,7 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr
 	pair->qp.pd = pd;
 	pair->qp.qp_type = init->qp_type;
 	pair->qp.qp_num = take_qpn();
+	pair->qp.handle = ~pair->qp.qp_num;
 	note("create_qp", &pair->qp, NULL, 0, 0);
 	return &pair->qp;
 }
@@ -153,6 +191,11 @@ static bool may_go(enum ibv_qp_state from, enum ibv_qp_state to, enum ibv_qp_typ
 	}
 }
 
+static bool is_draining(const struct pair *pair)
+{
+	return pair->qp.state == IBV_QPS_SQD && pair->glances > 0;
+}
+
 static int refusal(const struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
@@ -160,6 +203,9 @@ static int refusal(const struct ibv_qp *qp, const struct ibv_qp_attr *attr, int 
 	if (error)
 		return error;
 	if (!may_go(qp->state, to, qp->qp_type, mask))
+		return EINVAL;
+	if (is_draining((const struct pair *)qp) && calls_hold_draining() && to != IBV_QPS_ERR &&
+	    to != IBV_QPS_RESET)
 		return EINVAL;
 	if (mask & IBV_QP_AV && attr->ah_attr.grh.flow_label && calls_refuse_labels())
 		return EINVAL;
@@ -189,7 +235,7 @@ EXPORTED int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	struct pair *pair = (struct pair *)qp;
 	*attr = pair->attr;
 	attr->qp_state = attr->cur_qp_state = qp->state;
-	attr->sq_draining = qp->state == IBV_QPS_SQD && pair->glances > 0 && pair->glances--;
+	attr->sq_draining = is_draining(pair) && pair->glances--;
 	memset(init, 0, sizeof(*init));
 	init->qp_type = qp->qp_type;
 	note("query_qp", qp, attr, mask, 0);

@@ -4,6 +4,7 @@
  * An answer that tells of a call of verbs ends with errno, which was 77 before it.
  */
 #include "pairs.h"
+#include "posts.h"
 #include "stress.h"
 
 #include <dlfcn.h>
@@ -197,6 +198,8 @@ static void act_on_fake(const char *verb, const char *rest)
 		fake->refuse_labels(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "drain"))
 		fake->drain(atoi(rest)), answer(verb, 0);
+	else if (!strcmp(verb, "hold"))
+		fake->hold_draining(atoi(rest)), answer(verb, 0);
 	else if (!strcmp(verb, "block"))
 		fake->block_destroy(atoi(rest)), answer(verb, 0);
 	else
@@ -230,6 +233,8 @@ static void act_on_process(const char *verb, char *rest)
 		answer(verb, stress(rest));
 	else if (!strcmp(verb, "time"))
 		time_rtr(rest);
+	else if (!strcmp(verb, "time-post"))
+		time_post(rest);
 	else
 		act_on_fake(verb, rest);
 }
@@ -254,6 +259,8 @@ static void act(char *line)
 		query(atoi(rest));
 	else if (!strcmp(line, "destroy"))
 		answer(line, pair_destroy(atoi(rest)));
+	else if (!strcmp(line, "post"))
+		post(rest);
 	else if (!strcmp(line, "many"))
 		make_many(rest);
 	else if (!strcmp(line, "destroy-many"))

@@ -4,6 +4,7 @@
 #include "pairs.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,13 @@ static struct ibv_qp *connected(struct ibv_pd *pd, unsigned *seed)
 	return qp;
 }
 
+static bool posted(struct ibv_qp *qp)
+{
+	struct ibv_sge part = {.length = 4096};
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &part, .num_sge = 1}, *bad;
+	return !ibv_post_send(qp, &wr, &bad);
+}
+
 static intptr_t one_device(unsigned *seed)
 {
 	struct ibv_qp *pairs[PAIRS] = {0};
@@ -53,7 +61,7 @@ static intptr_t one_device(unsigned *seed)
 		count += *one != NULL;
 		*one = connected(pd, seed);
 		usleep(PAUSE_US);
-		if (!*one)
+		if (!*one || !posted(*one))
 			return -1;
 	}
 	for (int i = 0; i < PAIRS; i++)

@@ -93,6 +93,12 @@ static int destroy_qp(struct ibv_qp *qp)
 
 static void *const instead[FUNCTIONS] = {open_device, close_device, create_qp, modify_qp, destroy_qp};
 
+/* The loader of glibc 2.31 crashes programs when the shim is loaded from here, or when this library says that
+ * it will not do. So it has a function of 2.35, where auditing was mended: older loaders say that they cannot
+ * load this library, and go on without.
+ */
+__attribute__((used)) static void *const needed = (void *)_dl_find_object;
+
 EXPORTED unsigned la_version(unsigned version)
 {
 	return version;

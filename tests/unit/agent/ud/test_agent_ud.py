@@ -12,7 +12,7 @@ from ud_fakes import DELAY_NS, KEY, A, B, Link, Network
 
 from cwdp.agent.orders import Orders, Words
 from cwdp.agent.ud import pairs as udpairs
-from cwdp.agent.ud.orders import DownPaths, Fate, Row, UdOrder, UdPathOrder, UdWatched, UdWord
+from cwdp.agent.ud.orders import DownPaths, Fate, Row, UdOrder, UdPathOrder, UdWatched, UdWord, WatchPace
 from cwdp.agent.ud.pairs import CATCH_UP_S, Turns
 from cwdp.agent.ud.process import OPEN_AGAIN_S, SAY_S, SILENT_S, UdHost, read_line, run
 from cwdp.errors import ConfigError, CwdpError, RdmaError
@@ -109,7 +109,12 @@ def test_pairs_go_over_each_path_in_turn_at_the_rate_asked_for(world: World) -> 
 def test_a_path_of_queue_pairs_that_falls_silent_is_told_of_at_once_and_each_second(world: World) -> None:
     watched = [UdWatched(B_AT, B, 51_000 + i, True) for i in range(4)]
     world.a.follow(
-        order("a", nic="nic0", watched=[*watched, UdWatched(B_AT, B, 9, True)], hold_down_ns=10**8)
+        order(
+            "a",
+            nic="nic0",
+            watched=[*watched, UdWatched(B_AT, B, 9, True)],
+            pace=WatchPace(hold_down_ns=10**8),
+        )
     )
     world.pass_time(1.0, 0.002)
     assert world.down == []

@@ -6,8 +6,16 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from cwdp.agent.ud.orders import UdWatched
-from cwdp.agent.ud.watch import DEAD_AFTER_NS, MOST_PER_S, REPLY_PORTS, TURN_NS, PathWatch
+from cwdp.agent.ud.orders import UdWatched, WatchPace
+from cwdp.agent.ud.watch import (
+    DEAD_AFTER_NS,
+    DEAD_AFTER_TURNS,
+    KEPT_NS,
+    MOST_PER_S,
+    REPLY_PORTS,
+    TURN_NS,
+    PathWatch,
+)
 from cwdp.rdma.udprobe import Exchange, UdPath, UdSample
 from cwdp.rdma.udwire import UNSYNCED
 from cwdp.shared.bus.messages import UdAddress
@@ -16,6 +24,7 @@ PEER, OTHER = UdAddress("::ffff:10.0.1.1", 0x11), UdAddress("::ffff:10.0.2.1", 0
 MS = 1_000_000
 RTT_NS = 200_000
 HOLD_NS = 500 * MS
+PACE = WatchPace(interval_ns=2 * MS, dead_after_ns=10 * MS, hold_down_ns=HOLD_NS)
 SPINES = 4
 
 
@@ -28,7 +37,7 @@ class Fabric:
 
     def __init__(self, paths: list[UdWatched], seed: int = 1) -> None:
         self.watch = PathWatch(random.Random(seed))
-        self.watch.watch(paths, HOLD_NS)
+        self.watch.watch(paths, PACE)
         self.now_ns = 10_000 * MS
         self.there: Callable[[UdPath], bool] = lambda _path: True
         self.back: Callable[[UdPath], bool] = lambda _path: True
@@ -143,13 +152,64 @@ def test_a_path_that_is_only_a_spare_is_found_too() -> None:
 def test_what_is_watched_no_more_is_forgotten_and_the_rest_goes_on(fabric: Fabric) -> None:
     fabric.there = lambda pulse: pulse.sport != 50_001
     fabric.run(200)
-    fabric.watch.watch([*USED[1:], path(50_009)], HOLD_NS)
+    fabric.watch.watch([*USED[1:], path(50_009)], PACE)
     fabric.run(50)
     assert fabric.down() == {50_001}
-    fabric.watch.watch(USED[2:], HOLD_NS)
-    assert fabric.down() == set()
-    fabric.watch.watch([], HOLD_NS)
+    fabric.there = lambda _pulse: True
+    fabric.run(2_000)
+    fabric.watch.watch([], PACE)
     assert (fabric.watch.due_ns(), fabric.watch.take(fabric.now_ns + 10**9)) == (None, [])
+
+
+def test_what_is_down_stays_so_until_it_heals_though_nothing_takes_it_any_more(fabric: Fabric) -> None:
+    fabric.there = lambda pulse: pulse.sport != 50_001
+    fabric.run(200)
+    fabric.watch.watch(USED[2:], PACE)
+    fabric.watch.watch([], PACE)
+    fabric.pulses.clear()
+    assert fabric.run(2_000) == []
+    assert fabric.down() == {50_001}
+    assert {pulse.sport for pulse in fabric.pulses} == {50_001}
+    fabric.there = lambda _pulse: True
+    (healed_ns,) = fabric.run(2_000)
+    assert HOLD_NS <= healed_ns <= 2 * HOLD_NS
+    assert fabric.down() == set()
+    fabric.watch.watch([], PACE)
+    assert fabric.watch.due_ns() is None
+
+
+def test_what_is_down_to_a_peer_that_is_another_by_now_is_forgotten(fabric: Fabric) -> None:
+    fabric.there = lambda pulse: pulse.sport != 50_001
+    fabric.run(200)
+    anew = msgspec.structs.replace(PEER, qpn=0x99)
+    fabric.watch.watch([UdWatched(anew, USED[0].dst_addr, 50_000, in_use=True)], PACE)
+    assert fabric.down() == set()
+
+
+def test_what_is_down_and_never_heals_is_forgotten_in_the_end(fabric: Fabric) -> None:
+    fabric.there = lambda pulse: pulse.sport != 50_001
+    fabric.run(200)
+    fabric.watch.watch([], PACE)
+    fabric.watch.judge(fabric.now_ns)
+    assert not fabric.watch.judge(fabric.now_ns + KEPT_NS)
+    assert fabric.watch.judge(fabric.now_ns + KEPT_NS + 1)
+    assert fabric.down() == set()
+
+
+def test_paths_are_pulsed_and_given_up_as_slowly_as_configured(fabric: Fabric) -> None:
+    pace = WatchPace(interval_ns=100 * MS, dead_after_ns=1_500 * MS, hold_down_ns=HOLD_NS)
+    fabric.watch.watch(USED, pace)
+    fabric.run(1_000)
+    assert len(fabric.pulses) == pytest.approx(10 * SPINES, abs=SPINES)
+    fabric.there = lambda pulse: pulse.sport != 50_001
+    (found_ns,) = fabric.run(3_000)
+    assert pace.dead_after_ns <= found_ns <= pace.dead_after_ns + 2 * pace.interval_ns
+    fabric.there = lambda _pulse: True
+    fabric.run(2_000)
+    fabric.watch.watch(USED, msgspec.structs.replace(pace, dead_after_ns=10 * MS))
+    fabric.there = lambda pulse: pulse.sport != 50_001
+    (found_ns,) = fabric.run(3_000)
+    assert DEAD_AFTER_TURNS * pace.interval_ns <= found_ns <= (DEAD_AFTER_TURNS + 2) * pace.interval_ns
 
 
 def test_many_paths_are_pulsed_at_a_bounded_rate() -> None:

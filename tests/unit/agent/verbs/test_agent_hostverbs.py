@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from cwdp.agent.config import AgentConfig, InterfaceConfig, VerbsConfig
-from cwdp.agent.ud.orders import UdWatched
+from cwdp.agent.ud.orders import UdWatched, WatchPace
 from cwdp.agent.verbs.hostverbs import HostVerbs, with_probed
 from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp
 from cwdp.agent.verbs.watched import MOST_OF_A_NIC, watched_paths
+from cwdp.rdma.shimwire import RTR
 from cwdp.shared.bus.messages import Desired, Event, ProbeEdge, Spread, SteerQp, UdAddress
 from cwdp.shared.verbs import VerbsReport
+
+SQE = 5
+"""A state in which it does not send."""
 
 THERE, AWAY = "10.0.1.1", "10.0.2.1"
 PEER = UdAddress(f"::ffff:{THERE}", 77)
@@ -41,13 +45,13 @@ class NoteNic:
         self.keeper = self
         self.descriptor = -1
         self.watched: list[UdWatched] = []
-        self.hold_down_ns = 0
+        self.pace = WatchPace()
 
     def tell_by(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
-    def watch(self, watched: list[UdWatched], hold_down_ns: int) -> None:
-        self.watched, self.hold_down_ns = watched, hold_down_ns
+    def watch(self, watched: list[UdWatched], pace: WatchPace) -> None:
+        self.watched, self.pace = watched, pace
 
 
 class Setup:
@@ -150,10 +154,19 @@ def test_paths_that_queue_pairs_take_or_could_take_are_watched(setup: Setup) -> 
         UdWatched(PEER, THERE, 50_001, True),
         UdWatched(PEER, THERE, 50_002, False),
     ]
-    assert setup.nic.hold_down_ns == 500_000_000
+    assert setup.nic.pace == WatchPace(
+        interval_ns=2_000_000, dead_after_ns=10_000_000, hold_down_ns=500_000_000
+    )
     setup.told()
     setup.verbs.watch_paths()
     assert setup.nic.watched == []
+
+
+def test_acks_of_one_that_only_receives_take_its_path_too(setup: Setup) -> None:
+    setup.verbs.want(desired())
+    setup.told(qp(1)._replace(state=RTR), qp(2, 50_002)._replace(state=SQE))
+    setup.verbs.watch_paths()
+    assert [(one.sport, one.in_use) for one in setup.nic.watched] == [(50_001, True), (50_002, False)]
 
 
 def test_no_more_paths_are_watched_than_may_be() -> None:

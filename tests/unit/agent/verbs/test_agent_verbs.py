@@ -13,7 +13,7 @@ from verbs_world import DST, HERE, ORDER, SPORTS, THERE, World, steer
 from cwdp.agent.verbs import moves
 from cwdp.agent.verbs.orders import VerbsSource
 from cwdp.agent.verbs.queuepairs import address_gid
-from cwdp.rdma.shimwire import GONE, RTS
+from cwdp.rdma.shimwire import GONE, RTS, UNCOUNTED
 from tools.shim.client import Order, ports
 
 
@@ -62,8 +62,8 @@ def test_queue_pairs_are_told_with_their_program_and_path(world: World) -> None:
     shim.state_qp(10, 1)
     world.run()
     assert [qp[1:] for qp in world.queue_pairs()] == [
-        (os.getpid(), "mlx5_0", 7, RTS, "nic0", THERE, 1_000_007, 50_001, True, "mlx5dv", 0),
-        (os.getpid(), "mlx5_1", 8, RTS, "nic1", THERE, 1_000_008, None, True, "create_only", 0),
+        (os.getpid(), "mlx5_0", 7, RTS, "nic0", THERE, 1_000_007, 50_001, True, "mlx5dv", 0, ""),
+        (os.getpid(), "mlx5_1", 8, RTS, "nic1", THERE, 1_000_008, None, True, "create_only", 0, ""),
     ]
     assert world.count("queue_pairs_elsewhere") == 1
     shim.state_qp(7, GONE)
@@ -71,6 +71,38 @@ def test_queue_pairs_are_told_with_their_program_and_path(world: World) -> None:
     world.run()
     assert world.queue_pairs() == []
     assert world.count("queue_pairs") == 0
+
+
+def test_counts_are_of_the_queue_pairs_whose_places_they_name(world: World) -> None:
+    shim, other = world.shim(), world.shim()
+    for lqpn, place in ((7, 0), (8, 5), (9, UNCOUNTED)):
+        shim.connect_qp(lqpn, DST, 50_001, count_place=place)
+    other.connect_qp(7, DST, 50_001, count_place=5)
+    world.run()
+    first, second = (next(qp.number for qp in world.queue_pairs() if qp.lqpn == wanted) for wanted in (7, 8))
+    shim.count({0: 100, 5: 2**64 - 1, 6: 1, UNCOUNTED: 9})
+    world.run()
+    assert world.host.word().sent == {first: 100, second: 2**64 - 1}
+    assert world.host.word().sent == {}
+    shim.count({0: 200})
+    shim.state_qp(7, GONE)
+    shim.count({0: 300})
+    world.run()
+    assert world.host.word().sent == {}
+    shim.connect_qp(7, DST, 50_001, count_place=5)
+    shim.count({5: 3})
+    world.run()
+    (sent,) = world.host.word().sent.items()
+    assert sent[1] == 3
+    assert sent[0] not in (first, second)
+
+
+def test_what_a_program_says_of_its_job_is_told_with_its_queue_pairs(world: World) -> None:
+    shim = world.shim(greets=False)
+    shim.greet(job=b"SLURM_JOB_ID=4711")
+    shim.connect_qp(7, DST, 50_001)
+    world.run()
+    assert [qp.told_job for qp in world.queue_pairs()] == ["SLURM_JOB_ID=4711"]
 
 
 def test_a_queue_pair_of_a_gid_that_is_found_later_gets_its_nic(world: World) -> None:

@@ -9,7 +9,7 @@ import pytest
 from verbs_world import DST, World
 
 from cwdp.agent.verbs import clients, queuepairs
-from cwdp.rdma.shimwire import GONE, HEAD, HELLO, MAGIC, MOVED, QP, Kind
+from cwdp.rdma.shimwire import COUNTS, GONE, HEAD, HELLO, MAGIC, MOVED, QP, SENT, VERSION, Kind
 from tools.shim.client import Order
 
 
@@ -86,7 +86,7 @@ def test_who_sends_what_no_shim_sends_is_cut_off(world: World, data: bytes, coun
 
 def test_a_shim_of_another_version_is_cut_off(world: World) -> None:
     shim = world.shim(greets=False)
-    shim.greet(version=2)
+    shim.greet(version=VERSION + 1)
     world.run()
     assert shim.is_cut_off()
     assert world.count("clients_other_version") == 1
@@ -227,12 +227,32 @@ def messages() -> list[Callable[[Random], bytes]]:
     def qp(random: Random) -> bytes:
         return QP.pack(
             MAGIC, Kind.QP_RTR, b"mlx5_0", random.randrange(5), random.randrange(8), 1, random.choice((1, 3, 9)),
-            random.randrange(2**24), random.randrange(2**20), DST, 1, random.randrange(5),
+            random.randrange(2**24), random.randrange(2**20), DST, 1, random.randrange(5), random.randrange(4),
         )  # fmt: skip
 
     return [
         qp, qp,
         lambda random: HEAD.pack(MAGIC, Kind.QP_STATE, b"mlx5_0", random.randrange(5), random.choice((2, 3, 6, GONE))),
         lambda random: MOVED.pack(MAGIC, Kind.MOVED, b"mlx5_0", random.randrange(5), 3, random.randrange(99), 5, 0, 1),
-        lambda _random: HELLO.pack(MAGIC, Kind.HELLO, b"", 0, 0, 1, 2**32 - 1, 2**64 - 1),
+        lambda random: HELLO.pack(MAGIC, Kind.HELLO, b"", 0, 0, VERSION, 2**32 - 1, 2**64 - 1, random.randbytes(64)),
+        lambda random: SENT.pack(
+            MAGIC, Kind.SENT, b"", 0, 0, random.randrange(66),
+            *(random.choice((0, 3, 2**32 - 1)) for _ in range(2 * COUNTS)),
+        ),
     ]  # fmt: skip
+
+
+def test_counts_cost_a_program_more_than_what_is_read_sooner(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "BURST", 80)
+    monkeypatch.setattr(clients, "PER_S", 0)
+    modest, lavish = world.shim(), world.shim()
+    for _ in range(15):
+        modest.state_qp(1, 2)
+        lavish.count({0: 1})
+        world.run()
+    assert world.count("clients_paused") == 1
+    modest.connect_qp(1, DST, 50_001)
+    world.run()
+    assert [qp.lqpn for qp in world.queue_pairs()] == [1]

@@ -7,24 +7,23 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from asynchronous import asynchronous
 
 from cwdp.agent.config import VerbsConfig
+from cwdp.agent.programs.programs import program
 from cwdp.agent.verbs import keeper as keeper_module
 from cwdp.agent.verbs.keeper import VerbsKeeper
 from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp, VerbsSource
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.queuepairs import address_gid
-from cwdp.agent.verbs.reports import SentShares, verbs_reports
+from cwdp.agent.verbs.reports import verbs_reports
 from cwdp.agent.verbs.sources import Sent, sent, sources
 from cwdp.errors import RdmaError
 from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.bus.messages import ACTUATORS, Spread, SteerQp
 from cwdp.shared.bus.packing import rows_of
-from cwdp.shared.bus.records import QP_ROW, VERBS_ROW, shown_address
-from cwdp.shared.programs import program
+from cwdp.shared.bus.records import VERBS_ROW, shown_address
 from tools.shim.client import FakeShim
 
 THERE = "10.0.1.1"
@@ -180,33 +179,11 @@ def test_many_queue_pairs_are_reported_in_parts_and_none_in_one() -> None:
 def test_a_program_is_named_with_its_cgroup(tmp_path: Path) -> None:
     (tmp_path / "40").mkdir()
     (tmp_path / "40" / "comm").write_text("python3\n")
-    (tmp_path / "40" / "cgroup").write_text("0::/kubepods/pod1\n")
-    assert (program(40, tmp_path).name, program(40, tmp_path).cgroup) == ("python3", "/kubepods/pod1")
-    assert program(41, tmp_path).name == ""
-
-
-def test_what_a_nic_sends_is_shared_by_its_queue_pairs() -> None:
-    now = [Sent(0, 0)]
-    clock = [0]
-    shares = SentShares(lambda *_: now[0], lambda: clock[0])
-    those = [qp(1), qp(2), qp(3, state=2), qp(4, nic="tc0")]
-
-    def told() -> list[list[tuple[int, int, int]]]:
-        clock[0] += 500_000_000
-        parts = shares.reports(those, ["nic0"], {"nic0": ("mlx5_0", 1)})
-        rows = [rows_of(part.rows, QP_ROW) if part.rows else np.zeros(0, QP_ROW) for part in parts]
-        return [[(int(r["qpn"]), int(r["packets"]), int(r["bytes"])) for r in each] for each in rows]
-
-    assert told() == [[]]
-    now[0] = Sent(100, 100_000)
-    assert told() == [[(901, 50, 50_000), (902, 50, 50_000)]]
-    assert told() == []
-    assert told() == [[]]
-    del those[1]
-    now[0] = Sent(200, 200_000)
-    assert told() == [[(901, 150, 150_000)]]
-    now[0] = Sent(0, 0)
-    assert told() == []
+    (tmp_path / "40" / "cgroup").write_text("1:cpuset:/slurm/uid_7/job_4711/step_0\n0::/kubepods/pod1\n")
+    found = program(40, "PBS_JOBID=7", tmp_path)
+    assert (found.name, found.cgroup, found.job) == ("python3", "/kubepods/pod1", "slurm:4711")
+    gone = program(41, "PBS_JOBID=7", tmp_path)
+    assert (gone.name, gone.cgroup, gone.job) == ("", "", "pbs:7")
 
 
 def test_what_a_nic_has_sent_is_read_from_its_device_or_the_interface(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from cwdp.cli.local import queue_pairs
 from cwdp.cli.local.queue_pairs import LocalQueuePairs
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
+from cwdp.shared.bus.messages import ACTUATORS
 from manager.view.qp_views import SORTS
 
 ROW = {
@@ -213,3 +214,27 @@ def test_a_table_of_queue_pairs_is_drawn_for_a_terminal() -> None:
     with terminal.capture() as captured:
         terminal.print(qp._counts(ANSWER))
     assert "h1/nic0 > h3/nic0 16777215" in captured.get()
+
+
+def shimmed(actuator: str, qpn: int, job: str = "slurm:4711", **changes: Any) -> dict[str, Any]:
+    """A row of a queue pair of which a program has told."""
+    process = {"pid": 1_234_567, "name": "python3", "cgroup": "/x", "job": job, "lqpn": qpn}
+    return ROW | {"qpn": qpn, "actuator": actuator, "process": process, "naks": {"rnr": 0}} | changes
+
+
+def test_queue_pairs_of_every_actuator_within_80_columns(client: type[_Client]) -> None:
+    told = [shimmed(actuator, 77 + i) for i, actuator in enumerate(ACTUATORS)]
+    told[2]["process"]["job"] = ""
+    client.answer = ANSWER | {"queue_pairs": [*told, ROW | {"actuator": "tc", "process": None}, UNKNOWN]}
+    output = _run("qp")
+    assert max(map(len, output.splitlines())) <= 80
+    for shown in (*ACTUATORS, "1234567", "slurm:4711", "7 CNP", "399G"):
+        assert shown in output
+    client.answer = ANSWER
+    assert "moved by" not in _run("qp")
+
+
+@pytest.mark.parametrize("job", ["[red]x", "[/]", "ray:[b]y"])
+def test_a_jobs_name_is_no_markup(client: type[_Client], job: str) -> None:
+    client.answer = ANSWER | {"queue_pairs": [shimmed("mlx5dv", 7, job)]}
+    assert job in _run("qp").replace("\n", "").replace(" ", "")

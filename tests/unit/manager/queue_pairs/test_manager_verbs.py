@@ -6,7 +6,7 @@ from fakes import hello, nic
 from msgspec.structs import replace
 
 from cwdp.errors import ConfigError
-from cwdp.shared.bus.messages import ACTUATORS, Actuator, NicQueuePairs, QpReport
+from cwdp.shared.bus.messages import ACTUATORS, Actuator, NicQueuePairs, QpReport, SteerQp
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, QP_ROW, VERBS_BY_TABLE, VERBS_ROW, packed_address
 from cwdp.shared.verbs import NicVerbs, Program, VerbsReport
@@ -17,7 +17,7 @@ from manager.overrides.steering import SteerOverride
 from manager.planner.flows import QpName
 from manager.queue_pairs.verbs import VerbsStore
 from manager.state import FleetState
-from manager.view import qp_views
+from manager.view import qp_views, steer_views
 
 THERE = "10.0.0.2"
 
@@ -36,7 +36,7 @@ def report(
     *actuators: Actuator, host: str = "a", number: int = 1, part: int = 0, parts: int = 1
 ) -> VerbsReport:
     nics = [NicVerbs(nic="eth0", rows=rows(*actuators))]
-    programs = [Program(pid=40, name="python3", cgroup="/pod1")]
+    programs = [Program(pid=40, name="python3", cgroup="/pod1", job="slurm:7")]
     return VerbsReport(host=host, nics=nics, programs=programs, number=number, part=part, parts=parts)
 
 
@@ -90,6 +90,15 @@ def test_what_is_not_sane_is_left_out() -> None:
     assert (store.count(), store.not_sane) == (0, 2)
 
 
+def test_what_programs_call_themselves_does_nothing_to_a_terminal() -> None:
+    store = VerbsStore()
+    told = Program(pid=40, name="a\x1b[2J", cgroup="/x\n", job="ray:\x9b1m" + "y" * 1_000)
+    store.hear(replace(report("mlx5dv"), programs=[told]), {"eth0"})
+    found = store.of(name(5))
+    assert found is not None
+    assert (found.program, found.cgroup, found.job) == ("a?[2J", "/x?", "ray:?1m" + "y" * 57)
+
+
 @pytest.fixture
 def state() -> FleetState:
     made = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
@@ -110,7 +119,10 @@ def test_rows_show_what_moves_a_queue_pair_and_whose_it_is(state: FleetState) ->
         for row in qp_views.queue_pairs(state, 10.0)["queue_pairs"]
     }
     assert told == {
-        (5, "egress"): ("mlx5dv", {"pid": 40, "name": "python3", "cgroup": "/pod1", "lqpn": 70}),
+        (5, "egress"): (
+            "mlx5dv",
+            {"pid": 40, "name": "python3", "cgroup": "/pod1", "job": "slurm:7", "lqpn": 70},
+        ),
         (6, "egress"): ("tc", None),
         (5, "ingress"): (None, None),
     }
@@ -136,3 +148,30 @@ def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> Non
     state.members.hear(replace(hello("a"), nics=[ud], verbs=True, observe_only=True), 12.0)
     with pytest.raises(ConfigError, match="only observes"):
         require_steerable(state, override(5))
+
+
+def test_what_is_steered_is_listed_whatever_moves_it(state: FleetState) -> None:
+    state.traffic.hear_verbs(report("mlx5dv", "sqd"))
+    fields = {"host": "a", "nic": "eth0", "dst": THERE, "sport": 50_000}
+    state.steering.set(SteerOverride(qpn=6, **fields))
+    state.planner.planned["a"] = [
+        SteerQp(nic="eth0", dst_addr=THERE, qpn=qpn, sport=51_000, backup_sport=51_001) for qpn in (9, 6, 5)
+    ]
+    listed = steer_views.steered(state, "a")["steered"]
+    assert [
+        (row["qpn"], row["sport"], row["backup_sport"], row["set_by"], row["actuator"]) for row in listed
+    ] == [
+        (5, 51_000, 51_001, "planner", "mlx5dv"),
+        (6, 50_000, None, "operator", "sqd"),
+        (9, 51_000, 51_001, "planner", "tc"),
+    ]
+    assert steer_views.steered(state, "b") == {"steered": []}
+
+
+def test_jobs_are_known_by_the_names_of_queue_pairs_and_follow_what_is_told() -> None:
+    store = VerbsStore()
+    assert store.jobs == {}
+    store.hear(report("mlx5dv", "sqd"), {"eth0"})
+    assert store.jobs == {name(5): "slurm:7", name(6): "slurm:7"}
+    store.hear(report(number=2), {"eth0"})
+    assert store.jobs == {}

@@ -8,7 +8,7 @@ import pytest
 from shim_programs import HERE, LABEL, SOURCES, TABLE, Start, labels
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import Hello, QpPath, QpState, Route, Source
+from cwdp.rdma.shimwire import UNCOUNTED, Hello, QpPath, QpState, Route, Source
 from cwdp.rdma.sport import sport_to_flow_label
 from tools.shim import FakeAgent
 from tools.shim.program import AV, ERR, ERRNO_BEFORE, GID, INIT, RESET, RTR, RTS
@@ -70,6 +70,15 @@ def test_it_is_that_of_source_and_destination(start: Start) -> None:
             assert labels(program) == [0 if src is None else sport_to_flow_label(0xC000 + 16 * src + j)]
     program.connect(gid=gids[0])
     assert labels(program) == [0]
+
+
+@pytest.mark.parametrize("paths", [2, 3, 4, 7, 16])
+def test_equal_shares_are_taken_one_after_the_other(start: Start, paths: int) -> None:
+    shares = tuple((0xC001 + n, 1.0) for n in range(paths))
+    program, _ = start(shimwire.pack(1, SOURCES, [Route(HERE, GID, shares)]))
+    for rounds in (1, 1, 5):
+        program.do(f"many {rounds * paths} 0 {GID.hex()}")
+        assert set(Counter(labels(program)).values()) == {rounds}
 
 
 @pytest.mark.parametrize("processes", [1, 4])
@@ -172,7 +181,10 @@ def test_the_agent_hears_of_paths_states_and_ends(start: Start) -> None:
     program.connect(kind="ud")
     path, *more = peer.hear_all()
     assert isinstance(path, QpPath)
-    assert path._replace(state=RTS) == QpPath("fake_0", qpn, RTS, 1, 3, 0x77, LABEL, GID, 1, 0)
+    assert path.count_place != UNCOUNTED
+    assert path._replace(state=RTS, count_place=0) == QpPath(
+        "fake_0", qpn, RTS, 1, 3, 0x77, LABEL, GID, 1, 0, 0
+    )
     assert more in ([], [QpState("fake_0", qpn, RTS)])
     for state in (ERR, RESET):
         program.do(f"modify {place} {state}")

@@ -1,20 +1,25 @@
 """Moves of queue pairs that send: by libmlx5's function, and by draining; what stands in the way of them."""
 
 import errno
+import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from shim_programs import HERE, LABEL, SOURCES, Start
 
 from cwdp.rdma import shimwire
-from cwdp.rdma.shimwire import ACTUATORS, Moved, QpPath, QpState, Route
+from cwdp.rdma.shimwire import ACTUATORS, Moved, QpPath, QpState, Route, Source
 from cwdp.rdma.sport import sport_to_flow_label
-from tools.shim import Call, FakeAgent, Program
+from tools.shim import Built, Call, FakeAgent, Program
 from tools.shim.program import AV, ERR, GID, RTR, RTS, SQD
 
 SPORT = 0xD00D
 MOVED_LABEL = sport_to_flow_label(SPORT)
+POST_SEND, IB_USER_VERBS_CMD_POST_SEND = struct.Struct("=IHHQIIII"), 28
+"""A command of the kernel's, with its header (rdma/ib_user_verbs.h)."""
+
 MANY_GLANCES = 1 << 30
 """Of a queue pair that does not come to be drained."""
 
@@ -56,6 +61,57 @@ def test_libmlx5_is_preferred_to_draining_and_moves_what_the_program_labelled(st
     program.calls()
     assert peer.move("mlx5_0", qpn, 0xFFFF, with_sqd=True).error == 0
     assert [call.sport for call in program.calls()] == [0xFFFF]
+
+
+@pytest.fixture
+def bnxt(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the fake's device bnxt_re0 has Broadcom's driver."""
+    drivers, device = tmp_path / "drivers", tmp_path / "infiniband" / "bnxt_re0" / "device"
+    (drivers / "bnxt_en").mkdir(parents=True)
+    device.mkdir(parents=True)
+    (device / "driver").symlink_to(drivers / "bnxt_en")
+    return {"FAKE_SYSFS": str(tmp_path / "infiniband")}
+
+
+@pytest.mark.parametrize("name", ["libbnxt_re.so", "libbnxt_re-rdmav34.so"])
+def test_broadcoms_library_gives_another_port(
+    start: Start, built: Built, bnxt: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    library = tmp_path / name
+    library.write_bytes((built.fakes / "libbnxt_re.so").read_bytes())
+    program, peer = start(bnxt_table(), environment=bnxt)
+    program.do(f"load {library}")
+    program.do("open bnxt_re0")
+    _, qpn = program.connect(1)
+    assert ACTUATORS[peer.await_one(QpPath).actuator] == "bnxt"
+    program.calls()
+    moved = peer.move("bnxt_re0", qpn, SPORT, with_sqd=True)
+    assert (moved.error, moved.state, ACTUATORS[moved.actuator]) == (0, RTS, "bnxt")
+    assert program.calls() == [Call("udp_sport", qpn, 0, RTS, 0, SPORT, 0)]
+
+
+def test_broadcoms_library_is_for_its_own_devices_only(start: Start, bnxt: dict[str, str]) -> None:
+    program, peer = start(environment=bnxt)
+    program.do("load libbnxt_re.so")
+    program.do("open fake_1")
+    _, qpn = program.connect(1)
+    moved = peer.move("fake_1", qpn, SPORT)
+    assert (moved.error, ACTUATORS[moved.actuator]) == (errno.EOPNOTSUPP, "create_only")
+
+
+def test_broadcoms_device_without_the_vendors_library_is_not_moved(
+    start: Start, bnxt: dict[str, str]
+) -> None:
+    program, peer = start(bnxt_table(), environment=bnxt)
+    program.do("open bnxt_re0")
+    _, qpn = program.connect(1)
+    moved = peer.move("bnxt_re0", qpn, SPORT)
+    assert (moved.error, ACTUATORS[moved.actuator]) == (errno.EOPNOTSUPP, "create_only")
+
+
+def bnxt_table() -> bytes:
+    sources = [Source("bnxt_re0", 1, 3, HERE)]
+    return shimwire.pack(1, sources, [Route(HERE, GID, ((0xC123, 1.0),))])
 
 
 def test_a_library_that_the_program_has_not_loaded_is_not_used(start: Start) -> None:
@@ -104,6 +160,66 @@ def test_one_that_is_not_drained_in_time_goes_on_by_its_path(start: Start) -> No
     assert 0.1 < time.monotonic() - before < 5
     assert modifies(program) == [(SQD, False, 0), (RTS, False, 0)]
     assert program.do(f"query {place}") == [0, RTS, RTS, LABEL]
+
+
+def await_state(program: Program, place: int, state: int) -> None:
+    """Until a queue pair is in a state again, by the path of the table."""
+    end = time.monotonic() + 10
+    while (seen := program.do(f"query {place}")) != [0, state, state, LABEL]:
+        assert time.monotonic() < end, seen
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_one_that_cannot_go_on_before_it_is_drained_does_so_then(
+    start: Start, agent: FakeAgent, lives: bool
+) -> None:
+    program, peer = start()
+    place, qpn = program.connect()
+    program.do("hold 1")
+    program.do("drain 2000")
+    assert peer.move("fake_0", qpn, SPORT, with_sqd=True, deadline_s=0.05).error == errno.ETIMEDOUT
+    assert program.do(f"query {place}")[1] == SQD
+    if not lives:
+        agent.close()
+    await_state(program, place, RTS)
+    if lives:
+        program.do("drain 0")
+        assert peer.move("fake_0", qpn, SPORT, with_sqd=True).error == 0
+
+
+def test_one_that_drains_still_is_not_ordered_twice_and_holds_up_no_other(start: Start) -> None:
+    program, peer = start()
+    pairs = [program.connect() for _ in range(2)]
+    program.do("hold 1")
+    program.do(f"drain {MANY_GLANCES}")
+    for _ in range(2):
+        moved = peer.move("fake_0", pairs[0][1], SPORT, with_sqd=True, deadline_s=0.05)
+        assert moved.error == errno.ETIMEDOUT
+    program.do("drain 0")
+    assert peer.move("fake_0", pairs[1][1], SPORT, with_sqd=True).error == 0
+    assert program.do(f"modify {pairs[0][0]} {ERR}")[0] == 0
+    assert program.do(f"destroy {pairs[0][0]}")[0] == 0
+
+
+def test_only_soft_roce_has_a_doorbell_rung_to_be_seen_drained_and_to_go_on(
+    start: Start, tmp_path: Path
+) -> None:
+    for device in ("fake_0", "fake_1"):
+        (tmp_path / device).mkdir()
+        (tmp_path / device / "commands").touch()
+    (tmp_path / "fake_1/parent").write_text("eth1\n")
+    program, peer = start(environment={"FAKE_SYSFS": str(tmp_path)})
+    program.do("open fake_1")
+    for context in (0, 1):
+        _, qpn = program.connect(context)
+        assert peer.move(f"fake_{context}", qpn, SPORT, with_sqd=True).error == 0
+    assert (tmp_path / "fake_0/commands").read_bytes() == b""
+    first, last = POST_SEND.iter_unpack((tmp_path / "fake_1/commands").read_bytes())
+    assert first[:3] + first[4:] == last[:3] + last[4:]
+    command, in_words, out_words, _, handle, wrs, sges, _ = last
+    assert (command, in_words * 4, out_words) == (IB_USER_VERBS_CMD_POST_SEND, POST_SEND.size, 1)
+    assert (handle, wrs, sges) == (~qpn & 0xFFFFFFFF, 0, 0)
 
 
 def test_a_refused_path_is_left_and_sending_goes_on(start: Start) -> None:

@@ -69,6 +69,12 @@ class _Script:
         if random.random() < 0.05:
             yield f"destroy {place}"
             return
+        if random.random() < 0.2:
+            parts = " ".join(
+                random.choice(["1", "65536", "!7", "/ 0"]) for _ in range(random.randrange(1, 40))
+            )
+            yield f"post {place} {random.randrange(16)} {parts}"
+            return
         yield from _change(random, place, self._states[place])
         yield f"query {place}"
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cwdp.rdma.shimlib import INSTALLED
+from cwdp.rdma.shimwire import SOCKET
 from tools.packages import deb, image
 from tools.packages.checkout import CHECKOUT, PackageError
 
@@ -75,4 +77,29 @@ def test_the_container_has_the_capabilities_of_the_unit_and_no_more() -> None:
     for container in (*pod["initContainers"], *pod["containers"]):
         held = container["securityContext"]["capabilities"]
         assert held["drop"] == ["ALL"]
-        assert {f"CAP_{name}" for name in held["add"]} == set(bounding.split())
+        wanted = set() if container["name"] == "verbs-shim" else set(bounding.split())
+        assert {f"CAP_{name}" for name in held.get("add", [])} == wanted
+
+
+def test_programs_in_containers_have_the_shim_and_its_socket_by_the_daemonset() -> None:
+    documents = list(yaml.safe_load_all(Path(CHECKOUT / "tools/packages/daemonset.yaml").read_text()))
+    (pod,) = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "DaemonSet"]
+    volumes = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in pod["volumes"]}
+    (agent,) = pod["containers"]
+    (copies,) = [one for one in pod["initContainers"] if one["name"] == "verbs-shim"]
+    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in agent["volumeMounts"]}
+    assert mounts[str(Path(SOCKET).parent)] == str(Path(SOCKET).parent)
+    assert copies["command"][-2:] == [f"{INSTALLED}/.", copies["volumeMounts"][0]["mountPath"] + "/"]
+    assert "--remove-destination" in copies["command"]  # programs have the file mapped
+
+
+def test_the_agents_folder_for_programs_is_its_own_and_open() -> None:
+    """The manager, another user, has a folder that is closed: in one that both had, neither could have what it needs."""
+    folders = {}
+    for service in ("agent", "manager"):
+        unit = (CHECKOUT / f"tools/systemd/cwdp-{service}.service").read_text()
+        settings = dict(re.findall(r"^(RuntimeDirectory\w*)=(.*)$", unit, re.MULTILINE))
+        folders[service] = settings["RuntimeDirectory"], settings["RuntimeDirectoryMode"]
+    assert folders["agent"] == (Path(SOCKET).parent.name, "0755")
+    assert Path(SOCKET).parent.parent == Path("/run")
+    assert folders["manager"] == ("cwdp", "0750")

@@ -37,7 +37,7 @@ function Identity({ of }) {
   const job = of.job ? html`<a href=${href("job", { name: of.job.name ?? of.job })}>${of.job.name ?? of.job}</a>` : "not known";
   return html`<${Facts} of=${[
     ["job", job],
-    ["process", of.process ? `${of.process.pid}${of.process.name ? ` (${of.process.name})` : ""}` : "not known"],
+    ["process", of.process ? processWords(of.process) : "not known"],
     ["host", html`<a href=${href("host", { name: qp.host })}>${qp.host}</a>`],
     ["to", `${qp.peer_addr}${qp.peer ? ` (${qp.peer})` : ""}`],
     ["source port", qp.sport],
@@ -47,6 +47,10 @@ function Identity({ of }) {
     ["paced to", qp.paced_bps ? bps(qp.paced_bps) : "not paced"],
     ["last packet", qp.age_s === undefined || qp.age_s === null ? undefined : `${duration(qp.age_s)} ago`],
   ]} />`;
+}
+
+function processWords({ pid, name, job }) {
+  return [pid, name && `(${name})`, job && `of ${job}`].filter(Boolean).join(" ");
 }
 
 function movedBy(actuator) {
