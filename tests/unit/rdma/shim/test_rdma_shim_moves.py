@@ -151,7 +151,9 @@ def test_one_that_drains_still_is_not_ordered_twice_and_holds_up_no_other(start:
     assert program.do(f"destroy {pairs[0][0]}")[0] == 0
 
 
-def test_only_soft_roce_has_a_doorbell_rung_to_be_seen_drained_and_to_go_on(start: Start, tmp_path: Path) -> None:
+def test_only_soft_roce_has_a_doorbell_rung_to_be_seen_drained_and_to_go_on(
+    start: Start, tmp_path: Path
+) -> None:
     for device in ("fake_0", "fake_1"):
         (tmp_path / device).mkdir()
         (tmp_path / device / "commands").touch()
