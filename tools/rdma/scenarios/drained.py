@@ -1,6 +1,6 @@
 """Queue pairs that the verbs shim moves while they send, by draining their send queues: nothing gets lost.
 
-Each end's shim is ordered to and fro by an agent of ours; no dataplane is there.
+Each end's shim is ordered to and fro by an agent of ours; nothing is steered by a dataplane.
 """
 
 import random
