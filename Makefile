@@ -28,6 +28,8 @@ SHIM_SOURCES := $(wildcard $(SHIM)/*.c $(SHIM)/posts/*.c)
 SHIM_HEADERS := $(wildcard $(SHIM)/*.h $(SHIM)/*/*.h)
 SHIM_AUDIT   := $(wildcard $(SHIM)/audit/*.c)
 SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])
+AS_NCCL_SOURCES := tools/rdma/program/as_nccl.c tools/shim/program/lib.c
+AS_NCCL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -DAS_NCCL -O2 -Wall -Wextra -Werror -Itools/shim/fake -Itools/shim/program
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 MPI_CFLAGS   := -std=gnu11 -O2 -Wall -Wextra -Werror
 MPI_SOURCES  := $(wildcard tools/mpi/program/*.c)
@@ -43,10 +45,10 @@ PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap qemu
 MINUTES := 30
 SEED    := 1
 
-.PHONY: setup bpf roce shim mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
+.PHONY: setup bpf roce shim as-nccl mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
-setup: build/.packages build/.venv build/monitoring-tools bpf roce shim mpi abi-check
+setup: build/.packages build/.venv build/monitoring-tools bpf roce shim as-nccl mpi abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -108,6 +110,15 @@ build/shim/libcwdp_verbs_audit.so: $(SHIM_AUDIT) Makefile | build/.packages
 	@mkdir -p build/shim
 	@echo "building $@"
 	$(Q)$(CC) $(SHIM_CFLAGS) $(SHIM_AUDIT) -o $@.new
+	@mv $@.new $@
+
+# A program of RDMA WRITEs that comes by verbs as NCCL does, for the virtual machine with Soft-RoCE.
+as-nccl: build/rdma/as_nccl
+
+build/rdma/as_nccl: $(AS_NCCL_SOURCES) $(SHIM_FAKES) Makefile | build/.packages
+	@mkdir -p build/rdma
+	@echo "building $@"
+	$(Q)$(CC) $(AS_NCCL_CFLAGS) $(AS_NCCL_SOURCES) -ldl -o $@.new
 	@mv $@.new $@
 
 # cwdp/dataplane/abi.py is written from the object's BTF; a drift between C and Python fails the build.
@@ -175,7 +186,7 @@ lint:
 	$(Q)$(PYTHON) -m ruff check .
 	$(Q)$(PYTHON) -m ruff format --check .
 	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES) \
-		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES) $(MPI_SOURCES)
+		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES) $(AS_NCCL_SOURCES) $(MPI_SOURCES)
 
 types:
 	$(Q)$(PYTHON) -m mypy

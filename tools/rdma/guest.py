@@ -17,7 +17,7 @@ from typing import Any
 from cwdp.errors import CwdpError
 from tools.lab.topology import Topology
 from tools.rdma.outside import WayOut
-from tools.rdma.scenarios import failure, slices, tail_loss, transfers, verbs
+from tools.rdma.scenarios import drained, failure, slices, tail_loss, transfers, verbs
 from tools.rdma.scenarios.scenario import Bench, Scenario
 from tools.rdma.testbed import counters, fabric
 from tools.rdma.testbed.fabric import RdmaHost
@@ -54,6 +54,7 @@ def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]
         tail_loss.plan(),
         verbs.plan(),
         slices.plan(),
+        drained.plan(),
         [(UD_MESH, run_ud_mesh), (LOOP, closed_loop)],
     ):
         if name.startswith((beginning, "dataplane")):

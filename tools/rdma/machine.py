@@ -7,19 +7,22 @@ from typing import Any
 
 from tools.rdma import outside
 from tools.rdma.outside import Outside
+from tools.rdma.testbed import shimmed
 from tools.vm import machine
 from tools.vm.machine import CHECKOUT, MachineError
 
 KERNEL_FOLDER = CHECKOUT / "build/rdma/kernel"
-TIMEOUT_S = 1800.0
+TIMEOUT_S = 2400.0
 
 _PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong", "rdma")
-_PREPARE = "Run `tools/rdma/provision.sh programs` and `tools/rdma/provision.sh vm build/rdma/kernel`."
+_BUILT = (shimmed.SHIM, shimmed.AS_NCCL)
+_PREPARE = "Run `tools/rdma/provision.sh programs` and `tools/rdma/provision.sh vm build/rdma/kernel`, and `make setup`."
 
 
 def lacking() -> list[str]:
     """Return what the machine needs and is not installed here."""
-    return machine.lacking(_PROGRAMS, KERNEL_FOLDER)
+    built = [str(path.relative_to(CHECKOUT)) for path in _BUILT if not path.exists()]
+    return machine.lacking(_PROGRAMS, KERNEL_FOLDER) + built
 
 
 def run(timeout_s: float = TIMEOUT_S, beginning: str = "") -> dict[str, Any]:

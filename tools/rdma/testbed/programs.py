@@ -1,15 +1,17 @@
 """The verbs programs that are run: how each is started at both ends, and what became of it."""
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from cwdp.errors import LabError
 from tools.rdma.testbed.fabric import RdmaHost
+from tools.rdma.testbed.shimmed import AS_NCCL, Environment, bare
 from tools.waiting import wait_for
 
 PORT = 18515
@@ -31,7 +33,8 @@ class Transfer:
     """A run of a program from one host to another.
 
     Attributes:
-        program: `ibv_rc_pingpong`, `ib_write_bw`, `ib_send_bw`, `ib_read_bw` or `pyverbs`.
+        program: `ibv_rc_pingpong`, `ib_write_bw`, `ib_send_bw`, `ib_read_bw`, or one of our own: `pyverbs`, and `as_nccl`,
+            which comes by verbs as NCCL does.
         version: of IP.
         messages: how many.
         size: of each, bytes.
@@ -39,7 +42,9 @@ class Transfer:
             without end where the count is 7, as in all programs but our own, which gives up after 6 unless told.
         retries: of our own program.
         port: on which the server listens for the other end's address.
-        queue_pairs, depth: of perftest's programs: how many there are, and how many messages each may have under way.
+        queue_pairs: of perftest's programs and `as_nccl`: how many there are.
+        depth: of perftest's programs: how many messages each may have under way.
+        flow_label: of `as_nccl`, where it writes; 0, as NCCL has it, for the device's choice.
     """
 
     program: str
@@ -51,6 +56,7 @@ class Transfer:
     port: int = PORT
     queue_pairs: int = 1
     depth: int | None = None
+    flow_label: int = 0
 
     def server(self, host: RdmaHost) -> list[str]:
         """Return the command of the end that is started first."""
@@ -68,6 +74,10 @@ class Transfer:
         gid, size, messages = str(host.gid_index(self.version)), str(self.size), str(self.messages)
         if self.program == "ibv_rc_pingpong":
             return [self.program, "-d", host.device, "-g", gid, "-s", size, "-n", messages, "-m", "4096"]
+        if self.program == "as_nccl":
+            where, what = (host.gid_index(self.version), self.port), (self.messages, self.size)
+            numbers = (*where, *what, self.flow_label, self.queue_pairs)
+            return [str(AS_NCCL), host.device, *map(str, numbers)]
         common = [self.program, "-F", "-p", str(self.port), "-d", host.device, "-x", gid]
         window = [] if self.depth is None else ["-t", str(self.depth)]
         many = [] if self.queue_pairs == 1 else ["-q", str(self.queue_pairs)]
@@ -118,21 +128,29 @@ class Running:
 
 
 @contextmanager
-def started(transfer: Transfer, source: RdmaHost, target: RdmaHost) -> Iterator[Running]:
+def started(
+    transfer: Transfer, source: RdmaHost, target: RdmaHost, environment: Environment = bare
+) -> Iterator[Running]:
     """Start a transfer from one host to another; whatever still runs at the end is stopped.
 
     Raises:
         LabError: the server did not come up.
     """
-    with _process(transfer.server(target)) as server:
+    with _process(transfer.server(target), environment(target)) as server:
         _await_listener(server, transfer.port)
-        with _process(transfer.client(source)) as client:
+        with _process(transfer.client(source), environment(source)) as client:
             yield Running(server, client)
 
 
 @contextmanager
-def _process(argv: list[str]) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _process(argv: list[str], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | dict(environment),
+    )
     try:
         yield process
     finally:

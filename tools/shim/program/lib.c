@@ -18,9 +18,8 @@ const struct fake_controls *lib_controls(void)
 
 /* What ibvsymbols.cc of NCCL looks up. */
 static const char *const more[] = {
-	"ibv_get_async_event", "ibv_query_device",   "ibv_query_port",      "ibv_query_gid",
-	"ibv_reg_mr",          "ibv_dereg_mr",       "ibv_create_cq",       "ibv_destroy_cq",
-	"ibv_fork_init",       "ibv_event_type_str", "ibv_ack_async_event",
+	"ibv_get_async_event", "ibv_query_device", "ibv_query_port",     "ibv_dereg_mr",
+	"ibv_destroy_cq",      "ibv_fork_init",    "ibv_event_type_str", "ibv_ack_async_event",
 };
 
 static void *found(void *library, const char *name)
@@ -58,6 +57,9 @@ void lib_find(void)
 	lib.close_device = found(library, "ibv_close_device");
 	lib.alloc_pd = found(library, "ibv_alloc_pd");
 	lib.dealloc_pd = found(library, "ibv_dealloc_pd");
+	lib.query_gid = found(library, "ibv_query_gid");
+	lib.reg_mr = found(library, "ibv_reg_mr");
+	lib.create_cq = found(library, "ibv_create_cq");
 	lib.create_qp = found(library, "ibv_create_qp");
 	lib.modify_qp = found(library, "ibv_modify_qp");
 	lib.query_qp = found(library, "ibv_query_qp");
@@ -104,6 +106,9 @@ void lib_find(void)
 		.close_device = close_device,
 		.alloc_pd = ibv_alloc_pd,
 		.dealloc_pd = ibv_dealloc_pd,
+		.query_gid = ibv_query_gid,
+		.reg_mr = ibv_reg_mr,
+		.create_cq = ibv_create_cq,
 		.create_qp = create_qp,
 		.modify_qp = modify_qp,
 		.query_qp = ibv_query_qp,

@@ -14,6 +14,10 @@ struct lib {
 	int (*close_device)(struct ibv_context *context);
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
 	int (*dealloc_pd)(struct ibv_pd *pd);
+	int (*query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
+	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *address, size_t bytes, int access);
+	struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *own,
+				    struct ibv_comp_channel *channel, int vector);
 	struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
 	int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 	int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);

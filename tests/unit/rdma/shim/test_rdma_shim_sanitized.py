@@ -85,6 +85,7 @@ def test_many_threads(sanitized: Built, busy: BusyAgent, tmp_path: Path, device:
         assert program.do("load libmlx5.so.1")[0] == 0
         program.do("quiet")
         program.do("drain 2")
+        program.do("hold 1")
         program.tell(f"thread stress {THREADS} {STRESS_MS} {device}")
         for _ in range(0 if is_tsan else 5):
             program.tell(
