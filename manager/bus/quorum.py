@@ -10,9 +10,10 @@ newest but one of three), less a margin, and any two majorities have a register 
 Everybody counts by a clock of its own, and none needs to be right.
 
 **Empty registers.** A register of which the server has lost its disk is empty. What its holder has last renewed there was
-sent before it was lost, so it is left alone for `LEASE_S` from when it was seen empty, too. Only where all are empty, as at
-the first start, are they taken at once: a bus that has lost them all has none of its servers left of those that
-held them, and takes longer to keep streams again.
+sent before it was lost, so it is left alone for `LEASE_S` from when it was seen empty, too; so is one that holds again what it
+held before, as its machine lost power. Only where all are empty, as at the first start, are they taken at once: three
+servers that have all lost their disks take longer than the lease to keep streams again, and of a single one that did not,
+the epoch still tells who leads.
 
 **Epochs.** A claim bears an epoch above all that are found in the registers. It is by compare-and-set on what was found, in a
 majority, so it sees the claims of all who led before; and it is no lower than the time, in milliseconds since 1970, so that it is above

@@ -5,6 +5,7 @@ Never do two lead at once, each leader's epoch is above all before, and where mo
 
 import heapq
 import itertools
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ _Tell = Callable[[Ask, float], None]
 
 ANSWER_S = 1.0
 SEEDS = 20
-WORLDS = 5
+WORLDS = int(os.environ.get("CWDP_LEASE_WORLDS", "2"))
 """Of each seed: so many worlds in one test."""
 
 
