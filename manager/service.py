@@ -45,9 +45,8 @@ from manager.analysis import Analysis
 from manager.api import credentials_http, overrides_http
 from manager.api.http import HttpServer
 from manager.api.metrics import SolveTimes, Sources
-from manager.bus.connection import manager_bus
+from manager.bus.connection import manager_bus, manager_buses
 from manager.bus.copies import Copies
-from manager.bus.lease import BUCKET as LEASES
 from manager.bus.lease import Claim
 from manager.bus.lease_thread import LeaseThread
 from manager.bus.nats_server import NatsServer
@@ -169,7 +168,7 @@ class Manager:
         )
         claim = Claim(manager=uuid.uuid4().hex, name=config.name)
         self.lease = LeaseThread(
-            manager_bus(url, authority, pod=config.pod, name="cwdp-manager lease"),
+            manager_buses(url, authority, pod=config.pod, name="cwdp-manager lease"),
             claim,
             self._on_lease,
             lambda: self.loop_watch.stands_s < STANDS_S,
@@ -199,8 +198,8 @@ class Manager:
         self._take_over = TakeOver(
             self.bus, self.lease, self.state, self._kept, identity=self._identity, direct=self._direct
         )
-        own = stream_of(bucket_of(LEASES, config.pod)), bucket_of(STREAM, config.pod)
-        self._copies = Copies(self.bus, lambda: self.state.leads, (*own, *STREAMS))
+        streams = bucket_of(STREAM, config.pod), *STREAMS
+        self._copies = Copies(self.bus, lambda: self.state.leads, streams)
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
         self.analysis = Analysis(self.bus, self.state, self.duties, direct=self._direct)
         self._graph = GraphTimer()

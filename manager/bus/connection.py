@@ -4,6 +4,7 @@ from typing import Any
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.sealing import LeaderSeal
+from cwdp.shared.bus.servers import server_urls
 from manager.duties import CountedSeal, Duties
 from manager.identity.authority import DEFAULT_POD, Authority
 
@@ -30,3 +31,12 @@ def manager_bus(
     key = authority.control_key
     seal = LeaderSeal(key) if duties is None else CountedSeal(key, duties)
     return Bus(url, authority.manager_credential(name), seal, pod=pod, name=name, **others)
+
+
+def manager_buses(url: str, authority: Authority, *, name: str, pod: str = DEFAULT_POD) -> list[Bus]:
+    """A manager's connections to each server that a bus is told by, as of `manager_bus`: what stops one stops no other.
+
+    Raises:
+        ConfigError: the URL is of another form.
+    """
+    return [manager_bus(each, authority, name=name, pod=pod) for each in server_urls(url)]

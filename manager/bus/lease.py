@@ -1,38 +1,36 @@
-"""Who leads a pod, where several managers share a bus: whoever holds its lease, a key of JetStream.
+"""Who leads a pod, where several managers share a bus: whoever holds most registers of its lease, by the rule of `manager.bus.quorum`.
 
-Its holder replaces it again and again, each time by compare-and-set. Others look at it; who has seen it stand still for
-`LEASE_S` may take it by compare-and-set in its turn, so it is never taken by two; who knows that its holder runs no
-more takes it at once. A holder leads so long from when it sent the last renewal that came through, less a margin:
-others begin to count when they see that renewal, which is later. So everybody counts by a clock of its own, and none
-needs to be right; the bus's servers count nothing, for copies of a stream that drop a message by their own clocks do
-not agree on whether it is there. The revision by which the lease was taken is the leader's epoch, a fencing token:
-higher than that of all who led before, whatever they still send. (Gray and Cheriton, Leases, SOSP 1989; Burrows, The
-Chubby lock service, OSDI 2006.)
+Each register is asked by itself, with a time limit of its own, and by a connection to another server where several are
+known, so one server that stands still delays what is asked of no other. Nothing of it asks for who leads the servers.
 """
 
 import asyncio
+import contextlib
 import logging
+import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 from nats.aio.client import Client
 
-from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Conflict, OneKey
+from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Conflict
 from cwdp.shared.bus.connection import Bus
-from manager.bus.pods import bucket_of
+from cwdp.shared.tasks import end, first_end
+from manager.bus.quorum import BEAT_S, LEASE_S, Ask, Quorum
+from manager.bus.registers import BUCKET, KEY, Registers
 
-BUCKET = "cwdp-lease"
-KEY = "leader"
-LEASE_S = 3.5
-BEAT_S = 0.25
 UNCONNECTED_S = 0.05
-MARGIN_S = 0.5
 ANSWER_S = 1.0
-COUNTERS = ("taken", "renewed", "lost", "failed")
+CONFIRM_S = 2 * ANSWER_S
+LOOK_S = 1.0
+MAKE_S = 5.0
+SHORTEST_S = 0.001
+
+__all__ = ["ANSWER_S", "BEAT_S", "BUCKET", "KEY", "LEASE_S", "Claim", "Leadership", "Lease"]
 
 _log = logging.getLogger("cwdp.manager.lease")
 
@@ -76,151 +74,220 @@ class Lease:
     """One manager's part in who leads.
 
     Args:
-        bus: by which the lease is reached, of whose pod it is.
+        buses: connections by which the lease is reached, each to another server where several are known; of whose pod it is.
         claim: who this manager is.
         on_change: called with True when it begins to lead, with False when it does no more.
         is_well: whether it may lead; where it may not, its lease lapses.
 
     Attributes:
-        holder: who led when that was last read; None while that is not known, or nobody.
-        epoch: the number of this manager's latest time as the leader; 0 before the first.
-        others_led: whether others may have led before that, since this manager did.
-        counters: totals by name (`COUNTERS`).
         gone: a manager (`Claim.manager`) that surely runs no more; None for nobody.
     """
 
     def __init__(
         self,
-        bus: Bus,
+        buses: Sequence[Bus],
         claim: Claim,
         on_change: Callable[[bool], None],
         is_well: Callable[[], bool] = lambda: True,
     ) -> None:
         self.claim = claim
-        self.holder: Claim | None = None
-        self.epoch, self.others_led = 0, True
         self.gone: str | None = None
-        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
-        self._bus = bus
-        self._bucket = OneKey(bucket_of(BUCKET, bus.pod))
-        self._on_change, self._is_well = on_change, is_well
-        self._revision: int | None = None
-        self._last_revision = -1
-        self._sent_s = self._until_s = 0.0
-        self._seen, self._seen_s = -1, 0.0
-        self._busy = asyncio.Lock()
+        self._buses, self._on_change, self._is_well = buses, on_change, is_well
+        self._registers = Registers(buses)
+        self._rule = Quorum(claim.manager, claim.name, 1, random.Random())  # noqa: S311 - for how long to wait
+        self._ways: list[_Way] = []
+        self._asking: set[asyncio.Task[None]] = set()
+        self._told_that_it_leads = False
+        self._wake, self._news = asyncio.Event(), asyncio.Event()
+
+    @property
+    def holder(self) -> Claim | None:
+        """Who led when that was last read; None while that is not known, or nobody."""
+        held = self._rule.holder
+        return None if held is None else Claim(manager=held.manager, name=held.name)
+
+    @property
+    def epoch(self) -> int:
+        """The number of this manager's latest time as the leader; 0 before the first."""
+        return self._rule.epoch
+
+    @property
+    def others_led(self) -> bool:
+        """Whether others may have led before that, since this manager did."""
+        return self._rule.others_led
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Totals by name (`COUNTERS` of `manager.bus.quorum`)."""
+        return self._rule.counters
 
     @property
     def leads(self) -> bool:
         """Whether this manager leads, now: the time is looked at each time that it is asked."""
-        return self._revision is not None and _now_s() < self._until_s
+        return self._rule.leads(_now_s())
 
     async def run(self) -> None:
         """Try for the lease, or renew it, for ever."""
-        while True:
-            client = self._bus.session
-            if client is not None and self._is_well():
-                await self._beat(client)
-            if self._revision is not None and not self.leads:
-                self._step_down("it could not be renewed in time")
-            await asyncio.sleep(self._pause_s() if client is not None else UNCONNECTED_S)
-
-    def _pause_s(self) -> float:
-        """Until when something is due: a renewal, or to take what lapses, or the end of this manager's own lease."""
-        due_s = self._until_s if self.leads else self._seen_s + LEASE_S
-        left_s = due_s - _now_s()
-        return left_s if 0 < left_s < BEAT_S else BEAT_S
+        try:
+            await first_end(self._keep_on(), self._look_after())
+        finally:
+            await end(*self._asking)
 
     async def confirm(self) -> bool:
         """Whether it is certain that this manager has led since this was asked: by renewing the lease."""
-        asked_s, epoch, client = _now_s(), self.epoch, self._bus.session
-        while client is not None and self._revision is not None and self._sent_s < asked_s:
-            failed = self.counters["failed"]
-            await self._beat(client)
-            if self.counters["failed"] > failed:
-                break
-        return self.leads and self.epoch == epoch and self._sent_s >= asked_s
+        rule, asked_s, epoch = self._rule, _now_s(), self.epoch
+        rule.hurry(asked_s)
+        self._wake.set()
+        while rule.leads(now_s := _now_s()) and rule.renewed_s < asked_s and now_s < asked_s + CONFIRM_S:
+            await _set_within(self._news, BEAT_S)
+        return rule.leads(_now_s()) and rule.epoch == epoch and rule.renewed_s >= asked_s
 
     async def release(self) -> None:
-        """Let somebody else have it at once, on the way out."""
-        client, revision = self._bus.session, self._revision
-        if client is None or revision is None:
-            return
-        self._revision = None
-        try:
-            await asyncio.wait_for(self._bucket.replace(client, KEY, b"", revision=revision), ANSWER_S)
-        except JETSTREAM_ERRORS as error:
-            _log.debug("the lease lapses error=%s", error)
+        """Let somebody else have it at once, on the way out; it is not tried for any more."""
+        held = self._rule.end()
+        self._told_that_it_leads = False
+        await end(*self._asking)
+        client = self._client(0)
+        if client is not None:
+            await asyncio.gather(*(self._empty(number) for number in held))
 
-    async def _beat(self, client: Client) -> None:
-        """Try or renew; no longer than this manager may lead, nor than a bus that works needs to answer."""
-        within_s = ANSWER_S if self._revision is None else min(ANSWER_S, max(0.0, self._until_s - _now_s()))
+    async def _keep_on(self) -> None:
+        while True:
+            client = self._client(0)
+            if client is not None:
+                self._fit(client)
+            now_s = _now_s()
+            if client is not None and self._is_well():
+                for ask in self._rule.due(now_s, time.time()):
+                    self._ask(ask)
+            self._rule.lapse(now_s)
+            self._tell()
+            pause_s = UNCONNECTED_S if client is None else self._rule.pause_s(_now_s())
+            await _set_within(self._wake, max(SHORTEST_S, pause_s))
+            self._wake.clear()
+            for task in [each for each in self._asking if each.done()]:
+                self._asking.remove(task)
+                task.result()
+
+    def _fit(self, client: Client) -> None:
+        """Have the registers that the bus asks for: it may have become a cluster."""
+        self._registers.fit(client)
+        count, before = len(self._registers), self._rule
+        if len(self._ways) == count:
+            return
+        before.end()
+        self._rule = Quorum(self.claim.manager, self.claim.name, count, random.Random())  # noqa: S311
+        self._rule.epoch, self._rule.counters = before.epoch, before.counters
+        self._rule.gone = self.gone
+        self._ways = [_Way(number) for number in range(count)]
+
+    def _client(self, way: int) -> Client | None:
+        """A connection that is ready, the one of this number rather than others."""
+        order = [self._buses[(way + each) % len(self._buses)] for each in range(len(self._buses))]
+        return next((bus.session for bus in order if bus.session is not None), None)
+
+    def _ask(self, ask: Ask) -> None:
+        task = asyncio.create_task(self._answer(self._rule, ask), name=f"register {ask.register}")
+        task.add_done_callback(lambda _: self._wake.set())
+        self._asking.add(task)
+
+    async def _answer(self, rule: Quorum, ask: Ask) -> None:
+        """Ask a register, no longer than a bus that works needs to answer, and tell the rule what came of it."""
+        number, way = ask.register, self._ways[ask.register]
         try:
-            async with asyncio.timeout(within_s), self._busy:
-                if self._revision is None:
-                    await self._try_for(client)
+            async with asyncio.timeout(ANSWER_S):
+                await way.looked.wait()
+                client = self._client(way.bus)
+                if client is None:
+                    raise TimeoutError
+                if ask.record is None:
+                    revision, record = await self._registers.read(client, number)
+                    rule.found(ask, revision, record, _now_s())
                 else:
-                    await self._renew(client)
+                    revision = await self._registers.replace(
+                        client, number, ask.record, revision=ask.revision
+                    )
+                    rule.stored(ask, revision, _now_s())
+        except Conflict:
+            rule.refused(ask, _now_s())
         except JETSTREAM_ERRORS as error:
-            self._bucket.close()
-            self.counters["failed"] += 1
-            _log.debug("the lease is out of reach error=%s", error)
+            way.bus, way.is_silent = way.bus + 1, True
+            rule.failed(ask, _now_s())
+            _log.debug("a register is out of reach register=%d error=%r", number + 1, error)
+        if rule is self._rule:
+            self._tell()
+        self._news.set()
+        self._news = asyncio.Event()
 
-    async def _try_for(self, client: Client) -> None:
-        revision, self.holder = await self._read(client)
-        if revision != self._seen:
-            self._seen, self._seen_s = revision, _now_s()
-        is_others = self.holder is not None and self.holder.manager not in (self.claim.manager, self.gone)
-        if is_others and _now_s() < self._seen_s + LEASE_S:
+    def _tell(self) -> None:
+        rule = self._rule
+        if rule.leading == self._told_that_it_leads:
             return
-        last = self._last_revision
+        self._told_that_it_leads = rule.leading
+        if rule.leading:
+            _log.info("this manager leads name=%s epoch=%d", self.claim.name, rule.epoch)
+        else:
+            _log.warning("this manager leads no more: %s", rule.why)
+        self._on_change(rule.leading)
+
+    async def _look_after(self) -> None:
+        """Make registers that are not there, for ever: each is looked for first, and again when it has not answered."""
+        while True:
+            for number, way in enumerate(self._ways):
+                client = self._client(way.bus)
+                if way.is_silent and client is not None:
+                    way.is_silent = False
+                    await self._look(client, number)
+                    way.looked.set()
+            is_new = any(not way.looked.is_set() for way in self._ways) or not self._ways
+            await asyncio.sleep(UNCONNECTED_S if is_new else LOOK_S)
+
+    async def _look(self, client: Client, number: int) -> None:
         try:
-            await self._claim(client, revision)
-        except Conflict:
-            return
-        self.epoch = self._last_revision
-        self.others_led = self.epoch != last + 1
-        self.counters["taken"] += 1
-        self.holder = self.claim
-        _log.info("this manager leads name=%s epoch=%d", self.claim.name, self.epoch)
-        self._on_change(True)
+            async with asyncio.timeout(MAKE_S):
+                await self._registers.make(client, number)
+        except JETSTREAM_ERRORS as error:
+            _log.debug("a register cannot be made now register=%d error=%r", number + 1, error)
 
-    async def _renew(self, client: Client) -> None:
-        """Renew it; also where it was renewed and the answer lost. One that others took is lost."""
-        assert self._revision is not None
+    async def _empty(self, number: int) -> None:
+        """Empty a register that is this manager's; twice, as what was asked before may still come."""
         try:
-            await self._claim(client, self._revision)
-        except Conflict:
-            revision, holder = await self._read(client)
-            if holder is None or holder.manager != self.claim.manager:
-                self._step_down("it was emptied" if holder is None else f"{holder.name} has taken it")
-                return
-            await self._claim(client, revision)
-        self.counters["renewed"] += 1
+            async with asyncio.timeout(ANSWER_S):
+                for _ in range(2):
+                    client = self._client(self._ways[number].bus)
+                    if client is None:
+                        return
+                    revision, record = await self._registers.read(client, number)
+                    if record is None or record.manager != self.claim.manager:
+                        return
+                    nobodys = self._rule.nobody(record)
+                    with contextlib.suppress(Conflict):
+                        await self._registers.replace(client, number, nobodys, revision=revision)
+                        return
+        except JETSTREAM_ERRORS as error:
+            _log.debug("a register lapses register=%d error=%r", number + 1, error)
 
-    async def _claim(self, client: Client, revision: int) -> None:
-        sent_s = _now_s()
-        data = msgspec.json.encode(self.claim)
-        self._revision = await self._bucket.replace(client, KEY, data, revision=revision)
-        self._last_revision = self._revision
-        self._sent_s, self._until_s = sent_s, sent_s + LEASE_S - MARGIN_S
 
-    def _step_down(self, why: str) -> None:
-        self._revision = self.holder = None
-        self.counters["lost"] += 1
-        _log.warning("this manager leads no more: %s", why)
-        self._on_change(False)
+@dataclass
+class _Way:
+    """How a register is reached.
 
-    async def _read(self, client: Client) -> tuple[int, Claim | None]:
-        """The key's revision, 0 where there is none, and whose it is."""
-        await self._bucket.open(client)
-        revision, data = await self._bucket.read(client, KEY)
-        try:
-            return revision, msgspec.json.decode(data, type=Claim)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return revision, None
+    Attributes:
+        bus: the number of the connection to ask by, of the lease's, over again after the last.
+        is_silent: whether it has not answered, so that it may not be there.
+        looked: set once it has been looked for.
+    """
+
+    bus: int
+    is_silent: bool = True
+    looked: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def _set_within(event: asyncio.Event, for_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), for_s)
 
 
 def _now_s() -> float:
-    """A clock that goes on while the machine sleeps: the lease at the server does."""
+    """A clock that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

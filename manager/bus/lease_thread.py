@@ -1,4 +1,4 @@
-"""The lease in a thread of its own, with a connection of its own: no other work of the manager delays its renewal.
+"""The lease in a thread of its own, with connections of its own: no other work of the manager delays its renewal.
 
 Where the manager's loop stands still for long the lease lapses all the same, as somebody else had better lead then.
 """
@@ -6,7 +6,7 @@ Where the manager's loop stands still for long the lease lapses all the same, as
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.tasks import end
@@ -17,17 +17,21 @@ class LeaseThread:
     """A `Lease` for a manager that is busy with other things; to be asked in the manager's loop.
 
     Args:
-        bus: by which the lease is reached, and nothing else is; not started.
+        buses: by which the lease is reached, as of `Lease`, and nothing else is; not started.
         claim: who this manager is.
         on_change: called in the manager's loop, with True when it has begun to lead, with False when it does no more.
         is_well: whether the manager does its work; may be asked in any thread.
     """
 
     def __init__(
-        self, bus: Bus, claim: Claim, on_change: Callable[[bool], None], is_well: Callable[[], bool]
+        self,
+        buses: Sequence[Bus],
+        claim: Claim,
+        on_change: Callable[[bool], None],
+        is_well: Callable[[], bool],
     ) -> None:
-        self._bus, self._on_change = bus, on_change
-        self._lease = Lease(bus, claim, self._tell, is_well)
+        self._buses, self._on_change = buses, on_change
+        self._lease = Lease(buses, claim, self._tell, is_well)
         self._thread = threading.Thread(target=self._serve, name="lease", daemon=True)
         self._ready = threading.Event()
         self._home: asyncio.AbstractEventLoop | None = None
@@ -107,7 +111,8 @@ class LeaseThread:
     async def _work(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         self._ready.set()
-        self._bus.start()
+        for bus in self._buses:
+            bus.start()
         trying = asyncio.create_task(self._lease.run(), name="lease")
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -117,7 +122,7 @@ class LeaseThread:
         finally:
             await end(trying, stopping)
             await self._lease.release()
-            await self._bus.close()
+            await asyncio.gather(*(bus.close() for bus in self._buses))
 
     def _end(self, error: BaseException | None) -> None:
         if self._ended is not None and not self._ended.done():

@@ -37,7 +37,7 @@ class Cluster:
     """A server's place in a cluster.
 
     Attributes:
-        server: its name, unlike all others'.
+        server: its name, unlike all others'; a tag of it, too, by which streams are placed on it.
         listen: HOST:PORT at which the other servers reach it.
         routes: where it reaches them, as the same; its own may be among them.
     """
@@ -123,5 +123,6 @@ def _text(listen: str, directory: Path, home: Path, authority: Authority, cluste
         routes = json.dumps([f"nats-route://{route}" for route in cluster.routes])
         inside = f"name: {json.dumps(CLUSTER)}, listen: {json.dumps(cluster.listen)}, routes: {routes}"
         lines["server_name"] = json.dumps(cluster.server)
+        lines["server_tags"] = json.dumps([cluster.server])
         lines["cluster"] = f"{{ {inside}, tls: {{ {tls}, timeout: 5 }} }}"
     return "".join(f"{key}: {value}\n" for key, value in lines.items())

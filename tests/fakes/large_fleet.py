@@ -121,7 +121,7 @@ def add_finding(state: FleetState, kind: Kind, subject: Subject, start_s: float 
 def collector_of(state: FleetState) -> FleetCollector:
     """The metrics of a manager that has no bus."""
     bus = manager_bus("nats://127.0.0.1:1")
-    lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
+    lease = Lease([bus], Claim(manager="1", name="m"), lambda _leads: None)
     return FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
 
 

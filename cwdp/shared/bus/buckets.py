@@ -1,8 +1,7 @@
 """Key-value buckets of JetStream, whose keys are replaced by compare-and-set only.
 
 With several copies nats-server 2.9.10 compares a key's revision when a message comes in, not when it is stored: of writers
-that come within the same milliseconds more than one may succeed. The last revision of the whole bucket it compares when
-a message is stored, so `OneKey` is exact.
+that come within the same milliseconds more than one may succeed. A `OneKey` has one copy and is exact.
 """
 
 import secrets
@@ -10,7 +9,15 @@ import secrets
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
-from nats.js.api import Header, KeyValueConfig, RePublish, StorageType
+from nats.js.api import (
+    DiscardPolicy,
+    Header,
+    KeyValueConfig,
+    Placement,
+    RePublish,
+    StorageType,
+    StreamConfig,
+)
 from nats.js.kv import KeyValue
 
 JETSTREAM_ERRORS = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
@@ -46,8 +53,12 @@ def copies_on(client: Client) -> int:
     From its beginning: nats-server 2.9.10 has lost messages that it had acknowledged, when servers were killed, of streams
     that had been given more copies later.
     """
-    is_clustered = bool(client._server_info.get("cluster"))  # noqa: SLF001 - what the server said of itself
-    return COPIES if is_clustered else 1
+    return COPIES if is_clustered(client) else 1
+
+
+def is_clustered(client: Client) -> bool:
+    """Whether the server of a connection is one of several."""
+    return bool(client._server_info.get("cluster"))  # noqa: SLF001 - what the server said of itself
 
 
 def maker() -> str:
@@ -176,34 +187,79 @@ class Bucket:
         self._opened = None
 
 
-class OneKey(Bucket):
-    """A bucket of one key, which is replaced by one writer only, however many try at the same time."""
+class OneKey:
+    """A bucket of one key, which is replaced by one writer only, however many try at the same time.
+
+    One server keeps it, and no copies: it is read and replaced while that server runs, whoever leads the others.
+
+    Args:
+        name: of the bucket.
+
+    Attributes:
+        stream: that it is.
+    """
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, max_bytes=ONE_KEY_BYTES)
+        self._name, self.stream = name, stream_of(name)
 
-    async def read(self, client: Client, key: str) -> tuple[int, bytes]:
-        """As of any bucket; where the key is gone, as from one whose keys lapse, the revision is the bucket's last.
+    async def make(self, client: Client, server: str | None = None) -> None:
+        """Make it unless it is there; on the server that has this tag, if one is given.
 
         Raises:
-            nats.errors.TimeoutError: there is a key now, or the copy that was asked has not got it yet.
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; `APIError` where no server has the tag.
         """
-        revision, data = await super().read(client, key)
-        if not revision:
-            state = (await client.jsm().stream_info(self._stream)).state
+        config = StreamConfig(
+            name=self.stream,
+            description=maker(),
+            subjects=[self._subject(">")],
+            num_replicas=1,
+            placement=Placement(tags=[server]) if server else None,
+            storage=StorageType.FILE,
+            max_msgs_per_subject=1,
+            max_bytes=ONE_KEY_BYTES,
+            discard=DiscardPolicy.NEW,
+            deny_delete=True,
+            allow_direct=True,
+        )
+        try:
+            await client.jetstream().add_stream(config)
+        except nats.js.errors.APIError as error:
+            if error.err_code != IN_USE:
+                raise
+
+    async def read(self, client: Client, key: str) -> tuple[int, bytes]:
+        """Its revision and what it holds; 0 and nothing where it never held anything.
+
+        Where the key is gone, as from a bucket whose keys lapse, the revision is the bucket's last.
+
+        Raises:
+            nats.errors.TimeoutError: there is a key now.
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; it may not be there.
+        """
+        try:
+            found = await client.jetstream().get_last_msg(self.stream, self._subject(key), direct=True)
+        except nats.js.errors.NotFoundError:
+            state = (await client.jsm().stream_info(self.stream)).state
             if state.messages:
-                raise nats.errors.TimeoutError
-            revision = state.last_seq
-        return revision, data
+                raise nats.errors.TimeoutError from None
+            return state.last_seq, b""
+        return found.seq or 0, found.data or b""
 
     async def replace(self, client: Client, key: str, data: bytes, *, revision: int) -> int:
-        """As of any bucket, where nothing is ever written under another key."""
-        await self.open(client)
+        """Have `data` in place of what it held at `revision`; the new revision.
+
+        Raises:
+            Conflict: it holds something else by now.
+            nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; it may have been replaced or not.
+        """
         headers = {Header.EXPECTED_LAST_SEQUENCE.value: str(revision)}
         try:
-            done = await client.jetstream().publish(self.subject(key), data, headers=headers)
+            done = await client.jetstream().publish(self._subject(key), data, headers=headers)
         except nats.js.errors.APIError as error:
             if error.err_code in WRONG_LAST:
                 raise Conflict(description=error.description) from error
             raise
         return done.seq
+
+    def _subject(self, key: str) -> str:
+        return f"$KV.{self._name}.{key}"

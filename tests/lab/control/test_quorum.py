@@ -181,7 +181,7 @@ def _stalling(running: Running, name: str) -> Iterator[None]:
 
 
 def test_servers_with_slow_disks_cost_nobody_the_lead(running: Running) -> None:
-    """One after the other, so that one of them has the lease's copies that lead."""
+    """One after the other: each has a register of the lease, and one the copies of all else that lead."""
     led, lab = until(running.leader, "a leader"), running.lab
     with (
         Generator([running.flow(RATE_BPS)], lab.popen, lab.run_dir) as generator,

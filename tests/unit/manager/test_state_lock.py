@@ -84,7 +84,7 @@ async def test_the_lease_of_a_manager_that_runs_no_more_is_taken_at_once_and_of_
         for name, gone in (("a", None), ("b", "x"), ("c", "a")):
             bus = manager_bus(server.url, name=name)
             bus.start()
-            lease = Lease(bus, Claim(manager=name, name="m"), lambda _leads: None)
+            lease = Lease([bus], Claim(manager=name, name="m"), lambda _leads: None)
             lease.gone = gone
             leases.append((bus, lease))
         first, other, next_one = (lease for _, lease in leases)

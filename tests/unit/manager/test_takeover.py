@@ -348,7 +348,7 @@ async def test_nobody_leads_longer_than_its_lease_though_the_bus_stands_still(tm
     async with bus_server(tmp_path / "nats") as server:
         bus = manager_bus(server.url)
         bus.start()
-        lease = Lease(bus, Claim(manager="a", name="a"), lambda _leads: None)
+        lease = Lease([bus], Claim(manager="a", name="a"), lambda _leads: None)
         task = asyncio.create_task(lease.run())
         await until(lambda: lease.counters["renewed"] == 2)
         assert server.pid is not None

@@ -41,7 +41,7 @@ async def test_a_host_that_another_manager_has_put_out_is_forgotten_and_one_that
                 await bus.documents.remove(host)
             state.expire(60.0)
             state.hear_hello(hello("joined-anew"), 60.0)
-            lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
+            lease = Lease([bus], Claim(manager="1", name="m"), lambda _leads: None)
             kept = BusState(bus, lease.confirm, {}, shared={})
             taking_over = TakeOver(bus, lease, state, kept, identity=tmp_path, direct=lambda _documents: None)
             state.lead(60.0, Leader(2, 0.0), timeline="t", others_led=True)

@@ -82,7 +82,7 @@ async def test_the_lease_is_one_managers_until_it_lapses_or_is_given_up(tmp_path
             bus = manager_bus(server.url, name=name)
             bus.start()
             claim = Claim(manager=name, name=name)
-            made = Lease(bus, claim, lambda leads: changes.append((name, leads)))
+            made = Lease([bus], claim, lambda leads: changes.append((name, leads)))
             return bus, made, asyncio.create_task(made.run())
 
         everybody = [lease(name) for name in ("a", "b", "c")]
@@ -122,7 +122,7 @@ async def test_a_lease_that_lapsed_on_the_bus_is_taken_with_a_later_epoch(tmp_pa
         await client.close()
         bus = manager_bus(server.url, name="a")
         bus.start()
-        lease = Lease(bus, Claim(manager="a", name="a"), lambda _leads: None)
+        lease = Lease([bus], Claim(manager="a", name="a"), lambda _leads: None)
         task = asyncio.create_task(lease.run())
         await until(lambda: lease.leads)
         assert lease.epoch > 7
@@ -137,7 +137,7 @@ async def test_a_lease_that_was_renewed_with_the_answer_lost_is_still_its_own(tm
         bus.start()
         claim = Claim(manager="a", name="a")
         changes: list[bool] = []
-        lease = Lease(bus, claim, changes.append)
+        lease = Lease([bus], claim, changes.append)
         task = asyncio.create_task(lease.run())
         await until(lambda: lease.leads)
         assert bus.session is not None
@@ -155,7 +155,7 @@ async def test_a_manager_that_cannot_reach_the_bus_leads_no_more(tmp_path: Path)
     async with bus_server(tmp_path / "nats") as server:
         bus = manager_bus(server.url)
         bus.start()
-        lease = Lease(bus, Claim(manager="a", name="a"), lambda _leads: None)
+        lease = Lease([bus], Claim(manager="a", name="a"), lambda _leads: None)
         task = asyncio.create_task(lease.run())
         await until(lambda: lease.leads)
     await until(lambda: lease.counters["lost"] == 1, LEASE_S + 2)

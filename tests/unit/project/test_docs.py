@@ -149,7 +149,7 @@ def metric_samples() -> dict[str, set[str]]:
     """Each metric's name as it is exposed, with all values of its labels, of a manager that knows no host."""
     state = FleetState(Identity(timeline="t", starts=1), ProbeSettings(), continued=False)
     bus = manager_bus("nats://127.0.0.1:1")
-    lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
+    lease = Lease([bus], Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found: dict[str, set[str]] = {}
     for metric in collector.scrape({}).collect():

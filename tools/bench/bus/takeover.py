@@ -17,7 +17,6 @@ import numpy as np
 from cwdp.cli.output import progress
 from cwdp.shared.bus.buckets import stream_of
 from cwdp.shared.bus.messages import DESIRED_BUCKET
-from manager.bus.lease import BUCKET
 from manager.identity.authority import Authority
 from tools.bench.figures import Figure, figure
 from tools.bus_cluster import BusCluster
@@ -27,8 +26,10 @@ MANAGERS = ("a", "b")
 HOSTS = 16
 MANAGER_KILLS, SERVER_KILLS = 100, 50
 MANAGER_TARGET_S, SERVER_TARGET_S = 5.0, 10.0
-LEASE_STREAM = stream_of(BUCKET)
-STREAMS = (LEASE_STREAM, stream_of(DESIRED_BUCKET))
+STREAM = stream_of(DESIRED_BUCKET)
+AWAY_S, BACK_S = 6.0, 8.0
+"""So long a server is away, and is watched once it is back: its Raft timeouts are 4 to 9 s."""
+
 GLANCE_S = 0.02
 LONGEST_S = 60.0
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -126,7 +127,7 @@ def _figure(name: str, took_s: list[float], target_s: float) -> Figure:
 
 
 async def measure(manager_kills: int, server_kills: int, seed: int = 1) -> tuple[list[float], list[float]]:
-    """How long nobody led after each kill of the leading manager, and of the server that leads the lease's copies."""
+    """How long nobody led after each kill of the leading manager; and, whenever a server failed and came back, at the longest."""
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as path:
         directory = Path(path)
@@ -136,9 +137,9 @@ async def measure(manager_kills: int, server_kills: int, seed: int = 1) -> tuple
             SpeakingHosts(servers.url, servers.authority, HOSTS),
         ):
             await managers.until_led()
-            await servers.until_whole(*STREAMS)
+            await servers.until_whole(STREAM)
             of_managers = [await _kill_manager(managers, draw) for _ in range(manager_kills)]
-            of_servers = [await _kill_server(managers, servers, draw) for _ in range(server_kills)]
+            of_servers = [await _fail_server(managers, servers, draw) for _ in range(server_kills)]
     return of_managers, of_servers
 
 
@@ -154,16 +155,27 @@ async def _kill_manager(managers: Managers, draw: random.Random) -> float:
     return took_s
 
 
-async def _kill_server(managers: Managers, servers: BusCluster, draw: random.Random) -> float:
-    await servers.until_whole(*STREAMS)
-    _, epoch = await managers.until_led()
-    await asyncio.sleep(draw.uniform(0.5, 1.5))
-    name = await servers.leader(LEASE_STREAM)
-    assert name is not None
-    servers.kill(name)
-    killed_s = time.monotonic()
-    await managers.until_led(epoch)
-    took_s = time.monotonic() - killed_s
-    servers.start(name)
-    progress(f"the lease's server was killed: {took_s:.2f} s")
-    return took_s
+async def _fail_server(managers: Managers, servers: BusCluster, draw: random.Random) -> float:
+    """Kill or stop any one, and let it come back."""
+    await servers.until_whole(STREAM)
+    await managers.until_led()
+    name, stops = draw.choice(servers.names), draw.random() < 0.5
+    (servers.suspend if stops else servers.kill)(name)
+    away_s = await _longest_unled(managers, AWAY_S)
+    (servers.resume if stops else servers.start)(name)
+    back_s = await _longest_unled(managers, BACK_S)
+    progress(
+        f"{name} was {'stopped' if stops else 'killed'}: {away_s:.2f} s; once it was back: {back_s:.2f} s"
+    )
+    return max(away_s, back_s)
+
+
+async def _longest_unled(managers: Managers, for_s: float) -> float:
+    """How long no manager says that it leads, at the longest; until one does."""
+    longest_s, began_s = 0.0, time.monotonic()
+    led_s = began_s
+    while led_s - began_s < for_s and time.monotonic() - began_s < LONGEST_S:
+        if await managers.leader() is not None:
+            longest_s, led_s = max(longest_s, time.monotonic() - led_s), time.monotonic()
+        await asyncio.sleep(GLANCE_S)
+    return max(longest_s, time.monotonic() - led_s)

@@ -10,15 +10,15 @@ from cwdp.errors import ManagerError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, stream_of
 from cwdp.shared.bus.messages import DESIRED_BUCKET
 from cwdp.shared.bus.session import dial, hang_up
-from manager.bus.lease import BUCKET as LEASE_BUCKET
+from manager.bus.registers import IN_CLUSTER, buckets
 from manager.history.stream import STREAM
-from manager.identity.authority import Authority
+from manager.identity.authority import DEFAULT_POD, Authority
 from manager.identity.registry import BUCKET as CREDENTIALS_BUCKET
 from tools.lab.network import netns
 from tools.soak.stage import Stage
 from tools.waiting import wait_for
 
-STREAMS = (STREAM, *map(stream_of, (DESIRED_BUCKET, LEASE_BUCKET, CREDENTIALS_BUCKET)))
+STREAMS = (STREAM, *map(stream_of, (DESIRED_BUCKET, CREDENTIALS_BUCKET)))
 WHOLE_S = 60.0
 MOST_EVENTS = 10_000
 SENT_S = 5.0
@@ -28,7 +28,10 @@ Json = dict[str, Any]
 
 
 def behind(stage: Stage) -> list[str]:
-    """Streams of which not every server has a copy that is up to date, after as long as that may take."""
+    """Streams of which not every server has a copy that is up to date, after as long as that may take.
+
+    And registers of the lease that no server keeps, or one server keeps together.
+    """
     found: list[str] = list(STREAMS)
 
     def is_whole() -> bool:
@@ -52,8 +55,9 @@ async def _behind(stage: Stage) -> list[str]:
         except JETSTREAM_ERRORS:
             continue
         try:
-            told = [await _stream(client, stream, len(stage.lab.topology.servers)) for stream in STREAMS]
-            return [each for each in told if each]
+            servers = len(stage.lab.topology.servers)
+            told = [await _stream(client, stream, servers) for stream in STREAMS]
+            return [each for each in (*told, await _registers(client, servers)) if each]
         finally:
             await hang_up(client)
     return ["no bus server answers"]
@@ -62,7 +66,7 @@ async def _behind(stage: Stage) -> list[str]:
 async def _stream(client: Client, stream: str, servers: int) -> str:
     """What is wrong with one; empty for nothing."""
     try:
-        said: Json = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=2)).data)
+        said = await _info(client, stream)
     except JETSTREAM_ERRORS as error:
         return f"{stream}: {str(error) or type(error).__name__}"
     cluster = said.get("cluster") or {}
@@ -71,6 +75,23 @@ async def _stream(client: Client, stream: str, servers: int) -> str:
     if "error" in said or not cluster.get("leader") or len(replicas) + 1 != servers:
         return f"{stream}: {said.get('error') or cluster}"
     return f"{stream}: {', '.join(late)} behind" if late else ""
+
+
+async def _registers(client: Client, servers: int) -> str:
+    """What is wrong with those of the lease; empty for nothing."""
+    streams = [stream_of(bucket) for bucket in buckets(DEFAULT_POD, IN_CLUSTER if servers > 1 else 1)]
+    try:
+        said = [await _info(client, stream) for stream in streams]
+    except JETSTREAM_ERRORS as error:
+        return f"{', '.join(streams)}: {str(error) or type(error).__name__}"
+    homes = [(each.get("cluster") or {}).get("leader") for each in said]
+    is_well = len(streams) == 1 or (None not in homes and len(set(homes)) == len(streams))
+    return "" if is_well else f"{', '.join(streams)}: on {homes}"
+
+
+async def _info(client: Client, stream: str) -> Json:
+    said: Json = json.loads((await client.request(f"$JS.API.STREAM.INFO.{stream}", b"", timeout=2)).data)
+    return said
 
 
 async def _ignore(*_: object) -> None:

@@ -329,7 +329,7 @@ def test_the_metrics_of_clocks_that_change() -> None:
     follower.see(1.3, changing="a b", since_s=1.0)
     follower.see(4.3, changing="a", since_s=1.0)
     bus = manager_bus("nats://127.0.0.1:1")
-    lease = Lease(bus, Claim(manager="1", name="m"), lambda _leads: None)
+    lease = Lease([bus], Claim(manager="1", name="m"), lambda _leads: None)
     collector = FleetCollector(Sources(state=state, bus=bus, server=None, lease=lease))
     found = {
         (s.name, *s.labels.values()): s.value

@@ -23,6 +23,7 @@ async def test_what_was_replaced_goes_soon(tmp_path: Path) -> None:
     async with bus_server(tmp_path) as server:
         client = await connect_as_manager(server.url)
         bucket, revision = OneKey("some"), 0
+        await bucket.make(client)
         for _ in range(3 * ONE_KEY_BYTES // len(VALUE)):
             revision = await bucket.replace(client, "key", VALUE, revision=revision)
         assert await bucket.read(client, "key") == (revision, VALUE)
@@ -39,6 +40,7 @@ async def test_who_leads_goes_on_where_the_bus_is_full_of_documents(
     async with bus_server(tmp_path) as server:
         client = await connect_as_manager(server.url)
         lease, revision = OneKey("lease"), 0
+        await lease.make(client)
         revision = await lease.replace(client, "key", VALUE, revision=revision)
         with pytest.raises(JETSTREAM_ERRORS):
             await _fill(client)

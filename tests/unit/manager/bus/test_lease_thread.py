@@ -23,7 +23,7 @@ def _thread(
     server: NatsServer, authority: Authority, name: str, told: list[bool], is_well: Callable[[], bool]
 ) -> LeaseThread:
     bus = manager_bus(server.url, authority, name=name)
-    return LeaseThread(bus, Claim(manager=name, name=name), told.append, is_well)
+    return LeaseThread([bus], Claim(manager=name, name=name), told.append, is_well)
 
 
 @asynchronous
