@@ -33,12 +33,16 @@ QuoteKey = tuple[bytes, bytes, bytes]
 
 @dataclass(frozen=True)
 class FlowPath:
-    """A path to trace: the interface to send from, addresses of one family, and the source port that selects it."""
+    """A path to trace: the interface to send from, addresses of one family, and the source port that selects it.
+
+    `protocol` is IPPROTO_TCP for the path of TCP connections, 0 for that of RoCEv2.
+    """
 
     ifname: str
     source: str
     destination: str
     sport: int
+    protocol: int = 0
 
     @property
     def family(self) -> socket.AddressFamily:

@@ -44,6 +44,10 @@ KEPT_MAPS = (
     "slices",
     "slice_table",
     "jobs",
+    "tcp_conns",
+    "tcp_out",
+    "tcp_steered",
+    "tcp_in",
 )
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
