@@ -13,6 +13,7 @@ PARTS = {
     "changing": "clocks.changing",
     "programs": "programs",
     "dataplane": "dataplane",
+    "tcp": "tcp",
     "agent": "agent",
     "lab": "lab",
     "slices": "slices",
