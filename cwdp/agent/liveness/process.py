@@ -24,7 +24,7 @@ from cwdp.agent.liveness.coveredpaths import CoveredPaths
 from cwdp.agent.liveness.everypath import BURST_TURNS, CALM_TURNS, EveryPath
 from cwdp.agent.liveness.plan import BURST_PULSES, Plan, Rows, TokenBucket
 from cwdp.agent.liveness.pulses import COUNTERS, PulseOrder, Pulses
-from cwdp.agent.liveness.watchedpaths import HostPaths, NicPaths, Way
+from cwdp.agent.liveness.watchedpaths import HostPaths, NicPaths, Way, WayKey
 from cwdp.agent.orders import Orders
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
@@ -82,7 +82,7 @@ class PulseHost:
         self._turn_ns = turn_ns
         self._nics: dict[PulseOrder, _Nic] = {}
         self._orders = PulseOrders([], [])
-        self._ways: dict[tuple[str, bytes, int], tuple[int, ...]] = {}
+        self._ways: dict[WayKey, tuple[int, ...]] = {}
         self._turn_bucket, self._pulse_bucket = (
             TokenBucket(BURST_TURNS * CALM_TURNS),
             TokenBucket(BURST_PULSES),

@@ -292,6 +292,7 @@ class _Changes:
         }
         self._free = deque(n for n in range(1, abi.TCP_CONNS) if not self._conns["flags"][n])
         self._left: list[list[PathKey]] = []
+        self._is_any = False
 
     def put(self, connection: TcpConnection, wanted: TcpSteer) -> None:
         """Steer a connection; raises what `TcpSteering.set` does."""
@@ -306,6 +307,7 @@ class _Changes:
                 f"{abi.TCP_CONNS - 1} connections are steered already", "steer fewer services"
             )
         paths = self._paths.use(wanted.path_keys(connection))
+        self._is_any = True
         if number is None:
             number = self._numbers[connection] = self._free.popleft()
             self._conns[number] = np.zeros((), dtype=abi.TCP_CONN)
@@ -327,6 +329,7 @@ class _Changes:
         number = self._numbers.pop(connection, None)
         if number is None:
             raise SteeringError(f"{connection} is not steered", "nothing is to be done")
+        self._is_any = True
         libbpf.hash_delete(self._maps.tcp_out_fd, connection.pack())
         libbpf.hash_delete(self._maps.tcp_in_fd, connection.wire_key())
         self._left.append(_steer(self._conns[number]).path_keys(connection))
@@ -338,7 +341,8 @@ class _Changes:
 
     def finish(self) -> None:
         """Let go of what the dataplane does not use any more, and tell those who follow changes of the steering."""
-        self._maps.next_generation()
+        if self._is_any:
+            self._maps.next_generation()
         for paths in self._left:
             self._paths.leave(paths)
         self._left.clear()

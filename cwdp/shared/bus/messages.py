@@ -38,6 +38,7 @@ from msgspec import Meta, Struct
 from cwdp.shared.bus.clocks import ChangedClock, Discipline, OwnChange
 from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.slices import SliceSet
+from cwdp.shared.tcp import SteerTcp
 
 DESIRED_BUCKET = "cwdp-desired"
 HELLO_INTERVAL_S = 1.0
@@ -239,6 +240,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     slices: list[NicSlices] = []
     detours: list[Detour] = []
     spreads: list[Spread] = []
+    tcp: list[SteerTcp] = []
     report_interval_s: ReportInterval = DEFAULT_REPORT_INTERVAL_S
     epoch: int = 0
     led_since_s: float = 0.0

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cwdp.shared.bus.messages import Desired, Detour, NicSlices, ReportInterval, Spread, SteerQp, TraceOrder
+from cwdp.shared.tcp import SteerTcp, TcpKey, tcp_key
 
 KIND = "change"
 
@@ -43,6 +44,8 @@ class Change(Struct, frozen=True, kw_only=True):
     detours_gone: list[PeerKey] = []
     spreads: list[Spread] = []
     spreads_gone: list[PeerKey] = []
+    tcp: list[SteerTcp] = []
+    tcp_gone: list[TcpKey] = []
 
 
 def change_of(base: Desired, document: Desired) -> Change | None:
@@ -52,6 +55,7 @@ def change_of(base: Desired, document: Desired) -> Change | None:
     steer, steer_gone = _difference(base.steer, document.steer, _qp)
     traces, traces_gone = _difference(base.traces, document.traces, _peer)
     detours, detours_gone = _difference(base.detours, document.detours, _peer)
+    tcp, tcp_gone = _difference(base.tcp, document.tcp, tcp_key)
     spreads, spreads_gone = _difference(base.spreads, document.spreads, _peer)
     return Change(
         host=document.host,
@@ -69,6 +73,8 @@ def change_of(base: Desired, document: Desired) -> Change | None:
         detours_gone=detours_gone,
         spreads=spreads,
         spreads_gone=spreads_gone,
+        tcp=tcp,
+        tcp_gone=tcp_gone,
     )
 
 
@@ -88,6 +94,7 @@ def changed(base: Desired, change: Change) -> Desired:
         traces=_with(base.traces, change.traces, change.traces_gone, _peer),
         detours=_with(base.detours, change.detours, change.detours_gone, _peer),
         spreads=_with(base.spreads, change.spreads, change.spreads_gone, _peer),
+        tcp=_with(base.tcp, change.tcp, change.tcp_gone, tcp_key),
     )
 
 
