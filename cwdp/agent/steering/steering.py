@@ -14,7 +14,7 @@ from cwdp.errors import CwdpError, SteeringError
 from cwdp.shared.bus.messages import RoceSettings, SteerQp
 from cwdp.shared.tcp import SteerTcp
 
-LOOK_S = 60.0
+LOOK_S = 5.0
 
 _NS_PER_MS = 1_000_000
 
@@ -44,7 +44,7 @@ class DesiredSteering(Reconciler):
         return apply(ifname, wanted, self._roce, [one for one in self._tcp if one.nic == ifname])
 
     def _unsettled(self) -> set[str]:
-        """All of them now and then: hosts may have ceased to announce connections."""
+        """All of them now and then: other hosts announce connections, or cease to."""
         now_s = time.monotonic()
         if self._steer is None or now_s - self._looked_s < LOOK_S:
             return super()._unsettled()

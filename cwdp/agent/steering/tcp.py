@@ -29,6 +29,7 @@ def apply(ifname: str, maps: Maps, wanted: list[SteerTcp]) -> list[CwdpError]:
         {one: steer for one, steer in steers.items() if one.remote not in elsewhere}
     )
     steering.forget_silent(time.monotonic_ns())
+    steering.set_timers()
     return refused + list(elsewhere.values())
 
 

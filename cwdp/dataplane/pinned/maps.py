@@ -22,6 +22,7 @@ class Maps:
     """The open maps of one interface; most are shared memory, read and written in place.
 
     Attributes:
+        where: the tree.
         slots: the table of probes under way and results, pulses behind pairs; shape (SLOTS + PULSE_SLOTS,),
             dtype `abi.SLOT`.
         qps: queue pairs by direction; each shape (buckets * QP_WAYS,), dtype `abi.QP`, free ones with a tag of 0.
@@ -37,7 +38,7 @@ class Maps:
     """
 
     def __init__(self, where: TreePath) -> None:
-        self._where = where
+        self.where = where
         self._fds = {name: libbpf.get(where.path / name) for name in KEPT_MAPS}
         self.slots = self._shared("slots", abi.SLOT)
         self._clock = self._shared("clock", abi.CLOCK)
@@ -69,7 +70,7 @@ class Maps:
     def still_pinned(self) -> bool:
         """Whether the tree still has these very maps: it may have been unloaded and loaded anew."""
         try:
-            pinned = libbpf.get(self._where.path / "slots")
+            pinned = libbpf.get(self.where.path / "slots")
         except OSError:
             return False
         try:

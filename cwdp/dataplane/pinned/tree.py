@@ -51,7 +51,8 @@ KEPT_MAPS = (
 )
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
-PROGRAMS = ("xdp_ingress", "tc_egress", "tc_ingress")
+TIMERS_PROGRAM = "tcp_timers"
+PROGRAMS = ("xdp_ingress", "tc_egress", "tc_ingress", TIMERS_PROGRAM)
 XDP_LINK = "link_xdp"
 TCX_LINK = "link_tcx"
 TCX_INGRESS_LINK = "link_tcx_ingress"

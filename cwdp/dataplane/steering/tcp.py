@@ -21,6 +21,7 @@ from cwdp.dataplane.addresses import address_words, words_address
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.kernel.barrier import store_barrier
 from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.pinned.tree import TIMERS_PROGRAM
 from cwdp.dataplane.steering.pathtable import PathKey, PathTable
 from cwdp.dataplane.steering.steering import Managed, require_ports
 from cwdp.errors import SteeringError
@@ -244,6 +245,18 @@ class TcpSteering:
         announcing = {_host(key) for key, _ in items if key not in old and key != _host(key)}
         forgotten = [key for key in old if key != _host(key) or key not in announcing]
         return sum(libbpf.hash_delete(self._maps.tcp_in_fd, key) for key in forgotten)
+
+    def set_timers(self) -> None:
+        """Have sockets of connections that are steered here or at the far end not wait for as long as Linux would have them.
+
+        Of this network namespace, and until they are closed.
+
+        Raises:
+            OSError: the kernel does not permit it.
+        """
+        if self._maps.tcp_steered["total"][0] or self._ports():
+            with libbpf.opened(self._maps.where.path / TIMERS_PROGRAM) as program:
+                libbpf.iterate(program)
 
     def _present(self) -> NDArray[np.intp]:
         return np.flatnonzero(self._conns["flags"])

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,14 +22,20 @@ pytestmark = pytest.mark.kernel
 
 CHUNK = os.urandom(1 << 16)
 FAMILIES = pytest.mark.parametrize("version", [4, 6], ids=["IPv4", "IPv6"])
-BELOW_RTO_S = 0.2
-"""Linux retransmits after no less, unless something tells it sooner."""
+LINUX_RTO_MIN_S = 0.2
+"""Linux waits for no less, unless it is told to."""
 
 
 @pytest.fixture
 def net() -> Iterator[TwoSpines]:
     with two_spines() as made:
         yield made
+
+
+def rto_s(sock: socket.socket) -> float:
+    """The retransmission time-out of a socket now (`struct tcp_info`)."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 16)
+    return float(struct.unpack_from("=I", info, 8)[0]) / 1e6
 
 
 class Stream:
@@ -89,8 +96,12 @@ class Pair:
 
     def await_confirmed(self) -> None:
         for host, connection in self.ends:
-            until(confirmed(host, connection))
+            if connection in host.steering.all():
+                until(confirmed(host, connection))
             until(lambda host=host: all(path["last_answer_ns"] for path in host.watched()))
+        for host in self.net.hosts:
+            with host.namespace.entered():
+                host.steering.set_timers()
 
 
 def confirmed(host: Host, connection: TcpConnection) -> Callable[[], bool]:
@@ -150,8 +161,21 @@ def test_a_silent_cut(net: TwoSpines, version: int, sides: tuple[int, ...]) -> N
     net.cut(0, sides=sides)
     cut_bytes = stream.got_bytes
     until(lambda: stream.got_bytes > cut_bytes + 10_000_000)
-    assert stream.longest_s < BELOW_RTO_S
+    assert stream.longest_s < LINUX_RTO_MIN_S
     stream.end()
+
+
+def test_only_sockets_of_steered_connections_wait_for_less(net: TwoSpines) -> None:
+    pair = Pair(net, 4)
+    pair.steer(0)
+    pair.await_confirmed()
+    others = net.connect()
+    for near, far in ((pair.near, pair.far), others):
+        for _ in range(20):
+            near.sendall(b"?")
+            far.sendall(far.recv(1))
+            near.recv(1)
+    assert rto_s(pair.near) < LINUX_RTO_MIN_S <= min(map(rto_s, (pair.far, *others)))
 
 
 def test_a_peer_without_cwdp_is_left_alone(net: TwoSpines) -> None:
