@@ -45,6 +45,7 @@ enum cwdp_constant {
 
 	/* Data offset and flags (ACK, PSH) of a TCP probe, and its window: where the destination QPN lies. */
 	CWDP_TCP_PROBE = 0x5018c3d9,
+	CWDP_TCP_PROBE_SUM = 0xffff,    /* of its ports and its urgent pointer */
 	CWDP_TCP_CONNS = 4096,          /* TCP connections steered; number 0 means none */
 	CWDP_TCP_SUMS = 16384,          /* a power of two */
 	CWDP_TCP_ANNOUNCED_MAX = 65536, /* connections of other hosts, and of this one */

@@ -3,11 +3,16 @@
  *
  *   XDP ingress, ingress()
  *   |  parse_headers; of a nonlinear buffer from a copy, ingress_nonlinear()
- *   |- neither RoCEv2 nor a probe .................................. PASS
+ *   |- neither RoCEv2 nor a probe nor what follows ................. PASS
+ *   |- an ICMP error: ingress_quote() > give_back_ports ............ PASS
  *   |- a probe: ingress_probe()
  *   |  |- a request: probe_reflect, turned into its reply .......... TX
  *   |  |- a reply: probe_accept, into its slot ..................... DROP, or PASS if the key is not ours
  *   |  `- malformed ................................................ PASS
+ *   |- TCP to the port of probes: ingress_tcp
+ *   |  |- bears ports: give_back_ports ............................. PASS
+ *   |  |- bears ports that its host has not announced .............. DROP
+ *   |  `- else ..................................................... PASS
  *   |- a detoured packet: announce_detoured, by metadata ........... PASS, to tc ingress
  *   `- RoCEv2: ingress_roce()
  *      qp_find > telemetry > take_sample ........................... PASS
@@ -22,6 +27,8 @@
  *   |  |- a NAK: go_back ........................................... redirected to ingress, or SHOT
  *   |  |- an ACK said again: go_back ............................... SHOT, or on as RoCEv2
  *   |  `- a template: probe_send > slice_probe ..................... UNSPEC, to the wire
+ *   |- TCP: egress_tcp
+ *   |  `- of a steered connection: tcp_route > bear_ports .......... UNSPEC, to the wire
  *   |- not RoCEv2, a probe, or back here after a detour's redirect . UNSPEC, to the wire
  *   `- RoCEv2: egress_roce()
  *      qp_find > egress_qp() > take_sample

@@ -38,8 +38,8 @@ struct cwdp_probe {
 };
 
 /* A whole probe from the UDP header on. Over TCP, UDP header and BTH are a TCP header: ports, a sequence
- * number of 0 in place of length and checksum, then CWDP_TCP_PROBE at the QPN and 0 behind it. Packed, since
- * the probe's 64-bit fields come to lie at odd words. */
+ * number of 0 in place of length and checksum, CWDP_TCP_PROBE at the QPN, and a checksum of 0 and an urgent
+ * pointer at the PSN. Packed, since the probe's 64-bit fields come to lie at odd words. */
 struct cwdp_probe_packet {
 	__be16 sport;
 	__be16 dport;

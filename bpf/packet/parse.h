@@ -124,8 +124,22 @@ static __always_inline bool parse_roce(struct frame *frame, void *data, void *en
 	return parse_headers(frame, data, end, 0) == PARSED_ROCE;
 }
 
-/* To the port of probes, with a BTH of our opcode and queue pair, or a TCP header of our window, without an
- * urgent pointer? */
+/* The one's complement sum of some 16-bit words (RFC 1071), from 1 to 0xffff unless all are zero. */
+static __always_inline __u32 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Where the urgent pointer lies in what would be a BTH. */
+static __always_inline __be16 urgent_of(const struct cwdp_probe_packet *packet)
+{
+	return bpf_htons(bpf_ntohl(packet->bth.psn) & 0xffff);
+}
+
+/* To the port of probes, with a BTH of our opcode and queue pair; or with a TCP header of our window, and an
+ * urgent pointer by which its ports add up to what those of no steered connection do. So no path that clears
+ * the pointer passes for one that is alive. */
 static __always_inline bool has_probe_bth(const struct frame *frame)
 {
 	const struct cwdp_probe_packet *packet = frame->packet;
@@ -133,7 +147,8 @@ static __always_inline bool has_probe_bth(const struct frame *frame)
 	if (packet->dport != bpf_htons(probe_port))
 		return false;
 	if (frame->protocol == IPPROTO_TCP)
-		return packet->bth.qpn == bpf_htonl(CWDP_TCP_PROBE) && !(packet->bth.psn & bpf_htonl(0xffff));
+		return packet->bth.qpn == bpf_htonl(CWDP_TCP_PROBE) &&
+		       fold((__u32)packet->sport + packet->dport + urgent_of(packet)) == CWDP_TCP_PROBE_SUM;
 	return packet->bth.opcode == CWDP_BTH_OPCODE && packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN);
 }
 

@@ -125,6 +125,9 @@ static __always_inline void reverse_headers(struct frame *frame)
 	}
 	packet->sport = frame->probe->reply_port;
 	packet->check = 0;
+	if (frame->protocol == IPPROTO_TCP)
+		packet->bth.psn =
+			bpf_htonl(bpf_ntohs(urgent_for(CWDP_TCP_PROBE_SUM, packet->sport, packet->dport)));
 }
 
 /* Ingress at the responder: verify, stamp, sign, turn round. */

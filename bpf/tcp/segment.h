@@ -27,13 +27,6 @@ static __always_inline struct tcp_header *tcp_header_of(const struct frame *fram
 	return (void *)frame->packet;
 }
 
-/* The one's complement sum of some 16-bit words (RFC 1071), from 1 to 0xffff unless all are zero. */
-static __always_inline __u32 fold(__u32 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
-
 /* What the urgent pointer must be for the segment's checksum to stay right with another pair of ports. */
 static __always_inline __be16 urgent_for(__u32 port_sum, __be16 sport, __be16 dport)
 {

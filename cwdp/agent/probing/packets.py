@@ -109,12 +109,15 @@ def requests(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:
 def _make_tcp(templates: NDArray[np.void], rows: NDArray[np.bool_]) -> None:
     """Have some templates be TCP segments: UDP header and BTH become a TCP header (bpf/probe_types.h).
 
-    Its checksum is wrong: where nobody takes a probe for one, the stack drops it unheard.
+    Their checksum is wrong: where nobody takes a probe for one, the stack drops it unheard. Their ports and urgent pointer
+    add up to TCP_PROBE_SUM.
     """
     packet, ip = templates["packet"], templates["ip"]
     for name, value in {"opcode": 0, "pkey": 0, "qpn": abi.TCP_PROBE}.items():
         packet["bth"][name][rows] = value
     packet["len"][rows] = 0
+    ports = packet["sport"][rows].astype(np.int64) + packet["dport"][rows]
+    packet["bth"]["psn"][rows] = (abi.TCP_PROBE_SUM - ports - 1) % 0xFFFF + 1
     ip["protocol" if "protocol" in (ip.dtype.names or ()) else "next_header"][rows] = socket.IPPROTO_TCP
 
 

@@ -73,7 +73,8 @@ class _Ring:
         tables.sign_for(SENDERS[schedule.family], self.sender.cookie)
         self._seq = schedule.templates["packet"]["probe"]["seq"]
         packet = schedule.templates["packet"]
-        self._psn, self._psn_bits = packet["bth"]["psn"], np.where(packet["len"] > 0, 0xFFFFFF, 0)
+        self._psn, is_udp = packet["bth"]["psn"], packet["len"] > 0
+        self._psn_bits, self._urgent = np.where(is_udp, 0xFFFFFF, 0), np.where(is_udp, 0, self._psn)
         self._next = 0
         self._started_ns: int | None = None
         self._counted = 0
@@ -95,7 +96,7 @@ class _Ring:
         stop = min(start + 2 * pairs, start + MAX_BATCH, len(self._seq))
         numbers = np.arange(seq, seq + stop - start) & SEQ_MASK
         self._seq[start:stop] = numbers
-        self._psn[start:stop] = numbers & self._psn_bits[start:stop]
+        self._psn[start:stop] = numbers & self._psn_bits[start:stop] | self._urgent[start:stop]
         self._next = stop % len(self._seq)
         return start, stop
 

@@ -309,6 +309,8 @@ class _Changes:
 
     def put(self, connection: TcpConnection, wanted: TcpSteer) -> None:
         """Steer a connection; raises what `TcpSteering.set` does."""
+        if wanted.ports and connection.port_sum == abi.TCP_PROBE_SUM:
+            raise SteeringError(f"the ports of {connection} add up as those of probes do", "it is left alone")
         alike = self._wires.get(connection.wire_key())
         if wanted.ports and alike not in (None, connection):
             raise SteeringError(

@@ -56,6 +56,7 @@ def has_right_checksum(frame: Packet) -> bool:
 def probe(ip_version: int = 4, sport: int = 50_001, **fields: Any) -> Packet:
     """A template of a TCP probe, as the agent sends it."""
     tcp = TCP(sport=sport, dport=abi.ROCE_PORT, flags="PA", window=WINDOW, chksum=0, seq=0, ack=0)
+    tcp.urgptr = -(sport + abi.ROCE_PORT) % 0xFFFF or 0xFFFF
     return rebuilt(link() / network(ip_version) / tcp / Probe(sport=sport, **fields) / Raw(bytes(4)))
 
 

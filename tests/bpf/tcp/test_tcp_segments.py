@@ -107,12 +107,12 @@ def test_every_sum_of_ports_survives(dataplane: Machine, steering: TcpSteering, 
     """Also those at which one's complement arithmetic has two zeros."""
     for ports in (
         (1, 1),
-        (0xFFFE, 1),
-        (0xFFFF, 0xFFFF),
+        (0xFFFD, 1),
+        (0xFFFF, 0xFFFE),
         (0xFFFF, 1),
         (4791, SPORT),
         (SPORT, 4791),
-        (0x8000, 0x7FFF),
+        (0x8000, 0x7FFE),
     ):
         steering.set(connection(ip_version, ports), TcpSteer(SPORT))
         confirm(dataplane, number_of(dataplane))
@@ -265,6 +265,21 @@ def test_egress_announces_with_the_connections_own_ports(
     assert (reply.verdict, reply.counted) == (XDP_TX, {Reason.REQUEST_REFLECTED: 1})
     assert dataplane.ingress(reply.packet).counted == {Reason.REPLY_ACCEPTED: 1}
     assert dataplane.leave(segment(ip_version)).counted == {Reason.TCP_STEERED: 1}
+
+
+@FAMILIES
+def test_what_a_path_without_urgent_pointers_leaves_of_a_probe_is_none(
+    dataplane: Machine, steering: TcpSteering, ip_version: int
+) -> None:
+    packet = announcement(ip_version)
+    packet[TCP].urgptr = 0
+    run = dataplane.ingress(packet)
+    assert (run.verdict, run.packet, run.counted) == (XDP_PASS, bytes(packet), {})
+
+
+def test_a_connection_with_the_sum_of_probes_is_left_alone(steering: TcpSteering) -> None:
+    with pytest.raises(SteeringError, match="as those of probes do"):
+        steering.set(connection(ports=(60_000, 5_535)), TcpSteer(SPORT))
 
 
 @pytest.mark.parametrize("number", [0, 7, abi.TCP_CONNS])
