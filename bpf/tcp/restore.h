@@ -97,7 +97,8 @@ static __always_inline void ingress_icmp(const struct frame *frame)
 	    (!frame->is_ipv6 && frame->ip->ihl != 5))
 		return;
 	tcp = quoted(frame, &wire);
-	if (!tcp || tcp->dport != bpf_htons(probe_port) || !bears_ports(tcp))
+	if (!tcp || tcp->dport != bpf_htons(probe_port) || !bears_ports(tcp) ||
+	    fold((__u32)tcp->sport + tcp->dport + tcp->urgent) == CWDP_TCP_PROBE_SUM)
 		return;
 	count(give_back_ports(tcp, &wire) ? CWDP_TCP_QUOTE_RESTORED : CWDP_TCP_QUOTE_UNKNOWN);
 }

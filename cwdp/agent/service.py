@@ -346,7 +346,7 @@ class Agent:
         self._verbs.want(desired)
         self._slices.want(desired.slices)
         self._detours.want(desired.detours)
-        self._tracing.order(desired.traces)
+        self._tracing.order(desired.traces, desired.tcp_traces)
         self._pace.interval_s = desired.report_interval_s
         if desired.epoch != self._desired_epoch:
             self._desired_epoch = desired.epoch

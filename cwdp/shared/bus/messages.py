@@ -241,6 +241,7 @@ class Desired(Struct, frozen=True, kw_only=True):
     detours: list[Detour] = []
     spreads: list[Spread] = []
     tcp: list[SteerTcp] = []
+    tcp_traces: list[TraceOrder] = []
     report_interval_s: ReportInterval = DEFAULT_REPORT_INTERVAL_S
     epoch: int = 0
     led_since_s: float = 0.0
@@ -378,7 +379,7 @@ class WindowReport(FromAgent, frozen=True, kw_only=True):
 class Trace(Struct, frozen=True, kw_only=True):
     """The hops of one path. `hops[i]` answered to a hop limit of i + 1; None: nobody did, or two that disagreed.
 
-    `reached` says that the destination itself answered, so that there are no further hops.
+    `reached` says that the destination itself answered, so that there are no further hops. `protocol` is IPPROTO_TCP of `tcp_traces`.
     """
 
     nic: str
@@ -387,6 +388,7 @@ class Trace(Struct, frozen=True, kw_only=True):
     hops: list[str | None]
     reached: bool
     local_ns: int
+    protocol: int = 0
 
 
 class TraceReport(FromAgent, frozen=True, kw_only=True):

@@ -46,6 +46,8 @@ class Change(Struct, frozen=True, kw_only=True):
     spreads_gone: list[PeerKey] = []
     tcp: list[SteerTcp] = []
     tcp_gone: list[TcpKey] = []
+    tcp_traces: list[TraceOrder] = []
+    tcp_traces_gone: list[PeerKey] = []
 
 
 def change_of(base: Desired, document: Desired) -> Change | None:
@@ -56,6 +58,7 @@ def change_of(base: Desired, document: Desired) -> Change | None:
     traces, traces_gone = _difference(base.traces, document.traces, _peer)
     detours, detours_gone = _difference(base.detours, document.detours, _peer)
     tcp, tcp_gone = _difference(base.tcp, document.tcp, tcp_key)
+    tcp_traces, tcp_traces_gone = _difference(base.tcp_traces, document.tcp_traces, _peer)
     spreads, spreads_gone = _difference(base.spreads, document.spreads, _peer)
     return Change(
         host=document.host,
@@ -75,6 +78,8 @@ def change_of(base: Desired, document: Desired) -> Change | None:
         spreads_gone=spreads_gone,
         tcp=tcp,
         tcp_gone=tcp_gone,
+        tcp_traces=tcp_traces,
+        tcp_traces_gone=tcp_traces_gone,
     )
 
 
@@ -95,6 +100,7 @@ def changed(base: Desired, change: Change) -> Desired:
         detours=_with(base.detours, change.detours, change.detours_gone, _peer),
         spreads=_with(base.spreads, change.spreads, change.spreads_gone, _peer),
         tcp=_with(base.tcp, change.tcp, change.tcp_gone, tcp_key),
+        tcp_traces=_with(base.tcp_traces, change.tcp_traces, change.tcp_traces_gone, _peer),
     )
 
 

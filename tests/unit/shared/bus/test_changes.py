@@ -67,9 +67,16 @@ def _content(document: Desired) -> tuple[object, ...]:
     """What it says, in any order."""
     lists = [
         sorted(map(repr, found))
-        for found in (document.steer, document.traces, document.detours, document.spreads, document.tcp)
+        for found in (
+            document.steer,
+            document.traces,
+            document.detours,
+            document.spreads,
+            document.tcp,
+            document.tcp_traces,
+        )
     ]
-    return *lists, replace(document, steer=[], traces=[], detours=[], spreads=[], tcp=[])
+    return *lists, replace(document, steer=[], traces=[], detours=[], spreads=[], tcp=[], tcp_traces=[])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -83,6 +90,9 @@ def test_what_a_change_makes_of_a_document_is_the_other(seed: int) -> None:
             steer=[_steer(i, draw.choice((50_000, 50_001))) for i in numbers],
             traces=[
                 TraceOrder(nic="eth0", dst_addr=f"10.0.0.{i}", sports=[draw.choice((1, 2))]) for i in numbers
+            ],
+            tcp_traces=[
+                TraceOrder(nic="eth0", dst_addr=f"10.0.1.{i}", sports=[draw.choice((1, 2))]) for i in numbers
             ],
             tcp=[_connection(i, draw.choice((50_000, 50_001))) for i in numbers],
             detours=[Detour(nic="eth1", dst_addr=f"10.0.0.{i}", other_addr=None, sport=7) for i in numbers],
