@@ -422,7 +422,8 @@ class PathChange(Struct, frozen=True, kw_only=True):
     """A path that was given up for its backup, or is used again; decided by the dataplane.
 
     `time_ns` with its bound is on the common timeline, None while the host was not synced. `lasted_ns` is how
-    long the path was silent, or healthy. `queue_pairs` counts those that take it and have a backup.
+    long the path was silent, or healthy. `queue_pairs` and `connections` count those that take it and have a backup: the latter
+    over paths of TCP, whose `protocol` is IPPROTO_TCP.
     """
 
     time_ns: int | None
@@ -433,6 +434,8 @@ class PathChange(Struct, frozen=True, kw_only=True):
     unanswered: int
     hold_down_ns: int
     queue_pairs: int
+    connections: int = 0
+    protocol: int = 0
 
 
 EventName = Literal[

@@ -13,6 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from segments import PORTS, announcement, connection, has_right_checksum, on_the_wire, probe, quoting, segment
 
+from cwdp.agent.liveness.failover import PathEvents
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState, Position, Reason
 from cwdp.dataplane.steering.tcp import LEASE_NS, TcpConnection, TcpSteer, TcpSteering
@@ -358,3 +359,20 @@ def test_it_leaves_a_path_that_is_late_before_it_is_given_up(
     assert paths["state"][number] == PathState.UP
     paths["slow_ns"][number] = 2 * 10**9
     assert dataplane.leave(segment()).packet == on_the_wire(segment(), SPORT)
+
+
+def test_a_path_that_is_given_up_is_told_as_one_of_tcp(dataplane: Machine, steering: TcpSteering) -> None:
+    events = PathEvents(dataplane.maps)
+    steer(dataplane, steering, TcpSteer(SPORT, BACKUP))
+    paths = dataplane.maps.paths
+    now_ns = time.monotonic_ns()
+    numbers = {int(port): n for n, port in enumerate(paths["sport"]) if port}
+    dead, alive = numbers[SPORT], numbers[BACKUP]
+    paths["waiting_since_ns"][dead], paths["unanswered"][dead] = now_ns - 10**9, 100
+    paths["last_answer_ns"][alive] = paths["answered_sent_ns"][alive] = now_ns
+    assert dataplane.leave(segment()).packet == on_the_wire(segment(), BACKUP)
+    (event,) = events.take("h1", "roce0")
+    assert event.path is not None
+    assert (event.path.protocol, event.path.connections, event.path.queue_pairs) == (6, 1, 0)
+    assert event.detail.startswith(f"TCP to 10.0.1.2 from port {SPORT}: silent for")
+    assert "1 TCP connections take their backup" in event.detail
