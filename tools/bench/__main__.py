@@ -13,7 +13,7 @@ PARTS = {
     "changing": "clocks.changing",
     "programs": "programs",
     "dataplane": "dataplane",
-    "tcp": "tcp",
+    "tcp": "packet_costs.tcp",
     "agent": "agent",
     "lab": "lab",
     "slices": "slices",
