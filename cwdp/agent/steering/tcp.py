@@ -29,7 +29,14 @@ def apply(ifname: str, maps: Maps, wanted: list[SteerTcp]) -> list[CwdpError]:
         {one: steer for one, steer in steers.items() if one.remote not in elsewhere}
     )
     steering.forget_silent(time.monotonic_ns())
-    steering.set_timers()
+    try:
+        steering.set_timers()
+    except OSError as error:
+        refused.append(
+            SteeringError(
+                f"timers of TCP sockets cannot be set: {error.strerror}", "report this with `uname -r`"
+            )
+        )
     return refused + list(elsewhere.values())
 
 

@@ -331,7 +331,14 @@ class _Changes:
             self._maps.tcp_steered["by_sum"][0, _place(connection)] += 1
             self._maps.tcp_steered["total"] += 1
             store_barrier()
-            _enter(self._maps, connection, number)
+            try:
+                _enter(self._maps, connection, number)
+            except OSError as error:
+                self.drop(connection)
+                raise SteeringError(
+                    f"{abi.TCP_ANNOUNCED_MAX} connections are known already, no more fit",
+                    "it is tried again by itself",
+                ) from error
         else:
             before = _steer(self._conns[number])
             self._left.append(before.path_keys(connection))

@@ -14,6 +14,7 @@ from segments import announcement
 from cwdp.dataplane import abi
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.pinned.maps import Maps
+from cwdp.dataplane.steering import tcp
 from cwdp.dataplane.steering.pathtable import PathKey
 from cwdp.dataplane.steering.tcp import KEPT_NS, TcpConnection, TcpSteer, TcpSteering
 from cwdp.errors import SteeringError
@@ -129,3 +130,15 @@ def test_hosts_that_announce_no_more_are_forgotten(dataplane: Machine, steering:
     assert steering.forget_silent(now_ns + KEPT_NS + 10**9) == 2
     items = libbpf.hash_items(dataplane.maps.tcp_in_fd, abi.TCP_WIRE_KEY.itemsize, abi.TCP_PORTS.itemsize)
     assert [key for key, _ in items] == [own.wire_key()]
+
+
+def test_a_full_table_of_ports_refuses_and_leaves_nothing(
+    dataplane: Machine, steering: TcpSteering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(7, "Argument list too long")
+
+    monkeypatch.setattr(tcp, "_enter", full)
+    with pytest.raises(SteeringError, match="no more fit"):
+        steering.set(TcpConnection(HERE, THERE[0], 40_000, 5_201), TcpSteer(50_000))
+    _assert_is(dataplane.maps, {})
