@@ -8,7 +8,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -20,8 +19,8 @@ from numpy.typing import NDArray
 from probes import KEY, KEY_ID
 from pyroute2 import IPRoute
 
-from cwdp.agent.liveness.announcements import Announcements
-from cwdp.agent.liveness.pulses import PulseOrder, Pulses
+from cwdp.agent.liveness.process import REFRESH_NS, PulseHost, PulseOrders
+from cwdp.agent.liveness.pulses import PulseOrder
 from cwdp.dataplane import abi
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.kernel.interface import ifindex_of
@@ -35,8 +34,7 @@ PORT_OBJECT = loader.OBJECT.with_name("lab_port.bpf.o")
 """Gives the switch's end of a host's link what the host's XDP_TX needs."""
 
 HOST_NIC = "roce0"
-PULSE_S = 0.002
-REFRESH_TURNS = 25
+PULSE_NS = 2_000_000
 SUBNETS = {4: ("10.1.0", "10.2.0", 24), 6: ("fd00:1::", "fd00:2::", 64)}
 NO_DUPLICATE_DETECTION = 0x02
 
@@ -55,7 +53,7 @@ def _link_address(spine: int, side: int, end: int, version: int) -> str:
 
 
 class Host:
-    """One host: its dataplane, and pulses and announcements as its agent sends them."""
+    """One host: its dataplane, and what its agent's process for pulses does, in a thread."""
 
     def __init__(self, namespace: Namespace, side: int) -> None:
         self.namespace = namespace
@@ -65,29 +63,29 @@ class Host:
         self.maps.set_key(KEY_ID, KEY)
         self.maps.control["sample_below"] = 0
         self.steering = TcpSteering(self.maps)
-        self.counters: Counter[str] = Counter()
-        order = PulseOrder(HOST_NIC, 1, KEY_ID, abi.ROCE_PORT, host_address(side, 4), host_address(side, 6))
-        self._pulses = Pulses(order, self.maps, np.random.default_rng(side), self.counters)
-        self._announcements = Announcements(
-            order, self.maps, self.maps.tcp_conns, self._pulses, self.counters
+        self._order = PulseOrder(
+            HOST_NIC, 1, KEY_ID, abi.ROCE_PORT, host_address(side, 4), host_address(side, 6)
         )
+        self._pulses = PulseHost(PULSE_NS)
+        self.counters = self._pulses.counters
         self._ends = threading.Event()
         self.is_silent = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        turn = 0
+        refresh_ns = 0
         with self.namespace.entered():
-            while not self._ends.is_set():
-                if not self.is_silent:
-                    if turn % REFRESH_TURNS == 0:
-                        now_ns = time.monotonic_ns()
-                        self._pulses.refresh(now_ns)
-                        self._announcements.refresh(now_ns)
-                    self._pulses.send(np.arange(len(self._pulses.numbers)))
-                turn += 1
-                time.sleep(PULSE_S)
+            self._pulses.follow(PulseOrders([self._order], []))
+            while not self._ends.wait(PULSE_NS / 1e9):
+                now_ns = time.monotonic_ns()
+                if self.is_silent:
+                    continue
+                if now_ns >= refresh_ns:
+                    self._pulses.refresh(now_ns)
+                    refresh_ns = now_ns + REFRESH_NS
+                self._pulses.send(now_ns)
+            self._pulses.follow(PulseOrders([], []))
 
     def watched(self) -> NDArray[np.void]:
         """The paths that have pulses, dtype `abi.PATH`."""
@@ -103,8 +101,6 @@ class Host:
     def close(self) -> None:
         self._ends.set()
         self._thread.join()
-        self._announcements.close()
-        self._pulses.close()
         self.maps.close()
 
 
