@@ -49,8 +49,8 @@ enum cwdp_constant {
 	CWDP_TCP_CONNS = 4096,          /* TCP connections steered; number 0 means none */
 	CWDP_TCP_SUMS = 16384,          /* a power of two */
 	CWDP_TCP_ANNOUNCED_MAX = 65536, /* connections of other hosts, and of this one */
-	CWDP_TCP_RTO_MIN_US = 30000, /* of steered connections; more than their far ends delay an ACK for */
-	CWDP_TCP_DELACK_MAX_US = 20000, /* two jiffies, where there are fewest */
+	CWDP_TCP_RTO_MIN_US = 20000, /* of steered connections; more than their far ends delay an ACK for */
+	CWDP_TCP_DELACK_MAX_US = 10000, /* two jiffies at least, so not where there are 100 a second */
 	CWDP_TCP_LEASE_MS = 5000,       /* after a confirmation a connection may bear the ports of its path */
 
 	CWDP_SLICES = 256,      /* bandwidth slices; number 0 is all that is in none */
