@@ -121,13 +121,13 @@ build/rdma/as_nccl: $(AS_NCCL_SOURCES) $(SHIM_FAKES) Makefile | build/.packages
 	$(Q)$(CC) $(AS_NCCL_CFLAGS) $(AS_NCCL_SOURCES) -ldl -o $@.new
 	@mv $@.new $@
 
-# cwdp/dataplane/abi.py is written from the object's BTF; a drift between C and Python fails the build.
+# cwdp/dataplane/abi.py and enums.py are written from the object's BTF; a drift between C and Python fails the build.
 abi: build/bpf/cwdp.bpf.o build/.venv
 	$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py
 
 abi-check: build/.abi
 
-build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py tools/gen_abi.py build/.venv
+build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py cwdp/dataplane/enums.py tools/gen_abi.py build/.venv
 	@$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py --check
 	@touch $@
 

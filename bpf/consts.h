@@ -3,7 +3,7 @@
 #pragma once
 
 enum cwdp_constant {
-	CWDP_ABI = 5, /* of the pinned tree: maps, their layouts, their names */
+	CWDP_ABI = 6, /* of the pinned tree: maps, their layouts, their names */
 
 	CWDP_ROCE_PORT = 4791, /* IBTA A17: UDP destination port of RoCEv2 */
 
@@ -42,6 +42,16 @@ enum cwdp_constant {
 	CWDP_SAMPLES = 65536,      /* data packets stamped and not yet read, a power of two */
 	CWDP_EVENTS = 1024,        /* last events of the dataplane, a power of two */
 	CWDP_NAK_KINDS = 6,
+
+	/* Data offset and flags (ACK, PSH) of a TCP probe, and its window: where the destination QPN lies. */
+	CWDP_TCP_PROBE = 0x5018c3d9,
+	CWDP_TCP_PROBE_SUM = 0xffff,    /* of its ports and its urgent pointer */
+	CWDP_TCP_CONNS = 4096,          /* TCP connections steered; number 0 means none */
+	CWDP_TCP_SUMS = 16384,          /* a power of two */
+	CWDP_TCP_ANNOUNCED_MAX = 65536, /* connections of other hosts, and of this one */
+	CWDP_TCP_RTO_MIN_US = 20000, /* of steered connections; more than their far ends delay an ACK for */
+	CWDP_TCP_DELACK_MAX_US = 10000, /* two jiffies at least, so not where there are 100 a second */
+	CWDP_TCP_LEASE_MS = 5000,       /* after a confirmation a connection may bear the ports of its path */
 
 	CWDP_SLICES = 256,      /* bandwidth slices; number 0 is all that is in none */
 	CWDP_SLICE_RULES = 256, /* that say which queue pair is in which */

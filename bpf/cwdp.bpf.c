@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* The dataplane of one interface. */
 #include "pipeline.h"
+#include "tcp/timers.h"
 
 SEC("xdp.frags")
 int xdp_ingress(struct xdp_md *ctx)
@@ -18,6 +19,12 @@ SEC("tc")
 int tc_ingress(struct __sk_buff *skb)
 {
 	return detour_ingress(skb);
+}
+
+SEC("iter/tcp")
+int tcp_timers(struct bpf_iter__tcp *ctx)
+{
+	return set_timers(ctx);
 }
 
 char _license[] SEC("license") = "GPL";

@@ -111,6 +111,40 @@ struct {
 	__type(value, struct cwdp_path);
 } paths SEC(".maps");
 
+/* Steered TCP connections by their numbers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CWDP_TCP_CONNS);
+	__type(key, __u32);
+	__type(value, struct cwdp_tcp_conn);
+} tcp_conns SEC(".maps");
+
+/* And their numbers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, CWDP_TCP_CONNS);
+	__type(key, struct cwdp_tcp_key);
+	__type(value, __u32);
+} tcp_out SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cwdp_tcp_steered);
+} tcp_steered SEC(".maps");
+
+/* The ports of connections that other hosts have announced, and for ICMP errors those of this host's own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, CWDP_TCP_ANNOUNCED_MAX);
+	__type(key, struct cwdp_tcp_wire_key);
+	__type(value, struct cwdp_tcp_ports);
+} tcp_in SEC(".maps");
+
 /* What there is for a destination beside its path and its backup. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -3,11 +3,16 @@
  *
  *   XDP ingress, ingress()
  *   |  parse_headers; of a nonlinear buffer from a copy, ingress_nonlinear()
- *   |- neither RoCEv2 nor a probe .................................. PASS
+ *   |- neither RoCEv2 nor a probe nor what follows ................. PASS
+ *   |- an ICMP error: ingress_quote() > give_back_ports ............ PASS
  *   |- a probe: ingress_probe()
  *   |  |- a request: probe_reflect, turned into its reply .......... TX
  *   |  |- a reply: probe_accept, into its slot ..................... DROP, or PASS if the key is not ours
  *   |  `- malformed ................................................ PASS
+ *   |- TCP to the port of probes: ingress_tcp
+ *   |  |- bears ports: give_back_ports ............................. PASS
+ *   |  |- bears ports that its host has not announced .............. DROP
+ *   |  `- else ..................................................... PASS
  *   |- a detoured packet: announce_detoured, by metadata ........... PASS, to tc ingress
  *   `- RoCEv2: ingress_roce()
  *      qp_find > telemetry > take_sample ........................... PASS
@@ -22,6 +27,8 @@
  *   |  |- a NAK: go_back ........................................... redirected to ingress, or SHOT
  *   |  |- an ACK said again: go_back ............................... SHOT, or on as RoCEv2
  *   |  `- a template: probe_send > slice_probe ..................... UNSPEC, to the wire
+ *   |- TCP: egress_tcp
+ *   |  `- of a steered connection: tcp_route > bear_ports .......... UNSPEC, to the wire
  *   |- not RoCEv2, a probe, or back here after a detour's redirect . UNSPEC, to the wire
  *   `- RoCEv2: egress_roce()
  *      qp_find > egress_qp() > take_sample
@@ -43,6 +50,8 @@
 #include "probe/probe.h"
 #include "queue_pairs/slice.h"
 #include "queue_pairs/telemetry.h"
+#include "tcp/restore.h"
+#include "tcp/steer.h"
 
 /* As far as we look: Ethernet, two VLAN tags, IPv6, UDP, BTH, AETH, and some more. */
 #define HEADERS_BYTES 96
@@ -119,11 +128,30 @@ static __always_inline int ingress_frame(struct xdp_md *ctx, struct frame *frame
 		note_metadata(ctx);
 		return verdict;
 	}
+	if (frame->protocol == IPPROTO_TCP)
+		return ingress_tcp(frame);
 	if (!is_roce(frame))
 		return XDP_PASS;
 	if (is_detoured(frame))
 		return announce_detoured(ctx);
 	ingress_roce(frame);
+	return XDP_PASS;
+}
+
+static __always_inline bool is_tcp_of_probes(const struct frame *frame, enum parsed parsed)
+{
+	return parsed == PARSED_TCP && frame->packet->dport == bpf_htons(probe_port);
+}
+
+/* An ICMP packet, which may quote a segment. */
+__noinline int ingress_quote(struct xdp_md *ctx)
+{
+	struct frame frame;
+
+	if (parse_headers(&frame, (void *)(long)ctx->data, (void *)(long)ctx->data_end, 0) ==
+		    PARSED_FOREIGN &&
+	    is_icmp(&frame))
+		ingress_icmp(&frame);
 	return XDP_PASS;
 }
 
@@ -133,6 +161,7 @@ __noinline int ingress_nonlinear(struct xdp_md *ctx)
 {
 	__u32 zero = 0, length = bpf_xdp_get_buff_len(ctx);
 	struct cwdp_beginning *copy = bpf_map_lookup_elem(&beginnings, &zero);
+	enum parsed parsed;
 	struct frame frame;
 	int verdict;
 
@@ -142,11 +171,18 @@ __noinline int ingress_nonlinear(struct xdp_md *ctx)
 		length); /* clang would make one check of two, and the verifier would not see what it is of */
 	if (length > sizeof(copy->bytes))
 		length = sizeof(copy->bytes);
-	if (bpf_xdp_load_bytes(ctx, 0, copy->bytes, length) ||
-	    !parse_roce(&frame, copy->bytes, copy->bytes + length))
+	if (bpf_xdp_load_bytes(ctx, 0, copy->bytes, length))
 		return XDP_PASS;
-	verdict = ingress_frame(ctx, &frame);
-	if (verdict == XDP_TX)
+	parsed = parse_headers(&frame, copy->bytes, copy->bytes + length, 0);
+	if (parsed == PARSED_FOREIGN && is_icmp(&frame)) {
+		verdict = XDP_PASS;
+		ingress_icmp(&frame);
+	} else if (parsed == PARSED_ROCE || is_tcp_of_probes(&frame, parsed)) {
+		verdict = ingress_frame(ctx, &frame);
+	} else {
+		return XDP_PASS;
+	}
+	if (verdict == XDP_TX || parsed != PARSED_ROCE)
 		bpf_xdp_store_bytes(ctx, 0, copy->bytes, length);
 	return verdict;
 }
@@ -159,9 +195,13 @@ static __always_inline int ingress(struct xdp_md *ctx)
 
 	switch (parse_headers(&frame, data, end, AETH_BYTES)) {
 	case PARSED_FOREIGN:
-		return XDP_PASS;
+		return is_icmp(&frame) ? ingress_quote(ctx) : XDP_PASS;
 	case PARSED_CUT_SHORT:
 		return ingress_nonlinear(ctx);
+	case PARSED_TCP:
+		if (!is_tcp_of_probes(&frame, PARSED_TCP))
+			return XDP_PASS;
+		break;
 	case PARSED_ROCE:
 		break;
 	}
@@ -237,10 +277,12 @@ static __always_inline bool is_from_agent(struct __sk_buff *skb)
 __noinline int egress_marked(struct __sk_buff *skb)
 {
 	enum cwdp_reason reason = CWDP_PROBE_BAD_TEMPLATE;
+	enum parsed parsed;
 	struct frame frame;
 
-	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end)) {
-		if (go_back_syndrome(&frame) != ROCE_NO_SYNDROME)
+	parsed = parse_headers(&frame, skb_data(skb), (void *)(long)skb->data_end, 0);
+	if (parsed >= PARSED_ROCE) {
+		if (parsed == PARSED_ROCE && go_back_syndrome(&frame) != ROCE_NO_SYNDROME)
 			return go_back(skb);
 		if (is_probe(&frame) && find_probe_again(&frame) && probe_length_ok(&frame))
 			reason = probe_send(&frame);
@@ -256,7 +298,7 @@ __noinline int egress_marked(struct __sk_buff *skb)
 static __always_inline bool goes_ahead(const struct roce_packet *roce, const struct cwdp_qp *qp, __u32 route)
 {
 	return route == ROUTE_PRIMARY && qp->flags & CWDP_STEER_BACKUP && roce_is_acknowledge(roce->opcode) &&
-	       is_behind(qp);
+	       is_behind(find_path(qp->path), find_path(qp->backup_path));
 }
 
 /* Choose the route of a packet of a steered queue pair, and rewrite the packet for it. */
@@ -317,10 +359,11 @@ static __always_inline int egress_roce(struct __sk_buff *skb, struct frame *fram
 	return verdict;
 }
 
-/* The hook tc egress. */
+/* The hook tc egress. TCP is looked at in one place, so that who steers none pays for one look. */
 static __always_inline int egress(struct __sk_buff *skb)
 {
 	struct frame frame;
+	enum parsed parsed;
 	int verdict;
 
 	if (skb->mark == CWDP_MARK) {
@@ -333,8 +376,12 @@ static __always_inline int egress(struct __sk_buff *skb)
 		}
 	}
 	pull_headers(skb);
-	if (parse_roce(&frame, skb_data(skb), (void *)(long)skb->data_end) && is_roce(&frame) &&
-	    !is_probe(&frame) && skb->tc_index != INDEX_SENT)
+	parsed = parse_headers(&frame, skb_data(skb), (void *)(long)skb->data_end, 0);
+	if (parsed == PARSED_TCP)
+		egress_tcp(skb, &frame);
+	else if (parsed == PARSED_ROCE && is_roce(&frame) && !is_probe(&frame) && skb->tc_index != INDEX_SENT)
 		return egress_roce(skb, &frame);
+	else if (parsed == PARSED_FOREIGN && hides_tcp(&frame))
+		left_alone();
 	return TC_ACT_UNSPEC;
 }

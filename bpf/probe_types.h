@@ -22,10 +22,14 @@ struct cwdp_probe {
 	__u8 key_id;
 	__u8 pair_position; /* enum cwdp_position */
 	__be32 seq;
-	__be32 path;        /* the initiator's own number of the path; of a pulse, its index in paths */
-	__be16 sport;       /* the source port that the request was sent from */
-	__be16 reply_port;  /* the source port that the reply is to be sent from */
-	__be32 bound_ns;    /* reply: error bound of the responder's clock */
+	__be32 path;       /* the initiator's own number of the path; of a pulse, its index in paths, of an
+			      announcement, that in tcp_conns */
+	__be16 sport;      /* the source port that the request was sent from */
+	__be16 reply_port; /* the source port that the reply is to be sent from */
+	union {
+		__be32 bound_ns; /* reply: error bound of the responder's clock */
+		__be16 ports[2]; /* request over TCP: of a connection, source and destination; else 0 */
+	};
 	__be64 t1;          /* request leaves, initiator's clock */
 	__be64 t2;          /* request arrives, responder's clock */
 	__be64 peer_offset; /* reply: timeline minus responder's clock at t2 */
@@ -33,7 +37,9 @@ struct cwdp_probe {
 	__be64 mac;         /* SipHash-2-4 */
 };
 
-/* A whole probe from the UDP header on. Packed, since the probe's 64-bit fields come to lie at odd words. */
+/* A whole probe from the UDP header on. Over TCP, UDP header and BTH are a TCP header: ports, a sequence
+ * number of 0 in place of length and checksum, CWDP_TCP_PROBE at the QPN, and a checksum of 0 and an urgent
+ * pointer at the PSN. Packed, since the probe's 64-bit fields come to lie at odd words. */
 struct cwdp_probe_packet {
 	__be16 sport;
 	__be16 dport;
@@ -61,5 +67,5 @@ struct cwdp_slot {
 	__s64 rev_owd_ns;
 	__u32 bound_ns; /* both clocks' bounds together, saturating */
 	__be16 reply_port;
-	__u16 path; /* of a pulse: index in paths */
+	__u16 path; /* of a pulse: index in paths; of an announcement: in tcp_conns, and SLOT_OF_CONNECTION */
 };

@@ -7,6 +7,7 @@
 #include "clock_types.h"
 #include "consts.h"
 #include "probe_types.h"
+#include "tcp_types.h"
 
 /* Why a packet was handled as it was: the index of its counter and, in lower case, the label of its metric.
  */
@@ -50,6 +51,19 @@ enum cwdp_reason {
 	CWDP_GO_BACK_GIVEN,  /* egress: the agent's NAK was given to a queue pair, or its ACK sent again */
 	CWDP_GO_BACK_NOT_STEERED,  /* egress: such a packet for a queue pair without a backup; dropped */
 	CWDP_GO_BACK_NOT_SWITCHED, /* egress: such a packet, and the queue pair's path is in use; dropped */
+	CWDP_TCP_STEERED,          /* egress: a buffer of segments left by its path */
+	CWDP_TCP_NOT_CONFIRMED,    /* egress: left with its own ports, as the far end has not said that it
+				      restores them */
+	CWDP_TCP_CANNOT_BEAR,      /* egress: SYN, RST, without ACK or urgent; left with its own ports */
+	CWDP_TCP_NO_PATH,          /* egress: neither path nor backup is alive; left with its own ports */
+	CWDP_TCP_LEFT_ALONE,       /* egress: behind IP options, extension headers, or a fragment */
+	CWDP_TCP_BAD_CONNECTION,   /* egress: an announcement of a connection that the table does not have */
+	CWDP_TCP_ANNOUNCED,        /* ingress: a connection's ports were noted */
+	CWDP_TCP_ANNOUNCE_REFUSED, /* ingress: another's with that sum may still send, or the table is full */
+	CWDP_TCP_RESTORED,         /* ingress: a segment was given its ports back */
+	CWDP_TCP_UNKNOWN, /* ingress: from a host that announces, but of no connection announced; dropped */
+	CWDP_TCP_QUOTE_RESTORED, /* ingress: an ICMP error's quote was given its ports back */
+	CWDP_TCP_QUOTE_UNKNOWN,  /* ingress: such a quote, of no steered connection; passed as it came */
 	CWDP_REASON_COUNT,
 };
 
@@ -58,11 +72,13 @@ enum cwdp_probe_kind {
 	CWDP_PROBE_REPLY = 2,
 };
 
-/* Place of a probe in its pair, or that it has none: a pulse only asks whether a path is alive. */
+/* Place of a probe in its pair, or that it has none: a pulse only asks whether a path is alive, an
+ * announcement whether a TCP connection's ports will be restored. */
 enum cwdp_position {
 	CWDP_POSITION_FIRST,
 	CWDP_POSITION_SECOND,
 	CWDP_POSITION_PULSE,
+	CWDP_POSITION_CONNECTION, /* announces a connection */
 };
 
 enum cwdp_slot_state {
@@ -80,6 +96,8 @@ enum cwdp_sender {
 	CWDP_SENDER_PULSES_IPV6,
 	CWDP_SENDER_GO_BACK_IPV4,
 	CWDP_SENDER_GO_BACK_IPV6,
+	CWDP_SENDER_TCP_IPV4, /* pulses and announcements */
+	CWDP_SENDER_TCP_IPV6,
 	CWDP_SENDER_COUNT,
 };
 
@@ -115,6 +133,7 @@ enum cwdp_steer_flag {
 	CWDP_STEER_BACKUP = 2,     /* backup_sport is to be used while the primary path is down */
 	CWDP_STEER_FLOW_LABEL = 4, /* IPv6: the flow label follows the source port */
 	CWDP_STEER_PACED = 8,      /* has a slice, or a rate of its own */
+	CWDP_STEER_PORTS = 16,     /* TCP: the ports are those of the path, which the far end restores */
 };
 
 /* A queue pair as one end of the wire names it: the other end's address (IPv4 as ::ffff:a.b.c.d) and the
@@ -201,8 +220,8 @@ struct cwdp_path {
 	__u64 flaps;
 	__be32 dst[4];
 	__be16 sport;
-	__u16 reserved;
-	__u32 users;     /* queue pairs steered over it or backed up by it */
+	__u16 protocol;  /* IPPROTO_TCP; 0: RoCEv2's */
+	__u32 users;     /* queue pairs or connections steered over it or backed up by it */
 	__u64 slow_ns;   /* how long answers took of late */
 	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
 	__u32 detours;   /* detours that it is part of; free where nobody uses it and it is part of none */
@@ -251,7 +270,6 @@ struct cwdp_control {
 	__u64 newcomers[2]; /* by direction, of queue pairs that nobody steers; see qp.h */
 	__u64 unused_too[4];
 	__u64 senders[CWDP_SENDER_COUNT]; /* cookies of the sockets whose probes are signed; 0: none */
-	__u64 unused_as_well[2];
 	struct cwdp_partner partner;
 };
 

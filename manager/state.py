@@ -263,7 +263,7 @@ class FleetState:
             return
         named = event.nic in {nic.ifname for nic in host.hello.nics}
         nic = event.nic if named else None
-        if nic is not None and event.path is not None:
+        if nic is not None and event.path is not None and not event.path.protocol:
             self.planner.hear_path(event.host, nic, event.kind, event.path, time.monotonic())
         self.note(event.host, event.kind, event.detail, nic=nic, path=event.path)
 

@@ -4,6 +4,7 @@
 
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <stdbool.h>
@@ -30,6 +31,7 @@ struct frame {
 	struct iphdr *ip;
 	struct ipv6hdr *ip6;
 	bool is_ipv6;
+	__u8 protocol; /* behind the IP header, if there is one; 0: not known */
 	struct cwdp_probe_packet *packet;
 	struct cwdp_probe *probe; /* in the packet; its own pointer, so that 64-bit fields are read as such */
 };
@@ -45,17 +47,20 @@ enum parsed {
 	PARSED_FOREIGN,
 	PARSED_CUT_SHORT, /* so far it may be ours */
 	PARSED_ROCE,
+	PARSED_TCP, /* to any port */
 };
 
-/* A UDP datagram to the port of RoCEv2 or of probes, not fragmented, without IP options or extension headers,
- * with some bytes behind its BTH. */
+/* A UDP datagram to the port of RoCEv2 or of probes, with some bytes behind its BTH, or a TCP segment; not
+ * fragmented, without IP options or extension headers. */
 static __always_inline enum parsed parse_headers(struct frame *frame, void *data, void *end, __u32 behind)
 {
 	struct cwdp_probe_packet *packet;
 	struct ethhdr *eth = data;
 	void *next = eth + 1;
+	__u8 protocol;
 	__be16 proto;
 
+	frame->protocol = 0;
 	if (next > end)
 		return PARSED_CUT_SHORT;
 	proto = eth->h_proto;
@@ -80,8 +85,10 @@ static __always_inline enum parsed parse_headers(struct frame *frame, void *data
 
 		if ((void *)(ip + 1) > end)
 			return PARSED_CUT_SHORT;
-		if (ip->protocol != IPPROTO_UDP || ip->version != 4 || ip->ihl != 5 ||
-		    ip->frag_off & bpf_htons(IP_FRAGMENTED))
+		protocol = ip->protocol;
+		frame->protocol = protocol;
+		if ((protocol != IPPROTO_UDP && protocol != IPPROTO_TCP) || ip->version != 4 ||
+		    ip->ihl != 5 || ip->frag_off & bpf_htons(IP_FRAGMENTED))
 			return PARSED_FOREIGN;
 		next = ip + 1;
 	} else if (proto == bpf_htons(ETH_P_IPV6)) {
@@ -89,19 +96,25 @@ static __always_inline enum parsed parse_headers(struct frame *frame, void *data
 
 		if ((void *)(ip6 + 1) > end)
 			return PARSED_CUT_SHORT;
-		if (ip6->nexthdr != IPPROTO_UDP || ip6->version != 6)
+		protocol = ip6->nexthdr;
+		frame->protocol = protocol;
+		if ((protocol != IPPROTO_UDP && protocol != IPPROTO_TCP) || ip6->version != 6)
 			return PARSED_FOREIGN;
 		next = ip6 + 1;
 	} else {
 		return PARSED_FOREIGN;
 	}
 	packet = next;
+	frame->packet = packet;
+	frame->probe = (void *)packet + offsetof(struct cwdp_probe_packet, probe);
+	if ((void *)(&packet->bth + 1) > end)
+		return PARSED_CUT_SHORT;
+	if (protocol == IPPROTO_TCP)
+		return PARSED_TCP;
 	if ((void *)(&packet->bth + 1) + behind > end)
 		return PARSED_CUT_SHORT;
 	if (packet->dport != bpf_htons(CWDP_ROCE_PORT) && packet->dport != bpf_htons(probe_port))
 		return PARSED_FOREIGN;
-	frame->packet = packet;
-	frame->probe = (void *)packet + offsetof(struct cwdp_probe_packet, probe);
 	return PARSED_ROCE;
 }
 
@@ -111,13 +124,32 @@ static __always_inline bool parse_roce(struct frame *frame, void *data, void *en
 	return parse_headers(frame, data, end, 0) == PARSED_ROCE;
 }
 
-/* To the port of probes, with a BTH of our opcode and queue pair? */
+/* The one's complement sum of some 16-bit words (RFC 1071), from 1 to 0xffff unless all are zero. */
+static __always_inline __u32 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Where the urgent pointer lies in what would be a BTH. */
+static __always_inline __be16 urgent_of(const struct cwdp_probe_packet *packet)
+{
+	return bpf_htons(bpf_ntohl(packet->bth.psn) & 0xffff);
+}
+
+/* To the port of probes, with a BTH of our opcode and queue pair; or with a TCP header of our window, and an
+ * urgent pointer by which its ports add up to what those of no steered connection do. So no path that clears
+ * the pointer passes for one that is alive. */
 static __always_inline bool has_probe_bth(const struct frame *frame)
 {
 	const struct cwdp_probe_packet *packet = frame->packet;
 
-	return packet->dport == bpf_htons(probe_port) && packet->bth.opcode == CWDP_BTH_OPCODE &&
-	       packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN);
+	if (packet->dport != bpf_htons(probe_port))
+		return false;
+	if (frame->protocol == IPPROTO_TCP)
+		return packet->bth.qpn == bpf_htonl(CWDP_TCP_PROBE) &&
+		       fold((__u32)packet->sport + packet->dport + urgent_of(packet)) == CWDP_TCP_PROBE_SUM;
+	return packet->bth.opcode == CWDP_BTH_OPCODE && packet->bth.qpn == bpf_htonl(CWDP_BTH_QPN);
 }
 
 /* And behind it the magic? */
@@ -159,12 +191,13 @@ static __always_inline bool find_probe_again(struct frame *frame)
 	return ip + sizeof(struct ipv6hdr) <= frame->end && (void *)(packet + 1) <= frame->end;
 }
 
-/* Do the frame, the IP header and the UDP header agree on the length of a probe? */
+/* Do the frame, the IP header and, over UDP, its header agree on the length of a probe? */
 static __always_inline bool probe_length_ok(const struct frame *frame)
 {
 	const struct cwdp_probe_packet *packet = frame->packet;
 
-	if ((void *)(packet + 1) > frame->end || packet->len != bpf_htons(sizeof(*packet)))
+	if ((void *)(packet + 1) > frame->end ||
+	    (frame->protocol != IPPROTO_TCP && packet->len != bpf_htons(sizeof(*packet))))
 		return false;
 	if (frame->is_ipv6)
 		return frame->ip6->payload_len == bpf_htons(sizeof(*packet));

@@ -8,6 +8,7 @@
 
 #include "steering/failover.h"
 #include "probe/probe_mac.h"
+#include "tcp/announce.h"
 
 #define REPLY_TTL 64
 
@@ -16,12 +17,12 @@ static __always_inline __u64 slot_tag(__be32 seq, enum cwdp_slot_state state)
 	return (__u64)bpf_ntohl(seq) << 32 | state;
 }
 
-/* Pulses have slots of their own, behind those of the pairs. */
+/* Pulses and announcements have slots of their own, behind those of the pairs. */
 static __always_inline struct cwdp_slot *find_slot(const struct cwdp_probe *probe)
 {
 	__u32 seq = bpf_ntohl(probe->seq), index = seq & (CWDP_SLOTS - 1);
 
-	if (probe->pair_position == CWDP_POSITION_PULSE)
+	if (probe->pair_position >= CWDP_POSITION_PULSE)
 		index = CWDP_SLOTS + (seq & (CWDP_PULSE_SLOTS - 1));
 
 	return bpf_map_lookup_elem(&slots, &index);
@@ -52,6 +53,11 @@ static __always_inline enum cwdp_reason probe_send(struct frame *frame)
 		path = find_path(number);
 		if (!path)
 			return CWDP_PULSE_BAD_PATH;
+	} else if (probe->pair_position == CWDP_POSITION_CONNECTION) {
+		number = bpf_ntohl(probe->path);
+		if (frame->protocol != IPPROTO_TCP || !announce(probe, number))
+			return CWDP_TCP_BAD_CONNECTION;
+		number |= SLOT_OF_CONNECTION;
 	}
 	length = mac_request_start(&s, key, frame);
 	t1 = clock_local_ns();
@@ -119,6 +125,9 @@ static __always_inline void reverse_headers(struct frame *frame)
 	}
 	packet->sport = frame->probe->reply_port;
 	packet->check = 0;
+	if (frame->protocol == IPPROTO_TCP)
+		packet->bth.psn =
+			bpf_htonl(bpf_ntohs(urgent_for(CWDP_TCP_PROBE_SUM, packet->sport, packet->dport)));
 }
 
 /* Ingress at the responder: verify, stamp, sign, turn round. */
@@ -141,6 +150,8 @@ static __always_inline enum cwdp_reason probe_reflect(struct frame *frame, __u64
 		return CWDP_REQUEST_BAD_MAC;
 	if (frame->packet->sport != probe->sport || !probe->reply_port)
 		return CWDP_REQUEST_BAD_PORT;
+	if (is_announcement(frame) && !take_in_announcement(frame))
+		return CWDP_TCP_ANNOUNCE_REFUSED;
 	reading = clock_read_line(t2);
 	bound_ns = bpf_htonl(reading.bound_ns);
 	t2_sent = bpf_cpu_to_be64(t2);
@@ -206,7 +217,9 @@ static __always_inline enum cwdp_reason probe_accept(struct frame *frame, __u64 
 	slot->fwd_owd_ns = (t2 + peer_offset) - (t1 + reading.offset_ns);
 	slot->rev_owd_ns = (t4 + reading.offset_ns) - (t3 + peer_offset);
 	slot->bound_ns = add_bounds(reading.bound_ns, bpf_ntohl(probe->bound_ns));
-	if (slot->path)
+	if (slot->path & SLOT_OF_CONNECTION)
+		tcp_confirmed(slot->path & ~SLOT_OF_CONNECTION);
+	else if (slot->path)
 		pulse_answered(slot->path, t1, t4);
 	__sync_lock_test_and_set(&slot->tag, slot_tag(probe->seq, CWDP_SLOT_DONE));
 	return CWDP_REPLY_ACCEPTED;

@@ -2,7 +2,8 @@
 /* What is signed. The newest timestamp comes last, so that little work lies between reading the clock and
  * sending.
  *
- * - request: seq, sport, reply_port | source address | destination address | t1
+ * - request: seq, sport, reply_port | over TCP: ports of a connection, protocol | source address |
+ * destination address | t1
  * - reply: mac of the request | t2 | peer_offset | t3 | bound_ns
  *
  * Version, kind and key each have one value that is right; path and position are read by nobody on the way,
@@ -15,7 +16,8 @@
 #include "probe/siphash.h"
 
 #define T1_SIGNED_BITS    56
-#define REQUEST_BYTES     15 /* without the addresses */
+#define REQUEST_BYTES     15 /* without the addresses, over UDP */
+#define TCP_BYTES         8
 #define REPLY_BYTES       36
 #define IP_ADDRESS_BYTES  8 /* both */
 #define IP6_ADDRESS_BYTES 32
@@ -25,20 +27,25 @@ static __always_inline __u64 mac_request_start(struct siphash *s, const struct c
 					       const struct frame *frame)
 {
 	const struct cwdp_probe *probe = frame->probe;
+	__u64 length = REQUEST_BYTES;
 	const __u64 *addresses;
 
 	siphash_start(s, key);
 	siphash_word(s, probe->seq | (__u64) * (const __u32 *)(const void *)&probe->sport << 32);
+	if (frame->protocol == IPPROTO_TCP) {
+		siphash_word(s, probe->bound_ns | (__u64)IPPROTO_TCP << 32);
+		length += TCP_BYTES;
+	}
 	if (!frame->is_ipv6) {
 		siphash_word(s, *(const __u64 *)(const void *)&frame->ip->saddr);
-		return REQUEST_BYTES + IP_ADDRESS_BYTES;
+		return length + IP_ADDRESS_BYTES;
 	}
 	addresses = (const void *)&frame->ip6->saddr;
 	siphash_word(s, addresses[0]);
 	siphash_word(s, addresses[1]);
 	siphash_word(s, addresses[2]);
 	siphash_word(s, addresses[3]);
-	return REQUEST_BYTES + IP6_ADDRESS_BYTES;
+	return length + IP6_ADDRESS_BYTES;
 }
 
 static __always_inline __u64 mac_request_finish(struct siphash *s, __u64 t1, __u64 length_bytes)

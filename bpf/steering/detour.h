@@ -129,7 +129,7 @@ static __always_inline __u32 choose_route(const struct cwdp_control *settings, c
 
 	if (!is_in_doubt(find_path(qp->path)))
 		return ROUTE_PRIMARY;
-	route = take_backup(settings, qp) ? ROUTE_BACKUP : ROUTE_PRIMARY;
+	route = take_backup(settings, qp->path, qp->backup_path) ? ROUTE_BACKUP : ROUTE_PRIMARY;
 	if (route == ROUTE_BACKUP && !is_in_doubt(find_path(qp->backup_path)))
 		return route;
 	return choose_detour(settings, qp, route);

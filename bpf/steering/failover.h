@@ -13,7 +13,6 @@
 
 #include "clock.h"
 #include "maps.h"
-#include "queue_pairs/qp.h"
 
 #define UNANSWERED_MIN  4
 #define BEHIND_MIN      2
@@ -90,15 +89,15 @@ __noinline int path_down(const struct cwdp_control *settings, struct cwdp_path *
 }
 
 /* A path whose pulses go unanswered, or which is down: is its backup the better one? */
-__noinline int take_backup(const struct cwdp_control *settings, const struct cwdp_qp *qp)
+__noinline int take_backup(const struct cwdp_control *settings, __u32 number, __u32 backup_number)
 {
 	struct cwdp_path *path, *backup;
 	__u64 now, dead_after_ns;
 
-	if (!settings || !qp)
+	if (!settings)
 		return false;
-	path = find_path(qp->path);
-	backup = find_path(qp->backup_path);
+	path = find_path(number);
+	backup = find_path(backup_number);
 	if (!path || !backup)
 		return false;
 	now = clock_local_ns();
@@ -109,16 +108,14 @@ __noinline int take_backup(const struct cwdp_control *settings, const struct cwd
 	if (!is_silent(path, now, dead_after_ns) || backup->state == CWDP_PATH_DOWN ||
 	    backup->answered_sent_ns < path->waiting_since_ns + dead_after_ns / 2)
 		return false;
-	path_down(settings, path, qp->path, now);
+	path_down(settings, path, number, now);
 	return true;
 }
 
 /* May a path be dead that is not given up yet, and its backup rather not? It is asked seldom before something
  * is amiss, so all that is known of it for some milliseconds may be that it lacks no answer. */
-static __always_inline bool is_behind(const struct cwdp_qp *qp)
+static __always_inline bool is_behind(const struct cwdp_path *path, const struct cwdp_path *backup)
 {
-	const struct cwdp_path *path = find_path(qp->path), *backup = find_path(qp->backup_path);
-
 	return path && backup && path->unanswered >= BEHIND_MIN && backup->state == CWDP_PATH_UP &&
 	       backup->unanswered < path->unanswered;
 }

@@ -9,7 +9,7 @@ from cwdp.shared.bus.messages import ClockLine, ClockUpdate, Desired, EventName
 MOST_PAIRS_PER_S = 100_000.0
 """Of probes that leave by a NIC."""
 
-MOST_PROBES, MOST_SPORTS, MOST_STEERED = 1_024, 256, 1 << 20
+MOST_PROBES, MOST_SPORTS, MOST_STEERED, MOST_CONNECTIONS = 1_024, 256, 1 << 20, 1 << 16
 DEAD_AFTER_MS = (1.0, 10_000.0)
 MOST_DRIFT = 0.01
 """No clock is off by 1 %."""
@@ -69,6 +69,8 @@ def document_excess(desired: Desired) -> str:
         return f"{rates[fast]:g} pairs of probes a second from {fast}; {MOST_PAIRS_PER_S:g} at most"
     if len(desired.probes) > MOST_PROBES or len(desired.steer) > MOST_STEERED:
         return f"{len(desired.probes)} peers to probe, {len(desired.steer)} queue pairs to steer"
+    if len(desired.tcp) > MOST_CONNECTIONS:
+        return f"{len(desired.tcp)} TCP connections to steer; {MOST_CONNECTIONS} at most"
     if desired.roce is not None and not DEAD_AFTER_MS[0] <= desired.roce.dead_after_ms <= DEAD_AFTER_MS[1]:
         return f"paths given up after {desired.roce.dead_after_ms:g} ms; {DEAD_AFTER_MS[0]:g} to {DEAD_AFTER_MS[1]:g} are taken"
     return ""

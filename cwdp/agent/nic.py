@@ -27,6 +27,7 @@ from cwdp.dataplane.pinned import meta, tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.dataplane.steering.steering import Steering
+from cwdp.dataplane.steering.tcp import TcpSteering
 from cwdp.errors import DataplaneError, InterfaceError
 from cwdp.shared.bus.messages import DataplaneMode, Event, Nic, ProbeEdge, nic_id
 from cwdp.shared.bus.records import WINDOW_ROW
@@ -107,7 +108,9 @@ class HostNic:
         self._borrowing = Borrowing(maps)
         self._loads += 1
         with tree.locked():
-            Steering(maps).recount()
+            tcp = TcpSteering(maps)
+            tcp.repair()
+            Steering(maps).recount(tcp.users())
         if loaded.mode is XdpMode.GENERIC:
             _log.warning(
                 "no native XDP, timestamps will be later and noisier nic=%s why=%s",
@@ -244,7 +247,8 @@ class HostNic:
         paths = self.maps.paths
         records = paths[(paths["users"] > 0) | (paths["detours"] > 0)]
         dsts = [dst.tobytes() for dst in records["dst"]]
-        return {(self.ifname, *key) for key in zip(dsts, records["sport"].tolist(), strict=True)}
+        flows = zip(dsts, records["sport"].tolist(), records["protocol"].tolist(), strict=True)
+        return {(self.ifname, *flow) for flow in flows}
 
     def congestion_order(self, config: CongestionConfig) -> Order | None:
         """How the congestion of what it sends is controlled; None while it has no dataplane."""

@@ -341,12 +341,12 @@ class Agent:
             return
         self._desired_version = desired.version
         if self._config.observe_only:
-            desired = msgspec.structs.replace(desired, steer=[], slices=[], detours=[])
-        self._steering.want(desired.steer, desired.roce)
+            desired = msgspec.structs.replace(desired, steer=[], slices=[], detours=[], tcp=[])
+        self._steering.want(desired.steer, desired.roce, desired.tcp)
         self._verbs.want(desired)
         self._slices.want(desired.slices)
         self._detours.want(desired.detours)
-        self._tracing.order(desired.traces)
+        self._tracing.order(desired.traces, desired.tcp_traces)
         self._pace.interval_s = desired.report_interval_s
         if desired.epoch != self._desired_epoch:
             self._desired_epoch = desired.epoch

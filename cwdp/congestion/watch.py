@@ -8,6 +8,7 @@ from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.pathtable import PathKey, PathTable
 from cwdp.dataplane.steering.steering import Steering
+from cwdp.dataplane.steering.tcp import TcpSteering
 from cwdp.errors import SteeringError
 
 KEPT_NS = 60_000_000_000
@@ -35,7 +36,7 @@ class PathWatch:
         self._own: dict[PathKey, int] = {}
         self.refused = 0
         with tree.locked():
-            Steering(maps).recount()
+            Steering(maps).recount(TcpSteering(maps).users())
 
     def find(self, rows: NDArray[np.intp], now_ns: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Look the paths of queue pairs up, and watch those that are not watched.
@@ -87,4 +88,6 @@ class PathWatch:
 
 
 def _keys(addresses: NDArray[np.uint32], sports: NDArray[np.uint16]) -> list[PathKey]:
-    return list(zip((address.tobytes() for address in addresses), sports.tolist(), strict=True))
+    return [
+        PathKey(address.tobytes(), sport) for address, sport in zip(addresses, sports.tolist(), strict=True)
+    ]

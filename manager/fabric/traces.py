@@ -21,7 +21,7 @@ MOST_PORTS_A_PAIR = 512
 FORGET_AFTER_S = 600.0
 FORGET_UNORDERED_S = 60.0
 """Longer than agents take to tell again what they are to trace."""
-REASONS = ("ok", "unknown_nic", "unknown_destination", "not_sane", "too_many")
+REASONS = ("ok", "unknown_nic", "unknown_destination", "not_sane", "not_asked_for", "too_many")
 UNKNOWN = -1
 
 Rows = NDArray[np.intp]
@@ -183,7 +183,8 @@ class TraceStore:
         """Take in what a host says of paths from its own NICs."""
         own = set(ifnames)
         for trace in report.traces:
-            self.reasons[self._take(report.host, own, trace, now_s)] += 1
+            reason = "not_asked_for" if trace.protocol else self._take(report.host, own, trace, now_s)
+            self.reasons[reason] += 1
 
     def forget(self, paths: Iterable[PathName]) -> None:
         """Drop paths that are not traced any more: their hops would not follow the fabric."""

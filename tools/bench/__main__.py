@@ -13,6 +13,7 @@ PARTS = {
     "changing": "clocks.changing",
     "programs": "programs",
     "dataplane": "dataplane",
+    "tcp": "packet_costs.tcp",
     "agent": "agent",
     "lab": "lab",
     "slices": "slices",

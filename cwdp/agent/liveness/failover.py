@@ -46,6 +46,8 @@ class PathEvents:
             unanswered=int(record["unanswered"]),
             hold_down_ns=int(record["hold_ns"]),
             queue_pairs=self._queue_pairs(number),
+            connections=self._connections(number),
+            protocol=int(path["protocol"]),
         )
         return Event(
             host=host,
@@ -62,16 +64,22 @@ class PathEvents:
         backed = (table["flags"] & SteerFlag.BACKUP) != 0
         return int(np.count_nonzero((table["path"] == number) & backed & (table["tag"] > FREE_OR_BUSY)))
 
+    def _connections(self, number: int) -> int:
+        """How many TCP connections take this path while it is up, and have a backup."""
+        conns = self._maps.tcp_conns
+        return int(np.count_nonzero((conns["path"] == number) & (conns["flags"] & SteerFlag.BACKUP > 0)))
+
 
 def _describe(kind: EventKind, change: PathChange) -> str:
     address = ipaddress.ip_address(change.dst_addr)
     shown = f"[{address}]" if address.version == 6 else str(address)
     where = f"to {shown} from port {change.sport}"
+    users = f"{change.queue_pairs} queue pairs"
+    if change.protocol:
+        where, users = f"TCP {where}", f"{change.connections} TCP connections"
     if kind is EventKind.PATH_DOWN:
         return (
             f"{where}: silent for {change.lasted_ns / 1e6:.1f} ms, {change.unanswered} pulses unanswered; "
-            f"{change.queue_pairs} queue pairs take their backup for {change.hold_down_ns / 1e9:g} s or longer"
+            f"{users} take their backup for {change.hold_down_ns / 1e9:g} s or longer"
         )
-    return (
-        f"{where}: healthy for {change.lasted_ns / 1e9:.1f} s; {change.queue_pairs} queue pairs take it again"
-    )
+    return f"{where}: healthy for {change.lasted_ns / 1e9:.1f} s; {users} take it again"

@@ -17,21 +17,26 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from cwdp.agent.liveness import announcements
 from cwdp.agent.liveness.acknowledged import Acknowledged
+from cwdp.agent.liveness.announcements import Announcements
 from cwdp.agent.liveness.coveredpaths import CoveredPaths
 from cwdp.agent.liveness.everypath import BURST_TURNS, CALM_TURNS, EveryPath
 from cwdp.agent.liveness.plan import BURST_PULSES, Plan, Rows, TokenBucket
 from cwdp.agent.liveness.pulses import COUNTERS, PulseOrder, Pulses
-from cwdp.agent.liveness.watchedpaths import HostPaths, NicPaths, Way
+from cwdp.agent.liveness.watchedpaths import HostPaths, NicPaths, Way, WayKey
 from cwdp.agent.orders import Orders
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.steering import Steering
+from cwdp.dataplane.steering.tcp import TcpSteering
 
 REFRESH_NS = 50_000_000
 SAY_NS = 1_000_000_000
 GAP_TURNS = 4
 """Turns without a pulse of a path after which its silence is counted anew."""
+
+NAMES = (*COUNTERS, *announcements.COUNTERS, "pulses_late", "pulses_failed")
 
 _NS_PER_S = 1_000_000_000
 
@@ -53,10 +58,11 @@ class _Nic:
     maps: Maps
     pulses: Pulses
     acknowledged: Acknowledged
+    announcements: Announcements
 
     def paths(self) -> NicPaths:
         """Its watched paths as they are now."""
-        pairs = Steering(self.maps).path_pairs()
+        pairs = np.concatenate([Steering(self.maps).path_pairs(), TcpSteering(self.maps).path_pairs()])
         return NicPaths(self.order.ifname, self.pulses.numbers, self.maps.paths, pairs, self.acknowledged)
 
     def generation(self) -> int:
@@ -72,11 +78,11 @@ class PulseHost:
     """
 
     def __init__(self, turn_ns: int) -> None:
-        self.counters: Counter[str] = Counter(dict.fromkeys((*COUNTERS, "pulses_late", "pulses_failed"), 0))
+        self.counters: Counter[str] = Counter(dict.fromkeys(NAMES, 0))
         self._turn_ns = turn_ns
         self._nics: dict[PulseOrder, _Nic] = {}
         self._orders = PulseOrders([], [])
-        self._ways: dict[tuple[str, bytes, int], tuple[int, ...]] = {}
+        self._ways: dict[WayKey, tuple[int, ...]] = {}
         self._turn_bucket, self._pulse_bucket = (
             TokenBucket(BURST_TURNS * CALM_TURNS),
             TokenBucket(BURST_PULSES),
@@ -95,7 +101,7 @@ class PulseHost:
         for order in set(self._nics) - set(orders.nics):
             self._drop(order)
         if orders.ways != self._orders.ways:
-            self._ways = {(way.ifname, way.dst, way.sport): way.links for way in orders.ways}
+            self._ways = {(way.ifname, way.dst, way.sport, way.protocol): way.links for way in orders.ways}
             self._plan = None
         self._orders = orders
 
@@ -140,10 +146,12 @@ class PulseHost:
         if order not in self._nics:
             maps = Maps(tree.here(order.ifname))
             pulses = Pulses(order, maps, np.random.default_rng(), self.counters)
-            self._nics[order] = _Nic(order, maps, pulses, Acknowledged(maps))
+            announced = Announcements(order, maps, maps.tcp_conns, pulses, self.counters)
+            self._nics[order] = _Nic(order, maps, pulses, Acknowledged(maps), announced)
         nic = self._nics[order]
         nic.maps.control["pulse_gap_ns"] = GAP_TURNS * self._turn_ns
         nic.acknowledged.search()
+        nic.announcements.refresh(now_ns)
         return nic.pulses.refresh(now_ns)
 
     def _plan_anew(self) -> Plan | None:
@@ -159,6 +167,7 @@ class PulseHost:
     def _drop(self, order: PulseOrder) -> None:
         nic = self._nics.pop(order, None)
         if nic is not None:
+            nic.announcements.close()
             nic.pulses.close()
             nic.maps.close()
             self._plan = None

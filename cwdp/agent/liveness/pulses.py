@@ -152,6 +152,7 @@ class Pulses:
         watched = table[numbers]
         kinds = (watched["primaries"] > 0).tobytes() + (watched["users"] > 0).tobytes()
         names = numbers.tobytes() + watched["dst"].tobytes() + watched["sport"].tobytes() + kinds
+        names += watched["protocol"].tobytes()
         changed = names != self._watched
         if changed:
             self._take_up(numbers, watched)
@@ -172,6 +173,12 @@ class Pulses:
                 self._counters["pulses_unsent"] += len(places) - sent
                 self._next_seq = (self._next_seq + len(places)) % SEQ_END
 
+    def take_numbers(self, count: int) -> int:
+        """The first of so many sequence numbers for other probes that use the slots of pulses."""
+        first = self._next_seq
+        self._next_seq = (self._next_seq + count) % SEQ_END
+        return first
+
     def close(self) -> None:
         """Close the sockets."""
         for ring in self._rings:
@@ -188,7 +195,9 @@ class Pulses:
             if source is None:
                 self._counters["pulses_without_address"] += 1
                 continue
-            path = packets.Path(number, source, str(address), int(record["sport"]), 0)
+            path = packets.Path(
+                number, source, str(address), int(record["sport"]), 0, int(record["protocol"])
+            )
             by_family[address.version].append(path)
         self._rings = [
             _Ring(self._order, self._tables, paths, self._rng) for paths in by_family.values() if paths

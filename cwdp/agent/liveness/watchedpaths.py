@@ -17,16 +17,19 @@ class Way(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         dst: the destination as the map `paths` has it, 16 bytes.
+        protocol: as that map has it.
         links: numbers, the same for paths of all NICs of the host.
     """
 
     ifname: str
     dst: bytes
     sport: int
+    protocol: int
     links: tuple[int, ...]
 
 
-WayKey = tuple[str, bytes, int]
+WayKey = tuple[str, bytes, int, int]
+"""Interface, destination, source port and protocol, as the map `paths` has them."""
 
 
 class Answers(Protocol):
@@ -76,9 +79,10 @@ class HostPaths:
         crossed: list[tuple[int, ...]] = []
         for nic in self._nics:
             records = nic.table[nic.numbers]
-            for record, sport in zip(records["dst"], records["sport"].tolist(), strict=True):
-                dst = record.tobytes()
-                crossed.append(ways.get((nic.ifname, dst, sport)) or (known + len(crossed),))
+            flows = zip(records["dst"], records["sport"].tolist(), records["protocol"].tolist(), strict=True)
+            for dst, sport, protocol in flows:
+                links = ways.get((nic.ifname, dst.tobytes(), sport, protocol))
+                crossed.append(links or (known + len(crossed),))
         return Watched(
             np.concatenate([_rows(nic, start) for nic, start in zip(self._nics, self.starts, strict=False)]),
             self.read("primaries") > 0,

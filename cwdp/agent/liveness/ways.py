@@ -19,13 +19,13 @@ def ways(found: Iterable[Found], watched: Collection[WayKey]) -> list[Way]:
 
     Args:
         found: what is known of each path.
-        watched: by interface, destination as the map `paths` has it, and source port.
+        watched: as the map `paths` has them.
     """
     numbers: dict[Name, int] = {}
     told = []
     for one in found:
         path = one.path
-        key = (path.ifname, address_bytes(parse_address(path.destination)), path.sport)
+        key = (path.ifname, address_bytes(parse_address(path.destination)), path.sport, path.protocol)
         if key in watched:
             told.append((key, one))
     return [
@@ -37,7 +37,7 @@ def ways(found: Iterable[Found], watched: Collection[WayKey]) -> list[Way]:
 def _links(found: Found) -> Iterator[Name]:
     """All but the destination's own."""
     path = found.path
-    own = (path.ifname, path.destination, str(path.sport))
+    own = (path.ifname, path.destination, str(path.sport), str(path.protocol))
     hops: Hops = (path.ifname, *found.hops)
     for i, (a, b) in enumerate(itertools.pairwise(hops)):
         yield (a, b) if a is not None and b is not None else (*own, str(i))

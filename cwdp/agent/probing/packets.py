@@ -1,4 +1,4 @@
-"""Probe packets as arrays: IP header, UDP, BTH and probe, one row a packet."""
+"""Probe packets as arrays: IP header, UDP and BTH or TCP, and probe, one row a packet."""
 
 import socket
 from dataclasses import dataclass
@@ -46,13 +46,17 @@ IPV6 = np.dtype(
 
 @dataclass(frozen=True)
 class Path:
-    """One path to probe: addresses of one family, the ports that select the way there and back."""
+    """One path to probe: addresses of one family, the ports that select the way there and back.
+
+    `protocol` is IPPROTO_TCP for the path of TCP connections, 0 for that of RoCEv2.
+    """
 
     number: int
     source: str
     destination: str
     sport: int
     reply_port: int
+    protocol: int = 0
 
     @property
     def family(self) -> socket.AddressFamily:
@@ -88,6 +92,7 @@ def requests(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:
     packet["len"] = abi.PROBE_PACKET.itemsize
     bth = packet["bth"]
     bth["opcode"], bth["pkey"], bth["qpn"] = abi.BTH_OPCODE, abi.BTH_PKEY, abi.BTH_QPN
+    _make_tcp(templates, np.array([p.protocol == socket.IPPROTO_TCP for p in paths]))
     probe = packet["probe"]
     probe["magic"], probe["version"], probe["kind"] = (
         abi.PROBE_MAGIC,
@@ -99,6 +104,21 @@ def requests(paths: list[Path], key_id: int, port: int) -> NDArray[np.void]:
     probe["sport"] = packet["sport"]
     probe["reply_port"] = [p.reply_port for p in paths]
     return templates
+
+
+def _make_tcp(templates: NDArray[np.void], rows: NDArray[np.bool_]) -> None:
+    """Have some templates be TCP segments: UDP header and BTH become a TCP header (bpf/probe_types.h).
+
+    Their checksum is wrong: where nobody takes a probe for one, the stack drops it unheard. Their ports and urgent pointer
+    add up to TCP_PROBE_SUM.
+    """
+    packet, ip = templates["packet"], templates["ip"]
+    for name, value in {"opcode": 0, "pkey": 0, "qpn": abi.TCP_PROBE}.items():
+        packet["bth"][name][rows] = value
+    packet["len"][rows] = 0
+    ports = packet["sport"][rows].astype(np.int64) + packet["dport"][rows]
+    packet["bth"]["psn"][rows] = (abi.TCP_PROBE_SUM - ports - 1) % 0xFFFF + 1
+    ip["protocol" if "protocol" in (ip.dtype.names or ()) else "next_header"][rows] = socket.IPPROTO_TCP
 
 
 def _fill_ip(ip: NDArray[np.void], paths: list[Path], family: socket.AddressFamily) -> None:

@@ -72,7 +72,9 @@ class _Ring:
         self.sender = BatchSender(ifname, schedule.family, schedule.templates)
         tables.sign_for(SENDERS[schedule.family], self.sender.cookie)
         self._seq = schedule.templates["packet"]["probe"]["seq"]
-        self._psn = schedule.templates["packet"]["bth"]["psn"]
+        packet = schedule.templates["packet"]
+        self._psn, is_udp = packet["bth"]["psn"], packet["len"] > 0
+        self._psn_bits, self._urgent = np.where(is_udp, 0xFFFFFF, 0), np.where(is_udp, 0, self._psn)
         self._next = 0
         self._started_ns: int | None = None
         self._counted = 0
@@ -94,7 +96,7 @@ class _Ring:
         stop = min(start + 2 * pairs, start + MAX_BATCH, len(self._seq))
         numbers = np.arange(seq, seq + stop - start) & SEQ_MASK
         self._seq[start:stop] = numbers
-        self._psn[start:stop] = numbers & 0xFFFFFF
+        self._psn[start:stop] = numbers & self._psn_bits[start:stop] | self._urgent[start:stop]
         self._next = stop % len(self._seq)
         return start, stop
 

@@ -1,16 +1,20 @@
 """Keeps the steering of this host's NICs as the manager wants it; what was set by hand stays."""
 
+import time
 from collections.abc import Callable, Sequence
 
+from cwdp.agent.steering import tcp
 from cwdp.agent.steering.desired import Reconciler
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.control import sample_below
 from cwdp.dataplane.pinned.maps import Maps
-from cwdp.dataplane.steering.routes import require_routed
+from cwdp.dataplane.steering.routes import unrouted
 from cwdp.dataplane.steering.steering import QpKey, Steer, Steering, parse_address
 from cwdp.errors import CwdpError, SteeringError
-from cwdp.shared.addresses import Address
 from cwdp.shared.bus.messages import RoceSettings, SteerQp
+from cwdp.shared.tcp import SteerTcp
+
+LOOK_S = 5.0
 
 _NS_PER_MS = 1_000_000
 
@@ -22,10 +26,12 @@ class DesiredSteering(Reconciler):
         super().__init__(ifnames, refuse, "steer_refused")
         self._steer: list[SteerQp] | None = None
         self._roce: RoceSettings | None = None
+        self._tcp: list[SteerTcp] = []
+        self._looked_s = time.monotonic()
 
-    def want(self, steer: list[SteerQp], roce: RoceSettings | None) -> None:
+    def want(self, steer: list[SteerQp], roce: RoceSettings | None, tcp: list[SteerTcp]) -> None:
         """Have this from now on."""
-        self._steer, self._roce = steer, roce
+        self._steer, self._roce, self._tcp = steer, roce, tcp
         self._look_at(self._ifnames)
 
     def loaded(self, ifname: str) -> None:
@@ -34,11 +40,22 @@ class DesiredSteering(Reconciler):
             self._look_at({ifname})
 
     def _reconcile(self, ifname: str) -> list[CwdpError]:
-        return apply(ifname, [one for one in self._steer or () if one.nic == ifname], self._roce)
+        wanted = [one for one in self._steer or () if one.nic == ifname]
+        return apply(ifname, wanted, self._roce, [one for one in self._tcp if one.nic == ifname])
+
+    def _unsettled(self) -> set[str]:
+        """All of them now and then: other hosts announce connections, or cease to."""
+        now_s = time.monotonic()
+        if self._steer is None or now_s - self._looked_s < LOOK_S:
+            return super()._unsettled()
+        self._looked_s = now_s
+        return set(self._ifnames)
 
 
-def apply(ifname: str, wanted: list[SteerQp], roce: RoceSettings | None) -> list[CwdpError]:
-    """Make the steering of a NIC what is wanted.
+def apply(
+    ifname: str, wanted: list[SteerQp], roce: RoceSettings | None, connections: list[SteerTcp]
+) -> list[CwdpError]:
+    """Make the steering of a NIC what is wanted, of queue pairs and of TCP connections.
 
     Returns:
         Why some of it could not be.
@@ -51,23 +68,13 @@ def apply(ifname: str, wanted: list[SteerQp], roce: RoceSettings | None) -> list
     with tree.locked(), Maps(tree.here(ifname)) as maps:
         steering = Steering(maps)
         new = {key.dst for key in steers.keys() - steering.all().keys()}
-        unrouted = _unrouted(ifname, new)
-        steers = {key: steer for key, steer in steers.items() if key.dst not in unrouted}
+        elsewhere = unrouted(ifname, new)
+        steers = {key: steer for key, steer in steers.items() if key.dst not in elsewhere}
         refused += steering.reconcile(steers)
         if roce is not None:
             _set_control(maps, roce)
-    return refused + list(unrouted.values())
-
-
-def _unrouted(ifname: str, addresses: set[Address]) -> dict[Address, CwdpError]:
-    """The addresses that are not reached by a NIC, and how that is known."""
-    found: dict[Address, CwdpError] = {}
-    for address in addresses:
-        try:
-            require_routed(ifname, address)
-        except CwdpError as error:
-            found[address] = error
-    return found
+        refused += tcp.apply(ifname, maps, connections)
+    return refused + list(elsewhere.values())
 
 
 def translate(wanted: list[SteerQp]) -> tuple[dict[QpKey, Steer], list[CwdpError]]:

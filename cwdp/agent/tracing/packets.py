@@ -16,6 +16,8 @@ from cwdp.agent.probing import packets
 from cwdp.agent.probing.packets import IPV4_HEADER, IPV6_HEADER
 
 UDP_HEADER = 8
+FLOW_LABEL_MASK = 0x3FFF
+"""Of a port, what the flow label of a TCP path's segments is."""
 
 _ICMP_HEADER = 8
 _LEAST_ICMPV4 = IPV4_HEADER + _ICMP_HEADER + IPV4_HEADER + UDP_HEADER
@@ -33,12 +35,16 @@ QuoteKey = tuple[bytes, bytes, bytes]
 
 @dataclass(frozen=True)
 class FlowPath:
-    """A path to trace: the interface to send from, addresses of one family, and the source port that selects it."""
+    """A path to trace: the interface to send from, addresses of one family, and the source port that selects it.
+
+    `protocol` is IPPROTO_TCP for the path of TCP connections, 0 for that of RoCEv2.
+    """
 
     ifname: str
     source: str
     destination: str
     sport: int
+    protocol: int = 0
 
     @property
     def family(self) -> socket.AddressFamily:
@@ -51,7 +57,8 @@ class HopProbe:
     """A packet that is to expire after `hop_limit` hops.
 
     What a forger would have to guess is random: the IPv4 identification and, by way of the payload, the UDP
-    checksum, so 32 bits of the least quote (RFC 792: the IP header and 8 bytes), and 104 where a quote goes on.
+    checksum, so 32 bits of the least quote (RFC 792: the IP header and 8 bytes), and 104 where a quote goes on. Over TCP it is
+    the sequence number in place of the checksum.
     """
 
     path: FlowPath
@@ -82,23 +89,31 @@ class Answer:
 
 
 def build(path: FlowPath, hop_limit: int, port: int) -> HopProbe:
-    """A probe with a nonce of its own; `port` is the UDP destination port."""
-    draft = packets.requests([packets.Path(0, path.source, path.destination, path.sport, 0)], 0, port)
+    """A probe with a nonce of its own; `port` is the destination port."""
+    draft = packets.requests(
+        [packets.Path(0, path.source, path.destination, path.sport, 0, path.protocol)], 0, port
+    )
     ip, packet = draft["ip"], draft["packet"]
     nonce = int.from_bytes(secrets.token_bytes(13))
-    packet["bth"]["psn"] = nonce & 0xFFFFFF
+    if not path.protocol:
+        packet["bth"]["psn"] = nonce & 0xFFFFFF
     packet["probe"]["kind"] = 0
     packet["probe"]["t1"] = nonce >> 24 & 0xFFFFFFFFFFFFFFFF
     if path.family == socket.AF_INET:
         ip["ttl"], ip["id"] = hop_limit, (nonce >> 88) or 1  # the kernel would replace 0
     else:
         ip["hop_limit"] = hop_limit
-    packet["check"] = _udp_checksum(path, packet.tobytes())
+    if path.protocol:
+        if path.family == socket.AF_INET6:
+            ip["flow"] |= path.sport & FLOW_LABEL_MASK
+        packet["len"], packet["check"] = struct.unpack("!HH", secrets.token_bytes(4))
+    else:
+        packet["check"] = _udp_checksum(path, packet.tobytes())
     return HopProbe(path, hop_limit, draft.tobytes())
 
 
 def quote_key(packet: bytes) -> QuoteKey:
-    """Destination, source port and UDP checksum of an IP packet with UDP in it."""
+    """Destination, source port and UDP checksum, or half of the sequence number, of an IP packet with UDP or TCP in it."""
     header = _header_length(packet)
     address = 4 if header == IPV4_HEADER else 16
     return packet[header - address : header], packet[header : header + 2], packet[header + 6 : header + 8]
@@ -128,7 +143,7 @@ def _answer(version: int, responder: str, icmp: bytes) -> Answer | None:
         return None
     first = 0x45 if version == 4 else 0x60
     mask = 0xFF if version == 4 else 0xF0
-    if quote[0] & mask != first or quote[protocol] != socket.IPPROTO_UDP:
+    if quote[0] & mask != first or quote[protocol] not in (socket.IPPROTO_UDP, socket.IPPROTO_TCP):
         return None
     return Answer(responder, kind, quote)
 

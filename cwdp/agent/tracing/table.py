@@ -245,7 +245,7 @@ class TraceTable:
             extent = self._extents.get(tracked.pair)
             if extent is not None and now_s - extent.since_s > EXTENT_AGE_S:
                 extent = None
-            if extent is None and tracked.pair in self._searched:
+            if extent is None and (path.protocol or tracked.pair in self._searched):
                 self._schedule(tracked, now_s + SEARCH_WAIT_S)
                 continue
             tracked.due_s = math.inf
@@ -261,7 +261,9 @@ class TraceTable:
         if not extent.reached and not extent.is_told:
             given_up.add(extent.limit)
         ask_end = (
-            tracked.is_end_doubted and now_s - self._end_asked_s.get(tracked.pair, -math.inf) >= ASK_END_S
+            not tracked.path.protocol
+            and tracked.is_end_doubted
+            and now_s - self._end_asked_s.get(tracked.pair, -math.inf) >= ASK_END_S
         )
         if ask_end:
             self._end_asked_s[tracked.pair] = now_s

@@ -60,7 +60,7 @@ class Tracing:
         self._table = TraceTable(port, random.Random())  # noqa: S311 - spreads rounds over time, no secret
         self.counters = self._table.counters
         self.counters.update(dict.fromkeys(COUNTERS, 0))
-        self._orders: list[TraceOrder] = []
+        self._orders: list[tuple[TraceOrder, int]] = []
         self._tell_at_s = math.inf
         self._dead: set[tuple[str, str, int, int]] = set()
         self._out: dict[tuple[str, socket.AddressFamily], socket.socket] = {}
@@ -75,17 +75,18 @@ class Tracing:
         """The hops of every path that has been traced."""
         return self._table.known
 
-    def order(self, orders: Sequence[TraceOrder]) -> None:
-        """Keep track of these paths from now on."""
-        if list(orders) != self._orders:
-            self._orders = list(orders)
+    def order(self, orders: Sequence[TraceOrder], of_tcp: Sequence[TraceOrder] = ()) -> None:
+        """Keep track of these paths from now on, of RoCEv2 and of TCP."""
+        wanted = [(order, 0) for order in orders] + [(order, socket.IPPROTO_TCP) for order in of_tcp]
+        if wanted != self._orders:
+            self._orders = wanted
             self.readdress()
 
     def readdress(self) -> None:
         """The host's addresses may have changed."""
         paths: dict[FlowPath, None] = {}
         switches: dict[tuple[str, str], int] = {}
-        for order in self._orders:
+        for order, protocol in self._orders:
             destination = _usual_address(order.dst_addr)
             if order.nic not in self._ifnames or destination is None:
                 self.counters["trace_orders_refused"] += 1
@@ -96,7 +97,7 @@ class Tracing:
                 switches[order.nic, destination] = order.switches
             if source is not None:
                 paths |= dict.fromkeys(
-                    FlowPath(order.nic, source, destination, sport) for sport in order.sports
+                    FlowPath(order.nic, source, destination, sport, protocol) for sport in order.sports
                 )
         if len(paths) > MOST_PATHS:
             self.counters["trace_orders_refused"] += len(paths) - MOST_PATHS
@@ -193,6 +194,7 @@ class Tracing:
             hops=list(found.hops),
             reached=found.reached,
             local_ns=self._local_ns(),
+            protocol=path.protocol,
         )
 
     def _close(self) -> None:

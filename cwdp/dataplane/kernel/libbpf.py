@@ -12,6 +12,7 @@ from typing import Self
 
 LOG_BYTES = 1 << 18
 BPF_XDP = 37
+BPF_TRACE_ITER = 28
 BPF_TCX_INGRESS = 46
 BPF_TCX_EGRESS = 47
 XDP_FLAGS_SKB_MODE = 2
@@ -88,6 +89,7 @@ def _lib() -> ctypes.CDLL:
         "bpf_obj_pin": [c_int, c_char_p],
         "bpf_obj_get": [c_char_p],
         "bpf_obj_get_info_by_fd": [c_int, c_void_p, POINTER(c_uint32)],
+        "bpf_iter_create": [c_int],
         "bpf_link_create": [c_int, c_int, c_int, c_void_p],
         "bpf_link_update": [c_int, c_int, c_void_p],
         "bpf_link_detach": [c_int],
@@ -227,6 +229,17 @@ def link_create(program_fd: int, ifindex: int, attach_type: int, flags: int = 0)
     """Attach a program by a link; the caller pins and closes it."""
     opts = _LinkCreateOpts(ctypes.sizeof(_LinkCreateOpts), flags, 0)
     return _check(_lib().bpf_link_create(program_fd, ifindex, attach_type, byref(opts)), "attach")
+
+
+def iterate(program_fd: int) -> None:
+    """Run an iterator's program over everything that it is for, in this network namespace."""
+    link = _check(_lib().bpf_link_create(program_fd, 0, BPF_TRACE_ITER, None), "attach iterator")
+    try:
+        with os.fdopen(_check(_lib().bpf_iter_create(link), "make iterator"), "rb", buffering=0) as run:
+            while run.read(1 << 16):
+                pass
+    finally:
+        os.close(link)
 
 
 def link_update(link_fd: int, program_fd: int) -> None:

@@ -22,6 +22,7 @@ class Maps:
     """The open maps of one interface; most are shared memory, read and written in place.
 
     Attributes:
+        where: the tree.
         slots: the table of probes under way and results, pulses behind pairs; shape (SLOTS + PULSE_SLOTS,),
             dtype `abi.SLOT`.
         qps: queue pairs by direction; each shape (buckets * QP_WAYS,), dtype `abi.QP`, free ones with a tag of 0.
@@ -30,12 +31,14 @@ class Maps:
         control: what may be changed while packets flow; shape (1,), dtype `abi.CONTROL`.
         samples: data packets stamped, by their numbers; shape (SAMPLES,), dtype `abi.SAMPLE`.
         events: decisions of the dataplane, by their numbers; shape (EVENTS,), dtype `abi.EVENT`.
+        tcp_conns: steered TCP connections by their numbers; shape (TCP_CONNS,), dtype `abi.TCP_CONN`, free ones without flags.
+        tcp_steered: how many of those there are; shape (1,), dtype `abi.TCP_STEERED`.
         slices: bandwidth slices by their numbers; shape (SLICES,), dtype `abi.SLICE`, free ones without a name.
         slice_table: which queue pairs are in which slice; shape (1,), dtype `abi.SLICE_TABLE`.
     """
 
     def __init__(self, where: TreePath) -> None:
-        self._where = where
+        self.where = where
         self._fds = {name: libbpf.get(where.path / name) for name in KEPT_MAPS}
         self.slots = self._shared("slots", abi.SLOT)
         self._clock = self._shared("clock", abi.CLOCK)
@@ -48,6 +51,8 @@ class Maps:
         self.control = self._shared("control", abi.CONTROL)
         self.samples = self._shared("samples", abi.SAMPLE)
         self.events = self._shared("events", abi.EVENT)
+        self.tcp_conns = self._shared("tcp_conns", abi.TCP_CONN)
+        self.tcp_steered = self._shared("tcp_steered", abi.TCP_STEERED)
         self.slices = self._shared("slices", abi.SLICE)
         self.slice_table = self._shared("slice_table", abi.SLICE_TABLE)
         self._cpus = libbpf.possible_cpus()
@@ -65,7 +70,7 @@ class Maps:
     def still_pinned(self) -> bool:
         """Whether the tree still has these very maps: it may have been unloaded and loaded anew."""
         try:
-            pinned = libbpf.get(self._where.path / "slots")
+            pinned = libbpf.get(self.where.path / "slots")
         except OSError:
             return False
         try:
@@ -99,6 +104,16 @@ class Maps:
     def steer_fd(self) -> int:
         """The hash map of steered queue pairs."""
         return self._fds["steer"]
+
+    @property
+    def tcp_out_fd(self) -> int:
+        """The hash map of the numbers of steered TCP connections."""
+        return self._fds["tcp_out"]
+
+    @property
+    def tcp_in_fd(self) -> int:
+        """The hash map of ports that segments are given back."""
+        return self._fds["tcp_in"]
 
     @property
     def paths_fd(self) -> int:

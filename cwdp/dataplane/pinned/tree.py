@@ -44,10 +44,15 @@ KEPT_MAPS = (
     "slices",
     "slice_table",
     "jobs",
+    "tcp_conns",
+    "tcp_out",
+    "tcp_steered",
+    "tcp_in",
 )
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
-PROGRAMS = ("xdp_ingress", "tc_egress", "tc_ingress")
+TIMERS_PROGRAM = "tcp_timers"
+PROGRAMS = ("xdp_ingress", "tc_egress", "tc_ingress", TIMERS_PROGRAM)
 XDP_LINK = "link_xdp"
 TCX_LINK = "link_tcx"
 TCX_INGRESS_LINK = "link_tcx_ingress"

@@ -14,7 +14,7 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.addresses import address_words
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.pinned.maps import Maps
-from cwdp.dataplane.steering.pathtable import PathTable
+from cwdp.dataplane.steering.pathtable import PathKey, PathTable
 from cwdp.errors import SteeringError
 from cwdp.shared.addresses import Address, address_bytes
 
@@ -155,7 +155,7 @@ def _watch(table: PathTable | None, dst: Address | None, sport: int) -> int:
     """The number of a path that is watched from now on; 0 where there is none."""
     if table is None or dst is None:
         return 0
-    return table.use_in_detour([(address_bytes(dst), sport)])[0]
+    return table.use_in_detour([PathKey(address_bytes(dst), sport)])[0]
 
 
 def _records(maps: Maps) -> NDArray[np.void]:

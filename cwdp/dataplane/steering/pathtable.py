@@ -2,6 +2,7 @@
 
 from collections import deque
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,19 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState
 from cwdp.errors import SteeringError
 
-PathKey = tuple[bytes, int]
-"""Destination as 16 bytes in network order, IPv4 as ::ffff:a.b.c.d, and UDP source port."""
+
+class PathKey(NamedTuple):
+    """Names a path.
+
+    Attributes:
+        dst: 16 bytes in network order, IPv4 as ::ffff:a.b.c.d.
+        sport: source port.
+        protocol: IPPROTO_TCP; 0 for UDP as RoCEv2 has it.
+    """
+
+    dst: bytes
+    sport: int
+    protocol: int = 0
 
 
 class PathTable:
@@ -26,9 +38,10 @@ class PathTable:
         self._users, self._primaries, self._detours = paths["users"], paths["primaries"], paths["detours"]
         used = np.flatnonzero((self._users > 0) | (self._detours > 0))
         dsts = np.ascontiguousarray(paths["dst"][used]).tobytes()
-        sports = paths["sport"][used].tolist()
+        sports, protocols = paths["sport"][used].tolist(), paths["protocol"][used].tolist()
         self._numbers: dict[PathKey, int] = {
-            (dsts[16 * i : 16 * i + 16], sports[i]): number for i, number in enumerate(used.tolist())
+            PathKey(dsts[16 * i : 16 * i + 16], sports[i], protocols[i]): number
+            for i, number in enumerate(used.tolist())
         }
 
     def state(self, key: PathKey) -> PathState:
@@ -99,7 +112,8 @@ class PathTable:
         if number is None:
             number = self._free.popleft()
             record = np.zeros((), dtype=abi.PATH)
-            record["dst"], record["sport"] = np.frombuffer(key[0], dtype=">u4"), key[1]
+            record["dst"], record["sport"] = np.frombuffer(key.dst, dtype=">u4"), key.sport
+            record["protocol"] = key.protocol
             self._paths[number] = record
             self._numbers[key] = number
         return number

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pyroute2 import IPRoute, NetlinkError
 
 from cwdp.dataplane.kernel.interface import ifindex_of
-from cwdp.errors import SteeringError
+from cwdp.errors import CwdpError, SteeringError
 from cwdp.shared.addresses import Address
 
 FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -32,6 +32,17 @@ def require_routed(ifname: str, dst: Address) -> None:
     raise SteeringError(
         f"what goes to {dst} does not leave by {ifname}: it {where}", f"see: ip route get {dst}"
     )
+
+
+def unrouted(ifname: str, addresses: set[Address]) -> dict[Address, CwdpError]:
+    """The addresses that are not reached by a NIC, and how that is known."""
+    found: dict[Address, CwdpError] = {}
+    for address in addresses:
+        try:
+            require_routed(ifname, address)
+        except CwdpError as error:
+            found[address] = error
+    return found
 
 
 def _leaves_by(ip: IPRoute, family: int, dst: Address, source: str | None) -> int | None:

@@ -4,7 +4,7 @@ The dataplane takes a change up with the next packet. It needs nobody's help to 
 path for the backup; what is here only says what is wanted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntFlag
@@ -24,7 +24,7 @@ from cwdp.shared.addresses import Address, address_bytes, bytes_address, read_ad
 SPORT_MAX = 0xFFFF
 
 
-class _Managed(IntFlag):
+class Managed(IntFlag):
     """Who wants something of a queue pair, as `abi.STEER` has it; nothing of it where it was set by hand."""
 
     BY_AGENT = 1
@@ -53,6 +53,21 @@ class QpKey:
         return record.tobytes()
 
 
+def require_ports(sport: int, backup_sport: int | None) -> None:
+    """Make sure that two paths are two, and that RoCEv2 has source ports like theirs.
+
+    Raises:
+        SteeringError: a port is out of range, or both are the same.
+    """
+    for port in (sport, backup_sport):
+        if port is not None and not abi.SPORT_MIN <= port <= SPORT_MAX:
+            raise SteeringError(
+                f"source port {port} is none of RoCEv2's", f"give one from {abi.SPORT_MIN} to {SPORT_MAX}"
+            )
+    if sport == backup_sport:
+        raise SteeringError(f"source port {sport} cannot be its own backup", "give the backup another port")
+
+
 @dataclass(frozen=True)
 class Steer:
     """Where a queue pair's packets are to go.
@@ -75,15 +90,7 @@ class Steer:
     override: bool = False
 
     def __post_init__(self) -> None:
-        for port in (self.sport, self.backup_sport):
-            if port is not None and not abi.SPORT_MIN <= port <= SPORT_MAX:
-                raise SteeringError(
-                    f"source port {port} is none of RoCEv2's", f"give one from {abi.SPORT_MIN} to {SPORT_MAX}"
-                )
-        if self.sport == self.backup_sport:
-            raise SteeringError(
-                f"source port {self.sport} cannot be its own backup", "give the backup another port"
-            )
+        require_ports(self.sport, self.backup_sport)
 
     def ports(self) -> list[int]:
         """The ports of its one or two paths."""
@@ -190,10 +197,15 @@ class Steering:
                         refused.append(error)
         return refused
 
-    def recount(self) -> None:
-        """Put right what is counted of them, which a process killed in the middle of a change leaves wrong."""
+    def recount(self, others: Iterable[list[PathKey]]) -> None:
+        """Put right what is counted of them, which a process killed in the middle of a change leaves wrong.
+
+        Args:
+            others: paths of each TCP connection that is steered, the primary first.
+        """
         present = self.all()
-        PathTable(self._maps.paths).recount([path_keys(key, steer) for key, steer in present.items()])
+        users = [path_keys(key, steer) for key, steer in present.items()]
+        PathTable(self._maps.paths).recount([*users, *others])
         places = np.array([_place(key) for key in present], dtype=np.intp)
         self._maps.steered_qps[:] = np.bincount(places, minlength=abi.STEERED_QPNS)
 
@@ -265,14 +277,14 @@ def _place(key: QpKey) -> int:
 def path_keys(key: QpKey, steer: Steer) -> list[PathKey]:
     """The one or two paths of a steered queue pair, the primary first."""
     dst = address_bytes(key.dst)
-    return [(dst, port) for port in steer.ports()]
+    return [PathKey(dst, port) for port in steer.ports()]
 
 
 def _pack(wanted: Steer, paths: list[int]) -> bytes:
     record = np.zeros((), dtype=abi.STEER)
     flags = int(SteerFlag.ON)
     record["sport"], record["path"] = wanted.sport, paths[0]
-    record["managed"] = _Managed.BY_AGENT * wanted.managed | _Managed.OVERRIDE * wanted.override
+    record["managed"] = Managed.BY_AGENT * wanted.managed | Managed.OVERRIDE * wanted.override
     if wanted.backup_sport is not None:
         record["backup_sport"], record["backup_path"] = wanted.backup_sport, paths[1]
         flags |= SteerFlag.BACKUP
@@ -290,8 +302,8 @@ def _unpack(records: NDArray[np.void]) -> Iterator[Steer]:
             sport=sport,
             backup_sport=backup_sport if flags & SteerFlag.BACKUP else None,
             flow_label=bool(flags & SteerFlag.FLOW_LABEL),
-            managed=bool(managed & _Managed.BY_AGENT),
-            override=bool(managed & _Managed.OVERRIDE),
+            managed=bool(managed & Managed.BY_AGENT),
+            override=bool(managed & Managed.OVERRIDE),
         )
 
 

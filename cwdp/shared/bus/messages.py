@@ -39,6 +39,7 @@ from msgspec import Meta, Struct
 from cwdp.shared.bus.clocks import ChangedClock, Discipline, OwnChange
 from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.slices import SliceSet
+from cwdp.shared.tcp import SteerTcp
 
 DESIRED_BUCKET = "cwdp-desired"
 HELLO_INTERVAL_S = 1.0
@@ -240,6 +241,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     slices: list[NicSlices] = []
     detours: list[Detour] = []
     spreads: list[Spread] = []
+    tcp: list[SteerTcp] = []
+    tcp_traces: list[TraceOrder] = []
     report_interval_s: ReportInterval = DEFAULT_REPORT_INTERVAL_S
     epoch: int = 0
     led_since_s: float = 0.0
@@ -384,7 +387,7 @@ class WindowReport(FromAgent, frozen=True, kw_only=True):
 class Trace(Struct, frozen=True, kw_only=True):
     """The hops of one path. `hops[i]` answered to a hop limit of i + 1; None: nobody did, or two that disagreed.
 
-    `reached` says that the destination itself answered, so that there are no further hops.
+    `reached` says that the destination itself answered, so that there are no further hops. `protocol` is IPPROTO_TCP of `tcp_traces`.
     """
 
     nic: str
@@ -393,6 +396,7 @@ class Trace(Struct, frozen=True, kw_only=True):
     hops: list[str | None]
     reached: bool
     local_ns: int
+    protocol: int = 0
 
 
 class TraceReport(FromAgent, frozen=True, kw_only=True):
@@ -426,7 +430,8 @@ class PathChange(Struct, frozen=True, kw_only=True):
     """A path that was given up for its backup, or is used again; decided by the dataplane.
 
     `time_ns` with its bound is on the common timeline, None while the host was not synced. `lasted_ns` is how
-    long the path was silent, or healthy. `queue_pairs` counts those that take it and have a backup.
+    long the path was silent, or healthy. `queue_pairs` and `connections` count those that take it and have a backup: the latter
+    over paths of TCP, whose `protocol` is IPPROTO_TCP.
     """
 
     time_ns: int | None
@@ -437,6 +442,8 @@ class PathChange(Struct, frozen=True, kw_only=True):
     unanswered: int
     hold_down_ns: int
     queue_pairs: int
+    connections: int = 0
+    protocol: int = 0
 
 
 EventName = Literal[

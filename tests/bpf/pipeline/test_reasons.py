@@ -138,6 +138,10 @@ OF_TWO_NICS = {reason for reason in Reason if reason.name.startswith("DETOUR_")}
 """See test_detour.py."""
 
 
+OF_TCP = {reason for reason in Reason if reason.name.startswith("TCP_")}
+"""See test_tcp_segments.py."""
+
+
 @pytest.mark.parametrize("reason", sorted(WAYS))
 def test_reason(dataplane: Machine, reason: Reason) -> None:
     counted = {reason: 1}
@@ -147,4 +151,4 @@ def test_reason(dataplane: Machine, reason: Reason) -> None:
 
 
 def test_no_reason_is_forgotten() -> None:
-    assert set(Reason) == WAYS.keys() | NOT_TRIED | OF_TWO_NICS | OF_GOING_BACK
+    assert set(Reason) == WAYS.keys() | NOT_TRIED | OF_TWO_NICS | OF_GOING_BACK | OF_TCP

@@ -105,5 +105,5 @@ def test_a_recount_mends_what_a_killed_process_left(maps: Maps) -> None:
     plan = _plan(random.Random(1), ports=12)
     Steering(maps).reconcile(plan)
     maps.paths["users"][1:4] += 3
-    Steering(maps).recount()
+    Steering(maps).recount([])
     _assert_consistent(maps, plan)

@@ -5,8 +5,9 @@ from random import Random
 import msgspec
 import pytest
 
-from cwdp.agent.bounds import Bounds, clock_excess, document_excess
+from cwdp.agent.bounds import MOST_CONNECTIONS, Bounds, clock_excess, document_excess
 from cwdp.shared.bus.messages import ClockLine, ClockUpdate, Desired, ProbeEdge, RoceSettings
+from cwdp.shared.tcp import SteerTcp
 
 LINE = ClockLine(
     ref_local_ns=5_000_000_000,
@@ -16,6 +17,14 @@ LINE = ClockLine(
     bound_ns=80.0,
     bound_drift=1e-9,
     state="synced",
+)
+CONNECTION = SteerTcp(
+    nic="nic0",
+    local_addr="10.0.0.1",
+    remote_addr="10.0.0.2",
+    local_port=40_000,
+    remote_port=5_201,
+    sport=50_000,
 )
 
 
@@ -63,6 +72,7 @@ def test_what_managers_ask_for_is_taken(desired: Desired) -> None:
         _desired(_edge(10.0, ports=8, back=7)),
         _desired(_edge(10.0, ports=0, back=0)),
         _desired(_edge(10.0, ports=300, back=300)),
+        msgspec.structs.replace(_desired(), tcp=[CONNECTION] * (MOST_CONNECTIONS + 1)),
         _desired(dead_after_ms=0.5),
         _desired(dead_after_ms=60_000.0),
     ],

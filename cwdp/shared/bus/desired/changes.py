@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cwdp.shared.bus.messages import Desired, Detour, NicSlices, ReportInterval, Spread, SteerQp, TraceOrder
+from cwdp.shared.tcp import SteerTcp, TcpKey, tcp_key
 
 KIND = "change"
 
@@ -43,6 +44,10 @@ class Change(Struct, frozen=True, kw_only=True):
     detours_gone: list[PeerKey] = []
     spreads: list[Spread] = []
     spreads_gone: list[PeerKey] = []
+    tcp: list[SteerTcp] = []
+    tcp_gone: list[TcpKey] = []
+    tcp_traces: list[TraceOrder] = []
+    tcp_traces_gone: list[PeerKey] = []
 
 
 def change_of(base: Desired, document: Desired) -> Change | None:
@@ -52,6 +57,8 @@ def change_of(base: Desired, document: Desired) -> Change | None:
     steer, steer_gone = _difference(base.steer, document.steer, _qp)
     traces, traces_gone = _difference(base.traces, document.traces, _peer)
     detours, detours_gone = _difference(base.detours, document.detours, _peer)
+    tcp, tcp_gone = _difference(base.tcp, document.tcp, tcp_key)
+    tcp_traces, tcp_traces_gone = _difference(base.tcp_traces, document.tcp_traces, _peer)
     spreads, spreads_gone = _difference(base.spreads, document.spreads, _peer)
     return Change(
         host=document.host,
@@ -69,6 +76,10 @@ def change_of(base: Desired, document: Desired) -> Change | None:
         detours_gone=detours_gone,
         spreads=spreads,
         spreads_gone=spreads_gone,
+        tcp=tcp,
+        tcp_gone=tcp_gone,
+        tcp_traces=tcp_traces,
+        tcp_traces_gone=tcp_traces_gone,
     )
 
 
@@ -88,6 +99,8 @@ def changed(base: Desired, change: Change) -> Desired:
         traces=_with(base.traces, change.traces, change.traces_gone, _peer),
         detours=_with(base.detours, change.detours, change.detours_gone, _peer),
         spreads=_with(base.spreads, change.spreads, change.spreads_gone, _peer),
+        tcp=_with(base.tcp, change.tcp, change.tcp_gone, tcp_key),
+        tcp_traces=_with(base.tcp_traces, change.tcp_traces, change.tcp_traces_gone, _peer),
     )
 
 

@@ -241,7 +241,7 @@ def test_the_latest_orders_count_and_the_end_is_told() -> None:
     read, write = os.pipe()
     orders = Orders(read, PulseOrders)
     assert orders.take() is None
-    wanted = PulseOrders([ORDER], [Way("nic0", bytes(16), 50_000, (0, 1))])
+    wanted = PulseOrders([ORDER], [Way("nic0", bytes(16), 50_000, 0, (0, 1))])
     line = msgspec.json.encode(wanted) + b"\n"
     os.write(write, b"[]\n" + line + line[:9])
     assert orders.take() == wanted
@@ -260,6 +260,7 @@ class _Maps:
         self.ifname = ifname
         self.slots = _Sender.slots
         self.paths = np.zeros(abi.PATHS, dtype=abi.PATH)
+        self.tcp_conns = np.zeros(abi.TCP_CONNS, dtype=abi.TCP_CONN)
         self.control = np.zeros(1, dtype=abi.CONTROL)
         self.control["dead_after_ns"] = 10_000_000
         self.qps = {direction: np.zeros(8, dtype=abi.QP) for direction in Direction}

@@ -27,13 +27,14 @@ def _found(ifname: str, dst: str, sport: int, *hops: str | None, reached: bool =
 
 def _key(found: Found) -> WayKey:
     path = found.path
-    return path.ifname, address_bytes(parse_address(path.destination)), path.sport
+    return path.ifname, address_bytes(parse_address(path.destination)), path.sport, path.protocol
 
 
 def _links(*found: Found) -> list[tuple[int, ...]]:
     """Of each, in the order given."""
     by_key = {
-        (way.ifname, way.dst, way.sport): way.links for way in ways(found, {_key(one) for one in found})
+        (way.ifname, way.dst, way.sport, way.protocol): way.links
+        for way in ways(found, {_key(one) for one in found})
     }
     return [by_key[_key(one)] for one in found]
 
@@ -79,7 +80,7 @@ def test_ways_are_only_of_watched_paths_and_do_not_hang_on_the_order_of_traces()
     found = [_found("n0", f"10.0.1.{i}", 50_000 + i, *hops[i]) for i in range(6)]
     watched = {_key(one) for one in found[:4]}
     told = ways(found, watched)
-    assert {(way.ifname, way.dst, way.sport) for way in told} == watched
+    assert {(way.ifname, way.dst, way.sport, way.protocol) for way in told} == watched
     random.Random(1).shuffle(found)
     assert ways(found, watched) == told
 
@@ -192,7 +193,7 @@ def test_the_paths_of_several_nics_are_one_table() -> None:
         ]
     )
     dst = address_bytes(parse_address("10.0.0.2"))
-    watched = paths.watched({("a", dst, 50_007): (0, 1), ("c", dst, 50_007): (1, 2, 3)})
+    watched = paths.watched({("a", dst, 50_007, 0): (0, 1), ("c", dst, 50_007, 0): (1, 2, 3)})
     assert paths.read("slow_ns").tolist() == [7, 9, 7]
     assert watched.is_primary.tolist() == [True, False, True]
     assert watched.pairs.tolist() == [[0, 1]]

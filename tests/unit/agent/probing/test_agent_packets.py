@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.contrib.roce import BTH
-from scapy.layers.inet import IP, UDP
+from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 
-from cwdp.agent.probing.packets import Path, build, round_robin
+from cwdp.agent.probing.packets import Path, build, requests, round_robin
 from cwdp.agent.probing.schedule import PathKey, make_schedule
 from cwdp.dataplane import abi
 from cwdp.shared.bus.messages import ProbeEdge
@@ -141,3 +141,20 @@ def test_templates_follow_the_order_of_sending(paths_of_edge: list[int], seed: i
     turns = Counter(schedule.edge[ring.path].tolist())
     assert set(turns) == set(range(len(edges)))
     assert ring.pairs_per_s == pytest.approx(100.0 * len(edges))
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_tcp_probes_are_segments_by_scapy(version: int) -> None:
+    """Between those of RoCEv2, of the same length, without room for a connection's ports to be taken for theirs."""
+    ends = ("10.0.0.1", "10.0.0.2") if version == 4 else ("fd00::1", "fd00::2")
+    paths = [Path(n, *ends, 50_000 + n, 60_000, protocol=6 * (n % 2)) for n in range(4)]
+    for path, template in zip(paths, requests(paths, 3, 4791), strict=True):
+        packet = (IP if version == 4 else IPv6)(template.tobytes())
+        assert (TCP in packet) == (path.protocol == 6)
+        assert (UDP in packet) == (path.protocol == 0)
+        if path.protocol:
+            tcp = packet[TCP]
+            assert (tcp.sport, tcp.dport, tcp.flags, tcp.seq, tcp.ack) == (path.sport, 4791, "PA", 0, 0)
+            assert tcp.urgptr > 0
+            assert (tcp.sport + tcp.dport + tcp.urgptr) % 0xFFFF == 0
+            assert bytes(tcp.payload)[:4] == b"CWDP"

@@ -12,6 +12,7 @@ from cwdp.agent.steering.steering import DesiredSteering, translate
 from cwdp.dataplane.steering.steering import QpKey, Steer, parse_address
 from cwdp.errors import CwdpError, InterfaceError, SteeringError
 from cwdp.shared.bus.messages import RoceSettings, SteerQp
+from cwdp.shared.tcp import SteerTcp
 
 
 def _wish(
@@ -61,7 +62,10 @@ class _Kernel:
         self.refused: list[CwdpError] = []
         self.failure: CwdpError | None = None
 
-    def apply(self, ifname: str, wanted: list[SteerQp], _roce: RoceSettings | None) -> list[CwdpError]:
+    def apply(
+        self, ifname: str, wanted: list[SteerQp], _roce: RoceSettings | None, connections: list[SteerTcp]
+    ) -> list[CwdpError]:
+        assert connections == []
         self.calls.append((ifname, [wish.qpn for wish in wanted]))
         if self.failure:
             raise self.failure
@@ -85,7 +89,7 @@ def _run(kernel: _Kernel, calls: int, wanted: list[SteerQp]) -> list[tuple[str, 
         job = asyncio.create_task(desired.follow())
         desired.loaded("nic0")
         await asyncio.sleep(0)
-        desired.want(wanted, None)
+        desired.want(wanted, None, [])
         await until(lambda: len(kernel.calls) >= calls)
         await asyncio.sleep(0.03)
         job.cancel()

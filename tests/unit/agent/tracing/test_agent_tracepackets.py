@@ -1,9 +1,11 @@
 """Hop-limited probes and the ICMP errors that quote them, against scapy."""
 
 import random
+import socket
+from dataclasses import replace
 
 import pytest
-from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6TimeExceeded, IPv6
 from scapy.packet import Raw
 
@@ -131,3 +133,25 @@ def test_other_icmp_is_passed_over() -> None:
     for icmp in (ICMP(type=8), ICMP(type=5), ICMP(type=12)):
         assert read_icmpv4(bytes(IP() / icmp / Raw(probe.packet))) is None
     assert read_icmpv4(bytes(IP() / ICMP(type=11) / IP() / Raw(bytes(40)))) is None
+
+
+@pytest.mark.parametrize("path", [replace(V4, protocol=6), replace(V6, protocol=6)], ids=["IPv4", "IPv6"])
+def test_over_tcp(path: FlowPath) -> None:
+    """As pulses over TCP paths, and found by the least quote: ports and sequence number."""
+    probe, other = build(path, 3, 4791), build(path, 3, 4791)
+    is_v4 = path.family == socket.AF_INET
+    parsed = IP(probe.packet) if is_v4 else IPv6(probe.packet)
+    assert (parsed[TCP].sport, parsed[TCP].dport, parsed[TCP].flags) == (path.sport, 4791, "PA")
+    assert (path.sport + 4791 + parsed[TCP].urgptr) % 0xFFFF == 0
+    assert is_v4 or parsed.fl == path.sport & 0x3FFF
+    assert bytes(parsed[TCP].payload)[:4] == abi.PROBE_MAGIC.to_bytes(4, "big")
+    header = 20 if is_v4 else 40
+    least = bytes(parsed)[: header + 8]
+    if is_v4:
+        answer = read_icmpv4(bytes(IP(src="10.254.1.1") / ICMP(type=11) / Raw(least)))
+    else:
+        answer = read_icmpv6(bytes(ICMPv6TimeExceeded(cksum=0) / Raw(least)), "fd0c:0:fe01::1")
+    assert answer is not None
+    assert quote_key(answer.quote) == probe.key
+    assert probe.is_quoted_by(answer.quote)
+    assert not other.is_quoted_by(answer.quote)

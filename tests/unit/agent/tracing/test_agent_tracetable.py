@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -63,6 +63,21 @@ def test_every_path_is_found_within_seconds() -> None:
     told = network.run(3.0)
     assert len(told) == 16
     assert all(is_right(found) for found in told.values())
+
+
+def test_tcp_paths_lead_as_far_as_those_of_rocev2() -> None:
+    """A destination does not answer their probes, so it is never asked by one, nor searched for."""
+    of_tcp = [replace(path, protocol=6) for path in paths(4, first=51_000)]
+    alone = Network()
+    alone.table.want(of_tcp)
+    assert alone.run(10.0) == {}
+    assert not alone.sent
+    network = Network(hears=lambda probe, hop: not (probe.path.protocol and hop == probe.path.destination))
+    network.table.want([*of_tcp, *paths(4)])
+    told = network.run(10.0)
+    assert len(told) == 8
+    assert all(is_right(found) for found in told.values())
+    assert max(probe.hop_limit for probe in network.sent if probe.path.protocol) == 3
 
 
 @pytest.mark.parametrize("hops", range(9))

@@ -18,7 +18,10 @@ DSTS = [bytes(15) + bytes([i]) for i in range(4)]
 def _keys(paths: NDArray[np.void]) -> dict[int, PathKey]:
     """What stands at each number in use."""
     used = np.flatnonzero(paths["users"])
-    return {int(n): (paths["dst"][n].tobytes(), int(paths["sport"][n])) for n in used}
+    return {
+        int(n): PathKey(paths["dst"][n].tobytes(), int(paths["sport"][n]), int(paths["protocol"][n]))
+        for n in used
+    }
 
 
 def _counted(paths: NDArray[np.void], column: str) -> Counter[PathKey]:
@@ -33,7 +36,8 @@ def test_users_come_and_go_as_in_a_count_by_hand(seed: int) -> None:
     table = PathTable(paths)
     for _ in range(400):
         wanted = [
-            (source.choice(DSTS), source.randrange(50_000, 50_016)) for _ in range(source.choice((1, 2)))
+            PathKey(source.choice(DSTS), source.randrange(50_000, 50_008), source.choice((0, 6)))
+            for _ in range(source.choice((1, 2)))
         ]
         if source.random() < 0.55:
             try:
@@ -55,39 +59,45 @@ def test_users_come_and_go_as_in_a_count_by_hand(seed: int) -> None:
 def test_a_full_table_is_left_as_it_was() -> None:
     paths = np.zeros(4, dtype=abi.PATH)
     table = PathTable(paths)
-    table.use([(DSTS[0], 50_000), (DSTS[0], 50_001)])
+    table.use([PathKey(DSTS[0], 50_000), PathKey(DSTS[0], 50_001)])
     before = paths.copy()
     with pytest.raises(SteeringError, match="no more fit"):
-        table.use([(DSTS[1], 50_000), (DSTS[1], 50_001)])
+        table.use([PathKey(DSTS[1], 50_000), PathKey(DSTS[1], 50_001)])
     assert (paths == before).all()
-    table.use([(DSTS[0], 50_001), (DSTS[1], 50_000)])
+    table.use([PathKey(DSTS[0], 50_001), PathKey(DSTS[1], 50_000)])
 
 
 def test_what_a_path_was_before_is_not_taken_over() -> None:
     paths = np.zeros(4, dtype=abi.PATH)
     table = PathTable(paths)
-    (number,) = table.use([(DSTS[0], 50_000)])
+    (number,) = table.use([PathKey(DSTS[0], 50_000)])
     paths["state"][number], paths["flaps"][number] = PathState.DOWN, 3
-    assert table.state((DSTS[0], 50_000)) is PathState.DOWN
-    table.leave([(DSTS[0], 50_000)])
-    assert table.state((DSTS[0], 50_000)) is PathState.UP
-    table.use([(DSTS[1], port) for port in (1, 2, 3)])
+    assert table.state(PathKey(DSTS[0], 50_000)) is PathState.DOWN
+    table.leave([PathKey(DSTS[0], 50_000)])
+    assert table.state(PathKey(DSTS[0], 50_000)) is PathState.UP
+    table.use([PathKey(DSTS[1], port) for port in (1, 2, 3)])
     assert paths["state"].tolist() == [PathState.UP] * 4
     assert paths["flaps"].sum() == 0
 
 
 def test_a_recount_puts_right_what_was_left_wrong() -> None:
     paths = np.zeros(8, dtype=abi.PATH)
-    PathTable(paths).use([(DSTS[0], port) for port in (1, 2, 3)])
+    PathTable(paths).use([PathKey(DSTS[0], port) for port in (1, 2, 3)])
     paths["users"][2], paths["primaries"][1] = 7, 7
-    PathTable(paths).recount([[(DSTS[0], 1)], [(DSTS[0], 1), (DSTS[0], 3)], [(DSTS[1], 3)]])
-    assert _counted(paths, "users") == {(DSTS[0], 1): 2, (DSTS[0], 3): 1, (DSTS[1], 3): 1}
-    assert _counted(paths, "primaries") == {(DSTS[0], 1): 2, (DSTS[1], 3): 1}
+    PathTable(paths).recount(
+        [[PathKey(DSTS[0], 1)], [PathKey(DSTS[0], 1), PathKey(DSTS[0], 3)], [PathKey(DSTS[1], 3)]]
+    )
+    assert _counted(paths, "users") == {
+        PathKey(DSTS[0], 1): 2,
+        PathKey(DSTS[0], 3): 1,
+        PathKey(DSTS[1], 3): 1,
+    }
+    assert _counted(paths, "primaries") == {PathKey(DSTS[0], 1): 2, PathKey(DSTS[1], 3): 1}
 
 
 def test_a_recount_of_nobody() -> None:
     paths = np.zeros(8, dtype=abi.PATH)
-    PathTable(paths).use([(DSTS[0], 1)])
+    PathTable(paths).use([PathKey(DSTS[0], 1)])
     PathTable(paths).recount([])
     assert not paths["users"].any()
     assert not paths["primaries"].any()

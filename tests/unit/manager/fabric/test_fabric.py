@@ -249,6 +249,7 @@ def test_reports_of_strangers_and_nonsense_are_refused_and_counted() -> None:
         "unknown_nic": replace(good, nic="eth7"),
         "unknown_destination": replace(good, dst_addr="192.0.2.1"),
         "not_sane": replace(good, hops=["not an address"]),
+        "not_asked_for": replace(good, protocol=6),
     }
     for reason, trace in bad.items():
         fabric.hear(TraceReport(host="h1", traces=[trace]), ["nic0"], 0.0)

@@ -31,12 +31,24 @@ from cwdp.shared.bus.messages import (
     encode,
 )
 from cwdp.shared.bus.subjects import document_key, down
+from cwdp.shared.tcp import SteerTcp
 
 KEY = document_key(POD, "h")
 
 
 def _steer(number: int, sport: int = 50_000) -> SteerQp:
     return SteerQp(nic=f"eth{number % 8}", dst_addr="10.0.0.9", qpn=number, sport=sport, backup_sport=60_000)
+
+
+def _connection(number: int, sport: int) -> SteerTcp:
+    return SteerTcp(
+        nic="eth0",
+        local_addr="10.0.0.1",
+        remote_addr=f"10.0.0.{2 + number % 2}",
+        local_port=40_000 + number,
+        remote_port=5_201,
+        sport=sport,
+    )
 
 
 def _document(version: int, *, steered: int = 256, epoch: int = 1) -> Desired:
@@ -55,9 +67,16 @@ def _content(document: Desired) -> tuple[object, ...]:
     """What it says, in any order."""
     lists = [
         sorted(map(repr, found))
-        for found in (document.steer, document.traces, document.detours, document.spreads)
+        for found in (
+            document.steer,
+            document.traces,
+            document.detours,
+            document.spreads,
+            document.tcp,
+            document.tcp_traces,
+        )
     ]
-    return *lists, replace(document, steer=[], traces=[], detours=[], spreads=[])
+    return *lists, replace(document, steer=[], traces=[], detours=[], spreads=[], tcp=[], tcp_traces=[])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -72,6 +91,10 @@ def test_what_a_change_makes_of_a_document_is_the_other(seed: int) -> None:
             traces=[
                 TraceOrder(nic="eth0", dst_addr=f"10.0.0.{i}", sports=[draw.choice((1, 2))]) for i in numbers
             ],
+            tcp_traces=[
+                TraceOrder(nic="eth0", dst_addr=f"10.0.1.{i}", sports=[draw.choice((1, 2))]) for i in numbers
+            ],
+            tcp=[_connection(i, draw.choice((50_000, 50_001))) for i in numbers],
             detours=[Detour(nic="eth1", dst_addr=f"10.0.0.{i}", other_addr=None, sport=7) for i in numbers],
             spreads=[
                 Spread(nic="eth1", dst_addr=f"10.0.0.{i}", sports=[50_000 + len(numbers)]) for i in numbers
