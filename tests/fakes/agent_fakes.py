@@ -20,6 +20,16 @@ from cwdp.dataplane.abi import Sender, SlotState
 from cwdp.shared.bus.messages import ClockUpdate, Desired, ProbeEdge
 from cwdp.shared.bus.subjects import down
 from cwdp.shared.identity.credential import Credential
+from cwdp.shared.tcp import SteerTcp
+
+CONNECTION = SteerTcp(
+    nic="nic0",
+    local_addr="10.0.0.1",
+    remote_addr="10.0.0.2",
+    local_port=40_000,
+    remote_port=5_201,
+    sport=50_000,
+)
 
 MS = 1_000_000
 OFFSET_NS = 500_000

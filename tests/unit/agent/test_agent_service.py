@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from agent_fakes import NoteBus, edges
+from agent_fakes import CONNECTION, NoteBus, edges
 from bus_fakes import POD, credential_of
 from numpy.typing import NDArray
 
@@ -44,6 +44,7 @@ from cwdp.shared.bus.records import WINDOW_ROW
 from cwdp.shared.bus.subjects import up
 from cwdp.shared.identity.probe_keys import KeyFile, read_keys
 from cwdp.shared.tasks import every
+from cwdp.shared.tcp import SteerTcp
 
 KEY = '[[key]]\nid = {}\nsecret = "' + "ab" * 16 + '"\n'
 
@@ -163,11 +164,11 @@ def test_a_host_that_only_observes_applies_no_desired_state_and_says_so(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, observe_only: bool
 ) -> None:
     host = Setup(tmp_path, observe_only=observe_only)
-    wanted: list[list[SteerQp]] = []
-    monkeypatch.setattr(host.agent._steering, "want", lambda steer, _roce: wanted.append(steer))
+    wanted: list[list[SteerQp | SteerTcp]] = []
+    monkeypatch.setattr(host.agent._steering, "want", lambda steer, _roce, tcp: wanted.append([*steer, *tcp]))
     wish = SteerQp(nic="nic0", dst_addr="10.0.0.2", qpn=5, sport=50_000)
-    host.bus.take_desired(Desired(host="a", version=3, probes=edges(2), steer=[wish]))
-    assert wanted == [[] if observe_only else [wish]]
+    host.bus.take_desired(Desired(host="a", version=3, probes=edges(2), steer=[wish], tcp=[CONNECTION]))
+    assert wanted == [[] if observe_only else [wish, CONNECTION]]
     assert len(host.nics[0].edges) == 2
     host.agent._say_hello()
     assert host.said(Hello)[-1].observe_only is observe_only

@@ -4,10 +4,10 @@ from random import Random
 
 import msgspec
 import pytest
+from agent_fakes import CONNECTION
 
 from cwdp.agent.bounds import MOST_CONNECTIONS, Bounds, clock_excess, document_excess
 from cwdp.shared.bus.messages import ClockLine, ClockUpdate, Desired, ProbeEdge, RoceSettings
-from cwdp.shared.tcp import SteerTcp
 
 LINE = ClockLine(
     ref_local_ns=5_000_000_000,
@@ -17,14 +17,6 @@ LINE = ClockLine(
     bound_ns=80.0,
     bound_drift=1e-9,
     state="synced",
-)
-CONNECTION = SteerTcp(
-    nic="nic0",
-    local_addr="10.0.0.1",
-    remote_addr="10.0.0.2",
-    local_port=40_000,
-    remote_port=5_201,
-    sport=50_000,
 )
 
 

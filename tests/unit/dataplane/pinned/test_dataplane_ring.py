@@ -102,6 +102,7 @@ def _maps() -> SimpleNamespace:
         qps={Direction.EGRESS: qps},
         events=np.zeros(abi.EVENTS, dtype=abi.EVENT),
         control=np.zeros(1, dtype=abi.CONTROL),
+        tcp_conns=np.zeros(abi.TCP_CONNS, dtype=abi.TCP_CONN),
     )
 
 
