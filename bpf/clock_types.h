@@ -30,7 +30,7 @@ struct cwdp_clock {
 	struct cwdp_base_line base_lines[2];
 	__u32 base_active;
 	__u32 active;
-	__s64 ahead_of_raw_ns; /* local - CLOCK_MONOTONIC_RAW: kept by an agent for the next one; 0: not kept */
+	__s64 ahead_of_raw_ns; /* local - CLOCK_MONOTONIC_RAW, kept for the next agent; 0: not kept */
 	struct cwdp_clock_line lines[2];
 };
 

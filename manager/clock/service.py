@@ -13,7 +13,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.clocks import ChangedClock, Discipline
+from cwdp.shared.bus.clocks import ChangedClock, Discipline, short_id
 from cwdp.shared.bus.messages import (
     ClockLine,
     ClockState,
@@ -22,7 +22,6 @@ from cwdp.shared.bus.messages import (
     Leader,
     Report,
     host_of,
-    short_id,
 )
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits, Solution
 from cwdp.shared.clocksync.ranks import value_at_rank

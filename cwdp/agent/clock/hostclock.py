@@ -9,8 +9,8 @@ from cwdp.agent.clock.timebase import IDENTITY, BaseLine, Change, TimeBase
 from cwdp.dataplane.loading.loader import Settings
 from cwdp.dataplane.pinned.maps import Q40, Q48, Maps
 from cwdp.shared import clocksync
-from cwdp.shared.bus.clocks import Discipline
-from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, short_id
+from cwdp.shared.bus.clocks import Discipline, short_id
+from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate
 
 VOID: tuple[ClockState, ...] = ("unsynced", "set_aside")
 SLEW_S, FOUND_SLEW_S = 0.5, 0.1

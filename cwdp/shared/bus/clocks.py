@@ -44,3 +44,8 @@ class ChangedClock(Struct, frozen=True, kw_only=True):
 
     host: str
     since_ns: int
+
+
+def short_id(boot_id: str) -> str:
+    """Enough of an agent's `boot_id` to tell it from the one before on the same host."""
+    return boot_id[:8]

@@ -228,8 +228,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it.
 
     `report_interval_s` is how often its agent reports, and probes by window twice as often: longer in a large fleet.
-    `epoch` and `led_since_s` tell which `Leader` it is from: what an earlier one says counts no more. Where `parts` is not 0
-    the document itself lies in so many parts (`cwdp.shared.bus.desired.documents`).
+    `epoch` and `led_since_s` tell which `Leader` it is from, and `seq` rises: what is older counts no more. `changes` are of this
+    host's clock and its peers', of the last seconds. `agent` is the host's last whose word is in it: `short_id`, or empty.
     """
 
     host: str
@@ -310,11 +310,6 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     epoch: int = 0
     led_since_s: float = 0.0
     agent: str | None = None
-
-
-def short_id(boot_id: str) -> str:
-    """Enough of an agent's `boot_id` to tell it from the one before on the same host."""
-    return boot_id[:8]
 
 
 class PacedQp(Struct, frozen=True):

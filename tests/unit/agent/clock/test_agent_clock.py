@@ -13,7 +13,8 @@ from cwdp.agent.clock.hostclock import LEFT_S, LEFT_SURCHARGE, SILENCE_S, UNHEAR
 from cwdp.dataplane import abi
 from cwdp.dataplane.loading.loader import Settings
 from cwdp.dataplane.pinned.maps import Maps
-from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate, short_id
+from cwdp.shared.bus.clocks import short_id
+from cwdp.shared.bus.messages import ClockLine, ClockState, ClockUpdate
 from cwdp.shared.clocksync.slew import MAX_SLEW
 
 S = 1_000_000_000

@@ -127,6 +127,8 @@ def test_all_that_an_event_says_comes_back(store: Store) -> None:
         "unanswered": 9,
         "queue_pairs": 1,
         "hold_down_ns": 7,
+        "connections": 0,
+        "protocol": 0,
         "time_ns": None,
         "bound_ns": None,
     }
