@@ -228,8 +228,8 @@ class Desired(Struct, frozen=True, kw_only=True):
     """What one host should be doing; a higher version replaces a lower one whole. No `roce` changes none of it.
 
     `report_interval_s` is how often its agent reports, and probes by window twice as often: longer in a large fleet.
-    `epoch` and `led_since_s` tell which `Leader` it is from, and `seq` rises: what is older counts no more. `changes` are of this
-    host's clock and its peers', of the last seconds. `agent` is the host's last whose word is in it: `short_id`, or empty.
+    `epoch` and `led_since_s` tell which `Leader` it is from: what an earlier one says counts no more. Where `parts` is not 0
+    the document itself lies in so many parts (`cwdp.shared.bus.desired.documents`).
     """
 
     host: str
@@ -297,8 +297,7 @@ class ClockUpdate(Struct, frozen=True, kw_only=True):
     """The manager's latest solution for one host. `timeline` changes only when the timeline is a new one.
 
     `epoch` and `led_since_s` tell which `Leader` it is from, and `seq` rises: what is older counts no more. `changes` are of this
-    host's clock and its peers', of the last seconds. `agent` is the beginning of the `boot_id` of the last agent of the host
-    whose report is in the solution; empty for none, None where a manager of before does not tell.
+    host's clock and its peers', of the last seconds. `agent` is the host's last whose word is in it: `short_id`, or empty.
     """
 
     host: str
@@ -424,9 +423,8 @@ class BounceReport(FromAgent, frozen=True, kw_only=True):
 class PathChange(Struct, frozen=True, kw_only=True):
     """A path that was given up for its backup, or is used again; decided by the dataplane.
 
-    `time_ns` with its bound is on the common timeline, None while the host was not synced. `lasted_ns` is how
-    long the path was silent, or healthy. `queue_pairs` and `connections` count those that take it and have a backup: the latter
-    over paths of TCP, whose `protocol` is IPPROTO_TCP.
+    `time_ns` with its bound is on the common timeline, None while the host was not synced. `lasted_ns`: how long it was silent, or
+    healthy. `queue_pairs` and, of a path of TCP (`protocol`), `connections` take it and have a backup.
     """
 
     time_ns: int | None
