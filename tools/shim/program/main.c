@@ -20,6 +20,7 @@
 
 #define ERRNO_BEFORE 77
 #define MOST_LINE    65536
+#define CHILD_S      20
 
 static const struct fake_controls *fake;
 static char in_background[MOST_LINE];
@@ -90,13 +91,14 @@ static void tell_calls(void)
 	printf("\n");
 }
 
-/* The child says on the same pipe what it does, and ends. */
+/* The child says on the same pipe what it does, and ends; by SIGALRM where it stands still. */
 static void fork_off(char *lines)
 {
 	char *more;
 	fflush(stdout);
 	pid_t child = fork();
 	if (!child) {
+		alarm(CHILD_S);
 		for (char *line = strtok_r(lines, ";", &more); line; line = strtok_r(NULL, ";", &more))
 			act(line);
 		fflush(stdout);
