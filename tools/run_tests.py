@@ -25,10 +25,13 @@ from rich.table import Table
 from tools.tier_results import LACKS, Results, in_ci
 
 CHECKS = ("lint", "types")
+LONGEST = ("--timeout", "600")
+"""One that stands still fails after so many seconds, that the others come to their turn; those of labs say for themselves."""
+
 TESTS = {
     # Many wait for a bus server, others compute.
-    "unit": ("-n", "2", "--dist", "worksteal", "tests/unit"),
-    "kernel": ("tests/bpf",),
+    "unit": ("-n", "2", "--dist", "worksteal", *LONGEST, "tests/unit"),
+    "kernel": (*LONGEST, "tests/bpf"),
     "page": ("tests/page",),
     "lab": ("tests/lab",),
     "rdma": ("-s", "tests/rdma"),  # what the virtual machine prints is passed on
