@@ -31,25 +31,27 @@ static __always_inline bool is_announcement(const struct frame *frame)
 }
 
 /* Keep the ports of a connection, unless segments of another one with the same sum may still come. */
-__noinline int tcp_note(struct cwdp_tcp_wire_key *wire, __u32 from_port, __u32 to_port)
+__noinline int tcp_note(const struct cwdp_tcp_wire_key *wire, __u32 from_port, __u32 to_port)
 {
 	struct cwdp_tcp_ports ports = {.from_port = from_port, .to_port = to_port}, *known;
+	struct cwdp_tcp_wire_key key; /* on the stack, where kernels before 6.2 want the keys of maps */
 
 	if (!wire)
 		return false;
+	key = *wire;
 	ports.announced_ns = bpf_ktime_get_coarse_ns();
-	known = bpf_map_lookup_elem(&tcp_in, wire);
+	known = bpf_map_lookup_elem(&tcp_in, &key);
 	if (known && known->from_port == ports.from_port && known->to_port == ports.to_port) {
 		known->announced_ns = ports.announced_ns;
 		return true;
 	}
 	if (known && ports.announced_ns - known->announced_ns < CWDP_TCP_LEASE_MS * 2 * 1000000ULL)
 		return false;
-	if (bpf_map_update_elem(&tcp_in, wire, &ports, BPF_ANY))
+	if (bpf_map_update_elem(&tcp_in, &key, &ports, BPF_ANY))
 		return false;
 	count(CWDP_TCP_ANNOUNCED);
-	wire->port_sum = 0;
-	bpf_map_update_elem(&tcp_in, wire, &ports, BPF_ANY);
+	key.port_sum = 0;
+	bpf_map_update_elem(&tcp_in, &key, &ports, BPF_ANY);
 	return true;
 }
 

@@ -4,6 +4,7 @@ import math
 import mmap
 import os
 import sys
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Reason, Sender
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.kernel.barrier import store_barrier
-from cwdp.dataplane.pinned.tree import KEPT_MAPS, TreePath
+from cwdp.dataplane.pinned.tree import KEPT_MAPS, TCP_MAPS, TreePath
 
 Q40, Q48 = float(1 << 40), float(1 << 48)
 
@@ -31,15 +32,17 @@ class Maps:
         control: what may be changed while packets flow; shape (1,), dtype `abi.CONTROL`.
         samples: data packets stamped, by their numbers; shape (SAMPLES,), dtype `abi.SAMPLE`.
         events: decisions of the dataplane, by their numbers; shape (EVENTS,), dtype `abi.EVENT`.
-        tcp_conns: steered TCP connections by their numbers; shape (TCP_CONNS,), dtype `abi.TCP_CONN`, free ones without flags.
-        tcp_steered: how many of those there are; shape (1,), dtype `abi.TCP_STEERED`.
         slices: bandwidth slices by their numbers; shape (SLICES,), dtype `abi.SLICE`, free ones without a name.
         slice_table: which queue pairs are in which slice; shape (1,), dtype `abi.SLICE_TABLE`.
     """
 
     def __init__(self, where: TreePath) -> None:
         self.where = where
-        self._fds = {name: libbpf.get(where.path / name) for name in KEPT_MAPS}
+        self._fds = {
+            name: libbpf.get(where.path / name)
+            for name in KEPT_MAPS
+            if name not in TCP_MAPS or (where.path / name).exists()
+        }
         self.slots = self._shared("slots", abi.SLOT)
         self._clock = self._shared("clock", abi.CLOCK)
         self.qps = {
@@ -51,8 +54,6 @@ class Maps:
         self.control = self._shared("control", abi.CONTROL)
         self.samples = self._shared("samples", abi.SAMPLE)
         self.events = self._shared("events", abi.EVENT)
-        self.tcp_conns = self._shared("tcp_conns", abi.TCP_CONN)
-        self.tcp_steered = self._shared("tcp_steered", abi.TCP_STEERED)
         self.slices = self._shared("slices", abi.SLICE)
         self.slice_table = self._shared("slice_table", abi.SLICE_TABLE)
         self._cpus = libbpf.possible_cpus()
@@ -62,6 +63,16 @@ class Maps:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @cached_property
+    def tcp_conns(self) -> NDArray[np.void]:
+        """Steered TCP connections by their numbers; shape (TCP_CONNS,), dtype `abi.TCP_CONN`, free ones without flags."""
+        return self._shared("tcp_conns", abi.TCP_CONN)
+
+    @cached_property
+    def tcp_steered(self) -> NDArray[np.void]:
+        """How many of those there are; shape (1,), dtype `abi.TCP_STEERED`."""
+        return self._shared("tcp_steered", abi.TCP_STEERED)
 
     def _shared(self, name: str, dtype: np.dtype[np.void], each: int = 1) -> NDArray[np.void]:
         """An array map whose values are `each` records."""

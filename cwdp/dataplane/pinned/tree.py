@@ -26,6 +26,9 @@ CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
 CAP_SYS_ADMIN = 21  # stands for the last two
 
 QP_MAPS = ("qps_out", "qps_in")
+TCP_MAPS = ("tcp_conns", "tcp_out", "tcp_steered", "tcp_in")
+"""A dataplane of the release before has none of them."""
+
 KEPT_MAPS = (
     "slots",
     "clock",
@@ -44,10 +47,7 @@ KEPT_MAPS = (
     "slices",
     "slice_table",
     "jobs",
-    "tcp_conns",
-    "tcp_out",
-    "tcp_steered",
-    "tcp_in",
+    *TCP_MAPS,
 )
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
