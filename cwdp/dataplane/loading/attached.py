@@ -143,7 +143,7 @@ def _noted_interface(where: TreePath) -> int:
         record = meta.read(where.path)[0]
     except OSError:
         return 0
-    return int(record["ifindex"]) if record["abi"] == abi.ABI else 0
+    return int(record["ifindex"]) if meta.upgradable(record) else 0
 
 
 def _name(ifindex: int) -> str | None:

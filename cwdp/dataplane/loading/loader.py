@@ -28,6 +28,7 @@ from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import DataplaneError, KernelError, VersionError
 from cwdp.shared.testclock import TestClock
 
+COUNTERS = "counters"
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 _PACKAGED = Path(__file__).with_name("cwdp.bpf.o")
 _BUILT = Path(__file__).resolve().parents[3] / "build" / "bpf" / _PACKAGED.name
@@ -176,8 +177,12 @@ def take_in(where: TreePath) -> None:
         hooks.attach_tc(program_fd, ifindex, where.path, hooks.INGRESS)
 
 
-def inspect(where: TreePath) -> Loaded:
+def inspect(where: TreePath, *, to_upgrade: bool = False) -> Loaded:
     """What a tree says of itself.
+
+    Args:
+        where: the tree.
+        to_upgrade: the layout before will do.
 
     Raises:
         VersionError: the tree is of another layout than this build can read.
@@ -187,7 +192,7 @@ def inspect(where: TreePath) -> Loaded:
         record = meta.read(where.path)[0]
     except OSError as error:
         raise _not_whole(where, error) from error
-    if record["abi"] != abi.ABI:
+    if record["abi"] != abi.ABI and not (to_upgrade and meta.upgradable(record)):
         raise VersionError(
             f"{where.path} has layout {record['abi']}, this build reads {abi.ABI}", _reload_hint(where.ifname)
         )
@@ -236,7 +241,7 @@ def _living(ifname: str, ifindex: int) -> tuple[TreePath, Loaded | None]:
     if not where.path.exists():
         return where, None
     if attached.interface_of(where) == ifindex:
-        return where, inspect(where)
+        return where, inspect(where, to_upgrade=True)
     _remove(where)
     return where, None
 
@@ -266,7 +271,7 @@ def _put_right(where: TreePath, ifindex: int, old: Loaded) -> Loaded:
         repaired = (*attached.put_right(where, where.path, ifindex), *_leave_tags_on(where))
     except OSError as error:
         raise _not_whole(where, error) from error
-    return replace(inspect(where), changed=True, repaired=repaired) if repaired else old
+    return replace(inspect(where, to_upgrade=True), changed=True, repaired=repaired) if repaired else old
 
 
 def _leave_tags_on(where: TreePath) -> tuple[str, ...]:
@@ -285,7 +290,7 @@ def _remove(where: TreePath) -> None:
         hooks.detach_clsact(ifindex)
     with suppress(OSError):  # of a tree that is not whole nothing is known
         record = meta.read(where.path)[0]
-        if name and record["abi"] == abi.ABI:
+        if name and meta.upgradable(record):
             interface.give_back(name, int(record["offloads"]))
     tree.remove(where)
 
@@ -326,8 +331,9 @@ def _open_and_load(settings: bytes, reused: Path | None) -> libbpf.BpfObject:
     for name in tree.QP_MAPS:
         obj.set_max_entries(name, int(record["qp_buckets"]))
     obj.set_max_entries("test_clock", 1 << int(record["test_clock_steps_log2"]))
+    anew = _made_anew(reused) if reused else ()
     if reused:
-        for name in tree.KEPT_MAPS:
+        for name in [name for name in tree.KEPT_MAPS if name not in anew]:
             _reuse(obj, name, reused / name)
     for program in tree.PROGRAMS:
         obj.keep_log(program)
@@ -337,7 +343,27 @@ def _open_and_load(settings: bytes, reused: Path | None) -> libbpf.BpfObject:
         said = obj.log()
         obj.__exit__()
         raise _load_error(error, said) from error
+    if reused and COUNTERS in anew:
+        _carry_counters(reused / COUNTERS, obj.map_fd(COUNTERS))
     return obj
+
+
+def _made_anew(reused: Path) -> list[str]:
+    """The maps of this build that a tree of the layout before does not have, or has with fewer counters."""
+    if meta.read(reused)[0]["abi"] == abi.ABI:
+        return []
+    return [COUNTERS, *(name for name in tree.TCP_MAPS if not (reused / name).exists())]
+
+
+def _carry_counters(pin: Path, to_fd: int) -> None:
+    """Go on counting from where the layout before has come to; its counters are the first ones of this one."""
+    cpus = libbpf.possible_cpus()
+    with opened(pin) as fd:
+        size = libbpf.map_value_bytes(fd)
+        before = np.frombuffer(libbpf.map_lookup(fd, 0, size * cpus), np.uint8).reshape(cpus, size)
+    counters = np.zeros((cpus, abi.COUNTERS.itemsize), np.uint8)
+    counters[:, :size] = before
+    libbpf.map_update(to_fd, 0, counters.tobytes())
 
 
 def _reuse(obj: libbpf.BpfObject, name: str, pin: Path) -> None:
@@ -415,7 +441,7 @@ def _tags_left_on(ifname: str) -> Iterator[int]:
 
 def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
     record = meta.read(where.path)
-    record["tag"] = tag.encode()
+    record["abi"], record["tag"] = abi.ABI, tag.encode()
     with _open_and_load(_settings(where), where.path) as obj, _temporary(where) as new:
         _pin_all(obj, new)
         meta.write(new, record)

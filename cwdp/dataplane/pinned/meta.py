@@ -11,6 +11,14 @@ from cwdp.dataplane.kernel.libbpf import opened
 
 NAME = "meta"
 
+LAYOUT_BEFORE = 5
+"""Its maps can be taken over; it has no TCP and fewer counters."""
+
+
+def upgradable(record: NDArray[np.void]) -> bool:
+    """Whether this build's programs can take over the maps of a tree that has this record."""
+    return int(record["abi"]) in (LAYOUT_BEFORE, abi.ABI)
+
 
 def read(tree: Path) -> NDArray[np.void]:
     """The record of a tree, dtype `abi.META`; of one of another layout only its first field, the number, says much.
