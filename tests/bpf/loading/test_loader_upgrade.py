@@ -17,7 +17,7 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.loading import hooks, loader
 from cwdp.dataplane.loading.loader import Settings
-from cwdp.dataplane.pinned import tree
+from cwdp.dataplane.pinned import meta, tree
 from cwdp.dataplane.pinned.maps import Maps, shared
 from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import DataplaneError, VersionError
@@ -117,6 +117,31 @@ def test_a_failed_upgrade_leaves_the_old_programs(
 def programs(where: TreePath) -> list[int | None]:
     """The kernel's numbers of the programs that run."""
     return [running(where, hook) for hook in (hooks.XDP, hooks.EGRESS)]
+
+
+def test_what_the_layout_before_has_is_taken_over(namespace: Namespace, builds: list[Path]) -> None:
+    where = loader.load("roce0").where
+    with Maps(where) as maps:
+        maps.slots["t1"][1234] = 77
+        with libbpf.opened(where.path / "xdp_ingress") as program:
+            libbpf.prog_test_run(program, bytes(60))
+        counters = maps.counters()
+    record = meta.read(where.path)
+    record["abi"] = meta.LAYOUT_BEFORE
+    meta.write(where.path, record)
+    for name in tree.TCP_MAPS:
+        (where.path / name).unlink()
+    with pytest.raises(VersionError, match=f"has layout {meta.LAYOUT_BEFORE}"):
+        loader.inspect(where)
+    with Maps(where) as before:
+        assert before.counters() == counters
+    loader.OBJECT = builds[1]
+    assert loader.upgrade("roce0").changed
+    assert not loader.load("roce0").changed
+    with Maps(where) as new:
+        assert new.slots["t1"][1234] == 77
+        assert new.counters() == counters
+        assert not new.tcp_conns["flags"].any()
 
 
 def test_maps_of_another_layout_are_refused(namespace: Namespace, builds: list[Path]) -> None:
