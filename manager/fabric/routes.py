@@ -45,6 +45,11 @@ def is_nic(node: str) -> bool:
     return "/" in node and not node.startswith(MARK)
 
 
+def is_between_switches(link: DirectedLink) -> bool:
+    """Whether both ends of a link are switches that have names."""
+    return not any(is_nic(node) or node.startswith(MARK) for node in link)
+
+
 @dataclass(frozen=True)
 class Routes:
     """All known paths.

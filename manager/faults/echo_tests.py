@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cwdp.shared.bus.messages import BounceOrder, BounceReport
-from manager.fabric.routes import MARK, DirectedLink, is_nic
+from manager.fabric.routes import DirectedLink, is_between_switches, is_nic
 from manager.faults.finding import Finding, Subject, cable
 
 HOSTS_A_LINK = 4
@@ -142,8 +142,8 @@ def _ends(subject: Subject) -> tuple[str, str] | None:
     """The two switches of a link; None where it is none between switches that answer."""
     if subject.kind not in ("link", "direction"):
         return None
-    a, b = subject.links[0]
-    return None if any(is_nic(node) or node.startswith(MARK) for node in (a, b)) else (a, b)
+    link = subject.links[0]
+    return (link.a, link.b) if is_between_switches(link) else None
 
 
 def _sides(subject: Subject, links: Sequence[DirectedLink]) -> Iterable[tuple[str, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from manager.fabric.routes import MARK, DirectedLink, is_nic
+from manager.fabric.routes import DirectedLink, is_between_switches
 from manager.faults.finding import Subject, cable
 from manager.links.matrix import PathMatrix
 
@@ -50,7 +50,7 @@ class Reroutes:
             if not left_s:
                 del self._left_s[link]
             if (
-                _is_known(link)
+                is_between_switches(link)  # paths leave a place without a name when it gets one
                 and len(left_s) >= LEAST_ROWS
                 and not {link, DirectedLink(link.b, link.a)} & used
             ):
@@ -74,11 +74,6 @@ class Reroutes:
     def is_back(self, subject: Subject) -> bool:
         """Whether some path leads over a subject's links again."""
         return not any(link in self.gone for link in subject.links)
-
-
-def _is_known(link: DirectedLink) -> bool:
-    """Whether a link is one between switches that have names: paths leave a place without one when it gets a name."""
-    return not any(is_nic(node) or node.startswith(MARK) for node in link)
 
 
 def _cables_of(switch: str, links: Iterable[DirectedLink]) -> dict[str, Subject]:
