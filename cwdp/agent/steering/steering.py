@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 
 from cwdp.agent.steering import tcp
 from cwdp.agent.steering.desired import Reconciler
+from cwdp.agent.steering.wishes import translated
 from cwdp.dataplane.pinned import tree
 from cwdp.dataplane.pinned.control import sample_below
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.routes import unrouted
 from cwdp.dataplane.steering.steering import QpKey, Steer, Steering, parse_address
-from cwdp.errors import CwdpError, SteeringError
+from cwdp.errors import CwdpError
 from cwdp.shared.bus.messages import RoceSettings, SteerQp
 from cwdp.shared.tcp import SteerTcp
 
@@ -79,20 +80,13 @@ def apply(
 
 def translate(wanted: list[SteerQp]) -> tuple[dict[QpKey, Steer], list[CwdpError]]:
     """Steering as the dataplane has it, without those that are impossible or stand twice, and why not."""
-    steers: dict[QpKey, Steer] = {}
-    refused: list[CwdpError] = []
-    for one in wanted:
-        try:
-            key = QpKey(parse_address(one.dst_addr), one.qpn)
-            steer = Steer(one.sport, one.backup_sport, one.flow_label, managed=True, override=one.override)
-        except SteeringError as error:
-            refused.append(error)
-            continue
-        if key in steers:
-            refused.append(SteeringError(f"{key.dst} QPN {key.qpn} is wanted twice", "take one of them away"))
-        else:
-            steers[key] = steer
-    return steers, refused
+    return translated(wanted, _read, lambda key: f"{key.dst} QPN {key.qpn}")
+
+
+def _read(one: SteerQp) -> tuple[QpKey, Steer]:
+    """One of them; raises SteeringError where it is impossible."""
+    key = QpKey(parse_address(one.dst_addr), one.qpn)
+    return key, Steer(one.sport, one.backup_sport, one.flow_label, managed=True, override=one.override)
 
 
 def _set_control(maps: Maps, roce: RoceSettings) -> None:

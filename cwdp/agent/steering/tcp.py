@@ -2,6 +2,7 @@
 
 import time
 
+from cwdp.agent.steering.wishes import translated
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.routes import unrouted
 from cwdp.dataplane.steering.steering import parse_address
@@ -42,19 +43,7 @@ def apply(ifname: str, maps: Maps, wanted: list[SteerTcp]) -> list[CwdpError]:
 
 def translate(wanted: list[SteerTcp]) -> tuple[dict[TcpConnection, TcpSteer], list[CwdpError]]:
     """Steering as the dataplane has it, without those that are impossible or stand twice, and why not."""
-    steers: dict[TcpConnection, TcpSteer] = {}
-    refused: list[CwdpError] = []
-    for one in wanted:
-        try:
-            connection, steer = _read(one)
-        except SteeringError as error:
-            refused.append(error)
-            continue
-        if connection in steers:
-            refused.append(SteeringError(f"{connection} is wanted twice", "take one of them away"))
-        else:
-            steers[connection] = steer
-    return steers, refused
+    return translated(wanted, _read, str)
 
 
 def _read(one: SteerTcp) -> tuple[TcpConnection, TcpSteer]:
