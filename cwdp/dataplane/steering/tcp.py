@@ -303,7 +303,7 @@ class _Changes:
         self._wires = {
             one.wire_key(): one for one, n in self._numbers.items() if _steer(self._conns[n]).ports
         }
-        self._free = deque(n for n in range(1, abi.TCP_CONNS) if not self._conns["flags"][n])
+        self._free = deque((np.flatnonzero(self._conns["flags"][1:] == 0) + 1).tolist())
         self._left: list[list[PathKey]] = []
         self._is_any = False
 
