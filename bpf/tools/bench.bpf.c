@@ -20,9 +20,8 @@ struct {
 } bench_frame SEC(".maps");
 
 /* The whole frame, which is at least as long as struct bench_frame, from the map. */
-static __always_inline void put_frame_back(struct xdp_md *ctx)
+static __always_inline void put_frame_back(__u64 *data, __u64 *end)
 {
-	__u64 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct bench_frame *kept;
 	__u32 zero = 0;
 
@@ -63,14 +62,14 @@ int xdp_reflect(struct xdp_md *ctx)
 {
 	int verdict = ingress(ctx);
 
-	put_frame_back(ctx);
+	put_frame_back((void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	return verdict;
 }
 
 SEC("xdp.frags")
 int xdp_put_frame_back(struct xdp_md *ctx)
 {
-	put_frame_back(ctx);
+	put_frame_back((void *)(long)ctx->data, (void *)(long)ctx->data_end);
 	return XDP_PASS;
 }
 
@@ -129,16 +128,7 @@ int tc_own_socket(struct __sk_buff *skb)
 /* The frame from the map, in a buffer that has the hash of its flow as those of connected sockets have. */
 static __always_inline void put_segment_back(struct __sk_buff *skb)
 {
-	__u64 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct bench_frame *kept;
-	__u32 zero = 0;
-
-	kept = bpf_map_lookup_elem(&bench_frame, &zero);
-	if (!kept || data + FRAME_WORDS > end)
-		return;
-#pragma unroll
-	for (int i = 0; i < FRAME_WORDS; i++)
-		data[i] = kept->words[i];
+	put_frame_back((void *)(long)skb->data, (void *)(long)skb->data_end);
 	bpf_set_hash_invalid(skb); /* found anew each time, whatever the dataplane has done */
 	bpf_get_hash_recalc(skb);
 }
