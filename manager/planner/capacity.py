@@ -101,6 +101,7 @@ class CapacityEstimator:
         if routes is not self._routes:
             self._reorder(routes)
         seen_bps, queue_ns, carried_bps, stands = _in_order(routes, loads)
+        full = stands.copy()
         self._carried.learn(carried_bps, seen_bps, now_s)
         unseen = ~np.isfinite(seen_bps)
         seen_bps[unseen], stands[unseen] = seen_bps[self._back[unseen]], stands[self._back[unseen]]
@@ -117,6 +118,7 @@ class CapacityEstimator:
         return Links(
             capacity_bps=capacity,
             queueing=~(queue_ns < enough_ns),
+            full=full,
             untried=~np.isfinite(seen_bps),
             doubted=self._to_be_tried(doubted, seen_bps),
         )

@@ -25,6 +25,9 @@ FULL = 1.05
 SETTLED_S = 1.0
 """So long after a move a queue pair's rate is not yet what it will be."""
 
+FULL_S = 2.0
+"""So long a queue pair must have been where it is to be moved for no more than a queue that stands there."""
+
 LEAST_STEP, STEP_SHARE = 4, 0.25
 """Moves in one step at most: so many, or this share of the queue pairs, whichever is more."""
 
@@ -111,7 +114,11 @@ class Moves:
         movable = problem.free & (problem.entries.is_rested(self._inputs.now_s) | lost)
         movable &= ~problem.drained | (self._inputs.now_s - self._moved_s >= DRAINED_REST_S)
         if target is None:
-            return placed if lost.any() else self._retry(placed, movable, outcome)
+            settled = movable & (self._since_s() >= FULL_S)
+            target = self._target_of_full(share, placed, settled)
+            if target is None:
+                return placed if lost.any() else self._retry(placed, movable, outcome)
+            movable = settled
         for _ in range(_TRIES):
             chosen = self._improve(placed, movable, target)
             moves = self._by_host(chosen != placed)
@@ -228,15 +235,29 @@ class Moves:
             return 1.0
         return float(share.max()) / 2 if self._starved().any() else None
 
+    def _target_of_full(self, share: NDArray[np.float64], placed: Indices, movable: Mask) -> float | None:
+        """How full links may stay where a queue stands though no more seems to be wanted; None where no move helps.
+
+        Where all that share a link have done so ever since they began, nobody has seen what their NICs' links carry.
+        """
+        full = self._inputs.links.full
+        if self._inputs.nic_bps is None or not full.any():
+            return None
+        target = float(share[:-1][full].max()) / FULL
+        return target if (self._improve(placed, movable, target) != placed).any() else None
+
     def _starved(self) -> Mask:
         """Who gets less than it could have, and was not moved just now; of those that say what they get."""
         problem, inputs = self._problem, self._inputs
-        since_s = np.maximum(self._moved_s, problem.entries.first_s)
-        settled = self._inputs.now_s - since_s >= SETTLED_S
+        settled = self._since_s() >= SETTLED_S
         large = ~inputs.flows.small[problem.flow]
         starved: Mask = settled & problem.heard & large
         starved &= problem.entries.rate_bps < STARVED * problem.demand.rate_bps
         return starved
+
+    def _since_s(self) -> NDArray[np.float64]:
+        """How long each has been where it is, shape (n,)."""
+        return self._inputs.now_s - np.maximum(self._moved_s, self._problem.entries.first_s)
 
     def _reluctance(self) -> NDArray[np.float64]:
         """What a move costs: all NICs of its job may wait for it, and more so where the job was moved of late."""

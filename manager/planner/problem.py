@@ -32,12 +32,14 @@ class Links:
     Attributes:
         capacity_bps: what each can carry, NaN where unknown.
         queueing: whether a queue stands there, or nothing is known of it.
+        full: whether one is known to stand there that does not empty.
         untried: whether it was never seen full itself, so that its capacity is only that of its like.
         doubted: whether it carried less than its like when it was last full, too long ago to say so of it now.
     """
 
     capacity_bps: NDArray[np.float64]
     queueing: Mask
+    full: Mask
     untried: Mask
     doubted: Mask
 

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from planner_world import World
+from planner_world import FIRST_PORT, PORTS, World
 
 from cwdp.shared.bus.messages import SteerQp, SteerReport
 from manager.config import PlannerSettings
@@ -42,6 +42,30 @@ def test_contention_is_dissolved_without_knowing_capacities(seed: int) -> None:
     world = _contention(seed, know_capacity=False)
     world.run(3.0)
     assert world.run(5.0).min() >= 0.95 * 100e6 / 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("sharing", [2, 3])
+def test_those_that_share_a_full_link_from_the_beginning_are_taken_apart(seed: int, sharing: int) -> None:
+    """Nobody was ever seen to send more than a share of that link, and what it carries is known."""
+    world = World(spines=3, hosts_per_leaf=sharing, nic_bps=100e6, spine_bps=100e6, seed=seed)
+    _all_over_one_spine(world, sharing)
+    world.known = Routes()
+    world.run(3.0)
+    assert world.rates() == pytest.approx(100e6 / sharing, rel=0.01)
+    world.known = world.routes
+    world.run(4.0)
+    assert world.rates().min() >= 0.95 * 100e6
+
+
+def _all_over_one_spine(world: World, count: int) -> None:
+    """So many queue pairs from the first leaf to the second, by ports that lead over one of the spines."""
+    for h in range(count):
+        qp = world.add(h, count + h)
+        over = {port: world.path(qp, port) for port in range(FIRST_PORT, FIRST_PORT + PORTS)}
+        qp.sport = min(
+            port for port, links in over.items() if world.number[DirectedLink("l0", "s1")] in links
+        )
 
 
 @pytest.mark.parametrize("seed", range(3))

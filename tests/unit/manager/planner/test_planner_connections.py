@@ -88,7 +88,7 @@ def placed(flows: Flows) -> dict[QpName, int]:
             now_s=now_s,
             flows=flows,
             candidates=Candidates(TCP_ROUTES),
-            links=Links(nothing[0], nothing[1], ~nothing[1], ~nothing[1]),
+            links=Links(nothing[0], nothing[1], ~nothing[1], ~nothing[1], ~nothing[1]),
             nic_bps=NIC_BPS,
         )
         step(inputs, steering, located, budget, settings)

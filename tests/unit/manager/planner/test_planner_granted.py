@@ -13,7 +13,7 @@ LINKS = tuple(DirectedLink("s1", f"c{i}") for i in range(4))
 
 def test_a_granted_link_counts_with_its_grant_and_is_not_tried_for_more() -> None:
     yes = np.ones(4, bool)
-    links = Links(np.array([100.0, 100.0, np.nan, 100.0]), queueing=yes, untried=yes, doubted=yes)
+    links = Links(np.array([100.0, 100.0, np.nan, 100.0]), queueing=yes, full=yes, untried=yes, doubted=yes)
     granted = {LINKS[0]: 30.0, LINKS[2]: 40.0, LINKS[3]: 0.0, DirectedLink("x", "y"): 1.0}
     counts = within(links, Routes(1, LINKS), granted)
     assert counts.capacity_bps.tolist() == [30.0, 100.0, 40.0, 100.0]
