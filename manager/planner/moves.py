@@ -257,7 +257,8 @@ class Moves:
 
     def _since_s(self) -> NDArray[np.float64]:
         """How long each has been where it is, shape (n,)."""
-        return self._inputs.now_s - np.maximum(self._moved_s, self._problem.entries.first_s)
+        since_s: NDArray[np.float64] = np.maximum(self._moved_s, self._problem.entries.first_s)
+        return self._inputs.now_s - since_s
 
     def _reluctance(self) -> NDArray[np.float64]:
         """What a move costs: all NICs of its job may wait for it, and more so where the job was moved of late."""
