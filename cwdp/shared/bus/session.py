@@ -11,6 +11,7 @@ from nats.aio.client import Client
 
 from cwdp.shared.bus.servers import CONNECT_FIRST_S, Servers
 from cwdp.shared.identity.credential import SERVER_NAME, Credential
+from cwdp.shared.tasks import end
 
 PING_INTERVAL_S = 1
 PINGS_UNANSWERED = 2
@@ -122,6 +123,14 @@ async def until_closed(client: Client, closed: asyncio.Event) -> None:
 
 
 async def hang_up(client: Client) -> None:
-    """Close a connection, whether its other end takes part or not: TLS waits for it without an end."""
-    with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-        await asyncio.wait_for(client.close(), CLOSE_TIMEOUT_S)
+    """Close a connection, whether its other end takes part or not: TLS waits for it without an end.
+
+    A client that is closed by an error while it has something to send leaves its subscriptions waiting for messages.
+    """
+    waiting = [task for sub in client._subs.values() if (task := sub._wait_for_msgs_task) is not None]  # noqa: SLF001
+    try:
+        with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
+            await asyncio.wait_for(client.close(), CLOSE_TIMEOUT_S)
+    finally:
+        if waiting:
+            await end(*waiting)

@@ -15,7 +15,7 @@ from fakes import until
 
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.sealing import HostSeal
-from cwdp.shared.bus.session import RefusedError, dial_any
+from cwdp.shared.bus.session import RefusedError, dial_any, hang_up
 from cwdp.shared.identity import jwt
 from cwdp.shared.identity.credential import Credential
 from manager.bus.nats_server import NatsServer
@@ -106,6 +106,31 @@ async def test_a_server_of_another_fleet_is_not_spoken_to(tmp_path: Path) -> Non
             await connect_as(server.url, credential_of("h1"))
     finally:
         await server.stop()
+
+
+@pytest.mark.needs("nats-server")
+@asynchronous
+async def test_a_connection_that_an_error_closes_while_it_sends_leaves_nothing_waiting(
+    tmp_path: Path,
+) -> None:
+    """As where a process goes on that stood still, and its server has closed the connection meanwhile."""
+    async with bus_server(tmp_path) as server:
+        client = await connect_as(server.url, credential_of("h1"))
+
+        async def ignore(_message: object) -> None:
+            """Nothing comes."""
+
+        await client.subscribe(f"{credential_of('h1').inbox}.x", cb=ignore)
+        waiting = [sub._wait_for_msgs_task for sub in client._subs.values()]
+        client._pending.append(b"PING\r\n")
+        client._pending_data_size = 6
+        client._transport._io_reader.set_exception(ConnectionResetError())
+        with contextlib.suppress(ConnectionResetError):
+            await client._ps.parse(b"-ERR 'Stale Connection'\r\n")
+        await hang_up(client)
+        assert client.is_closed
+        assert waiting
+        assert all(task.done() for task in waiting)
 
 
 @contextlib.asynccontextmanager
