@@ -256,6 +256,7 @@ class Manager:
                 solves=self.solves,
                 server=self.server,
                 lease=self.lease,
+                kept=self._kept,
                 loop_watch=self.loop_watch,
                 duties=self.duties,
                 pods=self.pods,
@@ -410,11 +411,9 @@ class Manager:
             await asyncio.sleep(JOIN_INTERVAL_S)
 
     async def _follow_loop(self) -> None:
-        """Know the fleet's keys and, while another manager leads this pod, whom it has let in and out."""
+        """Know the fleet's keys and, while another manager leads this pod, whom it has let in and out, and what to go on with."""
         while True:
-            await self._kept.follow(KEYS)
-            if not self.lease.leads:
-                await self._kept.follow(ACCESS)
+            await self._kept.look(*((KEYS,) if self.lease.leads else (KEYS, ACCESS)))
             await asyncio.sleep(FOLLOW_INTERVAL_S)
 
     async def _clock_loop(self) -> None:

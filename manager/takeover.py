@@ -13,6 +13,7 @@ from cwdp.errors import BusError, ManagerError
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired, Leader
+from cwdp.shared.tasks import first_end
 from manager.bus.lease import Leadership
 from manager.bus.state import BusState
 from manager.clock.timeline import Identity, save_identity
@@ -53,18 +54,28 @@ class TakeOver:
         self._identity, self._direct = identity, direct
         self._superseded: list[str] = []
         bus.documents.on_superseded = self._superseded.append
+        kept.on_news = lambda: direct(state.documents())
 
     async def run(self) -> None:
         """Begin to lead with the lease; then keep the bus up to date, and take up each host that comes; for ever."""
+        await first_end(self._lead(), self._keep())
+
+    async def _lead(self) -> None:
         while True:
             started, pause_s = time.monotonic(), GLANCE_S
             if self._state.leads:
-                await self._keep()
                 if not await self._take_up_hosts():
                     pause_s = (time.monotonic() - started) / READ_SHARE
             elif self._lease.leads:
                 await self._begin()
             await asyncio.sleep(min(max(GLANCE_S, pause_s), LONGEST_PAUSE_S))
+
+    async def _keep(self) -> None:
+        while True:
+            if self._state.leads and self._lease.leads:
+                with contextlib.suppress(BusError):  # said by who asked for a change; tried again
+                    await self._kept.send()
+            await asyncio.sleep(GLANCE_S)
 
     async def _begin(self) -> None:
         epoch, own = self._lease.epoch, self._state.clock.timeline
@@ -79,10 +90,6 @@ class TakeOver:
                 save_identity(self._identity, Identity(timeline=timeline, starts=self._state.starts))
             except ManagerError as error:
                 _log.warning("the timeline's name is on the bus only: %s", error.message)
-
-    async def _keep(self) -> None:
-        with contextlib.suppress(BusError):  # said by who asked for a change; tried again
-            await self._kept.send()
 
     async def _take_up_hosts(self) -> bool:
         """Whether all that were there could be."""

@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from cwdp.errors import ManagerError, PrivilegeError
+from cwdp.errors import BusError, ManagerError, PrivilegeError
 from manager.access.callers import CALLER, OTHERS, Callers, refusal
 from manager.access.listeners import Listener
 from manager.access.roles import Role
@@ -157,7 +157,9 @@ class HttpServer:
     @web.middleware
     async def _leader_only(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Changes are the leader's to take; whoever waits answers what is read."""
-        if request.method in CHANGING and not (self._sources.state.leads and self._sources.lease.leads):
+        if request.method not in CHANGING:
+            return await handler(request)
+        if not (self._sources.state.leads and self._sources.lease.leads):
             holder, own = self._sources.lease.holder, self._sources.lease.claim
             leader = "nobody it knows of" if holder is None else repr(holder.name)
             error = ManagerError(f"this manager waits: {leader} leads", "ask the one that leads")
@@ -166,6 +168,11 @@ class HttpServer:
                     "this manager is about to lead", "try again; its log says what it waits for"
                 )
             return web.json_response({"error": error.message, "hint": error.hint}, status=503)
+        try:
+            if self._sources.kept is not None:
+                await self._sources.kept.seal()
+        except BusError as error:
+            return refusal(error)
         return await handler(request)
 
     async def _manager(self, _request: web.Request) -> web.Response:

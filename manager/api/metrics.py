@@ -26,6 +26,7 @@ from manager.api.tables import Tables, copied
 from manager.api.tcp_metrics import tcp_metrics
 from manager.bus.lease import Leadership
 from manager.bus.nats_server import NatsServer
+from manager.bus.state import BusState
 from manager.clock.fits import REFUSALS
 from manager.duties import Duties
 from manager.fabric.places import link_places
@@ -105,6 +106,7 @@ class Sources:
     solves: SolveTimes = field(default_factory=SolveTimes)
     loop_watch: LoopWatch = field(default_factory=LoopWatch)
     duties: Duties = field(default_factory=Duties)
+    kept: BusState | None = None
     history: History | None = None
     pods: Pods | None = None
     sharing: Sharing | None = None

@@ -103,17 +103,23 @@ class Bucket:
         """Where the bus tells of a key's changes."""
         return self._prefix + key
 
-    async def read(self, client: Client, key: str) -> tuple[int, bytes]:
+    async def read(self, client: Client, key: str, *, latest: bool = False) -> tuple[int, bytes]:
         """A key's revision and what it holds; 0 and nothing where there is none.
 
-        By direct get, which the stream itself answers: asked through the JetStream API while the bucket is being
-        made, nats-server 2.9.10 crashes (a nil store in `jsMsgGetRequest`).
+        By direct get, which any copy answers, also while nobody leads them; one that catches up may lag by many seconds.
+        Asked through the JetStream API while the bucket is being made, nats-server 2.9.10 crashes (a nil store in
+        `jsMsgGetRequest`).
+
+        Args:
+            client: by which connection.
+            key: which.
+            latest: ask who leads the copies; only of a bucket of which a key has been replaced, or has not for a `Conflict`.
 
         Raises:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; there may be no bucket.
         """
         try:
-            found = await client.jetstream().get_last_msg(self._stream, self.subject(key), direct=True)
+            found = await client.jetstream().get_last_msg(self._stream, self.subject(key), direct=not latest)
         except nats.js.errors.NotFoundError:
             return 0, b""
         return found.seq or 0, found.data or b""

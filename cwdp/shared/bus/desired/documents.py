@@ -179,12 +179,17 @@ class DocumentWriter:
     async def read(self, client: Client, host: str) -> Desired | None:
         """A host's document to go on from, whoever wrote it; None where there is none that can be read.
 
+        Any copy tells it, unless what one told has turned out not to be the latest.
+
         Raises:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
-        await self._bucket.open(client)
         under = document_key(self._pod, host)
-        found = await read(client, self._bucket, under, self._seal)
+        try:
+            found = await read(client, self._bucket, under, self._seal, latest=under in self._superseded)
+        except nats.errors.NoRespondersError:  # there is no bucket yet
+            await self._bucket.open(client)
+            found = await read(client, self._bucket, under, self._seal)
         self._held[under], self._held[change_key(under)] = found.held, held_of(*found.change)
         self._gone_on_from[under] = found.change[1]
         self._wholes.pop(under, None)
@@ -404,7 +409,7 @@ class DocumentWriter:
     async def _replace_others(self, client: Client, key: str, data: bytes, epoch: int) -> int:
         """Replace what somebody else has written, where that is certain to count no more; the new revision."""
         self._held.pop(key, None)
-        held = await self._look(client, key)
+        held = await self._look(client, key, latest=True)
         await self._require_confirmed(key)
         if key in self._gone_on_from and held.epoch != epoch:
             raise SupersededError(f"{key} holds another document than was read")
@@ -414,11 +419,11 @@ class DocumentWriter:
         if not await self._confirm():
             raise UnconfirmedError(f"somebody else has written {key}, and it is not known who leads")
 
-    async def _look(self, client: Client, key: str) -> Held:
+    async def _look(self, client: Client, key: str, *, latest: bool = False) -> Held:
         """What a key holds, as far as that has been seen."""
         if key not in self._held:
             await self._bucket.open(client)
-            self._held[key] = held_of(*await self._bucket.read(client, key))
+            self._held[key] = held_of(*await self._bucket.read(client, key, latest=latest))
         return self._held[key]
 
 

@@ -92,21 +92,23 @@ class Stored:
         return changed(self.whole, self.to_it)
 
 
-async def read(client: Client, bucket: Bucket, under: str, seal: Seal) -> Stored:
+async def read(client: Client, bucket: Bucket, under: str, seal: Seal, *, latest: bool = False) -> Stored:
     """What the bus holds for a host; the change is read after the document, and both again where it is to a later one.
+
+    `latest` is as of `Bucket.read`.
 
     Raises:
         nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`; there may be no bucket.
     """
     held, whole, found, change = Held(0, 0, 0), None, (0, b""), None
     for _ in range(TRIES):
-        revision, data = await bucket.read(client, under)
+        revision, data = await bucket.read(client, under, latest=latest)
         held, whole = held_of(revision, data), None
-        found = await bucket.read(client, change_key(under))
+        found = await bucket.read(client, change_key(under), latest=latest)
         change = _change(found[1], seal)
         try:
             head = seal.opened(KIND, Desired, data)
-            whole = await _whole(client, bucket, under, head, seal) if head.parts else head
+            whole = await _whole(client, bucket, under, head, seal, latest=latest) if head.parts else head
         except (msgspec.DecodeError, UnicodeDecodeError):
             if not data:
                 break
@@ -125,7 +127,9 @@ def _change(data: bytes, seal: Seal) -> Change | None:
         return None
 
 
-async def _whole(client: Client, bucket: Bucket, under: str, head: Desired, seal: Seal) -> Desired:
+async def _whole(
+    client: Client, bucket: Bucket, under: str, head: Desired, seal: Seal, *, latest: bool
+) -> Desired:
     """The document that a head stands for.
 
     Raises:
@@ -133,7 +137,7 @@ async def _whole(client: Client, bucket: Bucket, under: str, head: Desired, seal
     """
     pieces = []
     for number in range(1, min(head.parts, MOST_PARTS) + 1):
-        part = decode(Part, (await bucket.read(client, part_key(under, number)))[1])
+        part = decode(Part, (await bucket.read(client, part_key(under, number), latest=latest))[1])
         if (part.epoch, part.version) != (head.epoch, head.version):
             raise msgspec.DecodeError("a part is another document's")
         pieces.append(part.data)
