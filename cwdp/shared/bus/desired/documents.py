@@ -184,12 +184,9 @@ class DocumentWriter:
         Raises:
             nats.errors.Error, OSError: as in `JETSTREAM_ERRORS`.
         """
+        await self._bucket.open(client)
         under = document_key(self._pod, host)
-        try:
-            found = await read(client, self._bucket, under, self._seal, latest=under in self._superseded)
-        except nats.errors.NoRespondersError:  # there is no bucket yet
-            await self._bucket.open(client)
-            found = await read(client, self._bucket, under, self._seal)
+        found = await read(client, self._bucket, under, self._seal, latest=under in self._superseded)
         self._held[under], self._held[change_key(under)] = found.held, held_of(*found.change)
         self._gone_on_from[under] = found.change[1]
         self._wholes.pop(under, None)
