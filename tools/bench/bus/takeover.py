@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ import numpy as np
 from cwdp.cli.output import progress
 from cwdp.shared.bus.buckets import stream_of
 from cwdp.shared.bus.messages import DESIRED_BUCKET
+from manager.bus.state import BUCKET as WISHES
 from manager.identity.authority import Authority
 from tools.bench.figures import Figure, figure
 from tools.bus_cluster import BusCluster
@@ -24,9 +26,9 @@ from tools.sim.fleet.speaking import SpeakingHosts
 
 MANAGERS = ("a", "b")
 HOSTS = 16
-MANAGER_KILLS, SERVER_KILLS = 100, 50
+MANAGER_KILLS, SERVER_KILLS, KILLS_OF_BOTH = 100, 50, 50
 MANAGER_TARGET_S, SERVER_TARGET_S = 5.0, 10.0
-STREAM = stream_of(DESIRED_BUCKET)
+STREAMS = stream_of(DESIRED_BUCKET), stream_of(WISHES)
 AWAY_S, BACK_S = 6.0, 8.0
 """So long a server is away, and is watched once it is back: its Raft timeouts are 4 to 9 s."""
 
@@ -111,10 +113,11 @@ class Managers:
 
 
 def figures() -> Iterator[Figure]:
-    """Half an hour."""
-    of_managers, of_servers = asyncio.run(measure(MANAGER_KILLS, SERVER_KILLS))
-    yield _figure("takeover.manager_killed", of_managers, MANAGER_TARGET_S)
-    yield _figure("takeover.buckets_server_killed", of_servers, SERVER_TARGET_S)
+    """Three quarters of an hour."""
+    took = asyncio.run(measure(MANAGER_KILLS, SERVER_KILLS, KILLS_OF_BOTH))
+    yield _figure("takeover.manager_killed", took.of_managers, MANAGER_TARGET_S)
+    yield _figure("takeover.buckets_server_killed", took.of_servers, SERVER_TARGET_S)
+    yield _figure("takeover.both_killed", took.of_both, SERVER_TARGET_S)
 
 
 def _figure(name: str, took_s: list[float], target_s: float) -> Figure:
@@ -126,8 +129,23 @@ def _figure(name: str, took_s: list[float], target_s: float) -> Figure:
     return figure(name, max(took_s), "s", reference, target_s, digits=2)
 
 
-async def measure(manager_kills: int, server_kills: int, seed: int = 1) -> tuple[list[float], list[float]]:
-    """How long nobody led after each kill of the leading manager; and, whenever a server failed and came back, at the longest."""
+@dataclass(frozen=True)
+class Took:
+    """For how long nobody led, in s.
+
+    Attributes:
+        of_managers: after each kill of the leading manager.
+        of_servers: at the longest, whenever a server failed and came back.
+        of_both: after each kill of the leading manager and of the server that leads the copies of what it has to know.
+    """
+
+    of_managers: list[float]
+    of_servers: list[float]
+    of_both: list[float]
+
+
+async def measure(manager_kills: int, server_kills: int, kills_of_both: int, seed: int = 1) -> Took:
+    """Do all that."""
     draw = random.Random(seed)
     with tempfile.TemporaryDirectory() as path:
         directory = Path(path)
@@ -137,13 +155,18 @@ async def measure(manager_kills: int, server_kills: int, seed: int = 1) -> tuple
             SpeakingHosts(servers.url, servers.authority, HOSTS),
         ):
             await managers.until_led()
-            await servers.until_whole(STREAM)
-            of_managers = [await _kill_manager(managers, draw) for _ in range(manager_kills)]
-            of_servers = [await _fail_server(managers, servers, draw) for _ in range(server_kills)]
-    return of_managers, of_servers
+            await servers.until_whole(*STREAMS)
+            return Took(
+                [await _kill_manager(managers, draw, each, manager_kills) for each in range(manager_kills)],
+                [
+                    await _fail_server(managers, servers, draw, each, server_kills)
+                    for each in range(server_kills)
+                ],
+                [await _kill_both(managers, servers, each, kills_of_both) for each in range(kills_of_both)],
+            )
 
 
-async def _kill_manager(managers: Managers, draw: random.Random) -> float:
+async def _kill_manager(managers: Managers, draw: random.Random, number: int, of: int) -> float:
     name, epoch = await managers.until_led()
     await asyncio.sleep(draw.uniform(0.5, 1.5))
     managers.kill(name)
@@ -151,13 +174,15 @@ async def _kill_manager(managers: Managers, draw: random.Random) -> float:
     await managers.until_led(epoch, waiting=0)
     took_s = time.monotonic() - killed_s
     managers.start(name)
-    progress(f"the leading manager was killed: {took_s:.2f} s")
+    progress(f"{number + 1} of {of}: the leading manager was killed: {took_s:.2f} s")
     return took_s
 
 
-async def _fail_server(managers: Managers, servers: BusCluster, draw: random.Random) -> float:
+async def _fail_server(
+    managers: Managers, servers: BusCluster, draw: random.Random, number: int, of: int
+) -> float:
     """Kill or stop any one, and let it come back."""
-    await servers.until_whole(STREAM)
+    await servers.until_whole(*STREAMS)
     await managers.until_led()
     name, stops = draw.choice(servers.names), draw.random() < 0.5
     (servers.suspend if stops else servers.kill)(name)
@@ -165,9 +190,27 @@ async def _fail_server(managers: Managers, servers: BusCluster, draw: random.Ran
     (servers.resume if stops else servers.start)(name)
     back_s = await _longest_unled(managers, BACK_S)
     progress(
-        f"{name} was {'stopped' if stops else 'killed'}: {away_s:.2f} s; once it was back: {back_s:.2f} s"
+        f"{number + 1} of {of}: {name} was {'stopped' if stops else 'killed'}: {away_s:.2f} s; "
+        f"once it was back: {back_s:.2f} s"
     )
     return max(away_s, back_s)
+
+
+async def _kill_both(managers: Managers, servers: BusCluster, number: int, of: int) -> float:
+    """Kill the leading manager and the server that leads the copies of what operators want, and start them again."""
+    await servers.until_whole(*STREAMS)
+    name, epoch = await managers.until_led()
+    server = await servers.leader(stream_of(WISHES))
+    assert server is not None
+    managers.kill(name)
+    servers.kill(server)
+    killed_s = time.monotonic()
+    await managers.until_led(epoch, waiting=0)
+    took_s = time.monotonic() - killed_s
+    managers.start(name)
+    servers.start(server)
+    progress(f"{number + 1} of {of}: the leading manager and {server} were killed: {took_s:.2f} s")
+    return took_s
 
 
 async def _longest_unled(managers: Managers, for_s: float) -> float:
