@@ -189,14 +189,14 @@ class BusState:
             if key not in self._shared and table.revision != self._sent.get(key) and key in self._stored:
                 table.load(self._stored[key])
 
-    async def _see_all(self, client: Client) -> list[Exception]:
+    async def _see_all(self, client: Client, within_s: float = FOLLOW_S) -> list[Exception]:
         """Read all keys at the same time; why some could not be."""
-        told = await asyncio.gather(*(self._see(client, key) for key in (TIMELINE, *self._tables)))
+        told = await asyncio.gather(*(self._see(client, key, within_s) for key in (TIMELINE, *self._tables)))
         return [error for error in told if error is not None]
 
-    async def _see(self, client: Client, key: str) -> Exception | None:
+    async def _see(self, client: Client, key: str, within_s: float) -> Exception | None:
         try:
-            async with asyncio.timeout(FOLLOW_S):
+            async with asyncio.timeout(within_s):
                 revision, data = await self._bucket.read(client, self._under(key))
         except JETSTREAM_ERRORS as error:
             return error
@@ -210,11 +210,12 @@ class BusState:
         """Read what is not known well enough to begin with."""
         if self._is_seen(NEW_S) and all(seen.data for seen in self._seen.values()):
             return
-        await self._see_all(client)
-        if not self._is_seen(SEEN_S):
-            await self._bucket.open(client)
-            for error in await self._see_all(client):
-                raise error
+        if self._is_seen(SEEN_S):
+            await self._see_all(client)
+            return
+        await self._bucket.open(client)
+        for error in await self._see_all(client, within_s=ANSWER_S):
+            raise error
 
     def _is_seen(self, within_s: float) -> bool:
         """Whether what each key holds was read at most so long ago."""
