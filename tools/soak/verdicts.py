@@ -20,7 +20,7 @@ from tools.soak.watches.leaders import Led, two_at_once, unled
 
 MOST_OUTSIDE = 0.001
 NO_LEADER, LEADERLESS_S = "no leader", 10.0
-"""Who takes the lease leads once operators' wishes are read and written: that waits for an election of their copies (4 to 9 s)."""
+"""The lease of who ended lapses after 3.5 s, and tries of others end later where a server is in trouble as well."""
 
 CAUSE_S = 20.0
 """So long after a trouble of managers or bus servers began or ended another manager may lead for it."""

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 import nats.errors
 from nats.aio.client import Client
@@ -127,7 +128,9 @@ async def hang_up(client: Client) -> None:
 
     A client that is closed by an error while it has something to send leaves its subscriptions waiting for messages.
     """
-    waiting = [task for sub in client._subs.values() if (task := sub._wait_for_msgs_task) is not None]  # noqa: SLF001
+    subscriptions = client._subs.values()  # noqa: SLF001
+    tasks = [cast("asyncio.Task[None] | None", each._wait_for_msgs_task) for each in subscriptions]  # noqa: SLF001
+    waiting = [task for task in tasks if task is not None]
     try:
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
             await asyncio.wait_for(client.close(), CLOSE_TIMEOUT_S)
