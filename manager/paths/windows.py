@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import LONGEST_ROW, path_keys, shown_address
 from manager.paths.known_rows import KEY_BYTES, NO_ROWS, KnownRows
+from manager.paths.row_ends import RowsAtEnds, grouped
 from manager.paths.rows import Floats, known_delays, shares_of, taken, together
 from manager.paths.told import HostPaths
 
@@ -108,7 +109,7 @@ class WindowStore:
         self._of_host: dict[str, KnownRows] = {}
         self._arrived: dict[str, _Arrived] = {}
         self._nic_number: dict[str, int] = {}
-        self._of_nic: dict[str, set[int]] = {}
+        self._at = RowsAtEnds()
         self._newest: dict[str, int] = {}
         self._free: list[int] = []
         self._held = np.full(KEPT, -1, np.int64)
@@ -182,14 +183,14 @@ class WindowStore:
     def answered(self, nic: str) -> set[str]:
         """The addresses that have answered a NIC's probes of late."""
         self._take_in()
-        numbers = np.array(sorted(self._of_nic.get(nic, ())), np.intp)
+        numbers = np.array(sorted(self._at.from_nic(nic)), np.intp)
         answers = (self._counts[:, 0, numbers] > self._counts[:, 1, numbers]).any(axis=0)
         names = (self.names[number] for number in numbers[answers].tolist())
         return {name.dst_addr for name in names if name is not None}
 
     def probes_from(self, nic: str, *, v6: bool) -> bool:
         """Whether a NIC probes over IPv6, or over IPv4."""
-        names = (self.names[number] for number in self._of_nic.get(nic, ()))
+        names = (self.names[number] for number in self._at.from_nic(nic))
         return any((":" in name.dst_addr) == v6 for name in names if name is not None)
 
     def named_by(self, version: int) -> NDArray[np.bool_]:
@@ -212,7 +213,8 @@ class WindowStore:
         newest = int(self._held.max())
         kept = {end: span for end, span in self._distrusted_ends.items() if span[1] > newest - KEPT}
         self._distrusted_ends = kept | dict(ends)
-        rows = np.array([row for row in range(len(self.names)) if self._distrust(row, ends)], np.intp)
+        found = [self._distrust(rows, span) for span, rows in self._at.at(ends)]
+        rows = np.unique(np.concatenate(found)) if found else np.zeros(0, np.intp)
         self._recent[:, :, rows] = np.inf
         self._least = None
         first, last = self._distrusted[:, rows]
@@ -236,7 +238,7 @@ class WindowStore:
         for row in old.tolist():
             name, self.names[row] = self.names[row], None
             if name is not None:
-                self._of_nic[name.src].discard(row)
+                self._at.drop(row, name.src, name.dst_addr)
         self._free.extend(old[::-1].tolist())
         self.version += 1
         live = np.array([name is not None for name in self.names])
@@ -258,8 +260,8 @@ class WindowStore:
         for before, now in zip(moved.tolist(), to.tolist(), strict=True):
             name = self.names[now] = self.names[before]
             assert name is not None
-            self._of_nic[name.src].discard(before)
-            self._of_nic[name.src].add(now)
+            self._at.drop(before, name.src, name.dst_addr)
+            self._at.add(now, name.src, name.dst_addr)
         del self.names[count:]
         self._free = list(range(len(self._seen) - 1, count - 1, -1))
 
@@ -368,16 +370,15 @@ class WindowStore:
         np.minimum(base, self._recent[:, recent], out=base)
         self._recent[:, recent] = np.inf
 
-    def _distrust(self, row: int, ends: Mapping[str, tuple[int, int]]) -> bool:
-        """Whether a row starts or ends at one of some ends; then its delays are not trusted in those windows."""
-        name = self.names[row]
-        spans = [] if name is None else [ends[end] for end in (name.src, name.dst_addr) if end in ends]
-        for first, last in spans:
-            self._distrusted_to = max(self._distrusted_to, last)
-            before = self._distrusted[:, row]
-            joined = (min(first, before[0]), max(last, before[1]))
-            self._distrusted[:, row] = joined if first <= before[1] else (first, last)
-        return bool(spans)
+    def _distrust(self, rows: NDArray[np.intp], span: tuple[int, int]) -> NDArray[np.intp]:
+        """Have the delays of some rows not trusted from a first window to a last one; these rows."""
+        first, last = span
+        self._distrusted_to = max(self._distrusted_to, last)
+        begun, until = self._distrusted[:, rows]
+        joins = first <= until
+        self._distrusted[0, rows] = np.where(joins, np.minimum(first, begun), first)
+        self._distrusted[1, rows] = np.where(joins, np.maximum(last, until), last)
+        return rows
 
     def _numbers(self, table: HostPaths, path: NDArray[np.uint32]) -> NDArray[np.intp]:
         """The number of each row by the place of its path in its table, -1 where there is no room."""
@@ -426,15 +427,17 @@ class WindowStore:
         self.names += [None] * (max(given, default=-1) + 1 - len(self.names))
         for number, name in zip(given, _names(nics, paths[:count]), strict=True):
             self.names[number] = name
-            self._of_nic.setdefault(name.src, set()).add(number)
+            self._at.add(number, name.src, name.dst_addr)
         self._named[given] = self.version
         self._counts[:, :, given] = 0
         self._delays[:, :, given] = np.nan
         self._base[:, :, given] = self._recent[:, :, given] = np.inf
         self._least = None
         self._distrusted[:, given] = np.array([_NO_WINDOWS]).T
-        for number in given if self._distrusted_ends else ():
-            self._distrust(number, self._distrusted_ends)
+        if self._distrusted_ends:
+            names = [(name.src, name.dst_addr) for name in _names(nics, paths[:count])]
+            for span, rows in grouped(list(given), names, self._distrusted_ends):
+                self._distrust(rows, span)
         return numbers
 
     def _grow(self) -> None:
