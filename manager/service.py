@@ -461,9 +461,11 @@ class Manager:
                         self.state.expire(started)
                 self._direct(self.state.overtaken())
                 self.bus.documents.put_whole()
+                started = time.monotonic()  # once a second puts no graph off
             members, elsewhere = self.state.probeable(started), self.state.members.elsewhere
             awaits = self.state.awaits_hosts() or self.neighbours.awaits(self.pods.others())
-            is_due = partial(self._graph.due, taken_up=awaits, elsewhere=elsewhere.version)
+            back = not awaits and self.state.probed_before.are_back(self.state.members)
+            is_due = partial(self._graph.due, taken_up=awaits, complete=back, elsewhere=elsewhere.version)
             if self.bus.connected and is_due(members, started):
                 await self._rebuild(members)
             await asyncio.sleep(max(MEMBERS_INTERVAL_S, (time.monotonic() - started) / MEMBERS_SHARE))

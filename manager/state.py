@@ -82,7 +82,7 @@ class FleetState:
 
     `on_event` is told of each event that is kept, `on_override` of each change by an operator: whether it was set or
     withdrawn, what, and all that it says.
-    `hellos` and `reports` count by reason (`HELLO_REASONS`, `REPORT_REASONS`).
+    `hellos` and `reports` count by reason (`HELLO_REASONS`, `REPORT_REASONS`); `probed_before` is by an earlier manager.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class FleetState:
         self._leads_since_s = 0.0
         self._knows_steering = True
         self._taken_up: dict[str, list[ProbeEdge]] | None = None
-        self._probed_before = ProbedBefore()
+        self.probed_before = ProbedBefore()
         self.starts = identity.starts
         self._edges: dict[str, list[ProbeEdge]] | None = None
         self.report_interval_s = DEFAULT_REPORT_INTERVAL_S
@@ -163,7 +163,7 @@ class FleetState:
             others_led: whether others may have, since this manager did.
         """
         self.leads, self.leader, self._leads_since_s = True, leader, now_s
-        self._knows_steering, self._taken_up, self._probed_before = False, {}, ProbedBefore()
+        self._knows_steering, self._taken_up, self.probed_before = False, {}, ProbedBefore()
         self._documents = Documents()
         self.planner.lead(now_s)
         if timeline != self.clock.timeline or (others_led and self.clock.runs):
@@ -192,7 +192,7 @@ class FleetState:
         if document is None and known.hello.desired_version > 0 and not self.planner.knows([host]):
             return False
         self._taken_up[host] = [] if document is None else document.probes
-        self._probed_before.note(host, document)
+        self.probed_before.note(host, document)
         if document is not None:
             self.planner.take_up(host, document.steer, now_s)
             self.discovery.take_up(document)
@@ -326,7 +326,7 @@ class FleetState:
         They are all there once each that was probed is, by all documents of before; or once each that is probed has reported:
         the clocks wait for that, and no longer than they may.
         """
-        return self.was_directed() and not (self.clock.runs or self._probed_before.are_back(self.members))
+        return self.was_directed() and not (self.clock.runs or self.probed_before.are_back(self.members))
 
     def schedule(
         self, members: Sequence[Member], pairs: Pairs, between: Between | None = None

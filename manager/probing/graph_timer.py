@@ -23,11 +23,20 @@ class GraphTimer:
         self._changed_s = 0.0
         self._first_change_s: float | None = None
 
-    def due(self, members: Sequence[Member], now_s: float, *, taken_up: bool, elsewhere: int = 0) -> bool:
+    def due(
+        self,
+        members: Sequence[Member],
+        now_s: float,
+        *,
+        taken_up: bool,
+        complete: bool = False,
+        elsewhere: int = 0,
+    ) -> bool:
         """Whether to build the graph over `members` now; if so it counts as built.
 
         The first graph waits until the hosts that there are have had time to say so; longer while some
-        that an earlier manager has directed are missing (`taken_up`), as they keep probing meanwhile.
+        that an earlier manager has directed are missing (`taken_up`), as they keep probing meanwhile. Where all that
+        it had probed are there (`complete`) no more are waited for.
         `elsewhere` is another number where hosts of other pods are others.
         """
         named = [(host, nic.ifname, nic.ipv4, nic.ipv6, nic.ud) for host, nic in members]
@@ -40,12 +49,14 @@ class GraphTimer:
             self._first_change_s = now_s
         if signature != self._seen:
             self._seen, self._changed_s = signature, now_s
-        if not self._ripe(now_s, now_s - self._first_change_s, taken_up=taken_up):
+        if not self._ripe(now_s, now_s - self._first_change_s, taken_up=taken_up, complete=complete):
             return False
         self._built, self._first_change_s = signature, None
         return True
 
-    def _ripe(self, now_s: float, waited_s: float, *, taken_up: bool) -> bool:
+    def _ripe(self, now_s: float, waited_s: float, *, taken_up: bool, complete: bool) -> bool:
         if self._built is None and waited_s < (TAKE_UP_AFTER_S if taken_up else FIRST_AFTER_S):
             return False
+        if self._built is None and complete:
+            return True
         return now_s - self._changed_s >= QUIET_S or waited_s >= LATEST_S

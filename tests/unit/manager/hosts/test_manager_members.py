@@ -118,14 +118,20 @@ def test_restarts_are_counted() -> None:
 
 
 def _times_due(
-    timer: GraphTimer, arrivals: list[float], *, taken_up: bool = False, until_s: float = 12.0
+    timer: GraphTimer,
+    arrivals: list[float],
+    *,
+    taken_up: bool = False,
+    expected: int | None = None,
+    until_s: float = 12.0,
 ) -> list[float]:
-    """When the timer fires, as member h_i arrives at arrivals[i]."""
+    """When the timer fires, as member h_i arrives at arrivals[i]; all are there once so many are, where that is known."""
     due = []
     for tick in range(round(until_s * 10)):
         now_s = tick / 10
         members = [(f"h{i}", nic()) for i, at in enumerate(arrivals) if at <= now_s]
-        if timer.due(members, now_s, taken_up=taken_up):
+        complete = len(members) == expected
+        if timer.due(members, now_s, taken_up=taken_up and not complete, complete=complete):
             due.append(now_s)
     return due
 
@@ -137,6 +143,17 @@ def test_the_first_graph_waits_for_all_to_say_hello() -> None:
 
 def test_a_fleet_that_was_directed_before_is_given_time_to_come_back() -> None:
     assert _times_due(GraphTimer(), [0, 4], taken_up=True) == [pytest.approx(TAKE_UP_AFTER_S, abs=0.11)]
+
+
+def test_once_all_that_were_probed_before_are_back_nobody_else_is_waited_for() -> None:
+    for arrivals, first_s in (([0, 0.3, 1.0], FIRST_AFTER_S), ([0, 0.3, 1.8], 1.8)):
+        due = _times_due(GraphTimer(), arrivals, taken_up=True, expected=3)
+        assert due == [pytest.approx(first_s, abs=0.05)]
+
+
+def test_a_graph_that_changes_later_waits_for_quiet_also_where_all_are_back() -> None:
+    due = _times_due(GraphTimer(), [0, 0.3, 5], taken_up=False, expected=3)
+    assert due[1:] == [pytest.approx(5 + QUIET_S, abs=0.11)]
 
 
 def _probe(src: str, dst: str) -> ProbeEdge:
