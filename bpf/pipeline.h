@@ -35,7 +35,7 @@
  *         telemetry
  *         qp_refresh, slice_assign   once per control.generation
  *         slice_pace                 its class, or its departure time
- *         steer_packet()             choose_route: path, backup or detour; goes_ahead: ACKs
+ *         steer_packet()             choose_route: path, backup or detour; doubt_route; goes_ahead: ACKs
  *         |- path or backup: rewrite_sport ......................... UNSPEC, to the wire
  *         `- detour: take_detour ................................... UNSPEC, or redirected to a NIC's egress
  *
@@ -308,6 +308,8 @@ static __always_inline int steer_packet(struct __sk_buff *skb, struct roce_packe
 	__u32 route = qp->flags & CWDP_STEER_BACKUP ? choose_route(settings, qp) : ROUTE_PRIMARY;
 	__be16 sport;
 
+	if (roce->again && qp->flags & CWDP_STEER_BACKUP)
+		route = doubt_route(settings, qp, route);
 	roce->ahead = goes_ahead(roce, qp, route);
 	sport = route == ROUTE_BACKUP || roce->ahead ? qp->backup_sport : qp->sport;
 	if (route > ROUTE_BACKUP)
@@ -326,6 +328,7 @@ static __always_inline int egress_qp(struct __sk_buff *skb, struct roce_packet *
 {
 	int verdict = TC_ACT_UNSPEC;
 
+	packet->again = is_said_again(qp, packet);
 	telemetry(qp, packet, CWDP_EGRESS);
 	if (qp->generation != settings->generation) {
 		qp_refresh(qp, settings->generation);

@@ -64,6 +64,7 @@ enum cwdp_reason {
 	CWDP_TCP_UNKNOWN, /* ingress: from a host that announces, but of no connection announced; dropped */
 	CWDP_TCP_QUOTE_RESTORED, /* ingress: an ICMP error's quote was given its ports back */
 	CWDP_TCP_QUOTE_UNKNOWN,  /* ingress: such a quote, of no steered connection; passed as it came */
+	CWDP_PATH_DOUBTED,       /* egress: said again while nobody pulses; the other path is taken */
 	CWDP_REASON_COUNT,
 };
 
@@ -226,7 +227,8 @@ struct cwdp_path {
 	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
 	__u32 detours;   /* detours that it is part of; free where nobody uses it and it is part of none */
 	__u64 asked_ns;  /* when the last pulse left */
-	__u64 unused[2];
+	__u64 again_ns;  /* when something was said again over it while nobody sent pulses */
+	__u64 unused;
 };
 
 /* A destination, IPv4 as ::ffff:a.b.c.d. */
@@ -268,7 +270,9 @@ struct cwdp_control {
 	__u64 sample_head;  /* samples taken so far */
 	__u64 event_head;   /* events so far */
 	__u64 newcomers[2]; /* by direction, of queue pairs that nobody steers; see qp.h */
-	__u64 unused_too[4];
+	__u64 asked_ns;     /* when the last pulse left, over any path */
+	__u64 again_ns;     /* when something was said again over any path while no pulse left */
+	__u64 unused_too[2];
 	__u64 senders[CWDP_SENDER_COUNT]; /* cookies of the sockets whose probes are signed; 0: none */
 	struct cwdp_partner partner;
 };

@@ -52,6 +52,7 @@ struct roce_packet {
 	__u8 opcode;
 	__u8 traffic_class; /* of IPv6, or the type of service of IPv4 */
 	bool ahead;         /* leaves by the backup before its queue pair does */
+	bool again;         /* its queue pair has said it before */
 };
 
 /* Do its packets carry a PSN of one sender's stream? Those of datagrams come from many senders. */

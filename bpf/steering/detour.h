@@ -15,6 +15,7 @@
 #pragma once
 
 #include "steering/failover.h"
+#include "steering/unasked.h"
 #include "steering/steer.h"
 
 #define DETOUR_MARK     0x01000000U /* of the word with the destination QPN: the lowest reserved bit */
@@ -122,8 +123,8 @@ static __always_inline bool is_in_doubt(const struct cwdp_path *path)
 	return path && (path->state == CWDP_PATH_DOWN || path->unanswered >= UNANSWERED_MIN);
 }
 
-/* The route that a queue pair with a backup is to take now. */
-static __always_inline __u32 choose_route(const struct cwdp_control *settings, const struct cwdp_qp *qp)
+/* The route that pulses have a queue pair with a backup take now. */
+static __always_inline __u32 asked_route(const struct cwdp_control *settings, const struct cwdp_qp *qp)
 {
 	__u32 route;
 
@@ -133,6 +134,28 @@ static __always_inline __u32 choose_route(const struct cwdp_control *settings, c
 	if (route == ROUTE_BACKUP && !is_in_doubt(find_path(qp->backup_path)))
 		return route;
 	return choose_detour(settings, qp, route);
+}
+
+/* The route that a queue pair with a backup is to take now. */
+static __always_inline __u32 choose_route(const struct cwdp_control *settings, const struct cwdp_qp *qp)
+{
+	__u32 route = asked_route(settings, qp);
+
+	if (route == ROUTE_PRIMARY && is_doubted(settings, qp->path, qp->backup_path))
+		return ROUTE_BACKUP;
+	return route;
+}
+
+/* The same for a packet that says again what its queue pair has said by `route`. */
+static __always_inline __u32 doubt_route(struct cwdp_control *settings, const struct cwdp_qp *qp, __u32 route)
+{
+	if (route == ROUTE_PRIMARY)
+		doubt_path(settings, qp->path, qp->backup_path);
+	else if (route == ROUTE_BACKUP)
+		doubt_path(settings, qp->backup_path, qp->path);
+	else
+		return route;
+	return choose_route(settings, qp);
 }
 
 /* Have the UDP checksum at `at` follow a change of IPv6 addresses. One that is left to the device covers

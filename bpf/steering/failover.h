@@ -122,10 +122,9 @@ static __always_inline bool is_behind(const struct cwdp_path *path, const struct
 
 /* Does a silence begin anew? A path that is not asked often may have lost a pulse a long time ago: it has not
  * been silent since. One that is known to be silent stays so. */
-static __always_inline bool asks_anew(const struct cwdp_path *path, __u64 now)
+static __always_inline bool asks_anew(const struct cwdp_control *settings, const struct cwdp_path *path,
+				      __u64 now)
 {
-	struct cwdp_control *settings = find_control();
-
 	return settings && settings->pulse_gap_ns && now - path->asked_ns > settings->pulse_gap_ns &&
 	       !is_silent(path, now, settings->dead_after_ns);
 }
@@ -133,9 +132,13 @@ static __always_inline bool asks_anew(const struct cwdp_path *path, __u64 now)
 /* Egress: a pulse leaves. */
 static __always_inline void pulse_sent(struct cwdp_path *path, __u64 now)
 {
+	struct cwdp_control *settings = find_control();
+
+	if (settings)
+		WRITE_ONCE(settings->asked_ns, now);
 	if (path->waiting_since_ns <= path->last_answer_ns) {
 		path->waiting_since_ns = now;
-	} else if (asks_anew(path, now)) {
+	} else if (asks_anew(settings, path, now)) {
 		path->unanswered = 0;
 		path->waiting_since_ns = now;
 	}

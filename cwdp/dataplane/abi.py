@@ -169,7 +169,7 @@ TEST_CLOCK_STEP: Final = _record(16, [("phase_q16", "<i8", 0), ("rate_q40", "<i8
 
 KEY: Final = _record(24, [("k0", "<u8", 0), ("k1", "<u8", 8), ("key_id", "<u4", 16), ("valid", "<u4", 20)])
 
-COUNTERS: Final = _record(400, [("count", ("<u8", (50,)), 0)])
+COUNTERS: Final = _record(408, [("count", ("<u8", (51,)), 0)])
 
 META: Final = _record(
     32,
@@ -255,7 +255,8 @@ PATH: Final = _record(
         ("primaries", "<u4", 96),
         ("detours", "<u4", 100),
         ("asked_ns", "<u8", 104),
-        ("unused", ("<u8", (2,)), 112),
+        ("again_ns", "<u8", 112),
+        ("unused", "<u8", 120),
     ],
 )
 
@@ -296,7 +297,9 @@ CONTROL: Final = _record(
         ("sample_head", "<u8", 64),
         ("event_head", "<u8", 72),
         ("newcomers", ("<u8", (2,)), 80),
-        ("unused_too", ("<u8", (4,)), 96),
+        ("asked_ns", "<u8", 96),
+        ("again_ns", "<u8", 104),
+        ("unused_too", ("<u8", (2,)), 112),
         ("senders", ("<u8", (8,)), 128),
         ("partner", PARTNER, 192),
     ],

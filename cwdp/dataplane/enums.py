@@ -56,6 +56,7 @@ class Reason(IntEnum):
     TCP_UNKNOWN = 47
     TCP_QUOTE_RESTORED = 48
     TCP_QUOTE_UNKNOWN = 49
+    PATH_DOUBTED = 50
 
 
 class ProbeKind(IntEnum):

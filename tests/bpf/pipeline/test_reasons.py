@@ -128,6 +128,9 @@ BESIDE = {
 }
 """What else is counted of the same packet."""
 
+UNASKED = {Reason.PATH_DOUBTED}
+"""See test_unasked.py."""
+
 NOT_TRIED = {Reason.STEER_NO_MEMORY}
 """Only where the kernel has no page left."""
 
@@ -151,4 +154,4 @@ def test_reason(dataplane: Machine, reason: Reason) -> None:
 
 
 def test_no_reason_is_forgotten() -> None:
-    assert set(Reason) == WAYS.keys() | NOT_TRIED | OF_TWO_NICS | OF_GOING_BACK | OF_TCP
+    assert set(Reason) == WAYS.keys() | NOT_TRIED | UNASKED | OF_TWO_NICS | OF_GOING_BACK | OF_TCP
