@@ -9,10 +9,11 @@
 #include "maps.h"
 #include "queue_pairs/qp.h"
 
-#define QP_PSN_KNOWN (1U << 31)
-#define QP_PSN_JUMP  (1U << 30) /* a READ request takes as many PSNs as its response has packets */
-#define QP_PSN_NAK   (1U << 30) /* of what is acknowledged: by a NAK of a PSN sequence error */
-#define PSN_WINDOW   64
+#define QP_PSN_KNOWN     (1U << 31)
+#define QP_PSN_JUMP      (1U << 30) /* a READ request takes as many PSNs as its response has packets */
+#define QP_PSN_NAK       (1U << 30) /* of what is acknowledged: by a NAK of a PSN sequence error */
+#define PSN_WINDOW       64
+#define QP_PSN_LAST(psn) (((psn)&0x3f) << 24) /* of what is sent: the end of the last PSN */
 
 /* How far b lies before a in the circle of PSNs, negative where it lies behind. */
 static __always_inline __s32 psn_distance(__u32 a, __u32 b)
@@ -24,9 +25,17 @@ static __always_inline void psn_sent(struct cwdp_qp *qp, __u32 *next, __u32 psn)
 {
 	if (*next & QP_PSN_KNOWN && psn_distance(psn, *next) < 0) {
 		qp->psn_retransmitted++;
+		*next = (*next & ~QP_PSN_LAST(~0U)) | QP_PSN_LAST(psn);
 		return;
 	}
-	*next = QP_PSN_KNOWN | ((psn + 1) & PSN_MASK);
+	*next = QP_PSN_KNOWN | QP_PSN_LAST(psn) | ((psn + 1) & PSN_MASK);
+}
+
+/* Does a sender go back with this? One that is connected anew begins anywhere, and goes on from there. */
+static __always_inline bool psn_goes_back(__u32 next, __u32 psn)
+{
+	return next & QP_PSN_KNOWN && psn_distance(psn, next) < 0 &&
+	       (next & QP_PSN_LAST(~0U)) != QP_PSN_LAST(psn - 1);
 }
 
 static __always_inline void psn_response_arrived(struct cwdp_qp *qp, __u32 psn, bool starts)

@@ -27,8 +27,7 @@ static __always_inline bool is_said_again(const struct cwdp_qp *qp, const struct
 	}
 	if (!roce_has_stream(packet->opcode) || operation == ROCE_ATOMIC_ACKNOWLEDGE)
 		return false;
-	before = roce_is_response(operation) ? qp->next_response_psn : qp->next_psn;
-	return before & QP_PSN_KNOWN && psn_distance(packet->psn, before) < 0;
+	return psn_goes_back(roce_is_response(operation) ? qp->next_response_psn : qp->next_psn, packet->psn);
 }
 
 /* Has something been said again over this path, since the last pulse and later than over the other? */

@@ -145,6 +145,34 @@ def test_pulses_stop_with_the_agent_and_nothing_else_does(running: Running) -> N
     assert _orphans() <= orphans
 
 
+def test_acknowledgements_leave_a_silent_link_while_the_agent_of_their_host_is_stopped(
+    running: Running,
+) -> None:
+    """Nobody there pulses: that the sender says again what was acknowledged tells of the dead way."""
+    _, _, spine = running.back
+    before = running.truth.counters(TARGET)["path_doubted"]
+    group = running.fleet.process(TARGET).pid
+    with Generator([running.flow(RATE_BPS)], running.lab.popen, running.lab.run_dir) as generator:
+        generator.start()
+        time.sleep(1.0)
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            time.sleep(30 * DEAD_AFTER_MS / 1e3)
+            faults.drop(running.lab.name, f"l2-{spine}", 1.0)
+            time.sleep(5.0)
+            result = generator.stop()
+        finally:
+            faults.heal(running.lab.name, f"l2-{spine}")
+            os.killpg(group, signal.SIGCONT)
+    (flow,) = result["flows"]
+    assert running.truth.counters(TARGET)["path_doubted"] > before
+    first, *others = flow["ack_sports"]
+    assert first["port"] == running.back[0]
+    assert {port["port"] for port in others} == {running.back[1]}
+    assert max(port["last_ns"] for port in others) - first["last_ns"] > 3e9
+    assert not flow["failed"]
+
+
 def _orphans() -> set[int]:
     """Processes that send pulses for nobody."""
     found = set()

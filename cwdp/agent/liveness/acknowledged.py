@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from cwdp.dataplane.abi import Direction, SteerFlag
 from cwdp.dataplane.telemetry import FREE_OR_BUSY
 
+_PSN_MASK = 0xFFFFFF
+
 RECENT = 2
 """Calls for which an answer counts."""
 
@@ -77,7 +79,8 @@ class Acknowledged:
         return paths[sending], paths[answered]
 
     def _requests(self) -> NDArray[np.uint32]:
-        return self._out["next_psn"][self._sending]
+        psns: NDArray[np.uint32] = self._out["next_psn"][self._sending] & _PSN_MASK
+        return psns
 
     def _answers(self) -> NDArray[np.uint64]:
         return np.stack([self._in["acks"][self._hearing], self._in["next_response_psn"][self._hearing]])

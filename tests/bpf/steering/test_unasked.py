@@ -70,6 +70,17 @@ def test_while_pulses_are_sent_they_tell(paths: Paths, again: Packet, new: Packe
     assert paths.port(again) == PRIMARY
 
 
+@pytest.mark.parametrize("name", ["RC_SEND_ONLY", "RC_READ_RESPONSE_ONLY"])
+def test_one_that_is_connected_anew_goes_on_from_where_it_began(paths: Paths, name: str) -> None:
+    """Its PSNs may lie behind those of who had the number before."""
+    began = roce.PSN - 1000
+    assert paths.port(roce.data(name, psn=began)) == PRIMARY
+    paths.pass_time(UNASKED_NS)
+    for further in range(1, 200):
+        assert paths.port(roce.data(name, psn=began + further)) == PRIMARY
+    assert paths.port(roce.data(name, psn=began + 100)) == BACKUP
+
+
 def test_a_pulse_makes_it_void(paths: Paths) -> None:
     paths.pass_time(UNASKED_NS)
     assert paths.port() == BACKUP
