@@ -65,6 +65,11 @@ class VerbsHost:
         if (before.sources, before.spreads) != (order.sources, order.spreads):
             self._table_is_stale()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do until something comes."""
+        return not len(self._clients) and self._table_due_ns is None
+
     def filenos(self) -> tuple[int, int]:
         """Readable when there is something to do."""
         return self._clients.fileno(), self._paths.fileno()

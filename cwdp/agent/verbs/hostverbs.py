@@ -1,4 +1,4 @@
-"""The verbs shim as the agent has it: nothing where it is not configured, and no process before the first program."""
+"""The verbs shim as the agent has it: nothing where it is not configured."""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -80,7 +80,7 @@ class HostVerbs:
 
     @property
     def is_running(self) -> bool:
-        """Whether programs have connected."""
+        """Whether programs are served."""
         return self.keeper is not None and self.keeper.is_running
 
     @property

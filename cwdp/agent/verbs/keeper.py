@@ -1,4 +1,4 @@
-"""Keeps the process that serves programs with the verbs shim (`cwdp.agent.verbs.process`), from the first program on."""
+"""Keeps the process that serves programs with the verbs shim (`cwdp.agent.verbs.process`)."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ _log = logging.getLogger("cwdp.agent")
 
 
 class VerbsKeeper(Helper[VerbsOrder]):
-    """The process as the agent sees it. While no program has ever connected there is none.
+    """The process as the agent sees it: it is there before the first program, which finds a table.
 
     Args:
         config: the socket, and whether queue pairs may be drained.
@@ -120,10 +120,10 @@ class VerbsKeeper(Helper[VerbsOrder]):
                 self.watcher.send(msgspec.json.encode(DownPaths(nic, list(paths))))
 
     async def run(self) -> None:
-        """Keep it running until cancelled, from the first program on; once only."""
+        """Keep it running until cancelled, once programs can connect; once only."""
         try:
             await self._begin_listening()
-            await self._first_program()
+            await self._look_for_sources()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(super().run())
                 tasks.create_task(self._know_sources())
@@ -180,21 +180,16 @@ class VerbsKeeper(Helper[VerbsOrder]):
             return False
         return True
 
-    async def _first_program(self) -> None:
-        loop, came = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._listener, came.set)
-        try:
-            await came.wait()
-        finally:
-            loop.remove_reader(self._listener)
-
     async def _know_sources(self) -> None:
         """Keep it told of the GIDs that there are."""
         while True:
-            with contextlib.suppress(OSError, ValueError):  # a device that goes while it is read
-                found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
-                self._want(msgspec.structs.replace(self._wanted, sources=found))
             await asyncio.sleep(LOOK_S)
+            await self._look_for_sources()
+
+    async def _look_for_sources(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # a device that goes while it is read
+            found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
+            self._want(msgspec.structs.replace(self._wanted, sources=found))
 
 
 def _make_folder(folder: Path) -> None:

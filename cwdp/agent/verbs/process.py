@@ -4,6 +4,7 @@ A process of its own: when a path has fallen silent a thousand queue pairs are t
 the agent does, and no program's flood is to make the agent late. The numbers are of sockets that it inherits: one listens for programs, by the other
 come paths that are down from those who watch them. The agent (`cwdp.agent.verbs.keeper`) writes its orders to standard input,
 one line of JSON each, and reads from standard output which queue pairs there are. Its end is the end of standard input.
+Programs wait for the first orders, so that what they are given and what they tell is by the agent's sources from the start.
 """
 
 import gc
@@ -25,19 +26,20 @@ NICE = -10
 
 def run(orders: Orders[VerbsOrder], host: VerbsHost, words: Words) -> None:
     """Serve until the agent is gone."""
-    said_s = 0.0
+    said_s, is_ordered = 0.0, False
     ears = [orders.fileno(), *host.filenos()]
     with suppress(EOFError, BrokenPipeError):
         while True:
             order = orders.take()
             if order is not None:
                 host.follow(order)
-            more = host.step()
+                is_ordered = True
+            more = is_ordered and host.step()
             now_s = time.monotonic()
             if now_s - said_s >= (SAY_S if host.has_news() else CALM_S) and words.is_free():
                 said_s = now_s
                 words.say(host.word())
-            select.select(ears, [], [], 0 if more else POLL_S)
+            select.select(ears, [], [], 0 if more else CALM_S if host.is_idle else POLL_S)
 
 
 def main() -> None:

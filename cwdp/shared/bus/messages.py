@@ -99,8 +99,8 @@ class Hello(Struct, frozen=True, kw_only=True):
     """An agent is there; sent once a second and whenever a NIC changes.
 
     An agent that is to observe only measures and reports, and changes nothing about anybody's packets. One that
-    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.desired.changes`). By `verbs` programs of the
-    host have loaded the verbs shim, so that it can spread and move what they connect.
+    `reads_changes` takes in changes of its document beside it (`cwdp.shared.bus.desired.changes`). By `verbs` the
+    host serves programs that have loaded the verbs shim, so that it can spread and move what they connect.
     """
 
     host: str

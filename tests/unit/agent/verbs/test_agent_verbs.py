@@ -38,6 +38,19 @@ def test_a_program_is_given_the_table_of_the_spreads(world: World) -> None:
     }
 
 
+def test_there_is_nothing_to_do_while_there_are_no_programs_and_the_table_is_made(world: World) -> None:
+    assert not world.host.is_idle
+    world.run()
+    assert world.host.is_idle
+    shim = world.shim()
+    assert not world.host.is_idle
+    shim.close()
+    world.run()
+    assert world.host.is_idle
+    world.down(50_001)
+    assert not world.host.is_idle
+
+
 def test_paths_that_are_down_leave_the_table_and_come_back(world: World, hurried: None) -> None:
     shim = world.shim()
     world.down(50_002, 50_003)

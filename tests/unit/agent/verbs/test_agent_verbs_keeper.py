@@ -1,10 +1,11 @@
-"""The agent's side of the verbs shim: the process comes with the first program, and what it tells is checked and reported."""
+"""The agent's side of the verbs shim: programs find its process there, and what it tells is checked and reported."""
 
 import asyncio
 import os
 import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.bus.messages import ACTUATORS, Spread, SteerQp
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import VERBS_ROW, shown_address
-from tools.shim.client import FakeShim
+from tools.shim.client import FakeShim, ports
 
 THERE = "10.0.1.1"
 DST = address_gid(THERE)
@@ -52,15 +53,14 @@ def found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynchronous
-async def test_a_program_is_served_from_its_first_connection_on(tmp_path: Path, found: None) -> None:
+async def test_the_first_program_finds_a_table_and_is_served(tmp_path: Path, found: None) -> None:
     keeper = VerbsKeeper(VerbsConfig(socket=str(tmp_path / "verbs.sock")), ["nic0"], ["nic0"])
     keeper.order(SPREADS, [SteerQp(nic="nic0", dst_addr=THERE, qpn=1_000_007, sport=50_002)])
     running = asyncio.create_task(keeper.run())
-    await until((tmp_path / "verbs.sock").exists)
-    await asyncio.sleep(0.05)
-    assert not keeper.is_running
+    await until(lambda: keeper.counters["verbs_tables"])
     shim = FakeShim(tmp_path / "verbs.sock")
     await until(lambda: (shim.read(), shim.tables)[1])
+    assert ports(shim.tables[0]) == {(address_gid("10.0.0.1"), DST): [50_001, 50_002]}
     shim.connect_qp(7, DST, 50_001)
     await until(lambda: (shim.read(), shim.orders)[1])
     (order,) = shim.take_orders()
@@ -79,6 +79,33 @@ async def test_a_program_is_served_from_its_first_connection_on(tmp_path: Path, 
     with pytest.raises(asyncio.CancelledError):
         await running
     assert keeper.queue_pairs == []
+    shim.close()
+
+
+@asynchronous
+async def test_what_programs_tell_while_the_agent_starts_is_of_its_nics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: None
+) -> None:
+    path, made, may_be_found = tmp_path / "verbs.sock", keeper_module.sources, threading.Event()
+
+    def late(nics: Collection[str]) -> list[VerbsSource]:
+        may_be_found.wait(20.0)
+        return made(nics)
+
+    monkeypatch.setattr(keeper_module, "sources", late)
+    keeper = VerbsKeeper(VerbsConfig(socket=str(path)), ["nic0"], ["nic0"])
+    running = asyncio.create_task(keeper.run())
+    await until(path.exists)
+    await until(lambda: path.stat().st_mode & 0o777 == 0o666)
+    shim = FakeShim(path)
+    shim.connect_qp(7, DST, 50_001)
+    may_be_found.set()
+    await until(lambda: keeper.queue_pairs)
+    await until(lambda: keeper.counters["verbs_tables"])
+    assert keeper.counters["verbs_queue_pairs_elsewhere"] == 0
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     shim.close()
 
 
