@@ -23,7 +23,7 @@ from manager.planner.events import Move, Outcome, tell
 from manager.planner.flows import ACTIVE_S, FlowReader, Flows, QpName
 from manager.planner.located import Located
 from manager.planner.moves import Budget
-from manager.planner.problem import PlannerInputs
+from manager.planner.problem import GUESS_BPS, PlannerInputs
 from manager.planner.spreads import Spreads
 from manager.planner.steering_state import SteeringState
 from manager.planner.step import step
@@ -201,7 +201,7 @@ class Planner:
         localised: Collection[DirectedLink],
         overrides: Mapping[str, Iterable[SteerQp]],
     ) -> bool:
-        """Take a step; whether some host is to be told something new.
+        """Take a step; whether some host is to be told something new, also of how to spread what is yet to be connected.
 
         Args:
             now_s: seconds of the manager's monotonic clock.
@@ -220,7 +220,7 @@ class Planner:
         for host in hosts | outcome.hosts:
             self._want(host)
         self._account(outcome, dead)
-        return bool(hosts or outcome.hosts)
+        return bool(hosts or outcome.hosts) or self._spreads.is_stale
 
     def spreads(self, pairs: Collection[Pair]) -> Mapping[str, list[Spread]]:
         """How the queue pairs that programs are yet to connect are to be spread, by host: those between some pairs."""
@@ -254,6 +254,9 @@ class Planner:
         )
         outcome = step(inputs, self._steering, self._located, self._budget, self.settings)
         self._put = routes, outcome.put_bps, links.capacity_bps
+        put_bps = outcome.put_bps if len(outcome.put_bps) else np.zeros(len(routes.links))
+        can_bps = np.where(np.isnan(links.capacity_bps), inputs.nic_bps or GUESS_BPS, links.capacity_bps)
+        self._spreads.see(routes.links, put_bps / np.maximum(can_bps, 1.0), now_s)
         steered = self._steering.steered()
         self.standing = Standing(
             flows=len(flows.names),

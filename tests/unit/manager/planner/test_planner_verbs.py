@@ -1,6 +1,7 @@
 """Queue pairs that hardware sends, in the planner: what cannot move stays, what drains moves seldom, what comes is spread."""
 
 import numpy as np
+import pytest
 from fakes import hello, nic
 from msgspec.structs import replace
 from planner_world import PORTS, World
@@ -12,7 +13,7 @@ from cwdp.shared.verbs import NicVerbs, VerbsReport
 from manager.fabric.routes import DirectedLink, PathName
 from manager.planner.candidates import Candidates
 from manager.planner.moves import DRAINED_REST_S
-from manager.planner.spreads import MOST_CHOICES, Spreads
+from manager.planner.spreads import LEAST_SHARE, LOOK_S, MOST_CHOICES, Spreads, shares
 
 FLOWS = 4
 
@@ -134,3 +135,71 @@ def test_of_many_paths_a_spread_takes_as_many_as_fit_over_different_links() -> N
     (spread,) = spreads(world, Spreads())["h0"]
     crossed = {world.routes.paths[PathName("h0/eth0", spread.dst_addr, port)] for port in spread.sports}
     assert len(spread.sports) == len(crossed) == MOST_CHOICES
+
+
+@pytest.mark.parametrize(
+    ("loads", "found"),
+    [
+        ([], []),
+        ([0.0] * 4, []),
+        ([0.75] * 4, []),
+        ([1.0, 0.0, 0.0, 0.0], [0.1875, 1.0, 1.0, 1.0]),
+        ([1.0, 1.0, 1.0, 0.0], [0.4375, 0.4375, 0.4375, 1.0]),
+        ([0.0, 9.0], [1.0, LEAST_SHARE]),
+    ],
+)
+def test_paths_that_carry_more_have_less_of_what_is_yet_to_be_connected(
+    loads: list[float], found: list[float]
+) -> None:
+    assert shares(loads) == found
+
+
+def loaded(world: World, *spines: int) -> np.ndarray:  # type: ignore[type-arg]
+    """What is put on links where those from these spines to the far leaf are full."""
+    names = {f"s{spine}" for spine in spines}
+    return np.array([float(link.a in names and link.b == "l1") for link in world.links])
+
+
+def test_of_many_paths_a_spread_takes_those_that_carry_least() -> None:
+    world = World(spines=24, hosts_per_leaf=4)
+    world.candidates = Candidates(world.routes)  # type: ignore[attr-defined]
+    made = Spreads()
+    made.see(world.routes.links, loaded(world, *range(8)), 0.0)
+    (spread,) = spreads(world, made)["h0"]
+    crossed = {
+        int(world.links[world.routes.paths[PathName("h0/eth0", spread.dst_addr, port)][1]].b[1:])
+        for port in spread.sports
+    }
+    assert (crossed, spread.shares) == (set(range(8, 24)), [])
+
+
+def test_loads_that_change_little_or_just_now_change_no_spread() -> None:
+    world = World(spines=4, hosts_per_leaf=4)
+    world.candidates = Candidates(world.routes)  # type: ignore[attr-defined]
+    made, full = Spreads(), loaded(world, 0)
+    made.see(world.routes.links, full, 0.0)
+    found = spreads(world, made)
+    assert sorted(found["h0"][0].shares) == [0.1875, 1.0, 1.0, 1.0]
+    for loads, now_s in ((0.85 * full, LOOK_S), (0.0 * full, 1.5 * LOOK_S)):
+        made.see(world.routes.links, loads, now_s)
+        assert not made.is_stale
+    made.see(world.routes.links, 0.0 * full, 2 * LOOK_S)
+    assert made.is_stale
+    assert spreads(world, made)["h0"][0].shares == []
+    assert not made.is_stale
+
+
+def test_what_is_yet_to_be_connected_goes_round_what_cannot_be_moved() -> None:
+    world = contention()
+    tell(world, "create_only")
+    for host in ("h2", "h3"):
+        known = world.members.hosts[host].hello
+        world.members.hear(replace(known, verbs=True), world.now_s)
+    world.run(8.0)
+    (spread,) = world.planner.spreads([("h2/eth0", world.address(9))])["h2"]
+    share = {
+        world.links[world.routes.paths[PathName("h2/eth0", spread.dst_addr, port)][1]].b: part
+        for port, part in zip(spread.sports, spread.shares, strict=True)
+    }
+    assert share["s0"] < 0.5
+    assert [share[f"s{spine}"] for spine in (1, 2, 3)] == [1.0] * 3
