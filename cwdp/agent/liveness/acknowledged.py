@@ -79,8 +79,8 @@ class Acknowledged:
         return paths[sending], paths[answered]
 
     def _requests(self) -> NDArray[np.uint32]:
-        psns: NDArray[np.uint32] = self._out["next_psn"][self._sending] & _PSN_MASK
-        return psns
+        psns: NDArray[np.uint32] = self._out["next_psn"][self._sending]
+        return np.bitwise_and(psns, np.uint32(_PSN_MASK))
 
     def _answers(self) -> NDArray[np.uint64]:
         return np.stack([self._in["acks"][self._hearing], self._in["next_response_psn"][self._hearing]])
