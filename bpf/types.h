@@ -9,8 +9,7 @@
 #include "probe_types.h"
 #include "tcp_types.h"
 
-/* Why a packet was handled as it was: the index of its counter and, in lower case, the label of its metric.
- */
+/* Why a packet was handled as it was: the index of its counter and, in lower case, its metric's label. */
 enum cwdp_reason {
 	CWDP_PROBE_SENT,         /* egress: stamped and signed */
 	CWDP_PROBE_BAD_TEMPLATE, /* egress: marked as a probe, but not one */
@@ -24,10 +23,9 @@ enum cwdp_reason {
 	CWDP_REPLY_UNKNOWN_KEY,   /* ingress: signed with a key that is not valid here */
 	CWDP_REPLY_BAD_MAC,       /* ingress: the signature is wrong */
 	CWDP_REPLY_BAD_PORT,      /* ingress: source port changed on the way */
-	CWDP_REPLY_UNEXPECTED,    /* ingress: no such probe is under way (replayed, or later than the table is
-				     long) */
-	CWDP_REPLY_LATE,          /* ingress: the agent had given this probe up for lost */
-	CWDP_REPLY_DUPLICATE,     /* ingress: this probe has been answered already */
+	CWDP_REPLY_UNEXPECTED, /* ingress: no such probe is under way: replayed, or too late for the table */
+	CWDP_REPLY_LATE,       /* ingress: the agent had given this probe up for lost */
+	CWDP_REPLY_DUPLICATE,  /* ingress: this probe has been answered already */
 	CWDP_REPLY_TIME_REVERSED, /* ingress: answered before it was sent, or sent back before it arrived */
 	CWDP_BAD_LENGTH,          /* ingress: the magic of a probe, but not its length */
 	CWDP_BAD_VERSION,         /* ingress: a probe of another version */
