@@ -425,7 +425,8 @@ class WindowStore:
         given = numbers[:count] = [self._free.pop() for _ in range(count)]
         self.version += count > 0
         self.names += [None] * (max(given, default=-1) + 1 - len(self.names))
-        for number, name in zip(given, _names(nics, paths[:count]), strict=True):
+        names = list(_names(nics, paths[:count]))
+        for number, name in zip(given, names, strict=True):
             self.names[number] = name
             self._at.add(number, name.src, name.dst_addr)
         self._named[given] = self.version
@@ -435,8 +436,8 @@ class WindowStore:
         self._least = None
         self._distrusted[:, given] = np.array([_NO_WINDOWS]).T
         if self._distrusted_ends:
-            names = [(name.src, name.dst_addr) for name in _names(nics, paths[:count])]
-            for span, rows in grouped(list(given), names, self._distrusted_ends):
+            ends = [(name.src, name.dst_addr) for name in names]
+            for span, rows in grouped(list(given), ends, self._distrusted_ends):
                 self._distrust(rows, span)
         return numbers
 

@@ -114,7 +114,6 @@ class Planner:
     def wanted(self) -> dict[DirectedLink, tuple[float, float]]:
         """What queue pairs want of each link between switches, and what it can carry, 0 where unknown; bit/s."""
         routes, put_bps, capacity_bps = self._put
-        put_bps = put_bps if len(put_bps) else np.zeros(len(routes.links))
         numbers = zip(routes.links, put_bps.tolist(), np.nan_to_num(capacity_bps).tolist(), strict=True)
         return {link: (put, can) for link, put, can in numbers if not (is_nic(link.a) or is_nic(link.b))}
 
@@ -253,8 +252,8 @@ class Planner:
             drained=drained,
         )
         outcome = step(inputs, self._steering, self._located, self._budget, self.settings)
-        self._put = routes, outcome.put_bps, links.capacity_bps
         put_bps = outcome.put_bps if len(outcome.put_bps) else np.zeros(len(routes.links))
+        self._put = routes, put_bps, links.capacity_bps
         can_bps = np.where(np.isnan(links.capacity_bps), inputs.nic_bps or GUESS_BPS, links.capacity_bps)
         self._spreads.see(routes.links, put_bps / np.maximum(can_bps, 1.0), now_s)
         steered = self._steering.steered()
