@@ -69,8 +69,21 @@ static __always_inline __u64 clock_local_ns(void)
 	return mono + line->ahead_ns + scale_q40(delta_ns, line->rate_q40);
 }
 
+/* So long after somebody has looked at the clock a line says anything: CLOCK_MONOTONIC's discipline may have
+ * changed since, and nobody has taken that out. */
+#define BASE_LOOKED_AFTER_NS 2000000000LL
+
 /* As far from its reference a line says anything: scale_q48 holds, at any rate that it can have. */
 #define LINE_REACH_NS (1LL << 44)
+
+/* Has nobody looked at the clock for long? Where its discipline cannot be read nobody ever does. */
+static __always_inline bool is_base_old(const struct cwdp_clock *state, __u64 local_ns)
+{
+	const struct cwdp_base_line *base = &state->base_lines[active_of(&state->base_active)];
+
+	return base->ref_mono_ns &&
+	       (__s64)(local_ns - base->ref_mono_ns - base->ahead_ns) > BASE_LOOKED_AFTER_NS;
+}
 
 /* A host's clock against the timeline at one moment. */
 struct clock_reading {
@@ -91,7 +104,7 @@ static __always_inline struct clock_reading clock_read_line(__u64 local_ns)
 	if (!state)
 		return reading;
 	line = &state->lines[active_of(&state->active)];
-	if (!line->synced)
+	if (!line->synced || is_base_old(state, local_ns))
 		return reading;
 	delta_ns = local_ns - line->ref_local_ns;
 	if (delta_ns >= LINE_REACH_NS || delta_ns <= -LINE_REACH_NS)

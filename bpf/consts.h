@@ -50,8 +50,9 @@ enum cwdp_constant {
 	CWDP_TCP_SUMS = 16384,          /* a power of two */
 	CWDP_TCP_ANNOUNCED_MAX = 65536, /* connections of other hosts, and of this one */
 	CWDP_TCP_RTO_MIN_US = 20000, /* of steered connections; more than their far ends delay an ACK for */
-	CWDP_TCP_DELACK_MAX_US = 10000, /* two jiffies at least, so not where there are 100 a second */
-	CWDP_TCP_LEASE_MS = 5000,       /* after a confirmation a connection may bear the ports of its path */
+	CWDP_TCP_RTO_MIN_MAX_US = 100000, /* whatever queues delay */
+	CWDP_TCP_DELACK_MAX_US = 10000,   /* two jiffies at least, so not where there are 100 a second */
+	CWDP_TCP_LEASE_MS = 5000, /* after a confirmation a connection may bear the ports of its path */
 
 	CWDP_SLICES = 256,      /* bandwidth slices; number 0 is all that is in none */
 	CWDP_SLICE_RULES = 256, /* that say which queue pair is in which */

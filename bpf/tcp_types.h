@@ -20,14 +20,23 @@ struct cwdp_tcp_conn {
 	__be16 backup_sport;
 	__u16 path; /* indices in paths */
 	__u16 backup_path;
-	__u16 flags;       /* enum cwdp_steer_flag; 0: free */
-	__u16 managed;     /* by the agent's desired state, and on whose behalf; otherwise by hand */
-	__be16 used_sport; /* of the last segment on the wire */
-	__u16 unused[3];
+	__u16 flags;        /* enum cwdp_steer_flag; 0: free */
+	__u16 managed;      /* by the agent's desired state, and on whose behalf; otherwise by hand */
+	__be16 used_sport;  /* of the last segment on the wire */
+	__u16 route;        /* enum tcp_route, of the last segment */
+	__u16 tick;         /* when the route was last looked at, in jiffies; where it is not the path */
+	__u16 acked_tick;   /* when acked_ns was set, in jiffies */
 	__u64 confirmed_ns; /* CLOCK_MONOTONIC, when the far end last said that it restores the ports */
 	__u64 buffers;      /* that left by its path or backup; one may be many segments */
 	__u64 bytes;        /* of these buffers, from the IP header on */
-	__u64 unused_too[6];
+	__u64 left_ns;      /* when a path was left that has not been gone back to, or last seen not alive */
+	__u32 queued_us;    /* how long queues may delay its round trips, by those of late */
+	__be32 acked;       /* the acknowledgement number that came then */
+	__u64 announced_ns; /* when it was announced first */
+	__u64 acked_ns;     /* when the far end acknowledged something last, to a jiffy */
+	__u64 checked_ns;   /* the confirmed_ns that was found to hold last, */
+	__u16 checked_tick; /* and when, in jiffies */
+	__u16 unused[3];
 };
 
 /* How many connections are steered in all, and by the sum of their ports: a look at `tcp_out` costs more. */
@@ -50,6 +59,6 @@ struct cwdp_tcp_wire_key {
 struct cwdp_tcp_ports {
 	__be16 from_port;
 	__be16 to_port;
-	__u32 unused;
+	__u32 number;       /* in tcp_conns: of the other direction, if that is steered */
 	__u64 announced_ns; /* CLOCK_MONOTONIC; of this host's own connections the end of time */
 };

@@ -219,14 +219,14 @@ struct cwdp_path {
 	__u64 flaps;
 	__be32 dst[4];
 	__be16 sport;
-	__u16 protocol;  /* IPPROTO_TCP; 0: RoCEv2's */
-	__u32 users;     /* queue pairs or connections steered over it or backed up by it */
-	__u64 slow_ns;   /* how long answers took of late */
-	__u32 primaries; /* queue pairs steered over it, not only backed up by it */
-	__u32 detours;   /* detours that it is part of; free where nobody uses it and it is part of none */
-	__u64 asked_ns;  /* when the last pulse left */
-	__u64 again_ns;  /* when something was said again over it while nobody sent pulses */
-	__u64 unused;
+	__u16 protocol;   /* IPPROTO_TCP; 0: RoCEv2's */
+	__u32 users;      /* queue pairs or connections steered over it or backed up by it */
+	__u64 slow_ns;    /* how long answers took of late */
+	__u32 primaries;  /* queue pairs steered over it, not only backed up by it */
+	__u32 detours;    /* detours that it is part of; free where nobody uses it and it is part of none */
+	__u64 asked_ns;   /* when the last pulse left */
+	__u64 again_ns;   /* when something was said again over it while nobody sent pulses */
+	__u64 slowest_ns; /* how long answers took in the last seconds */
 };
 
 /* A destination, IPv4 as ::ffff:a.b.c.d. */
@@ -262,9 +262,9 @@ struct cwdp_control {
 	__u64 dead_after_ns;
 	__u64 hold_down_ns;
 	__u64 hold_down_max_ns;
-	__u64 pulse_gap_ns; /* pulses of a path that are further apart do not add up to a silence; 0: all do
-			     */
-	__u64 unused[2];
+	__u64 pulse_gap_ns; /* pulses of a path further apart do not add up to a silence; 0: all do */
+	__u64 resumed_ns;   /* when pulses left again after a pause that was longer than that, */
+	__u64 paused_ns;    /* and how long it was */
 	__u64 sample_head;  /* samples taken so far */
 	__u64 event_head;   /* events so far */
 	__u64 newcomers[2]; /* by direction, of queue pairs that nobody steers; see qp.h */

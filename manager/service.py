@@ -64,8 +64,7 @@ from manager.identity.probe_keys import ProbeKeys
 from manager.identity.registry import BUCKET as CREDENTIALS
 from manager.identity.service import Credentials
 from manager.neighbours import Neighbours
-from manager.overrides.slices import SliceTable
-from manager.overrides.steering import SteerTable
+from manager.overrides.tables import Overrides
 from manager.page.server import Page
 from manager.planner.events import FLEET
 from manager.pods.fleet_watch import FleetWatch
@@ -117,8 +116,7 @@ class Manager:
             config.probes,
             continued=continued,
             roce=config.roce,
-            steering=SteerTable(self._state_dir / "steer.json"),
-            slicing=SliceTable(self._state_dir / "slice.json"),
+            overrides=Overrides.kept_in(self._state_dir),
             planner=config.planner,
         )
         if config.nats is None:
@@ -189,8 +187,7 @@ class Manager:
             self.bus,
             self.lease.confirm,
             {
-                "steer": self.state.steering,
-                "slice": self.state.slicing,
+                **self.state.overrides.by_key(),
                 ACCESS: self.grants,
             },
             shared={KEYS: self._probe_keys},

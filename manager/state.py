@@ -27,10 +27,11 @@ from manager.clock.changes import ClockEvents
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
 from manager.config import PlannerSettings, ProbeSettings
+from manager.documents import wanted_documents
 from manager.fabric.discovery import Discovery, OrderInputs
 from manager.fabric.fabric import Fabric, TrustChange
 from manager.fabric.wiring_watch import WiringChange
-from manager.faults.dead_links import localised
+from manager.faults.dead_links import avoided
 from manager.faults.finding import Findings
 from manager.faults.link_watch import LinkWatch
 from manager.hosts.counters import CounterTotals
@@ -42,12 +43,10 @@ from manager.hosts.sanity import is_sane
 from manager.hosts.sequences import Sequences
 from manager.links.loads import LinkLoads
 from manager.overrides.change import OverrideChange
-from manager.overrides.slices import SliceTable
-from manager.overrides.steering import SteerTable
+from manager.overrides.tables import Overrides
 from manager.paths.addresses import AddressBook
 from manager.paths.owd import OwdStore
-from manager.planner.detours import detours
-from manager.planner.planner import Planner, merged
+from manager.planner.planner import Planner
 from manager.planner.steering_state import SteerParts
 from manager.pods.timelines import OtherTimelines
 from manager.probing.between_pods import Between
@@ -55,6 +54,7 @@ from manager.probing.pace import paths_of_pair, report_interval_s
 from manager.probing.probe_graph import Pairs
 from manager.probing.schedule import Documents, EdgeMaker, Member, build_pairs
 from manager.queue_pairs.traffic import Traffic
+from manager.tcp.planned import by_name
 
 EVENTS_KEPT = 1000
 TAKE_OVER_S = 5.0
@@ -92,8 +92,7 @@ class FleetState:
         *,
         continued: bool,
         roce: RoceSettings | None = None,
-        steering: SteerTable | None = None,
-        slicing: SliceTable | None = None,
+        overrides: Overrides | None = None,
         planner: PlannerSettings | None = None,
     ) -> None:
         self.members = Members()
@@ -106,11 +105,10 @@ class FleetState:
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.on_event: Callable[[Happening], None] = _tell_nobody
         self.on_override: Callable[[OverrideChange], None] = _tell_nobody
-        self.hellos = Counter[str]()
-        self.reports = Counter[str]()
+        self.hellos, self.reports = Counter[str](), Counter[str]()
         self.probed_pairs = 0
-        self.steering = SteerTable(None) if steering is None else steering
-        self.slicing = SliceTable(None) if slicing is None else slicing
+        self.overrides = Overrides() if overrides is None else overrides
+        self.steering, self.slicing = self.overrides.steering, self.overrides.slicing
         self.discovery = Discovery(self.members, self.traffic, self.steering)
         self.watch = LinkWatch(self.members, self.note)
         self.planner = Planner(
@@ -119,6 +117,7 @@ class FleetState:
             planner or PlannerSettings(),
             self.note,
             self.traffic.verbs,
+            connections=self.traffic.tcp,
         )
         self._probes = probes
         self._roce = roce
@@ -141,8 +140,7 @@ class FleetState:
         self.report_interval_s = DEFAULT_REPORT_INTERVAL_S
         self._documents = Documents()
         self._steer_parts = SteerParts()
-        self._sequences, self._departed = Sequences(), Departed()
-        self.namesakes = Namesakes()
+        self._sequences, self._departed, self.namesakes = Sequences(), Departed(), Namesakes()
         self._addresses = AddressBook(self.members, self.watch.windows)
         self._addresses_version = 0
 
@@ -194,7 +192,7 @@ class FleetState:
         self._taken_up[host] = [] if document is None else document.probes
         self.probed_before.note(host, document)
         if document is not None:
-            self.planner.take_up(host, document.steer, now_s)
+            self.planner.take_up(host, document.steer, now_s, document.tcp)
             self.discovery.take_up(document)
         return True
 
@@ -207,6 +205,7 @@ class FleetState:
         """Keep nothing of a host that has left for good, nor hear what it may have said before it heard that."""
         self._departed.put_out(host, now_s)
         self.members.forget(host)
+        self.traffic.queue_pairs.depart(host)
         self._hosts_probed.discard(host)
         for memory in (self._edges, self._taken_up):
             if memory is not None:
@@ -365,7 +364,7 @@ class FleetState:
 
     def watch_links(self, now_s: float) -> None:
         """Find queues and faults from what has been heard."""
-        tables, timeline_ns = self.traffic.queue_pairs.tables.items(), self.traffic.timeline_ns(now_s)
+        tables, timeline_ns = self.traffic.queue_pairs.loading.items(), self.traffic.timeline_ns(now_s)
         self.watch.doubt_clocks(self.clock.changed(), self.clock.unfollowed.take(), timeline_ns)
         self.watch.step(now_s, timeline_ns, tables)
         hosts = self.members.hosts
@@ -399,12 +398,15 @@ class FleetState:
         """Take a step of the planner; the documents that change with it. None before the first probe graph."""
         if not self.may_plan(now_s):
             return []
+        by_hand = self.overrides.tcp.messages()
+        self.discovery.tcp_uses.see(self.planner.connections, now_s, by_hand)
+        self.watch.connections.see(self.planner.connections, now_s)
         changed = self.planner.plan(
             now_s,
             routes=self.fabric.routes,
             loads=self.links,
-            localised=localised(self.faults) | self.watch.faults.dead_elsewhere,
-            overrides=self.steering.messages(),
+            localised=avoided(self.faults, self.watch.faults.dead_elsewhere, self.fabric.routes),
+            overrides=by_name(self.steering.messages(), by_hand),
         )
         believes_others = self._addresses.version != self._addresses_version
         self._addresses_version = self._addresses.version
@@ -414,32 +416,17 @@ class FleetState:
         """The documents that have changed; none before the first probe graph, which says whom they are for."""
         if self._edges is None or not self.leads:
             return []
-        known, edges = self._followed_versions(), self._wanted_edges()
-        by_hand, slices = self.steering.messages(), self.slicing.messages()
-        planned = self.planner.planned
-        steer = {host: merged(by_hand.get(host, []), planned.get(host, [])) for host in edges}
-        round_nics = detours(
-            [*self._addresses.proven_hellos(), *self.members.elsewhere.hosts.values()], steer
+        wanted = wanted_documents(
+            self._wanted_edges(),
+            leader=self.leader,
+            roce=self._roce,
+            report_interval_s=self.report_interval_s,
+            overrides=self.overrides,
+            planner=self.planner,
+            discovery=self.discovery,
+            hosts=[*self.proven_hellos(), *self.members.elsewhere.hosts.values()],
         )
-        spreads = self.planner.spreads(self.discovery.in_use)
-        wanted = [
-            Desired(
-                host=host,
-                version=0,
-                epoch=self.leader.epoch,
-                led_since_s=self.leader.since_s,
-                probes=probes,
-                steer=steer[host],
-                roce=self._roce,
-                slices=slices.get(host, []),
-                traces=self.discovery.orders.get(host, []),
-                detours=round_nics.get(host, []),
-                spreads=spreads.get(host, []),
-                report_interval_s=self.report_interval_s,
-            )
-            for host, probes in edges.items()
-        ]
-        return self._documents.update(wanted, known)
+        return self._documents.update(wanted, self._followed_versions())
 
     def _wanted_edges(self) -> dict[str, list[ProbeEdge]]:
         """What each host that may be told anything is to probe: what it does, until a graph has been built with it."""

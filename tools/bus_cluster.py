@@ -17,7 +17,7 @@ from manager.bus.server_config import Cluster, write_config
 from manager.identity.authority import Authority
 from tools.free_ports import free_port
 
-READY_S = 60.0
+READY_S = 180.0
 
 
 class BusCluster:

@@ -218,7 +218,7 @@ static __always_inline enum cwdp_reason probe_accept(struct frame *frame, __u64 
 	slot->rev_owd_ns = (t4 + reading.offset_ns) - (t3 + peer_offset);
 	slot->bound_ns = add_bounds(reading.bound_ns, bpf_ntohl(probe->bound_ns));
 	if (slot->path & SLOT_OF_CONNECTION)
-		tcp_confirmed(slot->path & ~SLOT_OF_CONNECTION);
+		tcp_confirmed(slot->path & ~SLOT_OF_CONNECTION, t1);
 	else if (slot->path)
 		pulse_answered(slot->path, t1, t4);
 	__sync_lock_test_and_set(&slot->tag, slot_tag(probe->seq, CWDP_SLOT_DONE));

@@ -14,11 +14,12 @@
 #include "clock.h"
 #include "maps.h"
 
-#define UNANSWERED_MIN  4
-#define BEHIND_MIN      2
-#define SLOW_FACTOR     2 /* what delays the backup is no death of the path: it has so much longer */
-#define SLOW_SHIFT      4
-#define SLOW_SPAN_SHIFT 24
+#define UNANSWERED_MIN     4
+#define BEHIND_MIN         2
+#define SLOW_FACTOR        2 /* what delays the backup is no death of the path: it has so much longer */
+#define SLOW_SHIFT         4
+#define SLOW_SPAN_SHIFT    24
+#define SLOWEST_SPAN_SHIFT 30
 
 static __always_inline struct cwdp_path *find_path(__u32 index)
 {
@@ -120,13 +121,37 @@ static __always_inline bool is_behind(const struct cwdp_path *path, const struct
 	       backup->unanswered < path->unanswered;
 }
 
-/* Does a silence begin anew? A path that is not asked often may have lost a pulse a long time ago: it has not
- * been silent since. One that is known to be silent stays so. */
-static __always_inline bool asks_anew(const struct cwdp_control *settings, const struct cwdp_path *path,
-				      __u64 now)
+/* Egress: a pulse leaves, over any path; after a pause of all of them? */
+static __always_inline void note_pulse(struct cwdp_control *settings, __u64 now)
 {
-	return settings && settings->pulse_gap_ns && now - path->asked_ns > settings->pulse_gap_ns &&
-	       !is_silent(path, now, settings->dead_after_ns);
+	__u64 paused_ns = now - settings->asked_ns;
+
+	if (settings->pulse_gap_ns && paused_ns > settings->pulse_gap_ns) {
+		settings->resumed_ns = now;
+		settings->paused_ns = paused_ns;
+	}
+	WRITE_ONCE(settings->asked_ns, now);
+}
+
+/* When a silence began that a pulse is part of. A path that is asked in turn with many may have lost a pulse
+ * a long time ago: it has not been silent since. Where no pulse left at all meanwhile, since the agent had no
+ * processor, that time counts as one gap. One that is known to be silent stays so. */
+static __always_inline __u64 silent_since(const struct cwdp_control *settings, struct cwdp_path *path,
+					  __u64 now)
+{
+	__u64 unasked_ns = now - path->asked_ns, paused_ns = 0;
+
+	if (path->waiting_since_ns <= path->last_answer_ns)
+		return now;
+	if (!settings || !settings->pulse_gap_ns || unasked_ns <= settings->pulse_gap_ns ||
+	    is_silent(path, now, settings->dead_after_ns))
+		return path->waiting_since_ns;
+	if ((__s64)(settings->resumed_ns - path->asked_ns) > 0)
+		paused_ns = settings->paused_ns;
+	if ((__s64)(unasked_ns - paused_ns) <= (__s64)settings->pulse_gap_ns)
+		return path->waiting_since_ns + unasked_ns - settings->pulse_gap_ns;
+	path->unanswered = 0;
+	return now;
 }
 
 /* Egress: a pulse leaves. */
@@ -135,27 +160,28 @@ static __always_inline void pulse_sent(struct cwdp_path *path, __u64 now)
 	struct cwdp_control *settings = find_control();
 
 	if (settings)
-		WRITE_ONCE(settings->asked_ns, now);
-	if (path->waiting_since_ns <= path->last_answer_ns) {
-		path->waiting_since_ns = now;
-	} else if (asks_anew(settings, path, now)) {
-		path->unanswered = 0;
-		path->waiting_since_ns = now;
-	}
+		note_pulse(settings, now);
+	path->waiting_since_ns = silent_since(settings, path, now);
 	path->asked_ns = now;
 	__sync_fetch_and_add(&path->unanswered, 1);
 }
 
-/* How long answers took of late: the longest, forgotten by a 16th with each answer, or for each 17 ms where
- * they come more rarely. */
-static __always_inline __u64 next_slow_ns(const struct cwdp_path *path, __u64 took_ns, __u64 now)
+/* The longest that answers took, forgotten by a 16th with each span. */
+static __always_inline __u64 next_longest_ns(__u64 longest_ns, __u64 took_ns, __u64 spans)
 {
-	__u64 spans = (now - path->last_answer_ns) >> SLOW_SPAN_SHIFT, slow_ns = path->slow_ns;
+	longest_ns = spans < 1 << SLOW_SHIFT ? longest_ns - (longest_ns >> SLOW_SHIFT) * spans : 0;
+	return took_ns > longest_ns ? took_ns : longest_ns;
+}
 
-	if (!spans)
-		spans = 1;
-	slow_ns = spans < 1 << SLOW_SHIFT ? slow_ns - (slow_ns >> SLOW_SHIFT) * spans : 0;
-	return took_ns > slow_ns ? took_ns : slow_ns;
+/* How long answers took of late, where a span is an answer, or 17 ms where they come more rarely; and in the
+ * last seconds, where it is a second. */
+static __always_inline void pulse_took(struct cwdp_path *path, __u64 took_ns, __u64 now)
+{
+	__u64 spans = (now - path->last_answer_ns) >> SLOW_SPAN_SHIFT;
+
+	path->slow_ns = next_longest_ns(path->slow_ns, took_ns, spans ? spans : 1);
+	spans = (now >> SLOWEST_SPAN_SHIFT) - (path->last_answer_ns >> SLOWEST_SPAN_SHIFT);
+	path->slowest_ns = next_longest_ns(path->slowest_ns, took_ns, spans);
 }
 
 /* Ingress: a pulse that left at sent_ns has been answered. */
@@ -168,7 +194,7 @@ static __always_inline void pulse_answered(__u32 number, __u64 sent_ns, __u64 no
 	if (!path || !settings)
 		return;
 	was_silent = is_silent(path, now, settings->dead_after_ns);
-	path->slow_ns = next_slow_ns(path, now - sent_ns, now);
+	pulse_took(path, now - sent_ns, now);
 	path->last_answer_ns = now;
 	path->answered_sent_ns = sent_ns;
 	path->unanswered = 0;

@@ -3,6 +3,7 @@
  * that ICMP errors quote. */
 #pragma once
 
+#include "tcp/route.h"
 #include "tcp/segment.h"
 
 #define ICMP_HEADER      8
@@ -12,19 +13,29 @@
 #define ICMP4_PARAMETER  12
 #define ICMP6_ERRORS_END 5 /* of the errors that quote a packet: 1 to 4 */
 
-/* Give a header the ports that belong to its addresses and sum; false where nobody has announced them. */
-static __always_inline bool give_back_ports(struct tcp_header *tcp, struct cwdp_tcp_wire_key *wire)
+/* Give a header the ports that belong to its addresses and sum; NULL where nobody has announced them. */
+static __always_inline const struct cwdp_tcp_ports *give_back_ports(struct tcp_header *tcp,
+								    struct cwdp_tcp_wire_key *wire)
 {
 	struct cwdp_tcp_ports *ports;
 
 	wire->port_sum = fold((__u32)tcp->sport + tcp->dport + tcp->urgent);
 	ports = bpf_map_lookup_elem(&tcp_in, wire);
 	if (!ports)
-		return false;
+		return NULL;
 	tcp->sport = ports->from_port;
 	tcp->dport = ports->to_port;
 	tcp->urgent = 0;
-	return true;
+	return ports;
+}
+
+/* Of a segment without IP options or extension headers. */
+static __always_inline bool has_payload(const struct frame *frame, const struct tcp_header *tcp)
+{
+	__u32 bytes = frame->is_ipv6 ? bpf_ntohs(frame->ip6->payload_len)
+				     : bpf_ntohs(frame->ip->tot_len) - sizeof(*frame->ip);
+
+	return bytes > (tcp->data_offset >> 4) * 4;
 }
 
 /* A segment to the port of probes. What bears ports that its host has not announced is of no use to the
@@ -33,12 +44,15 @@ static __always_inline int ingress_tcp(struct frame *frame)
 {
 	struct tcp_header *tcp = tcp_header_of(frame);
 	struct cwdp_tcp_wire_key wire = {};
+	const struct cwdp_tcp_ports *ports;
 
 	if (tcp->dport != bpf_htons(probe_port) || !bears_ports(tcp))
 		return XDP_PASS;
 	read_addresses(frame, wire.from_addr, wire.to_addr);
-	if (give_back_ports(tcp, &wire)) {
+	ports = give_back_ports(tcp, &wire);
+	if (ports) {
 		count(CWDP_TCP_RESTORED);
+		tcp_acked(ports->number, tcp, has_payload(frame, tcp));
 		return XDP_PASS;
 	}
 	wire.port_sum = 0;

@@ -9,74 +9,34 @@
  */
 #pragma once
 
-#include "steering/failover.h"
 #include "steering/steer.h"
 #include "tcp/segment.h"
 #include "tcp/announce.h"
+#include "tcp/route.h"
 
-#define TCP_LEASE_NS (CWDP_TCP_LEASE_MS * 1000000ULL)
-
-enum tcp_route {
-	TCP_PRIMARY,
-	TCP_BACKUP,
-	TCP_OWN_PORTS, /* neither is alive: as if nobody steered it */
-};
-
-/* Is an answer later than answers were of late? Segments may come out of order, so a connection need not wait
- * until its path is given up. */
-static __always_inline bool is_late(const struct cwdp_path *path, const struct cwdp_path *backup, __u64 now)
+/* Has the far end said of late that it restores the ports? The clock is read once a jiffy. */
+static __always_inline bool is_confirmed_now(struct cwdp_tcp_conn *conn)
 {
-	__u64 slow_ns = path->slow_ns > backup->slow_ns ? path->slow_ns : backup->slow_ns;
+	__u64 confirmed_ns = READ_ONCE(conn->confirmed_ns);
+	__u16 tick = bpf_jiffies64();
 
-	return (__s64)(now - path->waiting_since_ns) > (__s64)(SLOW_FACTOR * slow_ns);
-}
-
-/* The route of a connection whose path's pulses go unanswered, or which is down. */
-__noinline int tcp_choose_route(const struct cwdp_control *settings, struct cwdp_tcp_conn *conn)
-{
-	struct cwdp_path *path, *backup;
-	bool has_backup;
-	__u64 now;
-
-	if (!settings || !conn)
-		return TCP_PRIMARY;
-	path = find_path(conn->path);
-	backup = find_path(conn->backup_path);
-	if (!path)
-		return TCP_PRIMARY;
-	now = clock_local_ns();
-	has_backup = conn->flags & CWDP_STEER_BACKUP && backup;
-	if (!has_backup)
-		return is_silent(path, now, settings->dead_after_ns) ? TCP_OWN_PORTS : TCP_PRIMARY;
-	if (is_silent(path, now, settings->dead_after_ns) && is_silent(backup, now, settings->dead_after_ns))
-		return TCP_OWN_PORTS;
-	if (take_backup(settings, conn->path, conn->backup_path) ||
-	    (is_behind(path, backup) && is_late(path, backup, now)))
-		return TCP_BACKUP;
-	return TCP_PRIMARY;
-}
-
-static __always_inline __u32 tcp_route(const struct cwdp_control *settings, struct cwdp_tcp_conn *conn)
-{
-	const struct cwdp_path *path = find_path(conn->path);
-
-	if (!path || (path->state == CWDP_PATH_UP && path->unanswered < BEHIND_MIN))
-		return TCP_PRIMARY;
-	return tcp_choose_route(settings, conn);
+	if (conn->checked_tick == tick && conn->checked_ns == confirmed_ns)
+		return confirmed_ns;
+	if (!is_confirmed(conn, bpf_ktime_get_coarse_ns()))
+		return false;
+	conn->checked_ns = confirmed_ns;
+	conn->checked_tick = tick;
+	return true;
 }
 
 /* May a segment's ports change: will the far end restore them, and has the segment room for what they were?
  */
 static __always_inline enum cwdp_reason tcp_may_bear_ports(const struct tcp_header *tcp,
-							   const struct cwdp_tcp_conn *conn)
+							   struct cwdp_tcp_conn *conn)
 {
-	__u64 confirmed_ns = READ_ONCE(conn->confirmed_ns);
-
 	if (!can_bear_ports(tcp))
 		return CWDP_TCP_CANNOT_BEAR;
-	if (!confirmed_ns || (__s64)(bpf_ktime_get_coarse_ns() - confirmed_ns) > (__s64)TCP_LEASE_NS)
-		return CWDP_TCP_NOT_CONFIRMED;
-	return CWDP_TCP_STEERED;
+	return is_confirmed_now(conn) ? CWDP_TCP_STEERED : CWDP_TCP_NOT_CONFIRMED;
 }
 
 static __always_inline void bear_ports(struct tcp_header *tcp, __u32 port_sum, __be16 sport)

@@ -205,9 +205,8 @@ class Agent:
         change = self._clock.look()
         if self._clock.has_moved():
             self._clock.write(nic.maps for nic in self._xdp if nic.maps)
-        if change is not None:
-            until_ns = max(change.to_local_ns, self._clock.now_ns())  # stamps are right again from now on
-            self._sync.edges.drop_between(change.from_local_ns, until_ns)
+        if change is not None:  # stamps are right again from now on
+            self._sync.distrust(change.from_local_ns, max(change.to_local_ns, self._clock.now_ns()))
 
     async def _share_unused(self) -> None:
         """Let slices borrow unused bandwidth, for ever; where there are none, see now and then whether that has changed."""
@@ -300,9 +299,9 @@ class Agent:
             self._event(kind, ifname, detail)
 
     def _tell_steering(self) -> None:
-        self._steering_told += 1
-        maps = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}
-        for report in steer_reports(self._config.host, self._steering_told, maps, self._verbs.steered()):
+        self._steering_told, now_ns = self._steering_told + 1, self._clock.now_ns()
+        maps, host = {nic.ifname: nic.maps for nic in self._xdp if nic.maps}, self._config.host
+        for report in steer_reports(host, self._steering_told, maps, now_ns, self._verbs.steered()):
             self._bus.say("steer", report)
         self._verbs.tell(self._bus.say)
 
@@ -363,6 +362,7 @@ class Agent:
             nic.probe(mine, self._keys.send)
 
     def _take_clock(self, update: ClockUpdate) -> None:
+        self._look_at_clock()
         if self._bounds.admits_clock(update) and self._fence.admits_clock(update):
             self._sync.follow(update)
             self._write_clock()

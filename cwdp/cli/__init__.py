@@ -20,7 +20,7 @@ COMMANDS = {
     "link": ("cwdp.cli.cluster.link:link", "Show queues, loads and faults of the fabric's links."),
     "manager": ("cwdp.cli.manager:manager", "The service that decides for all hosts."),
     "owd": ("cwdp.cli.cluster.owd:owd", "Show the one-way delay of every path."),
-    "path": ("cwdp.cli.cluster.fabric:path", "Show which source ports lead over which switches."),
+    "path": ("cwdp.cli.cluster.path:path", "Show which source ports lead over which switches."),
     "qp": ("cwdp.cli.cluster.qp:qp", "Show RoCEv2 queue pairs: rates, marks, losses, delays."),
     "rdma": ("cwdp.cli.local.rdma:rdma", "The RDMA devices of this host, and their queue pairs."),
     "slice": ("cwdp.cli.local.slice:slice_", "Bandwidth slices of this host's interfaces."),

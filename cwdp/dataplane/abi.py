@@ -66,6 +66,7 @@ TCP_CONNS: Final = 0x1000
 TCP_SUMS: Final = 0x4000
 TCP_ANNOUNCED_MAX: Final = 0x10000
 TCP_RTO_MIN_US: Final = 0x4E20
+TCP_RTO_MIN_MAX_US: Final = 0x186A0
 TCP_DELACK_MAX_US: Final = 0x2710
 TCP_LEASE_MS: Final = 0x1388
 SLICES: Final = 0x100
@@ -256,7 +257,7 @@ PATH: Final = _record(
         ("detours", "<u4", 100),
         ("asked_ns", "<u8", 104),
         ("again_ns", "<u8", 112),
-        ("unused", "<u8", 120),
+        ("slowest_ns", "<u8", 120),
     ],
 )
 
@@ -293,7 +294,8 @@ CONTROL: Final = _record(
         ("hold_down_ns", "<u8", 24),
         ("hold_down_max_ns", "<u8", 32),
         ("pulse_gap_ns", "<u8", 40),
-        ("unused", ("<u8", (2,)), 48),
+        ("resumed_ns", "<u8", 48),
+        ("paused_ns", "<u8", 56),
         ("sample_head", "<u8", 64),
         ("event_head", "<u8", 72),
         ("newcomers", ("<u8", (2,)), 80),
@@ -409,11 +411,20 @@ TCP_CONN: Final = _record(
         ("flags", "<u2", 44),
         ("managed", "<u2", 46),
         ("used_sport", ">u2", 48),
-        ("unused", ("<u2", (3,)), 50),
+        ("route", "<u2", 50),
+        ("tick", "<u2", 52),
+        ("acked_tick", "<u2", 54),
         ("confirmed_ns", "<u8", 56),
         ("buffers", "<u8", 64),
         ("bytes", "<u8", 72),
-        ("unused_too", ("<u8", (6,)), 80),
+        ("left_ns", "<u8", 80),
+        ("queued_us", "<u4", 88),
+        ("acked", ">u4", 92),
+        ("announced_ns", "<u8", 96),
+        ("acked_ns", "<u8", 104),
+        ("checked_ns", "<u8", 112),
+        ("checked_tick", "<u2", 120),
+        ("unused", ("<u2", (3,)), 122),
     ],
 )
 
@@ -426,7 +437,7 @@ TCP_WIRE_KEY: Final = _record(
 )
 
 TCP_PORTS: Final = _record(
-    16, [("from_port", ">u2", 0), ("to_port", ">u2", 2), ("unused", "<u4", 4), ("announced_ns", "<u8", 8)]
+    16, [("from_port", ">u2", 0), ("to_port", ">u2", 2), ("number", "<u4", 4), ("announced_ns", "<u8", 8)]
 )
 
 SETTINGS: Final = _record(

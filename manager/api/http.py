@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from cwdp.errors import BusError, ManagerError, PrivilegeError
+from cwdp.errors import BusError, ConfigError, ManagerError, PrivilegeError
 from manager.access.callers import CALLER, OTHERS, Callers, refusal
 from manager.access.listeners import Listener
 from manager.access.roles import Role
@@ -24,13 +24,16 @@ from manager.api.metrics import FleetCollector, Sources
 from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
 from manager.paths.owd import Paths
-from manager.view import fabric_views, host_views, link_views, qp_views, steer_views, tcp_views
+from manager.view import fabric_views, host_views, link_views, qp_views, steer_views, tcp_paths, tcp_views
 from manager.view.json_values import Json
 
 SOCKET_MODE = 0o666
 """Who may ask what is for `Callers` to say."""
 
 METRICS = "/metrics"
+PROTOCOLS = ("", "rocev2", "tcp")
+"""Of paths; without one those of RoCEv2 are meant."""
+
 CHANGING = ("PUT", "POST", "DELETE")
 THREAD_ABOVE_PATHS = 5_000
 
@@ -250,10 +253,19 @@ class HttpServer:
         return web.json_response(fabric_views.fabric(self._sources.state.discovery))
 
     async def _path(self, request: web.Request) -> web.Response:
-        src, dst = request.query.get("src", ""), request.query.get("dst", "")
-        if not src or not dst:
-            return web.json_response({"error": "src and dst are hosts or NICs (HOST/IFNAME)"}, status=400)
-        return web.json_response(fabric_views.path(self._sources.state.discovery, src, dst))
+        query, state = request.query, self._sources.state
+        if "connection" in query:
+            try:
+                return web.json_response(tcp_paths.connection_paths(state, query["connection"]))
+            except ConfigError as error:
+                return refusal(error)
+        src, dst, protocol = (query.get(name, "") for name in ("src", "dst", "protocol"))
+        if not src or not dst or protocol not in PROTOCOLS:
+            refuse(
+                f"src and dst are hosts or NICs (HOST/IFNAME), protocol is {' or '.join(filter(None, PROTOCOLS))}",
+                "or name a TCP connection: connection=",
+            )
+        return web.json_response(fabric_views.path(state.discovery, src, dst, tcp=protocol == "tcp"))
 
     async def _links(self, request: web.Request) -> web.Response:
         sort, limit = _sort_and_limit(request.query, link_views.SORTS)

@@ -33,6 +33,7 @@ from manager.fabric.places import link_places
 from manager.fabric.routes import DirectedLink, Routes
 from manager.fabric.traces import REASONS as TRACE_REASONS
 from manager.faults.finding import Finding
+from manager.faults.link_watch import REPORTS as WINDOW_REPORT_REASONS
 from manager.history.figures import Figures
 from manager.history.service import History
 from manager.hosts.elsewhere import REASONS as POD_HOSTS_REASONS
@@ -40,6 +41,7 @@ from manager.hosts.members import Host, HostState, Reason
 from manager.hosts.namesakes import KINDS
 from manager.links.loads import LinkLoads
 from manager.moment import talkers
+from manager.paths.windows import REASONS as WINDOW_ROW_REASONS
 from manager.planner.flows import sending
 from manager.planner.planner import COUNTERS as PLANNER_COUNTERS
 from manager.pods.directory import REASONS as PASSED_ON_REASONS
@@ -269,6 +271,15 @@ class FleetCollector:
         yield counters("cwdp_manager_hellos", "Agents' hellos by outcome.", "reason", hellos)
         reports = {reason: state.reports[reason] for reason in REPORT_REASONS}
         yield counters("cwdp_manager_reports", "Agents' reports by outcome.", "reason", reports)
+        windows = {reason: state.watch.reports[reason] for reason in WINDOW_REPORT_REASONS}
+        yield counters(
+            "cwdp_manager_window_reports",
+            "Agents' reports of windows of probes by outcome.",
+            "reason",
+            windows,
+        )
+        rows = {reason: state.watch.windows.reports[reason] for reason in WINDOW_ROW_REASONS}
+        yield counters("cwdp_manager_window_rows", "Rows of those by outcome.", "reason", rows)
         refused = {kind: state.namesakes.refused[kind] for kind in KINDS}
         yield counters(
             "cwdp_manager_messages_refused", "Messages of second agents with one name.", "kind", refused
@@ -365,7 +376,7 @@ class FleetCollector:
         yield counters("cwdp_qp_samples", "Stamps of data packets by outcome.", "outcome", outcomes)
         reports = {reason: traffic.reports[reason] for reason in TRAFFIC_REASONS}
         yield counters("cwdp_qp_reports", "Agents' reports of queue pairs by outcome.", "reason", reports)
-        yield from tcp_metrics(traffic.tcp)
+        yield from tcp_metrics(traffic.tcp, self._sources.state.planner.steered_tcp)
 
     def _fabric(self) -> Iterator[Metric]:
         discovery = self._sources.state.discovery

@@ -1,4 +1,4 @@
-"""`/v1/steer` and `/v1/slice`: what operators want."""
+"""`/v1/steer`, `/v1/steer/tcp` and `/v1/slice`: what operators want."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -10,10 +10,13 @@ from aiohttp import web
 from cwdp.errors import ConfigError
 from manager.access.callers import CALLER, Callers
 from manager.access.roles import Role
+from manager.api.tcp_asked import TcpAsked, withdrawn
 from manager.overrides.change import OverrideChange
-from manager.overrides.slices import read_slice_override
+from manager.overrides.grantable import require_acting, require_known
+from manager.overrides.slices import SliceOverride, read_slice_override
 from manager.overrides.steering import SteerOverride, read_steer_override, usual_address
 from manager.overrides.store import Keyed, OverrideTable
+from manager.overrides.tcp import TcpOverride, TcpTable
 from manager.state import FleetState
 
 QPN_DIGITS = 8
@@ -32,7 +35,7 @@ class _Kind:
         path: where it is asked for.
         listed_as: the key of the list in the answer.
         table: all overrides of the kind.
-        read: reads one from a request's body.
+        read: reads one from a request's body, and lets through what can be granted; raises ConfigError.
         key: reads the key of one from a query, and what to say where there is none of that key.
     """
 
@@ -46,21 +49,30 @@ class _Kind:
 
 def routes(state: FleetState, commit: Commit, callers: Callers) -> list[web.RouteDef]:
     """For the application. A change is sent to its host at once."""
+    asked = TcpAsked(state.members, state.traffic.tcp, state.planner.steered_tcp)
     kinds = (
         _Kind(
             name="steer",
             path="/v1/steer",
             listed_as="steered",
             table=state.steering,
-            read=read_steer_override,
+            read=lambda body: require_steerable(state, read_steer_override(body)),
             key=_steer_key,
+        ),
+        _Kind(
+            name="steer",
+            path="/v1/steer/tcp",
+            listed_as="connections",
+            table=state.overrides.tcp,
+            read=lambda body: asked.read(body, state.fabric.routes),
+            key=lambda query: _tcp_key(state.overrides.tcp, query),
         ),
         _Kind(
             name="slice",
             path="/v1/slice",
             listed_as="interfaces",
             table=state.slicing,
-            read=read_slice_override,
+            read=lambda body: _of_known_nic(state, read_slice_override(body)),
             key=_slice_key,
         ),
     )
@@ -84,15 +96,11 @@ class _Resource:
 
     async def _get(self, request: web.Request) -> web.Response:
         overrides = self._kind.table.all(request.query.get("host", ""))
-        listed = [msgspec.to_builtins(each) | actuator(self._state, each) for each in overrides]
+        listed = [msgspec.to_builtins(each) | shown_with(self._state, each) for each in overrides]
         return web.json_response({self._kind.listed_as: listed})
 
     async def _put(self, request: web.Request) -> web.Response:
         override = self._kind.read(await request.read())
-        if isinstance(override, SteerOverride):
-            require_steerable(self._state, override)
-        else:
-            require_known(self._state, override.host, override.nic)
         before = self._kind.table.set(override)
         await self._commit()
         self._note("set", override, before, request[CALLER].name)
@@ -114,7 +122,8 @@ class _Resource:
         host, nic, kind = override.host, override.nic, self._kind.name
         was = "nothing" if before is None else str(before)
         what = f"{override}; before: {was}" if action == "set" else f"no more {override}"
-        self._state.note(host, f"{kind}_{action}", f"by {by}: {what}", nic=nic)
+        for at_host, at_nic in _places(override):
+            self._state.note(at_host, f"{kind}_{action}", f"by {by}: {what}", nic=at_nic)
         wanted, replaced = (msgspec.to_builtins(each) for each in (override, before))
         self._state.on_override(
             OverrideChange(
@@ -137,6 +146,24 @@ def _slice_key(query: Mapping[str, str]) -> tuple[Key, ConfigError]:
     return (host, nic), unknown
 
 
+def _tcp_key(table: TcpTable, query: Mapping[str, str]) -> tuple[Key, ConfigError]:
+    (connection,) = _required(query, "connection")
+    key = withdrawn(table, connection).key
+    return key, ConfigError(f"no operator steers {connection}", "nothing is to be done")
+
+
+def _places(override: Keyed) -> list[tuple[str, str]]:
+    """The hosts and NICs that an override is about."""
+    if isinstance(override, TcpOverride):
+        return [(end.host, end.nic) for end in override.ends]
+    return [(override.host, override.nic)]
+
+
+def _of_known_nic(state: FleetState, override: SliceOverride) -> SliceOverride:
+    require_known(state.members, override.host, override.nic)
+    return override
+
+
 def _required(query: Mapping[str, str], *names: str) -> list[str]:
     """The values of these parameters.
 
@@ -149,15 +176,17 @@ def _required(query: Mapping[str, str], *names: str) -> list[str]:
     return [query[name] for name in names]
 
 
-def actuator(state: FleetState, override: Keyed) -> dict[str, str]:
-    """What moves the queue pair of an override, to be listed with it; nothing of other kinds."""
+def shown_with(state: FleetState, override: Keyed) -> dict[str, str]:
+    """What is listed with an override: what moves its queue pair, or the name of its connection."""
+    if isinstance(override, TcpOverride):
+        return {"connection": override.name}
     if not isinstance(override, SteerOverride):
         return {}
     verbs = state.traffic.verbs.of((override.host, override.nic, override.dst, override.qpn))
     return {"actuator": "tc" if verbs is None else verbs.actuator}
 
 
-def require_steerable(state: FleetState, override: SteerOverride) -> None:
+def require_steerable(state: FleetState, override: SteerOverride) -> SteerOverride:
     """Let through a queue pair that can be moved.
 
     Raises:
@@ -165,36 +194,12 @@ def require_steerable(state: FleetState, override: SteerOverride) -> None:
     """
     verbs = state.traffic.verbs.of((override.host, override.nic, override.dst, override.qpn))
     if verbs is None or verbs.actuator == "tc":
-        require_known(state, override.host, override.nic)
-        return
+        require_known(state.members, override.host, override.nic)
+        return override
     if verbs.actuator == "create_only":
         raise ConfigError(
             f"the device of {override.nic} of {override.host} cannot move a queue pair once it is connected",
             "it can be drained for that: set drain under [verbs] in its agent's configuration; see docs/verbs.md",
         )
-    _require_acting(state, override.host)
-
-
-def require_known(state: FleetState, host: str, ifname: str) -> None:
-    """Let through a NIC that an agent has told of.
-
-    Raises:
-        ConfigError: there is none of that name, it has no dataplane, or its host grants no overrides.
-    """
-    known = state.members.hosts.get(host)
-    if known is None:
-        raise ConfigError(f"the manager knows no host {host!r}", "see: cwdp host")
-    nic = next((nic for nic in known.hello.nics if nic.ifname == ifname), None)
-    if nic is None:
-        raise ConfigError(f"{host} has no interface {ifname!r} that cwdp uses", "see: cwdp host")
-    if nic.transport == "ud":
-        raise ConfigError(
-            f"{ifname} of {host} probes by UD queue pairs: it has no dataplane that could do this",
-            "where the hardware sends RDMA, only its programs can steer it, with the verbs shim; see docs/verbs.md",
-        )
-    _require_acting(state, host)
-
-
-def _require_acting(state: FleetState, host: str) -> None:
-    if state.members.hosts[host].hello.observe_only:
-        raise ConfigError(f"{host} only observes", "take observe_only out of its agent's configuration")
+    require_acting(state.members, override.host)
+    return override

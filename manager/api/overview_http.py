@@ -28,7 +28,7 @@ from manager.overview.fleet import Standing
 from manager.overview.leaf import leaf
 from manager.overview.qp_rows import QpRows
 from manager.overview.tiers import tier_map
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
 from manager.view.json_values import Json
 
 DAY_S = 86_400.0

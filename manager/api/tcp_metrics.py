@@ -6,12 +6,17 @@ from prometheus_client.core import Metric
 
 from manager.api.metric_families import counter, counters, gauges
 from manager.tcp.connections import REASONS, ConnectionStore
+from manager.tcp.steered import SteeredConnections
 
 _BYTES = {"bytes_sent": "sent", "bytes_received": "received"}
 
 
-def tcp_metrics(store: ConnectionStore) -> Iterator[Metric]:
+def tcp_metrics(store: ConnectionStore, steered: SteeredConnections) -> Iterator[Metric]:
     """Of all connections."""
+    by_path = steered.count()
+    yield gauges(
+        "cwdp_tcp_steered", "Ends of steered TCP connections by the path that they take.", "path", by_path
+    )
     yield gauges("cwdp_tcp_connections", "Ends of TCP connections by how many tell.", "ends", store.count())
     moved = {way: store.totals[name] for name, way in _BYTES.items()}
     yield counters("cwdp_tcp_bytes", "Bytes of TCP connections.", "direction", moved)

@@ -89,6 +89,9 @@ class ContinuedTracks(Tracks):
     def adopt(self, lines: Mapping[int, tuple[int, ClockLine]]) -> None:
         """Take up a running timeline, before the first step.
 
+        Rates are known as well as hosts say, and followed by offsets alone: slopes rest on what agents remember of rates
+        that may have changed since.
+
         Args:
             lines: per slot, a reading of the host's clock in ns and the line that it followed then.
         """
@@ -98,7 +101,7 @@ class ContinuedTracks(Tracks):
         of_slots = np.zeros(self.n_hosts, bool)
         of_slots[slots] = True
         self._filter.take(of_slots, self._followed(lines, self._instant_ns))
-        self._locked[slots] = True
+        self._locked[slots] = self._known_drift[slots] = True
 
     def take_word(self, lines: Mapping[int, tuple[int, ClockLine]]) -> None:
         """Have hosts whose agents were away go on as they themselves say, where they were followed elsewhere meanwhile.

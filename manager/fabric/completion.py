@@ -6,7 +6,6 @@ answers. All paths of a NIC cross its own link, so a path of which nothing is kn
 """
 
 import itertools
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,19 +20,12 @@ from manager.fabric.votes import Judgement, Steps
 
 MOST_LINKS = MOST_HOPS + 2
 
-_PRIVATE = re.compile(r"\?.+/.+>.+:\d+")
-
 Node = int | str
 """The number of a name, or the name of something unknown."""
 Hop = Node | None
 """None: one hop that is silent; MARK: nobody knows how many."""
 Between = tuple[Node, Node, int]
 Segments = dict[Between, Counter[tuple[int, ...]]]
-
-
-def is_private(node: str) -> bool:
-    """Whether a name stands for whatever one path crosses."""
-    return _PRIVATE.fullmatch(node) is not None
 
 
 def is_plain(claims: Claims) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 from cwdp.shared.bus.messages import Desired, ProbeEdge, TraceOrder, TraceReport, host_of, nic_id
 from cwdp.shared.bus.records import EGRESS, shown_address
@@ -23,6 +24,7 @@ from manager.hosts.members import Members
 from manager.overrides.steering import SteerOverride, SteerTable
 from manager.queue_pairs.counters import NicTable
 from manager.queue_pairs.traffic import Traffic
+from manager.tcp.traces import Divided, TcpUses, told_before, with_tcp
 
 MOST_PENDING = 4_096
 IN_USE_S = 60.0
@@ -47,6 +49,7 @@ class Discovery:
         fabric: what is known.
         path_counts: how much of it is known, as of its latest routes.
         in_use: source ports that packets of each pair have, of probes or of queue pairs.
+        tcp_uses: the paths that TCP connections take, which are to be traced too.
         order_interval_s: from one look at what is to be traced to the next.
         dropped: reports that came faster than they could be taken in.
     """
@@ -60,11 +63,12 @@ class Discovery:
         self._members, self._traffic, self._steering = members, traffic, steering
         self._members_version = -1
         self._pending: list[TraceReport] = []
-        self._orders = Orders()
+        self._orders, self._divided = Orders(), Divided({})
         self._ordered_s = float("-inf")
         self._ordered: OrderInputs | None = None
         self._flows: dict[tuple[str, str], _Flows] = {}
         self._flow_changes = 0
+        self.tcp_uses = TcpUses()
         self._mesh: dict[Pair, list[int]] = {}
         self._usual: dict[Pair, list[int]] = {}
         self._chosen: dict[Pair, tuple[list[int], list[int]]] = {}
@@ -85,8 +89,18 @@ class Discovery:
 
     @property
     def orders(self) -> Mapping[str, list[TraceOrder]]:
-        """What each host is to trace."""
-        return self._orders.by_host
+        """What each host is to trace of the paths of RoCEv2."""
+        return self._as_told().roce
+
+    @property
+    def tcp_orders(self) -> Mapping[str, list[TraceOrder]]:
+        """What each host is to trace of the paths of TCP."""
+        return self._as_told().tcp
+
+    def _as_told(self) -> Divided:
+        if self._divided.of is not self._orders.by_host:
+            self._divided = Divided(self._orders.by_host)
+        return self._divided
 
     def hear(self, report: TraceReport) -> None:
         """A host traced paths; taken in with the next step."""
@@ -97,7 +111,8 @@ class Discovery:
 
     def take_up(self, told: Desired) -> None:
         """Go on from what an earlier manager had a host trace, and over which ports it had it probe."""
-        self._orders.take_up(told.host, told.traces)
+        self._orders.take_up(told.host, told_before(told))
+        self._divided = Divided({})
         for edge in told.probes:
             self._mesh.setdefault((edge.src, edge.dst_addr), edge.sports)
             self._chosen.pop((edge.src, edge.dst_addr), None)
@@ -106,7 +121,7 @@ class Discovery:
         """Take in what was heard; touches nothing but the fabric, so a thread may run it. What people should know of it."""
         if self._members.version != self._members_version:
             self._members_version = self._members.version
-            self.fabric.know(self._members.nics_by_address)
+            self.fabric.know(with_tcp(self._members.nics_by_address))
         pending, self._pending = self._pending, []
         for report in pending:
             ifnames = self._members.ifnames(report.host)
@@ -194,7 +209,7 @@ class Discovery:
             used.wanted,
             self.path_counts,
             self.fabric.store.pairs,
-            owner=self._members.nics_by_address,
+            owner=self.fabric.store.nics,
             enough=used.enough,
             is_calm=due.is_calm,
             anew=anew,
@@ -256,8 +271,11 @@ class Discovery:
     def _uses(self, edges: Edges, overrides: Iterable[SteerOverride]) -> dict[str, HostUse]:
         """What each host uses."""
         flows: defaultdict[str, list[tuple[tuple[Pair, int], ...]]] = defaultdict(list)
-        for (host, _), each in self._flows.items():
-            flows[host].append(each.found)
+        of_connections = self.tcp_uses.by_nic
+        for (host, _), found in chain(
+            ((nic, each.found) for nic, each in self._flows.items()), of_connections.items()
+        ):
+            flows[host].append(found)
         steered: defaultdict[str, list[SteerOverride]] = defaultdict(list)
         for override in overrides:
             steered[override.host].append(override)
@@ -273,7 +291,7 @@ class Discovery:
         self._flows = {nic: _flows(table, before.get(nic), nic_id(*nic)) for nic, table in tables.items()}
         if before.keys() != self._flows.keys() or any(self._flows[nic] is not before[nic] for nic in before):
             self._flow_changes += 1
-        return self._flow_changes
+        return self._flow_changes + self.tcp_uses.changes
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manager.fabric.completion import is_private
-from manager.fabric.routes import MARK, DirectedLink, PackedPaths, Routes
+from manager.fabric.routes import MARK, DirectedLink, PackedPaths, Routes, is_private
 
 Cable = tuple[str, str]
 """A link without direction, the lower node (or the lower name) first."""

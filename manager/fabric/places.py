@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.completion import is_private
-from manager.fabric.routes import DirectedLink, is_nic
+from manager.fabric.routes import DirectedLink, is_nic, is_private
 
 NIC, LEAF, UNKNOWN = 0, 1, -1
 

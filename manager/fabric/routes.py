@@ -4,6 +4,8 @@ A path is named by the NIC that it starts at, the destination address and the UD
 at its two ends, in the direction of travel.
 """
 
+import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +19,8 @@ NOWHERE = -1
 
 MARK = "?"
 """The names of what does not answer begin with it; see `manager.fabric.completion`."""
+
+_PRIVATE = re.compile(rf"{re.escape(MARK)}.+/.+>.+:\d+")
 
 Pair = tuple[str, str]
 
@@ -43,6 +47,11 @@ class DirectedLink(NamedTuple):
 def is_nic(node: str) -> bool:
     """Whether a node is a NIC, and no switch, known or not."""
     return "/" in node and not node.startswith(MARK)
+
+
+def is_private(node: str) -> bool:
+    """Whether a name stands for whatever one path crosses where nobody answers."""
+    return _PRIVATE.fullmatch(node) is not None
 
 
 def is_between_switches(link: DirectedLink) -> bool:
@@ -112,6 +121,23 @@ class Routes:
     def last_switch(self) -> dict[str, str]:
         """The switch that packets to each NIC meet last."""
         return {b: a for a, b in self.links if is_nic(b)}
+
+    @cached_property
+    def hidden(self) -> dict[DirectedLink, tuple[str, str]]:
+        """Links that stand for whatever one path crosses where nobody answers, and the nodes that it lies between."""
+        private = np.array([is_private(link.b) for link in self.links], bool)
+        if not private.any():
+            return {}
+        crossed = self.packed.crossed
+        is_here = np.zeros(crossed.shape, bool)
+        is_here[crossed >= 0] = private[crossed[crossed >= 0]]
+        found = {}
+        for row in np.flatnonzero(is_here.any(axis=1)).tolist():
+            way = [self.links[number] for number in crossed[row].tolist() if number >= 0]
+            for link, after in itertools.pairwise([*way, None]):
+                if link is not None and is_private(link.b):
+                    found[link] = link.a, "" if after is None else after.a
+        return found
 
     @cached_property
     def _by_pair(self) -> dict[Pair, dict[int, tuple[int, ...]]]:

@@ -3,17 +3,20 @@
 Names of nodes are numbered: NICs as `HOST/IFNAME`, hops and foreign destinations by address.
 """
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import Trace, TraceReport, nic_id
 from manager.fabric.routes import Pair, PathName, RowsOfPairs
+from manager.tcp.names import tcp_address
 
 MOST_HOPS = 8
 MOST_ROWS_A_HOST = 16_384
@@ -183,7 +186,8 @@ class TraceStore:
         """Take in what a host says of paths from its own NICs."""
         own = set(ifnames)
         for trace in report.traces:
-            reason = "not_asked_for" if trace.protocol else self._take(report.host, own, trace, now_s)
+            told = _named(trace)
+            reason = "not_asked_for" if told is None else self._take(report.host, own, told, now_s)
             self.reasons[reason] += 1
 
     def forget(self, paths: Iterable[PathName]) -> None:
@@ -330,6 +334,15 @@ class TraceStore:
             new[column] for column in (self._host, self._src, self._dst, self._hops)
         )
         self.touched = None
+
+
+def _named(trace: Trace) -> Trace | None:
+    """A trace as routes name its path; None of a protocol of which nobody asks."""
+    if not trace.protocol:
+        return trace
+    if trace.protocol != socket.IPPROTO_TCP:
+        return None
+    return msgspec.structs.replace(trace, dst_addr=tcp_address(trace.dst_addr), protocol=0)
 
 
 def _usual_hops(hops: list[str | None]) -> list[str | None] | None:

@@ -19,7 +19,8 @@ class HostUse:
     Attributes:
         probed: what it probes; equal lists are the same one.
         overrides: what operators want of its queue pairs.
-        flows: destinations and source ports of each of its NICs' queue pairs; equal ones are the same one.
+        flows: destinations and source ports of each of its NICs' queue pairs and TCP connections, 0 for one that is not known;
+            equal ones are the same one.
     """
 
     probed: Sequence[ProbeEdge]
@@ -122,7 +123,9 @@ class UsedPorts:
         for found in use.flows:
             for pair, port in found:
                 others.add(pair)
-                ports.setdefault(pair, {})[port] = None
+                of_pair = ports.setdefault(pair, {})
+                if port:
+                    of_pair[port] = None
         owner, wanted = self._owners.get, self.wanted.get(host, _NO_PORTS)
         in_use = {pair: mine for pair, mine in ports.items() if owner(pair[1]) not in (None, pair[0])}
         return Gathered(

@@ -9,7 +9,7 @@ is to confirm it by then. A liar can thus discredit only links that nobody else'
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from manager.fabric.routes import DirectedLink, PathName, Routes
+from manager.fabric.routes import DirectedLink, PathName, Routes, is_between_switches
 from manager.faults.finding import Findings
 
 DEAD_LOSS = 0.5
@@ -32,6 +32,21 @@ class _Suspicion:
     confirmed: bool = False
 
 
+def avoided(findings: Findings, elsewhere: Collection[DirectedLink], routes: Routes) -> set[DirectedLink]:
+    """Links that are known to be dead, and what may be one of these.
+
+    Of a host whose paths are traced while a link is silent, those over it are known up to there only. They look like ways
+    round it, with nothing on them.
+
+    Args:
+        findings: this manager's.
+        elsewhere: links that other managers found to be dead.
+        routes: the known paths.
+    """
+    dead = localised(findings) | set(elsewhere)
+    return dead | hiding(routes, dead)
+
+
 def localised(findings: Findings) -> set[DirectedLink]:
     """Links that findings name, those included that cannot be told from them."""
     dead: set[DirectedLink] = set()
@@ -40,6 +55,20 @@ def localised(findings: Findings) -> set[DirectedLink]:
             for subject in (finding.subject, *finding.also):
                 dead.update(subject.links)
     return dead
+
+
+def hiding(routes: Routes, links: Iterable[DirectedLink]) -> set[DirectedLink]:
+    """Links that stand for what one path crosses where nobody answers, and that may be some of these.
+
+    So it is where the path lies next to a switch at either end, or where that is a link above those that hosts hang from.
+    """
+    between = [link for link in links if is_between_switches(link)]
+    if not between or not routes.hidden:
+        return set()
+    ends = {node for link in between for node in link}
+    leaves = {*routes.first_switch.values(), *routes.last_switch.values()}
+    is_above = any(leaves.isdisjoint(link) for link in between)
+    return {link for link, lies in routes.hidden.items() if is_above or not ends.isdisjoint(lies)}
 
 
 def is_dead(kind: str, loss: float) -> bool:
@@ -83,7 +112,7 @@ class DeadLinks:
         Args:
             routes: the known paths.
             watched: paths that dataplanes watch now.
-            localised: links that are known to be dead, from `localised`; of these nobody decides here when they heal.
+            localised: links that are known to be dead, from `avoided`; of these nobody decides here when they heal.
             now_s: the time.
         """
         if self.settled(now_s):

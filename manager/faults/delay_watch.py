@@ -148,7 +148,7 @@ class DelayWatch:
         stands, queue_ns = queues.stands(STANDS_WINDOWS), queues.queue_ns[-STANDS_WINDOWS:]
         found = self._links.slow(stands, queue_ns, loads)
         often = self._links.slow_for_long(queues.busy() & ~stands, queue_ns, loads, self._busy)
-        slow = {what.link: what for what in (*found, *often) if queues.shows_apart(what.link)}
+        slow = {what.link: what for what in (*found, *often) if queues.shows_apart(what.link, STANDS_WINDOWS)}
         for link, what in slow.items():
             seen = self._seen.setdefault(link, _Seen())
             seen.see(what.load_bps)
@@ -207,9 +207,11 @@ class _Links:
             best_bps = _best(loads, like)
             waits = f"probes wait {delay_ns / 1e3:,.0f} us for it and it is never idle"
             least_bps = (IDLE_SHARE if is_own else LEAST_SHARE) * best_bps
+            if not loads.is_sure[i]:
+                continue
             if is_own and load_bps <= least_bps and not _any_stands(stands, like):
                 yield _slow_host(link, load_bps, waits)
-            elif loads.is_sure[i] and least_bps < load_bps < SLOW_SHARE * best_bps:
+            elif least_bps < load_bps < SLOW_SHARE * best_bps:
                 carries = f"it carries {load_bps / 1e6:,.0f} Mbit/s, others like it {best_bps / 1e6:,.0f}"
                 back = self._number.get(DirectedLink(link.b, link.a))
                 subject = cable(link) if back is not None and stands[back] else direction(link)

@@ -13,7 +13,9 @@ from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
 from manager.faults.loss_watch import WINDOWS_PER_S
 from manager.faults.watch import FaultWatch, Note
-from manager.hosts.members import Members
+from manager.hosts.members import Host, Members
+from manager.hosts.refusals import LATE_WINDOWS, Refusals
+from manager.links.connections import ConnectionLoads
 from manager.links.inference import shared_links
 from manager.links.loads import Capacities, LinkLoads, likely_bps
 from manager.links.row_places import Nics
@@ -54,6 +56,7 @@ class LinkWatch:
     Attributes:
         windows: what hosts said.
         loads: what is known of each link.
+        connections: the TCP connections whose loads count beside those of queue pairs.
         loads_every: windows from one measurement of loads to the next.
         queues_every: windows that are worked off together: fewer than agents tell of at once.
         reports: messages by outcome (`REPORTS`).
@@ -62,6 +65,7 @@ class LinkWatch:
     def __init__(self, members: Members, note: Note) -> None:
         self.windows = WindowStore()
         self.loads = LinkLoads()
+        self.connections = ConnectionLoads()
         self.faults = FaultWatch(note)
         self.loads_every = LOADS_EVERY
         self.queues_every = 1
@@ -77,6 +81,7 @@ class LinkWatch:
         self._capacities = Capacities()
         self._losses: NDArray[np.float64] = np.zeros((0, 2, 0))
         self._changed: dict[str, int] = {}
+        self._refusals = Refusals()
 
     @property
     def findings(self) -> Findings:
@@ -156,16 +161,8 @@ class LinkWatch:
             return
         now = timeline_ns // WINDOW_NS
         spans = {host: (since_ns // WINDOW_NS - CHANGED_SOONER, now + 1) for host, since_ns in fresh.items()}
-        self.windows.distrust(
-            {
-                end: spans[name]
-                for name, host in self._members.hosts.items()
-                if name in spans
-                for nic in host.hello.nics
-                for end in (nic_id(name, nic.ifname), nic.ipv4, nic.ipv6)
-                if end is not None
-            }
-        )
+        known = {name: host for name, host in self._members.hosts.items() if name in spans}
+        self.windows.distrust({end: spans[name] for end, name in _ends(known).items()})
 
     def step(self, now_s: float, timeline_ns: int | None, tables: Tables) -> int:
         """Work off the windows that are complete; returns how many. None before the first model.
@@ -178,6 +175,7 @@ class LinkWatch:
         if timeline_ns is None or self._model is None:
             return 0
         now = timeline_ns // WINDOW_NS
+        self._follow_refusals(now)
         end = min(self.windows.complete_to(now, REPORT_DEADLINE_WINDOWS), now)
         if self._last is None or not end - KEPT // 2 < self._last <= now:
             self._last = end
@@ -227,6 +225,7 @@ class LinkWatch:
     def _measure(self, model: LinkModel, now_s: float, tables: Tables, lag_s: float) -> LinkLoads:
         routes = model.matrix.routes
         load_bps, is_sure = model.meter.measure(tables, now_s, lag_s)
+        load_bps, is_sure = self.connections.added(routes, load_bps, is_sure, now_s)
         stands = model.queues.stands(STANDS_WINDOWS)
         self._capacities.learn(routes.links, load_bps, stands=stands, is_sure=is_sure)
         known_bps = self._capacities.known_bps(routes.links)
@@ -256,12 +255,38 @@ class LinkWatch:
         self._losses[-len(windows) :] = 0.0
         self._losses[-1] = round_trip.T @ sent, round_trip[losing].T @ lost[losing]
 
+    def _follow_refusals(self, now: int) -> None:
+        """See who has no key that the others sign with: what was lost of its probes of late blames nobody."""
+        new = self._refusals.follow(self._members.without_keys(), now)
+        if new:
+            self.faults.excuse(new, self._rows_of(new), LATE_WINDOWS / WINDOWS_PER_S)
+
+    def _rows_of(self, hosts: Iterable[str]) -> NDArray[np.intp]:
+        """The rows that start or end at some hosts."""
+        known = {name: host for name in hosts if (host := self._members.hosts.get(name)) is not None}
+        return self.windows.rows_at(_ends(known))
+
     def _worked_off(self, model: LinkModel, number: int) -> Window:
         """What is known of a window of the model's rows; the others wait for the next model."""
         rows = np.zeros(len(model.matrix.known), bool)
         named = self.windows.named_by(model.names_version)[: len(rows)]
         rows[: len(named)] = named
+        refusing = self._refusals.at(number)
+        if refusing:
+            refused = self._rows_of(refusing)
+            rows[refused[refused < len(rows)]] = False
         return self.windows.window(number).of(rows)
+
+
+def _ends(hosts: Mapping[str, Host]) -> dict[str, str]:
+    """The NICs and addresses of some hosts, each with its host."""
+    return {
+        end: name
+        for name, host in hosts.items()
+        for nic in host.hello.nics
+        for end in (nic_id(name, nic.ifname), nic.ipv4, nic.ipv6)
+        if end is not None
+    }
 
 
 def _nics(members: Members) -> Nics:

@@ -5,15 +5,16 @@ losses are set aside. Only a link that loses half of its probes or more is belie
 its queue.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric import completion
-from manager.fabric.routes import MARK, DirectedLink
+from manager.fabric import routes
+from manager.fabric.routes import MARK
 from manager.faults.causes import Causes, Class
+from manager.faults.dead_links import hiding
 from manager.faults.finding import Finding, Kind, Subject
 from manager.faults.losses import (
     DEADLINE_WINDOWS,
@@ -67,6 +68,7 @@ class _Followed:
     finding: Finding
     recovery: Recovery
     rows: Rows
+    near: Rows
     silence: Silence
 
 
@@ -134,6 +136,7 @@ class LossWatch:
         self.told.use(matrix)
         for followed in list(self._followed.values()):
             followed.rows = crossing(matrix, followed.finding.subject)
+            followed.near = perhaps_crossing(matrix, followed.finding)
             if not followed.rows.any() and is_unnamed(followed.finding.subject):
                 self._close(followed.finding)
                 self.leave(followed.finding)
@@ -145,14 +148,24 @@ class LossWatch:
             rows = crossing(self._matrix, finding.subject)
             loss = finding.loss or 1.0
             self._followed[finding.number] = _Followed(
-                finding=finding, recovery=Recovery(loss), rows=rows, silence=Silence(loss)
+                finding=finding,
+                recovery=Recovery(loss),
+                rows=rows,
+                near=perhaps_crossing(self._matrix, finding),
+                silence=Silence(loss),
             )
 
     def leave(self, finding: Finding) -> None:
         """It is over, whoever found that; what was lost until now blames nobody else."""
         followed = self._followed.pop(finding.number, None)
         if followed is not None:
-            self._history.forget(followed.rows)
+            self._history.forget(followed.rows | followed.near)
+
+    def forget(self, rows: NDArray[np.intp]) -> None:
+        """What some rows have lost until now blames nobody."""
+        over = np.zeros(self._history.rows, bool)
+        over[rows[rows < len(over)]] = True
+        self._history.forget(over)
 
     def take_told(self, subjects: Mapping[str, Subject]) -> None:
         """Other managers found these and no others, by their keys; what was lost over others until now blames nobody else."""
@@ -178,12 +191,17 @@ class LossWatch:
             explained |= followed.rows
         return explained
 
+    def _best_explanation(self, causes: Causes, explained: Rows) -> Explanation | None:
+        """The best one; only what paths lost speaks that cannot have crossed what is followed."""
+        blamed = np.logical_or.reduce([explained, *(each.near for each in self._followed.values())])
+        return best_explanation(RowSums(self._history, blamed, causes), causes.prior)
+
     def _look_for_cause(self, causes: Causes, queues: QueueInference, windows: int) -> None:
         """Name the best explanation that is no overflowing queue and nobody else's to name, once it is clear enough; so many windows are new."""
         explained = self._explained()
         self._aside = np.zeros(len(explained), bool)
         for _ in range(MOST_OVERFLOWS):
-            explanation = best_explanation(RowSums(self._history, explained, causes), causes.prior)
+            explanation = self._best_explanation(causes, explained)
             if explanation is None or explanation.loss < LEAST_LOSSY:
                 break
             rows = np.zeros(self._history.rows, bool)
@@ -309,13 +327,26 @@ def is_unnamed(subject: Subject) -> bool:
 
 def is_private(subject: Subject) -> bool:
     """Whether a subject is all between places of which each stands for whatever one path crosses where nobody answers."""
-    return bool(subject.links) and all(any(map(completion.is_private, link)) for link in subject.links)
+    return bool(subject.links) and all(any(map(routes.is_private, link)) for link in subject.links)
 
 
 def crossing(matrix: PathMatrix, subject: Subject) -> Rows:
     """Which rows' round trips cross a subject; shape (rows,)."""
-    number: dict[DirectedLink, int] = {link: i for i, link in enumerate(matrix.routes.links)}
-    links = [number[link] for link in subject.links if link in number]
-    on = np.zeros(len(number))
-    on[links] = 1.0
+    links = set(subject.links)
+    return _over(matrix, (link in links for link in matrix.routes.links))
+
+
+def perhaps_crossing(matrix: PathMatrix, finding: Finding) -> Rows:
+    """Which rows' round trips may cross a link that is at fault, as nobody knows where they lead between two places; shape (rows,).
+
+    A path that is traced while a link on it is silent is not known behind that, nor what answers come back over it.
+    """
+    links = (link for subject in (finding.subject, *finding.also) for link in subject.links)
+    hidden = hiding(matrix.routes, links)
+    return _over(matrix, (link in hidden for link in matrix.routes.links))
+
+
+def _over(matrix: PathMatrix, chosen: Iterable[bool]) -> Rows:
+    """Which rows' round trips cross some of the links; shape (rows,)."""
+    on = np.fromiter(chosen, np.float64, len(matrix.routes.links))
     return np.asarray(matrix.round_trip @ on > 0, bool)

@@ -1,13 +1,13 @@
 """Everything that finds faults, held together: one finding per cause, one event at its start and one at its end."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import BounceOrder, BounceReport
+from cwdp.shared.bus.messages import BounceOrder, BounceReport, host_of
 from manager.fabric.routes import DirectedLink, is_nic
 from manager.faults.causes import Causes, Class
 from manager.faults.clock_watch import ClockWatch
@@ -54,7 +54,7 @@ class FaultWatch:
         self.dead_elsewhere: frozenset[DirectedLink] = frozenset()
         self.keeps: Callable[[Subject], bool] = _everything
         self._delays = DelayWatch(self._found_slow, self._found_slow_back, self._close)
-        self._delays.decides = lambda slow: self.losses.decides(Class(cable(slow.link), ()))
+        self._delays.decides = self._names_slow
         self._clocks = ClockWatch(self._found_wrong, self._close)
         self.flaps = Flaps()
         self._flapping: dict[str, Finding] = {}
@@ -135,6 +135,20 @@ class FaultWatch:
         """Hosts that have not been heard of for a while."""
         self._silent_hosts = frozenset(hosts)
 
+    def excuse(self, hosts: Collection[str], rows: NDArray[np.intp], within_s: float) -> None:
+        """Hosts refuse probes, which is nobody's fault: nothing that rows to them lost counts, nor what was found by it.
+
+        Args:
+            hosts: which.
+            rows: that start or end there.
+            within_s: how long they may have refused them.
+        """
+        since_s = time.time() - self._lag_s - within_s
+        for finding in list(self.losses.followed):
+            if finding.kind != "dead" and finding.start_s >= since_s and _is_of(finding.subject, hosts):
+                self.end(finding)
+        self.losses.forget(rows)
+
     def expire(self, now_s: float) -> None:
         """End the flapping of what has been calm; `now_s` is monotonic."""
         self._now_s = now_s
@@ -174,6 +188,12 @@ class FaultWatch:
         for number, due_s in list(self._untold.items()):
             if self._now_s >= due_s:
                 self._tell_start(self.findings.current[number])
+
+    def _names_slow(self, slow: Slow) -> bool:
+        """Whether to name what is slow: not where nothing comes through anyhow, which is one event."""
+        gone = (link for finding in self.findings.of("dead", "silent") for link in finding.subject.links)
+        named = Class(cable(slow.link), ())
+        return not set(cable(slow.link).links).intersection(gone) and self.losses.decides(named)
 
     def _found_slow(self, slow: Slow) -> Finding:
         return self._open(slow.kind, slow.subject, 1.0, [slow.evidence])
@@ -269,6 +289,13 @@ class FaultWatch:
 def _everything(_: Subject) -> bool:
     """Where there is no other manager."""
     return True
+
+
+def _is_of(subject: Subject, hosts: Collection[str]) -> bool:
+    """Whether a subject is nothing but some hosts' own links."""
+    return bool(subject.links) and all(
+        any(is_nic(node) and host_of(node) in hosts for node in link) for link in subject.links
+    )
 
 
 def _described(finding: Finding) -> str:

@@ -4,6 +4,7 @@ Times are seconds of the manager's monotonic clock.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -190,6 +191,23 @@ class Members:
         """Whether it has none of the keys that the others sign with: it was away while these were replaced."""
         in_use, has = self.keys_in_use(), host.hello.key_ids
         return bool(in_use and has) and not set(has) & set(in_use)
+
+    def without_keys(self) -> list[str]:
+        """Hosts with none of the keys that the others sign with; where that is not known, that most of them have."""
+        in_use = set(self.keys_in_use()) or self._usual_keys()
+        return [
+            name
+            for name, host in self.hosts.items()
+            if in_use and host.hello.key_ids and in_use.isdisjoint(host.hello.key_ids)
+        ]
+
+    def _usual_keys(self) -> set[int]:
+        """The numbers of the keys that most of the hosts have that are up."""
+        has = [
+            host.hello.key_ids for host in self.hosts.values() if host.state == "up" and host.hello.key_ids
+        ]
+        times = Counter(key for keys in has for key in set(keys))
+        return {key for key, count in times.items() if 2 * count > len(has)}
 
     def probeable(self, now_s: float) -> Iterable[tuple[str, Nic]]:
         """Every (host, NIC) that belongs into the probe graph, in order of name."""

@@ -115,16 +115,18 @@ class QueueInference:
         columns = [i for link in links if (i := self.number.get(link)) is not None]
         return bool(self.stands(STANDS_WINDOWS)[columns].any())
 
-    def shows_apart(self, link: DirectedLink) -> bool:
-        """Whether some path shows a link's queue now that has no longer one elsewhere.
+    def shows_apart(self, link: DirectedLink, windows: int) -> bool:
+        """Whether some path shows a link's queue that has no longer one elsewhere, on average over the last windows.
 
-        Of a long queue probes see different lengths, and what does not fit looks like short ones at other links.
+        Of a long queue probes see different lengths, and what does not fit looks like short ones at other links; of one
+        window these may be the longer ones. Nor does a queue show apart where all paths over the link cross another one, whose
+        other paths are delayed as much: they all may wait for that one.
         """
-        column, queue_ns = self.number[link], np.nan_to_num(self.queue_ns[-1])
+        column, queue_ns = self.number[link], _means(self.queue_ns[-max(windows, self._at_once) :])
         for way, tells in zip((self.matrix.fwd, self.matrix.rev), np.split(self._tells, 2), strict=True):
             paths = way[np.flatnonzero(tells)]
             over = paths[paths[:, [column]].nonzero()[0]]
-            if (over @ queue_ns <= 2 * queue_ns[column]).any():
+            if (over @ queue_ns <= 2 * queue_ns[column]).any() and not _is_shared(paths, queue_ns, column):
                 return True
         return False
 
@@ -157,6 +159,35 @@ class QueueInference:
         for history, latest in ((self.queue_ns, found.queue_ns), (self.floor_ns, found.floor_ns)):
             history[:-windows] = history[windows:]
             history[-windows:] = latest
+
+
+def _is_shared(paths: csr_array, queue_ns: Floats, column: int) -> bool:
+    """Whether all other paths over some link that all paths over this one cross are delayed hardly less than these.
+
+    By half of the queue at least some should be: else they all may wait in the queue of the link that they share.
+
+    Args:
+        paths: those that tell, shape (paths, links).
+        queue_ns: of each link.
+        column: this link's.
+    """
+    is_over = np.zeros(paths.shape[0], bool)
+    is_over[paths[:, [column]].nonzero()[0]] = True
+    met = np.asarray(paths[is_over].sum(axis=0)).ravel()
+    delay_ns = paths @ queue_ns
+    less_ns = delay_ns[is_over].mean() - queue_ns[column] / 2
+    for other in np.flatnonzero(met == is_over.sum()).tolist():
+        rows = paths[:, [other]].nonzero()[0]
+        beside_ns = delay_ns[rows[~is_over[rows]]]
+        if len(beside_ns) and (beside_ns > less_ns).all():
+            return True
+    return False
+
+
+def _means(queue_ns: Floats) -> Floats:
+    """Of the windows that tell of a link, 0 where none does; shape (windows, links) before, (links,) then."""
+    known = np.isfinite(queue_ns)
+    return np.asarray(np.where(known, queue_ns, 0.0).sum(axis=0) / np.maximum(1, known.sum(axis=0)))
 
 
 def _together(windows: Sequence[Window]) -> Window:

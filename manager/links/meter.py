@@ -6,7 +6,7 @@ that of both paths together.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -77,6 +77,7 @@ class LoadMeter:
         )
         self._joined = _Joined(self.known)
         self._may_cross: dict[tuple[str, str], Indices] = {}
+        self._crosses: dict[tuple[str, str], Indices] = {}
         self.kinds = tiers(routes.links)
         self._between: dict[tuple[str | None, str | None], Indices] = {}
 
@@ -97,7 +98,11 @@ class LoadMeter:
         loads = np.where(sends & joined.is_sent, np.nan_to_num(rate), 0.0)
         load = np.zeros(len(self.routes.links))
         np.add.at(load, joined.link, loads[joined.row] * joined.share)
-        doubt = self._doubt(joined, _unsure(rows, joined, sends, now_s, lag_s), rate)
+        unknown = joined.is_sent & rows.is_unknown(now_s)
+        doubt = self._doubt(joined, unknown, rate, self._links_of)
+        doubt += self._doubt(
+            joined, ~unknown & _unsure(rows, joined, sends, now_s, lag_s), rate, self._links_perhaps
+        )
         return load, doubt <= SURE_SHARE * load
 
     def _join(self, tables: Mapping[tuple[str, str], NicTable]) -> "_Joined":
@@ -109,12 +114,14 @@ class LoadMeter:
             self._joined = _Joined(self.known)
         return self._joined
 
-    def _doubt(self, joined: "_Joined", unsure: Mask, rate: Floats) -> Floats:
-        """The rates of some rows, on each link that they may cross; shape (links,)."""
+    def _doubt(
+        self, joined: "_Joined", unsure: Mask, rate: Floats, links: Callable[[str, str], Indices]
+    ) -> Floats:
+        """The rates of some rows, on those links of each pair; shape (links,)."""
         doubt = np.zeros(len(self.routes.links))
         rates = np.bincount(joined.pair[unsure], np.nan_to_num(rate[unsure], nan=np.inf))
         for pair in np.unique(joined.pair[unsure]).tolist():
-            doubt[self._links_perhaps(*joined.pairs[pair])] += rates[pair]
+            doubt[links(*joined.pairs[pair])] += rates[pair]
         return doubt
 
     def _links_perhaps(self, nic: str, address: str) -> Indices:
@@ -128,6 +135,20 @@ class LoadMeter:
             else:
                 found = self._links_between(nic, address)
             self._may_cross[pair] = found
+        return found
+
+    def _links_of(self, nic: str, address: str) -> Indices:
+        """The links that some path of a pair crosses; where none is known its NICs' own, and those that it may cross."""
+        pair = nic, address
+        found = self._crosses.get(pair)
+        if found is None:
+            paths = self.routes.ports(nic, address).values()
+            crossed = {i for links in paths for i in links}
+            if not crossed:
+                dst = self._owner.get(address, address)
+                own = (i for i, link in enumerate(self.routes.links) if link.a == nic or link.b == dst)
+                crossed = {*own, *self._links_between(nic, address).tolist()}
+            found = self._crosses[pair] = np.array(sorted(crossed), np.intp)
         return found
 
     def _links_between(self, nic: str, address: str) -> Indices:
@@ -258,14 +279,14 @@ def _concatenated(parts: Iterable[NDArray[Any]], dtype: type) -> NDArray[Any]:
 
 
 def _unsure(table: JoinedTables, known: _Joined, sends: Mask, now_s: float, lag_s: float) -> Mask:
-    """Rows that may load other links than they seem to: of unknown rate or path, just moved, just stopped, or silent.
+    """Rows that may load other links than they seem to: of unknown rate or path, just moved or just stopped.
 
     One that has moved or stopped settles within two reports of its rate, and the windows that they are compared with.
     """
     settles_s = table.stopped_after_s + lag_s
     new = sends & (np.isnan(table.rates[:, _BYTES]) | ~known.located | (now_s - table.turned_s < settles_s))
     stopped = ~sends & (now_s - table.heard_s < table.stopped_after_s + settles_s)
-    unsure: Mask = known.is_sent & (new | stopped | table.is_unknown(now_s))
+    unsure: Mask = known.is_sent & (new | stopped)
     return unsure
 
 

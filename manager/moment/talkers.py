@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.messages import host_of
 from manager.fabric.routes import NOWHERE, PathName, Routes
 from manager.moment.jobs import Jobs, find_jobs
-from manager.planner.flows import Flows, QpName
+from manager.placement.flows import Flows, QpName
 from manager.queue_pairs.verbs import Name as VerbsName
 from manager.view.json_values import Json
 from manager.view.link_table import Link

@@ -1,1 +1,1 @@
-"""What operators want of hosts: steering and slices."""
+"""What operators want of hosts: steering of queue pairs and of TCP connections, and slices."""

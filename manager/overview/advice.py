@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from manager.fabric.routes import MARK, Routes, is_nic
 from manager.moment.moment import Moment
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
 from manager.view.json_values import Json
 from manager.view.link_table import Link
 from manager.view.severity import severity, severity_rank

@@ -7,7 +7,7 @@ from manager.fabric.routes import is_nic
 from manager.moment.moment import Moment
 from manager.overview import advice, job_views
 from manager.overview.qp_rows import QpRows, place_of
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
 from manager.view.json_values import Json
 from manager.view.link_table import Link
 

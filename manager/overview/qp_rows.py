@@ -6,7 +6,7 @@ from itertools import islice
 
 from cwdp.shared.bus.records import EGRESS
 from manager.moment.moment import Moment
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
 from manager.state import FleetState
 from manager.view.json_values import Json
 from manager.view.qp_views import Rows

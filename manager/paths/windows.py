@@ -8,7 +8,7 @@ was off by more is known only afterwards, so the least delays of the last second
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, TypeVar
@@ -187,6 +187,11 @@ class WindowStore:
         answers = (self._counts[:, 0, numbers] > self._counts[:, 1, numbers]).any(axis=0)
         names = (self.names[number] for number in numbers[answers].tolist())
         return {name.dst_addr for name in names if name is not None}
+
+    def rows_at(self, ends: Collection[str]) -> NDArray[np.intp]:
+        """The rows that start or end at some NICs and addresses, some of them twice."""
+        found = [rows for _, rows in self._at.at(dict.fromkeys(ends))]
+        return np.concatenate([np.zeros(0, np.intp), *found])
 
     def probes_from(self, nic: str, *, v6: bool) -> bool:
         """Whether a NIC probes over IPv6, or over IPv4."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import host_of
-from manager.planner.flows import Flows
+from manager.placement.flows import Flows
 
 HEADROOM = 1.25
 LEAST_BPS = 1e3

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
+from manager.tcp.names import is_tcp
 
 FLEET = "fleet"
 _NAMED = 3
@@ -74,7 +75,9 @@ def tell(outcome: Outcome, dead: Collection[DirectedLink]) -> Iterator[tuple[str
 
 def _event(kind: str, names: Sequence[QpName], why: str) -> tuple[str, str, str]:
     hosts = sorted({name.host for name in names})
-    count = f"{len(names)} queue pair{'s' * (len(names) != 1)}"
+    of_tcp = sum(is_tcp(name.dst_addr) for name in names)
+    counts = (len(names) - of_tcp, "queue pair"), (of_tcp, "TCP connection")
+    count = " and ".join(f"{n} {what}{'s' * (n != 1)}" for n, what in counts if n)
     return hosts[0] if len(hosts) == 1 else FLEET, kind, f"{count} of {_some(hosts)}: {why}"
 
 

@@ -1,112 +1,22 @@
-"""The queue pairs and TCP connections that send now, as the planner needs them.
+"""The queue pairs that send now, as the planner needs them."""
 
-Switches hash TCP unlike UDP, so a port that leads a queue pair over one spine may lead a connection over another. Paths of
-connections are therefore of other destinations: an address behind `tcp:`. A connection's number is its two ports.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, QP_ROW, shown_address
+from manager.placement.flows import ACTIVE_S, Ends, Flows, Indices, QpName
 from manager.queue_pairs.counters import RATE_HOLDS_S, NicTable
-from manager.tcp.connections import ConnectionStore
-from manager.tcp.connections import NicTable as TcpTable
 
-ACTIVE_S = 1.5
 ACKNOWLEDGEMENT_BYTES = 128
 """Packets that are smaller in the mean answer others' requests, or are messages too small to fill a link."""
 
-TCP = "tcp:"
-LEAST_BYTES_PER_S = 1_000.0
-"""Less is no load to be placed: the other direction of a TCP transfer has nothing but acknowledgements."""
-
 _BYTES_RATE = 1
 """Which of a table's rates is of bytes."""
-
-Indices = NDArray[np.intp]
-
-
-class QpName(NamedTuple):
-    """A queue pair by the NIC that it leaves by and its far end."""
-
-    host: str
-    nic: str
-    dst_addr: str
-    qpn: int
-
-    @property
-    def src(self) -> str:
-        """The NIC, by its name in the fabric."""
-        return nic_id(self.host, self.nic)
-
-
-class Connection(NamedTuple):
-    """A connection by the NIC that sends; the local address is one of that NIC's."""
-
-    host: str
-    nic: str
-    local_port: int
-    remote_addr: str
-    remote_port: int
-
-    @property
-    def name(self) -> QpName:
-        """As the planner knows it."""
-        return QpName(
-            self.host, self.nic, tcp_address(self.remote_addr), self.local_port << 16 | self.remote_port
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Ends:
-    """The NICs at both ends of flows.
-
-    Attributes:
-        nics: their names, each once.
-        number: the places in there of each flow's source and destination, shape (2, n).
-    """
-
-    nics: Sequence[str]
-    number: Indices
-
-    @classmethod
-    def of(cls, src: Sequence[str], dst: Sequence[str]) -> "Ends":
-        """From the names of both ends of each flow."""
-        numbers = {nic: i for i, nic in enumerate(dict.fromkeys(chain(src, dst)))}
-        number = np.array([[numbers[nic] for nic in end] for end in (src, dst)], dtype=np.intp)
-        return cls(list(numbers), number)
-
-
-@dataclass(frozen=True, eq=False)
-class Flows:
-    """Queue pairs that have sent of late, as far as is known; arrays of shape (n,).
-
-    Attributes:
-        names: of each.
-        dst: the NIC at the far end, or its address where nobody is known to have it.
-        sport: the source port that its packets left with last.
-        rate_bps: between the last two reports, NaN where there was one only, or none just now.
-        small: whether its packets are small ones, such as acknowledgements.
-        known_ends: the NICs at both ends, where they were numbered already.
-    """
-
-    names: list[QpName]
-    dst: list[str]
-    sport: NDArray[np.int64]
-    rate_bps: NDArray[np.float64]
-    small: NDArray[np.bool_]
-    known_ends: Ends | None = None
-
-    @property
-    def ends(self) -> Ends:
-        """The NICs at both ends."""
-        return self.known_ends or Ends.of([name.src for name in self.names], self.dst)
 
 
 @dataclass
@@ -137,7 +47,7 @@ class FlowReader:
         """
         tables = {nic: table for nic, table in tables.items() if len(table.rows)}
         if not tables:
-            return Flows([], [], np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))
+            return Flows.none()
         named = self._name(tables, nics)
         rows, columns = _sent(list(tables.values()), now_s)
         silent_s, rate_bps, source = columns
@@ -206,64 +116,3 @@ def _ends(src: list[str], source: Indices, dst: list[str]) -> Ends:
         numbers.setdefault(nic, len(numbers))
     there = np.fromiter(map(numbers.__getitem__, dst), np.intp, len(dst))
     return Ends(list(numbers), np.stack([source, there]))
-
-
-def tcp_address(address: str) -> str:
-    """What stands for an address in the names of TCP paths."""
-    return TCP + address
-
-
-def connection_of(name: QpName) -> Connection | None:
-    """The connection that a name of the planner's is of; None for a queue pair's."""
-    if not name.dst_addr.startswith(TCP):
-        return None
-    address = name.dst_addr.removeprefix(TCP)
-    return Connection(name.host, name.nic, name.qpn >> 16, address, name.qpn & 0xFFFF)
-
-
-def sending_connections(
-    store: ConnectionStore, nics: Mapping[str, str], ports: Mapping[QpName, int], now_s: float
-) -> Flows:
-    """The connections that send now and whose both ends are told: others are left alone.
-
-    Args:
-        store: what agents tell.
-        nics: the NIC that has each address.
-        ports: the source port on the wire of those that are steered, as their hosts tell; of others no path is known.
-        now_s: the manager's clock.
-    """
-    found = [one for nic, table in store.tables.items() for one in _sending(store, nic, table, now_s)]
-    names = [connection.name for connection, _ in found]
-    return Flows(
-        names=names,
-        dst=[nics.get(one.remote_addr, one.remote_addr) for one, _ in found],
-        sport=np.array([ports.get(name, 0) for name in names], np.int64),
-        rate_bps=np.array([8 * rate for _, rate in found]),
-        small=np.zeros(len(found), bool),
-    )
-
-
-def together(one: Flows, other: Flows) -> Flows:
-    """Both, the first one's first; the NICs at their ends are numbered anew."""
-    return Flows(
-        names=one.names + other.names,
-        dst=one.dst + other.dst,
-        sport=np.concatenate([one.sport, other.sport]),
-        rate_bps=np.concatenate([one.rate_bps, other.rate_bps]),
-        small=np.concatenate([one.small, other.small]),
-    )
-
-
-def _sending(
-    store: ConnectionStore, nic: tuple[str, str], table: TcpTable, now_s: float
-) -> Iterator[tuple[Connection, float]]:
-    """Those of one NIC, and what each sends in bytes a second."""
-    rates = table.rates[:, 0]
-    chosen = store.both_ends(table) & (rates >= LEAST_BYTES_PER_S) & (now_s - table.heard_s < ACTIVE_S)
-    for i in np.flatnonzero(chosen).tolist():
-        row = table.rows[i]
-        ports = int(row["local_port"]), int(row["remote_port"])
-        yield (
-            Connection(*nic, ports[0], shown_address(row["remote_addr"].tobytes()), ports[1]),
-            float(rates[i]),
-        )

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.routes import NOWHERE, PathName, Routes
+from manager.placement.flows import QpName
 from manager.planner.candidates import Candidates
-from manager.planner.flows import QpName
 from manager.planner.steering_state import SteeringState
 
 _PLACE = np.dtype(

@@ -5,22 +5,24 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import starmap
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from cwdp.shared.bus.messages import Hello, PathChange, Spread, SteerQp, SteerReport, nic_id
+from cwdp.shared.tcp import SteerTcp
 from manager.config import PlannerSettings
 from manager.fabric.routes import DirectedLink, Pair, PathName, Routes, is_nic
 from manager.faults.dead_links import DeadLinks
 from manager.hosts.members import Members
 from manager.links.loads import LinkLoads
+from manager.placement.flows import ACTIVE_S, Flows, QpName, together
 from manager.planner.candidates import Candidates
 from manager.planner.capacity import CapacityEstimator, within
 from manager.planner.demand import NicRates
 from manager.planner.entries import NO_PORT
 from manager.planner.events import Move, Outcome, tell
-from manager.planner.flows import ACTIVE_S, FlowReader, Flows, QpName
+from manager.planner.flows import FlowReader
 from manager.planner.located import Located
 from manager.planner.moves import Budget
 from manager.planner.problem import GUESS_BPS, PlannerInputs
@@ -30,10 +32,17 @@ from manager.planner.step import step
 from manager.probing.schedule import FIRST_PORT, PORT_MASK
 from manager.queue_pairs.counters import QueuePairStore
 from manager.queue_pairs.verbs import VerbsStore
+from manager.tcp.connections import ConnectionStore
+from manager.tcp.names import is_tcp
+from manager.tcp.planned import PlannedConnections, of_queue_pairs
+from manager.tcp.steered import SteeredConnections
 
 COUNTERS = ("moved", "rerouted", "backed_up", "released", "adopted", "refused", "held_back", "no_way_round")
 MOST_BY_HAND = 1 << 18
 """Of one host: as many queue pairs as the tables of eight NICs hold."""
+
+
+_Wish = TypeVar("_Wish")
 
 
 class Note(Protocol):
@@ -71,9 +80,12 @@ class Planner:
         settings: what it may do.
         note: is told of everything that it does.
         verbs: which of them cannot be moved at once, or at all.
+        connections: TCP connections, which are placed as queue pairs are.
 
     Attributes:
-        planned: what each host is to be told.
+        planned, planned_tcp: what each host is to be told.
+        steered_tcp: the connections that are steered, as hosts say.
+        connections: those that sent in the last step, and are large.
         counters: totals by what was done, or why it was not (`COUNTERS`).
         standing: as of the last step.
         granted_bps: what may be put on links that other pods load too.
@@ -87,9 +99,15 @@ class Planner:
         settings: PlannerSettings,
         note: Note,
         verbs: VerbsStore | None = None,
+        *,
+        connections: ConnectionStore | None = None,
     ) -> None:
         self.settings = settings
         self.planned: dict[str, list[SteerQp]] = {}
+        self.planned_tcp: dict[str, list[SteerTcp]] = {}
+        self.steered_tcp = SteeredConnections()
+        self.connections = Flows.none()
+        self._connections = PlannedConnections(connections or ConnectionStore())
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.standing = Standing()
         self._put = Routes(), np.zeros(0), np.zeros(0)
@@ -123,6 +141,7 @@ class Planner:
         self._steering, self._located = SteeringState(), Located()
         self._heard.clear()
         self.planned.clear()
+        self.planned_tcp.clear()
 
     def lead(self, now_s: float) -> None:
         """Plan from now on, beginning with what hosts said last."""
@@ -137,6 +156,8 @@ class Planner:
         nics = {(name, nic.ifname) for name, host in hosts for nic in host.hello.nics}
         for host in self._steering.keep_only(nics):
             self._want(host)
+        self._connections.keep_only(self._steering.row.keys())
+        self.steered_tcp.keep_only(self._members.hosts.keys())
         gone = (self._heard | self._by_hand.keys() | self._reports.keys()) - self._members.hosts.keys()
         self._heard -= gone
         for host in gone:
@@ -152,13 +173,18 @@ class Planner:
     def hear_steering(self, report: SteerReport, now_s: float) -> None:
         """A host says what is steered there now."""
         known = self._members.hosts.get(report.host)
-        if known is None or not self.settings.enabled or known.hello.observe_only:
+        if known is None:
+            return
+        self.steered_tcp.hear(report, known.hello)
+        if not self.settings.enabled or known.hello.observe_only:
             return
         if not self._leads:
             self._reports[report.host] = report
             return
         managed = _usable(report.managed, known.hello)
+        managed += self._connections.take_up(report.host, self.steered_tcp.managed(report.host))
         self._by_hand[report.host] = set(_names(report.host, report.by_hand[:MOST_BY_HAND]))
+        self._by_hand[report.host].update(self.steered_tcp.by_hand(report.host))
         if report.host not in self._heard:
             self._heard.add(report.host)
             self.counters["adopted"] += self._steering.adopt(report.host, managed, now_s)
@@ -167,14 +193,21 @@ class Planner:
         refused = self._steering.compare(report.host, managed, now_s)
         if refused:
             self.counters["refused"] += refused
-            self._note(report.host, "qp_refused", f"{refused} queue pairs are not steered as they should be")
+            self._note(
+                report.host,
+                "qp_refused",
+                f"{refused} queue pairs or connections are not steered as they should be",
+            )
 
-    def take_up(self, host: str, steered: Iterable[SteerQp], now_s: float) -> None:
+    def take_up(
+        self, host: str, steered: Iterable[SteerQp], now_s: float, tcp: Iterable[SteerTcp] = ()
+    ) -> None:
         """Go on from what a host was told last, by an earlier manager or this one."""
         known = self._members.hosts.get(host)
         if known is None or not self.settings.enabled or known.hello.observe_only:
             return
-        self.counters["adopted"] += self._steering.adopt(host, _usable(steered, known.hello), now_s)
+        told = [*_usable(steered, known.hello), *self._connections.take_up(host, tcp)]
+        self.counters["adopted"] += self._steering.adopt(host, told, now_s)
         self._want(host)
 
     def hear_path(self, host: str, nic: str, kind: str, change: PathChange, now_s: float) -> None:
@@ -234,7 +267,10 @@ class Planner:
         overrides: Mapping[str, Iterable[SteerQp]],
     ) -> Outcome:
         routes = self._candidates.routes
-        flows = self._flows.read(self._store.tables, self._members.nics_by_address, now_s)
+        nics, steered_tcp = self._members.nics_by_address, self.steered_tcp
+        connections = self._connections.read(nics, steered_tcp.nics, steered_tcp.ports(), now_s)
+        self.connections = connections
+        flows = together(self._flows.read(self._store.tables, nics, now_s), connections)
         hands_off = {name for host, wanted in overrides.items() for name in _names(host, wanted)}
         links = self._capacity.read(routes, loads, now_s)
         fixed, drained = self._hard_to_move()
@@ -306,21 +342,20 @@ class Planner:
 
     def _want(self, host: str) -> None:
         wanted = self._steering.wanted(host)
-        if wanted:
-            self.planned[host] = wanted
-        else:
-            self.planned.pop(host, None)
+        _put(self.planned, host, of_queue_pairs(wanted))
+        _put(self.planned_tcp, host, self._connections.wishes(host, wanted))
 
     def _watched(self, now_s: float) -> Iterator[PathName]:
         """Paths that steered queue pairs take, whose dataplanes would have told if they had given them up.
 
-        A backup is none: nobody tells of it before it is needed.
+        A backup is none: nobody tells of it before it is needed. Nor is a path of TCP: what drops its probes may let all else pass.
         """
         steered = self._steering.steered()
         active = steered[now_s - self._steering.at(steered).active_s < ACTIVE_S]
         ports = self._steering.at(active).sport.tolist()
         for name, sport in zip(self._steering.names(active), ports, strict=True):
-            yield PathName(name.src, name.dst_addr, sport)
+            if not is_tcp(name.dst_addr):
+                yield PathName(name.src, name.dst_addr, sport)
 
     def _account(self, outcome: Outcome, dead: Collection[DirectedLink]) -> None:
         moves = []
@@ -368,6 +403,14 @@ def merged(overrides: Iterable[SteerQp], planned: Iterable[SteerQp]) -> list[Ste
 
 def _names(host: str, steered: Iterable[SteerQp]) -> Iterator[QpName]:
     return (QpName(host, steer.nic, steer.dst_addr, steer.qpn) for steer in steered)
+
+
+def _put(planned: dict[str, list[_Wish]], host: str, wanted: list[_Wish]) -> None:
+    """Have a host be told this; nothing where that is nothing."""
+    if wanted:
+        planned[host] = wanted
+    else:
+        planned.pop(host, None)
 
 
 def _tell_nobody(_moves: list[Move]) -> None:

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from manager.fabric.routes import DirectedLink
 from manager.placement import Demand, Fabric
+from manager.placement.flows import Flows, QpName
 from manager.planner.candidates import Candidates
 from manager.planner.demand import demands
 from manager.planner.entries import Entries
-from manager.planner.flows import Flows, QpName
 from manager.planner.located import Located, Places
 from manager.planner.steering_state import SteeringState
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import SteerQp, SteerReport
+from manager.placement.flows import QpName
 from manager.planner.entries import CALM_RESTS, CLEAR_S, MOST_RESTS, NO_PORT, Entries, Entry, unused
-from manager.planner.flows import QpName
 
 __all__ = ["CALM_RESTS", "CLEAR_S", "MOST_RESTS", "Entry", "SteerParts", "SteeringState"]
 
@@ -220,6 +220,9 @@ class SteerParts:
             host=report.host,
             managed=[steer for part in parts for steer in part.managed],
             by_hand=[steer for part in parts for steer in part.by_hand],
+            tcp=None
+            if any(part.tcp is None for part in parts)
+            else [one for part in parts for one in part.tcp or ()],
         )
 
     def keep_only(self, hosts: Collection[str]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from cwdp.shared.bus.messages import host_of
-from manager.fabric import completion
+from manager.fabric import routes
 from manager.fabric.routes import MARK, DirectedLink
 from manager.faults.finding import Subject
 from manager.faults.loss_watch import is_private
@@ -61,7 +61,7 @@ class Deciders:
 
     def _is_of_path_inside(self, subject: Subject) -> bool:
         """Whether it is made up for paths between two hosts of this pod."""
-        made_up = [node for link in subject.links for node in link if completion.is_private(node)]
+        made_up = [node for link in subject.links for node in link if routes.is_private(node)]
         ends = [node[len(MARK) :].rpartition(":")[0].split(">") for node in made_up]
         return all(
             self._pod_of(host_of(nic)) == self._pod and self._members.elsewhere.pod_at(address) is None

@@ -5,7 +5,7 @@ Each NIC has a table of rows in the order of their keys, changed a report at a t
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,7 @@ class _Sending:
 
     heard_s: NDArray[np.float64]
     latest_s: float | NDArray[np.float64]
+    departed: bool | Mask
 
     @property
     def holds_s(self) -> float | NDArray[np.float64]:
@@ -63,11 +64,17 @@ class _Sending:
 
     def sends(self, now_s: float) -> Mask:
         """Rows whose rates still hold, shape (n,)."""
-        return self._sent_last() & (now_s - self.heard_s < RATE_HOLDS_S)
+        is_fresh = now_s - self.heard_s < RATE_HOLDS_S
+        return np.asarray(self._sent_last() & is_fresh & np.logical_not(self.departed), bool)
 
     def is_unknown(self, now_s: float) -> Mask:
-        """Rows that sent as far as is known, of which nothing has been said for long, shape (n,)."""
-        return self._sent_last() & (now_s - self.heard_s >= RATE_HOLDS_S)
+        """Rows that sent as far as is known, of which nothing is said now, shape (n,)."""
+        is_old = now_s - self.heard_s >= RATE_HOLDS_S
+        return np.asarray(self._sent_last() & (is_old | self.is_silent(now_s)), bool)
+
+    def is_silent(self, now_s: float) -> bool | Mask:
+        """Whether the host has said nothing of late: nobody knows what it sends now."""
+        raise NotImplementedError
 
     def _sent_last(self) -> Mask:
         """Rows that sent when the last report was made, shape (n,)."""
@@ -94,6 +101,7 @@ class NicTable(_Sending):
         told_s: how many seconds the reports tell of, until now: silence tells nothing.
         paced_bps: what those may send that are paced, by address (16 bytes) and QPN, as of the last report.
         lasts_s: the manager's clock before which no row is old enough to be forgotten.
+        departed: whether its host is gone; what it sends nobody tells any more.
     """
 
     keys: NDArray[np.bytes_] = field(default_factory=lambda: qp_keys(np.zeros(0, QP_ROW)))
@@ -111,6 +119,7 @@ class NicTable(_Sending):
     interval_s: float = SHORTEST_INTERVAL_S
     paced_bps: dict[tuple[bytes, int], float] = field(default_factory=dict)
     lasts_s: float = -math.inf
+    departed: bool = False
 
     @property
     def holds_s(self) -> float:
@@ -137,7 +146,7 @@ class NicTable(_Sending):
 
     def is_silent(self, now_s: float) -> bool:
         """Whether its host has said nothing of late: nobody knows what it sends now."""
-        return now_s - self.latest_s >= self.interval_s + SILENT_S
+        return self.departed or now_s - self.latest_s >= self.interval_s + SILENT_S
 
     def remember(self, arrived: NDArray[np.bytes_]) -> None:
         """Know the rows of the next report where it is of the same queue pairs as this one, all of which are here."""
@@ -164,12 +173,13 @@ class JoinedTables(_Sending):
 
     def __init__(self, tables: Sequence[NicTable]) -> None:
         sizes = [len(table.rows) for table in tables]
-        latest_s, holds_s, stopped_after_s = (
+        latest_s, holds_s, stopped_after_s, interval_s = (
             np.repeat(np.array([getattr(table, name) for table in tables], np.float64), sizes)
-            for name in ("latest_s", "holds_s", "stopped_after_s")
+            for name in ("latest_s", "holds_s", "stopped_after_s", "interval_s")
         )
         self.latest_s, self.stopped_after_s = latest_s, stopped_after_s
-        self._holds_s = holds_s
+        self._holds_s, self._interval_s = holds_s, interval_s
+        self.departed = np.repeat(np.array([table.departed for table in tables], bool), sizes)
         nothing = NicTable()
         self.heard_s, self.turned_s, self.rates = (
             np.concatenate([getattr(nothing, name), *(getattr(table, name) for table in tables)])
@@ -180,6 +190,10 @@ class JoinedTables(_Sending):
     def holds_s(self) -> NDArray[np.float64]:
         """For so long before its NIC's last report each row holds that is missing from it."""
         return self._holds_s
+
+    def is_silent(self, now_s: float) -> Mask:
+        """Rows whose host has said nothing of late, shape (n,)."""
+        return np.asarray(self.departed | (now_s - self.latest_s >= self._interval_s + SILENT_S), bool)
 
 
 @dataclass(frozen=True)
@@ -204,12 +218,14 @@ class QueuePairStore:
 
     Attributes:
         tables: each NIC's, by host and interface.
+        departed: those of hosts that are gone, as they were told of last: their queue pairs may send on.
         totals: by counter and direction; a counter below its last value began anew at 0.
         implausible: rows that would have sent more than a link carries; nothing is taken from them.
     """
 
     def __init__(self) -> None:
         self.tables: dict[tuple[str, str], NicTable] = {}
+        self.departed: dict[tuple[str, str], NicTable] = {}
         self.totals: Totals = Counter()
         self.implausible = 0
 
@@ -227,6 +243,7 @@ class QueuePairStore:
             table = self.tables.get(report.nic)
             if table is None:
                 table = self.tables[report.nic] = NicTable()
+                self.departed.pop(report.nic, None)
             table.tell(report.unlisted, local_ns, now_s)
             keys = all_keys[end - len(report.rows) : end]
             if len(keys) * keys.itemsize == len(table.arrived) and keys.tobytes() == table.arrived:
@@ -279,13 +296,27 @@ class QueuePairStore:
                 table.turned_s[place[turned[these]]] = now_s
             start += size
 
+    def depart(self, host: str) -> None:
+        """A host is gone: what its queue pairs send is not known from now on, and nobody's evidence."""
+        for nic in [nic for nic in self.tables if nic[0] == host]:
+            table = self.departed[nic] = self.tables.pop(nic)
+            table.departed = True
+
+    @property
+    def loading(self) -> Mapping[tuple[str, str], NicTable]:
+        """The tables whose queue pairs load links as far as anybody knows, or may do so."""
+        return {**self.departed, **self.tables} if self.departed else self.tables
+
     def expire(self, now_s: float, hosts: set[str]) -> None:
-        """Drop rows not heard of for long, and those of hosts that are gone."""
-        for nic, table in list(self.tables.items()):
-            if now_s >= table.lasts_s:
-                table.forget_old(now_s)
-            if nic[0] not in hosts or not (len(table.rows) or now_s - table.latest_s < FORGET_AFTER_S):
-                del self.tables[nic]
+        """Drop rows not heard of for long, and see which hosts are gone."""
+        for host in {host for host, _ in self.tables} - hosts:
+            self.depart(host)
+        for tables in (self.tables, self.departed):
+            for nic, table in list(tables.items()):
+                if now_s >= table.lasts_s:
+                    table.forget_old(now_s)
+                if not len(table.rows) and now_s - table.latest_s >= FORGET_AFTER_S:
+                    del tables[nic]
 
     def count(self) -> Counter[str]:
         """How many there are by direction; a thread may ask."""

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from manager.fabric.discovery import Discovery
 from manager.fabric.routes import MARK, Routes
+from manager.tcp.names import is_tcp, plain_address
 from manager.view.json_values import Json, is_at
 
 
@@ -29,36 +30,38 @@ def fabric(discovery: Discovery) -> Json:
     }
 
 
-def path(discovery: Discovery, src: str, dst: str) -> Json:
-    """The known paths between two NICs, or all those of two hosts, by source port."""
+def path(discovery: Discovery, src: str, dst: str, *, tcp: bool = False) -> Json:
+    """The known paths between two NICs, or all those of two hosts, by source port: of RoCEv2 or of TCP."""
     pairs = sorted(
         (nic, address, owner)
         for nic, address in discovery.fabric.routes.pairs()
-        if (owner := discovery.fabric.store.nic_at(address)) is not None
+        if is_tcp(address) == tcp and (owner := discovery.fabric.store.nic_at(address)) is not None
         if is_at(nic, src) and is_at(owner, dst)
     )
-    return {"pairs": [_pair(discovery, *pair) for pair in pairs]}
+    return {"pairs": [pair_paths(discovery, *pair) for pair in pairs]}
 
 
-def _pair(discovery: Discovery, src: str, dst_addr: str, dst: str) -> Json:
+def pair_paths(discovery: Discovery, src: str, dst_addr: str, dst: str) -> Json:
+    """The known paths from a NIC to an address as paths have it in their names, and to the NIC that has it."""
     routes, known = discovery.fabric.routes, discovery.path_counts.of(src, dst_addr)
     in_use = discovery.in_use.get((src, dst_addr), {})
     return {
         "src": src,
         "dst": dst,
-        "dst_addr": dst_addr,
+        "dst_addr": plain_address(dst_addr),
+        "protocol": "tcp" if is_tcp(dst_addr) else "rocev2",
         "paths_known": known.paths,
         "paths_between_leaves": known.peer_paths,
         "ports_traced": known.ports,
         "confidence": round(known.confidence, 6),
         "ports": [
-            {"sport": sport, "in_use": sport in in_use, "nodes": _nodes(routes, links)}
+            {"sport": sport, "in_use": sport in in_use, "nodes": nodes_of(routes, links)}
             for sport, links in sorted(routes.ports(src, dst_addr).items())
         ],
     }
 
 
-def _nodes(routes: Routes, links: tuple[int, ...]) -> list[str | None]:
+def nodes_of(routes: Routes, links: tuple[int, ...]) -> list[str | None]:
     """The switches of a path; None for whatever is not known."""
     crossed = [routes.links[number] for number in links]
     nodes: list[str | None] = []

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address, qp_as_json, qp_keys
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
 from manager.queue_pairs.counters import NS, RATE_HOLDS_S, NicTable
 from manager.queue_pairs.delays import FlowDelay
 from manager.queue_pairs.verbs import VerbsQp

@@ -12,7 +12,7 @@ from cwdp.shared.bus.messages import Trace, TraceReport, WindowReport, host_of
 from cwdp.shared.bus.records import WINDOW_ROW
 from cwdp.shared.bus.windows import MEASURED, window_report
 from manager.fabric.fabric import Fabric, TrustChange
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.paths.told import ToldPaths
 from manager.paths.windows import WindowStore
 
@@ -200,3 +200,13 @@ def whole_rows(told: ToldPaths, report: WindowReport) -> NDArray[np.void] | None
     for name in MEASURED:
         rows[name] = placed[name]
     return rows
+
+
+def one_pair() -> Routes:
+    """A pair of NICs below two leaves, with a path over each of two spines."""
+    links = [("a/0", "l1"), ("l1", "s1"), ("l1", "s2"), ("s1", "l2"), ("s2", "l2"), ("l2", "b/0")]
+    paths = {
+        PathName("a/0", "10.0.0.2", 50_000): (0, 1, 3, 5),
+        PathName("a/0", "10.0.0.2", 50_001): (0, 2, 4, 5),
+    }
+    return Routes(version=1, links=tuple(DirectedLink(*link) for link in links), paths=paths)

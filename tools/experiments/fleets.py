@@ -1,7 +1,7 @@
 """A fleet in a lab, with its clocks in agreement, as experiments want it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -42,14 +42,16 @@ def running_fleet(
     planner: bool,
     pulses: PulseSettings = USUAL_PULSES,
     hold_down_max_ms: float | None = None,
+    tcp_ports: Sequence[str] = (),
 ) -> Iterator[Fleet]:
     """A fleet whose clocks agree.
 
     Args:
         lab: a lab that is up.
-        planner: let the manager place queue pairs.
+        planner: let the manager place queue pairs and TCP connections.
         pulses: how paths are watched.
         hold_down_max_ms: the longest that a path which relapses is left alone.
+        tcp_ports: ranges of ports whose TCP connections are looked at.
     """
     roce = RoceConfig(
         dead_after_ms=pulses.dead_after_ms,
@@ -58,7 +60,14 @@ def running_fleet(
     )
     settings = PlannerSettings(enabled=planner)
     with (
-        Fleet(lab, PROBES, roce=roce, pulse_interval_ms=pulses.interval_ms, planner=settings) as fleet,
+        Fleet(
+            lab,
+            PROBES,
+            roce=roce,
+            pulse_interval_ms=pulses.interval_ms,
+            planner=settings,
+            tcp_ports=tcp_ports,
+        ) as fleet,
         Truth(lab) as truth,
     ):
         start = wait_for_lock(fleet, truth)

@@ -18,6 +18,9 @@ PROGRAM = Path(__file__).parents[2] / "build/mpi/cwdp-allreduce"
 LAUNCHER = Path(__file__).parent / "into_host.sh"
 END_TIMEOUT_S = 60.0
 
+RING = 1
+"""Of the algorithms of OpenMPI's `iallreduce`."""
+
 Family = Literal["ipv4", "ipv6"]
 _OTHER_FAMILY = {"ipv4": "6", "ipv6": "4"}
 """What OpenMPI's `btl_tcp_disable_family` is to be."""
@@ -28,8 +31,9 @@ class Job:
     """All-reduces among some hosts, a rank each.
 
     Attributes:
-        members: the hosts in the order of their ranks. Each sends to the next, the last one to the first: OpenMPI's
-            non-blocking all-reduce of much data is a ring (ompi/mca/coll/libnbc/nbc_iallreduce.c).
+        members: the hosts in the order of their ranks. Each sends to the next, the last one to the first: OpenMPI is told
+            to take its ring, as from 4.1 on it takes Rabenseifner's algorithm by itself, pairs in turn
+            (ompi/mca/coll/libnbc/nbc_iallreduce.c).
         size_bytes: of what is summed up.
         ports: the first of those that its ranks listen at, and how many there are.
         family: of the addresses between the ranks.
@@ -83,6 +87,7 @@ def command(job: Job, seconds: float, files: Path) -> list[str]:
         "orte_tmpdir_base": str(files),
         "oob_tcp_if_include": f"{MGMT_ADDRESS - 1}/{MGMT_PREFIX_LENGTH}",
         "pml": "ob1",
+        "coll_libnbc_iallreduce_algorithm": RING,
         "btl": "tcp,self",
         "btl_tcp_if_include": "nic0",
         "btl_tcp_disable_family": _OTHER_FAMILY[job.family],

@@ -1,6 +1,6 @@
 """`python -m tools.rdma.guest FILE [BEGINNING]`: in the virtual machine, run scenarios and write what happened as JSON.
 
-All are run, or those whose names begin so (and what loads the dataplane for them). The file is replaced after each
+All are run but those of `BY_NAME`, or those whose names begin so (and what loads the dataplane for them). The file is replaced after each
 scenario, so that what is done is known even when the machine does not live to the end.
 """
 
@@ -24,7 +24,21 @@ from tools.rdma.testbed.fabric import RdmaHost
 
 UD_MESH = "agents by UD"
 LOOP = "loop"
-"""The modules of both are imported when they are run: that takes an emulated machine half a minute."""
+SHIM_AGENTS, SHIM_FAILURE, SHIM_JOBS = "shim: agents", "shim: agents, a failure", "shim: agents, two jobs"
+SHIM_THOUSAND = "shim: a thousand"
+
+LATER = {
+    SHIM_AGENTS: "shim_agents",
+    SHIM_FAILURE: "shim_failure",
+    SHIM_JOBS: "shim_jobs",
+    SHIM_THOUSAND: "shim_thousand",
+    UD_MESH: "ud_mesh",
+    LOOP: "closed_loop",
+}
+"""Scenarios whose modules are imported when they are run: that takes an emulated machine half a minute."""
+
+BY_NAME = (SHIM_THOUSAND,)
+"""Scenarios that are run where they are asked for only."""
 
 
 def main() -> int:
@@ -46,7 +60,9 @@ def main() -> int:
 
 def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]]:
     """Yield what is to be run, in order."""
-    closed_loop: Scenario = partial(run_loop, hosts)
+    later: list[tuple[str, Scenario]] = [
+        (name, partial(run_by_name, module, hosts)) for name, module in LATER.items()
+    ]
     for name, scenario in chain(
         failure.without_cwdp(),
         transfers.plan(),
@@ -55,21 +71,16 @@ def plan(hosts: list[RdmaHost], beginning: str) -> Iterator[tuple[str, Scenario]
         verbs.plan(),
         slices.plan(),
         drained.plan(),
-        [(UD_MESH, run_ud_mesh), (LOOP, closed_loop)],
+        later,
     ):
-        if name.startswith((beginning, "dataplane")):
+        is_asked_for = bool(beginning) or name not in BY_NAME
+        if is_asked_for and name.startswith((beginning, "dataplane")):
             yield name, scenario
 
 
-def run_ud_mesh(bench: Bench) -> dict[str, Any]:
-    """Load what the scenario needs, and run it."""
-    found: dict[str, Any] = import_module("tools.rdma.scenarios.ud_mesh").run(bench)
-    return found
-
-
-def run_loop(hosts: list[RdmaHost], bench: Bench) -> dict[str, Any]:
-    """Load what the scenario needs, and run it."""
-    found: dict[str, Any] = import_module("tools.rdma.scenarios.closed_loop").run(hosts, bench)
+def run_by_name(module: str, hosts: list[RdmaHost], bench: Bench) -> dict[str, Any]:
+    """Load what a scenario needs, and run it."""
+    found: dict[str, Any] = import_module(f"tools.rdma.scenarios.{module}").run(hosts, bench)
     return found
 
 

@@ -76,7 +76,7 @@ vm)
 	unpack_kernel "${2:?the folder of the kernel}" "${3:-linux-image-amd64}"
 	;;
 modules)
-	modprobe -a rdma_rxe veth sch_tbf sch_fq cls_bpf cls_flower act_pedit
+	modprobe -a rdma_rxe veth sch_tbf sch_fq cls_bpf cls_flower act_gact act_pedit
 	;;
 device)
 	modprobe rdma_rxe

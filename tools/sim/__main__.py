@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|cold-start|timelines|kinks|manoeuvres|solve|incast|liveness|faults|no-faults|page`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|timelines|kinks|manoeuvres|takeovers|solve|incast|liveness|faults|no-faults|page`, each with --seed and --json."""
 
 import asyncio
 import contextlib
@@ -22,6 +22,7 @@ from tools.sim.fleet.probes import FleetOptions
 from tools.sim.fleet.rough_clocks import kink_figures, manoeuvre_figures
 from tools.sim.fleet.served import serve
 from tools.sim.fleet.simulation import FleetSimulation
+from tools.sim.fleet.takeovers import takeover_figures
 from tools.sim.incast.laws import compare
 from tools.sim.liveness.simulation import FABRICS, Traffic, cut_cables, false_switches, run_of
 
@@ -171,6 +172,25 @@ def manoeuvres_command(hosts: int, seeds: int, seed: int, as_json: bool) -> None
     """Discipline, temperature, power events, clocks as in a rough lab: errors, bounds and claims from the first minute on."""
     found = [asdict(figures) for figures in manoeuvre_figures(hosts, range(seed, seed + seeds))]
     _print(found, as_json=as_json)
+
+
+@main.command("takeovers")
+@click.option("--hosts", type=click.IntRange(3, 200), default=8, show_default=True)
+@click.option(
+    "--silent-s",
+    type=click.FloatRange(0.5, 120),
+    default=8.0,
+    show_default=True,
+    help="So long nobody leads.",
+)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many fleets.")
+@click.option("--clocks", type=click.Choice(KINDS), default="disciplined", show_default=True)
+@_seed
+@_json
+def takeovers_command(seeds: int, seed: int, as_json: bool, **options: Any) -> None:
+    """Nobody leads for a while, and then another manager does: errors and bounds, phase by phase."""
+    found = takeover_figures(range(seed, seed + seeds), **options)
+    _print([asdict(figures) for figures in found], as_json=as_json)
 
 
 @main.command("solve")

@@ -27,7 +27,7 @@ from tools.soak.summary import Watches, summary
 from tools.soak.traffic import Steered
 from tools.soak.troubles import Trouble
 from tools.soak.verdicts import Check
-from tools.soak.watches import bus
+from tools.soak.watches import agents, bus
 from tools.soak.watches.clocks import ClockWatch, SteeringWatch
 from tools.soak.watches.findings import FindingWatch
 from tools.soak.watches.holdings import HoldingsWatch
@@ -118,7 +118,8 @@ def _run(stage: Stage, led: Steered, seconds: float, schedule: Sequence[Trouble]
             verdicts.plain("troubles could be made and undone", played.errors),
         ]
     moved = traffic.judge(sent, led, played.done, stage.start_s)
-    return summary(stage.lab, watches, played.done, moved, whole, seconds=seconds) | {
+    starts = agents.starts(stage)
+    return summary(stage.lab, watches, played.done, moved, whole, starts=starts, seconds=seconds) | {
         "lab": stage.lab.spec.describe(),
         "clock_kind": stage.lab.spec.clocks,
         "idle_share": round(idle.read(), 3),

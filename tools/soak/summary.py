@@ -1,6 +1,6 @@
 """The result of a soak as plain data, of all that was watched."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ def summary(
     moved: Traffic,
     whole: Sequence[Check],
     *,
+    starts: Mapping[str, Sequence[float]],
     seconds: float,
 ) -> Json:
     """Checks and figures.
@@ -53,12 +54,13 @@ def summary(
         done: troubles as they were done.
         moved: what became of the queue pairs.
         whole: checks of what was looked at once it was over.
+        starts: when each host's agents began to run.
         seconds: it lasted.
     """
     hosts, half_s = [host.name for host in lab.hosts], SECOND_HALF * seconds
     spans = [each for watch in watches.leaders for each in watch.led]
     findings, steering = watches.findings, watches.steering
-    of_clocks, clocks = verdicts.clock_checks(watches.clocks, hosts, done)
+    of_clocks, clocks = verdicts.clock_checks(watches.clocks, hosts, done, starts)
     of_leaders, leaders = verdicts.leader_checks(spans, done, seconds)
     of_findings, named = verdicts.finding_checks(judge(faults_of(lab, done), list(findings.seen.values())))
     of_processes, held = verdicts.holding_checks(watches.holdings, half_s)

@@ -14,6 +14,9 @@ Verdict = Literal["flat", "grows", "open"]
 BLOCK_S = 30.0
 """Samples nearer to each other than that are not independent: each block counts once, by its median."""
 
+SETTLES_S = 600.0
+"""A process's memory of its first minutes tells of no growth: tables reach back as long by design, so they fill until then."""
+
 S_PER_H = 3600.0
 CONFIDENCE = 0.99
 FLAT_PER_H = 0.01
@@ -104,12 +107,19 @@ def _blocks(times_s: Floats, values: Floats) -> tuple[Floats, Floats]:
     )
 
 
+def unknown(series: Sequence[tuple[Floats, Floats]]) -> Trend | None:
+    """Of what is too young for a slope; None where there is nothing of it."""
+    values = [values for _, values in series if len(values)]
+    return Trend(float(np.median(np.concatenate(values))), 0.0, -np.inf, np.inf) if values else None
+
+
 def pooled(
-    samples: Mapping[str, Sequence[tuple[float, float]]], since_s: float
+    samples: Mapping[str, Sequence[tuple[float, float]]], since_s: float, settles_s: float = 0.0
 ) -> list[tuple[Floats, Floats]]:
-    """What was sampled of each process from a time on, as `trend` takes it."""
+    """What was sampled of each process from a time on and once it had settled, as `trend` takes it."""
     found = []
     for each in samples.values():
-        pairs = np.array([pair for pair in each if pair[0] >= since_s], float).reshape(-1, 2)
+        from_s = max(since_s, min((at_s for at_s, _ in each), default=0.0) + settles_s)
+        pairs = np.array([pair for pair in each if pair[0] >= from_s], float).reshape(-1, 2)
         found.append((pairs[:, 0], pairs[:, 1]))
     return found

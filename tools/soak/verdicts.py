@@ -12,14 +12,15 @@ from manager.bus.registers import IN_CLUSTER, buckets
 from manager.identity.authority import DEFAULT_POD
 from tools.soak.judge import Judgement
 from tools.soak.traffic import STILL_S, Traffic
-from tools.soak.trend import FLAT_PER_H, S_PER_H, Trend, pooled, trend
+from tools.soak.trend import FLAT_PER_H, S_PER_H, SETTLES_S, Trend, pooled, trend, unknown
 from tools.soak.troubles import KINDS, Trouble
 from tools.soak.watches.clocks import ClockWatch, SteeringWatch
 from tools.soak.watches.holdings import QUANTITIES, HoldingsWatch, Series
 from tools.soak.watches.leaders import Led, two_at_once, unled
 
 MOST_OUTSIDE = 0.001
-NO_LEADER, LEADERLESS_S = "no leader", 10.0
+NO_LEADER, NO_LEADER_OF_SERVERS = "no leader", "no leader where a bus server was in trouble"
+LEADERLESS_S, LEADERLESS_OF_SERVERS_S = 6.0, 10.0
 """The lease of who ended lapses after 3.5 s, and tries of others end later where a server is in trouble as well."""
 
 CAUSE_S = 20.0
@@ -29,8 +30,11 @@ TOLD = 5
 
 WRONG = ("missed", "false", "stale")
 WITHOUT_AGENT = ("agent_killed", "agent_stopped", "agent_restarted", "host_left")
+PUT_OUT = ("host_revoked",)
 RESTARTED_AT_ONCE = ("agent_killed", "agent_restarted")
-RESTARTED_S, CAUGHT_UP_S = 3.0, 5.0
+STARTS_WITHIN_S, CAUGHT_UP_S = 15.0, 5.0
+"""An agent that is to run does so within the first; on a machine with far more to do than it can some took 11 s."""
+
 
 Floats = NDArray[np.float64]
 
@@ -65,19 +69,23 @@ class Check:
 
 
 def clock_checks(
-    watch: ClockWatch, hosts: Sequence[str], done: Sequence[Trouble]
+    watch: ClockWatch, hosts: Sequence[str], done: Sequence[Trouble], starts: Mapping[str, Sequence[float]]
 ) -> tuple[list[Check], dict[str, Any]]:
-    """Of the clocks, with the figures.
+    """Of the clocks, with the figures; `starts` are when each host's agents began to run.
 
     While a host's agent does not run nobody follows what disciplines its clock, which no bound can know of
-    (docs/troubleshooting.md); those readings are counted apart.
+    (docs/troubleshooting.md); those readings are counted apart. So are readings without a bound while none runs, or the
+    host is put out or joins.
     """
     errors, bounds = np.array(watch.errors_ns), np.array(watch.bounds_ns)
-    followed = _followed(np.array(watch.times_s), hosts, done)
+    times_s = np.array(watch.times_s)
+    followed = _followed(times_s, hosts, done, starts)
+    belongs = followed & ~_put_out(times_s, hosts, done)
     claimed = ~np.isnan(bounds)
     outside = claimed & (errors > bounds)
     share = float((outside & followed).sum() / max(1, (claimed & followed).sum()))
-    missing = int((~claimed).sum())
+    unbounded = ~claimed & belongs
+    missing = int(unbounded.sum())
     figures = {
         "samples": int(claimed.sum()),
         "late_readings": watch.late,
@@ -86,8 +94,9 @@ def clock_checks(
             (outside & ~followed).sum() / max(1, (claimed & ~followed).sum())
         ),
         "without_bound": missing,
+        "without_bound_without_agent": int((~claimed & ~belongs).sum()),
         "without_bound_s": sorted(
-            {round(watch.times_s[row]) for row in np.flatnonzero((~claimed).any(axis=1))}
+            {round(watch.times_s[row]) for row in np.flatnonzero(unbounded.any(axis=1))}
         ),
         "error_p50_ns": _quantile(errors[claimed], 0.5),
         "error_p99_ns": _quantile(errors[claimed & followed], 0.99),
@@ -100,20 +109,40 @@ def clock_checks(
         Check(
             "clocks within their bounds", f"{1 - MOST_OUTSIDE:.1%}", f"{1 - share:.3%}", share <= MOST_OUTSIDE
         ),
-        Check("clocks without a bound", "never", f"{missing} of {claimed.size} samples", not missing),
+        Check("clocks without a bound", "never", f"{missing} of {belongs.sum()} samples", not missing),
     ]
     return checks, figures
 
 
-def _followed(times_s: Floats, hosts: Sequence[str], done: Sequence[Trouble]) -> NDArray[np.bool_]:
+def _followed(
+    times_s: Floats, hosts: Sequence[str], done: Sequence[Trouble], starts: Mapping[str, Sequence[float]]
+) -> NDArray[np.bool_]:
     """At which readings a host's agent ran, and had for a while; shape (readings, hosts)."""
     followed = np.ones((len(times_s), len(hosts)), bool)
     for each in done:
         if each.kind in WITHOUT_AGENT:
-            end_s = each.begin_s + RESTARTED_S if KINDS[each.kind].ends_process else 0.0
-            end_s = max(end_s, each.end_s if each.kind not in RESTARTED_AT_ONCE else 0.0) + CAUGHT_UP_S
-            followed[(times_s >= each.begin_s) & (times_s <= end_s), hosts.index(each.target)] = False
+            is_away = (times_s >= each.begin_s) & (times_s <= _runs_again_s(each, starts) + CAUGHT_UP_S)
+            followed[is_away, hosts.index(each.target)] = False
     return followed
+
+
+def _runs_again_s(trouble: Trouble, starts: Mapping[str, Sequence[float]]) -> float:
+    """When the agent ran again that was away for a trouble."""
+    if not KINDS[trouble.kind].ends_process:
+        return trouble.end_s
+    due_s = trouble.begin_s if trouble.kind in RESTARTED_AT_ONCE else trouble.end_s
+    first_s = min((at_s for at_s in starts.get(trouble.target, ()) if at_s > due_s), default=due_s)
+    return min(first_s, due_s + STARTS_WITHIN_S)
+
+
+def _put_out(times_s: Floats, hosts: Sequence[str], done: Sequence[Trouble]) -> NDArray[np.bool_]:
+    """At which readings a host did not belong to the fleet, or had just joined it; shape (readings, hosts)."""
+    out = np.zeros((len(times_s), len(hosts)), bool)
+    for each in done:
+        if each.kind in PUT_OUT:
+            is_then = (times_s >= each.begin_s) & (times_s <= each.end_s + CAUGHT_UP_S)
+            out[is_then, hosts.index(each.target)] = True
+    return out
 
 
 def _episodes(watch: ClockWatch, outside: NDArray[np.bool_], hosts: Sequence[str]) -> list[dict[str, Any]]:
@@ -151,30 +180,43 @@ def leader_checks(
 ) -> tuple[list[Check], dict[str, Any]]:
     """Of who leads, with the figures."""
     two, gaps = two_at_once(list(led)), unled(list(led), 0.0, end_s)
-    longest_s = max((until_s - from_s for from_s, until_s in gaps), default=0.0)
-    control = [
-        each for each in done if each.kind not in KINDS or KINDS[each.kind].whom in ("manager", "server")
+    causes = [_causes(from_s, done) for from_s, _ in gaps]
+    of_servers = [
+        any(each.kind not in KINDS or KINDS[each.kind].whom == "server" for each in of) for of in causes
     ]
-    idle = [
-        f"{from_s:.0f} s"
-        for from_s, _ in gaps
-        if not any(each.begin_s - 1 <= from_s <= each.end_s + CAUSE_S for each in control)
-    ]
+    lasted_s = [until_s - from_s for from_s, until_s in gaps]
+    idle = [f"{from_s:.0f} s" for (from_s, _), of in zip(gaps, causes, strict=True) if not of]
+    longest_s, longest_of_servers_s = (
+        max((each for each, is_of in zip(lasted_s, of_servers, strict=True) if is_of == wanted), default=0.0)
+        for wanted in (False, True)
+    )
     figures = {
         "leaders": len({each.epoch for each in led}),
-        "without_s": [round(until_s - from_s, 2) for from_s, until_s in gaps],
-        "longest_without_s": round(longest_s, 2),
+        "without_s": [round(each, 2) for each in lasted_s],
+        "longest_without_s": round(max(longest_s, longest_of_servers_s), 2),
+        "longest_without_of_servers_s": round(longest_of_servers_s, 2),
+        "longest_without_of_managers_s": round(longest_s, 2),
     }
     return [
         Check("two leaders at once", "never", _told(two) or "never", not two),
-        Check(
-            NO_LEADER,
-            f"at most {LEADERLESS_S:.0f} s",
-            f"{longest_s:.1f} s at the longest",
-            longest_s <= LEADERLESS_S,
-        ),
+        _leaderless(NO_LEADER, longest_s, LEADERLESS_S),
+        _leaderless(NO_LEADER_OF_SERVERS, longest_of_servers_s, LEADERLESS_OF_SERVERS_S),
         Check("no leader without cause", "never", _told(idle) or "never", not idle),
     ], figures
+
+
+def _causes(from_s: float, done: Sequence[Trouble]) -> list[Trouble]:
+    """Troubles of managers and bus servers for which nobody may lead from then on."""
+    return [
+        each
+        for each in done
+        if (each.kind not in KINDS or KINDS[each.kind].whom in ("manager", "server"))
+        and each.begin_s - 1 <= from_s <= each.end_s + CAUSE_S
+    ]
+
+
+def _leaderless(what: str, longest_s: float, most_s: float) -> Check:
+    return Check(what, f"at most {most_s:.0f} s", f"{longest_s:.1f} s at the longest", longest_s <= most_s)
 
 
 def finding_checks(judged: Judgement) -> tuple[list[Check], dict[str, Any]]:
@@ -223,7 +265,9 @@ def holding_checks(watch: HoldingsWatch, since_s: float) -> tuple[list[Check], l
     checks, rows = [], []
     for quantity in QUANTITIES:
         for role in sorted({role for name, role in watch.processes if name == quantity}):
-            found = trend(pooled(watch.processes[quantity, role], since_s))
+            samples = watch.processes[quantity, role]
+            settles_s = SETTLES_S if quantity.endswith("_bytes") else 0.0
+            found = trend(pooled(samples, since_s, settles_s)) or unknown(pooled(samples, since_s))
             if found is None:
                 continue
             rows.append({"quantity": quantity, "role": role, **asdict(found), "verdict": found.verdict})

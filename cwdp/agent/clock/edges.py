@@ -39,6 +39,9 @@ LEAST_YOUNG_NS = 200_000_000
 SAME_NS = 300_000_000
 """An edge that was cut so short a time before the others was cut for the same change."""
 
+BELIEVED_NS = 2_000_000_000
+"""For so long the manager's word of the peers' rates is worth what it claims; nobody follows them once it is silent."""
+
 TOLD_NS = 12_000_000_000
 """For so long the manager is told since when the clocks have been as they are: windows remember 8 s."""
 
@@ -69,6 +72,7 @@ class HostEdges:
         self._bent, self._held = np.zeros((2, LEAST_SLOTS), bool), np.zeros(LEAST_SLOTS, bool)
         self._own = np.zeros(LEAST_SLOTS, bool)
         self._priors: dict[str, DriftPrior] = {}
+        self._priors_came_ns = LONG_AGO
         self._before: Lines | None = None
         self._young: Lines | None = None
         self._fresh: list[Samples] = []
@@ -107,9 +111,10 @@ class HostEdges:
         """The slots of some edges."""
         return np.array([self._slot[edge] for edge in edges], dtype=np.intp)
 
-    def believe(self, priors: list[DriftPrior]) -> None:
-        """Take in what the manager knows of the peers' rates."""
+    def believe(self, priors: list[DriftPrior], now_local_ns: int) -> None:
+        """Take in what the manager knows of the peers' rates, at a time of this host's clock."""
         self._priors = {prior.dst: prior for prior in priors}
+        self._priors_came_ns = now_local_ns
 
     def add(self, now_ns: int, samples: Samples) -> None:
         """Take in samples."""
@@ -270,6 +275,8 @@ class HostEdges:
         """What is known of some slots: the surer of the manager's word and this host's own memory."""
         prior = self._memory.prior(now_local_ns)
         young = now_local_ns - self._cut_ns < YOUNG_NS
+        if now_local_ns - self._priors_came_ns > BELIEVED_NS:
+            return prior.of(slots)
         for (_, dst), slot in self._slot.items():
             known = self._priors.get(dst)
             if known is not None and not young[slot] and known.sigma < prior.sigma_slope[slot]:

@@ -19,12 +19,15 @@ SILENCE_S = 2.0
 UNHEARD_NS = 10_000_000_000
 """For no longer solutions are waited for that an agent's word is in."""
 
+STOOD_STILL_NS = 6_000_000_000
+"""For so long solutions may rest on stamps of the time in which an agent stood still."""
+
 LEFT_S = 0.3
 LEFT_SURCHARGE = 2.0
 MORE_LOOKS = 4
 """After a change what is known of the clock's distance is known by a single reading."""
 
-WRITE_NS, WRITE_EVERY_NS = 1.0, 1_000_000_000
+WRITE_NS, WRITE_EVERY_NS = 1.0, 500_000_000
 COMPARE_EVERY = 10
 """The dataplane is given a new base line when that moves local time by more, or when it is as old.
 
@@ -146,10 +149,11 @@ class HostClock:
     """Follows the manager's solutions: the first is taken as it is, later ones are approached by slewing.
 
     A line found in the maps, left by an earlier agent, is taken up. Without word from the manager the last
-    line goes on, and its bound grows, the faster the longer that lasts.
+    line goes on, and its bound grows, the faster the longer that lasts; so it does while the manager tells lines that nobody
+    has measured, as of a host whose link is cut.
 
     Where local time goes on as an earlier agent had it, solutions count once this one's word is in them: others found stamps that
-    nobody had freed of the discipline.
+    nobody had freed of the discipline. So they do after an agent stood still.
 
     Args:
         clock: this host's.
@@ -158,9 +162,10 @@ class HostClock:
 
     def __init__(self, clock: LocalClock, boot_id: str) -> None:
         self._clock, self._agent = clock, short_id(boot_id)
-        self._known_from_ns = 0
+        self._known_from_ns, self._alone_until_ns = 0, clocksync.LONG_AGO
         self._target: ClockLine | None = None
         self._target_came_ns = 0
+        self._measured_ns: int | None = None
         self._timeline: str | None = None
         self._left_ns, self._left_rate, self._left_at_ns = 0, 0.0, clocksync.LONG_AGO
         self._rate_changes = RateChanges()
@@ -189,6 +194,10 @@ class HostClock:
         self._left_ns, self._left_rate = since_ns, LEFT_SURCHARGE * rate
         self._left_at_ns = self._clock.now_ns()
 
+    def stood_still(self) -> None:
+        """Nobody freed this host's stamps of the discipline for a while: its line holds, solutions of that time do not."""
+        self._alone_until_ns = self._clock.now_ns() + STOOD_STILL_NS
+
     def _is_off_line(self, now_ns: int) -> bool:
         """Whether the clock has changed too lately to have been found anew, or nobody has had word of it since."""
         return now_ns - self._left_at_ns < LEFT_S * 1e9 or self._target_came_ns < self._left_at_ns
@@ -212,12 +221,17 @@ class HostClock:
             self._known_from_ns = 0
         elif update.agent is not None and self._clock.now_ns() < self._known_from_ns:
             return
+        if self.published is not None and self._clock.now_ns() < self._alone_until_ns:
+            return
         new_timeline = self._timeline is not None and update.timeline != self._timeline
         self._timeline = update.timeline
         self._target, self._target_came_ns = update.line, self._clock.now_ns()
         if update.line.state in VOID:
             return
-        self._rate_changes.hear(update.line.ref_local_ns, update.line.drift)
+        if update.line.state == "synced":
+            self._rate_changes.hear(update.line.ref_local_ns, update.line.drift)
+        if update.line.state == "synced" or self._measured_ns is None:
+            self._measured_ns = update.line.ref_local_ns
         target = _line(update.line)
         if self.published is not None:
             here = self.published.at(self._target_came_ns)
@@ -266,7 +280,8 @@ class HostClock:
         slew_ns = round(behind_ns / slew) if slew else 0
         left = self._left_rate if self._is_off_line(now_ns) else 0.0
         age_ns = max(now_ns - target.ref_local_ns, 0)
-        off_ns, off_drift = self._rate_changes.off_ns(age_ns)
+        measured_ns = target.ref_local_ns if self._measured_ns is None else self._measured_ns
+        off_ns, off_drift = self._rate_changes.off_ns(max(now_ns - measured_ns, 0))
         bound_ns = target.bound_ns + target.bound_drift * age_ns + off_ns + abs(behind_ns)
         bound_ns += left * (now_ns - self._left_ns)
         bound_drift = target.bound_drift + off_drift + left

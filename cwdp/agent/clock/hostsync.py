@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from cwdp.agent.clock.edges import HostEdges
 from cwdp.agent.clock.hostclock import HostClock
+from cwdp.agent.clock.timebase import LOOKED_AFTER_NS
 from cwdp.agent.clock.window import Samples
 from cwdp.shared.bus.clocks import OwnChange
 from cwdp.shared.bus.edges import EdgeFit
@@ -26,6 +27,12 @@ class HostSync:
         """Take in samples."""
         self.edges.add(now_ns, samples)
 
+    def distrust(self, from_local_ns: int, to_local_ns: int) -> None:
+        """This host's stamps were off from one local time to another."""
+        self.edges.drop_between(from_local_ns, to_local_ns)
+        if to_local_ns - from_local_ns > LOOKED_AFTER_NS:
+            self.line.stood_still()
+
     def look(self, now_ns: int) -> bool:
         """See whether clocks have changed; True while what is measured of them is wanted at once."""
         left = self.edges.look(now_ns, self._now_local_ns())
@@ -44,7 +51,7 @@ class HostSync:
     def follow(self, update: ClockUpdate) -> None:
         """Take in the manager's latest solution."""
         self.line.follow(update)
-        self.edges.believe(update.priors)
+        self.edges.believe(update.priors, self._now_local_ns())
         for changed in update.changes:
             since_local_ns = self.line.local_ns(changed.since_ns)
             if since_local_ns is not None:

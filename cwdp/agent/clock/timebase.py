@@ -11,6 +11,9 @@ from dataclasses import dataclass
 REACH_NS = 1 << 46
 """As in `bpf/clock.h`: beyond, a base line's rate holds no more."""
 
+LOOKED_AFTER_NS = 2_000_000_000
+"""As in `bpf/clock.h`: so long after an agent has looked at it a clock has a bound."""
+
 MEMORY_NS = 2e9
 MOST_FADING = 0.05
 SCATTER_NS, SCATTER_LEAST_NS = 5.0, 1.0

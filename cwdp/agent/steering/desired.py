@@ -43,7 +43,7 @@ class Reconciler(ABC):
                 self._stale.discard(ifname)
                 self._tell(ifname, await asyncio.to_thread(self._try, ifname))
             try:
-                await asyncio.wait_for(self._wake.wait(), RETRY_S)
+                await asyncio.wait_for(self._wake.wait(), self._wait_s())
             except TimeoutError:
                 self._stale |= self._unsettled()
 
@@ -58,6 +58,10 @@ class Reconciler(ABC):
             CwdpError: nothing of it could be.
             OSError: its maps cannot be opened or changed.
         """
+
+    def _wait_s(self) -> float:
+        """How long it may take until something is looked at again, while nothing else is wanted."""
+        return RETRY_S
 
     def _unsettled(self) -> set[str]:
         """The NICs that are to be looked at again after a while."""

@@ -16,6 +16,8 @@ from cwdp.shared.bus.messages import RoceSettings, SteerQp
 from cwdp.shared.tcp import SteerTcp
 
 LOOK_S = 5.0
+CONFIRMED_S = 1.0
+"""So often after other connections are wanted: only once the far end confirms them can their sockets' timers be set."""
 
 _NS_PER_MS = 1_000_000
 
@@ -29,9 +31,12 @@ class DesiredSteering(Reconciler):
         self._roce: RoceSettings | None = None
         self._tcp: list[SteerTcp] = []
         self._looked_s = time.monotonic()
+        self._others_until_s = 0.0
 
     def want(self, steer: list[SteerQp], roce: RoceSettings | None, tcp: list[SteerTcp]) -> None:
         """Have this from now on."""
+        if tcp != self._tcp:
+            self._others_until_s = time.monotonic() + LOOK_S
         self._steer, self._roce, self._tcp = steer, roce, tcp
         self._look_at(self._ifnames)
 
@@ -47,10 +52,13 @@ class DesiredSteering(Reconciler):
     def _unsettled(self) -> set[str]:
         """All of them now and then: other hosts announce connections, or cease to."""
         now_s = time.monotonic()
-        if self._steer is None or now_s - self._looked_s < LOOK_S:
+        if self._steer is None or (now_s - self._looked_s < LOOK_S and now_s > self._others_until_s):
             return super()._unsettled()
         self._looked_s = now_s
         return set(self._ifnames)
+
+    def _wait_s(self) -> float:
+        return CONFIRMED_S if time.monotonic() < self._others_until_s else super()._wait_s()
 
 
 def apply(

@@ -22,7 +22,7 @@ MOST_RANGES = 256
 """Of all services; the kernel is asked for each."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
-_RANGE = re.compile(r"(\d{1,5})-(\d{1,5})")
+_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 HIGHEST_PORT = 65_535
 
 
@@ -107,7 +107,7 @@ def _range(where: str, told: int | str) -> PortRange:
     low = high = told if isinstance(told, int) else 0
     if isinstance(told, str):
         match = _RANGE.fullmatch(told)
-        low, high = (int(match[1]), int(match[2])) if match else (0, 0)
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 0 < low <= high <= HIGHEST_PORT:
         raise ConfigError(
             f"{where}: {told!r} is no port and no range of ports", 'for instance 5201, or "10000-10099"'

@@ -1,4 +1,4 @@
-"""`cwdp fabric` and `cwdp path`: the fabric as the manager has found it, and the paths between two hosts."""
+"""`cwdp fabric`: the fabric as the manager has found it."""
 
 from collections import defaultdict
 from typing import Any
@@ -12,7 +12,6 @@ from cwdp.cli.client import ManagerClient
 from cwdp.cli.cluster.link import finding_text
 from cwdp.cli.reading import reading, show
 from cwdp.cli.times import at_option, shown_time
-from cwdp.errors import ManagerError
 
 
 @click.command()
@@ -33,26 +32,6 @@ def fabric(*, links: bool, at_s: float | None, url: str | None, as_json: bool, w
         as_json=as_json,
         watch_s=watch,
     )
-
-
-@click.command()
-@click.argument("src", metavar="SRC")
-@click.argument("dst", metavar="DST")
-@reading
-def path(*, src: str, dst: str, url: str | None, as_json: bool, watch: float | None) -> None:
-    """Show which source ports lead over which switches, from SRC to DST (HOST or HOST/NIC)."""
-    client = ManagerClient(url)
-
-    def fetch() -> Any:
-        answer = client.get("/v1/path", {"src": src, "dst": dst})
-        if not answer["pairs"]:
-            raise ManagerError(
-                f"no path is known from {src!r} to {dst!r}",
-                "paths are traced between NICs that probe each other or have traffic; `cwdp host` lists them",
-            )
-        return answer
-
-    show(fetch, _paths, as_json=as_json, watch_s=watch)
 
 
 def _fabric(answer: Any, *, with_links: bool) -> RenderableType:
@@ -134,28 +113,3 @@ def _suspects(answer: Any) -> RenderableType:
             suspect["reason"],
         )
     return table
-
-
-def _paths(answer: Any) -> RenderableType:
-    parts: list[RenderableType] = []
-    for pair in answer["pairs"]:
-        ports: defaultdict[tuple[str | None, ...], list[str]] = defaultdict(list)
-        for port in pair["ports"]:
-            mark = "*" if port["in_use"] else ""
-            ports[tuple(port["nodes"])].append(f"{port['sport']}{mark}")
-        table = tables.new_table("switches", "ports")
-        for nodes, shown in sorted(ports.items(), key=lambda item: [node or "" for node in item[0]]):
-            table.add_row(" > ".join(node or "?" for node in nodes), " ".join(shown))
-        parts += [Text(_heading(pair), "bold"), table]
-    parts.append(Text("* in use by probes or queue pairs; ? does not answer", "dim"))
-    return Group(*parts)
-
-
-def _heading(pair: Any) -> str:
-    text = f"{pair['src']} > {pair['dst']} ({pair['dst_addr']}): "
-    if not pair["paths_between_leaves"]:
-        return text + "no path is known whole"
-    return text + (
-        f"{pair['paths_known']} of {pair['paths_between_leaves']} known paths between the leaves, "
-        f"all found with {100 * pair['confidence']:.4g}%"
-    )

@@ -41,7 +41,7 @@ def tcp(
 
 
 def _render(answer: Any) -> RenderableType:
-    table = tables.new_table("connection", "service", "out", "in", "rtt", "resent", "ends")
+    table = tables.new_table("connection", "service", "out", "in", "rtt", "resent", "path")
     for row in answer["connections"]:
         resent = row["bytes_retransmitted"]
         table.add_row(
@@ -50,12 +50,29 @@ def _render(answer: Any) -> RenderableType:
             *(tables.quantity(row[name]) for name in ("bps", "received_bps")),
             tables.duration(US_NS * row["rtt_us"]),
             Text(tables.quantity(resent), "red" if resent else ""),
-            "both" if row["both_ends"] else "one",
+            _path(row),
         )
-    text = f"{len(answer['connections'])} of {answer['connection_count']}; out, in: bit/s; resent: bytes; ends: which tell"
+    text = f"{len(answer['connections'])} of {answer['connection_count']}; out, in: bit/s; resent: bytes"
+    text += "; path: steered, its backup; own: by its own ports, one: these too, as one end tells only"
+    if any(row.get("override") for row in answer["connections"]):
+        text += "; *: an operator has steered it"
     if answer["unlisted"]:
         text += f"; {answer['unlisted']} more than agents list"
     return Group(table, Text(text, style="dim"))
+
+
+def _path(row: Any) -> Text:
+    shown = _taken(row)
+    return shown.append("*") if row.get("override") else shown
+
+
+def _taken(row: Any) -> Text:
+    steered = row.get("steered")
+    if steered is None:
+        return Text("own" if row["both_ends"] else "one")
+    if steered["standing"] == "unconfirmed":
+        return Text("own")
+    return Text("backup", "yellow") if steered["failed_over"] else Text("path")
 
 
 def _name(row: Any) -> str:

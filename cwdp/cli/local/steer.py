@@ -1,11 +1,11 @@
-"""`cwdp steer`: which path each queue pair takes, of this host or, through the manager, of any."""
+"""`cwdp steer`: which path each queue pair takes, of this host or, through the manager, of any; TCP by `cwdp.cli.local.steer_tcp`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +13,7 @@ from rich.text import Text
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.local.loaded import require_loaded
 from cwdp.cli.local.params import host_option, manager_option, place
+from cwdp.cli.local.steer_tcp import tcp
 from cwdp.cli.output import emit
 from cwdp.dataplane.kernel.interface import ifindex_of
 from cwdp.dataplane.loading import loader
@@ -25,10 +26,21 @@ dev_option = click.option("--dev", required=True, metavar="IF", help="The interf
 dst_option = click.option("--dst", required=True, metavar="ADDR", help="Destination address.")
 qpn_option = click.option("--qpn", required=True, type=int, help="Destination queue pair number.")
 
+TAKES: dict[str | None, str | Text] = {
+    "primary": "its path",
+    "backup": Text("its backup", "yellow"),
+    "unconfirmed": "its own ports",
+    None: Text("not yet", "yellow"),
+}
+"""What a connection does, by its standing."""
+
 
 @click.group()
 def steer() -> None:
-    """Which path each queue pair of this host takes."""
+    """Which path each queue pair of this host takes, and each TCP connection of the fleet."""
+
+
+steer.add_command(tcp)
 
 
 @steer.command("set")
@@ -77,11 +89,17 @@ def unset(dev: str, dst: str, qpn: int, host: str | None, url: str | None) -> No
 @host_option
 @manager_option
 def list_(dev: str | None, as_json: bool, host: str | None, url: str | None) -> None:
-    """Show the queue pairs that are steered, and how their paths are; with --host also those that no dataplane moves."""
+    """Show the queue pairs that are steered, and how their paths are.
+
+    With --host also those that no dataplane moves, and TCP connections.
+    """
     if host is not None:
-        told = ManagerClient(url).get("/v1/steered", {"host": host})["steered"]
-        wanted = [row for row in told if dev in (None, row["nic"])]
-        emit({"steered": wanted}, as_json=as_json, render=lambda: _render_wanted(host, wanted))
+        told = ManagerClient(url).get("/v1/steered", {"host": host})
+        wanted = {
+            kind: [row for row in told.get(kind, ()) if dev in (None, row["nic"])]
+            for kind in ("steered", "connections")
+        }
+        emit(wanted, as_json=as_json, render=lambda: _render_all_wanted(host, **wanted))
         return
     tree.require_privileges()
     if dev is not None:
@@ -121,9 +139,34 @@ def _row(ifname: str, steered: Steered) -> dict[str, Any]:
     }
 
 
-def _render_wanted(host: str, rows: list[dict[str, Any]]) -> RenderableType:
-    if not rows:
-        return f"no queue pair of {escape(host)} is to be steered"
+def _render_all_wanted(
+    host: str, steered: list[dict[str, Any]], connections: list[dict[str, Any]]
+) -> RenderableType:
+    parts: list[RenderableType] = [_render_wanted(steered)] if steered else []
+    parts += [_render_connections(connections)] if connections else []
+    return Group(*parts) if parts else f"nothing of {escape(host)} is to be steered"
+
+
+def _render_connections(rows: list[dict[str, Any]]) -> RenderableType:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("CONNECTION", overflow="fold")
+    for name in ("PORT", "BACKUP"):
+        table.add_column(name, no_wrap=True, justify="right")
+    for name in ("SET BY", "TAKES"):
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        backup = row["backup_sport"]
+        table.add_row(
+            Text(row["connection"]),
+            str(row["sport"]),
+            "-" if backup is None else str(backup),
+            row["set_by"],
+            TAKES[row["standing"]],
+        )
+    return table
+
+
+def _render_wanted(rows: list[dict[str, Any]]) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     for name in ("NIC", "DESTINATION"):
         table.add_column(name, no_wrap=True)

@@ -56,6 +56,9 @@ class TcpConnection:
             raise SteeringError(
                 f"{self.local} and {self.remote} are of two families", "give both as IPv4 or both as IPv6"
             )
+        for address in (self.local, self.remote):
+            if address.version == 6 and address.ipv4_mapped:
+                raise SteeringError(f"{address} is an address of IPv4", f"write {address.ipv4_mapped}")
 
     def __str__(self) -> str:
         return f"{_end(self.local, self.local_port)} > {_end(self.remote, self.remote_port)}"
@@ -224,7 +227,7 @@ class TcpSteering:
         for key, _ in self._numbers():
             if key not in numbers:
                 libbpf.hash_delete(self._maps.tcp_out_fd, key)
-        own = {connection.wire_key() for connection in kept}
+        own = {one.wire_key() for one, n in kept.items() if _steer(self._conns[n]).ports}
         for key, value in self._ports():
             if _announced_ns(value) == _OWN_NS and key not in own:
                 libbpf.hash_delete(self._maps.tcp_in_fd, key)
@@ -324,27 +327,9 @@ class _Changes:
         paths = self._paths.use(wanted.path_keys(connection))
         self._is_any = True
         if number is None:
-            number = self._numbers[connection] = self._free.popleft()
-            self._conns[number] = np.zeros((), dtype=abi.TCP_CONN)
-            self._conns["key"][number] = connection.record()
-            self._write(number, wanted, paths)
-            self._maps.tcp_steered["by_sum"][0, _place(connection)] += 1
-            self._maps.tcp_steered["total"] += 1
-            store_barrier()
-            try:
-                _enter(self._maps, connection, number)
-            except OSError as error:
-                self.drop(connection)
-                raise SteeringError(
-                    f"{abi.TCP_ANNOUNCED_MAX} connections are known already, no more fit",
-                    "it is tried again by itself",
-                ) from error
+            self._add(connection, wanted, paths)
         else:
-            before = _steer(self._conns[number])
-            self._left.append(before.path_keys(connection))
-            self._write(number, wanted, paths)
-        if wanted.ports:
-            self._wires[connection.wire_key()] = connection
+            self._alter(connection, number, wanted, paths)
 
     def drop(self, connection: TcpConnection) -> None:
         """Steer a connection no more; raises what `TcpSteering.unset` does."""
@@ -353,12 +338,13 @@ class _Changes:
             raise SteeringError(f"{connection} is not steered", "nothing is to be done")
         self._is_any = True
         libbpf.hash_delete(self._maps.tcp_out_fd, connection.pack())
-        libbpf.hash_delete(self._maps.tcp_in_fd, connection.wire_key())
-        self._left.append(_steer(self._conns[number]).path_keys(connection))
+        steer = _steer(self._conns[number])
+        if steer.ports:
+            self._forget_ports(connection)
+        self._left.append(steer.path_keys(connection))
         self._conns["flags"][number] = 0
         self._maps.tcp_steered["by_sum"][0, _place(connection)] -= 1
         self._maps.tcp_steered["total"] -= 1
-        self._wires.pop(connection.wire_key(), None)
         self._free.append(number)
 
     def finish(self) -> None:
@@ -369,6 +355,42 @@ class _Changes:
             self._paths.leave(paths)
         self._left.clear()
 
+    def _add(self, connection: TcpConnection, wanted: TcpSteer, paths: list[int]) -> None:
+        number = self._numbers[connection] = self._free.popleft()
+        self._conns[number] = np.zeros((), dtype=abi.TCP_CONN)
+        self._conns["key"][number] = connection.record()
+        self._write(number, wanted, paths)
+        self._maps.tcp_steered["by_sum"][0, _place(connection)] += 1
+        self._maps.tcp_steered["total"] += 1
+        store_barrier()
+        self._have_found(connection, number, wanted)
+
+    def _alter(self, connection: TcpConnection, number: int, wanted: TcpSteer, paths: list[int]) -> None:
+        before = _steer(self._conns[number])
+        self._left.append(before.path_keys(connection))
+        self._write(number, wanted, paths)
+        if wanted.ports and not before.ports:
+            self._have_found(connection, number, wanted)
+        elif before.ports and not wanted.ports:
+            self._forget_ports(connection)
+
+    def _have_found(self, connection: TcpConnection, number: int, wanted: TcpSteer) -> None:
+        """Have the dataplane find it; where there is no room, it is steered no more."""
+        if wanted.ports:
+            self._wires[connection.wire_key()] = connection
+        try:
+            _enter(self._maps, connection, number)
+        except OSError as error:
+            self.drop(connection)
+            raise SteeringError(
+                f"{abi.TCP_ANNOUNCED_MAX} connections are known already, no more fit",
+                "it is tried again by itself",
+            ) from error
+
+    def _forget_ports(self, connection: TcpConnection) -> None:
+        libbpf.hash_delete(self._maps.tcp_in_fd, connection.wire_key())
+        self._wires.pop(connection.wire_key(), None)
+
     def _write(self, number: int, wanted: TcpSteer, paths: list[int]) -> None:
         conns = self._conns
         flags = int(SteerFlag.ON)
@@ -378,6 +400,7 @@ class _Changes:
         conns["sport"][number], conns["path"][number] = wanted.sport, paths[0]
         if wanted.backup_sport is not None:
             conns["backup_sport"][number], conns["backup_path"][number] = wanted.backup_sport, paths[1]
+        conns["route"][number] = conns["left_ns"][number] = 0
         conns["managed"][number] = Managed.BY_AGENT * wanted.managed | Managed.OVERRIDE * wanted.override
         conns["flags"][number] = flags
 

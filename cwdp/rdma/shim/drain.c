@@ -18,16 +18,10 @@ static struct {
 } left[MOST_DRAINING];
 static uint32_t left_count;
 
-/* A function of verbs returns an errno, or with older providers -1. */
-static int error_of(int returned)
-{
-	return returned >= 0 ? returned : errno ? errno : EIO;
-}
-
 static int to_state(struct known *known, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = {.qp_state = state};
-	return error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE));
+	return real_error(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE));
 }
 
 /* Soft-RoCE looks at a send queue when something is posted, and by itself neither sees that the last of it
@@ -69,7 +63,7 @@ static int glance(struct known *known)
 	struct ibv_qp_attr attr = {0};
 	struct ibv_qp_init_attr init;
 	have_looked_at(known);
-	int failed = error_of(real_verbs()->query_qp(known->qp, &attr, IBV_QP_STATE, &init));
+	int failed = real_error(real_verbs()->query_qp(known->qp, &attr, IBV_QP_STATE, &init));
 	if (failed)
 		return failed;
 	if (attr.qp_state != IBV_QPS_SQD)
@@ -117,7 +111,7 @@ int drain_and_move(struct known *known, uint32_t flow_label, uint64_t deadline_n
 		return failed;
 	failed = drained(known, deadline_ns);
 	if (!failed)
-		failed = error_of(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE | IBV_QP_AV));
+		failed = real_error(real_verbs()->modify_qp(known->qp, &attr, IBV_QP_STATE | IBV_QP_AV));
 	int stuck = go_on(known);
 	if (stuck && glance(known) == EINPROGRESS)
 		leave(known);

@@ -103,12 +103,6 @@ static uint32_t flow_label_of(uint16_t sport)
 	return low ? low : (1u << 14 | 1);
 }
 
-/* A function of verbs returns an errno, or with older providers -1. */
-static int error_of(int returned)
-{
-	return returned >= 0 ? returned : errno ? errno : EIO;
-}
-
 static int move_held(struct known *known, const struct cwdp_verbs_move *order, uint32_t *by)
 {
 	uint16_t sport = (uint16_t)order->sport;
@@ -118,7 +112,7 @@ static int move_held(struct known *known, const struct cwdp_verbs_move *order, u
 		return ETIMEDOUT;
 	*by = known->mover.actuator;
 	if (known->mover.set_sport)
-		return error_of(known->mover.set_sport(known->qp, sport));
+		return real_error(known->mover.set_sport(known->qp, sport));
 	if (!order->with_sqd)
 		return EOPNOTSUPP;
 	*by = CWDP_VERBS_SQD;

@@ -2,6 +2,7 @@
 #include "real.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -42,6 +43,11 @@ const struct real *real_verbs(void)
 {
 	pthread_once(&once, find);
 	return &real;
+}
+
+int real_error(int returned)
+{
+	return returned >= 0 ? returned : errno ? errno : EIO;
 }
 
 struct search {

@@ -20,6 +20,9 @@ typedef int (*set_sport_fn)(struct ibv_qp *qp, uint16_t sport);
  * it. */
 const struct real *real_verbs(void);
 
+/* The errno of what one that modifies or queries has returned: that, or with older providers -1. */
+int real_error(int returned);
+
 /* The vendor's function that gives a queue pair another source port while it sends; NULL where there is none,
  * or where it is not for the device.
  */

@@ -39,7 +39,7 @@ from msgspec import Meta, Struct
 from cwdp.shared.bus.clocks import ChangedClock, Discipline, OwnChange
 from cwdp.shared.bus.edges import EdgeRows
 from cwdp.shared.slices import SliceSet
-from cwdp.shared.tcp import SteerTcp
+from cwdp.shared.tcp import SteeredTcp, SteerTcp
 
 DESIRED_BUCKET = "cwdp-desired"
 HELLO_INTERVAL_S = 1.0
@@ -340,13 +340,14 @@ class QpReport(FromAgent, frozen=True, kw_only=True):
 
 
 class SteerReport(FromAgent, frozen=True, kw_only=True):
-    """What is steered on a host now: as the manager wanted it once, on whose behalf, and by hand.
+    """What is steered on a host now: as the manager wanted it once, on whose behalf, and by hand. No `tcp`: it does not tell.
 
     More than one message holds comes in `parts` messages of one `number`, of which this is the `part`th from 0.
     """
 
     managed: list[SteerQp]
     by_hand: list[SteerQp]
+    tcp: list[SteeredTcp] | None = None
     number: int = 0
     part: Annotated[int, Meta(ge=0)] = 0
     parts: Annotated[int, Meta(ge=1, le=1024)] = 1
@@ -473,12 +474,9 @@ class Event(FromAgent, frozen=True, kw_only=True):
     path: PathChange | None = None
 
 
-_encoder = msgspec.msgpack.Encoder()
-
-
 def encode(message: Struct) -> bytes:
     """Bytes of a message for the bus."""
-    return _encoder.encode(message)
+    return msgspec.msgpack.encode(message)
 
 
 def decode(kind: type[_T], data: bytes) -> _T:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from machine import Machine, machine
 from probes import Probe, reflected, request
 
+from cwdp.agent.clock.timebase import LOOKED_AFTER_NS
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Reason
 from cwdp.dataplane.kernel import libbpf
@@ -87,6 +88,27 @@ def test_out_of_reach_is_unsynced(dataplane: Machine, delta_ns: int) -> None:
     """Where the product could overflow there is no claim rather than a wrong one."""
     _, offset, bound = read_line(dataplane, delta_ns, FASTEST_Q48)
     assert (offset, bound) == (0, abi.BOUND_UNSYNCED)
+
+
+def bound_looked_at(dataplane: Machine, since_ns: int, ahead_ns: int) -> int:
+    """The bound of a delay while the base line's reference is so far back, on a line that is in reach."""
+    mono_ns = time.monotonic_ns() - since_ns
+    dataplane.maps.write_base(ref_mono_ns=mono_ns, ahead_ns=ahead_ns, rate=0.0)
+    dataplane.maps.write_clock(
+        ref_local_ns=mono_ns + ahead_ns, offset_ns=0, drift=0.0, bound_ns=7, bound_drift=0.0
+    )
+    t1 = mono_ns + ahead_ns - 10**9
+    sent = dataplane.expect_reply(request(seq=SEQ), t1)
+    assert dataplane.ingress(reflected(sent, t1, t1, bound_ns=0)).counted == {Reason.REPLY_ACCEPTED: 1}
+    return int(dataplane.slot(SEQ)["bound_ns"])
+
+
+@pytest.mark.parametrize("ahead_ns", [0, 10**15, -(10**12)])
+def test_a_clock_that_nobody_looks_at_has_no_bound(dataplane: Machine, ahead_ns: int) -> None:
+    """What disciplines CLOCK_MONOTONIC may have changed, and whoever would take that out is dead or stopped."""
+    assert bound_looked_at(dataplane, 0, ahead_ns) == 7
+    assert bound_looked_at(dataplane, LOOKED_AFTER_NS + 1, ahead_ns) == abi.BOUND_UNSYNCED
+    assert bound_looked_at(dataplane, -(10**9), ahead_ns) == 7, "a reference that is ahead is no old one"
 
 
 def test_the_switch_between_lines(dataplane: Machine) -> None:

@@ -145,6 +145,31 @@ def test_pulses_that_are_far_apart_do_not_add_up_to_a_silence(paths: Paths) -> N
     assert paths.port() == BACKUP
 
 
+def test_pulses_of_an_agent_that_seldom_gets_a_processor_add_up(paths: Paths) -> None:
+    """All its pulses are further apart: a pause of all of them counts as one gap, however long."""
+    paths.dataplane.maps.control["pulse_gap_ns"] = DEAD_AFTER_NS // 2
+    paths.ask(PRIMARY, BACKUP)
+    taken = []
+    for _ in range(UNANSWERED_MIN + 1):
+        paths.ask(BACKUP, times=1)
+        taken.append(paths.port())
+        paths.pass_time(20 * SILENCE_NS)
+    assert taken == [PRIMARY] * (UNANSWERED_MIN - 1) + [BACKUP] * 2
+
+
+def test_pauses_of_others_are_none_of_a_path_that_waits_its_turn(paths: Paths) -> None:
+    """Asked once a long time ago, when others were asked all the while."""
+    paths.dataplane.maps.control["pulse_gap_ns"] = DEAD_AFTER_NS // 2
+    paths.ask(PRIMARY, BACKUP)
+    paths.ask(BACKUP, times=1)
+    for _ in range(40):
+        paths.pass_time(DEAD_AFTER_NS // 4)
+        paths.answer(paths.send(BACKUP))
+    for _ in range(UNANSWERED_MIN):
+        paths.ask(BACKUP, times=1)
+    assert paths.port() == PRIMARY
+
+
 def test_a_silence_that_is_known_lasts_however_rarely_it_is_asked(paths: Paths) -> None:
     """A queue pair that sends nothing meanwhile finds its path dead at its first packet."""
     paths.dataplane.maps.control["pulse_gap_ns"] = DEAD_AFTER_NS // 2

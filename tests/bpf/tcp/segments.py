@@ -53,6 +53,24 @@ def has_right_checksum(frame: Packet) -> bool:
     return bool(rebuilt(again)[TCP].chksum == frame[TCP].chksum)
 
 
+def acknowledgement(ack: int, *, data: bool = False) -> bytes:
+    """A segment of the connection from its far end, as it comes in by some path; with data or without."""
+    local, remote = SOURCES[4]
+    packet = segment(ip=IP(src=remote, dst=local), ports=PORTS[::-1], ack=ack)
+    if not data:
+        packet[TCP].remove_payload()
+        del packet[IP].len, packet[IP].chksum, packet[TCP].chksum
+    return on_the_wire(rebuilt(packet), 50_300)
+
+
+def announcement_back() -> Packet:
+    """An announcement of the connection's other direction, as it comes in from its far end."""
+    local, remote = SOURCES[4]
+    packet = probe(pair_position=3, bound_ns=PORTS[1] << 16 | PORTS[0])
+    packet[IP].src, packet[IP].dst = remote, local
+    return signed_probe(packet, 1_000_000_009)
+
+
 def probe(ip_version: int = 4, sport: int = 50_001, **fields: Any) -> Packet:
     """A template of a TCP probe, as the agent sends it."""
     tcp = TCP(sport=sport, dport=abi.ROCE_PORT, flags="PA", window=WINDOW, chksum=0, seq=0, ack=0)

@@ -142,3 +142,43 @@ def test_a_full_table_of_ports_refuses_and_leaves_nothing(
     with pytest.raises(SteeringError, match="no more fit"):
         steering.set(TcpConnection(HERE, THERE[0], 40_000, 5_201), TcpSteer(50_000))
     _assert_is(dataplane.maps, {})
+
+
+def _own(maps: Maps) -> set[bytes]:
+    items = libbpf.hash_items(maps.tcp_in_fd, abi.TCP_WIRE_KEY.itemsize, abi.TCP_PORTS.itemsize)
+    return {key for key, _ in items}
+
+
+ONE, ALIKE = (TcpConnection(HERE, THERE[0], 40_000 + n, 5_202 - n) for n in (0, 1))
+LABEL = TcpSteer(50_000, ports=False, flow_label=True)
+
+
+def test_one_that_has_its_ports_change_from_now_on_is_found_by_them(
+    dataplane: Machine, steering: TcpSteering
+) -> None:
+    steering.set(ONE, LABEL)
+    assert _own(dataplane.maps) == set()
+    steering.set(ONE, TcpSteer(50_000))
+    assert _own(dataplane.maps) == {ONE.wire_key()}
+    with pytest.raises(SteeringError, match="would look like"):
+        steering.set(ALIKE, TcpSteer(50_000))
+    steering.set(ONE, LABEL)
+    assert _own(dataplane.maps) == set()
+    steering.set(ALIKE, TcpSteer(50_000))
+
+
+def test_who_has_labels_alone_takes_nothing_along(dataplane: Machine, steering: TcpSteering) -> None:
+    """One with the same sum of ports, whose ports change, stays known by them."""
+    steering.set(ONE, LABEL)
+    steering.set(ALIKE, TcpSteer(50_000))
+    steering.unset(ONE)
+    assert _own(dataplane.maps) == {ALIKE.wire_key()}
+    with pytest.raises(SteeringError, match="would look like"):
+        steering.set(ONE, TcpSteer(50_000))
+
+
+def test_an_address_of_ipv4_within_ipv6_is_refused() -> None:
+    """Segments of such a socket are IPv4's, and so is its connection."""
+    mapped = ip_address("::ffff:10.0.0.1"), ip_address("::ffff:10.0.1.2")
+    with pytest.raises(SteeringError, match="is an address of IPv4"):
+        TcpConnection(*mapped, 40_000, 5_201)

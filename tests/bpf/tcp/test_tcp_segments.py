@@ -6,16 +6,17 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from machine import TC_ACT_UNSPEC, XDP_DROP, XDP_PASS, XDP_TX, Machine
-from probes import network
+from probes import network, rebuilt
 from scapy.layers.inet import TCP, IPOption_NOP
 from scapy.layers.inet6 import IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 from scapy.layers.l2 import Ether
-from scapy.packet import Packet
+from scapy.packet import Packet, Raw
 from segments import PORTS, announcement, connection, has_right_checksum, on_the_wire, probe, quoting, segment
 
 from cwdp.agent.liveness.failover import PathEvents
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState, Position, Reason
+from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.steering.tcp import LEASE_NS, TcpConnection, TcpSteer, TcpSteering
 from cwdp.errors import SteeringError
 
@@ -152,6 +153,52 @@ def test_the_sum_that_a_nic_left_stays_right(
     assert dataplane.leave(packet, summed=True).packet == on_the_wire(packet, SPORT)
 
 
+@pytest.mark.parametrize("flags", ["A", "FA", "FPA", "PAE", "PAC", "PAEC", "PAN"])
+def test_flags_that_do(dataplane: Machine, steering: TcpSteering, flags: str) -> None:
+    """The last ones are those of congestion (RFC 3168 and 9768)."""
+    steer(dataplane, steering, TcpSteer(SPORT))
+    dataplane.ingress(announcement())
+    packet = segment(flags=flags)
+    run = dataplane.leave(packet)
+    assert (run.packet, run.counted) == (on_the_wire(packet, SPORT), {Reason.TCP_STEERED: 1})
+    assert dataplane.ingress(run.packet).packet == bytes(packet)
+
+
+@FAMILIES
+@pytest.mark.parametrize("body", [b"", b"?"], ids=["window probe", "keepalive"])
+def test_what_says_again_the_byte_before(
+    dataplane: Machine, steering: TcpSteering, ip_version: int, body: bytes
+) -> None:
+    """It leaves by the backup, as data does, where the path is silent."""
+    steer(dataplane, steering, TcpSteer(SPORT, BACKUP), connection(ip_version))
+    dataplane.ingress(announcement(ip_version))
+    paths = dataplane.maps.paths
+    numbers = {int(port): n for n, port in enumerate(paths["sport"]) if port}
+    now_ns = time.monotonic_ns()
+    paths["waiting_since_ns"][numbers[SPORT]], paths["unanswered"][numbers[SPORT]] = now_ns - 10**9, 100
+    paths["last_answer_ns"][numbers[BACKUP]] = paths["answered_sent_ns"][numbers[BACKUP]] = now_ns
+    packet = segment(ip_version, flags="A", seq=12344)
+    packet[TCP].remove_payload()
+    packet = rebuilt(Ether(bytes(packet / Raw(body) if body else packet)))
+    run = dataplane.leave(packet)
+    assert (run.packet, run.counted[Reason.TCP_STEERED]) == (on_the_wire(packet, BACKUP), 1)
+    assert dataplane.ingress(run.packet).packet == bytes(packet)
+
+
+@FAMILIES
+@pytest.mark.parametrize("vlans", [1, 2])
+def test_many_segments_in_one_buffer_behind_tags(
+    dataplane: Machine, steering: TcpSteering, ip_version: int, vlans: int
+) -> None:
+    steer(dataplane, steering, TcpSteer(SPORT), connection(ip_version))
+    packet = segment(ip_version, vlans)
+    run = dataplane.leave(packet, gso_size=100)
+    assert (run.packet, run.counted) == (on_the_wire(packet, SPORT), {Reason.TCP_STEERED: 1})
+    number = number_of(dataplane)
+    ip_bytes = len(packet) - 14 - 4 * vlans
+    assert dataplane.maps.tcp_conns["bytes"][number] == ip_bytes
+
+
 @pytest.mark.parametrize("flags", ["S", "SA", "R", "RA", "P", "", "PAU"])
 def test_flags_that_bear_no_ports(dataplane: Machine, steering: TcpSteering, flags: str) -> None:
     steer(dataplane, steering, TcpSteer(SPORT))
@@ -253,6 +300,49 @@ def test_a_forged_announcement(dataplane: Machine, steering: TcpSteering) -> Non
 
 
 @FAMILIES
+@pytest.mark.parametrize("byte", range(8))
+def test_forged_ports(dataplane: Machine, steering: TcpSteering, ip_version: int, byte: int) -> None:
+    """Another's addresses or ports under a signature for these; nothing is noted."""
+    for start in (14 + (12 if ip_version == 4 else 8), 14 + (20 if ip_version == 4 else 40) + 20 + 20):
+        packet = bytearray(bytes(announcement(ip_version)))
+        packet[start + (byte if start < 40 else byte % 4)] ^= 0x40
+        run = dataplane.ingress(bytes(packet))
+        assert run.counted.keys() <= {Reason.REQUEST_BAD_MAC}
+    assert (
+        libbpf.hash_items(dataplane.maps.tcp_in_fd, abi.TCP_WIRE_KEY.itemsize, abi.TCP_PORTS.itemsize) == []
+    )
+
+
+def test_an_announcement_does_not_replace_this_hosts_own_connection(
+    dataplane: Machine, steering: TcpSteering
+) -> None:
+    """From a host that says it has this one's address."""
+    steering.set(connection(), TcpSteer(SPORT))
+    assert dataplane.ingress(announcement(ports=ALIKE)).counted == {Reason.TCP_ANNOUNCE_REFUSED: 1}
+    dataplane.ingress(announcement())
+    assert steering.forget_silent(2**62) == 0
+    run = dataplane.ingress(quoting(quoted(4), 4, 200))
+    assert run.counted == {Reason.TCP_QUOTE_RESTORED: 1}
+
+
+def test_an_answer_is_none_for_the_next_of_that_number(dataplane: Machine, steering: TcpSteering) -> None:
+    """The far end restores the ports of the one that was announced; of the other it knows nothing."""
+    steering.set(connection(), TcpSteer(SPORT))
+    number = number_of(dataplane)
+    request = dataplane.egress(probe(pair_position=Position.CONNECTION, path=number, seq=6))
+    reply = dataplane.ingress(request.packet)
+    steering.unset(connection())
+    other = PORTS[0] + 1, PORTS[1]
+    steering.set(connection(ports=other), TcpSteer(SPORT))
+    assert number_of(dataplane) == number
+    assert dataplane.ingress(reply.packet).counted == {Reason.REPLY_ACCEPTED: 1}
+    assert dataplane.leave(segment(ports=other)).counted == {Reason.TCP_NOT_CONFIRMED: 1}
+    request = dataplane.egress(probe(pair_position=Position.CONNECTION, path=number, seq=7))
+    dataplane.ingress(dataplane.ingress(request.packet).packet)
+    assert dataplane.leave(segment(ports=other)).counted == {Reason.TCP_STEERED: 1}
+
+
+@FAMILIES
 def test_egress_announces_with_the_connections_own_ports(
     dataplane: Machine, steering: TcpSteering, ip_version: int
 ) -> None:
@@ -347,18 +437,21 @@ def test_a_connection_without_living_path_takes_its_own_ports(
 def test_it_leaves_a_path_that_is_late_before_it_is_given_up(
     dataplane: Machine, steering: TcpSteering
 ) -> None:
-    """Segments may come out of order; with half of `dead_after` gone the path is still up."""
+    """Segments may come out of order; with half of `dead_after` gone the path is still up.
+
+    A path that was never left counts as left when the machine came up, so `dead_after` is a part of that.
+    """
     steer(dataplane, steering, TcpSteer(SPORT, BACKUP))
     paths = dataplane.maps.paths
     (number,) = np.flatnonzero(paths["sport"] == SPORT)
     now_ns = time.monotonic_ns()
-    dataplane.maps.control["dead_after_ns"] = 60 * 10**9
+    dataplane.maps.control["dead_after_ns"] = min(60 * 10**9, now_ns // 8)
     paths["waiting_since_ns"][number], paths["unanswered"][number] = now_ns - 10**9, 2
-    run = dataplane.leave(segment())
-    assert run.packet == on_the_wire(segment(), BACKUP)
-    assert paths["state"][number] == PathState.UP
     paths["slow_ns"][number] = 2 * 10**9
     assert dataplane.leave(segment()).packet == on_the_wire(segment(), SPORT)
+    paths["slow_ns"][number] = 0
+    assert dataplane.leave(segment()).packet == on_the_wire(segment(), BACKUP)
+    assert paths["state"][number] == PathState.UP
 
 
 def test_a_path_that_is_given_up_is_told_as_one_of_tcp(dataplane: Machine, steering: TcpSteering) -> None:

@@ -1,26 +1,23 @@
 """Connections of real sockets, below two real switches, are moved and failed over: no byte is lost, none is reset."""
 
-import hashlib
-import os
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from streams import CHUNK, Pair, Stream, confirmed
 from two_spines import Host, TwoSpines, two_spines
-from waiting import WAIT_S, until
+from waiting import until
 
 from cwdp.dataplane import abi
 from cwdp.dataplane.abi import PathState
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.pinned import tree
-from cwdp.dataplane.steering.tcp import TcpConnection, TcpSteer
+from cwdp.dataplane.steering.tcp import TcpSteer
 
 pytestmark = pytest.mark.kernel
 
-CHUNK = os.urandom(1 << 16)
 FAMILIES = pytest.mark.parametrize("version", [4, 6], ids=["IPv4", "IPv6"])
 LINUX_RTO_MIN_S = 0.2
 """Linux waits for no less, unless it is told to."""
@@ -36,82 +33,6 @@ def rto_s(sock: socket.socket) -> float:
     """The retransmission time-out of a socket now (`struct tcp_info`)."""
     info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 16)
     return float(struct.unpack_from("=I", info, 8)[0]) / 1e6
-
-
-class Stream:
-    """Random bytes from one end of a connection to the other until it is ended."""
-
-    def __init__(self, near: socket.socket, far: socket.socket) -> None:
-        self._near, self._far = near, far
-        self._ends = threading.Event()
-        self._sent, self._got = hashlib.sha256(), hashlib.sha256()
-        self.got_bytes = 0
-        self.longest_s = 0.0
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._send, self._receive)]
-        for thread in self._threads:
-            thread.start()
-
-    def _send(self) -> None:
-        while not self._ends.is_set():
-            self._near.sendall(CHUNK)
-            self._sent.update(CHUNK)
-        self._near.shutdown(socket.SHUT_WR)
-
-    def _receive(self) -> None:
-        self._last_s = time.monotonic()
-        while data := self._far.recv(1 << 20):
-            now_s = time.monotonic()
-            self.longest_s = max(self.longest_s, now_s - self._last_s)
-            self._last_s = now_s
-            self._got.update(data)
-            self.got_bytes += len(data)
-
-    def end(self) -> None:
-        """Every byte has arrived, in order."""
-        self._ends.set()
-        for thread in self._threads:
-            thread.join(WAIT_S)
-            assert not thread.is_alive()
-        assert self._got.digest() == self._sent.digest()
-
-
-class Pair:
-    """A connection that both hosts steer, each its own direction, over a path and its backup."""
-
-    def __init__(self, net: TwoSpines, version: int, *, ports: bool = True) -> None:
-        self.net, self.version, self.ports = net, version, ports
-        self.near, self.far = net.connect(version)
-        self.ends = [
-            (host, host.connection(sock)) for host, sock in zip(net.hosts, (self.near, self.far), strict=True)
-        ]
-
-    def steer(self, *spines: int) -> None:
-        """Take these spines, there and back, the others as backup."""
-        for side, first in enumerate(spines):
-            host, connection = self.ends[side]
-            sports = self.net.sports(side, self.version)
-            wanted = TcpSteer(sports[first], sports[1 - first], self.ports, flow_label=self.version == 6)
-            with tree.locked():
-                host.steering.set(connection, wanted)
-
-    def await_confirmed(self) -> None:
-        for host, connection in self.ends:
-            if connection in host.steering.all():
-                until(confirmed(host, connection))
-            until(lambda host=host: all(path["last_answer_ns"] for path in host.watched()))
-        for host in self.net.hosts:
-            with host.namespace.entered():
-                host.steering.set_timers()
-
-
-def confirmed(host: Host, connection: TcpConnection) -> Callable[[], bool]:
-    def holds() -> bool:
-        return any(
-            one.connection == connection and one.confirmed
-            for one in host.steering.listed(time.monotonic_ns())
-        )
-
-    return holds
 
 
 @FAMILIES
@@ -169,6 +90,8 @@ def test_only_sockets_of_steered_connections_wait_for_less(net: TwoSpines) -> No
     pair = Pair(net, 4)
     pair.steer(0)
     pair.await_confirmed()
+    net.pulses_took(0)
+    net.set_timers()
     others = net.connect()
     for near, far in ((pair.near, pair.far), others):
         for _ in range(20):
@@ -208,6 +131,36 @@ def test_a_peer_whose_dataplane_goes(net: TwoSpines) -> None:
     until(lambda: stream.got_bytes > before + 1_000_000)
     stream.end()
     assert near.maps.counters()["tcp_no_path"] > 0
+
+
+def own_ports(host: Host) -> int:
+    """Segments that left by their own ports: neither path is alive, or none has been for so long that the far end's word is old."""
+    counters = host.maps.counters()
+    return counters["tcp_no_path"] + counters["tcp_not_confirmed"]
+
+
+def test_both_paths_dead_for_a_while(net: TwoSpines) -> None:
+    """As when the far end stands still: it stays on its path, takes its own ports when that lasts, and comes back."""
+    pair = Pair(net, 4)
+    pair.steer(0, 0)
+    pair.await_confirmed()
+    for host in net.hosts:
+        host.maps.control["dead_after_ns"] = 50_000_000
+    stream = Stream(pair.near, pair.far)
+    until(lambda: stream.got_bytes > 1_000_000)
+    near = net.hosts[0]
+    before = own_ports(near)
+    for spine in (0, 1):
+        net.cut(spine)
+    cut_s = time.monotonic()
+    until(lambda: own_ports(near) > before)
+    assert time.monotonic() - cut_s > 0.4
+    for spine in (0, 1):
+        net.mend(spine)
+    mended_bytes, steered = stream.got_bytes, near.maps.counters()["tcp_steered"]
+    until(lambda: stream.got_bytes > mended_bytes + 10_000_000)
+    assert near.maps.counters()["tcp_steered"] > steered
+    stream.end()
 
 
 def test_both_spines_dead_is_not_our_death(net: TwoSpines) -> None:

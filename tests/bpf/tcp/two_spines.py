@@ -1,7 +1,6 @@
 """Two hosts with dataplanes below two leaves and two spines, in network namespaces: real TCP sockets, real switches."""
 
 import contextlib
-import functools
 import json
 import os
 import socket
@@ -10,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +26,7 @@ from cwdp.dataplane.kernel.libbpf import BpfObject
 from cwdp.dataplane.loading import loader
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.steering.tcp import TcpConnection, TcpSteering
+from cwdp.shared.addresses import read_address
 
 MTU = 1500
 PORT_OBJECT = loader.OBJECT.with_name("lab_port.bpf.o")
@@ -96,7 +95,7 @@ class Host:
     def connection(self, sock: socket.socket) -> TcpConnection:
         """A socket's connection as this host has it."""
         local, remote = sock.getsockname(), sock.getpeername()
-        return TcpConnection(ip_address(local[0]), ip_address(remote[0]), local[1], remote[1])
+        return TcpConnection(read_address(local[0]), read_address(remote[0]), local[1], remote[1])
 
     def close(self) -> None:
         self._ends.set()
@@ -121,6 +120,20 @@ class Switch:
         with self.namespace.entered(), IPRoute() as ip:
             ip.link("set", index=ip.link_lookup(ifname=ifname)[0], mtu=mtu)
 
+    def set_rate(self, ifname: str, rate_bps: int, queue_bytes: int) -> None:
+        """Have what leaves by a link wait in a queue."""
+        with self.namespace.entered(), IPRoute() as ip:
+            index = ip.link_lookup(ifname=ifname)[0]
+            ip.tc(
+                "replace",
+                "tbf",
+                index=index,
+                handle=0x10000,
+                rate=rate_bps // 8,
+                burst=5000,
+                limit=queue_bytes,
+            )
+
     def set(self, name: str, value: str) -> None:
         with self.namespace.entered():
             Path("/proc/sys/net", name).write_text(value)
@@ -143,6 +156,7 @@ class TwoSpines:
         self._ports.load()
         self._links: list[int] = []
         self._sockets: list[socket.socket] = []
+        self._sports: dict[tuple[int, int], dict[int, int]] = {}
         for side, host in enumerate((a, b)):
             self._connect_host(host, side)
             for spine in range(2):
@@ -180,7 +194,11 @@ class TwoSpines:
             length = 24 if version == 4 else 64
             _address(self.leaves[side].namespace, f"s{spine}", _link_address(spine, side, 0, version), length)
             _address(self.spines[spine].namespace, f"l{side}", _link_address(spine, side, 1, version), length)
-            with self.spines[spine].namespace.entered(), IPRoute() as ip:
+        self._route_from_spine(spine, side)
+
+    def _route_from_spine(self, spine: int, side: int) -> None:
+        with self.spines[spine].namespace.entered(), IPRoute() as ip:
+            for version in (4, 6):
                 ip.route(
                     "add",
                     dst=_subnet(side, version),
@@ -201,6 +219,30 @@ class TwoSpines:
                 for version in (4, 6):
                     ip.route("replace", dst=_subnet(side, version), type="blackhole", family=_family(version))
 
+    def mend(self, spine: int) -> None:
+        """Have a spine pass on again what it swallowed."""
+        with self.spines[spine].namespace.entered(), IPRoute() as ip:
+            for side in (0, 1):
+                for version in (4, 6):
+                    ip.route("del", dst=_subnet(side, version), type="blackhole", family=_family(version))
+        for side in (0, 1):
+            self._route_from_spine(spine, side)
+
+    def pulses_took(self, longest_s: float) -> None:
+        """No more pulses leave; those of the last seconds took so long at most."""
+        for host in self.hosts:
+            host.is_silent = True
+        time.sleep(0.1)
+        for host in self.hosts:
+            host.maps.paths["slowest_ns"] = round(longest_s * 1e9)
+            host.maps.tcp_conns["queued_us"] = 0
+
+    def set_timers(self) -> None:
+        """Of both hosts' sockets."""
+        for host in self.hosts:
+            with host.namespace.entered():
+                host.steering.set_timers()
+
     def spine_of(self, sport: int, *, side: int = 0, version: int = 4) -> int:
         """Over which spine a TCP path from a host leads, as its leaf says."""
         ends = {"from": host_address(side, version), "to": host_address(1 - side, version)}
@@ -210,10 +252,9 @@ class TwoSpines:
             told = subprocess.run(command, check=True, capture_output=True)
         return int(json.loads(told.stdout)[0]["dev"].removeprefix("s"))
 
-    @functools.cache  # noqa: B019 - no longer than the test that has it
     def sports(self, side: int = 0, version: int = 4) -> tuple[int, int]:
         """Source ports of a path over spine 0 and of one over spine 1."""
-        found: dict[int, int] = {}
+        found = self._sports.setdefault((side, version), {})
         sports = iter(range(50_000, 50_100))
         while len(found) < len(self.spines):
             sport = next(sports)

@@ -152,3 +152,16 @@ def test_without_cwdp_a_connection_waits_as_long_as_its_link_is_silent(
     assert max(run["stalls_ns"]) > failover.DARK_S * 0.9e9
     assert (run["resets"], run["failed"]) == (0, 0)
     assert run["retransmits"] > 0
+
+
+def test_with_cwdp_a_connection_leaves_a_link_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    need.installed("iperf3")
+    name = lab_name("tcpleave")
+    monkeypatch.setattr(failover_run, "NAME", name)
+    spec = LabSpec(name=name, hosts_per_leaf=1, rate_bps=failover.RATE_BPS, by_headers=True)
+    result = failover_run.run_failover(failover.make_setting(spec, 0.2), [Arm.CWDP], 1, 1)
+    (run,) = result["runs"]
+    assert run["connections"] == 2
+    assert run["stalls_ns"]
+    assert max(run["stalls_ns"]) < failover.DARK_S * 0.25e9
+    assert (run["resets"], run["failed"]) == (0, 0)

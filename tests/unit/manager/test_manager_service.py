@@ -17,9 +17,10 @@ import aiohttp
 import msgspec
 import pytest
 from asynchronous import asynchronous
-from bus_fakes import POD, connect_as, credential_of, leader_seal, save_authority
+from bus_fakes import POD, connect_as, credential_of, leader_seal
 from click.testing import CliRunner, Result
 from fakes import FakeHost, fleet, until
+from one_manager import config_of, running
 from prometheus_client.parser import text_string_to_metric_families
 
 from cwdp.cli import main
@@ -30,7 +31,6 @@ from cwdp.shared.bus.desired import stored
 from cwdp.shared.bus.messages import HELLO_INTERVAL_S, ClockUpdate, NicSlices, RoceSettings, SteerQp
 from cwdp.shared.bus.subjects import document_key, up
 from cwdp.shared.slices import Match, Slice, SliceSet
-from manager.config import ManagerConfig
 from manager.hosts.members import MISSED_HELLOS
 from manager.service import Manager
 from tools.free_ports import free_port
@@ -39,27 +39,6 @@ pytestmark = pytest.mark.needs("nats-server")
 
 HOSTS = 6
 SETTLED_NS = 60.0
-
-
-def _config(tmp_path: Path, port: int) -> ManagerConfig:
-    return ManagerConfig(
-        authority=save_authority(tmp_path / "state"),
-        bus_listen=f"127.0.0.1:{port}",
-        page="",
-        state_dir=str(tmp_path / "state"),
-        socket=str(tmp_path / "sock"),
-    )
-
-
-@contextlib.asynccontextmanager
-async def _manager(config: ManagerConfig) -> AsyncIterator[Manager]:
-    manager = Manager(config)
-    task = asyncio.create_task(manager.run())
-    try:
-        yield manager
-    finally:
-        manager.stop()
-        await task
 
 
 @contextlib.asynccontextmanager
@@ -119,8 +98,8 @@ async def _json(socket: str, path: str) -> Any:
 @asynchronous
 async def test_clocks_converge_and_are_shown(tmp_path: Path) -> None:
     port = free_port()
-    config = _config(tmp_path, port)
-    async with _manager(config), _fleet(port) as hosts:
+    config = config_of(tmp_path, port)
+    async with running(config), _fleet(port) as hosts:
         await until(lambda: _agree(hosts))
         stranger = await connect_as(f"nats://127.0.0.1:{port}", credential_of("h0"))
         for kind in ("hello", "report", "event"):
@@ -208,8 +187,8 @@ async def test_agents_are_told_changes_as_long_as_their_hellos_say_that_they_rea
     tmp_path: Path,
 ) -> None:
     port = free_port()
-    config = _config(tmp_path, port)
-    async with _fleet(port) as hosts, _manager(config) as manager:
+    config = config_of(tmp_path, port)
+    async with _fleet(port) as hosts, running(config) as manager:
         await until(lambda: all(host.desired and host.desired.probes for host in hosts))
         counters, first = manager.bus.documents.counters, hosts[0]
         await asyncio.to_thread(_steer, config.socket, "set", "--sport", "50000", "--backup", "50001")
@@ -217,6 +196,7 @@ async def test_agents_are_told_changes_as_long_as_their_hellos_say_that_they_rea
         assert counters["changes"] > 0
         say = first.hello
         first.hello = lambda: msgspec.structs.replace(say(), reads_changes=False)  # type: ignore[method-assign]
+        await until(lambda: not manager.state.members.hosts["h0"].hello.reads_changes)
         assert manager.bus.session is not None
         bucket, under = stored.bucket(), document_key(POD, "h0")
 
@@ -238,14 +218,14 @@ async def test_agents_are_told_changes_as_long_as_their_hellos_say_that_they_rea
 @asynchronous
 async def test_steering_reaches_the_host_and_outlives_the_manager(tmp_path: Path) -> None:
     port = free_port()
-    config = _config(tmp_path, port)
+    config = config_of(tmp_path, port)
     wanted = SteerQp(nic="eth0", dst_addr="10.0.0.9", qpn=7, sport=50_000, backup_sport=50_001, override=True)
 
     def followed(hosts: list[FakeHost], steer: list[SteerQp]) -> bool:
         return hosts[0].desired is not None and hosts[0].desired.steer == steer
 
     async with _fleet(port) as hosts:
-        async with _manager(config):
+        async with running(config):
             await until(lambda: all(host.desired and host.desired.probes for host in hosts))
             ports = ("--sport", "50000", "--backup", "50001")
             result = await asyncio.to_thread(_steer, config.socket, "set", *ports)
@@ -259,7 +239,7 @@ async def test_steering_reaches_the_host_and_outlives_the_manager(tmp_path: Path
         before = hosts[0].desired
         assert before is not None
         assert before.roce == RoceSettings()
-        async with _manager(config):
+        async with running(config):
             await until(lambda: hosts[0].desired is not None and hosts[0].desired.version > before.version)
             assert followed(hosts, [wanted])
             result = await asyncio.to_thread(_steer, config.socket, "unset")
@@ -280,7 +260,7 @@ def _slice(socket: str, *arguments: str) -> Result:
 @asynchronous
 async def test_slices_reach_the_host_and_outlive_the_manager(tmp_path: Path) -> None:
     port = free_port()
-    config = _config(tmp_path, port)
+    config = config_of(tmp_path, port)
     file = tmp_path / "slices.toml"
     file.write_text('[[slice]]\nname = "bulk"\nguaranteed = "5mbit"\nmatch = [{ dscp = 8 }]\n')
     bulk = Slice(name="bulk", guaranteed="5mbit", match=(Match(dscp=8),))
@@ -290,7 +270,7 @@ async def test_slices_reach_the_host_and_outlive_the_manager(tmp_path: Path) -> 
         return hosts[0].desired is not None and hosts[0].desired.slices == slices
 
     async with _fleet(port) as hosts:
-        async with _manager(config):
+        async with running(config):
             await until(lambda: all(host.desired and host.desired.probes for host in hosts))
             result = await asyncio.to_thread(
                 _slice, config.socket, "apply", str(file), "--link-rate", "1gbit"
@@ -306,7 +286,7 @@ async def test_slices_reach_the_host_and_outlive_the_manager(tmp_path: Path) -> 
             assert "the guarantees exceed the link: 5mbit = 5mbit" in result.stderr
         before = hosts[0].desired
         assert before is not None
-        async with _manager(config):
+        async with running(config):
             await until(lambda: hosts[0].desired is not None and hosts[0].desired.version > before.version)
             assert followed(hosts, [wanted])
             result = await asyncio.to_thread(_slice, config.socket, "delete")
@@ -320,7 +300,7 @@ async def test_slices_reach_the_host_and_outlive_the_manager(tmp_path: Path) -> 
 @asynchronous
 async def test_clocks_go_on_when_nats_server_is_killed(tmp_path: Path) -> None:
     port = free_port()
-    async with _manager(_config(tmp_path, port)) as manager, _fleet(port) as hosts:
+    async with running(config_of(tmp_path, port)) as manager, _fleet(port) as hosts:
         await until(lambda: _agree(hosts))
         server = manager.server
         assert server is not None
@@ -338,7 +318,7 @@ async def test_clocks_go_on_when_nats_server_is_killed(tmp_path: Path) -> None:
 @asynchronous
 async def test_a_killed_manager_takes_up_the_timeline_without_a_step(tmp_path: Path) -> None:
     port = free_port()
-    config = _config(tmp_path, port)
+    config = config_of(tmp_path, port)
     arguments = [
         "--bus-listen",
         config.bus_listen,
@@ -385,7 +365,7 @@ async def test_a_killed_manager_takes_up_the_timeline_without_a_step(tmp_path: P
 @asynchronous
 async def test_a_liar_is_named_and_the_others_keep_their_time(tmp_path: Path) -> None:
     port = free_port()
-    async with _manager(_config(tmp_path, port)) as manager, _fleet(port, 8) as hosts:
+    async with running(config_of(tmp_path, port)) as manager, _fleet(port, 8) as hosts:
         await until(lambda: _agree(hosts))
         liar, honest = hosts[3], [host for host in hosts if host.name != "h3"]
         liar.lie_ns = 1e6
@@ -398,8 +378,8 @@ async def test_a_liar_is_named_and_the_others_keep_their_time(tmp_path: Path) ->
 @asynchronous
 async def test_a_second_manager_on_the_same_socket_is_refused(tmp_path: Path) -> None:
     port = free_port()
-    config = _config(tmp_path, port)
-    async with _manager(config) as manager:
+    config = config_of(tmp_path, port)
+    async with running(config) as manager:
         await until(lambda: manager.bus.connected)
         with pytest.raises(ManagerError, match="another manager answers"):
             await Manager(config).run()
@@ -410,7 +390,7 @@ async def test_every_host_hears_of_its_clock_though_the_queue_holds_fewer(tmp_pa
     port = free_port()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(connection, "SEND_QUEUE_MESSAGES", 12)
-        async with _manager(_config(tmp_path, port)) as manager, _fleet(port, 30) as hosts:
+        async with running(config_of(tmp_path, port)) as manager, _fleet(port, 30) as hosts:
             await until(lambda: all(host.update is not None for host in hosts))
             for _ in range(3):
                 await _all_updated(hosts)
@@ -426,7 +406,7 @@ async def test_a_loop_that_stood_still_reads_the_hellos_before_it_gives_hosts_up
             await asyncio.to_thread(stop.wait)
 
     elsewhere = threading.Thread(target=lambda: asyncio.run(live()))
-    async with _manager(_config(tmp_path, port)) as manager:
+    async with running(config_of(tmp_path, port)) as manager:
         elsewhere.start()
         try:
             await until(lambda: len(manager.state.members.hosts) == 4)

@@ -12,10 +12,10 @@ from fakes import hello, nic, path_stat, ud_nic
 from cwdp.errors import ConfigError, ManagerError
 from cwdp.shared.bus.edges import EdgeFit, fit_rows, path_rows
 from cwdp.shared.bus.messages import ClockLine, Event, Hello, ProbeEdge, Report, UdAddress
-from manager.api.overrides_http import require_known
 from manager.clock.timeline import Identity, is_running, load_identity
 from manager.config import ManagerConfig, ProbeSettings, host_port, load
 from manager.hosts.counters import CounterTotals
+from manager.overrides.grantable import require_known
 from manager.state import FleetState
 
 FIT = EdgeFit(
@@ -313,7 +313,7 @@ def test_nothing_can_be_asked_of_a_nic_without_a_dataplane() -> None:
     state.hear_hello(
         msgspec.structs.replace(hello("c"), nics=[nic("eth0"), ud_nic("eth1", gid="fd00::9")]), 1.0
     )
-    require_known(state, "c", "eth0")
+    require_known(state.members, "c", "eth0")
     for ifname, message in (("eth1", "no dataplane"), ("eth2", "has no interface")):
         with pytest.raises(ConfigError, match=message):
-            require_known(state, "c", ifname)
+            require_known(state.members, "c", ifname)

@@ -11,7 +11,8 @@ from bus_fakes import POD, connect_as, credential_of
 from fakes import hello, nic, until
 from msgspec import Struct
 from msgspec.structs import replace
-from test_manager_service import _config, _get, _manager
+from one_manager import config_of, running
+from test_manager_service import _get
 
 from cwdp.shared.bus.messages import (
     BounceReport,
@@ -172,7 +173,7 @@ async def test_nothing_that_the_second_says_is_taken_for_the_firsts(tmp_path: Pa
             patch.setattr(of, name, lambda _self, report: heard.append(report))
         patch.setattr(Traffic, "hear_tcp", lambda _self, report, _now_s: heard.append(report))
         arrived = [_recorded(patch, FleetState, name, at) for name, at in (("hears", 1), ("hear_hello", 0))]
-        async with _manager(_config(tmp_path, port)) as manager:
+        async with running(config_of(tmp_path, port)) as manager:
             await until(lambda: manager.bus.connected)
             agents = await connect_as(f"nats://127.0.0.1:{port}", credential_of("twin"))
 

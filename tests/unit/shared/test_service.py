@@ -50,6 +50,7 @@ async def test_what_has_outlived_a_collection_is_let_be_and_found_by_the_one_of_
 ) -> None:
     monkeypatch.setattr(service, "LET_BE_EVERY_S", 0.05)
     monkeypatch.setattr(service, "LOOK_AT_ALL_EVERY_S", 1.0)
+    monkeypatch.setattr(service, "LOOK_AT_ALL_SHARE", 1.0)
     thresholds, held = gc.get_threshold(), [_Cycle(), _Cycle()]
     gone = [weakref.ref(each) for each in held]
     collecting = asyncio.create_task(service.collect_little())
@@ -99,6 +100,35 @@ def test_threads_take_memory_from_one_place(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", ARENAS, str(told), how], check=True)
         arenas[how] = told.read_text().count("<heap nr=")
     assert arenas["one"] == 1 < arenas["several"]
+
+
+HOLES = """
+import ctypes, resource
+from cwdp.shared.service import give_back
+
+def held():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+before = held()
+parts = [libc.malloc(40_000) for _ in range(1_000)]
+for part in parts:
+    ctypes.memset(part, 1, 40_000)
+for number, part in enumerate(parts):
+    if number % 20:
+        libc.free(part)
+kept = held() - before
+give_back()
+print(kept, held() - before)
+"""
+
+
+def test_what_is_free_between_what_stays_is_given_back() -> None:
+    done = subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True)
+    kept, left = map(int, done.stdout.split())
+    assert kept > 30_000_000
+    assert left < 10_000_000
 
 
 def test_threads_give_way_sooner_than_python_has_them() -> None:

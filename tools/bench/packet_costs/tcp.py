@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import SteerFlag
+from cwdp.dataplane.abi import PathState, SteerFlag
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.kernel.libbpf import BpfObject
 from cwdp.dataplane.loading.loader import Settings
@@ -28,7 +29,7 @@ FOREIGN_TARGET_NS = 10
 
 PORTS = (43_210, 5_201)
 SPORT, BACKUP_SPORT = 50_001, 50_002
-NUMBER, PATH, BACKUP_PATH = 1, 1, 2
+NUMBER, BACK_NUMBER, PATH, BACKUP_PATH = 1, 2, 1, 2
 FRAME_WORDS = 18
 CONFIRMED_AHEAD_NS = 3_600_000_000_000
 """The benchmark confirms nothing while it runs."""
@@ -69,6 +70,8 @@ def _family(obj: BpfObject, family: str, addresses: tuple[str, str]) -> Iterator
     _steer(obj, connection)
     yield _cost(obj, f"tcp_steered_egress_{family}", "tc", own, STEERED_TARGET_NS)
     yield _cost(obj, f"tcp_restored_ingress_{family}", "xdp", wire, STEERED_TARGET_NS)
+    _steer(obj, connection, path_state=PathState.DOWN)
+    yield _cost(obj, f"tcp_backup_egress_{family}", "tc", own, STEERED_TARGET_NS)
     _unsteer(obj, connection)
 
 
@@ -98,19 +101,29 @@ def _segment(connection: TcpConnection, ports: tuple[int, int], urgent: int) -> 
     return bytes(12) + b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, len(tcp), _TCP, 64) + ends + tcp
 
 
-def _steer(obj: BpfObject, connection: TcpConnection) -> None:
+def _steer(obj: BpfObject, connection: TcpConnection, path_state: PathState = PathState.UP) -> None:
+    path = np.zeros((), dtype=abi.PATH)
+    path["state"] = path_state
+    libbpf.map_update(obj.map_fd("paths"), PATH, path.tobytes())
+    back = TcpConnection(connection.remote, connection.local, connection.remote_port, connection.local_port)
+    for number, one in ((NUMBER, connection), (BACK_NUMBER, back)):
+        libbpf.map_update(obj.map_fd("tcp_conns"), number, _record(one).tobytes())
+    libbpf.hash_update(obj.map_fd("tcp_out"), connection.pack(), NUMBER.to_bytes(4, "little"))
+    ports = np.zeros((), dtype=abi.TCP_PORTS)
+    ports["from_port"], ports["to_port"] = connection.local_port, connection.remote_port
+    ports["number"] = BACK_NUMBER
+    libbpf.hash_update(obj.map_fd("tcp_in"), connection.wire_key(), ports.tobytes())
+    _write_sums(obj, 1)
+
+
+def _record(connection: TcpConnection) -> NDArray[np.void]:
     record = np.zeros((), dtype=abi.TCP_CONN)
     record["key"] = connection.record()
     record["sport"], record["backup_sport"] = SPORT, BACKUP_SPORT
     record["path"], record["backup_path"] = PATH, BACKUP_PATH
     record["flags"] = int(SteerFlag.ON | SteerFlag.BACKUP | SteerFlag.PORTS)
     record["confirmed_ns"] = time.monotonic_ns() + CONFIRMED_AHEAD_NS
-    libbpf.map_update(obj.map_fd("tcp_conns"), NUMBER, record.tobytes())
-    libbpf.hash_update(obj.map_fd("tcp_out"), connection.pack(), NUMBER.to_bytes(4, "little"))
-    ports = np.zeros((), dtype=abi.TCP_PORTS)
-    ports["from_port"], ports["to_port"] = connection.local_port, connection.remote_port
-    libbpf.hash_update(obj.map_fd("tcp_in"), connection.wire_key(), ports.tobytes())
-    _write_sums(obj, 1)
+    return record
 
 
 def _unsteer(obj: BpfObject, connection: TcpConnection) -> None:

@@ -7,6 +7,7 @@ have the rate at which the best placement of whole connections just fits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_setting
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,11 @@ class Setting:
     size_bytes: int
     optimum_bps: float
 
+    @property
+    def ports(self) -> tuple[int, int]:
+        """Where ranks listen, the first and the last of them."""
+        return FIRST_PORT, FIRST_PORT + len(self.members) * PORTS - 1
+
     def jobs(self, family: Family) -> list[Job]:
         """What to start."""
         return [
@@ -95,6 +101,12 @@ def make_setting(spec: LabSpec, size_bytes: int = SIZE_BYTES) -> Setting:
     topology = Topology(spec)
     optimum_bps = fair_optimum_bps(topology, pairs, spec.rate_bps, link_capacities(topology))
     return Setting(spec, members, size_bytes, optimum_bps)
+
+
+def opened(setting: Setting) -> Setting:
+    """The same below spines whose links all hosts together cannot fill: what programs reach when nobody is in their way."""
+    all_bps = len(Topology(setting.spec).hosts) * setting.spec.rate_bps
+    return replace_setting(setting, spec=replace(setting.spec, spine_rate_bps=all_bps))
 
 
 def _ring(topology: Topology, members: Sequence[str]) -> tuple[str, ...]:

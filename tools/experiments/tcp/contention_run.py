@@ -1,4 +1,4 @@
-"""`cwdp lab run tcp-contention`: two jobs of all-reduces over TCP that collide, by plain ECMP and by Linux's re-hash."""
+"""`cwdp lab run tcp-contention`: two jobs of all-reduces over TCP that collide, by plain ECMP, by Linux's re-hash and steered."""
 
 import time
 from collections.abc import Sequence
@@ -11,13 +11,12 @@ from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
+from tools.experiments.fleets import RARE_PULSES
 from tools.experiments.options import JSON, arm_option, chosen, fabric_options
 from tools.experiments.report import describe_lab, ms, new_table, share
 from tools.experiments.runs import IdleShare
-from tools.experiments.tcp.arms import Arm, prepare
+from tools.experiments.tcp.arms import Arm, prepared
 from tools.experiments.tcp.contention import (
-    FIRST_PORT,
-    PORTS,
     QUEUE_BYTES,
     RATE_BPS,
     SECONDS,
@@ -25,6 +24,7 @@ from tools.experiments.tcp.contention import (
     SIZE_BYTES,
     Setting,
     make_setting,
+    opened,
     summarise,
 )
 from tools.experiments.tcp.watching import Watch, resets
@@ -70,7 +70,7 @@ def tcp_contention(
     arms: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Have two jobs of all-reduces over TCP collide, with plain ECMP and with Linux's re-hash on time-outs."""
+    """Have two jobs of all-reduces over TCP collide, with plain ECMP, with Linux's re-hash on time-outs and steered by cwdp."""
     del seed  # it is the spec's
     spec = msgspec.structs.replace(
         spec, queue_bytes=QUEUE_BYTES, spine_queue_bytes=QUEUE_BYTES, by_headers=True
@@ -87,28 +87,41 @@ def run_contention(setting: Setting, arms: Sequence[Arm], runs: int, seconds: fl
         LabError: the lab or its processes failed.
     """
     done: list[dict[str, Any]] = []
+    open_share = _open_share(setting, seconds)
     with lab_for_run(NAME, setting.spec) as lab:
         for arm in arms:
-            prepare(lab, arm)
-            for number in range(runs):
-                run = _run(lab, setting, arm, seconds)
-                progress(
-                    f"{arm}, run {number + 1} of {runs}: {run['optimum_share']:.0%} of the best possible"
-                )
-                done.append(run)
+            with prepared(lab, arm, setting.ports, RARE_PULSES) as fleet:
+                for number in range(runs):
+                    run = _run(lab, setting, arm, seconds)
+                    progress(
+                        f"{arm}, run {number + 1} of {runs}: {run['optimum_share']:.0%} of the best possible"
+                    )
+                    done.append(run)
+                    if fleet:
+                        fleet.check()
     return {
         "lab": describe_lab(lab, setting.spec, spine_rate_bps=setting.spec.spine_rate_bps),
         "size_bytes": setting.size_bytes,
         "seconds": seconds,
         "settle_s": SETTLE_S,
         "best_ns": setting.best_ns(setting.jobs("ipv4")[0]),
-        "arms": [summarise_arm(arm, [run for run in done if run["arm"] == arm]) for arm in arms],
+        "open_share": open_share,
+        "arms": [summarise_arm(arm, [run for run in done if run["arm"] == arm], open_share) for arm in arms],
         "runs": done,
     }
 
 
-def summarise_arm(arm: Arm, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """An arm over all its runs."""
+def _open_share(setting: Setting, seconds: float) -> float:
+    """What the jobs reach of the best possible where no link between switches is ever full."""
+    setting = opened(setting)
+    with lab_for_run(NAME, setting.spec) as lab, prepared(lab, Arm.ECMP, setting.ports, RARE_PULSES):
+        share: float = _run(lab, setting, Arm.ECMP, seconds)["optimum_share"]
+    progress(f"where nobody is in their way the jobs reach {share:.0%} of the best possible")
+    return share
+
+
+def summarise_arm(arm: Arm, runs: Sequence[dict[str, Any]], open_share: float) -> dict[str, Any]:
+    """An arm over all its runs; `open_share` is what the jobs reach where no link between switches is full."""
     shares = [run["optimum_share"] for run in runs]
     return {
         "arm": str(arm),
@@ -116,6 +129,7 @@ def summarise_arm(arm: Arm, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "optimum_share_median": float(np.median(shares)),
         "optimum_share_min": min(shares),
         "optimum_share_max": max(shares),
+        "of_open_median": float(np.median(shares)) / open_share if open_share else None,
         **{name: sum(run[name] for run in runs) for name in ("wrong_sums", "resets", "retransmitted_bytes")},
         "idle_share": float(np.median([run["idle_share"] for run in runs])),
     }
@@ -124,7 +138,7 @@ def summarise_arm(arm: Arm, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _run(lab: Lab, setting: Setting, arm: Arm, seconds: float) -> dict[str, Any]:
     jobs = setting.jobs(arm.family)
     idle, before = IdleShare(), resets(lab)
-    with Watch(lab, [(FIRST_PORT, FIRST_PORT + len(jobs) * PORTS - 1)]) as watch:
+    with Watch(lab, [setting.ports]) as watch:
         began_ns = time.monotonic_ns()
         results = allreduce.run(lab, jobs, seconds)
     after = resets(lab)
@@ -137,13 +151,14 @@ def _run(lab: Lab, setting: Setting, arm: Arm, seconds: float) -> dict[str, Any]
 
 def _render(result: dict[str, Any]) -> RenderableType:
     table = new_table(
-        "ARM", ("RUNS", "BEST", "LEAST", "MOST", "MEAN MS", "P99 MS", "RESETS", "WRONG", "IDLE")
+        "ARM", ("RUNS", "OPEN", "BEST", "LEAST", "MOST", "MEAN MS", "P99 MS", "RESETS", "WRONG", "IDLE")
     )
     for row in result["arms"]:
         jobs = [job for run in result["runs"] if run["arm"] == row["arm"] for job in run["jobs"]]
         table.add_row(
             row["arm"],
             str(row["runs"]),
+            share(row["of_open_median"]),
             *(share(row[f"optimum_share_{name}"]) for name in ("median", "min", "max")),
             *(ms(max((job[name] or 0.0) for job in jobs)) for name in ("mean_ns", "p99_ns")),
             str(row["resets"]),
@@ -153,6 +168,8 @@ def _render(result: dict[str, Any]) -> RenderableType:
     lab = result["lab"]
     return Group(
         table,
+        f"OPEN: what the slower job reaches at the median, of what it does where no link between switches is ever full, which is "
+        f"{share(result['open_share'])} of the best possible",
         f"all-reduces of {result['size_bytes']} bytes, at best {ms(result['best_ns'])} ms each: BEST, LEAST, MOST: what of that "
         "the slower job reaches, at the median and in the worst and the best run; MEAN and P99 of the slowest job",
         "RESETS: connections reset while established; WRONG: sums that were not right; IDLE: the machine's processors",

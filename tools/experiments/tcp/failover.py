@@ -22,7 +22,7 @@ from tools.lab import LabSpec
 from tools.lab.topology import Topology
 from tools.lab.truth.passing import Between
 
-SETTLE_S, DARK_S, MENDED_S = 3.0, 2.0, 4.0
+SETTLE_S, DARK_S, MENDED_S = 6.0, 2.0, 4.0
 """From the first byte to the cut, until it is mended, until the end."""
 
 STEADY_S = 1.0
@@ -30,8 +30,9 @@ STEADY_S = 1.0
 
 FIRST_PORT = 5201
 BLOCK_BYTES = 8_192
-RATE_BPS = 30_000_000
-LOAD = 0.5
+RATE_BPS = 60_000_000
+LOAD = 0.4
+"""One connection fits a link between switches of the usual lab, which has half of a host's rate, with room for pulses."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ def summarise_arm(arm: Arm, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "connections_hit": len(stalls),
         **{f"stall_p{round(q * 100)}_ns": measure.quantile(stalls, q) for q in (0.5, 0.99)},
         "stall_max_ns": max(stalls, default=None),
+        "others_max_ns": max((stall for run in runs for stall in run["others_stalls_ns"]), default=None),
         "steady_max_ns": max((run["steady_ns"] or 0 for run in runs), default=None),
         "dark_share": float(np.median([run["dark_bps"] / run["before_bps"] for run in runs])),
         **{name: sum(run[name] for run in runs) for name in ("resets", "failed", "retransmits")},

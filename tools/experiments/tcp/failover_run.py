@@ -1,4 +1,4 @@
-"""`cwdp lab run tcp-failover`: links go silent under `iperf3`, by plain ECMP and with Linux's re-hash on time-outs."""
+"""`cwdp lab run tcp-failover`: links go silent under `iperf3`, by plain ECMP, with Linux's re-hash on time-outs and steered."""
 
 import random
 import subprocess
@@ -13,10 +13,11 @@ from rich.console import Group, RenderableType
 from cwdp.cli.output import emit, progress
 from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
+from tools.experiments.fleets import PulseSettings
 from tools.experiments.options import JSON, arm_option, chosen, fabric_options
 from tools.experiments.report import describe_lab, ms, new_table, share
 from tools.experiments.runs import IdleShare
-from tools.experiments.tcp.arms import Arm, prepare
+from tools.experiments.tcp.arms import Arm, prepared
 from tools.experiments.tcp.failover import (
     DARK_S,
     LOAD,
@@ -41,6 +42,10 @@ CUTS, HOSTS = 5, 2
 LISTEN_S, LATE_S = 1.0, 1.0
 END_TIMEOUT_S = 20.0
 
+PULSES = PulseSettings(interval_ms=3.0, dead_after_ms=10.0)
+HOLD_DOWN_MS = 500.0
+"""Both as in `failover`."""
+
 
 @click.command("tcp-failover")
 @click.option("--seed", default=1, show_default=True, help="Draws the links, and the hosts' clocks.")
@@ -53,7 +58,7 @@ END_TIMEOUT_S = 20.0
 def tcp_failover(
     *, spec: LabSpec, seed: int, cuts: int, load: float, arms: tuple[str, ...], as_json: bool
 ) -> None:
-    """Let links that carry TCP go silent, and mend them, with plain ECMP and with Linux's re-hash on time-outs."""
+    """Let links that carry TCP go silent, and mend them, with plain ECMP, with Linux's re-hash on time-outs and steered by cwdp."""
     setting = make_setting(msgspec.structs.replace(spec, by_headers=True), load)
     result = run_failover(setting, chosen(Arm, arms), cuts, seed)
     emit(result, as_json=as_json, render=lambda: _render(result))
@@ -69,12 +74,14 @@ def run_failover(setting: Setting, arms: Sequence[Arm], cuts: int, seed: int) ->
     with lab_for_run(NAME, setting.spec) as lab:
         faults.prepare_silence(NAME, lab.topology)
         for arm in arms:
-            prepare(lab, arm)
             rng = random.Random(seed)
-            for number in range(cuts):
-                run = {"arm": str(arm)} | _one_cut(lab, setting, arm, rng)
-                runs.append(run)
-                progress(f"{arm}, cut {number + 1} of {cuts}: {run['cut']}, stalls of {_shown(run)}")
+            with prepared(lab, arm, setting.ports, PULSES, HOLD_DOWN_MS) as fleet:
+                for number in range(cuts):
+                    run = {"arm": str(arm)} | _one_cut(lab, setting, arm, rng)
+                    runs.append(run)
+                    progress(f"{arm}, cut {number + 1} of {cuts}: {run['cut']}, stalls of {_shown(run)}")
+                    if fleet:
+                        fleet.check()
     return {
         "lab": describe_lab(lab, setting.spec, spine_rate_bps=setting.spec.spine_rate_bps),
         "load": setting.load,
@@ -93,8 +100,9 @@ def _one_cut(lab: Lab, setting: Setting, arm: Arm, rng: random.Random) -> dict[s
         time.sleep(SETTLE_S)
         taken = links_taken(lab.topology, spines_crossed(lab))
         link = _draw(lab, taken, rng)
-        before, cut_ns = resets(lab), time.monotonic_ns()
+        before = resets(lab)
         faults.drop(lab.name, link, 1.0)
+        cut_ns = time.monotonic_ns()
         try:
             time.sleep(DARK_S)
         finally:
@@ -165,7 +173,8 @@ def _shown(run: dict[str, Any]) -> str:
 
 def _render(result: dict[str, Any]) -> RenderableType:
     table = new_table(
-        "ARM", ("CUTS", "HIT", "P50", "P99", "MAX", "STEADY", "DARK", "RESETS", "FAILED", "AGAIN", "IDLE")
+        "ARM",
+        ("CUTS", "HIT", "P50", "P99", "MAX", "OTHERS", "STEADY", "DARK", "RESETS", "FAILED", "AGAIN", "IDLE"),
     )
     for row in result["arms"]:
         table.add_row(
@@ -173,6 +182,7 @@ def _render(result: dict[str, Any]) -> RenderableType:
             str(row["cuts"]),
             str(row["connections_hit"]),
             *(ms(row[f"stall_{name}_ns"]) for name in ("p50", "p99", "max")),
+            ms(row["others_max_ns"]),
             ms(row["steady_max_ns"]),
             share(row["dark_share"]),
             *(str(row[name]) for name in ("resets", "failed", "retransmits")),
@@ -182,7 +192,7 @@ def _render(result: dict[str, Any]) -> RenderableType:
     return Group(
         table,
         f"P50, P99, MAX: the longest time, in ms, in which a connection that took the link received nothing, seen every "
-        f"{ms(result['watched_every_ns'])} ms; STEADY: the same before the cut; DARK: of the goodput before, while it was cut",
+        f"{ms(result['watched_every_ns'])} ms; OTHERS: the longest of those that did not take it; STEADY: of any before the cut; DARK: of the goodput before, while it was cut",
         "RESETS: connections reset while established; FAILED: senders that ended with an error; AGAIN: segments sent again",
         f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}, load {result['load']:.0%}",
     )

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.clock.timebase import REACH_NS
+from cwdp.agent.clock.timebase import LOOKED_AFTER_NS, REACH_NS
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.pinned.tree import TreePath
 from tools.lab.lab import Host, Lab
@@ -109,7 +109,11 @@ class Truth:
         line = maps.read_clock()
         if not line["synced"]:
             return None, float("nan")
-        local = local_ns(host, maps.read_base(), real_ns)
+        base = maps.read_base()
+        local = local_ns(host, base, real_ns)
+        looked_ns = int(base["ref_mono_ns"]) + int(base["ahead_ns"])
+        if base["ref_mono_ns"] and local - looked_ns > LOOKED_AFTER_NS:
+            return None, float("nan")
         delta = local - int(line["ref_local_ns"])
         bound = int(line["bound_ns"]) + scale_q48(abs(delta), int(line["bound_drift_q48"]))
         slewed = scale_q48(min(delta, int(line["slew_ns"])), int(line["slew_q48"]))

@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 
+from cwdp.dataplane import abi
 from cwdp.shared.addresses import Address, bytes_address
 from tools.lab.lab import Lab
 from tools.lab.network.netns import netns_enter
@@ -13,6 +14,8 @@ from tools.lab.network.netns import netns_enter
 SEEN_S = 0.3
 _ETH_P_ALL, _PACKET_OUTGOING, _TCP = 3, 4, 6
 _FRAME_BYTES = 128
+_PROBE = abi.TCP_PROBE.to_bytes(4, "big")
+"""Data offset, flags and window of a probe's TCP header."""
 
 Between = tuple[Address, Address]
 
@@ -40,11 +43,15 @@ def spines_crossed(lab: Lab) -> dict[Between, str]:
 
 
 def tcp_between(frame: bytes) -> Between | None:
-    """Source and destination of an Ethernet frame with TCP over IPv4 or IPv6 without extensions; None for others."""
+    """Source and destination of an Ethernet frame with TCP over IPv4 or IPv6 without extensions; None for others and for cwdp's probes."""
     match frame[12:14]:
-        case b"\x08\x00" if len(frame) >= 34 and frame[23] == _TCP:
+        case b"\x08\x00" if len(frame) >= 34 and frame[23] == _TCP and not _is_probe(frame[34:]):
             mapped = bytes(10) + b"\xff\xff"
             return bytes_address(mapped + frame[26:30]), bytes_address(mapped + frame[30:34])
-        case b"\x86\xdd" if len(frame) >= 54 and frame[20] == _TCP:
+        case b"\x86\xdd" if len(frame) >= 54 and frame[20] == _TCP and not _is_probe(frame[54:]):
             return bytes_address(frame[22:38]), bytes_address(frame[38:54])
     return None
+
+
+def _is_probe(segment: bytes) -> bool:
+    return segment[12:16] == _PROBE

@@ -50,7 +50,7 @@ def run(hosts: list[RdmaHost], bench: Bench) -> dict[str, Any]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         record = stack.enter_context(recorded(bench))
-        lift = stack.enter_context(_slow_spines())
+        lift = stack.enter_context(slow_spines(SPINE_BPS))
         cwdp = stack.enter_context(services.stopped(hosts, folder, bench.way_out))
         try:
             cwdp.start()
@@ -154,18 +154,18 @@ def _received_bytes(maps: Maps) -> int:
 
 
 @contextmanager
-def _slow_spines() -> Iterator[Callable[[], None]]:
-    """Have the spines' links carry SPINE_BPS; what is given lifts that."""
+def slow_spines(rate_bps: int) -> Iterator[Callable[[], None]]:
+    """Have the spines' links carry so much; what is given lifts that."""
     topology = Topology(LAB)
     links = [link for link in topology.links.values() if link.b.node in topology.spines]
     with fabric.open_nodes(topology, topology.switches) as nodes:
 
-        def shape(rate_bps: int) -> None:
+        def shape(to_bps: int) -> None:
             for link in links:
                 for port in (link.a, link.b):
-                    fabric.shape_port(topology, nodes[port.node], link, rate_bps)
+                    fabric.shape_port(topology, nodes[port.node], link, to_bps)
 
-        shape(SPINE_BPS)
+        shape(rate_bps)
         try:
             yield lambda: shape(LAB.spine_rate_bps)
         finally:

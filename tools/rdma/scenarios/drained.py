@@ -98,10 +98,10 @@ def _await_sender(running: Running, peers: list[Peer]) -> None:
 
 def _sends(peer: Peer) -> QpPath | None:
     """The queue pair of a program that is in RTS, as far as it has told."""
-    return next(iter(_sending(peer)), None)
+    return next(iter(sending(peer)), None)
 
 
-def _sending(peer: Peer) -> list[QpPath]:
+def sending(peer: Peer) -> list[QpPath]:
     """Those of a program."""
     while peer.hear(0) is not None:
         pass

@@ -5,7 +5,7 @@ Each agent has a clock of its own, seconds apart from the other's.
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from cwdp.errors import CwdpError, LabError
 from cwdp.shared.testclock import TestClock
 from tools.rdma.scenarios.scenario import Bench
 from tools.rdma.testbed import services
-from tools.rdma.testbed.fabric import silent
+from tools.rdma.testbed.fabric import RdmaHost, silent
 from tools.rdma.testbed.services import Services
 from tools.waiting import wait_for
 
@@ -25,7 +25,7 @@ _PROBED_S, _CUT_S = 90.0, 30.0
 _POLL_S = 0.5
 
 
-def run(bench: Bench) -> dict[str, Any]:
+def run(_hosts: Sequence[RdmaHost], bench: Bench) -> dict[str, Any]:
     """Tell what the manager says of the paths before a spine is cut, and after."""
     began_s = time.monotonic()
     hosts = [bench.source, bench.target]

@@ -136,37 +136,44 @@ def started(
     Raises:
         LabError: the server did not come up.
     """
-    with _process(transfer.server(target), environment(target)) as server:
-        _await_listener(server, transfer.port)
-        with _process(transfer.client(source), environment(source)) as client:
+    with process(transfer.server(target), environment(target)) as server:
+        await_listener(server, transfer.port)
+        with process(transfer.client(source), environment(source)) as client:
             yield Running(server, client)
 
 
 @contextmanager
-def _process(argv: list[str], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
+def process(argv: list[str], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A program with more of an environment, its standard error with its output; what still runs at the end is killed."""
+    program = subprocess.Popen(
         argv,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | dict(environment),
     )
     try:
-        yield process
+        yield program
     finally:
-        process.kill()
-        process.wait()
+        program.kill()
+        program.wait()
 
 
-def _output(process: "subprocess.Popen[str]", timeout_s: float) -> str:
+def _output(program: "subprocess.Popen[str]", timeout_s: float) -> str:
     try:
-        return process.communicate(timeout=timeout_s)[0]
+        return program.communicate(timeout=timeout_s)[0]
     except subprocess.TimeoutExpired:
-        process.kill()
-        return process.communicate()[0]
+        program.kill()
+        return program.communicate()[0]
 
 
-def _await_listener(server: "subprocess.Popen[str]", port: int) -> None:
+def await_listener(server: "subprocess.Popen[str]", port: int) -> None:
+    """Wait until a program listens at a port of TCP.
+
+    Raises:
+        LabError: it does not.
+    """
     wait_for(lambda: _is_listening(port) or server.poll() is not None, _START_TIMEOUT_S, poll_s=_POLL_S)
     if not _is_listening(port):
         raise LabError(f"`{server.args!r}` does not listen", _output(server, 0).strip())

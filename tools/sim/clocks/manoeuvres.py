@@ -103,3 +103,14 @@ def temperature(walk: float, swing_ppm: float, period_s: float) -> Manoeuvre:
         return happens
 
     return draw
+
+
+def with_jump(manoeuvre: Manoeuvre, jump_ns: float, at_s: float) -> Manoeuvre:
+    """The same, and host 0's clock jumps once."""
+
+    def draw(hosts: int, steps: int, step_s: float, rng: np.random.Generator) -> Frequencies:
+        happens = manoeuvre(hosts, steps, step_s, rng)
+        happens.steps_ns[0, round(at_s / step_s)] += jump_ns
+        return happens
+
+    return draw

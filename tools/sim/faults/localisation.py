@@ -69,10 +69,10 @@ class Bench:
     def __init__(self, fabric: LeafSpine, at_once: int = 1) -> None:
         self.fabric, self._at_once = fabric, at_once
         self.events: list[tuple[str, str]] = []
-        members = Members()
+        self.members = Members()
         for hello in fabric.hellos:
-            members.hear(hello, START_S)
-        self.watch = LinkWatch(members, self._note)
+            self.members.hear(hello, START_S)
+        self.watch = LinkWatch(self.members, self._note)
         self.watch.queues_every = at_once
         self._number = round(START_S / WINDOW_S)
         self._untold: list[WindowReport] = []

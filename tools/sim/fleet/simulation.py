@@ -107,10 +107,18 @@ class FleetSimulation:
         options: the fleet.
         manoeuvre: what its clocks do.
         takeovers_s: when another manager takes over, which knows what hosts tell it and no more.
+        silent_s: for so long before that nobody leads.
+        stood_by: whether the other one has heard the hosts meanwhile; else it begins to when it leads.
     """
 
     def __init__(
-        self, options: FleetOptions, manoeuvre: Manoeuvre | None = None, takeovers_s: Sequence[float] = ()
+        self,
+        options: FleetOptions,
+        manoeuvre: Manoeuvre | None = None,
+        takeovers_s: Sequence[float] = (),
+        *,
+        silent_s: float = 0.0,
+        stood_by: bool = False,
     ) -> None:
         self._seconds = options.seconds
         self._rng = rng = np.random.default_rng(options.seed)
@@ -129,6 +137,7 @@ class FleetSimulation:
         ]
         self._heard, self._looks, self._changes_seen = np.zeros((3, n), np.int64)
         self._takeovers_s, self._managers = deque(sorted(takeovers_s)), 1
+        self._silent_s, self._stood_by, self._is_silent = silent_s, stood_by, False
         self._service = self._manager()
         self._since_s: dict[tuple[str, int], float] = {}
         self._local = [SimulatedClock(self._clocks, i) for i in range(n)]
@@ -196,7 +205,7 @@ class FleetSimulation:
         changes, seen = self._clocks.changes[host], int(self._changes_seen[host])
         while seen < len(changes) and changes[seen][0] <= now_s:
             begin_ns, end_ns = changes[seen][1]
-            self._syncs[host].edges.drop_between(begin_ns, end_ns)
+            self._syncs[host].distrust(begin_ns, end_ns)
             seen += 1
         self._changes_seen[host] = seen
 
@@ -207,10 +216,8 @@ class FleetSimulation:
 
     def _solve(self, now_s: float) -> None:
         """What the manager does four times a second, and the agents with its updates."""
-        if self._takeovers_s and now_s >= self._takeovers_s[0]:
-            self._takeovers_s.popleft()
-            self._managers += 1
-            self._service = self._manager()
+        if not self._is_led(now_s):
+            return
         edges = self._service.begin(now_s)
         solved = None if edges is None else self._service.solve_edges(edges)
         if edges is None or solved is None:
@@ -220,6 +227,19 @@ class FleetSimulation:
             host = self._names.index(update.host)
             self._syncs[host].follow(update)
             self._syncs[host].line.write([])
+
+    def _is_led(self, now_s: float) -> bool:
+        """Whether a manager leads; where one has just gone, or come, the next is put in its place."""
+        if not self._takeovers_s or now_s < self._takeovers_s[0] - self._silent_s:
+            return True
+        comes = now_s >= self._takeovers_s[0]
+        if not self._is_silent or (comes and not self._stood_by):
+            self._managers += 1
+            self._service = self._manager()
+        self._is_silent = not comes
+        if comes:
+            self._takeovers_s.popleft()
+        return comes
 
     def _read(self, now_s: float) -> tuple[Floats, Floats, Bools, Bools, Floats]:
         """Of every published clock the distance from their median and the bound, NaN where there is none; the states.

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cwdp.shared.clocksync._types import F64, I64, Bool
+from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, Bool
 from cwdp.shared.clocksync.edge.floors import QUEUED_SIGMAS, at_most, queued_sigma
+from cwdp.shared.clocksync.graph.robust import REJECT_SIGMAS
 
 _MAD_TO_SIGMA = 1.4826
 _EPOCH_NS = 20_000_000_000
+_DISPUTED_NS = 2_000_000_000
 _FLEET_TIMES = 4.0
 """Margins beyond so many of the fleet's median hold a queue, though nobody may have seen it begin."""
 
@@ -33,6 +35,10 @@ _NAME_BITS = 21
 class PairFloors:
     """The least margins of every pair, of requests and of replies, over the last 20 to 40 seconds.
 
+    Those of a pair whose two ends disagree are kept for two seconds only: fits from before a clock stepped and from after
+    it leave one of the floors far too low, and the host would be taken for a liar for as long as that is remembered. A lie
+    that goes on shows in the margins that come next.
+
     Floors are float64 [2, 2, pairs]: margin and standard error, of requests and replies.
     """
 
@@ -41,6 +47,7 @@ class PairFloors:
         self._now = _no_floors(0)
         self._before = _no_floors(0)
         self._since_ns = 0
+        self._disputed_ns = np.zeros(0, np.int64)
 
     def update(self, key: I64, margin_ns: F64, sigma_ns: F64, instant_ns: int) -> tuple[F64, F64]:
         """Take in margins and return the floors with them.
@@ -58,9 +65,19 @@ class PairFloors:
             self._before, self._now, self._since_ns = self._now, _no_floors(len(self._key)), instant_ns
             self._forget_lapsed()
         place = self._places(key)
+        disputed_ns = self._disputed_ns[place]
+        anew = place[(disputed_ns != LONG_AGO) & (instant_ns - disputed_ns > _DISPUTED_NS)]
+        self._now[..., anew] = self._before[..., anew] = np.nan
+        self._disputed_ns[anew] = LONG_AGO
         self._now[..., place] = _lower(self._now[..., place], np.stack((margin_ns, sigma_ns)))
         floors, sigmas = _lower(self._now[..., place], self._before[..., place])
         return floors, sigmas
+
+    def dispute(self, key: I64, disputed: Bool, instant_ns: int) -> None:
+        """Note whose ends disagree by their floors; `key` and `instant_ns` as in `update`, which comes before."""
+        place = np.searchsorted(self._key, key)
+        since_ns = np.where(self._disputed_ns[place] == LONG_AGO, instant_ns, self._disputed_ns[place])
+        self._disputed_ns[place] = np.where(disputed, since_ns, LONG_AGO)
 
     def bias(self, src: I64, dst: I64, path: I64) -> tuple[F64, F64]:
         """By how much directed fits are off for their ends' stamping points, from floors: ns and its standard error, [fits].
@@ -84,12 +101,15 @@ class PairFloors:
             at = np.searchsorted(merged, self._key)
             now, before = _no_floors(len(merged)), _no_floors(len(merged))
             now[..., at], before[..., at] = self._now, self._before
-            self._key, self._now, self._before = merged, now, before
+            disputed_ns = np.full(len(merged), LONG_AGO)
+            disputed_ns[at] = self._disputed_ns
+            self._key, self._now, self._before, self._disputed_ns = merged, now, before, disputed_ns
         return np.searchsorted(self._key, key)
 
     def _forget_lapsed(self) -> None:
         kept = ~np.isnan(self._before[0]).all(axis=0)
-        self._key, self._now, self._before = self._key[kept], self._now[..., kept], self._before[..., kept]
+        self._key, self._disputed_ns = self._key[kept], self._disputed_ns[kept]
+        self._now, self._before = self._now[..., kept], self._before[..., kept]
 
 
 def pair_names(path: I64, a: I64, b: I64) -> I64:
@@ -160,6 +180,11 @@ class PairEdges:
     sigma_bias_ns: F64
     of_fit: I64
 
+    @property
+    def disputed(self) -> Bool:
+        """Bool [pairs], whose two ends disagree by more than all errors allow."""
+        return _disputed(self.bias_ns, self.sigma_bias_ns)
+
 
 def merge_directed(
     src: I64, dst: I64, path: I64, *, y_ns: F64, sigma_ns: F64, n_nodes: int, ways: Ways | None = None
@@ -217,7 +242,14 @@ def merge_directed(
     y = np.where(mutual, y_mutual, np.where(has_ab, y - fleet, y + fleet))
     sigma = np.where(mutual, sigma_mutual, np.hypot(one_sided, scatter))
     sigma_bias = np.where(mutual, np.sqrt(sigma_bias**2 + scatter**2), np.inf)
+    if ways is not None and mutual.any():
+        disputed = _disputed(bias - fleet, sigma_bias)
+        ways.floors.dispute(name[mutual], disputed[mutual], ways.instant_ns)
     return PairEdges(a, b, y, sigma, queued, mutual, bias - fleet, sigma_bias, of_fit)
+
+
+def _disputed(bias_ns: F64, sigma_ns: F64) -> Bool:
+    return np.asarray(np.isfinite(bias_ns) & (np.abs(bias_ns) > REJECT_SIGMAS * sigma_ns))
 
 
 def _sorted(key: I64) -> tuple[I64, I64]:

@@ -16,7 +16,7 @@ from cwdp.shared.clocksync.graph.blame import blame
 from cwdp.shared.clocksync.graph.laplacian import Laplacian
 from cwdp.shared.clocksync.graph.pairs import PairEdges, PairFloors, Ways, merge_directed, surely_queued
 from cwdp.shared.clocksync.graph.propagate import components, line_at, propagate, sigma_at
-from cwdp.shared.clocksync.graph.robust import REJECT_SIGMAS, RobustSolution, robust_solve
+from cwdp.shared.clocksync.graph.robust import RobustSolution, robust_solve
 
 _STALE_NS = 50e3
 _STALE_SIGMAS = 8.0
@@ -308,8 +308,7 @@ def _two_faced(n: int, pairs: PairEdges) -> Bool:
     mutual = pairs.mutual
     if not mutual.any():
         return np.zeros(n, bool)
-    bias, sigma = np.abs(pairs.bias_ns[mutual]), pairs.sigma_bias_ns[mutual]
-    return blame(n, pairs.a[mutual], pairs.b[mutual], bias > REJECT_SIGMAS * sigma)
+    return blame(n, pairs.a[mutual], pairs.b[mutual], pairs.disputed[mutual])
 
 
 def _solve_without_liars(n: int, pairs: PairEdges, liar: Bool) -> tuple[RobustSolution, Bool, Laplacian]:

@@ -13,6 +13,7 @@ _TREND_S = 20.0
 _LEAST_TREND = 1e-9
 _TREND_OF_WANDER = 3.0
 _LEARN = 0.1
+_NOT_BETTER = 0.5
 
 
 class HostFilter:
@@ -76,9 +77,15 @@ class HostFilter:
         self.g_ns, self.frac_ns, self.drift_ns, self.trend_ns = self.after(dt_s)
         self.covariance = covariance
 
-    def update(self, rows: Bool, innovation_ns: F64, variance: F64) -> None:
-        """Take in offsets that lie `innovation_ns` off, known to a variance: float64 [hosts], of use for some rows."""
+    def update(self, rows: Bool, innovation_ns: F64, variance: F64, lasting_ns: F64) -> None:
+        """Take in offsets that lie `innovation_ns` off, known to a variance: float64 [hosts], of use for some rows.
+
+        Of their errors `lasting_ns`, a standard deviation, is the same each time: by them no offset becomes better known than
+        that. What is known far better goes on as ever.
+        """
         i = np.flatnonzero(rows)
+        before, lasting = self.covariance[i, 0, 0], lasting_ns[i] ** 2
+        known = np.where(before >= _NOT_BETTER**2 * lasting, np.minimum(before, lasting), 0.0)
         across = self.covariance[i, :, 0]
         gain = across / (across[:, :1] + variance[i, None])
         ahead = gain * innovation_ns[i, None]
@@ -86,6 +93,7 @@ class HostFilter:
         self.drift_ns[i] += ahead[:, 1]
         self.trend_ns[i] += ahead[:, 2]
         self.covariance[i] -= gain[:, :, None] * across[:, None, :]
+        self.covariance[i, 0, 0] = np.maximum(self.covariance[i, 0, 0], known)
 
     def learn_wander(self, rows: Bool, innovation_ns: F64, variance: F64) -> None:
         """Have clocks wander more or less by how far off they are found: `variance` as in `update`."""

@@ -11,6 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from cwdp.shared.clocksync._types import F64, I64, NS_PER_S, U8, WANDER, Bool, split_ns
+from cwdp.shared.clocksync.edge.floors import QUEUED_SIGMAS
 from cwdp.shared.clocksync.graph.pairs import PairFloors
 from cwdp.shared.clocksync.graph.solve import GraphEdges, OwnFits, Prediction, Solution, solve_graph
 from cwdp.shared.clocksync.timeline.changes import Changes
@@ -288,7 +289,8 @@ class Tracks:
         go_on = usable & self._locked & ~stepped
         unexplained = np.maximum(np.abs(innovation) - solution.queued_ns, 0.0)
         self._filter.learn_wander(go_on & ~unsettled, unexplained, solution.sigma_ns**2)
-        self._filter.update(go_on, innovation, solution.sigma_ns**2 * self._overlap)
+        lasting_ns = solution.queued_ns / QUEUED_SIGMAS
+        self._filter.update(go_on, innovation, solution.sigma_ns**2 * self._overlap, lasting_ns)
         self._learn_drift(go_on & unsettled, solution)
         self._begin(begin, whole, frac, solution, first=first)
         self._suspect_rounds = np.where(stepped & ~begin, self._suspect_rounds + 1, 0)
@@ -306,8 +308,7 @@ class Tracks:
 
     def _stepped(self, solution: Solution, usable: Bool, innovation: F64) -> Bool:
         allowed = _STEP_SIGMAS**2 * (self._filter.var + solution.sigma_ns**2)
-        jumped = solution.restarted | (innovation**2 > allowed)
-        return usable & self._locked & jumped
+        return usable & self._locked & (innovation**2 > allowed)
 
     def _learn_drift(self, rows: Bool, solution: Solution) -> None:
         """While drift is poorly known, take it from the fitted slopes where those know it better."""
@@ -339,7 +340,10 @@ class Tracks:
             return
         n = self.n_hosts
         self._known_drift[rows] = False
-        self._filter.put(rows, whole, frac, solution.sigma_ns**2)
+        # All that a host sends may wait in one queue: its edges do not err each for itself.
+        self._filter.put(
+            rows, whole, frac, np.hypot(solution.sigma_ns, solution.queued_ns / QUEUED_SIGMAS) ** 2
+        )
         self._filter.put_drift(rows, np.zeros(n), np.full(n, (_DRIFT_AT_START * NS_PER_S) ** 2))
         if first:
             self._locked[:] = False

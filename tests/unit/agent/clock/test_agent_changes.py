@@ -279,7 +279,8 @@ def test_the_managers_word_on_rates_does_not_count_for_young_edges(host: Host) -
     host.own.change(host.now_ns, 10 * PPM)
     host.seconds(1)
     host.edges.believe(
-        [DriftPrior(dst=f"{peer}/nic0", slope=rate, sigma=1e-11) for peer, rate in old.items()]
+        [DriftPrior(dst=f"{peer}/nic0", slope=rate, sigma=1e-11) for peer, rate in old.items()],
+        host.local_ns,
     )
     host.tick()
     for peer, fit in host.fits.items():

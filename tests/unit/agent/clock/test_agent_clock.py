@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from cwdp.agent.clock import hostclock
 from cwdp.agent.clock.holdover import RateChanges
-from cwdp.agent.clock.hostclock import LEFT_S, LEFT_SURCHARGE, SILENCE_S, UNHEARD_NS, HostClock, LocalClock
+from cwdp.agent.clock.hostclock import (
+    LEFT_S,
+    LEFT_SURCHARGE,
+    SILENCE_S,
+    STOOD_STILL_NS,
+    UNHEARD_NS,
+    HostClock,
+    LocalClock,
+)
+from cwdp.agent.clock.hostsync import HostSync
+from cwdp.agent.clock.timebase import LOOKED_AFTER_NS
 from cwdp.dataplane import abi
 from cwdp.dataplane.loading.loader import Settings
 from cwdp.dataplane.pinned.maps import Maps
@@ -174,6 +184,48 @@ def test_the_bound_grows_with_silence_and_the_line_goes_on(bench: Bench) -> None
     assert bench.offset_ns == pytest.approx(100 - 2e-5 * 41 * TICK_NS, abs=1)
     bench.tell(bench.offset_ns)
     assert bench.state() == "synced"
+
+
+def test_the_bound_grows_as_much_while_the_manager_tells_of_a_line_that_nobody_measures(bench: Bench) -> None:
+    bench.tell(0.0)
+    bench.tick()
+    for _ in range(40):
+        bench.tell(0.0, state="holdover")
+        bench.tick()
+    assert bench.state() == "holdover"
+    alone_ns, _ = RateChanges().off_ns(41 * TICK_NS)
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(20 + alone_ns, abs=1.6)
+    bench.tell(0.0)
+    bench.tick()
+    assert bench.maps.bound_ns(bench.time.at_ns) == pytest.approx(20, abs=1.6)
+
+
+def test_after_it_stood_still_an_agent_goes_on_by_its_line_until_solutions_are_of_later_stamps(
+    bench: Bench,
+) -> None:
+    sync = HostSync(bench.clock, bench.time.now_ns)
+    bench.tell(0.0)
+    bench.tick()
+    from_ns = bench.time.at_ns
+    bench.time.at_ns += LOOKED_AFTER_NS
+    sync.distrust(from_ns, bench.time.at_ns)
+    bench.tell(3_000.0)
+    bench.tick(40)
+    assert bench.offset_ns == pytest.approx(3_000, abs=1)
+    bench.time.at_ns += 3 * S
+    from_ns, began_ns = bench.time.at_ns - 3 * S, bench.time.at_ns
+    sync.distrust(from_ns, bench.time.at_ns)
+    while bench.time.at_ns < began_ns + STOOD_STILL_NS:
+        bench.tell(9_000.0, state="set_aside" if bench.seq % 2 else "synced")
+        bench.clock.write([cast("Maps", bench.maps)])
+        assert bench.offset_ns == pytest.approx(3_000, abs=1)
+        assert bench.synced()
+        bench.time.at_ns += TICK_NS
+    assert bench.state() == "holdover"
+    bench.tell(3_010.0)
+    assert bench.state() == "synced"
+    bench.tick(40)
+    assert bench.offset_ns == pytest.approx(3_010, abs=1)
 
 
 def test_holdover_begins_after_two_seconds_of_silence(bench: Bench) -> None:

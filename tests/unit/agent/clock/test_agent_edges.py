@@ -123,7 +123,7 @@ def test_the_managers_word_narrows_the_slope(fabric: Fabric) -> None:
     for priors in ([], [DriftPrior(dst="b/nic0", slope=3e-5, sigma=1e-11)]):
         edges = HostEdges()
         edges.assign(_names("b"))
-        edges.believe(priors)
+        edges.believe(priors, fabric.now_ns)
         for _ in range(3):
             fabric.probe(edges, ["b"])
         (fit,) = edges.fit(fabric.now_ns)
@@ -135,13 +135,25 @@ def test_the_managers_word_counts_only_where_it_is_surer(fabric: Fabric) -> None
     edges = HostEdges()
     edges.assign(_names("b"))
     edges.believe(
-        [DriftPrior(dst="b/nic0", slope=-1.0, sigma=1.0), DriftPrior(dst="x/nic0", slope=9.0, sigma=0.1)]
+        [DriftPrior(dst="b/nic0", slope=-1.0, sigma=1.0), DriftPrior(dst="x/nic0", slope=9.0, sigma=0.1)],
+        fabric.now_ns,
     )
     for _ in range(8):
         fabric.probe(edges, ["b"])
     for _ in range(2):
         (fit,) = edges.fit(fabric.now_ns)
     assert fit.slope == pytest.approx(3e-5, abs=1e-8)
+
+
+def test_the_word_of_a_manager_that_has_fallen_silent_counts_no_more(fabric: Fabric) -> None:
+    edges = HostEdges()
+    edges.assign(_names("b"))
+    edges.believe([DriftPrior(dst="b/nic0", slope=2.9e-5, sigma=1e-11)], fabric.now_ns)
+    for _ in range(9):
+        fabric.probe(edges, ["b"])
+    (fit,) = edges.fit(fabric.now_ns)
+    assert fit.slope == pytest.approx(3e-5, abs=1e-8)
+    assert fit.sigma_slope > 1e-11
 
 
 def test_there_is_room_for_more_than_there_was_at_first(fabric: Fabric) -> None:

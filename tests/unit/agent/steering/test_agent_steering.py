@@ -59,13 +59,14 @@ class _Kernel:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[int]]] = []
+        self.connections: list[list[SteerTcp]] = []
         self.refused: list[CwdpError] = []
         self.failure: CwdpError | None = None
 
     def apply(
         self, ifname: str, wanted: list[SteerQp], _roce: RoceSettings | None, connections: list[SteerTcp]
     ) -> list[CwdpError]:
-        assert connections == []
+        self.connections.append(connections)
         self.calls.append((ifname, [wish.qpn for wish in wanted]))
         if self.failure:
             raise self.failure
@@ -104,6 +105,7 @@ def _run(kernel: _Kernel, calls: int, wanted: list[SteerQp]) -> list[tuple[str, 
 def test_each_nic_gets_its_own_steering_once(kernel: _Kernel) -> None:
     assert _run(kernel, 2, [_wish(1), _wish(2, nic="nic1"), _wish(3)]) == []
     assert kernel.calls == [("nic0", [1, 3]), ("nic1", [2])]
+    assert kernel.connections == [[], []]
 
 
 def test_what_is_refused_is_told_once_and_tried_again(kernel: _Kernel) -> None:
@@ -115,3 +117,35 @@ def test_what_is_refused_is_told_once_and_tried_again(kernel: _Kernel) -> None:
 def test_a_nic_without_a_dataplane_is_no_end(kernel: _Kernel) -> None:
     kernel.failure = InterfaceError("there is no interface nic0")
     assert _run(kernel, 4, [_wish()])[0] == ("nic0", "there is no interface nic0")
+
+
+def test_connections_that_are_new_are_looked_at_again_until_the_far_end_may_have_confirmed_them(
+    kernel: _Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sockets' timers can be set only then."""
+    monkeypatch.setattr(desired, "RETRY_S", 3600.0)
+    monkeypatch.setattr(steering, "CONFIRMED_S", 0.01)
+    monkeypatch.setattr(steering, "LOOK_S", 3600.0)
+    one = SteerTcp(
+        nic="nic0",
+        local_addr="10.0.0.1",
+        remote_addr="10.0.0.2",
+        local_port=1,
+        remote_port=2,
+        sport=50_000,
+    )
+
+    async def follow() -> None:
+        wishes = DesiredSteering(["nic0"], lambda *_: None)
+        job = asyncio.create_task(wishes.follow())
+        await asyncio.sleep(0)
+        wishes.want([], None, [])
+        await until(lambda: len(kernel.calls) == 1)
+        await asyncio.sleep(0.05)
+        assert len(kernel.calls) == 1
+        wishes.want([], None, [one])
+        await until(lambda: kernel.connections[1:4] == [[one]] * 3)
+        job.cancel()
+        await asyncio.gather(job, return_exceptions=True)
+
+    asyncio.run(follow())

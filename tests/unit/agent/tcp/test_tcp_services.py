@@ -20,14 +20,14 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 def test_services_by_port_cgroup_and_pid(tmp_path: Path) -> None:
     text = (
-        '[tcp.service.training]\nports = [5201, "10000-10099"]\n'
+        '[tcp.service.training]\nports = [5201, "5202", "10000-10099"]\n'
         '[tcp.service.storage]\ncgroups = ["/system.slice/lustre.service", "/kubepods.slice/*"]\n'
         "[tcp.service.one]\npids = [4711]\n"
     )
     config = read_config(_file(tmp_path, text))
     assert config.tcp is not None
     assert services(config.tcp, config.nats) == [
-        Service(name="training", ports=[(5201, 5201), (10_000, 10_099)]),
+        Service(name="training", ports=[(5201, 5201), (5202, 5202), (10_000, 10_099)]),
         Service(name="storage", cgroups=["/system.slice/lustre.service", "/kubepods.slice/*"]),
         Service(name="one", pids=[4711]),
     ]

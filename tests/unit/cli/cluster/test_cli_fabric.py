@@ -11,6 +11,7 @@ from rich.console import Console
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.cluster import fabric as cli
+from cwdp.cli.cluster import path as path_cli
 from cwdp.shared.bus.messages import Hello, Nic
 from manager.fabric.discovery import Discovery
 from manager.hosts.members import Members
@@ -93,7 +94,7 @@ def test_tables_fit_eighty_columns_and_answers_are_json(clos: FakeClos) -> None:
     discovery = discovered(clos)
     fabric = json.loads(json.dumps(fabric_views.fabric(discovery)))
     paths = json.loads(json.dumps(fabric_views.path(discovery, "h1", "h5")))
-    for text in (shown(cli._fabric(fabric, with_links=True)), shown(cli._paths(paths))):
+    for text in (shown(cli._fabric(fabric, with_links=True)), shown(path_cli._paths(paths))):
         assert max(len(line) for line in text.splitlines()) <= 80
     assert sum(len(pair["ports"]) for pair in paths["pairs"]) == 24
 

@@ -20,14 +20,23 @@ ROW = {
     "remote_port": 5202,
     "peer": "h4/nic0",
     "both_ends": True,
+    "steered": None,
     "process": {"pid": 6722, "name": "iperf3", "cgroup": "/"},
     "bps": 20.9e6,
     "received_bps": 0.0,
     "rtt_us": 5_350,
     "bytes_retransmitted": 9_000,
 }
+STEERED = {"standing": "primary", "failed_over": False}
+STEERED_ROW = ROW | {"steered": STEERED}
+OVERRIDE = {"sport": 50_001, "backup_sport": None}
+FAILED_OVER = ROW | {"steered": {"standing": "backup", "failed_over": True}}
 STRANGER = ROW | {"peer": None, "both_ends": False, "process": None, "bps": None, "received_bps": None}
-ANSWER = {"connection_count": 12, "unlisted": 3, "connections": [ROW, STRANGER]}
+ANSWER: dict[str, Any] = {
+    "connection_count": 12,
+    "unlisted": 3,
+    "connections": [ROW, STEERED_ROW, FAILED_OVER, STRANGER],
+}
 
 
 class _Client:
@@ -68,14 +77,30 @@ def test_connections_within_80_columns(client: type[_Client]) -> None:
         "10.2.0.2:5202",
         "20.9M",
         "5,350.0 us",
-        "both",
+        "own",
         "one",
-        "2 of 12",
+        "4 of 12",
         "3 more",
     ):
         assert shown in output
+    rows = [line.split() for line in output.splitlines()[1:5]]
+    assert [row[-1] for row in rows] == ["own", "path", "backup", "one"]
     query = {"host": "h2", "service": "training", "sort": "resent", "limit": 2}
     assert client.asked == [("/v1/tcp", query)]
+
+
+def test_what_an_operator_has_steered_is_marked(
+    client: type[_Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked = [row | {"override": OVERRIDE} for row in ANSWER["connections"]]
+    assert "operator" not in _run()
+    monkeypatch.setitem(ANSWER, "connections", [ROW, *marked])
+    output = _run()
+    assert client.asked
+    assert max(map(len, output.splitlines())) <= 80
+    rows = [line.split() for line in output.splitlines()[1:6]]
+    assert [row[-1] for row in rows] == ["own", "own*", "path*", "backup*", "one*"]
+    assert "*: an operator has steered it" in " ".join(output.split())
 
 
 def test_json_is_what_the_manager_says(client: type[_Client]) -> None:

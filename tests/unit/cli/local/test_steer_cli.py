@@ -23,7 +23,7 @@ ROWS = [
 @pytest.fixture(autouse=True)
 def manager(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A manager that answers with these rows, and what it was asked."""
-    served: dict[str, Any] = {"rows": ROWS}
+    served: dict[str, Any] = {"rows": ROWS, "connections": []}
 
     class Client:
         def __init__(self, _url: str | None) -> None:
@@ -31,7 +31,7 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
         def get(self, path: str, query: Any) -> Any:
             served["asked"] = path, query
-            return {"steered": served["rows"]}
+            return {"steered": served["rows"], "connections": served["connections"]}
 
     monkeypatch.setattr(steer, "ManagerClient", Client)
     return served
@@ -55,10 +55,35 @@ def test_every_actuator_is_shown_within_80_columns(manager: dict[str, Any]) -> N
 
 def test_one_interface_and_json() -> None:
     assert json.loads(run("--dev", "nic1", "--json")) == {
-        "steered": [row for row in ROWS if row["nic"] == "nic1"]
+        "steered": [row for row in ROWS if row["nic"] == "nic1"],
+        "connections": [],
     }
 
 
 def test_none(manager: dict[str, Any]) -> None:
     manager["rows"] = []
-    assert run() == "no queue pair of h1 is to be steered\n"
+    assert run() == "nothing of h1 is to be steered\n"
+
+
+def test_connections_are_listed_with_what_they_do(manager: dict[str, Any]) -> None:
+    manager["connections"] = [
+        {
+            "connection": f"h1/nic0:4000{i} - h3/nic0:5201", "nic": "nic0", "sport": 50_001, "backup_sport": 50_002 if i else None,
+            "set_by": "planner" if i else "operator", "standing": standing,
+        }
+        for i, standing in enumerate(["primary", "backup", "unconfirmed", None])
+    ]  # fmt: skip
+    output = run()
+    assert max(map(len, output.splitlines())) <= 80
+    assert ACTUATORS[0] in output
+    lines = [line.rstrip() for line in output.splitlines()[-4:]]
+    assert lines[0].split(maxsplit=6)[3:] == ["50001", "-", "operator", "its path"]
+    assert [line.split(maxsplit=6)[6] for line in lines] == [
+        "its path",
+        "its backup",
+        "its own ports",
+        "not yet",
+    ]
+    manager["rows"] = []
+    assert [line.rstrip() for line in run("--dev", "nic0").splitlines()[1:]] == lines
+    assert run("--dev", "nic1") == "nothing of h1 is to be steered\n"

@@ -10,9 +10,8 @@ from fabric_fakes import FakeClos
 from msgspec.structs import replace
 
 from cwdp.shared.bus.messages import Trace, TraceReport
-from manager.fabric.completion import is_private
 from manager.fabric.fabric import FORGIVE_S, LIES_LAST_S, Fabric
-from manager.fabric.routes import DirectedLink, PathName
+from manager.fabric.routes import DirectedLink, PathName, is_private
 from manager.fabric.traces import FORGET_AFTER_S, MOST_HOPS, MOST_PORTS_A_PAIR
 
 KINDS: list[dict[str, Any]] = [
@@ -249,7 +248,7 @@ def test_reports_of_strangers_and_nonsense_are_refused_and_counted() -> None:
         "unknown_nic": replace(good, nic="eth7"),
         "unknown_destination": replace(good, dst_addr="192.0.2.1"),
         "not_sane": replace(good, hops=["not an address"]),
-        "not_asked_for": replace(good, protocol=6),
+        "not_asked_for": replace(good, protocol=17),
     }
     for reason, trace in bad.items():
         fabric.hear(TraceReport(host="h1", traces=[trace]), ["nic0"], 0.0)

@@ -30,7 +30,9 @@ from manager.faults.finding import Finding, Findings, Subject, cable, direction
 from manager.faults.flaps import CALM_S, HOUR_S, MOST_CHANGES
 from manager.faults.watch import FaultWatch
 from manager.links.busy import WINDOWS
+from manager.links.inference import QueueInference
 from manager.links.loads import LinkLoads
+from manager.paths.windows import Window
 from manager.state import FleetState
 from manager.view import link_views
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
@@ -90,11 +92,12 @@ def test_losses_over_a_link_that_then_loses_its_carrier_are_one_cause() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_a_place_lost_that_nobody_could_name_is_over_once_the_place_is_known(seed: int) -> None:
-    """While a link is silent a path is traced anew, up to where it is silent: where it leads on from there is not known."""
+    """While a link down from a spine is silent a path is traced anew: where it leads from its leaf on is not known."""
     rng = np.random.default_rng(seed)
     bench = Bench(LeafSpine(Shape(leaves=3, spines=2, hosts_per_leaf=2), rng))
     known = bench.fabric.routes
-    silent = int(rng.choice([i for i, link in enumerate(known.links) if not any(map(is_nic, link))]))
+    down = [i for i, link in enumerate(known.links) if link.a.startswith("s") and not is_nic(link.b)]
+    silent = int(rng.choice(down))
     name = next(name for name, links in known.paths.items() if silent in links)
     first = known.paths[name][0]
     beyond = DirectedLink(known.links[first].b, f"?{name.src}>{name.dst_addr}:{name.sport}")
@@ -193,7 +196,7 @@ class _Queues:
     def busy(self) -> Any:
         return self.queue_ns[-1] > 0
 
-    def shows_apart(self, _link: DirectedLink) -> bool:
+    def shows_apart(self, _link: DirectedLink, _windows: int) -> bool:
         return self.apart
 
 
@@ -317,11 +320,31 @@ def test_how_busy_a_link_is_outlives_its_routes() -> None:
     assert watched.held == [("slow", "l1 > s0")]
 
 
+def test_a_link_that_nothing_comes_through_is_not_slow_as_well() -> None:
+    watch, windows = FaultWatch(_Events()), cast("list[Window]", [None] * SEEN_OWN_WINDOWS)
+
+    def found(*, carrier: bool) -> list[str]:
+        watch.follow_carriers({"h0/nic0": carrier}, LINKS)
+        queues = cast("QueueInference", _Queues({0: 5e6}))
+        watch.step(windows, queues, _loads({0: 20e6}), now_s=1.0, lag_s=0.0)
+        return [finding.kind for finding in watch.findings.current.values()]
+
+    assert [found(carrier=False), found(carrier=False), found(carrier=True)] == [["dead"], ["dead"], ["slow"]]
+
+
 def test_a_link_whose_load_is_in_doubt_is_not_seen_to_be_well() -> None:
     watched, doubtful = _Watched(), _loads({})
     doubtful.is_sure[:] = False
     held = watched.see(SEEN_WINDOWS, _Queues({6: 5e6}), _loads({6: 40e6}))
     assert watched.see(3 * OVER_WINDOWS, _Queues({}), doubtful) == held != []
+
+
+@pytest.mark.parametrize(("link", "load_bps"), [(0, 1e6), (1, 1e6), (1, 20e6), (6, 40e6)])
+def test_a_queue_blames_nobody_while_what_the_link_carries_is_in_doubt(link: int, load_bps: float) -> None:
+    """As while the agent of a host is away whose queue pairs send on."""
+    watched, doubtful = _Watched(), _loads({link: load_bps})
+    doubtful.is_sure[link] = False
+    assert watched.see(3 * SEEN_OWN_WINDOWS, _Queues({link: 5e6}), doubtful) == []
 
 
 def test_what_was_seen_of_a_link_before_it_was_emptied_counts_when_it_is_used_again() -> None:

@@ -1,14 +1,17 @@
 """Hosts that are put out, and reports that are lost on the way."""
 
 import msgspec
+import numpy as np
 from fakes import hello
 
 from cwdp.shared.bus.edges import fit_rows
 from cwdp.shared.bus.messages import Report
+from cwdp.shared.bus.records import QP_ROW
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.hosts.departed import HEARD_S, Departed
 from manager.hosts.sequences import Sequences
+from manager.queue_pairs.counters import NicReport
 from manager.state import FleetState
 
 
@@ -31,10 +34,14 @@ def test_of_a_host_that_is_put_out_the_leader_keeps_nothing() -> None:
     for name in ("h", "stays"):
         state.hear_hello(hello(name), 0.0)
         state.hear_report(msgspec.structs.replace(_report(name, "1", 1), counters={"bus.received": 7}), 0.0)
+        state.traffic.queue_pairs.hear(
+            [NicReport((name, "eth0"), np.zeros(1, QP_ROW))], local_ns=1, now_s=0.0
+        )
     members = state.probeable(0.0)
     documents = state.schedule(members, state.build_graph(members))
     assert {document.host for document in documents} == {"h", "stays"}
     state.put_out("h", 1.0)
+    assert list(state.traffic.queue_pairs.tables) == [("stays", "eth0")]
     state.hear_hello(hello("h"), 1.5)
     state.expire(1.5)
     assert list(state.members.hosts) == ["stays"]

@@ -94,6 +94,15 @@ def test_a_host_with_none_of_the_keys_in_use_is_not_probed(
     assert _reasons(members, 0.0) == [reason]
 
 
+def test_whose_keys_the_others_do_not_have_is_told_also_where_nobody_says_which_are_in_use() -> None:
+    members = Members()
+    for name, has in (("a", [1, 2]), ("b", [2]), ("c", [1]), ("d", []), ("e", [2])):
+        members.hear(msgspec.structs.replace(hello(name), key_ids=has), 0.0)
+    assert members.without_keys() == ["c"]
+    members.keys_in_use = lambda: {1}
+    assert members.without_keys() == ["b", "e"]
+
+
 def test_a_nic_with_ud_queue_pairs_needs_no_dataplane() -> None:
     members = Members()
     members.hear(msgspec.structs.replace(hello("a"), nics=[ud_nic()]), 0.0)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from fabric_fakes import hear_windows
-from test_queue_windows import NOW, OWNER, _fabric, _rows, _traffic
+from fabric_fakes import hear_windows, one_pair
+from test_link_loads import OWNER, _traffic
+from test_queue_windows import NOW, _rows
 
 from manager.fabric.routes import PackedPaths, Routes
 from manager.links.inference import QueueInference
@@ -18,7 +19,7 @@ def test_windows_that_are_told_of_at_once_have_the_queues_that_they_had_on_avera
     report = _rows(2)
     report["reply_sport"] = 1
     hear_windows(rows, ["a/0"], report, NOW)
-    matrix = build_matrix(rows.names, _fabric(), Nics({"10.0.0.2": "b/0"}, {"a/0": ["10.0.0.1"]}))
+    matrix = build_matrix(rows.names, one_pair(), Nics({"10.0.0.2": "b/0"}, {"a/0": ["10.0.0.1"]}))
     queues, one_by_one = QueueInference(matrix), QueueInference(matrix)
     for turn, late_ns in ((1, 1_000_000), (2, 3_000_000)):
         late = report.copy()
@@ -50,7 +51,7 @@ def test_windows_that_are_told_of_at_once_have_the_queues_that_they_had_on_avera
 def test_a_meter_that_goes_on_from_another_measures_as_one_that_begins_anew(
     now: dict[int, tuple[int, ...]],
 ) -> None:
-    links = _fabric().links
+    links = one_pair().links
     pair = "a/0", "10.0.0.2"
     crossed = np.array([(0, 1, 3, 5), (0, 2, 4, 5)], np.int32)
     mapping = {50_000: 0, 50_001: 1}

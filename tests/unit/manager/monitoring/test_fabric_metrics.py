@@ -21,7 +21,7 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Subject, cable, direction
 from manager.faults.watch import FaultWatch
 from manager.moment.talkers import Talkers
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
 from manager.state import FleetState
 from manager.view.severity import severity
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from manager.placement.flows import Flows, QpName
 from manager.planner.demand import HEADROOM, NicRates, demands
-from manager.planner.flows import Flows, QpName
 
 STEP_S = 0.25
 NIC_BPS = 100e9

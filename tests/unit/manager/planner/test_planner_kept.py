@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
 from manager.fabric.routes import DirectedLink, PackedPaths, PathName, Routes
+from manager.placement.flows import QpName
 from manager.planner import candidates as candidates_module
 from manager.planner.candidates import Candidates
-from manager.planner.flows import FlowReader, QpName, sending
+from manager.planner.flows import FlowReader, sending
 from manager.planner.located import Located
 from manager.planner.steering_state import SteeringState
 from manager.queue_pairs.counters import NicReport, QueuePairStore

@@ -13,7 +13,7 @@ from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.queue_pairs.counters import FORGET_AFTER_S, MOST_ROWS, NicReport, QueuePairStore
+from manager.queue_pairs.counters import FORGET_AFTER_S, MOST_ROWS, JoinedTables, NicReport, QueuePairStore
 from manager.queue_pairs.sample_join import SETTLE_NS
 from manager.state import FleetState
 from manager.view import qp_views
@@ -118,6 +118,31 @@ def test_what_is_gone_is_forgotten_and_stays_in_the_totals() -> None:
     store.expire(FORGET_AFTER_S + 2.0, set())
     assert store.tables == {}
     assert store.totals["packets", "egress"] == 2
+
+
+def test_what_a_host_sent_that_is_gone_is_nobodys_evidence_and_is_not_known_to_have_ended() -> None:
+    for go in (lambda store: store.depart("a"), lambda store: store.expire(2.0, {"b"})):
+        store = QueuePairStore()
+        for second in (1.0, 2.0):
+            _hear(store, second, {"qpn": 5, "packets": second})
+        rows = JoinedTables(list(store.loading.values()))
+        assert (rows.sends(2.0).tolist(), rows.is_unknown(2.0).tolist()) == ([True], [False])
+        go(store)
+        assert store.tables == {}
+        assert store.count() == {"egress": 0, "ingress": 0}
+        rows = JoinedTables(list(store.loading.values()))
+        assert (rows.sends(2.0).tolist(), rows.is_unknown(2.0).tolist()) == ([False], [True])
+        store.expire(FORGET_AFTER_S + 3.0, {"b"})
+        assert not store.loading
+
+
+def test_a_host_that_is_back_tells_what_it_sends_itself() -> None:
+    store = QueuePairStore()
+    _hear(store, 1.0, {"qpn": 5, "packets": 1})
+    store.depart("a")
+    _hear(store, 9.0, {"qpn": 6, "packets": 1})
+    assert list(store.loading) == [NIC]
+    assert list(_by_qpn(store)) == [6]
 
 
 def test_what_is_heard_of_again_is_forgotten_that_much_later() -> None:

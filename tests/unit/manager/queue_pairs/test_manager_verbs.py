@@ -10,11 +10,11 @@ from cwdp.shared.bus.messages import ACTUATORS, Actuator, NicQueuePairs, QpRepor
 from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, QP_ROW, VERBS_BY_TABLE, VERBS_ROW, packed_address
 from cwdp.shared.verbs import NicVerbs, Program, VerbsReport
-from manager.api.overrides_http import actuator, require_steerable
+from manager.api.overrides_http import require_steerable, shown_with
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.overrides.steering import SteerOverride
-from manager.planner.flows import QpName
+from manager.placement.flows import QpName
 from manager.queue_pairs.verbs import VerbsStore
 from manager.state import FleetState
 from manager.view import qp_views, steer_views
@@ -138,7 +138,7 @@ def test_only_what_can_be_moved_can_be_steered_by_hand(state: FleetState) -> Non
     state.traffic.hear_verbs(report("mlx5dv", "create_only", "sqd"))
     require_steerable(state, override(5))
     require_steerable(state, override(7))
-    assert [actuator(state, override(qpn)) for qpn in (5, 7, 99)] == [
+    assert [shown_with(state, override(qpn)) for qpn in (5, 7, 99)] == [
         {"actuator": how} for how in ("mlx5dv", "sqd", "tc")
     ]
     with pytest.raises(ConfigError, match="cannot move a queue pair once it is connected"):
@@ -165,7 +165,7 @@ def test_what_is_steered_is_listed_whatever_moves_it(state: FleetState) -> None:
         (6, 50_000, None, "operator", "sqd"),
         (9, 51_000, 51_001, "planner", "tc"),
     ]
-    assert steer_views.steered(state, "b") == {"steered": []}
+    assert steer_views.steered(state, "b") == {"steered": [], "connections": []}
 
 
 def test_jobs_are_known_by_the_names_of_queue_pairs_and_follow_what_is_told() -> None:

@@ -177,6 +177,7 @@ def test_the_answer_tells_whose_a_connection_is_and_who_is_at_its_other_end(stat
             "remote_port": 40_000,
             "peer": "b/eth0",
             "both_ends": True,
+            "steered": None,
             "state": "established",
             "process": {"pid": 40, "name": "iperf3", "cgroup": "/pod1"},
             "bps": 1_000.0,

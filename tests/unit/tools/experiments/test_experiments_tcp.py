@@ -1,13 +1,19 @@
 """The experiments with TCP: who sends to whom, what is best possible, and what is made of what was seen."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from cwdp.dataplane import abi
 from cwdp.errors import ConfigError, LabError
-from tools.experiments.tcp import contention, contention_run, failover
+from tools.experiments.fleets import RARE_PULSES
+from tools.experiments.tcp import arms, contention, contention_run, failover
 from tools.experiments.tcp.arms import Arm
 from tools.experiments.tcp.watching import Ends, Received
 from tools.lab import LabSpec
@@ -58,8 +64,16 @@ def test_a_run_is_as_good_as_its_slower_job_after_it_has_settled() -> None:
     nothing = contention.summarise(setting, Arm.ECMP, [jobs[0], Reduces(began[:1], began[:1], 0)], 0)
     assert nothing["optimum_share"] == 0.0
     more = {"resets": 1, "retransmitted_bytes": 7, "idle_share": 0.5}
-    arm = contention_run.summarise_arm(Arm.ECMP, [run | more, nothing | more])
+    arm = contention_run.summarise_arm(Arm.ECMP, [run | more, nothing | more], open_share=0.5)
     assert (arm["optimum_share_min"], arm["resets"], arm["retransmitted_bytes"]) == (0.0, 2, 14)
+    assert arm["of_open_median"] == pytest.approx(0.5, rel=1e-6)
+
+
+def test_where_nobody_is_in_the_way_all_hosts_fit_on_each_link() -> None:
+    setting = contention.make_setting(SPEC)
+    there = contention.opened(setting)
+    assert there.spec.spine_rate_bps == 8 * SPEC.rate_bps
+    assert (there.optimum_bps, there.members) == (setting.optimum_bps, setting.members)
 
 
 def test_mpirun_is_told_the_hosts_the_ports_and_the_family(tmp_path: object) -> None:
@@ -69,6 +83,7 @@ def test_mpirun_is_told_the_hosts_the_ports_and_the_family(tmp_path: object) -> 
     assert called[called.index("--host") + 1] == "h1:1,h2:1"
     assert (settings["btl_tcp_disable_family"], settings["btl_tcp_port_min_v6"]) == ("4", "10000")
     assert settings["orte_tmpdir_base"] == str(tmp_path)
+    assert settings["coll_libnbc_iallreduce_algorithm"] == "1"
     assert called[-2:] == ["8", "3.0"]
 
 
@@ -133,7 +148,36 @@ def test_iperf3_is_called_for_each_pair_and_what_it_tells_is_read() -> None:
 
 
 def test_arms_tell_their_family() -> None:
-    assert (Arm.ECMP.family, Arm.REHASH.family) == ("ipv4", "ipv6")
+    assert [arm.family for arm in (Arm.ECMP, Arm.REHASH, Arm.CWDP)] == ["ipv4", "ipv6", "ipv4"]
+
+
+def test_only_cwdp_has_a_fleet_which_looks_at_the_ports_of_the_experiment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    @contextmanager
+    def fake_fleet(_lab: object, **settings: Any) -> Iterator[str]:
+        asked.append(settings)
+        yield "the fleet"
+
+    monkeypatch.setattr(arms, "running_fleet", fake_fleet)
+    lab: Any = SimpleNamespace(hosts=[])
+    ports = contention.make_setting(SPEC).ports
+    for arm in (Arm.ECMP, Arm.REHASH):
+        with arms.prepared(lab, arm, ports, RARE_PULSES) as fleet:
+            assert fleet is None
+    assert not asked
+    with arms.prepared(lab, Arm.CWDP, ports, RARE_PULSES, 500.0) as fleet:
+        assert fleet == "the fleet"
+    assert asked == [
+        {
+            "planner": True,
+            "pulses": RARE_PULSES,
+            "hold_down_max_ms": 500.0,
+            "tcp_ports": ["10000-10199"],
+        }
+    ]
 
 
 def test_addresses_of_tcp_frames() -> None:
@@ -144,5 +188,10 @@ def test_addresses_of_tcp_frames() -> None:
     ipv6 = bytes(6) + b"\x06\x40" + src.packed + dst.packed
     assert tcp_between(ethernet6 + ipv6) == (src, dst)
     assert tcp_between(ethernet4 + ipv4[:9] + b"\x11" + ipv4[10:]) is None
+    probe = bytes(12) + abi.TCP_PROBE.to_bytes(4, "big") + bytes(4)
+    assert tcp_between(ethernet4 + ipv4 + probe) is None
+    assert tcp_between(ethernet6 + ipv6 + probe) is None
+    data = bytes(12) + b"\x50\x18\x01\xf5" + bytes(4)
+    assert tcp_between(ethernet4 + ipv4 + data) == (ip_address("10.0.0.1"), ip_address("10.0.0.2"))
     for cut in range(len(ethernet6 + ipv6)):
         assert tcp_between((ethernet6 + ipv6)[:cut]) is None

@@ -5,7 +5,7 @@ import pytest
 from test_clocksync_graph import Fleet
 
 from cwdp.shared.bus.messages import ClockLine
-from cwdp.shared.clocksync.timeline.track import HostClocks, HostState
+from cwdp.shared.clocksync.timeline.track import HostClocks, HostState, Tracks
 from manager.clock.timeline import ContinuedTracks
 
 
@@ -47,6 +47,38 @@ def test_a_host_whose_agent_was_away_goes_on_as_it_says_where_it_was_followed_el
     if off_ns > 50:
         assert states[16:30] == [HostState.HOLDOVER] * 14
     assert states[40:] == [HostState.SYNCED] * 4
+
+
+@pytest.mark.parametrize("until", [14, 80])
+def test_a_host_whose_peers_measured_it_elsewhere_for_a_while_is_set_aside_no_longer(until: int) -> None:
+    """What it measured itself was from before: the two ends of its pairs disagreed, as if it lied."""
+    fleet = Fleet()
+    tracks, aside = Tracks(fleet.n), []
+    for number in range(100):
+        lie = np.where(fleet.dst == 5, 20_000.0, 0.0) if 12 <= number < until else 0.0
+        tracks.step(fleet.edges(number * 0.5, lie))
+        aside.append(tracks.clocks().state[5] == HostState.SET_ASIDE)
+    assert all(aside[12:until])
+    assert not any(aside[until + 6 :])
+
+
+def test_a_host_that_joins_behind_a_queue_knows_how_far_off_it_may_be_and_is_never_set_aside() -> None:
+    """All that it sends waits 100 ms: it seems to be off by half of that, again and again, until the queue is gone."""
+    fleet, queue_ns, joins, drained = Fleet(), 100_000_000, 10, 30
+    tracks = Tracks(fleet.n)
+    for number in range(50):
+        is_queued = joins <= number < drained
+        fleet.g0[5] += is_queued * queue_ns // 2
+        edges = fleet.edges(number * 0.5)
+        fleet.g0[5] -= is_queued * queue_ns // 2
+        mine = (edges.src == 5) | (edges.dst == 5)
+        edges.fits.margin_ns[mine & is_queued] += queue_ns / 2
+        tracks.step(edges.where(~mine) if number < joins else edges)
+        clocks = tracks.clocks()
+        if number >= joins:
+            assert abs(fleet.error_ns(clocks, number * 0.5)[5]) <= clocks.bound_ns[5]
+            assert clocks.state[5] == HostState.SYNCED
+    assert clocks.bound_ns[5] < 1_000
 
 
 def test_the_word_of_a_host_that_was_never_placed_is_not_taken() -> None:
