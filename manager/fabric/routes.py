@@ -44,6 +44,14 @@ class DirectedLink(NamedTuple):
     b: str
 
 
+class Gap(NamedTuple):
+    """Where a path is not known: between two nodes, over so many links, None where nobody knows."""
+
+    a: str
+    b: str
+    links: int | None
+
+
 def is_nic(node: str) -> bool:
     """Whether a node is a NIC, and no switch, known or not."""
     return "/" in node and not node.startswith(MARK)
@@ -52,6 +60,11 @@ def is_nic(node: str) -> bool:
 def is_private(node: str) -> bool:
     """Whether a name stands for whatever one path crosses where nobody answers."""
     return _PRIVATE.fullmatch(node) is not None
+
+
+def _is_silent(node: str) -> bool:
+    """Whether a name stands for a switch that does not answer, between two others."""
+    return node.startswith(MARK) and ">" in node and not is_private(node)
 
 
 def is_between_switches(link: DirectedLink) -> bool:
@@ -123,8 +136,13 @@ class Routes:
         return {b: a for a, b in self.links if is_nic(b)}
 
     @cached_property
-    def hidden(self) -> dict[DirectedLink, tuple[str, str]]:
-        """Links that stand for whatever one path crosses where nobody answers, and the nodes that it lies between."""
+    def hidden(self) -> dict[DirectedLink, Gap]:
+        """Links that stand for what some path crosses where nobody answers."""
+        return {**self._private, **self._silent}
+
+    @cached_property
+    def _private(self) -> dict[DirectedLink, Gap]:
+        """Those of one path only, of which nobody knows how many links they stand for."""
         private = np.array([is_private(link.b) for link in self.links], bool)
         if not private.any():
             return {}
@@ -136,7 +154,21 @@ class Routes:
             way = [self.links[number] for number in crossed[row].tolist() if number >= 0]
             for link, after in itertools.pairwise([*way, None]):
                 if link is not None and is_private(link.b):
-                    found[link] = link.a, "" if after is None else after.a
+                    found[link] = Gap(link.a, "" if after is None else after.a, None)
+        return found
+
+    @cached_property
+    def _silent(self) -> dict[DirectedLink, Gap]:
+        """Those of all paths that are silent between the same two switches; one of several ways may be meant."""
+        after = {link.a: link for link in self.links if _is_silent(link.a)}
+        found = {}
+        for link in self.links:
+            if not _is_silent(link.b) or _is_silent(link.a):
+                continue
+            way = [link]
+            while way[-1].b in after:
+                way.append(after[way[-1].b])
+            found.update(dict.fromkeys(way, Gap(link.a, way[-1].b, len(way))))
         return found
 
     @cached_property

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from manager.fabric.routes import DirectedLink, is_nic
+from manager.faults.dead_links import hiding
 from manager.faults.finding import Subject, cable, direction
 from manager.links.matrix import PathMatrix, alike
 
@@ -141,3 +142,22 @@ def class_of(group: Iterable[Subject]) -> Class:
 
 def _is_of(subject: Subject, cables: set[DirectedLink]) -> bool:
     return cable(subject.links[0]).links[0] in cables
+
+
+def crossing(matrix: PathMatrix, subject: Subject) -> NDArray[np.bool_]:
+    """Which rows' round trips cross a subject; shape (rows,)."""
+    return _over(matrix, subject.links)
+
+
+def perhaps_crossing(matrix: PathMatrix, links: Iterable[DirectedLink]) -> NDArray[np.bool_]:
+    """Which rows' round trips may cross links at fault, as nobody knows where they lead between two places; shape (rows,).
+
+    A path that is traced while a link is silent is not known behind that, nor what answers come back over it.
+    """
+    return _over(matrix, hiding(matrix.routes, links))
+
+
+def _over(matrix: PathMatrix, links: Iterable[DirectedLink]) -> NDArray[np.bool_]:
+    chosen = set(links)
+    on = np.fromiter((link in chosen for link in matrix.routes.links), np.float64)
+    return np.asarray(matrix.round_trip @ on > 0, bool)

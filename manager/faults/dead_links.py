@@ -58,9 +58,10 @@ def localised(findings: Findings) -> set[DirectedLink]:
 
 
 def hiding(routes: Routes, links: Iterable[DirectedLink]) -> set[DirectedLink]:
-    """Links that stand for what one path crosses where nobody answers, and that may be some of these.
+    """Links that stand for what some path crosses where nobody answers, and that may be some of these.
 
-    So it is where the path lies next to a switch at either end, or where that is a link above those that hosts hang from.
+    So it is where the path lies next to a switch at either end. Where it may be of more than two links, so it is too where
+    one of these is above those that hosts hang from.
     """
     between = [link for link in links if is_between_switches(link)]
     if not between or not routes.hidden:
@@ -68,7 +69,11 @@ def hiding(routes: Routes, links: Iterable[DirectedLink]) -> set[DirectedLink]:
     ends = {node for link in between for node in link}
     leaves = {*routes.first_switch.values(), *routes.last_switch.values()}
     is_above = any(leaves.isdisjoint(link) for link in between)
-    return {link for link, lies in routes.hidden.items() if is_above or not ends.isdisjoint(lies)}
+    return {
+        link
+        for link, gap in routes.hidden.items()
+        if (is_above and gap.links != 2) or not ends.isdisjoint((gap.a, gap.b))
+    }
 
 
 def is_dead(kind: str, loss: float) -> bool:

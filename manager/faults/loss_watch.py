@@ -5,16 +5,15 @@ losses are set aside. Only a link that loses half of its probes or more is belie
 its queue.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric import routes
-from manager.fabric.routes import MARK
-from manager.faults.causes import Causes, Class
-from manager.faults.dead_links import hiding
+from manager.fabric.routes import MARK, DirectedLink
+from manager.faults.causes import Causes, Class, crossing, perhaps_crossing
 from manager.faults.finding import Finding, Kind, Subject
 from manager.faults.losses import (
     DEADLINE_WINDOWS,
@@ -114,7 +113,7 @@ class LossWatch:
     @property
     def explained(self) -> Rows:
         """Rows whose losses are explained, or blame nobody: queues overflow, or a path is not known; shape (rows,)."""
-        explained = self._explained()
+        explained = self._blamed(self._explained())
         if len(explained) == len(self._aside):
             explained |= self._aside
         return explained
@@ -136,7 +135,7 @@ class LossWatch:
         self.told.use(matrix)
         for followed in list(self._followed.values()):
             followed.rows = crossing(matrix, followed.finding.subject)
-            followed.near = perhaps_crossing(matrix, followed.finding)
+            followed.near = perhaps_crossing(matrix, links_of(followed.finding))
             if not followed.rows.any() and is_unnamed(followed.finding.subject):
                 self._close(followed.finding)
                 self.leave(followed.finding)
@@ -151,7 +150,7 @@ class LossWatch:
                 finding=finding,
                 recovery=Recovery(loss),
                 rows=rows,
-                near=perhaps_crossing(self._matrix, finding),
+                near=perhaps_crossing(self._matrix, links_of(finding)),
                 silence=Silence(loss),
             )
 
@@ -191,10 +190,17 @@ class LossWatch:
             explained |= followed.rows
         return explained
 
+    def _blamed(self, explained: Rows) -> Rows:
+        """Those, and the rows that may cross what is followed or told: only what others lost speaks."""
+        blamed = explained.copy()
+        if len(self.told.near):
+            blamed |= self.told.near
+        for followed in self._followed.values():
+            blamed |= followed.near
+        return blamed
+
     def _best_explanation(self, causes: Causes, explained: Rows) -> Explanation | None:
-        """The best one; only what paths lost speaks that cannot have crossed what is followed."""
-        blamed = np.logical_or.reduce([explained, *(each.near for each in self._followed.values())])
-        return best_explanation(RowSums(self._history, blamed, causes), causes.prior)
+        return best_explanation(RowSums(self._history, self._blamed(explained), causes), causes.prior)
 
     def _look_for_cause(self, causes: Causes, queues: QueueInference, windows: int) -> None:
         """Name the best explanation that is no overflowing queue and nobody else's to name, once it is clear enough; so many windows are new."""
@@ -320,6 +326,11 @@ def _everything(_: Class) -> bool:
     return True
 
 
+def links_of(finding: Finding) -> list[DirectedLink]:
+    """Those that a finding names, and those that cannot be told from them."""
+    return [link for subject in (finding.subject, *finding.also) for link in subject.links]
+
+
 def is_unnamed(subject: Subject) -> bool:
     """Whether a subject is all between places that stand for what did not answer; once paths are known, nothing is there."""
     return bool(subject.links) and all(MARK in (a[:1], b[:1]) for a, b in subject.links)
@@ -328,25 +339,3 @@ def is_unnamed(subject: Subject) -> bool:
 def is_private(subject: Subject) -> bool:
     """Whether a subject is all between places of which each stands for whatever one path crosses where nobody answers."""
     return bool(subject.links) and all(any(map(routes.is_private, link)) for link in subject.links)
-
-
-def crossing(matrix: PathMatrix, subject: Subject) -> Rows:
-    """Which rows' round trips cross a subject; shape (rows,)."""
-    links = set(subject.links)
-    return _over(matrix, (link in links for link in matrix.routes.links))
-
-
-def perhaps_crossing(matrix: PathMatrix, finding: Finding) -> Rows:
-    """Which rows' round trips may cross a link that is at fault, as nobody knows where they lead between two places; shape (rows,).
-
-    A path that is traced while a link on it is silent is not known behind that, nor what answers come back over it.
-    """
-    links = (link for subject in (finding.subject, *finding.also) for link in subject.links)
-    hidden = hiding(matrix.routes, links)
-    return _over(matrix, (link in hidden for link in matrix.routes.links))
-
-
-def _over(matrix: PathMatrix, chosen: Iterable[bool]) -> Rows:
-    """Which rows' round trips cross some of the links; shape (rows,)."""
-    on = np.fromiter(chosen, np.float64, len(matrix.routes.links))
-    return np.asarray(matrix.round_trip @ on > 0, bool)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from manager.faults.causes import meeting
+from manager.faults.causes import meeting, perhaps_crossing
 from manager.faults.finding import Subject
 from manager.links.matrix import PathMatrix
 
@@ -33,11 +33,13 @@ class Told:
 
     Attributes:
         rows: which meet one; shape (rows,), or (0,) where nothing is told.
+        near: which may meet one as well, as nobody knows where they lead; as `rows`.
         counts: of each.
     """
 
     def __init__(self) -> None:
         self.rows: Rows = np.zeros(0, bool)
+        self.near: Rows = np.zeros(0, bool)
         self.counts: dict[str, Counts] = {}
         self._subjects: dict[str, Subject] = {}
         self._matrix: PathMatrix | None = None
@@ -49,11 +51,18 @@ class Told:
         self._find()
 
     def take(self, subjects: Mapping[str, Subject]) -> Rows:
-        """These hold, and no others; returns rows that met one which holds no more, shape (rows,) or (0,)."""
+        """These hold, and no others; returns rows that met, or may have met, one which holds no more.
+
+        Args:
+            subjects: by the keys that who found them gives them.
+
+        Returns:
+            Shape (rows,) or (0,).
+        """
         if subjects == self._subjects:
             return np.zeros(0, bool)
         over = [i for i, (key, subject) in enumerate(self._subjects.items()) if subjects.get(key) != subject]
-        rows = self._any(over) if self._matrix is not None else np.zeros(0, bool)
+        rows = self._any(over) | self._near(over) if over and self._matrix is not None else np.zeros(0, bool)
         self._subjects = dict(subjects)
         self.counts = {key: self.counts.get(key, Counts()) for key in subjects}
         self._find()
@@ -74,13 +83,18 @@ class Told:
 
     def _find(self) -> None:
         if self._matrix is None or not self._subjects:
-            self.rows = np.zeros(0, bool)
+            self.rows = self.near = np.zeros(0, bool)
             return
         self._meets = csc_array(meeting(self._matrix, list(self._subjects.values())))
-        self.rows = self._any(range(len(self._subjects)))
+        every = range(len(self._subjects))
+        self.rows, self.near = self._any(every), self._near(every)
 
     def _any(self, columns: Sequence[int]) -> Rows:
         """Rows that meet one of some causes."""
-        if not columns:
-            return np.zeros(0, bool)
         return np.asarray(self._meets[:, list(columns)].sum(axis=1) > 0, bool)
+
+    def _near(self, columns: Sequence[int]) -> Rows:
+        """Rows that may meet one of some causes."""
+        assert self._matrix is not None
+        subjects = list(self._subjects.values())
+        return perhaps_crossing(self._matrix, (link for i in columns for link in subjects[i].links))

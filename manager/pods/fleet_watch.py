@@ -16,9 +16,9 @@ from cwdp.shared.bus.packing import TooLargeError
 from cwdp.shared.bus.subjects import pod_evidence, pod_findings
 from manager.duties import Duties
 from manager.fabric.routes import DirectedLink
-from manager.faults.causes import Class
+from manager.faults.causes import Class, crossing
 from manager.faults.finding import Finding, Kind, Subject
-from manager.faults.loss_watch import Found, crossing
+from manager.faults.loss_watch import Found
 from manager.faults.watch import FaultWatch
 from manager.hosts.members import Members
 from manager.links.matrix import PathMatrix

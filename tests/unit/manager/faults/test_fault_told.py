@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from manager.fabric.routes import DirectedLink
+from manager.fabric.routes import DirectedLink, Routes
+from manager.faults.causes import crossing, perhaps_crossing
 from manager.faults.finding import Subject, cable
-from manager.faults.loss_watch import crossing
 from manager.faults.told import Told
 from manager.links.matrix import PathMatrix
 from tools.sim.faults.leafspine import LeafSpine, Shape, Trouble
@@ -95,3 +95,22 @@ def test_a_subject_without_known_links_explains_nothing(matrix: PathMatrix) -> N
     told.use(matrix)
     told.take({"a": Subject("link", "x - y", (DirectedLink("x", "y"),))})
     assert not told.rows.any()
+
+
+def test_rows_that_may_lead_over_what_is_told_blame_nothing_else(bench: Bench) -> None:
+    known = bench.fabric.routes
+    (name, crossed), *_ = ((n, c) for n, c in known.paths.items() if n.src == "h0/nic0" and len(c) == 4)
+    unknown = DirectedLink("l0", f"?{name.src}>{name.dst_addr}:{name.sport}")
+    paths = {**known.paths, name: (crossed[0], len(known.links), crossed[-1])}
+    bench.fabric.routes = Routes(known.version + 1, (*known.links, unknown), paths)
+    for _ in bench.run(2, Trouble()):
+        pass
+    losses = bench.watch.faults.losses
+    assert losses.matrix is not None
+    over_it = perhaps_crossing(losses.matrix, [*ONE.links])
+    assert over_it.any()
+    losses.take_told({"a": ONE})
+    assert np.array_equal(losses.told.near, over_it)
+    assert losses.explained[over_it].all()
+    assert losses.told.take({})[over_it].all()
+    assert not losses.explained.any()
