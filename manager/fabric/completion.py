@@ -133,6 +133,9 @@ class _Ends:
         believed = np.zeros(len(steps.links), bool)
         believed[steps.link[judged.trusted[steps.row]]] = True
         self._links = set(steps.links[believed].tolist())
+        self._numbers = defaultdict[str, list[int]](list)
+        for number, name in enumerate(names):
+            self._numbers[name].append(number)
 
     def fill(self, claims: Claims, i: int) -> list[Hop]:
         """All nodes of a row, its ends included, with what is not known between them."""
@@ -155,12 +158,19 @@ class _Ends:
         return [src, *hops, dst]
 
     def _switch(self, nic: int, *, out: bool) -> Node:
-        """The switch that a NIC hangs from, as it answers to packets from the NIC, or to those that go there."""
-        judged = self._judged
+        """The switch that a NIC hangs from, as it answers to packets from the NIC, or to those that go there.
+
+        Where none answers by the path's version of IP, its address of the other one stands for it.
+        """
+        judged, name = self._judged, self._names[nic]
         told, other = (judged.first, judged.seat) if out else (judged.seat, judged.first)
-        if told[nic] == UNKNOWN and judged.is_symmetric:
-            told = other
-        return f"{MARK}{self._names[nic]}" if told[nic] == UNKNOWN else int(told[nic])
+        for number in (nic, *self._numbers[name]):
+            switch = told[number]
+            if switch == UNKNOWN and judged.is_symmetric:
+                switch = other[number]
+            if switch != UNKNOWN:
+                return int(switch)
+        return f"{MARK}{name}"
 
     def _is_link(self, a: Hop, b: Hop) -> bool:
         return isinstance(a, int) and isinstance(b, int) and a * len(self._names) + b in self._links

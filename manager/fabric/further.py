@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manager.fabric.completion import LinkNumbers, is_plain
-from manager.fabric.routes import DirectedLink
-from manager.fabric.traces import UNKNOWN, Claims, Names, Rows, TraceStore
+from manager.fabric.routes import DirectedLink, is_nic
+from manager.fabric.traces import IPV4, IPV6, UNKNOWN, Claims, Names, Rows, TraceStore, version_of
 from manager.fabric.votes import chains, is_denied, most_told
 
 CORROBORATED = 2
@@ -145,7 +145,16 @@ def _is_contradicted(lone: Bool, crossed: I32, store: TraceStore, numbers: LinkN
 
 def _ends(numbers: LinkNumbers, names: Names) -> I64:
     """The numbers of the nodes at the ends of links, UNKNOWN for names that have none, shape (links, 2)."""
-    return np.array([(names.known(link.a), names.known(link.b)) for link in numbers.of], np.int64)
+    return np.array([[_number(node, link, names) for node in link] for link in numbers.of], np.int64)
+
+
+def _number(node: str, link: DirectedLink, names: Names) -> int:
+    """The number of a node; of a NIC that of the version of IP by which the switch at the link's other end answers."""
+    if not is_nic(node):
+        return names.known(node)
+    switch = next((other for other in link if not is_nic(other)), None)
+    versions = (IPV4, IPV6) if switch is None else (version_of(switch),)
+    return max(names.known(node, version) for version in versions)
 
 
 def _beside(link: NDArray[np.signedinteger], ends: I64, store: TraceStore) -> I32:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import Trace, TraceReport, nic_id
 from manager.fabric.routes import Pair, PathName, RowsOfPairs
-from manager.tcp.names import tcp_address
+from manager.tcp.names import plain_address, tcp_address
 
 MOST_HOPS = 8
 MOST_ROWS_A_HOST = 16_384
@@ -26,6 +26,7 @@ FORGET_UNORDERED_S = 60.0
 """Longer than agents take to tell again what they are to trace."""
 REASONS = ("ok", "unknown_nic", "unknown_destination", "not_sane", "not_asked_for", "too_many")
 UNKNOWN = -1
+IPV4, IPV6 = 4, 6
 
 Rows = NDArray[np.intp]
 
@@ -73,22 +74,34 @@ class Claims:
 
 
 class Names:
-    """Numbers for names."""
+    """Numbers for names; a NIC has one for each version of IP, as switches answer by another address in each.
+
+    Attributes:
+        of: the name of each number.
+        version: of IP, that of the paths of a NIC; IPV4 for whatever else there is.
+    """
 
     def __init__(self) -> None:
         self.of: list[str] = []
-        self._number: dict[str, int] = {}
+        self.version: list[int] = []
+        self._number: dict[tuple[str, int], int] = {}
 
-    def number(self, name: str) -> int:
+    def number(self, name: str, version: int = IPV4) -> int:
         """The number of a name, a new one if need be."""
-        number = self._number.setdefault(name, len(self.of))
+        number = self._number.setdefault((name, version), len(self.of))
         if number == len(self.of):
             self.of.append(name)
+            self.version.append(version)
         return number
 
-    def known(self, name: str) -> int:
+    def known(self, name: str, version: int = IPV4) -> int:
         """The number of a name, UNKNOWN if it has none."""
-        return self._number.get(name, UNKNOWN)
+        return self._number.get((name, version), UNKNOWN)
+
+
+def version_of(address: str) -> int:
+    """The version of IP of an address, or of what stands for it in the names of TCP paths."""
+    return IPV6 if ":" in plain_address(address) else IPV4
 
 
 class PairNumbers:
@@ -262,7 +275,7 @@ class TraceStore:
         if row is not None and self._told[row] == told:
             self._heard_s[row], self._is_kept[row] = now_s, False
             return "ok"
-        hops = _usual_hops(trace.hops)
+        hops = _usual_hops(trace.hops, version_of(trace.dst_addr))
         if hops is None or len(set(hops) - {None}) + hops.count(None) < len(hops):
             return "not_sane"
         if row is None:
@@ -284,7 +297,8 @@ class TraceStore:
         self.pairs[pair] = {**self.pairs.get(pair, {}), sport: row}
         self.ported.add(pair)
         self._rows_of[host] += 1
-        self._host[row], self._src[row] = self.names.number(host), self.names.number(pair[0])
+        self._host[row] = self.names.number(host)
+        self._src[row] = self.names.number(pair[0], version_of(pair[1]))
         self._dst[row], self._sport[row] = self._end(pair[1]), sport
         return row
 
@@ -308,7 +322,7 @@ class TraceStore:
             self.touched.add(row)
 
     def _end(self, address: str) -> int:
-        return self.names.number(self.nics.get(address, address))
+        return self.names.number(self.nics.get(address, address), version_of(address))
 
     def _grow(self) -> None:
         old = len(self._pair)
@@ -329,7 +343,7 @@ class TraceStore:
             return
         old, self.names = self.names, Names()
         new = np.full(len(is_used), UNKNOWN, np.int32)
-        new[used] = [self.names.number(old.of[i]) for i in used.tolist()]
+        new[used] = [self.names.number(old.of[i], old.version[i]) for i in used.tolist()]
         self._host, self._src, self._dst, self._hops = (
             new[column] for column in (self._host, self._src, self._dst, self._hops)
         )
@@ -345,14 +359,15 @@ def _named(trace: Trace) -> Trace | None:
     return msgspec.structs.replace(trace, dst_addr=tcp_address(trace.dst_addr), protocol=0)
 
 
-def _usual_hops(hops: list[str | None]) -> list[str | None] | None:
-    """Hops as addresses are usually written; None where there are too many, or one is no address."""
+def _usual_hops(hops: list[str | None], version: int) -> list[str | None] | None:
+    """Hops as addresses are usually written; None where there are too many, or one is no address of this version of IP."""
     if len(hops) > MOST_HOPS:
         return None
     try:
-        return [None if hop is None else _usual(hop) for hop in hops]
+        usual = [None if hop is None else _usual(hop) for hop in hops]
     except ValueError:
         return None
+    return None if any(hop is not None and version_of(hop) != version for hop in usual) else usual
 
 
 @lru_cache(65_536)

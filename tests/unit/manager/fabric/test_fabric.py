@@ -154,6 +154,20 @@ def test_a_path_that_broke_off_goes_on_to_the_leaf_of_its_destination() -> None:
     assert crossed(fabric) == clos.links()
 
 
+@pytest.mark.parametrize(("few", "many"), [(4, 6), (6, 4)])
+def test_paths_of_both_versions_end_at_the_switches_that_answer_to_their_own(few: int, many: int) -> None:
+    """So it is where queue pairs go by IPv4 and TCP by IPv6, whose end does not answer."""
+    fabric, clos = Fabric(), {version: FakeClos(leaves=3, version=version) for version in (4, 6)}
+    clos[6].answers_at_end = False
+    fabric.know({**clos[4].addresses, **clos[6].addresses})
+    for version, ports in ((few, 8), (many, 40)):
+        for host in clos[version].hosts:
+            fabric.hear(clos[version].report(host, ports), ["nic0"], 0.0)
+    assert not fabric.step(0.0)
+    assert crossed(fabric) == clos[4].links() | clos[6].links()
+    assert all(is_chain(fabric, name) for name in fabric.routes.paths)
+
+
 Lie = Callable[[Trace], Trace]
 LIES: dict[str, Lie] = {
     "spine": lambda t: replace(t, hops=[t.hops[0], "6.6.6.6", *t.hops[2:]]) if len(t.hops) > 2 else t,
@@ -256,10 +270,11 @@ def test_reports_of_strangers_and_nonsense_are_refused_and_counted() -> None:
     for trace in (
         replace(good, hops=[f"10.9.9.{i}" for i in range(MOST_HOPS + 1)]),
         replace(good, hops=["10.9.9.9", "10.9.9.9"]),
+        replace(good, hops=["fd0c:1::1"]),
     ):
         fabric.hear(TraceReport(host="h1", traces=[trace]), ["nic0"], 0.0)
     fabric.hear(TraceReport(host="h1", traces=[replace(good, dst_addr="10.1.0.1")]), ["nic0"], 0.0)
-    assert fabric.store.reasons["not_sane"] == 3
+    assert fabric.store.reasons["not_sane"] == 4
     assert fabric.store.reasons["unknown_destination"] == 2
     fabric.step(0.0)
     assert len(fabric.routes.paths) == 0
