@@ -134,6 +134,7 @@ class _Ends:
         believed[steps.link[judged.trusted[steps.row]]] = True
         self._links = set(steps.links[believed].tolist())
         self._numbers = defaultdict[str, list[int]](list)
+        """Of each name: a NIC's are those of both versions of IP."""
         for number, name in enumerate(names):
             self._numbers[name].append(number)
 

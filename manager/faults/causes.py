@@ -159,5 +159,7 @@ def perhaps_crossing(matrix: PathMatrix, links: Iterable[DirectedLink]) -> NDArr
 
 def _over(matrix: PathMatrix, links: Iterable[DirectedLink]) -> NDArray[np.bool_]:
     chosen = set(links)
+    if not chosen:
+        return np.zeros(len(matrix.known), bool)
     on = np.fromiter((link in chosen for link in matrix.routes.links), np.float64)
     return np.asarray(matrix.round_trip @ on > 0, bool)

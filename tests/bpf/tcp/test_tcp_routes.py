@@ -185,13 +185,18 @@ def test_paths_that_are_late_in_turns_have_it_move_once(steered: Steered) -> Non
     assert taken == [BACKUP] * 20
 
 
-def test_a_silent_backup_is_left_at_once(steered: Steered) -> None:
+def leaves_and_goes_back(steered: Steered) -> None:
+    """Its path is late, then its backup silent; both answer in the end."""
     steered.late(SPORT)
     assert steered.sport() == BACKUP
     steered.answers(SPORT)
     steered.silent(BACKUP, 2 * DEAD_AFTER_MS)
     assert steered.sport() == SPORT
     steered.answers(BACKUP)
+
+
+def test_a_silent_backup_is_left_at_once(steered: Steered) -> None:
+    leaves_and_goes_back(steered)
     steered.late(SPORT)
     assert steered.sport() == SPORT
     steered.passes(RETURN_MS)
@@ -199,12 +204,7 @@ def test_a_silent_backup_is_left_at_once(steered: Steered) -> None:
 
 
 def test_and_so_is_a_silent_path_that_was_gone_back_to(steered: Steered) -> None:
-    steered.late(SPORT)
-    assert steered.sport() == BACKUP
-    steered.answers(SPORT)
-    steered.silent(BACKUP, 2 * DEAD_AFTER_MS)
-    assert steered.sport() == SPORT
-    steered.answers(BACKUP)
+    leaves_and_goes_back(steered)
     steered.silent(SPORT, 2 * DEAD_AFTER_MS)
     assert steered.sport() == BACKUP
 
