@@ -2,6 +2,10 @@
 
 `rdma_rxe` drops a packet with a wrong ICRC without a counter or a word in the log. So every return of the function that
 checks is counted by a kernel probe: how often it found what it should, and how often not.
+
+Nor does it count a packet that it drops for its queue pair: one that is gone, or one whose address vector is being replaced
+by `ibv_modify_qp` (`rxe_init_av` clears it first, and `check_addr` reads it meanwhile). Those come from the tracepoint of
+packets that are freed, by the function that freed them.
 """
 
 import os
@@ -24,6 +28,9 @@ _PROBE = "rxe_icrc"
 _EVENT = _TRACING / "events/kprobes" / _PROBE
 _HISTOGRAM = "hist:keys=found"
 _ROW = re.compile(r"\{ found:\s*(\d+) \} hitcount:\s*(\d+)")
+_FREED = _TRACING / "events/skb/kfree_skb"
+_FREED_HISTOGRAM = "hist:keys=location.sym"
+_FREED_ROW = re.compile(r"\] rxe_rcv\b.*\} hitcount:\s*(\d+)")
 _SETTLE_TIMEOUT_S = 5.0
 _SETTLE_POLL_S = 0.2
 _DEVICE_COUNTERS = (
@@ -45,12 +52,14 @@ class Counts:
     Attributes:
         devices: by name, as below `hw_counters`.
         icrc_right, icrc_wrong: packets by what the check of their ICRC found.
+        rxe_dropped: packets that reached `rdma_rxe` and that it dropped, those with a wrong ICRC among them.
         spines: packets that each spine sent, by name.
     """
 
     devices: dict[str, int]
     icrc_right: int
     icrc_wrong: int
+    rxe_dropped: int
     spines: dict[str, int]
 
     def since(self, before: Self) -> "Counts":
@@ -59,6 +68,7 @@ class Counts:
             _difference(self.devices, before.devices),
             self.icrc_right - before.icrc_right,
             self.icrc_wrong - before.icrc_wrong,
+            self.rxe_dropped - before.rxe_dropped,
             _difference(self.spines, before.spines),
         )
 
@@ -73,7 +83,8 @@ class Counters:
         """Return all counters as they are now."""
         found = {int(value): int(hits) for value, hits in _ROW.findall((_EVENT / "hist").read_text())}
         right = found.pop(0, 0)
-        return Counts(_device_counters(), right, sum(found.values()), self.spines())
+        dropped = sum(map(int, _FREED_ROW.findall((_FREED / "hist").read_text())))
+        return Counts(_device_counters(), right, sum(found.values()), dropped, self.spines())
 
     def settled(self) -> Counts:
         """Return the counters once nothing is under way any more."""
@@ -103,7 +114,7 @@ def counting(topology: Topology) -> Iterator[Counters]:
     Raises:
         LabError: this kernel cannot count them.
     """
-    with _icrc_checks(), fabric.open_nodes(topology, topology.spines) as nodes:
+    with _icrc_checks(), _freed_packets(), fabric.open_nodes(topology, topology.spines) as nodes:
         yield Counters(list(nodes.values()))
 
 
@@ -122,6 +133,15 @@ def _icrc_checks() -> Iterator[None]:
     finally:
         _append(_EVENT / "trigger", f"!{_HISTOGRAM}")
         _append(_TRACING / "kprobe_events", f"-:{_PROBE}")
+
+
+@contextmanager
+def _freed_packets() -> Iterator[None]:
+    _append(_FREED / "trigger", _FREED_HISTOGRAM)
+    try:
+        yield
+    finally:
+        _append(_FREED / "trigger", f"!{_FREED_HISTOGRAM}")
 
 
 def _append(path: Path, line: str) -> None:
