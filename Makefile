@@ -41,7 +41,9 @@ DEBIAN_PACKAGES := bpftool chromium chromium-driver $(CLANG) $(CLANG_FORMAT) eth
 	libc6-dev libibverbs-dev libopenmpi-dev linux-libc-dev make nats-server openmpi-bin python3-bpfcc python3-pyverbs python3-venv python3-yaml \
 	tcpdump
 
-PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap qemu-system-x86 umoci
+# Among them what our packages depend on: tests run their programs here.
+PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap python3-nacl python3-prometheus-client python3-rich \
+	qemu-system-x86 umoci
 
 MINUTES := 30
 SEED    := 1
