@@ -124,7 +124,8 @@ class TakeOver:
     async def _read(self, client: Client, host: str) -> tuple[bool, Desired | None]:
         """Whether it is known what the bus holds for a host, and that."""
         try:
-            return True, await asyncio.wait_for(self._bus.documents.read(client, host), READ_S)
+            async with asyncio.timeout(READ_S):
+                return True, await self._bus.documents.read(client, host)
         except JETSTREAM_ERRORS as error:
             _log.debug("a document cannot be read yet host=%s error=%s", host, error)
             return False, None

@@ -76,7 +76,8 @@ class ClusterKeys:
         again_s = FIRST_INTERVAL_S
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_due.wait(), _about(again_s))
+                async with asyncio.timeout(_about(again_s)):
+                    await self._is_due.wait()
                 await asyncio.sleep(_about(FIRST_INTERVAL_S))
             self._is_due.clear()
             again_s = NO_ANSWER_S

@@ -285,7 +285,8 @@ class _Way:
 
 async def _set_within(event: asyncio.Event, for_s: float) -> None:
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), for_s)
+        async with asyncio.timeout(for_s):
+            await event.wait()
 
 
 def _now_s() -> float:

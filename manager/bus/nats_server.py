@@ -84,7 +84,8 @@ class NatsServer:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
         except TimeoutError:
             process.kill()
             await process.wait()

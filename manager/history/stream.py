@@ -97,7 +97,8 @@ class Stream:
     async def _wait(self) -> None:
         self._wake.clear()
         try:
-            await asyncio.wait_for(self._wake.wait(), WAIT_S)
+            async with asyncio.timeout(WAIT_S):
+                await self._wake.wait()
         except TimeoutError:
             return
 

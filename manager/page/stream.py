@@ -80,8 +80,10 @@ class Stream:
             if not self._may_look(request):
                 break
             sent = self._number
-            await asyncio.wait_for(response.write(self._newest), WRITE_S)
-        await asyncio.wait_for(response.write(b"event: bye\ndata: {}\n\n"), WRITE_S)
+            async with asyncio.timeout(WRITE_S):
+                await response.write(self._newest)
+        async with asyncio.timeout(WRITE_S):
+            await response.write(b"event: bye\ndata: {}\n\n")
 
     async def _run(self) -> None:
         """Make an event a second while somebody looks."""

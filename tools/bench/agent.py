@@ -222,7 +222,8 @@ class _StandIn:
         probes = _edges(self._lab, pairs_per_s)
         self._bus.put(Desired(host=self._host, version=self._version, probes=probes))
         try:
-            await asyncio.wait_for(self._reported.wait(), START_TIMEOUT_S)
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._reported.wait()
         except TimeoutError as error:
             said = (self._lab.run_dir / "agent.log").read_text()
             raise LabError("the agent does not report", said) from error

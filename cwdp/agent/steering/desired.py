@@ -43,7 +43,8 @@ class Reconciler(ABC):
                 self._stale.discard(ifname)
                 self._tell(ifname, await asyncio.to_thread(self._try, ifname))
             try:
-                await asyncio.wait_for(self._wake.wait(), self._wait_s())
+                async with asyncio.timeout(self._wait_s()):
+                    await self._wake.wait()
             except TimeoutError:
                 self._stale |= self._unsettled()
 

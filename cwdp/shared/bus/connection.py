@@ -181,7 +181,8 @@ class Bus:
             return
         if self._client is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._queue.join(), 1.0)
+                async with asyncio.timeout(1.0):
+                    await self._queue.join()
         self._leaving = True
         await end(self._task)
 

@@ -120,7 +120,8 @@ async def until_closed(client: Client, closed: asyncio.Event) -> None:
     """Wait until a connection is of no more use: the client tells so by `closed` only once TLS has taken its leave too."""
     while not client.is_closed:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(closed.wait(), GLANCE_S)
+            async with asyncio.timeout(GLANCE_S):
+                await closed.wait()
 
 
 async def hang_up(client: Client) -> None:
@@ -133,7 +134,8 @@ async def hang_up(client: Client) -> None:
     waiting = [task for task in tasks if task is not None]
     try:
         with contextlib.suppress(nats.errors.Error, OSError, TimeoutError):
-            await asyncio.wait_for(client.close(), CLOSE_TIMEOUT_S)
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await client.close()
     finally:
         if waiting:
             await end(*waiting)

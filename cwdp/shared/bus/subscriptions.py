@@ -143,7 +143,8 @@ class Watch(Subscription[Desired]):
             except JETSTREAM_ERRORS:
                 pause_s, retry_s = retry_s, min(2 * retry_s, REREAD_INTERVAL_S)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._is_due.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._is_due.wait()
 
     def hand_on(self, value: Desired) -> None:
         """Hand on a document that differs from the last one; one in parts once these have been read."""

@@ -82,7 +82,8 @@ async def _measure() -> dict[int, list[float]]:
 
 async def _in_turns(arrivals: _Arrivals) -> dict[int, list[float]]:
     periods: dict[int, list[float]] = {0: [], VIEWERS: []}
-    await asyncio.wait_for(arrivals.begin.wait(), STARTS_S)
+    async with asyncio.timeout(STARTS_S):
+        await arrivals.begin.wait()
     for _ in range(TURNS):
         for viewers in periods:
             with _watched_by(viewers):

@@ -70,9 +70,8 @@ class StoredDocuments:
                 if client is None:
                     continue
                 try:
-                    revision, data = await asyncio.wait_for(
-                        bucket.read(client, document_key(DEFAULT_POD, host)), 1.0
-                    )
+                    async with asyncio.timeout(1.0):
+                        revision, data = await bucket.read(client, document_key(DEFAULT_POD, host))
                     found[revision] = self._seal.opened(stored.KIND, Desired, data).epoch
                 except (*JETSTREAM_ERRORS, msgspec.DecodeError):
                     continue

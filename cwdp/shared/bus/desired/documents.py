@@ -158,7 +158,8 @@ class DocumentWriter:
         self._next_try_s.pop(under, None)
         self._wake.set()
         try:
-            is_removed = await asyncio.wait_for(asyncio.shield(leaving.removed), within_s)
+            async with asyncio.timeout(within_s):
+                is_removed = await asyncio.shield(leaving.removed)
         except TimeoutError:
             is_removed = False
         if not is_removed:
@@ -228,7 +229,8 @@ class DocumentWriter:
         next_s = min(self._next_try_s.values(), default=None)
         within_s = None if next_s is None else max(0.0, next_s - time.monotonic())
         try:
-            await asyncio.wait_for(self._wake.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._wake.wait()
         except TimeoutError:
             return
 
