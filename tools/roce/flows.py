@@ -1,5 +1,7 @@
 """A flow: one queue pair that sends RDMA WRITEs to another, and the lines that tell both ends of it."""
 
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -12,6 +14,8 @@ MAX_QPN = 2**24 - 2
 DEFAULT_TIMEOUT_NS = 67_108_864
 """4.096 us * 2^14, the local acknowledgement timeout that verbs programs commonly set."""
 
+_FIRST_QPN = 2  # 0 and 1 are reserved
+_PSNS = 2**24
 _DSCP_SHIFT = 2
 
 
@@ -93,7 +97,7 @@ class Flow:
             "total_bytes": self.total_bytes or 0,
             "rate_bps": self.rate_bps or 0,
         }
-        return _line("send", settings)
+        return line("send", settings)
 
     def receive_line(self) -> str:
         """The line of the plan for the host of the target."""
@@ -103,7 +107,7 @@ class Flow:
             "qpn": self.remote_qpn,
             "remote_qpn": self.qpn,
         }
-        return _line("receive", settings)
+        return line("receive", settings)
 
     def _common(self, local: Endpoint, remote: Endpoint, ecn: int) -> dict[str, object]:
         return {
@@ -143,5 +147,22 @@ def verbs_flow(
     )
 
 
-def _line(kind: str, settings: dict[str, object]) -> str:
+def drawn_flows(
+    ends: Sequence[tuple[Endpoint, Endpoint]], rng: random.Random, **settings: Any
+) -> list[Flow]:
+    """A flow for each source and target, numbered from 0; `rng` draws QPNs and first PSNs.
+
+    Source ports follow from QPNs as they do in Linux. `settings` are further fields of `Flow`, the same for all.
+    """
+    qpns = rng.sample(range(_FIRST_QPN, MAX_QPN + 1), 2 * len(ends))
+    return [
+        verbs_flow(
+            number, *pair, *qpns[2 * number : 2 * number + 2], first_psn=rng.randrange(_PSNS), **settings
+        )
+        for number, pair in enumerate(ends)
+    ]
+
+
+def line(kind: str, settings: dict[str, object]) -> str:
+    """A line of the plan."""
     return " ".join([kind, *(f"{name}={value}" for name, value in settings.items())]) + "\n"

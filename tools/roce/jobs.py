@@ -7,11 +7,9 @@ from typing import Any
 
 from cwdp.errors import ConfigError
 from tools.lab.topology import Topology
-from tools.roce.flows import MAX_QPN, Endpoint, Flow, verbs_flow
+from tools.roce.flows import Endpoint, Flow, drawn_flows
 
 JOBS = 2
-FIRST_QPN = 2
-PSNS = 2**24
 
 
 @dataclass(frozen=True)
@@ -52,19 +50,8 @@ def pair_flows(
         seed: draws QPNs and first PSNs; source ports follow from QPNs as they do in Linux.
         settings: further fields of `Flow`, the same for all.
     """
-    rng = random.Random(seed)
-    qpns = rng.sample(range(FIRST_QPN, MAX_QPN + 1), 2 * len(pairs))
-    return [
-        verbs_flow(
-            number,
-            _endpoint(topology, source),
-            _endpoint(topology, target),
-            *qpns[2 * number : 2 * number + 2],
-            first_psn=rng.randrange(PSNS),
-            **settings,
-        )
-        for number, (source, target) in enumerate(pairs)
-    ]
+    ends = [(_endpoint(topology, source), _endpoint(topology, target)) for source, target in pairs]
+    return drawn_flows(ends, random.Random(seed), **settings)
 
 
 def _endpoint(topology: Topology, host: str) -> Endpoint:

@@ -7,14 +7,12 @@ from typing import Any
 
 from cwdp.errors import ConfigError
 from tools.lab.lab import Lab
-from tools.roce.flows import MAX_QPN, MTUS, Endpoint, Flow, verbs_flow
+from tools.roce.flows import MTUS, Endpoint, Flow, drawn_flows
 
 NIC_WINDOW = 64
 
 _MIN_WINDOW = 4
 _HEADER_BYTES = 80  # IPv6, UDP, BTH, RETH, ICRC
-_FIRST_QPN = 2  # 0 and 1 are reserved
-_PSNS = 2**24
 
 Pairs = list[tuple[int, int]]
 
@@ -76,15 +74,9 @@ def plan_flows(
         for source, target in pairs
         for nic in range(lab.spec.nics_per_host)
     ]
-    qpns = rng.sample(range(_FIRST_QPN, MAX_QPN + 1), 2 * len(ends))
     settings.setdefault("mtu", largest_mtu(lab.spec.mtu))
     settings.setdefault("window", shared_window(ends))
-    return [
-        verbs_flow(
-            number, *pair, *qpns[2 * number : 2 * number + 2], first_psn=rng.randrange(_PSNS), **settings
-        )
-        for number, pair in enumerate(ends)
-    ]
+    return drawn_flows(ends, rng, **settings)
 
 
 def largest_mtu(link_mtu: int) -> int:
