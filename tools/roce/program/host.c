@@ -265,9 +265,36 @@ static void send_burst(const struct host *host, struct requester *requester)
 	}
 }
 
+/* Returns whether all ranks have completed all their iterations. */
+static bool work_ranks(const struct host *host)
+{
+	bool done = true;
+
+	for (size_t i = 0; i < host->plan->rank_total; i++) {
+		struct rank *rank = &host->plan->ranks[i];
+		uint64_t now = now_ns();
+
+		for (; rank_work(rank, now); now = now_ns()) {
+			report_iteration(rank, now);
+			rank_next(rank);
+		}
+		done = done && rank_done(rank);
+	}
+	return done;
+}
+
+/* No rank can do without a queue pair. */
+static void say_failed(struct host *host, const struct requester *requester)
+{
+	if (!requester->gated || !requester->failed || host->said_failed)
+		return;
+	report_event("failed");
+	host->said_failed = true;
+}
+
 static void work_requesters(struct host *host, uint64_t now)
 {
-	bool over = now >= host->until_ns, done = true;
+	bool over = now >= host->until_ns, done = work_ranks(host);
 
 	if (over)
 		host->until_ns = UINT64_MAX;
@@ -279,6 +306,7 @@ static void work_requesters(struct host *host, uint64_t now)
 		if (now >= requester_timer_ns(requester))
 			requester_on_timer(requester, now);
 		send_burst(host, requester);
+		say_failed(host, requester);
 		done = done && requester_done(requester);
 	}
 	if (done && !host->said_done)
@@ -317,6 +345,8 @@ static uint64_t next_event_ns(const struct host *host)
 		return host->start_ns;
 	if (host->plan->snapshot_ns)
 		next = earlier(next, host->snapshot_ns);
+	for (size_t i = 0; i < host->plan->rank_total; i++)
+		next = earlier(next, rank_timer_ns(&host->plan->ranks[i]));
 	for (size_t i = 0; i < host->plan->requester_total; i++) {
 		const struct requester *requester = &host->plan->requesters[i];
 

@@ -32,6 +32,7 @@ struct host {
 	uint64_t realtime_offset_ns;
 	uint64_t offset_until_ns; /* when to measure that again */
 	bool said_done;
+	bool said_failed;
 	bool stopped;
 };
 

@@ -62,6 +62,29 @@ static const struct setting send_settings[] = {
 	{0},
 };
 
+static const struct setting rank_settings[] = {
+	{"id", offsetof(struct rank, id), U32, 0, UINT32_MAX},
+	{"iterations", offsetof(struct rank, iterations), U64, 0, UINT64_MAX},
+	{"seed", offsetof(struct rank, seed), U64, 0, UINT64_MAX},
+	{0},
+};
+
+static const struct setting step_settings[] = {
+	{"compute_ns", offsetof(struct step, compute_ns), U64, 0, NEVER_NS},
+	{"jitter_ns", offsetof(struct step, jitter_ns), U64, 0, NEVER_NS},
+	{0},
+};
+
+static const struct setting input_settings[] = {
+	{"flow", offsetof(struct input, flow), U32, 0, UINT32_MAX},
+	{0},
+};
+
+static const struct setting output_settings[] = {
+	{"flow", offsetof(struct output, flow), U32, 0, UINT32_MAX},
+	{0},
+};
+
 static const struct setting *find(const struct setting *settings, const char *name)
 {
 	for (; settings->name; settings++)
@@ -139,6 +162,82 @@ static void *grown(void *array, size_t total, size_t size)
 	return bytes;
 }
 
+static struct responder *find_responder(const struct plan *plan, uint32_t flow)
+{
+	for (size_t i = 0; i < plan->responder_total; i++)
+		if (plan->responders[i].qp.id == flow)
+			return &plan->responders[i];
+	fail_plan("a step waits for the flow %u, which does not come here", flow);
+}
+
+static struct requester *find_requester(const struct plan *plan, uint32_t flow)
+{
+	for (size_t i = 0; i < plan->requester_total; i++)
+		if (plan->requesters[i].qp.id == flow)
+			return &plan->requesters[i];
+	fail_plan("a step posts to the flow %u, which does not begin here", flow);
+}
+
+static struct step *last_step(const struct plan *plan)
+{
+	struct rank *rank = plan->rank_total ? &plan->ranks[plan->rank_total - 1] : NULL;
+
+	if (!rank || !rank->step_total)
+		fail_plan("a message belongs to no step");
+	return &rank->steps[rank->step_total - 1];
+}
+
+static void read_rank(struct plan *plan, char *words)
+{
+	plan->ranks = grown(plan->ranks, plan->rank_total, sizeof(*plan->ranks));
+	store_words(words, rank_settings, &plan->ranks[plan->rank_total++], NULL, NULL);
+}
+
+static void read_step(struct plan *plan, char *words)
+{
+	struct rank *rank = plan->rank_total ? &plan->ranks[plan->rank_total - 1] : NULL;
+
+	if (!rank)
+		fail_plan("a step belongs to no rank");
+	rank->steps = grown(rank->steps, rank->step_total, sizeof(*rank->steps));
+	store_words(words, step_settings, &rank->steps[rank->step_total++], NULL, NULL);
+}
+
+static void read_input(struct plan *plan, char *words)
+{
+	struct step *step = last_step(plan);
+
+	step->inputs = grown(step->inputs, step->input_total, sizeof(*step->inputs));
+	store_words(words, input_settings, &step->inputs[step->input_total++], NULL, NULL);
+}
+
+static void read_output(struct plan *plan, char *words)
+{
+	struct step *step = last_step(plan);
+
+	step->outputs = grown(step->outputs, step->output_total, sizeof(*step->outputs));
+	store_words(words, output_settings, &step->outputs[step->output_total++], NULL, NULL);
+}
+
+/* Queue pairs have their places in memory when all lines are read. */
+static void connect_rank(const struct plan *plan, struct rank *rank)
+{
+	size_t messages = 0;
+
+	for (size_t i = 0; i < rank->step_total; i++) {
+		struct step *step = &rank->steps[i];
+
+		for (size_t j = 0; j < step->input_total; j++)
+			step->inputs[j].responder = find_responder(plan, step->inputs[j].flow);
+		for (size_t j = 0; j < step->output_total; j++)
+			step->outputs[j].requester = find_requester(plan, step->outputs[j].flow);
+		messages += step->input_total + step->output_total;
+	}
+	if (!messages)
+		fail_plan("the rank %u neither waits for messages nor posts any", rank->id);
+	rank_init(rank);
+}
+
 static void read_line(struct plan *plan, char *line)
 {
 	char *words = strchr(line, ' ');
@@ -161,6 +260,14 @@ static void read_line(struct plan *plan, char *line)
 		plan->responders = grown(plan->responders, plan->responder_total, sizeof(*responder));
 		responder = &plan->responders[plan->responder_total++];
 		store_words(words, qp_settings, &responder->qp, NULL, NULL);
+	} else if (strcmp(line, "rank") == 0) {
+		read_rank(plan, words);
+	} else if (strcmp(line, "step") == 0) {
+		read_step(plan, words);
+	} else if (strcmp(line, "await") == 0) {
+		read_input(plan, words);
+	} else if (strcmp(line, "post") == 0) {
+		read_output(plan, words);
 	} else {
 		fail_plan("a line begins with %s, which means nothing", line);
 	}
@@ -176,4 +283,6 @@ void plan_read(struct plan *plan, const char *file_name)
 	while (fgets(line, sizeof(line), file))
 		read_line(plan, line);
 	fclose(file);
+	for (size_t i = 0; i < plan->rank_total; i++)
+		connect_rank(plan, &plan->ranks[i]);
 }

@@ -47,6 +47,21 @@ void report_snapshot(const struct host *host, uint64_t now_ns)
 	fflush(stdout);
 }
 
+void report_iteration(const struct rank *rank, uint64_t now_ns)
+{
+	printf("{\"event\":\"iteration\"");
+	print_number("rank", rank->id);
+	print_number("iteration", rank->iteration);
+	print_number("start_ns", rank->start_ns);
+	print_number("end_ns", now_ns);
+	printf(",\"steps\":[");
+	for (size_t i = 0; i < rank->step_total; i++)
+		printf("%s[%" PRIu64 ",%" PRIu64 "]", separator(i), rank->steps[i].ready_ns,
+		       rank->steps[i].begun_ns);
+	printf("]}\n");
+	fflush(stdout);
+}
+
 /* Pairs of a duration and how often it was. */
 static void print_histogram(const char *name, const struct histogram *histogram)
 {

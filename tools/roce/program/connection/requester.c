@@ -69,12 +69,23 @@ void requester_init(struct requester *requester)
 	requester->started_ns = need(calloc(requester->window, sizeof(*requester->started_ns)));
 }
 
+void requester_gate(struct requester *requester)
+{
+	requester->gated = true;
+	requester->limit = 0;
+}
+
+void requester_post(struct requester *requester)
+{
+	requester->limit += packets_of(requester, requester->message_bytes);
+}
+
 void requester_finish(struct requester *requester)
 {
 	uint64_t packets = packets_of(requester, requester->message_bytes);
 	uint64_t begun = (requester->highest + packets - 1) / packets * packets;
 
-	if (begun < requester->limit)
+	if (begun < requester->limit && !requester->gated)
 		requester->limit = begun;
 }
 

@@ -27,6 +27,7 @@ struct requester {
 	uint64_t total_bytes; /* 0: until told to finish */
 	uint64_t rate_bps;    /* of Ethernet frames without FCS; 0: unlimited */
 	uint64_t timeout_ns;
+	bool gated; /* sends what is posted only */
 
 	/* Sequence numbers: acked <= next <= highest <= acked + window. */
 	uint64_t acked;   /* all before it are acknowledged */
@@ -57,7 +58,11 @@ struct requester {
 /* Fills in what follows from the settings. */
 void requester_init(struct requester *requester);
 
-/* Posts no more messages: those begun are finished. */
+/* Has it send no more than what is posted from now on, a message each. */
+void requester_gate(struct requester *requester);
+void requester_post(struct requester *requester);
+
+/* Posts no more messages, unless it is gated: those begun are finished. */
 void requester_finish(struct requester *requester);
 
 /* Has everything been acknowledged, or has the queue pair failed? */

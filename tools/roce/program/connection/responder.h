@@ -36,6 +36,7 @@ struct responder {
 	bool nak_due;
 	bool cnp_due;
 	bool queued;        /* for its turn to answer; the caller's */
+	uint64_t used;      /* messages that a rank has gone on with; the caller's */
 	bool in_gap;        /* a NAK was sent for what is expected: not another one */
 	bool gap_overtaken; /* the gap that was opened last, as far as is known */
 	uint64_t round;     /* of the packet that came out of sequence last, see struct stamp */
