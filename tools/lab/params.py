@@ -30,6 +30,7 @@ class Quantity(click.ParamType[Any]):
 
 
 RATE = Quantity("rate", parse_rate)
+SIZE = Quantity("size", units.parse_size)
 TIME = Quantity("time", units.parse_time)
 SHARE = Quantity("share", units.parse_share)
 CLOCKS = click.option(

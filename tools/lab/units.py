@@ -17,6 +17,15 @@ def parse_queue(text: str, rate_bps: int) -> int:
     return round(value * _TIMES_S[unit] * rate_bps / 8)
 
 
+def parse_size(text: str) -> int:
+    """Return bytes, written as `5000000` or as `4mb`."""
+    value, unit = _split(text, "size", {"": 1, **_SIZES_BYTES})
+    size_bytes = round(value * {"": 1, **_SIZES_BYTES}[unit])
+    if size_bytes < 1:
+        raise ConfigError(f"the size {text!r} is less than a byte", "Give 1 byte or more.")
+    return size_bytes
+
+
 def parse_time(text: str) -> float:
     """Return seconds."""
     value, unit = _split(text, "time", _TIMES_S)

@@ -1,4 +1,4 @@
-"""`cwdp lab traffic`: RoCEv2 queue pairs over a lab, in a pattern."""
+"""`cwdp lab traffic`: RoCEv2 queue pairs over a lab, in a pattern or as ranks of a collective."""
 
 from typing import Any
 
@@ -8,26 +8,32 @@ from rich.table import Table
 
 from cwdp.cli.output import emit, progress
 from tools.lab.lab import Lab
-from tools.lab.params import RATE, TIME
+from tools.lab.params import RATE, SIZE, TIME
 from tools.lab.topology import LabSpec
+from tools.roce import collective_cli
+from tools.roce.collective import view
 from tools.roce.generator import Generator
 from tools.roce.patterns import NIC_WINDOW, PATTERNS, plan_flows
 
 _DEFAULT_SECONDS = 10.0
+_PATTERN_ONLY = ("message_bytes", "qps")
 _DRAIN_S = 60.0  # for what was begun, after the time is over
 _MS_NS = 1e6
 
 
 @click.command()
-@click.argument("pattern", type=click.Choice(list(PATTERNS)))
+@click.argument("pattern", required=False, type=click.Choice(list(PATTERNS)))
 @click.option("--name", default=LabSpec().name, show_default=True, help="The lab's name.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
-    help=f"How long messages are begun.  [default: {_DEFAULT_SECONDS:.0f}]",
+    help=f"How long messages are begun, or a collective goes on.  [default: {_DEFAULT_SECONDS:.0f}]",
 )
 @click.option(
-    "--bytes", "total_bytes", type=click.IntRange(min=1), help="Send so much per queue pair instead."
+    "--bytes",
+    "total_bytes",
+    type=SIZE,
+    help="Send so much per queue pair instead of for a time; of a collective each rank's buffer, such as 4mb.",
 )
 @click.option(
     "--message-bytes",
@@ -53,9 +59,14 @@ _MS_NS = 1e6
     "--snapshots", type=TIME, help="Add a timeline with a point so often, such as 100ms (JSON only)."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@collective_cli.options
+@click.pass_context
 def traffic(
+    ctx: click.Context,
+    /,
     *,
-    pattern: str,
+    pattern: str | None,
+    collective: str | None,
     name: str,
     seconds: float | None,
     total_bytes: int | None,
@@ -67,22 +78,62 @@ def traffic(
     seed: int,
     snapshots: float | None,
     as_json: bool,
+    iterations: int | None,
+    **of_collective: Any,
 ) -> None:
-    """Send RDMA WRITEs over a lab in PATTERN, and show what each queue pair got through."""
-    if seconds is not None and total_bytes is not None:
-        raise click.UsageError("--seconds and --bytes exclude each other; give one of them.")
-    if total_bytes is None:
-        seconds = seconds or _DEFAULT_SECONDS
-    settings: dict[str, Any] = {"message_bytes": message_bytes, "total_bytes": total_bytes, "rate_bps": rate}
+    """Send RDMA WRITEs over a lab in PATTERN, and show what each queue pair got through.
+
+    With --collective, in steps that begin when their inputs have arrived, and show how long iterations take.
+    """
+    settings: dict[str, Any] = {"rate_bps": rate, "ipv6": ipv6, "seed": seed}
     if window is not None:
         settings["window"] = window
-    lab = Lab.open(name)
-    flows = plan_flows(lab, pattern, qps=qps, ipv6=ipv6, seed=seed, **settings)
+    if pattern is not None and collective is None:
+        _refuse_options(ctx, collective_cli.OPTION_NAMES, "--collective")
+        seconds = _duration(seconds, total_bytes, "--bytes")
+        settings |= {"qps": qps, "message_bytes": message_bytes, "total_bytes": total_bytes}
+        result = _run_pattern(Lab.open(name), pattern, seconds, snapshots, settings)
+        emit(result, as_json=as_json, render=lambda: _render(result))
+    elif pattern is None and collective is not None:
+        _refuse_options(ctx, _PATTERN_ONLY, "PATTERN")
+        if total_bytes is None:
+            raise click.UsageError("--collective needs --bytes, the buffer of a rank, such as 4mb.")
+        seconds = _duration(seconds, iterations, "--iterations")
+        settings |= {"iterations": iterations}
+        result = collective_cli.run(
+            Lab.open(name), collective, total_bytes, seconds, snapshots, **of_collective, **settings
+        )
+        emit(result, as_json=as_json, render=lambda: view.render(result))
+    else:
+        raise click.UsageError("Give PATTERN or --collective, one of the two.")
+
+
+def _refuse_options(ctx: click.Context, names: tuple[str, ...], only_with: str) -> None:
+    default = click.core.ParameterSource.DEFAULT
+    given = [
+        param.opts[0]
+        for param in ctx.command.params
+        if param.name in names and ctx.get_parameter_source(param.name) is not default
+    ]
+    if given:
+        raise click.UsageError(f"Give {', '.join(given)} only with {only_with}.")
+
+
+def _duration(seconds: float | None, amount: int | None, option: str) -> float | None:
+    """How long to send: None for until an amount is done."""
+    if seconds is not None and amount is not None:
+        raise click.UsageError(f"--seconds and {option} exclude each other; give one of them.")
+    return seconds or _DEFAULT_SECONDS if amount is None else None
+
+
+def _run_pattern(
+    lab: Lab, pattern: str, seconds: float | None, snapshots: float | None, settings: dict[str, Any]
+) -> dict[str, Any]:
+    flows = plan_flows(lab, pattern, **settings)
     with Generator(flows, lab.popen, lab.run_dir, snapshots) as generator:
         progress(f"{len(flows)} queue pairs over {len(lab.hosts)} hosts")
         generator.start(seconds)
-        result = {"pattern": pattern} | generator.result(None if seconds is None else seconds + _DRAIN_S)
-    emit(result, as_json=as_json, render=lambda: _render(result))
+        return {"pattern": pattern} | generator.result(None if seconds is None else seconds + _DRAIN_S)
 
 
 def _render(result: dict[str, Any]) -> RenderableType:

@@ -147,9 +147,7 @@ def verbs_flow(
     )
 
 
-def drawn_flows(
-    ends: Sequence[tuple[Endpoint, Endpoint]], rng: random.Random, **settings: Any
-) -> list[Flow]:
+def drawn_flows(ends: Sequence[tuple[Endpoint, Endpoint]], rng: random.Random, **settings: Any) -> list[Flow]:
     """A flow for each source and target, numbered from 0; `rng` draws QPNs and first PSNs.
 
     Source ports follow from QPNs as they do in Linux. `settings` are further fields of `Flow`, the same for all.

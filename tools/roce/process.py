@@ -28,19 +28,23 @@ class HostProcess:
         lines: of its plan.
         spawn: starts it there.
         run_dir: for the plan and what it writes to standard error.
+        changed: notified of every message; the processes of a run share it.
 
     Raises:
         LabError: the program is not built.
     """
 
-    def __init__(self, host: str, lines: Sequence[str], spawn: Spawn, run_dir: Path) -> None:
+    def __init__(
+        self, host: str, lines: Sequence[str], spawn: Spawn, run_dir: Path, changed: threading.Condition
+    ) -> None:
         if not PROGRAM.exists():
             raise LabError(f"{PROGRAM.name} is not built", "Run `make setup`.")
         self.host = host
         self.snapshots: list[dict[str, Any]] = []
+        self.iterations: list[dict[str, Any]] = []
+        self.ended = False
         self._messages: dict[str, dict[str, Any]] = {}
-        self._ended = False
-        self._changed = threading.Condition()
+        self._changed = changed
         descriptor, name = tempfile.mkstemp(prefix=f"roce-{host}-", suffix=".plan", dir=run_dir)
         self._plan = Path(name)
         self._log = self._plan.with_suffix(".log")
@@ -63,6 +67,10 @@ class HostProcess:
         with suppress(BrokenPipeError):
             os.write(self._process.stdin.fileno(), f"{command}\n".encode())
 
+    def heard(self, event: str) -> bool:
+        """Whether a message of a kind has come."""
+        return event in self._messages
+
     def wait_for(self, event: str, timeout_s: float | None) -> dict[str, Any]:
         """The first message of a kind, waited for.
 
@@ -70,13 +78,13 @@ class HostProcess:
             LabError: it did not come in time, or the process ended without it.
         """
         with self._changed:
-            self._changed.wait_for(lambda: event in self._messages or self._ended, timeout_s)
+            self._changed.wait_for(lambda: event in self._messages or self.ended, timeout_s)
             if event in self._messages:
                 return self._messages[event]
-        if self._ended:
+        if self.ended:
             raise LabError(f"the traffic generator on {self.host} ended", self._log.read_text().strip())
         raise LabError(
-            f"the traffic generator on {self.host} did not say {event!r} in {timeout_s:.0f} s",
+            f"the traffic generator on {self.host} did not say {event!r} in time",
             "Is the machine overloaded? Lower the load or give it more time.",
         )
 
@@ -103,9 +111,11 @@ class HostProcess:
             with self._changed:
                 if message["event"] == "snapshot":
                     self.snapshots.append(message)
+                elif message["event"] == "iteration":
+                    self.iterations.append(message)
                 else:
                     self._messages.setdefault(message["event"], message)
                 self._changed.notify_all()
         with self._changed:
-            self._ended = True
+            self.ended = True
             self._changed.notify_all()

@@ -1,0 +1,1 @@
+"""Collectives: ranks whose steps begin when their inputs have arrived."""
