@@ -226,6 +226,19 @@ def test_queues_by_size_and_by_time(text: str, queue_bytes: int) -> None:
     assert units.parse_queue(text, rate_bps=200_000_000) == queue_bytes
 
 
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("4mb", 4_194_304), ("5000000", 5_000_000), ("1.5kb", 1536)]
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert units.parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize(("text", "complaint"), [("0", "less than a byte"), ("5ms", "is not a size")])
+def test_what_is_no_size_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        units.parse_size(text)
+
+
 @pytest.mark.parametrize(("text", "share"), [("0.5%", 0.005), ("0.005", 0.005), ("100%", 1.0), ("1", 1.0)])
 def test_shares(text: str, share: float) -> None:
     assert units.parse_share(text) == pytest.approx(share)

@@ -19,6 +19,9 @@ from tools.roce.patterns import NIC_WINDOW, PATTERNS, largest_mtu, shared_window
 from tools.roce.process import PROGRAM
 from tools.roce.results import lost_packets, summary, timeline
 
+RANK = "rank id=0 iterations=0 seed=1\n"
+STEP = "step compute_ns=0 jitter_ns=0\n"
+
 hosts = st.integers(2, 64)
 seeds = st.integers()
 
@@ -117,6 +120,14 @@ def test_a_flow_has_one_ip_version() -> None:
         (flow().send_line().replace("10.1.0.1", "10.1.0"), "10.1.0 is not an IP address"),
         (flow().send_line().replace("10.1.0.1", "fd0c::1"), "other address's family"),
         (flow().send_line() * 2, "two queue pairs have the number 17"),
+        (STEP, "a step belongs to no rank"),
+        (RANK + "post flow=7\n", "a message belongs to no step"),
+        (RANK + STEP, "the rank 0 neither waits for messages nor posts any"),
+        (
+            flow().send_line() + RANK + STEP + "await flow=7\n",
+            "waits for the flow 7, which does not come here",
+        ),
+        (flow().receive_line() + RANK + STEP + "post flow=7\n", "to the flow 7, which does not begin here"),
     ],
 )
 def test_a_wrong_plan_is_refused_with_its_reason(tmp_path: Path, text: str, message: str) -> None:
