@@ -14,6 +14,7 @@ from tools.lab import units
 from tools.lab.lab import Lab
 from tools.lab.params import SHARE, TIME, Quantity
 from tools.roce.collective.plan import job_communicators, plan_collective, rank_ends
+from tools.roce.collective.rank import Stall
 from tools.roce.collective.results import collective_result
 from tools.roce.collective.steps import COLLECTIVES
 from tools.roce.generator import Generator
@@ -21,6 +22,7 @@ from tools.roce.patterns import largest_mtu
 
 _NS_PER_S = 1_000_000_000
 _STRAGGLER = re.compile(r"(\S+?):(\S+)")
+_STALL = re.compile(r"(\S+?):(\S+?)/(\S+)")
 
 
 def _parse_straggler(text: str) -> tuple[str, float]:
@@ -28,6 +30,14 @@ def _parse_straggler(text: str) -> tuple[str, float]:
     if match is None:
         raise ConfigError(f"{text!r} names no straggler", "Give HOST/NIC:SHARE, such as h3/nic0:20%.")
     return match[1], units.parse_share(match[2])
+
+
+def _parse_stall(text: str) -> tuple[str, Stall]:
+    match = _STALL.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r} names no stall", "Give HOST/NIC:TIME/EVERY, such as h3/nic0:50ms/1s.")
+    stall_ns, every_ns = (round(units.parse_time(part) * _NS_PER_S) for part in match.groups()[1:])
+    return match[1], Stall(stall_ns, every_ns)
 
 
 _OPTIONS = [
@@ -57,8 +67,16 @@ _OPTIONS = [
         metavar="HOST/NIC:SHARE",
         help="A rank that computes longer by this share; may be given several times.",
     ),
+    click.option(
+        "--stall",
+        "stalls",
+        type=Quantity("stall", _parse_stall),
+        multiple=True,
+        metavar="HOST/NIC:TIME/EVERY",
+        help="A rank that takes no notice of what arrives for a time every so often, such as h3/nic0:50ms/1s.",
+    ),
 ]
-OPTION_NAMES = ("compute_s", "jitter", "iterations", "tensor", "stragglers")
+OPTION_NAMES = ("compute_s", "jitter", "iterations", "tensor", "stragglers", "stalls")
 """Of those that mean nothing without `--collective`."""
 
 
@@ -78,6 +96,7 @@ def run(
     compute_s: float,
     tensor: int,
     stragglers: tuple[tuple[str, float], ...],
+    stalls: tuple[tuple[str, Stall], ...],
     **settings: Any,
 ) -> dict[str, Any]:
     """Run a job on all NICs of a lab; return its times and what its queue pairs did.
@@ -92,6 +111,7 @@ def run(
         compute_s: what a rank computes in an iteration.
         tensor: hosts in a tensor-parallel group.
         stragglers: ranks that compute longer, and by which share.
+        stalls: ranks that stand still, and when.
         settings: further ones of `plan_collective`.
     """
     communicators = job_communicators(
@@ -103,7 +123,12 @@ def run(
     )
     ends = rank_ends(lab.topology, ipv6=ipv6)
     plan = plan_collective(
-        ends, communicators, stragglers=dict(stragglers), mtu=largest_mtu(lab.spec.mtu), **settings
+        ends,
+        communicators,
+        stragglers=dict(stragglers),
+        stalls=dict(stalls),
+        mtu=largest_mtu(lab.spec.mtu),
+        **settings,
     )
     with Generator(plan.flows, lab.popen, lab.run_dir, snapshots, ranks=plan.ranks) as generator:
         progress(f"{len(plan.ranks)} ranks, {len(plan.flows)} queue pairs over {len(lab.hosts)} hosts")

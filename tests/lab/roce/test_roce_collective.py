@@ -14,6 +14,7 @@ from conftest import lab_name
 from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.roce import Generator, collective_result, plan_collective
 from tools.roce.collective.plan import Plan, job_communicators, rank_ends
+from tools.roce.collective.rank import Stall
 from tools.roce.collective.steps import COLLECTIVES
 from tools.roce.patterns import largest_mtu
 from tools.roce.process import PROGRAM
@@ -137,6 +138,20 @@ def test_a_straggler_is_late_and_all_others_wait_for_it(lab: Lab) -> None:
         assert row["duration"]["p50_ns"] > 2.5 * COMPUTE_NS
 
 
+def test_a_rank_that_stands_still_begins_no_step_meanwhile(lab: Lab) -> None:
+    stall = Stall(stall_ns=NS_PER_S // 2, every_ns=NS_PER_S)
+    plan = plan_for(lab, "ring", stalls={"h2/nic0": stall})
+    _, messages = run(lab, plan)
+    stalled = next(rank for rank in plan.ranks if rank.name == "h2/nic0")
+    own = [message for message in messages if message["rank"] == stalled.id]
+    origin_ns = own[0]["start_ns"]
+    for _, ready_ns, begun_ns in step_times(plan, own):
+        for at_ns in (ready_ns, begun_ns):
+            assert (at_ns - origin_ns) % stall.every_ns < stall.every_ns - stall.stall_ns
+    assert own[-1]["end_ns"] - origin_ns > stall.every_ns
+    assert_no_step_before_its_inputs(lab, plan, messages)
+
+
 def test_a_run_ends_when_a_queue_pair_fails(lab: Lab) -> None:
     plan = plan_for(lab, "ring", iterations=None, timeout_ns=20_000_000, retries=3)
     try:
@@ -180,6 +195,8 @@ def test_the_command(lab: Lab) -> None:
         ("--collective ring", "needs --bytes"),
         ("--collective ring --bytes 1mb --iterations 2 --seconds 1", "exclude each other"),
         ("--collective ring --bytes 1mb --straggler h3", "names no straggler"),
+        ("--collective ring --bytes 1mb --stall h3/nic0:50ms", "names no stall"),
+        ("--collective ring --bytes 1mb --stall h3/nic0:2s/1s", "a stall of 2000000000 ns every"),
         ("--collective ring --bytes 1mb --straggler h9/nic0:20%", "no rank 'h9/nic0'"),
     ],
 )

@@ -2,12 +2,13 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cwdp.errors import ConfigError
 from tools.lab.topology import Topology
-from tools.roce.collective.rank import Rank, RankStep
+from tools.roce.collective.rank import Rank, RankStep, Stall
 from tools.roce.collective.steps import COLLECTIVES, Step
 from tools.roce.flows import Endpoint, Flow, drawn_flows
 from tools.roce.patterns import shared_window
@@ -85,6 +86,7 @@ def plan_collective(
     iterations: int | None = None,
     jitter: float = 0.0,
     stragglers: Mapping[str, float] | None = None,
+    stalls: Mapping[str, Stall] | None = None,
     seed: int = 1,
     **settings: Any,
 ) -> Plan:
@@ -99,14 +101,15 @@ def plan_collective(
         iterations: of each rank, None for until the end of the run.
         jitter: a rank computes longer or shorter by up to this share, drawn evenly for each rank and iteration.
         stragglers: ranks that compute longer than others, by this share.
+        stalls: ranks that stand still now and then.
         seed: draws QPNs, first PSNs and jitter; runs at the same time need seeds of their own.
         settings: further fields of `Flow`, the same for all.
 
     Raises:
         ConfigError: a communicator names no rank of `ends`, or a setting is wrong.
     """
-    stragglers = stragglers or {}
-    _check(ends, communicators, jitter, stragglers)
+    stragglers, stalls = stragglers or {}, stalls or {}
+    _check(ends, communicators, jitter, stragglers.keys() | stalls.keys())
     rng = random.Random(seed)
     flows = _flows(ends, communicators, rng, settings)
     ids = _flow_ids(communicators)
@@ -119,6 +122,7 @@ def plan_collective(
             steps=tuple(_steps(name, communicators, ids, 1 + stragglers.get(name, 0.0), jitter)),
             iterations=iterations,
             seed=rng.getrandbits(_SEED_BITS),
+            stall=stalls.get(name),
         )
         for number, name in enumerate(names)
     ]
@@ -183,10 +187,10 @@ def _check(
     ends: Mapping[str, Endpoint],
     communicators: Sequence[Communicator],
     jitter: float,
-    stragglers: Mapping[str, float],
+    named: AbstractSet[str],
 ) -> None:
     members = {name for communicator in communicators for name in communicator.ranks}
-    for name in sorted(members - ends.keys() | stragglers.keys() - members):
+    for name in sorted(members - ends.keys() | named - members):
         raise ConfigError(f"there is no rank {name!r}", f"Ranks are {', '.join(ends)}.")
     if not 0 <= jitter < 1:
         raise ConfigError(f"a jitter of {jitter}", "Give a share from 0 to less than 1.")

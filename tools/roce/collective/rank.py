@@ -2,7 +2,23 @@
 
 from dataclasses import dataclass
 
+from cwdp.errors import ConfigError
 from tools.roce.flows import line
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A rank takes no notice of what arrives for `stall_ns` at the end of each `every_ns`; its NIC acknowledges it."""
+
+    stall_ns: int
+    every_ns: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.stall_ns < self.every_ns:
+            raise ConfigError(
+                f"a stall of {self.stall_ns} ns every {self.every_ns} ns",
+                "Give a stall that is shorter than the time from one to the next, such as 50ms/1s.",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +51,7 @@ class Rank:
         steps: of each iteration.
         iterations: how many, None for until the end of the run.
         seed: draws how long each iteration computes.
+        stall: when it stands still, None for never.
     """
 
     id: int
@@ -43,10 +60,18 @@ class Rank:
     steps: tuple[RankStep, ...]
     iterations: int | None
     seed: int
+    stall: Stall | None = None
 
     def lines(self) -> list[str]:
         """The lines of the plan for its host; they come after those of all flows."""
-        lines = [line("rank", {"id": self.id, "iterations": self.iterations or 0, "seed": self.seed})]
+        settings = {
+            "id": self.id,
+            "iterations": self.iterations or 0,
+            "seed": self.seed,
+            "stall_ns": self.stall.stall_ns if self.stall else 0,
+            "stall_every_ns": self.stall.every_ns if self.stall else 0,
+        }
+        lines = [line("rank", settings)]
         for step in self.steps:
             lines.append(line("step", {"compute_ns": step.compute_ns, "jitter_ns": step.jitter_ns}))
             lines += [line("await", {"flow": flow}) for flow in step.inputs]

@@ -66,6 +66,8 @@ static const struct setting rank_settings[] = {
 	{"id", offsetof(struct rank, id), U32, 0, UINT32_MAX},
 	{"iterations", offsetof(struct rank, iterations), U64, 0, UINT64_MAX},
 	{"seed", offsetof(struct rank, seed), U64, 0, UINT64_MAX},
+	{"stall_ns", offsetof(struct rank, stall_ns), U64, 0, NEVER_NS},
+	{"stall_every_ns", offsetof(struct rank, stall_every_ns), U64, 0, NEVER_NS},
 	{0},
 };
 
@@ -235,6 +237,8 @@ static void connect_rank(const struct plan *plan, struct rank *rank)
 	}
 	if (!messages)
 		fail_plan("the rank %u neither waits for messages nor posts any", rank->id);
+	if (rank->stall_ns && rank->stall_ns >= rank->stall_every_ns)
+		fail_plan("the rank %u stands still all the time", rank->id);
 	rank_init(rank);
 }
 

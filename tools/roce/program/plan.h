@@ -8,7 +8,7 @@
  * After the queue pairs come the ranks, as tools/roce/collective/rank.py writes them: after each its steps,
  *after each step the messages that it waits for and posts.
  *
- *	rank id=0 iterations=10 seed=1
+ *	rank id=0 iterations=10 seed=1 stall_ns=0 stall_every_ns=0
  *	step compute_ns=300000000 jitter_ns=15000000
  *	await flow=2
  *	post flow=1

@@ -17,6 +17,7 @@ from tools.roce.collective.plan import (
     plan_collective,
     rank_ends,
 )
+from tools.roce.collective.rank import Stall
 from tools.roce.collective.results import collective_result, spread
 from tools.roce.collective.steps import COLLECTIVES, MICROBATCHES
 from tools.roce.flows import Endpoint
@@ -159,9 +160,9 @@ def test_a_seed_draws_the_same_plan_and_another_one_other_queue_pairs() -> None:
 
 
 def test_the_lines_of_a_rank() -> None:
-    rank = plan_of("ring", 2, iterations=7, jitter=0.05).ranks[0]
+    rank = plan_of("ring", 2, iterations=7, jitter=0.05, stalls={"h0/nic0": Stall(50, 1000)}).ranks[0]
     assert rank.lines() == [
-        f"rank id=0 iterations=7 seed={rank.seed}\n",
+        f"rank id=0 iterations=7 seed={rank.seed} stall_ns=50 stall_every_ns=1000\n",
         "step compute_ns=100000000 jitter_ns=5000000\n",
         "post flow=0\n",
         "step compute_ns=0 jitter_ns=0\n",
@@ -183,18 +184,33 @@ def test_the_lines_of_a_rank() -> None:
     ],
 )
 def test_a_communicator_that_cannot_be_is_refused(changes: dict[str, Any], message: str) -> None:
-    fields = {"name": "all", "collective": "ring", "ranks": ("h0/nic0", "h1/nic0"), "buffer_bytes": 1}
+    fields: dict[str, Any] = {
+        "name": "all",
+        "collective": "ring",
+        "ranks": ("h0/nic0", "h1/nic0"),
+        "buffer_bytes": 1,
+    }
     with pytest.raises(ConfigError, match=message):
         plan_collective(ends(4), [Communicator(**fields | changes)])
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"jitter": 1.0}, "a jitter of 1.0"), ({"stragglers": {"h7/nic0": 0.2}}, "no rank 'h7/nic0'")],
+    [
+        ({"jitter": 1.0}, "a jitter of 1.0"),
+        ({"stragglers": {"h7/nic0": 0.2}}, "no rank 'h7/nic0'"),
+        ({"stalls": {"h8/nic0": Stall(1, 2)}}, "no rank 'h8/nic0'"),
+    ],
 )
 def test_a_setting_that_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan_of("ring", 4, **settings)
+
+
+@pytest.mark.parametrize(("stall_ns", "every_ns"), [(0, 5), (5, 5)])
+def test_a_stall_that_never_is_or_never_ends_is_refused(stall_ns: int, every_ns: int) -> None:
+    with pytest.raises(ConfigError, match=f"a stall of {stall_ns} ns every {every_ns} ns"):
+        Stall(stall_ns, every_ns)
 
 
 @pytest.mark.parametrize("tensor", [3, 8])

@@ -19,7 +19,7 @@ from tools.roce.patterns import NIC_WINDOW, PATTERNS, largest_mtu, shared_window
 from tools.roce.process import PROGRAM
 from tools.roce.results import lost_packets, summary, timeline
 
-RANK = "rank id=0 iterations=0 seed=1\n"
+RANK = "rank id=0 iterations=0 seed=1 stall_ns=0 stall_every_ns=0\n"
 STEP = "step compute_ns=0 jitter_ns=0\n"
 
 hosts = st.integers(2, 64)

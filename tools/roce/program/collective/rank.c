@@ -77,9 +77,26 @@ static bool outputs_acknowledged(const struct rank *rank)
 	return true;
 }
 
+/* When the stall ends that a time is in, 0 if it is in none. */
+static uint64_t stall_end_ns(const struct rank *rank, uint64_t now_ns)
+{
+	uint64_t phase_ns;
+
+	if (!rank->stall_ns)
+		return 0;
+	phase_ns = (now_ns - rank->origin_ns) % rank->stall_every_ns;
+	return phase_ns < rank->stall_every_ns - rank->stall_ns ? 0
+								: now_ns - phase_ns + rank->stall_every_ns;
+}
+
 bool rank_work(struct rank *rank, uint64_t now_ns)
 {
 	if (rank_done(rank))
+		return false;
+	if (!rank->origin_ns)
+		rank->origin_ns = now_ns;
+	rank->stalled_until_ns = stall_end_ns(rank, now_ns);
+	if (rank->stalled_until_ns)
 		return false;
 	if (!rank->start_ns)
 		begin_iteration(rank, now_ns);
@@ -103,5 +120,7 @@ uint64_t rank_timer_ns(const struct rank *rank)
 {
 	const struct step *step = &rank->steps[rank->current];
 
+	if (rank->stalled_until_ns)
+		return rank->stalled_until_ns;
 	return rank->current < rank->step_total && step->ready_ns ? due_ns(rank, step) : UINT64_MAX;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank of a collective: in each iteration it goes through its steps in order. A step waits for messages of
  * other ranks, computes, and posts messages; the iteration ends when all that the rank has posted is
- * acknowledged. No I/O and no clock: the caller brings times in ns of CLOCK_MONOTONIC. */
+ * acknowledged. A rank may stand still: it then takes no notice of what has come, though its queue pairs
+ * acknowledge it. No I/O and no clock: the caller brings times in ns of CLOCK_MONOTONIC. */
 #pragma once
 
 #include "connection/requester.h"
@@ -36,12 +37,16 @@ struct rank {
 	uint32_t id;
 	uint64_t iterations; /* 0: until the end of the run */
 	uint64_t seed;
+	uint64_t stall_ns;       /* how long it stands still, 0: never */
+	uint64_t stall_every_ns; /* at the end of each such time from its start on */
 	struct step *steps;
 	size_t step_total;
 
-	uint64_t iteration; /* the one under way, from 0 */
-	uint64_t start_ns;  /* of this iteration; 0: not yet */
-	size_t current;     /* the step that is next to begin */
+	uint64_t iteration;        /* the one under way, from 0 */
+	uint64_t start_ns;         /* of this iteration; 0: not yet */
+	uint64_t origin_ns;        /* of the first */
+	uint64_t stalled_until_ns; /* 0: it does not stand still */
+	size_t current;            /* the step that is next to begin */
 	unsigned short random[3];
 	double draw; /* of this iteration, from -1 to 1 */
 };
@@ -59,5 +64,5 @@ void rank_next(struct rank *rank);
 /* Has it completed all its iterations? */
 bool rank_done(const struct rank *rank);
 
-/* When it has computed, UINT64_MAX while it waits for packets. */
+/* When it has computed or stood still, UINT64_MAX while it waits for packets. */
 uint64_t rank_timer_ns(const struct rank *rank);
