@@ -1,7 +1,7 @@
 """A flow: one queue pair that sends RDMA WRITEs to another, and the lines that tell both ends of it."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
@@ -161,6 +161,6 @@ def drawn_flows(ends: Sequence[tuple[Endpoint, Endpoint]], rng: random.Random, *
     ]
 
 
-def line(kind: str, settings: dict[str, object]) -> str:
+def line(kind: str, settings: Mapping[str, object]) -> str:
     """A line of the plan."""
     return " ".join([kind, *(f"{name}={value}" for name, value in settings.items())]) + "\n"

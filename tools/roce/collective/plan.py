@@ -1,6 +1,7 @@
 """From communicators to the flows and ranks of a run. No I/O."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ class Communicator:
     Attributes:
         name: tells communicators apart.
         collective: one of `COLLECTIVES`.
-        ranks: the members' names, in order.
+        ranks: the members' names, in order; each is of another host.
         buffer_bytes: of each member.
         compute_ns: what each member computes for it in an iteration.
     """
@@ -106,7 +107,7 @@ def plan_collective(
         settings: further fields of `Flow`, the same for all.
 
     Raises:
-        ConfigError: a communicator names no rank of `ends`, or a setting is wrong.
+        ConfigError: a communicator names no rank of `ends` or two of one host, or a setting is wrong.
     """
     stragglers, stalls = stragglers or {}, stalls or {}
     _check(ends, communicators, jitter, stragglers.keys() | stalls.keys())
@@ -192,6 +193,15 @@ def _check(
     members = {name for communicator in communicators for name in communicator.ranks}
     for name in sorted(members - ends.keys() | named - members):
         raise ConfigError(f"there is no rank {name!r}", f"Ranks are {', '.join(ends)}.")
+    for communicator in communicators:
+        hosts = Counter(ends[name].host for name in communicator.ranks)
+        if max(hosts.values()) > 1:
+            raise ConfigError(
+                f"the communicator {communicator.name} has two ranks of one host, whose packets would not leave it",
+                "Give each of its ranks a host of its own.",
+            )
+    if len({communicator.name for communicator in communicators}) < len(communicators):
+        raise ConfigError("two communicators have one name", "Give each a name of its own.")
     if not 0 <= jitter < 1:
         raise ConfigError(f"a jitter of {jitter}", "Give a share from 0 to less than 1.")
 

@@ -14,22 +14,16 @@ _BEGUN = 1  # of a step's two times
 
 
 def collective_result(plan: Plan, messages: Iterable[Message]) -> dict[str, Any]:
-    """Times of the iterations that all ranks have completed.
+    """Times of the iterations that all ranks of a job have completed.
+
+    A job is all ranks that communicators join: ranks of different jobs do not wait for each other.
 
     Args:
         plan: of the run.
         messages: of `Generator.iterations`, in any order.
     """
-    iterations = _complete(plan, messages)
-    rows = [_iteration(number, by_rank) for number, by_rank in enumerate(iterations)]
-    return {
-        "iterations": rows,
-        "duration": spread([row["duration_ns"] for row in rows]),
-        "communicators": [
-            _communicator(plan, communicator, iterations) for communicator in plan.communicators
-        ],
-        "ranks": [_rank(rank, iterations) for rank in plan.ranks],
-    }
+    found = list(messages)
+    return {"jobs": [_job(number, plan, names, found) for number, names in enumerate(_jobs(plan), 1)]}
 
 
 def spread(durations_ns: Sequence[int]) -> dict[str, Any]:
@@ -45,13 +39,42 @@ def spread(durations_ns: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _complete(plan: Plan, messages: Iterable[Message]) -> list[dict[int, Message]]:
-    """The messages of each iteration by rank, as far as all ranks have come."""
+def _jobs(plan: Plan) -> list[set[str]]:
+    """The names of the ranks of each job, in the order of their first communicators."""
+    jobs: list[set[str]] = []
+    for communicator in plan.communicators:
+        joined = [names for names in jobs if names & set(communicator.ranks)]
+        names = set(communicator.ranks).union(*joined)
+        place = jobs.index(joined[0]) if joined else len(jobs)
+        jobs[place:] = [names, *(other for other in jobs[place:] if other not in joined)]
+    return jobs
+
+
+def _job(number: int, plan: Plan, names: set[str], messages: Sequence[Message]) -> dict[str, Any]:
+    ranks = [rank for rank in plan.ranks if rank.name in names]
+    iterations = _complete(ranks, messages)
+    rows = [_iteration(iteration, by_rank) for iteration, by_rank in enumerate(iterations)]
+    return {
+        "job": number,
+        "iterations": rows,
+        "duration": spread([row["duration_ns"] for row in rows]),
+        "communicators": [
+            _communicator(ranks, communicator, iterations)
+            for communicator in plan.communicators
+            if names.issuperset(communicator.ranks)
+        ],
+        "ranks": [_rank(rank, iterations) for rank in ranks],
+    }
+
+
+def _complete(ranks: Sequence[Rank], messages: Sequence[Message]) -> list[dict[int, Message]]:
+    """The messages of each iteration by rank, as far as all of these ranks have come."""
+    ids = {rank.id for rank in ranks}
     found: dict[int, dict[int, Message]] = {}
     for message in messages:
-        found.setdefault(message["iteration"], {})[message["rank"]] = message
-    complete = (by_rank for _, by_rank in sorted(found.items()) if len(by_rank) == len(plan.ranks))
-    return list(complete)
+        if message["rank"] in ids:
+            found.setdefault(message["iteration"], {})[message["rank"]] = message
+    return [by_rank for _, by_rank in sorted(found.items()) if len(by_rank) == len(ids)]
 
 
 def _iteration(number: int, by_rank: Mapping[int, Message]) -> dict[str, Any]:
@@ -69,10 +92,10 @@ def _rank(rank: Rank, iterations: Sequence[Mapping[int, Message]]) -> dict[str, 
 
 
 def _communicator(
-    plan: Plan, communicator: Communicator, iterations: Sequence[Mapping[int, Message]]
+    ranks: Sequence[Rank], communicator: Communicator, iterations: Sequence[Mapping[int, Message]]
 ) -> dict[str, Any]:
     """From the first rank's first send to the moment when the last rank has all that it waits for."""
-    ranks = [rank for rank in plan.ranks if rank.name in communicator.ranks]
+    ranks = [rank for rank in ranks if rank.name in communicator.ranks]
     first_ns = {rank.id: _step_times(rank, _first_send(rank, communicator), iterations) for rank in ranks}
     last_ns = {rank.id: _step_times(rank, _last_step(rank, communicator), iterations) for rank in ranks}
     starts_ns = [min(times) for times in zip(*first_ns.values(), strict=True)]

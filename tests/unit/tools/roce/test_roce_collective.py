@@ -194,6 +194,14 @@ def test_a_communicator_that_cannot_be_is_refused(changes: dict[str, Any], messa
         plan_collective(ends(4), [Communicator(**fields | changes)])
 
 
+def test_ranks_of_one_host_and_names_used_twice_are_refused() -> None:
+    one = Communicator(name="all", collective="ring", ranks=("h0/nic0", "h1/nic0"), buffer_bytes=1)
+    with pytest.raises(ConfigError, match="two communicators have one name"):
+        plan_collective(ends(4), [one, one])
+    with pytest.raises(ConfigError, match="two ranks of one host"):
+        plan_collective(dict.fromkeys(one.ranks, ends(1)["h0/nic0"]), [one])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
