@@ -237,9 +237,8 @@ def test_the_times_of_a_run() -> None:
         end_ns = start_ns + (210 + 10 * iteration) * MS_NS
         return {"rank": rank, "iteration": iteration, "start_ns": start_ns, "end_ns": end_ns, "steps": times}
 
-    found = collective_result(
-        plan, [message(1, 1), message(0, 0), message(1, 0), message(0, 1), message(0, 2)]
-    )
+    messages = [message(1, 1), message(0, 0), message(1, 0), message(0, 1), message(0, 2)]
+    (found,) = collective_result(plan, messages)["jobs"]
     assert [row["iteration"] for row in found["iterations"]] == [0, 1]
     assert found["iterations"][1] == {
         "iteration": 1,
@@ -256,7 +255,27 @@ def test_the_times_of_a_run() -> None:
 
 
 def test_a_run_without_a_complete_iteration_has_no_times() -> None:
-    found = collective_result(plan_of("tree", 4), [])
+    (found,) = collective_result(plan_of("tree", 4), [])["jobs"]
     assert found["iterations"] == []
     assert found["duration"] == spread([]) == {"count": 0, "p50_ns": None, "p99_ns": None, "max_ns": None}
     assert all(row["lateness"]["count"] == 0 for row in found["communicators"][0]["ranks"])
+
+
+def test_ranks_that_no_communicator_joins_are_jobs_of_their_own() -> None:
+    """Two rings and a third, which joins the first of them and comes last."""
+    names = ["h0/nic0", "h1/nic0", "h2/nic0", "h3/nic0", "h4/nic0", "h5/nic0"]
+    members = {"a": names[:2], "b": names[2:4], "c": [names[1], names[4]]}
+    fields: dict[str, Any] = {"collective": "ring", "buffer_bytes": 1000, "compute_ns": 0}
+    made = [Communicator(name=name, ranks=tuple(ranks), **fields) for name, ranks in members.items()]
+    plan = plan_collective(ends(6), made)
+    short = next(rank.id for rank in plan.ranks if rank.name == "h2/nic0")
+    messages = [
+        {"rank": rank.id, "iteration": i, "start_ns": 0, "end_ns": MS_NS, "steps": [[0, 0]] * len(rank.steps)}
+        for rank in plan.ranks
+        for i in range(1 if rank.id == short else 2)
+    ]
+    first, second = collective_result(plan, messages)["jobs"]
+    assert [row["rank"] for row in first["ranks"]] == ["h0/nic0", "h1/nic0", "h4/nic0"]
+    assert [row["name"] for row in first["communicators"]] == ["a", "c"]
+    assert [row["rank"] for row in second["ranks"]] == ["h2/nic0", "h3/nic0"]
+    assert (first["duration"]["count"], second["duration"]["count"]) == (2, 1)
