@@ -23,12 +23,13 @@ SHORTEST_MIN = 1.5
 )
 @click.option("--name", default=NAME, show_default=True, help="Of the lab that is raised for it.")
 @CLOCKS
+@click.option("--calm", is_flag=True, help="No trouble at all: what grows then grows by itself.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def main(minutes: float, seed: int, name: str, clocks: ClockKind, as_json: bool) -> None:
+def main(*, minutes: float, seed: int, name: str, clocks: ClockKind, calm: bool, as_json: bool) -> None:
     """Let everything go wrong in a lab, at random. Exit status 1 where something did not hold that must."""
     process.end_on_signals()
     try:
-        result = soak(spec_for(name, seed, clocks), minutes, seed)
+        result = soak(spec_for(name, seed, clocks), minutes, seed, calm=calm)
     except KeyboardInterrupt:
         click.echo("interrupted; the lab is taken away", err=True)
         sys.exit(130)

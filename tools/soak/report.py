@@ -16,13 +16,14 @@ def render(result: Json) -> RenderableType:
     for trouble in result["troubles"]:
         kinds[trouble["kind"]] = kinds.get(trouble["kind"], 0) + 1
     troubles = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(kinds.items()))
+    by_kind = f": {troubles}" if troubles else ""
     verdict = "everything held" if not result["failed"] else f"failed: {', '.join(result['failed'])}"
     return Group(
         _checks(result["checks"]),
         _named(result["findings"]["named"]),
         _holdings(result["holdings"]),
         _stores(result["stores"]),
-        Text(f"{len(result['troubles'])} troubles in {result['minutes']:g} minutes: {troubles}"),
+        Text(f"{len(result['troubles'])} troubles in {result['minutes']:g} minutes{by_kind}"),
         Text(f"{result['lab']}; seed {result['seed']}; the machine was {result['idle_share']:.0%} idle"),
         Text(verdict, style="red" if result["failed"] else "green"),
     )

@@ -61,8 +61,8 @@ def spec_for(name: str, seed: int, clocks: ClockKind) -> LabSpec:
     )
 
 
-def soak(spec: LabSpec, minutes: float, seed: int) -> Json:
-    """Run one; what `--json` prints.
+def soak(spec: LabSpec, minutes: float, seed: int, *, calm: bool = False) -> Json:
+    """Run one, a calm one without any trouble; what `--json` prints.
 
     Raises:
         CwdpError: the lab, its fleet or a trouble could not be had.
@@ -73,7 +73,8 @@ def soak(spec: LabSpec, minutes: float, seed: int) -> Json:
             faults.drop(lab.name, link, 0.0)
         led = traffic.steered(lab)
         with _fleet(lab) as fleet:
-            result = _run(Stage(lab, fleet), led, seconds, draw(lab.topology, seconds, seed))
+            schedule = [] if calm else draw(lab.topology, seconds, seed)
+            result = _run(Stage(lab, fleet), led, seconds, schedule)
     result |= {"seed": seed, "minutes": minutes}
     left = _left(lab)
     result["checks"].append(asdict(verdicts.plain("all is taken away", left)))
