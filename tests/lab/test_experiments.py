@@ -6,6 +6,8 @@ import pytest
 from conftest import lab_name
 
 from tools.experiments.contention import run as contention_run
+from tools.experiments.contention.collective import make_setting as make_collective
+from tools.experiments.contention.collective_run import run_collectives
 from tools.experiments.contention.model import Arm
 from tools.experiments.contention.model import make_setting as make_contention
 from tools.experiments.failover import model as failover
@@ -31,6 +33,29 @@ def test_contention_compares_arms_on_the_same_queue_pairs(monkeypatch: pytest.Mo
         assert 0 < run["slowest_member_bps"] <= run["slowest_host_bps"] * 1.001 <= run["sum_bps"]
         assert (run["icrc_errors"], run["queue_pairs_died"]) == (0, 0)
     assert result["runs"][0]["moves"] == 0
+    assert state.load(name) is None
+
+
+def test_contention_of_collectives_tells_how_long_iterations_take() -> None:
+    name = lab_name("iterations")
+    setting = make_collective(
+        LabSpec(name=name, **SMALL),
+        "ring",
+        jobs=1,
+        buffer_bytes=100_000,
+        compute_s=0.2,
+        jitter=0.05,
+        seconds=12.0,
+    )
+    result = run_collectives(name, setting, [Arm.ECMP], [1])
+    assert [row["arm"] for row in result["arms"]] == ["open", "ecmp"]
+    for run in result["runs"]:
+        (job,) = run["jobs"]
+        assert job["iterations"] > 1
+        assert 0.19e9 < job["p50_ns"] <= job["p99_ns"]
+        assert (run["icrc_errors"], run["queue_pairs_died"], run["moves"]) == (0, 0, 0)
+    assert result["runs"][0]["over_open"] == 1.0
+    assert result["runs"][1]["over_ecmp"] == 1.0
     assert state.load(name) is None
 
 

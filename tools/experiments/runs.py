@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tools.lab import Lab, status
 from tools.roce import Flow, Generator
+from tools.roce.collective.rank import Rank
 
 SNAPSHOT_S = 0.1
 WATCH_S = 0.3
@@ -42,6 +43,8 @@ def send(
     seconds: float,
     beside: AbstractContextManager[Any] | None = None,
     during: Callable[[Generator], None] | None = None,
+    *,
+    ranks: Sequence[Rank] = (),
 ) -> dict[str, Any]:
     """Have queue pairs send for some time.
 
@@ -51,12 +54,13 @@ def send(
         seconds: from the first packet to the end.
         beside: entered before the first packet and left after the last.
         during: called once they send; what it takes counts as part of the time.
+        ranks: what posts messages to flows of its own.
 
     Returns:
-        The generator's result, with `idle_share` of the machine.
+        The generator's result, with `idle_share` of the machine and `messages` of the ranks' iterations.
     """
     with (
-        Generator(flows, lab.popen, lab.run_dir, SNAPSHOT_S) as generator,
+        Generator(flows, lab.popen, lab.run_dir, SNAPSHOT_S, ranks=ranks) as generator,
         beside or nullcontext(),
     ):
         generator.start()
@@ -65,7 +69,7 @@ def send(
             during(generator)
         time.sleep(max(0.0, seconds - (time.monotonic() - started)))
         share = idle.read()
-        return generator.stop() | {"idle_share": share}
+        return generator.stop() | {"idle_share": share, "messages": generator.iterations()}
 
 
 def interrupt(fault: Fault, lab_name: str, seconds: float) -> tuple[int, int]:

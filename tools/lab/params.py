@@ -40,3 +40,19 @@ CLOCKS = click.option(
     show_default=True,
     help="What the hosts' clocks are like.",
 )
+
+
+def refuse_options(ctx: click.Context, names: tuple[str, ...], only_with: str) -> None:
+    """Refuse options that were given but mean nothing here.
+
+    Raises:
+        UsageError: one of `names`, as parameters, was given.
+    """
+    default = click.core.ParameterSource.DEFAULT
+    given = [
+        param.opts[0]
+        for param in ctx.command.params
+        if param.name in names and ctx.get_parameter_source(param.name) is not default
+    ]
+    if given:
+        raise click.UsageError(f"Give {', '.join(given)} only with {only_with}.")

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from cwdp.cli.output import emit, progress
 from tools.lab.lab import Lab
-from tools.lab.params import RATE, SIZE, TIME
+from tools.lab.params import RATE, SIZE, TIME, refuse_options
 from tools.lab.topology import LabSpec
 from tools.roce import collective_cli
 from tools.roce.collective import view
@@ -89,13 +89,13 @@ def traffic(
     if window is not None:
         settings["window"] = window
     if pattern is not None and collective is None:
-        _refuse_options(ctx, collective_cli.OPTION_NAMES, "--collective")
+        refuse_options(ctx, collective_cli.OPTION_NAMES, "--collective")
         seconds = _duration(seconds, total_bytes, "--bytes")
         settings |= {"qps": qps, "message_bytes": message_bytes, "total_bytes": total_bytes}
         result = _run_pattern(Lab.open(name), pattern, seconds, snapshots, settings)
         emit(result, as_json=as_json, render=lambda: _render(result))
     elif pattern is None and collective is not None:
-        _refuse_options(ctx, _PATTERN_ONLY, "PATTERN")
+        refuse_options(ctx, _PATTERN_ONLY, "PATTERN")
         if total_bytes is None:
             raise click.UsageError("--collective needs --bytes, the buffer of a rank, such as 4mb.")
         seconds = _duration(seconds, iterations, "--iterations")
@@ -106,17 +106,6 @@ def traffic(
         emit(result, as_json=as_json, render=lambda: view.render(result))
     else:
         raise click.UsageError("Give PATTERN or --collective, one of the two.")
-
-
-def _refuse_options(ctx: click.Context, names: tuple[str, ...], only_with: str) -> None:
-    default = click.core.ParameterSource.DEFAULT
-    given = [
-        param.opts[0]
-        for param in ctx.command.params
-        if param.name in names and ctx.get_parameter_source(param.name) is not default
-    ]
-    if given:
-        raise click.UsageError(f"Give {', '.join(given)} only with {only_with}.")
 
 
 def _duration(seconds: float | None, amount: int | None, option: str) -> float | None:

@@ -39,6 +39,17 @@ def interleaved(hosts: Sequence[str], jobs: int = JOBS) -> list[Job]:
     return [Job(chr(ord("A") + number), tuple(hosts[number::jobs])) for number in range(jobs)]
 
 
+def in_turns(topology: Topology, members: Sequence[str]) -> tuple[str, ...]:
+    """Members so that neighbours are below different leaves, as far as can be: leaves take turns."""
+    leaf = {member: topology.nics[member][0].leaf for member in members}
+    nth: dict[str, int] = {}
+    turn = {}
+    for member in members:
+        turn[member] = nth.setdefault(leaf[member], 0)
+        nth[leaf[member]] += 1
+    return tuple(sorted(members, key=lambda member: (turn[member], leaf[member])))
+
+
 def pair_flows(
     topology: Topology, pairs: Sequence[tuple[str, str]], seed: int, **settings: Any
 ) -> list[Flow]:

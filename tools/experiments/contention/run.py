@@ -10,6 +10,10 @@ from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
+from tools.experiments.contention import collective_run
+from tools.experiments.contention.collective import SECONDS as COLLECTIVE_SECONDS
+from tools.experiments.contention.collective import SETTLE_S as COLLECTIVE_SETTLE_S
+from tools.experiments.contention.collective import make_setting as make_collective
 from tools.experiments.contention.model import (
     QUEUE_BYTES,
     RATE_BPS,
@@ -25,7 +29,7 @@ from tools.experiments.options import JSON, arm_option, chosen, fabric_options
 from tools.experiments.report import describe_lab, mbit, ms, new_table, share
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet.session import lab_for_run
-from tools.lab.params import CLOCKS, RATE, SHARE
+from tools.lab.params import CLOCKS, RATE, SHARE, refuse_options
 
 NAME = "contention"
 MEDIANS = (
@@ -70,29 +74,59 @@ MEDIANS = (
 @click.option(
     "--seconds",
     type=click.FloatRange(min=SETTLE_S + 1),
-    default=SECONDS,
-    show_default=True,
-    help=f"Of traffic a run; the first {SETTLE_S:.0f} do not count.",
+    help=f"Of traffic a run; the first {SETTLE_S:.0f}, of collectives {COLLECTIVE_SETTLE_S:.0f}, do not count.  "
+    f"[default: {SECONDS:.0f}, of collectives {COLLECTIVE_SECONDS:.0f}]",
 )
+@collective_run.options
 @arm_option(Arm, "Only this one; may be repeated.")
 @CLOCKS
 @JSON
+@click.pass_context
 def contention(
+    ctx: click.Context,
+    /,
     *,
     spec: LabSpec,
     seed: int,
     seeds: int,
     spine_rate: int | None,
     slow_spine: float,
-    seconds: float,
+    seconds: float | None,
+    collective: str | None,
     arms: tuple[str, ...],
     as_json: bool,
+    **of_collective: Any,
 ) -> None:
-    """Have two all-to-all jobs collide, and place them by ECMP, by PLB's and Hopper's ideas, and by cwdp."""
+    """Have two all-to-all jobs collide, and place them by ECMP, by PLB's and Hopper's ideas, and by cwdp.
+
+    With --collective, jobs whose steps wait for their inputs; what counts then is how long iterations take.
+    """
     spec = msgspec.structs.replace(spec, queue_bytes=QUEUE_BYTES, spine_queue_bytes=QUEUE_BYTES)
-    setting = make_setting(spec, spine_rate_bps=spine_rate, slow_share=slow_spine)
-    result = run_contention(setting, chosen(Arm, arms), range(seed, seed + seeds), seconds)
-    emit(result, as_json=as_json, render=lambda: _render(result))
+    drawn, compared = range(seed, seed + seeds), chosen(Arm, arms)
+    if collective is None:
+        refuse_options(ctx, collective_run.OPTION_NAMES, "--collective")
+        setting = make_setting(spec, spine_rate_bps=spine_rate, slow_share=slow_spine)
+        result = run_contention(setting, compared, drawn, seconds or SECONDS)
+        emit(result, as_json=as_json, render=lambda: _render(result))
+    else:
+        refuse_options(ctx, ("slow_spine",), "queue pairs that always send")
+        jobs = make_collective(
+            spec,
+            collective,
+            seconds=_collective_seconds(seconds),
+            spine_rate_bps=spine_rate,
+            **of_collective,
+        )
+        result = collective_run.run_collectives(NAME, jobs, compared, drawn)
+        emit(result, as_json=as_json, render=lambda: collective_run.render(result))
+
+
+def _collective_seconds(seconds: float | None) -> float:
+    if seconds is not None and seconds <= COLLECTIVE_SETTLE_S:
+        raise click.UsageError(
+            f"{seconds:g} s of collectives, of which the first {COLLECTIVE_SETTLE_S:.0f} do not count: give more."
+        )
+    return seconds or COLLECTIVE_SECONDS
 
 
 def run_contention(

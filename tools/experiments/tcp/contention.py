@@ -19,7 +19,7 @@ from tools.experiments.tcp.arms import Arm
 from tools.lab import LabSpec
 from tools.lab.topology import Topology
 from tools.mpi.allreduce import Family, Job, Reduces
-from tools.roce.jobs import JOBS, interleaved
+from tools.roce.jobs import JOBS, in_turns, interleaved
 
 SIZE_BYTES = 1 << 20
 SECONDS = 20.0
@@ -95,7 +95,7 @@ def make_setting(spec: LabSpec, size_bytes: int = SIZE_BYTES) -> Setting:
             f"{JOBS} rings of {LEAST_RANKS} hosts or more do not fit on {len(topology.hosts)} hosts",
             "raise a larger lab: --hosts, --leaves",
         )
-    members = tuple(_ring(topology, job.members) for job in interleaved(topology.hosts))
+    members = tuple(in_turns(topology, job.members) for job in interleaved(topology.hosts))
     pairs = [pair for ring in members for pair in zip(ring, (*ring[1:], ring[0]), strict=True)]
     spec = replace(spec, spine_rate_bps=round(fitting_spine_flows(topology, pairs) * spec.rate_bps))
     topology = Topology(spec)
@@ -107,17 +107,6 @@ def opened(setting: Setting) -> Setting:
     """The same below spines whose links all hosts together cannot fill: what programs reach when nobody is in their way."""
     all_bps = len(Topology(setting.spec).hosts) * setting.spec.rate_bps
     return replace_setting(setting, spec=replace(setting.spec, spine_rate_bps=all_bps))
-
-
-def _ring(topology: Topology, members: Sequence[str]) -> tuple[str, ...]:
-    """Members so that neighbours are below different leaves, as far as can be: leaves take turns."""
-    leaf = {member: topology.nics[member][0].leaf for member in members}
-    nth: dict[str, int] = {}
-    turn = {}
-    for member in members:
-        turn[member] = nth.setdefault(leaf[member], 0)
-        nth[leaf[member]] += 1
-    return tuple(sorted(members, key=lambda member: (turn[member], leaf[member])))
 
 
 def summarise(setting: Setting, arm: Arm, results: Sequence[Reduces], began_ns: int) -> dict[str, Any]:
