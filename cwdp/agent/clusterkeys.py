@@ -1,7 +1,6 @@
 """Keeps the cluster's probe keys in this host's file: asks the leader for them, as it changes them now and then."""
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from cwdp.shared.identity.probe_keys import (
     KeysRequest,
     write_keys,
 )
+from cwdp.shared.tasks import set_within
 
 FIRST_INTERVAL_S, NO_ANSWER_S = 0.5, 10.0
 
@@ -75,9 +75,7 @@ class ClusterKeys:
         """
         again_s = FIRST_INTERVAL_S
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_about(again_s)):
-                    await self._is_due.wait()
+            if await set_within(self._is_due, _about(again_s)):
                 await asyncio.sleep(_about(FIRST_INTERVAL_S))
             self._is_due.clear()
             again_s = NO_ANSWER_S

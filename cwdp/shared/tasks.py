@@ -38,6 +38,16 @@ async def first_end(*jobs: Coroutine[Any, Any, Any]) -> None:
         await end(*tasks)
 
 
+async def set_within(event: asyncio.Event, within_s: float | None) -> bool:
+    """Wait until an event is set, for so long at most, None for ever; whether it was."""
+    try:
+        async with asyncio.timeout(within_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
 async def every(interval_s: float, action: Callable[[], None], jitter: float = 0.0) -> None:
     """Call `action` at a steady mean rate, for ever; jitter keeps probes from beating with periodic traffic."""
     due = time.monotonic()

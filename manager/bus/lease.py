@@ -19,7 +19,7 @@ from nats.aio.client import Client
 
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, Conflict
 from cwdp.shared.bus.connection import Bus
-from cwdp.shared.tasks import end, first_end
+from cwdp.shared.tasks import end, first_end, set_within
 from manager.bus.quorum import BEAT_S, LEASE_S, Ask, Quorum
 from manager.bus.registers import BUCKET, KEY, Registers
 
@@ -139,7 +139,7 @@ class Lease:
         rule.hurry(asked_s)
         self._wake.set()
         while rule.leads(now_s := _now_s()) and rule.renewed_s < asked_s and now_s < asked_s + CONFIRM_S:
-            await _set_within(self._news, BEAT_S)
+            await set_within(self._news, BEAT_S)
         return rule.leads(_now_s()) and rule.epoch == epoch and rule.renewed_s >= asked_s
 
     async def release(self) -> None:
@@ -163,7 +163,7 @@ class Lease:
             self._rule.lapse(now_s)
             self._tell()
             pause_s = UNCONNECTED_S if client is None else self._rule.pause_s(_now_s())
-            await _set_within(self._wake, max(SHORTEST_S, pause_s))
+            await set_within(self._wake, max(SHORTEST_S, pause_s))
             self._wake.clear()
             for task in [each for each in self._asking if each.done()]:
                 self._asking.remove(task)
@@ -281,12 +281,6 @@ class _Way:
     bus: int
     is_silent: bool = True
     looked: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-async def _set_within(event: asyncio.Event, for_s: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(for_s):
-            await event.wait()
 
 
 def _now_s() -> float:

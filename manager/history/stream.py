@@ -24,6 +24,7 @@ from nats.js.api import (
 from cwdp.shared.bus.buckets import JETSTREAM_ERRORS, copies_on, maker
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import PREFIX
+from cwdp.shared.tasks import set_within
 from manager.bus.pods import bucket_of, subject_of
 from manager.history.records import Message, decoded
 from manager.history.writer import Disk, StoppedError, Writer
@@ -96,11 +97,7 @@ class Stream:
 
     async def _wait(self) -> None:
         self._wake.clear()
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        await set_within(self._wake, WAIT_S)
 
     async def _try(self, work: Callable[[Client], Awaitable[bool]]) -> bool | None:
         """Do something on the bus; None where it has come to nothing."""

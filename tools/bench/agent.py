@@ -33,6 +33,7 @@ from cwdp.shared.bus.messages import (
     nic_id,
 )
 from cwdp.shared.bus.subjects import down, up
+from cwdp.shared.tasks import set_within
 from manager.bus.connection import manager_bus
 from manager.bus.nats_server import NatsServer
 from manager.identity.authority import DEFAULT_POD, Authority
@@ -221,12 +222,9 @@ class _StandIn:
         self._version += 1
         probes = _edges(self._lab, pairs_per_s)
         self._bus.put(Desired(host=self._host, version=self._version, probes=probes))
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                await self._reported.wait()
-        except TimeoutError as error:
+        if not await set_within(self._reported, START_TIMEOUT_S):
             said = (self._lab.run_dir / "agent.log").read_text()
-            raise LabError("the agent does not report", said) from error
+            raise LabError("the agent does not report", said)
         await asyncio.sleep(SETTLE_S)
         return self.counters()
 

@@ -1,6 +1,6 @@
 """What the result of a run says about goodput over time, outages and what else a table shows. No I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,3 +122,9 @@ def stall_ns(flow: Result, start_ns: int, end_ns: int) -> int:
 def quantile(values: Sequence[float] | NDArray[np.int64], share: float) -> float | None:
     """The value that a share of them do not exceed; None where there are none."""
     return float(np.quantile(values, share)) if len(values) else None
+
+
+def median(values: Iterable[float | None]) -> float | None:
+    """The median of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None

@@ -157,6 +157,11 @@ def fitting_spine_flows(topology: Topology, pairs: Sequence[Pair], slow_share: f
     return fits
 
 
+def open_spine_bps(topology: Topology) -> int:
+    """A rate of the links between switches that all hosts together cannot fill."""
+    return len(topology.hosts) * topology.spec.rate_bps
+
+
 def _largest_degree(ends: Sequence[tuple[int, ...]]) -> int:
     """The most flows that leave any leaf or pod for others, or come to it from others."""
     out = Counter(a for a, b in ends if a != b)

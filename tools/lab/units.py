@@ -6,6 +6,7 @@ from cwdp.errors import ConfigError
 
 _NUMBER = re.compile(r"([0-9]{0,15}\.?[0-9]{1,15})\s*([a-z%]*)")
 _SIZES_BYTES = {"b": 1, "kb": 2**10, "mb": 2**20}
+_AMOUNTS_BYTES = {"": 1, **_SIZES_BYTES}
 _TIMES_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -19,8 +20,8 @@ def parse_queue(text: str, rate_bps: int) -> int:
 
 def parse_size(text: str) -> int:
     """Return bytes, written as `5000000` or as `4mb`."""
-    value, unit = _split(text, "size", {"": 1, **_SIZES_BYTES})
-    size_bytes = round(value * {"": 1, **_SIZES_BYTES}[unit])
+    value, unit = _split(text, "size", _AMOUNTS_BYTES)
+    size_bytes = round(value * _AMOUNTS_BYTES[unit])
     if size_bytes < 1:
         raise ConfigError(f"the size {text!r} is less than a byte", "Give 1 byte or more.")
     return size_bytes

@@ -18,7 +18,6 @@ from tools.roce.patterns import NIC_WINDOW, PATTERNS, plan_flows
 _DEFAULT_SECONDS = 10.0
 _PATTERN_ONLY = ("message_bytes", "qps")
 _DRAIN_S = 60.0  # for what was begun, after the time is over
-_MS_NS = 1e6
 
 
 @click.command()
@@ -137,9 +136,9 @@ def _render(result: dict[str, Any]) -> RenderableType:
             str(flow["retransmitted_packets"]),
             str(flow["naks_received"]),
             str(flow["timeouts"]),
-            _ms(flow["completion"]["p50_ns"]),
-            _ms(flow["completion"]["p99_ns"]),
-            _ms(flow["outage_ns"]),
+            view.ms(flow["completion"]["p50_ns"]),
+            view.ms(flow["completion"]["p99_ns"]),
+            view.ms(flow["outage_ns"]),
         )
     total = result["total"]
     return Group(
@@ -148,7 +147,3 @@ def _render(result: dict[str, Any]) -> RenderableType:
         f"{total['icrc_errors']} ICRC errors, {total['failed']} queue pairs failed",
         f"P50, P99: a message's completion; CPU: {total['cpu_ns'] / 1e9:.2f} s, much of it the fabric's",
     )
-
-
-def _ms(duration_ns: int | None) -> str:
-    return "-" if duration_ns is None else f"{duration_ns / _MS_NS:.2f}"

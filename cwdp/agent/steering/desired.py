@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from cwdp.errors import CwdpError
+from cwdp.shared.tasks import set_within
 
 RETRY_S = 5.0
 
@@ -42,10 +43,7 @@ class Reconciler(ABC):
             for ifname in sorted(self._stale):
                 self._stale.discard(ifname)
                 self._tell(ifname, await asyncio.to_thread(self._try, ifname))
-            try:
-                async with asyncio.timeout(self._wait_s()):
-                    await self._wake.wait()
-            except TimeoutError:
+            if not await set_within(self._wake, self._wait_s()):
                 self._stale |= self._unsettled()
 
     @abstractmethod

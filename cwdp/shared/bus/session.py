@@ -12,7 +12,7 @@ from nats.aio.client import Client
 
 from cwdp.shared.bus.servers import CONNECT_FIRST_S, Servers
 from cwdp.shared.identity.credential import SERVER_NAME, Credential
-from cwdp.shared.tasks import end
+from cwdp.shared.tasks import end, set_within
 
 PING_INTERVAL_S = 1
 PINGS_UNANSWERED = 2
@@ -119,9 +119,7 @@ async def dial_any(bus: str, credential: Credential, *, name: str) -> Client:
 async def until_closed(client: Client, closed: asyncio.Event) -> None:
     """Wait until a connection is of no more use: the client tells so by `closed` only once TLS has taken its leave too."""
     while not client.is_closed:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GLANCE_S):
-                await closed.wait()
+        await set_within(closed, GLANCE_S)
 
 
 async def hang_up(client: Client) -> None:

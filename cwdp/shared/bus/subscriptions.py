@@ -1,7 +1,6 @@
 """What is done with what comes from the bus: taken in, answered, or put together to a host's document."""
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
@@ -20,6 +19,7 @@ from cwdp.shared.bus.desired.changes import Change
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.sealing import NotTheirsError, Seal
 from cwdp.shared.bus.subjects import document_key, down
+from cwdp.shared.tasks import set_within
 
 JETSTREAM_RETRY_S, REREAD_INTERVAL_S = 0.5, 60.0
 WARNED_EVERY_S = 10.0
@@ -142,9 +142,7 @@ class Watch(Subscription[Desired]):
                     self._take(found.whole, found.to_it)
             except JETSTREAM_ERRORS:
                 pause_s, retry_s = retry_s, min(2 * retry_s, REREAD_INTERVAL_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._is_due.wait()
+            await set_within(self._is_due, pause_s)
 
     def hand_on(self, value: Desired) -> None:
         """Hand on a document that differs from the last one; one in parts once these have been read."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cwdp.shared import tasks
-from cwdp.shared.tasks import end
+from cwdp.shared.tasks import end, set_within
 
 
 def test_a_task_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,5 +40,33 @@ def test_tasks_that_ended_by_themselves_or_by_an_error_do_no_harm() -> None:
         failed, done = asyncio.create_task(fail()), asyncio.create_task(asyncio.sleep(0))
         await end(failed, done)
         await end()
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_an_event_is_told_whether_it_was_set() -> None:
+    async def run() -> list[bool]:
+        event = asyncio.Event()
+        early = await set_within(event, 0.01)
+        event.set()
+        return [
+            early,
+            await set_within(event, 0.01),
+            await set_within(event, 0.0),
+            await set_within(event, None),
+        ]
+
+    assert asyncio.run(run()) == [False, True, True, True]
+
+
+def test_who_waits_for_an_event_can_be_ended_as_it_is_set() -> None:
+    async def run() -> None:
+        event = asyncio.Event()
+        waiting = asyncio.create_task(set_within(event, 60.0))
+        await asyncio.sleep(0)
+        event.set()
+        waiting.cancel()
+        await asyncio.wait([waiting], timeout=1.0)
+        assert waiting.cancelled()
 
     asyncio.run(run())

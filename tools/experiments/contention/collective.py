@@ -13,8 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from tools.experiments import measure
-from tools.experiments.contention.model import MTU, TIMEOUT_NS
-from tools.experiments.optimum import fitting_spine_flows
+from tools.experiments.contention.model import MTU, TIMEOUT_NS, unqueued_ns
+from tools.experiments.optimum import fitting_spine_flows, open_spine_bps
 from tools.lab import LabSpec
 from tools.lab.topology import Topology
 from tools.roce import Communicator, collective_result, plan_collective
@@ -51,15 +51,13 @@ class Setting:
 
     @property
     def base_ns(self) -> float:
-        """Delay of the longest path whose links are busy but hold no queue: a full frame at each of its ports."""
-        frame_bits = 8 * (MTU + measure.HEADERS_BYTES)
-        tiers = 3 if self.spec.cores else 2
-        return 2e9 * frame_bits * (1 / self.spec.rate_bps + (tiers - 1) / self.spec.spine_rate_bps)
+        """See `unqueued_ns`."""
+        return unqueued_ns(self.spec, MTU)
 
     @property
     def open_bps(self) -> int:
-        """A rate of the links between switches that all hosts together cannot fill."""
-        return len(Topology(self.spec).hosts) * self.spec.rate_bps
+        """See `open_spine_bps`."""
+        return open_spine_bps(Topology(self.spec))
 
     def plan(self, seed: int) -> Plan:
         """The ranks and their queue pairs; QPNs, and so source ports, and jitter are drawn by the seed."""

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
 
 import click
-import numpy as np
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import progress
 from cwdp.shared.rates import format_rate
+from tools.experiments import measure
 from tools.experiments.contention.collective import SETTLE_S, Json, Setting, over, summarise
 from tools.experiments.contention.model import CHOOSERS, Arm
 from tools.experiments.contention.rivals.hands import Hands
@@ -171,14 +170,14 @@ def _summarise_arm(arm: str, runs: Iterable[Json]) -> Json:
     return {
         "arm": str(arm),
         "seeds": len(mine),
-        "p50_ns": _median(_most(run, "p50_ns") for run in mine),
-        "p99_ns": _median(_most(run, "p99_ns") for run in mine),
-        "over_open_median": _median(over_open),
+        "p50_ns": measure.median(_most(run, "p50_ns") for run in mine),
+        "p99_ns": measure.median(_most(run, "p99_ns") for run in mine),
+        "over_open_median": measure.median(over_open),
         "over_open_max": max(over_open, default=None),
-        "over_ecmp_median": _median(run["over_ecmp"] for run in mine),
+        "over_ecmp_median": measure.median(run["over_ecmp"] for run in mine),
         "queue_pairs_died": sum(run["queue_pairs_died"] for run in mine),
         **{
-            name: _median(run[name] for run in mine)
+            name: measure.median(run[name] for run in mine)
             for name in ("retransmitted_packets", "moves", "idle_share")
         },
     }
@@ -186,11 +185,6 @@ def _summarise_arm(arm: str, runs: Iterable[Json]) -> Json:
 
 def _most(run: Json, name: str) -> float | None:
     return max((job[name] for job in run["jobs"] if job[name] is not None), default=None)
-
-
-def _median(values: Iterable[Any]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
 
 
 def _times(value: float | None) -> str:

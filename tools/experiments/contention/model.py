@@ -88,10 +88,8 @@ class Setting:
 
     @property
     def base_ns(self) -> float:
-        """Delay of the longest path whose links are busy but hold no queue: a full frame at each of its ports."""
-        frame_bits = 8 * (self.mtu + measure.HEADERS_BYTES)
-        tiers = 3 if self.spec.cores else 2
-        return 2e9 * frame_bits * (1 / self.spec.rate_bps + (tiers - 1) / self.spec.spine_rate_bps)
+        """See `unqueued_ns`."""
+        return unqueued_ns(self.spec, self.mtu)
 
     def flows(self, seed: int) -> list[Flow]:
         """The queue pairs; their QPNs, and so their source ports, are drawn by the seed."""
@@ -105,6 +103,13 @@ class Setting:
             timeout_ns=TIMEOUT_NS,
             message_bytes=MESSAGE_BYTES,
         )
+
+
+def unqueued_ns(spec: LabSpec, mtu: int) -> float:
+    """Delay of the longest path whose links are busy but hold no queue: a full frame at each of its ports."""
+    frame_bits = 8 * (mtu + measure.HEADERS_BYTES)
+    tiers = 3 if spec.cores else 2
+    return 2e9 * frame_bits * (1 / spec.rate_bps + (tiers - 1) / spec.spine_rate_bps)
 
 
 def make_setting(

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 import msgspec
-import numpy as np
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
+from tools.experiments import measure
 from tools.experiments.contention import collective_run
 from tools.experiments.contention.collective import SECONDS as COLLECTIVE_SECONDS
 from tools.experiments.contention.collective import SETTLE_S as COLLECTIVE_SETTLE_S
@@ -174,9 +174,9 @@ def summarise_arm(arm: Arm, runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {
         "arm": str(arm),
         "seeds": len(mine),
-        **{name: _median([run[name] for run in mine]) for name in MEDIANS},
+        **{name: measure.median([run[name] for run in mine]) for name in MEDIANS},
         "optimum_share_min": min(run["optimum_share"] for run in mine),
-        "over_ecmp_median": _median(gains),
+        "over_ecmp_median": measure.median(gains),
         "over_ecmp_min": min(gains, default=None),
         "queue_pairs_died": sum(run["queue_pairs_died"] for run in mine),
     }
@@ -198,11 +198,6 @@ def _run_group(
                 runs.append(run)
                 fleet.check()
     return runs
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
 
 
 def _render(result: dict[str, Any]) -> RenderableType:

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from cwdp.errors import ConfigError
-from tools.experiments.optimum import fair_optimum_bps, fitting_spine_flows, link_capacities
+from tools.experiments.optimum import fair_optimum_bps, fitting_spine_flows, link_capacities, open_spine_bps
 from tools.experiments.tcp.arms import Arm
 from tools.lab import LabSpec
 from tools.lab.topology import Topology
@@ -105,8 +105,8 @@ def make_setting(spec: LabSpec, size_bytes: int = SIZE_BYTES) -> Setting:
 
 def opened(setting: Setting) -> Setting:
     """The same below spines whose links all hosts together cannot fill: what programs reach when nobody is in their way."""
-    all_bps = len(Topology(setting.spec).hosts) * setting.spec.rate_bps
-    return replace_setting(setting, spec=replace(setting.spec, spine_rate_bps=all_bps))
+    spine_rate_bps = open_spine_bps(Topology(setting.spec))
+    return replace_setting(setting, spec=replace(setting.spec, spine_rate_bps=spine_rate_bps))
 
 
 def summarise(setting: Setting, arm: Arm, results: Sequence[Reduces], began_ns: int) -> dict[str, Any]:

@@ -64,8 +64,9 @@ def _table(*columns: str) -> Table:
 
 
 def _spread(spread: dict[str, Any]) -> list[str]:
-    return [_ms(spread[key]) for key in ("p50_ns", "p99_ns", "max_ns")]
+    return [ms(spread[key]) for key in ("p50_ns", "p99_ns", "max_ns")]
 
 
-def _ms(duration_ns: int | None) -> str:
+def ms(duration_ns: int | None) -> str:
+    """A duration in ms."""
     return "-" if duration_ns is None else f"{duration_ns / _MS_NS:.2f}"

@@ -6,7 +6,7 @@
  *	receive id=2 local=10.1.0.1 remote=10.2.0.2 sport=50001 qpn=19 remote_qpn=20 first_psn=77 ...
  *
  * After the queue pairs come the ranks, as tools/roce/collective/rank.py writes them: after each its steps,
- *after each step the messages that it waits for and posts.
+ * after each step the messages that it waits for and posts.
  *
  *	rank id=0 iterations=10 seed=1 stall_ns=0 stall_every_ns=0
  *	step compute_ns=300000000 jitter_ns=15000000

@@ -39,6 +39,7 @@ from cwdp.shared.bus.desired.stored import (
 from cwdp.shared.bus.messages import Desired, encode
 from cwdp.shared.bus.sealing import Seal
 from cwdp.shared.bus.subjects import document_key, down
+from cwdp.shared.tasks import set_within
 
 COUNTERS = ("written", "split", "changes", "removed", "failed", "too_large")
 WRITTEN_AT_ONCE = 64
@@ -227,12 +228,7 @@ class DocumentWriter:
     async def _wait(self) -> None:
         """Wait for a new document, or for when one may be tried again."""
         next_s = min(self._next_try_s.values(), default=None)
-        within_s = None if next_s is None else max(0.0, next_s - time.monotonic())
-        try:
-            async with asyncio.timeout(within_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        await set_within(self._wake, None if next_s is None else max(0.0, next_s - time.monotonic()))
 
     async def _write_batch(self, client: Client, keys: list[str]) -> None:
         """Write these at the same time, each for itself."""
