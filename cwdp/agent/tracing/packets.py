@@ -51,6 +51,11 @@ class FlowPath:
         """AF_INET or AF_INET6."""
         return family_of(self.destination)
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """All paths between which have one end."""
+        return self.ifname, self.destination
+
 
 @dataclass(frozen=True)
 class HopProbe:

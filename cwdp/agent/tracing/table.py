@@ -11,7 +11,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cwdp.agent.tracing.packets import Answer, FlowPath, HopProbe, QuoteKey, build, quote_key
 from cwdp.agent.tracing.rounds import Round
@@ -90,10 +90,6 @@ class _Tracked:
     found: Found | None = None
     silent: dict[int, int] = field(default_factory=dict)
 
-    @property
-    def pair(self) -> Pair:
-        return self.path.ifname, self.path.destination
-
 
 class TraceTable:
     """All paths of a host that are traced.
@@ -152,7 +148,7 @@ class TraceTable:
             if path not in self._tracked:
                 self._tracked[path] = _Tracked(path)
                 self._schedule(self._tracked[path], -math.inf)
-        pairs = {tracked.pair for tracked in self._tracked.values()}
+        pairs = {tracked.path.pair for tracked in self._tracked.values()}
         for pair, limit in (switches or {}).items():
             if pair in pairs and pair not in self._told:
                 self._told.add(pair)
@@ -165,7 +161,7 @@ class TraceTable:
     def suspect(self, pairs: Collection[Pair], now_s: float) -> None:
         """Something happened to paths of these (interface, destination): they are traced first, then all others."""
         for tracked in self._tracked.values():
-            if tracked.pair in pairs:
+            if tracked.path.pair in pairs:
                 tracked.again = MOST_AGAIN
                 self._schedule(tracked, -math.inf)
         for ifname in {ifname for ifname, _ in pairs}:
@@ -236,59 +232,69 @@ class TraceTable:
                 return probe
 
     def _start(self, now_s: float) -> Round | None:
-        """Begin the round of the path that has been due for longest."""
+        """Begin the round of the path that has been due for longest.
+
+        No destination is to be asked by TCP, so for such a path its end is searched for by one of RoCEv2's.
+        """
         while self._due and self._due[0][0] <= now_s and len(self._rounds) < MOST_ROUNDS:
             due_s, _, tracked = heapq.heappop(self._due)
             path = tracked.path
             if self._tracked.get(path) is not tracked or due_s != tracked.due_s or path in self._rounds:
                 continue
-            extent = self._extents.get(tracked.pair)
+            extent = self._extents.get(path.pair)
             if extent is not None and now_s - extent.since_s > EXTENT_AGE_S:
                 extent = None
-            if extent is None and (path.protocol or tracked.pair in self._searched):
-                self._schedule(tracked, now_s + SEARCH_WAIT_S)
-                continue
+            asked = path if extent is not None else replace(path, protocol=0)
+            is_searched = extent is None and (path.pair in self._searched or asked in self._rounds)
             tracked.due_s = math.inf
-            self._rounds[path] = self._new_round(tracked, extent, now_s)
-            return self._rounds[path]
+            if is_searched or asked != path:
+                self._schedule(tracked, now_s + SEARCH_WAIT_S)
+            if not is_searched:
+                self._rounds[asked] = self._new_round(tracked, asked, extent, now_s)
+                return self._rounds[asked]
         return None
 
-    def _new_round(self, tracked: _Tracked, extent: _Extent | None, now_s: float) -> Round:
+    def _new_round(self, tracked: _Tracked, path: FlowPath, extent: _Extent | None, now_s: float) -> Round:
         given_up = {limit for limit, rounds in tracked.silent.items() if rounds >= GIVE_UP_ROUNDS}
         if extent is None:
-            self._searched.add(tracked.pair)
-            return Round(tracked.path, given_up=given_up)
+            self._searched.add(path.pair)
+            return Round(path, given_up=given_up)
         if not extent.reached and not extent.is_told:
             given_up.add(extent.limit)
         ask_end = (
-            not tracked.path.protocol
+            not path.protocol
             and tracked.is_end_doubted
-            and now_s - self._end_asked_s.get(tracked.pair, -math.inf) >= ASK_END_S
+            and now_s - self._end_asked_s.get(path.pair, -math.inf) >= ASK_END_S
         )
         if ask_end:
-            self._end_asked_s[tracked.pair] = now_s
+            self._end_asked_s[path.pair] = now_s
             tracked.is_end_doubted = False
-        return Round(tracked.path, extent.limit, ends=extent.reached, ask_end=ask_end, given_up=given_up)
+        return Round(path, extent.limit, ends=extent.reached, ask_end=ask_end, given_up=given_up)
 
     def _finish(self, now_s: float) -> None:
         for path, current in list(self._rounds.items()):
             if current.is_over(now_s):
                 del self._rounds[path]
                 self._forget(current)
-                self._conclude(self._tracked[path], current, now_s)
+                self.counters["trace_rounds"] += 1
+                self._learn_extent(current, now_s)
+                if path in self._tracked:
+                    self._conclude(self._tracked[path], current, now_s)
 
     def _forget(self, current: Round) -> None:
         """Let go of a round: later answers are stray."""
         if current.is_search:
-            self._searched.discard((current.path.ifname, current.path.destination))
+            self._searched.discard(current.path.pair)
         for probe in current.probes:
             self._waiting.pop(probe.key, None)
 
-    def _conclude(self, tracked: _Tracked, current: Round, now_s: float) -> None:
-        self.counters["trace_rounds"] += 1
-        known = self._extents.get(tracked.pair)
+    def _learn_extent(self, current: Round, now_s: float) -> None:
+        pair = current.path.pair
+        known = self._extents.get(pair)
         if current.is_search or (known is not None and current.extent < known.limit and current.reached):
-            self._extents[tracked.pair] = _Extent(current.extent, current.reached, now_s)
+            self._extents[pair] = _Extent(current.extent, current.reached, now_s)
+
+    def _conclude(self, tracked: _Tracked, current: Round, now_s: float) -> None:
         before = tracked.found
         found = self._settle(tracked, current)
         tracked.found = found

@@ -38,8 +38,8 @@ def lab() -> Iterator[Lab]:
 
 
 @contextmanager
-def sending(lab: Lab) -> Iterator[subprocess.Popen[Any]]:
-    """The client of an `iperf3` from the first host to the second, for as long as the test may take."""
+def sending(lab: Lab, target: str) -> Iterator[subprocess.Popen[Any]]:
+    """The client of an `iperf3` from the first host to an address of the second, for as long as the test may take."""
     near, far = lab.hosts
     quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     with ExitStack() as stack:
@@ -48,7 +48,7 @@ def sending(lab: Lab) -> Iterator[subprocess.Popen[Any]]:
         )
         stack.callback(server.terminate)
         time.sleep(0.5)
-        command = ["iperf3", "--client", str(far.nics[0].ipv4), "--port", str(PORT), "--time", "280"]
+        command = ["iperf3", "--client", target, "--port", str(PORT), "--time", "280"]
         client = stack.enter_context(lab.popen(near.name, [*command, "--bitrate", "8M"], **quiet))
         stack.callback(client.terminate)
         yield client
@@ -98,11 +98,14 @@ def ports_by_way(way: Any) -> dict[tuple[str, ...], int]:
     return {tuple(port["nodes"]): port["sport"] for port in way["known"]["ports"] if all(port["nodes"])}
 
 
-def test_an_operator_moves_a_live_connection_over_another_spine_and_releases_it(lab: Lab) -> None:
+@pytest.mark.parametrize("family", ["ipv4", "ipv6"])
+def test_an_operator_moves_a_live_connection_over_another_spine_and_releases_it(
+    lab: Lab, family: str
+) -> None:
     need.installed("iperf3")
-    near, far = (host.nics[0].ipv4 for host in lab.hosts)
+    near, far = (getattr(host.nics[0], family) for host in lab.hosts)
     fleet = Fleet(lab, planner=PlannerSettings(enabled=True), tcp_ports=[f"{PORT}-{PORT}"])
-    with fleet, sending(lab) as client:
+    with fleet, sending(lab, str(far)) as client:
         operator = Operator(fleet)
         assert wait_for(lambda: operator.goes("planner"), SETTLE_S, poll_s=0.5), operator.rows()
         name = name_of(operator.rows()[0])

@@ -65,18 +65,22 @@ def test_every_path_is_found_within_seconds() -> None:
     assert all(is_right(found) for found in told.values())
 
 
-def test_tcp_paths_lead_as_far_as_those_of_rocev2() -> None:
-    """A destination does not answer their probes, so it is never asked by one, nor searched for."""
+@pytest.mark.parametrize("of_rocev2", [0, 4])
+@pytest.mark.parametrize("switches", [None, 3])
+def test_tcp_paths_lead_as_far_as_those_of_rocev2(of_rocev2: int, switches: int | None) -> None:
+    """A destination does not answer their probes, so it is never asked by one, and searched for by one of RoCEv2's."""
     of_tcp = [replace(path, protocol=6) for path in paths(4, first=51_000)]
-    alone = Network()
-    alone.table.want(of_tcp)
-    assert alone.run(10.0) == {}
-    assert not alone.sent
     network = Network(hears=lambda probe, hop: not (probe.path.protocol and hop == probe.path.destination))
-    network.table.want([*of_tcp, *paths(4)])
+    switches_of = {} if switches is None else {of_tcp[0].pair: switches}
+    network.table.want([*of_tcp, *paths(of_rocev2)], switches_of, network.now_s)
     told = network.run(10.0)
-    assert len(told) == 8
-    assert all(is_right(found) for found in told.values())
+    assert len(told) == 4 + of_rocev2
+    assert all(list(found.hops) == way(found.path) for found in told.values())
+    network.way = lambda path: [*way(path)[:2], "10.254.1.3"]
+    network.run(tracetable.EXTENT_AGE_S + 2 * RETRACE_S)
+    latest = network.run(tracetable.TELL_AGAIN_S + 2 * RETRACE_S)
+    assert all(found.reached for found in latest.values())
+    assert {port: found.hops[2] for port, found in latest.items()} == dict.fromkeys(told, "10.254.1.3")
     assert max(probe.hop_limit for probe in network.sent if probe.path.protocol) == 3
 
 
