@@ -199,8 +199,14 @@ class Stream:
     async def _read_some(
         self, subscription: JetStreamContext.PullSubscription, generation: bytes
     ) -> int | None:
-        """Take in what comes next; the position after it, None where the store has begun anew meanwhile."""
+        """Take in what comes next; the position after it, None where the store has begun anew meanwhile.
+
+        Raises:
+            TimeoutError: nothing has come.
+        """
         read = await subscription.fetch(READ_AT_ONCE, timeout=WAIT_S)
+        if not read:
+            raise TimeoutError
         messages = [message for each in read if (message := self._message(each)) is not None]
         last = read[-1].metadata
         position = last.sequence.stream

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import pwd
@@ -17,6 +18,8 @@ from asynchronous import asynchronous
 from bus_fakes import bus_server, manager_bus, save_authority
 from click.testing import CliRunner
 from fakes import fleet, until
+from nats.aio.msg import Msg
+from nats.js.client import JetStreamContext
 
 from cwdp.cli import main
 from cwdp.cli.client import ManagerClient
@@ -104,6 +107,26 @@ async def test_every_manager_has_the_history_of_who_led(tmp_path: Path) -> None:
             await again.until_kinds("one", "two", "three", "four")
             await asyncio.sleep(0.5)
             await again.until_kinds("one", "two", "three", "four")
+
+
+@asynchronous
+async def test_an_empty_answer_of_the_bus_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As its client gives one where the server says first that time is up."""
+    fetch, empty = JetStreamContext.PullSubscription.fetch, itertools.cycle([True, False])
+
+    async def answered(self: JetStreamContext.PullSubscription, *args: Any, **how: Any) -> list[Msg]:
+        return [] if next(empty) else await fetch(self, *args, **how)
+
+    monkeypatch.setattr(JetStreamContext.PullSubscription, "fetch", answered)
+    async with bus_server(tmp_path / "nats") as server, _One("a", tmp_path / "a", server.url) as one:
+        one.lead()
+        async with _One("b", tmp_path / "b", server.url) as other:
+            for kind in ("one", "two", "three"):
+                one.note(kind)
+            await other.until_kinds("one", "two", "three")
+    assert "failed" not in caplog.text
 
 
 @asynchronous
