@@ -3,7 +3,7 @@
 #pragma once
 
 enum cwdp_constant {
-	CWDP_ABI = 6, /* of the pinned tree: maps, their layouts, their names */
+	CWDP_ABI = 7, /* of the pinned tree: maps, their layouts, their names */
 
 	CWDP_ROCE_PORT = 4791, /* IBTA A17: UDP destination port of RoCEv2 */
 
@@ -40,6 +40,7 @@ enum cwdp_constant {
 	CWDP_DETOURS = 4096,       /* destinations for which there is a detour */
 	CWDP_PULSE_SLOTS = 32768,  /* pulses under way or not yet read, a power of two */
 	CWDP_SAMPLES = 65536,      /* data packets stamped and not yet read, a power of two */
+	CWDP_BURSTS = 16384,       /* bursts that are over and not yet read, a power of two */
 	CWDP_EVENTS = 1024,        /* last events of the dataplane, a power of two */
 	CWDP_NAK_KINDS = 6,
 

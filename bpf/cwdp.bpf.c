@@ -27,4 +27,11 @@ int tcp_timers(struct bpf_iter__tcp *ctx)
 	return set_timers(ctx);
 }
 
+SEC("syscall")
+int close_bursts(void *ctx)
+{
+	(void)ctx;
+	return close_bursts_over();
+}
+
 char _license[] SEC("license") = "GPL";

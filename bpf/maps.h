@@ -8,6 +8,7 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "burst_types.h"
 #include "types.h"
 
 /* A word that another CPU or user space reads or writes at the same time: one access of its whole width,
@@ -70,6 +71,24 @@ struct {
 	__type(key, __u32);
 	__type(value, struct cwdp_qp_bucket);
 } qps_in SEC(".maps");
+
+/* The bursts under way, by place and direction; the size is set at load time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * CWDP_QP_BUCKETS * CWDP_QP_WAYS);
+	__type(key, __u32);
+	__type(value, struct cwdp_burst_start);
+} burst_starts SEC(".maps");
+
+/* And those that are over. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, CWDP_BURSTS);
+	__type(key, __u32);
+	__type(value, struct cwdp_burst);
+} bursts SEC(".maps");
 
 /* Stands in where the table has no place for a queue pair. */
 struct {

@@ -50,19 +50,19 @@ enum cwdp_reason {
 	CWDP_GO_BACK_NOT_STEERED,  /* egress: such a packet for a queue pair without a backup; dropped */
 	CWDP_GO_BACK_NOT_SWITCHED, /* egress: such a packet, and the queue pair's path is in use; dropped */
 	CWDP_TCP_STEERED,          /* egress: a buffer of segments left by its path */
-	CWDP_TCP_NOT_CONFIRMED,    /* egress: left with its own ports, as the far end has not said that it
-				      restores them */
-	CWDP_TCP_CANNOT_BEAR,      /* egress: SYN, RST, without ACK or urgent; left with its own ports */
-	CWDP_TCP_NO_PATH,          /* egress: neither path nor backup is alive; left with its own ports */
-	CWDP_TCP_LEFT_ALONE,       /* egress: behind IP options, extension headers, or a fragment */
-	CWDP_TCP_BAD_CONNECTION,   /* egress: an announcement of a connection that the table does not have */
-	CWDP_TCP_ANNOUNCED,        /* ingress: a connection's ports were noted */
+	CWDP_TCP_NOT_CONFIRMED,  /* egress: left with its own ports: the far end does not restore them yet */
+	CWDP_TCP_CANNOT_BEAR,    /* egress: SYN, RST, without ACK or urgent; left with its own ports */
+	CWDP_TCP_NO_PATH,        /* egress: neither path nor backup is alive; left with its own ports */
+	CWDP_TCP_LEFT_ALONE,     /* egress: behind IP options, extension headers, or a fragment */
+	CWDP_TCP_BAD_CONNECTION, /* egress: an announcement of a connection that the table does not have */
+	CWDP_TCP_ANNOUNCED,      /* ingress: a connection's ports were noted */
 	CWDP_TCP_ANNOUNCE_REFUSED, /* ingress: another's with that sum may still send, or the table is full */
 	CWDP_TCP_RESTORED,         /* ingress: a segment was given its ports back */
 	CWDP_TCP_UNKNOWN, /* ingress: from a host that announces, but of no connection announced; dropped */
 	CWDP_TCP_QUOTE_RESTORED, /* ingress: an ICMP error's quote was given its ports back */
 	CWDP_TCP_QUOTE_UNKNOWN,  /* ingress: such a quote, of no steered connection; passed as it came */
 	CWDP_PATH_DOUBTED,       /* egress: said again while nobody pulses; the other path is taken */
+	CWDP_BURST_EVICTED,      /* a burst was under way when its queue pair lost its place; not told */
 	CWDP_REASON_COUNT,
 };
 
@@ -71,13 +71,12 @@ enum cwdp_probe_kind {
 	CWDP_PROBE_REPLY = 2,
 };
 
-/* Place of a probe in its pair, or that it has none: a pulse only asks whether a path is alive, an
- * announcement whether a TCP connection's ports will be restored. */
+/* Place of a probe in its pair, or that it has none. */
 enum cwdp_position {
 	CWDP_POSITION_FIRST,
 	CWDP_POSITION_SECOND,
-	CWDP_POSITION_PULSE,
-	CWDP_POSITION_CONNECTION, /* announces a connection */
+	CWDP_POSITION_PULSE,      /* only asks whether a path is alive */
+	CWDP_POSITION_CONNECTION, /* asks whether a TCP connection's ports will be restored */
 };
 
 enum cwdp_slot_state {
@@ -165,7 +164,7 @@ struct cwdp_qp {
 	__u64 bytes; /* of IP packets */
 	__u64 last_seen_ns;
 	__u16 tick; /* when last_seen_ns was written, in units of 2^QP_TICK_SHIFT jiffies; QP_SETTLED */
-	__u16 slice;
+	__u16 data_jiffies; /* when the last data packet came */
 	__u32 generation;
 	__u32 next_psn;    /* of requests; QP_PSN_* above the 24 bits */
 	__be16 used_sport; /* of the last packet, as it was on the wire */
@@ -173,7 +172,8 @@ struct cwdp_qp {
 	__be16 backup_sport;
 	__u16 path;
 	__u16 backup_path;
-	__u16 flags;         /* enum cwdp_steer_flag */
+	__u8 flags; /* enum cwdp_steer_flag */
+	__u8 slice;
 	__u64 icrc_known[2]; /* UDP length << 48 | old XOR new source port << 32 | change of the ICRC */
 	__u64 departure_ns;  /* earliest, of the next packet */
 	union {
@@ -205,8 +205,7 @@ enum cwdp_path_state {
 	CWDP_PATH_DOWN,
 };
 
-/* A watched path: to one address from one source port. The first line is the dataplane's, the second names
- * the path and is the user's. */
+/* A watched path: to one address from one source port, in a line of the dataplane's and one of the user's. */
 struct cwdp_path {
 	__u64 waiting_since_ns; /* when the first pulse after the last answer left */
 	__u64 last_answer_ns;
@@ -262,15 +261,16 @@ struct cwdp_control {
 	__u64 dead_after_ns;
 	__u64 hold_down_ns;
 	__u64 hold_down_max_ns;
-	__u64 pulse_gap_ns; /* pulses of a path further apart do not add up to a silence; 0: all do */
-	__u64 resumed_ns;   /* when pulses left again after a pause that was longer than that, */
-	__u64 paused_ns;    /* and how long it was */
-	__u64 sample_head;  /* samples taken so far */
-	__u64 event_head;   /* events so far */
-	__u64 newcomers[2]; /* by direction, of queue pairs that nobody steers; see qp.h */
-	__u64 asked_ns;     /* when the last pulse left, over any path */
-	__u64 again_ns;     /* when something was said again over any path while no pulse left */
-	__u64 unused_too[2];
+	__u64 pulse_gap_ns;      /* pulses of a path further apart do not add up to a silence; 0: all do */
+	__u64 resumed_ns;        /* when pulses left again after a pause that was longer than that, */
+	__u64 paused_ns;         /* and how long it was */
+	__u64 sample_head;       /* samples taken so far */
+	__u64 event_head;        /* events so far */
+	__u64 newcomers[2];      /* by direction, of queue pairs that nobody steers; see qp.h */
+	__u64 asked_ns;          /* when the last pulse left, over any path */
+	__u64 again_ns;          /* when something was said again over any path while no pulse left */
+	__u64 burst_head;        /* bursts told so far */
+	__u64 burst_gap_jiffies; /* a longer one ends a burst; 0: none are followed */
 	__u64 senders[CWDP_SENDER_COUNT]; /* cookies of the sockets whose probes are signed; 0: none */
 	struct cwdp_partner partner;
 };

@@ -61,6 +61,8 @@ STRUCTS = (
     "control",
     "sample",
     "event",
+    "burst_start",
+    "burst",
     "slice_rule",
     "slice_list",
     "slice_table",

@@ -15,6 +15,7 @@
 #define QP_TICK_SHIFT    5      /* last_seen_ns is written once in 32 jiffies: 32 to 320 ms */
 #define QP_SETTLED       0x8000 /* of a tick */
 #define QP_HEAD_START_NS 60000000000ULL
+#define LONG_AGO_JIFFIES 0x8000 /* as far from now as 16 bits tell */
 /* struct cwdp_control.newcomers: the tick in the upper half, then 8 bits each of chance and of the jiffy in
  * which the last place was given, then how many were */
 #define NEWCOMERS_CHANCE_SHIFT 24
@@ -30,9 +31,9 @@
 #define QP_FOR_PACKET (-1)
 #define QP_NONE       (-2)
 
-static __always_inline __u16 qp_tick(void)
+static __always_inline __u16 qp_tick(__u64 jiffies)
 {
-	return (bpf_jiffies64() >> QP_TICK_SHIFT) & (QP_SETTLED - 1);
+	return (jiffies >> QP_TICK_SHIFT) & (QP_SETTLED - 1);
 }
 
 static __always_inline __u64 qp_hash(const struct cwdp_qp_key *key, __u64 seed)
@@ -116,15 +117,17 @@ __noinline __u32 room_in(struct cwdp_qp_bucket *bucket, __u64 tag)
 	return least == ~0ULL ? CWDP_QP_WAYS : oldest;
 }
 
-static __always_inline void qp_start(struct cwdp_qp *qp, const struct cwdp_qp_key *key, __u16 tick)
+/* All but the tag begins anew. */
+static __always_inline void qp_start(struct cwdp_qp *qp, const struct cwdp_qp_key *key, __u16 tick,
+				     __u16 data_jiffies)
 {
 	__u64 *words = (__u64 *)qp;
 
-	/* all but the tag */
 	for (__u32 i = 1; i < sizeof(*qp) / sizeof(*words); i++)
 		words[i] = 0;
 	qp->key = *key;
 	qp->tick = tick;
+	qp->data_jiffies = data_jiffies;
 }
 
 /* The chance of a newcomer in the next tick, 2^-n. It follows from when the places of this one ran out, so
@@ -197,9 +200,9 @@ __noinline int qp_add(__u32 direction, const struct cwdp_qp_key *key, __u64 tag)
 {
 	__u32 index = first_bucket(tag), way, other;
 	struct cwdp_qp_bucket *bucket, *second;
-	__u16 tick = qp_tick();
+	__u64 before, now, jiffies = bpf_jiffies64();
+	__u16 tick = qp_tick(jiffies);
 	struct cwdp_qp *qp;
-	__u64 before, now;
 	bool wanted;
 
 	if (!key)
@@ -228,7 +231,7 @@ __noinline int qp_add(__u32 direction, const struct cwdp_qp_key *key, __u64 tag)
 	if (before == QP_BUSY || (!wanted && qp_recency(qp) >= now) ||
 	    __sync_val_compare_and_swap(&qp->tag, before, QP_BUSY) != before)
 		return without_place(direction, wanted);
-	qp_start(qp, key, wanted ? tick | QP_SETTLED : tick);
+	qp_start(qp, key, wanted ? tick | QP_SETTLED : tick, jiffies + LONG_AGO_JIFFIES);
 	qp->last_seen_ns = now;
 	__sync_lock_test_and_set(&qp->tag, tag);
 	count(before ? CWDP_QP_EVICTED : CWDP_QP_ADDED);
@@ -238,12 +241,13 @@ __noinline int qp_add(__u32 direction, const struct cwdp_qp_key *key, __u64 tag)
 /* For one packet of a queue pair that has no place. */
 static __always_inline struct cwdp_qp *qp_scratch_for(const struct cwdp_qp_key *key)
 {
+	__u64 jiffies = bpf_jiffies64();
 	struct cwdp_qp *qp;
 	__u32 zero = 0;
 
 	qp = bpf_map_lookup_elem(&qp_scratch, &zero);
 	if (qp)
-		qp_start(qp, key, qp_tick());
+		qp_start(qp, key, qp_tick(jiffies), jiffies);
 	return qp;
 }
 

@@ -7,6 +7,7 @@
 
 #include "clock.h"
 #include "maps.h"
+#include "queue_pairs/bursts.h"
 #include "queue_pairs/qp.h"
 
 #define QP_PSN_KNOWN     (1U << 31)
@@ -158,8 +159,11 @@ static __always_inline void follow_acknowledged(struct cwdp_qp *qp, const struct
 /* Count a packet. */
 static __always_inline void telemetry(struct cwdp_qp *qp, const struct roce_packet *packet, __u32 direction)
 {
-	__u16 tick = qp_tick();
+	__u64 jiffies = bpf_jiffies64();
+	__u16 tick = qp_tick(jiffies);
 
+	if (packet->opcode != BTH_CNP && !roce_is_acknowledge(packet->opcode))
+		follow_burst(qp, direction, jiffies);
 	__sync_fetch_and_add(&qp->packets, 1);
 	__sync_fetch_and_add(&qp->bytes, packet->ip_bytes);
 	if ((qp->tick & ~QP_SETTLED) != tick) {

@@ -23,6 +23,7 @@ DEFAULT_CONFIG = Path("/etc/cwdp/agent.toml")
 DEFAULT_CREDENTIAL = "/var/lib/cwdp-agent/agent.creds"
 DEFAULT_KEYS = "/var/lib/cwdp-agent/keys.toml"
 DEFAULT_PULSE_INTERVAL_MS = 2.0
+DEFAULT_BURST_GAP_MS = 10.0
 
 
 class TestClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,6 +72,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """`/etc/cwdp/agent.toml`. With `observe_only` the agent measures, and applies no desired state to anybody's packets.
 
     Attributes:
+        burst_gap_ms: a longer gap between data packets of a queue pair ends a burst.
         go_back: queue pairs of Soft-RoCE send again at once what a path has swallowed that is given up.
     """
 
@@ -81,6 +83,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     keys: str = DEFAULT_KEYS
     probe_port: Port = ROCE_PORT
     pulse_interval_ms: Annotated[float, Meta(ge=0.5, le=1000)] = DEFAULT_PULSE_INTERVAL_MS
+    burst_gap_ms: Annotated[float, Meta(ge=1, le=1000)] = DEFAULT_BURST_GAP_MS
     observe_only: bool = False
     generic: Generic = "refuse"
     go_back: bool = True

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.agent.config import CongestionConfig
+from cwdp.agent.config import AgentConfig, CongestionConfig
 from cwdp.agent.goback.process import GoBackOrder
 from cwdp.agent.links import LinkTable
 from cwdp.agent.liveness.failover import PathEvents
@@ -40,6 +40,7 @@ SINCE_DRAINED_NS = 10_000_000
 """At most so much later than results are drained it is asked which windows they complete."""
 
 COUNTERS = ("probe_socket_failed", "events_lost", "samples_lost", "samples_unsynced", "windows_unsynced")
+BURST_COUNTERS = ("bursts_lost", "bursts_unsynced", "bursts_unlisted")
 
 _log = logging.getLogger("cwdp.agent")
 
@@ -47,13 +48,15 @@ _log = logging.getLogger("cwdp.agent")
 class HostNic:
     """A NIC that is to be probed from; it may be absent now and come, or go and come back."""
 
-    def __init__(self, host: str, ifname: str, settings: Settings, links: LinkTable) -> None:
-        self.name = nic_id(host, ifname)
+    def __init__(self, config: AgentConfig, ifname: str, settings: Settings, links: LinkTable) -> None:
+        self.name = nic_id(config.host, ifname)
         self.ifname = ifname
-        self.counters: Counter[str] = Counter(dict.fromkeys((*prober.COUNTERS, *COUNTERS), 0))
+        self.counters: Counter[str] = Counter(
+            dict.fromkeys((*prober.COUNTERS, *COUNTERS, *BURST_COUNTERS), 0)
+        )
         self.maps: Maps | None = None
         self.edges: list[ProbeEdge] = []
-        self._host = host
+        self._host, self._burst_gap_ms = config.host, config.burst_gap_ms
         self._settings = settings
         self._links = links
         self._loaded: Loaded | None = None
@@ -104,7 +107,7 @@ class HostNic:
             ) from error
         self._loaded, self.maps, self._awaited = loaded, maps, False
         self._path_events = PathEvents(maps)
-        self.queue_pairs = QueuePairs(self.ifname, maps)
+        self.queue_pairs = QueuePairs(self.ifname, maps, self._burst_gap_ms)
         self._borrowing = Borrowing(maps)
         self._loads += 1
         with tree.locked():

@@ -1,4 +1,4 @@
-"""What an agent reports of a NIC's queue pairs: what was counted, and which data packets were stamped."""
+"""What an agent reports of a NIC's queue pairs: what was counted, which data packets were stamped, and their bursts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,8 +6,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from cwdp.dataplane.bursts import BurstReader
 from cwdp.dataplane.pinned.maps import Maps
 from cwdp.dataplane.telemetry import QpReader, SampleReader
+from cwdp.shared.bursts import BurstReport, NicBursts
 from cwdp.shared.bus.messages import (
     FromAgent,
     NicQueuePairs,
@@ -28,7 +30,13 @@ QUIET_NS = 900_000_000
 """So long after the last report it is told that nothing moves: each second, by a loop that comes round a little early."""
 
 
-_Part = TypeVar("_Part", NicQueuePairs, NicSamples)
+MOST_BURSTS_PER_S = 4096
+"""More than these of a NIC are not told within a second: those of the fewest bytes are left out."""
+
+SWEEP_NS = 1_000_000_000
+"""Between two looks for queue pairs that send no more."""
+
+_Part = TypeVar("_Part", NicQueuePairs, NicSamples, NicBursts)
 
 
 class QueuePairs:
@@ -37,18 +45,25 @@ class QueuePairs:
     Args:
         ifname: the interface.
         maps: its open maps; they stay the caller's.
+        burst_gap_ms: longer gaps than this between data packets end a burst.
+
+    Attributes:
+        bursts: those of its queue pairs.
     """
 
-    def __init__(self, ifname: str, maps: Maps) -> None:
+    def __init__(self, ifname: str, maps: Maps, burst_gap_ms: float) -> None:
         self._ifname = ifname
+        self.bursts = Bursts(ifname, maps, burst_gap_ms)
         self._qps = QpReader(maps)
         self._samples = SampleReader(maps)
         self._told_ns = -QUIET_NS
 
     @property
     def counters(self) -> Counter[str]:
-        """Samples that came to nothing, by why."""
-        return Counter(samples_lost=self._samples.lost, samples_unsynced=self._samples.unsynced)
+        """Samples and bursts that came to nothing, by why."""
+        samples = Counter(samples_lost=self._samples.lost, samples_unsynced=self._samples.unsynced)
+        samples.update(self.bursts.counters)
+        return samples
 
     def reports(self, local_ns: int, paced: list[PacedQp]) -> Iterator[NicQueuePairs]:
         """The queue pairs that moved since the last call, at `local_ns`, and those that are paced.
@@ -78,6 +93,45 @@ class QueuePairs:
             yield NicSamples(nic=self._ifname, rows=row_bytes(chunk))
 
 
+class Bursts:
+    """Tells of the bursts of one interface.
+
+    Args:
+        ifname: the interface.
+        maps: its open maps; they stay the caller's.
+        gap_ms: longer gaps than this end a burst.
+    """
+
+    def __init__(self, ifname: str, maps: Maps, gap_ms: float) -> None:
+        self._ifname, self._maps = ifname, maps
+        self._reader = BurstReader(maps, gap_ms)
+        self._swept_ns = -SWEEP_NS
+        self._room = self._unlisted = 0
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Bursts that came to nothing, by why."""
+        return Counter(
+            bursts_lost=self._reader.lost,
+            bursts_unsynced=self._reader.unsynced,
+            bursts_unlisted=self._unlisted,
+        )
+
+    def reports(self, local_ns: int) -> Iterator[NicBursts]:
+        """The bursts that ended since the last call, at `local_ns`."""
+        if local_ns - self._swept_ns >= SWEEP_NS:
+            self._swept_ns, self._room = local_ns, MOST_BURSTS_PER_S
+            self._maps.close_bursts()
+        rows = self._reader.read()
+        unlisted = max(0, len(rows) - self._room)
+        if unlisted:
+            rows = rows[np.argsort(rows["bytes"])[unlisted:]]
+            self._unlisted += unlisted
+        self._room -= len(rows)
+        if len(rows):
+            yield NicBursts(nic=self._ifname, rows=row_bytes(rows))
+
+
 def traffic_reports(
     host: str,
     now_local_ns: int,
@@ -94,14 +148,18 @@ def traffic_reports(
     """
     sampled: list[NicSamples] = []
     counted: list[NicQueuePairs] = []
+    ended: list[NicBursts] = []
     for queue_pairs, paced in nics:
         sampled += queue_pairs.samples()
         counted += queue_pairs.reports(now_local_ns, paced)
+        ended += queue_pairs.bursts.reports(now_local_ns)
     counted += unseen
     for samples in _bundled(sampled):
         yield "sample", SampleReport(host=host, nics=samples)
     for parts in _bundled(counted):
         yield "qp", QpReport(host=host, local_ns=now_local_ns, nics=parts)
+    for bursts in _bundled(ended):
+        yield "burst", BurstReport(host=host, nics=bursts)
 
 
 def _bundled(parts: Iterable[_Part]) -> Iterator[list[_Part]]:

@@ -103,7 +103,7 @@ class Agent:
         self._events = Events(config.host, self._clock.now_ns, lambda event: self._bus.say("event", event))
         self._event, self._loop_watch = self._events.tell, LoopWatch()
         self._sync = HostSync(HostClock(self._clock, self._bus.boot_id), self._clock.now_ns)
-        self._xdp = [HostNic(config.host, ifname, settings, self._links) for ifname in config.xdp_nics]
+        self._xdp = [HostNic(config, ifname, settings, self._links) for ifname in config.xdp_nics]
         self._ud = [
             UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
             for ifname, interface in config.ud_nics.items()

@@ -34,7 +34,7 @@ __all__ = [
     "XdpMode",
 ]
 
-ABI: Final = 0x6
+ABI: Final = 0x7
 ROCE_PORT: Final = 0x12B7
 BTH_OPCODE: Final = 0xD7
 BTH_QPN: Final = 0xC3D9
@@ -58,6 +58,7 @@ PATHS: Final = 0x1000
 DETOURS: Final = 0x1000
 PULSE_SLOTS: Final = 0x8000
 SAMPLES: Final = 0x10000
+BURSTS: Final = 0x4000
 EVENTS: Final = 0x400
 NAK_KINDS: Final = 0x6
 TCP_PROBE: Final = 0x5018C3D9
@@ -170,7 +171,7 @@ TEST_CLOCK_STEP: Final = _record(16, [("phase_q16", "<i8", 0), ("rate_q40", "<i8
 
 KEY: Final = _record(24, [("k0", "<u8", 0), ("k1", "<u8", 8), ("key_id", "<u4", 16), ("valid", "<u4", 20)])
 
-COUNTERS: Final = _record(408, [("count", ("<u8", (51,)), 0)])
+COUNTERS: Final = _record(416, [("count", ("<u8", (52,)), 0)])
 
 META: Final = _record(
     32,
@@ -208,7 +209,7 @@ QP: Final = _record(
         ("bytes", "<u8", 16),
         ("last_seen_ns", "<u8", 24),
         ("tick", "<u2", 32),
-        ("slice", "<u2", 34),
+        ("data_jiffies", "<u2", 34),
         ("generation", "<u4", 36),
         ("next_psn", "<u4", 40),
         ("used_sport", ">u2", 44),
@@ -216,7 +217,8 @@ QP: Final = _record(
         ("backup_sport", ">u2", 48),
         ("path", "<u2", 50),
         ("backup_path", "<u2", 52),
-        ("flags", "<u2", 54),
+        ("flags", "<u1", 54),
+        ("slice", "<u1", 55),
         ("icrc_known", ("<u8", (2,)), 56),
         ("departure_ns", "<u8", 72),
         ("pace_q18", "<u4", 80),
@@ -301,7 +303,8 @@ CONTROL: Final = _record(
         ("newcomers", ("<u8", (2,)), 80),
         ("asked_ns", "<u8", 96),
         ("again_ns", "<u8", 104),
-        ("unused_too", ("<u8", (2,)), 112),
+        ("burst_head", "<u8", 112),
+        ("burst_gap_jiffies", "<u8", 120),
         ("senders", ("<u8", (8,)), 128),
         ("partner", PARTNER, 192),
     ],
@@ -334,6 +337,39 @@ EVENT: Final = _record(
         ("hold_ns", "<u8", 40),
         ("unanswered", "<u4", 48),
         ("reserved", "<u4", 52),
+    ],
+)
+
+BURST_START: Final = _record(
+    64,
+    [
+        ("tag", "<u8", 0),
+        ("start_ns", "<i8", 8),
+        ("packets", "<u8", 16),
+        ("bytes", "<u8", 24),
+        ("ce_marks", "<u8", 32),
+        ("resent", "<u8", 40),
+        ("naks", "<u4", 48),
+        ("bound_ns", "<u4", 52),
+        ("unused", "<u8", 56),
+    ],
+)
+
+BURST: Final = _record(
+    80,
+    [
+        ("number", "<u8", 0),
+        ("start_ns", "<i8", 8),
+        ("closed_ns", "<i8", 16),
+        ("packets", "<u8", 24),
+        ("bytes", "<u8", 32),
+        ("ce_marks", "<u4", 40),
+        ("resent", "<u4", 44),
+        ("naks", "<u4", 48),
+        ("bound_ns", "<u4", 52),
+        ("key", QP_KEY, 56),
+        ("direction", "<u2", 76),
+        ("idle_jiffies", "<u2", 78),
     ],
 )
 

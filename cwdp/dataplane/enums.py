@@ -57,6 +57,7 @@ class Reason(IntEnum):
     TCP_QUOTE_RESTORED = 48
     TCP_QUOTE_UNKNOWN = 49
     PATH_DOUBTED = 50
+    BURST_EVICTED = 51
 
 
 class ProbeKind(IntEnum):

@@ -201,6 +201,8 @@ class Machine:
             maps.paths,
             maps.samples,
             maps.events,
+            maps.bursts,
+            maps.burst_starts,
             maps.slices,
             maps.slice_table,
         ):

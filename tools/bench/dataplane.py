@@ -14,7 +14,7 @@ from ipaddress import ip_address
 import numpy as np
 
 from cwdp.dataplane import abi
-from cwdp.dataplane.abi import SteerFlag
+from cwdp.dataplane.abi import Direction, SteerFlag
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.kernel.libbpf import BpfObject
 from cwdp.dataplane.loading.loader import Settings
@@ -28,13 +28,14 @@ UNSTEERED_TARGET_NS = 40
 STEERED_TARGET_NS = 80
 FOREIGN_TARGET_NS = 10
 STRANGER_TARGET_NS = 60
-SAMPLING_TARGET_NS = 5
+SAMPLING_TARGET_NS = BURSTS_TARGET_NS = 5
 
 QP_BUCKETS = 16_384
 STRANGER_BITS = 23
 QPS_BITS = (0, 4, 8, 12, 16)
 WARM_ROUNDS = 8
-SAMPLING_ROUNDS = 5
+ADDED_ROUNDS = 5
+BURST_GAP_JIFFIES = 3
 STEERED_SPORT, BACKUP_SPORT = 60_002, 60_003
 ALTERNATING_BIT = 0x0100
 HTB_CLASS = 0x10001
@@ -48,6 +49,7 @@ class Wanted:
     paced: bool = False
     in_class: bool = False
     sample_every: int = control.SAMPLE_EVERY
+    burst_gap_jiffies: int = BURST_GAP_JIFFIES
 
 
 class Bench:
@@ -63,6 +65,7 @@ class Bench:
         record = control.initial()
         record["generation"], record["hash_seed"] = self._generation, 1
         record["sample_below"] = control.sample_below(wanted.sample_every)
+        record["burst_gap_jiffies"] = wanted.burst_gap_jiffies
         libbpf.map_update(self._obj.map_fd("control"), 0, record.tobytes())
         self._write_default_slice(wanted)
         everywhere = np.full(abi.STEERED_QPNS, wanted.steered, dtype=np.uint32)
@@ -115,6 +118,7 @@ def figures() -> Iterator[Figure]:
                 yield from packet_figures(bench, Flow(family, size), f"{size}_{family}")
             yield from foreign_figures(bench, family)
         yield sampling_figure(bench, Flow("ipv4", "full"))
+        yield bursts_figure(bench, Flow("ipv4", "full"))
         yield from curve_figures(bench)
     with _loaded(Settings()) as bench:
         yield from stranger_figures(bench)
@@ -126,6 +130,7 @@ def _loaded(settings: Settings) -> Iterator[Bench]:
         obj.set_initial_value(".rodata", settings.to_bytes())
         for name in tree.QP_MAPS:
             obj.set_max_entries(name, settings.qp_buckets)
+        obj.set_max_entries(tree.BURST_STARTS, len(Direction) * abi.QP_WAYS * settings.qp_buckets)
         obj.load()
         yield Bench(obj)
 
@@ -170,14 +175,24 @@ def stranger_figures(bench: Bench) -> Iterator[Figure]:
 
 def sampling_figure(bench: Bench, flow: Flow) -> Figure:
     """What sampling at the usual rate adds to a packet, against none."""
+    return _added(bench, flow, "roce_sampling", Wanted(sample_every=0), SAMPLING_TARGET_NS)
+
+
+def bursts_figure(bench: Bench, flow: Flow) -> Figure:
+    """What following bursts with the usual gap adds to a packet within one, against none."""
+    return _added(bench, flow, "roce_bursts", Wanted(burst_gap_jiffies=0), BURSTS_TARGET_NS)
+
+
+def _added(bench: Bench, flow: Flow, name: str, without: Wanted, target_ns: float) -> Figure:
+    """What the usual adds to a packet, against what is without it: by turns, the medians."""
     rounds = []
-    for _ in range(SAMPLING_ROUNDS):
+    for _ in range(ADDED_ROUNDS):
         bench.want(Wanted(), flow)
-        with_samples, _ = bench.cost_ns(flow)
-        bench.want(Wanted(sample_every=0), flow)
-        rounds.append((with_samples, bench.cost_ns(flow)[0]))
-    sampled, unsampled = np.median(rounds, axis=0)
-    return cost_figure("roce_sampling", sampled - unsampled, "ns", unsampled, SAMPLING_TARGET_NS)
+        usual_ns, _ = bench.cost_ns(flow)
+        bench.want(without, flow)
+        rounds.append((usual_ns, bench.cost_ns(flow)[0]))
+    usual, bare = np.median(rounds, axis=0)
+    return cost_figure(name, usual - bare, "ns", bare, target_ns)
 
 
 def curve_figures(bench: Bench) -> Iterator[Figure]:

@@ -357,6 +357,16 @@ def possible_cpus() -> int:
     return _check(_lib().libbpf_num_possible_cpus(), "count CPUs")
 
 
+def run(program_fd: int) -> None:
+    """Run a program of the type `syscall` once.
+
+    Raises:
+        OSError: the kernel does not permit it.
+    """
+    opts = _TestRunOpts(sz=ctypes.sizeof(_TestRunOpts))
+    _check(_lib().bpf_prog_test_run_opts(program_fd, byref(opts)), "run")
+
+
 def prog_test_run(
     program_fd: int, packet: bytes, *, ctx: bytes | bytearray = b"", repeat: int = 1, flags: int = 0
 ) -> tuple[int, bytes, int]:

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 
 from cwdp.dataplane import abi, icrc
-from cwdp.dataplane.abi import XdpMode
+from cwdp.dataplane.abi import Direction, XdpMode
 from cwdp.dataplane.kernel import interface, libbpf
 from cwdp.dataplane.kernel.interface import Generic
 from cwdp.dataplane.kernel.libbpf import opened
 from cwdp.dataplane.loading import attached, hooks
 from cwdp.dataplane.pinned import control, meta, tree
-from cwdp.dataplane.pinned.maps import shared
+from cwdp.dataplane.pinned.maps import Maps, shared
 from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import DataplaneError, KernelError, VersionError
 from cwdp.shared.testclock import TestClock
@@ -330,6 +330,7 @@ def _open_and_load(settings: bytes, reused: Path | None) -> libbpf.BpfObject:
     record = np.frombuffer(settings, dtype=abi.SETTINGS)[0]
     for name in tree.QP_MAPS:
         obj.set_max_entries(name, int(record["qp_buckets"]))
+    obj.set_max_entries(tree.BURST_STARTS, len(Direction) * abi.QP_WAYS * int(record["qp_buckets"]))
     obj.set_max_entries("test_clock", 1 << int(record["test_clock_steps_log2"]))
     anew = _made_anew(reused) if reused else ()
     if reused:
@@ -349,10 +350,10 @@ def _open_and_load(settings: bytes, reused: Path | None) -> libbpf.BpfObject:
 
 
 def _made_anew(reused: Path) -> list[str]:
-    """The maps of this build that a tree of the layout before does not have, or has with fewer counters."""
+    """The maps of this build that a tree of a layout before does not have, or has with fewer counters."""
     if meta.read(reused)[0]["abi"] == abi.ABI:
         return []
-    return [COUNTERS, *(name for name in tree.TCP_MAPS if not (reused / name).exists())]
+    return [COUNTERS, *(name for name in tree.LATER_MAPS if not (reused / name).exists())]
 
 
 def _carry_counters(pin: Path, to_fd: int) -> None:
@@ -454,4 +455,6 @@ def _swap(where: TreePath, ifindex: int, old: Loaded, tag: str) -> Loaded:
         except (OSError, DataplaneError):
             attached.put_right(where, where.path, ifindex)
             raise
+    with Maps(where) as maps:  # a layout before has a queue pair's slice at another place of its record
+        maps.next_generation()
     return Loaded(where, old.mode, tag, changed=True)

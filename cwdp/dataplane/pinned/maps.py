@@ -4,6 +4,7 @@ import math
 import mmap
 import os
 import sys
+from contextlib import suppress
 from functools import cached_property
 from typing import Self
 
@@ -14,7 +15,7 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction, Reason, Sender
 from cwdp.dataplane.kernel import libbpf
 from cwdp.dataplane.kernel.barrier import store_barrier
-from cwdp.dataplane.pinned.tree import KEPT_MAPS, TCP_MAPS, TreePath
+from cwdp.dataplane.pinned.tree import BURST_STARTS, BURSTS_PROGRAM, KEPT_MAPS, LATER_MAPS, TreePath
 
 Q40, Q48 = float(1 << 40), float(1 << 48)
 
@@ -41,7 +42,7 @@ class Maps:
         self._fds = {
             name: libbpf.get(where.path / name)
             for name in KEPT_MAPS
-            if name not in TCP_MAPS or (where.path / name).exists()
+            if name not in LATER_MAPS or (where.path / name).exists()
         }
         self.slots = self._shared("slots", abi.SLOT)
         self._clock = self._shared("clock", abi.CLOCK)
@@ -73,6 +74,25 @@ class Maps:
     def tcp_steered(self) -> NDArray[np.void]:
         """How many of those there are; shape (1,), dtype `abi.TCP_STEERED`."""
         return self._shared("tcp_steered", abi.TCP_STEERED)
+
+    @cached_property
+    def bursts(self) -> NDArray[np.void]:
+        """Bursts of queue pairs that are over, by their numbers; shape (BURSTS,), dtype `abi.BURST`."""
+        return self._shared("bursts", abi.BURST)
+
+    @cached_property
+    def burst_starts(self) -> NDArray[np.void]:
+        """Those under way, by place and direction; shape (2 * places,), dtype `abi.BURST_START`, none with a tag of 0."""
+        return self._shared(BURST_STARTS, abi.BURST_START)
+
+    def close_bursts(self) -> None:
+        """Have the bursts closed of queue pairs that send no more; nothing where the tree has been taken away.
+
+        Raises:
+            OSError: the kernel does not permit it.
+        """
+        with suppress(FileNotFoundError), libbpf.opened(self.where.path / BURSTS_PROGRAM) as program:
+            libbpf.run(program)
 
     def _shared(self, name: str, dtype: np.dtype[np.void], each: int = 1) -> NDArray[np.void]:
         """An array map whose values are `each` records."""

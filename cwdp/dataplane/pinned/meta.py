@@ -11,13 +11,13 @@ from cwdp.dataplane.kernel.libbpf import opened
 
 NAME = "meta"
 
-LAYOUT_BEFORE = 5
-"""Its maps can be taken over; it has no TCP and fewer counters."""
+LAYOUTS_BEFORE = (5, 6)
+"""Their maps can be taken over; they have no bursts, the first one no TCP, and fewer counters."""
 
 
 def upgradable(record: NDArray[np.void]) -> bool:
     """Whether this build's programs can take over the maps of a tree that has this record."""
-    return int(record["abi"]) in (LAYOUT_BEFORE, abi.ABI)
+    return int(record["abi"]) in (*LAYOUTS_BEFORE, abi.ABI)
 
 
 def read(tree: Path) -> NDArray[np.void]:

@@ -26,8 +26,11 @@ CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_PERFMON": 38, "CAP_BPF": 39}
 CAP_SYS_ADMIN = 21  # stands for the last two
 
 QP_MAPS = ("qps_out", "qps_in")
+BURST_STARTS = "burst_starts"
+BURST_MAPS = (BURST_STARTS, "bursts")
 TCP_MAPS = ("tcp_conns", "tcp_out", "tcp_steered", "tcp_in")
-"""A dataplane of the release before has none of them."""
+LATER_MAPS = (*BURST_MAPS, *TCP_MAPS)
+"""A dataplane of a layout before may have none of them."""
 
 KEPT_MAPS = (
     "slots",
@@ -47,12 +50,12 @@ KEPT_MAPS = (
     "slices",
     "slice_table",
     "jobs",
-    *TCP_MAPS,
+    *LATER_MAPS,
 )
 MAPS = (*KEPT_MAPS, "meta")
 SETTINGS_MAP = "settings"
-TIMERS_PROGRAM = "tcp_timers"
-PROGRAMS = ("xdp_ingress", "tc_egress", "tc_ingress", TIMERS_PROGRAM)
+TIMERS_PROGRAM, BURSTS_PROGRAM = "tcp_timers", "close_bursts"
+PROGRAMS = ("xdp_ingress", "tc_egress", "tc_ingress", TIMERS_PROGRAM, BURSTS_PROGRAM)
 XDP_LINK = "link_xdp"
 TCX_LINK = "link_tcx"
 TCX_INGRESS_LINK = "link_tcx_ingress"

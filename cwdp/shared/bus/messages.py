@@ -13,6 +13,7 @@ upgraded before the other, and a wrong type is refused.
 | `cwdp.v2.POD.up.HOST.verbs`    | agent   | `VerbsReport` | every other second where programs have loaded the verbs shim |
 | `cwdp.v2.POD.up.HOST.tcp`      | agent   | `TcpReport`   | several a second where TCP services are named and do something |
 | `cwdp.v2.POD.up.HOST.sample`   | agent   | `SampleReport` | several a second where such traffic is    |
+| `cwdp.v2.POD.up.HOST.burst`    | agent   | `BurstReport` | several a second where such traffic pauses  |
 | `cwdp.v2.POD.up.HOST.window`   | agent   | `WindowReport` | several a second: what became of probes    |
 | `cwdp.v2.POD.up.HOST.trace`    | agent   | `TraceReport` | when paths were traced that were asked for  |
 | `cwdp.v2.POD.up.HOST.bounced`  | agent   | `BounceReport` | when echoes were sent that were asked for  |

@@ -65,6 +65,27 @@ SAMPLE_ROW = np.dtype(
 )
 """A data packet as it passed one end, on the common timeline; `psn` is opcode << 24 | PSN."""
 
+BURST_ROW = np.dtype(
+    [
+        ("start_ns", "<i8"),
+        ("end_ns", "<i8"),
+        ("addr", "u1", (16,)),
+        ("packets", "<u8"),
+        ("bytes", "<u8"),
+        ("qpn", "<u4"),
+        ("ce_marks", "<u4"),
+        ("resent", "<u4"),
+        ("naks", "<u4"),
+        ("bound_ns", "<u4"),
+        ("direction", "u1"),
+        ("reserved", "u1", (3,)),
+    ]
+)
+"""Data packets of one direction of a queue pair with no gap between them, on the common timeline, by the other end's address
+and the destination QPN. `end_ns` is known to a jiffy of the host (1 to 10 ms). `packets` are of data, `bytes` of all IP packets.
+What is counted is so until the next burst began, or this one was closed: packets marked CE, those that left again or arrived
+again, and NAKs, all in this direction."""
+
 VERBS_ROW = np.dtype(
     [
         ("addr", "u1", (16,)),

@@ -12,6 +12,7 @@ from machine import Machine, Namespace, machine
 from probes import request
 from waiting import until
 
+from cwdp.agent.config import AgentConfig
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.dataplane import abi
@@ -63,7 +64,7 @@ def tap(namespace: Namespace) -> Iterator[int]:
 
 def test_a_driver_without_is_told(tap: int) -> None:
     """A tap is one, on older kernels; a real packet shows it."""
-    nic = HostNic("h", "tap0", Settings(), LinkTable(lambda _ifname: None))
+    nic = HostNic(AgentConfig(host="h", nics=["tap0"]), "tap0", Settings(), LinkTable(lambda _ifname: None))
     assert nic.ensure(KEYS)
     assert nic.describe().mode == "native"
     assert nic.describe().takes_detours
@@ -77,7 +78,7 @@ def test_a_driver_without_is_told(tap: int) -> None:
 
 def test_a_nic_without_says_so(namespace: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     del namespace
-    nic = HostNic("h", "roce0", Settings(), LinkTable(lambda _ifname: None))
+    nic = HostNic(AgentConfig(host="h", nics=["roce0"]), "roce0", Settings(), LinkTable(lambda _ifname: None))
     nic.ensure(KEYS)
     where = loader.load("roce0").where
     record = meta.read(where.path)

@@ -7,6 +7,7 @@ import pytest
 from kernels import HAS_TCX, NO_TCX
 from machine import Namespace, add_veth, delete_link
 
+from cwdp.agent.config import AgentConfig
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.dataplane.kernel import libbpf
@@ -21,7 +22,9 @@ KEYS = KeyFile(send=1, key=[Key(id=1, secret="ab" * 16)])
 
 
 def make(ifname: str = "roce0") -> HostNic:
-    return HostNic("h", ifname, loader.Settings(), LinkTable(lambda _ifname: None))
+    return HostNic(
+        AgentConfig(host="h", nics=[ifname]), ifname, loader.Settings(), LinkTable(lambda _ifname: None)
+    )
 
 
 @pytest.fixture

@@ -119,19 +119,26 @@ def programs(where: TreePath) -> list[int | None]:
     return [running(where, hook) for hook in (hooks.XDP, hooks.EGRESS)]
 
 
-def test_what_the_layout_before_has_is_taken_over(namespace: Namespace, builds: list[Path]) -> None:
+@pytest.mark.parametrize(
+    ("layout", "lacks"),
+    [*zip(meta.LAYOUTS_BEFORE, [tree.LATER_MAPS, tree.BURST_MAPS], strict=True)],
+    ids=[*map(str, meta.LAYOUTS_BEFORE)],
+)
+def test_what_a_layout_before_has_is_taken_over(
+    namespace: Namespace, builds: list[Path], layout: int, lacks: tuple[str, ...]
+) -> None:
     where = loader.load("roce0").where
     with Maps(where) as maps:
         maps.slots["t1"][1234] = 77
         with libbpf.opened(where.path / "xdp_ingress") as program:
             libbpf.prog_test_run(program, bytes(60))
-        counters = maps.counters()
+        counters, generation = maps.counters(), int(maps.control["generation"][0])
     record = meta.read(where.path)
-    record["abi"] = meta.LAYOUT_BEFORE
+    record["abi"] = layout
     meta.write(where.path, record)
-    for name in tree.TCP_MAPS:
+    for name in lacks:
         (where.path / name).unlink()
-    with pytest.raises(VersionError, match=f"has layout {meta.LAYOUT_BEFORE}"):
+    with pytest.raises(VersionError, match=f"has layout {layout}"):
         loader.inspect(where)
     with Maps(where) as before:
         assert before.counters() == counters
@@ -142,6 +149,8 @@ def test_what_the_layout_before_has_is_taken_over(namespace: Namespace, builds: 
         assert new.slots["t1"][1234] == 77
         assert new.counters() == counters
         assert not new.tcp_conns["flags"].any()
+        assert not new.bursts["number"].any()
+        assert int(new.control["generation"][0]) > generation
 
 
 def test_maps_of_another_layout_are_refused(namespace: Namespace, builds: list[Path]) -> None:

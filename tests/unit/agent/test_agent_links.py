@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cwdp.agent import nic as agent_nic
+from cwdp.agent.config import AgentConfig
 from cwdp.agent.links import LinkTable
 from cwdp.agent.nic import HostNic
 from cwdp.agent.probing import prober
@@ -232,8 +233,10 @@ def test_what_is_read_anew_is_what_is_there(before: list[Message], now: list[Mes
 
 
 def test_every_counter_of_a_nic_is_there_from_the_start(table: Table) -> None:
-    nic = HostNic("h", "nic0", loader.Settings(), table)
-    expected = {f"agent.nic0.{name}": 0 for name in (*prober.COUNTERS, *agent_nic.COUNTERS)}
+    nic = HostNic(AgentConfig(host="h", nics=["nic0"]), "nic0", loader.Settings(), table)
+    expected = {
+        f"agent.nic0.{name}": 0 for name in (*prober.COUNTERS, *agent_nic.COUNTERS, *agent_nic.BURST_COUNTERS)
+    }
     assert nic.totals() == expected
 
 
@@ -244,7 +247,7 @@ def test_an_interface_that_is_not_there_is_awaited_and_named_once(
         raise InterfaceError(f"there is no interface {ifname}", "interfaces here: lo")
 
     monkeypatch.setattr(loader, "load", load)
-    nic = HostNic("h", "nci0", loader.Settings(), table)
+    nic = HostNic(AgentConfig(host="h", nics=["nci0"]), "nci0", loader.Settings(), table)
     assert not nic.ensure(KEYS)
     assert not nic.ensure(KEYS)
     (record,) = caplog.records
@@ -263,7 +266,7 @@ def test_a_dataplane_that_goes_while_it_is_opened_is_tried_again(
     found = loader.Loaded(TreePath(1, "nic0"), XdpMode.NATIVE, "tag")
     monkeypatch.setattr(loader, "load", lambda _ifname, _settings: found)
     monkeypatch.setattr("cwdp.agent.nic.Maps", open_maps)
-    nic = HostNic("h", "nic0", loader.Settings(), table)
+    nic = HostNic(AgentConfig(host="h", nics=["nic0"]), "nic0", loader.Settings(), table)
     for _ in range(2):
         with pytest.raises(DataplaneError, match="cannot open the maps of nic0"):
             nic.ensure(KEYS)
@@ -282,7 +285,7 @@ def test_the_speed_of_a_link_is_asked_for_when_it_comes_up(
         return speeds[len(asked) - 1]
 
     monkeypatch.setattr("cwdp.agent.nic.wire_bps", wire_bps)
-    nic = HostNic("h", "nic0", loader.Settings(), table)
+    nic = HostNic(AgentConfig(host="h", nics=["nic0"]), "nic0", loader.Settings(), table)
     assert nic.describe().speed_bps is None
     for speed_bps in speeds:
         table.told(link("nic0"), address("10.0.0.1"))
@@ -293,7 +296,7 @@ def test_the_speed_of_a_link_is_asked_for_when_it_comes_up(
 
 
 def test_a_nic_that_is_not_there_is_described_as_absent(table: Table) -> None:
-    nic = HostNic("h", "nic0", loader.Settings(), table)
+    nic = HostNic(AgentConfig(host="h", nics=["nic0"]), "nic0", loader.Settings(), table)
     told = nic.describe()
     assert (told.mode, told.carrier, told.mac, told.ipv4) == ("absent", False, "", None)
     table.told(link("nic0"), address("10.0.0.1"))

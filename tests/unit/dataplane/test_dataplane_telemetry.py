@@ -19,7 +19,7 @@ from cwdp.shared.bus import records
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import QP_ROW, SAMPLE_ROW, qp_as_json, qp_keys
 
-LARGEST_MESSAGE = 1 << 20
+LARGEST_MESSAGE, GAP_MS = 1 << 20, 10.0
 
 
 def _maps(places: int = 64) -> Any:
@@ -27,6 +27,8 @@ def _maps(places: int = 64) -> Any:
         made=0,
         qps={direction: np.zeros(places, dtype=abi.QP) for direction in Direction},
         samples=np.zeros(abi.SAMPLES, dtype=abi.SAMPLE),
+        bursts=np.zeros(abi.BURSTS, dtype=abi.BURST),
+        close_bursts=lambda: None,
         control=np.zeros(1, dtype=abi.CONTROL),
     )
     maps.qp_places_made = lambda: maps.made
@@ -180,7 +182,7 @@ def _full(places: int) -> Any:
 
 def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
     maps = _full(3 * MOST_LISTED)
-    queue_pairs = QueuePairs("nic0", maps)
+    queue_pairs = QueuePairs("nic0", maps, GAP_MS)
     reports = list(queue_pairs.reports(77, []))
     assert [len(rows_of(report.rows, QP_ROW)) for report in reports] == [ROWS_PER_QP_REPORT] * 2
     assert [report.unlisted for report in reports] == [5 * MOST_LISTED, 0]
@@ -191,7 +193,7 @@ def test_the_busiest_are_listed_in_messages_that_fit_the_bus() -> None:
 
 
 def test_a_nic_of_which_nothing_moves_says_so_every_second() -> None:
-    queue_pairs = QueuePairs("nic0", _maps())
+    queue_pairs = QueuePairs("nic0", _maps(), GAP_MS)
     for second in range(3):
         told = [list(queue_pairs.reports(10**9 * second + part, [])) for part in range(0, 10**9, 250_000_000)]
         assert [len(reports) for reports in told] == [1, 0, 0, 0]
@@ -223,7 +225,7 @@ def test_stamps_are_put_on_the_timeline() -> None:
 
 def test_stamps_of_an_unsynced_host_are_counted_and_left_out() -> None:
     maps = _maps()
-    queue_pairs = QueuePairs("nic0", maps)
+    queue_pairs = QueuePairs("nic0", maps, GAP_MS)
     _stamp(maps, 2, bound_ns=abi.BOUND_UNSYNCED)
     _stamp(maps, 1)
     (report,) = queue_pairs.samples()
@@ -233,7 +235,7 @@ def test_stamps_of_an_unsynced_host_are_counted_and_left_out() -> None:
 
 def test_many_stamps_travel_in_messages_that_fit_the_bus() -> None:
     maps = _maps()
-    queue_pairs = QueuePairs("nic0", maps)
+    queue_pairs = QueuePairs("nic0", maps, GAP_MS)
     maps.control["sample_head"] = abi.SAMPLES
     numbers = np.arange(1, abi.SAMPLES + 1)
     maps.samples["number"][numbers % abi.SAMPLES] = numbers
