@@ -15,6 +15,7 @@ from aiohttp import web
 
 from cwdp import __version__
 from cwdp.errors import BusError
+from cwdp.shared.bursts import BurstReport
 from cwdp.shared.bus.buckets import stream_of
 from cwdp.shared.bus.messages import (
     DESIRED_BUCKET,
@@ -285,6 +286,7 @@ class Manager:
             self._hear("report", Report, self._on_report)
             self._hear("qp", QpReport, self._on_queue_pairs)
             self._hear("sample", SampleReport, self._on_samples)
+            self._hear("burst", BurstReport, self._on_bursts)
             self._hear("window", WindowReport, self._on_windows)
             self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
             self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
@@ -382,6 +384,9 @@ class Manager:
 
     def _on_samples(self, report: SampleReport) -> None:
         self.state.traffic.hear_samples(report, time.monotonic())
+
+    def _on_bursts(self, report: BurstReport) -> None:
+        self.state.traffic.hear_bursts(report, time.monotonic())
 
     def _on_steering(self, report: SteerReport) -> None:
         self.state.hear_steering(report, time.monotonic())

@@ -8,12 +8,14 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.bursts import BurstReport
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, QpReport, SampleReport
 from cwdp.shared.bus.packing import rows_of, rows_of_each
-from cwdp.shared.bus.records import DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
+from cwdp.shared.bus.records import BURST_ROW, DIRECTIONS, QP_ROW, SAMPLE_ROW, packed_address
 from cwdp.shared.connections import TcpReport
 from cwdp.shared.verbs import VerbsReport
 from manager.hosts.members import Members
+from manager.queue_pairs.bursts import BurstStore
 from manager.queue_pairs.counters import LARGEST_BPS, NicReport, QueuePairStore
 from manager.queue_pairs.delays import QpDelays
 from manager.queue_pairs.verbs import VerbsStore
@@ -33,6 +35,7 @@ class Traffic:
     Attributes:
         queue_pairs: what was counted.
         delays: what came of the stamps.
+        bursts: the latest.
         verbs: what the verbs shim has told of queue pairs.
         tcp: TCP connections of named services.
         reports: messages by outcome (`REPORT_REASONS`).
@@ -41,6 +44,7 @@ class Traffic:
     def __init__(self, members: Members) -> None:
         self.queue_pairs = QueuePairStore()
         self.delays = QpDelays()
+        self.bursts = BurstStore()
         self.verbs = VerbsStore()
         self.tcp = ConnectionStore()
         self.reports: Counter[str] = Counter(dict.fromkeys(REPORT_REASONS, 0))
@@ -106,6 +110,15 @@ class Traffic:
                 self._learn_addresses()
                 self.delays.hear((report.host, part.nic), rows, now_ns)
 
+    def hear_bursts(self, report: BurstReport, now_s: float) -> None:
+        """Queue pairs of a host have paused."""
+        now_ns, implausible = self.timeline_ns(now_s), self.bursts.implausible
+        for part in report.nics:
+            rows = self._rows(report.host, part.nic, part.rows, BURST_ROW)
+            if rows is not None and now_ns is not None:
+                self.bursts.hear((report.host, part.nic), rows, now_ns)
+        self.reports["implausible"] += self.bursts.implausible > implausible
+
     def hear_clock(self, line: ClockLine | None, now_s: float) -> None:
         """What a host believes the timeline shows, by which this manager knows the time too."""
         if line is None or line.state not in ("synced", "holdover"):
@@ -134,6 +147,7 @@ class Traffic:
         self.queue_pairs.expire(now_s, set(self._members.hosts))
         self.verbs.keep_only(self._members.hosts.keys())
         self.tcp.expire(now_s, self._members.hosts.keys())
+        self.bursts.keep_only(self._members.hosts.keys())
         now_ns = self.timeline_ns(now_s)
         if now_ns is not None:
             self.delays.expire(now_ns)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import EGRESS, QP_ROW, packed_address, qp_as_json, qp_keys
 from manager.placement.flows import QpName
+from manager.queue_pairs.bursts import Bursts, Key
 from manager.queue_pairs.counters import NS, RATE_HOLDS_S, NicTable
 from manager.queue_pairs.delays import FlowDelay
 from manager.queue_pairs.verbs import VerbsQp
@@ -68,6 +69,7 @@ class Rows:
         self._traffic = state.traffic
         self._now_s = now_s
         self._now_ns = state.traffic.timeline_ns(now_s) or 0
+        self._bursts: dict[tuple[str, str], dict[Key, Bursts]] = {}
         self._owners = {
             packed_address(address): nic for address, nic in state.members.nics_by_address.items()
         }
@@ -94,6 +96,11 @@ class Rows:
         address = packed_address(name.dst_addr)
         return self._traffic.delays.delay((name.host, name.nic), address, name.qpn, self._now_ns)
 
+    def _bursts_at(self, nic: tuple[str, str]) -> dict[Key, Bursts]:
+        if nic not in self._bursts:
+            self._bursts[nic] = self._traffic.bursts.of(nic)
+        return self._bursts[nic]
+
     def as_json(self, nic: tuple[str, str], i: int) -> Json:
         """The row `i` of a NIC."""
         table = self._traffic.queue_pairs.tables[nic]
@@ -101,6 +108,7 @@ class Rows:
         address = row["addr"].tobytes()
         is_sent = row["direction"] == EGRESS
         verbs = self._traffic.verbs.at(nic, address, int(row["qpn"])) if is_sent else None
+        bursts = self._bursts_at(nic).get((address, int(row["qpn"]), int(row["direction"])))
         pps, bytes_per_s = table.rates[i] if silent_s < RATE_HOLDS_S else (0.0, 0.0)
         delay = None
         if is_sent:
@@ -115,6 +123,7 @@ class Rows:
             "paced_bps": self._paced_bps(table, row, silent_s),
             "age_s": round(silent_s + int(row["age_ns"]) * NS, 3),
             "owd": None if delay is None else asdict(delay),
+            "bursts": None if bursts is None else asdict(bursts),
             "actuator": verbs.actuator if verbs else "tc" if is_sent else None,
             "process": None if verbs is None else _process(verbs),
         }

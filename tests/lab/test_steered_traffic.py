@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -217,6 +218,30 @@ def test_data_packets_have_delays(running: Running) -> None:
     delay = running.row(SOURCE, "egress", REMOTE_QPN)["owd"]
     assert -delay["bound_ns"] <= delay["min_ns"] <= delay["p50_ns"] <= delay["p99_ns"] <= delay["max_ns"]
     assert 1_000 < delay["p50_ns"] < 100_000_000
+
+
+def test_bursts_are_told_alike_by_both_ends(running: Running) -> None:
+    pause_s, count = 0.4, 4
+    flow = running.flow(RATE_BPS, total_bytes=100_000)
+    begun_s = []
+    for _ in range(count):
+        with Generator([flow], running.lab.popen, running.lab.run_dir) as generator:
+            begun_s.append(time.monotonic())
+            generator.start()
+            generator.result(TIMEOUT_S)
+        time.sleep(pause_s)
+
+    def found(host: str, direction: str) -> dict[str, Any]:
+        return running.row(host, direction, REMOTE_QPN).get("bursts") or {}
+
+    ends = [(SOURCE, "egress"), (TARGET, "ingress")]
+    until(lambda: all(found(*end).get("count", 0) >= count for end in ends), "all bursts")
+    sent, came = (found(*end) for end in ends)
+    assert abs(sent["period_ns"] - came["period_ns"]) < 20e6
+    assert sent["length_ns"] == pytest.approx(0.4e9, rel=0.3)
+    assert sent["rate_bps"] == pytest.approx(RATE_BPS, rel=0.3)
+    assert (sent["bytes"], sent["resent"], sent["naks"]) == (came["bytes"], 0, 0)
+    assert min(later - earlier for earlier, later in pairwise(begun_s)) * 1e9 < sent["period_ns"] + 50e6
 
 
 def test_wishes_that_cannot_be_are_refused_or_told(running: Running) -> None:

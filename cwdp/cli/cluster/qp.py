@@ -23,6 +23,7 @@ LOCAL_INTERVAL_S = 1.0
 @click.option("--host", default="", metavar="HOST[/NIC]", help="Only what leaves from and comes to here.")
 @click.option("--dev", metavar="IF", help="Of an interface of this host, without a manager.")
 @click.option("--owd", is_flag=True, help="Show the one-way delays of their data packets.")
+@click.option("--bursts", is_flag=True, help="Show in which bursts they send: how often, how long, how fast.")
 @click.option("--sort", type=click.Choice(SORTS), default="rate", show_default=True, help="Largest first.")
 @click.option("--limit", type=click.IntRange(min=0), help="Show so many, 0 for all; else what fits.")
 @reading
@@ -31,6 +32,7 @@ def qp(
     host: str,
     dev: str | None,
     owd: bool,
+    bursts: bool,
     sort: str,
     limit: int | None,
     url: str | None,
@@ -40,9 +42,13 @@ def qp(
     """Show RoCEv2 queue pairs by direction: rates, marks, NAKs, losses, delays of their data packets."""
     if limit is None:
         limit = 0 if as_json else rows_that_fit(lines_each=1)
-    if dev is not None and (host or owd):
-        raise click.UsageError("--dev reads this host's dataplane; --host and --owd ask the manager.")
-    render = _delays if owd else _counts
+    if dev is not None and (host or owd or bursts):
+        raise click.UsageError(
+            "--dev reads this host's dataplane; --host, --owd and --bursts ask the manager."
+        )
+    if owd and bursts:
+        raise click.UsageError("--owd and --bursts exclude each other; give one of them.")
+    render = _delays if owd else _bursts if bursts else _counts
     if dev is not None:
         with LocalQueuePairs(dev) as local:
             time.sleep(LOCAL_INTERVAL_S)
@@ -131,6 +137,24 @@ def _delays(answer: Any) -> RenderableType:
             cells = [str(delay["samples"])]
             cells += [tables.duration(delay[f"{name}_ns"]) for name in ("min", "p50", "p99", "max", "bound")]
         table.add_row(_name(row), str(row["sport"]), tables.quantity(row["bps"]), *cells)
+    return Group(table, _note(answer))
+
+
+def _bursts(answer: Any) -> RenderableType:
+    table = tables.new_table("queue pair", "bursts", "every", "lasting", "bytes", "bit/s", "CE")
+    for row in answer["queue_pairs"]:
+        found = row["bursts"]
+        cells = [tables.NONE] * 6
+        if found is not None:
+            cells = [
+                str(found["count"]),
+                tables.duration(found["period_ns"]),
+                tables.duration(found["length_ns"]),
+                tables.quantity(found["bytes"]),
+                tables.NONE if found["rate_bps"] is None else tables.quantity(found["rate_bps"]),
+                tables.quantity(found["ce_marks"]),
+            ]
+        table.add_row(_name(row), *cells)
     return Group(table, _note(answer))
 
 

@@ -67,18 +67,18 @@ SAMPLE_ROW = np.dtype(
 
 BURST_ROW = np.dtype(
     [
+        ("addr", "u1", (16,)),
+        ("qpn", "<u4"),
+        ("direction", "u1"),
+        ("reserved", "u1", (3,)),
         ("start_ns", "<i8"),
         ("end_ns", "<i8"),
-        ("addr", "u1", (16,)),
         ("packets", "<u8"),
         ("bytes", "<u8"),
-        ("qpn", "<u4"),
         ("ce_marks", "<u4"),
         ("resent", "<u4"),
         ("naks", "<u4"),
         ("bound_ns", "<u4"),
-        ("direction", "u1"),
-        ("reserved", "u1", (3,)),
     ]
 )
 """Data packets of one direction of a queue pair with no gap between them, on the common timeline, by the other end's address
@@ -157,7 +157,7 @@ def within_32_bits(delay_ns: Delays) -> Delays:
 
 
 def qp_keys(rows: NDArray[np.void]) -> NDArray[np.bytes_]:
-    """What tells QP_ROWs of one NIC apart (address, QPN, direction), to sort and compare; shape (rows,)."""
+    """What tells QP_ROWs or BURST_ROWs of one NIC apart (address, QPN, direction), to sort and compare; shape (rows,)."""
     return _keys(rows, slice(0, KEY_BYTES))
 
 

@@ -49,8 +49,28 @@ ROW = {
         "max_ns": 99_000_000,
         "bound_ns": 80,
     },
+    "bursts": {
+        "count": 1024,
+        "period_ns": 1_003_000_000,
+        "length_ns": 599_000_000,
+        "bytes": 10**9,
+        "rate_bps": 399_100_000_000,
+        "ce_marks": 12_345,
+        "resent": 3,
+        "naks": 0,
+        "last_end_ns": 1_795_254_130_000_000_000,
+        "bound_ns": 80,
+    },
 }
-UNKNOWN = ROW | {"peer": None, "pps": None, "bps": None, "owd": None, "direction": "ingress", "host": None}
+UNKNOWN = ROW | {
+    "peer": None,
+    "pps": None,
+    "bps": None,
+    "owd": None,
+    "bursts": None,
+    "direction": "ingress",
+    "host": None,
+}
 ANSWER = {"qp_count": 12, "unlisted": 3, "queue_pairs": [ROW, UNKNOWN]}
 EVENT = {
     "time_s": 1_795_254_130.3134,
@@ -120,11 +140,26 @@ def test_delays_of_what_leaves(client: type[_Client]) -> None:
     assert client.asked[0][1]["limit"] == 5
 
 
+def test_bursts(client: type[_Client]) -> None:
+    output = _run("qp", "--bursts")
+    assert max(map(len, output.splitlines())) <= 80
+    for shown in ("1024", "1,003.0 ms", "599.0 ms", " 1G ", "399G", "12.3k"):
+        assert shown in output
+    client.answer = ANSWER | {"queue_pairs": [ROW | {"bursts": ROW["bursts"] | {"rate_bps": None}}]}  # type: ignore[operator]
+    assert "399G" not in _run("qp", "--bursts")
+
+
+def test_one_view_at_a_time() -> None:
+    result = CliRunner().invoke(main, ["qp", "--owd", "--bursts"])
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
+
+
 def test_queue_pairs_for_programs(client: type[_Client]) -> None:
     assert json.loads(_run("qp", "--json")) == ANSWER
 
 
-@pytest.mark.parametrize("other", [("--host", "h1"), ("--owd",)])
+@pytest.mark.parametrize("other", [("--host", "h1"), ("--owd",), ("--bursts",)])
 def test_an_interface_of_this_host_needs_no_manager(other: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, ["qp", "--dev", "lo", *other])
     assert result.exit_code == 2

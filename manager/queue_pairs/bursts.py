@@ -1,0 +1,133 @@
+"""Bursts of queue pairs, as hosts tell of them. Pure: time is an argument."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.records import BURST_ROW, qp_keys
+
+KEPT = 1_024
+"""Bursts of a NIC, both ways; the latest."""
+
+LONGEST_NS = 3_600 * 10**9
+MOST_BYTES = 2**50
+LATE_NS = 600 * 10**9
+"""What ended so much earlier or later than now is no burst of today's."""
+
+Rows = NDArray[np.void]
+Key = tuple[bytes, int, int]
+"""Of one direction of a queue pair: the far address (16 bytes), the destination QPN, the direction."""
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """What is known of the bursts of one direction of a queue pair.
+
+    Attributes:
+        count: how many of them are kept.
+        period_ns: from the beginning of one to that of the next, the median; None for fewer than two.
+        length_ns: the median.
+        bytes: of IP packets in one, the median.
+        rate_bps: of IP packets within them, the mean over all; None where they were too short to tell.
+        ce_marks, resent, naks: in all.
+        last_end_ns: on the timeline.
+        bound_ns: of their times, the largest.
+    """
+
+    count: int
+    period_ns: int | None
+    length_ns: int
+    bytes: int
+    rate_bps: int | None
+    ce_marks: int
+    resent: int
+    naks: int
+    last_end_ns: int
+    bound_ns: int
+
+
+class BurstStore:
+    """The latest bursts of every NIC.
+
+    Attributes:
+        implausible: rows that were not taken: they end before they begin, last for hours, or are of another time.
+    """
+
+    def __init__(self) -> None:
+        self.implausible = 0
+        self._rings: dict[tuple[str, str], _Ring] = {}
+
+    def hear(self, nic: tuple[str, str], rows: Rows, now_ns: int) -> None:
+        """Take in bursts that are over.
+
+        Args:
+            nic: its host and interface.
+            rows: dtype BURST_ROW, shape (n,).
+            now_ns: the timeline now.
+        """
+        start_ns, end_ns = rows["start_ns"], rows["end_ns"]
+        sane = (end_ns > now_ns - LATE_NS) & (end_ns < now_ns + LATE_NS) & (rows["bytes"] < MOST_BYTES)
+        sane &= (start_ns <= end_ns) & (start_ns > end_ns - LONGEST_NS)
+        self.implausible += int(np.count_nonzero(~sane))
+        if sane.any():
+            self._rings.setdefault(nic, _Ring()).add(rows[sane])
+
+    def of(self, nic: tuple[str, str]) -> dict[Key, Bursts]:
+        """What is known of a NIC's queue pairs."""
+        ring = self._rings.get(nic)
+        if ring is None:
+            return {}
+        keys = qp_keys(ring.rows)
+        order = np.lexsort((ring.rows["start_ns"], keys))
+        rows, keys = ring.rows[order], keys[order]
+        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        parts = np.split(rows, begins[1:])
+        return {_key(part[0]): _summary(part) for part in parts}
+
+    def keep_only(self, hosts: Collection[str]) -> None:
+        """Forget what other hosts told."""
+        for nic in [nic for nic in self._rings if nic[0] not in hosts]:
+            del self._rings[nic]
+
+
+class _Ring:
+    """The last `KEPT` rows of a NIC."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros(KEPT, BURST_ROW)
+        self._count = 0
+
+    @property
+    def rows(self) -> Rows:
+        """Those there are, in no order."""
+        return self._rows[: self._count]
+
+    def add(self, rows: Rows) -> None:
+        rows = rows[-KEPT:]
+        self._rows[(self._count + np.arange(len(rows))) % KEPT] = rows
+        self._count += len(rows)
+
+
+def _key(row: np.void) -> Key:
+    return row["addr"].tobytes(), int(row["qpn"]), int(row["direction"])
+
+
+def _summary(rows: Rows) -> Bursts:
+    """Of the bursts of one direction of a queue pair, by their beginning."""
+    lasted_ns = rows["end_ns"] - rows["start_ns"]
+    total_ns = int(lasted_ns.sum())
+    periods_ns = np.diff(rows["start_ns"])
+    return Bursts(
+        count=len(rows),
+        period_ns=round(float(np.median(periods_ns))) if len(periods_ns) else None,
+        length_ns=round(float(np.median(lasted_ns))),
+        bytes=round(float(np.median(rows["bytes"]))),
+        rate_bps=round(8e9 * int(rows["bytes"].sum()) / total_ns) if total_ns else None,
+        ce_marks=int(rows["ce_marks"].sum()),
+        resent=int(rows["resent"].sum()),
+        naks=int(rows["naks"].sum()),
+        last_end_ns=int(rows["end_ns"].max()),
+        bound_ns=int(rows["bound_ns"].max()),
+    )

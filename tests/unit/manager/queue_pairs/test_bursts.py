@@ -1,0 +1,104 @@
+"""The latest bursts of queue pairs, and what they come to."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.records import BURST_ROW, EGRESS, INGRESS
+from manager.queue_pairs.bursts import KEPT, LATE_NS, LONGEST_NS, MOST_BYTES, BurstStore
+
+NIC = ("h1", "roce0")
+NOW_NS = 10**18
+MS, SECOND_NS = 10**6, 10**9
+NOBODY = bytes(16)
+
+
+def rows(count: int = 1, **fields: int) -> NDArray[np.void]:
+    """Bursts of 600 ms, one a second, until now."""
+    made = np.zeros(count, BURST_ROW)
+    made["start_ns"] = NOW_NS - SECOND_NS * np.arange(count, 0, -1)
+    made["end_ns"] = made["start_ns"] + 600 * MS
+    made["bytes"] = 750_000
+    for name, value in fields.items():
+        made[name] = value
+    return made
+
+
+def test_what_bursts_come_to() -> None:
+    store = BurstStore()
+    told = rows(5, qpn=7, direction=EGRESS, ce_marks=1, resent=2, naks=3, bound_ns=40)
+    told["bound_ns"][2] = 90
+    store.hear(NIC, told[3:], NOW_NS)
+    store.hear(NIC, told[:3], NOW_NS)
+    (key,) = store.of(NIC)
+    assert key == (NOBODY, 7, EGRESS)
+    found = store.of(NIC)[key]
+    assert (found.count, found.period_ns, found.length_ns) == (5, SECOND_NS, 600 * MS)
+    assert (found.bytes, found.rate_bps) == (750_000, 10_000_000)
+    assert (found.ce_marks, found.resent, found.naks, found.bound_ns) == (5, 10, 15, 90)
+    assert found.last_end_ns == NOW_NS - 400 * MS
+
+
+def test_a_single_one_has_no_period_and_a_short_one_no_rate() -> None:
+    store = BurstStore()
+    store.hear(NIC, rows(end_ns=NOW_NS - SECOND_NS), NOW_NS)
+    (found,) = store.of(NIC).values()
+    assert (found.count, found.period_ns, found.length_ns, found.rate_bps) == (1, None, 0, None)
+
+
+def test_directions_queue_pairs_and_addresses_are_apart() -> None:
+    store = BurstStore()
+    told = rows(6)
+    told["direction"] = (EGRESS, INGRESS, EGRESS, INGRESS, EGRESS, EGRESS)
+    told["qpn"] = (1, 1, 2, 1, 1, 0x100)
+    told["addr"][4, 15] = 9
+    store.hear(NIC, told, NOW_NS)
+    counts = {key: found.count for key, found in store.of(NIC).items()}
+    far = bytes(15) + b"\x09"
+    assert counts == {
+        (NOBODY, 1, EGRESS): 1,
+        (NOBODY, 1, INGRESS): 2,
+        (NOBODY, 2, EGRESS): 1,
+        (far, 1, EGRESS): 1,
+        (NOBODY, 0x100, EGRESS): 1,
+    }
+    assert store.of(("h1", "roce1")) == {}
+
+
+def test_only_the_latest_are_kept() -> None:
+    store = BurstStore()
+    for qpn in range(3):
+        store.hear(NIC, rows(KEPT // 2, qpn=qpn, start_ns=NOW_NS, end_ns=NOW_NS), NOW_NS)
+    assert {key[1]: found.count for key, found in store.of(NIC).items()} == {1: KEPT // 2, 2: KEPT // 2}
+    store.hear(NIC, rows(2 * KEPT, qpn=3, start_ns=NOW_NS, end_ns=NOW_NS), NOW_NS)
+    assert [(key[1], found.count) for key, found in store.of(NIC).items()] == [(3, KEPT)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"end_ns": NOW_NS - 2 * SECOND_NS},
+        {"start_ns": NOW_NS - LONGEST_NS, "end_ns": NOW_NS},
+        {"start_ns": NOW_NS + LATE_NS, "end_ns": NOW_NS + LATE_NS},
+        {"start_ns": NOW_NS - LATE_NS, "end_ns": NOW_NS - LATE_NS},
+        {"start_ns": -(2**63), "end_ns": 2**63 - 1},
+        {"start_ns": -(2**63), "end_ns": -(2**63)},
+        {"start_ns": 2**63 - 1, "end_ns": NOW_NS},
+        {"bytes": MOST_BYTES},
+    ],
+)
+def test_what_cannot_be_is_counted_and_left_out(fields: dict[str, int]) -> None:
+    store = BurstStore()
+    store.hear(NIC, rows(**fields), NOW_NS)
+    assert (store.of(NIC), store.implausible) == ({}, 1)
+    store.hear(NIC, np.concatenate([rows(**fields), rows()]), NOW_NS)
+    assert ([found.count for found in store.of(NIC).values()], store.implausible) == ([1], 2)
+
+
+def test_hosts_that_are_gone_are_forgotten() -> None:
+    store = BurstStore()
+    store.hear(NIC, rows(), NOW_NS)
+    store.hear(("h2", "roce0"), rows(), NOW_NS)
+    store.keep_only({"h2"})
+    assert store.of(NIC) == {}
+    assert len(store.of(("h2", "roce0"))) == 1
