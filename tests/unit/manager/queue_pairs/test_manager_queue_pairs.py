@@ -8,9 +8,10 @@ from fakes import hello, nic
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from cwdp.shared.bursts import BurstReport, NicBursts
 from cwdp.shared.bus.messages import ClockLine, NicQueuePairs, NicSamples, QpReport, SampleReport
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
+from cwdp.shared.bus.records import BURST_ROW, EGRESS, INGRESS, QP_ROW, SAMPLE_ROW, packed_address
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.queue_pairs.counters import FORGET_AFTER_S, MOST_ROWS, JoinedTables, NicReport, QueuePairStore
@@ -239,6 +240,72 @@ def _samples(direction: int, peer: str, first_ns: int) -> bytes:
     rows["qpn"], rows["psn"], rows["direction"] = 5, np.arange(20), direction
     rows["time_ns"], rows["bound_ns"] = first_ns + np.arange(20), 40
     return row_bytes(rows)
+
+
+def _burst(rows: bytes, *, host: str = "a", nic: str = "eth0") -> BurstReport:
+    return BurstReport(host=host, nics=[NicBursts(nic=nic, rows=rows)])
+
+
+def _burst_rows(count: int, **fields: int) -> NDArray[np.void]:
+    """Bursts of queue pair 5 of half a second each, one a second until 100 s of the timeline."""
+    rows = np.zeros(count, dtype=BURST_ROW)
+    rows["addr"] = np.frombuffer(packed_address("10.0.0.2"), dtype=np.uint8)
+    rows["qpn"], rows["end_ns"] = 5, S * np.arange(101 - count, 101)
+    rows["start_ns"], rows["bytes"] = rows["end_ns"] - S // 2, 1000
+    for name, value in fields.items():
+        rows[name] = value
+    return rows
+
+
+def test_bursts_are_shown_with_their_queue_pair() -> None:
+    state = _state()
+    traffic = state.traffic
+    traffic.hear_bursts(_burst(row_bytes(_burst_rows(1))), 0.0)
+    traffic.hear_clock(replace(LINE, ref_local_ns=0, offset_base_ns=100 * S), 0.0)
+    for second in (0, 1):
+        rows = _rows({"qpn": 5, "packets": second}, {"qpn": 6}, {"qpn": 5, "direction": INGRESS})
+        traffic.hear_queue_pairs(_report(row_bytes(rows), local_ns=second * S), float(second))
+    traffic.hear_bursts(_burst(row_bytes(_burst_rows(3))), 0.0)
+    shown = {
+        (row["qpn"], row["direction"]): row["bursts"]
+        for row in qp_views.queue_pairs(state, 0.0)["queue_pairs"]
+    }
+    assert shown[6, "egress"] is shown[5, "ingress"] is None
+    assert shown[5, "egress"] == {
+        "count": 3,
+        "period_ns": S,
+        "length_ns": S // 2,
+        "bytes": 1000,
+        "rate_bps": 16_000,
+        "ce_marks": 0,
+        "resent": 0,
+        "naks": 0,
+        "last_end_ns": 100 * S,
+        "bound_ns": 0,
+    }
+    traffic.expire(1.0)
+    assert traffic.bursts.of(NIC)
+    state.members.hosts.pop("a")
+    traffic.expire(1.0)
+    assert not traffic.bursts.of(NIC)
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (_burst(b"", host="z"), "unknown_nic"),
+        (_burst(b"", nic="eth9"), "unknown_nic"),
+        (_burst(b"x"), "not_sane"),
+        (_burst(row_bytes(_burst_rows(2, direction=2))), "not_sane"),
+        (_burst(row_bytes(_burst_rows(2, start_ns=2**62))), "implausible"),
+    ],
+)
+def test_bursts_that_cannot_be_are_counted(report: BurstReport, reason: str) -> None:
+    traffic = _state().traffic
+    traffic.hear_clock(replace(LINE, ref_local_ns=0, offset_base_ns=100 * S), 0.0)
+    traffic.hear_bursts(report, 0.0)
+    assert traffic.reports[reason] == 1
+    assert traffic.bursts.of(NIC) == {}
 
 
 def test_queue_pairs_are_shown_with_rates_peers_and_delays() -> None:
