@@ -1,0 +1,1 @@
+"""Jobs, inferred from how queue pairs send: who belongs together, and in which rhythm."""

@@ -1,0 +1,79 @@
+"""The period of a job's iterations, from its bursts."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.records import BURST_ROW
+from manager.jobs.rhythm import BIN_NS, activity, rhythm
+
+MS = 10**6
+BINS = 15_000
+
+
+def bursts(spans: list[tuple[float, float]], size: int = 10**6) -> NDArray[np.void]:
+    """From and to, in ms on the timeline."""
+    rows = np.zeros(len(spans), BURST_ROW)
+    rows["start_ns"] = [round(begin * MS) for begin, _ in spans]
+    rows["end_ns"] = [round(end * MS) for _, end in spans]
+    rows["bytes"] = size
+    return rows
+
+
+def iterations(
+    rng: np.random.Generator, compute_ms: float, send_ms: float, jitter: float, count: int
+) -> list[tuple[float, float]]:
+    """Bursts of iterations whose computing varies."""
+    computed = compute_ms * (1 + rng.uniform(-jitter, jitter, count))
+    starts = np.cumsum(computed + send_ms) - send_ms
+    return [(start, start + send_ms) for start in starts.tolist()]
+
+
+def test_bytes_are_spread_over_a_burst() -> None:
+    sent = activity(bursts([(0, 8), (1, 1)], size=1000), 20 * MS, 10)
+    assert sent[:4] == pytest.approx([250 + 1000, 250, 250, 250])
+    assert sent[4:] == pytest.approx(0.0)
+    assert sent.sum() == pytest.approx(2000)
+
+
+def test_what_lies_before_does_not_count() -> None:
+    sent = activity(bursts([(0, 20)], size=1000), 20 * MS, 5)
+    assert sent == pytest.approx(100.0)
+    assert activity(bursts([]), 0, 5) == pytest.approx(np.zeros(5))
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.floats(60, 1200),
+    st.floats(0.1, 3.0),
+    st.floats(0, 0.1),
+    st.integers(0, 2**32),
+)
+def test_a_period_is_found_within_a_hundredth(
+    compute_ms: float, ratio: float, jitter: float, seed: int
+) -> None:
+    spans = iterations(np.random.default_rng(seed), compute_ms, ratio * compute_ms, jitter, 600)
+    seen = [span for span in spans if span[1] < BINS * BIN_NS / MS]
+    found = rhythm(activity(bursts(seen), round(seen[-1][1] * MS), BINS))
+    starts = np.array([begin for begin, _ in seen])
+    assert found is not None
+    assert found.period_ns / MS == pytest.approx(np.diff(starts).mean(), rel=0.01)
+
+
+def test_two_bursts_of_an_iteration_are_one_period() -> None:
+    spans = []
+    for i in range(40):
+        spans += [(700.0 * i, 700.0 * i + 60), (700.0 * i + 300, 700.0 * i + 500)]
+    found = rhythm(activity(bursts(spans), 28_000 * MS, 13_500))
+    assert found is not None
+    assert found.period_ns / MS == pytest.approx(700, rel=0.01)
+
+
+def test_what_has_no_rhythm_has_no_period() -> None:
+    rng = np.random.default_rng(1)
+    starts = np.cumsum(rng.exponential(200.0, 150))
+    assert rhythm(activity(bursts([(start, start + 20) for start in starts]), 30_000 * MS, BINS)) is None
+    assert rhythm(np.zeros(BINS)) is None
+    assert rhythm(np.full(BINS, 7.0)) is None
