@@ -144,6 +144,9 @@ OF_TWO_NICS = {reason for reason in Reason if reason.name.startswith("DETOUR_")}
 OF_TCP = {reason for reason in Reason if reason.name.startswith("TCP_")}
 """See test_tcp_segments.py."""
 
+OF_BURSTS = {Reason.BURST_EVICTED}
+"""See test_bursts.py."""
+
 
 @pytest.mark.parametrize("reason", sorted(WAYS))
 def test_reason(dataplane: Machine, reason: Reason) -> None:
@@ -154,4 +157,5 @@ def test_reason(dataplane: Machine, reason: Reason) -> None:
 
 
 def test_no_reason_is_forgotten() -> None:
-    assert set(Reason) == WAYS.keys() | NOT_TRIED | UNASKED | OF_TWO_NICS | OF_GOING_BACK | OF_TCP
+    elsewhere = UNASKED | OF_TWO_NICS | OF_GOING_BACK | OF_TCP | OF_BURSTS
+    assert set(Reason) == WAYS.keys() | NOT_TRIED | elsewhere

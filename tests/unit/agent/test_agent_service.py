@@ -3,6 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loading.loader import Loaded
 from cwdp.dataplane.pinned.tree import TreePath
 from cwdp.errors import ConfigError, CwdpError, DataplaneError, RdmaError
+from cwdp.shared.bursts import NicBursts
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import (
     DEFAULT_REPORT_INTERVAL_S,
@@ -68,8 +70,8 @@ class Passed:
 class NoteNic:
     """Keeps what it is told to do."""
 
-    def __init__(self, host: str, ifname: str, *_: object) -> None:
-        self.name, self.ifname = f"{host}/{ifname}", ifname
+    def __init__(self, config: AgentConfig, ifname: str, *_: object) -> None:
+        self.name, self.ifname = f"{config.host}/{ifname}", ifname
         self.maps = self.schedule = self.queue_pairs = None
         self.edges: list[ProbeEdge] = []
         self.keys: list[KeyFile] = []
@@ -248,15 +250,12 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
 
 
 def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    class QueuePairs:
-        def samples(self) -> list[NicSamples]:
-            return [NicSamples(nic="nic0", rows=b"")]
-
-        def reports(self, *_: object) -> list[NicQueuePairs]:
-            return [NicQueuePairs(nic="nic0", rows=b"")]
-
     agent, nic = setup.agent, setup.nics[0]
-    nic.queue_pairs = QueuePairs()
+    nic.queue_pairs = SimpleNamespace(
+        samples=lambda: [NicSamples(nic="nic0", rows=b"")],
+        reports=lambda *_: [NicQueuePairs(nic="nic0", rows=b"")],
+        bursts=SimpleNamespace(reports=lambda _local_ns: [NicBursts(nic="nic0", rows=b"")]),
+    )
     agent._pace.interval_s = SUMS_FROM_S
     monkeypatch.setattr(nic, "take_windows", lambda *_, sums: np.zeros(int(sums), WINDOW_ROW))
     nic.events = [Event(host="a", local_ns=1, kind="path_up", nic="nic0", detail="")]
@@ -269,7 +268,7 @@ def test_all_it_says_bears_the_boot_id_of_its_hellos(setup: Setup, monkeypatch: 
     measure(agent)
     (hello,) = setup.said(Hello)
     said = [message for _, message in setup.bus.published if message is not hello]
-    kinds = ("hello", "report", "qp", "sample", "window", "trace", "bounced", "steer", "event")
+    kinds = ("hello", "report", "qp", "sample", "burst", "window", "trace", "bounced", "steer", "event")
     assert {subject for subject, _ in setup.bus.published} == {up(POD, "a", kind) for kind in kinds}
     assert {getattr(message, "boot_id", "") for message in said} == {hello.boot_id}
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from one_manager import config_of, running
 from test_manager_service import _get
 
+from cwdp.shared.bursts import BurstReport, NicBursts
 from cwdp.shared.bus.messages import (
     BounceReport,
     Event,
@@ -120,6 +121,7 @@ SAID = {
     "qp": QpReport(host="twin", local_ns=1, nics=[NicQueuePairs(nic="eth0", rows=b"")]),
     "steer": SteerReport(host="twin", managed=[], by_hand=[]),
     "sample": SampleReport(host="twin", nics=[NicSamples(nic="eth0", rows=b"")]),
+    "burst": BurstReport(host="twin", nics=[NicBursts(nic="eth0", rows=b"")]),
     "window": WindowReport(host="twin", nics=["eth0"], table=0, rows=b""),
     "trace": TraceReport(
         host="twin",
@@ -140,6 +142,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "qp": state.traffic.reports.total,
         "steer": lambda: state.planner.knows(["twin"]),
         "sample": state.traffic.reports.total,
+        "burst": state.traffic.reports.total,
         "window": state.watch.reports.total,
         "trace": lambda: len(heard),
         "bounced": lambda: len(heard),
