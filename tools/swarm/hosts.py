@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from cwdp.agent.pace import SUMS_FROM_S
+from cwdp.shared.bursts import BurstReport, NicBursts
 from cwdp.shared.bus.clocks import Discipline
 from cwdp.shared.bus.desired.changes import Change, changed, changes
 from cwdp.shared.bus.edges import EdgeRows
@@ -27,6 +28,7 @@ from cwdp.shared.bus.messages import (
 )
 from cwdp.shared.bus.records import WINDOW_NS
 from tools.swarm.fabric import SwarmFabric, nic_address, nic_of
+from tools.swarm.iterations import Iterations
 from tools.swarm.probes import HostProbes
 from tools.swarm.timelines import Clocks, Timelines
 from tools.swarm.told import ToldWindows
@@ -48,6 +50,7 @@ class World:
     traffic: Traffic
     clocks: Clocks
     timelines: Timelines
+    iterations: Iterations
     seed: int
 
 
@@ -77,6 +80,7 @@ class SwarmHost:
         self._epoch = 0
         self._probes: HostProbes | None = None
         self._next_window: int | None = None
+        self._told_bursts_ns: int | None = None
         self._untraced: list[tuple[str, str, int]] = []
         self._ordered: set[tuple[str, str, int]] = set()
         self._seq = self._steers = 0
@@ -238,6 +242,19 @@ class SwarmHost:
                 for ifname, nic in zip(self._ifnames, self._nics, strict=True)
             ],
         )
+
+    def bursts(self, now_ns: int) -> BurstReport | None:
+        """The bursts that have ended since it told of some last."""
+        if self._line is None:
+            return None
+        now_ns = self._world.timelines.of(self.number, self._line, now_ns)
+        since_ns, self._told_bursts_ns = self._told_bursts_ns or now_ns, now_ns
+        traffic, told = self._world.traffic, []
+        for ifname, nic in zip(self._ifnames, self._nics, strict=True):
+            starts_ns = self._world.iterations.ended(traffic.jobs_of(nic), since_ns, now_ns)
+            if len(starts_ns):
+                told.append(NicBursts(nic=ifname, rows=traffic.bursts(nic, starts_ns)))
+        return BurstReport(host=self.name, boot_id=self._boot_id, nics=told) if told else None
 
     @property
     def probes_between_pods(self) -> int:

@@ -21,12 +21,13 @@ from manager.identity.authority import DEFAULT_POD, Authority
 from tools.sim.fleet.speaking import HostsSeal
 from tools.swarm.fabric import Size, SwarmFabric
 from tools.swarm.hosts import SwarmHost, World
+from tools.swarm.iterations import Iterations
 from tools.swarm.timelines import Clocks, Timelines
 from tools.swarm.traffic import Traffic
 
 TICK_S = 0.025
 LONGEST_LATE_S = 1.0
-HELLO_S, STEERED_S, TRACED_S, FITS_S, FULL_S = 1.0, 2.0, 0.25, 0.5, 1.0
+HELLO_S, STEERED_S, TRACED_S, FITS_S, FULL_S, BURSTS_S = 1.0, 2.0, 0.25, 0.5, 1.0, 1.0
 TRACES_A_REPORT = 64
 
 _T = TypeVar("_T", bound=Struct)
@@ -90,7 +91,8 @@ class Swarm:
         self.fabric = SwarmFabric(size)
         self._traffic = Traffic(self.fabric, seed)
         clocks = Clocks(size.hosts, seed)
-        world = World(self.fabric, self._traffic, clocks, Timelines(clocks, size.pods), seed)
+        timelines, iterations = Timelines(clocks, size.pods), Iterations(size.hosts, seed)
+        world = World(self.fabric, self._traffic, clocks, timelines, iterations, seed)
         self.hosts = [SwarmHost(i, world) for i in range(size.hosts)]
         self.sent: Counter[str] = Counter()
         self.late_s = 0.0
@@ -186,6 +188,7 @@ class Swarm:
         yield HELLO_S, lambda host, _: self._say(host, "hello", host.hello())
         yield STEERED_S, lambda host, _: self._say(host, "steer", host.steered())
         yield TRACED_S, self._trace
+        yield BURSTS_S, self._tell_bursts
 
     def _report(self, host: SwarmHost, turn: int) -> None:
         now_ns = time.monotonic_ns()
@@ -198,6 +201,11 @@ class Swarm:
         )
         self._say(host, "report", report)
         self._say(host, "qp", host.queue_pairs(now_ns))
+
+    def _tell_bursts(self, host: SwarmHost, _: int) -> None:
+        report = host.bursts(time.monotonic_ns())
+        if report is not None:
+            self._say(host, "burst", report)
 
     def _trace(self, host: SwarmHost, _: int) -> None:
         report = host.traces(TRACES_A_REPORT)

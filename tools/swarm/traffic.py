@@ -9,7 +9,7 @@ import numpy as np
 
 from cwdp.shared.bus.messages import SteerQp
 from cwdp.shared.bus.packing import row_bytes
-from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, packed_address
+from cwdp.shared.bus.records import BURST_ROW, EGRESS, INGRESS, QP_ROW, packed_address
 from tools.swarm.fabric import NO_LINK, SwarmFabric, nic_address, nic_of
 
 FIRST_QPN = 0x1000
@@ -18,6 +18,8 @@ PORTS = 0x4000
 PACKET_BYTES = 4096
 FULL = 0.95
 MOST_QUEUE_NS = 30_000.0
+PERIOD_NS, LASTS_NS = 1_000_000_000, 500_000_000
+"""Of a job's iterations, and of what is sent in one. Rates are told as means."""
 
 assert QP_ROW.fields is not None
 _BYTES_AT, _PACKETS_AT = (QP_ROW.fields[name][1] for name in ("bytes", "packets"))
@@ -45,7 +47,7 @@ class Traffic:
         if size.pods > 1:
             abroad = (host % size.pod_hosts == 0) & (turn % size.peers == 0)
             peer = np.where(abroad, (host + size.pod_hosts) % size.hosts, peer)
-        self.src, self.dst = nic, peer * size.nics_per_host + rail
+        self.src, self.dst, self.job = nic, peer * size.nics_per_host + rail, first
         self.qpn = FIRST_QPN + turn
         self.sport = FIRST_PORT + rng.integers(0, PORTS, len(nic))
         self.bytes = np.zeros(len(nic))
@@ -84,6 +86,22 @@ class Traffic:
         for first, values in ((_BYTES_AT, counted), (_PACKETS_AT, counted // PACKET_BYTES)):
             turned[first : first + 8] = values.view(np.uint8).reshape(-1, 8).T
         return turned.tobytes()
+
+    def bursts(self, nic: int, starts_ns: np.ndarray) -> bytes:
+        """BURST_ROWs of a NIC for a message, both directions, of bursts that begin then, shape (bursts, queue pairs of the NIC)."""
+        these = slice(self._starts[nic], self._starts[nic + 1])
+        rows, flows = np.zeros(starts_ns.shape, BURST_ROW), self._of[these]
+        for name in ("addr", "qpn", "direction"):
+            rows[name] = self._rows[name][these]
+        rows["start_ns"], rows["end_ns"] = starts_ns, starts_ns + LASTS_NS
+        rows["bytes"] = self.rate_bps[flows] / 8 * PERIOD_NS / 1e9
+        rows["packets"], rows["bound_ns"] = rows["bytes"] // PACKET_BYTES, 500
+        return row_bytes(rows.ravel())
+
+    def jobs_of(self, nic: int) -> np.ndarray:
+        """The job of each queue pair of a NIC, both directions, in the order of its rows."""
+        found: np.ndarray = self.job[self._of[self._starts[nic] : self._starts[nic + 1]]]
+        return found
 
     def steer(self, host: int, told: Iterable[SteerQp]) -> int:
         """Have a host's queue pairs leave as they are steered; how many have been moved by that."""

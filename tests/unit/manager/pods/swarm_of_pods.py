@@ -18,6 +18,7 @@ from manager.probing.graph_timer import GraphTimer
 from manager.state import FleetState
 from tools.swarm.fabric import Size, SwarmFabric
 from tools.swarm.hosts import SwarmHost, World
+from tools.swarm.iterations import Iterations
 from tools.swarm.timelines import Clocks, Timelines
 from tools.swarm.traffic import Traffic
 
@@ -58,7 +59,8 @@ class SwarmOfPods:
         self.traffic = Traffic(self.fabric, seed)
         clocks = Clocks(size.hosts, seed)
         self.timelines = Timelines(clocks, size.pods)
-        world = World(self.fabric, self.traffic, clocks, self.timelines, seed)
+        iterations = Iterations(self.fabric.size.hosts, seed)
+        world = World(self.fabric, self.traffic, clocks, self.timelines, iterations, seed)
         self.hosts = [SwarmHost(i, world) for i in range(size.hosts)]
         for host in self.hosts:
             host._windows = WindowReports(host.name, lambda: self.now_s)
