@@ -1,6 +1,7 @@
-"""What is made of what hosts tell, in loops: the fabric that is discovered, models of its links, their faults."""
+"""What is made of what hosts tell, in loops: the fabric that is discovered, models of its links, their faults, jobs."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -17,7 +18,12 @@ DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 """Of the time, that a loop may take at most; of the loop of links it is processor time: it goes on while threads work as well."""
 
+JOBS_INTERVAL_S, JOBS_SHARE = 5.0, 0.1
+"""Jobs change slowly, so to infer them may take little of the time."""
+
 THREAD_ABOVE_PATHS = 20_000
+
+_log = logging.getLogger("cwdp.manager")
 
 
 class Analysis:
@@ -37,7 +43,7 @@ class Analysis:
 
     def jobs(self) -> list[Callable[[], Coroutine[Any, Any, object]]]:
         """What is to be run, each for ever."""
-        return [self._make_models, self._watch_links, self._discover]
+        return [self._make_models, self._watch_links, self._discover, self._infer_jobs]
 
     async def _make_models(self) -> None:
         """Keep up with paths that become known and change, once there are any."""
@@ -74,6 +80,22 @@ class Analysis:
                 await self._order_traces(is_large=is_large)
             took_s = time.monotonic() - started
             await asyncio.sleep(max(DISCOVERY_INTERVAL_S, took_s / DISCOVERY_SHARE - took_s))
+
+    async def _infer_jobs(self) -> None:
+        """Always in a thread: it takes tens of milliseconds a job."""
+        watch = self._state.jobs
+        while True:
+            started = time.monotonic()
+            with self._duties.of("infer jobs"):
+                infer = watch.due(started)
+            if infer is not None:
+                try:
+                    jobs = await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer))
+                except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
+                    _log.exception("jobs are not inferred")
+                    jobs = []
+                watch.take(jobs)
+            await asyncio.sleep(max(JOBS_INTERVAL_S, (time.monotonic() - started) / JOBS_SHARE))
 
     async def _order_traces(self, *, is_large: bool) -> None:
         """Tell hosts over which ports to trace and probe, if others than before."""

@@ -41,6 +41,7 @@ from manager.hosts.namesakes import Namesakes
 from manager.hosts.probed_before import ProbedBefore
 from manager.hosts.sanity import is_sane
 from manager.hosts.sequences import Sequences
+from manager.jobs.watch import JobWatch
 from manager.links.loads import LinkLoads
 from manager.overrides.change import OverrideChange
 from manager.overrides.tables import Overrides
@@ -102,6 +103,7 @@ class FleetState:
         self.owd = OwdStore()
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
+        self.jobs = JobWatch(self.traffic, self.members)
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.on_event: Callable[[Happening], None] = _tell_nobody
         self.on_override: Callable[[OverrideChange], None] = _tell_nobody

@@ -37,6 +37,10 @@ TEXT_COLUMNS = {
     "is at",
     "belongs at",
     "why",
+    "job",
+    "sends as",
+    "waits for",
+    "sure",
 }
 FOLDED_COLUMNS = {
     "path",
@@ -53,6 +57,7 @@ FOLDED_COLUMNS = {
     "is at",
     "belongs at",
     "why",
+    "waits for",
 }
 STATE_STYLES = {
     "synced": "green",

@@ -24,7 +24,16 @@ from manager.api.metrics import FleetCollector, Sources
 from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
 from manager.paths.owd import Paths
-from manager.view import fabric_views, host_views, link_views, qp_views, steer_views, tcp_paths, tcp_views
+from manager.view import (
+    fabric_views,
+    host_views,
+    iteration_views,
+    link_views,
+    qp_views,
+    steer_views,
+    tcp_paths,
+    tcp_views,
+)
 from manager.view.json_values import Json
 
 SOCKET_MODE = 0o666
@@ -105,6 +114,7 @@ class HttpServer:
             web.get("/v1/qp", self._queue_pairs),
             web.get("/v1/tcp", self._connections),
             web.get("/v1/steered", self._steered),
+            web.get("/v1/iterations", self._iterations),
             web.get("/v1/link", self._links),
             web.get("/v1/fabric", self._fabric),
             web.get("/v1/path", self._path),
@@ -246,6 +256,14 @@ class HttpServer:
         if host not in self._sources.state.members.hosts:
             return web.json_response({"error": f"no host is called {host!r}"}, status=404)
         return web.json_response(steer_views.steered(self._sources.state, host))
+
+    async def _iterations(self, request: web.Request) -> web.Response:
+        name = request.query.get("job", "")
+        answer = iteration_views.jobs(self._sources.state.jobs.jobs, name)
+        if answer is None:
+            hint = "`cwdp job` lists those whose queue pairs sent in bursts in the last 30 s"
+            return web.json_response({"error": f"no job is called {name!r}", "hint": hint}, status=404)
+        return web.json_response(answer)
 
     async def _fabric(self, request: web.Request) -> web.Response:
         if "at" in request.query:

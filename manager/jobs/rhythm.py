@@ -36,11 +36,23 @@ DIP = 0.2
 SMOOTHED = 0.15
 """Of a lag, or twice as much: over so long activity is smoothed that is compared at it."""
 
+COARSE = 6
+"""Bins that tell what is smoothed over so many times as many."""
+
 LEAST_VARIATION = 1e-6
 """Of all variation, in what is compared: less is what is left of rounding."""
 
-REACH = 0.25
-"""Of a period: by so much at most an iteration is shorter or longer."""
+REACH, LATEST = 0.25, 4
+"""Of the median of the latest iterations' lengths: by so much at most one is shorter or longer, or several are until one is found."""
+
+CHANGED = 0.05
+"""By so much iterations of one half of the time are longer than those of the other where they have become others."""
+
+CLEAR, CLEARER = 0.8, 0.1
+"""Of likeness: with so much nothing has changed, and with so much more in either half something has."""
+
+MOST_TIMES = 2
+"""An iteration's length is followed as far as this many times shorter or longer."""
 
 SILENT = 0.01
 """Of the busiest bin: below it a bin sends next to nothing."""
@@ -90,8 +102,45 @@ def activity(bursts: Rows, until_ns: int, bins: int) -> Floats:
 
 
 def rhythm(sent: Floats) -> Rhythm | None:
-    """In which rhythm it was sent, by bytes in each bin, shape (bins,); None where there is none."""
-    like = _likeness(sent)
+    """In which rhythm some flows were sent; None where there is none.
+
+    Each is compared with itself: what all send together may come twice in an iteration where what each sends comes once, as in a
+    pipeline. Where the first half of the time has another rhythm than the second, iterations are those of the two.
+
+    Args:
+        sent: bytes in each bin, shape (flows, bins); what is before the first byte does not count.
+    """
+    silent = int(np.argmax(sent.sum(axis=0) >= 1.0))
+    found = _of_either_half(sent[:, silent:])
+    return None if found is None else Rhythm(found.period_ns, found.likeness, silent + found.starts)
+
+
+def _of_either_half(sent: Floats) -> Rhythm | None:
+    whole = _rhythm(sent)
+    if whole is not None and whole.likeness >= CLEAR:
+        return whole
+    middle = sent.shape[1] // 2
+    first, second = _rhythm(sent[:, :middle]), _rhythm(sent[:, middle:])
+    if first is None or second is None or not _differ(first, second):
+        return whole
+    likeness = min(first.likeness, second.likeness)
+    if whole is not None and likeness < whole.likeness + CLEARER:
+        return whole
+    begins = middle + second.starts
+    starts = np.concatenate([first.starts, begins[begins > first.starts[-1] + first.period_ns / BIN_NS / 2]])
+    return Rhythm(_period_ns(starts), likeness, starts)
+
+
+def _differ(first: Rhythm, second: Rhythm) -> bool:
+    lengths = [float(np.median(np.diff(each.starts))) for each in (first, second)]
+    return max(lengths) > (1 + CHANGED) * min(lengths)
+
+
+def _rhythm(sent: Floats) -> Rhythm | None:
+    if sent.shape[1] < LEAST_PERIODS * LEAST_BINS:
+        return None
+    like = np.mean([_likeness(each) for each in sent], axis=0)
+    sent = sent.sum(axis=0)
     peaks = _peaks(like[: len(sent) // LEAST_PERIODS + 2])
     peaks = peaks[peaks >= LEAST_BINS]
     scores = np.array([_score(like, lag) for lag in peaks.tolist()])
@@ -100,16 +149,20 @@ def rhythm(sent: Floats) -> Rhythm | None:
         return None
     first = int(peaks[sure][np.flatnonzero(scores[sure] >= NEARLY * scores[sure].max())[0]])
     starts = _starts(sent, first)
-    return Rhythm(float(np.diff(starts).mean()) * BIN_NS, float(min(like[first], 1.0)), starts)
+    return Rhythm(_period_ns(starts), float(min(like[first], 1.0)), starts)
+
+
+def _period_ns(starts: NDArray[np.intp]) -> float:
+    return float(np.diff(starts).mean()) * BIN_NS
 
 
 def _score(like: Floats, lag: int) -> float:
     """How like itself the activity is after so many bins, and after all multiples of them, in the mean."""
-    found, near = [], lag
+    near, found = lag, list[float]()
     while near < len(like) and len(found) < MULTIPLES:
         reach = max(1, near // 20)
         at = near - reach + int(np.argmax(like[near - reach : near + reach + 1]))
-        found.append(like[at])
+        found.append(float(like[at]))
         near = round(at * (len(found) + 1) / len(found))
     return float(np.mean(found))
 
@@ -117,25 +170,35 @@ def _score(like: Floats, lag: int) -> float:
 def _likeness(sent: Floats) -> Floats:
     """The autocorrelation by lag in bins, shape (2 * bins // 3,).
 
-    For lags of each octave of what is smoothed over a share of them: iterations vary by more where they are longer.
+    For lags of each octave of what is smoothed over a share of them, as iterations vary by more where they are longer; of what is
+    so smooth every few bins tell all.
     """
     most = 2 * len(sent) // 3
     like = np.ones(most)
     begin = LEAST_BINS // 2
     while begin < most:
         width = max(1, round(SMOOTHED * begin))
-        smooth = np.convolve(sent, np.full(width, 1 / width), "valid")
+        step = max(1, width // COARSE)
+        smooth = np.convolve(_coarse(sent, step), np.full(max(1, width // step), step / width), "valid")
         end = min(2 * begin, most)
-        like[begin:end] = _autocorrelation(smooth, end)[begin:]
+        coarse = _autocorrelation(smooth, end // step + 2)
+        like[begin:end] = np.interp(np.arange(begin, end), step * np.arange(len(coarse)), coarse)
         begin *= 2
     return like
+
+
+def _coarse(sent: Floats, step: int) -> Floats:
+    """The mean of every so many bins."""
+    whole = len(sent) // step * step
+    found: Floats = sent[len(sent) - whole :].reshape(-1, step).mean(axis=1)
+    return found
 
 
 def _autocorrelation(sent: Floats, most: int) -> Floats:
     """Pearson's correlation of what was sent with itself by lag in bins, shape (most,); zeros where nothing varies."""
     n, lag = len(sent), np.arange(min(most, len(sent) - 1))
     deviation = sent - sent.mean()
-    spectrum = np.fft.rfft(deviation, 2 * n)
+    spectrum = np.fft.rfft(deviation, 1 << (n + len(lag)).bit_length())
     products = np.fft.irfft(np.abs(spectrum) ** 2)[: len(lag)]
     sums, squares = (np.concatenate([[0.0], np.cumsum(deviation**power)]) for power in (1, 2))
     count = n - lag
@@ -158,17 +221,20 @@ def _peaks(like: Floats) -> NDArray[np.intp]:
 def _starts(sent: Floats, period: int) -> NDArray[np.intp]:
     """The bin in which each iteration begins: where what follows is most like what followed the beginnings before.
 
-    Iterations vary, so each is looked for a period after the one before it, give or take `REACH` of a period. The first
-    begins at the end of the longest pause.
+    Iterations vary, so each is looked for as long after the one before it as the last ones took, give or take `REACH` of that.
+    The first begins at the end of the longest pause.
     """
     begin = _end_of_pause(sent[: 2 * period])
     starts, pattern = [begin], sent[begin : begin + period].copy()
-    reach = max(1, round(REACH * period))
-    while (near := starts[-1] + period) + period + reach <= len(sent):
+    while True:
+        lasts = round(float(np.median(np.diff(starts[-LATEST:])))) if len(starts) > LATEST else period
+        lasts = min(max(lasts, period // MOST_TIMES), MOST_TIMES * period)
+        near, reach = starts[-1] + lasts, max(1, round(REACH * lasts))
+        if near + period + reach > len(sent):
+            return np.array(starts, np.intp)
         found = np.correlate(sent[near - reach : near + period + reach], pattern, "valid")
-        starts.append(near - reach + int(np.argmax(found)))
+        starts.append(near - reach + int(np.argmax(found)) if found.max() > 0 else near)
         pattern += (sent[starts[-1] : starts[-1] + period] - pattern) / len(starts)
-    return np.array(starts, np.intp)
 
 
 def _end_of_pause(sent: Floats) -> int:

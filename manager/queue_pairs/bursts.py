@@ -86,6 +86,11 @@ class BurstStore:
         parts = np.split(rows, begins[1:])
         return {_key(part[0]): _summary(part) for part in parts}
 
+    def since(self, since_ns: int) -> dict[tuple[str, str], Rows]:
+        """Of each NIC the rows that ended after a moment, in no order; of NICs that have any."""
+        found = {nic: ring.rows[ring.rows["end_ns"] >= since_ns] for nic, ring in self._rings.items()}
+        return {nic: rows for nic, rows in found.items() if len(rows)}
+
     def keep_only(self, hosts: Collection[str]) -> None:
         """Forget what other hosts told."""
         for nic in [nic for nic in self._rings if nic[0] not in hosts]:

@@ -1,6 +1,6 @@
 """Queue pairs that the verbs shim has told of, and what can move each. No I/O."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -125,6 +125,13 @@ class VerbsStore:
         """The same by a NIC, a packed address and a QPN."""
         known = self._hosts.get(nic[0])
         return None if known is None else known.qps.get(nic, {}).get((addr, qpn))
+
+    def each(self) -> Iterator[tuple[NicName, Key, VerbsQp]]:
+        """All of them."""
+        for known in self._hosts.values():
+            for nic, those in known.qps.items():
+                for key, qp in those.items():
+                    yield nic, key, qp
 
     @property
     def create_only(self) -> frozenset[Name]:

@@ -1,4 +1,4 @@
-"""`python -m tools.sim two-node|clos|cold-start|timelines|kinks|manoeuvres|takeovers|solve|incast|liveness|faults|no-faults|page`, each with --seed and --json."""
+"""`python -m tools.sim two-node|clos|cold-start|timelines|kinks|manoeuvres|takeovers|solve|incast|jobs|liveness|faults|no-faults|page`, each with --seed and --json."""
 
 import asyncio
 import contextlib
@@ -24,6 +24,7 @@ from tools.sim.fleet.served import serve
 from tools.sim.fleet.simulation import FleetSimulation
 from tools.sim.fleet.takeovers import takeover_figures
 from tools.sim.incast.laws import compare
+from tools.sim.jobs.judging import figures
 from tools.sim.liveness.simulation import FABRICS, Traffic, cut_cables, false_switches, run_of
 
 _seed = click.option("--seed", default=0, show_default=True, help="Of all randomness.")
@@ -73,6 +74,21 @@ def page_command(*, pods: int, cores: int, hosts: int, listen: str, seconds: flo
     fleet = KnownFleet(pods=pods, cores=cores if pods > 1 else 0, hosts_per_leaf=hosts, **sizes)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(fleet, listen, seconds))
+
+
+@main.command("jobs")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="So many, from `--seed` on.",
+)
+@_seed
+@_json
+def jobs_command(*, seeds: int, seed: int, as_json: bool) -> None:
+    """How well jobs, their iterations and stragglers are inferred from when queue pairs send."""
+    _print(figures(range(seed, seed + seeds)), as_json=as_json)
 
 
 @main.command("two-node")

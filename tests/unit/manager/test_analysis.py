@@ -74,3 +74,19 @@ async def test_models_are_made_once_some_path_is_known() -> None:
     fabric.routes = Routes(version=1, links=(DirectedLink("a/nic0", "s"),))
     await until(lambda: asked != [])
     await end(making)
+
+
+@asynchronous
+async def test_jobs_that_cannot_be_inferred_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+
+    def fails() -> list[object]:
+        raise ValueError("nonsense")
+
+    answers: list[Callable[[], list[object]] | None] = [fails, None, lambda: ["job"]]
+    watch = SimpleNamespace(due=lambda _now_s: answers.pop(0), take=taken.append)
+    monkeypatch.setattr("manager.analysis.JOBS_INTERVAL_S", 0.01)
+    inferring = asyncio.create_task(_analysis(jobs=watch)._infer_jobs())
+    await until(lambda: len(taken) == 2)
+    await end(inferring)
+    assert taken == [[], ["job"]]

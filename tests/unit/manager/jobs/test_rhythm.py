@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import BURST_ROW
-from manager.jobs.rhythm import BIN_NS, activity, rhythm
+from manager.jobs.rhythm import BIN_NS, Rhythm, activity, rhythm
 
 MS = 10**6
 BINS = 15_000
@@ -20,6 +20,10 @@ def bursts(spans: list[tuple[float, float]], size: int = 10**6) -> NDArray[np.vo
     rows["end_ns"] = [round(end * MS) for _, end in spans]
     rows["bytes"] = size
     return rows
+
+
+def rhythm_of(sent: NDArray[np.float64]) -> Rhythm | None:
+    return rhythm(sent[np.newaxis])
 
 
 def iterations(
@@ -56,7 +60,7 @@ def test_a_period_is_found_within_a_hundredth(
 ) -> None:
     spans = iterations(np.random.default_rng(seed), compute_ms, ratio * compute_ms, jitter, 600)
     seen = [span for span in spans if span[1] < BINS * BIN_NS / MS]
-    found = rhythm(activity(bursts(seen), round(seen[-1][1] * MS), BINS))
+    found = rhythm_of(activity(bursts(seen), round(seen[-1][1] * MS), BINS))
     starts = np.array([begin for begin, _ in seen])
     assert found is not None
     assert found.period_ns / MS == pytest.approx(np.diff(starts).mean(), rel=0.01)
@@ -66,7 +70,7 @@ def test_two_bursts_of_an_iteration_are_one_period() -> None:
     spans = []
     for i in range(40):
         spans += [(700.0 * i, 700.0 * i + 60), (700.0 * i + 300, 700.0 * i + 500)]
-    found = rhythm(activity(bursts(spans), 28_000 * MS, 13_500))
+    found = rhythm_of(activity(bursts(spans), 28_000 * MS, 13_500))
     assert found is not None
     assert found.period_ns / MS == pytest.approx(700, rel=0.01)
 
@@ -74,6 +78,32 @@ def test_two_bursts_of_an_iteration_are_one_period() -> None:
 def test_what_has_no_rhythm_has_no_period() -> None:
     rng = np.random.default_rng(1)
     starts = np.cumsum(rng.exponential(200.0, 150))
-    assert rhythm(activity(bursts([(start, start + 20) for start in starts]), 30_000 * MS, BINS)) is None
-    assert rhythm(np.zeros(BINS)) is None
-    assert rhythm(np.full(BINS, 7.0)) is None
+    assert rhythm_of(activity(bursts([(start, start + 20) for start in starts]), 30_000 * MS, BINS)) is None
+    assert rhythm_of(np.zeros(BINS)) is None
+    assert rhythm_of(np.full(BINS, 7.0)) is None
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.integers(1, 400), st.integers(0, 400), st.integers(0, 2**32), st.sampled_from([0.0, 0.01, 0.2, 1.0])
+)
+def test_whatever_was_sent_does_no_harm(bins: int, silent: int, seed: int, share: float) -> None:
+    """Short, sparse, silent for long before, between or after."""
+    rng = np.random.default_rng(seed)
+    sent = np.where(rng.random((3, bins + silent)) < share, rng.exponential(1e6, (3, bins + silent)), 0.0)
+    sent[:, : silent // 2] = 0.0
+    sent[:, bins + silent // 2 :] = 0.0
+    found = rhythm(sent)
+    if found is not None:
+        assert found.period_ns >= BIN_NS
+        assert (np.diff(found.starts) > 0).all()
+
+
+def test_a_job_that_has_just_begun_and_pauses() -> None:
+    spans = iterations(np.random.default_rng(1), 200, 60, 0.03, 120)
+    begun_ms = [
+        (a + 12_000 + (6_000 if a > 8_000 else 0), b + 12_000 + (6_000 if a > 8_000 else 0)) for a, b in spans
+    ]
+    found = rhythm_of(activity(bursts([span for span in begun_ms if span[1] < 30_000]), 30_000 * MS, BINS))
+    assert found is not None
+    assert float(np.median(np.diff(found.starts))) * BIN_NS / MS == pytest.approx(260, rel=0.02)

@@ -1,0 +1,71 @@
+"""What NICs send each other, by the bursts that both ends tell of. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.records import EGRESS, qp_keys
+
+Rows = NDArray[np.void]
+NicName = tuple[str, str]
+
+
+class Flow(NamedTuple):
+    """One direction of a queue pair: the NICs at both ends as HOST/IFNAME, and the destination QPN."""
+
+    src: str
+    dst: str
+    qpn: int
+
+
+@dataclass(frozen=True, eq=False)
+class FlowBursts:
+    """The bursts of a flow, by their beginning: as they left, and as they arrived.
+
+    Where one end tells of none, they are what the other one tells. Dtype BURST_ROW, shapes (n,) and (m,).
+    """
+
+    flow: Flow
+    left: Rows
+    arrived: Rows
+
+
+def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_ns: int) -> list[FlowBursts]:
+    """The flows of all NICs that sent of late, in order.
+
+    Args:
+        rings: bursts of each NIC in any order, dtype BURST_ROW, shape (n,).
+        owners: the NIC that has each packed address; what goes to others is left out.
+        since_ns: on the timeline; what ended before does not count.
+    """
+    left: dict[Flow, Rows] = {}
+    arrived: dict[Flow, Rows] = {}
+    for name, ring in rings.items():
+        nic = nic_id(*name)
+        for rows in _by_queue_pair(ring[ring["end_ns"] >= since_ns]):
+            far = owners.get(rows["addr"][0].tobytes())
+            if far is None or far == nic:
+                continue
+            is_sent, qpn = rows["direction"][0] == EGRESS, int(rows["qpn"][0])
+            if is_sent:
+                left[Flow(nic, far, qpn)] = rows
+            else:
+                arrived[Flow(far, nic, qpn)] = rows
+    return [
+        FlowBursts(flow, left.get(flow, arrived.get(flow)), arrived.get(flow, left.get(flow)))  # type: ignore[arg-type]
+        for flow in sorted(left.keys() | arrived.keys())
+    ]
+
+
+def _by_queue_pair(rows: Rows) -> list[Rows]:
+    """The rows of each direction of a queue pair, by their beginning."""
+    if not len(rows):
+        return []
+    keys = qp_keys(rows)
+    order = np.lexsort((rows["start_ns"], keys))
+    rows, keys = rows[order], keys[order]
+    return np.split(rows, np.flatnonzero(keys[1:] != keys[:-1]) + 1)

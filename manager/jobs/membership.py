@@ -1,0 +1,199 @@
+"""Which flows are of one job. Pure.
+
+Flows of one process are of one job, and processes that name the same job. Where the processes are not known, flows that meet
+at a NIC are of one job if their bursts begin in one rhythm: each at some time of its own within the others' iterations, the
+same time in all of them. Iterations vary, and two jobs vary unlike each other.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.jobs.flows import Flow, FlowBursts
+
+STEP_NS = 10_000_000
+BLURS_NS = 50_000_000, 100_000_000
+RARE_NS = 600_000_000
+"""By so much a flow begins earlier or later within iterations, and is still in rhythm: by the more where one of two flows begins so
+rarely, as a share of what is computed is longer then."""
+
+MOST_LAG_NS = 3_000_000_000
+LEAST_LIKENESS = 0.5
+LEAST_BURSTS = 6
+"""With fewer, whether a flow is in rhythm cannot be told."""
+
+SURE = 1.0
+"""Of a job whose processes are known."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who has one end of a flow: the process, and the job that it names; empty for none."""
+
+    host: str
+    pid: int
+    job: str = ""
+
+
+Owners = tuple[Owner | None, Owner | None]
+"""Of the sending end and of the receiving end; None where it is not known."""
+
+UNKNOWN: Owners = None, None
+
+
+@dataclass(frozen=True)
+class Together:
+    """Flows that were found to be in one rhythm, and how much."""
+
+    flows: Collection[Flow]
+    likeness: float
+
+
+@dataclass(frozen=True)
+class Group:
+    """Flows of one job, by their places, in order.
+
+    Attributes:
+        likeness: how much in one rhythm they are in the mean, from 0 to 1; 1 where all processes are known.
+        named: the job, as its processes name it; empty where none does.
+    """
+
+    flows: tuple[int, ...]
+    likeness: float
+    named: str
+
+
+def group(
+    flows: Sequence[FlowBursts],
+    owners: Sequence[Owners],
+    until_ns: int,
+    window_ns: int,
+    before: Iterable[Together] = (),
+) -> list[Group]:
+    """Divide flows into jobs, in the order of their first flows.
+
+    Args:
+        flows: shape (n,).
+        owners: who has the ends of each, shape (n,).
+        until_ns: on the timeline; what begins later does not count.
+        window_ns: nor does what begins so much earlier.
+        before: what was in one rhythm before, and is taken to be so still where it is not known whose it is.
+    """
+    union = _Union(len(flows))
+    unknown: defaultdict[str, list[int]] = defaultdict(list)
+    for i, each in enumerate(flows):
+        for nic, owner in zip((each.flow.src, each.flow.dst), owners[i], strict=True):
+            if owner is None:
+                unknown[nic].append(i)
+            else:
+                union.tie(i, owner.job or (owner.host, owner.pid))
+                union.tie(i, (owner.host, owner.pid))
+    likeness: defaultdict[int, list[float]] = defaultdict(list)
+    places = {each.flow: i for i, each in enumerate(flows) if owners[i] == UNKNOWN}
+    for together in before:
+        mine = [places[flow] for flow in together.flows if flow in places]
+        for i in mine:
+            union.join(mine[0], i)
+        if mine:
+            likeness[mine[0]].append(together.likeness)
+    for met in unknown.values():
+        apart = list({union.head(i): i for i in met}.values())
+        if len(apart) == 1:
+            continue
+        rhythms = _Rhythms([flows[i] for i in apart], until_ns, window_ns)
+        for first, second, found in _in_rhythm(len(apart), rhythms):
+            i, j = apart[first], apart[second]
+            union.join(i, j)
+            likeness[i].append(found)
+    return [_group(members, likeness, owners) for members in union.parts()]
+
+
+def _group(members: Iterable[int], likeness: Mapping[int, list[float]], owners: Sequence[Owners]) -> Group:
+    flows = tuple(members)
+    found = [one for i in flows for one in likeness.get(i, ())]
+    names = sorted({owner.job for i in flows for owner in owners[i] if owner is not None and owner.job})
+    return Group(flows, float(np.mean(found)) if found else SURE, names[0] if names else "")
+
+
+def _in_rhythm(count: int, rhythms: "_Rhythms") -> list[tuple[int, int, float]]:
+    """Pairs of so many flows that are in one rhythm, and how much: each with one of those that are alike before it."""
+    heads: list[int] = []
+    found = []
+    for i in range(count):
+        scores = [rhythms.likeness(i, head) for head in heads]
+        best = int(np.argmax(scores)) if scores else -1
+        if scores and scores[best] >= LEAST_LIKENESS:
+            found.append((i, heads[best], scores[best]))
+        else:
+            heads.append(i)
+    return found
+
+
+class _Rhythms:
+    """The beginnings of the bursts of flows that meet at a NIC, to be compared."""
+
+    def __init__(self, flows: Sequence[FlowBursts], until_ns: int, window_ns: int) -> None:
+        self._window_ns, steps = window_ns, window_ns // STEP_NS
+        self._lags = min(MOST_LAG_NS // STEP_NS, steps // 4)
+        begun = np.zeros((len(flows), steps))
+        self._counts = np.zeros(len(flows), np.intp)
+        for i, each in enumerate(flows):
+            place = (each.left["start_ns"] - (until_ns - window_ns)) // STEP_NS
+            place = place[(place >= 0) & (place < steps)]
+            self._counts[i] = len(place)
+            begun[i, place] = 1.0
+        self._length = 1 << (steps + self._lags + 2 * max(BLURS_NS) // STEP_NS).bit_length()
+        self._spectra = [self._blurred(begun, blur_ns // STEP_NS) for blur_ns in BLURS_NS]
+
+    def _blurred(self, begun: Floats, steps: int) -> NDArray[np.complex128]:
+        """Spectra of what begins, of norm 1 and mean 0."""
+        blur = np.hanning(2 * steps + 1)
+        spectra = np.fft.rfft(begun, self._length) * np.fft.rfft(blur, self._length)
+        blurred = np.fft.irfft(spectra, self._length)[:, : begun.shape[1]]
+        blurred -= blurred.mean(axis=1, keepdims=True)
+        norm = np.linalg.norm(blurred, axis=1, keepdims=True)
+        return np.fft.rfft(blurred / np.where(norm > 0, norm, 1.0), self._length)
+
+    def likeness(self, i: int, j: int) -> float:
+        """The correlation of two flows' beginnings at the lag at which it is highest."""
+        if min(self._counts[i], self._counts[j]) < LEAST_BURSTS:
+            return 0.0
+        rare = int(min(self._counts[i], self._counts[j]) * RARE_NS < self._window_ns)
+        of = self._spectra[rare]
+        found = np.fft.irfft(of[i] * of[j].conj(), self._length)
+        return float(max(found[: self._lags].max(), found[-self._lags :].max()))
+
+
+class _Union:
+    """Flows, of which some are of one job."""
+
+    def __init__(self, count: int) -> None:
+        self._parent = list(range(count))
+        self._tied: dict[Hashable, int] = {}
+
+    def tie(self, i: int, to: Hashable) -> None:
+        """All that is tied to one thing is of one job."""
+        self.join(i, self._tied.setdefault(to, i))
+
+    def join(self, i: int, j: int) -> None:
+        a, b = self.head(i), self.head(j)
+        self._parent[max(a, b)] = min(a, b)
+
+    def parts(self) -> list[list[int]]:
+        """Those of each job, in order."""
+        found: defaultdict[int, list[int]] = defaultdict(list)
+        for i in range(len(self._parent)):
+            found[self.head(i)].append(i)
+        return list(found.values())
+
+    def head(self, i: int) -> int:
+        """The first of its job."""
+        while self._parent[i] != i:
+            self._parent[i] = self._parent[self._parent[i]]
+            i = self._parent[i]
+        return i

@@ -1,0 +1,174 @@
+"""Who makes the others of a job wait. Pure.
+
+All others wait for a straggler, so all have the same iterations. Where all begin an iteration by themselves, as in a ring, it
+is late with what it sends first in it. Where some begin when they are sent something, as in a pipeline, it takes longer than others
+in its role, at an end or between others, from what it is sent to what it then sends. On one timeline both show in the bursts.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.jobs.flows import FlowBursts, Rows
+from manager.jobs.kinds import SYMMETRIC, Communicator
+
+PHASES, QUIET = 50, 0.1
+"""Into so many parts an iteration is divided; quiet are those in which less than this share of the most begins."""
+
+LEAST_ITERATIONS = 6
+LEAST_LATE_NS = 10_000_000
+"""Ends of bursts are known to a jiffy."""
+
+LEAST_SHARE = 0.02
+"""Of a period."""
+
+SURE = 4.0
+"""Standard errors of the median."""
+
+_MAD_TO_SIGMA, _MEDIAN_TO_MEAN = 1.4826, 1.2533
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """How much later than others a NIC is in an iteration, of those in its role; the median.
+
+    Attributes:
+        nic: as HOST/IFNAME.
+        late_ns: negative where it is earlier.
+        is_straggler: whether it is later than chance would have it.
+    """
+
+    nic: str
+    late_ns: int
+    is_straggler: bool
+
+
+def lateness(flows: Sequence[FlowBursts], members: Sequence[Communicator], starts_ns: Ints) -> list[Lateness]:
+    """How late each NIC of a job is, the latest first; of those that tell enough.
+
+    Args:
+        flows: all of the job.
+        members: who does what.
+        starts_ns: when its iterations began, on the timeline, shape (iterations,).
+    """
+    if len(starts_ns) <= LEAST_ITERATIONS:
+        return []
+    period_ns = float(np.diff(starts_ns).mean())
+    bounds_ns = starts_ns + _quiet_ns(flows, starts_ns, period_ns)
+    found = []
+    for communicator in members:
+        times = _times(flows, communicator, bounds_ns)
+        for role in _roles(flows, communicator):
+            found += _judged({nic: times[nic] for nic in role if nic in times}, LEAST_SHARE * period_ns)
+    return sorted(found, key=lambda one: (-one.late_ns, one.nic))
+
+
+def _quiet_ns(flows: Sequence[FlowBursts], starts_ns: Ints, period_ns: float) -> int:
+    """The middle of the longest time of an iteration in which hardly anything begins, from its beginning; negative before it.
+
+    Where an iteration begins is a matter of which flows it was found by: those of a straggler begin when the others have long begun.
+    """
+    begins = np.concatenate([each.left["start_ns"] for each in flows])
+    begins = begins[(begins >= starts_ns[0]) & (begins < starts_ns[-1])]
+    phase = ((begins - _bound(begins, starts_ns)) / period_ns * PHASES).astype(np.intp) % PHASES
+    counts = np.bincount(phase, minlength=PHASES)
+    quiet = np.tile(counts < QUIET * counts.max(), 2)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], quiet, [False]]).astype(np.int8)))
+    if not len(edges):
+        return 0
+    lengths = edges[1::2] - edges[::2]
+    longest = int(np.argmax(lengths))
+    middle = float(edges[2 * longest] + lengths[longest] / 2) % PHASES
+    return round((middle - PHASES) / PHASES * period_ns)
+
+
+def _roles(flows: Sequence[FlowBursts], communicator: Communicator) -> list[list[str]]:
+    """NICs that can be compared."""
+    if communicator.kind in SYMMETRIC:
+        return [list(communicator.members)]
+    near: defaultdict[str, set[str]] = defaultdict(set)
+    for each in flows:
+        near[each.flow.src].add(each.flow.dst)
+        near[each.flow.dst].add(each.flow.src)
+    at_end = [nic for nic in communicator.members if len(near[nic]) == 1]
+    return [at_end, [nic for nic in communicator.members if nic not in at_end]]
+
+
+def _times(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: Ints) -> dict[str, Floats]:
+    """What tells each NIC's lateness by iteration, NaN where it sent nothing, shape (iterations,)."""
+    sent: defaultdict[str, list[Rows]] = defaultdict(list)
+    came: defaultdict[str, list[Rows]] = defaultdict(list)
+    for each in flows:
+        sent[each.flow.src].append(each.left)
+        came[each.flow.dst].append(each.arrived)
+    read = _first if communicator.kind in SYMMETRIC else _own
+    return {nic: read(sent[nic], came[nic], bounds_ns) for nic in communicator.members if nic in sent}
+
+
+def _judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
+    if len(times) < 2:
+        return []
+    table = np.array(list(times.values()))
+    found = []
+    for i, nic in enumerate(times):
+        others = _medians(np.delete(table, i, axis=0))
+        late = table[i] - others
+        late = late[np.isfinite(late)]
+        if len(late) < LEAST_ITERATIONS:
+            continue
+        middle = float(np.median(late))
+        spread = _MAD_TO_SIGMA * float(np.median(np.abs(late - middle)))
+        error = _MEDIAN_TO_MEAN * spread / len(late) ** 0.5
+        found.append(Lateness(nic, round(middle), middle > max(LEAST_LATE_NS, least_ns, SURE * error)))
+    return found
+
+
+def _medians(table: Floats) -> Floats:
+    """Of each column of those that are known, shape (columns,)."""
+    known = np.isfinite(table)
+    ordered = np.sort(np.where(known, table, np.inf), axis=0)
+    count = known.sum(axis=0)
+    low, high = ((count - 1) // 2).clip(0), (count // 2).clip(0, len(table) - 1)
+    columns = np.arange(table.shape[1])
+    found: Floats = np.where(count > 0, (ordered[low, columns] + ordered[high, columns]) / 2, np.nan)
+    return found
+
+
+def _first(sent: Sequence[Rows], _came: Sequence[Rows], bounds_ns: Ints) -> Floats:
+    """When it begins to send, from the bound of the iteration."""
+    begins = np.sort(np.concatenate([rows["start_ns"] for rows in sent]))
+    return _by_iteration(begins, (begins - _bound(begins, bounds_ns)).astype(np.float64), bounds_ns, np.fmin)
+
+
+def _own(sent: Sequence[Rows], came: Sequence[Rows], bounds_ns: Ints) -> Floats:
+    """The longest time from what it was sent, or has sent, to what it sends then."""
+    if not came:
+        return np.full(len(bounds_ns) - 1, np.nan)
+    begins = np.sort(np.concatenate([rows["start_ns"] for rows in sent]))
+    ends = np.sort(np.concatenate([rows["end_ns"] for rows in (*came, *sent)]))
+    before = np.searchsorted(ends, begins, "right") - 1
+    own = np.where(before >= 0, begins - ends[np.maximum(before, 0)], 0).astype(np.float64)
+    arriving = np.sort(np.concatenate([rows["start_ns"] for rows in came]))
+    arrived = np.sort(np.concatenate([rows["end_ns"] for rows in came]))
+    own[np.searchsorted(arriving, begins, "left") > np.searchsorted(arrived, begins, "right")] = 0.0
+    return _by_iteration(begins, own, bounds_ns, np.fmax)
+
+
+def _bound(at_ns: Ints, bounds_ns: Ints) -> Ints:
+    found: Ints = bounds_ns[(np.searchsorted(bounds_ns, at_ns, "right") - 1).clip(0)]
+    return found
+
+
+def _by_iteration(at_ns: Ints, values: Floats, bounds_ns: Ints, of: "np.ufunc") -> Floats:
+    """One of the values in each iteration, NaN where there is none, shape (iterations,)."""
+    place = np.searchsorted(bounds_ns, at_ns, "right") - 1
+    inside = (place >= 0) & (place < len(bounds_ns) - 1)
+    found = np.full(len(bounds_ns) - 1, np.nan)
+    of.at(found, place[inside], values[inside])
+    return found

@@ -1,0 +1,69 @@
+"""The jobs of the fleet as they are now. No I/O; what takes long can be done in a thread, over copies."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.records import packed_address
+from manager.hosts.members import Members
+from manager.jobs.flows import Flow
+from manager.jobs.inference import WINDOW_NS, Job, infer
+from manager.jobs.membership import Owner, Owners
+from manager.queue_pairs.traffic import Traffic
+from manager.queue_pairs.verbs import VerbsStore
+
+LOOKED_INTO_EVERY = 12
+"""Every so many times it is found out anew who is together."""
+
+Infer = Callable[[], list[Job]]
+
+
+class JobWatch:
+    """Infers jobs again and again.
+
+    Args:
+        traffic: what queue pairs do.
+        members: which NIC has which address.
+
+    Attributes:
+        jobs: those of most NICs first.
+    """
+
+    def __init__(self, traffic: Traffic, members: Members) -> None:
+        self.jobs: Sequence[Job] = ()
+        self._traffic, self._members = traffic, members
+        self._turn = 0
+
+    def due(self, now_s: float) -> Infer | None:
+        """What infers them, from what is known now; None where nothing is."""
+        now_ns = self._traffic.timeline_ns(now_s)
+        rings = {} if now_ns is None else self._traffic.bursts.since(now_ns - WINDOW_NS)
+        if now_ns is None or not rings:
+            self.jobs = ()
+            return None
+        nics = {packed_address(address): nic for address, nic in self._members.nics_by_address.items()}
+        owners = owners_of(self._traffic.verbs, nics)
+        before = self.jobs if self._turn % LOOKED_INTO_EVERY else ()
+        self._turn += 1
+        return partial(infer, rings, nics, owners, now_ns, before)
+
+    def take(self, jobs: Sequence[Job]) -> None:
+        """These were inferred."""
+        self.jobs = jobs
+
+
+def owners_of(verbs: VerbsStore, nics: Mapping[bytes, str]) -> dict[Flow, Owners]:
+    """Whose the ends of flows are, as far as programs have told.
+
+    Args:
+        verbs: what they have told.
+        nics: the NIC that has each packed address.
+    """
+    senders: dict[Flow, Owner] = {}
+    receivers: dict[Flow, Owner] = {}
+    for name, (addr, qpn), qp in verbs.each():
+        here, far = nic_id(*name), nics.get(addr)
+        if far is not None and qp.pid:
+            owner = Owner(name[0], qp.pid, qp.job)
+            senders[Flow(here, far, qpn)] = receivers[Flow(far, here, qp.lqpn)] = owner
+    return {flow: (senders.get(flow), receivers.get(flow)) for flow in senders.keys() | receivers.keys()}

@@ -1,0 +1,77 @@
+"""What the HTTP API answers of jobs' iterations."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cwdp.shared.bus.messages import host_of
+from manager.jobs.inference import Job
+from manager.view.json_values import Json, rounded
+from manager.view.order import in_order
+
+
+def jobs(found: Sequence[Job], name: str = "") -> Json | None:
+    """Jobs, those of most NICs first; with `name`, that one only, and all that is known of it; None where there is none."""
+    by_name = named(found)
+    if name:
+        job = by_name.get(name)
+        rows = [] if job is None else [_row(name, job) | _more(job)]
+        return {"job_count": len(found), "jobs": rows} if rows else None
+    return {"job_count": len(found), "jobs": [_row(each, job) for each, job in by_name.items()]}
+
+
+def named(found: Sequence[Job]) -> dict[str, Job]:
+    """Jobs by what their processes call them, else by their first hosts; a number behind names that are equal."""
+    by_name: dict[str, Job] = {}
+    seen: Counter[str] = Counter()
+    for job in found:
+        name = job.named or host_of(in_order(job.members)[0])
+        seen[name] += 1
+        by_name[name if seen[name] == 1 else f"{name}#{seen[name]}"] = job
+    return by_name
+
+
+def _row(name: str, job: Job) -> Json:
+    lasted_ns = np.diff(job.starts_ns)
+    return {
+        "name": name,
+        "is_inferred": not job.owners,
+        "confidence": round(job.confidence, 3),
+        "nics": len(job.members),
+        "queue_pairs": len(job.flows),
+        "kinds": sorted({each.kind for each in job.communicators}),
+        "period_ns": None if job.period_ns is None else rounded(job.period_ns),
+        "iterations": len(lasted_ns),
+        "last_iteration_ns": int(lasted_ns[-1]) if len(lasted_ns) else None,
+        "stragglers": [{"nic": one.nic, "late_ns": one.late_ns} for one in job.stragglers],
+    }
+
+
+def _more(job: Job) -> Json:
+    sent: dict[str, int] = dict.fromkeys(job.members, 0)
+    for each in job.flows:
+        sent[each.flow.src] += int(each.left["bytes"].sum())
+    late = {one.nic: one for one in job.ranks}
+    ranks: list[Any] = [
+        {
+            "nic": nic,
+            "late_ns": late[nic].late_ns if nic in late else None,
+            "straggler": nic in late and late[nic].is_straggler,
+            "bytes": sent[nic],
+        }
+        for nic in [*late, *in_order(nic for nic in job.members if nic not in late)]
+    ]
+    return {
+        "processes": [
+            {"host": one.host, "pid": one.pid, "job": one.job or None}
+            for one in sorted(job.owners, key=lambda one: (one.host, one.pid))
+        ],
+        "communicators": [{"kind": each.kind, "nics": in_order(each.members)} for each in job.communicators],
+        "starts_ns": job.starts_ns.tolist(),
+        "changes": [
+            {"at_ns": one.at_ns, "before_ns": one.before_ns, "after_ns": one.after_ns} for one in job.changes
+        ],
+        "ranks": ranks,
+    }

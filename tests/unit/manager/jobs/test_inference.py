@@ -1,0 +1,78 @@
+"""What is inferred of whole jobs: iterations, kinds, stragglers, whose they are."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from manager.jobs.flows import Flow
+from manager.jobs.inference import infer
+from manager.jobs.membership import Owner, Owners
+from manager.view.iteration_views import named
+from tools.sim.jobs.judging import KINDS, NOW_NS, inferred, judge, one_job, period_error
+from tools.sim.jobs.world import EPOCH_NS, ends_of, job, play
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_iterations_are_found_within_a_hundredth(seed: int, kind: str) -> None:
+    world, _ = one_job(seed, kind, is_late=False)
+    (found,) = inferred(world)
+    assert period_error(world, found) < 0.01
+    assert [each.kind for each in found.communicators] == [kind]
+    assert not found.stragglers
+    assert not found.changes
+
+
+@pytest.mark.parametrize(("kind", "least"), [("ring", 16), ("all-to-all", 16), ("tree", 8), ("pipeline", 0)])
+def test_who_computes_longer_is_found_and_nobody_else(kind: str, least: int) -> None:
+    """What is hidden behind others or too short to be seen is missed: most of a pipeline's, some of a tree's."""
+    verdicts = Counter(judge(seed, kind, is_late=True).straggler for seed in range(16))
+    assert verdicts["wrong"] == 0
+    assert verdicts["right"] >= least
+
+
+def test_a_change_of_the_period_is_found() -> None:
+    ends = ends_of([(f"h{i}", "nic0") for i in range(1, 5)])
+    names = list(ends)
+    before = play([job(ends, "ring", names, 300, jitter=0.03, seed=1)], ends, 16)
+    after = play([job(ends, "ring", names, 400, jitter=0.03, seed=1)], ends, 15)
+    later_ns = 16 * 10**9
+    rings = {}
+    for nic, rows in before.rings.items():
+        moved = after.rings[nic].copy()
+        moved["start_ns"] += later_ns
+        moved["end_ns"] += later_ns
+        rings[nic] = np.concatenate([rows, moved])
+    (found,) = infer(rings, before.owners, {}, NOW_NS)
+    (change,) = found.changes
+    assert change.at_ns == pytest.approx(EPOCH_NS + later_ns, abs=1.5e9)
+    assert change.after_ns - change.before_ns == pytest.approx(1e8, rel=0.2)
+
+
+def test_processes_tell_jobs_apart_that_traffic_does_not() -> None:
+    """Two that send at the same times over the same NICs."""
+    ends = ends_of([(f"h{i}", "nic0") for i in range(1, 5)])
+    plans = [job(ends, "ring", list(ends), 200, jitter=0.0, seed=seed) for seed in (1, 2)]
+    world = play(plans, ends, 32)
+    assert len(inferred(world)) == 1
+    owners: dict[Flow, Owners] = {}
+    for number, flows in enumerate(world.jobs):
+        for src, dst, qpn in flows:
+            sender, receiver = (
+                Owner(nic.partition("/")[0], 100 + number, "slurm 7" if number else "") for nic in (src, dst)
+            )
+            owners[Flow(src, dst, qpn)] = sender, receiver
+    found = infer(world.rings, world.owners, owners, NOW_NS)
+    assert sorted(sorted(tuple(each.flow) for each in one.flows) for one in found) == sorted(
+        map(sorted, world.jobs)
+    )
+    assert {one.confidence for one in found} == {1.0}
+    assert sorted(named(found)) == ["h1", "slurm 7"]
+
+
+def test_what_sends_seldom_is_no_job() -> None:
+    ends = ends_of([("h1", "nic0"), ("h2", "nic0")])
+    world = play([job(ends, "ring", list(ends), 6000)], ends, 20)
+    assert inferred(world) == []
+    assert infer({}, {}, {}, NOW_NS) == []

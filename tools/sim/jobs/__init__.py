@@ -1,0 +1,1 @@
+"""Jobs in arithmetic, and how well the manager infers them."""

@@ -1,0 +1,176 @@
+"""Jobs in arithmetic: what a plan's ranks send when, each flow at a rate of its own, as bursts at both ends."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.records import BURST_ROW, EGRESS, INGRESS, packed_address
+from tools.roce.collective.plan import Communicator, Plan, plan_collective
+from tools.roce.flows import Endpoint, Flow
+
+Nic = tuple[str, str]
+Span = tuple[int, int, int]
+"""A message: when its first byte leaves and its last one, in ns, and its length."""
+
+GAP_NS = 10_000_000
+OWD_NS = 20_000
+RATE_BPS = 10e9
+EPOCH_NS = 1_700_000_000 * 10**9
+
+
+def ends_of(nics: Iterable[Nic]) -> dict[str, Endpoint]:
+    """An address for each NIC, by its name."""
+    return {f"{host}/{nic}": Endpoint(host, IPv4Address(_address(host, nic))) for host, nic in nics}
+
+
+def named(nic: str) -> Nic:
+    """A NIC by its host and interface."""
+    host, _, ifname = nic.partition("/")
+    return host, ifname
+
+
+def _address(host: str, nic: str) -> str:
+    return f"10.{int(nic[-1])}.{int(host[1:]) // 250}.{int(host[1:]) % 250 + 1}"
+
+
+@dataclass(frozen=True)
+class World:
+    """What was sent, and by whom.
+
+    Attributes:
+        owners: the NIC that has each packed address.
+        rings: bursts of each NIC, dtype BURST_ROW, in no order.
+        jobs: of each job, its flows as (source NIC, target NIC, destination QPN).
+        starts_ns: of each job, when its first rank began each iteration, on the timeline.
+    """
+
+    owners: dict[bytes, str]
+    rings: dict[Nic, NDArray[np.void]]
+    jobs: list[set[tuple[str, str, int]]]
+    starts_ns: list[NDArray[np.int64]]
+
+
+def play(jobs: Sequence[Plan], ends: dict[str, Endpoint], seconds: float, *, seed: int = 1) -> World:
+    """Let jobs run beside each other, without getting into each other's way."""
+    names = {str(end.address): name for name, end in ends.items()}
+    rows: dict[Nic, list[NDArray[np.void]]] = {}
+    flows: list[set[tuple[str, str, int]]] = []
+    starts: list[NDArray[np.int64]] = []
+    for number, plan in enumerate(jobs):
+        spans, started_ns = _run(plan, round(seconds * 1e9), random.Random(f"{seed} {number}"))
+        starts.append(started_ns)
+        flows.append(set())
+        for flow, sent in zip(plan.flows, spans, strict=True):
+            src, dst = (names[str(end.address)] for end in (flow.source, flow.target))
+            flows[-1].add((src, dst, flow.remote_qpn))
+            for nic, far, direction, late_ns in ((src, dst, EGRESS, 0), (dst, src, INGRESS, OWD_NS)):
+                addr = packed_address(str(ends[far].address))
+                rows.setdefault(named(nic), []).append(
+                    _bursts(sent, addr, flow.remote_qpn, direction, late_ns)
+                )
+    owners = {packed_address(address): name for address, name in names.items()}
+    return World(owners, {nic: np.concatenate(parts) for nic, parts in rows.items()}, flows, starts)
+
+
+def spoiled(world: World, rng: np.random.Generator) -> World:
+    """The same where one burst in ten is divided, and one in twenty not told of, each end by itself."""
+    rings = {}
+    for nic, rows in world.rings.items():
+        kept = rows[rng.random(len(rows)) >= 0.05]
+        first, second = kept[rng.random(len(kept)) < 0.1], kept[:0]
+        second = first.copy()
+        middle = first["start_ns"] + (rng.random(len(first)) * (first["end_ns"] - first["start_ns"])).astype(
+            np.int64
+        )
+        second["start_ns"], second["bytes"] = middle, first["bytes"] // 2
+        rings[nic] = np.concatenate([kept, second])
+    return World(world.owners, rings, world.jobs, world.starts_ns)
+
+
+def with_noise(world: World, rng: np.random.Generator, per_nic: int, seconds: float) -> World:
+    """The same with flows in no rhythm between any NICs beside, each a job of its own."""
+    rings, jobs = dict(world.rings), list(world.jobs)
+    addresses = {nic: addr for addr, nic in world.owners.items()}
+    names = ["/".join(nic) for nic in rings]
+    for src in names:
+        for dst in rng.choice([name for name in names if name != src], per_nic, replace=False).tolist():
+            starts = np.cumsum(rng.exponential(0.4, round(seconds / 0.4))) * 1e9
+            spans = [(round(at), round(at + 3e7), 10**7) for at in starts.tolist()]
+            qpn = int(rng.integers(2, 1 << 24))
+            jobs.append({(src, dst, qpn)})
+            for nic, far, direction in ((src, dst, EGRESS), (dst, src, INGRESS)):
+                key = named(nic)
+                rings[key] = np.concatenate([rings[key], _bursts(spans, addresses[far], qpn, direction, 0)])
+    return World(world.owners, rings, jobs, world.starts_ns)
+
+
+def job(
+    ends: dict[str, Endpoint], collective: str, ranks: Sequence[str], compute_ms: float, **settings: object
+) -> Plan:
+    """A job of one communicator."""
+    size = int(settings.pop("buffer_bytes", 50_000_000))  # type: ignore[call-overload]
+    one = Communicator(
+        name="data",
+        collective=collective,
+        ranks=tuple(ranks),
+        buffer_bytes=size,
+        compute_ns=round(compute_ms * 1e6),
+    )
+    return plan_collective(ends, [one], **settings)  # type: ignore[arg-type]
+
+
+def _run(plan: Plan, until_ns: int, rng: random.Random) -> tuple[list[list[Span]], NDArray[np.int64]]:
+    """The messages of each flow, and when the first rank began its iterations."""
+    spans: list[list[Span]] = [[] for _ in plan.flows]
+    taken = [0] * len(plan.flows)
+    begun_ns = rng.randrange(10**9)
+    at_ns, place = [begun_ns] * len(plan.ranks), [0] * len(plan.ranks)
+    starts: list[int] = []
+    going = True
+    while going:
+        going = False
+        for r, rank in enumerate(plan.ranks):
+            while at_ns[r] < until_ns:
+                step = rank.steps[place[r] % len(rank.steps)]
+                if any(taken[i] >= len(spans[i]) for i in step.inputs):
+                    break
+                going = True
+                if place[r] % len(rank.steps) == 0 and r == 0:
+                    starts.append(at_ns[r])
+                arrived = [spans[i][taken[i]][1] + OWD_NS for i in step.inputs]
+                for i in step.inputs:
+                    taken[i] += 1
+                jitter = rng.uniform(-step.jitter_ns, step.jitter_ns)
+                at_ns[r] = max([at_ns[r], *arrived]) + round(step.compute_ns + jitter)
+                for i in step.outputs:
+                    spans[i].append(_message(plan.flows[i], spans[i], at_ns[r]))
+                place[r] += 1
+                if place[r] % len(rank.steps) == 0:
+                    mine = {i for step in rank.steps for i in step.outputs}
+                    at_ns[r] = max([at_ns[r], *(spans[i][-1][1] + 2 * OWD_NS for i in mine)])
+    return spans, EPOCH_NS + np.array(starts, np.int64)
+
+
+def _message(flow: Flow, before: list[Span], at_ns: int) -> Span:
+    begins = max(at_ns, before[-1][1] if before else 0)
+    return begins, begins + round(8e9 * flow.message_bytes / RATE_BPS), flow.message_bytes
+
+
+def _bursts(spans: Sequence[Span], addr: bytes, qpn: int, direction: int, late_ns: int) -> NDArray[np.void]:
+    merged: list[list[int]] = []
+    for begin, end, size in spans:
+        if merged and begin - merged[-1][1] <= GAP_NS:
+            merged[-1][1], merged[-1][2] = end, merged[-1][2] + size
+        else:
+            merged.append([begin, end, size])
+    rows = np.zeros(len(merged), BURST_ROW)
+    rows["addr"] = np.frombuffer(addr, np.uint8)
+    rows["qpn"], rows["direction"] = qpn, direction
+    for i, (begin, end, size) in enumerate(merged):
+        rows[i]["start_ns"], rows[i]["end_ns"] = EPOCH_NS + begin + late_ns, EPOCH_NS + end + late_ns
+        rows[i]["bytes"], rows[i]["packets"] = size, -(-size // 4096)
+    return rows
