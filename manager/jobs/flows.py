@@ -37,6 +37,8 @@ class FlowBursts:
 def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_ns: int) -> list[FlowBursts]:
     """The flows of all NICs that sent of late, in order.
 
+    A flow of which one end tells and the other, which tells of others, does not is left out: a host that lies joins no job so.
+
     Args:
         rings: bursts of each NIC in any order, dtype BURST_ROW, shape (n,).
         owners: the NIC that has each packed address; what goes to others is left out.
@@ -55,9 +57,13 @@ def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_n
                 left[Flow(nic, far, qpn)] = rows
             else:
                 arrived[Flow(far, nic, qpn)] = rows
+    telling = {nic_id(*name) for name, ring in rings.items() if len(ring)}
+    one_sided = {flow for flow in left if flow.dst in telling} ^ {
+        flow for flow in arrived if flow.src in telling
+    }
     return [
         FlowBursts(flow, left.get(flow, arrived.get(flow)), arrived.get(flow, left.get(flow)))  # type: ignore[arg-type]
-        for flow in sorted(left.keys() | arrived.keys())
+        for flow in sorted((left.keys() | arrived.keys()) - one_sided)
     ]
 
 

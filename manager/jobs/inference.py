@@ -32,6 +32,7 @@ class Job:
         named: as its processes name it; empty where none does.
         owners: the processes that are known.
         flows: its queue pairs, by direction.
+        sent_bytes: by each NIC that sends.
         communicators: who sends to whom.
         starts_ns: when its iterations began, on the timeline, shape (iterations,); none without a rhythm.
         changes: when the period became another one.
@@ -41,7 +42,8 @@ class Job:
 
     named: str
     owners: frozenset[Owner]
-    flows: tuple[FlowBursts, ...]
+    flows: tuple[Flow, ...]
+    sent_bytes: Mapping[str, int]
     communicators: tuple[Communicator, ...]
     starts_ns: Ints
     changes: tuple[Change, ...]
@@ -50,7 +52,7 @@ class Job:
     members: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        nics = {nic for each in self.flows for nic in (each.flow.src, each.flow.dst)}
+        nics = {nic for flow in self.flows for nic in (flow.src, flow.dst)}
         object.__setattr__(self, "members", frozenset(nics))
 
     @property
@@ -84,7 +86,7 @@ def infer(
     """
     flows = flows_of(rings, addresses, now_ns - WINDOW_NS)
     known = [owners.get(each.flow, UNKNOWN) for each in flows]
-    together = (Together([each.flow for each in job.flows], job.confidence) for job in before)
+    together = (Together(job.flows, job.confidence) for job in before)
     groups = group(flows, known, now_ns, WINDOW_NS, together)
     found = [
         _job(one, flows, known, now_ns)
@@ -109,13 +111,21 @@ def _job(one: Group, flows: Sequence[FlowBursts], owners: Sequence[Owners], now_
     return Job(
         named=one.named,
         owners=frozenset(owner for i in one.flows for owner in owners[i] if owner is not None),
-        flows=tuple(mine),
+        flows=tuple(each.flow for each in mine),
+        sent_bytes=_by_source(sent),
         communicators=tuple(members),
         starts_ns=starts_ns,
         changes=tuple(changes(starts_ns)),
         ranks=tuple(lateness(mine, members, starts_ns)),
         confidence=one.likeness,
     )
+
+
+def _by_source(sent_bytes: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for (src, _), sent in sent_bytes.items():
+        found[src] += sent
+    return dict(found)
 
 
 def _busiest(flows: Sequence[FlowBursts]) -> list[FlowBursts]:

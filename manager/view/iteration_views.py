@@ -50,16 +50,13 @@ def _row(name: str, job: Job) -> Json:
 
 
 def _more(job: Job) -> Json:
-    sent: dict[str, int] = dict.fromkeys(job.members, 0)
-    for each in job.flows:
-        sent[each.flow.src] += int(each.left["bytes"].sum())
     late = {one.nic: one for one in job.ranks}
     ranks: list[Any] = [
         {
             "nic": nic,
             "late_ns": late[nic].late_ns if nic in late else None,
             "straggler": nic in late and late[nic].is_straggler,
-            "bytes": sent[nic],
+            "bytes": job.sent_bytes.get(nic, 0),
         }
         for nic in [*late, *in_order(nic for nic in job.members if nic not in late)]
     ]

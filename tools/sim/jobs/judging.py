@@ -67,7 +67,7 @@ def one_job(seed: int, kind: str, *, is_late: bool) -> tuple[World, str]:
 
 def members_right(world: World) -> tuple[int, int]:
     """How many flows are in a job with just those that they belong to, and how many there are."""
-    found = {frozenset(tuple(each.flow) for each in one.flows) for one in inferred(world)}
+    found = {frozenset(tuple(flow) for flow in one.flows) for one in inferred(world)}
     found |= {frozenset([flow]) for flow in _flows(world) - frozenset().union(*found)}
     return sum(len(mine) for mine in world.jobs if frozenset(mine) in found), len(_flows(world))
 

@@ -64,9 +64,7 @@ def test_processes_tell_jobs_apart_that_traffic_does_not() -> None:
             )
             owners[Flow(src, dst, qpn)] = sender, receiver
     found = infer(world.rings, world.owners, owners, NOW_NS)
-    assert sorted(sorted(tuple(each.flow) for each in one.flows) for one in found) == sorted(
-        map(sorted, world.jobs)
-    )
+    assert sorted(sorted(map(tuple, one.flows)) for one in found) == sorted(map(sorted, world.jobs))
     assert {one.confidence for one in found} == {1.0}
     assert sorted(named(found)) == ["h1", "slurm 7"]
 
@@ -76,3 +74,16 @@ def test_what_sends_seldom_is_no_job() -> None:
     world = play([job(ends, "ring", list(ends), 6000)], ends, 20)
     assert inferred(world) == []
     assert infer({}, {}, {}, NOW_NS) == []
+
+
+def test_a_host_that_lies_joins_no_job() -> None:
+    """It tells of bursts in step with others', from and to them, which they do not tell of."""
+    ends = ends_of([(f"h{i}", "nic0") for i in range(1, 6)])
+    names = list(ends)
+    world = play([job(ends, "ring", names[:4], 300, jitter=0.03)], ends, 32)
+    told = world.rings["h1", "nic0"].copy()
+    (found,) = infer(world.rings | {("h5", "nic0"): told}, world.owners, {}, NOW_NS)
+    assert found.members == set(names[:4])
+    only_sender = {nic: rows for nic, rows in world.rings.items() if nic != ("h2", "nic0")}
+    (found,) = infer(only_sender, world.owners, {}, NOW_NS)
+    assert found.members == set(names[:4])
