@@ -7,10 +7,8 @@ traceroute", E2EMON 2007): with k + 1 equally likely paths, n ports miss a certa
 any of them with no more than k + 1 times that.
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -18,9 +16,6 @@ Path = tuple[int, ...]
 
 CONFIDENCE = 0.99
 """That all paths have been found."""
-
-MOST_CANDIDATES = 512
-"""Ports that are traced of a pair beside those in use."""
 
 
 def _between_leaves(path: Path) -> Path:
@@ -102,21 +97,3 @@ def confidence(ports: int, distinct: int) -> float:
         return 0.0
     missed = (distinct + 1) * (distinct / (distinct + 1)) ** ports
     return max(0.0, 1.0 - missed)
-
-
-@lru_cache(65_536)
-def may_be_sure(ports: int, distinct: int, most: int) -> bool:
-    """Whether it may become sure that there is no further path by tracing `most` ports: not where there are too many paths.
-
-    So many ports as were traced would lead over fewer different paths, by twice the standard deviation, if there were no more of
-    them than become sure. Arguments as above.
-    """
-    reach = _reach(most)
-    expected = reach * (1.0 - (1.0 - 1.0 / reach) ** ports)
-    return distinct <= expected + 2.0 * math.sqrt(max(0.0, ports - expected))
-
-
-@lru_cache(16)
-def _reach(ports: int) -> int:
-    """The most paths of which so many ports make it sure that there are no more."""
-    return max((paths for paths in range(1, ports + 1) if confidence(ports, paths) >= CONFIDENCE), default=1)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cwdp.shared.bus.messages import TraceOrder, nic_id
-from manager.fabric.choice import MOST_CANDIDATES
 from manager.fabric.path_counts import PathCounts
 from manager.fabric.routes import Pair, PathName
 from manager.probing.schedule import draw_ports
@@ -20,6 +19,7 @@ SOUGHT = 2
 
 SOON = 16
 DEADLINE_UPDATES = 5
+MOST_CANDIDATES = 512
 MOST_IN_USE = 64
 MOST_PORTS_A_HOST = 4_096
 MOST_PORTS = 2_000_000

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from manager.fabric.choice import CONFIDENCE, MOST_CANDIDATES, confidence, may_be_sure
+from manager.fabric.choice import CONFIDENCE, confidence
 from manager.fabric.routes import MARK, NOWHERE, DirectedLink, PackedPaths, Pair, Routes
 
 I32 = NDArray[np.int32]
@@ -178,14 +178,13 @@ class PathCounts:
         Args:
             pair: of which something is known; of another one that is not said.
             enough: so many different paths will do, and fewer where there are no more; None where all links are needed.
-                Where there are too many ever to know that these are all, as between pods, no more are looked for then.
         """
         number = self._number.get(pair)
         peer = NOWHERE if number is None else int(self.counted.peer_of[number])
         if peer < 0:
             return False
         ports, peer_paths, peer_links, width, _ = self.counted.of_peers[peer].tolist()
-        if not _is_sure(ports, width) and (enough is None or may_be_sure(ports, width, MOST_CANDIDATES)):
+        if not _is_sure(ports, width):
             return True
         _, paths, links = self.counted.of_pairs[number].tolist()
         return bool(links < peer_links if enough is None else paths < min(enough, peer_paths))

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from cwdp.shared.bus.messages import Desired, Hello, Leader, Nic, ProbeEdge, Trace, TraceReport
 from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
-from manager.fabric.choice import MOST_CANDIDATES, confidence, covering_ports, disjoint_ports
+from manager.fabric.choice import confidence, covering_ports, disjoint_ports
 from manager.fabric.discovery import CALM_S, MOST_PENDING, ORDER_INTERVAL_S, Discovery
 from manager.fabric.fabric import Fabric
-from manager.fabric.orders import BATCH, MOST_PORTS_A_HOST, InUse, Orders
+from manager.fabric.orders import BATCH, MOST_CANDIDATES, MOST_PORTS_A_HOST, InUse, Orders
 from manager.fabric.path_counts import Known, PathCounts
 from manager.fabric.routes import DirectedLink, Pair, PathName, Routes
 from manager.hosts.members import Members
