@@ -1,8 +1,8 @@
 """Who probes whom between pods: each NIC chooses a few of other pods by hashes, and both ends of a pair probe. Pure.
 
-A NIC draws a pod for each choice, a pod of more NICs more often, in large pods not for every choice, and then the NIC there that ranks first by a hash of
+A NIC draws a pod for each choice, a pod of more NICs more often, and then the NIC there that ranks first by a hash of
 both names (rendezvous hashing: Thaler, Ravishankar, "Using name-based mappings to increase hit rates", 1998; weighted as
-by Schindelhauer, Schomaker, 2005). So a NIC has up to `CHOICES` pairs of its own and about as many of others', whatever the
+by Schindelhauer, Schomaker, 2005). So a NIC has `CHOICES` pairs of its own and about as many of others', whatever the
 number of pods, the leaves of a pod are met alike often, both ends' managers arrive at the same pairs, and a NIC that
 comes or goes changes only the pairs that it has.
 """
@@ -17,10 +17,7 @@ from cwdp.shared.bus.messages import nic_id
 from manager.probing.probe_graph import Pairs, mix, name_hash
 from manager.probing.schedule import Member
 
-CHOICES, LEAST_CHOICES, FULL_NICS = 2, 0.5, 256
-"""Of each NIC of a pod of up to `FULL_NICS`. Larger pods make no more of them all together, but so many a NIC at least in the mean: as
-many pairs as within a pod, which is more than enough to tell the links between pods apart."""
-
+CHOICES = 2
 MOST_CELLS = 1 << 22
 """NICs times NICs that are ranked at once."""
 
@@ -133,21 +130,14 @@ def _hashes(members: Sequence[Member], places: NDArray[np.int64], seed: int) -> 
 
 
 def _draw_pods(nics: U64, pods: Sequence[str], sizes: Sequence[int], seed: int) -> NDArray[np.int64]:
-    """The pod of each NIC's every choice, by weighted rendezvous, -1 for none; shape (NICs, CHOICES)."""
+    """The pod of each NIC's every choice, by weighted rendezvous; shape (NICs, CHOICES)."""
     drawn = []
     weights = np.array(sizes, np.float64)
-    share = max(LEAST_CHOICES / CHOICES, min(1.0, FULL_NICS / max(1, len(nics))))
     for choice in range(CHOICES):
         keys = np.array([name_hash(f"{choice} {pod}", seed) for pod in pods], np.uint64)
-        u = _uniform(nics[:, None], keys)
-        is_made = _uniform(nics, np.array([name_hash(f"{choice} made", seed)], np.uint64)) < share
-        drawn.append(np.where(is_made, np.argmin(-np.log(u + 2.0**-54) / weights, axis=1), -1))
+        u = (mix(nics[:, None] ^ mix(keys)) >> np.uint64(11)) * 2.0**-53
+        drawn.append(np.argmin(-np.log(u + 2.0**-54) / weights, axis=1))
     return np.stack(drawn, axis=1)
-
-
-def _uniform(nics: U64, keys: U64) -> NDArray[np.float64]:
-    """From 0 to less than 1, by NIC and key, shapes as they broadcast."""
-    return np.asarray((mix(nics ^ mix(keys)) >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def _rank(nics: U64, targets: U64, common: NDArray[np.int64], count: NDArray[np.int64]) -> Pairs:
