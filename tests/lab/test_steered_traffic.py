@@ -244,11 +244,13 @@ def test_bursts_are_told_alike_by_both_ends(running: Running) -> None:
 
     until(are_alike, "all bursts, and the last one's end at one time")
     period_ns = 1e9 * median(later - earlier for earlier, later in pairwise(begun_s))
-    for told in found():
+    sent, came = found()
+    for told in (sent, came):
         assert told["period_ns"] == pytest.approx(period_ns, rel=0.2)
-        assert told["length_ns"] == pytest.approx(0.2e9, rel=0.3)
-        assert told["rate_bps"] == pytest.approx(rate_bps, rel=0.3)
+        assert told["rate_bps"] < 1.3 * rate_bps
         assert told["naks"] == 0
+    assert sent["length_ns"] == pytest.approx(came["length_ns"], rel=0.5)
+    assert 0.15e9 < sent["length_ns"] < period_ns
 
 
 def test_wishes_that_cannot_be_are_refused_or_told(running: Running) -> None:

@@ -21,6 +21,9 @@ BURST_BYTES = 900_000
 """72 ms at that rate."""
 
 QUEUE_BYTES = 8_000_000
+MOST_BURSTS = 40
+"""Where the machine has much else to do round trips vary less beside what they take."""
+
 LINUX_RTO_MIN_S = 0.2
 RTO_MIN_S, RTO_MIN_MAX_S = abi.TCP_RTO_MIN_US / 1e6, abi.TCP_RTO_MIN_MAX_US / 1e6
 
@@ -135,15 +138,18 @@ def test_one_that_comes_later_makes_the_timer_longer(net: TwoSpines) -> None:
     net.pulses_took(1)
     assert rto_after(net, pair) < 2 * RTO_MIN_S
     net.spines[0].set_rate("l1", RATE_BPS, QUEUE_BYTES)
-    asking = Asking(*pair)
-    filling = threading.Thread(target=lambda: [bursts.burst() for _ in range(10)])
+    asking, seen = Asking(*pair), threading.Event()
+    filling = threading.Thread(
+        target=lambda: [bursts.burst() for _ in range(MOST_BURSTS) if not seen.is_set()]
+    )
     filling.start()
-    longest_s = 0.0
-    while filling.is_alive():
-        longest_s = max(longest_s, rto_s(pair[0]))
+    while filling.is_alive() and not seen.is_set():
+        if rto_s(pair[0]) > 2 * RTO_MIN_S:
+            seen.set()
         time.sleep(0.001)
+    filling.join()
     asking.end()
-    assert longest_s > 2 * RTO_MIN_S
+    assert seen.is_set()
 
 
 def test_and_is_forgotten(net: TwoSpines) -> None:
