@@ -6,9 +6,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.dataplane import abi
 from cwdp.dataplane.pinned.maps import Maps
-from cwdp.dataplane.pinned.ring import Ring
+from cwdp.dataplane.pinned.ring import SyncedRing
 from cwdp.shared.bus.records import BURST_ROW
 
 NS_PER_MS = 1_000_000
@@ -47,25 +46,23 @@ class BurstReader:
     Args:
         maps: its open maps.
         gap_ms: longer gaps than this end a burst.
-
-    Attributes:
-        unsynced: bursts while this host was not on the timeline, which are of no use.
     """
 
     def __init__(self, maps: Maps, gap_ms: float) -> None:
         self._jiffy_ns = jiffy_ns()
         maps.control["burst_gap_jiffies"] = gap_jiffies(gap_ms, self._jiffy_ns)
-        self._ring = Ring(maps.bursts, maps.control["burst_head"])
-        self.unsynced = 0
+        self._ring = SyncedRing(maps.bursts, maps.control["burst_head"])
 
     @property
     def lost(self) -> int:
         """Bursts that were written over before they were read."""
         return self._ring.lost
 
+    @property
+    def unsynced(self) -> int:
+        """Bursts while this host was not on the timeline, which are of no use."""
+        return self._ring.unsynced
+
     def read(self) -> NDArray[np.void]:
         """The bursts that ended since the last call, dtype BURST_ROW, shape (n,)."""
-        records = self._ring.take()
-        synced = records["bound_ns"] != abi.BOUND_UNSYNCED
-        self.unsynced += int(np.count_nonzero(~synced))
-        return rows_of_bursts(records[synced], self._jiffy_ns)
+        return rows_of_bursts(self._ring.take(), self._jiffy_ns)

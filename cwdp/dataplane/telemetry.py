@@ -5,10 +5,9 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.dataplane.pinned.maps import Maps
-from cwdp.dataplane.pinned.ring import Ring
+from cwdp.dataplane.pinned.ring import SyncedRing
 from cwdp.shared.bus.records import QP_COUNTERS, QP_ROW, SAMPLE_ROW
 
 FREE_OR_BUSY = 1
@@ -95,27 +94,24 @@ def _added_up(
 
 
 class SampleReader:
-    """Reads the data packets that the dataplane stamped, from now on.
-
-    Attributes:
-        unsynced: packets stamped while this host was not on the timeline, which are of no use.
-    """
+    """Reads the data packets that the dataplane stamped, from now on."""
 
     def __init__(self, maps: Maps) -> None:
-        self._ring = Ring(maps.samples, maps.control["sample_head"])
-        self.unsynced = 0
+        self._ring = SyncedRing(maps.samples, maps.control["sample_head"])
 
     @property
     def lost(self) -> int:
         """Packets that were written over before they were read."""
         return self._ring.lost
 
+    @property
+    def unsynced(self) -> int:
+        """Packets stamped while this host was not on the timeline, which are of no use."""
+        return self._ring.unsynced
+
     def read(self) -> NDArray[np.void]:
         """The packets since the last call, dtype SAMPLE_ROW, shape (n,)."""
         records = self._ring.take()
-        synced = records["bound_ns"] != abi.BOUND_UNSYNCED
-        self.unsynced += int(np.count_nonzero(~synced))
-        records = records[synced]
         rows = np.zeros(len(records), dtype=SAMPLE_ROW)
         rows["time_ns"] = records["local_ns"].astype(np.int64) + records["offset_ns"]
         rows["addr"] = np.ascontiguousarray(records["key"]["addr"]).view(np.uint8).reshape(-1, 16)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cwdp.shared.bus.messages import HELLO_INTERVAL_S, Hello, Nic, host_of, nic_id
+from cwdp.shared.bus.records import packed_address
 from manager.hosts.elsewhere import Elsewhere
 
 MISSED_HELLOS = 5
@@ -51,6 +52,7 @@ class Members:
         self._ours_version = -1
         self._owners: dict[str, str] = {}
         self._owners_version = 0
+        self._packed: tuple[Mapping[str, str], dict[bytes, str]] = {}, {}
         self._likely_bps = math.inf
         self._likely_version = 0
 
@@ -72,6 +74,14 @@ class Members:
                             owners.setdefault(address, nic_id(name, nic.ifname))
             self._owners, self._owners_version = owners, version
         return self._owners
+
+    @property
+    def nics_by_packed_address(self) -> Mapping[bytes, str]:
+        """The same by addresses as rows on the bus have them."""
+        owners = self.nics_by_address
+        if self._packed[0] is not owners:
+            self._packed = owners, {packed_address(address): nic for address, nic in owners.items()}
+        return self._packed[1]
 
     def reads_changes(self, host: str) -> bool:
         """Whether a host's agent takes in changes of its document."""

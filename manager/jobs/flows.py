@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import EGRESS, qp_keys
+from cwdp.shared.bus.records import EGRESS
+from manager.queue_pairs.bursts import by_queue_pair
 
 Rows = NDArray[np.void]
 NicName = tuple[str, str]
@@ -48,7 +49,7 @@ def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_n
     arrived: dict[Flow, Rows] = {}
     for name, ring in rings.items():
         nic = nic_id(*name)
-        for rows in _by_queue_pair(ring[ring["end_ns"] >= since_ns]):
+        for rows in by_queue_pair(ring[ring["end_ns"] >= since_ns]):
             far = owners.get(rows["addr"][0].tobytes())
             if far is None or far == nic:
                 continue
@@ -65,13 +66,3 @@ def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_n
         FlowBursts(flow, left.get(flow, arrived.get(flow)), arrived.get(flow, left.get(flow)))  # type: ignore[arg-type]
         for flow in sorted((left.keys() | arrived.keys()) - one_sided)
     ]
-
-
-def _by_queue_pair(rows: Rows) -> list[Rows]:
-    """The rows of each direction of a queue pair, by their beginning."""
-    if not len(rows):
-        return []
-    keys = qp_keys(rows)
-    order = np.lexsort((rows["start_ns"], keys))
-    rows, keys = rows[order], keys[order]
-    return np.split(rows, np.flatnonzero(keys[1:] != keys[:-1]) + 1)

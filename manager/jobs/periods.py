@@ -6,14 +6,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.clocksync.graph.robust import MEDIAN_ERROR, centre
+
 LEAST_SIDE = 8
 """Iterations on each side of a change."""
 
 LEAST_SHARE = 0.03
 SURE = 5.0
 """Standard errors of the difference of two medians."""
-
-_MAD_TO_SIGMA, _MEDIAN_TO_MEAN = 1.4826, 1.2533
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,6 @@ def _sharpness(lasted: NDArray[np.float64], place: int) -> float:
     before, after = (float(np.median(side)) for side in sides)
     if _apart(before, after) < LEAST_SHARE:
         return 0.0
-    spread = max(float(np.median(np.abs(side - np.median(side)))) for side in sides)
-    error = _MAD_TO_SIGMA * _MEDIAN_TO_MEAN * spread * sum(1 / len(side) for side in sides) ** 0.5
+    spread = max(centre(side)[1] for side in sides)
+    error = MEDIAN_ERROR * spread * sum(1 / len(side) for side in sides) ** 0.5
     return float(abs(after - before) / max(error, 1.0))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.clocksync.graph.robust import MEDIAN_ERROR, centre
 from manager.jobs.flows import FlowBursts, Rows
 from manager.jobs.kinds import SYMMETRIC, Communicator
 
@@ -27,8 +28,6 @@ LEAST_SHARE = 0.02
 
 SURE = 4.0
 """Standard errors of the median."""
-
-_MAD_TO_SIGMA, _MEDIAN_TO_MEAN = 1.4826, 1.2533
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -122,9 +121,8 @@ def _judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
         late = late[np.isfinite(late)]
         if len(late) < LEAST_ITERATIONS:
             continue
-        middle = float(np.median(late))
-        spread = _MAD_TO_SIGMA * float(np.median(np.abs(late - middle)))
-        error = _MEDIAN_TO_MEAN * spread / len(late) ** 0.5
+        middle, spread = centre(late)
+        error = MEDIAN_ERROR * spread / len(late) ** 0.5
         found.append(Lateness(nic, round(middle), middle > max(LEAST_LATE_NS, least_ns, SURE * error)))
     return found
 

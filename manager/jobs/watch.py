@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import packed_address
 from manager.hosts.members import Members
 from manager.jobs.flows import Flow
 from manager.jobs.inference import WINDOW_NS, Job, infer
@@ -41,7 +40,7 @@ class JobWatch:
         if now_ns is None or not rings:
             self.jobs = ()
             return None
-        nics = {packed_address(address): nic for address, nic in self._members.nics_by_address.items()}
+        nics = self._members.nics_by_packed_address
         owners = owners_of(self._traffic.verbs, nics)
         before = self.jobs if self._turn % LOOKED_INTO_EVERY else ()
         self._turn += 1

@@ -79,12 +79,7 @@ class BurstStore:
         ring = self._rings.get(nic)
         if ring is None:
             return {}
-        keys = qp_keys(ring.rows)
-        order = np.lexsort((ring.rows["start_ns"], keys))
-        rows, keys = ring.rows[order], keys[order]
-        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-        parts = np.split(rows, begins[1:])
-        return {_key(part[0]): _summary(part) for part in parts}
+        return {_key(part[0]): _summary(part) for part in by_queue_pair(ring.rows)}
 
     def since(self, since_ns: int) -> dict[tuple[str, str], Rows]:
         """Of each NIC the rows that ended after a moment, in no order; of NICs that have any."""
@@ -113,6 +108,16 @@ class _Ring:
         rows = rows[-KEPT:]
         self._rows[(self._count + np.arange(len(rows))) % KEPT] = rows
         self._count += len(rows)
+
+
+def by_queue_pair(rows: Rows) -> list[Rows]:
+    """The rows of each direction of a queue pair of a NIC, by their beginning; dtype BURST_ROW, shapes (n,)."""
+    if not len(rows):
+        return []
+    keys = qp_keys(rows)
+    order = np.lexsort((rows["start_ns"], keys))
+    rows, keys = rows[order], keys[order]
+    return np.split(rows, np.flatnonzero(keys[1:] != keys[:-1]) + 1)
 
 
 def _key(row: np.void) -> Key:

@@ -70,9 +70,7 @@ class Rows:
         self._now_s = now_s
         self._now_ns = state.traffic.timeline_ns(now_s) or 0
         self._bursts: dict[tuple[str, str], dict[Key, Bursts]] = {}
-        self._owners = {
-            packed_address(address): nic for address, nic in state.members.nics_by_address.items()
-        }
+        self._owners = state.members.nics_by_packed_address
 
     def of(self, name: QpName, direction: int) -> Json | None:
         """A queue pair by its name; None where there is none."""

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.dataplane import abi
+
 
 class Ring:
     """What is written from now on.
@@ -41,3 +43,23 @@ class Ring:
         self.lost += now_read - self._read - len(taken)
         self._read = now_read
         return taken
+
+
+class SyncedRing(Ring):
+    """Of records whose times are on the timeline.
+
+    Attributes:
+        unsynced: records of while this host was not on it, which are of no use.
+    """
+
+    def __init__(self, records: NDArray[np.void], head: NDArray[np.uint64]) -> None:
+        super().__init__(records, head)
+        self.unsynced = 0
+
+    def take(self) -> NDArray[np.void]:
+        """Those of the records that are of use."""
+        taken: NDArray[np.void] = super().take()
+        synced = taken["bound_ns"] != abi.BOUND_UNSYNCED
+        self.unsynced += int(np.count_nonzero(~synced))
+        of_use: NDArray[np.void] = taken[synced]
+        return of_use

@@ -21,9 +21,8 @@ import numpy.typing as npt
 
 from cwdp.shared.clocksync._types import F64, I64, LONG_AGO, Bool
 from cwdp.shared.clocksync.edge.floors import QUEUED_SIGMAS, at_most, queued_sigma
-from cwdp.shared.clocksync.graph.robust import REJECT_SIGMAS
+from cwdp.shared.clocksync.graph.robust import REJECT_SIGMAS, centre
 
-_MAD_TO_SIGMA = 1.4826
 _EPOCH_NS = 20_000_000_000
 _DISPUTED_NS = 2_000_000_000
 _FLEET_TIMES = 4.0
@@ -89,7 +88,7 @@ class PairFloors:
             return np.zeros(len(name)), np.zeros(len(name))
         floors, sigmas = _lower(self._now, self._before)
         bias, sigma = (floors[0] - floors[1]) / 2, np.hypot(sigmas[0], sigmas[1]) / 2
-        fleet, scatter = _centre(bias[np.isfinite(bias)])
+        fleet, scatter = centre(bias[np.isfinite(bias)])
         place = np.minimum(np.searchsorted(self._key, name), len(self._key) - 1)
         known = (self._key[place] == name) & np.isfinite(bias[place])
         return np.where(known, bias[place], fleet), np.where(known, sigma[place], scatter)
@@ -238,7 +237,7 @@ def merge_directed(
         name = pair_names(key >> 2 * node_bits, a, b)
         y_mutual, sigma_mutual, moved, bias, sigma_bias = _weigh_ways(ways, name, of_both, y_mutual, bias)
         queued = np.where(mutual, moved, queued)
-    fleet, scatter = _centre(bias[mutual])
+    fleet, scatter = centre(bias[mutual])
     y = np.where(mutual, y_mutual, np.where(has_ab, y - fleet, y + fleet))
     sigma = np.where(mutual, sigma_mutual, np.hypot(one_sided, scatter))
     sigma_bias = np.where(mutual, np.sqrt(sigma_bias**2 + scatter**2), np.inf)
@@ -303,11 +302,3 @@ def _weigh_ways(
         (floors[0] - floors[1]) / 2,
         np.sqrt(variance_bias),
     )
-
-
-def _centre(values: F64) -> tuple[float, float]:
-    """Median and robust standard deviation, 0 and 0 without values."""
-    if values.size == 0:
-        return 0.0, 0.0
-    median = float(np.median(values))
-    return median, _MAD_TO_SIGMA * float(np.median(np.abs(values - median)))

@@ -13,6 +13,10 @@ from cwdp.shared.clocksync.graph.laplacian import Laplacian
 
 DOUBT_SIGMAS = 3.0
 REJECT_SIGMAS = 6.0
+MEDIAN_ERROR = 1.2533
+"""The standard error of a median, in standard deviations over the root of how many values there are, where these are normal."""
+
+_MAD_TO_SIGMA = 1.4826
 _HALF_OF_NORMAL = 0.6745
 _MOSTLY_GOOD = 0.05
 _HUBER_ROUNDS = 12
@@ -90,3 +94,11 @@ def _huber(lap: Laplacian, y: F64, sigma: F64, usable: Bool) -> F64:
         if np.max(np.abs(x - previous), initial=0.0) < _SETTLED_NS:
             break
     return x
+
+
+def centre(values: F64) -> tuple[float, float]:
+    """Median and robust standard deviation (by the median absolute deviation), 0 and 0 without values."""
+    if values.size == 0:
+        return 0.0, 0.0
+    median = float(np.median(values))
+    return median, _MAD_TO_SIGMA * float(np.median(np.abs(values - median)))

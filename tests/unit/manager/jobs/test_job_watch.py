@@ -36,7 +36,7 @@ def told_of(
         bursts=SimpleNamespace(since=lambda _since_ns: world.rings),
         verbs=SimpleNamespace(each=lambda: verbs),
     )
-    members = SimpleNamespace(nics_by_address={str(end.address): name for name, end in ENDS.items()})
+    members = SimpleNamespace(nics_by_packed_address=world.owners)
     watch = JobWatch(cast(Traffic, traffic), cast(Members, members))
     infer = watch.due(0.0)
     assert infer is not None
