@@ -83,8 +83,8 @@ def test_jobs_are_told_apart_with_their_iterations_and_who_is_late(lab: Lab) -> 
         assert row["is_inferred"]
         (communicator,) = row["communicators"]
         assert communicator == {"kind": "ring", "nics": [f"{host}/nic0" for host in MEMBERS[name]]}
-        lasted_ns = [each["duration_ns"] for each in truth["iterations"]]
         assert row["iterations"] > 20
+        lasted_ns = [each["duration_ns"] for each in truth["iterations"][-row["iterations"] :]]
         assert row["period_ns"] == pytest.approx(sum(lasted_ns) / len(lasted_ns), rel=0.02)
     assert rows["h1"]["stragglers"] == []
     assert [one["nic"] for one in rows["h2"]["stragglers"]] == [STRAGGLER]
