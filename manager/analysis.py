@@ -11,6 +11,8 @@ from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.messages import Desired
 from cwdp.shared.bus.subjects import down
 from manager.duties import Duties
+from manager.jobs.names import named
+from manager.jobs.watch import Infer
 from manager.state import FleetState
 
 LINKS_INTERVAL_S = 0.1
@@ -18,7 +20,7 @@ DISCOVERY_INTERVAL_S = 0.25
 LINKS_SHARE, MODEL_SHARE, DISCOVERY_SHARE = 0.5, 0.2, 0.25
 """Of the time, that a loop may take at most; of the loop of links it is processor time: it goes on while threads work as well."""
 
-JOBS_INTERVAL_S, JOBS_SHARE = 5.0, 0.1
+JOBS_INTERVAL_S, JOBS_SHARE = 2.5, 0.1
 """Jobs change slowly, so to infer them may take little of the time."""
 
 THREAD_ABOVE_PATHS = 20_000
@@ -89,13 +91,17 @@ class Analysis:
             with self._duties.of("infer jobs"):
                 infer = watch.due(started)
             if infer is not None:
-                try:
-                    jobs = await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer))
-                except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
-                    _log.exception("jobs are not inferred")
-                    jobs = []
-                watch.take(jobs)
+                await self._follow_jobs(infer)
             await asyncio.sleep(max(JOBS_INTERVAL_S, (time.monotonic() - started) / JOBS_SHARE))
+
+    async def _follow_jobs(self, infer: Infer) -> None:
+        try:
+            self._state.jobs.take(await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer)))
+            with self._duties.of("find causes"):
+                self._state.causes.step(named(self._state.jobs.jobs), time.monotonic())
+        except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
+            _log.exception("jobs are not followed")
+            self._state.jobs.take([])
 
     async def _order_traces(self, *, is_large: bool) -> None:
         """Tell hosts over which ports to trace and probe, if others than before."""

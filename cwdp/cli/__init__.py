@@ -28,6 +28,7 @@ COMMANDS = {
     "steer": ("cwdp.cli.local.steer:steer", "Which path each queue pair of this host takes."),
     "tcp": ("cwdp.cli.cluster.tcp:tcp", "Show TCP connections of named services."),
     "top": ("cwdp.cli.cluster.top:top", "The whole fleet in one screen, live."),
+    "why": ("cwdp.cli.jobs.why:why", "Say why jobs are slow, and what speaks for it."),
 }
 
 main = LazyGroup(

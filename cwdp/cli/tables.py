@@ -41,6 +41,8 @@ TEXT_COLUMNS = {
     "sends as",
     "waits for",
     "sure",
+    "cause",
+    "where",
 }
 FOLDED_COLUMNS = {
     "path",
@@ -58,6 +60,7 @@ FOLDED_COLUMNS = {
     "belongs at",
     "why",
     "waits for",
+    "where",
 }
 STATE_STYLES = {
     "synced": "green",

@@ -25,6 +25,7 @@ from manager.api.overview_http import OverviewHttp
 from manager.api.refusal import refuse
 from manager.paths.owd import Paths
 from manager.view import (
+    cause_views,
     fabric_views,
     host_views,
     iteration_views,
@@ -115,6 +116,7 @@ class HttpServer:
             web.get("/v1/tcp", self._connections),
             web.get("/v1/steered", self._steered),
             web.get("/v1/iterations", self._iterations),
+            web.get("/v1/causes", self._causes),
             web.get("/v1/link", self._links),
             web.get("/v1/fabric", self._fabric),
             web.get("/v1/path", self._path),
@@ -259,11 +261,11 @@ class HttpServer:
 
     async def _iterations(self, request: web.Request) -> web.Response:
         name = request.query.get("job", "")
-        answer = iteration_views.jobs(self._sources.state.jobs.jobs, name)
-        if answer is None:
-            hint = "`cwdp job` lists those whose queue pairs sent in bursts in the last 30 s"
-            return web.json_response({"error": f"no job is called {name!r}", "hint": hint}, status=404)
-        return web.json_response(answer)
+        return _of_job(name, iteration_views.jobs(self._sources.state.jobs.jobs, name))
+
+    async def _causes(self, request: web.Request) -> web.Response:
+        name, state = request.query.get("job", ""), self._sources.state
+        return _of_job(name, cause_views.causes(state.causes, state.jobs.jobs, name))
 
     async def _fabric(self, request: web.Request) -> web.Response:
         if "at" in request.query:
@@ -290,6 +292,14 @@ class HttpServer:
         if "at" in request.query:
             return await self._past.links(request.query, sort, limit)
         return web.json_response(link_views.links(self._sources.state, sort=sort, limit=limit))
+
+
+def _of_job(name: str, answer: Json | None) -> web.Response:
+    """What is known of a job, or that none has the name."""
+    if answer is None:
+        hint = "`cwdp job` lists those whose queue pairs sent in bursts in the last 30 s"
+        return web.json_response({"error": f"no job is called {name!r}", "hint": hint}, status=404)
+    return web.json_response(answer)
 
 
 def _sort_and_limit(query: Mapping[str, str], sorts: Sequence[str]) -> tuple[str, int]:

@@ -18,6 +18,7 @@ from manager.hosts.refusals import LATE_WINDOWS, Refusals
 from manager.links.connections import ConnectionLoads
 from manager.links.inference import shared_links
 from manager.links.loads import Capacities, LinkLoads, likely_bps
+from manager.links.meter import LoadMeter
 from manager.links.row_places import Nics
 from manager.paths.far import FarPaths
 from manager.paths.told import ToldPaths
@@ -87,6 +88,11 @@ class LinkWatch:
     def findings(self) -> Findings:
         """What is wrong."""
         return self.faults.findings
+
+    @property
+    def meter(self) -> LoadMeter | None:
+        """What adds up the loads of links; None before the first model."""
+        return None if self._model is None else self._model.meter
 
     def hear(self, report: WindowReport, timeline_ns: int | None) -> None:
         """A host's probes; `timeline_ns` is the time now, None where it is not known."""

@@ -13,6 +13,7 @@ from manager.jobs.membership import UNKNOWN, Group, Owner, Owners, Together, gro
 from manager.jobs.periods import Change, changes
 from manager.jobs.rhythm import BIN_NS, activity, rhythm
 from manager.jobs.stragglers import Lateness, lateness
+from manager.jobs.symptoms import Symptoms, symptoms
 
 WINDOW_NS = 30 * 10**9
 LEAST_BURSTS = 12
@@ -38,6 +39,7 @@ class Job:
         changes: when the period became another one.
         ranks: how late each NIC is, of those that tell enough; the latest first.
         confidence: from 0 to 1, that it is one job with these members.
+        lately: what its last iterations show.
     """
 
     named: str
@@ -49,6 +51,7 @@ class Job:
     changes: tuple[Change, ...]
     ranks: tuple[Lateness, ...]
     confidence: float
+    lately: Symptoms
     members: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,6 +121,7 @@ def _job(one: Group, flows: Sequence[FlowBursts], owners: Sequence[Owners], now_
         changes=tuple(changes(starts_ns)),
         ranks=tuple(lateness(mine, members, starts_ns)),
         confidence=one.likeness,
+        lately=symptoms(mine, members, starts_ns, latest_ns),
     )
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from manager.view.order import in_order, natural
+from manager.hosts.order import in_order, natural
 
 
 @dataclass(frozen=True, eq=False)

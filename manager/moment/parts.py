@@ -8,9 +8,9 @@ from functools import cached_property
 from manager.fabric.model import Cable, Model, Node
 from manager.fabric.wiring import Miswired
 from manager.history.queries import Elements
+from manager.hosts.order import in_order, natural
 from manager.view.json_values import Json
 from manager.view.link_table import Link
-from manager.view.order import in_order, natural
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,12 @@ import numpy as np
 
 from cwdp.shared.bus.messages import host_of
 from manager.fabric.routes import is_nic
+from manager.hosts.order import in_order
 from manager.moment.moment import Moment
 from manager.overview import advice
 from manager.overview.qp_rows import QpRows
 from manager.view.json_values import Json, rounded
 from manager.view.link_table import Link
-from manager.view.order import in_order
 
 MOST_JOBS = 200
 MOST_PAIRS = 50

@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from manager.hosts.order import in_order
 from manager.moment.moment import Moment
 from manager.moment.parts import Parts
 from manager.overview import advice
 from manager.view.json_values import Json
 from manager.view.link_table import Link, by_trouble
-from manager.view.order import in_order
 from manager.view.severity import worst_state
 
 ONE_BY_ONE = 24

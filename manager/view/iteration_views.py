@@ -1,15 +1,14 @@
 """What the HTTP API answers of jobs' iterations."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cwdp.shared.bus.messages import host_of
+from manager.hosts.order import in_order
 from manager.jobs.inference import Job
+from manager.jobs.names import named
 from manager.view.json_values import Json, rounded
-from manager.view.order import in_order
 
 
 def jobs(found: Sequence[Job], name: str = "") -> Json | None:
@@ -20,17 +19,6 @@ def jobs(found: Sequence[Job], name: str = "") -> Json | None:
         rows = [] if job is None else [_row(name, job) | _more(job)]
         return {"job_count": len(found), "jobs": rows} if rows else None
     return {"job_count": len(found), "jobs": [_row(each, job) for each, job in by_name.items()]}
-
-
-def named(found: Sequence[Job]) -> dict[str, Job]:
-    """Jobs by what their processes call them, else by their first hosts; a number behind names that are equal."""
-    by_name: dict[str, Job] = {}
-    seen: Counter[str] = Counter()
-    for job in found:
-        name = job.named or host_of(in_order(job.members)[0])
-        seen[name] += 1
-        by_name[name if seen[name] == 1 else f"{name}#{seen[name]}"] = job
-    return by_name
 
 
 def _row(name: str, job: Job) -> Json:

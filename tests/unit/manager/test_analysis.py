@@ -77,16 +77,24 @@ async def test_models_are_made_once_some_path_is_known() -> None:
 
 
 @asynchronous
-async def test_jobs_that_cannot_be_inferred_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_jobs_that_cannot_be_inferred_or_explained_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[object] = []
+    looked: list[object] = []
 
     def fails() -> list[object]:
         raise ValueError("nonsense")
 
-    answers: list[Callable[[], list[object]] | None] = [fails, None, lambda: ["job"]]
-    watch = SimpleNamespace(due=lambda _now_s: answers.pop(0), take=taken.append)
+    def step(jobs: object, _now_s: float) -> None:
+        looked.append(jobs)
+        if len(looked) == 1:
+            raise ValueError("nonsense")
+
+    answers: list[Callable[[], list[object]] | None] = [fails, None, list, list]
+    watch = SimpleNamespace(due=lambda _now_s: answers.pop(0), take=taken.append, jobs=[])
     monkeypatch.setattr("manager.analysis.JOBS_INTERVAL_S", 0.01)
-    inferring = asyncio.create_task(_analysis(jobs=watch)._infer_jobs())
-    await until(lambda: len(taken) == 2)
+    analysis = _analysis(jobs=watch, causes=SimpleNamespace(step=step))
+    inferring = asyncio.create_task(analysis._infer_jobs())
+    await until(lambda: len(looked) == 2)
     await end(inferring)
-    assert taken == [[], ["job"]]
+    assert looked == [{}, {}]
+    assert taken == [[], [], [], []]

@@ -8,7 +8,7 @@ import pytest
 from manager.jobs.flows import Flow
 from manager.jobs.inference import infer
 from manager.jobs.membership import Owner, Owners
-from manager.view.iteration_views import named
+from manager.jobs.names import named
 from tools.sim.jobs.judging import KINDS, NOW_NS, inferred, judge, one_job, period_error
 from tools.sim.jobs.world import EPOCH_NS, ends_of, job, play
 

@@ -1,0 +1,74 @@
+"""`cwdp why`: what makes jobs slow, each with what speaks for it."""
+
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from cwdp.cli import tables
+from cwdp.cli.client import ManagerClient
+from cwdp.cli.reading import reading, show
+from cwdp.cli.times import shown_time
+
+SHOWN_PAST = 5
+
+
+@click.command()
+@click.argument("name", required=False, metavar="[JOB]")
+@reading
+def why(*, name: str | None, url: str | None, as_json: bool, watch: float | None) -> None:
+    """Say why jobs are slow, or why JOB is: the cause, what it costs an iteration, and what speaks for it.
+
+    JOB is what `cwdp job` calls it. A cause is told once two looks, some seconds apart, have found it.
+    """
+    client = ManagerClient(url)
+    query = {"job": name} if name else {}
+    show(lambda: client.get("/v1/causes", query), _shown, as_json=as_json, watch_s=watch)
+
+
+def _shown(answer: Any) -> RenderableType:
+    holds = [row for row in answer["causes"] if row["end_s"] is None]
+    past = [row for row in answer["causes"] if row["end_s"] is not None][:SHOWN_PAST]
+    parts: list[RenderableType] = [Text(_said(job, holds)) for job in answer["jobs"]]
+    if not answer["jobs"]:
+        parts.append(Text("no job sends in bursts; `cwdp job` lists those that do"))
+    if holds:
+        parts += [_table(holds), *_evidence(holds)]
+    if past:
+        parts += [Text("over:"), _table(past)]
+    return Group(*parts)
+
+
+def _said(job: Any, holds: list[Any]) -> str:
+    """How a job does, in a line."""
+    line = f"{job['name']}: an iteration takes {tables.duration(job['iteration_ns'])}"
+    usual_ns, now_ns = job["usual_ns"], job["iteration_ns"]
+    if now_ns is None or usual_ns is None:
+        line = f"{job['name']}: too few iterations yet to say"
+    elif now_ns > 1.01 * usual_ns:
+        line += f", {tables.duration(usual_ns)} at its best of late"
+    mine = [row for row in holds if job["name"] in row["jobs"]]
+    return line if mine else f"{line}; nothing is known that makes it slower"
+
+
+def _table(rows: list[Any]) -> RenderableType:
+    table = tables.new_table("no.", "job", "cause", "where", "costs", "sure", "since", "lasted")
+    for row in rows:
+        end_s = row["end_s"]
+        lasted = tables.NONE if end_s is None else tables.duration(round((end_s - row["start_s"]) * 1e9))
+        table.add_row(
+            str(row["number"]),
+            ", ".join(row["jobs"]),
+            Text(row["kind"], "red" if end_s is None else ""),
+            row["subject"],
+            tables.duration(row["costs_ns"]),
+            f"{row['confidence']:.0%}",
+            shown_time(row["start_s"]),
+            lasted,
+        )
+    return table
+
+
+def _evidence(rows: list[Any]) -> list[Text]:
+    return [Text(f"{row['number']}: {said}", "dim") for row in rows for said in row["evidence"]]

@@ -1,0 +1,1 @@
+"""Why jobs are slow: one cause each, with what speaks for it."""

@@ -1,0 +1,61 @@
+"""A cause of slow iterations, and what is known of links when it is looked for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manager.fabric.routes import DirectedLink
+from manager.faults.finding import Finding
+from manager.jobs.flows import Flow
+
+Kind = Literal["compute", "host", "nic", "link", "contention", "incast", "unknown"]
+"""In the order in which they are told apart in `docs/why.md`."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why a job's iterations take longer than they need to.
+
+    Attributes:
+        kind: what it is.
+        subject: the NIC, the link or the host that it is about; the job where nothing is known.
+        rank: the NIC of the rank that the others wait for; empty where that is none.
+        costs_ns: by how much an iteration would be shorter without it, the estimate.
+        confidence: from 0 to 1.
+        evidence: what speaks for it, for people.
+    """
+
+    kind: Kind
+    subject: str
+    rank: str
+    costs_ns: int
+    confidence: float
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """What is known of the links that jobs use.
+
+    Attributes:
+        names: each way by itself.
+        tier: the kind of each, shape (links,).
+        queue_p99_ns: of the last seconds, NaN where nothing is known, shape (links,).
+        of: the numbers of the links that each flow crosses.
+        lately: the links that each flow has crossed of late, or crosses.
+        findings: what is wrong in the fabric.
+    """
+
+    names: Sequence[DirectedLink] = ()
+    tier: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
+    queue_p99_ns: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    of: Mapping[Flow, frozenset[int]] = field(default_factory=dict)
+    lately: Mapping[Flow, frozenset[DirectedLink]] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+
+    def name(self, i: int) -> str:
+        """A link, one way, for people."""
+        return f"{self.names[i].a} > {self.names[i].b}"

@@ -1,0 +1,253 @@
+"""The first rule that holds says why a job is slow. Pure.
+
+What the fabric's probes have found comes first, then who makes the others wait, then where packets are lost or wait.
+Every rule says what an iteration would gain without its cause; one that would gain nothing is none.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cwdp.shared.bus.messages import host_of
+from manager.causes.cause import Cause, Kind, Links
+from manager.fabric.routes import is_nic
+from manager.faults.finding import Finding
+from manager.jobs.flows import Flow
+from manager.jobs.inference import Job
+from manager.jobs.symptoms import LOSING_SHARE
+
+SLOWER_SHARE = 0.04
+"""Iterations that take longer by less are as they were."""
+
+UNLIKE = 3.0
+"""A queue is so many times the median of links of its kind."""
+
+LEAST_QUEUE_NS = 20_000.0
+MANY_SENDERS = 3
+
+GONE = ("dead", "silent")
+ABOUT_HOSTS = ("slow_sender", "slow_receiver")
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A job that is looked at.
+
+    Attributes:
+        name: of the job.
+        job: what is known of it.
+        usual_ns: what an iteration took at its best of late; None where that is not known.
+        links: what is known of the fabric.
+        others: all other jobs, by name.
+    """
+
+    name: str
+    job: Job
+    usual_ns: float | None
+    links: Links
+    others: Sequence[tuple[str, Job]] = ()
+
+    @property
+    def longer_ns(self) -> float:
+        """By how much an iteration takes longer than usual; 0 where that is not known."""
+        lasted_ns = self.job.lately.lasted_ns
+        if self.usual_ns is None or not len(lasted_ns):
+            return 0.0
+        return max(float(np.median(lasted_ns)) - self.usual_ns, 0.0)
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it takes longer than usual by enough to speak of."""
+        return self.usual_ns is not None and self.longer_ns > SLOWER_SHARE * self.usual_ns
+
+    def resent_share(self, flows: Iterable[Flow]) -> float:
+        """The share of packets of some flows that were sent again, or asked for again; of the flow with most."""
+        lately = self.job.lately
+        return max(
+            (lately.resent.get(flow, 0) / max(lately.sent.get(flow, 0), 1) for flow in flows), default=0.0
+        )
+
+    def over(self, links: Collection[int]) -> list[Flow]:
+        """Flows of the job that cross one of some links."""
+        return [flow for flow in self.job.flows if not self.links.of.get(flow, frozenset()).isdisjoint(links)]
+
+    def of_nic(self, nic: str) -> list[Flow]:
+        """Flows of the job that a NIC sends or receives."""
+        return [flow for flow in self.job.flows if nic in (flow.src, flow.dst)]
+
+
+def explain(case: Case) -> Cause | None:
+    """Why a job's iterations take longer than they need to; None where nothing says that they do."""
+    rules: tuple[Callable[[Case], Cause | None], ...] = (
+        _fault,
+        _compute,
+        _pauses,
+        _queue,
+        _loss,
+        _shared,
+        _unknown,
+    )
+    found = next((cause for rule in rules if (cause := rule(case)) is not None), None)
+    return (
+        None if found is None else replace(found, confidence=round(found.confidence * case.job.confidence, 3))
+    )
+
+
+def _fault(case: Case) -> Cause | None:
+    """What cwdp's probes have found, on the job's way; what nothing goes over any more as well, if something went over it then."""
+    for finding in case.links.findings:
+        flows = _of_host(case, finding) if finding.kind in ABOUT_HOSTS else _over_lately(case, finding)
+        resent = case.resent_share(flows)
+        if flows and (finding.kind in GONE or case.is_slower or resent > LOSING_SHARE):
+            return _found(case, finding, resent)
+    return None
+
+
+def _found(case: Case, finding: Finding, resent: float) -> Cause:
+    said = [f"{finding.kind}: {each}" for each in finding.evidence[:2]] or [finding.kind]
+    if resent > 0:
+        said.append(f"{resent:.1%} of the packets of a queue pair over it were sent again")
+    lasted_ns = case.job.lately.lasted_ns
+    costs_ns = case.longer_ns
+    if finding.kind in GONE and len(lasted_ns):
+        said.append("queue pairs of the job went over it")
+        costs_ns = max(costs_ns, float(lasted_ns.max() - np.median(lasted_ns)))
+    kind: Kind = "host" if finding.kind in ABOUT_HOSTS else "nic" if finding.subject.kind == "nic" else "link"
+    nic = next((node for link in finding.subject.links for node in link if is_nic(node)), "")
+    return Cause(kind, finding.subject.name, nic, round(costs_ns), finding.confidence, tuple(said))
+
+
+def _compute(case: Case) -> Cause | None:
+    """A rank begins to send late, and what it sends and is sent meets nothing."""
+    for late in case.job.lately.late:
+        if late.is_straggler and case.resent_share(case.of_nic(late.nic)) <= LOSING_SHARE:
+            said = [
+                f"it begins to send {_ms(late.late_ns)} after the others of its role",
+                "nothing that it sends or is sent is sent again",
+            ]
+            return Cause("compute", late.nic, late.nic, late.late_ns, 0.9, tuple(said))
+    return None
+
+
+def _pauses(case: Case) -> Cause | None:
+    """A rank stands still now and then: it neither sends nor takes, with no loss on its way."""
+    pauses = case.job.lately.pauses
+    if pauses is None or case.resent_share(case.of_nic(pauses.nic)) > LOSING_SHARE:
+        return None
+    said = [
+        f"{pauses.longer} of {pauses.iterations} iterations took {_ms(pauses.longer_ns)} longer",
+        "in these it was silent before all others",
+    ]
+    costs_ns = round(pauses.longer_ns * pauses.longer / pauses.iterations)
+    return Cause("host", pauses.nic, pauses.nic, costs_ns, 0.8, tuple(said))
+
+
+def _queue(case: Case) -> Cause | None:
+    """Packets wait at a link for longer than at others like it."""
+    if not case.is_slower:
+        return None
+    waits = _waits(case)
+    for i in sorted(waits, key=lambda i: -waits[i]):
+        ratio = waits[i] / max(_like(case, waits, i), LEAST_QUEUE_NS / UNLIKE)
+        if ratio > UNLIKE:
+            said = (
+                f"packets wait there for up to {_ms(waits[i])}, {ratio:.0f} times as long as at links like it"
+            )
+            return _at_link(case, i, said)
+    return None
+
+
+def _loss(case: Case) -> Cause | None:
+    """Packets are lost on the way of some queue pairs, and a link is common to all of these and to no others."""
+    losing = [flow for flow in case.job.flows if case.resent_share([flow]) > LOSING_SHARE]
+    if not losing or not case.is_slower:
+        return None
+    shared = frozenset.intersection(*(case.links.of.get(flow, frozenset()) for flow in losing))
+    well = [case.links.of.get(flow, frozenset()) for flow in case.job.flows if flow not in losing]
+    suspects = [i for i in shared if not any(i in links for links in well)]
+    if not suspects:
+        return None
+    i = min(suspects, key=case.links.name)
+    said = [
+        f"{len(losing)} queue pairs over it have packets sent again, {case.resent_share(losing):.1%}; no other has"
+    ]
+    return Cause(
+        "link", case.links.name(i), _nic_at(case, i), round(case.longer_ns), 1 / len(suspects), tuple(said)
+    )
+
+
+def _shared(case: Case) -> Cause | None:
+    """Packets wait at a link that other jobs use as well."""
+    waits = {i: wait for i, wait in _waits(case).items() if wait > LEAST_QUEUE_NS and _rivals(case, i)}
+    if not case.is_slower or not waits:
+        return None
+    i = max(waits, key=lambda i: waits[i])
+    return _at_link(case, i, f"packets wait there for up to {_ms(waits[i])}")
+
+
+def _at_link(case: Case, i: int, said: str) -> Cause:
+    """A queue is the cause: of those who share the link, or of the link itself where nobody does."""
+    slower = f"an iteration takes {_ms(case.longer_ns)} longer than it did"
+    rivals, nic, name = _rivals(case, i), _nic_at(case, i), case.links.name(i)
+    costs_ns = round(case.longer_ns)
+    if not rivals:
+        return Cause("nic" if nic else "link", nic or name, nic, costs_ns, 0.7, (said, slower))
+    is_incast = is_nic(case.links.names[i].b) and len({flow.src for flow in case.over([i])}) >= MANY_SENDERS
+    shared = f"shared with {', '.join(rivals)}"
+    return Cause("incast" if is_incast else "contention", name, nic, costs_ns, 0.7, (said, shared, slower))
+
+
+def _unknown(case: Case) -> Cause | None:
+    if not case.is_slower:
+        return None
+    said = [f"an iteration takes {_ms(case.longer_ns)} longer than it did, and no rule says why"]
+    return Cause("unknown", case.name, "", round(case.longer_ns), 0.0, tuple(said))
+
+
+def _over_lately(case: Case, finding: Finding) -> list[Flow]:
+    """Flows of the job that cross what a finding names, or did of late."""
+    links = frozenset(finding.subject.links)
+    return [flow for flow in case.job.flows if not links.isdisjoint(case.links.lately.get(flow, frozenset()))]
+
+
+def _of_host(case: Case, finding: Finding) -> list[Flow]:
+    """Flows of the job that a slow host's NICs send or receive."""
+    subject = finding.subject
+    names = {subject.name} | {host_of(node) for link in subject.links for node in link if is_nic(node)}
+    return [
+        flow
+        for flow in case.job.flows
+        if not names.isdisjoint({flow.src, flow.dst, host_of(flow.src), host_of(flow.dst)})
+    ]
+
+
+def _waits(case: Case) -> dict[int, float]:
+    """The queues at links that the job uses, those that are known, in ns."""
+    used = {i for flow in case.job.flows for i in case.links.of.get(flow, ())}
+    return {i: float(wait) for i in sorted(used) if np.isfinite(wait := case.links.queue_p99_ns[i])}
+
+
+def _rivals(case: Case, i: int) -> list[str]:
+    """Other jobs with queue pairs that sent over a link of late."""
+    return [
+        name
+        for name, job in case.others
+        if any(i in case.links.of.get(flow, ()) and job.lately.sent.get(flow, 0) for flow in job.flows)
+    ]
+
+
+def _like(case: Case, waits: dict[int, float], i: int) -> float:
+    """The median wait at other links of the kind of one, among those that the job uses; 0 where there are none."""
+    tier = case.links.tier
+    like = [wait for other, wait in waits.items() if other != i and tier[other] == tier[i]]
+    return float(np.median(like)) if like else 0.0
+
+
+def _nic_at(case: Case, i: int) -> str:
+    """The NIC at an end of a link; empty between switches."""
+    return next((node for node in case.links.names[i] if is_nic(node)), "")
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:.1f} ms"

@@ -1,0 +1,60 @@
+"""How long iterations of jobs take at their best of late. Pure: time is an argument."""
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from manager.jobs.inference import Job
+from manager.jobs.symptoms import LEAST_LATELY
+
+REMEMBERED_S = 600.0
+"""What has been so for longer is usual."""
+
+ALIKE = 0.5
+"""Of its NICs: so many were in another one before, if it is the same job or a part of it."""
+
+
+@dataclass
+class _Known:
+    """What one job took.
+
+    Attributes:
+        took: when, and the median iteration in ns then; the oldest first.
+    """
+
+    members: frozenset[str]
+    took: deque[tuple[float, float]] = field(default_factory=deque)
+
+
+class Usual:
+    """What jobs took, by their members: a job that is told apart otherwise for a while is taken for what it was."""
+
+    def __init__(self) -> None:
+        self._known: list[_Known] = []
+
+    def of(self, job: Job) -> float | None:
+        """The least of the medians of late, in ns; None where there is none."""
+        known = self._find(job.members)
+        return None if known is None or not known.took else min(ns for _, ns in known.took)
+
+    def see(self, jobs: Collection[Job], now_s: float) -> None:
+        """Take in how long jobs take now."""
+        for job in jobs:
+            if len(job.lately.lasted_ns) >= LEAST_LATELY:
+                known = next((each for each in self._known if each.members == job.members), None)
+                if known is None:
+                    before = self._find(job.members)
+                    known = _Known(job.members, deque() if before is None else deque(before.took))
+                    self._known.append(known)
+                known.took.append((now_s, float(np.median(job.lately.lasted_ns))))
+        for known in self._known:
+            while known.took and known.took[0][0] < now_s - REMEMBERED_S:
+                known.took.popleft()
+        self._known = [known for known in self._known if known.took]
+
+    def _find(self, members: frozenset[str]) -> _Known | None:
+        shares = [(len(each.members & members) / len(members), i) for i, each in enumerate(self._known)]
+        share, i = max(shares, default=(0.0, 0))
+        return self._known[i] if share >= ALIKE else None

@@ -1,0 +1,133 @@
+"""Follows why jobs are slow: one diagnosis per cause, with an event at its start and one at its end. No I/O."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from manager.causes.cause import Cause, Links
+from manager.causes.rules import Case, explain
+from manager.causes.usual import Usual
+from manager.fabric.routes import DirectedLink
+from manager.faults.watch import FABRIC, Note
+from manager.jobs.flows import Flow
+from manager.jobs.inference import Job
+
+SEEN, UNKNOWN_SEEN = 2, 4
+"""So many looks in a row must say so before a cause is told; of one that no rule knows, which others may turn out to be."""
+
+GONE_LOOKS = 6
+HISTORY = 200
+LATELY_S = 20.0
+
+LinksOf = Callable[[Iterable[Flow]], Links]
+
+
+@dataclass(kw_only=True)
+class Diagnosis:
+    """A cause that jobs suffer from, or did.
+
+    Attributes:
+        number: names it; 0 before it is told.
+        cause: as it was seen last.
+        jobs: their names.
+        start_s, end_s: the manager's wall clock; `end_s` is None while it lasts.
+    """
+
+    cause: Cause
+    jobs: set[str]
+    start_s: float
+    number: int = 0
+    end_s: float | None = None
+    seen: int = 0
+    missed: int = 0
+
+
+@dataclass
+class CauseWatch:
+    """The causes of one fleet.
+
+    Args:
+        note: keeps an event.
+        links_of: what is known of the links that flows cross.
+
+    Attributes:
+        current: those that hold and are told, the oldest first.
+        past: those that held, the newest last.
+    """
+
+    note: Note
+    links_of: LinksOf
+    past: deque[Diagnosis] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    _usual: Usual = field(default_factory=Usual)
+    _open: dict[tuple[str, str], Diagnosis] = field(default_factory=dict)
+    _lately: dict[Flow, dict[DirectedLink, float]] = field(default_factory=dict)
+    _last: int = 0
+
+    @property
+    def current(self) -> list[Diagnosis]:
+        """In the order in which they were told."""
+        return sorted((each for each in self._open.values() if each.number), key=lambda each: each.number)
+
+    def usual_ns(self, job: Job) -> float | None:
+        """What an iteration of a job took at its best of late; None where that is not known."""
+        return self._usual.of(job)
+
+    def step(self, jobs: Mapping[str, Job], now_s: float) -> None:
+        """See why jobs are slow now.
+
+        Args:
+            jobs: by name.
+            now_s: the manager's monotonic clock.
+        """
+        self._usual.see(jobs.values(), now_s)
+        links = self._remembering(self.links_of(flow for job in jobs.values() for flow in job.flows), now_s)
+        found: dict[tuple[str, str], tuple[Cause, set[str]]] = {}
+        for name, job in jobs.items():
+            others = [each for each in jobs.items() if each[0] != name]
+            cause = explain(Case(name, job, self._usual.of(job), links, others))
+            if cause is not None:
+                _, names = found.setdefault((cause.kind, cause.subject), (cause, set()))
+                names.add(name)
+        self._follow(found)
+
+    def _remembering(self, links: Links, now_s: float) -> Links:
+        """The same with the links that flows have crossed of late."""
+        for flow, numbers in links.of.items():
+            crossed = self._lately.setdefault(flow, {})
+            crossed.update(dict.fromkeys((links.names[i] for i in numbers), now_s))
+        for flow, crossed in list(self._lately.items()):
+            kept = {link: at_s for link, at_s in crossed.items() if at_s > now_s - LATELY_S}
+            if kept:
+                self._lately[flow] = kept
+            else:
+                del self._lately[flow]
+        return replace(links, lately={flow: frozenset(crossed) for flow, crossed in self._lately.items()})
+
+    def _follow(self, found: Mapping[tuple[str, str], tuple[Cause, set[str]]]) -> None:
+        for key, (cause, names) in found.items():
+            known = self._open.setdefault(key, Diagnosis(cause=cause, jobs=names, start_s=time.time()))
+            known.cause, known.missed, known.seen = cause, 0, known.seen + 1
+            known.jobs |= names
+            if not known.number and known.seen >= (UNKNOWN_SEEN if cause.kind == "unknown" else SEEN):
+                self._last += 1
+                known.number = self._last
+                self.note(FABRIC, "job_slow", described(known))
+        for key in [key for key in self._open if key not in found]:
+            known = self._open[key]
+            known.missed += 1
+            if not known.number or known.missed >= GONE_LOOKS:
+                del self._open[key]
+            if known.number and known.missed >= GONE_LOOKS:
+                known.end_s = time.time()
+                self.past.append(known)
+                self.note(FABRIC, "job_slow_over", described(known))
+
+
+def described(found: Diagnosis) -> str:
+    """A diagnosis for people, in a line."""
+    cause = found.cause
+    costs = f", costs {cause.costs_ns / 1e6:.1f} ms an iteration" if cause.costs_ns > 0 else ""
+    return (
+        f"{', '.join(sorted(found.jobs))}: {cause.kind}, {cause.subject}{costs}; {'; '.join(cause.evidence)}"
+    )

@@ -1,0 +1,50 @@
+"""What the HTTP API answers of why jobs are slow."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from manager.causes.watch import CauseWatch, Diagnosis
+from manager.jobs.inference import Job
+from manager.jobs.names import named
+from manager.view.json_values import Json, rounded
+
+PAST_SHOWN = 50
+
+
+def causes(watch: CauseWatch, found: Iterable[Job], name: str = "") -> Json | None:
+    """Causes that hold, those that held behind them, the newest first; of one job with `name`; None where nothing is of it."""
+    jobs = {each: job for each, job in named(list(found)).items() if name in ("", each)}
+    rows = [*watch.current, *reversed(watch.past)]
+    rows = [each for each in rows if not name or name in each.jobs][: len(watch.current) + PAST_SHOWN]
+    if name and not jobs and not rows:
+        return None
+    return {
+        "jobs": [_job(watch, each, job) for each, job in jobs.items()],
+        "causes": [_row(each) for each in rows],
+    }
+
+
+def _job(watch: CauseWatch, name: str, job: Job) -> Json:
+    lasted_ns, usual_ns = job.lately.lasted_ns, watch.usual_ns(job)
+    return {
+        "name": name,
+        "iteration_ns": round(float(np.median(lasted_ns))) if len(lasted_ns) else None,
+        "usual_ns": None if usual_ns is None else rounded(usual_ns),
+    }
+
+
+def _row(found: Diagnosis) -> Json:
+    cause = found.cause
+    return {
+        "number": found.number,
+        "kind": cause.kind,
+        "subject": cause.subject,
+        "rank": cause.rank or None,
+        "jobs": sorted(found.jobs),
+        "costs_ns": cause.costs_ns,
+        "confidence": cause.confidence,
+        "evidence": list(cause.evidence),
+        "start_s": found.start_s,
+        "end_s": found.end_s,
+    }

@@ -1,0 +1,133 @@
+"""Which cause is named of a job that is slow."""
+
+import numpy as np
+import pytest
+
+from manager.causes.rules import explain
+from manager.jobs.flows import Flow
+from manager.jobs.stragglers import Lateness
+from manager.jobs.symptoms import Pauses
+from tests.unit.manager.causes.cases import case, finding, job, links, ring
+
+RING = ring()
+OTHER = ring(("h2/nic0", "h3/nic0", "h1/nic0", "h4/nic0"))
+LATE = (Lateness("h3/nic0", 60_000_000, True), Lateness("h1/nic0", 1_000_000, False))
+
+
+def test_of_a_job_that_goes_as_it_does_nothing_is_said() -> None:
+    assert explain(case(job(), links())) is None
+    assert explain(case(job(), links(), None)) is None
+    assert explain(case(job(took_ms=515), links())) is None
+
+
+def test_a_rank_that_computes_longer() -> None:
+    found = explain(case(job(took_ms=560, late=LATE), links()))
+    assert found is not None
+    assert (found.kind, found.subject, found.rank) == ("compute", "h3/nic0", "h3/nic0")
+    assert found.costs_ns == 60_000_000
+
+
+def test_a_rank_is_not_late_by_itself_where_its_packets_are_lost() -> None:
+    resent = {flow: 200 for flow in RING if flow.src == "h3/nic0"}
+    found = explain(case(job(took_ms=560, late=LATE, resent=resent), links()))
+    assert found is not None
+    assert found.kind == "link"
+    assert found.rank in {"h3/nic0", "h4/nic0"}
+
+
+def test_a_rank_that_stands_still_now_and_then() -> None:
+    found = explain(case(job(pauses=Pauses("h2/nic0", 50_000_000, 5, 50)), links()))
+    assert found is not None
+    assert (found.kind, found.rank, found.costs_ns) == ("host", "h2/nic0", 5_000_000)
+
+
+@pytest.mark.parametrize("took_ms", [500, 700])
+def test_a_link_that_loses_packets_of_the_job(took_ms: float) -> None:
+    resent = {flow: 100 for flow in RING if flow.src == "h2/nic0"}
+    known = links(findings=[finding("lossy", "l1", "s1")])
+    found = explain(case(job(took_ms=took_ms, resent=resent), known))
+    assert found is not None
+    assert (found.kind, found.subject) == ("link", "l1 - s1")
+
+
+def test_a_lossy_link_is_no_cause_for_a_job_that_loses_nothing_or_does_not_cross_it() -> None:
+    assert explain(case(job(), links(findings=[finding("lossy", "l1", "s1")]))) is None
+    far = finding("lossy", "l7", "s1")
+    found = explain(case(job(took_ms=700), links(findings=[far])))
+    assert found is not None
+    assert found.kind == "unknown"
+
+
+def test_a_silent_link_that_the_job_went_over_though_it_has_left_it() -> None:
+    one = job()
+    one.lately.lasted_ns[3] += 90_000_000
+    found = explain(case(one, links(findings=[finding("silent", "l1", "s1")])))
+    assert found is not None
+    assert (found.kind, found.subject, found.costs_ns) == ("link", "l1 - s1", 90_000_000)
+
+
+def test_a_nic_is_named_where_a_finding_is_about_one() -> None:
+    known = links(findings=[finding("slow", "h3/nic0", "l2", "nic")])
+    found = explain(case(job(took_ms=700), known))
+    assert found is not None
+    assert (found.kind, found.rank) == ("nic", "h3/nic0")
+
+
+def test_a_slow_receiver_is_its_host() -> None:
+    known = links(findings=[finding("slow_receiver", "l2", "h3/nic0", "nic")])
+    found = explain(case(job(took_ms=700), known))
+    assert found is not None
+    assert (found.kind, found.rank) == ("host", "h3/nic0")
+
+
+def test_a_nic_whose_queue_is_not_like_the_others() -> None:
+    known = links(queue_us={("h3/nic0", "l2"): 9000.0, ("l2", "h3/nic0"): 20_000.0})
+    found = explain(case(job(took_ms=800), known))
+    assert found is not None
+    assert (found.kind, found.subject, found.costs_ns) == ("nic", "h3/nic0", 300_000_000)
+    assert explain(case(job(), known)) is None
+
+
+def test_packets_that_a_full_queue_drops_do_not_make_another_link_lossy() -> None:
+    known = links(queue_us={("l2", "h3/nic0"): 20_000.0})
+    resent = {flow: 100 for flow in RING if flow.dst == "h3/nic0"}
+    found = explain(case(job(took_ms=800, resent=resent), known))
+    assert found is not None
+    assert (found.kind, found.subject) == ("nic", "h3/nic0")
+
+
+def test_losses_without_a_finding_name_the_link_that_only_they_share() -> None:
+    resent = {flow: 100 for flow in RING if flow.src == "h2/nic0"}
+    found = explain(case(job(took_ms=700, resent=resent), links()))
+    assert found is not None
+    assert (found.kind, found.subject) == ("link", "h2/nic0 > l1")
+    assert found.confidence == pytest.approx(1 / 4)
+
+
+def test_another_job_on_the_same_link_is_contention() -> None:
+    known = links((*RING, *OTHER), queue_us={("l1", "s1"): 3000.0})
+    found = explain(case(job(took_ms=700), known, other=job(OTHER)))
+    assert found is not None
+    assert (found.kind, found.subject) == ("contention", "l1 > s1")
+    assert any("other" in each for each in found.evidence)
+
+
+def test_many_senders_of_several_jobs_at_one_nic_are_an_incast() -> None:
+    mine = [Flow(src, "h4/nic0", 7) for src in ("h1/nic0", "h2/nic0", "h3/nic0")]
+    known = links((*mine, *RING), queue_us={("l2", "h4/nic0"): 9000.0})
+    found = explain(case(job(mine, took_ms=900), known, other=job(RING)))
+    assert found is not None
+    assert (found.kind, found.rank) == ("incast", "h4/nic0")
+
+
+def test_what_no_rule_explains_is_said_to_be_unknown() -> None:
+    found = explain(case(job(took_ms=700), links()))
+    assert found is not None
+    assert (found.kind, found.subject, found.confidence) == ("unknown", "me", 0.0)
+
+
+def test_links_of_which_nothing_is_known_explain_nothing() -> None:
+    known = links(queue_us={("l1", "s1"): np.nan, ("h3/nic0", "l2"): np.nan})
+    found = explain(case(job(took_ms=700), known))
+    assert found is not None
+    assert found.kind == "unknown"

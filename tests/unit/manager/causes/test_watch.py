@@ -1,0 +1,94 @@
+"""Diagnoses over time: one per cause, told once, over when it is over."""
+
+from manager.causes.cause import Links
+from manager.causes.usual import REMEMBERED_S
+from manager.causes.watch import GONE_LOOKS, LATELY_S, SEEN, UNKNOWN_SEEN, CauseWatch
+from manager.jobs.stragglers import Lateness
+from tests.unit.manager.causes.cases import finding, job, links, ring
+
+LATE = (Lateness("h3/nic0", 60_000_000, True),)
+SLOW = job(took_ms=560, late=LATE)
+
+
+class Fleet:
+    """A watch with what it told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.known = links()
+        self.now_s = 0.0
+        self.watch = CauseWatch(self._note, lambda _: self.known)
+
+    def _note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
+        assert (host, nic) == ("fabric", None)
+        self.events.append((kind, detail))
+
+    def look(self, times: int = 1, **jobs: object) -> None:
+        for _ in range(times):
+            self.now_s += 2.5
+            self.watch.step(jobs, self.now_s)  # type: ignore[arg-type]
+
+
+def test_a_cause_is_told_once_when_it_has_been_seen_again_and_once_when_it_is_over() -> None:
+    fleet = Fleet()
+    fleet.look(SEEN - 1, a=SLOW)
+    assert fleet.events == []
+    fleet.look(10, a=SLOW)
+    assert [kind for kind, _ in fleet.events] == ["job_slow"]
+    assert fleet.events[0][1].startswith("a: compute, h3/nic0, costs 60.0 ms an iteration; ")
+    (one,) = fleet.watch.current
+    assert (one.number, one.jobs, one.end_s) == (1, {"a"}, None)
+    fleet.look(GONE_LOOKS - 1, a=job())
+    assert len(fleet.events) == 1
+    fleet.look(1, a=job())
+    assert [kind for kind, _ in fleet.events] == ["job_slow", "job_slow_over"]
+    assert fleet.watch.current == []
+    assert fleet.watch.past[0].end_s is not None
+
+
+def test_what_is_seen_once_and_not_again_is_not_told() -> None:
+    fleet = Fleet()
+    for _ in range(5):
+        fleet.look(1, a=SLOW)
+        fleet.look(1, a=job())
+    assert fleet.events == []
+
+
+def test_one_link_that_slows_two_jobs_is_one_cause() -> None:
+    fleet = Fleet()
+    resent = dict.fromkeys(ring(), 100)
+    fleet.known = links(findings=[finding("lossy", "l1", "s1")])
+    fleet.look(3, a=job(resent=resent), b=job(resent=resent))
+    assert len(fleet.events) == 1
+    assert fleet.watch.current[0].jobs == {"a", "b"}
+
+
+def test_a_job_is_held_against_its_best_and_gets_used_to_what_lasts() -> None:
+    fleet = Fleet()
+    fleet.look(4, a=job())
+    assert fleet.watch.usual_ns(job()) == 500e6
+    fleet.look(UNKNOWN_SEEN - 1, a=job(took_ms=700))
+    assert fleet.events == []
+    fleet.look(1, a=job(took_ms=700))
+    assert [kind for kind, _ in fleet.events] == ["job_slow"]
+    fleet.look(round(REMEMBERED_S / 2.5) + GONE_LOOKS, a=job(took_ms=700))
+    assert [kind for kind, _ in fleet.events] == ["job_slow", "job_slow_over"]
+
+
+def test_a_part_of_a_job_is_held_against_the_whole() -> None:
+    fleet = Fleet()
+    fleet.look(4, a=job())
+    part = job(ring()[:1], took_ms=700)
+    fleet.look(1, a=part)
+    assert fleet.watch.usual_ns(part) == 500e6
+
+
+def test_a_link_that_was_left_counts_for_a_while() -> None:
+    fleet = Fleet()
+    fleet.look(2, a=job())
+    silent = [finding("silent", "l1", "s1")]
+    fleet.known = Links(names=fleet.known.names, findings=silent)
+    fleet.look(SEEN, a=job())
+    assert [kind for kind, _ in fleet.events] == ["job_slow"]
+    fleet.look(round(LATELY_S / 2.5) + GONE_LOOKS, a=job())
+    assert [kind for kind, _ in fleet.events] == ["job_slow", "job_slow_over"]
