@@ -75,6 +75,7 @@ def test_jobs_are_told_apart_with_their_iterations_and_who_is_late(lab: Lab) -> 
         assert wait_for(lambda: len(asked(fleet)) == 2, TIMEOUT_S, poll_s=1.0)
         time.sleep(SEEN_S)
         rows = {row["name"]: asked(fleet, row["name"])[0] for row in asked(fleet)}
+        why = CliRunner().invoke(main, ["why", "h2", "--json", "--manager", f"unix://{fleet.socket}"]).output
         shown = CliRunner().invoke(main, ["job", "--manager", f"unix://{fleet.socket}"]).output
         generator.stop()
         told = collective_result(plan, generator.iterations())["jobs"]
@@ -90,3 +91,6 @@ def test_jobs_are_told_apart_with_their_iterations_and_who_is_late(lab: Lab) -> 
     assert [one["nic"] for one in rows["h2"]["stragglers"]] == [STRAGGLER]
     assert rows["h2"]["stragglers"][0]["late_ns"] == pytest.approx(0.2 * COMPUTE_MS["second"] * 1e6, rel=0.3)
     assert STRAGGLER in shown
+    causes = json.loads(why)["causes"]
+    assert ("compute", STRAGGLER) in {(each["kind"], each["rank"]) for each in causes}
+    assert all(each["rank"] == STRAGGLER for each in causes if each["kind"] == "compute")
