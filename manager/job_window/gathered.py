@@ -1,0 +1,212 @@
+"""All that is known of a job in a window, copied, so that any thread may make something of it. No I/O."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.messages import host_of
+from cwdp.shared.bus.records import EGRESS, WINDOW_NS, shown_address
+from manager.fabric.routes import DirectedLink
+from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of
+from manager.jobs.inference import Job
+from manager.queue_pairs.delays import FlowSamples
+from manager.state import FleetState
+
+MOST_NIC_PAIRS = 64
+"""Of which the delays are told: those of most bytes."""
+
+MOST_LINKS = 64
+"""Of which the queues are told: those that most queue pairs of the job cross."""
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+NicPair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class PathDelays:
+    """One-way delays of the probes from a NIC to another.
+
+    Attributes:
+        paths: over how many paths they go.
+        start_ns: when each window began, on the timeline, shape (windows,).
+        mean_ns, max_ns: over the paths, of each path's mean; NaN where no probe came, shape (windows,).
+    """
+
+    paths: int
+    start_ns: Ints
+    mean_ns: Floats
+    max_ns: Floats
+
+
+@dataclass(frozen=True)
+class LinkQueue:
+    """The mean queueing delay of a link, NaN where no probe told of it; shapes (windows,)."""
+
+    link: DirectedLink
+    start_ns: Ints
+    queue_ns: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobWindow:
+    """What is known of a job in a window.
+
+    Attributes:
+        name, job: of the job.
+        since_ns, until_ns: the window, on the timeline.
+        whole_since_ns: bursts of before are not all kept; `since_ns` where all are.
+        flows: its queue pairs by direction, those that sent most first, with their bursts that are not over before the window.
+        telling: the NICs that told of bursts.
+        samples: of stamped data packets, by queue pair.
+        paths: of probes, by source and target.
+        queues: of links that its queue pairs cross.
+        left_out: how many pairs of NICs and links are not in `samples` and `paths`, or `queues`.
+    """
+
+    name: str
+    job: Job
+    since_ns: int
+    until_ns: int
+    whole_since_ns: int
+    flows: Sequence[FlowBursts]
+    telling: frozenset[str]
+    samples: Mapping[Flow, FlowSamples]
+    paths: Mapping[NicPair, PathDelays]
+    queues: Sequence[LinkQueue]
+    left_out: Mapping[str, int]
+
+
+def gather(state: FleetState, name: str, job: Job, since_ns: int, until_ns: int) -> JobWindow:
+    """Copy what is known of a job in a window; `since_ns` and `until_ns` are on the timeline."""
+    rings = _rings(state, job, since_ns)
+    mine = set(job.flows)
+    owners = state.members.nics_by_packed_address
+    flows = [each for each in flows_of(rings, owners, since_ns) if each.flow in mine]
+    flows.sort(key=lambda each: (-int(each.left["bytes"].sum()), each.flow))
+    addresses = _addresses(owners, job.members)
+    pairs = list(dict.fromkeys((each.flow.src, each.flow.dst) for each in flows))
+    chosen = set(pairs[:MOST_NIC_PAIRS])
+    queues, links_left_out = _queues(state, job.flows, addresses, since_ns)
+    return JobWindow(
+        name=name,
+        job=job,
+        since_ns=since_ns,
+        until_ns=until_ns,
+        whole_since_ns=max([since_ns, *_whole_since(state, rings)]),
+        flows=flows,
+        telling=frozenset(f"{host}/{ifname}" for host, ifname in rings),
+        samples=_samples(
+            state, [each.flow for each in flows if each.flow[:2] in chosen], addresses, since_ns
+        ),
+        paths={
+            pair: found
+            for pair in pairs[:MOST_NIC_PAIRS]
+            if (found := _probed(state, pair, addresses, since_ns))
+        },
+        queues=queues,
+        left_out={"nic_pairs": max(0, len(pairs) - MOST_NIC_PAIRS), "links": links_left_out},
+    )
+
+
+def _rings(state: FleetState, job: Job, since_ns: int) -> dict[NicName, Rows]:
+    names = {_named(nic) for nic in job.members}
+    return {name: rows for name, rows in state.traffic.bursts.since(since_ns, names).items() if len(rows)}
+
+
+def _whole_since(state: FleetState, rings: Iterable[NicName]) -> list[int]:
+    return [since for name in rings if (since := state.traffic.bursts.whole_since_ns(name)) is not None]
+
+
+def _named(nic: str) -> NicName:
+    host = host_of(nic)
+    return host, nic[len(host) + 1 :]
+
+
+def _addresses(owners: Mapping[bytes, str], nics: frozenset[str]) -> dict[str, list[bytes]]:
+    """The packed addresses of some NICs."""
+    found: defaultdict[str, list[bytes]] = defaultdict(list)
+    for address, nic in owners.items():
+        if nic in nics:
+            found[nic].append(address)
+    return found
+
+
+def _samples(
+    state: FleetState, flows: Iterable[Flow], addresses: Mapping[str, list[bytes]], since_ns: int
+) -> dict[Flow, FlowSamples]:
+    delays = state.traffic.delays
+    found = {}
+    for flow in flows:
+        for address in addresses.get(flow.dst, ()):
+            one = delays.samples(_named(flow.src), address, flow.qpn, since_ns)
+            if one is not None:
+                found[flow] = one
+    return found
+
+
+def _probed(
+    state: FleetState, pair: NicPair, addresses: Mapping[str, list[bytes]], since_ns: int
+) -> PathDelays | None:
+    """The delays of probes between two NICs; None where none is probed."""
+    src, dst = pair
+    windows, mean_ns = state.watch.windows.delays(
+        src, [shown_address(each) for each in addresses.get(dst, ())]
+    )
+    start_ns = windows * WINDOW_NS
+    mean_ns, start_ns = mean_ns[start_ns >= since_ns], start_ns[start_ns >= since_ns]
+    known = np.isfinite(mean_ns)
+    if not known.any():
+        return None
+    count = known.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(known, mean_ns, 0.0).sum(axis=1) / count
+    largest = np.where(count > 0, np.where(known, mean_ns, -np.inf).max(axis=1), np.nan)
+    return PathDelays(mean_ns.shape[1], start_ns, means, largest)
+
+
+def _queues(
+    state: FleetState, flows: Sequence[Flow], addresses: Mapping[str, list[bytes]], since_ns: int
+) -> tuple[list[LinkQueue], int]:
+    """Of the links that flows cross now, and how many links are left out."""
+    crossed = _crossed(state, flows, addresses)
+    links = [link for link, _ in crossed.most_common()]
+    windows, queue_ns = state.watch.queues_of(links[:MOST_LINKS])
+    start_ns = windows * WINDOW_NS
+    recent = start_ns >= since_ns
+    found = [
+        LinkQueue(link, start_ns[recent], queue_ns[recent, i]) for i, link in enumerate(links[:MOST_LINKS])
+    ]
+    told = [each for each in found if np.isfinite(each.queue_ns).any()]
+    return told, max(0, len(links) - MOST_LINKS)
+
+
+def _crossed(
+    state: FleetState, flows: Sequence[Flow], addresses: Mapping[str, list[bytes]]
+) -> Counter[DirectedLink]:
+    """How many of the flows cross each link, by the source ports that they were seen with last."""
+    routes = state.watch.loads.routes
+    ports = {nic: _ports(state, nic) for nic in {flow.src for flow in flows}}
+    crossed: Counter[DirectedLink] = Counter()
+    for flow in flows:
+        for address in addresses.get(flow.dst, ()):
+            port = ports[flow.src].get((address, flow.qpn))
+            if port is not None:
+                (numbers,) = routes.paths_over(flow.src, shown_address(address), [port])
+                crossed.update(routes.links[i] for i in numbers)
+    return crossed
+
+
+def _ports(state: FleetState, nic: str) -> dict[tuple[bytes, int], int]:
+    """The source port of each queue pair that a NIC sends by, by address and destination QPN."""
+    table = state.traffic.queue_pairs.tables.get(_named(nic))
+    if table is None:
+        return {}
+    rows = table.rows[table.rows["direction"] == EGRESS]
+    return {
+        (addr.tobytes(), qpn): port
+        for addr, qpn, port in zip(rows["addr"], rows["qpn"].tolist(), rows["sport"].tolist(), strict=True)
+    }
