@@ -1,13 +1,15 @@
 """All that is known of a job in a window, copied, so that any thread may make something of it. No I/O."""
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import host_of
+from cwdp.shared.bus.messages import host_of, nic_id
 from cwdp.shared.bus.records import EGRESS, WINDOW_NS, shown_address
 from manager.fabric.routes import DirectedLink
 from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of
@@ -16,10 +18,12 @@ from manager.queue_pairs.delays import FlowSamples
 from manager.state import FleetState
 
 MOST_NIC_PAIRS = 64
-"""Of which the delays are told: those of most bytes."""
+"""Of which delays and the links between them are told: those whose senders send most."""
+
+NICS_AT_ONCE = 64
 
 MOST_LINKS = 64
-"""Of which the queues are told: those that most queue pairs of the job cross."""
+"""Of these links, those that most queue pairs of the job cross."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -51,7 +55,7 @@ class LinkQueue:
     queue_ns: Floats
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class JobWindow:
     """What is known of a job in a window.
 
@@ -59,12 +63,12 @@ class JobWindow:
         name, job: of the job.
         since_ns, until_ns: the window, on the timeline.
         whole_since_ns: bursts of before are not all kept; `since_ns` where all are.
-        flows: its queue pairs by direction, those that sent most first, with their bursts that are not over before the window.
-        telling: the NICs that told of bursts.
+        rings: bursts of its NICs that are not over before the window, dtype BURST_ROW, shape (n,) each.
+        owners: the NIC that has each packed address.
         samples: of stamped data packets, by queue pair.
         paths: of probes, by source and target.
         queues: of links that its queue pairs cross.
-        left_out: how many pairs of NICs and links are not in `samples` and `paths`, or `queues`.
+        left_out: how many pairs of NICs are in none of these, and how many links between the others not in `queues`.
     """
 
     name: str
@@ -72,49 +76,63 @@ class JobWindow:
     since_ns: int
     until_ns: int
     whole_since_ns: int
-    flows: Sequence[FlowBursts]
-    telling: frozenset[str]
+    rings: Mapping[NicName, Rows]
+    owners: Mapping[bytes, str]
     samples: Mapping[Flow, FlowSamples]
     paths: Mapping[NicPair, PathDelays]
     queues: Sequence[LinkQueue]
     left_out: Mapping[str, int]
 
+    @cached_property
+    def flows(self) -> Sequence[FlowBursts]:
+        """The job's queue pairs by direction with their bursts, those that sent most first. In a large job it takes long."""
+        mine = set(self.job.flows)
+        flows = [each for each in flows_of(self.rings, self.owners, self.since_ns) if each.flow in mine]
+        return sorted(flows, key=lambda each: (-int(each.left["bytes"].sum()), each.flow))
 
-def gather(state: FleetState, name: str, job: Job, since_ns: int, until_ns: int) -> JobWindow:
-    """Copy what is known of a job in a window; `since_ns` and `until_ns` are on the timeline."""
-    rings = _rings(state, job, since_ns)
-    mine = set(job.flows)
+    @cached_property
+    def telling(self) -> frozenset[str]:
+        """The NICs that told of bursts."""
+        return frozenset(nic_id(*name) for name in self.rings)
+
+
+async def gather(state: FleetState, name: str, job: Job, since_ns: int, until_ns: int) -> JobWindow:
+    """Copy what is known of a job in a window, some NICs at a time: others have their turn between.
+
+    Args:
+        state: what the manager knows.
+        name: of the job.
+        job: the job.
+        since_ns: the window's beginning on the timeline.
+        until_ns: its end.
+    """
+    rings: dict[NicName, Rows] = {}
+    members = sorted(job.members)
+    for first in range(0, len(members), NICS_AT_ONCE):
+        some = {_named(nic) for nic in members[first : first + NICS_AT_ONCE]}
+        rings |= state.traffic.bursts.since(since_ns, some)
+        await asyncio.sleep(0)
     owners = state.members.nics_by_packed_address
-    flows = [each for each in flows_of(rings, owners, since_ns) if each.flow in mine]
-    flows.sort(key=lambda each: (-int(each.left["bytes"].sum()), each.flow))
-    addresses = _addresses(owners, job.members)
-    pairs = list(dict.fromkeys((each.flow.src, each.flow.dst) for each in flows))
+    sent = job.sent_bytes
+    pairs = sorted({flow[:2] for flow in job.flows}, key=lambda pair: (-sent.get(pair[0], 0), pair))
     chosen = set(pairs[:MOST_NIC_PAIRS])
-    queues, links_left_out = _queues(state, job.flows, addresses, since_ns)
+    flows = [flow for flow in job.flows if flow[:2] in chosen]
+    addresses = _addresses(owners, {nic for pair in chosen for nic in pair})
+    queues, links_left_out = _queues(state, flows, addresses, since_ns)
+    probed = {pair: _probed(state, pair, addresses, since_ns) for pair in pairs[:MOST_NIC_PAIRS]}
     return JobWindow(
         name=name,
         job=job,
         since_ns=since_ns,
         until_ns=until_ns,
         whole_since_ns=max([since_ns, *_whole_since(state, rings)]),
-        flows=flows,
-        telling=frozenset(f"{host}/{ifname}" for host, ifname in rings),
-        samples=_samples(
-            state, [each.flow for each in flows if each.flow[:2] in chosen], addresses, since_ns
-        ),
-        paths={
-            pair: found
-            for pair in pairs[:MOST_NIC_PAIRS]
-            if (found := _probed(state, pair, addresses, since_ns))
-        },
+        rings=rings,
+        owners=owners,
+        samples=_samples(state, flows, addresses, since_ns),
+        paths={pair: found for pair, found in probed.items() if found is not None},
         queues=queues,
-        left_out={"nic_pairs": max(0, len(pairs) - MOST_NIC_PAIRS), "links": links_left_out},
+        left_out={"nic_pairs": len(pairs) - len(chosen), "links": links_left_out},
     )
-
-
-def _rings(state: FleetState, job: Job, since_ns: int) -> dict[NicName, Rows]:
-    names = {_named(nic) for nic in job.members}
-    return {name: rows for name, rows in state.traffic.bursts.since(since_ns, names).items() if len(rows)}
 
 
 def _whole_since(state: FleetState, rings: Iterable[NicName]) -> list[int]:
@@ -126,7 +144,7 @@ def _named(nic: str) -> NicName:
     return host, nic[len(host) + 1 :]
 
 
-def _addresses(owners: Mapping[bytes, str], nics: frozenset[str]) -> dict[str, list[bytes]]:
+def _addresses(owners: Mapping[bytes, str], nics: Collection[str]) -> dict[str, list[bytes]]:
     """The packed addresses of some NICs."""
     found: defaultdict[str, list[bytes]] = defaultdict(list)
     for address, nic in owners.items():

@@ -1,6 +1,7 @@
 """Bursts of queue pairs, as hosts tell of them. Pure: time is an argument."""
 
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,11 +83,12 @@ class BurstStore:
         return {_key(part[0]): _summary(part) for part in by_queue_pair(ring.rows)}
 
     def since(
-        self, since_ns: int, only: Collection[tuple[str, str]] | None = None
+        self, since_ns: int, only: AbstractSet[tuple[str, str]] | None = None
     ) -> dict[tuple[str, str], Rows]:
         """The rows that ended after a moment, in no order, of each NIC that has any; with `only`, of these NICs."""
-        rings = {nic: ring for nic, ring in self._rings.items() if only is None or nic in only}
-        found = {nic: ring.rows[ring.rows["end_ns"] >= since_ns] for nic, ring in rings.items()}
+        nics = self._rings.keys() if only is None else self._rings.keys() & only
+        rows = {nic: self._rings[nic].rows for nic in nics}
+        found = {nic: kept[kept["end_ns"] >= since_ns] for nic, kept in rows.items()}
         return {nic: rows for nic, rows in found.items() if len(rows)}
 
     def whole_since_ns(self, nic: tuple[str, str]) -> int | None:

@@ -7,13 +7,15 @@ from aiohttp import web
 
 from manager.api.refusal import refuse
 from manager.job_window import answers
-from manager.job_window.gathered import JobWindow, gather
-from manager.jobs.inference import WINDOW_NS
+from manager.job_window.gathered import gather
+from manager.jobs.inference import WINDOW_NS, Job
 from manager.state import FleetState
 from manager.view import iteration_views
+from manager.view.json_values import Json
 
 SHORTEST_NS, LONGEST_NS = 1_000_000, WINDOW_NS
 DEFAULT_NS = 10_000_000_000
+LASTS_S = 2.0
 
 
 class JobsHttp:
@@ -21,20 +23,32 @@ class JobsHttp:
 
     def __init__(self, state: FleetState) -> None:
         self._state = state
+        self._series_of: dict[str, tuple[float, asyncio.Task[Json]]] = {}
 
     def routes(self) -> list[web.RouteDef]:
         """For an application."""
         return [web.get("/v1/trace", self._trace), web.get("/v1/job-series", self._series)]
 
     async def _trace(self, request: web.Request) -> web.Response:
-        window = self._window(request, _window_ns(request.query.get("window_ns", str(DEFAULT_NS))))
+        window_ns = _window_ns(request.query.get("window_ns", str(DEFAULT_NS)))
+        window = await gather(self._state, *self._asked(request, window_ns))
         return web.json_response(await asyncio.to_thread(answers.trace, window))
 
     async def _series(self, request: web.Request) -> web.Response:
-        window, now_s = self._window(request, WINDOW_NS), time.time()
-        return web.json_response(await asyncio.to_thread(answers.series, window, now_s))
+        """The same for all who ask within `LASTS_S`."""
+        now_s, name = time.monotonic(), request.query.get("job", "")
+        self._series_of = {job: one for job, one in self._series_of.items() if now_s < one[0] + LASTS_S}
+        if name not in self._series_of:
+            making = asyncio.create_task(self._make_series(self._asked(request, WINDOW_NS)))
+            self._series_of[name] = now_s, making
+        return web.json_response(await asyncio.shield(self._series_of[name][1]))
 
-    def _window(self, request: web.Request, window_ns: int) -> JobWindow:
+    async def _make_series(self, asked: tuple[str, Job, int, int]) -> Json:
+        now_s, window = time.time(), await gather(self._state, *asked)
+        return await asyncio.to_thread(answers.series, window, now_s)
+
+    def _asked(self, request: web.Request, window_ns: int) -> tuple[str, Job, int, int]:
+        """The job that is asked for, by its name, and when the window begins and ends."""
         name, state = request.query.get("job", ""), self._state
         job = iteration_views.named(state.jobs.jobs).get(name)
         now_ns = state.traffic.timeline_ns(time.monotonic())
@@ -44,7 +58,7 @@ class JobsHttp:
                 "`cwdp job` lists those whose queue pairs sent in bursts in the last 30 s",
                 404,
             )
-        return gather(state, name, job, now_ns - window_ns, now_ns)
+        return name, job, now_ns - window_ns, now_ns
 
 
 def _window_ns(text: str) -> int:

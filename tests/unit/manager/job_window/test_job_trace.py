@@ -1,5 +1,6 @@
 """`/v1/trace`, and the trace that `cwdp job NAME --trace` makes of it: exact, in order, bounded."""
 
+import asyncio
 import json
 from collections import defaultdict
 from decimal import Decimal
@@ -27,7 +28,7 @@ def job_of(fleet: JobFleet) -> Job:
 
 
 def answer_of(fleet: JobFleet, since_ns: int = SINCE_NS) -> dict[str, Any]:
-    window = gather(fleet.state, fleet.name, job_of(fleet), since_ns, NOW_NS)
+    window = asyncio.run(gather(fleet.state, fleet.name, job_of(fleet), since_ns, NOW_NS))
     return json.loads(json.dumps(answers.trace(window)))  # type: ignore[no-any-return]
 
 
@@ -179,7 +180,7 @@ def test_a_job_of_which_nothing_else_is_known_has_bursts_all_the_same() -> None:
 
 def test_values_for_charts_are_those_of_the_trace(fleet: JobFleet) -> None:
     since_ns = NOW_NS - 30 * 10**9
-    window = gather(fleet.state, fleet.name, job_of(fleet), since_ns, NOW_NS)
+    window = asyncio.run(gather(fleet.state, fleet.name, job_of(fleet), since_ns, NOW_NS))
     found = answers.series(window, 1.7e9)
     json.dumps(found)
     assert len(found["from_s"]) == len(found["bps"]) == len(found["owd_p50_ns"]) == 300

@@ -14,9 +14,10 @@ import { bps, count, ns, share, spaced } from "../words.js";
 /** The page of the job that `cwdp job` calls `name`. */
 export function Iterations({ params }) {
   const asked = { job: params.name };
-  const known = useJson("iterations", asked, { ofNow: true });
-  const series = useJson("job-series", asked, { ofNow: true });
-  const causes = useJson("causes", asked, { everyS: 10, ofNow: true });
+  const ask = (path) => useJson(path, asked, { everyS: 5, ofNow: true });
+  const known = ask("iterations");
+  const series = ask("job-series");
+  const causes = ask("causes");
   return html`<${Answer} of=${known} at=${params.at}>${({ jobs: [job] }) => html`
     <${Panel} title=${job.name} note=${sureWords(job)} tools=${!job.is_inferred && html`<a href=${href("job", { name: job.name })}>its queue pairs and links</a>`}>
       ${params.at !== undefined && html`<p class="note">This is the job as it is now: history keeps no iterations.</p>`}
