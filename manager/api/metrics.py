@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import get_args
@@ -20,6 +20,7 @@ from cwdp.shared.loopwatch import LoopWatch
 from manager.access.refusals import REASONS as REFUSAL_REASONS
 from manager.access.refusals import Refusals
 from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
+from manager.api.jobs.iteration_metrics import iteration_metrics
 from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
 from manager.api.tables import Tables, copied
@@ -39,6 +40,7 @@ from manager.history.service import History
 from manager.hosts.elsewhere import REASONS as POD_HOSTS_REASONS
 from manager.hosts.members import Host, HostState, Reason
 from manager.hosts.namesakes import KINDS
+from manager.jobs.inference import Job
 from manager.links.loads import LinkLoads
 from manager.moment import talkers
 from manager.paths.windows import REASONS as WINDOW_ROW_REASONS
@@ -160,6 +162,7 @@ class _Moment:
     routes: Routes
     tables: Tables | None
     nics: Mapping[str, str]
+    jobs: Sequence[Job]
 
 
 class FleetCollector:
@@ -194,6 +197,7 @@ class FleetCollector:
             routes=state.fabric.routes,
             tables=tables,
             nics=state.members.nics_by_address,
+            jobs=state.jobs.jobs,
         )
         scrape = Scrape(later=partial(self._large, moment))
         scrape.add(self._small)
@@ -222,6 +226,7 @@ class FleetCollector:
         if moment.tables is not None:
             self._find_jobs(moment, moment.tables)
         yield from self._jobs
+        yield from iteration_metrics(moment.jobs)
         yield from self._links(moment)
 
     def _hosts(self, moment: _Moment) -> Iterator[Metric]:

@@ -100,7 +100,10 @@ def _fault(case: Case) -> Cause | None:
         flows = _of_host(case, finding) if finding.kind in ABOUT_HOSTS else _over_lately(case, finding)
         resent = case.resent_share(flows)
         if flows and (finding.kind in GONE or case.is_slower or resent > LOSING_SHARE):
-            return _found(case, finding, resent)
+            found = _found(case, finding, resent)
+            return replace(
+                found, evidence=(*found.evidence, f"{len(flows)} queue pairs of the job cross it, or did")
+            )
     return None
 
 
@@ -111,7 +114,6 @@ def _found(case: Case, finding: Finding, resent: float) -> Cause:
     lasted_ns = case.job.lately.lasted_ns
     costs_ns = case.longer_ns
     if finding.kind in GONE and len(lasted_ns):
-        said.append("queue pairs of the job went over it")
         costs_ns = max(costs_ns, float(lasted_ns.max() - np.median(lasted_ns)))
     kind: Kind = "host" if finding.kind in ABOUT_HOSTS else "nic" if finding.subject.kind == "nic" else "link"
     nic = next((node for link in finding.subject.links for node in link if is_nic(node)), "")
@@ -175,6 +177,22 @@ def _loss(case: Case) -> Cause | None:
     return Cause(
         "link", case.links.name(i), _nic_at(case, i), round(case.longer_ns), 1 / len(suspects), tuple(said)
     )
+
+
+def _missing(case: Case) -> Cause | None:
+    """A link is out of use next to those that the job uses: what is left carries what went over it."""
+    if not case.is_slower:
+        return None
+    used = {
+        node for flow in case.job.flows for i in case.links.of.get(flow, ()) for node in case.links.names[i]
+    }
+    switches = {node for node in used if not is_nic(node)}
+    for finding in case.links.findings:
+        if finding.kind in GONE and any(switches & set(link) for link in finding.subject.links):
+            found = _found(case, finding, 0.0)
+            said = f"it is out of use, and an iteration takes {_ms(case.longer_ns)} longer than before"
+            return replace(found, evidence=(*found.evidence[:2], said))
+    return None
 
 
 def _shared(case: Case) -> Cause | None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import BounceOrder, WindowReport, nic_id
 from cwdp.shared.bus.records import WINDOW_NS
-from manager.fabric.routes import Routes
+from manager.fabric.routes import DirectedLink, Routes
 from manager.faults.finding import Findings
 from manager.faults.link_model import LinkModel, ModelInputs
 from manager.faults.loss_watch import WINDOWS_PER_S
@@ -199,6 +199,22 @@ class LinkWatch:
     def echo_orders(self, now_s: float) -> list[BounceOrder]:
         """Echoes that hosts are to send now."""
         return self.faults.echo_orders(self.loads.routes.links, now_s)
+
+    def queues_of(self, links: Sequence[DirectedLink]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The queues of some links of late.
+
+        Returns:
+            The numbers of the windows, rising, shape (windows,), and the mean queueing delay of each link in each of them in ns,
+            NaN where nothing is known, shape (windows, links).
+        """
+        if self._model is None or not self._model.queues.number:
+            return np.zeros(0, np.int64), np.zeros((0, len(links)))
+        queues = self._model.queues
+        there = queues.windows >= 0
+        columns = np.array([queues.number.get(link, -1) for link in links], np.intp)
+        found = queues.queue_ns[np.ix_(there, columns)]
+        found[:, columns < 0] = np.nan
+        return queues.windows[there], found
 
     def expire(self, now_s: float, timeline_ns: int | None) -> None:
         """Let go of what is gone, and see who is silent."""

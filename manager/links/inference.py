@@ -63,6 +63,7 @@ class QueueInference:
     Attributes:
         number: the column of each link.
         queue_ns, floor_ns: the last `HISTORY` windows, the oldest first, shape (windows, links), NaN for none.
+        windows: their numbers, -1 for none, shape (windows,).
     """
 
     def __init__(self, matrix: PathMatrix) -> None:
@@ -81,6 +82,7 @@ class QueueInference:
         links = delays.shape[1]
         self.queue_ns = np.full((HISTORY, links), np.nan)
         self.floor_ns = np.full((HISTORY, links), np.nan)
+        self.windows = np.full(HISTORY, -1, np.int64)
 
     def step(self, *windows: Window) -> LinkQueues:
         """Take in the next windows, all at once: each of them is taken to have had the queues that they had on average."""
@@ -109,6 +111,7 @@ class QueueInference:
         mine, theirs = shared_links(self.matrix.routes.links, before.number)
         self.queue_ns[:, mine] = before.queue_ns[:, theirs]
         self.floor_ns[:, mine] = before.floor_ns[:, theirs]
+        self.windows[:] = before.windows
 
     def stand(self, links: Iterable[DirectedLink]) -> bool:
         """Whether one of some links has not been idle of late."""
@@ -159,6 +162,8 @@ class QueueInference:
         for history, latest in ((self.queue_ns, found.queue_ns), (self.floor_ns, found.floor_ns)):
             history[:-windows] = history[windows:]
             history[-windows:] = latest
+        self.windows = np.roll(self.windows, -windows)
+        self.windows[-windows:] = np.arange(found.window - windows + 1, found.window + 1)
 
 
 def _is_shared(paths: csr_array, queue_ns: Floats, column: int) -> bool:

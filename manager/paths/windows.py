@@ -188,6 +188,22 @@ class WindowStore:
         names = (self.names[number] for number in numbers[answers].tolist())
         return {name.dst_addr for name in names if name is not None}
 
+    def delays(self, nic: str, addresses: Collection[str]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """One-way delays of the probes from a NIC to some addresses.
+
+        Returns:
+            The numbers of the windows that are kept, in order, shape (windows,), and the mean delay of each path in each of
+            them in ns, NaN for none, shape (windows, paths).
+        """
+        self._take_in()
+        named = ((row, self.names[row]) for row in sorted(self._at.from_nic(nic)))
+        rows = [row for row, name in named if name is not None and name.dst_addr in addresses]
+        slots = np.argsort(self._held)
+        slots = slots[self._held[slots] >= 0]
+        return self._held[slots], self._delays[slots[:, None], FWD, np.array(rows, np.intp)].astype(
+            np.float64
+        )
+
     def rows_at(self, ends: Collection[str]) -> NDArray[np.intp]:
         """The rows that start or end at some NICs and addresses, some of them twice."""
         found = [rows for _, rows in self._at.at(dict.fromkeys(ends))]

@@ -1,6 +1,7 @@
 """Bursts of queue pairs, as hosts tell of them. Pure: time is an argument."""
 
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,10 +82,19 @@ class BurstStore:
             return {}
         return {_key(part[0]): _summary(part) for part in by_queue_pair(ring.rows)}
 
-    def since(self, since_ns: int) -> dict[tuple[str, str], Rows]:
-        """Of each NIC the rows that ended after a moment, in no order; of NICs that have any."""
-        found = {nic: ring.rows[ring.rows["end_ns"] >= since_ns] for nic, ring in self._rings.items()}
+    def since(
+        self, since_ns: int, only: AbstractSet[tuple[str, str]] | None = None
+    ) -> dict[tuple[str, str], Rows]:
+        """The rows that ended after a moment, in no order, of each NIC that has any; with `only`, of these NICs."""
+        nics = self._rings.keys() if only is None else self._rings.keys() & only
+        rows = {nic: self._rings[nic].rows for nic in nics}
+        found = {nic: kept[kept["end_ns"] >= since_ns] for nic, kept in rows.items()}
         return {nic: rows for nic, rows in found.items() if len(rows)}
+
+    def whole_since_ns(self, nic: tuple[str, str]) -> int | None:
+        """When the first burst ended that is kept of a NIC of which earlier ones are not; None where all are."""
+        rows = self._rings[nic].rows if nic in self._rings else ()
+        return int(rows["end_ns"].min()) if len(rows) == KEPT else None  # type: ignore[call-overload]
 
     def keep_only(self, hosts: Collection[str]) -> None:
         """Forget what other hosts told."""

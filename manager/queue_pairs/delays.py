@@ -37,6 +37,15 @@ class FlowDelay:
     bound_ns: int
 
 
+@dataclass(frozen=True)
+class FlowSamples:
+    """The delays of a flow's stamped data packets, by when they left on the timeline; int64 ns, shape (samples,) each."""
+
+    time_ns: NDArray[np.int64]
+    owd_ns: NDArray[np.int64]
+    bound_ns: NDArray[np.int64]
+
+
 class QpDelays:
     """Joins the stamps of all hosts and keeps the delays.
 
@@ -135,6 +144,17 @@ class QpDelays:
         middle, high = (int(owd_ns[round(q * (len(owd_ns) - 1))]) for q in (0.5, 0.99))
         bound_ns = int(self._bound_ns[row][current].max())
         return FlowDelay(len(owd_ns), int(owd_ns[0]), middle, high, int(owd_ns[-1]), bound_ns)
+
+    def samples(self, nic: NicName, address: bytes, qpn: int, since_ns: int) -> FlowSamples | None:
+        """The delays of a flow from a NIC since a moment of the timeline, those that are kept; None where there are none."""
+        row = self._flows.get((nic, address, qpn))
+        if row is None:
+            return None
+        order = np.argsort(self._time_ns[row], kind="stable")
+        order = order[self._time_ns[row][order] >= since_ns]
+        if not len(order):
+            return None
+        return FlowSamples(*(table[row][order] for table in (self._time_ns, self._owd_ns, self._bound_ns)))
 
     def _flows_of(
         self, nic: NicName, addresses: list[bytes], which: NDArray[np.intp], qpn: NDArray[np.uint32]

@@ -3,9 +3,13 @@
 import re
 from functools import cache
 
+import numpy as np
 from large_fleet import LargeFleet, add_finding, collector_of
 
 from manager.faults.finding import Subject
+from manager.jobs.flows import Flow
+from manager.jobs.inference import Job
+from manager.jobs.stragglers import Lateness
 from manager.view.severity import severity
 
 TARGET_LABELS = {"cluster", "instance", "job"}
@@ -14,8 +18,8 @@ TARGET_LABELS = {"cluster", "instance", "job"}
 AGENTS_OWN = {"cwdp_dataplane_events_total", "cwdp_agent_events_total", "cwdp_agent_bus_messages_total"}
 """Their reasons are what agents say."""
 
-FREE = {"subject", "leaf", "rail", "version"}
-"""Labels whose values are the fabric's names, or the build's."""
+FREE = {"subject", "leaf", "rail", "version", "job_name", "nic"}
+"""Labels whose values are the fabric's names, jobs', or the build's."""
 
 _SELECTOR = re.compile(r"\b(cwdp_\w+)(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
@@ -26,6 +30,7 @@ def known_metrics() -> dict[str, dict[str, set[str]]]:
     """The values of each label of each metric that a manager with hosts, links and findings exports."""
     state = LargeFleet(hosts=8, rails=2, hosts_per_leaf=4, leaves_per_pod=2).state(findings=7)
     add_finding(state, "slow_receiver", Subject("host", "h1"))
+    state.jobs.take([_job()])
     found: dict[str, dict[str, set[str]]] = {}
     for family in collector_of(state).scrape({}).collect():
         for sample in family.samples:
@@ -39,6 +44,21 @@ def known_metrics() -> dict[str, dict[str, set[str]]]:
     found.setdefault("cwdp_clock_bound_seconds", {"quantile": {"0.5", "0.99", "1.0"}})
     assert severity("dead") in found["cwdp_findings"]["severity"]
     return found
+
+
+def _job() -> Job:
+    """One that waits for a rank."""
+    return Job(
+        named="",
+        owners=frozenset(),
+        flows=(Flow("h1/nic0", "h2/nic0", 7),),
+        sent_bytes={"h1/nic0": 10**9},
+        communicators=(),
+        starts_ns=10**9 * np.arange(9, dtype=np.int64),
+        changes=(),
+        ranks=(Lateness("h1/nic0", 10**8, is_straggler=True),),
+        confidence=0.9,
+    )
 
 
 def metrics_in(query: str) -> set[str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from bursts import causes, iterations, job_series
 from synthetic import HISTORY_S, METRICS, SCALES, Json, RefusedError, Synthetic, text
 
 Query = Mapping[str, str]
@@ -422,6 +423,9 @@ ANSWERS: dict[str, Callable[[Synthetic, Query], Any]] = {
     "qp-view": _qp_view,
     "series": _series,
     "job": _job,
+    "iterations": iterations,
+    "job-series": job_series,
+    "causes": causes,
     "find": _find,
     "span": _span,
     "clock": _clock,

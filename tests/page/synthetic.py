@@ -61,6 +61,8 @@ class Synthetic:
         self.codes = {metric: self._matrix(metric) for metric in METRICS}
         self.notices: list[Json] = []
         self.asked: list[str] = []
+        self.in_bursts = ["h1", HOSTILE_JOB]
+        self.causes: list[Json] = []
         self.events = self._events()
 
     # What changes.

@@ -24,6 +24,7 @@ from tools.browser import Browser
         ("#/leaf?name=nobody", "no leaf is called nobody"),
         ("#/link?a=x&b=y", "no link x > y is known"),
         ("#/job?name=nothing", "no job is called nothing"),
+        ("#/iterations?name=nothing", "no job is called nothing"),
         ("#/qp?host=h1&nic=nic0&dst_addr=10.0.0.1&qpn=99", "no such queue pair is known"),
     ],
 )

@@ -33,11 +33,16 @@ PAGES = {
         {"host": "h1", "nic": "nic0", "dst_addr": "10.0.0.1", "qpn": 4000},
         ["Backup, source port 51000", "right within 260 ns", "rerouted", "paced to"],
     ),
-    "jobs": ("jobs", {}, ["h1 +15", "inferred", HOSTILE_JOB]),
+    "jobs": ("jobs", {}, ["h1 +15", "inferred", HOSTILE_JOB, "Jobs that send in bursts", "79.6 ms"]),
     "job": (
         "job",
         {"name": HOSTILE_JOB},
         ["Throughput over delay", "Members", HOSTILE_HOST, "rerouted", "shares with"],
+    ),
+    "iterations": (
+        "iterations",
+        {"name": "h1"},
+        ["sure to 91 %", "How long iterations take", "Throughput", "One-way delay", "from 402 ms to 530 ms"],
     ),
     "clocks": (
         "clocks",
@@ -75,7 +80,12 @@ def test_a_page_in_both_colours_and_widths(
 
 
 def test_names_are_data_and_never_markup(browser: Browser, server: PageServer) -> None:
-    for page, names in (("fleet", {}), ("job", {"name": HOSTILE_JOB}), ("host", {"name": HOSTILE_HOST})):
+    for page, names in (
+        ("fleet", {}),
+        ("job", {"name": HOSTILE_JOB}),
+        ("iterations", {"name": "h1"}),
+        ("host", {"name": HOSTILE_HOST}),
+    ):
         browser.open(address(server, page, names))
         browser.until_text(HOSTILE_HOST, "main")
         assert browser.all("main img, main script") == []

@@ -14,7 +14,7 @@ def board() -> Dashboard:
         "What queue pairs carry, what holds them up, and what the planner does. Single jobs: the page.",
         view="jobs",
     )
-    return _planner(_trouble(_traffic(made)))
+    return _planner(_trouble(_iterations(_traffic(made))))
 
 
 def _traffic(made: Dashboard) -> Dashboard:
@@ -44,6 +44,46 @@ def _traffic(made: Dashboard) -> Dashboard:
                 "Seen within 10 minutes.",
                 Query(f"max by (direction) ({selected('cwdp_qp_queue_pairs')})", "{{direction}}"),
                 span=8,
+            )
+        )
+    )
+
+
+def _iterations(made: Dashboard) -> Dashboard:
+    return (
+        made.with_row(Row("Jobs that send in bursts"))
+        .with_panel(
+            lines(
+                "Iterations",
+                "How long one takes, the mean of 30 s or since it changed.",
+                Query(f"max by (job_name) ({selected('cwdp_job_iteration_seconds')})", "{{job_name}}"),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "Stragglers",
+                "By how much NICs for which others wait are late in an iteration.",
+                Query(
+                    f"max by (job_name, nic) ({selected('cwdp_job_straggler_late_seconds')})",
+                    "{{job_name}}: {{nic}}",
+                ),
+                unit="s",
+            )
+        )
+        .with_panel(
+            lines(
+                "What they send",
+                "The mean of 30 s.",
+                Query(f"max by (job_name) ({selected('cwdp_job_load_bps')})", "{{job_name}}"),
+                unit="bps",
+            )
+        )
+        .with_panel(
+            lines(
+                "Jobs",
+                "Those whose queue pairs send in bursts.",
+                Query(f"max({selected('cwdp_jobs_sending_in_bursts')})", "in bursts"),
             )
         )
     )

@@ -1,5 +1,7 @@
 """`cwdp job`: jobs as the manager knows them, by their processes or from when their queue pairs send."""
 
+import re
+import sys
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -9,21 +11,65 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from cwdp.cli import tables
+from cwdp.cli.chrome_trace import chrome_trace, left_out
 from cwdp.cli.client import ManagerClient
+from cwdp.cli.output import progress
 from cwdp.cli.reading import reading, show
 
 SHOWN_ITERATIONS = 8
+LONGEST_TRACE_NS = 30_000_000_000
+_SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s)")
+
+
+class _Span(click.ParamType[int]):
+    """How long a trace is to be, in ns."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """What a text stands for."""
+        found = _SPAN.fullmatch(str(value).strip())
+        span_ns = 0 if found is None else round(float(found[1]) * {"ms": 1e6, "s": 1e9}[found[2]])
+        if not 10**6 <= span_ns <= LONGEST_TRACE_NS:
+            self.fail(
+                f"{value!r} is no span from 1ms to 30s, which is as long as bursts are kept.", param, ctx
+            )
+        return span_ns
 
 
 @click.command()
 @click.argument("name", required=False)
+@click.option(
+    "--trace",
+    "trace_ns",
+    type=_Span(),
+    metavar="SPAN",
+    help="Print a trace of the last SPAN (as 10s, at most 30s) of the job NAME for Perfetto.",
+)
 @reading
-def job(*, name: str | None, url: str | None, as_json: bool, watch: float | None) -> None:
+def job(
+    *, name: str | None, trace_ns: int | None, url: str | None, as_json: bool, watch: float | None
+) -> None:
     """Show jobs whose queue pairs send in bursts: members, iterations, who makes the others wait; or all of the job NAME."""
+    if trace_ns is not None and (name is None or as_json or watch is not None):
+        raise click.UsageError(
+            "--trace prints JSON of its own, once, of the job NAME; leave out --json and --watch."
+        )
     client = ManagerClient(url)
+    if trace_ns is not None:
+        _print_trace(client.get("/v1/trace", {"job": name or "", "window_ns": trace_ns}))
+        return
     query = {"job": name} if name else {}
     render = _one if name else _all
     show(lambda: client.get("/v1/iterations", query), render, as_json=as_json, watch_s=watch)
+
+
+def _print_trace(answer: Any) -> None:
+    for text in chrome_trace(answer):
+        sys.stdout.write(text)
+    lacks = left_out(answer)
+    if lacks is not None:
+        progress(f"left out: {lacks}")
 
 
 def _all(answer: Any) -> RenderableType:

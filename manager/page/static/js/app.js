@@ -15,6 +15,7 @@ import { Clocks } from "./views/clocks.js";
 import { Events } from "./views/events.js";
 import { Fleet } from "./views/fleet.js";
 import { Host } from "./views/host.js";
+import { Iterations } from "./views/iterations.js";
 import { Job } from "./views/job.js";
 import { Jobs } from "./views/jobs.js";
 import { Leaf } from "./views/leaf.js";
@@ -22,7 +23,7 @@ import { Link } from "./views/link.js";
 import { FabricMap } from "./views/map.js";
 import { Qp } from "./views/qp.js";
 
-const VIEWS = { fleet: Fleet, map: FabricMap, leaf: Leaf, link: Link, qp: Qp, jobs: Jobs, job: Job, clocks: Clocks, events: Events, host: Host };
+const VIEWS = { fleet: Fleet, map: FabricMap, leaf: Leaf, link: Link, qp: Qp, jobs: Jobs, job: Job, iterations: Iterations, clocks: Clocks, events: Events, host: Host };
 
 function App() {
   return useStore(session.isOut) ? html`<${SignIn} />` : html`<${Page} />`;

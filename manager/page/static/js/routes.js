@@ -10,6 +10,7 @@ export const PAGES = {
   qp: { title: "Queue pair", needs: ["host", "nic", "dst_addr", "qpn"], up: "fleet" },
   jobs: { title: "Jobs", needs: [], up: "fleet" },
   job: { title: "Job", needs: ["name"], up: "jobs" },
+  iterations: { title: "Iterations", needs: ["name"], up: "jobs" },
   clocks: { title: "Clocks", needs: [], up: "fleet" },
   events: { title: "Events", needs: [], up: "fleet" },
   host: { title: "Host", needs: ["name"], up: "fleet" },

@@ -102,3 +102,58 @@ def test_all_of_one_job(client: type[_Client]) -> None:
 def test_json_is_what_the_manager_says(client: type[_Client]) -> None:
     client.answer = {"job_count": 1, "jobs": [WHOLE]}
     assert json.loads(_run("h2", "--json")) == client.answer
+
+
+TRACE: dict[str, Any] = {
+    "job": "h2",
+    "since_ns": 1_700_000_000_000_000_007,
+    "until_ns": 1_700_000_010_000_000_007,
+    "whole_since_ns": 1_700_000_000_000_000_007,
+    "starts_ns": [1_700_000_000_000_001_008, 1_700_000_000_300_000_000],
+    "changes": [],
+    "burst": ["start_ns", "end_ns", "bytes"],
+    "queue_pairs": [
+        {
+            "src": "h2/nic0",
+            "dst": "h4/nic0",
+            "qpn": 7,
+            "sent": [[1_700_000_000_000_001_008, 1_700_000_000_020_000_000, 25_000_000]],
+            "came": [],
+        }
+    ],
+    "throughput": {"every_ns": 10_000_000, "bps": [None]},
+    "delays": [],
+    "probes": [],
+    "queues": [],
+    "left_out": {"queue_pairs": 0, "bursts": 0, "nic_pairs": 0, "links": 3},
+}
+
+
+def test_a_trace_is_json_and_what_it_lacks_is_said_beside_it(client: type[_Client]) -> None:
+    client.answer = TRACE
+    result = CliRunner().invoke(main, ["job", "h2", "--trace", "10s"])
+    assert result.exit_code == 0, result.output
+    assert client.asked == [("/v1/trace", {"job": "h2", "window_ns": 10_000_000_000})]
+    assert result.stderr == "left out: 3 links without queues\n"
+    assert '"ts":1.001,"dur":19998.992' in result.stdout
+    events = json.loads(result.stdout)["traceEvents"]
+    assert [event["name"] for event in events if event["ph"] == "X"] == ["iteration 1", "25MB"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--trace", "10s"], "of the job NAME"),
+        (["h2", "--trace", "10s", "--json"], "JSON of its own"),
+        (["h2", "--trace", "10s", "--watch"], "JSON of its own"),
+        *(
+            (["h2", "--trace", text], "is no span from 1ms to 30s")
+            for text in ("31s", "0s", "10", "-1s", "1m")
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be(client: type[_Client], arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, ["job", *arguments])
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
+    assert client.asked == []

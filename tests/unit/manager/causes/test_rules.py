@@ -131,3 +131,14 @@ def test_links_of_which_nothing_is_known_explain_nothing() -> None:
     found = explain(case(job(took_ms=700), known))
     assert found is not None
     assert found.kind == "unknown"
+
+
+def test_a_dead_link_beside_those_that_the_job_uses_is_why_it_has_less_room() -> None:
+    known = links(findings=[finding("dead", "l1", "s2")])
+    assert explain(case(job(), known)) is None
+    found = explain(case(job(took_ms=700), known))
+    assert found is not None
+    assert (found.kind, found.subject, found.costs_ns) == ("link", "l1 - s2", 200_000_000)
+    far = explain(case(job(took_ms=700), links(findings=[finding("dead", "l8", "s9")])))
+    assert far is not None
+    assert far.kind == "unknown"

@@ -11,7 +11,7 @@ import { Severity } from "./badge.js";
 import { Search } from "./search.js";
 
 const TABS = ["fleet", "map", "jobs", "clocks", "events"];
-const ABOVE = { leaf: "fleet", host: "fleet", qp: "fleet", link: "map", job: "jobs" };
+const ABOVE = { leaf: "fleet", host: "fleet", qp: "fleet", link: "map", job: "jobs", iterations: "jobs" };
 
 /** @param field reference to the search field; @param help what opens the help */
 export function Header({ field, help }) {

@@ -16,16 +16,18 @@ const ROWS = 60;
  * @param id of its table, in the address
  * @param label what the picture shows
  * @param times seconds since 1970, ascending
- * @param lines each `{label, values, ink, dash}`; null for what is not known
+ * @param lines each `{label, values, ink, dash, isDots}`; null for what is not known
  * @param format how a value is written
  * @param least how much the axis shows at least
  * @param markers times of events
+ * @param span the first and the last time that are shown, for charts that are to have one axis; else those of the values
+ * @param empty what is said where there is nothing to show
  */
-export function Series({ id, label, times, lines, format, least, markers = [] }) {
+export function Series({ id, label, times, lines, format, least, markers = [], span, empty = "Nothing is kept of this span yet." }) {
   const box = useRef();
   const plot = useRef(null);
   const latest = useRef({});
-  latest.current = { markers };
+  latest.current = { markers, span };
   const shades = useStore(shade);
   const isEmpty = times.length < 2;
 
@@ -53,7 +55,7 @@ export function Series({ id, label, times, lines, format, least, markers = [] })
   return html`<figure class="series">
     <figcaption>${label}</figcaption>
     ${isEmpty
-      ? html`<p class="empty">Nothing is kept of this span yet.</p>`
+      ? html`<p class="empty">${empty}</p>`
       : html`<div ref=${box} class="chart" role="application" tabindex="0" aria-label=${`${label}: left and right move the time cursor`}
           onKeyDown=${(event) => press(event, times)}></div>
         <${Readout} times=${times} lines=${lines} format=${format} />
@@ -73,14 +75,21 @@ function options(width, lines, format, least, latest) {
     height: HEIGHT,
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { x: { time: true }, y: { range: (_, __, most) => [0, Math.max(least, (most ?? 0) * 1.08)] } },
+    scales: { x: { time: true, range: (_, from, to) => latest.current.span ?? [from, to] }, y: { range: (_, __, most) => [0, Math.max(least, (most ?? 0) * 1.08)] } },
     axes: [{ ...axis, ...times }, { ...axis, size: 84, values: (_, ticks) => ticks.map(format) }],
-    series: [{}, ...lines.map((line) => ({ label: line.label, stroke: ink(line.ink), width: 1.6, dash: line.dash, points: { show: false } }))],
+    series: [{}, ...lines.map(drawn)],
     hooks: {
       draw: [(made) => drawMarkers(made, latest.current.markers)],
       setCursor: [(made) => told(made)],
     },
   };
+}
+
+/** How a line is drawn: values that stand alone are dots, as no line leads to them. */
+function drawn({ label, ink: name, dash, isDots }) {
+  const stroke = ink(name);
+  if (isDots) return { label, stroke, width: 0, points: { show: true, size: 4, width: 0, fill: stroke } };
+  return { label, stroke, width: 1.6, dash, points: { show: false } };
 }
 
 function tickWords(timeS, ticks) {

@@ -1,0 +1,57 @@
+"""Metrics of jobs whose queue pairs send in bursts, at most so many of them. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from prometheus_client.core import Metric
+
+from manager.api.metric_families import NS, Labels, gauge, gauges, labelled_gauges
+from manager.jobs.inference import WINDOW_NS, Job
+from manager.jobs.names import named
+
+MOST_JOBS = 100
+"""That have series of their own: those of most NICs."""
+
+MOST_STRAGGLERS = 4
+"""Of a job, the latest."""
+
+JOB = ("job_name",)
+"""Not `job`: Prometheus calls its targets so."""
+
+
+def iteration_metrics(jobs: Sequence[Job]) -> Iterator[Metric]:
+    """What is known of each job, and how many jobs and stragglers have no series.
+
+    Args:
+        jobs: those of most NICs first.
+    """
+    chosen = named(jobs[:MOST_JOBS])
+    yield gauge("cwdp_jobs_sending_in_bursts", "Jobs whose queue pairs send in bursts.", len(jobs))
+    periods: dict[Labels, float] = {}
+    latest: dict[Labels, float] = {}
+    late: dict[Labels, float] = {}
+    stragglers_left_out = 0
+    for name, job in chosen.items():
+        if job.period_ns is not None:
+            periods[name,] = job.period_ns * NS
+            latest[name,] = float(np.diff(job.starts_ns)[-1]) * NS
+        stragglers = job.stragglers
+        late |= {(name, one.nic): one.late_ns * NS for one in stragglers[:MOST_STRAGGLERS]}
+        stragglers_left_out += len(stragglers[MOST_STRAGGLERS:])
+    text = "An iteration of a job, the mean of 30 s, or since it changed."
+    yield labelled_gauges("cwdp_job_iteration_seconds", text, JOB, periods)
+    yield labelled_gauges("cwdp_job_last_iteration_seconds", "The last iteration of a job.", JOB, latest)
+    nics: dict[Labels, float] = {(name,): float(len(job.members)) for name, job in chosen.items()}
+    yield labelled_gauges("cwdp_job_nics", "NICs of a job.", JOB, nics)
+    sent: dict[Labels, float] = {(name,): _sent_bps(job) for name, job in chosen.items()}
+    yield labelled_gauges("cwdp_job_load_bps", "What a job sends, the mean of 30 s.", JOB, sent)
+    sure: dict[Labels, float] = {(name,): job.confidence for name, job in chosen.items()}
+    yield labelled_gauges("cwdp_job_confidence_ratio", "How sure it is that it is one job.", JOB, sure)
+    text = "By how much a NIC for which the others of a job wait is late, the median over iterations."
+    yield labelled_gauges("cwdp_job_straggler_late_seconds", text, (*JOB, "nic"), late)
+    left_out = {"jobs": len(jobs) - len(chosen), "stragglers": stragglers_left_out}
+    yield gauges("cwdp_job_series_left_out", "Jobs and stragglers without series.", "what", left_out)
+
+
+def _sent_bps(job: Job) -> float:
+    return 8 * sum(job.sent_bytes.values()) / (WINDOW_NS * NS)
