@@ -79,19 +79,10 @@ class Case:
 
 def explain(case: Case) -> Cause | None:
     """Why a job's iterations take longer than they need to; None where nothing says that they do."""
-    rules: tuple[Callable[[Case], Cause | None], ...] = (
-        _fault,
-        _compute,
-        _pauses,
-        _queue,
-        _loss,
-        _shared,
-        _unknown,
-    )
-    found = next((cause for rule in rules if (cause := rule(case)) is not None), None)
-    return (
-        None if found is None else replace(found, confidence=round(found.confidence * case.job.confidence, 3))
-    )
+    found = next((cause for rule in RULES if (cause := rule(case)) is not None), None)
+    if found is None:
+        return None
+    return replace(found, confidence=round(found.confidence * case.job.confidence, 3))
 
 
 def _fault(case: Case) -> Cause | None:
@@ -269,3 +260,16 @@ def _nic_at(case: Case, i: int) -> str:
 
 def _ms(ns: float) -> str:
     return f"{ns / 1e6:.1f} ms"
+
+
+RULES: tuple[Callable[[Case], Cause | None], ...] = (
+    _fault,
+    _compute,
+    _pauses,
+    _queue,
+    _loss,
+    _missing,
+    _shared,
+    _unknown,
+)
+"""In the order in which they are asked."""
