@@ -95,13 +95,15 @@ class Analysis:
             await asyncio.sleep(max(JOBS_INTERVAL_S, (time.monotonic() - started) / JOBS_SHARE))
 
     async def _follow_jobs(self, infer: Infer) -> None:
+        watch, causes = self._state.jobs, self._state.causes
         try:
-            self._state.jobs.take(await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer)))
+            watch.take(await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer)))
             with self._duties.of("find causes"):
-                self._state.causes.step(named(self._state.jobs.jobs), time.monotonic())
+                look = causes.due(named(watch.jobs), time.monotonic())
+            causes.take(await asyncio.to_thread(partial(self._duties.timed, "find causes", look)))
         except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
             _log.exception("jobs are not followed")
-            self._state.jobs.take([])
+            watch.take([])
 
     async def _order_traces(self, *, is_large: bool) -> None:
         """Tell hosts over which ports to trace and probe, if others than before."""

@@ -23,7 +23,7 @@ from cwdp.shared.bus.messages import (
     SteerReport,
     WindowReport,
 )
-from manager.causes.links import LinksOf
+from manager.causes.links import LinksNow
 from manager.causes.watch import CauseWatch
 from manager.clock.changes import ClockEvents
 from manager.clock.service import ClockService
@@ -115,7 +115,7 @@ class FleetState:
         self.steering, self.slicing = self.overrides.steering, self.overrides.slicing
         self.discovery = Discovery(self.members, self.traffic, self.steering)
         self.watch = LinkWatch(self.members, self.note)
-        self.causes = CauseWatch(self.note, LinksOf(self.watch, self.traffic, self.members))
+        self.causes = CauseWatch(self.note, LinksNow(self.watch, self.traffic, self.members))
         self.planner = Planner(
             self.members,
             self.traffic.queue_pairs,

@@ -5,17 +5,14 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from cwdp.shared.bus.records import EGRESS
-from manager.jobs.flows import Flow
+from manager.jobs.flows import Flow, NicName, Rows
 from manager.links.meter import Crossings
-from manager.queue_pairs.counters import NicTable
-
-NicName = tuple[str, str]
 
 
 def links_of(
     flows: Iterable[Flow],
     known: Mapping[NicName, Crossings],
-    tables: Mapping[NicName, NicTable],
+    tables: Mapping[NicName, Rows],
     nics: Mapping[bytes, str],
 ) -> dict[Flow, frozenset[int]]:
     """The numbers of the links that each flow crosses, as far as its path is known.
@@ -23,7 +20,7 @@ def links_of(
     Args:
         flows: which.
         known: what the rows of each NIC's table cross.
-        tables: the queue pairs of each NIC.
+        tables: the queue pairs of each NIC, dtype QP_ROW, shape (n,).
         nics: the NIC that has each packed address.
     """
     wanted: dict[NicName, set[Flow]] = {}
@@ -38,13 +35,13 @@ def links_of(
 
 
 def _of_nic(
-    wanted: Collection[Flow], crossings: Crossings, table: NicTable, nics: Mapping[bytes, str]
+    wanted: Collection[Flow], crossings: Crossings, table: Rows, nics: Mapping[bytes, str]
 ) -> dict[Flow, frozenset[int]]:
     src = next(iter(wanted)).src
     order = np.argsort(crossings.row, kind="stable")
     numbers, first = np.unique(crossings.row[order], return_index=True)
     parts = np.split(crossings.link[order], first[1:])
-    rows = table.rows[numbers[numbers < len(table.rows)]]
+    rows = table[numbers[numbers < len(table)]]
     found = {}
     for row, links in zip(rows, parts, strict=False):
         flow = Flow(src, nics.get(row["addr"].tobytes(), ""), int(row["qpn"]))

@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from manager.causes.cause import Cause, Links
 from manager.causes.rules import Case, explain
@@ -21,6 +22,13 @@ HISTORY = 200
 LATELY_S = 20.0
 
 LinksOf = Callable[[Iterable[Flow]], Links]
+Key = tuple[str, str]
+"""The kind of a cause, and its subject."""
+
+Found = dict[Key, tuple[Cause, set[str]]]
+"""Causes, and the names of the jobs that suffer from each."""
+
+Look = Callable[[], Found]
 
 
 @dataclass(kw_only=True)
@@ -49,7 +57,7 @@ class CauseWatch:
 
     Args:
         note: keeps an event.
-        links_of: what is known of the links that flows cross.
+        links_now: keeps what is known now; what it returns tells of the links that flows cross, in any thread.
 
     Attributes:
         current: those that hold and are told, the oldest first.
@@ -57,10 +65,10 @@ class CauseWatch:
     """
 
     note: Note
-    links_of: LinksOf
+    links_now: Callable[[], LinksOf]
     past: deque[Diagnosis] = field(default_factory=lambda: deque(maxlen=HISTORY))
     _usual: Usual = field(default_factory=Usual)
-    _open: dict[tuple[str, str], Diagnosis] = field(default_factory=dict)
+    _open: dict[Key, Diagnosis] = field(default_factory=dict)
     _lately: dict[Flow, dict[DirectedLink, float]] = field(default_factory=dict)
     _last: int = 0
 
@@ -73,23 +81,56 @@ class CauseWatch:
         """What an iteration of a job took at its best of late; None where that is not known."""
         return self._usual.of(job)
 
-    def step(self, jobs: Mapping[str, Job], now_s: float) -> None:
-        """See why jobs are slow now.
+    def due(self, jobs: Mapping[str, Job], now_s: float) -> Look:
+        """What sees why jobs are slow now; any thread may run it, one at a time, for `take`.
 
         Args:
             jobs: by name.
             now_s: the manager's monotonic clock.
         """
         self._usual.see(jobs.values(), now_s)
-        links = self._remembering(self.links_of(flow for job in jobs.values() for flow in job.flows), now_s)
-        found: dict[tuple[str, str], tuple[Cause, set[str]]] = {}
+        usual_ns = {name: self._usual.of(job) for name, job in jobs.items()}
+        return partial(self._look, dict(jobs), usual_ns, self.links_now(), now_s)
+
+    def take(self, found: Found) -> None:
+        """These were seen."""
+        for key, (cause, names) in found.items():
+            known = self._open.setdefault(key, Diagnosis(cause=cause, jobs=names, start_s=time.time()))
+            known.cause, known.missed, known.seen = cause, 0, known.seen + 1
+            known.jobs |= names
+            if not known.number and known.seen >= (UNKNOWN_SEEN if cause.kind == "unknown" else SEEN):
+                self._last += 1
+                known.number = self._last
+                self.note(FABRIC, "job_slow", described(known))
+        for key in [key for key in self._open if key not in found]:
+            self._miss(key)
+
+    def _miss(self, key: Key) -> None:
+        known = self._open[key]
+        known.missed += 1
+        if not known.number or known.missed >= GONE_LOOKS:
+            del self._open[key]
+        if known.number and known.missed >= GONE_LOOKS:
+            known.end_s = time.time()
+            self.past.append(known)
+            self.note(FABRIC, "job_slow_over", described(known))
+
+    def _look(
+        self,
+        jobs: Mapping[str, Job],
+        usual_ns: Mapping[str, float | None],
+        links_of: LinksOf,
+        now_s: float,
+    ) -> Found:
+        links = self._remembering(links_of(flow for job in jobs.values() for flow in job.flows), now_s)
+        found: Found = {}
         for name, job in jobs.items():
             others = [each for each in jobs.items() if each[0] != name]
-            cause = explain(Case(name, job, self._usual.of(job), links, others))
+            cause = explain(Case(name, job, usual_ns[name], links, others))
             if cause is not None:
                 _, names = found.setdefault((cause.kind, cause.subject), (cause, set()))
                 names.add(name)
-        self._follow(found)
+        return found
 
     def _remembering(self, links: Links, now_s: float) -> Links:
         """The same with the links that flows have crossed of late."""
@@ -103,25 +144,6 @@ class CauseWatch:
             else:
                 del self._lately[flow]
         return replace(links, lately={flow: frozenset(crossed) for flow, crossed in self._lately.items()})
-
-    def _follow(self, found: Mapping[tuple[str, str], tuple[Cause, set[str]]]) -> None:
-        for key, (cause, names) in found.items():
-            known = self._open.setdefault(key, Diagnosis(cause=cause, jobs=names, start_s=time.time()))
-            known.cause, known.missed, known.seen = cause, 0, known.seen + 1
-            known.jobs |= names
-            if not known.number and known.seen >= (UNKNOWN_SEEN if cause.kind == "unknown" else SEEN):
-                self._last += 1
-                known.number = self._last
-                self.note(FABRIC, "job_slow", described(known))
-        for key in [key for key in self._open if key not in found]:
-            known = self._open[key]
-            known.missed += 1
-            if not known.number or known.missed >= GONE_LOOKS:
-                del self._open[key]
-            if known.number and known.missed >= GONE_LOOKS:
-                known.end_s = time.time()
-                self.past.append(known)
-                self.note(FABRIC, "job_slow_over", described(known))
 
 
 def described(found: Diagnosis) -> str:

@@ -53,19 +53,21 @@ def _said(job: Any, holds: list[Any]) -> str:
 
 
 def _table(rows: list[Any]) -> RenderableType:
-    table = tables.new_table("no.", "job", "cause", "where", "costs", "sure", "since", "lasted")
+    """Causes that hold, or that are over: of these how long they lasted stands in place of how sure they are."""
+    is_over = rows[0]["end_s"] is not None
+    table = tables.new_table(
+        "no.", "job", "cause", "where", "costs", "lasted" if is_over else "certain", "since"
+    )
     for row in rows:
-        end_s = row["end_s"]
-        lasted = tables.NONE if end_s is None else tables.duration(round((end_s - row["start_s"]) * 1e9))
+        lasted = tables.duration(round((row["end_s"] - row["start_s"]) * 1e9)) if is_over else ""
         table.add_row(
             str(row["number"]),
-            ", ".join(row["jobs"]),
-            Text(row["kind"], "red" if end_s is None else ""),
-            row["subject"],
+            Text(", ".join(row["jobs"])),
+            Text(row["kind"], "" if is_over else "red"),
+            Text(row["subject"]),
             tables.duration(row["costs_ns"]),
-            f"{row['confidence']:.0%}",
+            lasted or f"{row['confidence']:.0%}",
             shown_time(row["start_s"]),
-            lasted,
         )
     return table
 

@@ -80,21 +80,21 @@ async def test_models_are_made_once_some_path_is_known() -> None:
 async def test_jobs_that_cannot_be_inferred_or_explained_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[object] = []
     looked: list[object] = []
+    explained: list[object] = []
 
     def fails() -> list[object]:
         raise ValueError("nonsense")
 
-    def step(jobs: object, _now_s: float) -> None:
+    def due(jobs: object, _now_s: float) -> Callable[[], object]:
         looked.append(jobs)
-        if len(looked) == 1:
-            raise ValueError("nonsense")
+        return fails if len(looked) == 1 else dict
 
     answers: list[Callable[[], list[object]] | None] = [fails, None, list, list]
     watch = SimpleNamespace(due=lambda _now_s: answers.pop(0), take=taken.append, jobs=[])
     monkeypatch.setattr("manager.analysis.JOBS_INTERVAL_S", 0.01)
-    analysis = _analysis(jobs=watch, causes=SimpleNamespace(step=step))
+    analysis = _analysis(jobs=watch, causes=SimpleNamespace(due=due, take=explained.append))
     inferring = asyncio.create_task(analysis._infer_jobs())
-    await until(lambda: len(looked) == 2)
+    await until(lambda: len(explained) == 1)
     await end(inferring)
-    assert looked == [{}, {}]
+    assert (looked, explained) == ([{}, {}], [{}])
     assert taken == [[], [], [], []]

@@ -1,6 +1,5 @@
 """Which links the flows of a job cross, from the rows of the tables."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ def table(*rows: tuple[str, int, int]) -> Any:
     for row, (address, qpn, direction) in zip(found, rows, strict=True):
         row["addr"] = np.frombuffer(packed_address(address), np.uint8)
         row["qpn"], row["direction"] = qpn, direction
-    return SimpleNamespace(rows=found)
+    return found
 
 
 def crossings(*pairs: tuple[int, int]) -> Crossings:

@@ -17,7 +17,7 @@ class Fleet:
         self.events: list[tuple[str, str]] = []
         self.known = links()
         self.now_s = 0.0
-        self.watch = CauseWatch(self._note, lambda _: self.known)
+        self.watch = CauseWatch(self._note, lambda: lambda _: self.known)
 
     def _note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
         assert (host, nic) == ("fabric", None)
@@ -26,7 +26,7 @@ class Fleet:
     def look(self, times: int = 1, **jobs: object) -> None:
         for _ in range(times):
             self.now_s += 2.5
-            self.watch.step(jobs, self.now_s)  # type: ignore[arg-type]
+            self.watch.take(self.watch.due(jobs, self.now_s)())  # type: ignore[arg-type]
 
 
 def test_a_cause_is_told_once_when_it_has_been_seen_again_and_once_when_it_is_over() -> None:

@@ -1,0 +1,52 @@
+"""What the HTTP API answers of causes."""
+
+import json
+
+from manager.causes.watch import GONE_LOOKS, CauseWatch
+from manager.jobs.stragglers import Lateness
+from manager.view.cause_views import PAST_SHOWN, causes
+from tests.unit.manager.causes.cases import job, links
+
+SLOW = job(took_ms=560, late=(Lateness("h3/nic0", 60_000_000, True),))
+NAME = "h1"
+
+
+def watched(times: int = 1) -> CauseWatch:
+    watch = CauseWatch(lambda *_, **__: None, lambda: lambda _: links())
+    for _ in range(times):
+        for one in (SLOW, SLOW, *[job()] * GONE_LOOKS):
+            watch.take(watch.due({NAME: one}, 0.0)())
+    watch.take(watch.due({NAME: SLOW}, 0.0)())
+    watch.take(watch.due({NAME: SLOW}, 0.0)())
+    return watch
+
+
+def test_what_holds_stands_before_what_held_and_all_of_it_is_json() -> None:
+    answer = causes(watched(), [SLOW])
+    assert answer is not None
+    assert json.loads(json.dumps(answer)) == answer
+    assert answer["jobs"] == [{"name": NAME, "iteration_ns": 560_000_000, "usual_ns": 500_000_000}]
+    first, second = answer["causes"]
+    assert (first["number"], first["end_s"], second["number"]) == (2, None, 1)
+    assert second["end_s"] >= second["start_s"]
+    assert (first["kind"], first["rank"], first["jobs"], first["costs_ns"]) == (
+        "compute",
+        "h3/nic0",
+        [NAME],
+        60_000_000,
+    )
+
+
+def test_of_one_job_only_what_is_of_it_and_none_where_nothing_is() -> None:
+    watch = watched()
+    assert causes(watch, [SLOW], "nobody") is None
+    gone = causes(watch, [], NAME)
+    assert gone is not None
+    assert (gone["jobs"], len(gone["causes"])) == ([], 2)
+
+
+def test_only_so_much_of_the_past_is_shown() -> None:
+    answer = causes(watched(PAST_SHOWN + 9), [SLOW])
+    assert answer is not None
+    assert len(answer["causes"]) == PAST_SHOWN + 1
+    assert answer["causes"][1]["number"] == PAST_SHOWN + 9
