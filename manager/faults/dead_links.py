@@ -6,14 +6,19 @@ only links that do. What is left is suspected: for a few seconds, longer with ea
 is to confirm it by then. A liar can thus discredit only links that nobody else's packets cross.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from manager.fabric.places import link_tiers
 from manager.fabric.routes import DirectedLink, PathName, Routes, is_between_switches
 from manager.faults.finding import Findings
 
 DEAD_LOSS = 0.5
 """A link that loses as much carries nothing of use."""
+
+SURE = 0.8
+"""Confidence in a link that is lossy, to send nothing over it."""
 
 SETTLE_S = 0.15
 """Before that, others whose packets cross the same link may not have said so yet."""
@@ -33,7 +38,7 @@ class _Suspicion:
 
 
 def avoided(findings: Findings, elsewhere: Collection[DirectedLink], routes: Routes) -> set[DirectedLink]:
-    """Links that are known to be dead, and what may be one of these.
+    """Links that are known to be dead, what may be one of these, and lossy ones that others can stand in for.
 
     Of a host whose paths are traced while a link is silent, those over it are known up to there only. They look like ways
     round it, with nothing on them.
@@ -44,7 +49,35 @@ def avoided(findings: Findings, elsewhere: Collection[DirectedLink], routes: Rou
         routes: the known paths.
     """
     dead = localised(findings) | set(elsewhere)
-    return dead | hiding(routes, dead)
+    return dead | hiding(routes, dead) | lossy(findings, routes, dead)
+
+
+def lossy(findings: Findings, routes: Routes, dead: Collection[DirectedLink]) -> set[DirectedLink]:
+    """Links between switches that lose some of what crosses them: a queue pair sends all again that was under way behind a lost packet.
+
+    The worst first, and so many at most that half of each switch's links upwards are left.
+    """
+    sure = [finding for finding in findings.of("lossy") if finding.confidence >= SURE]
+    if not sure:
+        return set()
+    lower = _lower_ends(routes)
+    has, lacks = Counter(lower.values()), Counter(lower[link] for link in lower.keys() & set(dead))
+    found: set[DirectedLink] = set()
+    for finding in sorted(sure, key=lambda each: -each.loss):
+        links = {
+            link for subject in (finding.subject, *finding.also) for link in subject.links
+        } & lower.keys()
+        more = Counter(lower[link] for link in links - found)
+        if all(2 * (lacks[switch] + more[switch]) <= has[switch] for switch in more):
+            found |= links
+            lacks += more
+    return found
+
+
+def _lower_ends(routes: Routes) -> dict[DirectedLink, str]:
+    """Of each link between switches, the one that is nearer to NICs."""
+    tiers = zip(routes.links, *link_tiers(routes.links), strict=True)
+    return {link: link.a if src < dst else link.b for link, src, dst in tiers if is_between_switches(link)}
 
 
 def localised(findings: Findings) -> set[DirectedLink]:
