@@ -7,6 +7,7 @@ import click
 from cwdp.cli.output import emit
 from cwdp.errors import LabError
 from tools.clocks import ClockKind
+from tools.experiments.causes.run import causes
 from tools.experiments.contention.run import contention
 from tools.experiments.demo import demo
 from tools.experiments.failover.run import failover
@@ -44,6 +45,7 @@ def run() -> None:
     """Run an experiment in a lab."""
 
 
+run.add_command(causes)
 run.add_command(contention)
 run.add_command(demo)
 run.add_command(failover)

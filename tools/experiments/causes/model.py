@@ -1,0 +1,185 @@
+"""What is done to a job, and whether what the manager says of it is right. No lab.
+
+A job of every second host runs alone. What its ranks do, a straggler or a rank that stands still, they do from the start;
+what is done to the fabric, and another job beside, begins once the manager knows how long an iteration takes.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from tools.lab.topology import Topology
+from tools.roce.collective.plan import Communicator, Plan, plan_collective, rank_ends
+from tools.roce.collective.rank import Stall
+from tools.roce.jobs import in_turns, interleaved
+from tools.roce.patterns import largest_mtu
+
+Kind = Literal["healthy", "compute", "nic", "loss", "cut", "rival", "stall"]
+KINDS: tuple[Kind, ...] = "healthy", "compute", "nic", "loss", "cut", "rival", "stall"
+
+LATE = 0.2
+LOSS = 0.01
+STALL = Stall(50_000_000, 2_000_000_000)
+PATIENT_NS = 1_000_000_000
+NS_PER_S = 1_000_000_000
+
+ACCEPTED: Mapping[Kind, tuple[str, ...]] = {
+    "healthy": (),
+    "compute": ("compute",),
+    "nic": ("nic", "link"),
+    "loss": ("link",),
+    "cut": ("link",),
+    "rival": ("contention", "incast"),
+    "stall": ("host",),
+}
+"""What `cwdp why` may call each."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is done to the job.
+
+    Attributes:
+        kind: one of `KINDS`.
+        nic: of a rank, as HOST/IFNAME; empty where it is about none.
+        link: of the lab; empty where it is about none.
+        seed: draws the rest.
+    """
+
+    kind: Kind
+    nic: str = ""
+    link: str = ""
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The jobs.
+
+    Attributes:
+        collective: one of `COLLECTIVES`.
+        buffer_bytes: of each rank.
+        compute_s: what a rank computes in an iteration.
+        jitter: by how much of it longer or shorter, from 0 to 1.
+    """
+
+    collective: str
+    buffer_bytes: int
+    compute_s: float
+    jitter: float
+
+    def plans(self, topology: Topology, trouble: Trouble) -> tuple[Plan, Plan]:
+        """The job that is looked at, and the one beside."""
+        jobs = interleaved(topology.hosts, 2)
+        mine, other = (
+            Communicator(
+                name=job.name,
+                collective=self.collective,
+                ranks=tuple(
+                    f"{host}/{topology.nics[host][0].name}" for host in in_turns(topology, job.members)
+                ),
+                buffer_bytes=self.buffer_bytes,
+                compute_ns=round(self.compute_s * NS_PER_S),
+            )
+            for job in jobs
+        )
+        ends, mtu = rank_ends(topology), largest_mtu(topology.spec.mtu)
+        settings: Json = {"jitter": self.jitter, "mtu": mtu, "timeout_ns": PATIENT_NS}
+        late = {trouble.nic: LATE} if trouble.kind == "compute" else {}
+        stalls = {trouble.nic: STALL} if trouble.kind == "stall" else {}
+        return (
+            plan_collective(ends, [mine], seed=2 * trouble.seed, stragglers=late, stalls=stalls, **settings),
+            plan_collective(ends, [other], seed=2 * trouble.seed + 1, **settings),
+        )
+
+
+def draw(kind: Kind, topology: Topology, seed: int) -> Trouble:
+    """One of the job's NICs, and its link or one between a leaf and a spine."""
+    rng = random.Random(f"{kind} {seed}")
+    host = rng.choice(interleaved(topology.hosts, 2)[0].members)
+    nic = topology.nics[host][0]
+    if kind in ("loss", "cut"):
+        between = [name for name, link in topology.links.items() if _is_between(topology, link)]
+        return Trouble(kind, link=rng.choice(sorted(between)), seed=seed)
+    link = next(name for name, each in topology.links.items() if host in (each.a.node, each.b.node))
+    return Trouble(kind, nic=f"{host}/{nic.name}", link=link if kind == "nic" else "", seed=seed)
+
+
+def _is_between(topology: Topology, link: Any) -> bool:
+    return {link.a.node, link.b.node} <= set(topology.switches)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was said of a job.
+
+    Attributes:
+        trouble: what was done to it.
+        outcome: `right`, `late` (right, but not within the time), `missed`, `wrong` (another cause was told, and not the
+            right one before).
+        after_s: from where it could be seen to where it was told; None where it was not.
+        said: the causes that were told, in order.
+        others: how many of these were not right, `unknown` not among them.
+    """
+
+    trouble: Trouble
+    outcome: str
+    after_s: float | None
+    said: Sequence[str] = field(default_factory=list)
+    others: int = 0
+
+
+def judge(
+    trouble: Trouble, topology: Topology, causes: Iterable[Json], since_s: float, within_s: float
+) -> Verdict:
+    """Hold what was told against what was done.
+
+    Args:
+        trouble: what was done.
+        topology: of the lab.
+        causes: as `/v1/causes` has them.
+        since_s: when it could be seen first, since 1970.
+        within_s: in time is what was told so soon after.
+    """
+    told = sorted((row for row in causes if row["start_s"] >= since_s), key=lambda row: row["number"])
+    right = [row for row in told if _is_right(trouble, topology, row)]
+    others = [row for row in told if row not in right and row["kind"] != "unknown"]
+    after_s = right[0]["start_s"] - since_s if right else None
+    outcome = "right" if trouble.kind == "healthy" else "missed"
+    if after_s is not None:
+        outcome = "right" if after_s <= within_s else "late"
+    if others and (after_s is None or others[0]["number"] < right[0]["number"]):
+        outcome = "wrong"
+    said = [f"{row['kind']} {row['subject']}" for row in told]
+    return Verdict(trouble, outcome, after_s, said, len(others))
+
+
+def _is_right(trouble: Trouble, topology: Topology, row: Json) -> bool:
+    if row["kind"] not in ACCEPTED[trouble.kind]:
+        return False
+    if trouble.nic and trouble.kind != "rival":
+        return bool(row["rank"] == trouble.nic)
+    if trouble.link:
+        link = topology.links[trouble.link]
+        names = [str(topology.router_addresses(end.node)[0]) for end in (link.a, link.b)]
+        return all(name in row["subject"].split() for name in names)
+    return True
+
+
+def summarise(kind: Kind, verdicts: Sequence[Verdict]) -> Json:
+    """All cases of a kind."""
+    mine = [each for each in verdicts if each.trouble.kind == kind]
+    outcomes = [each.outcome for each in mine]
+    times = [each.after_s for each in mine if each.after_s is not None]
+    return {
+        "kind": kind,
+        "cases": len(mine),
+        **{outcome: outcomes.count(outcome) for outcome in ("right", "late", "missed", "wrong")},
+        "others": sum(each.others for each in mine),
+        "after_p50_s": round(median(times), 1) if times else None,
+        "after_max_s": round(max(times), 1) if times else None,
+    }
