@@ -59,15 +59,11 @@ def test_contention_of_collectives_tells_how_long_iterations_take() -> None:
     assert state.load(name) is None
 
 
-def test_without_cwdp_a_silent_cut_kills_what_it_hits_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_cwdp_a_silent_cut_kills_what_it_hits_and_nothing_else() -> None:
     # One direction of one of eight links, chosen because it carries data: that the other seven of the eight queue
     # pairs all have their data or their answers on it too is about 4**-7, one in 16,384.
     # At this load no link is full, whatever ECMP puts on it: congestion would kill queue pairs too.
-    name = lab_name("failover")
-    monkeypatch.setattr(failover_run, "NAME", name)
-    spec = LabSpec(name=name, **SMALL | {"spines": 4})
+    spec = LabSpec(name=lab_name("failover"), **SMALL | {"spines": 4})
     setting = make_failover(spec, 0.2, None)
     result = failover_run.run_failover([setting], ["ecmp"], Kind.ONE_WAY, 1, random.randrange(1000))
     (run,) = result["runs"]
