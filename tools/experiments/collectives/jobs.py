@@ -21,6 +21,9 @@ NIC_WINDOW = 18
 """Packets under way of all queue pairs of a NIC: the lab's queues hold them wherever they meet."""
 
 MTU = 4096
+TIMEOUT_NS = 268_435_456
+"""4.096 us * 2^16: the lab's queues alone hold packets for tens of milliseconds, a thousand times a real fabric's."""
+
 NS_PER_S = 1_000_000_000
 
 Json = dict[str, Any]

@@ -70,7 +70,8 @@ def settled_seconds(seconds: float | None, default: float) -> float:
 
 def describe_jobs(result: Mapping[str, Any]) -> str:
     """What ran, from a result that has `Jobs.describe`, for the line below a table."""
+    jobs = result["jobs"]
     return (
-        f"{result['jobs']} jobs, {result['collective']} of {result['buffer_bytes']} bytes, "
+        f"{jobs} {'job' if jobs == 1 else 'jobs'}, {result['collective']} of {result['buffer_bytes']} bytes, "
         f"compute {ms(result['compute_ns'])} ms"
     )

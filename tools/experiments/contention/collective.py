@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from tools.experiments import measure
 from tools.experiments.collectives.iterations import by_job, settled, times
-from tools.experiments.collectives.jobs import MTU, Jobs, Json, make_jobs
-from tools.experiments.contention.model import TIMEOUT_NS, unqueued_ns
+from tools.experiments.collectives.jobs import MTU, TIMEOUT_NS, Jobs, Json, make_jobs
+from tools.experiments.contention.model import unqueued_ns
 from tools.experiments.optimum import open_spine_bps
 from tools.lab import LabSpec
 from tools.lab.topology import Topology

@@ -14,7 +14,7 @@ import numpy as np
 from tools.clocks import ClockKind
 from tools.experiments import measure
 from tools.experiments.collectives.iterations import Iteration, by_job, over, settled, times
-from tools.experiments.collectives.jobs import NS_PER_S, SETTLE_S, Jobs, Json, make_jobs
+from tools.experiments.collectives.jobs import NS_PER_S, SETTLE_S, TIMEOUT_NS, Jobs, Json, make_jobs
 from tools.experiments.incast.model import MIN_WINDOW, jain, lab_spec
 from tools.lab.topology import LabSpec, Topology
 from tools.roce.collective.plan import Plan
@@ -63,7 +63,7 @@ class Setting:
 
     def plan(self) -> Plan:
         """The ranks and their queue pairs."""
-        return self.jobs.plan(Topology(self.spec), self.spec.seed, window=self.window)
+        return self.jobs.plan(Topology(self.spec), self.spec.seed, window=self.window, timeout_ns=TIMEOUT_NS)
 
     def others(self, plan: Plan) -> list[Flow]:
         """The queue pairs of those that send to the target, numbered on from the jobs'."""
@@ -72,6 +72,7 @@ class Setting:
             [(source, self.target) for source in self.sources],
             self.spec.seed + _SENDERS_SEED,
             window=self.window,
+            timeout_ns=TIMEOUT_NS,
             message_bytes=self.message_bytes,
         )
         return [replace(flow, id=flow.id + len(plan.flows)) for flow in flows]
