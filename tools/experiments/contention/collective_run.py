@@ -1,16 +1,17 @@
 """`cwdp lab run contention --collective`: every arm with the queue pairs of every seed, and how long iterations took."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 
-import click
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import progress
 from cwdp.shared.rates import format_rate
 from tools.experiments import measure
-from tools.experiments.contention.collective import SETTLE_S, Json, Setting, over, summarise
+from tools.experiments.collectives.iterations import over
+from tools.experiments.collectives.jobs import SETTLE_S, Json
+from tools.experiments.collectives.options import describe_jobs
+from tools.experiments.contention.collective import Setting, summarise
 from tools.experiments.contention.model import CHOOSERS, Arm
 from tools.experiments.contention.rivals.hands import Hands
 from tools.experiments.fleets import RARE_PULSES, running_fleet
@@ -18,46 +19,9 @@ from tools.experiments.report import describe_lab, ms, new_table, share
 from tools.experiments.runs import send
 from tools.lab import Lab, faults
 from tools.lab.fleet.session import lab_for_run
-from tools.lab.params import SHARE, SIZE, TIME
-from tools.roce.collective.steps import COLLECTIVES
-from tools.roce.jobs import JOBS
 
 OPEN = "open"
 """Not an arm: ECMP below spines that nobody can fill, which is as good as the best placement."""
-
-_OPTIONS = [
-    click.option(
-        "--collective",
-        type=click.Choice(list(COLLECTIVES)),
-        help="Jobs whose steps wait for their inputs, instead of queue pairs that always send.",
-    ),
-    click.option("--jobs", type=click.IntRange(min=1), default=JOBS, show_default=True, help="How many."),
-    click.option(
-        "--bytes", "buffer_bytes", type=SIZE, default="750kb", show_default=True, help="Of each rank."
-    ),
-    click.option(
-        "--compute",
-        "compute_s",
-        type=TIME,
-        default="400ms",
-        show_default=True,
-        help="What a rank computes in an iteration.",
-    ),
-    click.option(
-        "--jitter",
-        type=SHARE,
-        default="5%",
-        show_default=True,
-        help="It computes longer or shorter by up to this share.",
-    ),
-]
-OPTION_NAMES = ("jobs", "buffer_bytes", "compute_s", "jitter")
-"""Of those that mean nothing without `--collective`."""
-
-
-def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of collectives."""
-    return reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), command)
 
 
 def run_collectives(name: str, setting: Setting, arms: Sequence[Arm], seeds: Sequence[int]) -> Json:
@@ -86,14 +50,9 @@ def run_collectives(name: str, setting: Setting, arms: Sequence[Arm], seeds: Seq
                     runs.append(_run(lab, setting, Arm.CWDP, seed))
                     fleet.check()
     _compare(runs)
-    first = setting.communicators[0]
     return {
         "lab": describe_lab(lab, setting.spec, spine_rate_bps=setting.spec.spine_rate_bps),
-        "collective": first.collective,
-        "jobs": len(setting.communicators),
-        "buffer_bytes": first.buffer_bytes,
-        "compute_ns": first.compute_ns,
-        "jitter": setting.jitter,
+        **setting.jobs.describe(),
         "seconds": setting.seconds,
         "settle_s": SETTLE_S,
         "arms": [_summarise_arm(arm, runs) for arm in (OPEN, *arms)],
@@ -123,9 +82,8 @@ def render(result: Json) -> RenderableType:
         f"P50, P99 of an iteration in ms, of the job that suffers most; OVER, MOST: P50 as so many times the one "
         f"below spines that nobody can fill, at the median and for the worst of {result['arms'][0]['seeds']} seeds; "
         "GAIN over ecmp; AGAIN: packets sent again; IDLE: the machine's processors",
-        f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; {result['jobs']} jobs, "
-        f"{result['collective']} of {result['buffer_bytes']} bytes, compute {ms(result['compute_ns'])} ms; "
-        f"clocks {lab['clocks']}",
+        f"links {format_rate(lab['rate_bps'])}, spines {format_rate(lab['spine_rate_bps'])}; "
+        f"{describe_jobs(result)}; clocks {lab['clocks']}",
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tools.experiments import measure
+from tools.experiments.collectives.jobs import TIMEOUT_NS
 from tools.experiments.contention.rivals import MakeChooser
 from tools.experiments.contention.rivals.hands import Hands
 from tools.experiments.contention.rivals.hopper import Hopper
@@ -31,9 +32,6 @@ SETTLE_S = 3.0
 
 SECONDS = 9.0
 WINDOW = 6
-TIMEOUT_NS = 268_435_456
-"""4.096 us * 2^16: the lab's queues alone hold packets for tens of milliseconds, a thousand times a real fabric's."""
-
 MESSAGE_BYTES = 64 * 1024
 QUEUE_BYTES = 512 * 1024
 RATE_BPS = 15_000_000

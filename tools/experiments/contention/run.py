@@ -10,9 +10,10 @@ from rich.console import Group, RenderableType
 from cwdp.cli.output import emit, progress
 from cwdp.shared.rates import format_rate
 from tools.experiments import measure
+from tools.experiments.collectives import options as of_collectives
+from tools.experiments.collectives.jobs import SETTLE_S as COLLECTIVE_SETTLE_S
 from tools.experiments.contention import collective_run
 from tools.experiments.contention.collective import SECONDS as COLLECTIVE_SECONDS
-from tools.experiments.contention.collective import SETTLE_S as COLLECTIVE_SETTLE_S
 from tools.experiments.contention.collective import make_setting as make_collective
 from tools.experiments.contention.model import (
     QUEUE_BYTES,
@@ -77,7 +78,7 @@ MEDIANS = (
     help=f"Of traffic a run; the first {SETTLE_S:.0f}, of collectives {COLLECTIVE_SETTLE_S:.0f}, do not count.  "
     f"[default: {SECONDS:.0f}, of collectives {COLLECTIVE_SECONDS:.0f}]",
 )
-@collective_run.options
+@of_collectives.options("queue pairs that always send")
 @arm_option(Arm, "Only this one; may be repeated.")
 @CLOCKS
 @JSON
@@ -104,7 +105,7 @@ def contention(
     spec = msgspec.structs.replace(spec, queue_bytes=QUEUE_BYTES, spine_queue_bytes=QUEUE_BYTES)
     drawn, compared = range(seed, seed + seeds), chosen(Arm, arms)
     if collective is None:
-        refuse_options(ctx, collective_run.OPTION_NAMES, "--collective")
+        refuse_options(ctx, of_collectives.OPTION_NAMES, "--collective")
         setting = make_setting(spec, spine_rate_bps=spine_rate, slow_share=slow_spine)
         result = run_contention(setting, compared, drawn, seconds or SECONDS)
         emit(result, as_json=as_json, render=lambda: _render(result))
@@ -113,20 +114,12 @@ def contention(
         jobs = make_collective(
             spec,
             collective,
-            seconds=_collective_seconds(seconds),
+            seconds=of_collectives.settled_seconds(seconds, COLLECTIVE_SECONDS),
             spine_rate_bps=spine_rate,
             **of_collective,
         )
         result = collective_run.run_collectives(NAME, jobs, compared, drawn)
         emit(result, as_json=as_json, render=lambda: collective_run.render(result))
-
-
-def _collective_seconds(seconds: float | None) -> float:
-    if seconds is not None and seconds <= COLLECTIVE_SETTLE_S:
-        raise click.UsageError(
-            f"{seconds:g} s of collectives, of which the first {COLLECTIVE_SETTLE_S:.0f} do not count: give more."
-        )
-    return seconds or COLLECTIVE_SECONDS
 
 
 def run_contention(

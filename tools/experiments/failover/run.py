@@ -1,22 +1,24 @@
 """`cwdp lab run failover`: links die under load, with cwdp and without it."""
 
 import random
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
 import numpy as np
 from rich.console import Group, RenderableType
 
-from cwdp.cli.output import emit, progress
+from cwdp.cli.output import emit
 from cwdp.shared.rates import format_rate
 from tools.experiments import measure
+from tools.experiments.collectives import options as of_collectives
+from tools.experiments.failover import collective_run
+from tools.experiments.failover.collective import make_setting as make_collective
+from tools.experiments.failover.cutting import Case, Taken, run_cuts, send_through_cut
 from tools.experiments.failover.model import (
-    DARK_S,
     GRACE_S,
     HEALED_S,
-    MENDED_S,
     STEERED_S,
     Cut,
     Kind,
@@ -25,29 +27,23 @@ from tools.experiments.failover.model import (
     make_setting,
     summarise_cut,
 )
-from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.options import JSON, arm_option, chosen, fabric_options
 from tools.experiments.report import describe_lab, ms, new_table, share
-from tools.experiments.runs import interrupt, links_in_use, send
+from tools.experiments.runs import links_in_use
 from tools.experiments.taken import links_taken
-from tools.lab import Lab, LabSpec, faults
-from tools.lab.fleet.session import lab_for_run
-from tools.lab.params import CLOCKS, RATE, SHARE
-from tools.roce import Generator
+from tools.lab import Lab, LabSpec
+from tools.lab.params import CLOCKS, RATE, SHARE, refuse_options
 
 NAME = "failover"
 ARMS = ("ecmp", "cwdp")
 CUTS = 5
 LOADS = ("0.3", "0.6", "0.8")
 HOSTS = 2
+JOBS = 1
+"""Of collectives: all hosts in one."""
+
 RATE_BPS = 60_000_000
 """With less, pulses take so much of a spine's link that goodput after a cut is theirs to lose: a quarter at 20 Mbit/s."""
-
-PULSES = PulseSettings(interval_ms=3.0, dead_after_ms=10.0)
-"""Rarer than usual: a small machine has one processor for the hosts of a whole lab."""
-
-HOLD_DOWN_MS = 500.0
-"""Each cut is a case of its own: a path that another cut took is not left alone for longer."""
 
 
 @click.command()
@@ -71,10 +67,14 @@ HOLD_DOWN_MS = 500.0
 )
 @fabric_options(NAME, hosts=HOSTS, rate_bps=RATE_BPS)
 @click.option("--spine-rate", type=RATE, help="Of links between switches.  [default: not oversubscribed]")
+@of_collectives.options("queue pairs that always send", jobs=JOBS, compute="100ms")
 @arm_option(ARMS)
 @CLOCKS
 @JSON
+@click.pass_context
 def failover(
+    ctx: click.Context,
+    /,
     *,
     spec: LabSpec,
     seed: int,
@@ -82,13 +82,26 @@ def failover(
     kind: str,
     loads: tuple[float, ...],
     spine_rate: int | None,
+    collective: str | None,
     arms: tuple[str, ...],
     as_json: bool,
+    **of_jobs: Any,
 ) -> None:
-    """Let links that carry data die under load, and mend them; with cwdp and without it."""
-    settings = [make_setting(spec, load, spine_rate) for load in loads]
-    result = run_failover(settings, chosen(ARMS, arms), Kind(kind), cuts, seed)
-    emit(result, as_json=as_json, render=lambda: _render(result))
+    """Let links that carry data die under load, and mend them; with cwdp and without it.
+
+    With --collective, jobs whose steps wait for their inputs; what counts then is what their iterations lose.
+    """
+    compared, way = chosen(ARMS, arms), Kind(kind)
+    if collective is None:
+        refuse_options(ctx, of_collectives.OPTION_NAMES, "--collective")
+        settings = [make_setting(spec, load, spine_rate) for load in loads]
+        result = run_failover(settings, compared, way, cuts, seed)
+        emit(result, as_json=as_json, render=lambda: _render(result))
+    else:
+        refuse_options(ctx, ("loads",), "queue pairs that always send")
+        jobs = make_collective(spec, collective, spine_rate, **of_jobs)
+        result = collective_run.run_collectives(jobs, compared, way, cuts, seed)
+        emit(result, as_json=as_json, render=lambda: collective_run.render(result))
 
 
 def run_failover(
@@ -106,21 +119,11 @@ def run_failover(
     Raises:
         LabError: the lab or its processes failed.
     """
-    runs: list[dict[str, Any]] = []
     spec = settings[0].spec
-    with lab_for_run(NAME, spec) as lab:
-        faults.prepare_silence(NAME, lab.topology)
-        for arm in arms:
-            with running_fleet(
-                lab, planner=arm == "cwdp", pulses=PULSES, hold_down_max_ms=HOLD_DOWN_MS
-            ) as fleet:
-                for setting in settings:
-                    rng = random.Random(seed)
-                    for number in range(cuts):
-                        run = _one_cut(lab, setting, kind, rng.randrange(2**32))
-                        runs.append({"arm": arm} | run)
-                        progress(f"{arm}, load {setting.load}, cut {number + 1} of {cuts}: {_shown(run)}")
-                        fleet.check()
+    cases = [
+        Case(f"load {one.load}, ", partial(_cut_once, setting=one, kind=kind), _shown) for one in settings
+    ]
+    lab, runs = run_cuts(spec, arms, cases, cuts, seed)
     return {
         "lab": describe_lab(lab, spec, spine_rate_bps=spec.spine_rate_bps),
         "kind": str(kind),
@@ -169,26 +172,17 @@ def _spread(name: str, durations_ns: Sequence[int]) -> dict[str, float | None]:
     }
 
 
-def _one_cut(lab: Lab, setting: Setting, kind: Kind, seed: int) -> dict[str, Any]:
+def _cut_once(lab: Lab, seed: int, *, setting: Setting, kind: Kind) -> dict[str, Any]:
     """New queue pairs, one cut, one mending."""
     rng = random.Random(seed)
     flows = setting.flows(seed)
-    made: list[tuple[Cut, dict[int, frozenset[str]], tuple[int, int]]] = []
 
-    def during(_: Generator) -> None:
-        time.sleep(STEERED_S)
+    def draw() -> tuple[Cut, Taken]:
         cut = draw_cut(kind, links_in_use(lab, setting.flow_bps / 2), lab.topology, rng)
-        taken = links_taken(lab, flows)
-        times = interrupt(cut, lab.name, DARK_S)
-        made.append((cut, taken, times))
-        time.sleep(MENDED_S)
+        return cut, links_taken(lab, flows)
 
-    result = send(lab, flows, 0.0, during=during)
-    cut, taken, times = made[0]
-    if kind is Kind.CARRIER:
-        for link in cut.links:
-            faults.drop(lab.name, link, 0.0)
-    return summarise_cut(setting, cut, taken, result, times)
+    result, cut, taken, span_ns = send_through_cut(lab, flows, STEERED_S, draw)
+    return summarise_cut(setting, cut, taken, result, span_ns)
 
 
 def _shown(run: dict[str, Any]) -> str:

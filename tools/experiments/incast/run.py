@@ -7,44 +7,28 @@ import click
 from rich.console import Group, RenderableType
 
 from cwdp.cli.output import emit, progress
-from cwdp.dataplane.pinned import tree
-from cwdp.dataplane.pinned.maps import Maps
-from cwdp.errors import LabError
 from cwdp.shared.rates import format_rate
-from manager.config import PlannerSettings, ProbeSettings
 from tools.clocks import ClockKind
-from tools.experiments.incast.model import (
-    Incast,
-    compare,
-    congestion,
-    draw_incast,
-    lab_spec,
-    pulse_interval_ms,
-    summarise,
-)
+from tools.experiments.collectives import options as of_collectives
+from tools.experiments.incast import collective_run
+from tools.experiments.incast.collective import SECONDS as COLLECTIVE_SECONDS
+from tools.experiments.incast.collective import make_setting as make_collective
+from tools.experiments.incast.fleet import incast_fleet
+from tools.experiments.incast.model import Incast, compare, draw_incast, lab_spec, summarise
 from tools.experiments.incast.wire import WireTap
 from tools.experiments.options import JSON, rate_option
 from tools.experiments.report import mbit, ms, new_table
 from tools.experiments.runs import send
 from tools.lab import Lab, LabSpec
-from tools.lab.fleet.processes import Fleet
-from tools.lab.fleet.session import lab_for_run, wait_for_lock
-from tools.lab.network import netns
-from tools.lab.params import CLOCKS
-from tools.lab.truth.clocks import Truth
-from tools.waiting import wait_for
+from tools.lab.fleet.session import lab_for_run
+from tools.lab.params import CLOCKS, refuse_options
 
 NAME = "incast"
 ARMS = ("without", "with")
 SENDERS, SECONDS, MESSAGE_BYTES = 7, 10.0, 256 * 1024
+JOBS = 1
 RATE_BPS = 70_000_000
 """With more, the agents of a lab on two processors are too late for the first seconds of an incast."""
-
-PROBES = ProbeSettings(pairs_per_s=100.0)
-"""Few, as pulses: every packet of theirs is missing from what a slow link carries of the incast."""
-
-CONTROLLED_TIMEOUT_S = 20.0
-POLL_S = 0.2
 
 
 @click.command()
@@ -53,28 +37,55 @@ POLL_S = 0.2
 )
 @click.option("--seed", default=1, show_default=True, help="Draws hosts, queue pairs and clocks.")
 @click.option(
-    "--seconds", type=click.FloatRange(3, 120), default=SECONDS, show_default=True, help="For each arm."
+    "--seconds",
+    type=click.FloatRange(3, 120),
+    help=f"For each arm.  [default: {SECONDS:.0f}, of collectives {COLLECTIVE_SECONDS:.0f}]",
 )
 @click.option(
     "--message-bytes", type=click.IntRange(1), default=MESSAGE_BYTES, show_default=True, help="Of a WRITE."
 )
 @rate_option(RATE_BPS, "Of all links.")
+@of_collectives.options("the incast alone", jobs=JOBS)
 @CLOCKS
 @JSON
+@click.pass_context
 def incast(
+    ctx: click.Context,
+    /,
     *,
     senders: int,
     seed: int,
-    seconds: float,
+    seconds: float | None,
     message_bytes: int,
     rate: int,
+    collective: str | None,
     clocks: ClockKind,
     as_json: bool,
+    **of_jobs: Any,
 ) -> None:
-    """Have many hosts send to one, with congestion control and without it."""
-    spec = lab_spec(NAME, senders, rate, seed, clocks)
-    result = run_incast(spec, senders, seconds, message_bytes)
-    emit(result, as_json=as_json, render=lambda: _render(result))
+    """Have many hosts send to one, with congestion control and without it.
+
+    With --collective, that one is a rank of a job; what counts then is how long the job's iterations take.
+    """
+    if collective is None:
+        refuse_options(ctx, of_collectives.OPTION_NAMES, "--collective")
+        spec = lab_spec(NAME, senders, rate, seed, clocks)
+        result = run_incast(spec, senders, seconds or SECONDS, message_bytes)
+        emit(result, as_json=as_json, render=lambda: _render(result))
+    else:
+        setting = make_collective(
+            NAME,
+            senders,
+            collective,
+            rate_bps=rate,
+            seed=seed,
+            clocks=clocks,
+            message_bytes=message_bytes,
+            seconds=of_collectives.settled_seconds(seconds, COLLECTIVE_SECONDS),
+            **of_jobs,
+        )
+        result = collective_run.run_collectives(setting)
+        emit(result, as_json=as_json, render=lambda: collective_run.render(result))
 
 
 def run_incast(spec: LabSpec, senders: int, seconds: float, message_bytes: int) -> dict[str, Any]:
@@ -87,10 +98,7 @@ def run_incast(spec: LabSpec, senders: int, seconds: float, message_bytes: int) 
     with lab_for_run(NAME, spec) as lab:
         drawn = draw_incast(lab.topology, senders, message_bytes, spec.seed)
         for arm in ARMS:
-            with _fleet(lab, senders, controlled=arm == "with") as fleet, Truth(lab) as truth:
-                wait_for_lock(fleet, truth)
-                if arm == "with":
-                    _wait_for_control(fleet, drawn)
+            with incast_fleet(lab, senders, drawn.sources, controlled=arm == "with") as fleet:
                 progress(f"{senders} hosts send to {drawn.target}, {arm} congestion control")
                 arms[arm] = _send(lab, drawn, seconds)
                 fleet.check()
@@ -104,34 +112,6 @@ def run_incast(spec: LabSpec, senders: int, seconds: float, message_bytes: int) 
         **arms,
         **compare(arms["without"], arms["with"]),
     }
-
-
-def _fleet(lab: Lab, senders: int, *, controlled: bool) -> Fleet:
-    rate_bps = lab.spec.rate_bps
-    return Fleet(
-        lab,
-        PROBES,
-        pulse_interval_ms=pulse_interval_ms(senders, rate_bps),
-        planner=PlannerSettings(enabled=False),
-        congestion=congestion(rate_bps) if controlled else None,
-    )
-
-
-def _wait_for_control(fleet: Fleet, drawn: Incast) -> None:
-    """Until every sender controls congestion."""
-    are_controlled = fleet.checked(lambda: all(_is_controlled(fleet.lab, name) for name in drawn.sources))
-    if not wait_for(are_controlled, CONTROLLED_TIMEOUT_S, poll_s=POLL_S):
-        raise LabError(
-            "waited for the agents to control congestion", f"read the logs: {fleet.lab.run_dir}/*.log"
-        )
-
-
-def _is_controlled(lab: Lab, host: str) -> bool:
-    nic = lab.host(host).nics[0].name
-    with netns.netns_enter(lab.netns(host)):
-        where = tree.here(nic)
-    with Maps(where) as maps:
-        return bool(maps.slice_table["enforcer"][0])
 
 
 def _send(lab: Lab, drawn: Incast, seconds: float) -> dict[str, Any]:

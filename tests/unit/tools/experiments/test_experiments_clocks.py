@@ -10,7 +10,8 @@ from cwdp.errors import LabError
 from tools.clocks import KINDS, ClockKind
 from tools.experiments import demo, sync
 from tools.experiments.contention import run as contention_run
-from tools.experiments.failover import run as failover_run
+from tools.experiments.failover import cutting
+from tools.experiments.failover.run import failover
 from tools.experiments.incast import run as incast_run
 from tools.experiments.nic_failover import run as nic_failover_run
 from tools.lab import LabSpec
@@ -18,7 +19,7 @@ from tools.lab import LabSpec
 EXPERIMENTS: dict[str, tuple[ModuleType, click.Command]] = {
     "contention": (contention_run, contention_run.contention),
     "demo": (demo, demo.demo),
-    "failover": (failover_run, failover_run.failover),
+    "failover": (cutting, failover),
     "incast": (incast_run, incast_run.incast),
     "nic-failover": (nic_failover_run, nic_failover_run.nic_failover),
     "sync": (sync, sync.sync),

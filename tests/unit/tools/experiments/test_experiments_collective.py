@@ -6,8 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from cwdp.errors import ConfigError
-from tools.experiments.contention import collective
-from tools.experiments.contention.collective import SETTLE_S, Setting, make_setting, over, summarise
+from tools.experiments.collectives.iterations import over
+from tools.experiments.collectives.jobs import NIC_WINDOW, SETTLE_S
+from tools.experiments.contention.collective import Setting, make_setting, summarise
 from tools.experiments.contention.run import contention
 from tools.lab.topology import LabSpec
 
@@ -22,7 +23,7 @@ def setting(name: str = "ring", **changes: Any) -> Setting:
 
 
 def test_neighbours_in_a_ring_are_below_different_leaves() -> None:
-    a, b = setting().communicators
+    a, b = setting().jobs.communicators
     assert a.ranks == ("h1/nic0", "h5/nic0", "h3/nic0", "h7/nic0")
     assert b.ranks == ("h2/nic0", "h6/nic0", "h4/nic0", "h8/nic0")
 
@@ -55,8 +56,8 @@ def test_a_seed_draws_source_ports_and_nothing_else() -> None:
     first, again, other = (setting("all-to-all").plan(seed) for seed in (1, 1, 2))
     assert [flow.sport for flow in first.flows] == [flow.sport for flow in again.flows]
     assert [flow.sport for flow in first.flows] != [flow.sport for flow in other.flows]
-    assert {flow.window for flow in first.flows} == {collective.NIC_WINDOW // 3}
-    assert {flow.window for flow in setting().plan(1).flows} == {collective.NIC_WINDOW}
+    assert {flow.window for flow in first.flows} == {NIC_WINDOW // 3}
+    assert {flow.window for flow in setting().plan(1).flows} == {NIC_WINDOW}
 
 
 def test_only_iterations_that_begin_once_all_has_settled_count() -> None:
