@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from cwdp.errors import LabError
 from tools.clocks import KINDS, ClockKind
 from tools.experiments import demo, sync
+from tools.experiments.causes import run as causes_run
 from tools.experiments.contention import run as contention_run
 from tools.experiments.failover import cutting
 from tools.experiments.failover.run import failover
@@ -17,6 +18,7 @@ from tools.experiments.nic_failover import run as nic_failover_run
 from tools.lab import LabSpec
 
 EXPERIMENTS: dict[str, tuple[ModuleType, click.Command]] = {
+    "causes": (causes_run, causes_run.causes),
     "contention": (contention_run, contention_run.contention),
     "demo": (demo, demo.demo),
     "failover": (cutting, failover),
