@@ -133,10 +133,12 @@ def take_ring(connection: socket.socket) -> Ring | None:
     """What a program passes over with its first message; None where it is no ring.
 
     Raises:
-        OSError: there is no message, or no memory.
+        OSError: there is no message yet, or no program any more.
     """
     data, passed, _, _ = socket.recv_fds(connection, HELLO.size + 1, 4)
     try:
+        if not data:
+            raise ConnectionResetError("it has ended")
         if len(data) != HELLO.size or HELLO.unpack(data) != (MAGIC, VERSION) or len(passed) != 1:
             return None
         return _mapped(passed[0])

@@ -142,7 +142,7 @@ def test_a_head_that_lies_gives_no_more_than_there_is_room(ring: tuple[Ring, int
     assert len(taken.read()) == 0
 
 
-def test_a_tail_that_lies(ring: tuple[Ring, int]) -> None:
+def test_a_tail_that_lies() -> None:
     memory = valid()
     memory[rings.TAIL_AT : rings.TAIL_AT + 8] = b"\xff" * 8
     taken, fd = passed(memory)
@@ -150,6 +150,6 @@ def test_a_tail_that_lies(ring: tuple[Ring, int]) -> None:
     records = np.zeros(4, rings.RECORD)
     records["place"] = [1, 2, 3, 4]
     put(fd, 3, records)
+    assert len(taken.read()) <= 4
     assert len(taken.read()) == 0
     os.close(fd)
-    assert ring[0].read(0).shape == (0,)

@@ -38,10 +38,10 @@ static void say(const char *what, long number)
 	fflush(stdout);
 }
 
-static void init(long id)
+static void init(long id, int rank)
 {
 	int mask = -1;
-	context = player_init(&player, (uint64_t)id, 3, 8, &mask);
+	context = player_init(&player, (uint64_t)id, rank, 8, &mask);
 	say("mask", mask);
 }
 
@@ -120,7 +120,7 @@ static void foreign(int pid, void *task)
 {
 	void *op = player_op(&player, (void *)700, task, pid, 0, 1);
 	void *step = player_step(&player, (void *)700, op, 0);
-	player_send_states(&player, step);
+	player_send_states(&player, step, 0);
 	say("failed", player.stop(step) + player.stop(op));
 }
 
@@ -197,10 +197,11 @@ static void follow(const char *line)
 {
 	struct piece piece = {0};
 	long a, b;
-	if (sscanf(line, "init %ld", &a) == 1)
-		init(a);
-	else if (sscanf(line, "play %d %d %d %lu", &piece.calls, &piece.ops, &piece.steps,
-			&piece.first_seq) == 4)
+	b = 3;
+	if (sscanf(line, "init %ld %ld", &a, &b) >= 1)
+		init(a, (int)b);
+	else if (sscanf(line, "play %d %d %d %lu %d", &piece.calls, &piece.ops, &piece.steps,
+			&piece.first_seq, &piece.gpu_us) >= 4)
 		say("failed", player_play(&player, context, piece));
 	else if (sscanf(line, "p2p %d %d %d", &piece.calls, &piece.ops, &piece.steps) == 3) {
 		piece.is_p2p = 1;

@@ -157,9 +157,11 @@ static void stop(const struct player *player, void *handle)
 }
 
 /* A peer that is not clear to take it is asked again and again. */
-void player_send_states(const struct player *player, void *step)
+void player_send_states(const struct player *player, void *step, int gpu_us)
 {
 	record(player, step, NCCL_SEND_GPU_WAIT, 0);
+	if (gpu_us)
+		usleep((useconds_t)gpu_us);
 	for (int i = 0; player->version >= 4 && i < 3; i++)
 		record(player, step, NCCL_SEND_PEER_WAIT, 0);
 	record(player, step, NCCL_SEND_WAIT, PLAYED_BYTES);
@@ -172,14 +174,15 @@ void player_recv_states(const struct player *player, void *step)
 	record(player, step, NCCL_RECV_GPU_WAIT, PLAYED_BYTES);
 }
 
-static void play_op(const struct player *player, void *context, void *task, int channel, int steps)
+static void play_op(const struct player *player, void *context, void *task, int channel,
+		    const struct piece *piece)
 {
 	int is_send = channel % 2 == 0;
 	void *op = player_op(player, context, task, getpid(), channel, is_send);
-	for (int i = 0; i < steps; i++) {
+	for (int i = 0; i < piece->steps; i++) {
 		void *step = player_step(player, context, op, i);
 		if (step && is_send)
-			player_send_states(player, step);
+			player_send_states(player, step, i ? 0 : piece->gpu_us);
 		else if (step)
 			player_recv_states(player, step);
 		stop(player, step);
@@ -194,7 +197,7 @@ long player_play(const struct player *player, void *context, struct piece piece)
 		void *task = player_task(player, context, piece.first_seq + (uint64_t)i, piece.is_p2p);
 		stop(player, task);
 		for (int op = 0; op < piece.ops; op++)
-			play_op(player, context, task, op, piece.steps);
+			play_op(player, context, task, op, &piece);
 	}
 	return failed;
 }

@@ -29,6 +29,7 @@ struct piece {
 	int ops;
 	int steps;
 	int is_p2p;
+	int gpu_us; /* how long its GPU is not ready, once in each operation that sends */
 	uint64_t first_seq;
 };
 
@@ -43,7 +44,7 @@ void *player_init(const struct player *player, uint64_t id, int rank, int ranks,
 void *player_task(const struct player *player, void *context, uint64_t seq, int is_p2p);
 void *player_op(const struct player *player, void *context, void *task, int pid, int channel, int is_send);
 void *player_step(const struct player *player, void *context, void *op, int step);
-void player_send_states(const struct player *player, void *step);
+void player_send_states(const struct player *player, void *step, int gpu_us);
 void player_recv_states(const struct player *player, void *step);
 
 /* Plays; how many handles were NULL, and 1000000 more for each call that failed or changed errno. */

@@ -1,0 +1,1 @@
+"""Commands that ask a manager what programs do."""
