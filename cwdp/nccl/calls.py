@@ -247,29 +247,32 @@ class Calls:
         _, at, group = np.unique(
             (which.astype(np.int64) << 33) ^ ends, return_index=True, return_inverse=True
         )
-        chunks = np.bincount(group)
-        octets = np.bincount(group, steps["bytes"])
+        chunks = np.bincount(group).tolist()
+        octets = np.bincount(group, steps["bytes"]).astype(np.int64).tolist()
         waits = np.stack([np.bincount(group, steps["wait_ns"][:, i]) for i in range(WAITS)], axis=1)
+        waited = waits.astype(np.int64).tolist()
         longest, started = np.zeros(len(at), np.uint64), np.full(len(at), 2**63, np.uint64)
         np.maximum.at(longest, group, steps["lasted_ns"])
         ready_ns = steps["begin_ns"] + steps["wait_ns"][:, POST] + steps["wait_ns"][:, GPU]
         np.minimum.at(started, group, ready_ns)
         calls = [self._call(owner, key, now_ns) for key in found.tolist()]
-        for i, first in enumerate(at.tolist()):
-            call = calls[which[first]]
+        columns = (each[at].tolist() for each in (which, steps["peer"], steps["is_send"] != 0))
+        longest_ns, started_ns = longest.tolist(), started.tolist()
+        for i, (place, *name) in enumerate(zip(*columns, strict=True)):
+            call = calls[place]
             if call is None:
                 continue
-            name = int(steps["peer"][first]), bool(steps["is_send"][first])
-            if name not in call.peers and len(call.peers) >= MOST_PEERS:
+            who, is_send = name
+            if (who, is_send) not in call.peers and len(call.peers) >= MOST_PEERS:
                 self.counters["peers_too_many"] += 1
                 continue
-            peer = call.peers.setdefault(name, Peer())
-            peer.chunks += int(chunks[i])
-            peer.bytes += int(octets[i])
-            peer.wait_ns = [had + int(more) for had, more in zip(peer.wait_ns, waits[i], strict=True)]
-            peer.longest_ns = max(peer.longest_ns, int(longest[i]))
-            if name[1]:
-                call.started_ns = min(call.started_ns or 2**63, int(started[i]))
+            peer = call.peers.setdefault((who, is_send), Peer())
+            peer.chunks += chunks[i]
+            peer.bytes += octets[i]
+            peer.wait_ns = [had + more for had, more in zip(peer.wait_ns, waited[i], strict=True)]
+            peer.longest_ns = max(peer.longest_ns, longest_ns[i])
+            if is_send:
+                call.started_ns = min(call.started_ns or 2**63, started_ns[i])
 
     def _keep(self, owner: int, keys: Keys, steps: Rows) -> None:
         """Keep the last chunks, as it shows only later which calls were slow."""
@@ -313,6 +316,7 @@ class Calls:
     def _found(self, call: Call) -> Iterator[Rows]:
         for owner, keys, steps in self._steps:
             if owner == call.owner:
-                mine = steps[(keys == np.uint64(call.key)) & (steps["begin_ns"] >= call.op_ns)]
+                mine = steps[np.flatnonzero(keys == np.uint64(call.key))]
+                mine = mine[mine["begin_ns"] >= call.op_ns]
                 if len(mine):
                     yield mine

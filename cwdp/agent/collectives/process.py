@@ -21,9 +21,8 @@ from cwdp.nccl.calls import Call, Calls
 from cwdp.shared.bus.collectives import Communicator
 from cwdp.shared.verbs import Program
 
-READ_S, IDLE_S, SAY_S = 0.2, 1.0, 1.0
+READ_S, IDLE_S, SAY_S = 0.25, 1.0, 0.4
 NICE = 5
-MOST_KNOWN = 1_024
 
 
 class Reading:
@@ -34,7 +33,6 @@ class Reading:
         self._counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.programs = Programs(listener, self.calls, self._counters)
         self._known: dict[int, Program] = {}
-        self._waiting: list[Call] = []
         self._read_us = 0
 
     def turn(self) -> None:
@@ -46,10 +44,8 @@ class Reading:
 
     def word(self) -> NcclWord:
         """What is to be told now."""
-        self._waiting += self.calls.over
-        self.calls.over.clear()
-        word = next_word(self._waiting, self._comm_of, self._numbers())
-        if not self._waiting:
+        word = next_word(self.calls.over, self._comm_of, self._numbers())
+        if not self.calls.over:
             self.programs.bury()
             self._known = {number: one for number, one in self._known.items() if self.programs.of(number)}
         return word

@@ -1,5 +1,6 @@
 """Calls that are over, as rows. No I/O."""
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +17,7 @@ NAMES = ("peer", "step", "is_send", "channel", "bytes", "begin_ns", "wait_ns")
 
 
 def next_word(
-    calls: list[Call], comm_of: Callable[[Call], Communicator | None], counters: dict[str, int]
+    calls: deque[Call], comm_of: Callable[[Call], Communicator | None], counters: dict[str, int]
 ) -> NcclWord:
     """What is to be told of these calls, of which those are taken off the list that had room.
 
@@ -31,7 +32,7 @@ def next_word(
     chunks: list[Rows] = []
     room = MOST_CHUNKS
     while calls and len(told) < MOST_CALLS and len(peers) + len(calls[0].peers) <= MOST_PEERS:
-        call = calls.pop(0)
+        call = calls.popleft()
         comm = comm_of(call)
         if comm is None:
             continue
@@ -51,23 +52,33 @@ def next_word(
 
 
 def _call_rows(told: list[tuple[Call, int]]) -> Rows:
-    rows = np.zeros(len(told), CALL_ROW)
-    for row, (call, comm) in zip(rows, told, strict=True):
-        row["comm"], row["peer"], row["function"], row["seq"] = comm, call.peer, call.function, call.seq
-        row["flags"] = (OVER if call.is_over else 0) | (SLOW if call.is_slow else 0)
-        row["ops"], row["open_ops"] = call.ops, max(0, call.ops - call.ended)
-        row["chunks"] = sum(peer.chunks for peer in call.peers.values())
-        row["bytes"], row["enqueued_ns"] = call.bytes, call.enqueued_ns
-        row["start_ns"], row["end_ns"] = call.start_ns, call.end_ns
-    return rows
+    rows = [
+        (
+            comm,
+            call.peer,
+            call.function,
+            (OVER if call.is_over else 0) | (SLOW if call.is_slow else 0),
+            (0, 0),
+            call.ops,
+            max(0, call.ops - call.ended),
+            sum(peer.chunks for peer in call.peers.values()),
+            call.seq,
+            call.bytes,
+            call.enqueued_ns,
+            call.start_ns,
+            call.end_ns,
+        )
+        for call, comm in told
+    ]
+    return np.array(rows, CALL_ROW)
 
 
 def _peer_rows(peers: list[tuple[int, tuple[int, bool], Peer]]) -> Rows:
-    rows = np.zeros(len(peers), PEER_ROW)
-    for row, (place, (name, is_send), peer) in zip(rows, peers, strict=True):
-        row["call"], row["peer"], row["is_send"], row["chunks"] = place, name, is_send, peer.chunks
-        row["bytes"], row["wait_ns"], row["longest_ns"] = peer.bytes, peer.wait_ns, peer.longest_ns
-    return rows
+    rows = [
+        (place, name, is_send, peer.chunks, peer.bytes, tuple(peer.wait_ns), peer.longest_ns)
+        for place, (name, is_send), peer in peers
+    ]
+    return np.array(rows, PEER_ROW)
 
 
 def _chunk_rows(chunks: Rows, place: int) -> Rows:
