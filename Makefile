@@ -28,6 +28,10 @@ SHIM_SOURCES := $(wildcard $(SHIM)/*.c $(SHIM)/posts/*.c)
 SHIM_HEADERS := $(wildcard $(SHIM)/*.h $(SHIM)/*/*.h)
 SHIM_AUDIT   := $(wildcard $(SHIM)/audit/*.c)
 SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])
+NCCL         := cwdp/nccl/plugin
+NCCL_SOURCES := $(wildcard $(NCCL)/*.c)
+NCCL_HEADERS := $(wildcard $(NCCL)/*.h)
+NCCL_PLAYED  := $(wildcard tools/nccl/program/*.c)
 AS_NCCL_SOURCES := $(wildcard tools/rdma/program/*.c) tools/shim/program/lib.c
 AS_NCCL_HEADERS := $(wildcard tools/rdma/program/*.h)
 AS_NCCL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -DAS_NCCL -O2 -Wall -Wextra -Werror -Itools/shim/fake -Itools/shim/program
@@ -48,10 +52,10 @@ PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap pyth
 MINUTES := 30
 SEED    := 1
 
-.PHONY: setup bpf roce shim as-nccl mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
+.PHONY: setup bpf roce shim nccl as-nccl mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
-setup: build/.packages build/.venv build/monitoring-tools bpf roce shim as-nccl mpi abi-check
+setup: build/.packages build/.venv build/monitoring-tools bpf roce shim nccl as-nccl mpi abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -113,6 +117,16 @@ build/shim/libcwdp_verbs_audit.so: $(SHIM_AUDIT) Makefile | build/.packages
 	@mkdir -p build/shim
 	@echo "building $@"
 	$(Q)$(CC) $(SHIM_CFLAGS) $(SHIM_AUDIT) -o $@.new
+	@mv $@.new $@
+
+# What NCCL and RCCL load as their profiler. It stays loaded, as NCCL may load it again.
+nccl: build/nccl/libcwdp_nccl.so
+
+build/nccl/libcwdp_nccl.so: $(NCCL_SOURCES) $(NCCL_HEADERS) $(NCCL)/exports.map Makefile | build/.packages
+	@mkdir -p build/nccl
+	@echo "building $@"
+	$(Q)$(CC) $(SHIM_CFLAGS) -Wl,-soname,libcwdp_nccl.so -Wl,--version-script=$(NCCL)/exports.map -Wl,-z,nodelete \
+		-Wl,--no-as-needed -include $(SHIM)/link/oldest.h $(NCCL_SOURCES) -l:libpthread.so.0 -o $@.new
 	@mv $@.new $@
 
 # A program of RDMA WRITEs that comes by verbs as NCCL does, for the virtual machine with Soft-RoCE.
@@ -189,7 +203,7 @@ lint:
 	$(Q)$(PYTHON) -m ruff check .
 	$(Q)$(PYTHON) -m ruff format --check .
 	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES) \
-		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES) $(AS_NCCL_HEADERS) $(AS_NCCL_SOURCES) \
+		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES) $(NCCL_HEADERS) $(NCCL_SOURCES) $(NCCL_PLAYED) $(AS_NCCL_HEADERS) $(AS_NCCL_SOURCES) \
 		$(MPI_SOURCES)
 
 types:

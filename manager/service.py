@@ -17,6 +17,7 @@ from cwdp import __version__
 from cwdp.errors import BusError
 from cwdp.shared.bursts import BurstReport
 from cwdp.shared.bus.buckets import stream_of
+from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
     DESIRED_BUCKET,
     BounceReport,
@@ -283,16 +284,18 @@ class Manager:
                 stack.push_async_callback(self.server.stop)
                 await self.server.start()
             self.bus.subscribe(up(self.config.pod, "*", "hello"), Hello, self._on_hello)
+            traffic = self.state.traffic
             self._hear("report", Report, self._on_report)
             self._hear("qp", QpReport, self._on_queue_pairs)
-            self._hear("sample", SampleReport, self._on_samples)
-            self._hear("burst", BurstReport, self._on_bursts)
+            self._hear("sample", SampleReport, lambda told: traffic.hear_samples(told, time.monotonic()))
+            self._hear("burst", BurstReport, lambda told: traffic.hear_bursts(told, time.monotonic()))
             self._hear("window", WindowReport, self._on_windows)
             self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
             self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
             self._hear("steer", SteerReport, self._on_steering)
-            self._hear("verbs", VerbsReport, self.state.traffic.hear_verbs)
-            self._hear("tcp", TcpReport, lambda told: self.state.traffic.hear_tcp(told, time.monotonic()))
+            self._hear("verbs", VerbsReport, traffic.hear_verbs)
+            self._hear("tcp", TcpReport, lambda told: traffic.hear_tcp(told, time.monotonic()))
+            self._hear("collective", CollectiveReport, self._on_collectives)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()
@@ -382,11 +385,8 @@ class Manager:
     def _on_queue_pairs(self, report: QpReport) -> None:
         self.state.traffic.hear_queue_pairs(report, time.monotonic())
 
-    def _on_samples(self, report: SampleReport) -> None:
-        self.state.traffic.hear_samples(report, time.monotonic())
-
-    def _on_bursts(self, report: BurstReport) -> None:
-        self.state.traffic.hear_bursts(report, time.monotonic())
+    def _on_collectives(self, report: CollectiveReport) -> None:
+        self.state.hear_collectives(report, time.monotonic())
 
     def _on_steering(self, report: SteerReport) -> None:
         self.state.hear_steering(report, time.monotonic())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
     DEFAULT_REPORT_INTERVAL_S,
     BounceOrder,
@@ -28,6 +29,7 @@ from manager.causes.watch import CauseWatch
 from manager.clock.changes import ClockEvents
 from manager.clock.service import ClockService
 from manager.clock.timeline import Identity
+from manager.collectives.store import CollectiveStore
 from manager.config import PlannerSettings, ProbeSettings
 from manager.documents import wanted_documents
 from manager.fabric.discovery import Discovery, OrderInputs
@@ -106,6 +108,7 @@ class FleetState:
         self.counters = CounterTotals()
         self.traffic = Traffic(self.members)
         self.jobs = JobWatch(self.traffic, self.members)
+        self.collectives = CollectiveStore()
         self.events: deque[Happening] = deque(maxlen=EVENTS_KEPT)
         self.on_event: Callable[[Happening], None] = _tell_nobody
         self.on_override: Callable[[OverrideChange], None] = _tell_nobody
@@ -280,6 +283,10 @@ class FleetState:
         self.events.append(happening)
         self.on_event(happening)
         _log.info("event host=%s kind=%s nic=%s detail=%s", host, kind, nic, detail)
+
+    def hear_collectives(self, report: CollectiveReport, now_s: float) -> None:
+        """Programs of a host have done collectives."""
+        self.collectives.hear(report, self.members.hosts.keys(), self.traffic.timeline_ns(now_s))
 
     def hear_steering(self, report: SteerReport, now_s: float) -> None:
         """A host says what is steered there."""

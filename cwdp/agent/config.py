@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from cwdp.agent.collectives.keeper import NcclConfig
 from cwdp.agent.tcp.services import TcpConfig, services
 from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.dataplane.kernel.interface import Generic
@@ -89,6 +90,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     go_back: bool = True
     congestion: CongestionConfig | None = None
     verbs: VerbsConfig | None = None
+    nccl: NcclConfig | None = None
     tcp: TcpConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None

@@ -21,6 +21,7 @@ from cwdp.agent.bounds import Bounds
 from cwdp.agent.clock.hostclock import HostClock, LocalClock
 from cwdp.agent.clock.hostsync import HostSync
 from cwdp.agent.clock.window import weigh
+from cwdp.agent.collectives.keeper import HostCollectives
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.events import Events
 from cwdp.agent.fence import Fence
@@ -109,6 +110,7 @@ class Agent:
             for ifname, interface in config.ud_nics.items()
         ]
         self._verbs, self._tcp = HostVerbs(config, self._ud), HostTcp(config, self._links)
+        self._collectives = HostCollectives(config, self._clock.now_ns, self._sync.line.offset_ns)
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
         self._pulses = PulseKeeper(config.pulse_interval_ms)
@@ -182,6 +184,7 @@ class Agent:
             *(ud.keeper.run() for ud in self._ud),
             *self._verbs.jobs(),
             *self._tcp.jobs(),
+            *self._collectives.jobs(),
             self._steering.follow(),
             self._tracing.run(),
             self._slices.follow(),
@@ -276,6 +279,7 @@ class Agent:
         for kind, told in traffic_reports(self._config.host, self._clock.now_ns(), read, self._verbs.parts()):
             self._bus.say(kind, told)
         self._tcp.tell(self._bus.say)
+        self._collectives.tell(self._bus.say)
 
     def _tell_decisions(self) -> None:
         """What the dataplane decided: at once, as the manager re-plans by it."""
@@ -317,18 +321,12 @@ class Agent:
     def _totals(self) -> dict[str, int]:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
         totals["agent.loop_late_ms"] = round(1e3 * self._loop_watch.late_s)
-        for counters in (
-            *(helper.counters for helper in self._helpers),
-            self._verbs.counters,
-            self._tcp.counters,
-            self._steering.counters,
-            self._slices.counters,
-            self._detours.counters,
-            self._tracing.counters,
-            self._echo_tests.counters,
-            self._fence.counters,
-            self._bounds.counters,
-        ):
+        parts = [helper.counters for helper in self._helpers]
+        parts += [self._verbs.counters, self._tcp.counters, self._collectives.counters]
+        parts += [self._steering.counters, self._slices.counters, self._detours.counters]
+        parts += [self._tracing.counters, self._echo_tests.counters]
+        parts += [self._fence.counters, self._bounds.counters]
+        for counters in parts:
             totals |= {f"agent.{name}": n for name, n in counters.items()}
         totals |= {f"bus.{name}": n for name, n in self._bus.counters.items()}
         for nic in self._nics:

@@ -10,6 +10,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 COMMANDS = {
     "agent": ("cwdp.cli.agent:agent", "The service on each host."),
     "clock": ("cwdp.cli.cluster.clock:clock", "Show every host's clock against the timeline."),
+    "collective": (
+        "cwdp.cli.jobs.collective:collective",
+        "Show NCCL's collectives: how long, who was last, and why.",
+    ),
     "dataplane": ("cwdp.cli.local.dataplane:dataplane", "The eBPF programs on this host's interfaces."),
     "doctor": ("cwdp.cli.local.doctor:doctor", "What works on this host, what does not, and why."),
     "event": ("cwdp.cli.cluster.event:event", "Show what happened to links, paths, clocks and agents."),

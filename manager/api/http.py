@@ -20,6 +20,7 @@ from manager.access.listeners import Listener
 from manager.access.roles import Role
 from manager.access.unreadable import HTTP_LOG
 from manager.api.history_http import HistoryHttp
+from manager.api.jobs import collectives_http
 from manager.api.jobs.jobs_http import JobsHttp
 from manager.api.metrics import FleetCollector, Sources
 from manager.api.overview_http import OverviewHttp
@@ -121,6 +122,7 @@ class HttpServer:
             web.get("/v1/link", self._links),
             web.get("/v1/fabric", self._fabric),
             web.get("/v1/path", self._path),
+            *collectives_http.routes(self._sources.state.collectives),
             *self._past.routes(),
             *JobsHttp(self._sources.state).routes(),
             *self.overview.routes(),

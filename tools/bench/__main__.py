@@ -32,6 +32,7 @@ PARTS = {
     "moves": "bus.moves",
     "verbs": "verbs",
     "shim": "shim",
+    "nccl": "collectives.plugin",
 }
 """Their modules in here."""
 

@@ -12,14 +12,13 @@ import msgspec
 
 from cwdp.agent.config import VerbsConfig
 from cwdp.agent.helper import Helper
+from cwdp.agent.programs.listening import listen
 from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsQp, VerbsSource, VerbsWord
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.sources import BoundCounts, sources
 from cwdp.shared.bus.messages import Spread, SteerQp
 
-SOCKET_MODE, FOLDER_MODE = 0o666, 0o755
-BACKLOG = 128
 RETRY_S = 5.0
 LOOK_S = 5.0
 PATHS_BYTES = 1 << 20
@@ -167,11 +166,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
     def _listen(self) -> bool:
         """Whether programs can connect from now on."""
         try:
-            _make_folder(self._socket.parent)
-            _unlink_stale(self._socket)
-            self._listener.bind(str(self._socket))
-            self._socket.chmod(SOCKET_MODE)
-            self._listener.listen(BACKLOG)
+            listen(self._listener, self._socket)
         except OSError as error:
             self._own["verbs_unusable"] += 1
             if str(error) != self._trouble:
@@ -190,27 +185,3 @@ class VerbsKeeper(Helper[VerbsOrder]):
         with contextlib.suppress(OSError, ValueError):  # a device that goes while it is read
             found: list[VerbsSource] = await asyncio.to_thread(sources, self._nics)
             self._want(msgspec.structs.replace(self._wanted, sources=found))
-
-
-def _make_folder(folder: Path) -> None:
-    """Where systemd has not made it: open to all users, and writable by none but this one."""
-    if not folder.exists():
-        folder.mkdir()
-        folder.chmod(FOLDER_MODE)
-
-
-def _unlink_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens any more.
-
-    Raises:
-        OSError: somebody listens.
-    """
-    if not path.is_socket():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as trial:
-        try:
-            trial.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-            return
-    raise FileExistsError(f"another agent listens at {path}")

@@ -1,1 +1,1 @@
-"""Commands about jobs."""
+"""Commands about jobs and what their programs do."""

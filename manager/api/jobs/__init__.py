@@ -1,1 +1,1 @@
-"""What is asked of jobs: `/v1/trace`, `/v1/job-series`, and their metrics."""
+"""What is asked of jobs and of what their programs do, and their metrics."""

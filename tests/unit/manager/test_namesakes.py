@@ -15,6 +15,7 @@ from one_manager import config_of, running
 from test_manager_service import _get
 
 from cwdp.shared.bursts import BurstReport, NicBursts
+from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
     BounceReport,
     Event,
@@ -131,6 +132,7 @@ SAID = {
     "event": Event(host="twin", local_ns=1, kind="incast_started", nic="eth0", detail=""),
     "verbs": VerbsReport(host="twin", nics=[]),
     "tcp": TcpReport(host="twin", at_ns=1, nics=[], services=[]),
+    "collective": CollectiveReport(host="twin", comms=[], calls=b"", peers=b"", chunks=b""),
 }
 
 
@@ -148,6 +150,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "bounced": lambda: len(heard),
         "verbs": lambda: len(heard),
         "tcp": lambda: len(heard),
+        "collective": lambda: state.collectives.reports["ok"],
         "event": lambda: [event.kind for event in state.events].count("incast_started"),
     }
     return seen[kind]() if kind in seen else None

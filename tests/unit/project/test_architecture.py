@@ -22,6 +22,7 @@ RULES = {
     "cwdp.shared": ("cwdp.shared", "cwdp.errors"),
     "cwdp.rdma": ("cwdp.rdma", "cwdp.shared", "cwdp.errors"),
     "cwdp.congestion": ("cwdp.congestion", "cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
+    "cwdp.nccl": ("cwdp.nccl", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
     "cwdp.slices": ("cwdp.slices", "cwdp.dataplane", "cwdp.shared", "cwdp.errors"),
 }
 """What the modules of a package may import of the project."""

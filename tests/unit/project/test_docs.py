@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from bus_fakes import manager_bus
 
+from cwdp.agent.collectives.keeper import NcclConfig
 from cwdp.agent.config import AgentConfig, CongestionConfig, InterfaceConfig, VerbsConfig
 from cwdp.agent.goback.process import COUNTERS as GO_BACK_COUNTERS
 from cwdp.agent.probing.prober import COUNTERS as PROBER_COUNTERS
@@ -214,6 +215,7 @@ def test_the_agents_settings_are_documented_with_their_defaults() -> None:
         nics=given.nics,
         congestion=CongestionConfig(),
         verbs=VerbsConfig(),
+        nccl=NcclConfig(),
         tcp=given.tcp,
         interface=by_default,
     )

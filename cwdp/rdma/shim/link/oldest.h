@@ -14,6 +14,7 @@ BY_FIRST_VERSION(pthread_attr_setstacksize, "GLIBC_2.2.5");
 BY_FIRST_VERSION(pthread_condattr_setclock, "GLIBC_2.3.3");
 BY_FIRST_VERSION(pthread_create, "GLIBC_2.2.5");
 BY_FIRST_VERSION(pthread_mutex_timedlock, "GLIBC_2.2.5");
+BY_FIRST_VERSION(pthread_mutex_trylock, "GLIBC_2.2.5");
 BY_FIRST_VERSION(pthread_once, "GLIBC_2.2.5");
 BY_FIRST_VERSION(pthread_setname_np, "GLIBC_2.12");
 BY_FIRST_VERSION(pthread_sigmask, "GLIBC_2.2.5");
