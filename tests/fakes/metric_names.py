@@ -10,6 +10,7 @@ from manager.faults.finding import Subject
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
+from manager.jobs.symptoms import Symptoms
 from manager.view.severity import severity
 
 TARGET_LABELS = {"cluster", "instance", "job"}
@@ -58,6 +59,7 @@ def _job() -> Job:
         changes=(),
         ranks=(Lateness("h1/nic0", 10**8, is_straggler=True),),
         confidence=0.9,
+        lately=Symptoms(),
     )
 
 

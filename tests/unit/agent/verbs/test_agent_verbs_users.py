@@ -13,8 +13,9 @@ from asynchronous import asynchronous
 from waiting import WAIT_S
 
 from cwdp.agent.config import VerbsConfig
+from cwdp.agent.programs.listening import FOLDER_MODE, SOCKET_MODE
 from cwdp.agent.verbs import keeper as keeper_module
-from cwdp.agent.verbs.keeper import FOLDER_MODE, SOCKET_MODE, VerbsKeeper
+from cwdp.agent.verbs.keeper import VerbsKeeper
 from cwdp.agent.verbs.owners import Owners
 from cwdp.rdma import shimwire
 from cwdp.rdma.shimwire import HELLO, MAGIC, VERSION, Kind

@@ -12,6 +12,7 @@ from manager.api.jobs.iteration_metrics import MOST_JOBS, MOST_STRAGGLERS, itera
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
+from manager.jobs.symptoms import Symptoms
 
 MS = 10**6
 RING = Job(
@@ -27,6 +28,7 @@ RING = Job(
         Lateness("h2/nic0", -80 * MS, is_straggler=False),
     ),
     confidence=0.91,
+    lately=Symptoms(),
 )
 
 
