@@ -267,7 +267,7 @@ def test_makers_at_the_same_time_differ_so_that_the_servers_see_two(tmp_path: Pa
             ]
             assert len(again) == len(buses)
             revision = await some[0].replace(sessions[0], "leader", b"", revision=0)
-            assert await some[1].read(sessions[1], "leader") == (revision, b"")
+            assert await some[1].read(sessions[1], "leader", latest=True) == (revision, b"")
 
     asyncio.run(asyncio.wait_for(go(), WITHIN_S))
 
