@@ -11,7 +11,7 @@ import numpy as np
 
 from cwdp.shared.bus.messages import host_of
 from manager.causes.cause import Cause, Kind, Links
-from manager.fabric.routes import is_nic
+from manager.fabric.routes import is_between_switches, is_nic
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
@@ -27,6 +27,9 @@ LEAST_QUEUE_NS = 20_000.0
 MANY_SENDERS = 3
 
 GONE = ("dead", "silent")
+LEFT = (*GONE, "lossy")
+"""Where there are others, the planner sends nothing over them."""
+
 ABOUT_HOSTS = ("slow_sender", "slow_receiver")
 
 
@@ -147,7 +150,7 @@ def _queue(case: Case) -> Cause | None:
             said = (
                 f"packets wait there for up to {_ms(waits[i])}, {ratio:.0f} times as long as at links like it"
             )
-            return _at_link(case, i, said)
+            return _out_of_use(case, [i]) or _at_link(case, i, said)
     return None
 
 
@@ -174,16 +177,24 @@ def _missing(case: Case) -> Cause | None:
     """A link is out of use next to those that the job uses: what is left carries what went over it."""
     if not case.is_slower:
         return None
-    used = {
-        node for flow in case.job.flows for i in case.links.of.get(flow, ()) for node in case.links.names[i]
-    }
-    switches = {node for node in used if not is_nic(node)}
+    return _out_of_use(case, {i for flow in case.job.flows for i in case.links.of.get(flow, ())})
+
+
+def _out_of_use(case: Case, links: Collection[int]) -> Cause | None:
+    """A link upwards from where some links go up or come down, that nothing, or nothing but what must, is sent over."""
+    switches = {_lower_end(case, i) for i in links if is_between_switches(case.links.names[i])}
     for finding in case.links.findings:
-        if finding.kind in GONE and any(switches & set(link) for link in finding.subject.links):
+        if finding.kind in LEFT and any(switches.intersection(link) for link in finding.subject.links):
             found = _found(case, finding, 0.0)
             said = f"it is out of use, and an iteration takes {_ms(case.longer_ns)} longer than before"
             return replace(found, evidence=(*found.evidence[:2], said))
     return None
+
+
+def _lower_end(case: Case, i: int) -> str:
+    """The end of a link that is nearer to NICs: from tier t up to the next its kind is 4 t + 1 (`manager.links.loads.tiers`)."""
+    link = case.links.names[i]
+    return link.a if case.links.tier[i] % 4 == 1 else link.b
 
 
 def _shared(case: Case) -> Cause | None:
@@ -200,6 +211,11 @@ def _at_link(case: Case, i: int, said: str) -> Cause:
     slower = f"an iteration takes {_ms(case.longer_ns)} longer than it did"
     rivals, nic, name = _rivals(case, i), _nic_at(case, i), case.links.name(i)
     costs_ns = round(case.longer_ns)
+    mine = len(case.over([i]))
+    if not rivals and not nic and mine > 1:
+        return Cause(
+            "contention", name, "", costs_ns, 0.7, (said, f"{mine} queue pairs of the job share it", slower)
+        )
     if not rivals:
         return Cause("nic" if nic else "link", nic or name, nic, costs_ns, 0.7, (said, slower))
     is_incast = is_nic(case.links.names[i].b) and len({flow.src for flow in case.over([i])}) >= MANY_SENDERS
@@ -247,10 +263,10 @@ def _rivals(case: Case, i: int) -> list[str]:
 
 
 def _like(case: Case, waits: dict[int, float], i: int) -> float:
-    """The median wait at other links of the kind of one, among those that the job uses; 0 where there are none."""
-    tier = case.links.tier
-    like = [wait for other, wait in waits.items() if other != i and tier[other] == tier[i]]
-    return float(np.median(like)) if like else 0.0
+    """The median wait at other links of the kind of one that the job uses, or of any kind where there are none; 0 for none."""
+    others = [other for other in waits if other != i]
+    like = [other for other in others if case.links.tier[other] == case.links.tier[i]]
+    return float(np.median([waits[other] for other in like or others])) if others else 0.0
 
 
 def _nic_at(case: Case, i: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.symptoms import LEAST_LATELY
 
@@ -13,7 +14,10 @@ REMEMBERED_S = 600.0
 """What has been so for longer is usual."""
 
 ALIKE = 0.5
-"""Of its NICs: so many were in another one before, if it is the same job or a part of it."""
+"""Of its queue pairs: so many were in another one before, if it is the same job or a part of it."""
+
+LASTS = 3
+"""So many looks in a row have to say so: where a job begins or is upset its iterations may be told wrongly for a moment."""
 
 
 @dataclass
@@ -24,29 +28,34 @@ class _Known:
         took: when, and the median iteration in ns then; the oldest first.
     """
 
-    members: frozenset[str]
+    flows: frozenset[Flow]
     took: deque[tuple[float, float]] = field(default_factory=deque)
 
 
 class Usual:
-    """What jobs took, by their members: a job that is told apart otherwise for a while is taken for what it was."""
+    """What jobs took, by their queue pairs: a job that is told apart otherwise for a while is taken for what it was.
+
+    One on the same NICs with queue pairs of its own is another job.
+    """
 
     def __init__(self) -> None:
         self._known: list[_Known] = []
 
     def of(self, job: Job) -> float | None:
-        """The least of the medians of late, in ns; None where there is none."""
-        known = self._find(job.members)
-        return None if known is None or not known.took else min(ns for _, ns in known.took)
+        """The least that the medians of late did not exceed for a while, in ns; None where there are too few."""
+        known = self._find(job)
+        took = [] if known is None else [ns for _, ns in known.took]
+        return min((max(took[i : i + LASTS]) for i in range(len(took) - LASTS + 1)), default=None)
 
     def see(self, jobs: Collection[Job], now_s: float) -> None:
         """Take in how long jobs take now."""
         for job in jobs:
             if len(job.lately.lasted_ns) >= LEAST_LATELY:
-                known = next((each for each in self._known if each.members == job.members), None)
+                flows = frozenset(job.flows)
+                known = next((each for each in self._known if each.flows == flows), None)
                 if known is None:
-                    before = self._find(job.members)
-                    known = _Known(job.members, deque() if before is None else deque(before.took))
+                    before = self._find(job)
+                    known = _Known(flows, deque() if before is None else deque(before.took))
                     self._known.append(known)
                 known.took.append((now_s, float(np.median(job.lately.lasted_ns))))
         for known in self._known:
@@ -54,7 +63,10 @@ class Usual:
                 known.took.popleft()
         self._known = [known for known in self._known if known.took]
 
-    def _find(self, members: frozenset[str]) -> _Known | None:
-        shares = [(len(each.members & members) / len(members), i) for i, each in enumerate(self._known)]
+    def _find(self, job: Job) -> _Known | None:
+        shares = [
+            (len(each.flows.intersection(job.flows)) / len(job.flows), i)
+            for i, each in enumerate(self._known)
+        ]
         share, i = max(shares, default=(0.0, 0))
         return self._known[i] if share >= ALIKE else None

@@ -71,7 +71,7 @@ def links(
     """What the flows cross, 100 us of queue at each link but for those named."""
     names = sorted({link for flow in flows for link in way(flow)})
     number = {link: i for i, link in enumerate(names)}
-    tier = [2 * ("/" in link.a) + ("/" in link.b) for link in names]
+    tier = [3 * _tier(link.a) + _tier(link.b) for link in names]
     queues = [1e3 * (queue_us or {}).get((link.a, link.b), 100.0) for link in names]
     return Links(
         names=names,
@@ -81,6 +81,10 @@ def links(
         lately={flow: frozenset(way(flow)) for flow in flows},
         findings=findings,
     )
+
+
+def _tier(node: str) -> int:
+    return 0 if "/" in node else 1 if node.startswith("l") else 2
 
 
 def finding(kind: Any, a: str, b: str, subject: Any = "link") -> Finding:

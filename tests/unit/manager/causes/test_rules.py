@@ -142,3 +142,20 @@ def test_a_dead_link_beside_those_that_the_job_uses_is_why_it_has_less_room() ->
     far = explain(case(job(took_ms=700), links(findings=[finding("dead", "l8", "s9")])))
     assert far is not None
     assert far.kind == "unknown"
+
+
+def test_queue_pairs_of_the_job_itself_that_share_a_link() -> None:
+    flows = (Flow("h1/nic0", "h3/nic0", 1), Flow("h2/nic0", "h4/nic0", 2))
+    known = links(flows, queue_us={("l1", "s1"): 9000.0})
+    found = explain(case(job(flows, took_ms=900), known))
+    assert found is not None
+    assert (found.kind, found.subject) == ("contention", "l1 > s1")
+
+
+@pytest.mark.parametrize("kind", ["lossy", "silent"])
+def test_a_queue_beside_a_link_that_nothing_is_sent_over_is_that_links_doing(kind: str) -> None:
+    flows = (Flow("h1/nic0", "h3/nic0", 1), Flow("h2/nic0", "h4/nic0", 2))
+    known = links(flows, queue_us={("l1", "s1"): 9000.0}, findings=[finding(kind, "l1", "s2")])
+    found = explain(case(job(flows, took_ms=900), known))
+    assert found is not None
+    assert (found.kind, found.subject) == ("link", "l1 - s2")

@@ -92,3 +92,24 @@ def test_a_link_that_was_left_counts_for_a_while() -> None:
     assert [kind for kind, _ in fleet.events] == ["job_slow"]
     fleet.look(round(LATELY_S / 2.5) + GONE_LOOKS, a=job())
     assert [kind for kind, _ in fleet.events] == ["job_slow", "job_slow_over"]
+
+
+def test_a_job_of_other_queue_pairs_on_the_same_nics_is_not_held_against_the_one_before() -> None:
+    fleet = Fleet()
+    fleet.look(4, a=job())
+    anew = job([flow._replace(qpn=flow.qpn + 1000) for flow in ring()], took_ms=700)
+    fleet.look(10, a=anew)
+    assert fleet.events == []
+    assert fleet.watch.usual_ns(anew) == 700e6
+
+
+def test_what_a_moment_told_wrongly_is_not_usual() -> None:
+    fleet = Fleet()
+    fleet.look(1, a=job(took_ms=300))
+    fleet.look(1, a=job())
+    assert fleet.watch.usual_ns(job()) is None
+    fleet.look(1, a=job())
+    assert fleet.watch.usual_ns(job()) == 500e6
+    fleet.look(1, a=job(took_ms=300))
+    fleet.look(10, a=job())
+    assert (fleet.watch.usual_ns(job()), fleet.events) == (500e6, [])
