@@ -73,7 +73,7 @@ class Setting:
     jitter: float
 
     def plans(self, topology: Topology, trouble: Trouble) -> tuple[Plan, Plan]:
-        """The job that is looked at, and the one beside."""
+        """The job that is looked at, and the one beside; no two cases have the same queue pairs, as jobs have not."""
         jobs = interleaved(topology.hosts, 2)
         mine, other = (
             Communicator(
@@ -88,12 +88,13 @@ class Setting:
             for job in jobs
         )
         ends, mtu = rank_ends(topology), largest_mtu(topology.spec.mtu)
+        first, second = random.Random(f"{trouble.kind} {trouble.seed} queue pairs").sample(range(2**31), 2)
         settings: Json = {"jitter": self.jitter, "mtu": mtu, "timeout_ns": PATIENT_NS}
         late = {trouble.nic: LATE} if trouble.kind == "compute" else {}
         stalls = {trouble.nic: STALL} if trouble.kind == "stall" else {}
         return (
-            plan_collective(ends, [mine], seed=2 * trouble.seed, stragglers=late, stalls=stalls, **settings),
-            plan_collective(ends, [other], seed=2 * trouble.seed + 1, **settings),
+            plan_collective(ends, [mine], seed=first, stragglers=late, stalls=stalls, **settings),
+            plan_collective(ends, [other], seed=second, **settings),
         )
 
 
