@@ -57,7 +57,7 @@ function Charts({ of, causes }) {
   ], [of]);
   const span = [times[0], times.at(-1) + of.lasts_s];
   return html`<div class="charts stacked">
-    <${Series} id="iterations" label="How long iterations take, by when they began" times=${iterations.start_s} lines=${lasted} format=${ns} least=${1e6} markers=${markers} span=${span} empty="It has no rhythm that could be told: at least six iterations of at most 5 s are needed." />
+    <${Series} id="iterations" label="How long iterations take, by when they began" times=${iterations.start_s} lines=${lasted} format=${ns} least=${1e6} markers=${markers} span=${span} empty="It has no rhythm that could be told: at least seven iterations in 30 s are needed." />
     <${Series} id="sends" label="Throughput" times=${times} lines=${sends} format=${bps} least=${1e6} markers=${markers} span=${span} />
     <${Series} id="delays" label="One-way delay" times=${times} lines=${delays} format=${ns} least=${10e3} markers=${markers} span=${span} />
   </div>
