@@ -12,7 +12,7 @@ from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 
 Kind = Literal["compute", "host", "nic", "link", "contention", "incast", "unknown"]
-"""In the order in which they are told apart in `docs/why.md`."""
+"""What each means and what must hold: `cwdp why` in `docs/commands.md`."""
 
 
 @dataclass(frozen=True)

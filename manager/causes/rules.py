@@ -54,10 +54,10 @@ class Case:
     @property
     def longer_ns(self) -> float:
         """By how much an iteration takes longer than usual; 0 where that is not known."""
-        lasted_ns = self.job.lately.lasted_ns
-        if self.usual_ns is None or not len(lasted_ns):
+        median_ns = self.job.lately.median_ns
+        if self.usual_ns is None or median_ns is None:
             return 0.0
-        return max(float(np.median(lasted_ns)) - self.usual_ns, 0.0)
+        return max(median_ns - self.usual_ns, 0.0)
 
     @property
     def is_slower(self) -> bool:
@@ -82,7 +82,8 @@ class Case:
 
 def explain(case: Case) -> Cause | None:
     """Why a job's iterations take longer than they need to; None where nothing says that they do."""
-    found = next((cause for rule in RULES if (cause := rule(case)) is not None), None)
+    rules = (*RULES, *RULES_OF_SLOWER) if case.is_slower else RULES
+    found = next((cause for rule in rules if (cause := rule(case)) is not None), None)
     if found is None:
         return None
     return replace(found, confidence=round(found.confidence * case.job.confidence, 3))
@@ -105,10 +106,9 @@ def _found(case: Case, finding: Finding, resent: float) -> Cause:
     said = [f"{finding.kind}: {each}" for each in finding.evidence[:2]] or [finding.kind]
     if resent > 0:
         said.append(f"{resent:.1%} of the packets of a queue pair over it were sent again")
-    lasted_ns = case.job.lately.lasted_ns
-    costs_ns = case.longer_ns
-    if finding.kind in GONE and len(lasted_ns):
-        costs_ns = max(costs_ns, float(lasted_ns.max() - np.median(lasted_ns)))
+    lately, costs_ns = case.job.lately, case.longer_ns
+    if finding.kind in GONE and lately.median_ns is not None:
+        costs_ns = max(costs_ns, float(lately.lasted_ns.max() - lately.median_ns))
     kind: Kind = "host" if finding.kind in ABOUT_HOSTS else "nic" if finding.subject.kind == "nic" else "link"
     nic = next((node for link in finding.subject.links for node in link if is_nic(node)), "")
     return Cause(kind, finding.subject.name, nic, round(costs_ns), finding.confidence, tuple(said))
@@ -141,8 +141,6 @@ def _pauses(case: Case) -> Cause | None:
 
 def _queue(case: Case) -> Cause | None:
     """Packets wait at a link for longer than at others like it."""
-    if not case.is_slower:
-        return None
     waits = _waits(case)
     for i in sorted(waits, key=lambda i: -waits[i]):
         ratio = waits[i] / max(_like(case, waits, i), LEAST_QUEUE_NS / UNLIKE)
@@ -157,7 +155,7 @@ def _queue(case: Case) -> Cause | None:
 def _loss(case: Case) -> Cause | None:
     """Packets are lost on the way of some queue pairs, and a link is common to all of these and to no others."""
     losing = [flow for flow in case.job.flows if case.resent_share([flow]) > LOSING_SHARE]
-    if not losing or not case.is_slower:
+    if not losing:
         return None
     shared = frozenset.intersection(*(case.links.of.get(flow, frozenset()) for flow in losing))
     well = [case.links.of.get(flow, frozenset()) for flow in case.job.flows if flow not in losing]
@@ -175,8 +173,6 @@ def _loss(case: Case) -> Cause | None:
 
 def _missing(case: Case) -> Cause | None:
     """A link is out of use next to those that the job uses: what is left carries what went over it."""
-    if not case.is_slower:
-        return None
     return _out_of_use(case, {i for flow in case.job.flows for i in case.links.of.get(flow, ())})
 
 
@@ -200,7 +196,7 @@ def _lower_end(case: Case, i: int) -> str:
 def _shared(case: Case) -> Cause | None:
     """Packets wait at a link that other jobs use as well."""
     waits = {i: wait for i, wait in _waits(case).items() if wait > LEAST_QUEUE_NS and _rivals(case, i)}
-    if not case.is_slower or not waits:
+    if not waits:
         return None
     i = max(waits, key=lambda i: waits[i])
     return _at_link(case, i, f"packets wait there for up to {_ms(waits[i])}")
@@ -223,9 +219,7 @@ def _at_link(case: Case, i: int, said: str) -> Cause:
     return Cause("incast" if is_incast else "contention", name, nic, costs_ns, 0.7, (said, shared, slower))
 
 
-def _unknown(case: Case) -> Cause | None:
-    if not case.is_slower:
-        return None
+def _unknown(case: Case) -> Cause:
     said = [f"an iteration takes {_ms(case.longer_ns)} longer than it did, and no rule says why"]
     return Cause("unknown", case.name, "", round(case.longer_ns), 0.0, tuple(said))
 
@@ -278,14 +272,10 @@ def _ms(ns: float) -> str:
     return f"{ns / 1e6:.1f} ms"
 
 
-RULES: tuple[Callable[[Case], Cause | None], ...] = (
-    _fault,
-    _compute,
-    _pauses,
-    _queue,
-    _loss,
-    _missing,
-    _shared,
-    _unknown,
-)
+Rule = Callable[[Case], Cause | None]
+
+RULES: tuple[Rule, ...] = _fault, _compute, _pauses
 """In the order in which they are asked."""
+
+RULES_OF_SLOWER: tuple[Rule, ...] = _queue, _loss, _missing, _shared, _unknown
+"""Asked after the others of a job that takes longer than usual."""

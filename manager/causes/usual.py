@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.symptoms import LEAST_LATELY
@@ -50,14 +48,15 @@ class Usual:
     def see(self, jobs: Collection[Job], now_s: float) -> None:
         """Take in how long jobs take now."""
         for job in jobs:
-            if len(job.lately.lasted_ns) >= LEAST_LATELY:
+            median_ns = job.lately.median_ns
+            if median_ns is not None and len(job.lately.lasted_ns) >= LEAST_LATELY:
                 flows = frozenset(job.flows)
                 known = next((each for each in self._known if each.flows == flows), None)
                 if known is None:
                     before = self._find(job)
                     known = _Known(flows, deque() if before is None else deque(before.took))
                     self._known.append(known)
-                known.took.append((now_s, float(np.median(job.lately.lasted_ns))))
+                known.took.append((now_s, median_ns))
         for known in self._known:
             while known.took and known.took[0][0] < now_s - REMEMBERED_S:
                 known.took.popleft()

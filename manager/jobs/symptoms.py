@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,11 @@ class Symptoms:
     pauses: Pauses | None = None
     sent: Mapping[Flow, int] = field(default_factory=dict)
     resent: Mapping[Flow, int] = field(default_factory=dict)
+
+    @cached_property
+    def median_ns(self) -> float | None:
+        """How long they took, the median; None where there are none."""
+        return float(np.median(self.lasted_ns)) if len(self.lasted_ns) else None
 
     @property
     def loses(self) -> bool:

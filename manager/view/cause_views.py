@@ -1,8 +1,6 @@
 """What the HTTP API answers of why jobs are slow."""
 
-from collections.abc import Iterable
-
-import numpy as np
+from collections.abc import Sequence
 
 from manager.causes.watch import CauseWatch, Diagnosis
 from manager.jobs.inference import Job
@@ -12,9 +10,9 @@ from manager.view.json_values import Json, rounded
 PAST_SHOWN = 50
 
 
-def causes(watch: CauseWatch, found: Iterable[Job], name: str = "") -> Json | None:
+def causes(watch: CauseWatch, found: Sequence[Job], name: str = "") -> Json | None:
     """Causes that hold, those that held behind them, the newest first; of one job with `name`; None where nothing is of it."""
-    jobs = {each: job for each, job in named(list(found)).items() if name in ("", each)}
+    jobs = {each: job for each, job in named(found).items() if name in ("", each)}
     rows = [*watch.current, *reversed(watch.past)]
     rows = [each for each in rows if not name or name in each.jobs][: len(watch.current) + PAST_SHOWN]
     if name and not jobs and not rows:
@@ -26,10 +24,10 @@ def causes(watch: CauseWatch, found: Iterable[Job], name: str = "") -> Json | No
 
 
 def _job(watch: CauseWatch, name: str, job: Job) -> Json:
-    lasted_ns, usual_ns = job.lately.lasted_ns, watch.usual_ns(job)
+    median_ns, usual_ns = job.lately.median_ns, watch.usual_ns(job)
     return {
         "name": name,
-        "iteration_ns": round(float(np.median(lasted_ns))) if len(lasted_ns) else None,
+        "iteration_ns": None if median_ns is None else rounded(median_ns),
         "usual_ns": None if usual_ns is None else rounded(usual_ns),
     }
 
