@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from cwdp.shared.bus.records import EGRESS
-from manager.jobs.flows import Flow, NicName, Rows
+from manager.jobs.flows import Flow, NicName, Rows, nic_name
 from manager.links.meter import Crossings
 
 
@@ -25,8 +25,7 @@ def links_of(
     """
     wanted: dict[NicName, set[Flow]] = {}
     for flow in flows:
-        host, _, ifname = flow.src.partition("/")
-        wanted.setdefault((host, ifname), set()).add(flow)
+        wanted.setdefault(nic_name(flow.src), set()).add(flow)
     found: dict[Flow, frozenset[int]] = {}
     for name, mine in wanted.items():
         if name in known and name in tables:
@@ -38,9 +37,11 @@ def _of_nic(
     wanted: Collection[Flow], crossings: Crossings, table: Rows, nics: Mapping[bytes, str]
 ) -> dict[Flow, frozenset[int]]:
     src = next(iter(wanted)).src
-    order = np.argsort(crossings.row, kind="stable")
-    numbers, first = np.unique(crossings.row[order], return_index=True)
-    parts = np.split(crossings.link[order], first[1:])
+    is_known = crossings.located[crossings.row]
+    row, link = crossings.row[is_known], crossings.link[is_known]
+    order = np.argsort(row, kind="stable")
+    numbers, first = np.unique(row[order], return_index=True)
+    parts = np.split(link[order], first[1:])
     rows = table[numbers[numbers < len(table)]]
     found = {}
     for row, links in zip(rows, parts, strict=False):

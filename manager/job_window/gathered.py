@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.bus.messages import host_of, nic_id
-from cwdp.shared.bus.records import EGRESS, WINDOW_NS, shown_address
+from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.records import WINDOW_NS, shown_address
 from manager.fabric.routes import DirectedLink
-from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of
+from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of, nic_name
 from manager.jobs.inference import Job
 from manager.queue_pairs.delays import FlowSamples
 from manager.state import FleetState
@@ -109,7 +109,7 @@ async def gather(state: FleetState, name: str, job: Job, since_ns: int, until_ns
     rings: dict[NicName, Rows] = {}
     members = sorted(job.members)
     for first in range(0, len(members), NICS_AT_ONCE):
-        some = {_named(nic) for nic in members[first : first + NICS_AT_ONCE]}
+        some = {nic_name(nic) for nic in members[first : first + NICS_AT_ONCE]}
         rings |= state.traffic.bursts.since(since_ns, some)
         await asyncio.sleep(0)
     owners = state.members.nics_by_packed_address
@@ -118,7 +118,7 @@ async def gather(state: FleetState, name: str, job: Job, since_ns: int, until_ns
     chosen = set(pairs[:MOST_NIC_PAIRS])
     flows = [flow for flow in job.flows if flow[:2] in chosen]
     addresses = _addresses(owners, {nic for pair in chosen for nic in pair})
-    queues, links_left_out = _queues(state, flows, addresses, since_ns)
+    queues, links_left_out = _queues(state, flows, since_ns)
     probed = {pair: _probed(state, pair, addresses, since_ns) for pair in pairs[:MOST_NIC_PAIRS]}
     return JobWindow(
         name=name,
@@ -139,11 +139,6 @@ def _whole_since(state: FleetState, rings: Iterable[NicName]) -> list[int]:
     return [since for name in rings if (since := state.traffic.bursts.whole_since_ns(name)) is not None]
 
 
-def _named(nic: str) -> NicName:
-    host = host_of(nic)
-    return host, nic[len(host) + 1 :]
-
-
 def _addresses(owners: Mapping[bytes, str], nics: Collection[str]) -> dict[str, list[bytes]]:
     """The packed addresses of some NICs."""
     found: defaultdict[str, list[bytes]] = defaultdict(list)
@@ -160,7 +155,7 @@ def _samples(
     found = {}
     for flow in flows:
         for address in addresses.get(flow.dst, ()):
-            one = delays.samples(_named(flow.src), address, flow.qpn, since_ns)
+            one = delays.samples(nic_name(flow.src), address, flow.qpn, since_ns)
             if one is not None:
                 found[flow] = one
     return found
@@ -186,11 +181,10 @@ def _probed(
     return PathDelays(mean_ns.shape[1], start_ns, means, largest)
 
 
-def _queues(
-    state: FleetState, flows: Sequence[Flow], addresses: Mapping[str, list[bytes]], since_ns: int
-) -> tuple[list[LinkQueue], int]:
-    """Of the links that flows cross now, and how many links are left out."""
-    crossed = _crossed(state, flows, addresses)
+def _queues(state: FleetState, flows: Sequence[Flow], since_ns: int) -> tuple[list[LinkQueue], int]:
+    """Of the links that flows cross now, those that most cross first, and how many links are left out."""
+    known = state.causes.links_now()(flows)
+    crossed = Counter(known.names[i] for flow in flows for i in known.of.get(flow, ()))
     links = [link for link, _ in crossed.most_common()]
     windows, queue_ns = state.watch.queues_of(links[:MOST_LINKS])
     start_ns = windows * WINDOW_NS
@@ -200,31 +194,3 @@ def _queues(
     ]
     told = [each for each in found if np.isfinite(each.queue_ns).any()]
     return told, max(0, len(links) - MOST_LINKS)
-
-
-def _crossed(
-    state: FleetState, flows: Sequence[Flow], addresses: Mapping[str, list[bytes]]
-) -> Counter[DirectedLink]:
-    """How many of the flows cross each link, by the source ports that they were seen with last."""
-    routes = state.watch.loads.routes
-    ports = {nic: _ports(state, nic) for nic in {flow.src for flow in flows}}
-    crossed: Counter[DirectedLink] = Counter()
-    for flow in flows:
-        for address in addresses.get(flow.dst, ()):
-            port = ports[flow.src].get((address, flow.qpn))
-            if port is not None:
-                (numbers,) = routes.paths_over(flow.src, shown_address(address), [port])
-                crossed.update(routes.links[i] for i in numbers)
-    return crossed
-
-
-def _ports(state: FleetState, nic: str) -> dict[tuple[bytes, int], int]:
-    """The source port of each queue pair that a NIC sends by, by address and destination QPN."""
-    table = state.traffic.queue_pairs.tables.get(_named(nic))
-    if table is None:
-        return {}
-    rows = table.rows[table.rows["direction"] == EGRESS]
-    return {
-        (addr.tobytes(), qpn): port
-        for addr, qpn, port in zip(rows["addr"], rows["qpn"].tolist(), rows["sport"].tolist(), strict=True)
-    }

@@ -15,6 +15,12 @@ Rows = NDArray[np.void]
 NicName = tuple[str, str]
 
 
+def nic_name(nic: str) -> NicName:
+    """The host and the interface of a NIC's fabric-wide name."""
+    host, _, ifname = nic.rpartition("/")
+    return host, ifname
+
+
 class Flow(NamedTuple):
     """One direction of a queue pair: the NICs at both ends as HOST/IFNAME, and the destination QPN."""
 

@@ -20,9 +20,10 @@ def table(*rows: tuple[str, int, int]) -> Any:
     return found
 
 
-def crossings(*pairs: tuple[int, int]) -> Crossings:
+def crossings(*pairs: tuple[int, int], unknown: tuple[int, ...] = ()) -> Crossings:
     row, link = (np.array(each, np.intp) for each in zip(*pairs, strict=True))
-    return Crossings(b"", row, link, np.ones(len(row)), np.ones(0, bool), np.zeros(0, np.intp), ())
+    located = ~np.isin(np.arange(row.max() + 1), unknown)
+    return Crossings(b"", row, link, np.ones(len(row)), located, np.zeros(0, np.intp), ())
 
 
 def test_each_flow_has_the_links_of_its_row() -> None:
@@ -40,3 +41,10 @@ def test_rows_that_the_table_no_longer_has_are_left_out() -> None:
     tables = {("h1", "nic0"): table(("10.0.0.2", 7, EGRESS))}
     flow = Flow("h1/nic0", "h2/nic0", 7)
     assert links_of([flow], known, tables, NICS) == {flow: {1}}
+
+
+def test_a_flow_of_which_only_the_paths_are_known_that_it_may_take_crosses_none() -> None:
+    known = {("h1", "nic0"): crossings((0, 1), (0, 2), (1, 3), unknown=(0,))}
+    tables = {("h1", "nic0"): table(("10.0.0.2", 7, EGRESS), ("10.0.0.3", 8, EGRESS))}
+    a, b = Flow("h1/nic0", "h2/nic0", 7), Flow("h1/nic0", "h3/nic0", 8)
+    assert links_of([a, b], known, tables, NICS) == {b: {3}}

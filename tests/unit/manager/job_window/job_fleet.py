@@ -103,7 +103,8 @@ class JobFleet:
         assert due is not None
         watch.take(due.make(), self.now_s)
         for step in range(PROBED_WINDOWS + 12):
-            watch.step(self.now_s, (end - PROBED_WINDOWS + step) * WINDOW_NS, [])
+            tables = self.state.traffic.queue_pairs.loading.items()
+            watch.step(self.now_s, (end - PROBED_WINDOWS + step) * WINDOW_NS, tables)
 
     def fill(self, nic: str, until_ns: int) -> None:
         """Have a NIC tell of so many later bursts of somebody else's that all before them are not kept."""
