@@ -6,7 +6,7 @@ import errno
 import os
 import socket as sockets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ from manager.api.jobs import collectives_http
 from manager.api.jobs.jobs_http import JobsHttp
 from manager.api.metrics import FleetCollector, Sources
 from manager.api.overview_http import OverviewHttp
-from manager.api.refusal import refuse
+from manager.api.refusal import refuse, refuse_job, sort_and_limit
 from manager.paths.owd import Paths
 from manager.view import (
     cause_views,
@@ -215,7 +215,7 @@ class HttpServer:
 
     async def _owd(self, request: web.Request) -> web.Response:
         query = request.query
-        sort, limit = _sort_and_limit(query, host_views.OWD_SORTS)
+        sort, limit = sort_and_limit(query, host_views.OWD_SORTS)
 
         def answer() -> Json:
             return host_views.owd(
@@ -242,7 +242,7 @@ class HttpServer:
         return web.json_response(host_views.hosts(self._sources.state, time.monotonic(), name=name))
 
     async def _queue_pairs(self, request: web.Request) -> web.Response:
-        sort, limit = _sort_and_limit(request.query, tuple(qp_views.SORTS))
+        sort, limit = sort_and_limit(request.query, tuple(qp_views.SORTS))
         host = request.query.get("host", "")
         answer = qp_views.queue_pairs(
             self._sources.state, time.monotonic(), host=host, sort=sort, limit=limit
@@ -250,7 +250,7 @@ class HttpServer:
         return web.json_response(answer)
 
     async def _connections(self, request: web.Request) -> web.Response:
-        sort, limit = _sort_and_limit(request.query, tuple(tcp_views.SORTS))
+        sort, limit = sort_and_limit(request.query, tuple(tcp_views.SORTS))
         chosen = {name: request.query.get(name, "") for name in ("host", "service")}
         answer = tcp_views.connections(
             self._sources.state, time.monotonic(), **chosen, sort=sort, limit=limit
@@ -292,26 +292,17 @@ class HttpServer:
         return web.json_response(fabric_views.path(state.discovery, src, dst, tcp=protocol == "tcp"))
 
     async def _links(self, request: web.Request) -> web.Response:
-        sort, limit = _sort_and_limit(request.query, link_views.SORTS)
+        sort, limit = sort_and_limit(request.query, link_views.SORTS)
         if "at" in request.query:
             return await self._past.links(request.query, sort, limit)
         return web.json_response(link_views.links(self._sources.state, sort=sort, limit=limit))
 
 
 def _of_job(name: str, answer: Json | None) -> web.Response:
-    """What is known of a job, or that none has the name."""
+    """What is known of a job; None where none has the name."""
     if answer is None:
-        hint = "`cwdp job` lists those whose queue pairs sent in bursts in the last 30 s"
-        return web.json_response({"error": f"no job is called {name!r}", "hint": hint}, status=404)
+        refuse_job(name)
     return web.json_response(answer)
-
-
-def _sort_and_limit(query: Mapping[str, str], sorts: Sequence[str]) -> tuple[str, int]:
-    """How to sort, by default the first way, and how many to list; anything else is answered with 400."""
-    sort, limit = query.get("sort", sorts[0]), query.get("limit", "0")
-    if sort not in sorts or not limit.isdecimal():
-        refuse(f"sort is {' or '.join(sorts)}, limit a whole number")
-    return sort, int(limit)
 
 
 def _is_served(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from manager.api.refusal import refuse
+from manager.api.refusal import sort_and_limit
 from manager.collectives.store import CollectiveStore
 from manager.collectives.views import SORTS, collectives
 
@@ -11,11 +11,8 @@ def routes(store: CollectiveStore) -> list[web.RouteDef]:
     """What is read of them."""
 
     async def listed(request: web.Request) -> web.Response:
-        query = request.query
-        sort, limit = query.get("sort", SORTS[0]), query.get("limit", "0")
-        if sort not in SORTS or not limit.isdecimal():
-            refuse(f"sort is {' or '.join(SORTS)}, limit a whole number")
-        answer = collectives(store, job=query.get("job", ""), sort=sort, limit=int(limit))
+        sort, limit = sort_and_limit(request.query, SORTS)
+        answer = collectives(store, job=request.query.get("job", ""), sort=sort, limit=limit)
         return web.json_response(answer)
 
     return [web.get("/v1/collectives", listed)]

@@ -5,7 +5,7 @@ import time
 
 from aiohttp import web
 
-from manager.api.refusal import refuse
+from manager.api.refusal import refuse, refuse_job
 from manager.job_window import answers
 from manager.job_window.gathered import gather
 from manager.jobs.inference import WINDOW_NS, Job
@@ -53,11 +53,7 @@ class JobsHttp:
         job = named(state.jobs.jobs).get(name)
         now_ns = state.traffic.timeline_ns(time.monotonic())
         if job is None or now_ns is None:
-            refuse(
-                f"no job is called {name!r}",
-                "`cwdp job` lists those whose queue pairs sent in bursts in the last 30 s",
-                404,
-            )
+            refuse_job(name)
         return name, job, now_ns - window_ns, now_ns
 
 
