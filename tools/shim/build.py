@@ -53,48 +53,54 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
     shared = [*flags, "-fPIC", "-shared", "-fvisibility=hidden"]
     verbs = fakes / "libibverbs.so.1"
     version = f"-Wl,--version-script={HERE / 'fake/exports.map'}"
-    _compile(
+    compile_c(
         verbs,
         *shared,
         "-Wl,-soname,libibverbs.so.1",
         version,
-        *_sources(HERE / "fake", "ibverbs", "calls", "rest"),
+        *sources(HERE / "fake", "ibverbs", "calls", "rest"),
     )
     (fakes / "libibverbs.so").symlink_to(verbs.name)
     for source, name in (("mlx5", "libmlx5.so.1"), ("bnxt", "libbnxt_re.so")):
-        vendors = [*shared, "-fvisibility=default", f"-Wl,-soname,{name}", *_sources(HERE / "fake", source)]
-        _compile(fakes / name, *vendors, str(verbs))
+        vendors = [*shared, "-fvisibility=default", f"-Wl,-soname,{name}", *sources(HERE / "fake", source)]
+        compile_c(fakes / name, *vendors, str(verbs))
     name = "-Wl,-soname,libcwdp_verbs.so"
     exports = [f"-Wl,--version-script={SHIM / 'link/exports.map'}", "-Wl,-z,nodelete", "-Wl,--no-as-needed"]
     older = ["-include", str(SHIM / "link/oldest.h")]
-    _compile(
+    compile_c(
         made.shim,
         *shared,
         *older,
         name,
         *exports,
-        *_sources(SHIM),
-        *_sources(SHIM / "posts"),
+        *sources(SHIM),
+        *sources(SHIM / "posts"),
         str(verbs),
         *OLDER,
     )
     (own / "libibverbs.so").symlink_to(made.shim)
-    program = _sources(HERE / "program")
+    program = sources(HERE / "program")
     first = [str(made.shim), f"-Wl,-rpath,{folder}"] if sanitizer else []
-    _compile(made.linked, *flags, "-Wl,--no-as-needed", *program, *first, str(verbs), "-ldl")
-    _compile(made.nccl, *flags, "-DAS_NCCL", *program, "-ldl")
+    compile_c(made.linked, *flags, "-Wl,--no-as-needed", *program, *first, str(verbs), "-ldl")
+    compile_c(made.nccl, *flags, "-DAS_NCCL", *program, "-ldl")
     if not sanitizer:
-        _compile(made.audit, *shared, *_sources(SHIM / "audit"))
+        compile_c(made.audit, *shared, *sources(SHIM / "audit"))
     return made
 
 
-def _sources(folder: Path, *names: str) -> list[str]:
+def sources(folder: Path, *names: str) -> list[str]:
+    """The C files of a folder with some names, all without any."""
     if names:
         return [str(folder / f"{name}.c") for name in names]
     return sorted(str(path) for path in folder.glob("*.c"))
 
 
-def _compile(into: Path, *arguments: str) -> None:
+def compile_c(into: Path, *arguments: str) -> None:
+    """Have gcc make something.
+
+    Raises:
+        LabError: there is no compiler, or it refuses.
+    """
     compiler = shutil.which("gcc")
     if compiler is None:
         raise LabError("gcc is not installed", "Run `make setup`.")

@@ -1,7 +1,5 @@
 """Collectives as the agent has them: nothing where it is not configured; else a process that reads rings, and what it said."""
 
-import asyncio
-import logging
 import socket
 import time
 from collections import Counter
@@ -14,16 +12,13 @@ import numpy as np
 
 from cwdp.agent.collectives.orders import STATES, NcclOrder, NcclWord
 from cwdp.agent.helper import Helper
-from cwdp.agent.programs.listening import listen
+from cwdp.agent.programs.listening import listen_soon
 from cwdp.nccl.ring import SOCKET
 from cwdp.shared.bus.collectives import CALL_ROW, CHUNK_ROW, CollectiveReport
 from cwdp.shared.bus.packing import row_bytes, rows_of
 
-RETRY_S = 5.0
 MOST_WAITING = 64
 """Words that have not been said yet."""
-
-_log = logging.getLogger("cwdp.agent")
 
 
 class NcclConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,7 +41,6 @@ class NcclKeeper(Helper[NcclOrder]):
             "cwdp.agent.collectives.process", [str(inherits[0])], "nccl_restarts", NcclOrder(), inherits
         )
         self._socket = Path(config.socket)
-        self._trouble = ""
         self.words: list[NcclWord] = []
         self.own: Counter[str] = Counter(nccl_unusable=0, nccl_words_dropped=0, nccl_unsynced=0)
 
@@ -60,7 +54,7 @@ class NcclKeeper(Helper[NcclOrder]):
     async def run(self) -> None:
         """Keep it running until cancelled, once programs can connect; once only."""
         try:
-            await self._begin_listening()
+            await listen_soon(self._listener, self._socket, self.own, "nccl_unusable")
             await super().run()
         finally:
             self.close()
@@ -68,23 +62,6 @@ class NcclKeeper(Helper[NcclOrder]):
     def close(self) -> None:
         """Give back its socket."""
         self._listener.close()
-
-    async def _begin_listening(self) -> None:
-        while True:
-            if self._listens():
-                return
-            await asyncio.sleep(RETRY_S)
-
-    def _listens(self) -> bool:
-        try:
-            listen(self._listener, self._socket)
-        except OSError as error:
-            self.own["nccl_unusable"] += 1
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                _log.warning("programs cannot connect socket=%s error=%s", self._socket, error)
-            return False
-        return True
 
     def _hear(self, line: bytes) -> dict[str, int]:
         word = msgspec.json.decode(line, type=NcclWord)

@@ -1,10 +1,39 @@
 """Sockets by which programs of any user connect."""
 
+import asyncio
+import logging
 import socket
+from collections import Counter
 from pathlib import Path
 
 SOCKET_MODE, FOLDER_MODE = 0o666, 0o755
 BACKLOG = 128
+RETRY_S = 5.0
+
+_log = logging.getLogger("cwdp.agent")
+
+
+async def listen_soon(listener: socket.socket, path: Path, counters: Counter[str], unusable: str) -> None:
+    """As `listen`, again and again until it can; why it cannot is logged once.
+
+    Args:
+        listener: the socket.
+        path: where.
+        counters: in which each failure counts.
+        unusable: under this name.
+    """
+    trouble = ""
+    while True:
+        try:
+            listen(listener, path)
+        except OSError as error:
+            counters[unusable] += 1
+            if str(error) != trouble:
+                trouble = str(error)
+                _log.warning("programs cannot connect socket=%s error=%s", path, error)
+        else:
+            return
+        await asyncio.sleep(RETRY_S)
 
 
 def listen(listener: socket.socket, path: Path) -> None:

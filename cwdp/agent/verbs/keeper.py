@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import socket
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -12,14 +11,13 @@ import msgspec
 
 from cwdp.agent.config import VerbsConfig
 from cwdp.agent.helper import Helper
-from cwdp.agent.programs.listening import listen
+from cwdp.agent.programs.listening import listen_soon
 from cwdp.agent.ud.orders import DownPaths
 from cwdp.agent.verbs.orders import VerbsOrder, VerbsPathChange, VerbsQp, VerbsSource, VerbsWord
 from cwdp.agent.verbs.owners import Owners
 from cwdp.agent.verbs.sources import BoundCounts, sources
 from cwdp.shared.bus.messages import Spread, SteerQp
 
-RETRY_S = 5.0
 LOOK_S = 5.0
 PATHS_BYTES = 1 << 20
 
@@ -28,8 +26,6 @@ STATES = frozenset(
     for name in ("clients", "queue_pairs", "down_paths", "failure_us", "failure_us_max", "move_took_us_max")
 )
 """What of the process's numbers are no totals."""
-
-_log = logging.getLogger("cwdp.agent")
 
 
 class VerbsKeeper(Helper[VerbsOrder]):
@@ -66,7 +62,6 @@ class VerbsKeeper(Helper[VerbsOrder]):
         self._owners = Owners()
         self._bound = BoundCounts()
         self._own: Counter[str] = Counter(verbs_unusable=0)
-        self._trouble = ""
 
     @property
     def counters(self) -> Counter[str]:
@@ -121,7 +116,7 @@ class VerbsKeeper(Helper[VerbsOrder]):
     async def run(self) -> None:
         """Keep it running until cancelled, once programs can connect; once only."""
         try:
-            await self._begin_listening()
+            await listen_soon(self._listener, self._socket, self._own, "verbs_unusable")
             await self._look_for_sources()
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(super().run())
@@ -156,24 +151,6 @@ class VerbsKeeper(Helper[VerbsOrder]):
             self._queue_pairs.clear()
             self._sent.clear()
             self.changes += 1
-
-    async def _begin_listening(self) -> None:
-        while True:
-            if self._listen():
-                return
-            await asyncio.sleep(RETRY_S)
-
-    def _listen(self) -> bool:
-        """Whether programs can connect from now on."""
-        try:
-            listen(self._listener, self._socket)
-        except OSError as error:
-            self._own["verbs_unusable"] += 1
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                _log.warning("programs cannot connect socket=%s error=%s", self._socket, error)
-            return False
-        return True
 
     async def _know_sources(self) -> None:
         """Keep it told of the GIDs that there are."""

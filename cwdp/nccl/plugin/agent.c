@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent.h"
 
+#include "../../rdma/shim/program/job.h"
 #include "slots.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,12 +24,6 @@ struct own {
 	int fd;
 	dev_t device;
 	ino_t inode;
-};
-
-/* Variables that name a job, by who starts it; the first that is there counts. */
-static const char *const job_names[] = {
-	"SLURM_JOB_ID",        "PBS_JOBID",  "LSB_JOBID",      "FLUX_JOB_ID",
-	"TORCHELASTIC_RUN_ID", "RAY_JOB_ID", "PMIX_NAMESPACE",
 };
 
 _Atomic(struct cwdp_nccl_ring *) nccl_ring;
@@ -189,26 +183,15 @@ static void in_child(void)
 	pthread_mutex_unlock(&guard);
 }
 
-static void name_job(void)
-{
-	for (size_t i = 0; i < sizeof(job_names) / sizeof(job_names[0]); i++) {
-		const char *value = getenv(job_names[i]);
-		if (value && *value) {
-			snprintf(job, sizeof(job), "%s=%s", job_names[i], value);
-			return;
-		}
-	}
-}
-
 __attribute__((constructor)) static void begin(void)
 {
-	const char *wanted = getenv("CWDP_NCCL");
+	const char *wanted = secure_getenv("CWDP_NCCL");
 	if (wanted && !strcmp(wanted, "off"))
 		return;
 	const char *path = wanted && wanted[0] == '/' ? wanted : CWDP_NCCL_SOCKET;
 	if (strlen(path) >= sizeof(where.sun_path))
 		return;
 	strcpy(where.sun_path, path);
-	name_job();
+	name_job(job, sizeof(job));
 	pthread_atfork(before_fork, in_parent, in_child);
 }

@@ -6,6 +6,7 @@
 #include "known.h"
 #include "move.h"
 #include "posts/count.h"
+#include "program/job.h"
 #include "table.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -47,12 +47,6 @@ struct outbox {
 	size_t bytes;     /* 0: nothing */
 	bool is_counting; /* there are counts of this round yet */
 	uint64_t counted_ns;
-};
-
-/* Variables that name a job, by who starts it; the first that is there counts. */
-static const char *const job_names[] = {
-	"SLURM_JOB_ID",        "PBS_JOBID",  "LSB_JOBID",      "FLUX_JOB_ID",
-	"TORCHELASTIC_RUN_ID", "RAY_JOB_ID", "PMIX_NAMESPACE",
 };
 
 static struct sockaddr_un where = {.sun_family = AF_UNIX};
@@ -376,15 +370,6 @@ static void in_child(void)
 	pthread_mutex_unlock(&guard);
 }
 
-static void find_job(void)
-{
-	for (size_t i = 0; !job[0] && i < sizeof(job_names) / sizeof(job_names[0]); i++) {
-		const char *value = secure_getenv(job_names[i]);
-		if (value && value[0])
-			snprintf(job, sizeof(job), "%s=%s", job_names[i], value);
-	}
-}
-
 __attribute__((constructor)) static void load(void)
 {
 	const char *said = secure_getenv("CWDP_VERBS"), *count = secure_getenv("CWDP_VERBS_COUNT");
@@ -394,7 +379,7 @@ __attribute__((constructor)) static void load(void)
 	const char *path = said && said[0] == '/' ? said : CWDP_VERBS_SOCKET;
 	strncpy(where.sun_path, path, sizeof(where.sun_path) - 1);
 	counts = !count || strcmp(count, "off");
-	find_job();
+	name_job(job, sizeof(job));
 	prepare_settled();
 	pthread_atfork(before_fork, in_parent, in_child);
 }

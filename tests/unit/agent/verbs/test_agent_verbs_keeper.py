@@ -12,6 +12,7 @@ import pytest
 from asynchronous import asynchronous
 
 from cwdp.agent.config import VerbsConfig
+from cwdp.agent.programs import listening
 from cwdp.agent.programs.programs import program
 from cwdp.agent.verbs import keeper as keeper_module
 from cwdp.agent.verbs.keeper import VerbsKeeper
@@ -133,7 +134,7 @@ async def test_a_device_that_goes_while_it_is_read_ends_nothing(
 async def test_a_socket_that_another_agent_has_is_left_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(listening, "RETRY_S", 0.01)
     path = tmp_path / "verbs.sock"
     other = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     other.bind(str(path))
