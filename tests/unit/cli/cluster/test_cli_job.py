@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from cwdp.cli import main
 from cwdp.cli.cluster import job
+from tests.unit.cli.answering import Answering, answering
 
 ROW: dict[str, Any] = {
     "name": "h2",
@@ -41,25 +42,9 @@ WHOLE = ROW | {
 }
 
 
-class _Client:
-    """A manager that gives one answer and notes what it was asked."""
-
-    answer: dict[str, Any]
-    asked: list[tuple[str, Any]]
-
-    def __init__(self, _url: str | None) -> None:
-        pass
-
-    def get(self, path: str, query: Any = None) -> Any:
-        _Client.asked.append((path, query))
-        return _Client.answer
-
-
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> type[_Client]:
-    monkeypatch.setattr(job, "ManagerClient", _Client)
-    _Client.asked = []
-    return _Client
+def client(monkeypatch: pytest.MonkeyPatch) -> type[Answering]:
+    return answering(monkeypatch, job)
 
 
 def _run(*arguments: str) -> str:
@@ -69,7 +54,7 @@ def _run(*arguments: str) -> str:
     return result.output
 
 
-def test_jobs_within_80_columns(client: type[_Client]) -> None:
+def test_jobs_within_80_columns(client: type[Answering]) -> None:
     client.answer = {"job_count": 2, "jobs": [ROW, FRESH]}
     output = _run()
     for shown in (
@@ -85,7 +70,7 @@ def test_jobs_within_80_columns(client: type[_Client]) -> None:
     assert client.asked == [("/v1/iterations", {})]
 
 
-def test_all_of_one_job(client: type[_Client]) -> None:
+def test_all_of_one_job(client: type[Answering]) -> None:
     client.answer = {"job_count": 2, "jobs": [WHOLE]}
     output = _run("h2")
     for shown in (
@@ -99,7 +84,7 @@ def test_all_of_one_job(client: type[_Client]) -> None:
     assert client.asked == [("/v1/iterations", {"job": "h2"})]
 
 
-def test_json_is_what_the_manager_says(client: type[_Client]) -> None:
+def test_json_is_what_the_manager_says(client: type[Answering]) -> None:
     client.answer = {"job_count": 1, "jobs": [WHOLE]}
     assert json.loads(_run("h2", "--json")) == client.answer
 
@@ -129,7 +114,7 @@ TRACE: dict[str, Any] = {
 }
 
 
-def test_a_trace_is_json_and_what_it_lacks_is_said_beside_it(client: type[_Client]) -> None:
+def test_a_trace_is_json_and_what_it_lacks_is_said_beside_it(client: type[Answering]) -> None:
     client.answer = TRACE
     result = CliRunner().invoke(main, ["job", "h2", "--trace", "10s"])
     assert result.exit_code == 0, result.output
@@ -152,7 +137,7 @@ def test_a_trace_is_json_and_what_it_lacks_is_said_beside_it(client: type[_Clien
         ),
     ],
 )
-def test_a_trace_that_cannot_be(client: type[_Client], arguments: list[str], said: str) -> None:
+def test_a_trace_that_cannot_be(client: type[Answering], arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(main, ["job", *arguments])
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())

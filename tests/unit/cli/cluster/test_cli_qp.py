@@ -18,6 +18,7 @@ from cwdp.dataplane import abi
 from cwdp.dataplane.abi import Direction
 from cwdp.shared.bus.messages import ACTUATORS
 from manager.view.qp_views import SORTS
+from tests.unit.cli.answering import Answering, answering
 
 ROW = {
     "host": "h1",
@@ -82,26 +83,9 @@ EVENT = {
 }
 
 
-class _Client:
-    """A manager that gives one answer and notes what it was asked."""
-
-    asked: list[tuple[str, Any]]
-    answer: Any
-
-    def __init__(self, _url: str | None) -> None:
-        pass
-
-    def get(self, path: str, query: Any = None) -> Any:
-        _Client.asked.append((path, query))
-        return _Client.answer
-
-
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> type[_Client]:
-    monkeypatch.setattr(qp, "ManagerClient", _Client)
-    monkeypatch.setattr(event, "ManagerClient", _Client)
-    _Client.asked, _Client.answer = [], ANSWER
-    return _Client
+def client(monkeypatch: pytest.MonkeyPatch) -> type[Answering]:
+    return answering(monkeypatch, qp, event, answer=ANSWER)
 
 
 def _run(*arguments: str) -> str:
@@ -114,7 +98,7 @@ def test_both_sides_sort_by_the_same() -> None:
     assert tuple(SORTS) == qp.SORTS
 
 
-def test_queue_pairs_within_80_columns(client: type[_Client]) -> None:
+def test_queue_pairs_within_80_columns(client: type[Answering]) -> None:
     output = _run("qp", "--host", "h1", "--sort", "naks")
     assert max(map(len, output.splitlines())) <= 80
     for shown in ("399G", "12.3M", "1.2k", "2 of 12", "3 more moved", "0.6 s"):
@@ -122,7 +106,7 @@ def test_queue_pairs_within_80_columns(client: type[_Client]) -> None:
     assert client.asked == [("/v1/qp", {"host": "h1", "sort": "naks", "limit": 0})]
 
 
-def test_what_is_paced_is_shown_where_there_is_any(client: type[_Client]) -> None:
+def test_what_is_paced_is_shown_where_there_is_any(client: type[Answering]) -> None:
     client.answer = ANSWER | {"queue_pairs": [ROW | {"paced_bps": 14.2e6}, UNKNOWN]}
     output = _run("qp")
     assert max(map(len, output.splitlines())) <= 80
@@ -132,7 +116,7 @@ def test_what_is_paced_is_shown_where_there_is_any(client: type[_Client]) -> Non
     assert "paced" not in _run("qp")
 
 
-def test_delays_of_what_leaves(client: type[_Client]) -> None:
+def test_delays_of_what_leaves(client: type[Answering]) -> None:
     output = _run("qp", "--owd", "--limit", "5")
     assert max(map(len, output.splitlines())) <= 80
     for shown in ("5,500 ns", "99.0 ms", "256"):
@@ -140,7 +124,7 @@ def test_delays_of_what_leaves(client: type[_Client]) -> None:
     assert client.asked[0][1]["limit"] == 5
 
 
-def test_bursts(client: type[_Client]) -> None:
+def test_bursts(client: type[Answering]) -> None:
     output = _run("qp", "--bursts")
     assert max(map(len, output.splitlines())) <= 80
     for shown in ("1024", "1,003.0 ms", "599.0 ms", " 1G ", "399G", "12.3k"):
@@ -155,7 +139,7 @@ def test_one_view_at_a_time() -> None:
     assert "exclude each other" in result.stderr
 
 
-def test_queue_pairs_for_programs(client: type[_Client]) -> None:
+def test_queue_pairs_for_programs(client: type[Answering]) -> None:
     assert json.loads(_run("qp", "--json")) == ANSWER
 
 
@@ -166,7 +150,7 @@ def test_an_interface_of_this_host_needs_no_manager(other: tuple[str, ...]) -> N
     assert "--dev reads this host's dataplane" in result.stderr
 
 
-def test_events(client: type[_Client]) -> None:
+def test_events(client: type[Answering]) -> None:
     client.answer = {"events": [EVENT], "more": False}
     output = _run("event", "--since", "1.5h", "--host", "h1", "--kind", "path_down", "--kind", "path up")
     assert max(map(len, output.splitlines())) <= 80
@@ -257,7 +241,7 @@ def shimmed(actuator: str, qpn: int, job: str = "slurm:4711", **changes: Any) ->
     return ROW | {"qpn": qpn, "actuator": actuator, "process": process, "naks": {"rnr": 0}} | changes
 
 
-def test_queue_pairs_of_every_actuator_within_80_columns(client: type[_Client]) -> None:
+def test_queue_pairs_of_every_actuator_within_80_columns(client: type[Answering]) -> None:
     told = [shimmed(actuator, 77 + i) for i, actuator in enumerate(ACTUATORS)]
     told[2]["process"]["job"] = ""
     client.answer = ANSWER | {"queue_pairs": [*told, ROW | {"actuator": "tc", "process": None}, UNKNOWN]}
@@ -270,6 +254,6 @@ def test_queue_pairs_of_every_actuator_within_80_columns(client: type[_Client]) 
 
 
 @pytest.mark.parametrize("job", ["[red]x", "[/]", "ray:[b]y"])
-def test_a_jobs_name_is_no_markup(client: type[_Client], job: str) -> None:
+def test_a_jobs_name_is_no_markup(client: type[Answering], job: str) -> None:
     client.answer = ANSWER | {"queue_pairs": [shimmed("mlx5dv", 7, job)]}
     assert job in _run("qp").replace("\n", "").replace(" ", "")

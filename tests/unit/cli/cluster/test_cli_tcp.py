@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from cwdp.cli import main
 from cwdp.cli.cluster import tcp
 from manager.view.tcp_views import SORTS
+from tests.unit.cli.answering import Answering, answering
 
 ROW = {
     "host": "h2",
@@ -39,24 +40,9 @@ ANSWER: dict[str, Any] = {
 }
 
 
-class _Client:
-    """A manager that gives one answer and notes what it was asked."""
-
-    asked: list[tuple[str, Any]]
-
-    def __init__(self, _url: str | None) -> None:
-        pass
-
-    def get(self, path: str, query: Any = None) -> Any:
-        _Client.asked.append((path, query))
-        return ANSWER
-
-
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> type[_Client]:
-    monkeypatch.setattr(tcp, "ManagerClient", _Client)
-    _Client.asked = []
-    return _Client
+def client(monkeypatch: pytest.MonkeyPatch) -> type[Answering]:
+    return answering(monkeypatch, tcp, answer=ANSWER)
 
 
 def _run(*arguments: str) -> str:
@@ -69,7 +55,7 @@ def test_both_sides_sort_by_the_same() -> None:
     assert tuple(SORTS) == tcp.SORTS
 
 
-def test_connections_within_80_columns(client: type[_Client]) -> None:
+def test_connections_within_80_columns(client: type[Answering]) -> None:
     output = _run("--host", "h2", "--service", "training", "--sort", "resent", "--limit", "2")
     assert max(map(len, output.splitlines())) <= 80
     for shown in (
@@ -90,7 +76,7 @@ def test_connections_within_80_columns(client: type[_Client]) -> None:
 
 
 def test_what_an_operator_has_steered_is_marked(
-    client: type[_Client], monkeypatch: pytest.MonkeyPatch
+    client: type[Answering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marked = [row | {"override": OVERRIDE} for row in ANSWER["connections"]]
     assert "operator" not in _run()
@@ -103,5 +89,5 @@ def test_what_an_operator_has_steered_is_marked(
     assert "*: an operator has steered it" in " ".join(output.split())
 
 
-def test_json_is_what_the_manager_says(client: type[_Client]) -> None:
+def test_json_is_what_the_manager_says(client: type[Answering]) -> None:
     assert json.loads(_run("--json")) == ANSWER

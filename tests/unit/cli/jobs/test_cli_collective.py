@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from cwdp.cli import main
 from cwdp.cli.jobs import collective
+from tests.unit.cli.answering import Answering, answering
 
 ROW: dict[str, Any] = {
     "job": "slurm:[bold]7",
@@ -40,30 +41,14 @@ STUCK = ROW | {
 }
 
 
-class _Client:
-    """A manager that gives one answer and notes what it was asked."""
-
-    answer: dict[str, Any]
-    asked: list[tuple[str, Any]]
-
-    def __init__(self, _url: str | None) -> None:
-        pass
-
-    def get(self, path: str, query: Any = None) -> Any:
-        _Client.asked.append((path, query))
-        return _Client.answer
-
-
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> type[_Client]:
-    monkeypatch.setattr(collective, "ManagerClient", _Client)
+def client(monkeypatch: pytest.MonkeyPatch) -> type[Answering]:
     monkeypatch.setenv("COLUMNS", "160")
-    _Client.asked = []
-    _Client.answer = {"collectives": [ROW, STUCK], "count": 2, "jobs": []}
-    return _Client
+    answer = {"collectives": [ROW, STUCK], "count": 2, "jobs": []}
+    return answering(monkeypatch, collective, answer=answer)
 
 
-def test_a_table(client: type[_Client]) -> None:
+def test_a_table(client: type[Answering]) -> None:
     done = CliRunner().invoke(main, ["collective"])
     assert done.exit_code == 0
     lines = done.output.splitlines()
@@ -76,14 +61,14 @@ def test_a_table(client: type[_Client]) -> None:
     assert client.asked == [("/v1/collectives", {"job": "", "sort": "latest", "limit": "20"})]
 
 
-def test_options_and_json(client: type[_Client]) -> None:
+def test_options_and_json(client: type[Answering]) -> None:
     asked = ["collective", "--job", "slurm:7", "--slowest", "--limit", "0", "--json"]
     done = CliRunner().invoke(main, asked)
     assert json.loads(done.output) == client.answer
     assert client.asked == [("/v1/collectives", {"job": "slurm:7", "sort": "slowest", "limit": "0"})]
 
 
-def test_none(client: type[_Client]) -> None:
+def test_none(client: type[Answering]) -> None:
     client.answer = {"collectives": [], "count": 0, "jobs": []}
     done = CliRunner().invoke(main, ["collective"])
     assert done.exit_code == 0

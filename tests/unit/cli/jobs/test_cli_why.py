@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from cwdp.cli import main
 from cwdp.cli.jobs import why
+from tests.unit.cli.answering import Answering, answering
 
 JOB = {"name": "slurm [bold]7", "iteration_ns": 574_000_000, "usual_ns": 428_000_000}
 CAUSE: dict[str, Any] = {
@@ -31,25 +32,9 @@ OVER = CAUSE | {
 }
 
 
-class _Client:
-    """A manager that gives one answer and notes what it was asked."""
-
-    answer: dict[str, Any]
-    asked: list[tuple[str, Any]]
-
-    def __init__(self, _url: str | None) -> None:
-        pass
-
-    def get(self, path: str, query: Any = None) -> Any:
-        _Client.asked.append((path, query))
-        return _Client.answer
-
-
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch) -> type[_Client]:
-    monkeypatch.setattr(why, "ManagerClient", _Client)
-    _Client.asked = []
-    return _Client
+def client(monkeypatch: pytest.MonkeyPatch) -> type[Answering]:
+    return answering(monkeypatch, why)
 
 
 def shown(*arguments: str) -> str:
@@ -58,7 +43,7 @@ def shown(*arguments: str) -> str:
     return result.output
 
 
-def test_a_cause_with_what_it_costs_and_what_speaks_for_it(client: type[_Client]) -> None:
+def test_a_cause_with_what_it_costs_and_what_speaks_for_it(client: type[Answering]) -> None:
     client.answer = {"jobs": [JOB], "causes": [CAUSE, OVER]}
     text = shown("slurm [bold]7")
     assert client.asked == [("/v1/causes", {"job": "slurm [bold]7"})]
@@ -72,7 +57,7 @@ def test_a_cause_with_what_it_costs_and_what_speaks_for_it(client: type[_Client]
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_jobs_that_are_well_or_new_and_none_at_all(client: type[_Client]) -> None:
+def test_jobs_that_are_well_or_new_and_none_at_all(client: type[Answering]) -> None:
     well = {"name": "a", "iteration_ns": 430_000_000, "usual_ns": 429_000_000}
     new = {"name": "b", "iteration_ns": None, "usual_ns": None}
     client.answer = {"jobs": [well, new], "causes": []}
@@ -83,6 +68,6 @@ def test_jobs_that_are_well_or_new_and_none_at_all(client: type[_Client]) -> Non
     assert "no job sends in bursts" in shown()
 
 
-def test_json_is_what_the_manager_says(client: type[_Client]) -> None:
+def test_json_is_what_the_manager_says(client: type[Answering]) -> None:
     client.answer = {"jobs": [JOB], "causes": [CAUSE]}
     assert json.loads(shown("--json")) == client.answer
