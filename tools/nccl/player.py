@@ -1,7 +1,6 @@
 """The program that plays NCCL, and an agent that takes its ring and does not read it by itself."""
 
 import os
-import select
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Self
 
 from cwdp.nccl.ring import Ring, take_ring
 from tools.nccl.build import Built
+from tools.shim.agent import ProgramSocket
 
 WAIT_S = 20.0
 
@@ -67,25 +67,13 @@ class Player:
         return self._process.returncode, error
 
 
-class FakeAgent:
-    """Listens for programs; to be used in `with`."""
+class FakeAgent(ProgramSocket):
+    """Takes rings; to be used in `with`."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        path.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(path))
-        self._listener.listen(64)
+        super().__init__(path)
         self._connections: list[socket.socket] = []
         self._rings: list[Ring] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def accept(self, wait_s: float = WAIT_S) -> Ring:
         """The ring of the next program.
@@ -93,9 +81,7 @@ class FakeAgent:
         Raises:
             TimeoutError: none came.
         """
-        if not select.select([self._listener], [], [], wait_s)[0]:
-            raise TimeoutError("no program came")
-        connection, _ = self._listener.accept()
+        connection = self.connection(wait_s)
         self._connections.append(connection)
         connection.settimeout(wait_s)
         ring = take_ring(connection)
@@ -105,8 +91,9 @@ class FakeAgent:
 
     def close(self) -> None:
         """Be gone."""
-        for each in (self._listener, *self._connections):
+        for each in self._connections:
             each.close()
+        super().close()
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """What a host's agent is to the shims of its programs: a socket that gives a table, hears of queue pairs and orders moves."""
 
-import contextlib
 import os
 import select
 import socket
@@ -110,15 +109,13 @@ class Peer:
         self.connection.close()
 
 
-class FakeAgent:
-    """Listens on a socket; to be used in `with`."""
+class ProgramSocket:
+    """A socket to which programs connect; to be used in `with`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.peers: list[Peer] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+        path.unlink(missing_ok=True)
         self._socket.bind(str(path))
         self._socket.listen(64)
 
@@ -130,15 +127,35 @@ class FakeAgent:
     ) -> None:
         self.close()
 
-    def accept(self, wait_s: float = WAIT_S) -> Peer:
-        """The next program, once it has said hello.
+    def connection(self, wait_s: float) -> socket.socket:
+        """That of the next program.
 
         Raises:
             TimeoutError: none came.
         """
         if not select.select([self._socket], [], [], wait_s)[0]:
             raise TimeoutError("no program came")
-        peer = Peer(self._socket.accept()[0])
+        return self._socket.accept()[0]
+
+    def close(self) -> None:
+        """As if it had died: whoever connects afterwards is refused."""
+        self._socket.close()
+
+
+class FakeAgent(ProgramSocket):
+    """Listens on a socket; to be used in `with`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.peers: list[Peer] = []
+
+    def accept(self, wait_s: float = WAIT_S) -> Peer:
+        """The next program, once it has said hello.
+
+        Raises:
+            TimeoutError: none came.
+        """
+        peer = Peer(self.connection(wait_s))
         self.peers.append(peer)
         peer.await_one(Hello)
         return peer
@@ -147,4 +164,4 @@ class FakeAgent:
         """As if it had died: whoever connects afterwards is refused."""
         for peer in self.peers:
             peer.close()
-        self._socket.close()
+        super().close()

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal
 
+from tools.experiments.collectives.jobs import make_jobs
 from tools.lab.topology import Topology
-from tools.roce.collective.plan import Communicator, Plan, plan_collective, rank_ends
+from tools.roce.collective.plan import Plan, plan_collective, rank_ends
 from tools.roce.collective.rank import Stall
-from tools.roce.jobs import in_turns, interleaved
+from tools.roce.jobs import interleaved
 from tools.roce.patterns import largest_mtu
 
 Kind = Literal["healthy", "compute", "nic", "loss", "cut", "rival", "stall"]
@@ -23,7 +24,6 @@ LATE = 0.2
 LOSS = 0.01
 STALL = Stall(50_000_000, 2_000_000_000)
 PATIENT_NS = 1_000_000_000
-NS_PER_S = 1_000_000_000
 
 ACCEPTED: Mapping[Kind, tuple[str, ...]] = {
     "healthy": (),
@@ -74,19 +74,15 @@ class Setting:
 
     def plans(self, topology: Topology, trouble: Trouble) -> tuple[Plan, Plan]:
         """The job that is looked at, and the one beside; no two cases have the same queue pairs, as jobs have not."""
-        jobs = interleaved(topology.hosts, 2)
-        mine, other = (
-            Communicator(
-                name=job.name,
-                collective=self.collective,
-                ranks=tuple(
-                    f"{host}/{topology.nics[host][0].name}" for host in in_turns(topology, job.members)
-                ),
-                buffer_bytes=self.buffer_bytes,
-                compute_ns=round(self.compute_s * NS_PER_S),
-            )
-            for job in jobs
+        jobs = make_jobs(
+            topology,
+            self.collective,
+            jobs=2,
+            buffer_bytes=self.buffer_bytes,
+            compute_s=self.compute_s,
+            jitter=self.jitter,
         )
+        mine, other = jobs.communicators
         ends, mtu = rank_ends(topology), largest_mtu(topology.spec.mtu)
         first, second = random.Random(f"{trouble.kind} {trouble.seed} queue pairs").sample(range(2**31), 2)
         settings: Json = {"jitter": self.jitter, "mtu": mtu, "timeout_ns": PATIENT_NS}
@@ -104,14 +100,10 @@ def draw(kind: Kind, topology: Topology, seed: int) -> Trouble:
     host = rng.choice(interleaved(topology.hosts, 2)[0].members)
     nic = topology.nics[host][0]
     if kind in ("loss", "cut"):
-        between = [name for name, link in topology.links.items() if _is_between(topology, link)]
+        between = [name for name, link in topology.links.items() if link.a.node in topology.switches]
         return Trouble(kind, link=rng.choice(sorted(between)), seed=seed)
-    link = next(name for name, each in topology.links.items() if host in (each.a.node, each.b.node))
-    return Trouble(kind, nic=f"{host}/{nic.name}", link=link if kind == "nic" else "", seed=seed)
-
-
-def _is_between(topology: Topology, link: Any) -> bool:
-    return {link.a.node, link.b.node} <= set(topology.switches)
+    link = topology.links_of(host)[0]
+    return Trouble(kind, nic=f"{host}/{nic.name}", link=link.name if kind == "nic" else "", seed=seed)
 
 
 @dataclass(frozen=True)

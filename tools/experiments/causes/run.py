@@ -32,6 +32,7 @@ from tools.lab.params import CLOCKS, SHARE, SIZE, TIME
 from tools.roce import Generator
 from tools.roce.collective.plan import Plan
 from tools.roce.collective.steps import COLLECTIVES
+from tools.waiting import wait_for
 
 NAME = "causes"
 HOSTS, SPINES = 4, 2
@@ -155,16 +156,16 @@ def _wait_until_known(client: ManagerClient) -> float:
     Raises:
         LabError: it takes too long.
     """
-    deadline = time.monotonic() + KNOWN_WITHIN_S
-    while time.monotonic() < deadline:
-        try:
-            jobs = client.get("/v1/causes", {})["jobs"]
-        except ManagerError:
-            jobs = []
-        if any(job["usual_ns"] for job in jobs):
-            return time.time()
-        time.sleep(POLL_S)
-    raise LabError("no job was inferred", "Is the machine overloaded? `cwdp job` shows what is.")
+    if not wait_for(lambda: _is_known(client), KNOWN_WITHIN_S, poll_s=POLL_S):
+        raise LabError("no job was inferred", "Is the machine overloaded? `cwdp job` shows what is.")
+    return time.time()
+
+
+def _is_known(client: ManagerClient) -> bool:
+    try:
+        return any(job["usual_ns"] for job in client.get("/v1/causes", {})["jobs"])
+    except ManagerError:  # it does not lead yet
+        return False
 
 
 @contextmanager
