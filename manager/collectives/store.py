@@ -72,7 +72,6 @@ class Collective:
     """A call of a communicator.
 
     Attributes:
-        ranks_wanted: of the communicator; 0 where it is not known.
         ranks: by whose it is.
     """
 
