@@ -182,11 +182,12 @@ class History:
 
     @staticmethod
     async def _every(interval_s: float, job: Callable[[], Any]) -> None:
-        """Do something again and again; trouble with the disk is told by the writer, and the next time is another try."""
+        """Do something once an interval; trouble with the disk is told by the writer, and the next time is another try."""
         while True:
+            begun_s = time.time()
             with contextlib.suppress(StoppedError):
                 await job()
-            await asyncio.sleep(interval_s)
+            await asyncio.sleep(rest_s(begun_s, time.time(), interval_s))
 
     async def _write(self, records: list[Record], number: int) -> None:
         """Write a message, whose number tells whether that has been done by a try that came to no end."""
@@ -329,6 +330,16 @@ class History:
         figures.waiting["stream"] = self._stream.behind
         figures.records["dropped"] = self._recorder.counters["dropped"]
         figures.records |= self._stream.counters
+
+
+def rest_s(begun_s: float, now_s: float, interval_s: float) -> float:
+    """Seconds until the middle of the interval of the wall clock that follows the one in which a job was begun.
+
+    So no bucket of the rings is left out, as one is now and then by a rest of an interval after each job. A job that
+    takes long rests for a quarter of an interval; a clock that was set back lets none wait longer than one and a half.
+    """
+    due_s = (begun_s // interval_s + 1.5) * interval_s
+    return min(max(due_s - now_s, interval_s / 4), interval_s * 1.5)
 
 
 def _at(measured: Measured, time_s: float) -> tuple[Measurement | None, tuple[float, float] | None]:

@@ -137,6 +137,8 @@ def silence(play: Play) -> Past:
 
     def lost_from(at: str) -> float:
         worst = client.get("/v1/matrix", {"at": at, "metric": "loss"})["worst"]
+        if not worst:
+            raise ManagerError("nothing is kept of that time yet")
         return float(max((pair["value"] for pair in worst if a in (pair["src"], pair["dst"])), default=0.0))
 
     def well(at: str) -> bool:

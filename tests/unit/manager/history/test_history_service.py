@@ -31,7 +31,8 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding, cable
 from manager.history import queries, samples
 from manager.history.queries import Wanted
-from manager.history.service import LOOK_EVERY_S, History
+from manager.history.rings import LEVELS
+from manager.history.service import LOOK_EVERY_S, PAIRS_EVERY_S, History, rest_s
 from manager.history.store import FILE, Store
 from manager.history.writer import RETRY_S, StoppedError
 from manager.overrides.steering import SteerOverride
@@ -85,6 +86,21 @@ class _One:
 
     def told(self, kind: str) -> int:
         return sum(event.kind == kind for event in self.state.events)
+
+
+@pytest.mark.parametrize("now_s", [1_000.0, 1_004.9, 1_009.99])
+def test_a_job_that_takes_long_and_wakes_late_leaves_out_no_bucket(now_s: float) -> None:
+    buckets = []
+    for i in range(1_000):
+        begun_s = now_s
+        buckets.append(LEVELS[0].number(begun_s))
+        now_s += 0.01 + i % 80 / 10
+        now_s += rest_s(begun_s, now_s, PAIRS_EVERY_S) + i % 10 / 100 - 0.01
+    assert buckets == list(range(buckets[0], buckets[0] + 1_000))
+
+
+def test_a_clock_that_is_set_back_lets_no_job_wait_long() -> None:
+    assert rest_s(5_000.0, 1_400.0, 10.0) == 15.0
 
 
 @asynchronous
