@@ -148,11 +148,11 @@ build/.abi: build/bpf/cwdp.bpf.o cwdp/dataplane/abi.py cwdp/dataplane/enums.py t
 	@$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py --check
 	@touch $@
 
-# What is installed on hosts, in build/packages: the wheel holds the eBPF programs and the verbs shim, so that no host needs a compiler.
-wheel: build/bpf/cwdp.bpf.o shim build/.venv
+# What is installed on hosts, in build/packages: the wheel holds the eBPF programs and the libraries that programs load, so that no host needs a compiler.
+wheel: build/bpf/cwdp.bpf.o shim nccl build/.venv
 	@$(PYTHON) -m tools.packages.wheel
 
-deb: build/bpf/cwdp.bpf.o shim build/.venv packaging-tools
+deb: build/bpf/cwdp.bpf.o shim nccl build/.venv packaging-tools
 	@$(PYTHON) -m tools.packages.deb
 
 # The agent's container image, from Debian's packages and ours.

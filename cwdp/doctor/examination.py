@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cwdp.doctor.checks import agent, clock, credentials, kernel, network, nics, rdma, verbs
+from cwdp.doctor.checks import agent, clock, credentials, kernel, nccl, network, nics, rdma, verbs
 from cwdp.doctor.facts import Facts
 from cwdp.doctor.result import Result
 
@@ -24,6 +24,7 @@ CHECKS: tuple[Check, ...] = (
     nics.dataplane,
     rdma.devices,
     verbs.shim,
+    nccl.plugin,
     clock.hardware,
     clock.discipline,
     network.probe_port,

@@ -92,21 +92,29 @@ class RdmaPort(Struct, frozen=True, kw_only=True):
     is_software: bool
 
 
-class Verbs(Struct, frozen=True, kw_only=True):
-    """The verbs shim, and what programs find of it.
+class Door(Struct, frozen=True, kw_only=True):
+    """What programs find that load a library of ours.
 
     Attributes:
         library: its path; None where it was not built or installed.
         socket: `open` where anybody may connect, `closed` where only some may, `missing` where there is none.
         is_exposed: whether others than root and the agent's user may put another socket in its place.
-        has_libibverbs: of this host; programs in containers bring theirs.
-        libmlx5: the version of this host's; None where it has none.
-        moves_mlx5: whether that can move queue pairs.
     """
 
     library: str | None
     socket: Literal["open", "closed", "missing"]
     is_exposed: bool = False
+
+
+class Verbs(Door, frozen=True, kw_only=True):
+    """What programs find that load the verbs shim.
+
+    Attributes:
+        has_libibverbs: of this host; programs in containers bring theirs.
+        libmlx5: the version of this host's; None where it has none.
+        moves_mlx5: whether that can move queue pairs.
+    """
+
     has_libibverbs: bool
     libmlx5: str | None
     moves_mlx5: bool = False
@@ -185,7 +193,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         keys_problem: what is wrong with the cluster's keys.
         nics: those of the configuration that are here; without one, all of hardware.
         has_pyverbs: whether Debian's python3-pyverbs is there.
-        verbs: None where the configuration does not ask for it.
+        verbs, nccl: None where the configuration does not ask for them.
         udp_sockets: on the probes' port.
         bus: None without a configuration.
     """
@@ -206,3 +214,4 @@ class Facts(Struct, frozen=True, kw_only=True):
     bus: Bus | None
     agent: Agent
     verbs: Verbs | None = None
+    nccl: Door | None = None

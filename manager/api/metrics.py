@@ -20,6 +20,7 @@ from cwdp.shared.loopwatch import LoopWatch
 from manager.access.refusals import REASONS as REFUSAL_REASONS
 from manager.access.refusals import Refusals
 from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
+from manager.api.jobs.collective_metrics import LATEST, MOST_JOBS, collective_metrics
 from manager.api.jobs.iteration_metrics import iteration_metrics
 from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
@@ -29,6 +30,7 @@ from manager.bus.lease import Leadership
 from manager.bus.nats_server import NatsServer
 from manager.bus.state import BusState
 from manager.clock.fits import REFUSALS
+from manager.collectives.store import Collective
 from manager.duties import Duties
 from manager.fabric.places import link_places
 from manager.fabric.routes import DirectedLink, Routes
@@ -163,6 +165,8 @@ class _Moment:
     tables: Tables | None
     nics: Mapping[str, str]
     jobs: Sequence[Job]
+    collective_jobs: int
+    collectives: Sequence[tuple[str, Sequence[Collective]]]
 
 
 class FleetCollector:
@@ -198,6 +202,8 @@ class FleetCollector:
             tables=tables,
             nics=state.members.nics_by_address,
             jobs=state.jobs.jobs,
+            collective_jobs=len(state.collectives.jobs),
+            collectives=state.collectives.latest(MOST_JOBS, LATEST),
         )
         scrape = Scrape(later=partial(self._large, moment))
         scrape.add(self._small)
@@ -227,6 +233,7 @@ class FleetCollector:
             self._find_jobs(moment, moment.tables)
         yield from self._jobs
         yield from iteration_metrics(moment.jobs)
+        yield from collective_metrics(moment.collective_jobs, moment.collectives)
         yield from self._links(moment)
 
     def _hosts(self, moment: _Moment) -> Iterator[Metric]:
@@ -276,6 +283,12 @@ class FleetCollector:
         yield counters("cwdp_manager_hellos", "Agents' hellos by outcome.", "reason", hellos)
         reports = {reason: state.reports[reason] for reason in REPORT_REASONS}
         yield counters("cwdp_manager_reports", "Agents' reports by outcome.", "reason", reports)
+        yield counters(
+            "cwdp_collective_reports",
+            "Agents' reports of collectives by outcome.",
+            "reason",
+            state.collectives.reports,
+        )
         windows = {reason: state.watch.reports[reason] for reason in WINDOW_REPORT_REASONS}
         yield counters(
             "cwdp_manager_window_reports",

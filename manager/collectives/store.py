@@ -3,6 +3,7 @@
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +74,9 @@ class Collective:
 
     Attributes:
         ranks: by whose it is.
+        start_ns: when the first rank began.
+        last_start_ns: when the last one began.
+        end_ns: when the last one ended, or did something.
     """
 
     job: str
@@ -80,22 +84,27 @@ class Collective:
     function: int
     seq: int
     bytes: int
+    start_ns: int
+    last_start_ns: int
+    end_ns: int
     ranks: dict[RankId, RankCall] = field(default_factory=dict)
-
-    @property
-    def start_ns(self) -> int:
-        """When the first rank began."""
-        return min(rank.start_ns for rank in self.ranks.values())
-
-    @property
-    def end_ns(self) -> int:
-        """When the last one ended, or did something."""
-        return max(rank.end_ns for rank in self.ranks.values())
 
     @property
     def lasted_ns(self) -> int:
         """From the first beginning to the last end."""
         return max(0, self.end_ns - self.start_ns)
+
+    @property
+    def late_ns(self) -> int:
+        """How long after the first rank the last one began."""
+        return self.last_start_ns - self.start_ns
+
+    def add(self, told: RankCall) -> None:
+        """Take in what a rank tells, for the first time or once more."""
+        self.ranks[told.id] = told
+        self.start_ns = min(self.start_ns, told.start_ns)
+        self.last_start_ns = max(self.last_start_ns, told.start_ns)
+        self.end_ns = max(self.end_ns, told.end_ns)
 
 
 _Key = tuple[int, int, int, RankId | None]
@@ -143,6 +152,11 @@ class CollectiveStore:
             if not job or name == job:
                 yield from calls
 
+    def latest(self, jobs: int, calls: int) -> list[tuple[str, list[Collective]]]:
+        """Of so many jobs so many calls, those that were heard of last; a copy."""
+        chosen = islice(reversed(self._jobs.items()), jobs)
+        return [(name, list(islice(reversed(its), calls))) for name, its in chosen]
+
     @property
     def jobs(self) -> list[str]:
         """Their names; "" for those of none that is known."""
@@ -167,7 +181,7 @@ class CollectiveStore:
         key = comm.id, function, int(row["seq"]), rank if function in ALONE else None
         call = self._call(comm, key, int(row["bytes"]), told)
         if rank in call.ranks or len(call.ranks) < MOST_RANKS:
-            call.ranks[rank] = told
+            call.add(told)
 
     def _call(self, comm: Communicator, key: _Key, size: int, told: RankCall) -> Collective:
         """The call that a rank's is a part of: of those of its number, as a graph that is launched again may use it once more."""
@@ -180,7 +194,7 @@ class CollectiveStore:
         others = [call for call in alike if told.id not in call.ranks]
         if others:
             return min(others, key=lambda call: abs(call.start_ns - told.start_ns))
-        call = Collective(comm.job, comm, key[1], key[2], size)
+        call = Collective(comm.job, comm, key[1], key[2], size, told.start_ns, told.start_ns, told.end_ns)
         alike.append(call)
         calls.append(call)
         numbered.move_to_end(key)

@@ -44,7 +44,7 @@ def _shown(call: Collective) -> dict[str, Any]:
         "is_slow": any(rank.is_slow for rank in ranks),
         "last_rank": last.id.rank,
         "last_host": last.id.host,
-        "late_ns": last.start_ns - call.start_ns,
+        "late_ns": call.late_ns,
         "wait": kind,
         "wait_ns": wait_ns,
         "by_rank": [_rank(rank) for rank in ranks],

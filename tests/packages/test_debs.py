@@ -9,7 +9,7 @@ import pytest
 from debian_archive import Archive
 
 from cwdp import __version__
-from cwdp.rdma.shimlib import INSTALLED, NAME
+from cwdp.rdma.libraries import INSTALLED, NCCL, VERBS
 from tools.packages.checkout import CHECKOUT
 
 
@@ -36,11 +36,13 @@ def test_no_compiler_is_asked_for(archives: dict[str, Archive]) -> None:
 def test_the_verbs_shim_is_where_programs_are_told_to_load_it_from(archives: dict[str, Archive]) -> None:
     archive = archives["cwdp"]
     folder = archive.files / str(INSTALLED).lstrip("/")
-    assert {path.name for path in folder.iterdir()} == {NAME, "libcwdp_verbs_audit.so", "nccl"}
-    assert (folder / "nccl/libibverbs.so").resolve() == (folder / NAME).resolve()
-    assert (archive.environment / "cwdp/rdma/lib" / NAME).resolve() == (folder / NAME).resolve()
+    assert {path.name for path in folder.iterdir()} == {VERBS, "libcwdp_verbs_audit.so", NCCL, "nccl"}
+    assert (folder / "nccl/libibverbs.so").resolve() == (folder / VERBS).resolve()
+    assert (archive.environment / "cwdp/rdma/lib" / VERBS).resolve() == (folder / VERBS).resolve()
     assert "libibverbs1" not in archive.field("Depends")
-    said = subprocess.run(("objdump", "-T", folder / NAME), check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(
+        ("objdump", "-T", folder / VERBS), check=True, capture_output=True, text=True
+    ).stdout
     assert "IBVERBS_1.1" in said
 
 

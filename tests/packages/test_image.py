@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cwdp import __version__
-from cwdp.rdma.shimlib import INSTALLED, NAME
+from cwdp.rdma.libraries import INSTALLED, VERBS
 from manager.identity.authority import Authority
 from tools.packages.checkout import CHECKOUT
 from tools.packages.image import ENTRYPOINT
@@ -86,12 +86,12 @@ def test_the_verbs_shim_is_in_it_to_be_copied_to_where_applications_mount_it(
     (copies,) = [one for one in pod["initContainers"] if one["name"] == "verbs-shim"]
     root, into = bundle / "rootfs", bundle / "rootfs/verbs"
     into.mkdir()
-    (into / NAME).write_text("older")
-    with (into / NAME).open() as mapped:
+    (into / VERBS).write_text("older")
+    with (into / VERBS).open() as mapped:
         subprocess.run(("chroot", root, *copies["command"]), check=True, timeout=60)
         assert mapped.read() == "older"
-    assert (into / NAME).read_bytes() == (root / str(INSTALLED).lstrip("/") / NAME).read_bytes()
-    assert (into / "nccl/libibverbs.so").read_bytes() == (into / NAME).read_bytes()
+    assert (into / VERBS).read_bytes() == (root / str(INSTALLED).lstrip("/") / VERBS).read_bytes()
+    assert (into / "nccl/libibverbs.so").read_bytes() == (into / VERBS).read_bytes()
 
 
 def test_the_agent_runs_in_it_with_five_capabilities(bundle: Path) -> None:

@@ -10,7 +10,11 @@ from tools.errors import exit_on_error
 
 CHECKOUT = Path(__file__).parents[2]
 BUILT_OBJECT = CHECKOUT / "build/bpf/cwdp.bpf.o"
-BUILT_SHIM = tuple(CHECKOUT / "build/shim" / name for name in ("libcwdp_verbs.so", "libcwdp_verbs_audit.so"))
+BUILT_LIBRARIES = tuple(
+    CHECKOUT / "build" / name
+    for name in ("shim/libcwdp_verbs.so", "shim/libcwdp_verbs_audit.so", "nccl/libcwdp_nccl.so")
+)
+"""What programs load."""
 OUTPUT = CHECKOUT / "build/packages"
 
 _SAID_LINES = 20

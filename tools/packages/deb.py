@@ -15,7 +15,7 @@ import tomllib
 from email.utils import formatdate
 from pathlib import Path
 
-from cwdp.rdma.shimlib import INSTALLED, NAME
+from cwdp.rdma.libraries import INSTALLED, VERBS
 from tools.packages import wheel
 from tools.packages.checkout import CHECKOUT, OUTPUT, PackageError, fresh_log, print_made, require, run
 
@@ -103,7 +103,7 @@ def _program(root: Path, log: Path) -> None:
             _install(root / package, ["--require-hashes", "-r", wanted], log)
         _install(root / "cwdp", ["--no-index", made], log)
     home = root / "cwdp" / _HOME
-    _shim(root / "cwdp")
+    _libraries(root / "cwdp")
     _write(root / "cwdp" / _LIBRARIES / "debian.pth", f"{_DEBIANS_LIBRARIES}\n")
     _write(home / "pyvenv.cfg", _PYVENV)
     _write(home / "bin/cwdp", _ENTRY, mode=0o755)
@@ -112,13 +112,13 @@ def _program(root: Path, log: Path) -> None:
     (root / "cwdp/usr/bin/cwdp").symlink_to("../lib/cwdp/bin/cwdp")
 
 
-def _shim(root: Path) -> None:
-    """The verbs shim has a folder of its own, that containers mount; NCCL's name for it is beside it."""
+def _libraries(root: Path) -> None:
+    """What programs load has a folder of its own, that containers mount; NCCL's name for the verbs shim is beside it."""
     inside, folder = root / _LIBRARIES / "cwdp/rdma/lib", root / str(INSTALLED).lstrip("/")
     shutil.move(inside, folder)
     inside.symlink_to(os.path.relpath(folder, inside.parent))
     (folder / "nccl").mkdir()
-    (folder / "nccl/libibverbs.so").symlink_to(f"../{NAME}")
+    (folder / "nccl/libibverbs.so").symlink_to(f"../{VERBS}")
 
 
 def _install(root: Path, what: list[str | Path], log: Path) -> None:

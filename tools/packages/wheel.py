@@ -1,4 +1,4 @@
-"""`python -m tools.packages.wheel`: make the wheel, with the dataplane's object and the verbs shim in it.
+"""`python -m tools.packages.wheel`: make the wheel, with the dataplane's object, the verbs shim and the plug-in for NCCL in it.
 
 It holds `cwdp` and `manager`; what belongs to the checkout alone (lab, experiments, benchmarks) is not in it.
 """
@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from tools.packages.checkout import (
+    BUILT_LIBRARIES,
     BUILT_OBJECT,
-    BUILT_SHIM,
     CHECKOUT,
     OUTPUT,
     PackageError,
@@ -23,30 +23,30 @@ from tools.packages.checkout import (
 _PACKAGES = ("cwdp", "manager")
 _FILES = ("LICENSE", "README.md", "pyproject.toml")
 _NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.pyc", "*.bpf.o")
-_OBJECT_FOLDER, _SHIM_FOLDER = Path("cwdp/dataplane/loading"), Path("cwdp/rdma/lib")
+_OBJECT_FOLDER, _LIBRARIES_FOLDER = Path("cwdp/dataplane/loading"), Path("cwdp/rdma/lib")
 
 
 _PLATFORM = f"linux_{os.uname().machine}"
-"""The shim is compiled for a processor."""
+"""The libraries are compiled for a processor."""
 
 
 def build(output: Path) -> Path:
     """Make the wheel in a folder, from a copy of the sources, and return its path.
 
     Raises:
-        PackageError: the eBPF programs or the shim have not been built, or pip failed.
+        PackageError: the eBPF programs or the libraries have not been built, or pip failed.
     """
-    for path in (BUILT_OBJECT, *BUILT_SHIM):
+    for path in (BUILT_OBJECT, *BUILT_LIBRARIES):
         if not path.exists():
-            raise PackageError(f"{path} is missing", "Run `make bpf shim`.")
+            raise PackageError(f"{path} is missing", "Run `make bpf shim nccl`.")
     log = fresh_log(output, "wheel")
     with tempfile.TemporaryDirectory(prefix="cwdp-wheel-") as folder:
         sources, made = Path(folder) / "sources", Path(folder) / "made"
         _copy_sources(sources)
         shutil.copy(BUILT_OBJECT, sources / _OBJECT_FOLDER / BUILT_OBJECT.name)
-        (sources / _SHIM_FOLDER).mkdir()
-        for path in BUILT_SHIM:
-            shutil.copy(path, sources / _SHIM_FOLDER / path.name)
+        (sources / _LIBRARIES_FOLDER).mkdir()
+        for path in BUILT_LIBRARIES:
+            shutil.copy(path, sources / _LIBRARIES_FOLDER / path.name)
         (sources / "setup.cfg").write_text(f"[bdist_wheel]\nplat_name = {_PLATFORM}\n")
         pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
         run([*pip, "--wheel-dir", made, "."], sources, log)

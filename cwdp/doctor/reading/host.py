@@ -11,7 +11,9 @@ from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.doctor.checks.agent import UNIT
 from cwdp.doctor.facts import Agent, Facts, Known, Problem
 from cwdp.doctor.reading import kernel, network, nics, processes, verbs
+from cwdp.doctor.reading.programs import read_door
 from cwdp.errors import ConfigError, IdentityError
+from cwdp.rdma.libraries import NCCL
 from cwdp.shared.bus.subjects import token
 from cwdp.shared.identity.credential import load_own
 from cwdp.shared.identity.probe_keys import read_keys
@@ -50,6 +52,7 @@ def read_facts(config_path: Path) -> Facts:
         bus=network.read_bus(config.nats) if config else None,
         agent=_agent(),
         verbs=verbs.read_verbs(config.verbs) if config and config.verbs else None,
+        nccl=read_door(NCCL, config.nccl.socket) if config and config.nccl else None,
     )
 
 

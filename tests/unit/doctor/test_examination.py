@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from cwdp.agent.collectives.keeper import NcclConfig
 from cwdp.agent.config import InterfaceConfig, VerbsConfig
 from cwdp.doctor.examination import examine
-from cwdp.doctor.facts import Agent, Bus, Clock, Dataplane, Facts, Firewall, Problem, UdpSocket, Verbs
+from cwdp.doctor.facts import Agent, Bus, Clock, Dataplane, Door, Facts, Firewall, Problem, UdpSocket, Verbs
 from cwdp.doctor.reading.verbs import read_verbs
 from cwdp.doctor.result import Result, Verdict, gravest
-from cwdp.rdma import shimlib
+from cwdp.rdma.libraries import NCCL, VERBS, library
 
 RECORDED = sorted((Path(__file__).parent / "machines").glob("*.json"))
 NO_FEATURES = None  # as before 6.3
@@ -50,6 +51,13 @@ SHIM = Verbs(
 
 def shimmed(**changes: Any) -> Facts:
     return replace(config(HARDWARE_HOST, verbs=VerbsConfig()), verbs=replace(SHIM, **changes))
+
+
+PLUGIN = Door(library="/usr/lib/cwdp/verbs/libcwdp_nccl.so", socket="open")
+
+
+def plugged(**changes: Any) -> Facts:
+    return replace(config(HEALTHY, nccl=NcclConfig()), nccl=replace(PLUGIN, **changes))
 
 
 CASES: list[tuple[Facts, str, Verdict, str]] = [
@@ -112,6 +120,11 @@ CASES: list[tuple[Facts, str, Verdict, str]] = [
     (shimmed(socket="missing"), "verbs socket", "fail", "programs cannot connect"),
     (shimmed(socket="closed"), "verbs socket", "warn", "only root's programs"),
     (shimmed(is_exposed=True), "verbs socket", "warn", "RuntimeDirectory="),
+    (plugged(), "NCCL plug-in", "ok", "/usr/lib/cwdp/verbs/libcwdp_nccl.so"),
+    (plugged(library=None), "NCCL plug-in", "warn", "make nccl"),
+    (plugged(), "NCCL socket", "ok", "reach the agent at /run/cwdp-verbs/nccl.sock"),
+    (plugged(socket="missing"), "NCCL socket", "fail", "programs cannot connect"),
+    (plugged(is_exposed=True), "NCCL socket", "warn", "docs/nccl.md"),
     (shimmed(), "libmlx5", "ok", "libmlx5 1.24.44.0 moves"),
     (shimmed(libmlx5=None, moves_mlx5=False), "libmlx5", "ok", "no libmlx5"),
     (shimmed(libmlx5="1.16.30.0", moves_mlx5=False), "libmlx5", "warn", "1.17 or newer"),
@@ -291,8 +304,9 @@ def test_what_programs_find_of_the_shim_is_read(tmp_path: Path) -> None:
 
 def test_the_library_is_that_of_the_package_else_of_the_wheel_else_of_the_checkout(tmp_path: Path) -> None:
     places = tuple(tmp_path / name for name in ("package", "wheel", "checkout"))
-    assert shimlib.library(places) is None
+    assert library(VERBS, places) is None
     for place in reversed(places):
         place.mkdir()
-        (place / shimlib.NAME).touch()
-        assert shimlib.library(places) == place / shimlib.NAME
+        for name in (VERBS, NCCL):
+            (place / name).touch()
+            assert library(name, places) == place / name

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cwdp.rdma.shimlib import INSTALLED
+from cwdp.rdma.libraries import INSTALLED
 from cwdp.rdma.shimwire import SOCKET
 from tools.packages import deb, image
 from tools.packages.checkout import CHECKOUT, PackageError
