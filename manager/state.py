@@ -260,6 +260,7 @@ class FleetState:
         ahead_of = self.timelines.ahead_at(report, ours)
         self.reports["foreign_path"] += self.owd.add(report.host, report.paths, now_s, ahead_of)
         self.traffic.hear_clock(report.clock, now_s)
+        self.causes.processors.hear(report.host, report.local_ns, report.processor_waits_ns)
         if report.counters:
             self.counters.add(report.host, report.counters)
 
@@ -305,6 +306,7 @@ class FleetState:
         for host in self._sequences.keep_only(self.members.hosts):
             self.clock_events.forget(host)
             self.counters.forget(host)
+            self.causes.processors.forget(host)
         if self._taken_up is not None:
             self._taken_up = {
                 host: probes for host, probes in self._taken_up.items() if host in self.members.hosts

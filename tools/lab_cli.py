@@ -18,7 +18,7 @@ from tools.experiments.slices.run import slices
 from tools.experiments.sync import sync
 from tools.experiments.tcp.contention_run import tcp_contention
 from tools.experiments.tcp.failover_run import tcp_failover
-from tools.lab import faults, lifecycle, partition, units
+from tools.lab import faults, lifecycle, partition, processor, units
 from tools.lab import status as report
 from tools.lab.fleet.cli import fleet
 from tools.lab.lab import Lab
@@ -203,6 +203,17 @@ def cut(
 def heal(name: str, link: str, convergence: float) -> None:
     """Undo everything that was done to LINK."""
     faults.heal(name, link, convergence)
+
+
+@lab.command()
+@_name_option
+@click.argument("host")
+@click.option(
+    "--left", type=SHARE, default="5%", show_default=True, help="Of one processor; 100% takes nothing away."
+)
+def starve(name: str, host: str, left: float) -> None:
+    """Leave the processes of HOST but a share of a processor."""
+    processor.limit(name, host, left if left < 1.0 else None)
 
 
 @lab.command()

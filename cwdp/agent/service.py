@@ -37,6 +37,7 @@ from cwdp.agent.pacing.keeper import CongestionKeeper
 from cwdp.agent.probing.pathstats import path_stats
 from cwdp.agent.probing.prober import ProbeResults
 from cwdp.agent.probing.windows import WindowReports
+from cwdp.agent.programs.waits import processor_waits_ns
 from cwdp.agent.queuepairs import traffic_reports
 from cwdp.agent.steering.detours import DesiredDetours
 from cwdp.agent.steering.slicing import DesiredSlices
@@ -259,6 +260,7 @@ class Agent:
             clock=clock,
             own_change=self._sync.own_change(now_ns),
             discipline=self._clock.discipline() if in_full else None,
+            processor_waits_ns=processor_waits_ns(),
         )
         self._report_seq += 1
         self._bus.say("report", report)

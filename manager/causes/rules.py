@@ -4,8 +4,8 @@ What the fabric's probes have found comes first, then who makes the others wait,
 Every rule says what an iteration would gain without its cause; one that would gain nothing is none.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,6 +26,11 @@ UNLIKE = 3.0
 LEAST_QUEUE_NS = 20_000.0
 MANY_SENDERS = 3
 
+BUSY_SHARE, BUSY_UNLIKE = 0.2, 2.0
+"""Of the time: so much more than on a job's other hosts programs wait where the processor is taken; and so many times as much."""
+
+LEAST_HOSTS = 3
+
 GONE = ("dead", "silent")
 LEFT = (*GONE, "lossy")
 """Where there are others, the planner sends nothing over them."""
@@ -43,6 +48,7 @@ class Case:
         usual_ns: what an iteration took at its best of late; None where that is not known.
         links: what is known of the fabric.
         others: all other jobs, by name.
+        waits: the share of the time in which programs of each host waited for a processor.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Case:
     usual_ns: float | None
     links: Links
     others: Sequence[tuple[str, Job]] = ()
+    waits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def longer_ns(self) -> float:
@@ -112,6 +119,31 @@ def _found(case: Case, finding: Finding, resent: float) -> Cause:
     kind: Kind = "host" if finding.kind in ABOUT_HOSTS else "nic" if finding.subject.kind == "nic" else "link"
     nic = next((node for link in finding.subject.links for node in link if is_nic(node)), "")
     return Cause(kind, finding.subject.name, nic, round(costs_ns), finding.confidence, tuple(said))
+
+
+def _processor(case: Case) -> Cause | None:
+    """A host's programs wait for a processor, much more than those of the job's other hosts, and the job waits for it or is slower."""
+    hosts = {host_of(nic) for nic in case.job.members}
+    waits = {host: case.waits[host] for host in hosts if host in case.waits}
+    if len(waits) < LEAST_HOSTS:
+        return None
+    host = max(sorted(waits), key=waits.__getitem__)
+    others = float(np.median([share for other, share in waits.items() if other != host]))
+    if waits[host] < max(BUSY_SHARE, others + BUSY_SHARE, BUSY_UNLIKE * others):
+        return None
+    pauses = case.job.lately.pauses
+    late = next((each for each in case.job.lately.late if host_of(each.nic) == host), None)
+    is_late = late is not None and late.is_straggler
+    stands_still = pauses is not None and host_of(pauses.nic) == host
+    if not (is_late or stands_still or case.is_slower):
+        return None
+    rank = next(nic for nic in case.job.members if host_of(nic) == host)
+    said = [
+        f"its programs waited for a processor in {waits[host]:.0%} of the last seconds",
+        f"those of the job's other hosts in {others:.0%}",
+    ]
+    costs_ns = max(case.longer_ns, late.late_ns if late is not None and is_late else 0)
+    return Cause("host", rank, rank, round(costs_ns), 0.9, tuple(said))
 
 
 def _compute(case: Case) -> Cause | None:
@@ -274,7 +306,7 @@ def _ms(ns: float) -> str:
 
 Rule = Callable[[Case], Cause | None]
 
-RULES: tuple[Rule, ...] = _fault, _compute, _pauses
+RULES: tuple[Rule, ...] = _fault, _processor, _compute, _pauses
 """In the order in which they are asked."""
 
 RULES_OF_SLOWER: tuple[Rule, ...] = _queue, _loss, _missing, _shared, _unknown

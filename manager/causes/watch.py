@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from manager.causes.cause import Cause, Links
+from manager.causes.processors import Processors
 from manager.causes.rules import Case, explain
 from manager.causes.usual import Usual
 from manager.fabric.routes import DirectedLink
@@ -60,12 +61,14 @@ class CauseWatch:
         links_now: keeps what is known now; what it returns tells of the links that flows cross, in any thread.
 
     Attributes:
+        processors: what hosts tell of theirs.
         current: those that hold and are told, the oldest first.
         past: those that held, the newest last.
     """
 
     note: Note
     links_now: Callable[[], LinksOf]
+    processors: Processors = field(default_factory=Processors)
     past: deque[Diagnosis] = field(default_factory=lambda: deque(maxlen=HISTORY))
     _usual: Usual = field(default_factory=Usual)
     _open: dict[Key, Diagnosis] = field(default_factory=dict)
@@ -90,7 +93,8 @@ class CauseWatch:
         """
         self._usual.see(jobs.values(), now_s)
         usual_ns = {name: self._usual.of(job) for name, job in jobs.items()}
-        return partial(self._look, dict(jobs), usual_ns, self.links_now(), now_s)
+        waits = self.processors.shares()
+        return partial(self._look, dict(jobs), usual_ns, self.links_now(), waits, now_s)
 
     def take(self, found: Found) -> None:
         """These were seen."""
@@ -120,13 +124,14 @@ class CauseWatch:
         jobs: Mapping[str, Job],
         usual_ns: Mapping[str, float | None],
         links_of: LinksOf,
+        waits: Mapping[str, float],
         now_s: float,
     ) -> Found:
         links = self._remembering(links_of(flow for job in jobs.values() for flow in job.flows), now_s)
         found: Found = {}
         for name, job in jobs.items():
             others = [each for each in jobs.items() if each[0] != name]
-            cause = explain(Case(name, job, usual_ns[name], links, others))
+            cause = explain(Case(name, job, usual_ns[name], links, others, waits))
             if cause is not None:
                 _, names = found.setdefault((cause.kind, cause.subject), (cause, set()))
                 names.add(name)

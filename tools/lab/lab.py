@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cwdp.errors import LabError
 from cwdp.shared import testclock
 from cwdp.shared.testclock import TestClock
-from tools.lab import clocks, process, state
+from tools.lab import clocks, process, processor, state
 from tools.lab.state import LabState
 from tools.lab.topology import MGMT, MGMT_ADDRESS, LabSpec, Nic, Topology
 
@@ -69,14 +69,19 @@ class Lab:
     def popen(
         self, node: str, argv: Sequence[str], *, part: str = "", **options: Any
     ) -> "subprocess.Popen[Any]":
-        """Start a process in a node's network namespace; `down` stops it if it still runs.
+        """Start a process in a node's network namespace, a host's in its share of the processors; `down` stops it if it still runs.
 
         `part` is what it is of, if anything (`tools.lab.parts`). `options` are those of `subprocess.Popen`; the process
         leads a session of its own.
         """
         with state.locked(self.name), process.undisturbed():
             known = state.require(self.name)
-            started = process.start(self.netns(node), argv, **options)
+            if node in self.topology.hosts:
+                own = partial(processor.show_own, self.name, node)
+                started = process.start(self.netns(node), argv, own, **options)
+                processor.join(self.name, node, started.pid)
+            else:
+                started = process.start(self.netns(node), argv, **options)
             known.processes = [other for other in known.processes if process.is_alive(other)]
             known.processes.append(process.record(node, started.pid, argv, part))
             state.save(known)

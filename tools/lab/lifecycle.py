@@ -9,7 +9,7 @@ from pathlib import Path
 from pyroute2 import NetlinkError
 
 from cwdp.errors import CwdpError, LabError
-from tools.lab import clocks, process, state
+from tools.lab import clocks, process, processor, state
 from tools.lab.network import fabric, netns
 from tools.lab.state import LabState
 from tools.lab.topology import NODE_PATTERN, LabSpec, Topology, netns_name
@@ -110,6 +110,7 @@ def _clear(name: str) -> bool:
     if known:
         process.stop([part.keeper for part in known.parts.values()])
         process.stop(known.processes)
+    processor.remove(name)
     own = _own_namespaces(name)
     for namespace in own:
         shutil.rmtree(_BPF_ROOT / str(netns.cookie(namespace)), ignore_errors=True)

@@ -20,14 +20,23 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNALLED = 128  # and the signal's number is the status of who ends by it, as shells have it
 
 
-def start(namespace: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
-    """Start a process in a network namespace, in a session of its own; `options` are those of `Popen`.
+def start(
+    namespace: str, argv: Sequence[str], before: Callable[[], None] = lambda: None, **options: Any
+) -> "subprocess.Popen[Any]":
+    """Start a process in a network namespace, in a session of its own.
 
-    Only the network namespace changes: the child sees the same files, `/sys/fs/bpf` too.
+    The child sees the same files, `/sys/fs/bpf` too, but for what `before` has changed.
+
+    Args:
+        namespace: its name.
+        argv: of the process.
+        before: called in the thread that then starts it.
+        options: those of `Popen`.
     """
 
     def run() -> "subprocess.Popen[Any]":
         netns.enter_for_good(namespace)
+        before()
         return subprocess.Popen(argv, start_new_session=True, **options)
 
     return netns.in_thread(run)

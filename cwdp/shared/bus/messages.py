@@ -253,10 +253,9 @@ class Desired(Struct, frozen=True, kw_only=True):
 class Report(FromAgent, frozen=True, kw_only=True):
     """What an agent measured. `seq` counts reports since its start: a gap is a lost report.
 
-    `fits` are `cwdp.shared.bus.edges.FIT_ROW`s, `paths` are PATH_ROWs.
-
-    `counters` are totals since the dataplane was loaded or the agent started, by name and reason, for
-    instance `dataplane.nic0.probe_bad_mac` or `agent.report_dropped`. `discipline` is in every report that is in full.
+    `fits` are `cwdp.shared.bus.edges.FIT_ROW`s, `paths` are PATH_ROWs. `counters` are totals since the dataplane was loaded or
+    the agent started, by name and reason, as `dataplane.nic0.probe_bad_mac`. `discipline` is in every report that is in
+    full. `processor_waits_ns`: for how long some program of the host waited for a processor, since it started.
     """
 
     seq: int
@@ -267,6 +266,7 @@ class Report(FromAgent, frozen=True, kw_only=True):
     clock: "ClockLine | None"
     discipline: Discipline | None = None
     own_change: OwnChange | None = None
+    processor_waits_ns: int | None = None
 
 
 class ClockLine(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from lab_traffic import send_many
 
 from cwdp.errors import LabError
-from tools.lab import Lab, LabSpec, clocks, lifecycle, state
+from tools.lab import Lab, LabSpec, clocks, lifecycle, processor, state
 from tools.lab.network import netns
 from tools.lab_cli import lab as lab_group
 
@@ -32,12 +32,12 @@ def nothing_left(spare_name: str) -> Iterator[None]:
     assert traces(spare_name) == before
 
 
-def traces(name: str) -> tuple[list[str], list[str], list[str]]:
-    """Return namespaces, links and state directories that belong to a lab, or to nobody."""
+def traces(name: str) -> tuple[list[str], list[str], list[str], list[Path]]:
+    """Return namespaces, links, state directories and control groups that belong to a lab, or to nobody."""
     namespaces = sorted(path.name for path in Path("/run/netns").glob(f"cw-{name}*"))
     links = sorted(path.name for path in Path("/sys/class/net").iterdir())
     directories = sorted(path.name for path in state.RUN_ROOT.glob(f"{name}*"))
-    return namespaces, links, directories
+    return namespaces, links, directories, list(processor.folders(name))
 
 
 def invoke(*arguments: str) -> Result:

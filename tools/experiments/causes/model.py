@@ -17,11 +17,14 @@ from tools.roce.collective.rank import Stall
 from tools.roce.jobs import interleaved
 from tools.roce.patterns import largest_mtu
 
-Kind = Literal["healthy", "compute", "nic", "loss", "cut", "rival", "stall"]
-KINDS: tuple[Kind, ...] = "healthy", "compute", "nic", "loss", "cut", "rival", "stall"
+Kind = Literal["healthy", "compute", "nic", "loss", "cut", "rival", "stall", "processor"]
+KINDS: tuple[Kind, ...] = "healthy", "compute", "nic", "loss", "cut", "rival", "stall", "processor"
 
 LATE = 0.2
 LOSS = 0.01
+LEFT = 0.25
+"""Of what a host's processes use of processors."""
+
 STALL = Stall(50_000_000, 2_000_000_000)
 PATIENT_NS = 1_000_000_000
 
@@ -33,6 +36,7 @@ ACCEPTED: Mapping[Kind, tuple[str, ...]] = {
     "cut": ("link",),
     "rival": ("contention", "incast"),
     "stall": ("host",),
+    "processor": ("host",),
 }
 """What `cwdp why` may call each."""
 

@@ -12,8 +12,10 @@ from rich.console import Group, RenderableType
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit, progress
 from cwdp.errors import LabError, ManagerError
+from cwdp.shared.bus.messages import host_of
 from tools.experiments.causes.model import (
     KINDS,
+    LEFT,
     LOSS,
     Kind,
     Setting,
@@ -26,7 +28,7 @@ from tools.experiments.causes.model import (
 from tools.experiments.fleets import running_fleet
 from tools.experiments.options import JSON, fabric_options
 from tools.experiments.report import describe_lab, new_table
-from tools.lab import Lab, LabSpec, faults
+from tools.lab import Lab, LabSpec, faults, processor
 from tools.lab.fleet.session import lab_for_run
 from tools.lab.params import CLOCKS, SHARE, SIZE, TIME
 from tools.roce import Generator
@@ -139,10 +141,9 @@ def _case(
         started_s = time.time()
         known_s = _wait_until_known(client)
         is_rank = trouble.kind in ("compute", "stall")
-        if not is_rank:
-            time.sleep(STEADY_S)
+        used = 0.0 if is_rank else _steadily(lab, trouble)
         since_s = started_s if trouble.kind == "healthy" else known_s if is_rank else time.time()
-        with _troubled(lab, trouble, other):
+        with _troubled(lab, trouble, other, used):
             time.sleep(watch_s)
             told = client.get("/v1/causes", {})["causes"]
     seen = started_s if is_rank else since_s
@@ -176,12 +177,22 @@ def _running(lab: Lab, plan: Plan) -> Iterator[None]:
         generator.stop()
 
 
+def _steadily(lab: Lab, trouble: Trouble) -> float:
+    """Let a job run for a while; how much of a processor its host with trouble uses, if it is about processors."""
+    host = host_of(trouble.nic) if trouble.kind == "processor" else ""
+    before_s = processor.used_s(lab.name, host) if host else 0.0
+    time.sleep(STEADY_S)
+    return (processor.used_s(lab.name, host) - before_s) / STEADY_S if host else 0.0
+
+
 @contextmanager
-def _troubled(lab: Lab, trouble: Trouble, other: Plan) -> Iterator[None]:
+def _troubled(lab: Lab, trouble: Trouble, other: Plan, used: float) -> Iterator[None]:
     if trouble.kind == "rival":
         with _running(lab, other):
             yield
         return
+    if trouble.kind == "processor":
+        processor.limit(lab.name, host_of(trouble.nic), LEFT * used)
     if trouble.kind == "nic":
         faults.slow(lab.name, trouble.link, lab.spec.rate_bps // 2)
     elif trouble.kind in ("loss", "cut"):
@@ -189,6 +200,8 @@ def _troubled(lab: Lab, trouble: Trouble, other: Plan) -> Iterator[None]:
     try:
         yield
     finally:
+        if trouble.kind == "processor":
+            processor.limit(lab.name, host_of(trouble.nic), None)
         if trouble.link:
             faults.heal(lab.name, trouble.link, convergence_s=0)
 

@@ -100,6 +100,13 @@ def finding(kind: Any, a: str, b: str, subject: Any = "link") -> Finding:
     )
 
 
-def case(one: Job, known: Links, usual_ns: float | None = USUAL_NS, **others: Job) -> Case:
+def case(
+    one: Job,
+    known: Links,
+    usual_ns: float | None = USUAL_NS,
+    *,
+    waits: Mapping[str, float] | None = None,
+    **others: Job,
+) -> Case:
     """The job `me` beside others."""
-    return Case("me", one, usual_ns, known, tuple(others.items()))
+    return Case("me", one, usual_ns, known, tuple(others.items()), waits or {})

@@ -5,6 +5,7 @@ import pytest
 
 from manager.causes.rules import explain
 from manager.jobs.flows import Flow
+from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
 from manager.jobs.symptoms import Pauses
 from tests.unit.manager.causes.cases import case, finding, job, links, ring
@@ -39,6 +40,47 @@ def test_a_rank_that_stands_still_now_and_then() -> None:
     found = explain(case(job(pauses=Pauses("h2/nic0", 50_000_000, 5, 50)), links()))
     assert found is not None
     assert (found.kind, found.rank, found.costs_ns) == ("host", "h2/nic0", 5_000_000)
+
+
+TAKEN = {"h1": 0.05, "h2": 0.07, "h3": 0.6, "h4": 0.04, "h9": 0.99}
+
+
+@pytest.mark.parametrize(
+    "slow",
+    [
+        job(took_ms=700),
+        job(late=LATE),
+        job(took_ms=700, late=LATE),
+        job(pauses=Pauses("h3/nic0", 50_000_000, 5, 50)),
+    ],
+)
+def test_a_host_whose_processor_is_taken(slow: Job) -> None:
+    found = explain(case(slow, links(), waits=TAKEN))
+    assert found is not None
+    assert (found.kind, found.subject, found.rank) == ("host", "h3/nic0", "h3/nic0")
+    assert found.evidence[0] == "its programs waited for a processor in 60% of the last seconds"
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        {},
+        {"h3": 0.9},
+        {"h1": 0.02, "h2": 0.03, "h3": 0.15, "h4": 0.02},
+        {"h1": 0.6, "h2": 0.7, "h3": 0.8, "h4": 0.5},
+        {"h1": 0.6, "h2": 0.05, "h3": 0.04, "h4": 0.05},
+    ],
+)
+def test_a_rank_that_is_late_where_processors_are_not_taken_or_those_of_all_or_of_another(
+    waits: dict[str, float],
+) -> None:
+    found = explain(case(job(late=LATE), links(), waits=waits))
+    assert found is not None
+    assert (found.kind, found.rank) == ("compute", "h3/nic0")
+
+
+def test_of_a_job_that_goes_as_it_does_a_busy_host_is_nothing() -> None:
+    assert explain(case(job(), links(), waits=TAKEN)) is None
 
 
 @pytest.mark.parametrize("took_ms", [500, 700])
