@@ -13,6 +13,7 @@ CHECKS: tuple[Check, ...] = (
     kernel.btf,
     kernel.jit,
     kernel.privileges,
+    kernel.pressure,
     kernel.bpffs,
     kernel.memory,
     agent.configuration,

@@ -25,6 +25,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
         capabilities: effective ones of this process, a bit each (capabilities(7)).
         bpffs: the file system for pinned objects.
         available_bytes: of memory.
+        tells_waits: whether it tells for how long programs wait for a processor.
     """
 
     release: str
@@ -33,6 +34,7 @@ class Kernel(Struct, frozen=True, kw_only=True):
     capabilities: int
     bpffs: Literal["writable", "read-only", "missing"]
     available_bytes: int
+    tells_waits: bool
 
 
 class Dataplane(Struct, frozen=True, kw_only=True):

@@ -75,6 +75,16 @@ def privileges(facts: Facts) -> Iterator[Result]:
         yield Result(name="privileges", verdict="ok", what="all capabilities that the agent needs")
 
 
+def pressure(facts: Facts) -> Iterator[Result]:
+    """Whether it tells for how long programs wait for a processor."""
+    name = "pressure"
+    if facts.kernel.tells_waits:
+        yield Result(name=name, verdict="ok", what="waits for a processor are told")
+        return
+    what = "/proc/pressure/cpu is missing: a taken processor is not told from a rank that computes longer"
+    yield Result(name=name, verdict="warn", what=what, next_step="boot with psi=1")
+
+
 def bpffs(facts: Facts) -> Iterator[Result]:
     """Whether objects can be pinned."""
     name = "bpffs"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from cwdp.agent.clock.discipline import Clocks
+from cwdp.agent.programs.waits import processor_waits_ns
 from cwdp.dataplane.loading.loader import KERNEL_BTF
 from cwdp.dataplane.pinned import tree
 from cwdp.doctor.facts import Clock, Kernel
@@ -33,6 +34,7 @@ def read_kernel() -> Kernel:
         capabilities=tree.effective_capabilities(),
         bpffs=_bpffs(),
         available_bytes=_available_bytes(),
+        tells_waits=processor_waits_ns() is not None,
     )
 
 

@@ -35,6 +35,7 @@ HEALTHY = Facts(
         has_jit=True,
         capabilities=ALL_CAPABILITIES,
         bpffs="writable",
+        tells_waits=True,
         available_bytes=1 << 38,
     ),
     nics=[HARDWARE],

@@ -71,6 +71,8 @@ CASES: list[tuple[Facts, str, Verdict, str]] = [
     (kernel(capabilities=0), "privileges", "fail", "CAP_BPF"),
     (kernel(capabilities=1 << 21), "privileges", "fail", "CAP_NET_ADMIN, CAP_NET_RAW"),
     (kernel(capabilities=1 << 21 | 1 << 12 | 1 << 13), "privileges", "warn", "CAP_SYS_NICE"),
+    (kernel(), "pressure", "ok", "are told"),
+    (kernel(tells_waits=False), "pressure", "warn", "psi=1"),
     (kernel(bpffs="missing"), "bpffs", "fail", "mount -t bpf"),
     (kernel(bpffs="read-only"), "bpffs", "fail", "ProtectKernelTunables"),
     (kernel(available_bytes=1 << 20), "memory", "ok", "1 MiB"),
