@@ -61,10 +61,10 @@ class Case:
     @property
     def longer_ns(self) -> float:
         """By how much an iteration takes longer than usual; 0 where that is not known."""
-        median_ns = self.job.lately.median_ns
-        if self.usual_ns is None or median_ns is None:
+        recent_ns = self.job.lately.recent_ns
+        if self.usual_ns is None or recent_ns is None:
             return 0.0
-        return max(median_ns - self.usual_ns, 0.0)
+        return max(recent_ns - self.usual_ns, 0.0)
 
     @property
     def is_slower(self) -> bool:

@@ -17,6 +17,9 @@ LATELY_NS = 10 * 10**9
 LEAST_LATELY = 8
 """Iterations that are looked at, if they are fewer in that time."""
 
+RECENT = 5
+"""The last iterations: half of them tell that all have become longer."""
+
 LONGER_NS, LONGER_SHARE, LONGER_SPREADS = 15_000_000, 0.02, 6.0
 """By so much more than the median: an iteration that took longer; of the time, of a period, of how far others are from it."""
 
@@ -72,6 +75,11 @@ class Symptoms:
     def median_ns(self) -> float | None:
         """How long they took, the median; None where there are none."""
         return float(np.median(self.lasted_ns)) if len(self.lasted_ns) else None
+
+    @cached_property
+    def recent_ns(self) -> float | None:
+        """How long the last few took, the median; None where there are none."""
+        return float(np.median(self.lasted_ns[-RECENT:])) if len(self.lasted_ns) else None
 
     @property
     def loses(self) -> bool:
