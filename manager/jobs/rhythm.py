@@ -6,6 +6,7 @@ the highest, as Falcon finds iterations (arXiv 2410.12588). Iterations vary, so 
 is most like what followed the beginnings of those before.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,12 @@ MOST_TIMES = 2
 
 SILENT = 0.01
 """Of the busiest bin: below it a bin sends next to nothing."""
+
+PAUSE_BINS, LONG_PAUSE = 5, 0.5
+"""An iteration's pause lasts so long at least; one of so much of their median is one of them."""
+
+PAUSED, SHORT_CUT = 0.5, 0.5
+"""Iterations begin where pauses end if that is a period apart in this share of cases, and in none less than that share of a period."""
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.void]
@@ -123,6 +130,9 @@ def _of_either_half(sent: Floats) -> Rhythm | None:
     first, second = _rhythm(sent[:, :middle]), _rhythm(sent[:, middle:])
     if first is None or second is None or not _differ(first, second):
         return whole
+    paused = _ends_of_pauses(sent.sum(axis=0), [each.period_ns / BIN_NS for each in (first, second)])
+    if paused is not None:
+        return Rhythm(_period_ns(paused), max(first.likeness, second.likeness), paused)
     likeness = min(first.likeness, second.likeness)
     if whole is not None and likeness < whole.likeness + CLEARER:
         return whole
@@ -148,7 +158,9 @@ def _rhythm(sent: Floats) -> Rhythm | None:
     if not sure.any():
         return None
     first = int(peaks[sure][np.flatnonzero(scores[sure] >= NEARLY * scores[sure].max())[0]])
-    starts = _starts(sent, first)
+    starts = _ends_of_pauses(sent, [first])
+    if starts is None:
+        starts = _starts(sent, first)
     return Rhythm(_period_ns(starts), float(min(like[first], 1.0)), starts)
 
 
@@ -218,6 +230,29 @@ def _peaks(like: Floats) -> NDArray[np.intp]:
     return np.flatnonzero((inner > like[:-2]) & (inner >= like[2:]) & above) + 1
 
 
+def _ends_of_pauses(sent: Floats, periods: Sequence[float]) -> NDArray[np.intp] | None:
+    """Where each iteration begins if nobody sends before; None where iterations have no pause, or several.
+
+    So one of another length is seen as soon as it is over.
+
+    Args:
+        sent: bytes in each bin, shape (bins,).
+        periods: of the time, or of parts of it, in bins.
+    """
+    begins, ends = _pauses(sent)
+    lengths = ends - begins
+    expected = max(round(PAUSED * len(sent) / max(periods)), 1)
+    usual = float(np.median(np.sort(lengths)[-expected:])) if len(lengths) else 0.0
+    if usual < PAUSE_BINS:
+        return None
+    starts = ends[lengths >= LONG_PAUSE * usual]
+    apart = np.diff(starts)
+    if len(apart) < LEAST_PERIODS - 1 or apart.min() < SHORT_CUT * min(periods):
+        return None
+    like = np.any([np.abs(apart - period) <= REACH * period for period in periods], axis=0)
+    return starts if like.mean() >= PAUSED else None
+
+
 def _starts(sent: Floats, period: int) -> NDArray[np.intp]:
     """The bin in which each iteration begins: where what follows is most like what followed the beginnings before.
 
@@ -238,12 +273,15 @@ def _starts(sent: Floats, period: int) -> NDArray[np.intp]:
 
 
 def _end_of_pause(sent: Floats) -> int:
-    """Where the longest run of bins that send next to nothing ends."""
+    """Where the longest pause ends."""
+    begins, ends = _pauses(sent)
+    return int(ends[np.argmax(ends - begins)]) if len(ends) else 0
+
+
+def _pauses(sent: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Runs of bins that send next to nothing, but for one that is not over: where each begins and ends, shape (pauses,)."""
     silent = np.concatenate([[False], sent < SILENT * sent.max(), [False]])
     edges = np.flatnonzero(np.diff(silent.astype(np.int8)))
     begins, ends = edges[::2], edges[1::2]
-    inner = ends < len(sent)
-    if not inner.any():
-        return 0
-    longest = int(np.argmax(np.where(inner, ends - begins, -1)))
-    return int(ends[longest])
+    over = ends < len(sent)
+    return begins[over], ends[over]

@@ -111,3 +111,18 @@ def test_a_job_that_has_just_begun_and_pauses() -> None:
     found = rhythm_of(activity(bursts([span for span in begun_ms if span[1] < 30_000]), 30_000 * MS, BINS))
     assert found is not None
     assert float(np.median(np.diff(found.starts))) * BIN_NS / MS == pytest.approx(260, rel=0.02)
+
+
+@pytest.mark.parametrize("new", [2, 3, 5, 8, 13, 20, 25])
+@pytest.mark.parametrize("send_ms", [100, 405, 540, 810])
+def test_iterations_of_another_length_are_seen_as_soon_as_they_are_over(send_ms: float, new: int) -> None:
+    rng = np.random.default_rng(new)
+    before = iterations(rng, 300, 270, 0.03, 60)
+    after = iterations(rng, 300, send_ms, 0.03, new)
+    later_ms = before[-1][1]
+    both = [*before, *((begin + later_ms, end + later_ms) for begin, end in after)]
+    until_ms = both[-1][1] + 20
+    found = rhythm_of(activity(bursts(both), round(until_ms * MS), BINS))
+    assert found is not None
+    begun_ms = until_ms + (found.starts - BINS) * BIN_NS / MS
+    assert begun_ms[-new:] == pytest.approx([begin for begin, _ in both[-new:]], abs=3 * BIN_NS / MS)
