@@ -2,8 +2,8 @@
 
 A training job repeats one iteration: what its queue pairs send in one is what they send in the next, so the activity of
 all together is like itself one period later. The period is the first peak of the autocorrelation that is nearly as high as
-the highest, as Falcon finds iterations (arXiv 2410.12588). Iterations vary, so each is then found by itself, where what follows
-is most like what followed the beginnings of those before.
+the highest, as Falcon finds iterations (arXiv 2410.12588). Iterations vary, so each is then found by itself: where a pause of
+all ends, if there is one in each, else where what follows is most like what followed the beginnings of those before.
 """
 
 from collections.abc import Sequence
