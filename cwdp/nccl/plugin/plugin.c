@@ -270,7 +270,7 @@ static void hand_over(struct slot *slot, int state)
 	step_under_way = slot_name(slot);
 }
 
-void cwdp_nccl_posted(uint32_t qpn, uint64_t wr_id, uint32_t bytes)
+void cwdp_nccl_posted(uint32_t qpn, uint64_t last_wr_id, uint64_t bytes, uint32_t requests)
 {
 	if (!step_under_way)
 		return;
@@ -278,9 +278,9 @@ void cwdp_nccl_posted(uint32_t qpn, uint64_t wr_id, uint32_t bytes)
 	if (!slot)
 		return;
 	slot->record.qpn = qpn;
-	slot->record.wr_id = wr_id;
-	slot->record.posted_bytes += bytes;
-	slot->record.posts++;
+	slot->record.wr_id = last_wr_id;
+	slot->record.posted_bytes += (uint32_t)bytes;
+	slot->record.posts += requests;
 }
 
 static int state(void *handle, int state, const struct nccl_state_args *args)

@@ -168,13 +168,12 @@ void player_send_states(const struct player *player, void *step, int gpu_us)
 	if (gpu_us)
 		usleep((useconds_t)gpu_us);
 	for (int i = 0; player->version >= 4 && i < 3; i++) {
-		player->posted(PLAYED_QPN + 1, 1, 64);
+		player->posted(PLAYED_QPN + 1, 1, 64, 1);
 		record(player, step, NCCL_SEND_PEER_WAIT, 0);
 	}
-	player->posted(PLAYED_QPN, 2, PLAYED_BYTES);
-	player->posted(PLAYED_QPN, 3, 0);
+	player->posted(PLAYED_QPN, 3, PLAYED_BYTES, 2);
 	record(player, step, NCCL_SEND_WAIT, PLAYED_BYTES);
-	player->posted(PLAYED_QPN + 1, 4, 64);
+	player->posted(PLAYED_QPN + 1, 4, 64, 1);
 }
 
 void player_recv_states(const struct player *player, void *step)

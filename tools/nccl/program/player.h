@@ -21,7 +21,7 @@ struct player {
 	nccl_stop_fn stop;
 	nccl_state_fn state;
 	nccl_finalize_fn finalize;
-	void (*posted)(uint32_t qpn, uint64_t wr_id, uint32_t bytes);
+	void (*posted)(uint32_t qpn, uint64_t last_wr_id, uint64_t bytes, uint32_t requests);
 };
 
 #define PLAYED_QPN 17
