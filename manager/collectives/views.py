@@ -87,6 +87,9 @@ def _chunk(row: np.void) -> dict[str, Any]:
         "step": int(row["step"]),
         "bytes": int(row["bytes"]),
         "start_ns": int(row["begin_ns"]),
+        "qpn": int(row["qpn"]) if row["posts"] else None,
+        "wr_id": int(row["wr_id"]) if row["posts"] else None,
+        "work_requests": int(row["posts"]),
         "waits_ns": dict(zip(WAITS, row["wait_ns"].tolist(), strict=True)),
     }
 

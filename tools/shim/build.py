@@ -20,7 +20,8 @@ class Built:
     """Where things are.
 
     Attributes:
-        fakes: a folder with libibverbs.so.1, the name libibverbs.so for it, libmlx5.so.1, and libbnxt_re.so.
+        fakes: a folder with libibverbs.so.1, the name libibverbs.so for it, libmlx5.so.1, libbnxt_re.so and
+            libcwdp_nccl.so.
         own: a folder with the shim as libibverbs.so.
         linked: a program that is linked with libibverbs; with a sanitizer, with the shim before it.
         nccl: the same that looks its functions up as NCCL does.
@@ -61,7 +62,11 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
         *sources(HERE / "fake", "ibverbs", "calls", "rest"),
     )
     (fakes / "libibverbs.so").symlink_to(verbs.name)
-    for source, name in (("mlx5", "libmlx5.so.1"), ("bnxt", "libbnxt_re.so")):
+    for source, name in (
+        ("mlx5", "libmlx5.so.1"),
+        ("bnxt", "libbnxt_re.so"),
+        ("nccl", "libcwdp_nccl.so"),
+    ):
         vendors = [*shared, "-fvisibility=default", f"-Wl,-soname,{name}", *sources(HERE / "fake", source)]
         compile_c(fakes / name, *vendors, str(verbs))
     name = "-Wl,-soname,libcwdp_verbs.so"

@@ -13,7 +13,7 @@ from cwdp.shared.bus.packing import row_bytes
 MOST_CALLS, MOST_PEERS, MOST_CHUNKS = 512, 2_048, 1_024
 """Of one word."""
 
-NAMES = ("peer", "step", "is_send", "channel", "bytes", "begin_ns", "wait_ns")
+NAMES = ("peer", "step", "is_send", "channel", "bytes", "begin_ns", "wait_ns", "wr_id", "qpn", "posts")
 
 
 def next_word(

@@ -8,6 +8,7 @@
  */
 #include "agent.h"
 #include "calls.h"
+#include "posted.h"
 #include "slots.h"
 
 #include <stdio.h>
@@ -34,6 +35,9 @@ enum {
 static _Atomic uint64_t p2p_calls[CWDP_NCCL_COMMS][CWDP_NCCL_FUNCTIONS];
 static _Atomic uint32_t next_comm;
 static _Atomic uint64_t look_ns;
+
+/* The name of the step that this thread hands to the network; 0 where there is none. */
+static _Thread_local uint64_t step_under_way;
 
 static uint64_t now(void)
 {
@@ -254,6 +258,31 @@ static int stop(void *handle)
 	return 0;
 }
 
+/* Each attempt begins anew: between two of them the thread posts for others, such as clear-to-send. */
+static void hand_over(struct slot *slot, int state)
+{
+	if (state != NCCL_SEND_PEER_WAIT) {
+		step_under_way = 0;
+		return;
+	}
+	slot->record.qpn = slot->record.posted_bytes = slot->record.posts = 0;
+	slot->record.wr_id = 0;
+	step_under_way = slot_name(slot);
+}
+
+void cwdp_nccl_posted(uint32_t qpn, uint64_t last_wr_id, uint64_t bytes, uint32_t requests)
+{
+	if (!step_under_way)
+		return;
+	struct slot *slot = slot_named(step_under_way);
+	if (!slot)
+		return;
+	slot->record.qpn = qpn;
+	slot->record.wr_id = last_wr_id;
+	slot->record.posted_bytes += (uint32_t)bytes;
+	slot->record.posts += requests;
+}
+
 static int state(void *handle, int state, const struct nccl_state_args *args)
 {
 	static const uint8_t waits[] = {
@@ -265,6 +294,8 @@ static int state(void *handle, int state, const struct nccl_state_args *args)
 	if (!slot)
 		return 0;
 	bool is_step = slot->record.kind == CWDP_NCCL_STEP;
+	if (is_step)
+		hand_over(slot, state);
 	if (args && args->trans_size &&
 	    (!is_step || state == NCCL_SEND_WAIT || state == NCCL_RECV_FLUSH_WAIT))
 		slot->record.bytes = args->trans_size;

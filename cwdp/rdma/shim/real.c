@@ -94,3 +94,8 @@ set_sport_fn real_bnxt_set_sport(void)
 {
 	return (set_sport_fn)of_vendor("libbnxt_re", "bnxt_re_dv_modify_qp_udp_sport");
 }
+
+nccl_posted_fn real_nccl_posted(void)
+{
+	return (nccl_posted_fn)of_vendor("libcwdp_nccl", "cwdp_nccl_posted");
+}

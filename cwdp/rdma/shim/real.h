@@ -28,3 +28,8 @@ int real_error(int returned);
  */
 set_sport_fn real_mlx5_set_sport(struct ibv_device *device);
 set_sport_fn real_bnxt_set_sport(void);
+
+typedef void (*nccl_posted_fn)(uint32_t qpn, uint64_t wr_id, uint64_t bytes, uint32_t requests);
+
+/* Of cwdp's plug-in for NCCL (cwdp/nccl/plugin/posted.h), which stays loaded; NULL where it is not. */
+nccl_posted_fn real_nccl_posted(void);

@@ -119,6 +119,8 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr
 {
 	struct ibv_qp *qp = real_verbs()->create_qp(pd, attr);
 	int told = errno;
+	if (qp && agent_wanted() && agent_wants_counts())
+		count_find_plugin();
 	struct known *known = qp && agent_wanted() ? known_enter_new(qp) : NULL;
 	if (known)
 		known_leave(known);

@@ -64,9 +64,13 @@ CHUNK_ROW = np.dtype(
         ("bytes", "<u8"),
         ("begin_ns", "<i8"),
         ("wait_ns", "<u8", (len(WAITS),)),
+        ("wr_id", "<u8"),
+        ("qpn", "<u4"),
+        ("posts", "<u4"),
     ]
 )
-"""One chunk, of a call that was slow or is one of many."""
+"""One chunk, of a call that was slow or is one of many: `posts` work requests (0: not known) of the queue pair `qpn` sent it, the
+last of which is `wr_id`."""
 
 
 class Communicator(Struct, frozen=True, kw_only=True):

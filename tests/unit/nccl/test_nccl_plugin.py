@@ -60,6 +60,16 @@ def test_all_events_in_order(start: Start, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_chunk_has_the_work_requests_of_its_last_attempt(start: Start, version: int) -> None:
+    player, ring = start(version)
+    assert player.do("play 2 2 3 5") == 0
+    steps = of_kind(ring.read(), STEP)
+    told = [tuple(step) for step in steps[["qpn", "wr_id", "posted_bytes", "posts"]].tolist()]
+    joined = (17, 3, 4096, 2) if version >= 4 else (0, 0, 0, 0)
+    assert told == [joined if sent else (0, 0, 0, 0) for sent in steps["is_send"]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_waits_add_up_to_what_a_step_lasted(start: Start, version: int) -> None:
     player, ring = start(version)
     player.do("play 1 2 50 0")

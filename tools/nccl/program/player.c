@@ -25,6 +25,9 @@ int player_open(struct player *player, const char *library, int version)
 	player->found = player->library ? dlsym(player->library, name) : NULL;
 	if (!player->found)
 		return 1;
+	*(void **)&player->posted = dlsym(player->library, "cwdp_nccl_posted");
+	if (!player->posted)
+		return 1;
 	/* What follows `init` is laid out alike. */
 	player->start = player->v1->start;
 	player->stop = player->v1->stop;
@@ -156,15 +159,21 @@ static void stop(const struct player *player, void *handle)
 	check(player->stop(handle));
 }
 
-/* A peer that is not clear to take it is asked again and again. */
+/* A peer that is not clear to take it is asked again and again, with posts for others between. At last there
+ * are two work requests, data and immediate.
+ */
 void player_send_states(const struct player *player, void *step, int gpu_us)
 {
 	record(player, step, NCCL_SEND_GPU_WAIT, 0);
 	if (gpu_us)
 		usleep((useconds_t)gpu_us);
-	for (int i = 0; player->version >= 4 && i < 3; i++)
+	for (int i = 0; player->version >= 4 && i < 3; i++) {
+		player->posted(PLAYED_QPN + 1, 1, 64, 1);
 		record(player, step, NCCL_SEND_PEER_WAIT, 0);
+	}
+	player->posted(PLAYED_QPN, 3, PLAYED_BYTES, 2);
 	record(player, step, NCCL_SEND_WAIT, PLAYED_BYTES);
+	player->posted(PLAYED_QPN + 1, 4, 64, 1);
 }
 
 void player_recv_states(const struct player *player, void *step)

@@ -21,7 +21,10 @@ struct player {
 	nccl_stop_fn stop;
 	nccl_state_fn state;
 	nccl_finalize_fn finalize;
+	void (*posted)(uint32_t qpn, uint64_t last_wr_id, uint64_t bytes, uint32_t requests);
 };
+
+#define PLAYED_QPN 17
 
 /* What is played: calls, each with so many operations, one a channel, each with so many steps. */
 struct piece {

@@ -10,6 +10,7 @@
 #include "count.h"
 
 #include "../guard.h"
+#include "../real.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -31,6 +32,7 @@ struct place {
 static struct place places[PLACES];
 static uint32_t next_told;
 static _Atomic(post_fn) real[PROVIDERS];
+static _Atomic(nccl_posted_fn) plugin;
 
 /* The place that has `which` where a queue pair's may be. */
 static struct place *place_of(const struct ibv_qp *qp, const struct ibv_qp *which)
@@ -58,13 +60,22 @@ static bool sends_its_parts(const struct ibv_send_wr *wr)
 	}
 }
 
-static uint64_t bytes_of(const struct ibv_send_wr *wr)
+struct posted {
+	uint64_t bytes;
+	uint64_t last_wr_id;
+	uint32_t requests;
+};
+
+static struct posted read_requests(const struct ibv_send_wr *wr)
 {
-	uint64_t bytes = 0;
-	for (; wr; wr = wr->next)
+	struct posted posted = {0};
+	for (; wr; wr = wr->next) {
 		for (int i = 0; sends_its_parts(wr) && i < wr->num_sge; i++)
-			bytes += wr->sg_list[i].length;
-	return bytes;
+			posted.bytes += wr->sg_list[i].length;
+		posted.last_wr_id = wr->wr_id;
+		posted.requests++;
+	}
+	return posted;
 }
 
 /* Requests are read before they are posted: another thread may free them as soon as they are done. What was
@@ -73,11 +84,16 @@ static uint64_t bytes_of(const struct ibv_send_wr *wr)
 static inline int post(int provider, struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct place *place = place_of(qp, qp);
-	uint64_t bytes = place ? bytes_of(wr) : 0;
+	nccl_posted_fn tell = atomic_load_explicit(&plugin, memory_order_relaxed);
+	struct posted posted = place || tell ? read_requests(wr) : (struct posted){0};
 	int failed = atomic_load_explicit(&real[provider], memory_order_relaxed)(qp, wr, bad);
-	if (bytes && !failed)
-		atomic_fetch_add_explicit(&place->bytes, bytes, memory_order_relaxed);
-	return failed;
+	if (failed)
+		return failed;
+	if (place && posted.bytes)
+		atomic_fetch_add_explicit(&place->bytes, posted.bytes, memory_order_relaxed);
+	if (tell)
+		tell(qp->qp_num, posted.last_wr_id, posted.bytes, posted.requests);
+	return 0;
 }
 
 #define POST(provider)                                                                                       \
@@ -117,6 +133,12 @@ void count_posts_of(struct ibv_context *context)
 	if (context->ops.post_send)
 		context->ops.post_send = counting(context->ops.post_send);
 	pthread_mutex_unlock(&guard);
+}
+
+void count_find_plugin(void)
+{
+	if (!plugin)
+		plugin = real_nccl_posted();
 }
 
 uint32_t count_begin(struct ibv_qp *qp)

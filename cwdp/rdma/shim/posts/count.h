@@ -10,6 +10,11 @@
 /* Has what the program posts on this device counted from now on. */
 void count_posts_of(struct ibv_context *context);
 
+/* Has the plug-in for NCCL told of each post from now on, if the program has loaded it by now. Not with the
+ * guard held, as the loader has a lock of its own.
+ */
+void count_find_plugin(void);
+
 /* A queue pair is counted from 0 on, with the guard held; the place of its count, CWDP_VERBS_UNCOUNTED where
  * there is none.
  */

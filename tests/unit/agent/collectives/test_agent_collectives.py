@@ -87,7 +87,10 @@ def test_a_call_is_told_with_its_communicator(built: Built, reading: Reading, pa
     assert call["enqueued_ns"] <= call["start_ns"] <= call["end_ns"] <= time.monotonic_ns()
     peers = rows_of(word.peers, PEER_ROW)
     assert sorted(peers[["peer", "is_send", "chunks"]].tolist()) == [(1, 0, 3), (1, 1, 3)]
-    assert len(rows_of(word.chunks, CHUNK_ROW)) == 6
+    chunks = rows_of(word.chunks, CHUNK_ROW)
+    sent = chunks[chunks["is_send"] != 0]
+    assert (len(chunks), len(sent)) == (6, 3)
+    assert sent[["qpn", "wr_id", "posts"]].tolist() == [(17, 3, 2)] * 3
     assert set(word.counters) == {*COUNTERS, "programs", "calls_open", "read_us"}
 
 

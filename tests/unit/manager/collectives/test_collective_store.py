@@ -41,6 +41,7 @@ def told(rank: int, *, job: str = "slurm:1", late_ns: int = 0, **call: Any) -> C
     peers["peer"], peers["is_send"], peers["chunks"] = (rank + 1) % 4, 1, 2
     peers["wait_ns"] = [[0, 2 * late_ns, 1 * MS, 3 * MS, 0]]
     chunks["wait_ns"] = 5
+    chunks[0]["qpn"], chunks[0]["wr_id"], chunks[0]["posts"] = 0x77, 9, 2
     return CollectiveReport(
         host=f"h{rank}",
         comms=[communicator(rank, job)],
@@ -73,7 +74,9 @@ def test_ranks_of_one_call_are_shown_together_with_the_last_one() -> None:
     assert [rank["rank"] for rank in call["by_rank"]] == [0, 1, 2, 3]
     (peer,) = call["by_rank"][1]["peers"]
     assert (peer["peer"], peer["direction"], peer["waits_ns"]["network"]) == (2, "out", 3 * MS)
-    assert len(call["by_rank"][1]["chunks"]) == 2
+    chunks = call["by_rank"][1]["chunks"]
+    joined = [(each["qpn"], each["wr_id"], each["work_requests"]) for each in chunks]
+    assert joined == [(0x77, 9, 2), (None, None, 0)]
 
 
 def test_one_that_stands_still_is_shown_until_it_is_over() -> None:

@@ -121,3 +121,35 @@ def test_a_child_counts_its_own(start: Start) -> None:
     assert program.answer() == ["fork", "0", "0"]
     program.do(f"post {place} {SEND} 8")
     counted(peer, count, 8)
+
+
+def posted(program: Program) -> list[tuple[int, int, int]]:
+    """What the plug-in for NCCL was told: queue pair, requests, bytes."""
+    return [(call.qpn, call.mask, call.state) for call in program.calls() if call.what == "posted"]
+
+
+def test_the_plug_in_for_nccl_is_told_of_each_post_once_it_is_loaded(start: Start) -> None:
+    program, _ = start()
+    first, first_qpn = program.connect()
+    program.do(f"post {first} {SEND} 1")
+    assert program.do("load libcwdp_nccl.so")[0] == 0
+    program.do(f"post {first} {SEND} 2")
+    assert posted(program) == []
+    second, second_qpn = program.connect()
+    program.do(f"post {second} {WRITE} 100 20 / 4000 / 0")
+    program.do(f"post {first} {READ} 5")
+    program.do(f"post {second} {SEND} 1 / !2 / 4")
+    assert posted(program) == [(second_qpn, 3, 4120), (first_qpn, 1, 0)]
+
+
+@pytest.mark.parametrize("more", [{"CWDP_VERBS": "off"}, {"CWDP_VERBS_COUNT": "off"}])
+def test_switched_off_the_plug_in_is_told_nothing(
+    built: Built, agent: FakeAgent, more: dict[str, str]
+) -> None:
+    wanted = {"LD_PRELOAD": str(built.shim), "CWDP_VERBS": str(agent.path)} | more
+    with Program(built.linked, built, wanted) as program:
+        program.do("load libcwdp_nccl.so")
+        program.do("open fake_0")
+        place, _ = program.connect()
+        assert program.do(f"post {place} {SEND} 8") == [0, -1, ERRNO_BEFORE]
+        assert posted(program) == []
