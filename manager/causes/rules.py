@@ -132,17 +132,16 @@ def _processor(case: Case) -> Cause | None:
     if waits[host] < max(BUSY_SHARE, others + BUSY_SHARE, BUSY_UNLIKE * others):
         return None
     pauses = case.job.lately.pauses
-    late = next((each for each in case.job.lately.late if host_of(each.nic) == host), None)
-    is_late = late is not None and late.is_straggler
+    late = [each for each in case.job.lately.late if each.is_straggler and host_of(each.nic) == host]
     stands_still = pauses is not None and host_of(pauses.nic) == host
-    if not (is_late or stands_still or case.is_slower):
+    if not (late or stands_still or case.is_slower):
         return None
-    rank = next(nic for nic in case.job.members if host_of(nic) == host)
+    rank = late[0].nic if late else next(nic for nic in case.job.members if host_of(nic) == host)
     said = [
         f"its programs waited for a processor in {waits[host]:.0%} of the last seconds",
         f"those of the job's other hosts in {others:.0%}",
     ]
-    costs_ns = max(case.longer_ns, late.late_ns if late is not None and is_late else 0)
+    costs_ns = max(case.longer_ns, late[0].late_ns if late else 0)
     return Cause("host", rank, rank, round(costs_ns), 0.9, tuple(said))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cwdp.errors import LabError
 from tools.lab import state
+from tools.lab.network import netns
 from tools.lab.topology import Topology
 
 PRESSURE = Path("/proc/pressure/cpu")
@@ -35,10 +36,10 @@ def show_own(name: str, host: str) -> None:
         return
     group = _group(name, host)
     group.mkdir(exist_ok=True)
-    _call(_libc.unshare(_CLONE_NEWNS))
-    _call(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))
+    netns.call(_libc.unshare, _CLONE_NEWNS)
+    netns.call(_libc.mount, None, b"/", None, _MS_REC | _MS_SLAVE, None)
     own = group / "cpu.pressure"
-    _call(_libc.mount(os.fsencode(own), os.fsencode(PRESSURE), None, _MS_BIND, None))
+    netns.call(_libc.mount, os.fsencode(own), os.fsencode(PRESSURE), None, _MS_BIND, None)
 
 
 def join(name: str, host: str, pid: int) -> None:
@@ -144,9 +145,3 @@ def _mounted(kind: str, controller: str = "") -> Path | None:
         if found == kind and (not controller or controller in options.split(",")):
             return Path(place)
     return None
-
-
-def _call(result: int) -> None:
-    if result != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

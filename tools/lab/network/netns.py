@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pyroute2 import IPRoute
 from pyroute2 import config as pyroute2_config
@@ -42,24 +42,24 @@ def netns_enter(netns: str) -> Iterator[None]:
         LabError: there is no such namespace.
     """
     with _open(Path("/proc/thread-self/ns/net")) as home, _open(RUN_DIR / netns) as target:
-        _call(_libc.setns, target, _CLONE_NEWNET)
+        call(_libc.setns, target, _CLONE_NEWNET)
         try:
             yield
         finally:
-            _call(_libc.setns, home, _CLONE_NEWNET)
+            call(_libc.setns, home, _CLONE_NEWNET)
 
 
 def enter_for_good(netns: str) -> None:
     """Move the calling thread into a namespace for the rest of its life (before an exec)."""
     with _open(RUN_DIR / netns) as target:
-        _call(_libc.setns, target, _CLONE_NEWNET)
+        call(_libc.setns, target, _CLONE_NEWNET)
 
 
 def create(netns: str, mark: str) -> None:
     """Make a namespace that carries `mark` from the moment its name appears."""
 
     def unshare_mark_and_name() -> None:
-        _call(_libc.unshare, _CLONE_NEWNET)
+        call(_libc.unshare, _CLONE_NEWNET)
         with IPRoute() as ip:
             ip.link("set", index=_LOOPBACK_INDEX, ifalias=mark, state="up")
         pyroute2_netns.attach(netns, threading.get_native_id())
@@ -116,7 +116,8 @@ def _missing(netns: str) -> LabError:
     return LabError(f"there is no network namespace {netns!r}", "Run `cwdp lab down`, then `cwdp lab up`.")
 
 
-def _call(function: Callable[..., int], *arguments: int) -> None:
+def call(function: Callable[..., int], *arguments: Any) -> None:
+    """Call a function of libc, loaded with `use_errno`; raise the `OSError` that it tells of."""
     if function(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
