@@ -18,7 +18,7 @@ BURST = ("start_ns", "end_ns", "bytes", "packets", "ce_marks", "naks", "resent",
 """The numbers that a burst is told by, in this order."""
 
 TRACE_STEP_NS = 10_000_000
-CHART_STEP_NS = 100_000_000
+CHART_STEPS = 300
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -74,7 +74,8 @@ def trace(window: JobWindow) -> Json:
 
 def series(window: JobWindow, now_s: float) -> Json:
     """Values over time for charts; times are seconds since 1970, of which `now_s` is the end of the window."""
-    edges_ns = _edges(window, CHART_STEP_NS)
+    step_ns = (window.until_ns - window.since_ns) // CHART_STEPS
+    edges_ns = _edges(window, step_ns)
     middle, most = _delays(window, edges_ns)
     starts_ns = window.job.starts_ns
 
@@ -83,7 +84,7 @@ def series(window: JobWindow, now_s: float) -> Json:
 
     return {
         "from_s": in_s(edges_ns[:-1]),
-        "lasts_s": CHART_STEP_NS * 1e-9,
+        "lasts_s": step_ns * 1e-9,
         "bps": _whole(throughput_bps(window.flows, edges_ns)),
         "owd_p50_ns": _whole(middle),
         "owd_max_ns": _whole(most),

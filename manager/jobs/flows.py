@@ -40,6 +40,11 @@ class FlowBursts:
     left: Rows
     arrived: Rows
 
+    def since(self, since_ns: int) -> "FlowBursts | None":
+        """Those that ended after a moment on the timeline; None where none left."""
+        left, arrived = (rows[rows["end_ns"] >= since_ns] for rows in (self.left, self.arrived))
+        return FlowBursts(self.flow, left, arrived) if len(left) else None
+
 
 def flows_of(rings: Mapping[NicName, Rows], owners: Mapping[bytes, str], since_ns: int) -> list[FlowBursts]:
     """The flows of all NICs that sent of late, in order.

@@ -11,16 +11,22 @@ from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of
 from manager.jobs.kinds import Communicator, communicators
 from manager.jobs.membership import UNKNOWN, Group, Owner, Owners, Together, group
 from manager.jobs.periods import Change, changes
-from manager.jobs.rhythm import BIN_NS, activity, rhythm
+from manager.jobs.rhythm import CLEAR, CLEARER, activity, rhythm
 from manager.jobs.stragglers import Lateness, lateness
 from manager.jobs.symptoms import Symptoms, symptoms
+from manager.jobs.windows import BINS, LONG, SHORT, Window
 
-WINDOW_NS = 30 * 10**9
 LEAST_BURSTS = 12
 """Of a job: with fewer it is none yet."""
 
 MOST_COMPARED = 8
 """Flows by which the rhythm is found, those that send most."""
+
+MUCH_LONGER, HARDLY = 1.5, 0.04
+"""Than the median; and in this share of iterations."""
+
+OVER = 2.0
+"""Iterations: what has sent nothing for so long is over."""
 
 Ints = NDArray[np.int64]
 
@@ -39,6 +45,8 @@ class Job:
         changes: when the period became another one.
         ranks: how late each NIC is, of those that tell enough; the latest first.
         confidence: from 0 to 1, that it is one job with these members.
+        likeness: from 0 to 1, how like each other its iterations are; 0 without a rhythm.
+        window: in which all this was seen.
         lately: what its last iterations show.
     """
 
@@ -51,6 +59,8 @@ class Job:
     changes: tuple[Change, ...]
     ranks: tuple[Lateness, ...]
     confidence: float
+    likeness: float
+    window: Window
     lately: Symptoms
     members: frozenset[str] = field(init=False)
 
@@ -64,6 +74,12 @@ class Job:
         since_ns = self.changes[-1].at_ns if self.changes else 0
         starts_ns = self.starts_ns[self.starts_ns >= since_ns]
         return float(np.diff(starts_ns).mean()) if len(starts_ns) > 1 else None
+
+    @property
+    def is_even(self) -> bool:
+        """Whether hardly an iteration took much longer than others, as each last of some micro-batches does."""
+        lasted_ns = np.diff(self.starts_ns)
+        return not len(lasted_ns) or float(np.mean(lasted_ns > MUCH_LONGER * np.median(lasted_ns))) <= HARDLY
 
     @property
     def stragglers(self) -> list[Lateness]:
@@ -87,30 +103,61 @@ def infer(
         now_ns: the timeline now.
         before: jobs whose members are taken to be together still.
     """
-    flows = flows_of(rings, addresses, now_ns - WINDOW_NS)
+    flows = flows_of(rings, addresses, now_ns - LONG.length_ns)
+    recent = [late for each in flows if (late := each.since(now_ns - SHORT.length_ns)) is not None]
+    short = _jobs(recent, owners, now_ns, SHORT, before)
+    clear = {flow for job in short if job.likeness >= CLEAR and job.is_even for flow in job.flows}
+    rest = [
+        each
+        for each in flows
+        if each.flow not in clear and each.left["start_ns"][0] < now_ns - SHORT.length_ns
+    ]
+    long = _jobs(rest, owners, now_ns, LONG, [job for job in before if job.window == LONG])
+    return sorted(_better(short, long), key=lambda job: (-len(job.members), sorted(job.members)))
+
+
+def _better(short: Sequence[Job], long: Sequence[Job]) -> list[Job]:
+    """Jobs as they are seen in the short window, or in the long one where only there, or much better, iterations are seen."""
+    taken = [job for job in long if job.likeness and all(_is_better(job, other) for other in short)]
+    flows = {flow for job in taken for flow in job.flows}
+    return [*taken, *(job for job in short if flows.isdisjoint(job.flows))]
+
+
+def _is_better(job: Job, other: Job) -> bool:
+    if not other.likeness or set(job.flows).isdisjoint(other.flows):
+        return True
+    is_clearer = job.likeness >= other.likeness + CLEARER or (job.is_even and not other.is_even)
+    return is_clearer and set(job.flows).issuperset(other.flows)
+
+
+def _jobs(
+    flows: Sequence[FlowBursts],
+    owners: Mapping[Flow, Owners],
+    now_ns: int,
+    window: Window,
+    before: Sequence[Job],
+) -> list[Job]:
+    """Those of some flows that are seen in a window."""
     known = [owners.get(each.flow, UNKNOWN) for each in flows]
     together = (Together(job.flows, job.confidence) for job in before)
-    groups = group(flows, known, now_ns, WINDOW_NS, together)
-    found = [
-        _job(one, flows, known, now_ns)
+    groups = group(flows, known, now_ns, window.length_ns, together)
+    return [
+        _job(one, flows, known, now_ns, window)
         for one in groups
         if sum(len(flows[i].left) for i in one.flows) >= LEAST_BURSTS
     ]
-    return sorted(found, key=lambda job: (-len(job.members), sorted(job.members)))
 
 
-def _job(one: Group, flows: Sequence[FlowBursts], owners: Sequence[Owners], now_ns: int) -> Job:
+def _job(
+    one: Group, flows: Sequence[FlowBursts], owners: Sequence[Owners], now_ns: int, window: Window
+) -> Job:
     mine = [flows[i] for i in one.flows]
     sent: Counter[tuple[str, str]] = Counter()
     for each in mine:
         sent[each.flow.src, each.flow.dst] += int(each.left["bytes"].sum())
     latest_ns = min(now_ns, max(int(each.left["end_ns"].max()) for each in mine))
-    chosen = _busiest(mine)
-    found = rhythm(np.array([activity(each.left, latest_ns, WINDOW_NS // BIN_NS) for each in chosen]))
+    starts_ns, likeness = _iterations(mine, latest_ns, now_ns, window)
     members = communicators(sent)
-    starts_ns = np.zeros(0, np.int64)
-    if found is not None:
-        starts_ns = latest_ns - WINDOW_NS + found.starts.astype(np.int64) * BIN_NS
     return Job(
         named=one.named,
         owners=frozenset(owner for i in one.flows for owner in owners[i] if owner is not None),
@@ -121,8 +168,32 @@ def _job(one: Group, flows: Sequence[FlowBursts], owners: Sequence[Owners], now_
         changes=tuple(changes(starts_ns)),
         ranks=tuple(lateness(mine, members, starts_ns)),
         confidence=one.likeness,
+        likeness=likeness,
+        window=window,
         lately=symptoms(mine, members, starts_ns, latest_ns),
     )
+
+
+def _iterations(
+    flows: Sequence[FlowBursts], latest_ns: int, now_ns: int, window: Window
+) -> tuple[Ints, float]:
+    """When iterations of some flows began, shape (iterations,), and how like each other these are; none and 0 where there are none.
+
+    Args:
+        flows: of one job.
+        latest_ns: when it sent last.
+        now_ns: the timeline now.
+        window: in which they are looked for.
+    """
+    sent = [activity(each.left, latest_ns, BINS, window.bin_ns) for each in _busiest(flows)]
+    found = rhythm(np.array(sent))
+    if found is not None:
+        period_ns = found.period * window.bin_ns
+        is_over = now_ns - latest_ns > max(SHORT.length_ns, OVER * period_ns)
+        if period_ns >= window.least_period_ns and not is_over:
+            begun = latest_ns - window.length_ns + found.starts.astype(np.int64) * window.bin_ns
+            return begun, found.likeness
+    return np.zeros(0, np.int64), 0.0
 
 
 def _by_source(sent_bytes: Mapping[tuple[str, str], int]) -> dict[str, int]:

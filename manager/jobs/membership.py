@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 
 from manager.jobs.flows import Flow, FlowBursts
 
-STEP_NS = 10_000_000
-BLURS_NS = 50_000_000, 100_000_000
-RARE_NS = 600_000_000
-"""By so much a flow begins earlier or later within iterations, and is still in rhythm: by the more where one of two flows begins so
-rarely, as a share of what is computed is longer then."""
+STEPS = 3_000
+"""Into so many a window is divided."""
 
-MOST_LAG_NS = 3_000_000_000
+BLURS, RARE = (5, 10), 50
+"""By so many steps a flow begins earlier or later within iterations, and is still in rhythm: by the more where one of two flows begins
+less than so many times, as a share of what is computed is longer then."""
+
+MOST_LAG = 300
+"""Steps."""
+
 LEAST_LIKENESS = 0.5
 LEAST_BURSTS = 6
 """With fewer, whether a flow is in rhythm cannot be told."""
@@ -138,17 +141,15 @@ class _Rhythms:
     """The beginnings of the bursts of flows that meet at a NIC, to be compared."""
 
     def __init__(self, flows: Sequence[FlowBursts], until_ns: int, window_ns: int) -> None:
-        self._window_ns, steps = window_ns, window_ns // STEP_NS
-        self._lags = min(MOST_LAG_NS // STEP_NS, steps // 4)
-        begun = np.zeros((len(flows), steps))
+        begun = np.zeros((len(flows), STEPS))
         self._counts = np.zeros(len(flows), np.intp)
         for i, each in enumerate(flows):
-            place = (each.left["start_ns"] - (until_ns - window_ns)) // STEP_NS
-            place = place[(place >= 0) & (place < steps)]
+            place = (each.left["start_ns"] - (until_ns - window_ns)) // (window_ns // STEPS)
+            place = place[(place >= 0) & (place < STEPS)]
             self._counts[i] = len(place)
             begun[i, place] = 1.0
-        self._length = 1 << (steps + self._lags + 2 * max(BLURS_NS) // STEP_NS).bit_length()
-        self._spectra = [self._blurred(begun, blur_ns // STEP_NS) for blur_ns in BLURS_NS]
+        self._length = 1 << (STEPS + MOST_LAG + 2 * max(BLURS)).bit_length()
+        self._spectra = [self._blurred(begun, blur) for blur in BLURS]
 
     def _blurred(self, begun: Floats, steps: int) -> NDArray[np.complex128]:
         """Spectra of what begins, of norm 1 and mean 0."""
@@ -163,10 +164,10 @@ class _Rhythms:
         """The correlation of two flows' beginnings at the lag at which it is highest."""
         if min(self._counts[i], self._counts[j]) < LEAST_BURSTS:
             return 0.0
-        rare = int(min(self._counts[i], self._counts[j]) * RARE_NS < self._window_ns)
+        rare = int(min(self._counts[i], self._counts[j]) < RARE)
         of = self._spectra[rare]
         found = np.fft.irfft(of[i] * of[j].conj(), self._length)
-        return float(max(found[: self._lags].max(), found[-self._lags :].max()))
+        return float(max(found[:MOST_LAG].max(), found[-MOST_LAG:].max()))
 
 
 class _Union:

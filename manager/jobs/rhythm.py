@@ -12,9 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-BIN_NS = 2_000_000
-"""Finer than the end of a burst is known: a period of a few bins would not be seen at its full likeness."""
-
 SHORTEST_BURST_NS = 1_000_000
 LEAST_BINS = 10
 """Of a period: a shorter one is not told from noise."""
@@ -73,23 +70,24 @@ class Rhythm:
     """In which rhythm queue pairs send.
 
     Attributes:
-        period_ns: the mean.
+        period: the mean, in bins.
         likeness: how like itself the activity is a period later, 1 for exactly.
         starts: the bin in which each iteration begins, shape (iterations,).
     """
 
-    period_ns: float
+    period: float
     likeness: float
     starts: NDArray[np.intp]
 
 
-def activity(bursts: Rows, until_ns: int, bins: int) -> Floats:
-    """Bytes in each of so many bins of BIN_NS until a moment, each burst's spread evenly over it.
+def activity(bursts: Rows, until_ns: int, bins: int, bin_ns: int) -> Floats:
+    """Bytes in each of so many bins until a moment, each burst's spread evenly over it.
 
     Args:
         bursts: dtype BURST_ROW, shape (n,).
         until_ns: on the timeline.
         bins: how many.
+        bin_ns: how long each is.
 
     Returns:
         Shape (bins,), the earliest first.
@@ -101,7 +99,7 @@ def activity(bursts: Rows, until_ns: int, bins: int) -> Floats:
     order = np.argsort(times_ns, kind="stable")
     times_ns, rates = times_ns[order], np.cumsum(np.concatenate([rate, -rate])[order])
     sent = np.concatenate([[0.0], np.cumsum(rates[:-1] * np.diff(times_ns))]) if len(times_ns) else rates
-    edges_ns = BIN_NS * np.arange(-bins, 1, dtype=np.float64)
+    edges_ns = bin_ns * np.arange(-bins, 1, dtype=np.float64)
     if not len(times_ns):
         return np.zeros(bins)
     found: Floats = np.maximum(np.diff(np.interp(edges_ns, times_ns, sent)), 0.0)
@@ -119,7 +117,7 @@ def rhythm(sent: Floats) -> Rhythm | None:
     """
     silent = int(np.argmax(sent.sum(axis=0) >= 1.0))
     found = _of_either_half(sent[:, silent:])
-    return None if found is None else Rhythm(found.period_ns, found.likeness, silent + found.starts)
+    return None if found is None else Rhythm(found.period, found.likeness, silent + found.starts)
 
 
 def _of_either_half(sent: Floats) -> Rhythm | None:
@@ -130,15 +128,15 @@ def _of_either_half(sent: Floats) -> Rhythm | None:
     first, second = _rhythm(sent[:, :middle]), _rhythm(sent[:, middle:])
     if first is None or second is None or not _differ(first, second):
         return whole
-    paused = _ends_of_pauses(sent.sum(axis=0), [each.period_ns / BIN_NS for each in (first, second)])
+    paused = _ends_of_pauses(sent.sum(axis=0), [each.period for each in (first, second)])
     if paused is not None:
-        return Rhythm(_period_ns(paused), max(first.likeness, second.likeness), paused)
+        return Rhythm(_period(paused), max(first.likeness, second.likeness), paused)
     likeness = min(first.likeness, second.likeness)
     if whole is not None and likeness < whole.likeness + CLEARER:
         return whole
     begins = middle + second.starts
-    starts = np.concatenate([first.starts, begins[begins > first.starts[-1] + first.period_ns / BIN_NS / 2]])
-    return Rhythm(_period_ns(starts), likeness, starts)
+    starts = np.concatenate([first.starts, begins[begins > first.starts[-1] + first.period / 2]])
+    return Rhythm(_period(starts), likeness, starts)
 
 
 def _differ(first: Rhythm, second: Rhythm) -> bool:
@@ -161,11 +159,11 @@ def _rhythm(sent: Floats) -> Rhythm | None:
     starts = _ends_of_pauses(sent, [first])
     if starts is None:
         starts = _starts(sent, first)
-    return Rhythm(_period_ns(starts), float(min(like[first], 1.0)), starts)
+    return Rhythm(_period(starts), float(min(like[first], 1.0)), starts)
 
 
-def _period_ns(starts: NDArray[np.intp]) -> float:
-    return float(np.diff(starts).mean()) * BIN_NS
+def _period(starts: NDArray[np.intp]) -> float:
+    return float(np.diff(starts).mean())
 
 
 def _score(like: Floats, lag: int) -> float:

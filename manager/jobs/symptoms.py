@@ -98,7 +98,7 @@ def symptoms(
         starts_ns: when its iterations began, on the timeline, shape (iterations,).
         now_ns: the timeline now.
     """
-    since_ns = now_ns - LATELY_NS
+    since_ns = min([now_ns - LATELY_NS, *starts_ns[-2:-1].tolist()])
     count = max(int(np.count_nonzero(starts_ns >= since_ns)), LEAST_LATELY + 1)
     sent, resent = Counter[Flow](), Counter[Flow]()
     for each in flows:

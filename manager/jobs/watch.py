@@ -6,8 +6,9 @@ from functools import partial
 from cwdp.shared.bus.messages import nic_id
 from manager.hosts.members import Members
 from manager.jobs.flows import Flow
-from manager.jobs.inference import WINDOW_NS, Job, infer
+from manager.jobs.inference import Job, infer
 from manager.jobs.membership import Owner, Owners
+from manager.jobs.windows import LONG
 from manager.queue_pairs.traffic import Traffic
 from manager.queue_pairs.verbs import VerbsStore
 
@@ -36,7 +37,7 @@ class JobWatch:
     def due(self, now_s: float) -> Infer | None:
         """What infers them, from what is known now; None where nothing is."""
         now_ns = self._traffic.timeline_ns(now_s)
-        rings = {} if now_ns is None else self._traffic.bursts.since(now_ns - WINDOW_NS)
+        rings = {} if now_ns is None else self._traffic.bursts.since(now_ns - LONG.length_ns)
         if now_ns is None or not rings:
             self.jobs = ()
             return None

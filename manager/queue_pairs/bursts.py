@@ -9,8 +9,12 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import BURST_ROW, qp_keys
 
-KEPT = 1_024
-"""Bursts of a NIC, both ways; the latest."""
+KEPT, LATEST, SELDOM = 1_024, 384, 384
+"""Bursts of a NIC, both ways: so many are kept until room has to be made. Then the latest stay, and of those before the latest of each
+direction of a queue pair, as many of one as of another: else one that sends often would push out what sends seldom."""
+
+REMEMBERED_NS = 300 * 10**9
+"""Before the last one: what ended earlier need not be kept."""
 
 LONGEST_NS = 3_600 * 10**9
 MOST_BYTES = 2**50
@@ -58,7 +62,7 @@ class BurstStore:
 
     def __init__(self) -> None:
         self.implausible = 0
-        self._rings: dict[tuple[str, str], _Ring] = {}
+        self._rings: dict[tuple[str, str], _Kept] = {}
 
     def hear(self, nic: tuple[str, str], rows: Rows, now_ns: int) -> None:
         """Take in bursts that are over.
@@ -73,7 +77,7 @@ class BurstStore:
         sane &= (start_ns <= end_ns) & (start_ns > end_ns - LONGEST_NS)
         self.implausible += int(np.count_nonzero(~sane))
         if sane.any():
-            self._rings.setdefault(nic, _Ring()).add(rows[sane])
+            self._rings.setdefault(nic, _Kept()).add(rows[sane])
 
     def of(self, nic: tuple[str, str]) -> dict[Key, Bursts]:
         """What is known of a NIC's queue pairs."""
@@ -92,9 +96,8 @@ class BurstStore:
         return {nic: rows for nic, rows in found.items() if len(rows)}
 
     def whole_since_ns(self, nic: tuple[str, str]) -> int | None:
-        """When the first burst ended that is kept of a NIC of which earlier ones are not; None where all are."""
-        rows = self._rings[nic].rows if nic in self._rings else ()
-        return int(rows["end_ns"].min()) if len(rows) == KEPT else None  # type: ignore[call-overload]
+        """When the last burst ended of those of a NIC that are not kept; None where all are."""
+        return self._rings[nic].lost_ns if nic in self._rings else None
 
     def keep_only(self, hosts: Collection[str]) -> None:
         """Forget what other hosts told."""
@@ -102,22 +105,50 @@ class BurstStore:
             del self._rings[nic]
 
 
-class _Ring:
-    """The last `KEPT` rows of a NIC."""
+class _Kept:
+    """The rows that are kept of a NIC.
+
+    Attributes:
+        lost_ns: when the last one ended of those that are not; None where all are.
+    """
 
     def __init__(self) -> None:
+        self.lost_ns: int | None = None
         self._rows = np.zeros(KEPT, BURST_ROW)
         self._count = 0
 
     @property
     def rows(self) -> Rows:
-        """Those there are, in no order."""
+        """In no order."""
         return self._rows[: self._count]
 
     def add(self, rows: Rows) -> None:
-        rows = rows[-KEPT:]
-        self._rows[(self._count + np.arange(len(rows))) % KEPT] = rows
+        if self._count + len(rows) > KEPT:
+            rows = np.concatenate([self.rows, rows])
+            self._count = 0
+            keeps = _keeps(rows)
+            lost_ns = int(rows["end_ns"][~keeps].max())
+            self.lost_ns = lost_ns if self.lost_ns is None else max(lost_ns, self.lost_ns)
+            rows = rows[keeps]
+        self._rows[self._count : self._count + len(rows)] = rows
         self._count += len(rows)
+
+
+def _keeps(rows: Rows) -> NDArray[np.bool_]:
+    """Which of too many rows are kept, shape (n,)."""
+    latest_first = np.argsort(-rows["end_ns"], kind="stable")
+    keeps = np.zeros(len(rows), np.bool_)
+    keeps[latest_first[:LATEST]] = True
+    older = latest_first[LATEST:]
+    older = older[rows["end_ns"][older] >= rows["end_ns"][latest_first[0]] - REMEMBERED_NS]
+    keys = qp_keys(rows[older])
+    order = np.argsort(keys, kind="stable")
+    is_first = np.concatenate([[True], keys[order][1:] != keys[order][:-1]])[: len(order)]
+    place = np.arange(len(order))
+    turn = np.zeros(len(older), np.intp)
+    turn[order] = place - np.maximum.accumulate(np.where(is_first, place, 0))
+    keeps[older[np.argsort(turn, kind="stable")[:SELDOM]]] = True
+    return keeps
 
 
 def by_queue_pair(rows: Rows) -> list[Rows]:

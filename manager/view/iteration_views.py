@@ -31,6 +31,7 @@ def _row(name: str, job: Job) -> Json:
         "queue_pairs": len(job.flows),
         "kinds": sorted({each.kind for each in job.communicators}),
         "period_ns": None if job.period_ns is None else rounded(job.period_ns),
+        "window_ns": job.window.length_ns,
         "iterations": len(lasted_ns),
         "last_iteration_ns": int(lasted_ns[-1]) if len(lasted_ns) else None,
         "stragglers": [{"nic": one.nic, "late_ns": one.late_ns} for one in job.stragglers],

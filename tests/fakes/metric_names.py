@@ -11,6 +11,7 @@ from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
 from manager.jobs.symptoms import Symptoms
+from manager.jobs.windows import SHORT
 from manager.view.severity import severity
 
 TARGET_LABELS = {"cluster", "instance", "job"}
@@ -59,6 +60,8 @@ def _job() -> Job:
         changes=(),
         ranks=(Lateness("h1/nic0", 10**8, is_straggler=True),),
         confidence=0.9,
+        likeness=0.9,
+        window=SHORT,
         lately=Symptoms(),
     )
 

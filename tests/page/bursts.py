@@ -28,6 +28,7 @@ def _in_bursts(world: Synthetic, i: int, name: str) -> Json:
         "queue_pairs": 8,
         "kinds": ["ring"] if i == 0 else [],
         "period_ns": 529_000_000 if i == 0 else None,
+        "window_ns": 30 * 10**9,
         "iterations": 56 if i == 0 else 0,
         "last_iteration_ns": 544_000_000 if i == 0 else None,
         "stragglers": late if i == 0 else [],

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyroute2 import NetlinkError
 
+from cwdp.dataplane.pinned.tree import ensure_bpffs
 from cwdp.errors import CwdpError, LabError
 from tools.lab import clocks, process, processor, state
 from tools.lab.network import fabric, netns
@@ -20,7 +21,10 @@ _BPF_ROOT = Path("/sys/fs/bpf/cwdp")
 def up(spec: LabSpec) -> bool:
     """Raise a lab; return False if the same one is up already and complete.
 
+    The BPF file system is mounted for all hosts, which have mount namespaces of their own.
+
     Raises:
+        DataplaneError: it cannot be mounted.
         ConfigError: the spec cannot be built.
         LabError: another lab has this name, somebody else's namespace is in the way, or the kernel refused.
     """
@@ -32,6 +36,7 @@ def up(spec: LabSpec) -> bool:
             return False
         _clear(spec.name)
         _refuse_foreign(spec.name, Topology(spec).nodes)
+        ensure_bpffs()
         try:
             _build(spec)
         except BaseException:

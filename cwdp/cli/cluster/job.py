@@ -85,7 +85,7 @@ def _all(answer: Any) -> RenderableType:
             _sure(row),
             _stragglers(row),
         )
-    text = f"{answer['job_count']} jobs; pairs: queue pairs, one way; iteration: the mean of 30 s, or since it changed"
+    text = f"{answer['job_count']} jobs; pairs: queue pairs, one way; iteration: the mean of 30 s (of long ones 300 s), or since it changed"
     text += "; sure: that it is one job, told: by its processes; waits for: who is late, by how much, and how many more are"
     return Group(table, Text(text, style="dim"))
 

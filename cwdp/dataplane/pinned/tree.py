@@ -134,7 +134,12 @@ def effective_capabilities() -> int:
     return next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
 
 
-def _ensure_bpffs() -> None:
+def ensure_bpffs() -> None:
+    """Mount the BPF file system where it is not.
+
+    Raises:
+        DataplaneError: the kernel refused.
+    """
     if is_bpffs():
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -150,7 +155,7 @@ def _ensure_bpffs() -> None:
 def locked() -> Iterator[None]:
     """Hold the lock of the whole tree, with what a crash left half made cleared away."""
     require_privileges()
-    _ensure_bpffs()
+    ensure_bpffs()
     try:
         ROOT.mkdir(mode=0o750, exist_ok=True)
     except OSError as error:

@@ -6,7 +6,7 @@ import numpy as np
 from prometheus_client.core import Metric
 
 from manager.api.metric_families import NS, Labels, gauge, gauges, labelled_gauges
-from manager.jobs.inference import WINDOW_NS, Job
+from manager.jobs.inference import Job
 from manager.jobs.names import named
 
 MOST_JOBS = 100
@@ -38,13 +38,15 @@ def iteration_metrics(jobs: Sequence[Job]) -> Iterator[Metric]:
         stragglers = job.stragglers
         late |= {(name, one.nic): one.late_ns * NS for one in stragglers[:MOST_STRAGGLERS]}
         stragglers_left_out += len(stragglers[MOST_STRAGGLERS:])
-    text = "An iteration of a job, the mean of 30 s, or since it changed."
+    text = "An iteration of a job, the mean of 30 s (of long ones 300 s), or since it changed."
     yield labelled_gauges("cwdp_job_iteration_seconds", text, JOB, periods)
     yield labelled_gauges("cwdp_job_last_iteration_seconds", "The last iteration of a job.", JOB, latest)
     nics: dict[Labels, float] = {(name,): float(len(job.members)) for name, job in chosen.items()}
     yield labelled_gauges("cwdp_job_nics", "NICs of a job.", JOB, nics)
     sent: dict[Labels, float] = {(name,): _sent_bps(job) for name, job in chosen.items()}
-    yield labelled_gauges("cwdp_job_load_bps", "What a job sends, the mean of 30 s.", JOB, sent)
+    yield labelled_gauges(
+        "cwdp_job_load_bps", "What a job sends, the mean of 30 s (of long iterations 300 s).", JOB, sent
+    )
     sure: dict[Labels, float] = {(name,): job.confidence for name, job in chosen.items()}
     yield labelled_gauges("cwdp_job_confidence_ratio", "How sure it is that it is one job.", JOB, sure)
     text = "By how much a NIC for which the others of a job wait is late, the median over iterations."
@@ -54,4 +56,4 @@ def iteration_metrics(jobs: Sequence[Job]) -> Iterator[Metric]:
 
 
 def _sent_bps(job: Job) -> float:
-    return 8 * sum(job.sent_bytes.values()) / (WINDOW_NS * NS)
+    return 8 * sum(job.sent_bytes.values()) / (job.window.length_ns * NS)

@@ -8,12 +8,13 @@ from aiohttp import web
 from manager.api.refusal import refuse, refuse_job
 from manager.job_window import answers
 from manager.job_window.gathered import gather
-from manager.jobs.inference import WINDOW_NS, Job
+from manager.jobs.inference import Job
 from manager.jobs.names import named
+from manager.jobs.windows import LONG
 from manager.state import FleetState
 from manager.view.json_values import Json
 
-SHORTEST_NS, LONGEST_NS = 1_000_000, WINDOW_NS
+SHORTEST_NS, LONGEST_NS = 1_000_000, LONG.length_ns
 DEFAULT_NS = 10_000_000_000
 LASTS_S = 2.0
 
@@ -39,7 +40,7 @@ class JobsHttp:
         now_s, name = time.monotonic(), request.query.get("job", "")
         self._series_of = {job: one for job, one in self._series_of.items() if now_s < one[0] + LASTS_S}
         if name not in self._series_of:
-            making = asyncio.create_task(self._make_series(self._asked(request, WINDOW_NS)))
+            making = asyncio.create_task(self._make_series(self._asked(request)))
             self._series_of[name] = now_s, making
         return web.json_response(await asyncio.shield(self._series_of[name][1]))
 
@@ -47,14 +48,14 @@ class JobsHttp:
         now_s, window = time.time(), await gather(self._state, *asked)
         return await asyncio.to_thread(answers.series, window, now_s)
 
-    def _asked(self, request: web.Request, window_ns: int) -> tuple[str, Job, int, int]:
-        """The job that is asked for, by its name, and when the window begins and ends."""
+    def _asked(self, request: web.Request, window_ns: int | None = None) -> tuple[str, Job, int, int]:
+        """The job that is asked for, by its name, and when the window begins and ends; without a length that in which it is seen."""
         name, state = request.query.get("job", ""), self._state
         job = named(state.jobs.jobs).get(name)
         now_ns = state.traffic.timeline_ns(time.monotonic())
         if job is None or now_ns is None:
             refuse_job(name)
-        return name, job, now_ns - window_ns, now_ns
+        return name, job, now_ns - (window_ns or job.window.length_ns), now_ns
 
 
 def _window_ns(text: str) -> int:
@@ -62,6 +63,6 @@ def _window_ns(text: str) -> int:
     if not (is_number and SHORTEST_NS <= int(text) <= LONGEST_NS):
         refuse(
             f"window_ns: {text[:40]!r} is no whole number from {SHORTEST_NS} to {LONGEST_NS}",
-            "bursts are kept for 30 s",
+            "bursts are looked at for 300 s",
         )
     return int(text)

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from lab_traffic import send_many
 
+from cwdp.dataplane.pinned.tree import BPFFS
 from cwdp.errors import LabError
 from tools.lab import Lab, LabSpec, clocks, lifecycle, processor, state
 from tools.lab.network import netns
@@ -222,3 +223,17 @@ def test_mistakes_get_an_explanation(
     assert complaint in failed.stderr
     assert "Traceback" not in failed.stderr
     assert failed.stdout == ""
+
+
+def test_a_machine_without_the_bpf_file_system_gets_it(spare_name: str) -> None:
+    """As one has that has only just started: its hosts' agents would each mount their own, which nobody else sees."""
+    lab = f"{sys.executable} -m tools.lab"
+    steps = (
+        f"umount -l {BPFFS} 2>/dev/null",
+        f"{lab} up --name {spare_name} {' '.join(SMALL)}",
+        f"stat -f -c %T {BPFFS}",
+        f"{lab} down --name {spare_name}",
+    )
+    shell = ["unshare", "--mount", "sh", "-c", "; ".join(steps)]
+    done = subprocess.run(shell, capture_output=True, text=True, check=True)
+    assert "bpf_fs" in done.stdout.split(), done.stderr

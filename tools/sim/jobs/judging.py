@@ -2,21 +2,53 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 
-from manager.jobs.inference import WINDOW_NS, Job, infer
+from manager.jobs.inference import Job, infer
+from manager.jobs.windows import LONG, SHORT, Window
+from manager.queue_pairs.bursts import BurstStore
 from tools.sim.jobs.world import EPOCH_NS, World, ends_of, job, play, spoiled, with_noise
 
 KINDS = ("ring", "all-to-all", "pipeline", "tree")
 NICS_A_JOB = 8
-SECONDS = 32
-NOW_NS = EPOCH_NS + WINDOW_NS + 10**9
 LATE = 0.2
 NOISE_A_NIC = 2
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long jobs compute in an iteration and how much they send, and in which window they are seen.
+
+    Attributes:
+        compute_ms: the least and the most.
+        buffer_bytes: of a rank; one of these is drawn.
+    """
+
+    compute_ms: tuple[float, float]
+    buffer_bytes: tuple[int, ...]
+    window: Window
+
+    @property
+    def now_ns(self) -> int:
+        """When they are looked at."""
+        return EPOCH_NS + self.window.length_ns + 10**9
+
+    @property
+    def seconds(self) -> float:
+        """For so long they run."""
+        return self.window.length_ns / 1e9 + 2
+
+
+QUICK = Pace((80, 900), (10**7, 5 * 10**7, 2 * 10**8), SHORT)
+SLOW = Pace((4_000, 15_000), (10**8, 5 * 10**8, 2 * 10**9), LONG)
+"""As large models train: some ten iterations to a few dozen in all that is looked at."""
+
+NOW_NS = QUICK.now_ns
 
 Place = Literal["apart", "shared"]
 Trouble = Literal["none", "spoiled", "noise", "both"]
@@ -24,7 +56,7 @@ PLACES: tuple[Place, ...] = "apart", "shared"
 TROUBLES: tuple[Trouble, ...] = "none", "spoiled", "noise", "both"
 
 
-def many_jobs(seed: int, place: Place, trouble: Trouble = "none") -> World:
+def many_jobs(seed: int, place: Place, trouble: Trouble = "none", pace: Pace = QUICK) -> World:
     """One to eight jobs of all kinds, on hosts of their own, or each two on NICs that they share."""
     rng, count = random.Random(f"{seed} {place}"), 1 + seed % 8
     ends = ends_of([(f"h{i}", "nic0") for i in range(1, NICS_A_JOB * count + 1)])
@@ -36,15 +68,16 @@ def many_jobs(seed: int, place: Place, trouble: Trouble = "none") -> World:
                 ends,
                 rng.choice(KINDS),
                 rng.sample(names[first : first + NICS_A_JOB], rng.choice([4, 8])),
-                rng.uniform(80, 900),
+                rng.uniform(*pace.compute_ms),
                 jitter=rng.choice([0.0, 0.002, rng.uniform(0.01, 0.08)]),
                 seed=100 * seed + number,
+                buffer_bytes=pace.buffer_bytes[1],
             )
         )
-    return _troubled(play(plans, ends, SECONDS, seed=seed), seed, trouble)
+    return _troubled(play(plans, ends, pace.seconds, seed=seed), seed, trouble, pace)
 
 
-def one_job(seed: int, kind: str, *, is_late: bool) -> tuple[World, str]:
+def one_job(seed: int, kind: str, *, is_late: bool, pace: Pace = QUICK) -> tuple[World, str]:
     """A job, every second time told of badly, and which of its ranks computes a fifth longer; empty for none."""
     rng = random.Random(f"{seed} {kind} {is_late}")
     ends = ends_of([(f"h{i}", "nic0") for i in range(1, rng.choice([5, 6, 8]) + 1)])
@@ -54,37 +87,39 @@ def one_job(seed: int, kind: str, *, is_late: bool) -> tuple[World, str]:
         ends,
         kind,
         rng.sample(names, len(names)),
-        rng.uniform(100, 900),
+        rng.uniform(*pace.compute_ms),
         jitter=rng.choice([0.0, 0.02, 0.05]),
         seed=seed,
         stragglers={straggler: LATE} if is_late else {},
-        buffer_bytes=rng.choice([10**7, 5 * 10**7, 2 * 10**8]),
+        buffer_bytes=rng.choice(pace.buffer_bytes),
     )
-    return _troubled(
-        play([plan], ends, SECONDS, seed=seed), seed, "spoiled" if seed % 2 else "none"
-    ), straggler
+    world = play([plan], ends, pace.seconds, seed=seed)
+    return _troubled(world, seed, "spoiled" if seed % 2 else "none", pace), straggler
 
 
-def members_right(world: World) -> tuple[int, int]:
+def members_right(world: World, pace: Pace = QUICK) -> tuple[int, int]:
     """How many flows are in a job with just those that they belong to, and how many there are."""
-    found = {frozenset(tuple(flow) for flow in one.flows) for one in inferred(world)}
+    found = {frozenset(tuple(flow) for flow in one.flows) for one in inferred(world, pace)}
     found |= {frozenset([flow]) for flow in _flows(world) - frozenset().union(*found)}
     return sum(len(mine) for mine in world.jobs if frozenset(mine) in found), len(_flows(world))
 
 
-def inferred(world: World) -> list[Job]:
-    """What the manager makes of it."""
-    return infer(world.rings, world.owners, {}, NOW_NS)
+def inferred(world: World, pace: Pace = QUICK) -> list[Job]:
+    """What the manager makes of what it keeps of it."""
+    bursts = BurstStore()
+    for nic, rows in world.rings.items():
+        over = rows[rows["end_ns"] < pace.now_ns]
+        bursts.hear(nic, over[np.argsort(over["end_ns"], kind="stable")], pace.now_ns)
+    return infer(bursts.since(pace.now_ns - LONG.length_ns), world.owners, {}, pace.now_ns)
 
 
 def period_error(world: World, found: Job) -> float:
-    """By what share the mean iteration is off that of the same iterations in truth."""
-    if found.period_ns is None:
+    """By what share the mean iteration is off that in truth at the same time."""
+    if len(found.starts_ns) < 2:
         return float("inf")
-    starts = world.starts_ns[0]
-    first, last = (int(np.argmin(abs(starts - at))) for at in (found.starts_ns[0], found.starts_ns[-1]))
-    truth = float(starts[last] - starts[first]) / (len(found.starts_ns) - 1)
-    return abs(found.period_ns / truth - 1)
+    starts_ns = world.starts_ns[0]
+    first, last = (int(np.argmin(abs(starts_ns - at))) for at in found.starts_ns[[0, -1]])
+    return abs(float(np.diff(found.starts_ns).mean() / np.diff(starts_ns[first : last + 1]).mean()) - 1)
 
 
 @dataclass(frozen=True)
@@ -95,10 +130,10 @@ class Verdict:
     straggler: str
 
 
-def judge(seed: int, kind: str, *, is_late: bool) -> Verdict:
+def judge(seed: int, kind: str, *, is_late: bool, pace: Pace = QUICK) -> Verdict:
     """Infer a drawn job and compare."""
-    world, straggler = one_job(seed, kind, is_late=is_late)
-    jobs = inferred(world)
+    world, straggler = one_job(seed, kind, is_late=is_late, pace=pace)
+    jobs = inferred(world, pace)
     if len(jobs) != 1:
         return Verdict(float("inf"), "missed")
     named = [one.nic for one in jobs[0].stragglers]
@@ -109,20 +144,21 @@ def judge(seed: int, kind: str, *, is_late: bool) -> Verdict:
 
 
 def figures(seeds: Iterable[int]) -> list[dict[str, Any]]:
-    """Members by where jobs are and what trouble there is; periods and stragglers by kind."""
+    """Members by where jobs are and what trouble there is; periods and stragglers by kind; also of jobs of long iterations."""
     seeds, rows = list(seeds), list[dict[str, Any]]()
     for place in PLACES:
         for trouble in TROUBLES:
-            counts = [members_right(many_jobs(seed, place, trouble)) for seed in seeds]
-            good, total = (sum(each) for each in zip(*counts, strict=True))
-            rows.append(_row(f"{place}_{trouble}", members_right=good / total))
-    for kind in KINDS:
-        verdicts = [judge(seed, kind, is_late=is_late) for seed in seeds for is_late in (False, True)]
+            rows.append(_members(f"{place}_{trouble}", seeds, place, trouble, QUICK))
+        rows.append(_members(f"{place}_both_slow", seeds, place, "both", SLOW))
+    for (ending, pace), kind in product((("", QUICK), ("_slow", SLOW)), KINDS):
+        verdicts = [
+            judge(seed, kind, is_late=is_late, pace=pace) for seed in seeds for is_late in (False, True)
+        ]
         late = Counter(each.straggler for each in verdicts[1::2])
         well = Counter(each.straggler for each in verdicts[::2])
         rows.append(
             _row(
-                f"job_{kind}",
+                f"job_{kind}{ending}",
                 period_right=float(np.mean([each.period_error <= 0.01 for each in verdicts])),
                 straggler_right=late["right"] / len(seeds),
                 straggler_wrong=late["wrong"] / len(seeds),
@@ -132,16 +168,22 @@ def figures(seeds: Iterable[int]) -> list[dict[str, Any]]:
     return rows
 
 
+def _members(name: str, seeds: Sequence[int], place: Place, trouble: Trouble, pace: Pace) -> dict[str, Any]:
+    counts = [members_right(many_jobs(seed, place, trouble, pace), pace) for seed in seeds]
+    good, total = (sum(each) for each in zip(*counts, strict=True))
+    return _row(name, members_right=good / total)
+
+
 def _row(name: str, **shares: float) -> dict[str, Any]:
     """Shares of 1; those that are not asked for are None."""
     names = "members_right", "period_right", "straggler_right", "straggler_wrong", "healthy_wrong"
     return {"name": name, **{each: shares.get(each) for each in names}}
 
 
-def _troubled(world: World, seed: int, trouble: Trouble) -> World:
+def _troubled(world: World, seed: int, trouble: Trouble, pace: Pace) -> World:
     rng = np.random.default_rng(seed)
     if trouble in ("noise", "both"):
-        world = with_noise(world, rng, NOISE_A_NIC, SECONDS)
+        world = with_noise(world, rng, NOISE_A_NIC, pace.seconds)
     return spoiled(world, rng) if trouble in ("spoiled", "both") else world
 
 

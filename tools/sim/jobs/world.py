@@ -108,6 +108,38 @@ def with_noise(world: World, rng: np.random.Generator, per_nic: int, seconds: fl
     return World(world.owners, rings, jobs, world.starts_ns)
 
 
+def micro_batches(
+    batches: int, compute_ms: float, last_ms: float, seconds: float, *, jitter: float = 0.02, seed: int = 1
+) -> World:
+    """A job of two pipelines of four stages that sends after each micro-batch, and between the pipelines after the last one."""
+    ends = ends_of([(f"h{i}", "nic0") for i in range(1, 9)])
+    rng, names = random.Random(seed), list(ends)
+    small: list[Span] = []
+    large: list[Span] = []
+    starts: list[int] = []
+    at_ns = 0
+    while at_ns < seconds * 1e9:
+        starts.append(at_ns)
+        for _ in range(batches):
+            at_ns += round(compute_ms * 1e6 * rng.uniform(1 - jitter, 1 + jitter))
+            small.append((at_ns, at_ns + 40_000_000, 50_000_000))
+        large.append((at_ns, at_ns + round(last_ms * 1e6), round(last_ms * 1e6)))
+        at_ns = large[-1][1]
+    pairs = [(names[i], names[i + 1], small) for i in range(7) if i != 3]
+    pairs += [(names[i], names[(i + 4) % 8], large) for i in range(8)]
+    addresses = {name: packed_address(str(end.address)) for name, end in ends.items()}
+    rows: dict[Nic, list[NDArray[np.void]]] = {}
+    for qpn, (src, dst, spans) in enumerate(pairs, 100):
+        later = rng.randrange(30_000_000)
+        sent = [(begin + later, end + later, size) for begin, end, size in spans]
+        rows.setdefault(named(src), []).append(_bursts(sent, addresses[dst], qpn, EGRESS, 0))
+        rows.setdefault(named(dst), []).append(_bursts(sent, addresses[src], qpn, INGRESS, OWD_NS))
+    flows = {(src, dst, qpn) for qpn, (src, dst, _) in enumerate(pairs, 100)}
+    rings = {nic: np.concatenate(parts) for nic, parts in rows.items()}
+    owners = {address: name for name, address in addresses.items()}
+    return World(owners, rings, [flows], [EPOCH_NS + np.array(starts, np.int64)])
+
+
 def job(
     ends: dict[str, Endpoint], collective: str, ranks: Sequence[str], compute_ms: float, **settings: object
 ) -> Plan:

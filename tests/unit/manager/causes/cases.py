@@ -13,6 +13,7 @@ from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.kinds import Communicator
 from manager.jobs.symptoms import Symptoms
+from manager.jobs.windows import SHORT
 
 USUAL_NS = 500e6
 NICS = tuple(f"h{i}/nic0" for i in range(1, 5))
@@ -51,6 +52,8 @@ def job(
         changes=(),
         ranks=(),
         confidence=1.0,
+        likeness=0.9,
+        window=SHORT,
         lately=seen,
     )
 

@@ -43,12 +43,12 @@ def test_a_window_ends_now(fleet: JobFleet) -> None:
     assert (status, len(answer["from_s"])) == (200, 300)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1e9", "30000000001", "9" * 400, "\u0661\u0660", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "1e9", "300000000001", "9" * 400, "\u0661\u0660", ""])
 def test_a_window_that_cannot_be_is_refused(fleet: JobFleet, text: str) -> None:
     ((status, answer),) = asked(fleet, f"/v1/trace?job=h1&window_ns={text}")
     assert status == 400
     assert "no whole number from 1000000 to 30000000000" in answer["error"]
-    assert answer["hint"] == "bursts are kept for 30 s"
+    assert answer["hint"] == "bursts are looked at for 300 s"
 
 
 @pytest.mark.parametrize("path", ["/v1/trace", "/v1/trace?job=h9", "/v1/job-series?job=", "/v1/job-series"])

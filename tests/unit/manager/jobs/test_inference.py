@@ -9,8 +9,19 @@ from manager.jobs.flows import Flow
 from manager.jobs.inference import infer
 from manager.jobs.membership import Owner, Owners
 from manager.jobs.names import named
-from tools.sim.jobs.judging import KINDS, NOW_NS, inferred, judge, one_job, period_error
-from tools.sim.jobs.world import EPOCH_NS, ends_of, job, play
+from manager.jobs.windows import LONG
+from tools.sim.jobs.judging import (
+    KINDS,
+    NOW_NS,
+    SLOW,
+    inferred,
+    judge,
+    many_jobs,
+    members_right,
+    one_job,
+    period_error,
+)
+from tools.sim.jobs.world import EPOCH_NS, ends_of, job, micro_batches, play
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,6 +78,51 @@ def test_processes_tell_jobs_apart_that_traffic_does_not() -> None:
     assert sorted(sorted(map(tuple, one.flows)) for one in found) == sorted(map(sorted, world.jobs))
     assert {one.confidence for one in found} == {1.0}
     assert sorted(named(found)) == ["h1", "slurm 7"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(4))
+def test_long_iterations_are_found_within_a_hundredth(seed: int, kind: str) -> None:
+    """As large models have them: 4 to 42 s."""
+    world, _ = one_job(seed, kind, is_late=False, pace=SLOW)
+    (found,) = inferred(world, SLOW)
+    assert found.window == LONG
+    assert period_error(world, found) < 0.01
+    assert not found.stragglers
+
+
+@pytest.mark.parametrize("kind", ["ring", "all-to-all"])
+def test_who_computes_longer_in_long_iterations_is_found(kind: str) -> None:
+    verdicts = Counter(judge(seed, kind, is_late=True, pace=SLOW).straggler for seed in range(4))
+    assert verdicts == {"right": 4}
+
+
+def test_members_of_jobs_of_long_iterations_beside_what_sends_often() -> None:
+    """More bursts in 300 s than are kept of a NIC: those of the jobs are not pushed out."""
+    counts = [members_right(many_jobs(seed, "shared", "both", SLOW), SLOW) for seed in range(1, 4)]
+    assert all(good == total for good, total in counts)
+
+
+@pytest.mark.parametrize(
+    ("batches", "compute_ms", "last_ms"), [(8, 500, 1500), (16, 300, 3000), (4, 1500, 2000)]
+)
+def test_micro_batches_are_no_iterations(batches: int, compute_ms: int, last_ms: int) -> None:
+    """Stages send after each of them, data-parallel ranks after the last: the short ones are what the last 30 s show."""
+    world = micro_batches(batches, compute_ms, last_ms, LONG.length_ns // 10**9 + 2)
+    found = inferred(world, SLOW)
+    assert sum(len(one.flows) for one in found) == len(world.jobs[0])
+    for one in found:
+        assert period_error(world, one) < 0.01
+
+
+def test_a_job_of_long_iterations_that_has_ended_is_none() -> None:
+    world, _ = one_job(2, "ring", is_late=False, pace=SLOW)
+    (found,) = inferred(world, SLOW)
+    assert found.period_ns is not None
+    last_ns = max(int(rows["end_ns"].max()) for rows in world.rings.values())
+    for periods, jobs in ((1.5, 1), (8.0, 0)):
+        now_ns = last_ns + round(periods * found.period_ns)
+        assert len([one for one in infer(world.rings, world.owners, {}, now_ns) if one.period_ns]) == jobs
 
 
 def test_what_sends_seldom_is_no_job() -> None:

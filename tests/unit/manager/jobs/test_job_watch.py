@@ -9,14 +9,14 @@ import pytest
 
 from cwdp.shared.bus.records import packed_address
 from manager.hosts.members import Members
-from manager.jobs.inference import WINDOW_NS
 from manager.jobs.watch import JobWatch
+from manager.jobs.windows import SHORT
 from manager.queue_pairs.traffic import Traffic
 from manager.queue_pairs.verbs import VerbsQp
 from manager.view import iteration_views
 from tools.sim.jobs.world import EPOCH_NS, World, ends_of, job, named, play
 
-NOW_NS = EPOCH_NS + WINDOW_NS + 10**9
+NOW_NS = EPOCH_NS + SHORT.length_ns + 10**9
 ENDS = ends_of([(f"h{i}", f"nic{j}") for i in range(1, 5) for j in range(2)])
 
 

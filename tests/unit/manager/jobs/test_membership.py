@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from manager.jobs.flows import FlowBursts, flows_of
-from manager.jobs.inference import WINDOW_NS
 from manager.jobs.membership import Owner, Owners, Together, group
+from manager.jobs.windows import SHORT
 from tools.sim.jobs.judging import NOW_NS, PLACES, TROUBLES, Place, Trouble, many_jobs, members_right
 
 
@@ -24,19 +24,19 @@ def test_what_was_together_stays_so_and_others_join() -> None:
     world = many_jobs(1, "apart")
     flows = flows_of(world.rings, world.owners, 0)
     nobody: list[Owners] = [(None, None)] * len(flows)
-    found = [set(each.flows) for each in group(flows, nobody, NOW_NS, WINDOW_NS)]
+    found = [set(each.flows) for each in group(flows, nobody, NOW_NS, SHORT.length_ns)]
     assert len(found) == 2
     first = [flows[i].flow for i in sorted(found[0])]
     seldom = [FlowBursts(each.flow, each.left[:3], each.arrived[:3]) for each in flows]
 
     def groups(owners: Sequence[Owners], before: list[Together]) -> list[set[int]]:
-        made = group(seldom, owners, NOW_NS, WINDOW_NS, before)
+        made = group(seldom, owners, NOW_NS, SHORT.length_ns, before)
         return [set(each.flows) for each in made]
 
     assert all(len(each) == 1 for each in groups(nobody, []))
     (together,) = [each for each in groups(nobody, [Together(first, 0.8)]) if len(each) > 1]
     assert together == found[0]
-    (told,) = group(flows[:1], nobody, NOW_NS, WINDOW_NS, [Together(first, 0.8)])
+    (told,) = group(flows[:1], nobody, NOW_NS, SHORT.length_ns, [Together(first, 0.8)])
     assert told.likeness == 0.8
     owned: list[Owners] = [
         (Owner("h1", i), Owner("h2", i)) if i in found[0] else (None, None) for i in range(len(flows))

@@ -5,9 +5,10 @@ import pytest
 
 from cwdp.shared.bus.records import BURST_ROW
 from manager.jobs.flows import Flow, FlowBursts
-from manager.jobs.inference import WINDOW_NS, Job, infer
+from manager.jobs.inference import Job, infer
 from manager.jobs.kinds import Communicator
 from manager.jobs.symptoms import Pauses, Symptoms, symptoms
+from manager.jobs.windows import SHORT
 from tools.sim.jobs.world import EPOCH_NS, World, ends_of, job, play
 
 ENDS = ends_of([(f"h{i}", "nic0") for i in range(1, 7)])
@@ -27,7 +28,7 @@ def only(world: World, until_s: float = SECONDS - 1) -> Job:
 
 def test_only_the_last_iterations_count() -> None:
     one = only(played("ring"))
-    assert WINDOW_NS > 3 * one.lately.lasted_ns.sum() > WINDOW_NS // 2
+    assert SHORT.length_ns > 3 * one.lately.lasted_ns.sum() > SHORT.length_ns // 2
     np.testing.assert_array_equal(one.lately.lasted_ns, np.diff(one.starts_ns)[-len(one.lately.lasted_ns) :])
 
 

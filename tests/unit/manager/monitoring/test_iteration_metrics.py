@@ -13,6 +13,7 @@ from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import Lateness
 from manager.jobs.symptoms import Symptoms
+from manager.jobs.windows import SHORT
 
 MS = 10**6
 RING = Job(
@@ -28,6 +29,8 @@ RING = Job(
         Lateness("h2/nic0", -80 * MS, is_straggler=False),
     ),
     confidence=0.91,
+    likeness=0.9,
+    window=SHORT,
     lately=Symptoms(),
 )
 

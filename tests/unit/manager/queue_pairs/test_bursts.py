@@ -5,7 +5,16 @@ import pytest
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.records import BURST_ROW, EGRESS, INGRESS
-from manager.queue_pairs.bursts import KEPT, LATE_NS, LONGEST_NS, MOST_BYTES, BurstStore
+from manager.queue_pairs.bursts import (
+    KEPT,
+    LATE_NS,
+    LATEST,
+    LONGEST_NS,
+    MOST_BYTES,
+    REMEMBERED_NS,
+    SELDOM,
+    BurstStore,
+)
 
 NIC = ("h1", "roce0")
 NOW_NS = 10**18
@@ -67,11 +76,38 @@ def test_directions_queue_pairs_and_addresses_are_apart() -> None:
 
 def test_only_the_latest_are_kept() -> None:
     store = BurstStore()
-    for qpn in range(3):
-        store.hear(NIC, rows(KEPT // 2, qpn=qpn, start_ns=NOW_NS, end_ns=NOW_NS), NOW_NS)
-    assert {key[1]: found.count for key, found in store.of(NIC).items()} == {1: KEPT // 2, 2: KEPT // 2}
-    store.hear(NIC, rows(2 * KEPT, qpn=3, start_ns=NOW_NS, end_ns=NOW_NS), NOW_NS)
-    assert [(key[1], found.count) for key, found in store.of(NIC).items()] == [(3, KEPT)]
+    for qpn in range(2):
+        store.hear(NIC, rows(KEPT // 2, qpn=qpn, end_ns=NOW_NS), NOW_NS)
+    assert {key[1]: found.count for key, found in store.of(NIC).items()} == {0: KEPT // 2, 1: KEPT // 2}
+    assert store.whole_since_ns(NIC) is None
+    latest = rows(2 * KEPT, qpn=3)
+    latest["end_ns"] = NOW_NS + 1 + np.arange(len(latest))
+    store.hear(NIC, latest, NOW_NS)
+    assert {key[1]: found.count for key, found in store.of(NIC).items()} == {
+        0: SELDOM // 3,
+        1: SELDOM // 3,
+        3: LATEST + SELDOM // 3,
+    }
+    (kept,) = store.since(NOW_NS + 1).values()
+    assert sorted(kept["end_ns"]) == sorted(latest["end_ns"][-len(kept) :])
+    assert store.whole_since_ns(NIC) == latest["end_ns"][-len(kept) - 1]
+
+
+def test_what_sends_often_does_not_push_out_what_sends_seldom() -> None:
+    """One that sends eight times a second, and one that sends every 10 s, for 600 s."""
+    store = BurstStore()
+    often = rows(4_800, qpn=1)
+    often["end_ns"] = NOW_NS - SECOND_NS // 8 * np.arange(4_800, 0, -1)
+    often["start_ns"] = often["end_ns"]
+    seldom = rows(60, qpn=2)
+    seldom["start_ns"] = NOW_NS - 10 * SECOND_NS * np.arange(60, 0, -1)
+    seldom["end_ns"] = seldom["start_ns"]
+    both = np.concatenate([often, seldom])
+    for one in np.split(both[np.argsort(both["end_ns"], kind="stable")], 27):
+        store.hear(NIC, one, NOW_NS)
+    counts = {key[1]: found.count for key, found in store.of(NIC).items()}
+    assert counts[2] >= REMEMBERED_NS // (10 * SECOND_NS)
+    assert sum(counts.values()) <= KEPT
 
 
 @pytest.mark.parametrize(

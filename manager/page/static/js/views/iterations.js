@@ -26,7 +26,7 @@ export function Iterations({ params }) {
         ["an iteration, mean", ns(job.period_ns)], ["the last one", ns(job.last_iteration_ns)], ["waits for", waitsFor(job)],
       ]} />
     <//>
-    <${Panel} title="Over time" note="the last 30 s">
+    <${Panel} title="Over time" note=${`the last ${ns(job.window_ns)}`}>
       <${Answer} of=${series} isPart>${(data) => html`<${Charts} of=${data} causes=${causes.data?.causes ?? []} />`}<//>
     <//>
     <${Panel} title="Members by lateness" note="of an iteration, later than others in the same role; the median"><${Lateness} of=${job.ranks} /><//>`}
@@ -57,7 +57,7 @@ function Charts({ of, causes }) {
   ], [of]);
   const span = [times[0], times.at(-1) + of.lasts_s];
   return html`<div class="charts stacked">
-    <${Series} id="iterations" label="How long iterations take, by when they began" times=${iterations.start_s} lines=${lasted} format=${ns} least=${1e6} markers=${markers} span=${span} empty="It has no rhythm that could be told: at least seven iterations in 30 s are needed." />
+    <${Series} id="iterations" label="How long iterations take, by when they began" times=${iterations.start_s} lines=${lasted} format=${ns} least=${1e6} markers=${markers} span=${span} empty="It has no rhythm that could be told: at least seven iterations in 300 s are needed." />
     <${Series} id="sends" label="Throughput" times=${times} lines=${sends} format=${bps} least=${1e6} markers=${markers} span=${span} />
     <${Series} id="delays" label="One-way delay" times=${times} lines=${delays} format=${ns} least=${10e3} markers=${markers} span=${span} />
   </div>
@@ -88,7 +88,7 @@ const RANK = [
   { name: "NIC", show: (row) => html`<a href=${href("host", { name: hostOf(row.nic) })}>${row.nic}</a>`, value: (row) => row.nic },
   { name: "late", isNumber: true, show: (row) => ns(row.late_ns), value: (row) => row.late_ns },
   { name: "others wait for it", show: (row) => (row.straggler ? "▲ yes" : "no"), value: (row) => Number(row.straggler) },
-  { name: "bytes", title: "sent in 30 s", isNumber: true, show: (row) => count(row.bytes), value: (row) => row.bytes },
+  { name: "bytes", title: "sent in the time that is looked at", isNumber: true, show: (row) => count(row.bytes), value: (row) => row.bytes },
 ];
 
 function hostOf(nic) {

@@ -23,7 +23,7 @@ export function Jobs({ params }) {
 const JOB = [
   { name: "job", show: (row) => html`<a href=${href("iterations", { name: row.name })}>${row.name}</a>`, value: (row) => row.name },
   { name: "waits for", show: (row) => (row.stragglers.length ? `▲ ${waitsFor(row)}` : "nobody"), value: (row) => row.stragglers[0]?.late_ns },
-  { name: "iteration", title: "the mean of 30 s, or since it changed", isNumber: true, show: (row) => ns(row.period_ns), value: (row) => row.period_ns },
+  { name: "iteration", title: "the mean of 30 s (of long ones 300 s), or since it changed", isNumber: true, show: (row) => ns(row.period_ns), value: (row) => row.period_ns },
   { name: "last", title: "the last iteration", isNumber: true, show: (row) => ns(row.last_iteration_ns), value: (row) => row.last_iteration_ns },
   { name: "sends as", show: (row) => row.kinds.join(", ") || "–", value: (row) => row.kinds.join() },
   { name: "NICs", isNumber: true, show: (row) => count(row.nics), value: (row) => row.nics },
@@ -34,7 +34,7 @@ const JOB = [
 /** Jobs that send in bursts, as training does. */
 function InBursts({ isPast }) {
   const answer = useJson("iterations", {}, { ofNow: true });
-  return html`<${Panel} title="Jobs that send in bursts" note=${isPast ? "as they are now: history keeps no iterations" : "by when their queue pairs send, in the last 30 s"}>
+  return html`<${Panel} title="Jobs that send in bursts" note=${isPast ? "as they are now: history keeps no iterations" : "by when their queue pairs send, in the last 30 s, where iterations are long 300 s"}>
     <${Answer} of=${answer} isPart>${(data) => html`<${Table} id="bursts" label="Jobs that send in bursts" columns=${JOB} rows=${data.jobs} empty="No job sends in bursts." />`}<//>
   <//>`;
 }
