@@ -118,7 +118,8 @@ class FleetState:
         self.steering, self.slicing = self.overrides.steering, self.overrides.slicing
         self.discovery = Discovery(self.members, self.traffic, self.steering)
         self.watch = LinkWatch(self.members, self.note)
-        self.causes = CauseWatch(self.note, LinksNow(self.watch, self.traffic, self.members))
+        links_now = LinksNow(self.watch, self.traffic, self.members)
+        self.causes = CauseWatch(self.note, links_now, self.collectives)
         self.planner = Planner(
             self.members,
             self.traffic.queue_pairs,
@@ -127,8 +128,7 @@ class FleetState:
             self.traffic.verbs,
             connections=self.traffic.tcp,
         )
-        self._probes = probes
-        self._roce = roce
+        self._probes, self._roce = probes, roce
         self._edge_maker = EdgeMaker(
             family=probes.family,
             paths=probes.paths,

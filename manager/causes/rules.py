@@ -11,11 +11,13 @@ import numpy as np
 
 from cwdp.shared.bus.messages import host_of
 from manager.causes.cause import Cause, Kind, Links
+from manager.causes.ranks import Told
 from manager.fabric.routes import is_between_switches, is_nic
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 from manager.jobs.inference import Job
-from manager.jobs.symptoms import LOSING_SHARE
+from manager.jobs.stragglers import Lateness
+from manager.jobs.symptoms import LOSING_SHARE, Pauses
 
 SLOWER_SHARE = 0.04
 """Iterations that take longer by less are as they were."""
@@ -49,6 +51,7 @@ class Case:
         links: what is known of the fabric.
         others: all other jobs, by name.
         waits: the share of the time in which programs of each host waited for a processor.
+        told: what its ranks tell; None where they do not.
     """
 
     name: str
@@ -57,6 +60,19 @@ class Case:
     links: Links
     others: Sequence[tuple[str, Job]] = ()
     waits: Mapping[str, float] = field(default_factory=dict)
+    told: Told | None = None
+
+    @property
+    def late(self) -> list[Lateness]:
+        """Who makes the others wait, the latest first; where ranks tell, as they do."""
+        known = self.job.lately.late if self.told is None else self.told.late
+        return [one for one in known if one.is_straggler]
+
+    @property
+    def pauses(self) -> Pauses | None:
+        """Who stands still now and then."""
+        told = None if self.told is None else self.told.pauses
+        return told or self.job.lately.pauses
 
     @property
     def longer_ns(self) -> float:
@@ -131,8 +147,8 @@ def _processor(case: Case) -> Cause | None:
     others = float(np.median([share for other, share in waits.items() if other != host]))
     if waits[host] < max(BUSY_SHARE, others + BUSY_SHARE, BUSY_UNLIKE * others):
         return None
-    pauses = case.job.lately.pauses
-    late = [each for each in case.job.lately.late if each.is_straggler and host_of(each.nic) == host]
+    pauses = case.pauses
+    late = [each for each in case.late if host_of(each.nic) == host]
     stands_still = pauses is not None and host_of(pauses.nic) == host
     if not (late or stands_still or case.is_slower):
         return None
@@ -147,10 +163,11 @@ def _processor(case: Case) -> Cause | None:
 
 def _compute(case: Case) -> Cause | None:
     """A rank begins to send late, and what it sends and is sent meets nothing."""
-    for late in case.job.lately.late:
-        if late.is_straggler and case.resent_share(case.of_nic(late.nic)) <= LOSING_SHARE:
+    for late in case.late:
+        if case.resent_share(case.of_nic(late.nic)) <= LOSING_SHARE:
+            begins = f"the data of {late.rank} comes" if late.rank else "it begins to send"
             said = [
-                f"it begins to send {_ms(late.late_ns)} after the others of its role",
+                f"{begins} {_ms(late.late_ns)} after the others of its role",
                 "nothing that it sends or is sent is sent again",
             ]
             return Cause("compute", late.nic, late.nic, late.late_ns, 0.9, tuple(said))
@@ -159,12 +176,13 @@ def _compute(case: Case) -> Cause | None:
 
 def _pauses(case: Case) -> Cause | None:
     """A rank stands still now and then: it neither sends nor takes, with no loss on its way."""
-    pauses = case.job.lately.pauses
+    pauses = case.pauses
     if pauses is None or case.resent_share(case.of_nic(pauses.nic)) > LOSING_SHARE:
         return None
+    told = f"in these the others waited most for {pauses.rank} to take what they sent"
     said = [
-        f"{pauses.longer} of {pauses.iterations} iterations took {_ms(pauses.longer_ns)} longer",
-        "in these it was silent before all others",
+        f"{pauses.longer} of {pauses.iterations} {'calls' if pauses.rank else 'iterations'} took {_ms(pauses.longer_ns)} longer",
+        told if pauses.rank else "in these it was silent before all others",
     ]
     costs_ns = round(pauses.longer_ns * pauses.longer / pauses.iterations)
     return Cause("host", pauses.nic, pauses.nic, costs_ns, 0.8, tuple(said))

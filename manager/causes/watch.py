@@ -2,14 +2,17 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 from manager.causes.cause import Cause, Links
 from manager.causes.processors import Processors
+from manager.causes.ranks import Calls, told
 from manager.causes.rules import Case, explain
 from manager.causes.usual import Usual
+from manager.collectives.store import Collective, CollectiveStore
 from manager.fabric.routes import DirectedLink
 from manager.faults.watch import FABRIC, Note
 from manager.jobs.flows import Flow
@@ -21,6 +24,9 @@ SEEN, UNKNOWN_SEEN = 2, 4
 GONE_LOOKS = 6
 HISTORY = 200
 LATELY_S = 20.0
+MOST_JOBS, MOST_CALLS = 64, 128
+"""Whose ranks tell, and calls of each: the latest."""
+
 
 LinksOf = Callable[[Iterable[Flow]], Links]
 Key = tuple[str, str]
@@ -52,6 +58,16 @@ class Diagnosis:
     missed: int = 0
 
 
+class _Known(NamedTuple):
+    """What is known when causes are looked for: jobs by name, what an iteration of each took at its best, the rest as in `Case`."""
+
+    jobs: Mapping[str, Job]
+    usual_ns: Mapping[str, float | None]
+    links_of: LinksOf
+    waits: Mapping[str, float]
+    calls: Sequence[Collective]
+
+
 @dataclass
 class CauseWatch:
     """The causes of one fleet.
@@ -59,6 +75,7 @@ class CauseWatch:
     Args:
         note: keeps an event.
         links_now: keeps what is known now; what it returns tells of the links that flows cross, in any thread.
+        calls: what ranks tell of theirs.
 
     Attributes:
         processors: what hosts tell of theirs.
@@ -68,6 +85,7 @@ class CauseWatch:
 
     note: Note
     links_now: Callable[[], LinksOf]
+    calls: CollectiveStore
     processors: Processors = field(default_factory=Processors)
     past: deque[Diagnosis] = field(default_factory=lambda: deque(maxlen=HISTORY))
     _usual: Usual = field(default_factory=Usual)
@@ -94,7 +112,9 @@ class CauseWatch:
         self._usual.see(jobs.values(), now_s)
         usual_ns = {name: self._usual.of(job) for name, job in jobs.items()}
         waits = self.processors.shares()
-        return partial(self._look, dict(jobs), usual_ns, self.links_now(), waits, now_s)
+        latest = self.calls.latest(MOST_JOBS, MOST_CALLS)
+        calls = [replace(call, ranks=dict(call.ranks)) for _, those in latest for call in those]
+        return partial(self._look, _Known(dict(jobs), usual_ns, self.links_now(), waits, calls), now_s)
 
     def take(self, found: Found) -> None:
         """These were seen."""
@@ -119,19 +139,15 @@ class CauseWatch:
             self.past.append(known)
             self.note(FABRIC, "job_slow_over", described(known))
 
-    def _look(
-        self,
-        jobs: Mapping[str, Job],
-        usual_ns: Mapping[str, float | None],
-        links_of: LinksOf,
-        waits: Mapping[str, float],
-        now_s: float,
-    ) -> Found:
-        links = self._remembering(links_of(flow for job in jobs.values() for flow in job.flows), now_s)
+    def _look(self, known: "_Known", now_s: float) -> Found:
+        flows = (flow for job in known.jobs.values() for flow in job.flows)
+        links = self._remembering(known.links_of(flows), now_s)
         found: Found = {}
-        for name, job in jobs.items():
-            others = [each for each in jobs.items() if each[0] != name]
-            cause = explain(Case(name, job, usual_ns[name], links, others, waits))
+        calls = Calls(known.calls)
+        for name, job in known.jobs.items():
+            others = [each for each in known.jobs.items() if each[0] != name]
+            ranks = told(job, calls)
+            cause = explain(Case(name, job, known.usual_ns[name], links, others, known.waits, ranks))
             if cause is not None:
                 _, names = found.setdefault((cause.kind, cause.subject), (cause, set()))
                 names.add(name)

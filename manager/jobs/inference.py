@@ -38,6 +38,7 @@ class Job:
     Attributes:
         named: as its processes name it; empty where none does.
         owners: the processes that are known.
+        nics_of: the NIC that each process sends by, by host and pid.
         flows: its queue pairs, by direction.
         sent_bytes: by each NIC that sends.
         communicators: who sends to whom.
@@ -62,6 +63,7 @@ class Job:
     likeness: float
     window: Window
     lately: Symptoms
+    nics_of: Mapping[tuple[str, int], str] = field(default_factory=dict)
     members: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -171,6 +173,11 @@ def _job(
         likeness=likeness,
         window=window,
         lately=symptoms(mine, members, starts_ns, latest_ns),
+        nics_of={
+            (owner.host, owner.pid): flows[i].flow.src
+            for i in reversed(one.flows)
+            if (owner := owners[i][0]) is not None
+        },
     )
 
 

@@ -41,11 +41,13 @@ class Lateness:
         nic: as HOST/IFNAME.
         late_ns: negative where it is earlier.
         is_straggler: whether it is later than chance would have it.
+        rank: of which rank that is known; empty where programs do not tell.
     """
 
     nic: str
     late_ns: int
     is_straggler: bool
+    rank: str = ""
 
 
 def lateness(flows: Sequence[FlowBursts], members: Sequence[Communicator], starts_ns: Ints) -> list[Lateness]:
@@ -64,7 +66,7 @@ def lateness(flows: Sequence[FlowBursts], members: Sequence[Communicator], start
     for communicator in members:
         times = _times(flows, communicator, bounds_ns)
         for role in _roles(flows, communicator):
-            found += _judged({nic: times[nic] for nic in role if nic in times}, LEAST_SHARE * period_ns)
+            found += judged({nic: times[nic] for nic in role if nic in times}, LEAST_SHARE * period_ns)
     return sorted(found, key=lambda one: (-one.late_ns, one.nic))
 
 
@@ -110,7 +112,13 @@ def _times(flows: Sequence[FlowBursts], communicator: Communicator, bounds_ns: I
     return {nic: read(sent[nic], came[nic], bounds_ns) for nic in communicator.members if nic in sent}
 
 
-def _judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
+def judged(times: Mapping[str, Floats], least_ns: float) -> list[Lateness]:
+    """How late each is of some that can be compared.
+
+    Args:
+        times: what tells the lateness of each by iteration, in ns, NaN where it is not known, shape (iterations,).
+        least_ns: what is less is nothing.
+    """
     if len(times) < 2:
         return []
     table = np.array(list(times.values()))

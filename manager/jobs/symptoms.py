@@ -46,12 +46,14 @@ class Pauses:
         nic: the one that was silent before all others, where that is clear.
         longer_ns: by how much these took longer, the median.
         longer, iterations: how many took longer, and how many there were.
+        rank: of which rank that is known; empty where programs do not tell.
     """
 
     nic: str
     longer_ns: int
     longer: int
     iterations: int
+    rank: str = ""
 
 
 @dataclass(frozen=True, eq=False)

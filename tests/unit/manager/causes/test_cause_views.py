@@ -3,6 +3,7 @@
 import json
 
 from manager.causes.watch import GONE_LOOKS, CauseWatch
+from manager.collectives.store import CollectiveStore
 from manager.jobs.stragglers import Lateness
 from manager.view.cause_views import PAST_SHOWN, causes
 from tests.unit.manager.causes.cases import job, links
@@ -12,7 +13,7 @@ NAME = "h1"
 
 
 def watched(times: int = 1) -> CauseWatch:
-    watch = CauseWatch(lambda *_, **__: None, lambda: lambda _: links())
+    watch = CauseWatch(lambda *_, **__: None, lambda: lambda _: links(), CollectiveStore())
     for _ in range(times):
         for one in (SLOW, SLOW, *[job()] * GONE_LOOKS):
             watch.take(watch.due({NAME: one}, 0.0)())

@@ -3,6 +3,7 @@
 from manager.causes.cause import Links
 from manager.causes.usual import REMEMBERED_S
 from manager.causes.watch import GONE_LOOKS, LATELY_S, SEEN, UNKNOWN_SEEN, CauseWatch
+from manager.collectives.store import CollectiveStore
 from manager.jobs.stragglers import Lateness
 from tests.unit.manager.causes.cases import finding, job, links, ring
 
@@ -17,7 +18,7 @@ class Fleet:
         self.events: list[tuple[str, str]] = []
         self.known = links()
         self.now_s = 0.0
-        self.watch = CauseWatch(self._note, lambda: lambda _: self.known)
+        self.watch = CauseWatch(self._note, lambda: lambda _: self.known, CollectiveStore())
 
     def _note(self, host: str, kind: str, detail: str, *, nic: str | None = None) -> None:
         assert (host, nic) == ("fabric", None)

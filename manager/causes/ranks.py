@@ -1,0 +1,182 @@
+"""What the ranks of a job tell of their last calls, as NCCL's plug-in has it: who is late with its data, and who stands still. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cwdp.shared.bus.collectives import WAITS
+from cwdp.shared.bus.messages import host_of
+from cwdp.shared.clocksync.graph.robust import centre
+from manager.collectives.store import ALONE, Collective, RankId
+from manager.jobs.inference import Job
+from manager.jobs.stragglers import LEAST_SHARE, Lateness, judged
+from manager.jobs.symptoms import (
+    LATELY_NS,
+    LEAST_LATELY,
+    LEAST_TIMES,
+    LONGER_NS,
+    LONGER_SHARE,
+    LONGER_SPREADS,
+    MOST_LONGER,
+    SAME_SHARE,
+    Pauses,
+)
+
+PEER, NETWORK = WAITS.index("peer"), WAITS.index("network")
+
+Floats = NDArray[np.float64]
+Process = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What ranks tell.
+
+    Attributes:
+        late: how late the data of each rank is that is late, the latest first.
+        pauses: who stands still now and then; None where nobody does.
+    """
+
+    late: tuple[Lateness, ...]
+    pauses: Pauses | None
+
+
+class Calls:
+    """Calls that all their ranks have told whole, to be found by the hosts of a job.
+
+    Args:
+        calls: the last ones of all jobs.
+    """
+
+    def __init__(self, calls: Iterable[Collective]) -> None:
+        self._of_host: defaultdict[str, list[Collective]] = defaultdict(list)
+        for call in calls:
+            if _is_whole(call):
+                self._of_host[min(call.ranks).host].append(call)
+
+    def of(self, job: Job, since_ns: float) -> list[Collective]:
+        """Those since a moment of which all ranks are on hosts of a job, and of its processes where these are known."""
+        hosts = {host_of(nic) for nic in job.members}
+        processes = {(owner.host, owner.pid) for owner in job.owners}
+        known = {host for host, _ in processes}
+        return [
+            call
+            for host in hosts
+            for call in self._of_host.get(host, ())
+            if call.start_ns >= since_ns
+            and all(
+                rank.host in hosts and (rank.host not in known or (rank.host, rank.pid) in processes)
+                for rank in call.ranks
+            )
+        ]
+
+
+def told(job: Job, calls: Calls) -> Told | None:
+    """What the ranks of a job tell; None where they tell of too few calls.
+
+    Args:
+        job: whose ranks they are.
+        calls: the last ones of all jobs.
+    """
+    if job.period_ns is None:
+        return None
+    mine = calls.of(job, job.starts_ns[-1] - max(LATELY_NS, (LEAST_LATELY + 1) * job.period_ns))
+    apart: defaultdict[int, list[Collective]] = defaultdict(list)
+    for call in sorted(mine, key=lambda call: call.start_ns):
+        apart[call.comm.id].append(call)
+    looked_at = [each for each in apart.values() if len(each) > LEAST_LATELY]
+    if not looked_at:
+        return None
+    ends = _ends_ns(mine)
+    late = [one for each in looked_at for one in _late(job, each, ends)]
+    found = [pauses for each in looked_at if (pauses := _pauses(job, each)) is not None]
+    return Told(
+        late=tuple(sorted(late, key=lambda one: (-one.late_ns, one.nic))),
+        pauses=max(found, key=lambda one: one.longer_ns, default=None),
+    )
+
+
+def _is_whole(call: Collective) -> bool:
+    """Whether all ranks have told all of it."""
+    is_all = len(call.ranks) == call.comm.ranks > 1
+    return call.function not in ALONE and is_all and all(rank.is_over for rank in call.ranks.values())
+
+
+def _ends_ns(calls: Iterable[Collective]) -> dict[Process, NDArray[np.int64]]:
+    """When the calls of each process ended, in order, of all its communicators."""
+    ends: defaultdict[Process, list[int]] = defaultdict(list)
+    for call in calls:
+        for rank in call.ranks.values():
+            ends[rank.id.host, rank.id.pid].append(rank.end_ns)
+    return {process: np.sort(np.array(each, np.int64)) for process, each in ends.items()}
+
+
+def _late(job: Job, calls: Sequence[Collective], ends: Mapping[Process, NDArray[np.int64]]) -> list[Lateness]:
+    """Ranks of a communicator whose data comes after the others', and that needed longer for it from when their last call was over.
+
+    One that waited for others in its call before is late as well, but not by itself.
+    """
+    ranks = sorted(calls[0].ranks)
+    calls = [call for call in calls if sorted(call.ranks) == ranks]
+    starts = np.array([[call.ranks[rank].start_ns for call in calls] for rank in ranks], np.int64)
+    since = (starts - starts.min(axis=0)).astype(np.float64)
+    own = np.array([_own(each, ends[rank.host, rank.pid]) for rank, each in zip(ranks, starts, strict=True)])
+    names = [str(i) for i in range(len(ranks))]
+    least_ns = LEAST_SHARE * float(np.median(np.diff(starts.min(axis=0)))) if len(calls) > 1 else 0.0
+    late = {each.nic: each for each in judged(dict(zip(names, since, strict=True)), least_ns)}
+    slow = {each.nic for each in judged(dict(zip(names, own, strict=True)), least_ns) if each.is_straggler}
+    return [
+        Lateness(_nic(job, rank), late[name].late_ns, True, _named(rank))
+        for name, rank in zip(names, ranks, strict=True)
+        if name in late and late[name].is_straggler and name in slow
+    ]
+
+
+def _own(starts_ns: NDArray[np.int64], ends_ns: NDArray[np.int64]) -> Floats:
+    """From the end of the call before to each beginning; NaN where there is none, 0 where calls overlap; shape (calls,)."""
+    before = np.searchsorted(ends_ns, starts_ns, "right") - 1
+    found: Floats = np.where(before >= 0, starts_ns - ends_ns[np.maximum(before, 0)], np.nan)
+    return found
+
+
+def _pauses(job: Job, calls: Sequence[Collective]) -> Pauses | None:
+    """Who stood still in the calls that took longer than others alike: others wait longest for it to take what they send."""
+    kinds = Counter((call.function, call.bytes) for call in calls)
+    calls = [call for call in calls if (call.function, call.bytes) == kinds.most_common(1)[0][0]]
+    took_ns = np.array([call.end_ns - call.last_start_ns for call in calls], np.float64)
+    middle, spread = centre(took_ns)
+    extra = took_ns - middle
+    longer = np.flatnonzero(extra > max(LONGER_NS, LONGER_SHARE * middle, LONGER_SPREADS * spread))
+    if not LEAST_TIMES <= len(longer) <= MOST_LONGER * len(calls):
+        return None
+    ranks = sorted(calls[0].ranks)
+    waited = np.array([_waited_for(call, ranks) for call in calls])
+    more = waited[longer] - np.median(waited, axis=0)
+    rank, count = Counter(np.argmax(more, axis=1).tolist()).most_common(1)[0]
+    if count < max(LEAST_TIMES, SAME_SHARE * len(longer)):
+        return None
+    longer_ns = round(float(np.median(extra[longer])))
+    return Pauses(_nic(job, ranks[rank]), longer_ns, len(longer), len(calls), _named(ranks[rank]))
+
+
+def _waited_for(call: Collective, ranks: Sequence[RankId]) -> Floats:
+    """How long the chunks of others waited in all until each rank took them, shape (ranks,)."""
+    found = dict.fromkeys((rank.rank for rank in ranks), 0.0)
+    for told_by in call.ranks.values():
+        for row in told_by.peers:
+            if row["is_send"] and int(row["peer"]) in found:
+                found[int(row["peer"])] += float(row["wait_ns"][PEER] + row["wait_ns"][NETWORK])
+    return np.array([found[rank.rank] for rank in ranks])
+
+
+def _nic(job: Job, rank: RankId) -> str:
+    """The NIC of a rank's process, or, where that is not known, the first of its host."""
+    known = job.nics_of.get((rank.host, rank.pid))
+    return known or min(nic for nic in job.members if host_of(nic) == rank.host)
+
+
+def _named(rank: RankId) -> str:
+    return f"rank {rank.rank} ({rank.host}, process {rank.pid})"
