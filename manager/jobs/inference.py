@@ -192,8 +192,9 @@ def _iterations(
         now_ns: the timeline now.
         window: in which they are looked for.
     """
-    sent = [activity(each.left, latest_ns, BINS, window.bin_ns) for each in _busiest(flows)]
-    found = rhythm(np.array(sent))
+    busiest = _busiest(flows)
+    sent = [activity(each.left, latest_ns, BINS, window.bin_ns) for each in busiest]
+    found = rhythm(np.array(sent), min(_shortest_ns(each.left) for each in busiest) // window.bin_ns)
     if found is not None:
         period_ns = found.period * window.bin_ns
         is_over = now_ns - latest_ns > max(SHORT.length_ns, OVER * period_ns)
@@ -201,6 +202,11 @@ def _iterations(
             begun = latest_ns - window.length_ns + found.starts.astype(np.int64) * window.bin_ns
             return begun, found.likeness
     return np.zeros(0, np.int64), 0.0
+
+
+def _shortest_ns(bursts: Rows) -> int:
+    """Half the mean time between bursts of a flow, of which there is one in a period at least but for some that were not told."""
+    return int(bursts["start_ns"][-1] - bursts["start_ns"][0]) // (2 * len(bursts))
 
 
 def _by_source(sent_bytes: Mapping[tuple[str, str], int]) -> dict[str, int]:

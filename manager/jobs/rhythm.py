@@ -106,7 +106,7 @@ def activity(bursts: Rows, until_ns: int, bins: int, bin_ns: int) -> Floats:
     return found
 
 
-def rhythm(sent: Floats) -> Rhythm | None:
+def rhythm(sent: Floats, shortest: int = LEAST_BINS) -> Rhythm | None:
     """In which rhythm some flows were sent; None where there is none.
 
     Each is compared with itself: what all send together may come twice in an iteration where what each sends comes once, as in a
@@ -114,18 +114,19 @@ def rhythm(sent: Floats) -> Rhythm | None:
 
     Args:
         sent: bytes in each bin, shape (flows, bins); what is before the first byte does not count.
+        shortest: no period is shorter, in bins. The less short it is, the less there is to compute.
     """
     silent = int(np.argmax(sent.sum(axis=0) >= 1.0))
-    found = _of_either_half(sent[:, silent:])
+    found = _of_either_half(sent[:, silent:], max(shortest, LEAST_BINS))
     return None if found is None else Rhythm(found.period, found.likeness, silent + found.starts)
 
 
-def _of_either_half(sent: Floats) -> Rhythm | None:
-    whole = _rhythm(sent)
+def _of_either_half(sent: Floats, shortest: int) -> Rhythm | None:
+    whole = _rhythm(sent, shortest)
     if whole is not None and whole.likeness >= CLEAR:
         return whole
     middle = sent.shape[1] // 2
-    first, second = _rhythm(sent[:, :middle]), _rhythm(sent[:, middle:])
+    first, second = (_rhythm(half, shortest) for half in (sent[:, :middle], sent[:, middle:]))
     if first is None or second is None or not _differ(first, second):
         return whole
     paused = _ends_of_pauses(sent.sum(axis=0), [each.period for each in (first, second)])
@@ -144,13 +145,13 @@ def _differ(first: Rhythm, second: Rhythm) -> bool:
     return max(lengths) > (1 + CHANGED) * min(lengths)
 
 
-def _rhythm(sent: Floats) -> Rhythm | None:
+def _rhythm(sent: Floats, shortest: int) -> Rhythm | None:
     if sent.shape[1] < LEAST_PERIODS * LEAST_BINS:
         return None
-    like = np.mean([_likeness(each) for each in sent], axis=0)
+    like = _likeness(sent, shortest)
     sent = sent.sum(axis=0)
     peaks = _peaks(like[: len(sent) // LEAST_PERIODS + 2])
-    peaks = peaks[peaks >= LEAST_BINS]
+    peaks = peaks[peaks >= shortest]
     scores = np.array([_score(like, lag) for lag in peaks.tolist()])
     sure = scores >= np.maximum(LEAST_LIKENESS, FEW_PERIODS / np.sqrt(len(sent) / peaks))
     if not sure.any():
@@ -177,47 +178,61 @@ def _score(like: Floats, lag: int) -> float:
     return float(np.mean(found))
 
 
-def _likeness(sent: Floats) -> Floats:
-    """The autocorrelation by lag in bins, shape (2 * bins // 3,).
+def _likeness(sent: Floats, shortest: int) -> Floats:
+    """The autocorrelation by lag in bins, the mean of some flows', shape (2 * bins // 3,); 1 where lags are too short to matter.
 
     For lags of each octave of what is smoothed over a share of them, as iterations vary by more where they are longer; of what is
     so smooth every few bins tell all.
     """
-    most = 2 * len(sent) // 3
+    most = 2 * sent.shape[1] // 3
     like = np.ones(most)
-    begin = LEAST_BINS // 2
+    begin, step = LEAST_BINS // 2, 1
+    while 2 * begin <= shortest:
+        begin *= 2
     while begin < most:
         width = max(1, round(SMOOTHED * begin))
-        step = max(1, width // COARSE)
-        smooth = np.convolve(_coarse(sent, step), np.full(max(1, width // step), step / width), "valid")
+        while 2 * step <= width // COARSE:
+            sent, step = _halved(sent), 2 * step
         end = min(2 * begin, most)
-        coarse = _autocorrelation(smooth, end // step + 2)
+        coarse = _autocorrelation(_smooth(sent, max(1, width // step)), end // step + 2).mean(axis=0)
         like[begin:end] = np.interp(np.arange(begin, end), step * np.arange(len(coarse)), coarse)
         begin *= 2
     return like
 
 
-def _coarse(sent: Floats, step: int) -> Floats:
-    """The mean of every so many bins."""
-    whole = len(sent) // step * step
-    found: Floats = sent[len(sent) - whole :].reshape(-1, step).mean(axis=1)
+def _halved(sent: Floats) -> Floats:
+    """The mean of every two bins of each row."""
+    whole = sent[:, sent.shape[1] % 2 :]
+    found: Floats = (whole[:, ::2] + whole[:, 1::2]) / 2
+    return found
+
+
+def _smooth(sent: Floats, width: int) -> Floats:
+    """Means of so many neighbouring bins of each row."""
+    sums = np.cumsum(sent, axis=1)
+    sums[:, width:] -= sums[:, :-width].copy()
+    found: Floats = sums[:, width - 1 :] / width
     return found
 
 
 def _autocorrelation(sent: Floats, most: int) -> Floats:
-    """Pearson's correlation of what was sent with itself by lag in bins, shape (most,); zeros where nothing varies."""
-    n, lag = len(sent), np.arange(min(most, len(sent) - 1))
-    deviation = sent - sent.mean()
+    """Pearson's correlation of each row with itself by lag in bins, shape (rows, most); zeros where nothing varies."""
+    n = sent.shape[1]
+    lag = np.arange(min(most, n - 1))
+    deviation = sent - sent.mean(axis=1, keepdims=True)
     spectrum = np.fft.rfft(deviation, 1 << (n + len(lag)).bit_length())
-    products = np.fft.irfft(np.abs(spectrum) ** 2)[: len(lag)]
-    sums, squares = (np.concatenate([[0.0], np.cumsum(deviation**power)]) for power in (1, 2))
+    products = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:, : len(lag)]
+    sums, squares = (np.cumsum(np.pad(deviation**power, ((0, 0), (1, 0))), axis=1) for power in (1, 2))
     count = n - lag
-    early, late = sums[n - lag], sums[n] - sums[lag]
-    varies = squares[n - lag] - early**2 / count, squares[n] - squares[lag] - late**2 / count
+    early, late = sums[:, n - lag], sums[:, n, None] - sums[:, lag]
+    varies = (
+        squares[:, n - lag] - early**2 / count,
+        squares[:, n, None] - squares[:, lag] - late**2 / count,
+    )
     scale = np.sqrt(np.maximum(varies[0], 0.0) * np.maximum(varies[1], 0.0))
-    found = np.zeros(most)
-    enough = scale > LEAST_VARIATION * squares[n]
-    np.divide(products - early * late / count, scale, out=found[: len(lag)], where=enough)
+    found = np.zeros((len(sent), most))
+    enough = scale > LEAST_VARIATION * squares[:, n, None]
+    np.divide(products - early * late / count, scale, out=found[:, : len(lag)], where=enough)
     return found
 
 

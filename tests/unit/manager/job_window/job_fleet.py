@@ -23,6 +23,7 @@ from manager.clock.timeline import Identity
 from manager.config import ProbeSettings
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.jobs.inference import infer
+from manager.queue_pairs.bursts import KEPT
 from manager.queue_pairs.counters import NicReport
 from manager.state import FleetState
 from tools.sim.fleet.speaking import hello_of
@@ -107,8 +108,8 @@ class JobFleet:
             watch.step(self.now_s, (end - PROBED_WINDOWS + step) * WINDOW_NS, tables)
 
     def fill(self, nic: str, until_ns: int) -> None:
-        """Have a NIC tell of so many later bursts of somebody else's that all before them are not kept."""
-        rows = np.zeros(1_024 - 10, BURST_ROW)
+        """Have a NIC tell of so many bursts of somebody else's that not all of them are kept."""
+        rows = np.zeros(KEPT, BURST_ROW)
         rows["start_ns"] = rows["end_ns"] = until_ns
         rows["addr"] = 9
         self.state.traffic.bursts.hear(named(nic), rows, NOW_NS)
