@@ -11,6 +11,7 @@ from itertools import count, pairwise
 from typing import Any
 
 from cwdp.cli import tables
+from cwdp.shared.bus.collectives import WAITS
 
 Json = Mapping[str, Any]
 
@@ -50,7 +51,7 @@ def chrome_trace(answer: Json) -> Iterator[str]:
     """
     tracks = _Tracks()
     events = [*_job(answer, tracks), *_queue_pairs(answer, tracks)]
-    events += [*_delays(answer, tracks), *_queues(answer, tracks)]
+    events += [*_ranks(answer, tracks), *_delays(answer, tracks), *_queues(answer, tracks)]
     yield '{"displayTimeUnit":"ns","otherData":'
     yield json.dumps(_about(answer))
     yield ',"traceEvents":[\n'
@@ -111,6 +112,64 @@ def _burst(burst: Json, after: Json | None, since_ns: int, thread: Json, told: J
     return _slice(start_ns - since_ns, end_ns - start_ns, **thread, name=name, args={**told, **args})
 
 
+def _ranks(answer: Json, tracks: _Tracks) -> Iterator[_Timed]:
+    """Of each rank its calls, by communicator, and their chunks, by peer and direction, with what each waited for."""
+    rows = _Rows(tracks, answer["since_ns"], answer["until_ns"])
+    calls = [(call, rank) for call in answer["calls"] for rank in call["ranks"]]
+    for call, rank in sorted(calls, key=lambda each: (_in_order(each[1]["host"]), each[1]["start_ns"])):
+        pid = tracks.process(f"rank {rank['rank']}, {rank['host']}, process {rank['pid']}")
+        span = rank["start_ns"], rank["end_ns"]
+        row = rows.free(pid, f"calls of {call['comm_name'] or call['comm_id']}", span)
+        about = {name: call[name] for name in ("comm_id", "comm_name", "seq", "bytes")}
+        about |= {name: rank[name] for name in ("enqueued_ns", "is_over")}
+        name = f"{call['function']} {call['seq']}, {tables.quantity(call['bytes'])}B"
+        yield from rows.slice(row, span, name, about)
+        for numbers in rank["chunks"]:
+            yield from _chunk(dict(zip(answer["chunk"], numbers, strict=True)), pid, rows)
+
+
+def _chunk(chunk: dict[str, Any], pid: int, rows: "_Rows") -> Iterator[_Timed]:
+    begin_ns = chunk.pop("begin_ns")
+    waits = [(name, chunk.pop(f"{name}_ns")) for name in WAITS]
+    span = begin_ns, begin_ns + sum(lasts_ns for _, lasts_ns in waits)
+    way = "to" if chunk.pop("is_send") else "from"
+    row = rows.free(pid, f"{way} rank {chunk['peer']}, channel {chunk['channel']}", span)
+    yield from rows.slice(row, span, f"{tables.quantity(chunk['bytes'])}B", chunk)
+    for name, lasts_ns in waits:
+        if lasts_ns:
+            yield from rows.slice(row, (begin_ns, begin_ns + lasts_ns), name, {})
+        begin_ns += lasts_ns
+
+
+_Span = tuple[int, int]
+"""When something begins and ends, on the timeline."""
+
+
+class _Rows:
+    """Threads for what may overlap: there is one more of a name where something begins before what is in the others has ended."""
+
+    def __init__(self, tracks: _Tracks, since_ns: int, until_ns: int) -> None:
+        self._tracks, self._since_ns, self._until_ns = tracks, since_ns, until_ns
+        self._rows: dict[tuple[int, str], list[tuple[int, dict[str, int]]]] = {}
+
+    def free(self, pid: int, name: str, span: _Span) -> dict[str, int]:
+        """The first thread of a name in which nothing ends later than this begins."""
+        rows = self._rows.setdefault((pid, name), [])
+        place = next((i for i, (end_ns, _) in enumerate(rows) if end_ns <= span[0]), len(rows))
+        thread = rows[place][1] if place < len(rows) else self._tracks.thread(pid, name)
+        rows[place : place + 1] = [(span[1], thread)]
+        return thread
+
+    def slice(self, thread: Json, span: _Span, name: str, args: Json) -> Iterator[_Timed]:
+        """What lies in the window of something; nothing where none of it does."""
+        start_ns, end_ns = max(span[0], self._since_ns), span[1]
+        if start_ns <= min(end_ns, self._until_ns):
+            before = {"began_before_ns": start_ns - span[0]} if start_ns > span[0] else {}
+            yield _slice(
+                start_ns - self._since_ns, end_ns - start_ns, **thread, name=name, args={**args, **before}
+            )
+
+
 def _delays(answer: Json, tracks: _Tracks) -> Iterator[_Timed]:
     """One-way delays, at the NIC that sends: of data packets by queue pair, of probes by the NIC that they go to."""
     since_ns = answer["since_ns"]
@@ -164,6 +223,7 @@ _LEFT_OUT = {
     "bursts": "bursts of these",
     "nic_pairs": "pairs of NICs without delays",
     "links": "links without queues",
+    "chunks": "chunks of calls",
 }
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.collectives import WAITS
 from cwdp.shared.bus.messages import host_of
 from cwdp.shared.clocksync.graph.robust import centre
+from manager.collectives.belonging import Ranks
 from manager.collectives.store import ALONE, Collective, RankId
 from manager.jobs.inference import Job
 from manager.jobs.stragglers import LEAST_SHARE, Lateness, judged
@@ -58,20 +59,10 @@ class Calls:
                 self._of_host[min(call.ranks).host].append(call)
 
     def of(self, job: Job, since_ns: float) -> list[Collective]:
-        """Those since a moment of which all ranks are on hosts of a job, and of its processes where these are known."""
-        hosts = {host_of(nic) for nic in job.members}
-        processes = {(owner.host, owner.pid) for owner in job.owners}
-        known = {host for host, _ in processes}
-        return [
-            call
-            for host in hosts
-            for call in self._of_host.get(host, ())
-            if call.start_ns >= since_ns
-            and all(
-                rank.host in hosts and (rank.host not in known or (rank.host, rank.pid) in processes)
-                for rank in call.ranks
-            )
-        ]
+        """Those of a job since a moment."""
+        ranks = Ranks(job)
+        some = (call for host in ranks.hosts for call in self._of_host.get(host, ()))
+        return ranks.calls(call for call in some if call.start_ns >= since_ns)
 
 
 def told(job: Job, calls: Calls) -> Told | None:

@@ -113,7 +113,7 @@ class CauseWatch:
         usual_ns = {name: self._usual.of(job) for name, job in jobs.items()}
         waits = self.processors.shares()
         latest = self.calls.latest(MOST_JOBS, MOST_CALLS)
-        calls = [replace(call, ranks=dict(call.ranks)) for _, those in latest for call in those]
+        calls = [call.copy() for _, those in latest for call in those]
         return partial(self._look, _Known(dict(jobs), usual_ns, self.links_now(), waits, calls), now_s)
 
     def take(self, found: Found) -> None:

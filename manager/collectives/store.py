@@ -2,7 +2,7 @@
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -98,6 +98,10 @@ class Collective:
     def late_ns(self) -> int:
         """How long after the first rank the last one began."""
         return self.last_start_ns - self.start_ns
+
+    def copy(self) -> "Collective":
+        """As it is now, for another thread."""
+        return replace(self, ranks=dict(self.ranks))
 
     def add(self, told: RankCall) -> None:
         """Take in what a rank tells, for the first time or once more."""

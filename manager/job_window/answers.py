@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.bus.collectives import FUNCTIONS, WAITS
 from cwdp.shared.bus.records import WINDOW_NS
 from manager.job_window.gathered import JobWindow
 from manager.job_window.throughput import throughput_bps
@@ -16,6 +17,11 @@ MOST_BURSTS = 20_000
 
 BURST = ("start_ns", "end_ns", "bytes", "packets", "ce_marks", "naks", "resent", "bound_ns")
 """The numbers that a burst is told by, in this order."""
+
+MOST_CHUNKS = 20_000
+_WAITED = tuple(f"{wait}_ns" for wait in WAITS)
+CHUNK = ("peer", "is_send", "channel", "step", "bytes", "begin_ns", *_WAITED, "qpn", "wr_id", "posts")
+"""The numbers that a chunk of a call is told by, in this order; what it waited for one after the other."""
 
 TRACE_STEP_NS = 10_000_000
 CHART_STEPS = 300
@@ -30,6 +36,7 @@ def trace(window: JobWindow) -> Json:
     edges_ns = _edges(window, TRACE_STEP_NS)
     starts_ns = window.job.starts_ns
     inside = (starts_ns >= window.since_ns) & (starts_ns <= window.until_ns)
+    calls, chunks_left_out = _calls(window)
     return {
         "job": window.name,
         "is_inferred": not window.job.owners,
@@ -68,7 +75,9 @@ def trace(window: JobWindow) -> Json:
             {**one.link._asdict(), "start_ns": one.start_ns.tolist(), "queue_ns": _whole(one.queue_ns)}
             for one in window.queues
         ],
-        "left_out": left_out | dict(window.left_out),
+        "chunk": CHUNK,
+        "calls": calls,
+        "left_out": left_out | dict(window.left_out) | {"chunks": chunks_left_out},
     }
 
 
@@ -109,6 +118,44 @@ def _queue_pairs(window: JobWindow) -> tuple[list[Json], Json]:
         room -= count
         rows.append({**each.flow._asdict(), "sent": _numbers(sent), "came": _numbers(came)})
     return rows, {"queue_pairs": pairs_left_out, "bursts": bursts_left_out}
+
+
+def _calls(window: JobWindow) -> tuple[list[Json], int]:
+    """Calls with their ranks and the chunks of these, and how many chunks are left out."""
+    rows, left_out, room = [], 0, MOST_CHUNKS
+    for call in window.calls:
+        ranks: list[Json] = []
+        for name, rank in sorted(call.ranks.items()):
+            fits = len(rank.chunks) <= room
+            room -= len(rank.chunks) if fits else 0
+            left_out += 0 if fits else len(rank.chunks)
+            ranks.append(
+                {
+                    **name._asdict(),
+                    "enqueued_ns": rank.enqueued_ns or None,
+                    "start_ns": rank.start_ns,
+                    "end_ns": rank.end_ns,
+                    "is_over": rank.is_over,
+                    "chunks": _chunks(rank.chunks) if fits else [],
+                }
+            )
+        rows.append(
+            {
+                "comm_id": f"{call.comm.id:016x}",
+                "comm_name": call.comm.name,
+                "function": FUNCTIONS[call.function],
+                "seq": call.seq,
+                "bytes": call.bytes,
+                "ranks": ranks,
+            }
+        )
+    return rows, left_out
+
+
+def _chunks(rows: Rows) -> list[list[int]]:
+    waits = dict(zip(_WAITED, rows["wait_ns"].T, strict=True))
+    columns = [waits[name] if name in waits else rows[name] for name in CHUNK]
+    return [list(numbers) for numbers in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _told(window: JobWindow, each: FlowBursts) -> tuple[Rows, Rows]:

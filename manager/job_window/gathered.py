@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
 from cwdp.shared.bus.records import WINDOW_NS, shown_address
+from manager.collectives.belonging import Ranks
+from manager.collectives.store import Collective
 from manager.fabric.routes import DirectedLink
 from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of, nic_name
 from manager.jobs.inference import Job
@@ -68,6 +70,7 @@ class JobWindow:
         samples: of stamped data packets, by queue pair.
         paths: of probes, by source and target.
         queues: of links that its queue pairs cross.
+        calls: of its ranks, those under way in the window, the earliest first.
         left_out: how many pairs of NICs are in none of these, and how many links between the others not in `queues`.
     """
 
@@ -81,6 +84,7 @@ class JobWindow:
     samples: Mapping[Flow, FlowSamples]
     paths: Mapping[NicPair, PathDelays]
     queues: Sequence[LinkQueue]
+    calls: Sequence[Collective]
     left_out: Mapping[str, int]
 
     @cached_property
@@ -131,8 +135,16 @@ async def gather(state: FleetState, name: str, job: Job, since_ns: int, until_ns
         samples=_samples(state, flows, addresses, since_ns),
         paths={pair: found for pair, found in probed.items() if found is not None},
         queues=queues,
+        calls=_calls(state, job, since_ns, until_ns),
         left_out={"nic_pairs": len(pairs) - len(chosen), "links": links_left_out},
     )
+
+
+def _calls(state: FleetState, job: Job, since_ns: int, until_ns: int) -> list[Collective]:
+    within = (
+        call for call in state.collectives.of() if call.end_ns >= since_ns and call.start_ns <= until_ns
+    )
+    return sorted((call.copy() for call in Ranks(job).calls(within)), key=lambda call: call.start_ns)
 
 
 def _whole_since(state: FleetState, rings: Iterable[NicName]) -> list[int]:

@@ -17,7 +17,7 @@ from cwdp.cli.output import progress
 from cwdp.cli.reading import reading, show
 
 SHOWN_ITERATIONS = 8
-LONGEST_TRACE_NS = 30_000_000_000
+LONGEST_TRACE_NS = 300_000_000_000
 _SPAN = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s)")
 
 
@@ -32,7 +32,7 @@ class _Span(click.ParamType[int]):
         span_ns = 0 if found is None else round(float(found[1]) * {"ms": 1e6, "s": 1e9}[found[2]])
         if not 10**6 <= span_ns <= LONGEST_TRACE_NS:
             self.fail(
-                f"{value!r} is no span from 1ms to 30s, which is as long as bursts are kept.", param, ctx
+                f"{value!r} is no span from 1ms to 300s, which is as long as bursts are kept.", param, ctx
             )
         return span_ns
 
@@ -44,7 +44,7 @@ class _Span(click.ParamType[int]):
     "trace_ns",
     type=_Span(),
     metavar="SPAN",
-    help="Print a trace of the last SPAN (as 10s, at most 30s) of the job NAME for Perfetto.",
+    help="Print a trace of the last SPAN (as 10s, at most 300s) of the job NAME for Perfetto.",
 )
 @reading
 def job(

@@ -12,6 +12,16 @@ import pytest
 from job_fleet import NAMES, OWD_NS, PROBED_NS, QUEUED_NS, JobFleet
 
 from cwdp.cli.chrome_trace import chrome_trace, left_out
+from cwdp.shared.bus.collectives import (
+    CALL_ROW,
+    CHUNK_ROW,
+    FUNCTIONS,
+    OVER,
+    PEER_ROW,
+    CollectiveReport,
+    Communicator,
+)
+from cwdp.shared.bus.packing import row_bytes
 from cwdp.shared.bus.records import EGRESS, INGRESS
 from manager.job_window import answers
 from manager.job_window.gathered import gather
@@ -55,7 +65,13 @@ def test_every_burst_is_there_to_the_nanosecond(fleet: JobFleet) -> None:
     trace = trace_of(answer_of(fleet))
     assert trace["displayTimeUnit"] == "ns"
     assert trace["otherData"]["timeline_since_ns"] == str(SINCE_NS)
-    assert trace["otherData"]["left_out"] == {"queue_pairs": 0, "bursts": 0, "nic_pairs": 0, "links": 0}
+    assert trace["otherData"]["left_out"] == {
+        "queue_pairs": 0,
+        "bursts": 0,
+        "nic_pairs": 0,
+        "links": 0,
+        "chunks": 0,
+    }
     names = {
         event["pid"]: event["args"]["name"]
         for event in trace["traceEvents"]
@@ -155,6 +171,7 @@ def test_what_does_not_fit_is_left_out_and_counted(fleet: JobFleet, monkeypatch:
         "bursts": sum(counts[2:]),
         "nic_pairs": 0,
         "links": 0,
+        "chunks": 0,
     }
     assert left_out(answer) == f"2 queue pairs, those that send least, {sum(counts[2:])} bursts of these"
 
@@ -195,3 +212,71 @@ def test_values_for_charts_are_those_of_the_trace(fleet: JobFleet) -> None:
     assert found["iterations"]["start_s"][-1] == pytest.approx(
         1.7e9 - (NOW_NS - int(job_of(fleet).starts_ns[-2])) * 1e-9, abs=1e-3
     )
+
+
+CHUNKS = 6
+WAITED_NS = (10, 20, 0, 2_900_000, 0)
+
+
+def reduce_all(fleet: JobFleet, seq: int, start_ns: int) -> None:
+    """Each rank tells of an all-reduce, in six chunks to the next one, each a ms after the one before."""
+    for rank, nic in enumerate(NAMES):
+        calls, peers, chunks = np.zeros(1, CALL_ROW), np.zeros(0, PEER_ROW), np.zeros(CHUNKS, CHUNK_ROW)
+        calls["function"], calls["flags"], calls["seq"] = FUNCTIONS.index("AllReduce"), OVER, seq
+        calls["start_ns"], calls["end_ns"], calls["bytes"] = start_ns + rank, start_ns + 20_000_001, 10**6
+        chunks["peer"], chunks["is_send"], chunks["bytes"] = (rank + 1) % len(NAMES), 1, 512
+        chunks["begin_ns"] = start_ns + 1_000_003 * np.arange(CHUNKS)
+        chunks["wait_ns"] = WAITED_NS
+        chunks["qpn"], chunks["wr_id"], chunks["posts"] = 77, np.arange(CHUNKS), 1
+        comm = Communicator(
+            id=2**63 + 5, name="dp", rank=rank, ranks=len(NAMES), nodes=len(NAMES), pid=100 + rank, job=""
+        )
+        report = CollectiveReport(
+            host=named(nic)[0],
+            comms=[comm],
+            calls=row_bytes(calls),
+            peers=row_bytes(peers),
+            chunks=row_bytes(chunks),
+        )
+        fleet.state.collectives.hear(report, [named(each)[0] for each in NAMES], NOW_NS)
+
+
+def test_calls_of_ranks_and_their_chunks_are_on_the_same_axis() -> None:
+    """Each chunk to the nanosecond with what it waited for in it; those that overlap in threads beside each other."""
+    fleet = JobFleet()
+    begun_ns = NOW_NS - 3 * 10**9 + 1
+    reduce_all(fleet, 1, begun_ns)
+    reduce_all(fleet, 2, SINCE_NS - 10_000_000)
+    reduce_all(fleet, 3, SINCE_NS - 10**9)
+    trace = trace_of(answer_of(fleet))
+    names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "process_name"}
+    threads = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    for rank in range(len(NAMES)):
+        name = f"rank {rank}, h{rank + 1}, process {100 + rank}"
+        mine = [e for e in trace["traceEvents"] if e["ph"] == "X" and names[e["pid"]] == name]
+        calls = [e for e in mine if threads[e["tid"]] == "calls of dp"]
+        assert [(e["name"], e["args"].get("began_before_ns")) for e in calls] == [
+            ("AllReduce 2, 1MB", 10_000_000 - rank),
+            ("AllReduce 1, 1MB", None),
+        ]
+        chunks = [e for e in mine if e["name"] == "512B" and ns(e["ts"]) + SINCE_NS >= begun_ns]
+        assert [(ns(e["ts"]) + SINCE_NS - begun_ns, ns(e["dur"]), e["args"]["wr_id"]) for e in chunks] == [
+            (1_000_003 * i, sum(WAITED_NS), i) for i in range(CHUNKS)
+        ]
+        assert len({e["tid"] for e in chunks}) == 3
+        assert {threads[e["tid"]] for e in chunks} == {f"to rank {(rank + 1) % 4}, channel 0"}
+        waits = [(e["name"], ns(e["ts"]) + SINCE_NS - begun_ns, ns(e["dur"])) for e in mine if not e["args"]]
+        assert [each for each in waits if 0 <= each[1] < 10**6] == [
+            ("buffer", 0, 10),
+            ("gpu", 10, 20),
+            ("network", 30, 2_900_000),
+        ]
+
+
+def test_more_chunks_than_fit_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "MOST_CHUNKS", 2 * CHUNKS + 1)
+    fleet = JobFleet()
+    reduce_all(fleet, 1, NOW_NS - 3 * 10**9)
+    answer = answer_of(fleet)
+    assert [len(rank["chunks"]) for rank in answer["calls"][0]["ranks"]] == [CHUNKS, CHUNKS, 0, 0]
+    assert left_out(answer) == f"{2 * CHUNKS} chunks of calls"
