@@ -26,12 +26,14 @@ UD_MESH = "agents by UD"
 LOOP = "loop"
 SHIM_AGENTS, SHIM_FAILURE, SHIM_JOBS = "shim: agents", "shim: agents, a failure", "shim: agents, two jobs"
 SHIM_THOUSAND = "shim: a thousand"
+COLLECTIVES = "collectives"
 
 LATER = {
     SHIM_AGENTS: "shim_agents",
     SHIM_FAILURE: "shim_failure",
     SHIM_JOBS: "shim_jobs",
     SHIM_THOUSAND: "shim_thousand",
+    COLLECTIVES: "collectives",
     UD_MESH: "ud_mesh",
     LOOP: "closed_loop",
 }

@@ -122,6 +122,8 @@ struct ibv_context *lib_open(const char *name)
 {
 	struct ibv_context *context = NULL;
 	struct ibv_device **list = lib.get_device_list(NULL);
+	if (!list)
+		return NULL;
 	for (struct ibv_device **each = list; *each && !context; each++)
 		if (!strcmp(lib.get_device_name(*each), name))
 			context = lib.open_device(*each);
