@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tools.nccl.build import CALLER, PLUGIN
-from tools.shim import build as shim
 from tools.shim.build import FLAGS, compile_c, sources
+from tools.shim.build import HERE as SHIM
 
 HERE = Path(__file__).parent
 PROGRAM = HERE.parents[1] / "build/collective/cwdp-collective"
@@ -19,8 +19,8 @@ def build(folder: Path, sanitizer: str | None = None) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / PROGRAM.name
-    verbs = shim.HERE / "program"
-    include = [argument for path in (shim.HERE / "fake", verbs, PLUGIN, CALLER) for argument in ("-I", str(path))]
+    verbs = SHIM / "program"
+    include = [argument for path in (SHIM / "fake", verbs, PLUGIN, CALLER) for argument in ("-I", str(path))]
     checked = [f"-fsanitize={sanitizer}", "-fno-omit-frame-pointer"] if sanitizer else []
     compile_c(
         made,
