@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cwdp.agent import service as agent
+from cwdp.agent.collectives.keeper import NcclConfig
 from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
@@ -53,6 +54,8 @@ class Services:
         folder: Path,
         way_out: WayOut,
         ud_clocks: Sequence[TestClock] | None,
+        *,
+        has_plugin: bool,
     ) -> None:
         self._folder = folder
         self._way_out = way_out
@@ -70,6 +73,7 @@ class Services:
                 test_clock=None
                 if ud_clocks is None
                 else _in_file(ud_clocks[number], folder / f"{host.name}.npz"),
+                nccl=NcclConfig(socket=str(nccl_socket(folder, host.name))) if has_plugin else None,
             )
             for number, host in enumerate(hosts)
         ]
@@ -154,16 +158,24 @@ def stopped(
     folder: Path,
     way_out: WayOut,
     ud_clocks: Sequence[TestClock] | None = None,
+    *,
+    has_plugin: bool = False,
 ) -> Iterator[Services]:
     """Give services that are to be started, their files in a folder; stopped at the end.
 
-    With `ud_clocks` the hosts have these, and probe by UD queue pairs.
+    With `ud_clocks` the hosts have these, and probe by UD queue pairs. With `has_plugin` the agents read the rings of
+    programs that have loaded the plug-in for NCCL.
     """
-    services = Services(hosts, folder, way_out, ud_clocks)
+    services = Services(hosts, folder, way_out, ud_clocks, has_plugin=has_plugin)
     try:
         yield services
     finally:
         services.stop()
+
+
+def nccl_socket(folder: Path, host: str) -> Path:
+    """Where programs of a host pass over the rings of the plug-in for NCCL."""
+    return folder / f"{host}.nccl"
 
 
 def _in_file(clock: TestClock, path: Path) -> TestClockConfig:

@@ -44,6 +44,7 @@ struct queue {
 
 static struct entry entries[MOST_QPS];
 static int inbox = -1;
+static long requests_left = -1;
 
 static const uint8_t prefix[8] = {0xfd, 'f', 'a', 'k', 'e'};
 
@@ -94,6 +95,8 @@ EXPORTED struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, 
 	(void)vector;
 	queue->cq = (struct ibv_cq){.context = context, .cq_context = own, .cqe = entries};
 	if (inbox < 0) {
+		const char *fails_at = getenv("FAKE_FAILS_AT");
+		requests_left = fails_at ? atol(fails_at) : -1;
 		inbox = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 		socklen_t length = address_of(getpid(), &address);
 		if (bind(inbox, (struct sockaddr *)&address, length))
@@ -180,6 +183,9 @@ static int write_at(int pid, uint64_t from, uint64_t to, size_t bytes)
 static int written(int pid, uint32_t there, const struct ibv_send_wr *wr)
 {
 	struct arrival arrival = {.qpn = there, .immediate = wr->imm_data};
+	if (!requests_left)
+		return EIO;
+	requests_left -= requests_left > 0;
 	for (int i = 0; i < wr->num_sge; i++) {
 		int error = write_at(pid, wr->sg_list[i].addr, wr->wr.rdma.remote_addr + arrival.bytes,
 				     wr->sg_list[i].length);
