@@ -118,7 +118,8 @@ def _told(cwdp: Services, begin: dict[str, Any], calls: int) -> list[dict[str, A
             for call in cwdp.ask("/v1/collectives", sort="slowest", limit=0)["collectives"]
             if call["comm_id"] == comm_id
         ]
-        return sum(call["ranks_told"] for call in found) >= calls
+        told: int = sum(call["ranks_told"] for call in found)
+        return told >= calls
 
     wait_for(are_all, _TOLD_S, poll_s=_POLL_S)
     return found

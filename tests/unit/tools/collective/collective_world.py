@@ -1,12 +1,12 @@
 """Ranks of a collective on this host, by a libibverbs that writes between processes."""
 
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from tools.collective import Collective, Rank, Ranks, Truth, build, running
+from tools.free_ports import free_port
 from tools.nccl import build as build_nccl
 from tools.shim import build as build_shim
 
@@ -34,7 +34,7 @@ class Run:
 
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self._folder = world, folder
-        self.port = _free_port()
+        self.port = free_port()
 
     @contextmanager
     def started(
@@ -67,9 +67,3 @@ class Run:
             "NCCL_PROFILER_PLUGIN": str(self.world.plugin),
             "CWDP_NCCL": str(socket_path),
         } | more
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

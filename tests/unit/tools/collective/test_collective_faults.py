@@ -12,7 +12,18 @@ from tools.collective import Collective
 from tools.shim.build import compile_c
 
 KB = 1024
-NEEDED = ("--rank", "0", "--ranks", "2", "--rendezvous", "127.0.0.1:9", "--device", "fake_0", "--gid-index", "0")
+NEEDED = (
+    "--rank",
+    "0",
+    "--ranks",
+    "2",
+    "--rendezvous",
+    "127.0.0.1:9",
+    "--device",
+    "fake_0",
+    "--gid-index",
+    "0",
+)
 LONG = Collective(bytes=240 * KB, chunk_bytes=4 * KB, iterations=100_000, more=("--timeout-s", "2"))
 SOON_S = 20.0
 
@@ -55,7 +66,11 @@ def test_help_is_no_error(run: Run) -> None:
 
 
 def ended(
-    run: Run, what: Collective, ranks: int = 2, environment: dict[str, str] | None = None, device: str = "fake_0"
+    run: Run,
+    what: Collective,
+    ranks: int = 2,
+    environment: dict[str, str] | None = None,
+    device: str = "fake_0",
 ) -> list[str]:
     """What ranks say that all end with status 1, in time."""
     with run.started(what, ranks, environment, device) as job:
