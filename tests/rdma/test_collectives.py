@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tools.rdma.guest import COLLECTIVES
-from tools.rdma.scenarios.collectives import (
+from tools.rdma.guest import COLLECTIVES, COLLECTIVES_AGENTS
+from tools.rdma.scenarios.collectives import agents
+from tools.rdma.scenarios.collectives.parts import (
     ALL_TO_ALL,
     PARTS,
     PLAIN,
@@ -21,24 +22,31 @@ from tools.rdma.scenarios.collectives import (
 Report = dict[str, Any]
 Chunk = tuple[Any, ...]
 
-TOLD = (PLAIN, ALL_TO_ALL, SEVERAL)
-NEAR_NS = 50_000_000
-"""The machine is emulated, and its two processors are shared: a thread may stand still between two readings of the clock."""
-
 
 @pytest.fixture(scope="module")
 def collectives(report: Report) -> Report:
-    found: Report = report[COLLECTIVES]
-    if "error" in found:
-        logs = [f"== {name}\n{text}" for name, text in found.get("logs", {}).items()]
-        pytest.fail("\n".join([found["error"], *logs]))
-    return found
+    return found(report, COLLECTIVES)
 
 
-@pytest.fixture(params=TOLD)
-def part(request: pytest.FixtureRequest, collectives: Report) -> Report:
-    found: Report = collectives[request.param]
-    return found
+@pytest.fixture(scope="module")
+def with_agents(report: Report) -> Report:
+    return found(report, COLLECTIVES_AGENTS)
+
+
+@pytest.fixture(params=[PLAIN, ALL_TO_ALL, SEVERAL, COLLECTIVES_AGENTS])
+def part(request: pytest.FixtureRequest, report: Report) -> Report:
+    if request.param == COLLECTIVES_AGENTS:
+        return found(report, COLLECTIVES_AGENTS)
+    one: Report = found(report, COLLECTIVES)[request.param]
+    return one
+
+
+def found(report: Report, name: str) -> Report:
+    scenario: Report = report[name]
+    if "error" in scenario:
+        logs = [f"== {who}\n{text}" for who, text in scenario.get("logs", {}).items()]
+        pytest.fail("\n".join([scenario["error"], *logs]))
+    return scenario
 
 
 def ranks_of(part: Report) -> Iterator[tuple[Report, Report]]:
@@ -62,11 +70,19 @@ def true_chunks(part: Report) -> Iterator[tuple[Chunk, Report]]:
             yield (rank, *(chunk[name] for name in names)), chunk
 
 
+def assert_right(truths: list[Report]) -> None:
+    assert [(truth["status"], truth["error"]) for truth in truths] == [(0, "")] * len(truths)
+    ends = [(truth["end"]["wrong"], truth["end"]["profiler_failed"]) for truth in truths]
+    assert ends == [(0, 0)] * len(truths)
+
+
 @pytest.mark.parametrize("name", PARTS)
 def test_all_ranks_have_the_right_result(collectives: Report, name: str) -> None:
-    truths = collectives[name]["truth"]
-    assert [(truth["status"], truth["error"]) for truth in truths] == [(0, "")] * len(truths)
-    assert [truth["end"]["wrong"] for truth in truths] == [0] * len(truths)
+    assert_right(collectives[name]["truth"])
+
+
+def test_they_have_it_beside_agents_too(with_agents: Report) -> None:
+    assert_right(with_agents["truth"])
 
 
 def test_every_call_is_told_with_its_bytes(part: Report) -> None:
@@ -104,27 +120,36 @@ def test_every_chunk_that_is_told_is_one_that_was_sent(part: Report) -> None:
     assert calls_told
 
 
-def test_when_chunks_were_handed_over_and_done(collectives: Report) -> None:
-    """The timeline less the machine's clock is the same for all hosts, as they share one kernel."""
-    part = collectives[PLAIN]
-    true = dict(true_chunks(part))
-    ahead_ns: list[int] = []
-    for call, rank in ranks_of(part):
+@pytest.mark.parametrize("name", [PLAIN, ALL_TO_ALL, SEVERAL])
+def test_when_chunks_were_handed_over_and_done(collectives: Report, name: str) -> None:
+    """Here the timeline is the clock of the machine: a chunk is posted before the plug-in is told so, and done before it hears of it."""
+    true = dict(true_chunks(collectives[name]))
+    for call, rank in ranks_of(collectives[name]):
         chunks = [chunk for chunk in rank["chunks"] if chunk["direction"] == "out"]
-        for name, chunk in zip(told_chunks(call, rank), chunks, strict=True):
+        for which, chunk in zip(told_chunks(call, rank), chunks, strict=True):
             waits_ns = chunk["waits_ns"]
-            handed_ns = chunk["start_ns"] + sum(waits_ns[kind] for kind in ("buffer", "gpu", "peer"))
-            ahead_ns += [
-                handed_ns - true[name]["posted_ns"],
-                handed_ns + waits_ns["network"] - true[name]["done_ns"],
-            ]
-    assert max(ahead_ns) - min(ahead_ns) < NEAR_NS
+            ready_ns = chunk["start_ns"] + waits_ns["buffer"]
+            handed_ns = ready_ns + waits_ns["gpu"] + waits_ns["peer"]
+            assert ready_ns <= true[which]["posted_ns"] <= handed_ns
+            assert true[which]["done_ns"] <= handed_ns + waits_ns["network"]
+
+
+def test_nothing_was_lost_on_the_way_to_the_reader(collectives: Report) -> None:
+    lost = ("plugin_records_dropped", "plugin_events_unfollowed", "plugin_handles_stale", "records_not_sane")
+    for counters in collectives["counters"].values():
+        assert [counters[name] for name in lost] == [0] * len(lost)
 
 
 def test_the_slow_rank_is_the_last_one(collectives: Report) -> None:
-    calls = collectives[SLOW]["told"]
-    assert [(call["last_rank"], call["wait"]) for call in calls] == [(SLOW_RANK, "gpu")] * len(calls)
-    assert len(calls) == PARTS[SLOW].iterations
+    assert_last(collectives[SLOW], SLOW_RANK, PARTS[SLOW].iterations)
+
+
+def test_the_manager_says_so_too(with_agents: Report) -> None:
+    assert_last(with_agents, agents.SLOW_RANK, agents.WHAT.iterations)
+
+
+def assert_last(part: Report, rank: int, calls: int) -> None:
+    assert [(call["last_rank"], call["wait"]) for call in part["told"]] == [(rank, "gpu")] * calls
 
 
 def test_the_rank_before_one_that_stands_still_waits_for_its_peer(collectives: Report) -> None:

@@ -24,6 +24,7 @@ from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab.fleet.settings import manager_toml
 from tools.rdma.outside import WayOut
 from tools.rdma.testbed.fabric import RdmaHost
+from tools.rdma.testbed.rings import nccl_socket
 from tools.waiting import wait_for
 
 PULSE_INTERVAL_MS = 400.0
@@ -171,11 +172,6 @@ def stopped(
         yield services
     finally:
         services.stop()
-
-
-def nccl_socket(folder: Path, host: str) -> Path:
-    """Where programs of a host pass over the rings of the plug-in for NCCL."""
-    return folder / f"{host}.nccl"
 
 
 def _in_file(clock: TestClock, path: Path) -> TestClockConfig:
