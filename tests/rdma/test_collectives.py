@@ -134,9 +134,10 @@ def test_when_chunks_were_handed_over_and_done(collectives: Report, name: str) -
             assert true[which]["done_ns"] <= handed_ns + waits_ns["network"]
 
 
-def test_nothing_was_lost_on_the_way_to_the_reader(collectives: Report) -> None:
+@pytest.mark.parametrize("name", PARTS)
+def test_nothing_was_lost_on_the_way_to_the_reader(collectives: Report, name: str) -> None:
     lost = ("plugin_records_dropped", "plugin_events_unfollowed", "plugin_handles_stale", "records_not_sane")
-    for counters in collectives["counters"].values():
+    for counters in collectives[name]["counters"].values():
         assert [counters[name] for name in lost] == [0] * len(lost)
 
 

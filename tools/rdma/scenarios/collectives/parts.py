@@ -68,15 +68,19 @@ Told = Callable[[], list[dict[str, Any]]]
 
 
 def run(hosts: Sequence[RdmaHost], bench: Bench) -> dict[str, Any]:
-    """Go through PARTS; what came of each, as far as it went."""
-    with tempfile.TemporaryDirectory() as name, recorded(bench) as record:
-        folder = Path(name)
-        with reading([host.name for host in hosts], folder) as rings:
-            for part, what in PARTS.items():
-                with recorded(bench) as record[part]:
-                    loaded = LOADED.get(part, BOTH)
-                    record[part].update(ran(what, hosts, folder, rings.told, loaded))
-            record["counters"] = rings.counters()
+    """Go through PARTS; what came of each, as far as it went.
+
+    Each has readers of its own: of the first call that one knows it tells the chunks.
+    """
+    with recorded(bench) as record:
+        for part, what in PARTS.items():
+            with (
+                tempfile.TemporaryDirectory() as name,
+                recorded(bench) as record[part],
+                reading([host.name for host in hosts], Path(name)) as rings,
+            ):
+                record[part].update(ran(what, hosts, Path(name), rings.told, LOADED.get(part, BOTH)))
+                record[part]["counters"] = rings.counters()
     return record
 
 
