@@ -139,3 +139,41 @@ def test_a_queue_pair_in_error(run: Run) -> None:
     errors = ended(run, LONG, environment={"FAKE_FAILS_AT": "100"})
     assert any("status 12, no acknowledgement" in error for error in errors)
     assert all("error: rank " in error for error in errors)
+
+
+def pair(run: Run, first: tuple[str, ...], second: tuple[str, ...]) -> list[tuple[int, str]]:
+    """How two processes end that have these options."""
+    where = [
+        "--ranks",
+        "2",
+        "--rendezvous",
+        f"127.0.0.1:{run.port}",
+        "--device",
+        "fake_0",
+        "--gid-index",
+        "0",
+    ]
+    processes = [
+        subprocess.Popen(
+            [run.world.program, *where, *options, "--timeout-s", "3"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"LD_LIBRARY_PATH": str(run.world.fakes)},
+        )
+        for options in (first, second)
+    ]
+    errors = [process.communicate(timeout=SOON_S)[1] for process in processes]
+    return [(process.returncode, error) for process, error in zip(processes, errors, strict=True)]
+
+
+def test_ranks_that_were_told_different_things(run: Run) -> None:
+    (status, error), (other, _) = pair(run, ("--rank", "0"), ("--rank", "1", "--bytes", "4096"))
+    assert (status, other) == (1, 1)
+    assert "rank 1 was told to do something else" in error
+
+
+def test_two_of_one_rank(run: Run) -> None:
+    ends = pair(run, ("--rank", "0"), ("--rank", "0"))
+    assert [status for status, _ in ends] == [1, 1]
+    assert any("cannot listen at 127.0.0.1" in error for _, error in ends)
