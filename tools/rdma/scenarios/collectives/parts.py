@@ -40,9 +40,10 @@ PARTS: Mapping[str, Collective] = {
         more=("--compute-ms", "1000", "--slow-rank", str(SLOW_RANK), "--slow", "100%"),
     ),
     STILL: Collective(
+        "send",
         bytes=64 * CHUNK,
         chunk_bytes=CHUNK,
-        iterations=4,
+        iterations=8,
         more=("--stall-rank", str(STILL_RANK), "--stall-ms", "1000", "--stall-every-ms", "2000"),
     ),
 }
