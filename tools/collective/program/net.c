@@ -30,6 +30,7 @@ static const struct options *options;
 static struct ibv_pd *domain;
 static struct ibv_cq *completions;
 static union ibv_gid gid;
+static struct ibv_port_attr port;
 static struct connection connections[MOST_CONNECTED];
 static uint32_t made;
 static uint64_t posts;
@@ -41,6 +42,8 @@ void net_open(const struct options *wanted)
 	struct ibv_context *context = lib_open(options->device);
 	if (!context)
 		give_up(FAILED, "there is no device %s; `ibv_devices` lists those that are", options->device);
+	if (lib.query_port(context, DEVICE_PORT, &port))
+		give_up(FAILED, "%s has no port %d", options->device, DEVICE_PORT);
 	domain = lib.alloc_pd(context);
 	completions = domain ? lib.create_cq(context, MOST_CONNECTED * 2 * STEPS, NULL, NULL, 0) : NULL;
 	if (!completions)
@@ -129,7 +132,7 @@ static void connect_qp(struct ibv_qp *qp, const struct connection *connection, u
 					    .grh = {.dgid = connection->there.gid,
 						    .sgid_index = (uint8_t)options->gid_index,
 						    .hop_limit = 255}},
-				.path_mtu = IBV_MTU_4096,
+				.path_mtu = port.active_mtu,
 				.dest_qp_num = there,
 				.rq_psn = connection->there.psn,
 				.max_dest_rd_atomic = 1,
