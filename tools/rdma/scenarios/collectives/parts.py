@@ -62,7 +62,7 @@ LOADED = {SHIM_ALONE: Loaded(plugin=None), BARE: Loaded(None, None)}
 """By parts, where that is not both."""
 
 _RENDEZVOUS = "127.0.0.1:29500"
-_RUN_S, _TOLD_S = 120.0, 10.0
+_RUN_S, _TOLD_S = 120.0, 60.0
 _POLL_S = 0.5
 
 Told = Callable[[], list[dict[str, Any]]]
