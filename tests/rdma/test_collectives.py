@@ -10,6 +10,7 @@ from tools.rdma.guest import COLLECTIVES, COLLECTIVES_AGENTS
 from tools.rdma.scenarios.collectives import agents
 from tools.rdma.scenarios.collectives.parts import (
     ALL_TO_ALL,
+    JOB,
     PARTS,
     PLAIN,
     SEVERAL,
@@ -149,8 +150,15 @@ def test_the_manager_says_so_too(with_agents: Report) -> None:
     assert_last(with_agents, agents.SLOW_RANK, agents.WHAT.iterations)
 
 
+def test_the_command_shows_them(with_agents: Report) -> None:
+    """Wrapped where the terminal ends, so only a beginning is looked for."""
+    assert with_agents["shown"].count("slurm") == agents.WHAT.iterations
+    assert f"{agents.WHAT.iterations} collectives" in with_agents["shown"]
+
+
 def assert_last(part: Report, rank: int, calls: int) -> None:
-    assert [(call["last_rank"], call["wait"]) for call in part["told"]] == [(rank, "gpu")] * calls
+    last = [(call["job"], call["last_rank"], call["wait"]) for call in part["told"]]
+    assert last == [(JOB, rank, "gpu")] * calls
 
 
 def test_who_sends_to_a_rank_that_stands_still_waits_for_it_and_no_other_does(collectives: Report) -> None:

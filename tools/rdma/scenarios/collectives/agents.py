@@ -10,10 +10,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from cwdp.cli.jobs.collective import collective
 from cwdp.errors import CwdpError, LabError
 from cwdp.shared.testclock import TestClock
 from tools.collective import Collective
-from tools.rdma.scenarios.collectives.parts import CHUNK, ran
+from tools.rdma.scenarios.collectives.parts import CHUNK, JOB, ran
 from tools.rdma.scenarios.scenario import Bench, recorded
 from tools.rdma.testbed import services
 from tools.rdma.testbed.fabric import RdmaHost
@@ -46,7 +49,7 @@ def run(_hosts: Sequence[RdmaHost], bench: Bench) -> dict[str, Any]:
             _await_timeline(cwdp, len(hosts))
             record["ready_s"] = time.monotonic() - began_s
             record.update(ran(WHAT, hosts, folder, lambda: _told(cwdp)))
-            record["job"] = cwdp.ask("/v1/job")
+            record["shown"] = _shown(bench.way_out.manager_url)
         except CwdpError as error:
             record["error"] = str(error)
         finally:
@@ -55,8 +58,13 @@ def run(_hosts: Sequence[RdmaHost], bench: Bench) -> dict[str, Any]:
 
 
 def _told(cwdp: Services) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cwdp.ask("/v1/collectives", sort="slowest", limit=0)["collectives"]
+    found: list[dict[str, Any]] = cwdp.ask("/v1/collectives", job=JOB, sort="slowest", limit=0)["collectives"]
     return found
+
+
+def _shown(manager_url: str) -> str:
+    """What `cwdp collective` prints."""
+    return CliRunner().invoke(collective, ["--job", JOB, "--slowest", "--manager", manager_url]).output
 
 
 def _await_timeline(cwdp: Services, hosts: int) -> None:

@@ -49,6 +49,9 @@ PARTS: Mapping[str, Collective] = {
 }
 """What is done, one after the other."""
 
+JOB = "slurm:17"
+"""As the environment of all ranks says."""
+
 
 class Loaded(NamedTuple):
     """What programs load."""
@@ -104,7 +107,8 @@ def ran(
 def _environment(host: RdmaHost, folder: Path, loaded: Loaded) -> dict[str, str]:
     libraries = {"NCCL_IBVERBS_LIB": loaded.shim, "NCCL_PROFILER_PLUGIN": loaded.plugin}
     sockets = {"CWDP_NCCL": nccl_socket(folder, host.name), "CWDP_VERBS": folder / "no-agent"}
-    return {name: str(path) for name, path in (libraries | sockets).items() if path}
+    found = {name: str(path) for name, path in (libraries | sockets).items() if path}
+    return found | {"SLURM_JOB_ID": JOB.partition(":")[2]}
 
 
 def _of(truths: Sequence[Truth], told: Told) -> list[dict[str, Any]]:
