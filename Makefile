@@ -31,10 +31,13 @@ SHIM_FAKES   := $(wildcard tools/shim/*/*.[ch])
 NCCL         := cwdp/nccl/plugin
 NCCL_SOURCES := $(wildcard $(NCCL)/*.c)
 NCCL_HEADERS := $(wildcard $(NCCL)/*.h) $(SHIM)/program/job.h
-NCCL_PLAYED  := $(wildcard tools/nccl/program/*.c)
+NCCL_PLAYED  := $(wildcard tools/nccl/*/*.[ch])
 AS_NCCL_SOURCES := $(wildcard tools/rdma/program/*.c) tools/shim/program/lib.c
 AS_NCCL_HEADERS := $(wildcard tools/rdma/program/*.h)
 AS_NCCL_CFLAGS := -std=gnu11 -D_GNU_SOURCE -DAS_NCCL -O2 -Wall -Wextra -Werror -Itools/shim/fake -Itools/shim/program
+COLLECTIVE_SOURCES := $(wildcard tools/collective/program/*.c) $(wildcard tools/nccl/caller/*.c) tools/shim/program/lib.c
+COLLECTIVE_HEADERS := $(wildcard tools/collective/program/*.h)
+COLLECTIVE_CFLAGS  := $(AS_NCCL_CFLAGS) -pthread -I$(NCCL) -Itools/nccl/caller
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
 MPI_CFLAGS   := -std=gnu11 -O2 -Wall -Wextra -Werror
 MPI_SOURCES  := $(wildcard tools/mpi/program/*.c)
@@ -52,10 +55,10 @@ PACKAGING_TOOLS := debhelper dpkg-dev e2fsprogs fakeroot lintian mmdebstrap pyth
 MINUTES := 30
 SEED    := 1
 
-.PHONY: setup bpf roce shim nccl as-nccl mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
+.PHONY: setup bpf roce shim nccl as-nccl collective mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
-setup: build/.packages build/.venv build/monitoring-tools bpf roce shim nccl as-nccl mpi abi-check
+setup: build/.packages build/.venv build/monitoring-tools bpf roce shim nccl as-nccl collective mpi abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -138,6 +141,15 @@ build/rdma/as_nccl: $(AS_NCCL_SOURCES) $(AS_NCCL_HEADERS) $(SHIM_FAKES) Makefile
 	$(Q)$(CC) $(AS_NCCL_CFLAGS) $(AS_NCCL_SOURCES) -ldl -o $@.new
 	@mv $@.new $@
 
+# Collectives over verbs in NCCL's order of calls, one process a rank.
+collective: build/collective/cwdp-collective
+
+build/collective/cwdp-collective: $(COLLECTIVE_SOURCES) $(COLLECTIVE_HEADERS) $(NCCL_HEADERS) $(NCCL_PLAYED) $(SHIM_FAKES) Makefile | build/.packages
+	@mkdir -p build/collective
+	@echo "building $@"
+	$(Q)$(CC) $(COLLECTIVE_CFLAGS) $(COLLECTIVE_SOURCES) -ldl -o $@.new
+	@mv $@.new $@
+
 # cwdp/dataplane/abi.py and enums.py are written from the object's BTF; a drift between C and Python fails the build.
 abi: build/bpf/cwdp.bpf.o build/.venv
 	$(PYTHON) tools/gen_abi.py $< cwdp/dataplane/abi.py
@@ -204,7 +216,7 @@ lint:
 	$(Q)$(PYTHON) -m ruff format --check .
 	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES) \
 		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES) $(NCCL_HEADERS) $(NCCL_SOURCES) $(NCCL_PLAYED) $(AS_NCCL_HEADERS) $(AS_NCCL_SOURCES) \
-		$(MPI_SOURCES)
+		$(COLLECTIVE_HEADERS) $(COLLECTIVE_SOURCES) $(MPI_SOURCES)
 
 types:
 	$(Q)$(PYTHON) -m mypy

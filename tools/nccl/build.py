@@ -8,6 +8,7 @@ from tools.shim.build import compile_c, sources
 HERE = Path(__file__).parent
 PLUGIN = HERE.parents[1] / "cwdp/nccl/plugin"
 OLDEST = HERE.parents[1] / "cwdp/rdma/shim/link/oldest.h"
+CALLER = HERE / "caller"
 FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
@@ -32,5 +33,5 @@ def build(folder: Path, sanitizer: str | None = None) -> Built:
     shared = ["-fPIC", "-shared", "-fvisibility=hidden", "-include", str(OLDEST)]
     exports = [f"-Wl,--version-script={PLUGIN / 'exports.map'}", "-Wl,-z,nodelete"]
     compile_c(made.library, *flags, *shared, *exports, *sources(PLUGIN), "-l:libpthread.so.0")
-    compile_c(made.program, *flags, *sources(HERE / "program"), "-ldl")
+    compile_c(made.program, *flags, "-I", str(CALLER), *sources(HERE / "program"), *sources(CALLER), "-ldl")
     return made

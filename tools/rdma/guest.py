@@ -26,12 +26,15 @@ UD_MESH = "agents by UD"
 LOOP = "loop"
 SHIM_AGENTS, SHIM_FAILURE, SHIM_JOBS = "shim: agents", "shim: agents, a failure", "shim: agents, two jobs"
 SHIM_THOUSAND = "shim: a thousand"
+COLLECTIVES, COLLECTIVES_AGENTS = "collectives", "collectives: agents"
 
 LATER = {
     SHIM_AGENTS: "shim_agents",
     SHIM_FAILURE: "shim_failure",
     SHIM_JOBS: "shim_jobs",
     SHIM_THOUSAND: "shim_thousand",
+    COLLECTIVES: "collectives.parts",
+    COLLECTIVES_AGENTS: "collectives.agents",
     UD_MESH: "ud_mesh",
     LOOP: "closed_loop",
 }

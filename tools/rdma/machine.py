@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tools.collective import PROGRAM
 from tools.rdma import outside
 from tools.rdma.outside import Outside
 from tools.rdma.testbed import shimmed
@@ -15,7 +16,7 @@ KERNEL_FOLDER = CHECKOUT / "build/rdma/kernel"
 TIMEOUT_S = 2400.0
 
 _PROGRAMS = ("ib_write_bw", "ibv_rc_pingpong", "rdma")
-_BUILT = (shimmed.SHIM, shimmed.AS_NCCL)
+_BUILT = (shimmed.SHIM, shimmed.PLUGIN, shimmed.AS_NCCL, PROGRAM)
 _PREPARE = "Run `tools/rdma/provision.sh programs` and `tools/rdma/provision.sh vm build/rdma/kernel`, and `make setup`."
 
 

@@ -150,6 +150,7 @@ static void *begin_op(struct cwdp_nccl_ring *ring, uint16_t comm, const struct n
 		slot->record.comm = (uint16_t)(parent >> COMM_SHIFT & COMM_BITS);
 		slot->record.seq = parent & SEQ_BITS;
 	}
+	slot->peer_ns = slot->peer_since_ns = 0;
 	write_record(ring, &slot->record);
 	slot->record.kind = CWDP_NCCL_OP_END;
 	return handle(SLOT, slot_name(slot));
@@ -173,6 +174,7 @@ static void *begin_step(struct cwdp_nccl_ring *ring, const struct nccl_event *ev
 	slot->record.kind = CWDP_NCCL_STEP;
 	slot->record.step = event->proxy_step.step;
 	slot->record.bytes = 0;
+	slot->op = name_of(event->parent);
 	slot->waits_for = CWDP_NCCL_WAIT_POST;
 	slot->since_ns = slot->record.begin_ns = now();
 	return handle(SLOT, slot_name(slot));
@@ -243,6 +245,36 @@ static void wait_for(struct slot *slot, enum cwdp_nccl_wait next, uint64_t at_ns
 	slot->waits_for = next;
 }
 
+static uint64_t peer_ns(const struct slot *op, uint64_t at_ns)
+{
+	return op->peer_ns + (op->peer_since_ns ? at_ns - op->peer_since_ns : 0);
+}
+
+/* NCCL looks at one chunk of an operation at a time: those behind it are said to wait for the GPU while it
+ * waits for the peer, though they do so too.
+ */
+static void share_wait(struct slot *slot, enum cwdp_nccl_wait next, uint64_t at_ns)
+{
+	struct slot *op = slot_named(slot->op);
+	uint64_t *waited_ns = slot->record.wait_ns;
+	if (!op)
+		return;
+	if (next == CWDP_NCCL_WAIT_GPU)
+		slot->peer_ns = peer_ns(op, at_ns);
+	if (next == CWDP_NCCL_WAIT_PEER) {
+		uint64_t behind_ns = peer_ns(op, at_ns) - slot->peer_ns;
+		if (behind_ns > waited_ns[CWDP_NCCL_WAIT_GPU])
+			behind_ns = waited_ns[CWDP_NCCL_WAIT_GPU];
+		waited_ns[CWDP_NCCL_WAIT_GPU] -= behind_ns;
+		waited_ns[CWDP_NCCL_WAIT_PEER] += behind_ns;
+		op->peer_since_ns = at_ns;
+	}
+	if (next == CWDP_NCCL_WAIT_WIRE && op->peer_since_ns) {
+		op->peer_ns = peer_ns(op, at_ns);
+		op->peer_since_ns = 0;
+	}
+}
+
 static int stop(void *handle)
 {
 	struct cwdp_nccl_ring *ring = atomic_load_explicit(&nccl_ring, memory_order_acquire);
@@ -300,8 +332,12 @@ static int state(void *handle, int state, const struct nccl_state_args *args)
 	    (!is_step || state == NCCL_SEND_WAIT || state == NCCL_RECV_FLUSH_WAIT))
 		slot->record.bytes = args->trans_size;
 	if (is_step && state >= 0 && (size_t)state < sizeof(waits) && waits[state] &&
-	    waits[state] != slot->waits_for)
-		wait_for(slot, waits[state], now());
+	    waits[state] != slot->waits_for) {
+		uint64_t at_ns = now();
+		wait_for(slot, waits[state], at_ns);
+		if (slot->record.is_send)
+			share_wait(slot, waits[state], at_ns);
+	}
 	return 0;
 }
 

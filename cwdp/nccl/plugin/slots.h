@@ -13,6 +13,10 @@ struct slot {
 	_Atomic uint32_t below;  /* the next one that is free */
 	uint32_t waits_for;      /* enum cwdp_nccl_wait */
 	uint64_t since_ns;
+	uint64_t op;            /* of a step: its operation's name */
+	uint64_t peer_ns;       /* of an operation: how long its chunks have waited for the peer, one after
+				   the other; of a step: how long they had when it was given to the GPU */
+	uint64_t peer_since_ns; /* of an operation: since when one waits; 0: none does */
 	struct cwdp_nccl_record record;
 };
 

@@ -101,17 +101,20 @@ static void wrong(void)
 {
 	void *handle = NULL;
 	struct nccl_event event = {0};
-	long failed = player.start(context, NULL, &event) + player.start(context, &handle, NULL);
-	failed += player.start(NULL, &handle, &event) + player.start((void *)-1, &handle, &event);
-	failed += player.stop(NULL) + player.stop((void *)-1) + player.stop((void *)0x2000000100000001);
-	failed += player.state(NULL, 9, NULL) + player.state((void *)0x2fffffffffffffff, -5, NULL);
+	long failed = player.nccl.start(context, NULL, &event) + player.nccl.start(context, &handle, NULL);
+	failed += player.nccl.start(NULL, &handle, &event) + player.nccl.start((void *)-1, &handle, &event);
+	failed += player.nccl.stop(NULL) + player.nccl.stop((void *)-1) +
+		  player.nccl.stop((void *)0x2000000100000001);
+	failed += player.nccl.state(NULL, 9, NULL) + player.nccl.state((void *)0x2fffffffffffffff, -5, NULL);
 	void *op = player_op(&player, context, (void *)0x7fff12345678, getpid(), 0, 1);
 	void *step = player_step(&player, context, op, 0);
-	failed += player.state(step, -1, NULL) + player.state(step, 1 << 30, NULL);
-	failed += player.state(step, NCCL_SEND_WAIT, NULL) + player.stop(step) + player.stop(step);
-	failed += player.stop(op) + player.stop(op) + player.finalize(NULL) + player.finalize((void *)-1);
+	failed += player.nccl.state(step, -1, NULL) + player.nccl.state(step, 1 << 30, NULL);
+	failed += player.nccl.state(step, NCCL_SEND_WAIT, NULL) + player.nccl.stop(step) +
+		  player.nccl.stop(step);
+	failed += player.nccl.stop(op) + player.nccl.stop(op) + player.nccl.finalize(NULL) +
+		  player.nccl.finalize((void *)-1);
 	void *late = player_step(&player, context, op, 1);
-	failed += player.stop(late);
+	failed += player.nccl.stop(late);
 	say("failed", failed);
 }
 
@@ -121,7 +124,7 @@ static void foreign(int pid, void *task)
 	void *op = player_op(&player, (void *)700, task, pid, 0, 1);
 	void *step = player_step(&player, (void *)700, op, 0);
 	player_send_states(&player, step, 0);
-	say("failed", player.stop(step) + player.stop(op));
+	say("failed", player.nccl.stop(step) + player.nccl.stop(op));
 }
 
 static int ascending(const void *a, const void *b)
@@ -138,28 +141,28 @@ static void timed(int steps)
 	struct nccl_state_args args = {.trans_size = PLAYED_BYTES};
 	struct nccl_event event = {.rank = 3};
 	void *task = player_task(&player, context, 0, 0), *op = NULL, *step = NULL;
-	if (player.version < 5)
+	if (player.nccl.version < 5)
 		event.type = NCCL_PROXY_STEP;
 	else
 		event.wide_type = NCCL_PROXY_STEP;
 	for (int i = 0; i < steps; i++) {
 		if (i % TIMED_STEPS == 0) {
 			if (op)
-				player.stop(op);
+				player.nccl.stop(op);
 			op = player_op(&player, context, task, getpid(), 0, 1);
 			event.parent = op;
 		}
 		uint64_t at[6];
 		at[0] = now();
-		player.start(context, &step, &event);
+		player.nccl.start(context, &step, &event);
 		at[1] = now();
-		player.state(step, NCCL_SEND_GPU_WAIT, &args);
+		player.nccl.state(step, NCCL_SEND_GPU_WAIT, &args);
 		at[2] = now();
-		player.state(step, NCCL_SEND_PEER_WAIT, &args);
+		player.nccl.state(step, NCCL_SEND_PEER_WAIT, &args);
 		at[3] = now();
-		player.state(step, NCCL_SEND_WAIT, &args);
+		player.nccl.state(step, NCCL_SEND_WAIT, &args);
 		at[4] = now();
-		player.stop(step);
+		player.nccl.stop(step);
 		at[5] = now();
 		for (int each = 0; each < 5; each++, number++) {
 			took[number] = at[each + 1] - at[each];
@@ -167,7 +170,7 @@ static void timed(int steps)
 			empty[number] = now() - before;
 		}
 	}
-	player.stop(op);
+	player.nccl.stop(op);
 	qsort(took, number, sizeof(*took), ascending);
 	qsort(empty, number, sizeof(*empty), ascending);
 	printf("timed %lu %lu %lu %lu\n", took[number / 2], took[number * 99 / 100], empty[number / 2],
@@ -221,7 +224,7 @@ static void follow(const char *line)
 	else if (!strncmp(line, "wrong", 5))
 		wrong();
 	else if (!strncmp(line, "finalize", 8))
-		say("failed", player.finalize(context));
+		say("failed", player.nccl.finalize(context));
 	else if (!strncmp(line, "closefds", 8)) {
 		for (int fd = 3; fd < 64; fd++)
 			close(fd);
@@ -242,7 +245,7 @@ int main(int argc, char **argv)
 			follow(line);
 			continue;
 		}
-		player_close(&player);
+		caller_close(&player.nccl);
 		say("reopened", player_open(&player, argv[1], atoi(argv[2])));
 	}
 	return 0;

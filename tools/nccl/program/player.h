@@ -1,30 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's calls of a profiler, by any version of the interface, in the order in which NCCL makes them. */
+/* NCCL's calls of a profiler, in the order in which NCCL makes them. */
 #pragma once
 
-#include "profiler.h"
-
-#include <stdint.h>
+#include "caller.h"
 
 #define PLAYED_BYTES 4096 /* of each step */
+#define PLAYED_QPN   17
 
 struct player {
-	int version;
-	void *library;
-	union {
-		const void *found;
-		const struct nccl_profiler_v1 *v1;
-		const struct nccl_profiler_v4 *v4;
-		const struct nccl_profiler_v5 *v5;
-	};
-	nccl_start_fn start;
-	nccl_stop_fn stop;
-	nccl_state_fn state;
-	nccl_finalize_fn finalize;
+	struct caller nccl;
 	void (*posted)(uint32_t qpn, uint64_t last_wr_id, uint64_t bytes, uint32_t requests);
 };
-
-#define PLAYED_QPN 17
 
 /* What is played: calls, each with so many operations, one a channel, each with so many steps. */
 struct piece {
@@ -38,7 +24,6 @@ struct piece {
 
 /* 0 where the library has that version. */
 int player_open(struct player *player, const char *library, int version);
-void player_close(struct player *player);
 
 /* What the plug-in gives back for a communicator. */
 void *player_init(const struct player *player, uint64_t id, int rank, int ranks, int *mask);

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cwdp.agent import service as agent
+from cwdp.agent.collectives.keeper import NcclConfig
 from cwdp.agent.config import AgentConfig, InterfaceConfig, TestClockConfig
 from cwdp.cli.client import ManagerClient
 from cwdp.errors import LabError, ManagerError
@@ -23,6 +24,7 @@ from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab.fleet.settings import manager_toml
 from tools.rdma.outside import WayOut
 from tools.rdma.testbed.fabric import RdmaHost
+from tools.rdma.testbed.rings import nccl_socket
 from tools.waiting import wait_for
 
 PULSE_INTERVAL_MS = 400.0
@@ -53,6 +55,8 @@ class Services:
         folder: Path,
         way_out: WayOut,
         ud_clocks: Sequence[TestClock] | None,
+        *,
+        has_plugin: bool,
     ) -> None:
         self._folder = folder
         self._way_out = way_out
@@ -70,6 +74,7 @@ class Services:
                 test_clock=None
                 if ud_clocks is None
                 else _in_file(ud_clocks[number], folder / f"{host.name}.npz"),
+                nccl=NcclConfig(socket=str(nccl_socket(folder, host.name))) if has_plugin else None,
             )
             for number, host in enumerate(hosts)
         ]
@@ -154,12 +159,15 @@ def stopped(
     folder: Path,
     way_out: WayOut,
     ud_clocks: Sequence[TestClock] | None = None,
+    *,
+    has_plugin: bool = False,
 ) -> Iterator[Services]:
     """Give services that are to be started, their files in a folder; stopped at the end.
 
-    With `ud_clocks` the hosts have these, and probe by UD queue pairs.
+    With `ud_clocks` the hosts have these, and probe by UD queue pairs. With `has_plugin` the agents read the rings of
+    programs that have loaded the plug-in for NCCL.
     """
-    services = Services(hosts, folder, way_out, ud_clocks)
+    services = Services(hosts, folder, way_out, ud_clocks, has_plugin=has_plugin)
     try:
         yield services
     finally:

@@ -7,6 +7,7 @@ from tools.rdma.testbed.fabric import RdmaHost
 from tools.vm.machine import CHECKOUT
 
 SHIM = CHECKOUT / "build/shim/libcwdp_verbs.so"
+PLUGIN = CHECKOUT / "build/nccl/libcwdp_nccl.so"
 AS_NCCL = CHECKOUT / "build/rdma/as_nccl"
 
 Environment = Callable[[RdmaHost], Mapping[str, str]]

@@ -2,6 +2,7 @@
 /* A libibverbs whose devices are none: it keeps the states of queue pairs as the kernel does, and notes every
  * call. */
 #include "calls.h"
+#include "data.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +73,9 @@ EXPORTED const char *ibv_get_device_name(struct ibv_device *device)
 /* What is posted before a request that is refused is taken. */
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
+	const struct ibv_qp_attr *attr = &((const struct pair *)qp)->attr;
 	struct fake_call call = {.what = "post_send", .qpn = qp->qp_num, .mask = wr->opcode};
+	const struct ibv_send_wr *first = wr;
 	for (; wr && !call.result; wr = wr->next) {
 		call.result = wr->num_sge > MOST_SGE ? EINVAL : wr->wr_id == REFUSED_ID ? ENOMEM : 0;
 		call.state += !call.result;
@@ -80,6 +83,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 			*bad = wr;
 	}
 	calls_note(&call);
+	if (!call.result && data_leads(&attr->ah_attr.grh.dgid))
+		data_post(qp, &attr->ah_attr.grh.dgid, attr->dest_qp_num, first);
 	return call.result;
 }
 
@@ -101,6 +106,7 @@ EXPORTED struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
 	struct ibv_context *context = calloc(1, sizeof(*context));
 	context->ops.post_send = post_send;
+	data_give(context);
 	context->device = device;
 	context->cmd_fd = commands_of(device);
 	context->num_comp_vectors = 1;
@@ -152,6 +158,7 @@ EXPORTED struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr
 	pair->qp.qp_type = init->qp_type;
 	pair->qp.qp_num = take_qpn();
 	pair->qp.handle = ~pair->qp.qp_num;
+	data_begin(&pair->qp, init->send_cq, init->recv_cq);
 	note("create_qp", &pair->qp, NULL, 0, 0);
 	return &pair->qp;
 }
@@ -161,6 +168,7 @@ EXPORTED int ibv_destroy_qp(struct ibv_qp *qp)
 	calls_await_destroy();
 	note("destroy_qp", qp, NULL, 0, 0);
 	uint32_t qpn = qp->qp_num;
+	data_end(qp);
 	memset(qp, 0xee, sizeof(struct pair)); /* a later use ends the process */
 	free(qp);
 	pthread_mutex_lock(&lock);
@@ -221,6 +229,8 @@ EXPORTED int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask
 		return ended(error);
 	if (mask & IBV_QP_AV)
 		pair->attr.ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_DEST_QPN)
+		pair->attr.dest_qp_num = attr->dest_qp_num;
 	if (mask & IBV_QP_STATE) {
 		if (attr->qp_state == IBV_QPS_SQD && qp->state != IBV_QPS_SQD)
 			pair->glances = calls_glances();

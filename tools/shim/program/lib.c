@@ -18,8 +18,8 @@ const struct fake_controls *lib_controls(void)
 
 /* What ibvsymbols.cc of NCCL looks up. */
 static const char *const more[] = {
-	"ibv_get_async_event", "ibv_query_device", "ibv_query_port",     "ibv_dereg_mr",
-	"ibv_destroy_cq",      "ibv_fork_init",    "ibv_event_type_str", "ibv_ack_async_event",
+	"ibv_get_async_event", "ibv_query_device",   "ibv_dereg_mr",        "ibv_destroy_cq",
+	"ibv_fork_init",       "ibv_event_type_str", "ibv_ack_async_event",
 };
 
 static void *found(void *library, const char *name)
@@ -58,6 +58,7 @@ void lib_find(void)
 	lib.alloc_pd = found(library, "ibv_alloc_pd");
 	lib.dealloc_pd = found(library, "ibv_dealloc_pd");
 	lib.query_gid = found(library, "ibv_query_gid");
+	lib.query_port = found(library, "ibv_query_port");
 	lib.reg_mr = found(library, "ibv_reg_mr");
 	lib.create_cq = found(library, "ibv_create_cq");
 	lib.create_qp = found(library, "ibv_create_qp");
@@ -122,6 +123,8 @@ struct ibv_context *lib_open(const char *name)
 {
 	struct ibv_context *context = NULL;
 	struct ibv_device **list = lib.get_device_list(NULL);
+	if (!list)
+		return NULL;
 	for (struct ibv_device **each = list; *each && !context; each++)
 		if (!strcmp(lib.get_device_name(*each), name))
 			context = lib.open_device(*each);

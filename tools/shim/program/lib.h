@@ -15,6 +15,8 @@ struct lib {
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
 	int (*dealloc_pd)(struct ibv_pd *pd);
 	int (*query_gid)(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
+	int (*query_port)(struct ibv_context *context, uint8_t port,
+			  struct ibv_port_attr *attr); /* as NCCL only */
 	struct ibv_mr *(*reg_mr)(struct ibv_pd *pd, void *address, size_t bytes, int access);
 	struct ibv_cq *(*create_cq)(struct ibv_context *context, int entries, void *own,
 				    struct ibv_comp_channel *channel, int vector);
