@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from cwdp.agent.collectives.keeper import NcclConfig
 from cwdp.agent.tcp.services import TcpConfig, services
+from cwdp.agent.uprobes.config import UprobesConfig
 from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.dataplane.kernel.interface import Generic
 from cwdp.dataplane.loading.loader import Settings
@@ -91,6 +92,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     congestion: CongestionConfig | None = None
     verbs: VerbsConfig | None = None
     nccl: NcclConfig | None = None
+    uprobes: UprobesConfig = UprobesConfig()
     tcp: TcpConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None

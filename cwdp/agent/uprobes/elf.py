@@ -83,7 +83,9 @@ def _functions(data: Data, names: Collection[str]) -> Iterator[Function]:
         else np.ones(len(symbols), "<u2")
     )
     version_names = dict(_version_names(data, by_type.get(VERDEF), sections))
-    segments = [SEGMENT.unpack_from(data, header[5] + i * SEGMENT.size) for i in range(min(header[10], MOST_SEGMENTS))]
+    segments = [
+        SEGMENT.unpack_from(data, header[5] + i * SEGMENT.size) for i in range(min(header[10], MOST_SEGMENTS))
+    ]
     is_defined = (symbols["section"] != 0) & ((symbols["info"] & 0xF) == FUNC)
     for name in names:
         for i in np.flatnonzero(is_defined & np.isin(symbols["name"], _places(strings, name))).tolist():

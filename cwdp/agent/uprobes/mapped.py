@@ -8,7 +8,10 @@ PROC = Path("/proc")
 VERBS, NCCL = "libibverbs", "libnccl"
 """Kinds of libraries."""
 
-_KINDS = ((re.compile(r"/libibverbs\.so[^/]*$"), VERBS), (re.compile(r"/lib(?:nccl|rccl|torch_cuda)[^/]*\.so[^/]*$"), NCCL))
+_KINDS = (
+    (re.compile(r"/libibverbs\.so[^/]*$"), VERBS),
+    (re.compile(r"/lib(?:nccl|rccl|torch_cuda)[^/]*\.so[^/]*$"), NCCL),
+)
 _OURS = re.compile(r"/libcwdp_nccl\.so")
 _GONE = " (deleted)"
 

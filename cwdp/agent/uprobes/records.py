@@ -86,7 +86,9 @@ def seen(data: bytes) -> Seen:
     if kind in (COMM_MADE, COMM_GONE):
         _, pid, time_ns, comm, ranks, rank, unique = _COMM.unpack_from(data)
         return CommSeen(kind == COMM_MADE, pid, time_ns, comm, hashed(unique), rank, ranks)
-    _, pid, time_ns, qpn, state, dest_qpn, port, gid_index, has_path, has_dest, dgid, device = _QP.unpack_from(data)
+    _, pid, time_ns, qpn, state, dest_qpn, port, gid_index, has_path, has_dest, dgid, device = (
+        _QP.unpack_from(data)
+    )
     name = device.split(b"\0", 1)[0].decode("ascii", errors="replace")
     dest, path = dest_qpn if has_dest else None, dgid if has_path else None
     return QpSeen(kind, pid, time_ns, name, qpn, state, dest, port, gid_index, path)
