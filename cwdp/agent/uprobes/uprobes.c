@@ -1,29 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What programs of named cgroups call in libibverbs and in NCCL. Compiled by bcc on the host. It reads nothing of the kernel's
- * but the registers of the caller, so that headers of another kernel do.
+ * What programs of named cgroups call in libibverbs and in NCCL. Compiled by bcc on the host. It reads
+ * nothing of the kernel's but the registers of the caller, so that headers of another kernel do.
  *
- * IN_NAMED_CGROUP is put there by who compiles it: has_ancestor(n) for each depth at which there may be a named cgroup.
+ * IN_NAMED_CGROUP is put there by who compiles it: has_ancestor(n) for each depth at which there may be a
+ * named cgroup.
  */
 #include <uapi/linux/ptrace.h>
 
-enum kind { QP_CREATED, QP_CHANGED, QP_DESTROYED, CALL, COMM_MADE, COMM_GONE };
-enum count { LOST, UNMATCHED, UNREADABLE, REFUSED, COUNTS };
+enum kind {
+	QP_CREATED,
+	QP_CHANGED,
+	QP_DESTROYED,
+	CALL,
+	COMM_MADE,
+	COMM_GONE
+};
+enum count {
+	LOST,
+	UNMATCHED,
+	UNREADABLE,
+	REFUSED,
+	COUNTS
+};
 
 /* Of <infiniband/verbs.h> of rdma-core, whose layout cannot change. */
-#define QP_NUM_AT 52
-#define DEVICE_NAME_AT 24
-#define ATTR_DEST_QPN_AT 28
-#define ATTR_DGID_AT 56
+#define QP_NUM_AT          52
+#define DEVICE_NAME_AT     24
+#define ATTR_DEST_QPN_AT   28
+#define ATTR_DGID_AT       56
 #define ATTR_SGID_INDEX_AT 76
-#define ATTR_PORT_AT 86
-#define MASK_STATE 0x1
-#define MASK_AV 0x80
-#define MASK_DEST_QPN 0x100000
+#define ATTR_PORT_AT       86
+#define MASK_STATE         0x1
+#define MASK_AV            0x80
+#define MASK_DEST_QPN      0x100000
 
 #define DEVICE_BYTES 64
-#define ID_BYTES 128
-#define IN_PROGRESS 7
+#define ID_BYTES     128
+#define IN_PROGRESS  7
 
 struct qp {
 	u32 kind, pid;
@@ -82,7 +96,8 @@ static inline int is_named(void)
 static inline int read_qp(struct qp *qp, const void *from)
 {
 	const void *context = 0, *device = 0;
-	return bpf_probe_read_user(&qp->qpn, sizeof(qp->qpn), from + QP_NUM_AT) || bpf_probe_read_user(&context, sizeof(context), from) ||
+	return bpf_probe_read_user(&qp->qpn, sizeof(qp->qpn), from + QP_NUM_AT) ||
+	       bpf_probe_read_user(&context, sizeof(context), from) ||
 	       bpf_probe_read_user(&device, sizeof(device), context) ||
 	       bpf_probe_read_user(qp->device, sizeof(qp->device), device + DEVICE_NAME_AT);
 }
@@ -181,8 +196,15 @@ int ibv_destroy_qp_end(struct pt_regs *ctx)
 static inline int begin_call(u32 function, u64 count, u32 datatype, s32 peer, u64 comm)
 {
 	u64 thread = bpf_get_current_pid_tgid();
-	struct call call = {.kind = CALL, .pid = thread >> 32, .tid = (u32)thread, .time_ns = bpf_ktime_get_ns(), .count = count,
-			    .comm = comm, .function = function, .datatype = datatype, .peer = peer};
+	struct call call = {.kind = CALL,
+			    .pid = thread >> 32,
+			    .tid = (u32)thread,
+			    .time_ns = bpf_ktime_get_ns(),
+			    .count = count,
+			    .comm = comm,
+			    .function = function,
+			    .datatype = datatype,
+			    .peer = peer};
 	calls_under_way.update(&thread, &call);
 	return 0;
 }
@@ -220,12 +242,16 @@ int ncclAllReduce_begin(struct pt_regs *ctx)
 
 int ncclBroadcast_begin(struct pt_regs *ctx)
 {
-	return is_named() ? begin_call(4, PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx), PT_REGS_PARM5(ctx), PT_REGS_PARM6(ctx)) : 0;
+	return is_named() ? begin_call(4, PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx), PT_REGS_PARM5(ctx),
+				       PT_REGS_PARM6(ctx))
+			  : 0;
 }
 
 int ncclRecv_begin(struct pt_regs *ctx)
 {
-	return is_named() ? begin_call(6, PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx), PT_REGS_PARM5(ctx)) : 0;
+	return is_named() ? begin_call(6, PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx),
+				       PT_REGS_PARM5(ctx))
+			  : 0;
 }
 
 /* Its seventh argument is on the stack, above the return address. */
@@ -248,7 +274,9 @@ int ncclReduceScatter_begin(struct pt_regs *ctx)
 
 int ncclSend_begin(struct pt_regs *ctx)
 {
-	return is_named() ? begin_call(10, PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx), PT_REGS_PARM5(ctx)) : 0;
+	return is_named() ? begin_call(10, PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx), PT_REGS_PARM4(ctx),
+				       PT_REGS_PARM5(ctx))
+			  : 0;
 }
 
 /* ncclCommInitRank and ncclCommInitRankConfig: the ID is passed by value, so it is on the stack. */
@@ -257,7 +285,10 @@ int ncclCommInitRank_begin(struct pt_regs *ctx)
 	u64 thread = bpf_get_current_pid_tgid();
 	if (!is_named())
 		return 0;
-	struct comm comm = {.kind = COMM_MADE, .pid = thread >> 32, .comm = PT_REGS_PARM1(ctx), .ranks = PT_REGS_PARM2(ctx),
+	struct comm comm = {.kind = COMM_MADE,
+			    .pid = thread >> 32,
+			    .comm = PT_REGS_PARM1(ctx),
+			    .ranks = PT_REGS_PARM2(ctx),
 			    .rank = PT_REGS_PARM3(ctx)};
 	if (bpf_probe_read_user(comm.id, sizeof(comm.id), (const void *)(PT_REGS_SP(ctx) + 8)))
 		add(UNREADABLE);
@@ -293,7 +324,9 @@ int ncclCommDestroy_begin(struct pt_regs *ctx)
 {
 	if (!is_named())
 		return 0;
-	struct comm comm = {.kind = COMM_GONE, .pid = bpf_get_current_pid_tgid() >> 32, .time_ns = bpf_ktime_get_ns(),
+	struct comm comm = {.kind = COMM_GONE,
+			    .pid = bpf_get_current_pid_tgid() >> 32,
+			    .time_ns = bpf_ktime_get_ns(),
 			    .comm = PT_REGS_PARM1(ctx)};
 	if (events.ringbuf_output(&comm, sizeof(comm), 0))
 		add(LOST);
