@@ -23,7 +23,10 @@ def build(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     shared = (*FLAGS, "-fPIC", "-shared", MOVED)
     versions = f"-Wl,--version-script={PROGRAM / 'libibverbs.map'}"
-    for name, *sources in (("libibverbs.so.1", PROGRAM / "libibverbs.c", versions), ("libnccl.so.2", PROGRAM / "libnccl.c")):
+    for name, *sources in (
+        ("libibverbs.so.1", PROGRAM / "libibverbs.c", versions),
+        ("libnccl.so.2", PROGRAM / "libnccl.c"),
+    ):
         compile_c(folder / name, *shared, f"-Wl,-soname,{name}", *map(str, sources))
     linked = (f"-L{folder}", "-l:libibverbs.so.1", "-l:libnccl.so.2", "-Wl,-rpath,$ORIGIN", "-ldl")
     compile_c(folder / "caller", *FLAGS, str(PROGRAM / "caller.c"), *linked)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cwdp.agent.collectives.orders import NcclWord
-from cwdp.agent.uprobes.records import CallSeen, CommSeen
+from cwdp.agent.uprobes.probes.records import CallSeen, CommSeen
 from cwdp.shared.bus.collectives import CALL_ROW, ENQUEUED, Communicator
 from cwdp.shared.bus.packing import row_bytes
 

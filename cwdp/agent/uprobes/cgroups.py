@@ -1,6 +1,6 @@
 """Named cgroups: which of them there are, and the programs in them and in those below.
 
-They are named as the kernel does in /proc/PID/cgroup. A path in the hierarchy of version 2 comes first; one that is only in
+They are named as the kernel does in /proc/PID/cgroup; `*` is any part of a name. A path in the hierarchy of version 2 comes first; one that is only in
 hierarchies of version 1 is found there, program by program, as eBPF cannot ask whether a program is below it.
 """
 
@@ -62,17 +62,21 @@ def find(names: Iterable[str], where: Mounts) -> Named:
     by_pid: set[int] = set()
     missing = []
     for name in names:
-        below = name.strip("/")
-        unified = None if where.unified is None else _inode(where.unified / below)
-        if where.unified is not None and unified is not None:
-            ids.add(unified)
-            pids.update(_programs(where.unified / below))
-            continue
-        folders = [mount / below for mount in where.others if (mount / below).is_dir()]
-        if not folders:
+        unified = _folders(where.unified, name)
+        ids.update(number for folder in unified if (number := _inode(folder)) is not None)
+        pids.update(pid for folder in unified for pid in _programs(folder))
+        others = [] if unified else [folder for mount in where.others for folder in _folders(mount, name)]
+        by_pid.update(pid for folder in others for pid in _programs(folder))
+        if not unified and not others:
             missing.append(name)
-        by_pid.update(pid for folder in folders for pid in _programs(folder))
     return Named(frozenset(ids), frozenset(pids | by_pid), frozenset(by_pid), missing)
+
+
+def _folders(mount: Path | None, name: str) -> list[Path]:
+    if mount is None:
+        return []
+    below = name.strip("/")
+    return [folder for folder in (mount.glob(below) if below else [mount]) if folder.is_dir()]
 
 
 def _inode(folder: Path) -> int | None:

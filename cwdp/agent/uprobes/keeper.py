@@ -5,14 +5,14 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from cwdp.agent.collectives.orders import NcclWord
+from cwdp.agent.config import AgentConfig
 from cwdp.agent.helper import Helper
 from cwdp.agent.programs.programs import started
-from cwdp.agent.uprobes.config import UprobesConfig
 from cwdp.agent.uprobes.orders import STATES, UprobesOrder, UprobesWord
 from cwdp.agent.uprobes.queuepairs import SeenQueuePairs
 from cwdp.agent.verbs.orders import VerbsQp
@@ -25,18 +25,6 @@ MOST_WAITING = 64
 LOOK_S = 5.0
 
 _log = logging.getLogger("cwdp.agent")
-
-
-class Settings(Protocol):
-    """See `cwdp.agent.config.AgentConfig`."""
-
-    @property
-    def nics(self) -> list[str]:
-        """The NICs that are looked after."""
-
-    @property
-    def uprobes(self) -> UprobesConfig:
-        """Whose programs are traced."""
 
 
 class HostUprobes(Helper[UprobesOrder]):
@@ -52,7 +40,7 @@ class HostUprobes(Helper[UprobesOrder]):
     restart_after_s = 30.0
     """It compiles when it begins."""
 
-    def __init__(self, config: Settings) -> None:
+    def __init__(self, config: AgentConfig) -> None:
         self._cgroups, self._nics = config.uprobes.cgroups, config.nics
         super().__init__(
             "cwdp.agent.uprobes.process", [], "uprobes_restarts", UprobesOrder(cgroups=self._cgroups)

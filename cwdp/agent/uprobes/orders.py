@@ -5,10 +5,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from cwdp.agent.collectives.orders import NcclWord
-from cwdp.agent.uprobes.records import COUNTS, QpSeen
+from cwdp.agent.uprobes.probes.records import COUNTS, QpSeen
 
 COUNTERS = (
-    *(f"records_{name}" for name in COUNTS), "attached", "attach_failed", "programs_unreadable", "calls_told", "calls_untold",
+    *(f"records_{name}" for name in COUNTS), "attached", "attach_failed", "programs_unreadable", "libraries_unreachable", "calls_told", "calls_untold",
     "calls_of_plugins", "comms_unknown", "queue_pairs_untold",
 )  # fmt: skip
 STATES = ("programs", "libraries", "memory_kib")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from cwdp.agent.orders import Orders, Words
 from cwdp.agent.uprobes.cgroups import mounts
 from cwdp.agent.uprobes.orders import UprobesOrder
-from cwdp.agent.uprobes.tracer import Tracer
+from cwdp.agent.uprobes.probes.tracer import Tracer
 from cwdp.agent.uprobes.tracing import Tracing
 
 LOOK_S, SAY_S, SOON_S, WAIT_S = 1.0, 0.5, 0.02, 0.1

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cwdp.agent.uprobes.orders import Owner
-from cwdp.agent.uprobes.records import QP_CREATED, QP_DESTROYED, QpSeen
+from cwdp.agent.uprobes.probes.records import QP_CREATED, QP_DESTROYED, QpSeen
 from cwdp.agent.verbs.orders import VerbsQp, VerbsSource
 from cwdp.agent.verbs.queuepairs import gid_address
 

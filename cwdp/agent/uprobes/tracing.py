@@ -14,9 +14,9 @@ from cwdp.agent.uprobes.cgroups import Mounts
 from cwdp.agent.uprobes.libraries import File, Libraries
 from cwdp.agent.uprobes.mapped import FileId
 from cwdp.agent.uprobes.orders import COUNTERS, Owner, UprobesWord
-from cwdp.agent.uprobes.records import CallSeen, CommSeen, QpSeen, Seen
+from cwdp.agent.uprobes.probes.records import CallSeen, CommSeen, QpSeen, Seen
+from cwdp.agent.uprobes.probes.tracer import TracerError
 from cwdp.agent.uprobes.requirements import Lack, lack
-from cwdp.agent.uprobes.tracer import TracerError
 
 MOST_QPS = 1_024
 """Of one word."""
@@ -29,7 +29,7 @@ PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1_024
 
 
 class Probing(Protocol):
-    """See `cwdp.agent.uprobes.tracer.Tracer`."""
+    """See `cwdp.agent.uprobes.probes.tracer.Tracer`."""
 
     def name(self, cgroups: Iterable[int], pids: Iterable[int]) -> None:
         """Heed these."""
@@ -87,6 +87,7 @@ class Tracing:
         self._missing = named.missing
         files = self._libraries.follow(sorted(named.pids), now_s)
         self._counters["programs_unreadable"] = self._libraries.unreadable
+        self._counters["libraries_unreachable"] = self._libraries.unreachable
         self._jobs = {pid: job for pid, job in self._jobs.items() if pid in named.pids}
         self._calls.forget(named.pids.__contains__)
         if self._probes is None:
@@ -123,6 +124,10 @@ class Tracing:
             return self._refused
         if self._missing:
             return f"no such cgroup: {', '.join(self._missing)}"
+        if self._libraries.are_hidden:
+            return (
+                "programs of the named cgroups cannot be looked at: CAP_SYS_PTRACE, and ProtectProc=default"
+            )
         return next(iter(self._failed.values()), "")
 
     def _begin(self, now_s: float, *, has_files: bool) -> None:

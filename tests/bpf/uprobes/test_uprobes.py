@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cwdp.agent.uprobes.cgroups import mounts
 from cwdp.agent.uprobes.orders import Owner, UprobesOrder, UprobesWord
-from cwdp.agent.uprobes.records import QP_CHANGED, QP_CREATED, QP_DESTROYED, QpSeen
+from cwdp.agent.uprobes.probes.records import QP_CHANGED, QP_CREATED, QP_DESTROYED, QpSeen
 from cwdp.agent.uprobes.requirements import SOURCE, has_bcc
 from cwdp.shared.bus.collectives import CALL_ROW, ENQUEUED, FUNCTIONS, Communicator
 from cwdp.shared.bus.packing import rows_of

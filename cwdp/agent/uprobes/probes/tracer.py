@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cwdp.agent.uprobes import elf
-from cwdp.agent.uprobes.attaching import attach
 from cwdp.agent.uprobes.mapped import NCCL, VERBS
-from cwdp.agent.uprobes.records import COUNTS, Seen, seen
+from cwdp.agent.uprobes.probes import elf
+from cwdp.agent.uprobes.probes.attaching import attach
+from cwdp.agent.uprobes.probes.records import COUNTS, Seen, seen
 
 SOURCE = Path(__file__).with_name("uprobes.c")
 
