@@ -23,7 +23,7 @@ from cwdp.agent.clock.hostsync import HostSync
 from cwdp.agent.clock.window import weigh
 from cwdp.agent.collectives.keeper import HostCollectives
 from cwdp.agent.config import AgentConfig
-from cwdp.agent.events import Events
+from cwdp.agent.events import Events, Troubles
 from cwdp.agent.fence import Fence
 from cwdp.agent.goback.keeper import GoBackKeeper
 from cwdp.agent.helper import Helper
@@ -98,7 +98,7 @@ class Agent:
         self._bus = HostBus(config, credential, self._bus_changed)
         self._tag = loader.object_tag()
         self._counters: Counter[str] = Counter(dataplane_failed=0, keys_unreadable=0)
-        self._troubles: dict[str, str] = {}
+        self._troubles = Troubles()
         self._links = LinkTable(self._link_changed)
         settings = config.settings()
         self._clock = LocalClock(settings)
@@ -383,7 +383,7 @@ class Agent:
                     self._loaded(nic, loaded)
             except DataplaneError as error:
                 self._counters["dataplane_failed"] += 1
-                if self._is_news(nic.ifname, error.message):
+                if self._troubles.is_news(nic.ifname, error.message):
                     self._event("dataplane_failed", nic.ifname, error.message)
         for ud in self._ud:
             self._ensure_ud(ud)
@@ -396,17 +396,11 @@ class Agent:
         if pacing := self._config.pacing:
             self._congestion.order([paced for nic in self._xdp if (paced := nic.congestion_order(pacing))])
 
-    def _is_news(self, what: str, trouble: str) -> bool:
-        """Whether a trouble is another one than before: what lasts is told once and counted each time."""
-        news = self._troubles.get(what) != trouble
-        self._troubles[what] = trouble
-        return news
-
     def _loaded(self, nic: HostNic, loaded: Loaded) -> None:
         """A NIC's dataplane has just been found, loaded or put right."""
         if nic.maps is None:
             return
-        self._troubles.pop(nic.ifname, None)
+        self._troubles.end(nic.ifname)
         self._look_at_clock()
         self._clock.write([nic.maps])
         self._sync.line.take_up(nic.maps)
@@ -423,11 +417,11 @@ class Agent:
                 return
         except (ConfigError, RdmaError) as error:
             nic.counters["unusable"] += 1
-            if self._is_news(nic.ifname, error.message):
+            if self._troubles.is_news(nic.ifname, error.message):
                 self._event("rdma_failed", nic.ifname, error.message)
                 self._say_hello()
             return
-        self._troubles.pop(nic.ifname, None)
+        self._troubles.end(nic.ifname)
         self._event("rdma_opened", nic.ifname, str(nic.port))
         self._say_hello()
 
@@ -436,10 +430,10 @@ class Agent:
             keys = read_keys(Path(self._config.keys))
         except ConfigError as error:
             self._counters["keys_unreadable"] += 1
-            if self._is_news("keys", error.message):
+            if self._troubles.is_news("keys", error.message):
                 _log.warning("going on with the keys of before error=%s", error.message)
             return
-        self._troubles.pop("keys", None)
+        self._troubles.end("keys")
         if keys == self._keys:
             return
         self._keys = keys
