@@ -8,7 +8,16 @@ from typing import Self
 from tools.shim.build import compile_c
 
 PROGRAM = Path(__file__).parent / "program"
-FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread")
+FLAGS = (
+    "-std=gnu11",
+    "-D_GNU_SOURCE",
+    "-O1",
+    "-fno-omit-frame-pointer",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-pthread",
+)
 
 MOVED = "-Wl,-Ttext-segment=0x40000"
 """The libraries' functions are at other places in their files than in their own addresses."""
@@ -51,7 +60,7 @@ class Caller:
             (cgroup / "cgroup.procs").write_text(str(self.pid))
 
     def do(self, what: str, count: int = 1) -> float:
-        """Have it do something so many times; returns how long each took, in nanoseconds."""
+        """Have it do something so many times; returns the nanoseconds of a processor that each took."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{what} {count}\n")

@@ -74,6 +74,7 @@ class Tracing:
         self._refused, self._retry_s = "", 0.0
         self._missing: list[str] = []
         self._jobs: dict[int, str] = {}
+        self._owners: dict[int, Owner] = {}
         self._qps: list[tuple[QpSeen, Owner]] = []
 
     @property
@@ -90,6 +91,7 @@ class Tracing:
         self._counters["libraries_unreachable"] = self._libraries.unreachable
         self._jobs = {pid: job for pid, job in self._jobs.items() if pid in named.pids}
         self._calls.forget(named.pids.__contains__)
+        self._owners.clear()
         if self._probes is None:
             self._begin(now_s, has_files=bool(files))
         if self._probes is not None:
@@ -167,7 +169,11 @@ class Tracing:
         if len(self._qps) >= MOST_QPS_WAITING:
             self._counters["queue_pairs_untold"] += 1
             return
-        self._qps.append((seen, Owner(seen.pid, started(seen.pid) or 0, told_job(environment(seen.pid)))))
+        owner = self._owners.get(seen.pid)
+        if owner is None:
+            owner = Owner(seen.pid, started(seen.pid) or 0, told_job(environment(seen.pid)))
+            self._owners[seen.pid] = owner
+        self._qps.append((seen, owner))
 
     def _hear_call(self, seen: CallSeen) -> None:
         if self._libraries.has_plugin(seen.pid):

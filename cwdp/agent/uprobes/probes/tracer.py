@@ -94,8 +94,9 @@ class Tracer:
             os.close(fd)
 
     def read(self, wait_s: float) -> list[Seen]:
-        """The records since the last call; waits for so long for one."""
+        """The records since the last call; waits for so long for one that is not a call of NCCL, which there are many of."""
         self._bpf.ring_buffer_poll(round(1e3 * wait_s))
+        self._bpf.ring_buffer_consume()
         taken, self._seen = self._seen, []
         return taken
 

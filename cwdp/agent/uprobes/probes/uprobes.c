@@ -223,7 +223,7 @@ int nccl_call_end(struct pt_regs *ctx)
 	call->lasted_ns = bpf_ktime_get_ns() - call->time_ns;
 	if (result != 0 && result != IN_PROGRESS)
 		add(REFUSED);
-	else if (events.ringbuf_output(call, sizeof(*call), 0))
+	else if (events.ringbuf_output(call, sizeof(*call), BPF_RB_NO_WAKEUP))
 		add(LOST);
 	calls_under_way.delete(&thread);
 	return 0;
