@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -105,7 +105,7 @@ class _Process:
         self._process.stdin.write(msgspec.json.encode(UprobesOrder(cgroups=[f"/{NAME}"])) + b"\n")
         self._process.stdin.flush()
 
-    def __enter__(self) -> "_Process":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -40,8 +40,8 @@ def _table(answer: Any) -> RenderableType:
             f"-{tables.duration(newest_ns - row['start_ns'])}",
             Text(_lasted(row), _style(row)),
             known,
-            Text(f"{row['last_rank']} on {row['last_host']}"),
-            tables.duration(row["late_ns"]),
+            Text(tables.NONE if row["is_enqueued"] else f"{row['last_rank']} on {row['last_host']}"),
+            tables.NONE if row["is_enqueued"] else tables.duration(row["late_ns"]),
             tables.duration(row["wait_ns"]),
             row["wait"] or tables.NONE,
         )
