@@ -24,6 +24,7 @@ from tools.rdma.testbed.fabric import RdmaHost
 
 UD_MESH = "agents by UD"
 LOOP = "loop"
+UPROBES = "uprobes"
 SHIM_AGENTS, SHIM_FAILURE, SHIM_JOBS = "shim: agents", "shim: agents, a failure", "shim: agents, two jobs"
 SHIM_THOUSAND = "shim: a thousand"
 
@@ -32,6 +33,7 @@ LATER = {
     SHIM_FAILURE: "shim_failure",
     SHIM_JOBS: "shim_jobs",
     SHIM_THOUSAND: "shim_thousand",
+    UPROBES: "uprobes",
     UD_MESH: "ud_mesh",
     LOOP: "closed_loop",
 }

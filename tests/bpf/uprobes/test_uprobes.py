@@ -1,29 +1,18 @@
 """Uprobes by bcc on a running kernel: what a program of a named cgroup calls is seen, all of it, and of no other program anything."""
 
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-import msgspec
 import need
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from cwdp.agent.uprobes.cgroups import mounts
-from cwdp.agent.uprobes.orders import Owner, UprobesOrder, UprobesWord
-from cwdp.agent.uprobes.probes.records import QP_CHANGED, QP_CREATED, QP_DESTROYED, QpSeen
-from cwdp.agent.uprobes.requirements import SOURCE, has_bcc
-from cwdp.shared.bus.collectives import CALL_ROW, ENQUEUED, FUNCTIONS, Communicator
-from cwdp.shared.bus.packing import rows_of
-from tools.uprobes import Caller, build
+from cwdp.agent.uprobes.probes.records import QP_CHANGED, QP_CREATED, QP_DESTROYED
+from cwdp.agent.uprobes.requirements import has_bcc
+from cwdp.shared.bus.collectives import ENQUEUED, FUNCTIONS
+from tools.uprobes import HEADERS, Caller, TracingProcess, build, cgroup
 
-HEADERS = Path(__file__).parents[3] / "build/kernel-headers"
 WAIT_S = 60.0
 NAME = "cwdp-test-uprobes"
 
@@ -37,28 +26,18 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("uprobes"))
 
 
-def made(folder: Path) -> Iterator[Path]:
-    """A cgroup with one below it, for as long as a test takes."""
-    below = folder / "below"
-    below.mkdir(parents=True, exist_ok=True)
-    yield below
-    for one in (below, folder):
-        end_s = time.monotonic() + WAIT_S
-        while True:  # a program that has been killed is in it for a moment
-            try:
-                one.rmdir()
-                break
-            except OSError:
-                assert time.monotonic() < end_s
-                time.sleep(0.01)
+@pytest.fixture
+def unified() -> Path:
+    found = mounts().unified
+    if found is None:
+        pytest.skip("no cgroups of version 2 are mounted here")
+    return found
 
 
 @pytest.fixture
-def cgroup() -> Iterator[Path]:
-    unified = mounts().unified
-    if unified is None:
-        pytest.skip("no cgroups of version 2 are mounted here")
-    yield from made(unified / NAME)
+def named_cgroup(unified: Path) -> Iterator[Path]:
+    with cgroup(unified, NAME) as made:
+        yield made
 
 
 @pytest.fixture
@@ -66,50 +45,12 @@ def old_cgroup() -> Iterator[Path]:
     others = mounts().others
     if not others:
         pytest.skip("no cgroups of version 1 are mounted here")
-    yield from made(others[-1] / NAME)
+    with cgroup(others[-1], NAME) as made:
+        yield made
 
 
-class Process:
-    """The agent's process for uprobes, and all that it has said."""
-
-    def __init__(self, *names: str, headers: str = str(HEADERS)) -> None:
-        self.process = subprocess.Popen(
-            (sys.executable, "-m", "cwdp.agent.uprobes.process"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {SOURCE: headers},
-        )
-        assert self.process.stdin is not None
-        self.process.stdin.write(msgspec.json.encode(UprobesOrder(cgroups=list(names))) + b"\n")
-        self.process.stdin.flush()
-        self.queue_pairs: list[tuple[QpSeen, Owner]] = []
-        self.calls: list[tuple[Communicator, NDArray[np.void]]] = []
-        self.word = UprobesWord(counters={})
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def until(self, is_so: Callable[[], object]) -> None:
-        """Listen until something is so."""
-        end_s = time.monotonic() + WAIT_S
-        while not is_so():
-            assert time.monotonic() < end_s, self.word
-            self.listen()
-
-    def listen(self) -> None:
-        """Take in one word."""
-        assert self.process.stdout is not None
-        self.word = msgspec.json.decode(self.process.stdout.readline(), type=UprobesWord)
-        self.queue_pairs += self.word.queue_pairs
-        if self.word.calls is not None:
-            comms = self.word.calls.comms
-            self.calls += [(comms[row["comm"]], row) for row in rows_of(self.word.calls.calls, CALL_ROW)]
+class Process(TracingProcess):
+    """The agent's process, and what is done with it here."""
 
     def until_traced(self, caller: Caller) -> None:
         """Listen until a program's libraries are attached to, after which it is looked at no more for what it has."""
@@ -123,9 +64,6 @@ class Process:
         self.queue_pairs.clear()
         self.calls.clear()
 
-    def count(self, name: str) -> int:
-        return self.word.counters[f"uprobes_{name}"]
-
     def settle(self, caller: Caller) -> None:
         """Have all be said that was done until now: what is seen of a last queue pair comes after it."""
         before = len(self.queue_pairs)
@@ -134,10 +72,10 @@ class Process:
         del self.queue_pairs[-5:]
 
 
-def test_all_of_a_named_program_and_nothing_of_another(program: Path, cgroup: Path) -> None:
+def test_all_of_a_named_program_and_nothing_of_another(program: Path, named_cgroup: Path) -> None:
     with (
         Process(f"/{NAME}") as process,
-        Caller(program, cgroup, SLURM_JOB_ID="4711") as named,
+        Caller(program, named_cgroup, SLURM_JOB_ID="4711") as named,
         Caller(program) as other,
     ):
         process.until_traced(named)
@@ -162,8 +100,12 @@ def test_all_of_a_named_program_and_nothing_of_another(program: Path, cgroup: Pa
         assert process.count("records_lost") == 0
 
 
-def test_calls_of_nccl(program: Path, cgroup: Path) -> None:
-    with Process(f"/{NAME}") as process, Caller(program, cgroup) as one, Caller(program, cgroup) as two:
+def test_calls_of_nccl(program: Path, named_cgroup: Path) -> None:
+    with (
+        Process(f"/{NAME}") as process,
+        Caller(program, named_cgroup) as one,
+        Caller(program, named_cgroup) as two,
+    ):
         process.until_traced(one)
         for rank, caller in enumerate((one, two)):
             caller.do("init" if rank else "config", rank + 1)
@@ -194,8 +136,8 @@ def test_calls_of_nccl(program: Path, cgroup: Path) -> None:
         assert process.count("comms_unknown") == 0
 
 
-def test_threads_that_end_within_a_call_take_no_room(program: Path, cgroup: Path) -> None:
-    with Process(f"/{NAME}") as process, Caller(program, cgroup) as caller:
+def test_threads_that_end_within_a_call_take_no_room(program: Path, named_cgroup: Path) -> None:
+    with Process(f"/{NAME}") as process, Caller(program, named_cgroup) as caller:
         process.until_traced(caller)
         caller.do("init")
         caller.do("end", 20_000)
@@ -205,8 +147,8 @@ def test_threads_that_end_within_a_call_take_no_room(program: Path, cgroup: Path
         assert len(process.calls) == 100
 
 
-def test_a_communicator_that_was_there_before_is_one_rank_s(program: Path, cgroup: Path) -> None:
-    with Caller(program, cgroup) as caller:
+def test_a_communicator_that_was_there_before_is_one_rank_s(program: Path, named_cgroup: Path) -> None:
+    with Caller(program, named_cgroup) as caller:
         caller.do("init")
         with Process(f"/{NAME}") as process:
             process.until_traced(caller)
@@ -227,23 +169,19 @@ def test_programs_of_a_cgroup_of_version_1(program: Path, old_cgroup: Path) -> N
         assert [owner.pid for _, owner in process.queue_pairs] == [named.pid] * 500
 
 
-def test_a_cgroup_that_comes_later_and_goes(program: Path) -> None:
-    unified = mounts().unified
-    if unified is None:
-        pytest.skip("no cgroups of version 2 are mounted here")
+def test_a_cgroup_that_comes_later_and_goes(program: Path, unified: Path) -> None:
     with Process(f"/{NAME}") as process:
         process.until(lambda: process.word.trouble == f"no such cgroup: /{NAME}")
         for _ in range(2):
-            for below in made(unified / NAME):
-                with Caller(program, below) as caller:
-                    process.until_traced(caller)
-                    assert process.word.trouble == ""
+            with cgroup(unified, NAME) as below, Caller(program, below) as caller:
+                process.until_traced(caller)
+                assert process.word.trouble == ""
             process.until(lambda: process.count("libraries") == 0)
         process.until(lambda: process.word.trouble)
 
 
-def test_the_probes_end_with_the_process(program: Path, cgroup: Path) -> None:
-    with Caller(program, cgroup) as caller:
+def test_the_probes_end_with_the_process(program: Path, named_cgroup: Path) -> None:
+    with Caller(program, named_cgroup) as caller:
         with Process(f"/{NAME}") as process:
             process.until_traced(caller)
         caller.do("pass", 100)
@@ -251,18 +189,17 @@ def test_the_probes_end_with_the_process(program: Path, cgroup: Path) -> None:
             process.until_traced(caller)
 
 
-def test_without_headers_it_says_so(program: Path, cgroup: Path, tmp_path: Path) -> None:
-    with Process(f"/{NAME}", headers=str(tmp_path)) as process, Caller(program, cgroup) as caller:
+def test_without_headers_it_says_so(program: Path, named_cgroup: Path, tmp_path: Path) -> None:
+    with Process(f"/{NAME}", headers=tmp_path) as process, Caller(program, named_cgroup) as caller:
         process.until(lambda: process.word.trouble)
         assert process.word.trouble.startswith(f"no kernel headers in {tmp_path}")
         caller.do("pass")
         process.listen()
-        assert process.process.poll() is None
 
 
-def test_headers_that_do_not_compile(program: Path, cgroup: Path, tmp_path: Path) -> None:
+def test_headers_that_do_not_compile(program: Path, named_cgroup: Path, tmp_path: Path) -> None:
     (tmp_path / "include/linux").mkdir(parents=True)
-    with Process(f"/{NAME}", headers=str(tmp_path)) as process, Caller(program, cgroup):
+    with Process(f"/{NAME}", headers=tmp_path) as process, Caller(program, named_cgroup):
         process.until(lambda: process.word.trouble)
         assert process.word.trouble.startswith("bcc cannot compile the probes")
         process.listen()
