@@ -33,7 +33,7 @@ PARTS = {
     "verbs": "verbs",
     "shim": "shim",
     "nccl": "collectives.plugin",
-    "uprobes": "uprobes",
+    "uprobes": "collectives.uprobes",
 }
 """Their modules in here."""
 
