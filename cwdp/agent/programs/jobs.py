@@ -23,8 +23,9 @@ _NO_ID = ("", "none")
 
 
 def told_job(environ: Mapping[str, str]) -> str:
-    """The variable of an environment that tells a job, NAME=VALUE; "" where there is none."""
-    return next((f"{name}={environ[name]}" for name in _STARTERS if environ.get(name, "") not in _NO_ID), "")
+    """The variable of an environment that tells a job, NAME=VALUE of characters that can be shown; "" where there is none."""
+    told = next((f"{name}={environ[name]}" for name in _STARTERS if environ.get(name, "") not in _NO_ID), "")
+    return "".join(character if " " <= character <= "~" else "?" for character in told)
 
 
 def job(cgroups: Iterable[str], told: str) -> str:

@@ -1,5 +1,9 @@
-"""Queue pairs whose making was seen, as they are now. No I/O."""
+"""Queue pairs whose making was seen, as they are now. No I/O.
 
+What is seen was read from programs' memory, so it is theirs to say: none can say anything of another's.
+"""
+
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -8,17 +12,16 @@ from cwdp.agent.uprobes.probes.records import QP_CREATED, QP_DESTROYED, QpSeen
 from cwdp.agent.verbs.orders import VerbsQp, VerbsSource
 from cwdp.agent.verbs.queuepairs import gid_address
 
-MOST = 65_536
+MOST, MOST_OF_A_PROGRAM = 65_536, 16_384
 RESET = 0
 
-_Name = tuple[str, int]
-"""Device and QPN."""
+_Name = tuple[Owner, str, int]
+"""Whose it is, device and QPN."""
 
 
 @dataclass
 class _Qp:
     number: int
-    owner: Owner
     state: int = RESET
     port: int = 0
     gid_index: int = 0
@@ -35,6 +38,7 @@ class SeenQueuePairs:
 
     def __init__(self) -> None:
         self._qps: dict[_Name, _Qp] = {}
+        self._of_program: Counter[Owner] = Counter()
         self._nics: dict[tuple[str, int, int], str] = {}
         self._numbers = self.refused = 0
 
@@ -47,17 +51,19 @@ class SeenQueuePairs:
 
     def hear(self, seen: QpSeen, owner: Owner) -> None:
         """A queue pair was made, given another state, or destroyed."""
-        name = seen.device, seen.qpn
+        name = owner, seen.device, seen.qpn
+        if seen.kind in (QP_CREATED, QP_DESTROYED) and self._qps.pop(name, None) is not None:
+            self._of_program[owner] -= 1
         if seen.kind == QP_DESTROYED:
-            self._qps.pop(name, None)
             return
         qp = self._qps.get(name)
-        if qp is None or seen.kind == QP_CREATED or qp.owner != owner:
-            if qp is None and len(self._qps) >= MOST:
+        if qp is None:
+            if len(self._qps) >= MOST or self._of_program[owner] >= MOST_OF_A_PROGRAM:
                 self.refused += 1
                 return
             self._numbers += 1
-            qp = self._qps[name] = _Qp(self._numbers, owner)
+            self._of_program[owner] += 1
+            qp = self._qps[name] = _Qp(self._numbers)
         qp.state = seen.state
         if seen.dgid is not None:
             qp.port, qp.gid_index, qp.dgid = seen.port, seen.gid_index, seen.dgid
@@ -68,16 +74,17 @@ class SeenQueuePairs:
 
     def bury(self, started: Callable[[int], int | None]) -> None:
         """Forget those of programs that have ended; `started` tells when a program was started, None where there is none."""
-        now = {pid: started(pid) for pid in {qp.owner.pid for qp in self._qps.values()}}
-        self._qps = {name: qp for name, qp in self._qps.items() if now[qp.owner.pid] == qp.owner.started}
+        alive = {owner for owner in self._of_program if started(owner.pid) == owner.started}
+        self._qps = {name: qp for name, qp in self._qps.items() if name[0] in alive}
+        self._of_program = Counter(name[0] for name in self._qps)
 
     def told(self) -> list[VerbsQp]:
         """Those with a path from a NIC of ours."""
         return [
             VerbsQp(
-                qp.number, qp.owner.pid, device, qpn, qp.state, nic, gid_address(qp.dgid), qp.dest_qpn,
-                None, by_table=False, actuator="create_only", refused=0, told_job=qp.owner.told_job, is_seen=True,
+                qp.number, owner.pid, device, qpn, qp.state, nic, gid_address(qp.dgid), qp.dest_qpn,
+                None, by_table=False, actuator="create_only", refused=0, told_job=owner.told_job, is_seen=True,
             )
-            for (device, qpn), qp in self._qps.items()
+            for (owner, device, qpn), qp in self._qps.items()
             if qp.dgid and (nic := self._nics.get((device, qp.port, qp.gid_index), ""))
         ]  # fmt: skip

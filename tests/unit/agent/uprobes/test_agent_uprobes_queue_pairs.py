@@ -86,10 +86,26 @@ def test_they_go_with_their_program_also_where_its_number_is_another_s(seen: See
         assert len(seen) == left
 
 
-def test_there_are_no_more_than_may_be(seen: SeenQueuePairs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cwdp.agent.uprobes.queuepairs.MOST", 3)
+def test_a_program_says_nothing_of_another_s(seen: SeenQueuePairs) -> None:
+    other = OWNER._replace(pid=8)
+    seen.hear(changed(RTR), OWNER)
+    seen.hear(changed(0, kind=QP_DESTROYED), other)
+    seen.hear(changed(RTR), other)
+    assert [qp.pid for qp in seen.told()] == [7, 8]
+    seen.hear(changed(0, kind=QP_DESTROYED), other)
+    assert [qp.pid for qp in seen.told()] == [7]
+
+
+@pytest.mark.parametrize("name", ["MOST", "MOST_OF_A_PROGRAM"])
+def test_there_are_no_more_than_may_be(
+    seen: SeenQueuePairs, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(f"cwdp.agent.uprobes.queuepairs.{name}", 3)
     for qpn in range(5):
         seen.hear(changed(RTR, qpn=qpn), OWNER)
+    assert (len(seen), seen.refused) == (3, 2)
+    seen.hear(changed(0, qpn=0, kind=QP_DESTROYED), OWNER)
+    seen.hear(changed(RTR, qpn=9), OWNER)
     assert (len(seen), seen.refused) == (3, 2)
 
 
