@@ -11,7 +11,7 @@ from cwdp.agent.uprobes.cgroups import mounts
 from cwdp.agent.uprobes.probes.records import QP_CHANGED, QP_CREATED, QP_DESTROYED
 from cwdp.agent.uprobes.requirements import has_bcc
 from cwdp.shared.bus.collectives import ENQUEUED, FUNCTIONS
-from tools.uprobes import HEADERS, Caller, TracingProcess, build, cgroup
+from tools.uprobes import HEADERS, Caller, TracingProcess, build, cgroup, unified
 
 WAIT_S = 60.0
 NAME = "cwdp-test-uprobes"
@@ -27,16 +27,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def unified() -> Path:
-    found = mounts().unified
-    if found is None:
-        pytest.skip("no cgroups of version 2 are mounted here")
-    return found
+def mount() -> Iterator[Path]:
+    with unified() as found:
+        yield found
 
 
 @pytest.fixture
-def named_cgroup(unified: Path) -> Iterator[Path]:
-    with cgroup(unified, NAME) as made:
+def named_cgroup(mount: Path) -> Iterator[Path]:
+    with cgroup(mount, NAME) as made:
         yield made
 
 
@@ -169,11 +167,11 @@ def test_programs_of_a_cgroup_of_version_1(program: Path, old_cgroup: Path) -> N
         assert [owner.pid for _, owner in process.queue_pairs] == [named.pid] * 500
 
 
-def test_a_cgroup_that_comes_later_and_goes(program: Path, unified: Path) -> None:
+def test_a_cgroup_that_comes_later_and_goes(program: Path, mount: Path) -> None:
     with Process(f"/{NAME}") as process:
         process.until(lambda: process.word.trouble == f"no such cgroup: /{NAME}")
         for _ in range(2):
-            with cgroup(unified, NAME) as below, Caller(program, below) as caller:
+            with cgroup(mount, NAME) as below, Caller(program, below) as caller:
                 process.until_traced(caller)
                 assert process.word.trouble == ""
             process.until(lambda: process.count("libraries") == 0)

@@ -11,7 +11,6 @@ from waiting import until
 
 from cwdp.agent.config import AgentConfig, UprobesConfig
 from cwdp.agent.uprobes import keeper as module
-from cwdp.agent.uprobes.cgroups import mounts
 from cwdp.agent.uprobes.keeper import HostUprobes
 from cwdp.agent.uprobes.requirements import SOURCE, has_bcc
 from cwdp.agent.verbs.hostverbs import HostVerbs
@@ -21,7 +20,7 @@ from cwdp.errors import RdmaError
 from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import VERBS_ROW, shown_address
-from tools.uprobes import HEADERS, Caller, build, cgroup
+from tools.uprobes import HEADERS, Caller, build, cgroup, unified
 
 NAME = "cwdp-test-uprobes-agent"
 CONFIG = AgentConfig(nics=["eth1"], host="h1", uprobes=UprobesConfig(cgroups=[f"/{NAME}"]))
@@ -42,13 +41,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def caller(program: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Caller]:
-    unified = mounts().unified
-    if unified is None:
-        pytest.skip("no cgroups of version 2 are mounted here")
     monkeypatch.setattr(module, "Owners", lambda: Owners(no_list))
     source = VerbsSource("eth1", "fake0", 2, 3, "::ffff:10.77.1.1")
     monkeypatch.setattr(module, "sources", lambda _nics: [source])
-    with cgroup(unified, NAME) as below, Caller(program, below, TORCHELASTIC_RUN_ID="llama") as made:
+    with (
+        unified() as mount,
+        cgroup(mount, NAME) as below,
+        Caller(program, below, TORCHELASTIC_RUN_ID="llama") as made,
+    ):
         yield made
 
 

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from cwdp.agent.uprobes.cgroups import mounts
-from cwdp.errors import LabError
 from tools.bench.figures import Figure, figure
-from tools.uprobes import Caller, TracingProcess, build, cgroup
+from tools.uprobes import Caller, TracingProcess, build, cgroup, unified
 
 NAME = "cwdp-bench-uprobes"
 CALLS, TURNS, FIRST = 20_000, 15, 1_000
@@ -32,12 +30,11 @@ def figures() -> Iterator[Figure]:
     Raises:
         LabError: nothing can be traced here.
     """
-    unified = mounts().unified
-    if unified is None:
-        raise LabError(
-            "no cgroups of version 2 are mounted here", "Mount them: mount -t cgroup2 none FOLDER."
-        )
-    with tempfile.TemporaryDirectory(prefix="cwdp-uprobes-") as folder, cgroup(unified, NAME) as own:
+    with (
+        tempfile.TemporaryDirectory(prefix="cwdp-uprobes-") as folder,
+        unified() as mount,
+        cgroup(mount, NAME) as own,
+    ):
         program = build(Path(folder))
         with Caller(program, own) as named, Caller(program) as other:
             callers = {"named": named, "unnamed": other}

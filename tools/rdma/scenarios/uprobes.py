@@ -1,22 +1,17 @@
 """Queue pairs of a program without anything of ours, as uprobes see them and as the kernel lists them."""
 
 import os
-import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from cwdp.agent.uprobes.cgroups import mounts
 from cwdp.errors import LabError
 from cwdp.rdma import netlink
 from tools.rdma.scenarios.scenario import Bench
 from tools.rdma.testbed.programs import Transfer, started
-from tools.uprobes import TracingProcess, cgroup
+from tools.uprobes import TracingProcess, cgroup, unified
 
 TRANSFER = Transfer("ib_write_bw", 4, messages=2_000, size=4_096, queue_pairs=4)
 NAME = "cwdp-rdma-uprobes"
@@ -25,7 +20,7 @@ _TIMEOUT_S = 120.0
 
 def run(_hosts: object, bench: Bench) -> dict[str, Any]:
     """A transfer within a named cgroup and one outside: what was seen, and what the kernel lists of the former."""
-    with _unified() as unified, cgroup(unified, NAME) as own, TracingProcess(f"/{NAME}") as process:
+    with unified() as mount, cgroup(mount, NAME) as own, TracingProcess(f"/{NAME}") as process:
         _move(own)
         try:
             began_s = time.monotonic()
@@ -33,7 +28,7 @@ def run(_hosts: object, bench: Bench) -> dict[str, Any]:
             record = {"trouble": process.word.trouble, "ready_s": time.monotonic() - began_s}
             listed = _transfer(bench)
         finally:
-            _move(unified)
+            _move(mount)
         process.until(lambda: process.count("libraries") == 0 or process.word.trouble)
         named = len(process.queue_pairs)
         _transfer(bench)
@@ -44,21 +39,6 @@ def run(_hosts: object, bench: Bench) -> dict[str, Any]:
             "unnamed": len(process.queue_pairs) - named,
             "counters": process.word.counters,
         }
-
-
-@contextmanager
-def _unified() -> Iterator[Path]:
-    """Where cgroups of version 2 are, mounted if need be."""
-    there = mounts().unified
-    if there is not None:
-        yield there
-        return
-    with tempfile.TemporaryDirectory(prefix="cwdp-cgroups-") as folder:
-        subprocess.run(("mount", "-t", "cgroup2", "none", folder), check=True)
-        try:
-            yield Path(folder)
-        finally:
-            subprocess.run(("umount", folder), check=True)
 
 
 def _move(folder: Path) -> None:
