@@ -42,18 +42,27 @@ def build(folder: Path) -> Path:
     return folder / "caller"
 
 
+CONTAINED = 'mount -t tmpfs none "$1"; cp "$0"/* "$1"; exec "$1/caller"'
+"""What a shell does in a tree of files of its own, given the program's folder and the other one."""
+
+
 class Caller:
     """The program, running.
 
     Args:
         program: as `build` made it.
         cgroup: the folder of the cgroup that it runs in; None for this process's.
+        inside: a folder in whose place only it finds the program and its libraries, as in a container; None for no such.
         environ: variables that it has.
     """
 
-    def __init__(self, program: Path, cgroup: Path | None = None, **environ: str) -> None:
+    def __init__(
+        self, program: Path, cgroup: Path | None = None, inside: Path | None = None, **environ: str
+    ) -> None:
+        contained = ("unshare", "--mount", "sh", "-ec", CONTAINED, program.parent, inside)
+        command = (program,) if inside is None else tuple(map(str, contained))
         self._process = subprocess.Popen(
-            (program,), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ
         )
         self.pid = self._process.pid
         if cgroup is not None:

@@ -5,6 +5,7 @@ it is. It is over when standard input is.
 """
 
 import os
+import resource
 import select
 import sys
 import time
@@ -46,6 +47,8 @@ def run(orders: Orders[UprobesOrder], words: Words) -> None:
 def main() -> None:
     """Run, out of the way of programs."""
     os.nice(NICE)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each library takes some twenty descriptors
     said = os.dup(sys.stdout.fileno())
     os.dup2(
         sys.stderr.fileno(), sys.stdout.fileno()

@@ -1,6 +1,8 @@
 """Uprobes by bcc on a running kernel: what a program of a named cgroup calls is seen, all of it, and of no other program anything."""
 
+import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from cwdp.shared.bus.collectives import ENQUEUED, FUNCTIONS
 from tools.uprobes import HEADERS, Caller, TracingProcess, build, cgroup, unified
 
 WAIT_S = 60.0
+RTR = 2
 NAME = "cwdp-test-uprobes"
 
 
@@ -132,6 +135,49 @@ def test_calls_of_nccl(program: Path, named_cgroup: Path) -> None:
             assert 0 < row["start_ns"] == row["enqueued_ns"] < row["end_ns"] < time.monotonic_ns()
         assert process.count("records_refused") == 4
         assert process.count("comms_unknown") == 0
+
+
+def test_a_program_in_a_tree_of_files_of_its_own(program: Path, named_cgroup: Path, tmp_path: Path) -> None:
+    with Process(f"/{NAME}") as process, Caller(program, named_cgroup, tmp_path) as caller:
+        process.until_traced(caller)
+        assert list(tmp_path.iterdir()) == []
+        caller.do("pass", 50)
+        process.until(lambda: len(process.queue_pairs) >= 250)
+        process.settle(caller)
+        assert len(process.queue_pairs) == 250
+
+
+@pytest.fixture
+def layered(program: Path, tmp_path: Path) -> Iterator[Path]:
+    """The same program as a container has it whose files are in layers: by another path, of the same files below."""
+    folders = {name: tmp_path / name for name in ("upper", "work", "merged")}
+    for folder in folders.values():
+        folder.mkdir()
+    options = f"lowerdir={program.parent},upperdir={folders['upper']},workdir={folders['work']}"
+    merged = folders["merged"]
+    mounted = subprocess.run(("mount", "-t", "overlay", "-o", options, "overlay", merged), check=False)
+    if mounted.returncode:
+        pytest.skip("this kernel has no overlayfs")
+    yield merged / program.name
+    subprocess.run(("umount", "-l", merged), check=True)
+
+
+def test_a_file_by_two_paths_is_told_once(program: Path, layered: Path, named_cgroup: Path) -> None:
+    with (
+        Process(f"/{NAME}") as process,
+        Caller(program, named_cgroup) as one,
+        Caller(layered, named_cgroup) as other,
+    ):
+        process.until_traced(one)
+        for caller in (one, other):
+            caller.do("init")
+            caller.do("pass", 50)
+            caller.do("reduce", 50)
+        process.until(lambda: len(process.calls) >= 100)
+        process.settle(one)
+        connected = Counter(owner.pid for seen, owner in process.queue_pairs if seen.state == RTR)
+        assert connected == {one.pid: 50, other.pid: 50}
+        assert Counter(comm.pid for comm, _ in process.calls) == connected
 
 
 def test_threads_that_end_within_a_call_take_no_room(program: Path, named_cgroup: Path) -> None:
