@@ -15,6 +15,8 @@ from cwdp.agent.uprobes.requirements import has_bcc
 from cwdp.shared.bus.collectives import ENQUEUED, FUNCTIONS
 from tools.uprobes import HEADERS, Caller, TracingProcess, build, cgroup, unified
 
+pytestmark = pytest.mark.kernel
+
 WAIT_S = 60.0
 RTR = 2
 NAME = "cwdp-test-uprobes"

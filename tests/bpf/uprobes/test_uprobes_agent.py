@@ -22,6 +22,8 @@ from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import VERBS_ROW, shown_address
 from tools.uprobes import HEADERS, Caller, build, cgroup, unified
 
+pytestmark = pytest.mark.kernel
+
 NAME = "cwdp-test-uprobes-agent"
 CONFIG = AgentConfig(nics=["eth1"], host="h1", uprobes=UprobesConfig(cgroups=[f"/{NAME}"]))
 
