@@ -39,6 +39,7 @@ COLLECTIVE_SOURCES := $(wildcard tools/collective/program/*.c) $(wildcard tools/
 COLLECTIVE_HEADERS := $(wildcard tools/collective/program/*.h)
 COLLECTIVE_CFLAGS  := $(AS_NCCL_CFLAGS) -pthread -I$(NCCL) -Itools/nccl/caller
 FUZZ_SOURCES := $(wildcard tests/bpf/fuzz/*.[ch])
+UPROBES_SOURCES := $(wildcard cwdp/agent/uprobes/probes/*.c tools/uprobes/program/*.[ch])
 MPI_CFLAGS   := -std=gnu11 -O2 -Wall -Wextra -Werror
 MPI_SOURCES  := $(wildcard tools/mpi/program/*.c)
 FUZZ_FRAMES  := 20000000
@@ -58,7 +59,7 @@ SEED    := 1
 .PHONY: setup bpf roce shim nccl as-nccl collective mpi abi abi-check demo play soak test test-rdma test-kernels machine check lint types unit fuzz fuzz-shim bench \
 	wheel deb image test-packages packaging-tools dashboards vendor pin clean
 
-setup: build/.packages build/.venv build/monitoring-tools bpf roce shim nccl as-nccl collective mpi abi-check
+setup: build/.packages build/.venv build/monitoring-tools build/kernel-headers bpf roce shim nccl as-nccl collective mpi abi-check
 
 build/.packages: Makefile tools/install_packages.sh
 	@mkdir -p build
@@ -77,6 +78,10 @@ build/.venv: requirements.txt requirements-dev.txt pyproject.toml | build/.packa
 # What checks alert rules. The packages themselves would start a Prometheus server here.
 build/monitoring-tools: tools/unpack_programs.sh | build/.packages
 	@tools/unpack_programs.sh $@ prometheus:promtool prometheus-alertmanager:amtool
+
+# What bcc compiles by where the kernel's own headers are not installed: tests and benchmarks.
+build/kernel-headers: tools/kernel_headers.sh | build/.packages
+	@tools/kernel_headers.sh $@
 
 bpf: $(BPF_OBJECTS)
 
@@ -216,7 +221,7 @@ lint:
 	$(Q)$(PYTHON) -m ruff format --check .
 	$(Q)$(CLANG_FORMAT) --dry-run --Werror $(BPF_HEADERS) $(BPF_SOURCES) $(ROCE_HEADERS) $(ROCE_SOURCES) $(FUZZ_SOURCES) \
 		$(SHIM_HEADERS) $(SHIM_SOURCES) $(SHIM_AUDIT) $(SHIM_FAKES) $(NCCL_HEADERS) $(NCCL_SOURCES) $(NCCL_PLAYED) $(AS_NCCL_HEADERS) $(AS_NCCL_SOURCES) \
-		$(COLLECTIVE_HEADERS) $(COLLECTIVE_SOURCES) $(MPI_SOURCES)
+		$(COLLECTIVE_HEADERS) $(COLLECTIVE_SOURCES) $(MPI_SOURCES) $(UPROBES_SOURCES)
 
 types:
 	$(Q)$(PYTHON) -m mypy

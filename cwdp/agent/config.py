@@ -25,6 +25,8 @@ DEFAULT_CREDENTIAL = "/var/lib/cwdp-agent/agent.creds"
 DEFAULT_KEYS = "/var/lib/cwdp-agent/keys.toml"
 DEFAULT_PULSE_INTERVAL_MS = 2.0
 DEFAULT_BURST_GAP_MS = 10.0
+CGROUP = r"^/(?!.*\.\.)\S*$"
+"""A path from the root, with nothing that leads out of it."""
 
 
 class TestClockConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,6 +56,16 @@ class VerbsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     socket: str = SOCKET
     drain: bool = False
+
+
+class UprobesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Programs of these cgroups, and of those below them, are traced.
+
+    Attributes:
+        cgroups: their paths as /proc/PID/cgroup has them, in which `*` is any part of a name; none is off.
+    """
+
+    cgroups: Annotated[list[Annotated[str, Meta(pattern=CGROUP)]], Meta(max_length=16)] = []
 
 
 class InterfaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -91,6 +103,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     congestion: CongestionConfig | None = None
     verbs: VerbsConfig | None = None
     nccl: NcclConfig | None = None
+    uprobes: UprobesConfig = UprobesConfig()
     tcp: TcpConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
     test_clock: TestClockConfig | None = None

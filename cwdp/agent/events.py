@@ -43,3 +43,20 @@ class Events:
     def _send(self, event: Event) -> None:
         if not self._publish(event):
             self._unsaid.append(event)
+
+
+class Troubles:
+    """What is amiss now, so that what lasts is told once."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, str] = {}
+
+    def is_news(self, what: str, trouble: str) -> bool:
+        """Whether a trouble is another one than before."""
+        news = self._now.get(what) != trouble
+        self._now[what] = trouble
+        return news
+
+    def end(self, what: str) -> None:
+        """It is well again."""
+        self._now.pop(what, None)

@@ -25,6 +25,9 @@ _log = logging.getLogger("cwdp.agent")
 class Helper(Generic[Wanted]):
     """One such process, as the agent sees it; its kinds say what it is ordered, and what is made of its words.
 
+    Attributes:
+        restart_after_s: after it has ended.
+
     Args:
         module: what it runs.
         arguments: of its command line.
@@ -32,6 +35,8 @@ class Helper(Generic[Wanted]):
         wanted: its first orders.
         inherits: descriptors that it has too, by the same numbers.
     """
+
+    restart_after_s = RESTART_AFTER_S
 
     def __init__(
         self, module: str, arguments: list[str], restarts: str, wanted: Wanted, inherits: Sequence[int] = ()
@@ -68,7 +73,7 @@ class Helper(Generic[Wanted]):
                 await self._live()
             except OSError as error:
                 _log.warning("cannot start a process module=%s error=%s", self._module, error)
-            await asyncio.sleep(RESTART_AFTER_S)
+            await asyncio.sleep(self.restart_after_s)
             self._ended[self._restarts] += 1
 
     def _hear(self, line: bytes) -> dict[str, int]:

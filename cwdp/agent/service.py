@@ -23,7 +23,7 @@ from cwdp.agent.clock.hostsync import HostSync
 from cwdp.agent.clock.window import weigh
 from cwdp.agent.collectives.keeper import HostCollectives
 from cwdp.agent.config import AgentConfig
-from cwdp.agent.events import Events
+from cwdp.agent.events import Events, Troubles
 from cwdp.agent.fence import Fence
 from cwdp.agent.goback.keeper import GoBackKeeper
 from cwdp.agent.helper import Helper
@@ -40,13 +40,14 @@ from cwdp.agent.probing.windows import WindowReports
 from cwdp.agent.programs.waits import processor_waits_ns
 from cwdp.agent.queuepairs import traffic_reports
 from cwdp.agent.steering.detours import DesiredDetours
-from cwdp.agent.steering.slicing import DesiredSlices
+from cwdp.agent.steering.slicing import DesiredSlices, share_unused
 from cwdp.agent.steering.steered import steer_reports
 from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.agent.tcp.keeper import HostTcp
 from cwdp.agent.tracing.echo_tests import EchoTests
 from cwdp.agent.tracing.tracer import Tracing
 from cwdp.agent.ud.nic import UdNic
+from cwdp.agent.uprobes.keeper import HostUprobes
 from cwdp.agent.verbs.hostverbs import HostVerbs
 from cwdp.congestion import interface
 from cwdp.dataplane.loading import loader
@@ -73,7 +74,6 @@ from cwdp.shared.service import collect_in_full, notify
 from cwdp.shared.tasks import every, first_end
 
 SEND_INTERVAL_S = 0.02
-BORROW_INTERVAL_S, NO_SLICES_INTERVAL_S = 0.02, 0.5
 DECISIONS_INTERVAL_S = 0.05
 LOOK_INTERVAL_S, MEASURE_EVERY = 0.125, 2
 FITS_S, FULL_S, NEW_EDGES_S = 0.5, 1.0, 10.0
@@ -98,7 +98,7 @@ class Agent:
         self._bus = HostBus(config, credential, self._bus_changed)
         self._tag = loader.object_tag()
         self._counters: Counter[str] = Counter(dataplane_failed=0, keys_unreadable=0)
-        self._troubles: dict[str, str] = {}
+        self._troubles = Troubles()
         self._links = LinkTable(self._link_changed)
         settings = config.settings()
         self._clock = LocalClock(settings)
@@ -110,8 +110,11 @@ class Agent:
             UdNic(config.host, ifname, interface, config.test_clock, clock=self._clock, links=self._links)
             for ifname, interface in config.ud_nics.items()
         ]
-        self._verbs, self._tcp = HostVerbs(config, self._ud), HostTcp(config, self._links)
-        self._collectives = HostCollectives(config, self._clock.now_ns, self._sync.line.offset_ns)
+        self._uprobes, self._tcp = HostUprobes(config), HostTcp(config, self._links)
+        self._verbs = HostVerbs(config, self._ud, self._uprobes)
+        self._collectives = HostCollectives(
+            config, self._clock.now_ns, self._sync.line.offset_ns, self._uprobes.take_calls
+        )
         nics: list[HostNic | UdNic] = [*self._xdp, *self._ud]
         self._nics = sorted(nics, key=lambda nic: config.nics.index(nic.ifname))
         self._pulses = PulseKeeper(config.pulse_interval_ms)
@@ -183,6 +186,7 @@ class Agent:
             self._links.follow(),
             *(helper.run() for helper in self._helpers if self._xdp),
             *(ud.keeper.run() for ud in self._ud),
+            *self._uprobes.jobs(),
             *self._verbs.jobs(),
             *self._tcp.jobs(),
             *self._collectives.jobs(),
@@ -191,7 +195,7 @@ class Agent:
             self._slices.follow(),
             self._detours.follow(),
             every(SEND_INTERVAL_S, self._send, jitter=0.5),
-            self._share_unused(),
+            share_unused(self._xdp),
             every(DECISIONS_INTERVAL_S, self._tell_decisions),
             every(LOOK_INTERVAL_S, self._look),
             every(messages.HELLO_INTERVAL_S, self._say_hello),
@@ -211,13 +215,6 @@ class Agent:
             self._clock.write(nic.maps for nic in self._xdp if nic.maps)
         if change is not None:  # stamps are right again from now on
             self._sync.distrust(change.from_local_ns, max(change.to_local_ns, self._clock.now_ns()))
-
-    async def _share_unused(self) -> None:
-        """Let slices borrow unused bandwidth, for ever; where there are none, see now and then whether that has changed."""
-        while True:
-            now_ns = time.monotonic_ns()
-            are_sliced = [nic.share_unused(now_ns) for nic in self._xdp]
-            await asyncio.sleep(BORROW_INTERVAL_S if any(are_sliced) else NO_SLICES_INTERVAL_S)
 
     def _look(self) -> None:
         """Drain, see whether clocks have changed, and measure: every other time, at once if they have."""
@@ -324,7 +321,12 @@ class Agent:
         totals = {f"agent.{name}": n for name, n in self._counters.items()}
         totals["agent.loop_late_ms"] = round(1e3 * self._loop_watch.late_s)
         parts = [helper.counters for helper in self._helpers]
-        parts += [self._verbs.counters, self._tcp.counters, self._collectives.counters]
+        parts += [
+            self._verbs.counters,
+            self._tcp.counters,
+            self._collectives.counters,
+            self._uprobes.counters,
+        ]
         parts += [self._steering.counters, self._slices.counters, self._detours.counters]
         parts += [self._tracing.counters, self._echo_tests.counters]
         parts += [self._fence.counters, self._bounds.counters]
@@ -381,7 +383,7 @@ class Agent:
                     self._loaded(nic, loaded)
             except DataplaneError as error:
                 self._counters["dataplane_failed"] += 1
-                if self._is_news(nic.ifname, error.message):
+                if self._troubles.is_news(nic.ifname, error.message):
                     self._event("dataplane_failed", nic.ifname, error.message)
         for ud in self._ud:
             self._ensure_ud(ud)
@@ -394,17 +396,11 @@ class Agent:
         if pacing := self._config.pacing:
             self._congestion.order([paced for nic in self._xdp if (paced := nic.congestion_order(pacing))])
 
-    def _is_news(self, what: str, trouble: str) -> bool:
-        """Whether a trouble is another one than before: what lasts is told once and counted each time."""
-        news = self._troubles.get(what) != trouble
-        self._troubles[what] = trouble
-        return news
-
     def _loaded(self, nic: HostNic, loaded: Loaded) -> None:
         """A NIC's dataplane has just been found, loaded or put right."""
         if nic.maps is None:
             return
-        self._troubles.pop(nic.ifname, None)
+        self._troubles.end(nic.ifname)
         self._look_at_clock()
         self._clock.write([nic.maps])
         self._sync.line.take_up(nic.maps)
@@ -421,11 +417,11 @@ class Agent:
                 return
         except (ConfigError, RdmaError) as error:
             nic.counters["unusable"] += 1
-            if self._is_news(nic.ifname, error.message):
+            if self._troubles.is_news(nic.ifname, error.message):
                 self._event("rdma_failed", nic.ifname, error.message)
                 self._say_hello()
             return
-        self._troubles.pop(nic.ifname, None)
+        self._troubles.end(nic.ifname)
         self._event("rdma_opened", nic.ifname, str(nic.port))
         self._say_hello()
 
@@ -434,10 +430,10 @@ class Agent:
             keys = read_keys(Path(self._config.keys))
         except ConfigError as error:
             self._counters["keys_unreadable"] += 1
-            if self._is_news("keys", error.message):
+            if self._troubles.is_news("keys", error.message):
                 _log.warning("going on with the keys of before error=%s", error.message)
             return
-        self._troubles.pop("keys", None)
+        self._troubles.end("keys")
         if keys == self._keys:
             return
         self._keys = keys

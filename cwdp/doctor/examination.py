@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cwdp.doctor.checks import agent, clock, credentials, kernel, nccl, network, nics, rdma, verbs
+from cwdp.doctor.checks import agent, clock, credentials, kernel, nccl, network, nics, rdma, uprobes, verbs
 from cwdp.doctor.facts import Facts
 from cwdp.doctor.result import Result
 
@@ -26,6 +26,7 @@ CHECKS: tuple[Check, ...] = (
     rdma.devices,
     verbs.shim,
     nccl.plugin,
+    uprobes.tracing,
     clock.hardware,
     clock.discipline,
     network.probe_port,

@@ -122,6 +122,18 @@ class Verbs(Door, frozen=True, kw_only=True):
     moves_mlx5: bool = False
 
 
+class Uprobes(Struct, frozen=True, kw_only=True):
+    """What uprobes find.
+
+    Attributes:
+        lack: what they lack; None for nothing.
+        missing: cgroups that are named and not there.
+    """
+
+    lack: Problem | None
+    missing: list[str]
+
+
 class Clock(Struct, frozen=True, kw_only=True):
     """What time the kernel keeps.
 
@@ -195,7 +207,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         keys_problem: what is wrong with the cluster's keys.
         nics: those of the configuration that are here; without one, all of hardware.
         has_pyverbs: whether Debian's python3-pyverbs is there.
-        verbs, nccl: None where the configuration does not ask for them.
+        verbs, nccl, uprobes: None where the configuration does not ask for them.
         udp_sockets: on the probes' port.
         bus: None without a configuration.
     """
@@ -217,3 +229,4 @@ class Facts(Struct, frozen=True, kw_only=True):
     agent: Agent
     verbs: Verbs | None = None
     nccl: Door | None = None
+    uprobes: Uprobes | None = None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cwdp.shared.bus.collectives import (
     CALL_ROW,
     CHUNK_ROW,
+    ENQUEUED,
     FUNCTIONS,
     OVER,
     PEER_ROW,
@@ -50,6 +51,7 @@ class RankCall:
 
     Attributes:
         enqueued_ns: 0 where it is not known.
+        is_enqueued: nothing is known but when it was enqueued, from `start_ns` to `end_ns`.
         ops, open_ops: its operations, one a channel and peer, and those of them that go on.
         peers: dtype PEER_ROW.
         chunks: dtype CHUNK_ROW; of slow calls and some others.
@@ -61,6 +63,7 @@ class RankCall:
     start_ns: int
     end_ns: int
     is_over: bool
+    is_enqueued: bool
     is_slow: bool
     ops: int
     open_ops: int
@@ -102,6 +105,11 @@ class Collective:
     def copy(self) -> "Collective":
         """As it is now, for another thread."""
         return replace(self, ranks=dict(self.ranks))
+
+    @property
+    def is_enqueued(self) -> bool:
+        """Whether of any rank nothing is known but when it was enqueued."""
+        return any(rank.is_enqueued for rank in self.ranks.values())
 
     def add(self, told: RankCall) -> None:
         """Take in what a rank tells, for the first time or once more."""
@@ -176,6 +184,7 @@ class CollectiveStore:
             start_ns=int(row["start_ns"]),
             end_ns=int(row["end_ns"]),
             is_over=bool(flags & OVER),
+            is_enqueued=bool(flags & ENQUEUED),
             is_slow=bool(flags & SLOW),
             ops=int(row["ops"]),
             open_ops=int(row["open_ops"]),
@@ -193,7 +202,7 @@ class CollectiveStore:
         alike = numbered.setdefault(key, deque(maxlen=ALIKE))
         for call in alike:
             before = call.ranks.get(told.id)
-            if before is not None and (not before.is_over or _overlap(before, told)):
+            if before is not None and (not (before.is_over or before.is_enqueued) or _overlap(before, told)):
                 return call
         others = [call for call in alike if told.id not in call.ranks]
         if others:

@@ -33,6 +33,7 @@ PARTS = {
     "verbs": "verbs",
     "shim": "shim",
     "nccl": "collectives.plugin",
+    "uprobes": "collectives.uprobes",
 }
 """Their modules in here."""
 

@@ -174,10 +174,11 @@ def _services(root: Path, debian: Path) -> None:
         _write(debian / f"cwdp-{service}.service", packaged_unit(service, unit))
         _write(root / f"cwdp-{service}/etc/cwdp/{service}.toml", settings)
     shutil.copy(_UNITS / "cwdp.sysusers.conf", debian / "cwdp-manager.sysusers")
-    _write(
-        root / "cwdp-agent/usr/share/doc/cwdp-agent/examples/rdma.conf",
-        (_UNITS / "cwdp-agent-rdma.conf").read_text(),
-    )
+    for name in ("rdma", "uprobes"):
+        _write(
+            root / f"cwdp-agent/usr/share/doc/cwdp-agent/examples/{name}.conf",
+            (_UNITS / f"cwdp-agent-{name}.conf").read_text(),
+        )
     program = Path(shutil.which(_NATS_SERVER) or "").resolve()
     inside = root / "cwdp-manager" / _HOME / "bin"
     inside.mkdir()

@@ -24,6 +24,7 @@ from tools.rdma.testbed.fabric import RdmaHost
 
 UD_MESH = "agents by UD"
 LOOP = "loop"
+UPROBES = "uprobes"
 SHIM_AGENTS, SHIM_FAILURE, SHIM_JOBS = "shim: agents", "shim: agents, a failure", "shim: agents, two jobs"
 SHIM_THOUSAND = "shim: a thousand"
 COLLECTIVES, COLLECTIVES_AGENTS = "collectives", "collectives: agents"
@@ -35,6 +36,7 @@ LATER = {
     SHIM_THOUSAND: "shim_thousand",
     COLLECTIVES: "collectives.parts",
     COLLECTIVES_AGENTS: "collectives.agents",
+    UPROBES: "uprobes",
     UD_MESH: "ud_mesh",
     LOOP: "closed_loop",
 }

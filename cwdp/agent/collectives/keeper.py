@@ -1,4 +1,4 @@
-"""Collectives as the agent has them: nothing where it is not configured; else a process that reads rings, and what it said."""
+"""Collectives as the agent has them: what a process that reads rings says, where it is configured, and what uprobes have seen."""
 
 import socket
 import time
@@ -91,18 +91,27 @@ class HostCollectives:
         config: the agent's.
         local_ns: local time now.
         offset_ns: the timeline less local time now; None while that is not known.
+        take_seen: what uprobes have seen since the last time.
     """
 
     def __init__(
-        self, config: Settings, local_ns: Callable[[], int], offset_ns: Callable[[], int | None]
+        self,
+        config: Settings,
+        local_ns: Callable[[], int],
+        offset_ns: Callable[[], int | None],
+        take_seen: Callable[[], list[NcclWord]] = list,
     ) -> None:
         self._host, self._local_ns, self._offset_ns = config.host, local_ns, offset_ns
+        self._take_seen = take_seen
+        self._counters: Counter[str] = Counter()
         self.keeper = None if config.nccl is None else NcclKeeper(config.nccl)
 
     @property
     def counters(self) -> Counter[str]:
         """Totals by name."""
-        return Counter() if self.keeper is None else self.keeper.counters
+        total = self._counters.copy()
+        total.update({} if self.keeper is None else self.keeper.counters)
+        return total
 
     def jobs(self) -> list[Coroutine[Any, Any, None]]:
         """What is to run for as long as the agent does."""
@@ -115,12 +124,14 @@ class HostCollectives:
 
     def reports(self) -> Iterator[CollectiveReport]:
         """What is over since the last time, on the timeline; what was while that is not known is lost."""
-        if self.keeper is None or not self.keeper.words:
+        words = self._take_seen()
+        if self.keeper is not None:
+            words, self.keeper.words = words + self.keeper.words, []
+        if not words:
             return
-        words, self.keeper.words = self.keeper.words, []
         offset_ns = self._offset_ns()
         if offset_ns is None:
-            self.keeper.own["nccl_unsynced"] += len(words)
+            self._counters["nccl_unsynced"] += len(words)
             return
         ahead_ns = offset_ns + self._local_ns() - time.monotonic_ns()
         for word in words:

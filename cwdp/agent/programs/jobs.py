@@ -1,7 +1,7 @@
 """Which job a program is of: by its cgroup, which the kernel tells, else by what it says itself. No I/O."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 MOST = 64
 
@@ -20,6 +20,12 @@ _STARTERS = {
 
 _NO_ID = ("", "none")
 """torchrun calls runs "none" that have no ID."""
+
+
+def told_job(environ: Mapping[str, str]) -> str:
+    """The variable of an environment that tells a job, NAME=VALUE of characters that can be shown; "" where there is none."""
+    told = next((f"{name}={environ[name]}" for name in _STARTERS if environ.get(name, "") not in _NO_ID), "")
+    return "".join(character if " " <= character <= "~" else "?" for character in told)
 
 
 def job(cgroups: Iterable[str], told: str) -> str:

@@ -6,6 +6,8 @@ from cwdp.agent.programs.jobs import job
 from cwdp.shared.verbs import Program
 
 MOST_CGROUP = 512
+_STARTTIME = 19
+"""Its place behind the program's name."""
 
 
 def program(pid: int, told_job: str = "", proc: Path = Path("/proc")) -> Program:
@@ -22,6 +24,18 @@ def program(pid: int, told_job: str = "", proc: Path = Path("/proc")) -> Program
     cgroup = own[0][:MOST_CGROUP] if own else ""
     paths = [line.split(":", 2)[-1] for line in lines]
     return Program(pid=pid, name=name.strip()[:64], cgroup=cgroup, job=job(paths, told_job))
+
+
+def started(pid: int, proc: Path = Path("/proc")) -> int | None:
+    """When a process was started, in clock ticks since the host was (proc_pid_stat(5)); None where it is gone."""
+    words = _text(proc / str(pid) / "stat").rpartition(")")[2].split()
+    return int(words[_STARTTIME]) if len(words) > _STARTTIME else None
+
+
+def environment(pid: int, proc: Path = Path("/proc")) -> dict[str, str]:
+    """The environment that a process was started with; empty where it cannot be read."""
+    pairs = (line.partition("=") for line in _text(proc / str(pid) / "environ").split("\0"))
+    return {name: value for name, _, value in pairs if name}
 
 
 def _text(path: Path) -> str:

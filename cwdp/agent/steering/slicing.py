@@ -1,6 +1,9 @@
 """Keeps the bandwidth slices of this host's NICs as the manager wants them; what was applied by hand stays."""
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from pyroute2 import IPRoute
 
@@ -11,6 +14,23 @@ from cwdp.errors import CwdpError
 from cwdp.shared.bus.messages import NicSlices
 from cwdp.shared.slices import SliceSet
 from cwdp.slices.slicing import Deletion, Slicing
+
+BORROW_INTERVAL_S, NO_SLICES_INTERVAL_S = 0.02, 0.5
+
+
+class Lending(Protocol):
+    """See `cwdp.agent.nic.HostNic`."""
+
+    def share_unused(self, now_ns: int) -> bool:
+        """Let its slices borrow; whether it has any."""
+
+
+async def share_unused(nics: Sequence[Lending]) -> None:
+    """Let slices borrow unused bandwidth, for ever; where there are none, see now and then whether that has changed."""
+    while True:
+        now_ns = time.monotonic_ns()
+        are_sliced = [nic.share_unused(now_ns) for nic in nics]
+        await asyncio.sleep(BORROW_INTERVAL_S if any(are_sliced) else NO_SLICES_INTERVAL_S)
 
 
 class DesiredSlices(Reconciler):

@@ -1,4 +1,4 @@
-"""The verbs shim as the agent has it: nothing where it is not configured."""
+"""Queue pairs of programs, as the verbs shim tells of them where it is configured, and as uprobes have seen them."""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.ud.orders import UdWatched, WatchPace
 from cwdp.agent.verbs.keeper import VerbsKeeper
-from cwdp.agent.verbs.orders import VerbsPathChange
+from cwdp.agent.verbs.orders import VerbsPathChange, VerbsQp
 from cwdp.agent.verbs.reports import verbs_reports
 from cwdp.agent.verbs.shares import SentShares
 from cwdp.agent.verbs.watched import watched_paths
@@ -51,16 +51,27 @@ class WatchingNic(Protocol):
         """Watch these paths from now on."""
 
 
+class Seeing(Protocol):
+    """See `cwdp.agent.uprobes.keeper.HostUprobes`; `on_change` is called when queue pairs have come or gone."""
+
+    on_change: Callable[[], None]
+
+    @property
+    def queue_pairs(self) -> list[VerbsQp]:
+        """Those that were seen to be connected."""
+
+
 class HostVerbs:
-    """Queue pairs of programs that have loaded the shim.
+    """Queue pairs of programs that have loaded the shim, and those that uprobes have seen.
 
     Args:
         config: the agent's. Queue pairs of NICs with a dataplane are moved by that; those of others by the programs.
         ud: the others; their processes watch the paths.
+        uprobes: what they have seen.
     """
 
-    def __init__(self, config: AgentConfig, ud: Sequence[WatchingNic]) -> None:
-        self._ud = ud
+    def __init__(self, config: AgentConfig, ud: Sequence[WatchingNic], uprobes: Seeing) -> None:
+        self._ud, self._uprobes = ud, uprobes
         self._host, self._observe_only = config.host, config.observe_only
         self._by_tc = frozenset(config.xdp_nics)
         self._moved = frozenset() if config.observe_only else frozenset(config.ud_nics)
@@ -69,6 +80,7 @@ class HostVerbs:
         if self.keeper is not None:
             for nic in ud:
                 nic.keeper.tell_by(self.keeper.watcher.fileno())
+            uprobes.on_change = self.keeper.look_soon
         self._shares = SentShares()
         self._steer: dict[tuple[str, str, int], SteerQp] = {}
         self._watched: dict[str, list[UdWatched]] = {}
@@ -161,14 +173,15 @@ class HostVerbs:
         )
 
     def reports(self) -> Iterator[VerbsReport]:
-        """All queue pairs that programs have told of; once more where there are none any more."""
+        """All queue pairs that programs have told of, or were seen to make; once more where there are none any more."""
         queue_pairs = [] if self.keeper is None else self.keeper.queue_pairs
-        if self.keeper is None or not (queue_pairs or self._has_told):
+        told = {(qp.device, qp.lqpn) for qp in queue_pairs}
+        queue_pairs += [qp for qp in self._uprobes.queue_pairs if (qp.device, qp.lqpn) not in told]
+        if not (queue_pairs or self._has_told):
             return
         self._has_told, self._reported = bool(queue_pairs), self._reported + 1
-        yield from verbs_reports(
-            self._host, self._reported, queue_pairs, by_tc=self._by_tc, drains=self.keeper.drains
-        )
+        drains = self.keeper is not None and self.keeper.drains
+        yield from verbs_reports(self._host, self._reported, queue_pairs, by_tc=self._by_tc, drains=drains)
 
     def steered(self) -> list[SteerQp]:
         """What the manager wanted and is done: the queue pair is there, and did not refuse."""

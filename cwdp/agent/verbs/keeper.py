@@ -126,6 +126,10 @@ class VerbsKeeper(Helper[VerbsOrder]):
         finally:
             self.close()
 
+    def look_soon(self) -> None:
+        """Have the kernel's list of queue pairs read."""
+        self._owners.look_soon()
+
     def close(self) -> None:
         """Give back its sockets."""
         for sock in (self._listener, self.watcher, self._paths):

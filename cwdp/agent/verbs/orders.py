@@ -45,6 +45,7 @@ class VerbsQp(NamedTuple):
         actuator: as `cwdp.shared.bus.messages.Actuator`, but for `tc`.
         refused: why it was not moved the last time, an errno; 0 where nothing is amiss.
         told_job: a variable of its program's environment that names its job, NAME=VALUE, as the program says; "" for none.
+        is_seen: by uprobes; its program has no shim that would move it.
     """
 
     number: int
@@ -60,6 +61,7 @@ class VerbsQp(NamedTuple):
     actuator: Actuator
     refused: int
     told_job: str = ""
+    is_seen: bool = False
 
 
 class VerbsPathChange(NamedTuple):

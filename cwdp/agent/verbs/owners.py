@@ -1,6 +1,7 @@
 """Whose queue pairs are, by the kernel's list, so that no program's word about another's reaches the manager."""
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from cwdp.agent.verbs.orders import VerbsQp
 from cwdp.errors import RdmaError
 from cwdp.rdma import netlink
 
-LOOK_S, LOOK_SHARE = 5.0, 20
-"""Between two looks; a twentieth of the time at most."""
+LOOK_S, SOON_S, LOOK_SHARE = 5.0, 0.1, 20
+"""Between two looks, also where there is news; a twentieth of the time at most."""
 
 Listed = dict[tuple[str, int], int | None]
 
@@ -32,6 +33,7 @@ class Owners:
         self._listed_s = 0.0
         self._heard_s: dict[int, float] = {}
         self._refused: set[int] = set()
+        self._soon = asyncio.Event()
 
     def admit(self, qp: VerbsQp) -> bool:
         """Whether a queue pair may be a program's that says so: it is younger than the list, or the list does not gainsay."""
@@ -46,8 +48,12 @@ class Owners:
             self.counters["verbs_others_queue_pairs"] += 1
         return False
 
+    def look_soon(self) -> None:
+        """Have the list read without waiting for the next time: there is news."""
+        self._soon.set()
+
     async def follow(self, is_needed: Callable[[], bool]) -> None:
-        """Read the list now and then, for ever."""
+        """Read the list now and then, and soon after news, for ever."""
         while True:
             began_s = time.monotonic()
             if is_needed():
@@ -55,7 +61,12 @@ class Owners:
             else:
                 self._heard_s.clear()
                 self._refused.clear()
-            await asyncio.sleep(max(LOOK_S, LOOK_SHARE * (time.monotonic() - began_s)))
+            least_s = max(SOON_S, LOOK_SHARE * (time.monotonic() - began_s))
+            await asyncio.sleep(least_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, LOOK_S - least_s)):
+                    await self._soon.wait()
+            self._soon.clear()
 
     async def look(self) -> None:
         """Read the list, in a thread; where there is none nothing is gainsaid."""

@@ -77,4 +77,4 @@ def actuator(qp: VerbsQp, *, is_by_tc: bool, drains: bool) -> Actuator:
     """What moves a queue pair."""
     if is_by_tc:
         return "tc"
-    return "sqd" if drains and qp.actuator == "create_only" else qp.actuator
+    return "sqd" if drains and qp.actuator == "create_only" and not qp.is_seen else qp.actuator

@@ -1,4 +1,4 @@
-"""`cwdp collective`: the last collectives of programs that have loaded the profiler plug-in for NCCL and RCCL."""
+"""`cwdp collective`: the last collectives of programs that have loaded the plug-in for NCCL and RCCL, or that uprobes see."""
 
 from typing import Any
 
@@ -32,26 +32,34 @@ def _table(answer: Any) -> RenderableType:
     newest_ns = max((row["start_ns"] for row in answer["collectives"]), default=0)
     for row in answer["collectives"]:
         known = f"{row['ranks_told']}/{row['ranks']}" if row["ranks"] else str(row["ranks_told"])
-        lasted = tables.duration(row["lasted_ns"])
         table.add_row(
             Text(row["job"] or tables.NONE),
             row["function"],
             str(row["seq"]),
             tables.quantity(row["bytes"]),
             f"-{tables.duration(newest_ns - row['start_ns'])}",
-            Text(lasted if row["is_over"] else f"{lasted} so far", _style(row)),
+            Text(_lasted(row), _style(row)),
             known,
-            Text(f"{row['last_rank']} on {row['last_host']}"),
-            tables.duration(row["late_ns"]),
+            Text(tables.NONE if row["is_enqueued"] else f"{row['last_rank']} on {row['last_host']}"),
+            tables.NONE if row["is_enqueued"] else tables.duration(row["late_ns"]),
             tables.duration(row["wait_ns"]),
             row["wait"] or tables.NONE,
         )
-    text = f"{answer['count']} collectives; begin: before the newest; ranks: that have told, of how many; "
+    text = f"{answer['count']} collectives; begin: before the newest; enqueued: seen by uprobes, its end is not known; ranks: that have told, of how many; "
     text += "last: the rank whose data came last, and how late after the first; waited: each of its operations, on average"
     return Group(table, Text(text, style="dim"))
 
 
+def _lasted(row: Any) -> str:
+    if row["is_enqueued"]:
+        return "enqueued"
+    lasted = tables.duration(row["lasted_ns"])
+    return lasted if row["is_over"] else f"{lasted} so far"
+
+
 def _style(row: Any) -> str:
+    if row["is_enqueued"]:
+        return "dim"
     if not row["is_over"]:
         return "red"
     return "yellow" if row["is_slow"] else ""

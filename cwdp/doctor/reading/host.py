@@ -10,7 +10,7 @@ from cwdp.agent.config import read_config
 from cwdp.dataplane.abi import ROCE_PORT
 from cwdp.doctor.checks.agent import UNIT
 from cwdp.doctor.facts import Agent, Facts, Known, Problem
-from cwdp.doctor.reading import kernel, network, nics, processes, verbs
+from cwdp.doctor.reading import kernel, network, nics, processes, uprobes, verbs
 from cwdp.doctor.reading.programs import read_door
 from cwdp.errors import ConfigError, IdentityError
 from cwdp.rdma.libraries import NCCL
@@ -53,6 +53,7 @@ def read_facts(config_path: Path) -> Facts:
         agent=_agent(),
         verbs=verbs.read_verbs(config.verbs) if config and config.verbs else None,
         nccl=read_door(NCCL, config.nccl.socket) if config and config.nccl else None,
+        uprobes=uprobes.read_uprobes(config.uprobes) if config else None,
     )
 
 

@@ -15,8 +15,9 @@ WAITS = ("buffer", "gpu", "peer", "network", "flush")
 """What the chunks of a call waited for: a free buffer; the rank's own GPU; sending, that the peer is clear to take them; that they are
 sent, or that they arrive; receiving, that they are in the GPU's memory."""
 
-OVER, SLOW = 1, 2
-"""Flags of a call: it is over; it took much longer than others like it."""
+OVER, SLOW, ENQUEUED = 1, 2, 4
+"""Flags of a call: it is over; it took much longer than others like it; uprobes saw it return, so that nothing is known but when it
+was enqueued, and its end is that of the call."""
 
 CALL_ROW = np.dtype(
     [

@@ -25,17 +25,18 @@ def collective_metrics(jobs: int, latest: Sequence[tuple[str, Sequence[Collectiv
 
     Args:
         jobs: how many are known.
-        latest: some, with their last calls.
+        latest: some, with their last calls; those of which the end is not known do not count.
     """
     lasted: dict[Labels, float] = {}
     speed: dict[Labels, float] = {}
     late: dict[Labels, float] = {}
     left_out = 0
     for name, calls in latest:
-        chosen = Counter(call.function for call in calls).most_common()
+        whole = [call for call in calls if not call.is_enqueued]
+        chosen = Counter(call.function for call in whole).most_common()
         left_out += len(chosen[MOST_FUNCTIONS:])
         by_function = defaultdict(list)
-        for call in calls:
+        for call in whole:
             by_function[call.function].append(call)
         for function, _ in chosen[:MOST_FUNCTIONS]:
             key, its = (name, FUNCTIONS[function]), by_function[function]

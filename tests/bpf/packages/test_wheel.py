@@ -66,6 +66,11 @@ def test_an_installed_wheel_loads_its_own_dataplane(environment: Path, namespace
     assert run(environment, "cwdp", "dataplane", "unload", "roce0").returncode == 0
 
 
+def test_it_holds_what_bcc_compiles(built: Path) -> None:
+    with zipfile.ZipFile(built) as archive:
+        assert "cwdp/agent/uprobes/probes/uprobes.c" in archive.namelist()
+
+
 def test_what_belongs_to_the_checkout_says_so(environment: Path) -> None:
     told = run(environment, "cwdp", "lab", "up")
     assert (told.returncode, told.stdout) == (1, "")

@@ -19,7 +19,7 @@ from manager.service import Manager
 
 SECRET = "00112233445566778899aabbccddeeff"
 KEY = f'[[key]]\nid = {{}}\nsecret = "{SECRET}"\n'
-TOP_KEYS = "nics, nats, host, credential, keys, probe_port, pulse_interval_ms, burst_gap_ms, observe_only, generic, go_back, congestion, verbs, nccl, tcp, interface, test_clock"
+TOP_KEYS = "nics, nats, host, credential, keys, probe_port, pulse_interval_ms, burst_gap_ms, observe_only, generic, go_back, congestion, verbs, nccl, uprobes, tcp, interface, test_clock"
 
 
 def _file(tmp_path: Path, text: str | bytes, mode: int = 0o600) -> Path:
@@ -59,6 +59,12 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
         ("", "missing required field `nics`", f"add it; keys of the top level: {TOP_KEYS}"),
         ("nics = []", "length >= 1 - at `$.nics`", "correct the value"),
         ('nics = "eth0"', "Expected `array`, got `str` - at `$.nics`", "correct the value"),
+        ('nics = ["e"]\n[uprobes]\ncgroups = ["train"]', "at `$.uprobes.cgroups[...]`", "correct the value"),
+        (
+            'nics = ["e"]\n[uprobes]\ncgroups = ["/a/../.."]',
+            "at `$.uprobes.cgroups[...]`",
+            "correct the value",
+        ),
         ("nics = [3]", "Expected `str`, got `int` - at `$.nics[0]`", "correct the value"),
         ('nics = ["e"]\nnick = 1', "unknown field `nick`", f"known keys of the top level: {TOP_KEYS}"),
         ('nics = ["e"]\nprobe_port = 0', ">= 1 - at `$.probe_port`", TOP_KEYS),

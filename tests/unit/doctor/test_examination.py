@@ -13,9 +13,21 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cwdp.agent.collectives.keeper import NcclConfig
-from cwdp.agent.config import InterfaceConfig, VerbsConfig
+from cwdp.agent.config import InterfaceConfig, UprobesConfig, VerbsConfig
 from cwdp.doctor.examination import examine
-from cwdp.doctor.facts import Agent, Bus, Clock, Dataplane, Door, Facts, Firewall, Problem, UdpSocket, Verbs
+from cwdp.doctor.facts import (
+    Agent,
+    Bus,
+    Clock,
+    Dataplane,
+    Door,
+    Facts,
+    Firewall,
+    Problem,
+    UdpSocket,
+    Uprobes,
+    Verbs,
+)
 from cwdp.doctor.reading.verbs import read_verbs
 from cwdp.doctor.result import Result, Verdict, gravest
 from cwdp.rdma.libraries import NCCL, VERBS, library
@@ -58,6 +70,11 @@ PLUGIN = Door(library="/usr/lib/cwdp/verbs/libcwdp_nccl.so", socket="open")
 
 def plugged(**changes: Any) -> Facts:
     return replace(config(HEALTHY, nccl=NcclConfig()), nccl=replace(PLUGIN, **changes))
+
+
+def traced(lack: Problem | None = None, *missing: str) -> Facts:
+    named = config(HEALTHY, uprobes=UprobesConfig(cgroups=["/train", "/infer"]))
+    return replace(named, uprobes=Uprobes(lack=lack, missing=list(missing)))
 
 
 CASES: list[tuple[Facts, str, Verdict, str]] = [
@@ -127,6 +144,10 @@ CASES: list[tuple[Facts, str, Verdict, str]] = [
     (plugged(), "NCCL socket", "ok", "reach the agent at /run/cwdp-verbs/nccl.sock"),
     (plugged(socket="missing"), "NCCL socket", "fail", "programs cannot connect"),
     (plugged(is_exposed=True), "NCCL socket", "warn", "docs/nccl.md"),
+    (traced(), "uprobes", "ok", "bcc and kernel headers"),
+    (traced(Problem("bcc is not there", "install python3-bpfcc")), "uprobes", "warn", "python3-bpfcc"),
+    (traced(), "traced cgroups", "ok", "/train, /infer"),
+    (traced(None, "/infer"), "traced cgroups", "warn", "no cgroup /infer,"),
     (shimmed(), "libmlx5", "ok", "libmlx5 1.24.44.0 moves"),
     (shimmed(libmlx5=None, moves_mlx5=False), "libmlx5", "ok", "no libmlx5"),
     (shimmed(libmlx5="1.16.30.0", moves_mlx5=False), "libmlx5", "warn", "1.17 or newer"),

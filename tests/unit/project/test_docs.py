@@ -19,6 +19,7 @@ from cwdp.agent.probing.prober import COUNTERS as PROBER_COUNTERS
 from cwdp.agent.ud import process as ud_process
 from cwdp.agent.ud.nic import COUNTERS as UD_NIC
 from cwdp.agent.ud.pairs import COUNTERS as UD_PAIRS
+from cwdp.agent.uprobes.orders import COUNTERS as UPROBES
 from cwdp.agent.verbs.clients import COUNTERS as VERBS_CLIENTS
 from cwdp.agent.verbs.host import COUNTERS as VERBS_HOST
 from cwdp.agent.verbs.keeper import STATES
@@ -185,6 +186,7 @@ def test_every_counter_is_explained() -> None:
         *BUS_COUNTERS,
         *GO_BACK_COUNTERS,
         *ud,
+        *(f"uprobes_{name}" for name in UPROBES),
         *(f"verbs_{name}" for name in (*VERBS_HOST, *VERBS_CLIENTS, *VERBS_QPS, *VERBS_MOVES)),
     }
     names -= STATES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cwdp.agent.programs.jobs import MOST, job
+from cwdp.agent.programs.jobs import MOST, job, told_job
 
 POD = "0a1b2c3d-1111-2222-3333-444455556666"
 
@@ -36,3 +36,17 @@ def test_jobs(cgroups: list[str], told: str, found: str) -> None:
 def test_a_job_is_never_longer_than_it_may_be() -> None:
     assert len(job([], "PBS_JOBID=" + "x" * 1_000)) == MOST
     assert job(["/slurm/job_" + "9" * 400 + "/step_0"], "") == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({}, ""),
+        ({"RANK": "3"}, ""),
+        ({"TORCHELASTIC_RUN_ID": "llama", "SLURM_JOB_ID": "7"}, "SLURM_JOB_ID=7"),
+        ({"TORCHELASTIC_RUN_ID": "none", "RAY_JOB_ID": ""}, ""),
+        ({"RAY_JOB_ID": "a\x1b[1mé\n"}, "RAY_JOB_ID=a?[1m??"),
+    ],
+)
+def test_what_an_environment_tells(environ: dict[str, str], told: str) -> None:
+    assert told_job(environ) == told

@@ -54,6 +54,14 @@ class NoteNic:
         self.watched, self.pace = watched, pace
 
 
+class Seen:
+    """Queue pairs that uprobes have seen."""
+
+    def __init__(self) -> None:
+        self.queue_pairs: list[VerbsQp] = []
+        self.on_change: Callable[[], None] = lambda: None
+
+
 class Setup:
     """An agent's part, with a NIC that hardware sends by and one that has a dataplane."""
 
@@ -62,7 +70,8 @@ class Setup:
         settings = AgentConfig(
             nics=["hw0", "tc0"], host="a", interface={"hw0": InterfaceConfig(transport="ud")}, **config
         )
-        self.verbs = HostVerbs(settings, [self.nic])
+        self.uprobes = Seen()
+        self.verbs = HostVerbs(settings, [self.nic], self.uprobes)
 
     def told(self, *queue_pairs: VerbsQp) -> None:
         """Programs have told of these."""

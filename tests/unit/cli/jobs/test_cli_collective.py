@@ -22,6 +22,7 @@ ROW: dict[str, Any] = {
     "ranks": 8,
     "ranks_told": 7,
     "is_over": True,
+    "is_enqueued": False,
     "is_slow": True,
     "last_rank": 3,
     "last_host": "h4",
@@ -59,6 +60,26 @@ def test_a_table(client: type[Answering]) -> None:
     assert lines[2].split()[0] == "-"
     assert "12.3 ms so far" in lines[2]
     assert client.asked == [("/v1/collectives", {"job": "", "sort": "latest", "limit": "20"})]
+
+
+def test_of_what_uprobes_saw_no_end_is_shown(client: type[Answering]) -> None:
+    client.answer = {"collectives": [STUCK | {"is_enqueued": True}], "count": 1, "jobs": []}
+    lines = CliRunner().invoke(main, ["collective"]).output.splitlines()
+    assert lines[1].split() == [
+        "-",
+        "AllReduce",
+        "1042",
+        "64M",
+        "-0",
+        "ns",
+        "enqueued",
+        "7",
+        "-",
+        "-",
+        "0",
+        "ns",
+        "-",
+    ]
 
 
 def test_options_and_json(client: type[Answering]) -> None:

@@ -8,6 +8,7 @@ import pytest
 from cwdp.shared.bus.collectives import (
     CALL_ROW,
     CHUNK_ROW,
+    ENQUEUED,
     FUNCTIONS,
     OVER,
     PEER_ROW,
@@ -16,6 +17,7 @@ from cwdp.shared.bus.collectives import (
     Communicator,
 )
 from cwdp.shared.bus.packing import row_bytes
+from manager.api.jobs.collective_metrics import collective_metrics
 from manager.collectives.store import KEPT, MOST_JOBS, CollectiveStore
 from manager.collectives.views import collectives
 
@@ -87,6 +89,19 @@ def test_one_that_stands_still_is_shown_until_it_is_over() -> None:
     assert [(call["is_over"], call["is_slow"], call["ranks_told"]) for call in shown(store)] == [
         (True, True, 2)
     ]
+
+
+def test_of_what_uprobes_saw_it_is_said_that_no_end_is_known() -> None:
+    store = CollectiveStore()
+    hear(store, told(0, flags=ENQUEUED, ops=0), told(1, flags=OVER))
+    (call,) = shown(store)
+    assert (call["is_over"], call["is_enqueued"], call["ranks_told"]) == (False, True, 2)
+    assert [rank["is_enqueued"] for rank in call["by_rank"]] == [True, False]
+    metrics = {metric.name: metric.samples for metric in collective_metrics(1, store.latest(9, 9))}
+    assert metrics["cwdp_collective_seconds"] == []
+    later = {"start_ns": NOW + 100 * MS, "end_ns": NOW + 100 * MS}
+    hear(store, told(0, flags=ENQUEUED, **later))
+    assert len(shown(store)) == 2
 
 
 def test_a_number_that_is_used_again_later_is_another_call() -> None:
