@@ -121,7 +121,7 @@ def _ranks(answer: Json, tracks: _Tracks) -> Iterator[_Timed]:
         span = rank["start_ns"], rank["end_ns"]
         row = rows.free(pid, f"calls of {call['comm_name'] or call['comm_id']}", span)
         about = {name: call[name] for name in ("comm_id", "comm_name", "seq", "bytes")}
-        about |= {name: rank[name] for name in ("enqueued_ns", "is_over")}
+        about |= {name: rank[name] for name in ("enqueued_ns", "is_over", "is_enqueued")}
         name = f"{call['function']} {call['seq']}, {tables.quantity(call['bytes'])}B"
         yield from rows.slice(row, span, name, about)
         for numbers in rank["chunks"]:

@@ -136,6 +136,7 @@ def _calls(window: JobWindow) -> tuple[list[Json], int]:
                     "start_ns": rank.start_ns,
                     "end_ns": rank.end_ns,
                     "is_over": rank.is_over,
+                    "is_enqueued": rank.is_enqueued,
                     "chunks": _chunks(rank.chunks) if fits else [],
                 }
             )

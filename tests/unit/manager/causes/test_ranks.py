@@ -34,7 +34,20 @@ def rank_call(
     peers["peer"], peers["is_send"] = (rank + 1) % RANKS, 1
     peers["wait_ns"][0, PEER] = round(sum(waited_ms) * MS)
     name = RankId(f"h{host or rank + 1}", 100 + (host or rank + 1), rank)
-    return RankCall(name, -1, start_ns, start_ns, end_ns, True, False, 1, 0, peers, peers[:0])
+    return RankCall(
+        id=name,
+        peer=-1,
+        enqueued_ns=start_ns,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        is_over=True,
+        is_enqueued=False,
+        is_slow=False,
+        ops=1,
+        open_ops=0,
+        peers=peers,
+        chunks=peers[:0],
+    )
 
 
 def call(seq: int, ranks: Sequence[RankCall], comm: int = 7) -> Collective:
@@ -178,6 +191,10 @@ def test_calls_of_others_of_before_or_not_whole_tell_nothing() -> None:
     assert told(JOB, some[:5]) is None
     partly = [replace(each, ranks=dict(list(each.ranks.items())[:3])) for each in some]
     assert told(JOB, partly) is None
+    seen = [
+        replace(each, ranks={n: replace(r, is_enqueued=True) for n, r in each.ranks.items()}) for each in some
+    ]
+    assert told(JOB, seen) is None
     assert told(owned(JOB, 100), some) is not None
     assert told(owned(JOB, 200), some) is None
 
