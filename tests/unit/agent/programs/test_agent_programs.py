@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from cwdp.agent.programs.programs import environment, started
+from tools.waiting import wait_for
 
 
 def test_a_process_was_started_after_this_one() -> None:
@@ -14,7 +15,7 @@ def test_a_process_was_started_after_this_one() -> None:
         assert mine is not None
         assert theirs is not None
         assert mine < theirs
-        assert environment(other.pid) == {"A": "1=2", "B": ""}
+        assert wait_for(lambda: environment(other.pid) == {"A": "1=2", "B": ""}, 5.0, poll_s=0.01)
         other.kill()
     assert started(other.pid) is None
     assert environment(other.pid) == {}
