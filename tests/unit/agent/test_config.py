@@ -59,10 +59,10 @@ def test_everything_that_can_be_set(tmp_path: Path) -> None:
         ("", "missing required field `nics`", f"add it; keys of the top level: {TOP_KEYS}"),
         ("nics = []", "length >= 1 - at `$.nics`", "correct the value"),
         ('nics = "eth0"', "Expected `array`, got `str` - at `$.nics`", "correct the value"),
-        ('nics = ["e"]\n[uprobes]\ncgroups = ["train"]', "at `$.uprobes.cgroups[...]`", "correct the value"),
+        ('nics = ["e"]\n[uprobes]\ncgroups = ["train"]', "at `$.uprobes.cgroups[0]`", "correct the value"),
         (
             'nics = ["e"]\n[uprobes]\ncgroups = ["/a/../.."]',
-            "at `$.uprobes.cgroups[...]`",
+            "at `$.uprobes.cgroups[0]`",
             "correct the value",
         ),
         ("nics = [3]", "Expected `str`, got `int` - at `$.nics[0]`", "correct the value"),
