@@ -222,7 +222,7 @@ def _autocorrelation(sent: Floats, most: int) -> Floats:
     deviation = sent - sent.mean(axis=1, keepdims=True)
     spectrum = np.fft.rfft(deviation, 1 << (n + len(lag)).bit_length())
     products = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:, : len(lag)]
-    sums, squares = (np.cumsum(np.pad(deviation**power, ((0, 0), (1, 0))), axis=1) for power in (1, 2))
+    sums, squares = (_sums(deviation**power) for power in (1, 2))
     count = n - lag
     early, late = sums[:, n - lag], sums[:, n, None] - sums[:, lag]
     varies = (
@@ -233,6 +233,13 @@ def _autocorrelation(sent: Floats, most: int) -> Floats:
     found = np.zeros((len(sent), most))
     enough = scale > LEAST_VARIATION * squares[:, n, None]
     np.divide(products - early * late / count, scale, out=found[:, : len(lag)], where=enough)
+    return found
+
+
+def _sums(values: Floats) -> Floats:
+    """Of the first so many of each row, shape (rows, n + 1)."""
+    found = np.zeros((len(values), values.shape[1] + 1))
+    np.cumsum(values, axis=1, out=found[:, 1:])
     return found
 
 
