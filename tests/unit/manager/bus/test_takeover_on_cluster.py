@@ -15,8 +15,8 @@ from tools.bus_cluster import BusCluster
 
 pytestmark = pytest.mark.needs("nats-server")
 
-MOST_S = 6.0
-"""The lease takes 3.8 of that, and an election alone 4 to 9."""
+MOST_S = 10.0
+"""How long it takes is measured by `python -m tools.bench takeover`: 3.8 s are the lease, the rest the servers' election."""
 
 
 @pytest.mark.parametrize("stops", [False, True], ids=["killed", "stopped"])
