@@ -74,17 +74,22 @@ class Running:
         events = self.client.get("/v1/events")["events"]
         return [event["kind"] for event in events if event["host"] == host]
 
-    def watch_steps(self, seconds: float) -> float:
-        """The largest distance from the truth, in ns, that no host's own narrow bound allows, while time passes."""
+    def watch_steps(self, seconds: float, begins: str = "") -> float:
+        """The largest distance from the truth, in ns, that no host's own narrow bound allows, while time passes.
+
+        Nobody vouches for the clock of a host whose agent begins for more than 2 s; it is as good as before when somebody does.
+        """
         worst = 0.0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             reading = self.read()
             error = np.abs(reading.error_ns)
             lost = [host.name for host, e in zip(self.lab.hosts, error, strict=True) if np.isnan(e)]
-            assert not lost, f"no clock: {lost}; {self.clocks()}; {self.client.get('/v1/events')['events']}"
+            assert set(lost) <= {begins}, (
+                f"no clock: {lost}; {self.clocks()}; {self.client.get('/v1/events')['events']}"
+            )
             worst = np.maximum(
-                worst, np.where(error <= np.minimum(reading.bound_ns, WIDE_NS), 0, error).max()
+                worst, np.nanmax(np.where(error <= np.minimum(reading.bound_ns, WIDE_NS), 0, error))
             )
             time.sleep(0.02)
         return float(worst)
@@ -157,7 +162,7 @@ def test_a_killed_agent_leaves_the_dataplane_at_work_and_its_clock_unstepped(run
         lambda: running.truth.counters("h1")["request_reflected"] > reflected + 50,
         "reflection without an agent",
     )
-    assert running.watch_steps(4.0) < STEP_NS
+    assert running.watch_steps(4.0, begins="h1") < STEP_NS
     until(lambda: running.fleet.process("h1").pid != before, "another agent")
     accepted = running.truth.counters("h1")["reply_accepted"]
     until(lambda: running.truth.counters("h1")["reply_accepted"] > accepted + 50, "probes of the new agent")
