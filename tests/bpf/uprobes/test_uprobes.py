@@ -6,29 +6,18 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import need
 import pytest
 
 from cwdp.agent.uprobes.cgroups import mounts
 from cwdp.agent.uprobes.probes.records import QP_CHANGED, QP_CREATED, QP_DESTROYED
-from cwdp.agent.uprobes.requirements import has_bcc
 from cwdp.shared.bus.collectives import ENQUEUED, FUNCTIONS
-from tools.uprobes import HEADERS, Caller, TracingProcess, build, cgroup, unified
+from tools.uprobes import Caller, TracingProcess, cgroup, unified
 
 pytestmark = pytest.mark.kernel
 
 WAIT_S = 60.0
 RTR = 2
 NAME = "cwdp-test-uprobes"
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need.installed("gcc")
-    need.installed(HEADERS)
-    if not has_bcc():
-        need.missing("python3-bpfcc")
-    return build(tmp_path_factory.mktemp("uprobes"))
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import need
 import pytest
 from waiting import until
 
 from cwdp.agent.config import AgentConfig, UprobesConfig
 from cwdp.agent.uprobes import keeper as module
 from cwdp.agent.uprobes.keeper import HostUprobes
-from cwdp.agent.uprobes.requirements import SOURCE, has_bcc
+from cwdp.agent.uprobes.requirements import SOURCE
 from cwdp.agent.verbs.hostverbs import HostVerbs
 from cwdp.agent.verbs.orders import VerbsSource
 from cwdp.agent.verbs.owners import Owners
@@ -20,7 +19,7 @@ from cwdp.errors import RdmaError
 from cwdp.rdma.netlink import QueuePair
 from cwdp.shared.bus.packing import rows_of
 from cwdp.shared.bus.records import VERBS_ROW, shown_address
-from tools.uprobes import HEADERS, Caller, build, cgroup, unified
+from tools.uprobes import HEADERS, Caller, cgroup, unified
 
 pytestmark = pytest.mark.kernel
 
@@ -30,15 +29,6 @@ CONFIG = AgentConfig(nics=["eth1"], host="h1", uprobes=UprobesConfig(cgroups=[f"
 
 def no_list() -> list[QueuePair]:
     raise RdmaError("this kernel has no RDMA")
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need.installed("gcc")
-    need.installed(HEADERS)
-    if not has_bcc():
-        need.missing("python3-bpfcc")
-    return build(tmp_path_factory.mktemp("uprobes"))
 
 
 @pytest.fixture
