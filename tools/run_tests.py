@@ -29,9 +29,9 @@ LONGEST = ("--timeout", "600")
 """One that stands still fails after so many seconds, that the others come to their turn; those of labs say for themselves."""
 
 TESTS = {
-    # Many wait for a bus server, others compute.
-    "unit": ("-n", "2", "--dist", "worksteal", *LONGEST, "tests/unit"),
-    "kernel": (*LONGEST, "tests/bpf"),
+    # Most wait, for a bus server or for the kernel to take a namespace away. Those of labs need the machine for themselves.
+    "unit": ("-n", "4", "--dist", "worksteal", *LONGEST, "tests/unit"),
+    "kernel": ("-n", "4", "--dist", "loadfile", *LONGEST, "tests/bpf"),
     "page": ("tests/page",),
     "lab": ("tests/lab",),
     "rdma": ("-s", "tests/rdma"),  # what the virtual machine prints is passed on

@@ -30,8 +30,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.needs("nats-server"), pytest.mark.tim
 SEED = int(os.environ.get("CWDP_QUORUM_SEED", "1"))
 FAULTS = int(os.environ.get("CWDP_QUORUM_FAULTS", "4"))
 STANDS_S = float(os.environ.get("CWDP_QUORUM_STANDS_S", "6"))
-FAR_NS = 20_000.0
-"""A clock that moved would be seconds off, as hosts' own clocks are; a busy machine is no reason to fail."""
+FAR_NS = 1_000_000.0
+"""A clock that moved would be seconds off, as hosts' own clocks are; a busy machine, 0.1 ms once, is no reason to fail."""
 
 PROMPT_NS = 20_000_000
 """Clocks that are read later than that are followed back over lines that were not theirs then."""

@@ -124,7 +124,7 @@ def test_a_link_within_a_pod_is_named_by_the_manager_of_that_pod() -> None:
 
 def test_the_share_of_links_that_were_named_is_told() -> None:
     faults = [fault(named_s={0: 1.0}), fault(), fault(named_s={0: 4.0}), fault(named_s={0: 0.5})]
-    reference = found(run_of(POD, faults=faults))["swarm.64.named_p99"]["reference"]
+    reference = found(run_of(POD, SECOND, faults=faults))["swarm.128.2.named_p99"]["reference"]
     assert (reference["faults"], reference["not_named"], reference["named_share"]) == (4, 1, 0.75)
 
 
