@@ -134,22 +134,22 @@ def _cause(name: str, job: Job | None, those: Sequence[Standing], now_ns: int) -
             if alone:
                 more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
                 subject = ", ".join(rank.text for rank in alone[:MOST_NAMED]) + more
-                said = (_said(each, now_ns), f"{what} {subject}")
-                found = _standstill(subject, _nic(job, alone[0]), each, said, now_ns)
+                evidence = [_said(each, now_ns), f"{what} {subject}"]
+                found = _standstill(subject, _nic(job, alone[0]), each, evidence, now_ns)
                 return StandingCause(found, name, names_ranks=True)
             if ranks:
                 break
     subject, first = those[0].name, those[0]
-    said = tuple(_said(each, now_ns) for each in those)
+    said = [_said(each, now_ns) for each in those]
     if any(each.missing for each in those):
-        said += ("ranks that have not begun one of these wait in another: each waits for the other",)
+        said.append("ranks that have not begun one of these wait in another: each waits for the other")
     elif (before := _first(first.call)) is not None:
-        said += (before,)
+        said.append(before)
     return StandingCause(_standstill(subject, "", first, said, now_ns), name, names_ranks=False)
 
 
-def _standstill(subject: str, nic: str, each: Standing, said: tuple[str, ...], now_ns: int) -> Cause:
-    return Cause("standstill", subject, nic, now_ns - each.call.last_start_ns, 0.9, said)
+def _standstill(subject: str, nic: str, each: Standing, said: Sequence[str], now_ns: int) -> Cause:
+    return Cause("standstill", subject, nic, now_ns - each.call.last_start_ns, 0.9, tuple(said))
 
 
 def _said(each: Standing, now_ns: int) -> str:
