@@ -40,8 +40,7 @@ class Standing:
     @property
     def name(self) -> str:
         """For people."""
-        comm = self.call.comm.name or f"{self.call.comm.id:016x}"
-        return f"{FUNCTIONS[self.call.function]} {self.call.seq} of communicator {comm}"
+        return f"{FUNCTIONS[self.call.function]} {self.call.seq} of communicator {_comm(self.call)}"
 
     @property
     def silent(self) -> tuple[RankId, ...]:
@@ -85,10 +84,15 @@ def standing_causes(
 
 
 def _job_of(call: Collective, jobs: Mapping[str, Ranks]) -> str:
-    """What the job of a call is called: as its environment says, else as the job of these ranks that bursts have shown."""
+    """What the job of a call is called: as its environment says, else as the job of its ranks that bursts have shown, else as its communicator."""
     if call.job in jobs:
         return call.job
-    return next((name for name, ranks in jobs.items() if ranks.calls([call])), call.job)
+    found = next((name for name, ranks in jobs.items() if ranks.calls([call])), call.job)
+    return found or _comm(call)
+
+
+def _comm(call: Collective) -> str:
+    return call.comm.name or f"{call.comm.id:016x}"
 
 
 def standing(calls: Iterable[Collective], now_ns: int) -> list[Standing]:
@@ -135,7 +139,7 @@ def _cause(name: str, job: Job | None, those: Sequence[Standing], now_ns: int) -
                 more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
                 subject = ", ".join(rank.text for rank in alone[:MOST_NAMED]) + more
                 evidence = [_said(each, now_ns), f"{what} {subject}"]
-                found = _standstill(subject, _nic(job, alone[0]), each, evidence, now_ns)
+                found = _standstill(subject, _nic(job, alone[0]), evidence)
                 return StandingCause(found, name, names_ranks=True)
             if ranks:
                 break
@@ -145,11 +149,11 @@ def _cause(name: str, job: Job | None, those: Sequence[Standing], now_ns: int) -
         said.append("ranks that have not begun one of these wait in another: each waits for the other")
     elif (before := _first(first.call)) is not None:
         said.append(before)
-    return StandingCause(_standstill(subject, "", first, said, now_ns), name, names_ranks=False)
+    return StandingCause(_standstill(subject, "", said), name, names_ranks=False)
 
 
-def _standstill(subject: str, nic: str, each: Standing, said: Sequence[str], now_ns: int) -> Cause:
-    return Cause("standstill", subject, nic, now_ns - each.call.last_start_ns, 0.9, tuple(said))
+def _standstill(subject: str, nic: str, said: Sequence[str]) -> Cause:
+    return Cause("standstill", subject, nic, 0, 0.9, tuple(said))
 
 
 def _said(each: Standing, now_ns: int) -> str:

@@ -90,7 +90,7 @@ def test_the_rank_that_has_not_begun_is_named() -> None:
     told.stands([0, 1, 3], 5)
     ((cause, name, names_ranks),) = told.causes({"train": known(job())})
     assert (cause.kind, cause.subject, cause.rank) == ("standstill", "rank 2 (h3, process 102)", "h3/nic0")
-    assert (name, names_ranks, cause.costs_ns) == ("train", True, 20 * S)
+    assert (name, names_ranks, cause.costs_ns) == ("train", True, 0)
     assert cause.evidence[0] == (
         "AllReduce 5 of communicator dp has stood still for 20 s: begun by 3 of 4 ranks"
     )
@@ -130,6 +130,12 @@ def test_of_what_nobody_has_sent_anything_nobody_is_named() -> None:
     told.stands(range(RANKS), 5, sent=0)
     ((cause, _, names_ranks),) = told.causes()
     assert (cause.subject, names_ranks) == ("AllReduce 5 of communicator dp", False)
+
+
+def test_a_job_without_any_name_is_called_as_its_communicator() -> None:
+    told = Told()
+    told.stands([0, 1, 3], 0)
+    assert [name for _, name, _ in told.causes()] == ["dp"]
 
 
 def test_who_waits_in_another_communicator_is_not_to_blame() -> None:
@@ -238,7 +244,7 @@ def test_it_is_one_event_and_one_when_it_is_over() -> None:
     told.stands([0, 1, 3], 5)
     fleet = Fleet(told)
     assert fleet.look({}, 4) == ["job_slow"]
-    assert fleet.events[0][1].startswith("train: standstill, rank 2 (h3, process 102), ")
+    assert fleet.events[0][1].startswith("train: standstill, rank 2 (h3, process 102); AllReduce 5 ")
     told.tell(range(RANKS), 5, NOW - 20 * S, is_over=True, heard_ns=NOW)
     assert fleet.look({}, GONE_LOOKS) == ["job_slow", "job_slow_over"]
 
