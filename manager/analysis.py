@@ -90,16 +90,18 @@ class Analysis:
             started = time.monotonic()
             with self._duties.of("infer jobs"):
                 infer = watch.due(started)
-            if infer is not None:
-                await self._follow_jobs(infer)
+            await self._follow_jobs(infer)
             await asyncio.sleep(max(JOBS_INTERVAL_S, (time.monotonic() - started) / JOBS_SHARE))
 
-    async def _follow_jobs(self, infer: Infer) -> None:
+    async def _follow_jobs(self, infer: Infer | None) -> None:
+        """Those whose bursts are known, and why they are slow; ranks that stand still send none."""
         watch, causes = self._state.jobs, self._state.causes
         try:
-            watch.take(await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer)))
+            if infer is not None:
+                watch.take(await asyncio.to_thread(partial(self._duties.timed, "infer jobs", infer)))
+            now_s = time.monotonic()
             with self._duties.of("find causes"):
-                look = causes.due(named(watch.jobs), time.monotonic())
+                look = causes.due(named(watch.jobs), now_s, self._state.traffic.timeline_ns(now_s))
             causes.take(await asyncio.to_thread(partial(self._duties.timed, "find causes", look)))
         except Exception:  # noqa: BLE001 - whatever it is, it must not end what steers packets
             _log.exception("jobs are not followed")

@@ -19,8 +19,9 @@ Rows = NDArray[np.void]
 Keys = NDArray[np.uint64]
 
 SETTLE_NS = 1_000_000_000
-STUCK_NS, ALONE_NS = 10_000_000_000, 10_000_000_000
-"""A call whose operations have stood still for so long is told though it is not over; one without any operation is forgotten."""
+STUCK_NS, ALONE_NS = 5_000_000_000, 10_000_000_000
+"""A call whose operations have stood still for so long is told though it is not over, and again after as long; one without any
+operation is forgotten."""
 
 LATE_NS, AHEAD_NS = 3_600_000_000_000, 1_000_000_000
 MOST_OPEN = 4_096
@@ -61,7 +62,9 @@ class Call:
         peer: its root, or the peer.
         enqueued_ns: 0 where it is not known.
         started_ns: when the first data that it sends left the GPU; 0 while there is none.
+        step_ns: when its last chunk so far was done; 0 while there is none.
         heard_ns: when there was something new.
+        told_ns: when it was told that it stands still; 0 while it does not.
         peers: by peer, and whether to it.
     """
 
@@ -72,11 +75,12 @@ class Call:
     enqueued_ns: int = 0
     op_ns: int = 0
     started_ns: int = 0
+    step_ns: int = 0
     end_ns: int = 0
     ops: int = 0
     ended: int = 0
     heard_ns: int = 0
-    is_told: bool = False
+    told_ns: int = 0
     is_slow: bool = False
     peers: dict[tuple[int, bool], Peer] = field(default_factory=dict)
     chunks: Rows | None = None
@@ -100,6 +104,11 @@ class Call:
     def start_ns(self) -> int:
         """When it began on the network."""
         return self.started_ns or self.op_ns
+
+    @property
+    def last_ns(self) -> int:
+        """When it ended, or did something last."""
+        return self.end_ns if self.is_over else max(self.end_ns, self.step_ns)
 
     @property
     def is_over(self) -> bool:
@@ -159,9 +168,9 @@ class Calls:
                 elif not call.ops and silent_ns > ALONE_NS:
                     self.counters["calls_off_network"] += 1
                     del calls[call.key]
-                elif silent_ns > STUCK_NS and not call.is_told:
-                    call.is_told = True
-                    self.counters["calls_stuck"] += 1
+                elif silent_ns > STUCK_NS and now_ns - call.told_ns > STUCK_NS:
+                    self.counters["calls_stuck"] += not call.told_ns
+                    call.told_ns = now_ns
                     self._say(call)
 
     def forget(self, owner: int) -> None:
@@ -221,7 +230,7 @@ class Calls:
                 self.counters["calls_too_many"] += 1
                 return None
             call = calls[key] = Call(owner, key)
-        call.heard_ns, call.is_told = now_ns, False
+        call.heard_ns, call.told_ns = now_ns, 0
         return call
 
     def _take_ops(self, owner: int, keys: Keys, ops: Rows, now_ns: int) -> None:
@@ -256,6 +265,11 @@ class Calls:
         ready_ns = steps["begin_ns"] + steps["wait_ns"][:, POST] + steps["wait_ns"][:, GPU]
         np.minimum.at(started, group, ready_ns)
         calls = [self._call(owner, key, now_ns) for key in found.tolist()]
+        done = np.zeros(len(found), np.uint64)
+        np.maximum.at(done, which, steps["begin_ns"] + steps["lasted_ns"])
+        for call, done_ns in zip(calls, done.tolist(), strict=True):
+            if call is not None:
+                call.step_ns = max(call.step_ns, done_ns)
         columns = (each[at].tolist() for each in (which, steps["peer"], steps["is_send"] != 0))
         longest_ns, started_ns = longest.tolist(), started.tolist()
         for i, (place, *name) in enumerate(zip(*columns, strict=True)):

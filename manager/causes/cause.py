@@ -11,7 +11,7 @@ from manager.fabric.routes import DirectedLink
 from manager.faults.finding import Finding
 from manager.jobs.flows import Flow
 
-Kind = Literal["compute", "host", "nic", "link", "contention", "incast", "unknown"]
+Kind = Literal["compute", "host", "nic", "link", "contention", "incast", "standstill", "unknown"]
 """What each means and what must hold: `cwdp why` in `docs/commands.md`."""
 
 
@@ -21,7 +21,7 @@ class Cause:
 
     Attributes:
         kind: what it is.
-        subject: the NIC, the link or the host that it is about; the job where nothing is known.
+        subject: the NIC, the link, the host or the ranks that it is about; the job where nothing is known.
         rank: the NIC of the rank that the others wait for; empty where that is none.
         costs_ns: by how much an iteration would be shorter without it, the estimate.
         confidence: from 0 to 1.

@@ -125,7 +125,7 @@ def _late(job: Job, calls: Sequence[Collective], ends: Mapping[Process, NDArray[
     late = {each.nic: each for each in judged(dict(zip(names, since, strict=True)), least_ns)}
     slow = {each.nic for each in judged(dict(zip(names, own, strict=True)), least_ns) if each.is_straggler}
     return [
-        Lateness(_nic(job, rank), late[name].late_ns, True, _named(rank))
+        Lateness(_nic(job, rank), late[name].late_ns, True, rank.text)
         for name, rank in zip(names, ranks, strict=True)
         if name in late and late[name].is_straggler and name in slow
     ]
@@ -155,7 +155,7 @@ def _pauses(job: Job, calls: Sequence[Collective]) -> Pauses | None:
     if count < max(LEAST_TIMES, SAME_SHARE * len(longer)):
         return None
     longer_ns = round(float(np.median(extra[longer])))
-    return Pauses(_nic(job, ranks[rank]), longer_ns, len(longer), len(calls), _named(ranks[rank]))
+    return Pauses(_nic(job, ranks[rank]), longer_ns, len(longer), len(calls), ranks[rank].text)
 
 
 def _waited_for(call: Collective, ranks: Sequence[RankId]) -> Floats:
@@ -172,7 +172,3 @@ def _nic(job: Job, rank: RankId) -> str:
     """The NIC of a rank's process, or, where that is not known, the first of its host."""
     known = job.nics_of.get((rank.host, rank.pid))
     return known or min(nic for nic in job.members if host_of(nic) == rank.host)
-
-
-def _named(rank: RankId) -> str:
-    return f"rank {rank.rank} ({rank.host}, process {rank.pid})"

@@ -11,6 +11,7 @@ from manager.causes.cause import Cause, Links
 from manager.causes.processors import Processors
 from manager.causes.ranks import Calls, told
 from manager.causes.rules import Case, explain
+from manager.causes.standing import standing_causes
 from manager.causes.usual import Usual
 from manager.collectives.store import Collective, CollectiveStore
 from manager.fabric.routes import DirectedLink
@@ -27,6 +28,9 @@ LATELY_S = 20.0
 MOST_JOBS, MOST_CALLS = 64, 128
 """Whose ranks tell, and calls of each: the latest."""
 
+
+FAULTS = ("link", "nic", "host")
+"""Kinds of causes for which the calls of a job may stand still though all ranks have begun them."""
 
 LinksOf = Callable[[Iterable[Flow]], Links]
 Key = tuple[str, str]
@@ -66,6 +70,7 @@ class _Known(NamedTuple):
     links_of: LinksOf
     waits: Mapping[str, float]
     calls: Sequence[Collective]
+    timeline_ns: int | None
 
 
 @dataclass
@@ -102,19 +107,21 @@ class CauseWatch:
         """What an iteration of a job took at its best of late; None where that is not known."""
         return self._usual.of(job)
 
-    def due(self, jobs: Mapping[str, Job], now_s: float) -> Look:
+    def due(self, jobs: Mapping[str, Job], now_s: float, timeline_ns: int | None = None) -> Look:
         """What sees why jobs are slow now; any thread may run it, one at a time, for `take`.
 
         Args:
             jobs: by name.
             now_s: the manager's monotonic clock.
+            timeline_ns: the timeline; None while it is not known.
         """
         self._usual.see(jobs.values(), now_s)
         usual_ns = {name: self._usual.of(job) for name, job in jobs.items()}
         waits = self.processors.shares()
         latest = self.calls.latest(MOST_JOBS, MOST_CALLS)
         calls = [call.copy() for _, those in latest for call in those]
-        return partial(self._look, _Known(dict(jobs), usual_ns, self.links_now(), waits, calls), now_s)
+        known = _Known(dict(jobs), usual_ns, self.links_now(), waits, calls, timeline_ns)
+        return partial(self._look, known, now_s)
 
     def take(self, found: Found) -> None:
         """These were seen."""
@@ -151,6 +158,10 @@ class CauseWatch:
             if cause is not None:
                 _, names = found.setdefault((cause.kind, cause.subject), (cause, set()))
                 names.add(name)
+        explained = {name for cause, names in found.values() if cause.kind in FAULTS for name in names}
+        for cause, name, names_ranks in standing_causes(known.calls, known.jobs, known.timeline_ns):
+            if names_ranks or name not in explained:
+                found[cause.kind, cause.subject] = cause, {name}
         return found
 
     def _remembering(self, links: Links, now_s: float) -> Links:

@@ -44,6 +44,11 @@ class RankId(NamedTuple):
     pid: int
     rank: int
 
+    @property
+    def text(self) -> str:
+        """For people."""
+        return f"rank {self.rank} ({self.host}, process {self.pid})"
+
 
 @dataclass(frozen=True)
 class RankCall:
@@ -80,6 +85,7 @@ class Collective:
         start_ns: when the first rank began.
         last_start_ns: when the last one began.
         end_ns: when the last one ended, or did something.
+        heard_ns: when a rank told of it last, on the timeline; 0 where that was not known.
     """
 
     job: str
@@ -91,6 +97,7 @@ class Collective:
     last_start_ns: int
     end_ns: int
     ranks: dict[RankId, RankCall] = field(default_factory=dict)
+    heard_ns: int = 0
 
     @property
     def lasted_ns(self) -> int:
@@ -111,8 +118,9 @@ class Collective:
         """Whether of any rank nothing is known but when it was enqueued."""
         return any(rank.is_enqueued for rank in self.ranks.values())
 
-    def add(self, told: RankCall) -> None:
+    def add(self, told: RankCall, heard_ns: int) -> None:
         """Take in what a rank tells, for the first time or once more."""
+        self.heard_ns = heard_ns
         self.ranks[told.id] = told
         self.start_ns = min(self.start_ns, told.start_ns)
         self.last_start_ns = max(self.last_start_ns, told.start_ns)
@@ -156,7 +164,9 @@ class CollectiveStore:
         self.reports["ok"] += 1
         peers_of, chunks_of = _by_call(peers, len(calls)), _by_call(chunks, len(calls))
         for row, its_peers, its_chunks in zip(calls, peers_of, chunks_of, strict=True):
-            self._add(report.host, report.comms[row["comm"]], row, its_peers, its_chunks)
+            call, rank = self._part(report.host, report.comms[row["comm"]], row, its_peers, its_chunks)
+            if rank.id in call.ranks or len(call.ranks) < MOST_RANKS:
+                call.add(rank, now_ns or 0)
 
     def of(self, job: str = "") -> Iterable[Collective]:
         """Those of a job, or of all."""
@@ -174,7 +184,10 @@ class CollectiveStore:
         """Their names; "" for those of none that is known."""
         return list(self._jobs)
 
-    def _add(self, host: str, comm: Communicator, row: np.void, peers: Rows, chunks: Rows) -> None:
+    def _part(
+        self, host: str, comm: Communicator, row: np.void, peers: Rows, chunks: Rows
+    ) -> tuple[Collective, RankCall]:
+        """What a rank tells, and the call that it is a part of."""
         rank = RankId(host, comm.pid, comm.rank)
         function, flags = int(row["function"]), int(row["flags"])
         told = RankCall(
@@ -192,9 +205,7 @@ class CollectiveStore:
             chunks=chunks,
         )
         key = comm.id, function, int(row["seq"]), rank if function in ALONE else None
-        call = self._call(comm, key, int(row["bytes"]), told)
-        if rank in call.ranks or len(call.ranks) < MOST_RANKS:
-            call.add(told)
+        return self._call(comm, key, int(row["bytes"]), told), told
 
     def _call(self, comm: Communicator, key: _Key, size: int, told: RankCall) -> Collective:
         """The call that a rank's is a part of: of those of its number, as a graph that is launched again may use it once more."""

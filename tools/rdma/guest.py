@@ -1,7 +1,7 @@
 """`python -m tools.rdma.guest FILE [BEGINNING]`: in the virtual machine, run scenarios and write what happened as JSON.
 
-All are run but those of `BY_NAME`, or those whose names begin so (and what loads the dataplane for them). The file is replaced after each
-scenario, so that what is done is known even when the machine does not live to the end.
+All are run but those of `BY_NAME`, or those whose names begin so (and what loads the dataplane for them). The file is there once the
+fabric is, and is replaced after each scenario, so that what is done is known even when the machine does not live to the end.
 """
 
 import json
@@ -53,6 +53,7 @@ def main() -> int:
     complete = True
     say("raising the fabric")
     hosts = fabric.up()
+    write(results, report)
     with counters.counting(Topology(fabric.LAB)) as counted:
         bench = Bench(hosts[0], hosts[-1], counted, WayOut(results.parent))
         for name, scenario in plan(hosts, beginning):

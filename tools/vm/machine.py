@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -21,10 +22,16 @@ _PROGRAMS = ("qemu-system-x86_64", "busybox", "modprobe")
 _CACHED = "cached"  # tag of the second export of the file system
 _STOP_TIMEOUT_S = 5.0
 _PRINT_S = 0.2
+_BEGIN_S = 240.0
+_LOOK_S = 1.0
 
 
 class MachineError(CwdpError):
     """The machine cannot run here, or it did not come to its end."""
+
+
+class StoodStillError(MachineError):
+    """The machine has not begun with its command in time: an emulated kernel stands still before that now and then."""
 
 
 def lacking(programs: Sequence[str], kernel_folder: Path) -> list[str]:
@@ -50,7 +57,15 @@ def require(programs: Sequence[str], kernel_folder: Path, prepare: str) -> Path:
     return _kernels(kernel_folder)[-1]
 
 
-def boot(kernel: Path, command: Sequence[str], shared: Path, timeout_s: float, devices: str = "") -> int:
+def boot(
+    kernel: Path,
+    command: Sequence[str],
+    shared: Path,
+    timeout_s: float,
+    *,
+    devices: str = "",
+    begun: Path | None = None,
+) -> int:
     """Boot the machine, run a command in it, and return its exit status; nothing of the machine is left behind.
 
     What the machine prints is passed on to standard error as it comes.
@@ -61,12 +76,14 @@ def boot(kernel: Path, command: Sequence[str], shared: Path, timeout_s: float, d
         shared: a folder that the machine may write to.
         timeout_s: for all of it.
         devices: QEMU's options for more devices.
+        begun: a file that the command makes once it has begun with its work.
 
     Raises:
         MachineError: it was not done in time.
+        StoodStillError: it had not begun in time.
     """
     with (shared / "console").open("wb") as console:
-        return _run(_command(kernel, command, shared, devices), console, timeout_s)
+        return _run(_command(kernel, command, shared, devices), console, timeout_s, begun)
 
 
 def _kernels(folder: Path) -> list[Path]:
@@ -87,7 +104,7 @@ def _command(kernel: Path, command: Sequence[str], shared: Path, devices: str) -
     ]
 
 
-def _run(command: list[str], console: BinaryIO, timeout_s: float) -> int:
+def _run(command: list[str], console: BinaryIO, timeout_s: float, begun: Path | None) -> int:
     """Run the machine to its end or to the end of its time, and leave nothing of it behind; its exit status.
 
     It writes to a file of its own: QEMU opens what it is given anew, and would empty what others have written there.
@@ -106,6 +123,8 @@ def _run(command: list[str], console: BinaryIO, timeout_s: float) -> int:
     printer = threading.Thread(target=_pass_on, args=(Path(console.name), ended), daemon=True)
     printer.start()
     try:
+        if begun is not None:
+            _await(begun, machine)
         return machine.wait(timeout_s)
     except subprocess.TimeoutExpired as error:
         raise MachineError(
@@ -116,6 +135,14 @@ def _run(command: list[str], console: BinaryIO, timeout_s: float) -> int:
         ended.set()
         printer.join()
         signal.signal(signal.SIGTERM, before)
+
+
+def _await(begun: Path, machine: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + _BEGIN_S
+    while machine.poll() is None and not begun.exists():
+        if time.monotonic() > deadline:
+            raise StoodStillError(f"the virtual machine had not begun after {_BEGIN_S:.0f} s", "Try again.")
+        time.sleep(_LOOK_S)
 
 
 def _pass_on(console: Path, ended: threading.Event) -> None:

@@ -66,7 +66,7 @@ def _call_rows(told: list[tuple[Call, int]]) -> Rows:
             call.bytes,
             call.enqueued_ns,
             call.start_ns,
-            call.end_ns,
+            call.last_ns,
         )
         for call, comm in told
     ]

@@ -1,11 +1,14 @@
 """Metrics of jobs whose queue pairs send in bursts, at most so many of them. Pure."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import numpy as np
 from prometheus_client.core import Metric
 
 from manager.api.metric_families import NS, Labels, gauge, gauges, labelled_gauges
+from manager.causes.cause import Kind
 from manager.jobs.inference import Job
 from manager.jobs.names import named
 
@@ -53,6 +56,17 @@ def iteration_metrics(jobs: Sequence[Job]) -> Iterator[Metric]:
     yield labelled_gauges("cwdp_job_straggler_late_seconds", text, (*JOB, "nic"), late)
     left_out = {"jobs": len(jobs) - len(chosen), "stragglers": stragglers_left_out}
     yield gauges("cwdp_job_series_left_out", "Jobs and stragglers without series.", "what", left_out)
+
+
+def cause_metric(kinds: Sequence[Kind]) -> Metric:
+    """How many causes of slow jobs hold, by kind.
+
+    Args:
+        kinds: of those that do.
+    """
+    count = Counter(dict.fromkeys(get_args(Kind), 0))
+    count.update(kinds)
+    return gauges("cwdp_job_causes", "Causes of slow jobs that hold.", "kind", count)
 
 
 def _sent_bps(job: Job) -> float:

@@ -85,16 +85,20 @@ async def test_jobs_that_cannot_be_inferred_or_explained_end_nothing(monkeypatch
     def fails() -> list[object]:
         raise ValueError("nonsense")
 
-    def due(jobs: object, _now_s: float) -> Callable[[], object]:
-        looked.append(jobs)
+    def due(jobs: object, _now_s: float, timeline_ns: int) -> Callable[[], object]:
+        looked.append((jobs, timeline_ns))
         return fails if len(looked) == 1 else dict
 
     answers: list[Callable[[], list[object]] | None] = [fails, None, list, list]
-    watch = SimpleNamespace(due=lambda _now_s: answers.pop(0), take=taken.append, jobs=[])
+    watch = SimpleNamespace(
+        due=lambda _now_s: answers.pop(0) if answers else list, take=taken.append, jobs=[]
+    )
+    traffic = SimpleNamespace(timeline_ns=lambda _now_s: 7)
     monkeypatch.setattr("manager.analysis.JOBS_INTERVAL_S", 0.01)
-    analysis = _analysis(jobs=watch, causes=SimpleNamespace(due=due, take=explained.append))
+    causes = SimpleNamespace(due=due, take=explained.append)
+    analysis = _analysis(jobs=watch, causes=causes, traffic=traffic)
     inferring = asyncio.create_task(analysis._infer_jobs())
-    await until(lambda: len(explained) == 1)
+    await until(lambda: len(explained) == 2)
     await end(inferring)
-    assert (looked, explained) == ([{}, {}], [{}])
-    assert taken == [[], [], [], []]
+    assert (looked[:3], explained[:2]) == ([({}, 7)] * 3, [{}, {}])
+    assert taken[:4] == [[], [], [], []]

@@ -102,15 +102,19 @@ def test_one_is_not_over_while_an_operation_goes_on_or_may_follow() -> None:
     assert len(ended(calls)) == 1
 
 
-def test_one_that_stands_still_is_told_once_and_again_when_it_is_over() -> None:
+def test_one_that_stands_still_is_told_now_and_then_and_again_when_it_is_over() -> None:
     calls = Calls()
     take(calls, one_call(NOW - 100 * MS, 5 * MS), record(OP_BEGIN, NOW))
-    for expected in (1, 0, 0):
-        assert len(ended(calls, NOW + 2 * module.STUCK_NS)) == expected
+    stuck_ns = module.STUCK_NS
+    for now_ns, expected in ((0.9, 0), (1.1, 1), (1.2, 0), (2.0, 0), (2.2, 1), (3.0, 0)):
+        assert len(ended(calls, NOW + round(now_ns * stuck_ns))) == expected
     assert calls.counters["calls_stuck"] == 1
-    later = NOW + 3 * module.STUCK_NS
-    take(calls, record(OP_END, NOW, 100), now_ns=later)
-    (call,) = ended(calls, later + 2 * module.SETTLE_NS)
+    later = NOW + 4 * stuck_ns
+    take(calls, record(OP_BEGIN, NOW), now_ns=later)
+    assert len(ended(calls, later + 2 * stuck_ns)) == 1
+    assert calls.counters["calls_stuck"] == 2
+    take(calls, record(OP_END, NOW, 100), record(OP_END, NOW, 100), now_ns=later + 3 * stuck_ns)
+    (call,) = ended(calls, later + 3 * stuck_ns + 2 * module.SETTLE_NS)
     assert call.is_over
 
 
