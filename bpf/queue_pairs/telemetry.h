@@ -14,6 +14,7 @@
 #define QP_PSN_JUMP      (1U << 30) /* a READ request takes as many PSNs as its response has packets */
 #define QP_PSN_NAK       (1U << 30) /* of what is acknowledged: by a NAK of a PSN sequence error */
 #define PSN_WINDOW       64
+#define PSN_FAR          (1 << 16) /* more than any sender has under way */
 #define QP_PSN_LAST(psn) (((psn)&0x3f) << 24) /* of what is sent: the end of the last PSN */
 
 /* How far b lies before a in the circle of PSNs, negative where it lies behind. */
@@ -22,9 +23,18 @@ static __always_inline __s32 psn_distance(__u32 a, __u32 b)
 	return (__s32)((a - b) << 8) >> 8;
 }
 
+/* Is nothing known of what comes before? A queue pair that is connected anew under a number that another one
+ * had begins anywhere. */
+static __always_inline bool psn_is_anew(__u32 next, __s32 ahead)
+{
+	return !(next & QP_PSN_KNOWN) || ahead > PSN_FAR || ahead < -PSN_FAR;
+}
+
 static __always_inline void psn_sent(struct cwdp_qp *qp, __u32 *next, __u32 psn)
 {
-	if (*next & QP_PSN_KNOWN && psn_distance(psn, *next) < 0) {
+	__s32 ahead = psn_distance(psn, *next);
+
+	if (ahead < 0 && !psn_is_anew(*next, ahead)) {
 		qp->psn_retransmitted++;
 		*next = (*next & ~QP_PSN_LAST(~0U)) | QP_PSN_LAST(psn);
 		return;
@@ -44,11 +54,13 @@ static __always_inline void psn_response_arrived(struct cwdp_qp *qp, __u32 psn, 
 	__u32 next = qp->next_response_psn;
 	__s32 ahead = psn_distance(psn, next);
 
-	if (next & QP_PSN_KNOWN && ahead < 0) {
+	if (psn_is_anew(next, ahead))
+		ahead = 0;
+	if (ahead < 0) {
 		qp->psn_retransmitted++;
 		return;
 	}
-	if (next & QP_PSN_KNOWN && !starts)
+	if (!starts)
 		qp->psn_gaps += ahead;
 	qp->next_response_psn = QP_PSN_KNOWN | ((psn + 1) & PSN_MASK);
 }
@@ -71,7 +83,7 @@ static __always_inline void psn_request_arrived(struct cwdp_qp *qp, __u32 psn, b
 	__u32 next = qp->next_psn;
 	__s32 ahead = psn_distance(psn, next);
 
-	if (!(next & QP_PSN_KNOWN)) {
+	if (psn_is_anew(next, ahead)) {
 		qp->psn_window = ~0ULL;
 		ahead = 0;
 	} else if (ahead < 0) {

@@ -54,6 +54,9 @@ class Row:
     counted: dict[str, int] = field(default_factory=dict)
 
 
+FAR = 1 << 16
+"""So far apart are PSNs of one connection at most."""
+
 FIRST, ONLY = "RC_READ_RESPONSE_FIRST", "RC_READ_RESPONSE_ONLY"
 ARRIVALS = [
     Row("in order", psns(5, 6, 7)),
@@ -87,6 +90,12 @@ ARRIVALS = [
     Row("acknowledgements, whose PSNs are the other side's", [
         roce.acknowledge(psn=n) for n in (5, 9, 9, 2)], {"acks": 4}),
     Row("atomic acknowledgements", psns(5, 900, 3, name="RC_ATOMIC_ACKNOWLEDGE")),
+    Row("connected anew, behind", psns(FAR + 500, FAR + 501, 7, 8, 10, 9), {"psn_gaps": 1, "psn_reordered": 1}),
+    Row("connected anew, ahead", psns(7, 8, FAR + 500, FAR + 502), {"psn_gaps": 1}),
+    Row("connected anew behind a read", [*reads(FAR + 500), *psns(7, 9)], {"psn_gaps": 1}),
+    Row("responses, connected anew", responses(FAR + 500, 7, 8, FAR + 500, FAR + 502), {"psn_gaps": 1}),
+    Row("far back, as it may be", psns(FAR + 500, 501), {"psn_retransmitted": 1}),
+    Row("far ahead, as it may be", psns(500, FAR + 501), {"psn_gaps": FAR}),
 ]  # fmt: skip
 DEPARTURES = [
     Row("in order", psns(5, 6, 7)),
@@ -100,6 +109,9 @@ DEPARTURES = [
     Row("requests beside responses", [*psns(900), *responses(5), *psns(901), *responses(6)]),
     Row("datagrams", psns(5, 900, 3, 3, name="UD_SEND_ONLY")),
     Row("acknowledgements", [roce.acknowledge(psn=n) for n in (5, 9, 9, 2)], {"acks": 4}),
+    Row("connected anew, behind", psns(FAR + 500, FAR + 501, 7, 8, 7, 8, 9), {"psn_retransmitted": 2}),
+    Row("connected anew, behind, over the wrap", psns(100, LAST - FAR, LAST - FAR + 1)),
+    Row("far back, as it may be", psns(FAR + 500, 501, 502), {"psn_retransmitted": 2}),
 ]
 
 
