@@ -39,7 +39,7 @@ def trace(window: JobWindow) -> Json:
     calls, chunks_left_out = _calls(window)
     return {
         "job": window.name,
-        "is_inferred": not window.job.owners,
+        "is_inferred": window.job.is_inferred,
         "since_ns": window.since_ns,
         "until_ns": window.until_ns,
         "whole_since_ns": window.whole_since_ns,

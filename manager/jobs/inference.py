@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from cwdp.shared.bus.messages import host_of
 from manager.jobs.flows import Flow, FlowBursts, NicName, Rows, flows_of
 from manager.jobs.kinds import Communicator, communicators
 from manager.jobs.membership import UNKNOWN, Group, Owner, Owners, Together, group
@@ -82,6 +83,11 @@ class Job:
         """Whether hardly an iteration took much longer than others, as each last of some micro-batches does."""
         lasted_ns = np.diff(self.starts_ns)
         return not len(lasted_ns) or float(np.mean(lasted_ns > MUCH_LONGER * np.median(lasted_ns))) <= HARDLY
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether there are hosts of it on which no process of it is known."""
+        return not {host_of(nic) for nic in self.members} <= {owner.host for owner in self.owners}
 
     @property
     def stragglers(self) -> list[Lateness]:

@@ -25,7 +25,7 @@ def _row(name: str, job: Job) -> Json:
     lasted_ns = np.diff(job.starts_ns)
     return {
         "name": name,
-        "is_inferred": not job.owners,
+        "is_inferred": job.is_inferred,
         "confidence": round(job.confidence, 3),
         "nics": len(job.members),
         "queue_pairs": len(job.flows),

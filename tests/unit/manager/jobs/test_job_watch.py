@@ -85,6 +85,14 @@ def test_processes_make_one_of_them(world: World) -> None:
     assert [one["name"] for one in told_of(world, list(of_processes(world, "")))["jobs"]] == ["h1"]
 
 
+def test_processes_of_some_hosts_leave_it_inferred(world: World) -> None:
+    known = [each for each in of_processes(world, "slurm 7") if each[2].pid != 4]
+    (row,) = told_of(world, known, "slurm 7")["jobs"]
+    assert {one["host"] for one in row["processes"]} == {"h1", "h2", "h3"}
+    assert any(one["nic"].startswith("h4/") for one in row["ranks"])
+    assert row["is_inferred"]
+
+
 def test_where_nothing_is_told_there_is_none() -> None:
     traffic = SimpleNamespace(timeline_ns=lambda _now_s: None)
     watch = JobWatch(cast(Traffic, traffic), cast(Members, None))
