@@ -98,7 +98,7 @@ async def test_jobs_that_cannot_be_inferred_or_explained_end_nothing(monkeypatch
     causes = SimpleNamespace(due=due, take=explained.append)
     analysis = _analysis(jobs=watch, causes=causes, traffic=traffic)
     inferring = asyncio.create_task(analysis._infer_jobs())
-    await until(lambda: len(explained) == 2)
+    await until(lambda: len(explained) >= 2)
     await end(inferring)
     assert (looked[:3], explained[:2]) == ([({}, 7)] * 3, [{}, {}])
     assert taken[:4] == [[], [], [], []]

@@ -230,12 +230,14 @@ def test_of_many_that_take_it_at_once_one_has_it(tmp_path: Path) -> None:
 
 
 def test_where_no_server_has_a_tag_registers_lie_on_different_ones_all_the_same(tmp_path: Path) -> None:
-    """As where servers have been configured by an earlier build."""
+    """As where servers have been configured by an earlier build, and know of each other."""
 
     async def go() -> None:
         async with BusCluster(tmp_path, authority()) as servers, _connected(servers.url_of("s0"), "a") as bus:
             registers = Registers([bus, bus, bus])
             assert bus.session is not None
+            await Bucket("some", max_bytes=1 << 20).open(bus.session)
+            await servers.until_whole(stream_of("some"))
             registers.fit(bus.session)
             for number in range(IN_CLUSTER):
                 await registers._make(bus.session, number, "no such tag")
