@@ -19,6 +19,10 @@ STANDS_NS, HEARD_NS = 12_000_000_000, 15_000_000_000
 least. They say so again every 5 s."""
 
 MOST_NAMED, LEAST_RANKS = 3, 2
+ALL_SEND = frozenset(
+    FUNCTIONS.index(name) for name in ("AllGather", "AllReduce", "AlltoAll", "ReduceScatter")
+)
+"""Calls in which every rank sends, and waits for every other."""
 
 Process = tuple[str, int]
 
@@ -45,10 +49,9 @@ class Standing:
     @property
     def silent(self) -> tuple[RankId, ...]:
         """Ranks that have begun it and sent nothing, where others have: NCCL begins a call before the GPU comes to it."""
-        without = [
-            rank.id for rank in self.call.ranks.values() if not rank.peers["chunks"][_sends(rank)].any()
-        ]
-        return tuple(sorted(without)) if len(without) < len(self.call.ranks) else ()
+        ranks = self.call.ranks.values() if self.call.function in ALL_SEND else ()
+        without = [rank.id for rank in ranks if not rank.peers["chunks"][_sends(rank)].any()]
+        return tuple(sorted(without)) if len(without) < len(ranks) else ()
 
     @property
     def waiting(self) -> set[Process]:

@@ -26,7 +26,7 @@ NOW = 10**15
 RANKS = 4
 HOSTS = [f"h{i + 1}" for i in range(RANKS)]
 ALL_REDUCE, ALL_GATHER = FUNCTIONS.index("AllReduce"), FUNCTIONS.index("AllGather")
-RECV = FUNCTIONS.index("Recv")
+BROADCAST, RECV = FUNCTIONS.index("Broadcast"), FUNCTIONS.index("Recv")
 
 
 class Told:
@@ -122,6 +122,15 @@ def test_who_cannot_send_as_another_has_not_begun_is_not_named() -> None:
     told.stands([1], 5, sent=0)
     ((cause, _, _),) = told.causes()
     assert cause.subject == "rank 2 (h3, process 102)"
+
+
+def test_in_a_broadcast_the_last_of_the_ring_sends_nothing() -> None:
+    told = Told()
+    told.whole(range(5), function=BROADCAST)
+    told.stands([0, 1, 3], 5, function=BROADCAST)
+    told.stands([2], 5, function=BROADCAST, sent=0)
+    ((cause, _, names_ranks),) = told.causes()
+    assert (cause.subject, names_ranks) == ("Broadcast 5 of communicator dp", False)
 
 
 def test_of_what_nobody_has_sent_anything_nobody_is_named() -> None:
