@@ -14,7 +14,7 @@
 #define QP_PSN_JUMP      (1U << 30) /* a READ request takes as many PSNs as its response has packets */
 #define QP_PSN_NAK       (1U << 30) /* of what is acknowledged: by a NAK of a PSN sequence error */
 #define PSN_WINDOW       64
-#define PSN_FAR          (1 << 16) /* more than any sender has under way */
+#define PSN_FAR          (1 << 16)            /* more than any sender has under way */
 #define QP_PSN_LAST(psn) (((psn)&0x3f) << 24) /* of what is sent: the end of the last PSN */
 
 /* How far b lies before a in the circle of PSNs, negative where it lies behind. */

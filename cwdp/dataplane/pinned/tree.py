@@ -165,8 +165,9 @@ def locked() -> Iterator[None]:
     fd = os.open(ROOT, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        for left_over in ROOT.glob(f"*/{TEMPORARY}*"):
-            discard(left_over)
+        for path in _below():
+            if path.name.startswith(TEMPORARY):
+                discard(path)
         yield
     finally:
         os.close(fd)
@@ -176,14 +177,23 @@ def all_trees() -> list[TreePath]:
     """Every tree on this machine, of whichever namespace."""
     if not is_bpffs() or not ROOT.is_dir():
         return []
-    found = (
-        path
-        for path in ROOT.glob("*/*")
-        if path.parent.name.isdigit() and not path.name.startswith(TEMPORARY)
-    )
+    found = (path for path in _below() if path.parent.name.isdigit() and not path.name.startswith(TEMPORARY))
     return sorted(
         (TreePath(int(path.parent.name), _unquote(path.name)) for path in found), key=lambda t: str(t.path)
     )
+
+
+def _below() -> Iterator[Path]:
+    """What is in the folders of all network namespaces, those left out that go away meanwhile."""
+    for folder in _listed(ROOT):
+        yield from _listed(folder)
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def trees_here() -> list[TreePath]:
