@@ -93,12 +93,7 @@ def told(job: Job, calls: Calls) -> Told | None:
 def _is_whole(call: Collective) -> bool:
     """Whether all ranks have told all of it."""
     is_all = len(call.ranks) == call.comm.ranks > 1
-    return (
-        call.function not in ALONE
-        and is_all
-        and not call.is_enqueued
-        and all(rank.is_over for rank in call.ranks.values())
-    )
+    return call.function not in ALONE and is_all and not call.is_enqueued and call.is_over
 
 
 def _ends_ns(calls: Iterable[Collective]) -> dict[Process, NDArray[np.int64]]:

@@ -5,13 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cwdp.shared.bus.collectives import FUNCTIONS
 from manager.causes.cause import Cause
 from manager.collectives.belonging import Ranks
-from manager.collectives.store import ALONE, Collective, RankCall, RankId
+from manager.collectives.store import ALONE, Collective, RankId
 from manager.jobs.inference import Job
 
 STANDS_NS, HEARD_NS = 12_000_000_000, 15_000_000_000
@@ -50,7 +47,7 @@ class Standing:
     def silent(self) -> tuple[RankId, ...]:
         """Ranks that have begun it and sent nothing, where others have: NCCL begins a call before the GPU comes to it."""
         ranks = self.call.ranks.values() if self.call.function in ALL_SEND else ()
-        without = [rank.id for rank in ranks if not rank.peers["chunks"][_sends(rank)].any()]
+        without = [rank.id for rank in ranks if not (rank.peers["is_send"] * rank.peers["chunks"]).any()]
         return tuple(sorted(without)) if len(without) < len(ranks) else ()
 
     @property
@@ -119,13 +116,12 @@ def standing(calls: Iterable[Collective], now_ns: int) -> list[Standing]:
 
 
 def _stands(call: Collective, now_ns: int) -> bool:
-    is_open = any(not rank.is_over for rank in call.ranks.values())
-    return is_open and call.heard_ns > now_ns - HEARD_NS and call.last_start_ns < now_ns - STANDS_NS
+    return not call.is_over and call.heard_ns > now_ns - HEARD_NS and call.last_start_ns < now_ns - STANDS_NS
 
 
 def _standing(call: Collective, alike: Sequence[Collective]) -> Standing:
     """Missing are ranks that took part in the last call like it that is over, and take none in this one; of those on no network nobody hears."""
-    over = [each for each in alike if all(rank.is_over for rank in each.ranks.values())]
+    over = [each for each in alike if each.is_over]
     if not over:
         return Standing(call, (), call.comm.ranks)
     last = max(over, key=lambda each: each.start_ns)
@@ -171,11 +167,6 @@ def _first(call: Collective) -> str | None:
         return None
     (first_ns, rank), (second_ns, _) = last_ns[:2]
     return f"the first that did nothing more is {rank.text}, {(second_ns - first_ns) / 1e6:.3f} ms before the next"
-
-
-def _sends(rank: RankCall) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = rank.peers["is_send"] != 0
-    return found
 
 
 def _nic(job: Job | None, rank: RankId) -> str:

@@ -118,6 +118,11 @@ class Collective:
         """Whether of any rank nothing is known but when it was enqueued."""
         return any(rank.is_enqueued for rank in self.ranks.values())
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all ranks that have told of it have ended it."""
+        return all(rank.is_over for rank in self.ranks.values())
+
     def add(self, told: RankCall, heard_ns: int) -> None:
         """Take in what a rank tells, for the first time or once more."""
         self.heard_ns = heard_ns

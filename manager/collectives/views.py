@@ -40,7 +40,7 @@ def _shown(call: Collective) -> dict[str, Any]:
         "lasted_ns": call.lasted_ns,
         "ranks": call.comm.ranks,
         "ranks_told": len(ranks),
-        "is_over": all(rank.is_over for rank in ranks),
+        "is_over": call.is_over,
         "is_enqueued": call.is_enqueued,
         "is_slow": any(rank.is_slow for rank in ranks),
         "last_rank": last.id.rank,

@@ -38,7 +38,8 @@ CALL_ROW = np.dtype(
 )
 """A call of one rank, on the common timeline. `comm` is a place in the report's communicators, `peer` the root or the peer, `bytes`
 the count that it was called with, times its type's. It was enqueued (0: not known), its first data left the GPU, or its first
-operation began where it sends none, and its last operation ended; of a call that is not over, its last operation or chunk so far. An operation is one channel with one peer."""
+operation began where it sends none, and its last operation ended; of a call that is not over, its last
+operation or chunk so far. An operation is one channel with one peer."""
 
 PEER_ROW = np.dtype(
     [
