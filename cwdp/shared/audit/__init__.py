@@ -1,0 +1,1 @@
+"""What hosts tell of themselves for an audit, and what their facts are called."""
