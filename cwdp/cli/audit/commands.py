@@ -1,0 +1,194 @@
+"""`cwdp audit run`, `show`, `list`, `diff`, `verdict`, `baseline`: audits that a manager makes and keeps."""
+
+import time
+from typing import Any
+
+import click
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from cwdp.cli import tables
+from cwdp.cli.audit.results import ended, rendered
+from cwdp.cli.client import ManagerClient
+from cwdp.cli.output import emit
+from cwdp.cli.reading import manager_option
+from cwdp.cli.times import shown_time
+from manager.audit.results import Audit
+
+LOOK_S = 0.2
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+strict_option = click.option("--strict", is_flag=True, help="A warning is a failure: status 1.")
+nagios_option = click.option("--nagios", is_flag=True, help="Print one line, and end as Nagios wants it.")
+number_option = click.option(
+    "--number", type=click.IntRange(min=1), help="Which audit; the last one unless given."
+)
+
+
+@click.command()
+@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@strict_option
+@nagios_option
+@json_option
+@manager_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    *,
+    hosts: tuple[str, ...],
+    strict: bool,
+    nagios: bool,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Have hosts tell their facts, and hold these against what is expected of them.
+
+    HOST may be a pattern, such as 'gpu*'; all hosts of the fleet unless given. The exit status is 0 where all passes, 1 where
+    something fails or differs from its like, 3 where something is not known. Nothing is done to any host.
+    """
+    client = ManagerClient(url)
+    number = client.put("/v1/audit", {"level": "facts", "hosts": list(hosts)})["number"]
+    _wait(client, number, quiet=as_json or nagios)
+    _show(ctx, client.get("/v1/audit", {"number": number}), strict=strict, nagios=nagios, as_json=as_json)
+
+
+@click.command("show")
+@number_option
+@click.option("--anew", is_flag=True, help="Hold its facts against the checks of now.")
+@strict_option
+@nagios_option
+@json_option
+@manager_option
+@click.pass_context
+def show_(
+    ctx: click.Context,
+    *,
+    number: int | None,
+    anew: bool,
+    strict: bool,
+    nagios: bool,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Show what an audit came to; the exit status is as that of `cwdp audit run`."""
+    query = ({} if number is None else {"number": number}) | ({"anew": 1} if anew else {})
+    _show(ctx, ManagerClient(url).get("/v1/audit", query), strict=strict, nagios=nagios, as_json=as_json)
+
+
+@click.command("list")
+@json_option
+@manager_option
+def list_(*, as_json: bool, url: str | None) -> None:
+    """List the audits that are kept."""
+    answer = ManagerClient(url).get("/v1/audit/list")
+    emit(answer, as_json=as_json, render=lambda: _list(answer))
+
+
+@click.command()
+@click.argument("older", type=click.IntRange(min=1), required=False)
+@click.argument("newer", type=click.IntRange(min=1), required=False)
+@json_option
+@manager_option
+def diff(*, older: int | None, newer: int | None, as_json: bool, url: str | None) -> None:
+    """Show what has changed between two audits, OLDER and NEWER; the last two unless given."""
+    query = {name: number for name, number in (("older", older), ("newer", newer)) if number is not None}
+    answer = ManagerClient(url).get("/v1/audit/diff", query)
+    emit(answer, as_json=as_json, render=lambda: _diff(answer))
+
+
+@click.command()
+@click.argument("host")
+@strict_option
+@nagios_option
+@json_option
+@manager_option
+@click.pass_context
+def verdict(
+    ctx: click.Context, *, host: str, strict: bool, nagios: bool, as_json: bool, url: str | None
+) -> None:
+    """Say whether HOST passed the last audit: for what starts jobs, such as Slurm's prolog. Nothing is read anew."""
+    answer = ManagerClient(url).get("/v1/audit/verdict", {"host": host})
+    audit = msgspec.convert(answer["audit"], Audit)
+    if not nagios:
+        emit(
+            answer,
+            as_json=as_json,
+            render=lambda: Group(
+                Text(f"{host}, audit {answer['number']} of {shown_time(answer['ended_s'])}"), rendered(audit)
+            ),
+        )
+    ended(ctx, audit, strict=strict, nagios=nagios)
+
+
+@click.command()
+@click.option("--from", "host", required=True, metavar="HOST", help="A host that is as all like it ought to be.")
+@number_option
+@manager_option
+def baseline(*, host: str, number: int | None, url: str | None) -> None:
+    """Print checks by which hosts with the same hardware are held to what HOST is.
+
+    To be read, corrected, and put into the manager's folder of checks.
+    """
+    query = {"host": host} | ({} if number is None else {"number": number})
+    click.echo(ManagerClient(url).get("/v1/audit/baseline", query)["checks"], nl=False)
+
+
+COMMANDS = (run, show_, list_, diff, verdict, baseline)
+
+
+def _wait(client: ManagerClient, number: int, *, quiet: bool) -> None:
+    """Until an audit is over, with a bar on a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
+        task = progress.add_task("hosts that have answered", total=None)
+        while (now := client.get("/v1/audit/progress"))["number"] == number:
+            progress.update(task, completed=now["answered"], total=now["hosts"])
+            time.sleep(LOOK_S)
+
+
+def _show(ctx: click.Context, answer: Any, *, strict: bool, nagios: bool, as_json: bool) -> None:
+    audit = msgspec.convert(answer["audit"], Audit)
+    if not nagios:
+        emit(answer, as_json=as_json, render=lambda: Group(rendered(audit), _about(answer)))
+    ended(ctx, audit, strict=strict, nagios=nagios)
+
+
+def _about(answer: Any) -> Text:
+    took_s = answer["ended_s"] - answer["began_s"]
+    return Text(
+        f"audit {answer['number']} ({answer['level']}) of {len(answer['hosts'])} hosts by {answer['by']},"
+        f" {shown_time(answer['ended_s'])}, in {took_s:.1f} s",
+        "dim",
+    )
+
+
+def _list(answer: Any) -> RenderableType:
+    table = tables.new_table("no.", "time", "level", "hosts", "what", "by")
+    for row in answer["audits"]:
+        table.add_row(
+            str(row["number"]),
+            shown_time(row["ended_s"]),
+            row["level"],
+            str(row["hosts"]),
+            Text(row["said"]),
+            Text(row["by"]),
+        )
+    return table
+
+
+def _diff(answer: Any) -> RenderableType:
+    lines = [Text(f"audit {answer['newer']} against audit {answer['older']}", "dim")]
+    for what, style in (("new", "red"), ("changed", "yellow"), ("gone", "green")):
+        lines += [Text(f"{what}: {_line(row)}", style) for row in answer[what]]
+    lines += [
+        Text(f"{row['host']} {row['subject']} {row['fact']}: {row['before']} -> {row['after']}")
+        for row in answer["facts"]
+    ]
+    return Group(*(lines if len(lines) > 1 else [*lines, Text("nothing has changed")]))
+
+
+def _line(row: Any) -> str:
+    where = f"{row['host']} {row['subject']}".strip()
+    return f"{where}: {row['check']} {row['verdict']}: {row['found'] or row['reason']}"

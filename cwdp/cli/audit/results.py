@@ -1,0 +1,77 @@
+"""What audits came to, as people read it: alike findings in one row, with what to do about them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cwdp.cli.output import rows_that_fit
+from manager.audit.judging.ranges import ranges
+from manager.audit.results import GRAVEST, Audit, Result
+from manager.audit.summary import exit_status, in_words, nagios_line, nagios_status
+
+STYLES = {
+    "fail": "red",
+    "outlier": "red",
+    "unknown": "magenta",
+    "warn": "yellow",
+    "divided": "yellow",
+    "waived": "dim",
+    "pass": "green",
+}
+MOST_HOSTS = 60
+"""Characters of the names of hosts in a row."""
+
+
+def rendered(audit: Audit) -> RenderableType:
+    """A table of what does not pass, and the sum below it."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    for column in ("", "check"):
+        table.add_column(column, no_wrap=True)
+    for column in ("where", "what"):
+        table.add_column(column, overflow="fold")
+    rows = _alike(audit.results)
+    for alike in rows:
+        one = alike[0]
+        table.add_row(Text(one.verdict, STYLES[one.verdict]), one.check, _where(alike), _what(one))
+    return Group(*([table] if rows else []), Text(in_words(audit)))
+
+
+def ended(ctx: click.Context, audit: Audit, *, strict: bool, nagios: bool) -> None:
+    """End the command as the verdicts are."""
+    if nagios:
+        click.echo(nagios_line(audit))
+        ctx.exit(nagios_status(audit))
+    ctx.exit(exit_status(audit, strict=strict))
+
+
+def _alike(results: Iterable[Result]) -> list[list[Result]]:
+    """Findings that say the same of several hosts, the gravest first."""
+    same: defaultdict[tuple[Any, ...], list[Result]] = defaultdict(list)
+    for one in results:
+        same[one.verdict, one.check, one.found, one.expected, one.reason].append(one)
+    return sorted(same.values(), key=lambda alike: (GRAVEST.index(alike[0].verdict), alike[0].check))
+
+
+def _where(alike: Sequence[Result]) -> str:
+    subjects = sorted({one.subject for one in alike if one.subject})
+    hosts = sorted({one.host for one in alike})
+    named = ranges(hosts)
+    text = named if len(named) <= MOST_HOSTS else f"{named[:MOST_HOSTS]}... ({len(hosts)} hosts)"
+    return f"{text}: {', '.join(subjects)}" if subjects else text
+
+
+def _what(one: Result) -> Text:
+    said = one.found or one.reason
+    if one.found and one.expected:
+        said = f"{one.found}; expected {one.expected}"
+    what = Text(said)
+    if one.found and one.reason:
+        what.append(f" ({one.reason})")
+    if one.mend and one.verdict in ("fail", "outlier", "warn"):
+        what.append(f"\n-> {one.mend}", "bold" if one.verdict != "warn" else "")
+    return what

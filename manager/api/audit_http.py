@@ -1,0 +1,152 @@
+"""`/v1/audit`: what audits came to. Operators have them made."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from cwdp.errors import ConfigError, ManagerError
+from manager.access.callers import CALLER, Callers
+from manager.access.roles import Role
+from manager.api.refusal import refuse
+from manager.audit.baseline import baseline
+from manager.audit.compared import compared
+from manager.audit.judging.judge import judge
+from manager.audit.levels import Level
+from manager.audit.service.kept import Finished
+from manager.audit.service.service import Audits, today
+from manager.view import audit_views
+from manager.view.json_values import Json
+
+NO_AUDIT = "no audit has been made here", "`cwdp audit run` makes one"
+
+
+class _Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an audit is asked for with: patterns of names of hosts, none for all."""
+
+    level: Level = "facts"
+    hosts: list[str] = []
+
+
+class AuditHttp:
+    """Answers from what the manager keeps; files are read, and facts judged, in threads."""
+
+    def __init__(self, audits: Audits) -> None:
+        self._audits = audits
+
+    def reading_routes(self) -> list[web.RouteDef]:
+        """What is read."""
+        return [
+            web.get("/v1/audit", self._shown),
+            web.get("/v1/audit/progress", self._progress),
+            web.get("/v1/audit/list", self._listed),
+            web.get("/v1/audit/verdict", self._verdict),
+            web.get("/v1/audit/facts", self._facts),
+            web.get("/v1/audit/diff", self._diff),
+            web.get("/v1/audit/baseline", self._baseline),
+        ]
+
+    def changing_routes(self, callers: Callers) -> list[web.RouteDef]:
+        """What has hosts do something."""
+        return [web.put("/v1/audit", callers.changes(Role.OPERATOR, self._begin))]
+
+    async def _begin(self, request: web.Request) -> web.Response:
+        wanted = _wanted(await request.read())
+        progress = self._audits.begin(wanted.level, wanted.hosts, request[CALLER].name)
+        return web.json_response(audit_views.progress(progress))
+
+    async def _shown(self, request: web.Request) -> web.Response:
+        finished = await self._asked(request)
+        if "anew" in request.query:
+            finished = await self._judged_anew(finished)
+        return web.json_response(audit_views.shown(finished))
+
+    async def _progress(self, _request: web.Request) -> web.Response:
+        return web.json_response(audit_views.progress(self._audits.progress()))
+
+    async def _listed(self, _request: web.Request) -> web.Response:
+        def answer() -> Json:
+            files = self._audits.files
+            return audit_views.listed([files.read(number) for number in files.numbers()])
+
+        return web.json_response(await _read(answer))
+
+    async def _verdict(self, request: web.Request) -> web.Response:
+        host, latest = request.query.get("host", ""), self._audits.latest
+        if latest is None:
+            refuse(*NO_AUDIT, 404)
+        return web.json_response(audit_views.verdict(latest, host))
+
+    async def _facts(self, request: web.Request) -> web.Response:
+        host, finished = request.query.get("host", ""), await self._asked(request)
+
+        def answer() -> Json:
+            told = self._audits.files.facts(finished.number)
+            return audit_views.facts([each for each in told if host in ("", each.host)])
+
+        return web.json_response(await _read(answer))
+
+    async def _diff(self, request: web.Request) -> web.Response:
+        numbers = self._audits.files.numbers()
+        newer = _number(request.query.get("newer", str(numbers[-1] if numbers else 0)))
+        before = [number for number in numbers if number < newer]
+        older = _number(request.query.get("older", str(before[-1] if before else 0)))
+
+        def answer() -> Json:
+            files = self._audits.files
+            both = [(files.read(number), files.facts(number)) for number in (older, newer)]
+            return audit_views.diff(older, newer, compared(*both[0], *both[1]))
+
+        if not older:
+            refuse("there are no two audits to compare", "`cwdp audit list` shows those that are kept", 404)
+        return web.json_response(await _read(answer))
+
+    async def _baseline(self, request: web.Request) -> web.Response:
+        host, finished = request.query.get("host", ""), await self._asked(request)
+        told = await _read(lambda: self._audits.files.facts(finished.number))
+        facts = next((each for each in told if each.host == host), None)
+        if facts is None:
+            refuse(f"audit {finished.number} has no facts of {host!r}", "`cwdp audit show` lists its hosts", 404)
+        return web.json_response({"host": host, "number": finished.number, "checks": baseline(facts)})
+
+    async def _judged_anew(self, finished: Finished) -> Finished:
+        checks = self._audits.checks()
+        facts = await _read(lambda: self._audits.files.facts(finished.number))
+        silent = set(finished.hosts) - {each.host for each in facts}
+        audit = await asyncio.to_thread(lambda: judge(checks, facts, today=today(), silent=silent))
+        return msgspec.structs.replace(finished, audit=audit)
+
+    async def _asked(self, request: web.Request) -> Finished:
+        """The audit that is asked for, by default the last."""
+        text, latest = request.query.get("number"), self._audits.latest
+        if text is not None:
+            number = _number(text)
+            return await _read(lambda: self._audits.files.read(number))
+        if latest is None:
+            refuse(*NO_AUDIT, 404)
+        return latest
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        refuse(f"{text!r} is no number of an audit", "`cwdp audit list` shows those that are kept")
+    return int(text)
+
+
+async def _read(work: Any) -> Any:
+    """What a thread reads of files; what is not there is said."""
+    try:
+        return await asyncio.to_thread(work)
+    except ManagerError as error:
+        refuse(error.message, error.hint, 404)
+
+
+def _wanted(body: bytes) -> _Wanted:
+    try:
+        return msgspec.json.decode(body, type=_Wanted)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"that is no audit to make: {error}", "give level (facts) and hosts, patterns of their names"
+        ) from error

@@ -1,0 +1,5 @@
+"""How far an audit goes."""
+
+from typing import Literal
+
+Level = Literal["facts", "network", "throughput"]

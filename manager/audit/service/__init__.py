@@ -1,0 +1,1 @@
+"""Audits of the hosts that are there: who is asked, what has come, what is kept of it."""

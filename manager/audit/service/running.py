@@ -1,0 +1,80 @@
+"""An audit under way: who was asked, and who has told all its facts. Pure: time is an argument."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from cwdp.shared.audit.facts import HostFacts
+from cwdp.shared.bus.audits import AuditReport, facts_of
+
+Heard = Literal["ok", "not_asked", "not_facts"]
+HEARD: tuple[Heard, ...] = ("ok", "not_asked", "not_facts")
+
+HOSTS_A_SECOND = 500
+"""So many begin in a second, so that what they tell does not come all at once."""
+
+LONGEST_SPREAD_S = 30.0
+READING_S = 25.0
+"""An agent reads for 20 s at most."""
+
+AGAIN_S = 5.0
+"""An order is repeated to who has told nothing: it may have been lost."""
+
+
+class Running:
+    """The hosts of one audit.
+
+    Args:
+        number: of the audit.
+        hosts: who is asked.
+        began_s: the manager's monotonic clock.
+
+    Attributes:
+        facts: of the hosts that have told all.
+    """
+
+    def __init__(self, number: int, hosts: Iterable[str], began_s: float) -> None:
+        self.number, self.hosts, self.began_s = number, frozenset(hosts), began_s
+        self.within_s = min(len(self.hosts) / HOSTS_A_SECOND, LONGEST_SPREAD_S)
+        self.facts: dict[str, HostFacts] = {}
+        self._pieces: dict[str, dict[int, bytes]] = {}
+        self._ordered_s = -AGAIN_S
+
+    def hear(self, report: AuditReport) -> Heard:
+        """A host tells a piece of its facts."""
+        if report.number != self.number or report.host not in self.hosts or report.host in self.facts:
+            return "not_asked"
+        pieces = self._pieces.setdefault(report.host, {})
+        pieces[report.part] = report.facts
+        if len(pieces) < report.parts:
+            return "ok"
+        del self._pieces[report.host]
+        try:
+            facts = facts_of([pieces[i] for i in sorted(pieces)])
+        except msgspec.DecodeError:
+            return "not_facts"
+        if facts.host != report.host:
+            return "not_facts"
+        self.facts[report.host] = facts
+        return "ok"
+
+    def waits_for(self) -> list[str]:
+        """The hosts that have not told all, by name."""
+        return sorted(self.hosts - self.facts.keys())
+
+    def due(self, now_s: float) -> list[str]:
+        """The hosts that are to be told of the audit now."""
+        if now_s - self._ordered_s < AGAIN_S:
+            return []
+        self._ordered_s = now_s
+        return self.waits_for()
+
+    @property
+    def longest_s(self) -> float:
+        """For so long an answer may take."""
+        return self.within_s + READING_S
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether all have told, or those that have not will tell no more."""
+        return len(self.facts) == len(self.hosts) or now_s - self.began_s >= self.longest_s
