@@ -2,6 +2,7 @@
 
 CwdpError
 ├── ConfigError            a setting, an argument or a file is wrong      (exit status 2)
+│   └── ChecksError        checks of an audit have mistakes
 ├── PrivilegeError         the caller may not do this
 ├── DataplaneError         loading, pinning or attaching failed
 │   ├── InterfaceError     no such interface, or one that cannot be used
@@ -38,6 +39,10 @@ class ConfigError(CwdpError):
     """A setting, an argument or a file is wrong."""
 
     exit_status = 2
+
+
+class ChecksError(ConfigError):
+    """Files of an audit's checks have mistakes: all of them, each with its file and line."""
 
 
 class PrivilegeError(CwdpError):

@@ -14,11 +14,13 @@ class Fact(Struct, frozen=True):
         kind: `flag` for bool, `number` for int or float, `text`, `numbers` and `texts` for lists of them.
         area: which part of the collection reads it (`HostFacts.troubles`).
         what: it means, in few words; with the file or the call that tells it.
+        since: the version of the catalogue (`FACTS_VERSION`) that has it first.
     """
 
     kind: ValueKind
     area: str
     what: str
+    since: int = 1
 
 
 CATALOGUE: dict[str, Fact] = {

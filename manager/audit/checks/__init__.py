@@ -1,0 +1,1 @@
+"""Checks and waivers, as TOML files hold them."""

@@ -1,0 +1,144 @@
+"""Values that hosts tell: whether they are sane, in a form that can be compared and counted, and in words.
+
+A host may tell anything. What is not of its fact's kind, or larger than any such fact is, is garbled: nothing is concluded from it.
+"""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from manager.audit.checks.model import FACTS
+
+MOST_TEXT = 4096
+MOST_LISTED = 4096
+MOST_SHOWN = 120
+Key = bool | int | float | str | tuple[int | float | str, ...]
+
+_TYPES: dict[str, frozenset[type]] = {
+    "flag": frozenset({bool}),
+    "number": frozenset({int, float}),
+    "text": frozenset({str}),
+    "numbers": frozenset({list, tuple}),
+    "texts": frozenset({list, tuple}),
+}
+_NONE = type(None)
+
+
+class Garbled:
+    """In the place of a value that is not sane."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+Known = Key | Garbled | None
+
+
+def column(name: str, values: list[object]) -> list[Known]:
+    """Values of a fact as they can be counted: lists as sorted tuples, what is not sane as `Garbled`, None as it is.
+
+    The common case, all of the right type, costs a pass over the types and one over the values that differ.
+    """
+    kind = FACTS[name].kind
+    types = set(map(type, values))
+    if kind in ("numbers", "texts"):
+        known: dict[tuple[object, ...], Known] = {}
+        return [None if value is None else _listed(value, kind, known) for value in values]
+    if types <= _TYPES[kind] | {_NONE} and (kind == "flag" or all(map(_is_sane, _distinct(values)))):
+        return values  # type: ignore[return-value]
+    return [sane(value, kind) for value in values]
+
+
+def sane(value: object, kind: str) -> Known:
+    """One value, as above."""
+    if value is None:
+        return None
+    if kind in ("numbers", "texts"):
+        return _listed(value, kind, {})
+    if type(value) not in _TYPES[kind]:
+        return Garbled(f"{_type_of(value)} where there must be {_IN_WORDS[kind]}")
+    if isinstance(value, bool | int | float | str) and (kind == "flag" or _is_sane(value)):
+        return value
+    return Garbled("a text that is too long" if isinstance(value, str) else "a number that is none")
+
+
+def _distinct(values: Iterable[object]) -> set[object]:
+    found = set(values)
+    found.discard(None)
+    return found
+
+
+def _is_sane(value: object) -> bool:
+    """Of a single number or text."""
+    if isinstance(value, str):
+        return len(value) <= MOST_TEXT
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and abs(value) < 1 << 70
+
+
+def _listed(value: object, kind: str, known: dict[tuple[object, ...], Known]) -> Known:
+    if not isinstance(value, list | tuple):
+        return Garbled(f"{_type_of(value)} where there must be {_IN_WORDS[kind]}")
+    if len(value) > MOST_LISTED:
+        return Garbled(f"a list of {len(value)}")
+    as_it_is = tuple(value)
+    try:
+        found = known.get(as_it_is)
+    except TypeError:  # something in it that cannot be hashed
+        return Garbled("a list of what is no single value")
+    if found is None:
+        found = known[as_it_is] = _sorted(as_it_is, kind)
+    return found
+
+
+def _sorted(value: Sequence[object], kind: str) -> Known:
+    element = "text" if kind == "texts" else "number"
+    single = [one for one in value if type(one) in _TYPES[element] and _is_sane(one)]
+    if len(single) < len(value):
+        return Garbled(f"a list with what is no {element}")
+    return tuple(sorted(single))  # type: ignore[arg-type]
+
+
+_IN_WORDS = {
+    "flag": "true or false",
+    "number": "a number",
+    "text": "a text",
+    "numbers": "numbers",
+    "texts": "texts",
+}
+
+
+def _type_of(value: object) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
+    return names.get(type(value), "a list" if isinstance(value, list | tuple) else "something else")
+
+
+def shown(value: object) -> str:
+    """A value in words: one line, no control characters, not longer than `MOST_SHOWN` characters."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        found, length = [], 0
+        for one in value:
+            found.append(shown(one))
+            length += len(found[-1]) + 2
+            if length > MOST_SHOWN:
+                break
+        return _short(", ".join(found)) if value else "nothing"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return printable(str(value)[: 2 * MOST_SHOWN]) or "an empty text"
+
+
+def printable(text: str) -> str:
+    """A text of others on one line: control and formatting characters as `?`, shortened."""
+    clean = "".join(
+        "?" if unicodedata.category(each)[0] == "C" else each for each in re.sub(r"\s", " ", text)
+    )
+    return _short(clean)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
