@@ -15,6 +15,7 @@ DEFAULT_SOCKET = "/run/cwdp/manager.sock"
 DEFAULT_STATE_DIR = "/var/lib/cwdp"
 DEFAULT_BUS_LISTEN = "127.0.0.1:4222"
 DEFAULT_PAGE = "127.0.0.1:9465"
+DEFAULT_CHECKS = "/etc/cwdp/checks"
 
 
 class ProbeSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,7 +83,7 @@ class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     The fleet's authority is kept in the directory `authority`, below the state directory unless given; without `nats` it
     is made where there is none. The manager decides for the hosts of its `pod`. The API is served on `listen` too, the page on
-    `page`; not at all where that is empty.
+    `page`; not at all where that is empty. Files `*.toml` of the folder `checks` say what audits expect besides the default.
     """
 
     name: str = field(default_factory=gethostname)
@@ -94,6 +95,7 @@ class ManagerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     socket: str = DEFAULT_SOCKET
     listen: str | None = None
     page: str = DEFAULT_PAGE
+    checks: str = DEFAULT_CHECKS
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     probes: ProbeSettings = ProbeSettings()
     roce: RoceConfig = RoceConfig()

@@ -16,6 +16,7 @@ from aiohttp import web
 from cwdp import __version__
 from cwdp.errors import BusError
 from cwdp.shared.bursts import BurstReport
+from cwdp.shared.bus.audits import AuditReport
 from cwdp.shared.bus.buckets import stream_of
 from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
@@ -45,8 +46,10 @@ from manager.access.grants import Grants
 from manager.access.listeners import listeners
 from manager.analysis import Analysis
 from manager.api import credentials_http, overrides_http
+from manager.api.audit_http import AuditHttp
 from manager.api.http import HttpServer
 from manager.api.metrics import SolveTimes, Sources
+from manager.audit.service.service import Audits
 from manager.bus.connection import manager_bus, manager_buses
 from manager.bus.copies import Copies
 from manager.bus.lease import Claim
@@ -200,6 +203,7 @@ class Manager:
         streams = bucket_of(STREAM, config.pod), *STREAMS
         self._copies = Copies(self.bus, lambda: self.state.leads, streams)
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
+        self.audits = Audits(self.bus, lambda: self.state.members.hosts, self.state.note, config)
         self.analysis = Analysis(self.bus, self.state, self.duties, direct=self._direct)
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()
@@ -238,6 +242,7 @@ class Manager:
             *self.analysis.jobs(),
             self._plan_loop,
             self.history.run,
+            self.audits.run,
             self._stopping.wait,
         ]
 
@@ -263,6 +268,7 @@ class Manager:
                 together=self.together,
                 directory=self.neighbours,
                 history=self.history,
+                audits=self.audits,
                 refusals=self.callers.refusals,
             )
             http = HttpServer(
@@ -285,17 +291,18 @@ class Manager:
                 await self.server.start()
             self.bus.subscribe(up(self.config.pod, "*", "hello"), Hello, self._on_hello)
             traffic = self.state.traffic
-            self._hear("report", Report, self._on_report)
-            self._hear("qp", QpReport, self._on_queue_pairs)
-            self._hear("sample", SampleReport, lambda told: traffic.hear_samples(told, time.monotonic()))
-            self._hear("burst", BurstReport, lambda told: traffic.hear_bursts(told, time.monotonic()))
-            self._hear("window", WindowReport, self._on_windows)
+            self._hear_timed("report", Report, self.state.hear_report)
+            self._hear_timed("qp", QpReport, traffic.hear_queue_pairs)
+            self._hear_timed("sample", SampleReport, traffic.hear_samples)
+            self._hear_timed("burst", BurstReport, traffic.hear_bursts)
+            self._hear_timed("window", WindowReport, self.state.hear_windows)
             self._hear("bounced", BounceReport, self.state.watch.faults.hear_echo_report)
             self._hear("trace", TraceReport, self.neighbours.hear_own_traces)
-            self._hear("steer", SteerReport, self._on_steering)
+            self._hear_timed("steer", SteerReport, self.state.hear_steering)
             self._hear("verbs", VerbsReport, traffic.hear_verbs)
-            self._hear("tcp", TcpReport, lambda told: traffic.hear_tcp(told, time.monotonic()))
-            self._hear("collective", CollectiveReport, self._on_collectives)
+            self._hear_timed("tcp", TcpReport, traffic.hear_tcp)
+            self._hear_timed("collective", CollectiveReport, self.state.hear_collectives)
+            self._hear("audit", AuditReport, self.audits.hear)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()
@@ -313,6 +320,7 @@ class Manager:
         return [
             *overrides_http.routes(state, self.commit, callers),
             *credentials_http.routes(self.credentials, callers),
+            *AuditHttp(self.audits).changing_routes(callers),
             *access_http.routes(
                 self.grants, self._authority, callers, self.commit, partial(state.note, FLEET)
             ),
@@ -327,6 +335,10 @@ class Manager:
                     handler(message)
 
         self.bus.subscribe(up(self.config.pod, "*", kind), of, hear)
+
+    def _hear_timed(self, kind: str, of: type[_T], handler: Callable[[_T, float], None]) -> None:
+        """The same with the manager's monotonic clock."""
+        self._hear(kind, of, lambda message: handler(message, time.monotonic()))
 
     def _on_bus_change(self, connected: bool) -> None:
         self.pods.connect(connected)
@@ -379,18 +391,6 @@ class Manager:
         with self.duties.of("hear hello"):
             self.state.hear_hello(hello, time.monotonic())
 
-    def _on_report(self, report: Report) -> None:
-        self.state.hear_report(report, time.monotonic())
-
-    def _on_queue_pairs(self, report: QpReport) -> None:
-        self.state.traffic.hear_queue_pairs(report, time.monotonic())
-
-    def _on_collectives(self, report: CollectiveReport) -> None:
-        self.state.hear_collectives(report, time.monotonic())
-
-    def _on_steering(self, report: SteerReport) -> None:
-        self.state.hear_steering(report, time.monotonic())
-
     async def _plan_loop(self) -> None:
         due_s = 0.0
         while True:
@@ -402,9 +402,6 @@ class Manager:
                 took_s = time.monotonic() - started
                 due_s = started + max(self.state.report_interval_s, took_s / PLAN_SHARE)
             await asyncio.sleep(PLAN_GLANCE_S)
-
-    def _on_windows(self, report: WindowReport) -> None:
-        self.state.hear_windows(report, time.monotonic())
 
     async def _join_loop(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from manager.access.callers import CALLER, Callers
 from manager.access.roles import Role
 from manager.api.refusal import refuse
 from manager.audit.baseline import baseline
-from manager.audit.compared import compared
+from manager.audit.compare import changed_facts, compare
 from manager.audit.judging.judge import judge
 from manager.audit.levels import Level
 from manager.audit.service.kept import Finished
@@ -96,8 +96,9 @@ class AuditHttp:
 
         def answer() -> Json:
             files = self._audits.files
-            both = [(files.read(number), files.facts(number)) for number in (older, newer)]
-            return audit_views.diff(older, newer, compared(*both[0], *both[1]))
+            findings = compare(files.read(older).audit.results, files.read(newer).audit.results)
+            facts = changed_facts(files.facts(older), files.facts(newer))
+            return audit_views.diff(older, newer, findings, facts)
 
         if not older:
             refuse("there are no two audits to compare", "`cwdp audit list` shows those that are kept", 404)
@@ -108,7 +109,9 @@ class AuditHttp:
         told = await _read(lambda: self._audits.files.facts(finished.number))
         facts = next((each for each in told if each.host == host), None)
         if facts is None:
-            refuse(f"audit {finished.number} has no facts of {host!r}", "`cwdp audit show` lists its hosts", 404)
+            refuse(
+                f"audit {finished.number} has no facts of {host!r}", "`cwdp audit show` lists its hosts", 404
+            )
         return web.json_response({"host": host, "number": finished.number, "checks": baseline(facts)})
 
     async def _judged_anew(self, finished: Finished) -> Finished:
@@ -123,7 +126,8 @@ class AuditHttp:
         text, latest = request.query.get("number"), self._audits.latest
         if text is not None:
             number = _number(text)
-            return await _read(lambda: self._audits.files.read(number))
+            found: Finished = await _read(lambda: self._audits.files.read(number))
+            return found
         if latest is None:
             refuse(*NO_AUDIT, 404)
         return latest

@@ -19,6 +19,7 @@ from manager.access.callers import CALLER, OTHERS, Callers, refusal
 from manager.access.listeners import Listener
 from manager.access.roles import Role
 from manager.access.unreadable import HTTP_LOG
+from manager.api.audit_http import AuditHttp
 from manager.api.history_http import HistoryHttp
 from manager.api.jobs import collectives_http
 from manager.api.jobs.jobs_http import JobsHttp
@@ -124,6 +125,7 @@ class HttpServer:
             web.get("/v1/path", self._path),
             *collectives_http.routes(self._sources.state.collectives),
             *self._past.routes(),
+            *([] if self._sources.audits is None else AuditHttp(self._sources.audits).reading_routes()),
             *JobsHttp(self._sources.state).routes(),
             *self.overview.routes(),
         ]

@@ -26,6 +26,7 @@ from manager.api.link_metrics import link_metrics, link_states
 from manager.api.metric_families import NS, counter, counters, gauge, gauges, quantiles
 from manager.api.tables import Tables, copied
 from manager.api.tcp_metrics import tcp_metrics
+from manager.audit.service.service import Audits
 from manager.bus.lease import Leadership
 from manager.bus.nats_server import NatsServer
 from manager.bus.state import BusState
@@ -115,6 +116,7 @@ class Sources:
     duties: Duties = field(default_factory=Duties)
     kept: BusState | None = None
     history: History | None = None
+    audits: Audits | None = None
     pods: Pods | None = None
     sharing: Sharing | None = None
     together: FleetWatch | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from manager.audit.judging.ranges import ranges
-from manager.audit.results import GRAVEST, Audit, Result, Verdict
+from manager.audit.results import ANSWERS, GRAVEST, Audit, Result, Verdict
 
 PASSED, FAILED, USAGE, INCOMPLETE = 0, 1, 2, 3
 """Exit status of an audit. `USAGE` is that of errors of usage and settings."""
@@ -100,6 +100,26 @@ def nagios(audit: Audit, *, strict: bool = False) -> tuple[str, int]:
     counts = Counter(result.verdict for result in audit.results)
     figures = " ".join(f"{verdict}={counts[verdict]}" for verdict in COUNTED)
     return f"AUDIT {word} - {_said(audit)} | {figures} hosts={len(audit.hosts)}", code
+
+
+def in_words(audit: Audit) -> str:
+    """How many results there are of each verdict, the gravest first, and of how many hosts."""
+    counts = summary(audit).by_verdict
+    told = [f"{counts[verdict]:,} {verdict.replace('_', ' ')}" for verdict in GRAVEST if counts.get(verdict)]
+    return f"{', '.join(told) or 'nothing'}; {len(audit.hosts):,} host{'s' if len(audit.hosts) != 1 else ''}"
+
+
+def of_host(audit: Audit, host: str) -> Audit:
+    """What is said of one host; of one that was not asked, that nothing is known of it."""
+    if host not in audit.hosts:
+        unasked = Result(
+            check=ANSWERS, host=host, verdict="unknown", severity="fail", reason="it was not in this audit"
+        )
+        return Audit(results=[unasked], hosts={host: 0}, passed={}, not_applicable={})
+    results = [result for result in audit.results if result.host == host]
+    return Audit(
+        results=results, hosts={host: audit.hosts[host]}, passed={"all": audit.hosts[host]}, not_applicable={}
+    )
 
 
 def _said(audit: Audit) -> str:

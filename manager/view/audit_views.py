@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from cwdp.shared.audit.facts import HostFacts
-from manager.audit.compared import Compared
+from manager.audit.compare import Changes, FactChange
 from manager.audit.results import Audit
 from manager.audit.service.kept import Finished
 from manager.audit.service.service import Progress
-from manager.audit.summary import counts, in_words, of_host
+from manager.audit.summary import in_words, of_host, summary
 from manager.view.json_values import Json
 
 
@@ -39,9 +39,18 @@ def facts(told: Sequence[HostFacts]) -> Json:
     return {"hosts": msgspec.to_builtins(told)}
 
 
-def diff(older: int, newer: int, found: Compared) -> Json:
+def diff(older: int, newer: int, found: Changes, facts: Sequence[FactChange]) -> Json:
     """What has changed between two audits."""
-    return {"older": older, "newer": newer, **msgspec.to_builtins(found)}
+    return {
+        "older": older,
+        "newer": newer,
+        "new": msgspec.to_builtins(found.new),
+        "gone": msgspec.to_builtins(found.gone),
+        "changed": [
+            {"before": before, "after": after} for before, after in msgspec.to_builtins(found.changed)
+        ],
+        "facts": msgspec.to_builtins(facts),
+    }
 
 
 def _about(finished: Finished) -> Json:
@@ -51,7 +60,7 @@ def _about(finished: Finished) -> Json:
         "by": finished.by,
         "began_s": finished.began_s,
         "ended_s": finished.ended_s,
-        "counts": counts(finished.audit),
+        "verdict": summary(finished.audit).verdict,
     }
 
 

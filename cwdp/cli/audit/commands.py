@@ -123,7 +123,9 @@ def verdict(
 
 
 @click.command()
-@click.option("--from", "host", required=True, metavar="HOST", help="A host that is as all like it ought to be.")
+@click.option(
+    "--from", "host", required=True, metavar="HOST", help="A host that is as all like it ought to be."
+)
 @number_option
 @manager_option
 def baseline(*, host: str, number: int | None, url: str | None) -> None:
@@ -180,8 +182,12 @@ def _list(answer: Any) -> RenderableType:
 
 def _diff(answer: Any) -> RenderableType:
     lines = [Text(f"audit {answer['newer']} against audit {answer['older']}", "dim")]
-    for what, style in (("new", "red"), ("changed", "yellow"), ("gone", "green")):
+    for what, style in (("new", "red"), ("gone", "green")):
         lines += [Text(f"{what}: {_line(row)}", style) for row in answer[what]]
+    lines += [
+        Text(f"changed: {_line(row['before'])} -> {_line(row['after'])}", "yellow")
+        for row in answer["changed"]
+    ]
     lines += [
         Text(f"{row['host']} {row['subject']} {row['fact']}: {row['before']} -> {row['after']}")
         for row in answer["facts"]

@@ -9,10 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cwdp.cli.output import rows_that_fit
+from manager.audit import summary
 from manager.audit.judging.ranges import ranges
 from manager.audit.results import GRAVEST, Audit, Result
-from manager.audit.summary import exit_status, in_words, nagios_line, nagios_status
 
 STYLES = {
     "fail": "red",
@@ -23,8 +22,6 @@ STYLES = {
     "waived": "dim",
     "pass": "green",
 }
-MOST_HOSTS = 60
-"""Characters of the names of hosts in a row."""
 
 
 def rendered(audit: Audit) -> RenderableType:
@@ -38,15 +35,16 @@ def rendered(audit: Audit) -> RenderableType:
     for alike in rows:
         one = alike[0]
         table.add_row(Text(one.verdict, STYLES[one.verdict]), one.check, _where(alike), _what(one))
-    return Group(*([table] if rows else []), Text(in_words(audit)))
+    return Group(*([table] if rows else []), Text(summary.in_words(audit)))
 
 
 def ended(ctx: click.Context, audit: Audit, *, strict: bool, nagios: bool) -> None:
     """End the command as the verdicts are."""
     if nagios:
-        click.echo(nagios_line(audit))
-        ctx.exit(nagios_status(audit))
-    ctx.exit(exit_status(audit, strict=strict))
+        line, status = summary.nagios(audit, strict=strict)
+        click.echo(line)
+        ctx.exit(status)
+    ctx.exit(summary.exit_status(audit, strict=strict))
 
 
 def _alike(results: Iterable[Result]) -> list[list[Result]]:
@@ -61,8 +59,7 @@ def _where(alike: Sequence[Result]) -> str:
     subjects = sorted({one.subject for one in alike if one.subject})
     hosts = sorted({one.host for one in alike})
     named = ranges(hosts)
-    text = named if len(named) <= MOST_HOSTS else f"{named[:MOST_HOSTS]}... ({len(hosts)} hosts)"
-    return f"{text}: {', '.join(subjects)}" if subjects else text
+    return f"{named}: {', '.join(subjects)}" if subjects else named
 
 
 def _what(one: Result) -> Text:

@@ -23,6 +23,7 @@ from manager.audit.levels import Level
 from manager.audit.service.kept import Files, Finished
 from manager.audit.service.running import HEARD, Running
 from manager.audit.summary import in_words
+from manager.config import ManagerConfig
 from manager.planner.events import FLEET
 
 LOOK_S = 0.1
@@ -52,8 +53,7 @@ class Audits:
         bus: to ask hosts by.
         hosts: all that are known, whether they are up or not.
         note: keeps an event.
-        folder: where audits are kept.
-        checks: the folder of the operator's checks and waivers.
+        config: says where audits are kept, and where the operator's checks and waivers are.
 
     Attributes:
         counters: reports by what became of them (`HEARD`).
@@ -65,12 +65,10 @@ class Audits:
         bus: Bus,
         hosts: Callable[[], Iterable[str]],
         note: Callable[[str, str, str], None],
-        *,
-        folder: Path,
-        checks: Path,
+        config: ManagerConfig,
     ) -> None:
         self._bus, self._hosts, self._note = bus, hosts, note
-        self.files, self._checks_folder = Files(folder), checks
+        self.files, self._checks_folder = Files(Path(config.state_dir) / "audits"), Path(config.checks)
         self.counters: Counter[str] = Counter(dict.fromkeys(HEARD, 0))
         self.latest: Finished | None = None
         self._running: Running | None = None
@@ -101,7 +99,11 @@ class Audits:
                 f"audit {progress.number} is under way: {progress.answered} of {progress.hosts} hosts have answered",
                 "wait until it is over",
             )
-        hosts = [host for host in self._hosts() if not patterns or any(fnmatchcase(host, each) for each in patterns)]
+        hosts = [
+            host
+            for host in self._hosts()
+            if not patterns or any(fnmatchcase(host, each) for each in patterns)
+        ]
         if not hosts:
             raise ManagerError("there is no such host to audit", "`cwdp host` shows those that there are")
         self._how = level, by, time.time(), self.checks()
