@@ -1,5 +1,6 @@
 """What is read of a host for an audit: facts, without a verdict, so that old ones can be judged anew."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -7,7 +8,8 @@ from msgspec import Struct
 FACTS_VERSION = 1
 SubjectKind = Literal["host", "nic", "rdma", "gpu"]
 Role = Literal["back", "front", ""]
-Value = bool | int | float | str | list[int] | list[str]
+Value = bool | int | float | str | Sequence[int | float | str]
+"""Lists, of numbers or texts. One kind of array only, as msgspec reads no union of two."""
 
 
 class Subject(Struct, frozen=True, kw_only=True):
