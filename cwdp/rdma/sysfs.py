@@ -76,7 +76,7 @@ def devices(root: Path = SYSFS) -> list[Device]:
     found = [
         Device(
             device=where.name,
-            node_type=_after_colon(_read(where / "node_type")),
+            node_type=after_colon(_read(where / "node_type")),
             firmware=_read(where / "fw_ver") or None,
             node_guid=_read(where / "node_guid"),
         )
@@ -93,10 +93,10 @@ def ports(root: Path = SYSFS) -> list[Port]:
         Port(
             device=device,
             port=number,
-            state=_after_colon(_read(where / "state")),
-            physical_state=_after_colon(_read(where / "phys_state")),
+            state=after_colon(_read(where / "state")),
+            physical_state=after_colon(_read(where / "phys_state")),
             link_layer=_read(where / "link_layer"),
-            rate_bps=_rate_bps(_read(where / "rate")),
+            rate_bps=rate_bps(_read(where / "rate")),
             netdev=_port_netdev(where),
         )
         for device, number, where in _port_folders(root)
@@ -120,7 +120,7 @@ def gid(device: str, port: int, index: int, root: Path = SYSFS) -> Gid | None:
     """One entry of a port's GID table; None where it is not in use."""
     where = root / device / "ports" / str(port)
     text = _read(where / "gids" / str(index))
-    if not _is_gid(text):
+    if not is_gid(text):
         return None
     kind = _read(where / "gid_attrs" / "types" / str(index)) or "IB"
     return Gid(device, port, index, gid_text(text), kind, _gid_netdev(where, str(index)))
@@ -167,18 +167,18 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _after_colon(text: str) -> str:
+def after_colon(text: str) -> str:
     """The name in "4: ACTIVE"."""
     return text.rpartition(": ")[2]
 
 
-def _rate_bps(text: str) -> int | None:
+def rate_bps(text: str) -> int | None:
     """The rate in "100 Gb/sec (4X EDR)"."""
     found = RATE.match(text)
     return round(float(found[1]) * 1e9) if found else None
 
 
-def _is_gid(text: str) -> bool:
+def is_gid(text: str) -> bool:
     """Whether an entry is in use: one that is not holds all zeros, or on InfiniBand the subnet prefix alone."""
     return bool(text) and any(gid_bytes(text)[8:])
 

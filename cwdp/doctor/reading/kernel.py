@@ -10,19 +10,9 @@ from cwdp.dataplane.loading.loader import KERNEL_BTF
 from cwdp.dataplane.pinned import tree
 from cwdp.doctor.facts import Clock, Kernel
 from cwdp.doctor.reading.processes import names
+from cwdp.shared.audit.daemons import DAEMONS
 
 CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-DAEMONS = {
-    "chronyd": "chronyd",
-    "ntpd": "ntpd",
-    "ntp-daemon": "ntpd-rs",
-    "openntpd": "openntpd",
-    "phc2sys": "phc2sys",
-    "ptp4l": "ptp4l",
-    "systemd-timesyn": "systemd-timesyncd",
-    "ts2phc": "ts2phc",
-}
-"""What disciplines clocks, by what the kernel calls the process: 15 characters of its name."""
 
 
 def read_kernel() -> Kernel:

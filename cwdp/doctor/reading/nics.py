@@ -1,26 +1,21 @@
 """The NICs of this host, and their RDMA devices."""
 
-import fcntl
 import importlib.util
 import socket
-import struct
-from array import array
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pyroute2 import IPRoute
 
 from cwdp.dataplane.kernel import interface, rtnetlink
+from cwdp.dataplane.kernel.drvinfo import driver_info
 from cwdp.dataplane.loading.status import describe
 from cwdp.dataplane.pinned import tree
 from cwdp.doctor.facts import Dataplane, Nic, RdmaPort
 from cwdp.errors import PrivilegeError
 from cwdp.rdma import sysfs
 
-SIOCETHTOOL, ETHTOOL_GDRVINFO = 0x8946, 0x3
-DRVINFO_BYTES, NAME_BYTES = 196, 32
 SCOPE_UNIVERSE = 0
 IFF_LOWER_UP = 0x10000
 OFFLOADS = (*interface.MERGING, *interface.VLAN_OFFLOADS)
@@ -102,13 +97,11 @@ def _dataplane(name: str) -> Dataplane | None:
 
 
 def _driver(name: str) -> str:
-    """What ethtool calls the driver (`struct ethtool_drvinfo`); "" where there is none to ask."""
-    buffer = array("B", struct.pack("=I", ETHTOOL_GDRVINFO).ljust(DRVINFO_BYTES, b"\0"))
-    request = struct.pack("16sP", name.encode(), buffer.buffer_info()[0])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked, suppress(OSError):
-        fcntl.ioctl(asked, SIOCETHTOOL, request)
-        return buffer.tobytes()[4 : 4 + NAME_BYTES].split(b"\0")[0].decode()
-    return ""
+    """What ethtool calls the driver; "" where there is none to ask."""
+    try:
+        return driver_info(name).driver
+    except OSError:
+        return ""
 
 
 def _name(ifindex: int) -> str:

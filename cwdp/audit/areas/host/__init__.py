@@ -1,0 +1,1 @@
+"""Areas of the host itself."""
