@@ -1,39 +1,38 @@
-"""Facts of this host, read in a process of their own when the manager asks for them."""
+"""Facts of this host, read by processes of their own when the manager asks for them."""
 
 import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any
 
-from cwdp.shared.audit.facts import HostFacts
-from cwdp.shared.bus.audits import AuditOrder, AuditReport, audit_reports
+from cwdp.agent.config import AgentConfig
+from cwdp.agent.hostbus import HostBus
+from cwdp.audit.collecting import Wanted, collect
+from cwdp.shared.bus.audits import AuditOrder, audit_reports
 
 COUNTERS = ("audits_told", "audits_failed")
-
-Collect = Callable[[], Coroutine[Any, Any, HostFacts]]
 
 
 class Audits:
     """Does as the manager orders: one audit at a time, an order that comes again begins nothing.
 
     Args:
-        collect: reads all facts.
-        report: tells the manager.
+        config: names the NICs, and their roles.
+        bus: by which orders come, and facts go.
 
     Attributes:
         counters: totals by name (`COUNTERS`).
     """
 
-    def __init__(self, collect: Collect, report: Callable[[AuditReport], object]) -> None:
+    def __init__(self, config: AgentConfig, bus: HostBus) -> None:
         self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
-        self._collect, self._report = collect, report
+        self._bus = bus
+        self._wanted = Wanted(host=config.host, roles={**dict.fromkeys(config.nics, "back"), **config.roles})
         self._ordered: asyncio.Queue[AuditOrder] = asyncio.Queue(maxsize=1)
         self._number = 0
+        bus.hear("audit", AuditOrder, self._order)
 
-    def order(self, order: AuditOrder) -> None:
-        """Take an order; while one is waiting, another is not."""
+    def _order(self, order: AuditOrder) -> None:
         if order.number != self._number:
             with contextlib.suppress(asyncio.QueueFull):
                 self._ordered.put_nowait(order)
@@ -43,13 +42,13 @@ class Audits:
         """Follow orders, for ever."""
         while True:
             order = await self._ordered.get()
-            await asyncio.sleep(random.uniform(0.0, order.within_s))
+            await asyncio.sleep(random.random() * order.within_s)  # noqa: S311 - not a secret
             try:
-                reports = audit_reports(order.number, await self._collect())
+                reports = audit_reports(order.number, await collect(self._wanted))
             except (OSError, ValueError):
                 self.counters["audits_failed"] += 1
             else:
                 for report in reports:
-                    self._report(report)
+                    self._bus.say("audit", report)
                 self.counters["audits_told"] += 1
             self._number = 0  # who asks again has not heard

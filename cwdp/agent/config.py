@@ -15,6 +15,7 @@ from cwdp.dataplane.loading.loader import Settings
 from cwdp.errors import ConfigError
 from cwdp.rdma.shimwire import SOCKET
 from cwdp.shared import testclock
+from cwdp.shared.audit.facts import Role
 from cwdp.shared.bus.messages import Port, Transport
 from cwdp.shared.config import read_toml
 from cwdp.shared.partners import partner_of
@@ -87,6 +88,8 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     Attributes:
         burst_gap_ms: a longer gap between data packets of a queue pair ends a burst.
         go_back: queue pairs of Soft-RoCE send again at once what a path has swallowed that is given up.
+        roles: what interfaces are for an audit, where that is not `back` for `nics` and those with RDMA, `front` for those
+            with a default route; "" for neither.
     """
 
     nics: Annotated[list[str], Meta(min_length=1)]
@@ -106,6 +109,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     uprobes: UprobesConfig = UprobesConfig()
     tcp: TcpConfig | None = None
     interface: dict[str, InterfaceConfig] = {}
+    roles: dict[str, Role] = {}
     test_clock: TestClockConfig | None = None
 
     @property

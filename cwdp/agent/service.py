@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 import cwdp
+from cwdp.agent.audits import Audits
 from cwdp.agent.bounds import Bounds
 from cwdp.agent.clock.hostclock import HostClock, LocalClock
 from cwdp.agent.clock.hostsync import HostSync
@@ -137,6 +138,7 @@ class Agent:
         host, ifnames = config.host, config.nics
         self._tracing = Tracing(host, ifnames, self._links, settings.probe_port, self._clock.now_ns)
         self._echo_tests = EchoTests(host, ifnames, lambda report: self._bus.say("bounced", report))
+        self._audits = Audits(config, self._bus)
         self._fence, self._bounds = Fence(on_leader=self._tell_steering), Bounds(self._event)
         self._probes: list[ProbeEdge] = []
         self._probes_came_s = -math.inf
@@ -192,6 +194,7 @@ class Agent:
             *self._collectives.jobs(),
             self._steering.follow(),
             self._tracing.run(),
+            self._audits.run(),
             self._slices.follow(),
             self._detours.follow(),
             every(SEND_INTERVAL_S, self._send, jitter=0.5),
@@ -328,7 +331,7 @@ class Agent:
             self._uprobes.counters,
         ]
         parts += [self._steering.counters, self._slices.counters, self._detours.counters]
-        parts += [self._tracing.counters, self._echo_tests.counters]
+        parts += [self._tracing.counters, self._echo_tests.counters, self._audits.counters]
         parts += [self._fence.counters, self._bounds.counters]
         for counters in parts:
             totals |= {f"agent.{name}": n for name, n in counters.items()}
