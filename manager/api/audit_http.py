@@ -16,7 +16,8 @@ from manager.audit.compare import changed_facts, compare
 from manager.audit.judging.judge import judge
 from manager.audit.levels import Level
 from manager.audit.service.kept import Finished
-from manager.audit.service.service import Audits, today
+from manager.audit.service.service import Audits
+from manager.audit.today import today
 from manager.view import audit_views
 from manager.view.json_values import Json
 

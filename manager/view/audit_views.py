@@ -20,7 +20,7 @@ def progress(running: Progress | None) -> Json:
 
 def shown(finished: Finished) -> Json:
     """An audit that is over."""
-    return {**_about(finished), "hosts": finished.hosts, "audit": _audit(finished.audit)}
+    return {**_about(finished), "hosts": finished.hosts, "audit": audit_json(finished.audit)}
 
 
 def listed(audits: Iterable[Finished]) -> Json:
@@ -31,7 +31,7 @@ def listed(audits: Iterable[Finished]) -> Json:
 
 def verdict(finished: Finished, host: str) -> Json:
     """What an audit came to for a host; it is unknown where it was not asked."""
-    return {**_about(finished), "host": host, "audit": _audit(of_host(finished.audit, host))}
+    return {**_about(finished), "host": host, "audit": audit_json(of_host(finished.audit, host))}
 
 
 def facts(told: Sequence[HostFacts]) -> Json:
@@ -64,5 +64,6 @@ def _about(finished: Finished) -> Json:
     }
 
 
-def _audit(audit: Audit) -> Json:
+def audit_json(audit: Audit) -> Json:
+    """All verdicts."""
     return dict(msgspec.to_builtins(audit))

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from cwdp.cli import tables
+from cwdp.cli.audit.options import json_option, nagios_option, number_option, strict_option
 from cwdp.cli.audit.results import ended, rendered
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit
@@ -18,13 +19,6 @@ from cwdp.cli.times import shown_time
 from manager.audit.results import Audit
 
 LOOK_S = 0.2
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-strict_option = click.option("--strict", is_flag=True, help="A warning is a failure: status 1.")
-nagios_option = click.option("--nagios", is_flag=True, help="Print one line, and end as Nagios wants it.")
-number_option = click.option(
-    "--number", type=click.IntRange(min=1), help="Which audit; the last one unless given."
-)
 
 
 @click.command()

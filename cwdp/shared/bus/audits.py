@@ -33,10 +33,12 @@ class AuditReport(FromAgent, frozen=True, kw_only=True):
 
     Attributes:
         number: of the order.
+        taken_s: when they were read, in seconds of Unix time: pieces of one reading belong together.
         part, parts: which of how many; all make a `HostFacts` in MessagePack.
     """
 
     number: Number
+    taken_s: float
     part: Annotated[int, Meta(ge=0, lt=MOST_PIECES)] = 0
     parts: Annotated[int, Meta(ge=1, le=MOST_PIECES)] = 1
     facts: bytes
@@ -53,7 +55,9 @@ def audit_reports(number: int, facts: HostFacts) -> list[AuditReport]:
     if len(pieces) > MOST_PIECES:
         raise ValueError(f"{len(whole)} bytes of facts; {MOST_PIECES * PIECE_BYTES} are told at most")
     return [
-        AuditReport(host=facts.host, number=number, part=i, parts=len(pieces), facts=piece)
+        AuditReport(
+            host=facts.host, number=number, taken_s=facts.taken_s, part=i, parts=len(pieces), facts=piece
+        )
         for i, piece in enumerate(pieces)
     ]
 

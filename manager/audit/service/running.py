@@ -39,17 +39,20 @@ class Running:
         self.within_s = min(len(self.hosts) / HOSTS_A_SECOND, LONGEST_SPREAD_S)
         self.facts: dict[str, HostFacts] = {}
         self._pieces: dict[str, dict[int, bytes]] = {}
+        self._taken_s: dict[str, float] = {}
         self._ordered_s = -AGAIN_S
 
     def hear(self, report: AuditReport) -> Heard:
         """A host tells a piece of its facts."""
         if report.number != self.number or report.host not in self.hosts or report.host in self.facts:
             return "not_asked"
-        pieces = self._pieces.setdefault(report.host, {})
+        if self._taken_s.get(report.host) != report.taken_s:
+            self._taken_s[report.host], self._pieces[report.host] = report.taken_s, {}
+        pieces = self._pieces[report.host]
         pieces[report.part] = report.facts
         if len(pieces) < report.parts:
             return "ok"
-        del self._pieces[report.host]
+        self._pieces[report.host] = {}
         try:
             facts = facts_of([pieces[i] for i in sorted(pieces)])
         except msgspec.DecodeError:

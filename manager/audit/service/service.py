@@ -5,7 +5,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from manager.audit.levels import Level
 from manager.audit.service.kept import Files, Finished
 from manager.audit.service.running import HEARD, Running
 from manager.audit.summary import in_words
+from manager.audit.today import today
 from manager.config import ManagerConfig
 from manager.planner.events import FLEET
 
@@ -183,8 +183,3 @@ class Audits:
         except OSError as error:
             what = f"{what}; it cannot be kept: {error.strerror}"
         self._note(FLEET, "audit_over", what)
-
-
-def today() -> date:
-    """In UTC, as waivers have it."""
-    return datetime.now(tz=UTC).date()
