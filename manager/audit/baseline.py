@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from cwdp.shared.audit.catalogue import CATALOGUE
 from cwdp.shared.audit.facts import HostFacts, Subject, Value
+from manager.audit.judging.values import Garbled, sane
 
 OWN = frozenset(
     {
@@ -55,7 +56,8 @@ MEMORY_SHARE = 0.98
 def baseline(facts: HostFacts) -> str:
     """A TOML text of checks that this host passes, and that hosts of its product, processor, NICs and GPUs ought to pass.
 
-    NICs, ports and GPUs that are alike on the host share a check; those that differ have one each, by their names.
+    NICs, ports and GPUs that are alike on the host share a check; those that differ have one each, by their names. Facts
+    that make no sense are left out.
     """
     taken = datetime.fromtimestamp(facts.taken_s, UTC) if math.isfinite(facts.taken_s) else None
     told = f"{taken:%Y-%m-%d %H:%M} UTC" if taken else "a time that is not known"
@@ -78,7 +80,7 @@ def _of_host(host: Subject, model: Mapping[str, Value]) -> Iterator[str]:
         when = {key: wanted for key, wanted in model.items() if key != fact}
         if fact == "host.memory_bytes" and isinstance(value, int | float):
             yield _check("baseline-host-memory-bytes", fact, {"min": round(value * MEMORY_SHARE)}, when)
-        elif fact in CATALOGUE and fact not in OWN and fact not in MODEL:
+        elif _is_told(fact, value) and fact not in MODEL:
             yield _check(f"baseline-host-{_words(name)}", fact, {"value": value}, when)
 
 
@@ -92,10 +94,12 @@ def _of_parts(facts: HostFacts, model: Mapping[str, Value]) -> Iterator[str]:
         told_by = TOLD_BY[kind]
         for name in sorted({name for subject in subjects for name in subject.facts}):
             fact = f"{kind}.{name}"
-            if fact not in CATALOGUE or fact in OWN or name == told_by:
+            if name == told_by:
                 continue
             when = {**model, **({f"{kind}.{told_by}": part} if part else {})}
             limits: dict[str, Value] = {"role": role} if role and kind != "gpu" else {}
+            if not role and kind != "gpu":
+                limits = {"subjects": [_exactly(subject.name) for subject in subjects]}
             for suffix, more, value in _values(name, subjects):
                 title = f"baseline-{kind}-{number}-{_words(name)}{suffix}"
                 yield _check(title, fact, {"value": value}, when, {**limits, **more})
@@ -104,12 +108,19 @@ def _of_parts(facts: HostFacts, model: Mapping[str, Value]) -> Iterator[str]:
 def _values(name: str, subjects: Sequence[Subject]) -> Iterator[tuple[str, dict[str, Value], Value]]:
     """One value for all, or one each."""
     have = [subject for subject in subjects if name in subject.facts]
+    have = [subject for subject in have if _is_told(f"{subject.kind}.{name}", subject.facts[name])]
     values = {json.dumps(_plain(subject.facts[name])) for subject in have}
-    if len(values) == 1:
+    if len(values) == 1 and len(have) == len(subjects):
         yield "", {}, have[0].facts[name]
         return
     for place, subject in enumerate(have):
         yield f"-{place}", {"subjects": _exactly(subject.name)}, subject.facts[name]
+
+
+def _is_told(fact: str, value: Value) -> bool:
+    """Whether a fact ought to be the same on like hosts, and makes sense."""
+    known = CATALOGUE.get(fact)
+    return known is not None and fact not in OWN and not isinstance(sane(value, known.kind), Garbled)
 
 
 def _exactly(name: str) -> str:
@@ -132,7 +143,7 @@ def _check(
         )
     lines += [f"{key} = {_toml(value)}" for key, value in wanted.items()]
     lines += [
-        'severity = "warn"',
+        'severity = "fail"',
         f'why = "{CATALOGUE[fact].area}: it is so on the host of the baseline"',
         "",
     ]
