@@ -9,6 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS = {
     "agent": ("cwdp.cli.agent:agent", "The service on each host."),
+    "audit": ("cwdp.cli.audit.command:audit", "What hosts tell of themselves: hardware, settings."),
     "clock": ("cwdp.cli.cluster.clock:clock", "Show every host's clock against the timeline."),
     "collective": (
         "cwdp.cli.jobs.collective:collective",

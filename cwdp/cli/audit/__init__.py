@@ -1,0 +1,1 @@
+"""`cwdp audit`: what hosts tell of themselves."""
