@@ -12,7 +12,7 @@ from cwdp.audit.unreadable import of_error
 T = TypeVar("T")
 
 WHOLE: dict[type, Callable[[], Any]] = {
-    answers.Uname: host.uname,
+    answers.Uname: host.name_and_release,
     answers.KernelClock: host.kernel_clock,
     answers.Own: host.own,
     answers.Links: interfaces.links,

@@ -9,7 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS = {
     "agent": ("cwdp.cli.agent:agent", "The service on each host."),
-    "audit": ("cwdp.cli.audit:audit", "Whether every host, NIC and GPU is what it should be."),
+    "audit": ("cwdp.cli.audit.command:audit", "Whether every host, NIC and GPU is what it should be."),
     "clock": ("cwdp.cli.cluster.clock:clock", "Show every host's clock against the timeline."),
     "collective": (
         "cwdp.cli.jobs.collective:collective",

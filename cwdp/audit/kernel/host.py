@@ -17,8 +17,8 @@ STATUS_AT = 5 * ctypes.sizeof(ctypes.c_long)
 TIMEX_BYTES = 512
 
 
-def uname() -> Uname:
-    """Release and machine by uname(2)."""
+def name_and_release() -> Uname:
+    """Release and machine, as uname(2) has them."""
     told = os.uname()
     return Uname(told.release, told.machine)
 

@@ -1,0 +1,56 @@
+"""`cwdp audit`: the group of its commands."""
+
+import asyncio
+from pathlib import Path
+
+import click
+import msgspec
+
+from cwdp.audit.collecting import Wanted, collect
+from cwdp.cli.audit import commands
+from cwdp.cli.audit.facts import render
+from cwdp.cli.audit.local import local
+from cwdp.cli.audit.options import json_option, role_option, roles_of, root_option
+from cwdp.cli.output import emit
+from cwdp.errors import ConfigError
+from cwdp.shared.audit.facts import HostFacts
+
+
+@click.group()
+def audit() -> None:
+    """Whether every host, NIC and GPU is what it should be, before a job runs.
+
+    Hosts tell facts: hardware, firmware, settings, counters. These are held against checks. Nothing is ever changed.
+    """
+
+
+for _command in (local, *commands.COMMANDS):
+    audit.add_command(_command)
+
+
+@audit.command()
+@root_option
+@role_option
+@json_option
+def facts(root: Path | None, given: tuple[str, ...], as_json: bool) -> None:
+    """Show all facts of this host; nothing is judged or changed."""
+    found = _collected(Wanted(host=root.name if root else "", root=str(root or ""), roles=roles_of(given)))
+    emit(msgspec.to_builtins(found), as_json=as_json, render=lambda: render(found))
+
+
+@audit.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@role_option
+def record(folder: Path, given: tuple[str, ...]) -> None:
+    """Write all that facts of this host are read from to FOLDER, for `cwdp audit facts --root`."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty", "name a folder that is not there yet")
+    folder.mkdir(parents=True, exist_ok=True)
+    found = _collected(Wanted(record=str(folder.resolve()), roles=roles_of(given)))
+    for area, why in found.troubles.items():
+        click.echo(f"{area}: {why}", err=True)
+    click.echo(f"wrote {folder}: what {len(found.subjects)} subjects are read from")
+
+
+def _collected(wanted: Wanted) -> HostFacts:
+    return asyncio.run(collect(wanted))
