@@ -15,6 +15,7 @@ CwdpError
 ├── IdentityError          a credential is missing, wrong, expired or refused
 ├── BusError               the message bus cannot be reached or started
 ├── ManagerError           the manager cannot be reached or refused
+│   └── RefusedError       it refused
 └── LabError               the lab cannot be built, found or changed
 
 Each carries what was wrong and the next step. A boundary translates what libraries raise.
@@ -93,6 +94,14 @@ class BusError(CwdpError):
 
 class ManagerError(CwdpError):
     """The manager cannot be reached or refused."""
+
+
+class RefusedError(ManagerError):
+    """The manager refused; `is_asked_wrongly` where that is for what was wrong in the asking."""
+
+    def __init__(self, message: str, hint: str = "", *, is_asked_wrongly: bool = False) -> None:
+        super().__init__(message, hint)
+        self.is_asked_wrongly = is_asked_wrongly
 
 
 class LabError(CwdpError):

@@ -10,10 +10,11 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from cwdp.cli import credentials
-from cwdp.errors import ConfigError, ManagerError
+from cwdp.errors import ConfigError, ManagerError, RefusedError
 
 SOCKETS = ("/run/cwdp/manager.sock", "/run/cwdp/lab/*/manager.sock", "/run/cwdp/lab/*/m[1-9].sock")
 TIMEOUT_S = 5.0
+BAD_REQUEST = 400
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -52,7 +53,8 @@ class ManagerClient:
         """The decoded answer.
 
         Raises:
-            ManagerError: the manager does not answer, or refused.
+            ManagerError: the manager does not answer.
+            RefusedError: it refused.
         """
         return self._ask("GET", path, query)
 
@@ -105,8 +107,11 @@ class ManagerClient:
             ) from error
         if status >= 400:
             said = answer if isinstance(answer, dict) else {}
-            detail = said.get("error", f"HTTP status {status}")
-            raise ManagerError(f"the manager refused: {detail}", said.get("hint") or "correct the arguments")
+            detail, hint = (
+                said.get("error", f"HTTP status {status}"),
+                said.get("hint") or "correct the arguments",
+            )
+            raise RefusedError(f"the manager refused: {detail}", hint, is_asked_wrongly=status == BAD_REQUEST)
         return answer
 
 

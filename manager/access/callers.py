@@ -199,7 +199,7 @@ class Callers:
 def refusal(error: CwdpError) -> web.Response:
     """400 for what was wrong in the asking, 401 and 403 for who asks, 503 or 500 for what is wrong here."""
     statuses = {ConfigError: 400, UnknownCallerError: 401, PrivilegeError: 403, BusError: 503}
-    status = statuses.get(type(error), 500)
+    status = next((status for kind, status in statuses.items() if isinstance(error, kind)), 500)
     return web.json_response({"error": error.message, "hint": error.hint}, status=status)
 
 

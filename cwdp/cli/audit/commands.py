@@ -1,5 +1,6 @@
 """`cwdp audit run`, `show`, `list`, `diff`, `verdict`, `baseline`: audits that a manager makes and keeps."""
 
+import sys
 import time
 from typing import Any
 
@@ -10,8 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from cwdp.cli import tables
-from cwdp.cli.audit.options import json_option, nagios_option, number_option, strict_option
-from cwdp.cli.audit.results import ended, rendered
+from cwdp.cli.audit.options import Judged, json_option, judging, number_option
+from cwdp.cli.audit.results import rendered
 from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit
 from cwdp.cli.reading import manager_option
@@ -23,20 +24,9 @@ LOOK_S = 0.2
 
 @click.command()
 @click.argument("hosts", nargs=-1, metavar="[HOST]...")
-@strict_option
-@nagios_option
-@json_option
+@judging
 @manager_option
-@click.pass_context
-def run(
-    ctx: click.Context,
-    *,
-    hosts: tuple[str, ...],
-    strict: bool,
-    nagios: bool,
-    as_json: bool,
-    url: str | None,
-) -> None:
+def run(*, hosts: tuple[str, ...], judged: Judged, url: str | None) -> None:
     """Have hosts tell their facts, and hold these against what is expected of them.
 
     HOST may be a pattern, such as 'gpu*'; all hosts of the fleet unless given. The exit status is 0 where all passes, 1 where
@@ -44,31 +34,19 @@ def run(
     """
     client = ManagerClient(url)
     number = client.put("/v1/audit", {"level": "facts", "hosts": list(hosts)})["number"]
-    _wait(client, number, quiet=as_json or nagios)
-    _show(ctx, client.get("/v1/audit", {"number": number}), strict=strict, nagios=nagios, as_json=as_json)
+    _wait(client, number)
+    _show(client.get("/v1/audit", {"number": number}), judged)
 
 
 @click.command("show")
 @number_option
 @click.option("--anew", is_flag=True, help="Hold its facts against the checks of now.")
-@strict_option
-@nagios_option
-@json_option
+@judging
 @manager_option
-@click.pass_context
-def show_(
-    ctx: click.Context,
-    *,
-    number: int | None,
-    anew: bool,
-    strict: bool,
-    nagios: bool,
-    as_json: bool,
-    url: str | None,
-) -> None:
+def show_(*, number: int | None, anew: bool, judged: Judged, url: str | None) -> None:
     """Show what an audit came to; the exit status is as that of `cwdp audit run`."""
     query = ({} if number is None else {"number": number}) | ({"anew": 1} if anew else {})
-    _show(ctx, ManagerClient(url).get("/v1/audit", query), strict=strict, nagios=nagios, as_json=as_json)
+    _show(ManagerClient(url).get("/v1/audit", query), judged)
 
 
 @click.command("list")
@@ -94,26 +72,14 @@ def diff(*, older: int | None, newer: int | None, as_json: bool, url: str | None
 
 @click.command()
 @click.argument("host")
-@strict_option
-@nagios_option
-@json_option
+@judging
 @manager_option
-@click.pass_context
-def verdict(
-    ctx: click.Context, *, host: str, strict: bool, nagios: bool, as_json: bool, url: str | None
-) -> None:
+def verdict(*, host: str, judged: Judged, url: str | None) -> None:
     """Say whether HOST passed the last audit: for what starts jobs, such as Slurm's prolog. Nothing is read anew."""
     answer = ManagerClient(url).get("/v1/audit/verdict", {"host": host})
     audit = msgspec.convert(answer["audit"], Audit)
-    if not nagios:
-        emit(
-            answer,
-            as_json=as_json,
-            render=lambda: Group(
-                Text(f"{host}, audit {answer['number']} of {shown_time(answer['ended_s'])}"), rendered(audit)
-            ),
-        )
-    ended(ctx, audit, strict=strict, nagios=nagios)
+    about = f"{host}, audit {answer['number']} of {shown_time(answer['ended_s'])}"
+    judged.tell(audit, answer, lambda: Group(Text(about, "dim"), rendered(audit)))
 
 
 @click.command()
@@ -134,21 +100,21 @@ def baseline(*, host: str, number: int | None, url: str | None) -> None:
 COMMANDS = (run, show_, list_, diff, verdict, baseline)
 
 
-def _wait(client: ManagerClient, number: int, *, quiet: bool) -> None:
-    """Until an audit is over, with a bar on a terminal."""
+def _wait(client: ManagerClient, number: int) -> None:
+    """Until an audit is over, with a bar where standard error is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as progress:
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+    ) as progress:
         task = progress.add_task("hosts that have answered", total=None)
         while (now := client.get("/v1/audit/progress"))["number"] == number:
             progress.update(task, completed=now["answered"], total=now["hosts"])
             time.sleep(LOOK_S)
 
 
-def _show(ctx: click.Context, answer: Any, *, strict: bool, nagios: bool, as_json: bool) -> None:
+def _show(answer: Any, judged: Judged) -> None:
     audit = msgspec.convert(answer["audit"], Audit)
-    if not nagios:
-        emit(answer, as_json=as_json, render=lambda: Group(rendered(audit), _about(answer)))
-    ended(ctx, audit, strict=strict, nagios=nagios)
+    judged.tell(audit, answer, lambda: Group(rendered(audit), _about(answer)))
 
 
 def _about(answer: Any) -> Text:

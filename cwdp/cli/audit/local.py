@@ -6,16 +6,8 @@ from pathlib import Path
 import click
 
 from cwdp.audit.collecting import Wanted, collect
-from cwdp.cli.audit.options import (
-    json_option,
-    nagios_option,
-    role_option,
-    roles_of,
-    root_option,
-    strict_option,
-)
-from cwdp.cli.audit.results import ended, rendered
-from cwdp.cli.output import emit
+from cwdp.cli.audit.options import Judged, judging, role_option, roles_of, root_option
+from cwdp.cli.audit.results import rendered
 from manager.audit.checks.loading import load_checks
 from manager.audit.judging.judge import judge
 from manager.audit.today import today
@@ -33,20 +25,8 @@ from manager.view.audit_views import audit_json
     multiple=True,
     help=f"A file of checks, or a folder of such, besides the default ones; {DEFAULT_CHECKS} unless given.",
 )
-@strict_option
-@nagios_option
-@json_option
-@click.pass_context
-def local(
-    ctx: click.Context,
-    *,
-    root: Path | None,
-    given: tuple[str, ...],
-    paths: tuple[Path, ...],
-    strict: bool,
-    nagios: bool,
-    as_json: bool,
-) -> None:
+@judging
+def local(*, root: Path | None, given: tuple[str, ...], paths: tuple[Path, ...], judged: Judged) -> None:
     """Hold this host, or a recorded one, against what is expected; no manager is asked, nothing is changed.
 
     What is expected to be the same on like hosts is not judged, as there is one. The exit status is that of `cwdp audit run`.
@@ -55,9 +35,7 @@ def local(
     wanted = Wanted(host=root.name if root else "", root=str(root or ""), roles=roles_of(given))
     facts = asyncio.run(collect(wanted))
     audit = judge(checks, [facts], today=today())
-    if not nagios:
-        emit(audit_json(audit), as_json=as_json, render=lambda: rendered(audit))
-    ended(ctx, audit, strict=strict, nagios=nagios)
+    judged.tell(audit, audit_json(audit), lambda: rendered(audit))
 
 
 def _files(paths: tuple[Path, ...]) -> list[Path]:

@@ -1,13 +1,20 @@
-"""Options that commands of `cwdp audit` share."""
+"""Options that commands of `cwdp audit` share, and how those end that judge."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, NoReturn, get_args
 
 import click
 import msgspec
+from msgspec import Struct
+from rich.console import RenderableType
 
-from cwdp.errors import ConfigError
+from cwdp.cli.output import emit
+from cwdp.errors import ConfigError, CwdpError, RefusedError
 from cwdp.shared.audit.facts import Role
+from manager.audit import summary
+from manager.audit.results import Audit
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 strict_option = click.option(
@@ -43,3 +50,47 @@ def roles_of(given: tuple[str, ...]) -> dict[str, Role]:
         if not name or not between or role not in known:
             raise ConfigError(f"{name}{between}{role} is no role of a NIC", "such as --role eth0=front")
     return {name: msgspec.convert(role, type=Role) for name, _, role in pairs}
+
+
+class Judged(Struct, frozen=True):
+    """How a verdict is to be told."""
+
+    strict: bool
+    nagios: bool
+    as_json: bool
+
+    def tell(self, audit: Audit, data: Any, render: Callable[[], RenderableType]) -> NoReturn:
+        """Print an audit, and end the command as its verdicts are."""
+        status = summary.exit_status(audit, strict=self.strict)
+        if self.nagios:
+            line, status = summary.nagios(audit, strict=self.strict)
+            click.echo(line)
+        else:
+            emit(data, as_json=self.as_json, render=render)
+        click.get_current_context().exit(status)
+
+
+def judging(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of `Judged`, as `judged`; where it fails it ends with 3, as 1 says that a host does."""
+
+    @functools.wraps(command)
+    def judges(*, strict: bool, nagios: bool, as_json: bool, **others: Any) -> None:
+        try:
+            command(judged=Judged(strict, nagios, as_json), **others)
+        except CwdpError as error:
+            if nagios:
+                click.echo(f"AUDIT UNKNOWN - {error.message}")
+                click.get_current_context().exit(summary.NAGIOS_UNKNOWN)
+            if isinstance(error, RefusedError) and error.is_asked_wrongly:
+                error.exit_status = summary.USAGE
+            elif error.exit_status == summary.FAILED:
+                error.exit_status = summary.INCOMPLETE
+            raise
+
+    for option in (
+        json_option,
+        click.option("--nagios", is_flag=True, help="Print one line, and end as Nagios wants it."),
+        click.option("--strict", is_flag=True, help="Warnings fail too, and all that is unknown matters."),
+    ):
+        judges = option(judges)
+    return judges

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import click
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -34,24 +33,18 @@ def rendered(audit: Audit) -> RenderableType:
     rows = _alike(audit.results)
     for alike in rows:
         one = alike[0]
-        table.add_row(Text(one.verdict, STYLES[one.verdict]), one.check, _where(alike), _what(one))
+        names = dict.fromkeys(each.check for each in alike)
+        check = one.check if len(names) == 1 else f"{len(names)} checks"
+        table.add_row(Text(one.verdict, STYLES[one.verdict]), check, _where(alike), _what(one, list(names)))
     return Group(*([table] if rows else []), Text(summary.in_words(audit)))
 
 
-def ended(ctx: click.Context, audit: Audit, *, strict: bool, nagios: bool) -> None:
-    """End the command as the verdicts are."""
-    if nagios:
-        line, status = summary.nagios(audit, strict=strict)
-        click.echo(line)
-        ctx.exit(status)
-    ctx.exit(summary.exit_status(audit, strict=strict))
-
-
 def _alike(results: Iterable[Result]) -> list[list[Result]]:
-    """Findings that say the same of several hosts, the gravest first."""
+    """Findings that say the same, of several hosts, or, where nothing is known, of several checks; the gravest first."""
     same: defaultdict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for one in results:
-        same[one.verdict, one.check, one.found, one.expected, one.reason].append(one)
+        said = (one.host, one.subject) if one.verdict == "unknown" else (one.check, one.found, one.expected)
+        same[one.verdict, one.reason, *said].append(one)
     return sorted(same.values(), key=lambda alike: (GRAVEST.index(alike[0].verdict), alike[0].check))
 
 
@@ -62,12 +55,14 @@ def _where(alike: Sequence[Result]) -> str:
     return f"{named}: {', '.join(subjects)}" if subjects else named
 
 
-def _what(one: Result) -> Text:
-    said = one.found or one.reason
+def _what(one: Result, names: Sequence[str]) -> Text:
+    said = one.reason if one.verdict == "unknown" else one.found or one.reason
     if one.found and one.expected:
         said = f"{one.found}; expected {one.expected}"
     what = Text(said)
-    if one.found and one.reason:
+    if len(names) > 1:
+        what.append(f": {', '.join(names)}", "dim")
+    if one.reason and said != one.reason:
         what.append(f" ({one.reason})")
     if one.mend and one.verdict in ("fail", "outlier", "warn"):
         what.append(f"\n-> {one.mend}", "bold" if one.verdict != "warn" else "")
