@@ -74,7 +74,7 @@ def _note_by_sysfs(notes: Notes, source: Source, gpu: GpuDevice, reason: str) ->
     if is_amd:
         for fact, name in BY_SYSFS.items():
             notes.note(fact, partial(source.text, f"{folder}/{name}"))
-        notes.lack(BY_NVML_ONLY, "not read of AMD's GPUs")
+        notes.lack([fact for fact in BY_NVML_ONLY if "nvlink" not in fact], "not read of AMD's GPUs")
     else:
         notes.lack((*BY_SYSFS, *BY_NVML_ONLY), reason)
 
