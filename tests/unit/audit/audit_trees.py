@@ -112,16 +112,11 @@ def configuration(read_request: int = 0, payload: int = 128, acs: int = 0) -> by
     return bytes(space)
 
 
-def memory(  # noqa: PLR0913
-    form: str,
-    vendor: str,
-    part: str,
-    serial: str,
-    temperature: float = 0.0,
-    rx: list[int] = [],
-    tx: list[int] = [],  # noqa: B006
-) -> dict[str, str]:
+def memory(*, form: str, vendor: str, part: str, serial: str, **monitors: Any) -> dict[str, str]:
     """The memory of a transceiver; powers in tenths of a microwatt."""
+    rx, tx, temperature = (
+        monitors.get(name, none) for name, none in (("rx", []), ("tx", []), ("temperature", 0))
+    )
     page, lanes, diagnostics = bytearray(256), bytearray(128), bytearray(128)
     texts, kind = {
         "osfp": ((129, 148, 166), 0x19),

@@ -122,7 +122,7 @@ EXPECTED: list[tuple[str, str, str, dict[str, Any]]] = [
         "pcie_read_request_bytes": 4096, "pcie_payload_bytes": 256, "numa_node": 1, "irqs": 2, "irqs_off_node": 0,
         "speed_bps": 400_000_000_000, "fec": "rs", "mtu_bytes": 9000, "pfc_priorities": [3],
         "ets_percent": [20, 0, 0, 80, 0, 0, 0, 0], "dscp_priorities": ["26:3", "48:6"], "trust": "dscp",
-        "ecn_receiver": [3], "ecn_sender": [3], "routes": ["10.1.5.10/31", "0.0.0.0/0 table 101"][::-1],
+        "ecn_receiver": [3], "ecn_sender": [3], "routes": ["10.1.5.10/31", "0.0.0.0/0 table 101"],
         "module": "NVIDIA MMS4X00-NS400", "module_serial": "MT2330FT05", "module_temperature_c": 51.5,
         "module_rx_power_dbm": [-0.46, -0.4, -0.56, -0.32], "module_tx_power_dbm": [0.41] * 4,
         "eswitch_mode": "legacy", "firmware_stored": "28.43.1014", "growing_errors": [],
@@ -221,8 +221,10 @@ def test_what_does_not_apply_is_in_neither(
 
 def test_roles_can_be_given(tmp_path: Path) -> None:
     root = audit_trees.write("h100", tmp_path / "h100")
-    found = facts_of(root, roles={"rail0": "front", "eth0": "back", "nope": "back"})
+    found = facts_of(root, roles={"rail0": "front", "eth0": "back", "nope": "back", "rail1": ""})
     assert subject(found, "nic", "rail0").role == "front"
     assert subject(found, "rdma", "mlx5_0/1").role == "front"
     assert subject(found, "nic", "eth0").role == "back"
+    assert subject(found, "nic", "rail1").role == ""
+    assert subject(found, "rdma", "mlx5_1/1").role == ""
     assert found.troubles == {"subjects 1": "there is no NIC nope, which has a role"}
