@@ -24,6 +24,8 @@ THROTTLES = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
     0x100: "display clocks",
+    0x200: "board limit",
+    0x400: "reliability",
 }
 """nvmlClocksThrottleReasons; 1 is idleness."""
 

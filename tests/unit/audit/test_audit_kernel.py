@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from cwdp.audit import answers
+from cwdp.audit import answers, growth
 from cwdp.audit.areas import pcie
 from cwdp.audit.collecting import CHILD, Wanted, collect
-from cwdp.audit.kernel import dcb, devlink, ethtool, nvml
+from cwdp.audit.kernel import dcb, devlink, ethtool, interfaces, nvml
 from cwdp.audit.live import EACH, WHOLE, Live
+from cwdp.audit.notes import Notes
 from cwdp.audit.recorded import Recorded
 from cwdp.audit.unreadable import Unreadable
 from cwdp.dataplane.kernel.netlink import attribute
@@ -45,6 +46,69 @@ def test_priority_flow_control_and_classes_of_dcb() -> None:
 def test_a_driver_that_tells_nothing_of_dcb() -> None:
     assert dcb.parse(b"") == answers.Dcb()
     assert dcb.parse(attribute(1, b"short")) == answers.Dcb()
+
+
+def test_links_by_netlink() -> None:
+    info = attribute(1, b"vlan\0") + attribute(4, b"bond\0")
+    told = attribute(3, b"eth0.5\0") + attribute(4, b"\xdc\x05\0\0") + attribute(5, b"\x02\0\0\0")
+    told += attribute(10, b"\x07\0\0\0") + attribute(18, info) + attribute(35, b"\x03\0\0\0")
+    message = interfaces.IFINFOMSG.pack(0, 1, 9, 0x11043, 0) + told
+    link = answers.Link(
+        index=9,
+        name="eth0.5",
+        kind="vlan",
+        port_kind="bond",
+        master=7,
+        lower=2,
+        mtu=1500,
+        flags=0x11043,
+        carrier_changes=3,
+    )
+    assert interfaces._link(message) == link
+    assert interfaces._link(message + attribute(37, b"\0\0\0\0")).lower == 0
+
+
+def test_routes_by_netlink() -> None:
+    hops = (
+        struct.pack("=HBBi", 8, 0, 0, 3) + struct.pack("=HBBi", 16, 0, 1, 4) + attribute(5, b"\x0a\0\0\x01")
+    )
+    head = interfaces.RTMSG.pack(2, 16, 0, 0, 252, 3, 0, 1, 0)
+    told = (
+        attribute(1, b"\x0a\x63\0\0")
+        + attribute(9, hops)
+        + attribute(15, b"\xe9\x03\0\0")
+        + attribute(6, b"\x07\0\0\0")
+    )
+    (route,) = interfaces._route(head + told)
+    assert route == answers.Route(
+        family=4, destination="10.99.0.0", prefix=16, interfaces=[3, 4], table=1001, metric=7
+    )
+    for other in (
+        interfaces.RTMSG.pack(2, 0, 0, 0, 255, 2, 0, 2, 0),
+        interfaces.RTMSG.pack(128, 0, 0, 0, 254, 2, 0, 1, 0),
+    ):
+        assert list(interfaces._route(other)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "grown"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, ["b"]),
+        ({"a": 1}, {"a": 0}, []),
+        ({"a": 5}, {"a": 2}, ["a"]),
+        ({"a": 1}, {"a": 1, "new": 7}, []),
+    ],
+)
+def test_counters_that_grow(before: dict[str, int], now: dict[str, int], grown: list[str]) -> None:
+    notes = Notes("nic", "eth0")
+    growth.note(notes, growth.First(0.0, {"nic eth0": before}), now)
+    assert notes.facts == {"growing_errors": grown}
+
+
+def test_counters_that_cannot_be_read() -> None:
+    notes = Notes("nic", "eth0")
+    growth.note(notes, growth.First(), {"a": 1})
+    assert notes.missing == {"growing_errors": "no counters of errors are told"}
 
 
 def test_versions_of_devlink_are_told_apart() -> None:

@@ -178,6 +178,7 @@ def test_facts(hosts: dict[str, HostFacts], name: str, kind: str, of: str, expec
         ("mi300x", "nic", "gpu2_eth", {"ecn_sender": "the driver does not tell"}),
         ("mi300x", "gpu", "0", {"has_ecc": "not read of AMD's GPUs", "product": "no such file"}),
         ("v100", "nic", "ens1f0", {"fec": "the kernel has no netlink for ethtool (before 5.6)"}),
+        ("v100", "nic", "ens1f0", {"ecn_sender": "the driver does not tell"}),
         ("v100", "gpu", "0", {"rows_failed": "NVML: Not Supported"}),
         ("v100", "rdma", "mlx5_bond_0/1", {"roce_mode": "configfs has no folder of rdma_cm"}),
         (
