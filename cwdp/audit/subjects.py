@@ -14,6 +14,9 @@ from cwdp.shared.audit.facts import Role
 NET, INFINIBAND, PCI = "sys/class/net", "sys/class/infiniband", "sys/bus/pci/devices"
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 MOST_SUBJECTS = 256
+MOST_LISTED = 1 << 14
+"""Interfaces, RDMA devices and PCI devices: a host of containers has thousands of the first."""
+
 ETHERNET = 1
 MOST_HOPS = 8
 """From an interface over those below it to its ports."""
@@ -76,23 +79,24 @@ class Found(Struct, frozen=True):
 
 
 def find(source: Source, roles: Mapping[str, Role]) -> Found:
-    """All subjects of a host; `roles` are those that are configured.
+    """All subjects of a host; `roles` are those that are configured, "" for none.
 
     A NIC that no role is configured for is `front` where a default route leads over it, else `back` where an RDMA
     device sends by it. Where default routes lead over all NICs of RDMA devices, these are `back`.
     """
     links = {link.name: link for link in _links(source)}
-    ports = _rdma_ports(source)
-    hardware = set(_hardware(source, links))
+    troubles: list[str] = []
+    ports = _rdma_ports(source, _listed(source, INFINIBAND, troubles))
+    hardware = set(_hardware(source, links, _listed(source, NET, troubles)))
     backs = _with_ports({port.nic for port in ports if port.nic}, links, hardware)
     fronts = _with_ports(_default_nics(source, links), links, hardware)
     fronts = fronts if backs - fronts else fronts - backs
     configured = {name for name, role in roles.items() if role}
     names = sorted(name for name in hardware | backs | fronts | configured if not links or name in links)
-    given = {name: roles.get(name) or _role(name, backs, fronts) for name in names}
-    gpus = _gpus(source)
+    given = {name: roles[name] if name in roles else _role(name, backs, fronts) for name in names}
+    gpus = _gpus(source, _listed(source, PCI, troubles))
     lists = (("NICs", len(names)), ("RDMA ports", len(ports)), ("GPUs", len(gpus)))
-    troubles = [
+    troubles += [
         f"{count:,} {what}, of which {MOST_SUBJECTS} are told"
         for what, count in lists
         if count > MOST_SUBJECTS
@@ -135,12 +139,19 @@ def _links(source: Source) -> list[Link]:
         return []
 
 
-def _hardware(source: Source, links: Mapping[str, Link]) -> Iterator[str]:
-    """Ethernet NICs with a device on a bus."""
+def _listed(source: Source, folder: str, troubles: list[str]) -> list[str]:
+    """What is in a folder; nothing where it is not there, a trouble where it cannot be read."""
+    if not source.exists(folder):
+        return []
     try:
-        names = source.names(NET, 1 << 16)
-    except Unreadable:
-        return
+        return source.names(folder, MOST_LISTED)
+    except Unreadable as reason:
+        troubles.append(f"{folder}: {reason.message}")
+        return []
+
+
+def _hardware(source: Source, links: Mapping[str, Link], names: list[str]) -> Iterator[str]:
+    """Ethernet NICs with a device on a bus."""
     for name in names:
         is_ethernet = name not in links or links[name].hardware == ETHERNET
         if is_ethernet and source.exists(f"{NET}/{name}/device"):
@@ -182,11 +193,7 @@ def _with_role(port: RdmaPort, given: Mapping[str, Role]) -> RdmaPort:
     return RdmaPort(port.device, port.port, port.nic, port.pci, given.get(port.nic, ""))
 
 
-def _rdma_ports(source: Source) -> list[RdmaPort]:
-    try:
-        devices = source.names(INFINIBAND)
-    except Unreadable:
-        return []
+def _rdma_ports(source: Source, devices: list[str]) -> list[RdmaPort]:
     return [
         RdmaPort(device, port, _netdev(source, device, port), pci_of(source, f"{INFINIBAND}/{device}/device"))
         for device in devices
@@ -215,22 +222,18 @@ def _netdev(source: Source, device: str, port: int) -> str:
     return ""
 
 
-def _gpus(source: Source) -> list[GpuDevice]:
+def _gpus(source: Source, devices: list[str]) -> list[GpuDevice]:
     """Those that NVML has, then others on the PCI bus."""
     try:
         known = {gpu.pci_address: gpu.index for gpu in source.ask(Gpus).gpus}
     except Unreadable:
         known = {}
-    others = [address for address in _gpu_addresses(source) if address not in known]
+    others = [address for address in _gpu_addresses(source, devices) if address not in known]
     found = [GpuDevice(str(index), address, index) for address, index in known.items()]
     return found + [GpuDevice(str(len(known) + i), address) for i, address in enumerate(others)]
 
 
-def _gpu_addresses(source: Source) -> Iterator[str]:
-    try:
-        devices = source.names(PCI)
-    except Unreadable:
-        return
+def _gpu_addresses(source: Source, devices: list[str]) -> Iterator[str]:
     for address in devices:
         try:
             kind = source.text(f"{PCI}/{address}/class")

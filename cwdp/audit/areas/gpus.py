@@ -24,6 +24,8 @@ THROTTLES = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
     0x100: "display clocks",
+    0x200: "board limit",
+    0x400: "reliability",
 }
 """nvmlClocksThrottleReasons; 1 is idleness."""
 
@@ -74,7 +76,7 @@ def _note_by_sysfs(notes: Notes, source: Source, gpu: GpuDevice, reason: str) ->
     if is_amd:
         for fact, name in BY_SYSFS.items():
             notes.note(fact, partial(source.text, f"{folder}/{name}"))
-        notes.lack(BY_NVML_ONLY, "not read of AMD's GPUs")
+        notes.lack([fact for fact in BY_NVML_ONLY if "nvlink" not in fact], "not read of AMD's GPUs")
     else:
         notes.lack((*BY_SYSFS, *BY_NVML_ONLY), reason)
 

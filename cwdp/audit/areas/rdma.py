@@ -107,7 +107,10 @@ def _configured(source: Source, path: str) -> str:
 
 def _traffic_class(source: Source, port: RdmaPort) -> int:
     """NVIDIA's driver, not the kernel's, has it: `Global tclass=106`, or nothing where none is forced."""
-    text = source.text(f"{INFINIBAND}/{port.device}/tc/{port.port}/traffic_class")
+    path = f"{INFINIBAND}/{port.device}/tc/{port.port}/traffic_class"
+    if not source.exists(path):
+        raise Unreadable("the driver does not tell")
+    text = source.text(path)
     if not text:
         return -1
     found = re.match(r"Global tclass=(\d{1,3})\b", text, re.ASCII)

@@ -34,9 +34,9 @@ def _title(found: HostFacts, them: list[Subject]) -> str:
 def _table(them: list[Subject]) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1))
     table.add_column("fact", no_wrap=True)
-    table.add_column("value", overflow="fold", ratio=3)
+    table.add_column("value", overflow="fold")
     if len(them) > 1:
-        table.add_column("of", overflow="fold", ratio=1)
+        table.add_column("of", overflow="fold")
     for fact in _facts_of(them):
         for text, names in _values(them, fact):
             style = "dim" if text.startswith(NOT_AVAILABLE) else ""

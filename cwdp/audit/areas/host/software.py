@@ -12,7 +12,7 @@ from cwdp.audit.unreadable import Unreadable
 MODULES = "proc/modules"
 MATTER = re.compile(
     r"amdgpu|bnxt_(en|re)|bonding|efa|ena|gdrdrv|ib_(core|umad|uverbs)|ice|ionic|irdma|iw_cxgb4|mana|mana_ib|mlx[45]_\w+|mlxfw"
-    r"|nouveau|nv_peer_mem|nvidia\w*|rdma_\w+|8021q|siw"
+    r"|nouveau|nv_peer_mem|nvidia\w*|rdma_\w+|8021q|siw|virtio_net"
 )
 PEER_MEMORY = {"nvidia_peermem", "nv_peer_mem"}
 DMA_BUF_SINCE = (5, 12)

@@ -16,7 +16,7 @@ MEMORY_BYTES = 256
 MILLIWATT = 10_000
 """Powers are in tenths of a microwatt."""
 
-DARK_DBM = -40.0
+DARK, DARK_DBM = bytes(2), -40.0
 """Told for no light at all, whose logarithm there is not."""
 
 COPPER_TECHNOLOGIES = range(0xA, 0x10)
@@ -92,8 +92,8 @@ def _note_monitors(notes: Notes, told: Module, memory: bytes, layout: Layout) ->
     page = memory if layout.in_page == "memory" else _bytes(getattr(told, layout.in_page))
     warm = memory if layout.in_page == "lanes" else page
     notes.note("module_temperature_c", lambda: _temperature(warm, layout.temperature))
-    notes.note("module_rx_power_dbm", lambda: _powers(page, layout.rx, layout.lanes))
-    notes.note("module_tx_power_dbm", lambda: _powers(page, layout.tx, layout.lanes))
+    notes.note("module_rx_power_dbm", lambda: _powers(page, layout.rx, _lanes(page, layout)))
+    notes.note("module_tx_power_dbm", lambda: _powers(page, layout.tx, _lanes(page, layout)))
 
 
 def _is_copper(memory: bytes, layout: Layout) -> bool:
@@ -119,6 +119,16 @@ def _text(memory: bytes, at: int) -> str:
 def _temperature(page: bytes, at: int) -> float:
     """In 1/256 of a degree, two's complement."""
     return round(int.from_bytes(_word(page, at), "big", signed=True) / 256, 1)
+
+
+def _lanes(page: bytes, layout: Layout) -> int:
+    """How many are in use: those behind the last that sends or receives light are not; all where none does."""
+    lit = (
+        lane
+        for lane in range(layout.lanes)
+        if any(_word(page, at + 2 * lane) != DARK for at in (layout.rx, layout.tx))
+    )
+    return max(lit, default=layout.lanes - 1) + 1
 
 
 def _powers(page: bytes, at: int, lanes: int) -> list[float]:

@@ -11,7 +11,7 @@ from cwdp.audit.subjects import Found, default_routes
 from cwdp.audit.unreadable import Unreadable
 
 CONF = "proc/sys/net/ipv4/conf"
-NIC_ROUTES = 256
+NIC_ROUTES, MAIN = 256, 254
 ALL = {4: str(ipaddress.IPv4Address(0)), 6: "::"}
 
 
@@ -58,8 +58,9 @@ def _routes(source: Source, name: str) -> list[str]:
     return [_text(route) for route in sorted(found, key=_order)]
 
 
-def _order(route: Route) -> tuple[int, int, bytes, int]:
-    return route.table, route.family, _packed(route.destination), route.prefix
+def _order(route: Route) -> tuple[bool, int, int, bytes, int]:
+    """The main table first."""
+    return route.table != MAIN, route.table, route.family, _packed(route.destination), route.prefix
 
 
 def _packed(address: str) -> bytes:
@@ -72,4 +73,4 @@ def _packed(address: str) -> bytes:
 def _text(route: Route) -> str:
     """Such as `10.0.0.0/24`, or `0.0.0.0/0 table 101` of another table than the main one."""
     where = f"{route.destination or ALL.get(route.family, '')}/{route.prefix}"
-    return where if route.table == 254 else f"{where} table {route.table}"
+    return where if route.table == MAIN else f"{where} table {route.table}"
