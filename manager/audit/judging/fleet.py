@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.audit.facts import FACTS_VERSION, HostFacts, Subject, SubjectKind
+from cwdp.shared.audit.facts import HostFacts, Subject, SubjectKind
 from manager.audit.checks.model import DERIVED, FACTS, Check
 from manager.audit.judging.expectations import fits_condition
 from manager.audit.judging.values import Garbled, Known, column, printable
@@ -25,6 +25,18 @@ LISTED_BY: Mapping[str, tuple[str, ...]] = {
     "gpu": ("gpus",),
 }
 """Areas that tell which subjects of a kind a host has."""
+
+EVERYWHERE = frozenset(
+    {
+        "host.kernel_release",
+        "host.cpus",
+        "host.memory_bytes",
+        "nic.is_up",
+        "nic.mtu_bytes",
+        "rdma.state",
+    }
+)
+"""Facts that apply to every subject of their kind: one that is not there, without a reason, is not known."""
 
 _COUNTED_OF = {"nic.route_count": "routes", "nic.address_count": "addresses"}
 
@@ -156,7 +168,8 @@ class Fleet:
         """Why a fact of a subject is not known, and whether all of its host lack it; None where it does not apply."""
         host = self.hosts[owner]
         if (
-            not (subject.missing or host.troubles)
+            name not in EVERYWHERE
+            and not (subject.missing or host.troubles)
             and name.startswith(subject.kind)
             and FACTS[name].since <= host.version
         ):
@@ -171,8 +184,9 @@ class Fleet:
         if trouble:
             return trouble, True
         if FACTS[name].since > host.version:
-            return f"an agent of version {host.version} (now {FACTS_VERSION}) does not tell it", True
-        return None
+            told = f"facts of version {host.version} do not tell it, those of {FACTS[name].since} do"
+            return told, True
+        return ("it is not told", False) if name in EVERYWHERE else None
 
     @staticmethod
     def trouble(name: str, host: HostFacts, *, has_subjects: bool) -> str:
@@ -181,6 +195,14 @@ class Fleet:
         areas = (FACTS[name].area, *(() if has_subjects else LISTED_BY[kind]))
         return next(
             (f"{area}: {printable(host.troubles[area])}" for area in areas if area in host.troubles), ""
+        )
+
+    def tells_nothing(self, owner: int) -> bool:
+        """Whether a host tells no fact that there is."""
+        return not any(
+            f"{subject.kind}.{name}" in FACTS
+            for subject in self.hosts[owner].subjects[:MOST_SUBJECTS]
+            for name in subject.facts
         )
 
     def select(self, check: Check) -> Rows:
