@@ -19,6 +19,7 @@ from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS
 from cwdp.shared.loopwatch import LoopWatch
 from manager.access.refusals import REASONS as REFUSAL_REASONS
 from manager.access.refusals import Refusals
+from manager.api.audit_metrics import audit_metrics
 from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
 from manager.api.jobs.collective_metrics import LATEST, MOST_JOBS, collective_metrics
 from manager.api.jobs.iteration_metrics import cause_metric, iteration_metrics
@@ -225,6 +226,7 @@ class FleetCollector:
         yield from self._flaps()
         yield from self._planner()
         yield from self._history()
+        yield from audit_metrics(self._sources.audits)
         yield from self._counters()
 
     def _large(self, moment: _Moment) -> Iterator[Metric]:

@@ -67,9 +67,7 @@ def baseline(facts: HostFacts) -> str:
         "",
     ]
     host = next((subject for subject in facts.subjects if subject.kind == "host"), Subject(kind="host"))
-    model = {
-        name: host.facts[name.partition(".")[2]] for name in MODEL if name.partition(".")[2] in host.facts
-    }
+    model: dict[str, Value] = {name: word for name in MODEL if (word := _text(host, name.partition(".")[2]))}
     blocks = [*_of_host(host, model), *_of_parts(facts, model)]
     return "\n".join([*head, *blocks])
 
@@ -88,7 +86,7 @@ def _of_parts(facts: HostFacts, model: Mapping[str, Value]) -> Iterator[str]:
     groups: dict[tuple[str, str, str], list[Subject]] = {}
     for subject in facts.subjects:
         if subject.kind != "host":
-            part = str(subject.facts.get(TOLD_BY[subject.kind], ""))
+            part = _text(subject, TOLD_BY[subject.kind])
             groups.setdefault((subject.kind, part, subject.role), []).append(subject)
     for number, ((kind, part, role), subjects) in enumerate(sorted(groups.items()), 1):
         told_by = TOLD_BY[kind]
@@ -98,8 +96,8 @@ def _of_parts(facts: HostFacts, model: Mapping[str, Value]) -> Iterator[str]:
                 continue
             when = {**model, **({f"{kind}.{told_by}": part} if part else {})}
             limits: dict[str, Value] = {"role": role} if role and kind != "gpu" else {}
-            if not role and kind != "gpu":
-                limits = {"subjects": [_exactly(subject.name) for subject in subjects]}
+            if not part or (not role and kind != "gpu"):
+                limits["subjects"] = [_exactly(subject.name) for subject in subjects]
             for suffix, more, value in _values(name, subjects):
                 title = f"baseline-{kind}-{number}-{_words(name)}{suffix}"
                 yield _check(title, fact, {"value": value}, when, {**limits, **more})
@@ -115,6 +113,11 @@ def _values(name: str, subjects: Sequence[Subject]) -> Iterator[tuple[str, dict[
         return
     for place, subject in enumerate(have):
         yield f"-{place}", {"subjects": _exactly(subject.name)}, subject.facts[name]
+
+
+def _text(subject: Subject, name: str) -> str:
+    value = subject.facts.get(name, "")
+    return value if isinstance(value, str) and not isinstance(sane(value, "text"), Garbled) else ""
 
 
 def _is_told(fact: str, value: Value) -> bool:

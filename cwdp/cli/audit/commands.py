@@ -79,7 +79,13 @@ def verdict(*, host: str, judged: Judged, url: str | None) -> None:
     answer = ManagerClient(url).get("/v1/audit/verdict", {"host": host})
     audit = msgspec.convert(answer["audit"], Audit)
     about = f"{host}, audit {answer['number']} of {shown_time(answer['ended_s'])}"
-    judged.tell(audit, answer, lambda: Group(Text(about, "dim"), rendered(audit)))
+    judged.tell(
+        audit,
+        answer,
+        lambda: Group(Text(about, "dim"), rendered(audit)),
+        title=f"{host}, audit {answer['number']}",
+        ended_s=answer["ended_s"],
+    )
 
 
 @click.command()
@@ -114,7 +120,13 @@ def _wait(client: ManagerClient, number: int) -> None:
 
 def _show(answer: Any, judged: Judged) -> None:
     audit = msgspec.convert(answer["audit"], Audit)
-    judged.tell(audit, answer, lambda: Group(rendered(audit), _about(answer)))
+    judged.tell(
+        audit,
+        answer,
+        lambda: Group(rendered(audit), _about(answer)),
+        title=f"Audit {answer['number']} of {len(answer['hosts'])} hosts",
+        ended_s=answer["ended_s"],
+    )
 
 
 def _about(answer: Any) -> Text:

@@ -35,7 +35,13 @@ def local(*, root: Path | None, given: tuple[str, ...], paths: tuple[Path, ...],
     wanted = Wanted(host=root.name if root else "", root=str(root or ""), roles=roles_of(given))
     facts = asyncio.run(collect(wanted))
     audit = judge(checks, [facts], today=today())
-    judged.tell(audit, audit_json(audit), lambda: rendered(audit))
+    judged.tell(
+        audit,
+        audit_json(audit),
+        lambda: rendered(audit),
+        title=f"Audit of {facts.host}",
+        ended_s=facts.taken_s,
+    )
 
 
 def _files(paths: tuple[Path, ...]) -> list[Path]:

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from cwdp.cli.output import emit
 from cwdp.errors import ConfigError, CwdpError, RefusedError
 from cwdp.shared.audit.facts import Role
-from manager.audit import summary
+from manager.audit import report, summary
 from manager.audit.results import Audit
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -58,10 +58,15 @@ class Judged(Struct, frozen=True):
     strict: bool
     nagios: bool
     as_json: bool
+    html: Path | None
 
-    def tell(self, audit: Audit, data: Any, render: Callable[[], RenderableType]) -> NoReturn:
+    def tell(
+        self, audit: Audit, data: Any, render: Callable[[], RenderableType], *, title: str, ended_s: float
+    ) -> NoReturn:
         """Print an audit, and end the command as its verdicts are."""
         status = summary.exit_status(audit, strict=self.strict)
+        if self.html is not None:
+            _write(self.html, report.html(audit, title=title, ended_s=ended_s))
         if self.nagios:
             line, status = summary.nagios(audit, strict=self.strict)
             click.echo(line)
@@ -70,13 +75,20 @@ class Judged(Struct, frozen=True):
         click.get_current_context().exit(status)
 
 
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}", "name another file") from error
+
+
 def judging(command: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the options of `Judged`, as `judged`; where it fails it ends with 3, as 1 says that a host does."""
 
     @functools.wraps(command)
-    def judges(*, strict: bool, nagios: bool, as_json: bool, **others: Any) -> None:
+    def judges(*, strict: bool, nagios: bool, as_json: bool, html: Path | None, **others: Any) -> None:
         try:
-            command(judged=Judged(strict, nagios, as_json), **others)
+            command(judged=Judged(strict, nagios, as_json, html), **others)
         except CwdpError as error:
             if nagios:
                 click.echo(f"AUDIT UNKNOWN - {error.message}")
@@ -89,6 +101,11 @@ def judging(command: Callable[..., None]) -> Callable[..., None]:
 
     for option in (
         json_option,
+        click.option(
+            "--html",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Write a report as well: a page that needs nothing else.",
+        ),
         click.option("--nagios", is_flag=True, help="Print one line, and end as Nagios wants it."),
         click.option("--strict", is_flag=True, help="Warnings fail too, and all that is unknown matters."),
     ):

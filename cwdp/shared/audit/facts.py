@@ -1,9 +1,9 @@
 """What is read of a host for an audit: facts, without a verdict, so that old ones can be judged anew."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 FACTS_VERSION = 1
 SubjectKind = Literal["host", "nic", "rdma", "gpu"]
@@ -31,6 +31,51 @@ class Subject(Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
+class Walk(Struct, frozen=True, kw_only=True):
+    """A packet that is sent again and again over one path, each time one hop further: what switches do to it shows in their answers.
+
+    Attributes:
+        nic: the interface to send from.
+        dst_addr: where to; of the address family of the packet.
+        sport: the UDP source port that selects the path; the destination port is that of RoCEv2.
+        size_bytes: of the IP packet, which is not to be divided on the way (DF).
+        tos: of the IPv4 header, or traffic class: DSCP and ECN (RFC 2474, RFC 3168).
+        hops: it is sent with hop limits from 1 up to this.
+    """
+
+    nic: str
+    dst_addr: str
+    sport: Annotated[int, Meta(ge=1, le=65535)]
+    size_bytes: Annotated[int, Meta(ge=128, le=65535)]
+    tos: Annotated[int, Meta(ge=0, le=255)]
+    hops: Annotated[int, Meta(ge=1, le=16)]
+
+
+class WalkHop(Struct, frozen=True, kw_only=True):
+    """What came of a walk's packet with one hop limit.
+
+    Attributes:
+        answer: `expired` at the hop that it was to expire at, `too_big` where it did not fit (RFC 1191, RFC 8201),
+            `unreachable`, or `none`.
+        responder: the address of who answered; "" for nobody.
+        tos: that the packet had when it came there, as quoted; -1 where no quote tells.
+        mtu_bytes: that a `too_big` tells; 0 where it tells none.
+    """
+
+    answer: Literal["expired", "too_big", "unreachable", "none"]
+    responder: str = ""
+    tos: int = -1
+    mtu_bytes: int = 0
+
+
+class Walked(Struct, frozen=True, kw_only=True):
+    """A walk, with a `WalkHop` for each hop limit from 1 on; or why it was not made."""
+
+    walk: Walk
+    hops: list[WalkHop] = []
+    trouble: str = ""
+
+
 class HostFacts(Struct, frozen=True, kw_only=True):
     """All facts of a host.
 
@@ -40,6 +85,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
         subjects: the host itself first.
         troubles: what could not be read at all, an area and why, such as {"pci": "timed out after 10 s"}.
             Facts of that area are in no subject's `missing`.
+        walks: what came of those that were asked for.
     """
 
     host: str
@@ -47,3 +93,4 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     taken_s: float
     subjects: list[Subject]
     troubles: dict[str, str] = {}
+    walks: list[Walked] = []

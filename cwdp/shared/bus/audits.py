@@ -6,9 +6,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from cwdp.shared.audit.facts import HostFacts
+from cwdp.shared.audit.facts import HostFacts, Walk
 from cwdp.shared.bus.messages import FromAgent
 
+MOST_WALKS = 1_024
 PIECE_BYTES, MOST_PIECES = 256 * 1024, 16
 """Of a host's facts: a message's, and of one audit."""
 
@@ -21,11 +22,13 @@ class AuditOrder(Struct, frozen=True, kw_only=True):
     Attributes:
         number: of the audit; an order that is repeated has the same.
         within_s: the host begins at a moment of its own in that time, so that not all speak at once.
+        walks: to make, besides reading facts.
     """
 
     host: str
     number: Number
     within_s: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    walks: Annotated[list[Walk], Meta(max_length=MOST_WALKS)] = []
 
 
 class AuditReport(FromAgent, frozen=True, kw_only=True):

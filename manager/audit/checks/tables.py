@@ -87,7 +87,7 @@ class Table:
         """A text or a list of texts."""
         value = self.given.get(key, [])
         listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list) or not all(isinstance(one, str) and one for one in listed):
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
             self.wrong(f"{key} is {kind_of(value)}", "it must be a text or texts, such as 'gpu*'", key=key)
             return ()
         return tuple(listed)

@@ -61,12 +61,12 @@ def _one_of(check: Check) -> Holds:
 
 def _min(check: Check) -> Holds:
     least = _number(check)
-    return lambda value: all(each >= least for each in _numbers(value))
+    return lambda value: min(_numbers(value), default=least) >= least
 
 
 def _max(check: Check) -> Holds:
     most = _number(check)
-    return lambda value: all(each <= most for each in _numbers(value))
+    return lambda value: max(_numbers(value), default=most) <= most
 
 
 def _version_min(check: Check) -> Holds:
@@ -137,9 +137,8 @@ def _number(check: Check) -> float:
     return check.wanted
 
 
-def _numbers(value: Key) -> list[float]:
-    listed = value if isinstance(value, tuple) else (value,)
-    return [each for each in listed if isinstance(each, int | float)]
+def _numbers(value: Key) -> Sequence[float]:
+    return value if isinstance(value, tuple) else (value,)  # type: ignore[return-value]
 
 
 def _is_among(wanted: Plain, value: Key) -> bool:

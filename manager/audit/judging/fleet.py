@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from cwdp.shared.audit.facts import FACTS_VERSION, HostFacts, Subject, SubjectKind, Value
+from cwdp.shared.audit.facts import HostFacts, Subject, SubjectKind
 from manager.audit.checks.model import DERIVED, FACTS, Check
 from manager.audit.judging.expectations import fits_condition
 from manager.audit.judging.values import Garbled, Known, column, printable
@@ -14,6 +14,9 @@ from manager.audit.judging.values import Garbled, Known, column, printable
 KINDS: tuple[SubjectKind, ...] = ("host", "nic", "rdma", "gpu")
 MOST_SUBJECTS = 2048
 """Of a host; no more are judged."""
+
+AT_ONCE = 512
+"""Subjects whose facts are put into columns at a time."""
 
 LISTED_BY: Mapping[str, tuple[str, ...]] = {
     "host": (),
@@ -23,20 +26,36 @@ LISTED_BY: Mapping[str, tuple[str, ...]] = {
 }
 """Areas that tell which subjects of a kind a host has."""
 
+EVERYWHERE = frozenset(
+    {
+        "host.kernel_release",
+        "host.cpus",
+        "host.memory_bytes",
+        "nic.is_up",
+        "nic.mtu_bytes",
+        "rdma.state",
+    }
+)
+"""Facts that apply to every subject of their kind: one that is not there, without a reason, is not known."""
+
 _COUNTED_OF = {"nic.route_count": "routes", "nic.address_count": "addresses"}
 
 
 class Rows:
     """Some subjects of a kind, and which host each is of.
 
-    `unsure` are subjects of which it is not known whether they belong to these, with the reason.
+    `unsure` are subjects of which it is not known whether they belong to these, with the reason. `places` are where these
+    are among all of their kind; None for all.
     """
 
     def __init__(
-        self, subjects: list[Subject], owners: list[int], unsure: Sequence[tuple[Subject, int, str]] = ()
+        self,
+        subjects: list[Subject],
+        owners: list[int],
+        unsure: Sequence[tuple[Subject, int, str]] = (),
+        places: list[int] | None = None,
     ) -> None:
-        self.subjects, self.owners, self.unsure = subjects, owners, unsure
-        self.facts: list[dict[str, Value]] = [subject.facts for subject in subjects]
+        self.subjects, self.owners, self.unsure, self.places = subjects, owners, unsure, places
         self._group_ids: list[int | None] | None = None
 
     def __len__(self) -> int:
@@ -49,7 +68,12 @@ class Rows:
     def where(self, keep: Sequence[bool | None]) -> "Rows":
         """Those that are to be kept."""
         chosen = [row for row, is_kept in enumerate(keep) if is_kept]
-        return Rows([self.subjects[row] for row in chosen], [self.owners[row] for row in chosen], self.unsure)
+        return Rows(
+            [self.subjects[row] for row in chosen],
+            [self.owners[row] for row in chosen],
+            self.unsure,
+            chosen if self.places is None else [self.places[row] for row in chosen],
+        )
 
     def group_ids(self, assign: Callable[["Rows"], list[int | None]]) -> list[int | None]:
         """The group of each, found once."""
@@ -70,6 +94,8 @@ class Fleet:
         self.of_kind = {kind: Rows([], []) for kind in KINDS}
         self._selected: dict[object, Rows] = {}
         self._host_columns: dict[str, list[Known]] = {}
+        self._told: dict[str, list[object]] = {}
+        self._last: tuple[str, list[Known]] = ("", [])
         for owner, host in enumerate(self.hosts):
             self._add(owner, host)
         self.troubled = [owner for owner, host in enumerate(self.hosts) if host.troubles]
@@ -87,24 +113,42 @@ class Fleet:
             rows = self.of_kind[subject.kind]
             rows.subjects.append(subject)
             rows.owners.append(owner)
-            rows.facts.append(subject.facts)
 
     def column(self, name: str, rows: Rows, kind: str) -> list[Known]:
         """A fact of each row; of its host, where the fact is a host's and the rows, of `kind`, are not."""
-        own, _, short = name.partition(".")
+        own = name.partition(".")[0]
         if own != kind:
             if name not in self._host_columns:
                 self._host_columns[name] = self.column(name, self.of_kind["host"], "host")
             known = self._host_columns[name]
             return [known[owner] for owner in rows.owners]
-        if name in DERIVED:
-            return self._derived(name, rows)
-        return column(name, [facts.get(short) for facts in rows.facts])
+        if name not in self._told:
+            self._tell(own)
+        if self._last[0] != name:
+            told = self._derived(name) if name in DERIVED else column(name, self._told[name])
+            self._last = (name, told)
+        whole = self._last[1]
+        return whole if rows.places is None else [whole[place] for place in rows.places]
 
-    def _derived(self, name: str, rows: Rows) -> list[Known]:
+    def _tell(self, kind: str) -> None:
+        """Put all facts of a kind of subject into columns, some subjects at a time: a dictionary is in the cache only once."""
+        names = [name for name in FACTS if name.startswith(f"{kind}.")]
+        short = [name.partition(".")[2] for name in names]
+        columns: list[list[object]] = [[] for _ in names]
+        subjects = self._all(kind).subjects
+        for start in range(0, len(subjects), AT_ONCE):
+            block = [tuple(map(subject.facts.get, short)) for subject in subjects[start : start + AT_ONCE]]
+            for values, told in zip(zip(*block, strict=True), columns, strict=True):
+                told.extend(values)
+        self._told.update(zip(names, columns, strict=True))
+
+    def _all(self, kind: str) -> Rows:
+        return next(rows for each, rows in self.of_kind.items() if each == kind)
+
+    def _derived(self, name: str) -> list[Known]:
         base = _COUNTED_OF.get(name)
         if base is not None:
-            told = [facts.get(base) for facts in rows.facts]
+            told = self._told[f"{name.partition('.')[0]}.{base}"]
             return [len(each) if isinstance(each, list | tuple) else None for each in told]
         kind, role = _COUNTS[name]
         of_kind = self.of_kind[kind]
@@ -117,13 +161,20 @@ class Fleet:
         areas = (FACTS[name].area, *LISTED_BY[kind])
         return [
             None if any(area in self.hosts[owner].troubles for area in areas) else counts[owner]
-            for owner in rows.owners
+            for owner in self.of_kind["host"].owners
         ]
 
     def reason(self, name: str, subject: Subject, owner: int) -> tuple[str, bool] | None:
         """Why a fact of a subject is not known, and whether all of its host lack it; None where it does not apply."""
-        own, _, short = name.partition(".")
         host = self.hosts[owner]
+        if (
+            name not in EVERYWHERE
+            and not (subject.missing or host.troubles)
+            and name.startswith(subject.kind)
+            and FACTS[name].since <= host.version
+        ):
+            return None
+        own, _, short = name.partition(".")
         if own != subject.kind:
             subject = self.of_kind["host"].subjects[owner]
         missing = subject.missing.get(_COUNTED_OF.get(name, short))
@@ -133,8 +184,9 @@ class Fleet:
         if trouble:
             return trouble, True
         if FACTS[name].since > host.version:
-            return f"an agent of version {host.version} (now {FACTS_VERSION}) does not tell it", True
-        return None
+            told = f"facts of version {host.version} do not tell it, those of {FACTS[name].since} do"
+            return told, True
+        return ("it is not told", False) if name in EVERYWHERE else None
 
     @staticmethod
     def trouble(name: str, host: HostFacts, *, has_subjects: bool) -> str:
@@ -143,6 +195,14 @@ class Fleet:
         areas = (FACTS[name].area, *(() if has_subjects else LISTED_BY[kind]))
         return next(
             (f"{area}: {printable(host.troubles[area])}" for area in areas if area in host.troubles), ""
+        )
+
+    def tells_nothing(self, owner: int) -> bool:
+        """Whether a host tells no fact that there is."""
+        return not any(
+            f"{subject.kind}.{name}" in FACTS
+            for subject in self.hosts[owner].subjects[:MOST_SUBJECTS]
+            for name in subject.facts
         )
 
     def select(self, check: Check) -> Rows:
@@ -160,7 +220,7 @@ class Fleet:
         return _fits(self.hosts[owner].host, check.hosts)
 
     def _named(self, check: Check) -> Rows:
-        rows = next(self.of_kind[kind] for kind in KINDS if kind == check.kind)
+        rows = self._all(check.kind)
         if not (check.role or check.hosts or check.subjects):
             return rows
         fits = [_fits(host.host, check.hosts) for host in self.hosts]
@@ -192,7 +252,7 @@ class Fleet:
                     why = f"whether it applies is not known, for {name}: {reason[0]}"
                     unsure.append((rows.subjects[row], rows.owners[row], why))
         kept = rows.where([judged.get(value, False) for value in values])
-        return Rows(kept.subjects, kept.owners, unsure)
+        return Rows(kept.subjects, kept.owners, unsure, kept.places)
 
 
 _COUNTS: dict[str, tuple[SubjectKind, str]] = {

@@ -157,7 +157,7 @@ def _of_strange(fleet: Fleet, tally: Tally) -> list[Result]:
     found = [
         _no_answer(fleet.hosts[owner].host, "it tells nothing that could be judged")
         for owner in np.flatnonzero(tally.by_host == 0).tolist()
-        if owner not in tally.owners_with_results
+        if owner not in tally.owners_with_results and fleet.tells_nothing(owner)
     ]
     found += [
         _no_answer(host.host, f"it tells of {len(host.subjects)} parts; {MOST_SUBJECTS} were judged")

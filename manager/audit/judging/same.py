@@ -68,15 +68,22 @@ def in_groups(
 def _leave_out(column: _Column, tally: Tally) -> None:
     """Rows that are compared with nobody: without a value, without a group, or with a value that is declared."""
     rows, values, numbers = column.rows, column.values, column.numbers
-    garbled = any(isinstance(value, Garbled) for value in set(values))
+    garbled = {value for value in set(values) if isinstance(value, Garbled)}
     if None not in numbers and None not in values and not garbled:
         return
-    for row, (value, number) in enumerate(zip(values, numbers, strict=True)):
+    strange = {None, *garbled}
+    alone = [
+        row
+        for row, (value, number) in enumerate(zip(values, numbers, strict=True))
+        if number is None or value in strange
+    ]
+    for row in alone:
+        value = values[row]
         if column.declared and column.declared[row]:
             tally.take(rows, row)
         elif value is None or isinstance(value, Garbled):
             tally.not_known(column.check.fact, rows, row, value)
-        elif number is None:
+        else:
             reason = "of which hardware it is, is not known"
             tally.add(rows, row, "unknown", found=shown(value), reason=reason)
 

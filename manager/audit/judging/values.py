@@ -42,12 +42,25 @@ def column(name: str, values: list[object]) -> list[Known]:
     """
     kind = FACTS[name].kind
     types = set(map(type, values))
+    if not types <= _TYPES[kind] | {_NONE}:
+        return [sane(value, kind) for value in values]
     if kind in ("numbers", "texts"):
-        known: dict[tuple[object, ...], Known] = {}
-        return [None if value is None else _listed(value, kind, known) for value in values]
-    if types <= _TYPES[kind] | {_NONE} and (kind == "flag" or all(map(_is_sane, _distinct(values)))):
+        return _lists(values, kind)
+    if kind == "flag" or all(map(_is_sane, _distinct(values))):
         return values  # type: ignore[return-value]
     return [sane(value, kind) for value in values]
+
+
+def _lists(values: Sequence[object], kind: str) -> list[Known]:
+    """A column of lists, each that differs looked at once."""
+    told: list[Known] = [None if value is None else tuple(value) for value in values]  # type: ignore[arg-type]
+    try:
+        known = {value: None if value is None else _listed(value, kind) for value in set(told)}
+    except TypeError:  # something in them that cannot be hashed
+        return [sane(value, kind) for value in values]
+    if all(value == as_known for value, as_known in known.items()):
+        return told
+    return [known[value] for value in told]
 
 
 def sane(value: object, kind: str) -> Known:
@@ -55,7 +68,7 @@ def sane(value: object, kind: str) -> Known:
     if value is None:
         return None
     if kind in ("numbers", "texts"):
-        return _listed(value, kind, {})
+        return _listed(value, kind)
     if type(value) not in _TYPES[kind]:
         return Garbled(f"{_type_of(value)} where there must be {_IN_WORDS[kind]}")
     if isinstance(value, bool | int | float | str) and (kind == "flag" or _is_sane(value)):
@@ -78,27 +91,15 @@ def _is_sane(value: object) -> bool:
     return isinstance(value, int) and abs(value) < 1 << 70
 
 
-def _listed(value: object, kind: str, known: dict[tuple[object, ...], Known]) -> Known:
+def _listed(value: object, kind: str) -> Known:
     if not isinstance(value, list | tuple):
         return Garbled(f"{_type_of(value)} where there must be {_IN_WORDS[kind]}")
     if len(value) > MOST_LISTED:
         return Garbled(f"a list of {len(value)}")
-    as_it_is = tuple(value)
-    try:
-        found = known.get(as_it_is)
-    except TypeError:  # something in it that cannot be hashed
-        return Garbled("a list of what is no single value")
-    if found is None:
-        found = known[as_it_is] = _sorted(as_it_is, kind)
-    return found
-
-
-def _sorted(value: Sequence[object], kind: str) -> Known:
     element = "text" if kind == "texts" else "number"
-    single = [one for one in value if type(one) in _TYPES[element] and _is_sane(one)]
-    if len(single) < len(value):
-        return Garbled(f"a list with what is no {element}")
-    return tuple(sorted(single))  # type: ignore[arg-type]
+    if set(map(type, value)) <= _TYPES[element] and all(map(_is_sane, value)):
+        return tuple(sorted(value))
+    return Garbled(f"a list with what is no {element}")
 
 
 _IN_WORDS = {
