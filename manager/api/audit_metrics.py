@@ -23,5 +23,5 @@ def audit_metrics(audits: Audits | None) -> Iterator[Metric]:
     yield gauge(
         "cwdp_audit_ended_timestamp_seconds", "When the last audit ended, Unix time; 0 for none.", ended_s
     )
-    told = dict.fromkeys(HEARD, 0) if audits is None else audits.counters
+    told: dict[str, int] = dict.fromkeys(HEARD, 0) if audits is None else dict(audits.counters)
     yield counters("cwdp_audit_reports", "Hosts' facts for audits by outcome.", "reason", told)

@@ -21,13 +21,8 @@ class Mistake(Struct, frozen=True, order=True):
 def suggestion(word: str, known: Iterable[str], *, most: int = 12) -> str:
     """What `word` was perhaps meant to be; else what there is, if that is not too much to tell."""
     names = sorted(known)
-<<<<<<< HEAD
-    longer = [name for name in names if word and name.startswith(word)]
-    close = longer or get_close_matches(word, names, n=1, cutoff=0.6)
-=======
     close = [name for name in names if word and name.startswith(word)][:1]
     close = close or get_close_matches(word, names, n=1, cutoff=0.6)
->>>>>>> judge
     if close:
         return f"did you mean {close[0]!r}?"
     if len(names) <= most:
