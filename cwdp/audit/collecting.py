@@ -20,7 +20,8 @@ from cwdp.audit.subjects import Found
 from cwdp.audit.wire import LENGTH_BYTES, MOST_FRAME_BYTES, SUBJECTS, Order, Said
 from cwdp.shared.audit.facts import HostFacts, Role, Subject, SubjectKind
 
-CHILD = (sys.executable, "-m", "cwdp.audit.child")
+CHILD = (sys.executable, "-P", "-m", "cwdp.audit.child")
+"""`-P`: what lies in the folder that a command is called in is not to be run."""
 
 
 class Limits(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """A host as it was recorded: files below a root, answers as JSON, what counters showed later below `later/`."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ from cwdp.audit.unreadable import Unreadable
 
 ANSWERS, LATER, PROBLEM = "answers", "later", "problem"
 MOST_ANSWER_BYTES = 1 << 20
+GARBLED = (msgspec.DecodeError, ValueError, RecursionError)
 T = TypeVar("T")
 
 
@@ -58,13 +60,11 @@ class Recorded:
         if not self._files.exists(path):
             raise Unreadable("not recorded")
         text = self._files.data(path, MOST_ANSWER_BYTES)
-        try:
+        with suppress(*GARBLED):
             raise Unreadable(msgspec.json.decode(text, type=Problem).problem)
-        except (msgspec.ValidationError, msgspec.DecodeError, RecursionError):
-            pass
         try:
             return msgspec.json.decode(text, type=kind)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except GARBLED as error:
             raise Unreadable(f"recorded, but not to be understood: {error}") from error
 
     def later(self) -> "Recorded":

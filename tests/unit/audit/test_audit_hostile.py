@@ -28,9 +28,11 @@ SEED = 20261127
 Facts = dict[str, list[Notes]]
 
 
-def garbage(rng: random.Random) -> list[bytes]:
+def garbage(rng: random.Random, sound: bytes) -> list[bytes]:
     """What a file may hold in place of what it should."""
     return [
+        sound[: rng.randrange(len(sound) + 1)],
+        bytes(byte ^ 1 << rng.randrange(8) if rng.random() < 0.05 else byte for byte in sound),
         b"",
         b"\x00\xff\xfe\x1b[2J\x07" + rng.randbytes(200),
         b"9" * 5000,
@@ -88,7 +90,7 @@ def test_garbage_in_each_file_changes_only_what_is_read_of_it(name: str, tmp_pat
     assert len(files) > 50
     for path in files:
         kept, where = path.read_bytes(), str(path.relative_to(root))
-        path.write_bytes(rng.choice(garbage(rng)))
+        path.write_bytes(rng.choice(garbage(rng, kept)))
         told = facts_by_area(Recorded(root))
         path.write_bytes(kept)
         assert_sane(told)
@@ -270,6 +272,19 @@ def test_what_is_read_in_part_of_a_long_file(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("model name\t: X\n" * 10_000)
     assert len(Files(tmp_path).head("cpuinfo")) <= MOST_BYTES
     assert set(Files(tmp_path).head("cpuinfo").splitlines()) == {"model name\t: X"}
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"[", b"\xe3(", b"[" * 100_000, b'{"release": 5}', b'{"problem": 5}', b"null"]
+)
+def test_an_answer_that_is_garbled_is_a_reason(answer: bytes, tmp_path: Path) -> None:
+    root = cloud(tmp_path)
+    before = collected(root)
+    (root / "answers/uname.json").write_bytes(answer)
+    after = collected(root)
+    assert after.troubles == {}
+    assert after.subjects[0].missing["kernel_release"].startswith("recorded, but not to be understood: ")
+    assert after.subjects[1:] == before.subjects[1:]
 
 
 def test_an_answer_of_a_newer_cwdp_is_understood(tmp_path: Path) -> None:
