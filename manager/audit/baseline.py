@@ -49,8 +49,8 @@ OWN = frozenset(
 
 MODEL = ("host.product", "host.cpu_model")
 TOLD_BY = {"nic": "device", "rdma": "device_type", "gpu": "product"}
-MEMORY_SHARE = 0.98
-"""The kernel keeps more or less of the memory for itself."""
+MEMORY_SHARE = 0.02
+"""The kernel keeps more or less of the memory for itself, by so much."""
 
 
 def baseline(facts: HostFacts) -> str:
@@ -76,8 +76,14 @@ def _of_host(host: Subject, model: Mapping[str, Value]) -> Iterator[str]:
     for name, value in sorted(host.facts.items()):
         fact = f"host.{name}"
         when = {key: wanted for key, wanted in model.items() if key != fact}
-        if fact == "host.memory_bytes" and isinstance(value, int | float):
-            yield _check("baseline-host-memory-bytes", fact, {"min": round(value * MEMORY_SHARE)}, when)
+        if fact == "host.memory_bytes" and not isinstance(sane(value, "number"), Garbled):
+            assert isinstance(value, int | float)
+            yield _check(
+                "baseline-host-memory-bytes",
+                fact,
+                {"min": math.floor(value - MEMORY_SHARE * abs(value))},
+                when,
+            )
         elif _is_told(fact, value) and fact not in MODEL:
             yield _check(f"baseline-host-{_words(name)}", fact, {"value": value}, when)
 

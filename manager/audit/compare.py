@@ -63,7 +63,7 @@ def changed_facts(before: Iterable[HostFacts], after: Iterable[HostFacts]) -> li
 def _by_place(results: Iterable[Result]) -> dict[tuple[str, ...], Result]:
     places: dict[tuple[str, ...], Result] = {}
     for result in results:
-        where = result.group if result.verdict == "divided" else result.host
+        where = result.group if result.verdict == "divided" or result.is_shared else result.host
         places[result.check, where, result.subject, result.reason if not result.fact else ""] = result
     return places
 

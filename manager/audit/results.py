@@ -32,7 +32,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
     Attributes:
         check: its name.
-        host: of the subject; several as ranges, such as `gpu[001-040]`, where a group is `divided`.
+        host: of the subject; several as ranges, such as `gpu[001-040]`, where it is about a group.
         subject: its name on its host; "" for the host itself, and for all of a host's where nothing is known of any.
         severity: the check's.
         fact: that was judged.
@@ -41,6 +41,8 @@ class Result(Struct, frozen=True, kw_only=True):
         group: the hosts that it was compared with, in words.
         reason: why it is `unknown`, or `waived`.
         until: the last day of the waiver, YYYY-MM-DD.
+        is_shared: of what is `unknown`: all hosts of its group lack the fact for the same reason, such as a driver that
+            does not tell it. Nothing is wrong with one of them then, and the audit is not incomplete by it.
     """
 
     check: str
@@ -57,6 +59,7 @@ class Result(Struct, frozen=True, kw_only=True):
     group: str = ""
     reason: str = ""
     until: str = ""
+    is_shared: bool = False
 
 
 class Audit(Struct, frozen=True, kw_only=True):

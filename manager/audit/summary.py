@@ -30,7 +30,8 @@ class Summary(Struct, frozen=True, kw_only=True):
         hosts: how many there are.
         by_verdict: how many results have each verdict, `pass` and `not_applicable` too.
         by_host: the gravest of each host; a divided group is nobody's.
-        incomplete: results that are unknown of checks whose failure would fail, and hosts that did not answer.
+        incomplete: hosts that did not answer, and results that are unknown of checks whose failure would fail, but for
+            what all hosts of a group cannot tell.
     """
 
     verdict: Verdict
@@ -66,8 +67,8 @@ def gravest(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def matters(result: Result) -> bool:
-    """Whether it is unknown what might fail."""
-    return result.verdict == "unknown" and result.severity == "fail"
+    """Whether it is unknown what might fail, but for what all hosts of a group cannot tell."""
+    return result.verdict == "unknown" and result.severity == "fail" and not result.is_shared
 
 
 def exit_status(audit: Audit, *, strict: bool = False) -> int:

@@ -25,6 +25,7 @@ PARTS = {
     "placement": "placement.plans",
     "planner": "placement.steps",
     "history": "history",
+    "audit": "audit.judging",
     "page": "page.costs",
     "viewers": "page.period",
     "takeover": "bus.takeover",

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import numpy as np
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
 from cwdp.shared.audit.facts import HostFacts, Subject, SubjectKind
@@ -41,6 +42,27 @@ EVERYWHERE = frozenset(
 _COUNTED_OF = {"nic.route_count": "routes", "nic.address_count": "addresses"}
 
 
+class Reason(Struct, frozen=True):
+    """Why a fact is not known.
+
+    Attributes:
+        why: in words.
+        is_own: whether it is said of this fact alone, so that others like it may lack it for the same reason.
+        is_hosts: whether all of a host lack it.
+    """
+
+    why: str
+    is_own: bool = False
+    is_hosts: bool = False
+
+
+class Unsure(Struct, frozen=True):
+    """A subject of which it is not known whether a check is about it; `place` is among all of its kind."""
+
+    place: int
+    reason: Reason
+
+
 class Rows:
     """Some subjects of a kind, and which host each is of.
 
@@ -52,14 +74,24 @@ class Rows:
         self,
         subjects: list[Subject],
         owners: list[int],
-        unsure: Sequence[tuple[Subject, int, str]] = (),
+        unsure: Sequence[Unsure] = (),
         places: list[int] | None = None,
     ) -> None:
         self.subjects, self.owners, self.unsure, self.places = subjects, owners, unsure, places
         self._group_ids: list[int | None] | None = None
+        self.plain: list[bool] | None = None
 
     def __len__(self) -> int:
         return len(self.subjects)
+
+    def place(self, row: int) -> int:
+        """Where one is among all of its kind."""
+        return row if self.places is None else self.places[row]
+
+    def all_places(self) -> list[int]:
+        """Where these and those that are unsure are among all of their kind."""
+        own = list(range(len(self))) if self.places is None else list(self.places)
+        return own + [each.place for each in self.unsure]
 
     def counts(self, hosts: int) -> NDArray[np.intp]:
         """How many are of each host, int per host."""
@@ -98,6 +130,7 @@ class Fleet:
         self._last: tuple[str, list[Known]] = ("", [])
         for owner, host in enumerate(self.hosts):
             self._add(owner, host)
+        self._oldest = min((host.version for host in self.hosts), default=0)
         self.troubled = [owner for owner, host in enumerate(self.hosts) if host.troubles]
 
     def _add(self, owner: int, host: HostFacts) -> None:
@@ -135,14 +168,15 @@ class Fleet:
         names = [name for name in FACTS if name.startswith(f"{kind}.")]
         short = [name.partition(".")[2] for name in names]
         columns: list[list[object]] = [[] for _ in names]
-        subjects = self._all(kind).subjects
+        subjects = self.all_of(kind).subjects
         for start in range(0, len(subjects), AT_ONCE):
             block = [tuple(map(subject.facts.get, short)) for subject in subjects[start : start + AT_ONCE]]
             for values, told in zip(zip(*block, strict=True), columns, strict=True):
                 told.extend(values)
         self._told.update(zip(names, columns, strict=True))
 
-    def _all(self, kind: str) -> Rows:
+    def all_of(self, kind: str) -> Rows:
+        """All subjects of a kind."""
         return next(rows for each, rows in self.of_kind.items() if each == kind)
 
     def _derived(self, name: str) -> list[Known]:
@@ -164,8 +198,20 @@ class Fleet:
             for owner in self.of_kind["host"].owners
         ]
 
-    def reason(self, name: str, subject: Subject, owner: int) -> tuple[str, bool] | None:
-        """Why a fact of a subject is not known, and whether all of its host lack it; None where it does not apply."""
+    def are_plain(self, name: str, rows: Rows) -> list[bool]:
+        """Of which rows nothing is missing, so that a fact that is not there does not apply; none where that is not so simple."""
+        if name in EVERYWHERE or FACTS[name].since > self._oldest:
+            return []
+        if rows.plain is None:
+            troubled = set(self.troubled)
+            rows.plain = [
+                not subject.missing and owner not in troubled
+                for subject, owner in zip(rows.subjects, rows.owners, strict=True)
+            ]
+        return rows.plain
+
+    def reason(self, name: str, subject: Subject, owner: int) -> Reason | None:
+        """Why a fact of a subject is not known; None where it does not apply."""
         host = self.hosts[owner]
         if (
             name not in EVERYWHERE
@@ -179,14 +225,14 @@ class Fleet:
             subject = self.of_kind["host"].subjects[owner]
         missing = subject.missing.get(_COUNTED_OF.get(name, short))
         if missing is not None:
-            return printable(missing) or "no reason given", own == "host"
+            return Reason(printable(missing) or "no reason given", is_own=True)
         trouble = self.trouble(name, host, has_subjects=name not in _COUNTS)
         if trouble:
-            return trouble, True
+            return Reason(trouble, is_hosts=True)
         if FACTS[name].since > host.version:
             told = f"facts of version {host.version} do not tell it, those of {FACTS[name].since} do"
-            return told, True
-        return ("it is not told", False) if name in EVERYWHERE else None
+            return Reason(told, is_hosts=True)
+        return Reason("it is not told") if name in EVERYWHERE else None
 
     @staticmethod
     def trouble(name: str, host: HostFacts, *, has_subjects: bool) -> str:
@@ -220,7 +266,7 @@ class Fleet:
         return _fits(self.hosts[owner].host, check.hosts)
 
     def _named(self, check: Check) -> Rows:
-        rows = self._all(check.kind)
+        rows = self.all_of(check.kind)
         if not (check.role or check.hosts or check.subjects):
             return rows
         fits = [_fits(host.host, check.hosts) for host in self.hosts]
@@ -244,13 +290,13 @@ class Fleet:
         for row, value in enumerate(values):
             if value not in judged:
                 reason = (
-                    (value.why, False)
+                    Reason(value.why)
                     if isinstance(value, Garbled)
                     else self.reason(name, rows.subjects[row], rows.owners[row])
                 )
                 if reason is not None:
-                    why = f"whether it applies is not known, for {name}: {reason[0]}"
-                    unsure.append((rows.subjects[row], rows.owners[row], why))
+                    why = f"whether it applies is not known, for {name}: {reason.why}"
+                    unsure.append(Unsure(rows.place(row), structs.replace(reason, why=why)))
         kept = rows.where([judged.get(value, False) for value in values])
         return Rows(kept.subjects, kept.owners, unsure, kept.places)
 

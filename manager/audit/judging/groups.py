@@ -13,13 +13,16 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from manager.audit.judging.fleet import Fleet, Rows
-from manager.audit.judging.values import Garbled, Known, printable
+from manager.audit.judging.values import Known, printable
 
 MOST_JOINED = 16
 """Groups of a product and processor that others may join: the largest."""
 
 SMALL_SHARE = 0.1
 LEAST_COMMON = 0.5
+
+LACKS = "\0"
+"""In the place of a text that a subject cannot tell."""
 
 Model = tuple[str, str]
 Parts = tuple[tuple[str, int], ...]
@@ -43,17 +46,22 @@ class Groups:
     def _assign(self, rows: Rows, kind: str) -> list[int | None]:
         if kind == "host":
             return [self._number((self._of_host[owner], "", "")) for owner in rows.owners]
-        told = _TOLD_BY[kind]
+        parts = [
+            _word(self._fleet, rows, row, _TOLD_BY[kind], value)
+            for row, value in enumerate(self._fleet.column(_TOLD_BY[kind], rows, kind))
+        ]
+        beside: defaultdict[object, set[str]] = defaultdict(set)
+        if LACKS in parts:
+            for part, owner, subject in zip(parts, rows.owners, rows.subjects, strict=True):
+                if part and part != LACKS:
+                    beside[self._of_host[owner], subject.role].add(part)
         found: list[int | None] = []
-        for row, value in enumerate(self._fleet.column(told, rows, kind)):
-            subject, owner = rows.subjects[row], rows.owners[row]
-            is_known = (
-                not isinstance(value, Garbled)
-                if value is not None
-                else self._fleet.reason(told, subject, owner) is None
-            )
-            part = "" if value is None else str(value)
-            found.append(self._number((self._of_host[owner], part, subject.role)) if is_known else None)
+        for part, owner, subject in zip(parts, rows.owners, rows.subjects, strict=True):
+            hardware, word = self._of_host[owner], part
+            if part == LACKS:
+                others = beside[hardware, subject.role]
+                word = next(iter(others)) if len(others) == 1 else ""
+            found.append(None if word is None else self._number((hardware, word, subject.role)))
         return found
 
     def _number(self, key: tuple[tuple[Model, Parts] | None, str, str]) -> int | None:
@@ -83,17 +91,23 @@ def _hardware(fleet: Fleet) -> list[tuple[Model, Parts] | None]:
         for at, name in enumerate(("host.product", "host.cpu_model"))
     ]
     return [
-        None if product is None or cpu is None else ((product, cpu), tuple(sorted(parts[owner].items())))
+        None
+        if product is None or cpu is None
+        else ((product.strip(LACKS), cpu.strip(LACKS)), tuple(sorted(parts[owner].items())))
         for owner, (product, cpu) in enumerate(zip(*models, strict=True))
     ]
 
 
-def _word(fleet: Fleet, hosts: Rows, row: int, name: str, value: Known) -> str | None:
+def _word(fleet: Fleet, rows: Rows, row: int, name: str, value: Known) -> str | None:
+    """A text; "" where it does not apply, `LACKS` where this one cannot tell it, None where it is not known otherwise."""
     if isinstance(value, str):
         return value
-    if value is not None or fleet.reason(name, hosts.subjects[row], row) is not None:
-        return None
-    return ""
+    if value is not None:
+        return LACKS
+    reason = fleet.reason(name, rows.subjects[row], rows.owners[row])
+    if reason is None:
+        return ""
+    return LACKS if reason.is_own else None
 
 
 def _join(hardware: Sequence[tuple[Model, Parts] | None]) -> list[tuple[Model, Parts] | None]:
@@ -105,14 +119,16 @@ def _join(hardware: Sequence[tuple[Model, Parts] | None]) -> list[tuple[Model, P
             families[model].append(parts)
     joined = {}
     for model, parts in sizes:
-        larger = [
-            other
-            for other in families[model]
-            if _is_few(sizes[model, parts], sizes[model, other]) and _common(parts, other) >= LEAST_COMMON
-        ]
-        if larger:
-            shares = {other: _common(parts, other) for other in larger}
-            joined[model, parts] = (model, max(larger, key=shares.__getitem__))
+        shares = {
+            (other, others_parts): _common(parts, others_parts)
+            for other, known in families.items()
+            if all(mine in (word, "") for mine, word in zip(model, other, strict=True))
+            for others_parts in known
+            if _is_few(sizes[model, parts], sizes[other, others_parts])
+        }
+        best = max(shares, key=shares.__getitem__, default=None)
+        if best is not None and shares[best] >= LEAST_COMMON:
+            joined[model, parts] = best
     return [None if each is None else joined.get(each, each) for each in hardware]
 
 

@@ -48,7 +48,9 @@ def judge(
             in_groups(check, declared.without(check, rows), fleet, groups, tally)
         else:
             _each(check, rows, fleet, tally)
-        _unsure(rows, tally)
+        for each in rows.unsure:
+            tally.unknown(each.place, each.reason)
+        tally.end(rows, groups)
         _untold(check, fleet, tally)
     answers = [*_of_silent(fleet, silent), *_of_strange(fleet, tally)]
     results = waived([*answers, *tally.results], checks.waivers, fleet.hosts, today)
@@ -63,28 +65,34 @@ def _each(check: Check, rows: Rows, fleet: Fleet, tally: Tally) -> None:
     if check.expectation == "equals_fact":
         _pairs(check, rows, values, fleet, tally)
         return
-    is_held = holds(check)
-    bad: dict[Known, Verdict] = {}
-    for value in set(values):
-        if value is None or isinstance(value, Garbled):
-            bad[value] = "unknown"
-            continue
-        verdict = is_held(value)
-        if not verdict:
-            bad[value] = "unknown" if verdict is None else check.severity
+    distinct = set(values)
+    if None in distinct:
+        distinct.discard(None)
+        tally.absent(check.fact, rows, [row for row, each in enumerate(values) if each is None])
+    bad = _bad(check, distinct)
     if not bad:
         return
     wanted = expected(check)
     for row, value in enumerate(values):
-        if value in bad:
-            if value is None or isinstance(value, Garbled):
-                tally.not_known(check.fact, rows, row, value)
-            elif bad[value] == "unknown":
-                tally.add(
-                    rows, row, "unknown", found=shown(value), expected=wanted, reason="it is no version"
-                )
-            else:
-                tally.add(rows, row, bad[value], found=shown(value), expected=wanted)
+        if value not in bad:
+            continue
+        if isinstance(value, Garbled):
+            tally.not_known(check.fact, rows, row, value)
+        elif bad[value] == "unknown":
+            tally.add(rows, row, "unknown", found=shown(value), expected=wanted, reason="it is no version")
+        else:
+            tally.add(rows, row, bad[value], found=shown(value), expected=wanted)
+
+
+def _bad(check: Check, values: Iterable[Known]) -> dict[Known, Verdict]:
+    """Values that do not pass, with their verdicts."""
+    is_held = holds(check)
+    found: dict[Known, Verdict] = {}
+    for value in values:
+        verdict = None if value is None or isinstance(value, Garbled) else is_held(value)
+        if not verdict:
+            found[value] = "unknown" if verdict is None else check.severity
+    return found
 
 
 def _pairs(check: Check, rows: Rows, values: list[Known], fleet: Fleet, tally: Tally) -> None:
@@ -107,15 +115,6 @@ def _pairs(check: Check, rows: Rows, values: list[Known], fleet: Fleet, tally: T
         else:
             said = f"{shown(wanted)}, as {other}"
             tally.add(rows, row, check.severity, found=shown(mine), expected=said)
-
-
-def _unsure(rows: Rows, tally: Tally) -> None:
-    """Subjects of which it is not known whether the check applies: once per host and reason."""
-    told = set()
-    for subject, owner, reason in rows.unsure:
-        if (owner, reason) not in told:
-            told.add((owner, reason))
-            tally.add_of(subject, owner, "unknown", reason=reason)
 
 
 def _untold(check: Check, fleet: Fleet, tally: Tally) -> None:

@@ -71,19 +71,15 @@ def _leave_out(column: _Column, tally: Tally) -> None:
     garbled = {value for value in set(values) if isinstance(value, Garbled)}
     if None not in numbers and None not in values and not garbled:
         return
-    strange = {None, *garbled}
-    alone = [
-        row
-        for row, (value, number) in enumerate(zip(values, numbers, strict=True))
-        if number is None or value in strange
-    ]
-    for row in alone:
-        value = values[row]
+    if None not in numbers and not garbled:
+        tally.absent(column.check.fact, rows, [row for row, value in enumerate(values) if value is None])
+        return
+    for row, (value, number) in enumerate(zip(values, numbers, strict=True)):
         if column.declared and column.declared[row]:
             tally.take(rows, row)
         elif value is None or isinstance(value, Garbled):
             tally.not_known(column.check.fact, rows, row, value)
-        else:
+        elif number is None:
             reason = "of which hardware it is, is not known"
             tally.add(rows, row, "unknown", found=shown(value), reason=reason)
 

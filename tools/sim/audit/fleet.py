@@ -28,7 +28,7 @@ def host(kind: Kind, number: int, rng: Random) -> HostFacts:
         nics += [_nic(group, at, number, rng) for at in range(group.count)]
         ports += _ports(group, nics[-group.count :], rng)
     gpus = [_gpu(kind, at, rng) for at in range(kind.gpus)]
-    subjects = [Subject(kind="host", facts={**kind.host, **own}), *nics, *ports, *gpus]
+    subjects = [Subject(kind="host", facts={**kind.host, **own}, missing=kind.missing), *nics, *ports, *gpus]
     return HostFacts(host=f"{kind.name}-{number:03}", taken_s=TAKEN_S + rng.random(), subjects=subjects)
 
 
@@ -86,4 +86,4 @@ def _gpu(kind: Kind, at: int, rng: Random) -> Subject:
         "numa_node": at * 2 // kind.gpus,
         "pcie_gtps": rng.choice([2.5, 8.0, kind.gpu["pcie_gtps_max"]]),
     }
-    return Subject(kind="gpu", name=str(at), facts={**kind.gpu, **own})
+    return Subject(kind="gpu", name=str(at), facts={**kind.gpu, **own}, missing=kind.gpu_missing)

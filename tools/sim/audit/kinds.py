@@ -102,17 +102,21 @@ class Nic:
     rdma: str = ""
     rdma_facts: Facts = field(default_factory=dict)
     has_module: bool = True
+    missing: dict[str, str] = field(default_factory=dict)
+    rdma_missing: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of host; `gpus` GPUs with `gpu` facts each."""
+    """A kind of host; `gpus` GPUs with `gpu` facts each. `missing` are facts that none of the kind can tell."""
 
     name: str
     host: Facts
     nics: tuple[Nic, ...]
     gpus: int = 0
     gpu: Facts = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    gpu_missing: dict[str, str] = field(default_factory=dict)
 
 
 _CX7 = Nic(
@@ -267,11 +271,11 @@ MI300X = Kind(
         "pcie_gtps_max": 32.0,
         "pcie_width": 16,
         "pcie_width_max": 16,
-        "has_ecc": True,
-        "ecc_uncorrected": 0,
-        "throttled_by": [],
-        "power_limit_w": 750.0,
     },
+    gpu_missing=dict.fromkeys(
+        ("persistence", "has_ecc", "ecc_uncorrected", "rows_pending", "rows_failed", "throttled_by"),
+        "not read of AMD's GPUs",
+    ),
 )
 _CX5 = Nic(
     2,
@@ -362,6 +366,11 @@ V100 = Kind(
         "power_limit_w": 300.0,
     },
 )
+_NOT_OF_VIRTIO = (
+    *("firmware", "firmware_stored", "speed_bps", "duplex", "fec", "pause_rx", "pause_tx", "trust"),
+    *("pfc_priorities", "ets_algorithms", "ets_percent", "priority_classes", "dscp_priorities"),
+    *("module_temperature_c", "module_rx_power_dbm", "pcie_width", "pcie_gtps", "pcie_read_request_bytes"),
+)
 _VIRTIO = Nic(
     1,
     "ens",
@@ -393,14 +402,18 @@ _VIRTIO = Nic(
         "growing_errors": [],
     },
     has_module=False,
+    missing=dict.fromkeys(_NOT_OF_VIRTIO, "the driver does not tell"),
+    rdma_missing={"firmware": "the driver does not tell", "roce_tos": "configfs has no folder of rdma_cm"},
 )
+
+
 CLOUD = Kind(
     "cloud",
     {
         **{
             name: value
             for name, value in _METAL.items()
-            if name not in ("governors", "numa_balancing", "has_gpu_peer_memory")
+            if name not in ("governors", "numa_balancing", "has_gpu_peer_memory", "bios_version", "bios_date")
         },
         "product": "QEMU Standard PC (Q35 + ICH9, 2009)",
         "cpu_model": "AMD EPYC Processor (with IBPB)",
@@ -416,6 +429,7 @@ CLOUD = Kind(
         "arp_announce": 0,
     },
     (_VIRTIO,),
+    missing={"bios_version": "the firmware has no DMI", "governors": "the kernel governs no frequency"},
 )
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (H100, MI300X, V100, CLOUD)}

@@ -20,8 +20,13 @@ SEEDS = 20
 CHECKS = load_checks()
 
 
+def accusing(results: list[Result]) -> list[Result]:
+    """All but what a kind of host cannot tell."""
+    return [result for result in results if not result.is_shared]
+
+
 def findings(facts: list[HostFacts]) -> list[Result]:
-    return judge(CHECKS, facts, today=TODAY).results
+    return accusing(judge(CHECKS, facts, today=TODAY).results)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "mixed"])
@@ -29,7 +34,7 @@ def test_a_uniform_fleet_of_500_has_no_finding(kind: str) -> None:
     kinds = tuple(KINDS) if kind == "mixed" else (kind,)
     for seed in range(SEEDS):
         audit = judge(CHECKS, fleet(500, seed, kinds), today=TODAY)
-        assert audit.results == []
+        assert accusing(audit.results) == []
         assert exit_status(audit) == 0
         assert all(audit.hosts.values())
         assert len(audit.hosts) == 500

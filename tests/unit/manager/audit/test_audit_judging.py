@@ -160,7 +160,7 @@ def test_what_is_missing_is_unknown_with_its_reason() -> None:
     text = check_text("host.os", "value = 'x'")
     result = only(judged(text, with_facts(missing={"os": "permission denied"})))
     assert (result.verdict, result.reason, result.check) == ("unknown", "permission denied", "c")
-    assert exit_status(judged(text, with_facts(missing={"os": "no"}))) == 3
+    assert exit_status(judged(text, with_facts(missing={"os": "permission denied"}))) == 3
     mild = check_text("host.os", "value = 'x'", severity="warn")
     assert exit_status(judged(mild, with_facts(missing={"os": "no"}))) == 0
     assert exit_status(judged(mild, with_facts(missing={"os": "no"})), strict=True) == 3
@@ -204,10 +204,42 @@ def test_whether_a_check_applies_may_be_unknown() -> None:
     assert result.reason == "whether it applies is not known, for nic.driver: ethtool failed"
 
 
-def test_hardware_that_is_not_known_is_compared_with_nobody() -> None:
-    facts = [*many(9), with_facts("odd", os="debian 11", missing={"product": "no dmi"})]
-    result = only(judged(SAME, *facts))
-    assert (result.host, result.verdict) == ("odd", "unknown")
+def test_what_all_of_a_group_cannot_tell_is_said_once_and_leaves_the_audit_complete() -> None:
+    text = check_text("host.bios_version", "same_in_group = true")
+    lacking = [with_facts(f"h{n}", product="p", missing={"bios_version": "no DMI"}) for n in range(1, 9)]
+    result = only(judged(text, *lacking))
+    assert (result.host, result.verdict, result.is_shared) == ("h[1-8]", "unknown", True)
+    assert result.group == "p: 8 hosts"
+    assert exit_status(judged(text, *lacking)) == 0
+    assert exit_status(judged(text, *lacking), strict=True) == 3
+
+
+def test_what_one_of_a_group_cannot_tell_is_its_own() -> None:
+    text = check_text("host.bios_version", "same_in_group = true")
+    others = [with_facts(f"h{n}", product="p", bios_version="1") for n in range(8)]
+    audit = judged(text, *others, with_facts("odd", product="p", missing={"bios_version": "no DMI"}))
+    assert (only(audit).host, only(audit).is_shared) == ("odd", False)
+    assert exit_status(audit) == 3
+
+
+@pytest.mark.parametrize("why", ["permission denied", "Operation not permitted", "timed out after 3 s"])
+def test_a_lack_of_rights_or_time_is_never_shared(why: str) -> None:
+    text = check_text("host.bios_version", "same_in_group = true")
+    audit = judged(text, *[with_facts(f"h{n}", missing={"bios_version": why}) for n in range(8)])
+    assert len(audit.results) == 8
+    assert exit_status(audit) == 3
+
+
+def test_a_host_that_cannot_tell_its_product_is_compared_with_those_of_its_processor() -> None:
+    facts = [with_facts(f"h{n}", product="p", cpu_model="c", os="debian 12") for n in range(20)]
+    odd = with_facts("odd", cpu_model="c", os="debian 11", missing={"product": "no DMI"})
+    assert (only(judged(SAME, *facts, odd)).host, only(judged(SAME, *facts, odd)).verdict) == (
+        "odd",
+        "outlier",
+    )
+    own = Subject(kind="host", facts={"os": "debian 11"})
+    lost = host("odd", own, troubles={"processors": "hangs"})
+    assert only(judged(SAME, *facts, lost)).reason == "of which hardware it is, is not known"
 
 
 def test_a_host_that_does_not_answer_is_unknown() -> None:
