@@ -203,7 +203,7 @@ class Manager:
         streams = bucket_of(STREAM, config.pod), *STREAMS
         self._copies = Copies(self.bus, lambda: self.state.leads, streams)
         self.history = History(config.history, self._state_dir, self.state, self.bus, claim.manager)
-        self.audits = Audits(self.bus, lambda: self.state.members.hosts, self.state.note, config)
+        self.audits = Audits(self.bus, self.state, config)
         self.analysis = Analysis(self.bus, self.state, self.duties, direct=self._direct)
         self._graph = GraphTimer()
         self._busy = asyncio.Lock()

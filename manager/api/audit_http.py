@@ -16,6 +16,7 @@ from manager.audit.compare import changed_facts, compare
 from manager.audit.judging.judge import judge
 from manager.audit.levels import Level
 from manager.audit.service.kept import Finished
+from manager.audit.service.network import joined
 from manager.audit.service.service import Audits
 from manager.audit.today import today
 from manager.view import audit_views
@@ -120,7 +121,7 @@ class AuditHttp:
         facts = await _read(lambda: self._audits.files.facts(finished.number))
         silent = set(finished.hosts) - {each.host for each in facts}
         audit = await asyncio.to_thread(lambda: judge(checks, facts, today=today(), silent=silent))
-        return msgspec.structs.replace(finished, audit=audit)
+        return msgspec.structs.replace(finished, audit=joined(audit, finished.network))
 
     async def _asked(self, request: web.Request) -> Finished:
         """The audit that is asked for, by default the last."""

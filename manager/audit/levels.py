@@ -2,4 +2,4 @@
 
 from typing import Literal
 
-Level = Literal["facts", "network", "throughput"]
+Level = Literal["facts", "network"]

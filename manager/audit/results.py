@@ -23,6 +23,9 @@ GRAVEST: tuple[Verdict, ...] = (
 ANSWERS = "answers"
 """The name of what is `unknown` of a host that did not answer."""
 
+FABRIC = "fabric"
+"""In place of a host, of what is no host's: links between switches."""
+
 WAIVERS = "waivers"
 """The name under which a waiver that has expired warns."""
 

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit
 from cwdp.cli.reading import manager_option
 from cwdp.cli.times import shown_time
+from manager.audit.levels import Level
 from manager.audit.results import Audit
 
 LOOK_S = 0.2
@@ -24,16 +25,23 @@ LOOK_S = 0.2
 
 @click.command()
 @click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.option(
+    "--level",
+    type=click.Choice(get_args(Level)),
+    default="facts",
+    show_default=True,
+    help="Facts take seconds. The network as well: a minute at most; every link is crossed by packets of the NICs' MTU.",
+)
 @judging
 @manager_option
-def run(*, hosts: tuple[str, ...], judged: Judged, url: str | None) -> None:
+def run(*, hosts: tuple[str, ...], level: Level, judged: Judged, url: str | None) -> None:
     """Have hosts tell their facts, and hold these against what is expected of them.
 
     HOST may be a pattern, such as 'gpu*'; all hosts of the fleet unless given. The exit status is 0 where all passes, 1 where
     something fails or differs from its like, 3 where something is not known. Nothing is done to any host.
     """
     client = ManagerClient(url)
-    number = client.put("/v1/audit", {"level": "facts", "hosts": list(hosts)})["number"]
+    number = client.put("/v1/audit", {"level": level, "hosts": list(hosts)})["number"]
     _wait(client, number)
     _show(client.get("/v1/audit", {"number": number}), judged)
 
@@ -112,9 +120,14 @@ def _wait(client: ManagerClient, number: int) -> None:
     with Progress(
         *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
     ) as progress:
-        task = progress.add_task("hosts that have answered", total=None)
+        task = progress.add_task("", total=None)
         while (now := client.get("/v1/audit/progress"))["number"] == number:
-            progress.update(task, completed=now["answered"], total=now["hosts"])
+            progress.update(
+                task,
+                description=f"hosts that have told their {now['stage']}",
+                completed=now["answered"],
+                total=now["hosts"],
+            )
             time.sleep(LOOK_S)
 
 

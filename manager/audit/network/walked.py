@@ -70,7 +70,7 @@ def judged(told: Iterable[tuple[str, Walked]], routes: Routes) -> tuple[list[Res
             _header(walked.walk, walked.hops, way, links)
         if True in sizes:
             _size(sizes[True], sizes.get(False), way, links)
-    passed = {check: 0 for check in (MTU, DSCP, ECN)}
+    passed = dict.fromkeys((MTU, DSCP, ECN), 0)
     for check, of_links in sorted(links.items()):
         for link, seen in sorted(of_links.items()):
             if seen.accused:

@@ -31,7 +31,8 @@ class Finished(Struct, frozen=True, kw_only=True):
         by: who wanted it.
         began_s, ended_s: Unix time.
         hosts: who was asked.
-        audit: the verdicts.
+        audit: all verdicts.
+        network: those of them that are about the network, which was as it was then: they are not made of facts.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Finished(Struct, frozen=True, kw_only=True):
     ended_s: float
     hosts: list[str]
     audit: Audit
+    network: Audit
 
 
 class Files:

@@ -1,12 +1,13 @@
 """An audit under way: who was asked, and who has told all its facts. Pure: time is an argument."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
 
-from cwdp.shared.audit.facts import HostFacts
-from cwdp.shared.bus.audits import AuditReport, facts_of
+from cwdp.shared.audit.facts import HostFacts, Walk
+from cwdp.shared.bus.audits import AuditOrder, AuditReport, facts_of
 
 Heard = Literal["ok", "not_asked", "not_facts"]
 HEARD: tuple[Heard, ...] = ("ok", "not_asked", "not_facts")
@@ -18,6 +19,9 @@ LONGEST_SPREAD_S = 30.0
 READING_S = 25.0
 """An agent reads for 20 s at most."""
 
+WALKING_S = 25.0
+"""And walks for as long."""
+
 AGAIN_S = 5.0
 """An order is repeated to who has told nothing: it may have been lost."""
 
@@ -26,16 +30,23 @@ class Running:
     """The hosts of one audit.
 
     Args:
-        number: of the audit.
+        number: of the orders.
         hosts: who is asked.
         began_s: the manager's monotonic clock.
+        walks: those that each host is to make.
 
     Attributes:
         facts: of the hosts that have told all.
     """
 
-    def __init__(self, number: int, hosts: Iterable[str], began_s: float) -> None:
-        self.number, self.hosts, self.began_s = number, frozenset(hosts), began_s
+    def __init__(
+        self,
+        number: int,
+        hosts: Iterable[str],
+        began_s: float,
+        walks: Mapping[str, list[Walk]] = MappingProxyType({}),
+    ) -> None:
+        self.number, self.hosts, self.began_s, self._walks = number, frozenset(hosts), began_s, walks
         self.within_s = min(len(self.hosts) / HOSTS_A_SECOND, LONGEST_SPREAD_S)
         self.facts: dict[str, HostFacts] = {}
         self._pieces: dict[str, dict[int, bytes]] = {}
@@ -66,17 +77,20 @@ class Running:
         """The hosts that have not told all, by name."""
         return sorted(self.hosts - self.facts.keys())
 
-    def due(self, now_s: float) -> list[str]:
-        """The hosts that are to be told of the audit now."""
+    def due(self, now_s: float) -> list[AuditOrder]:
+        """What hosts are to be told now."""
         if now_s - self._ordered_s < AGAIN_S:
             return []
         self._ordered_s = now_s
-        return self.waits_for()
+        return [
+            AuditOrder(host=host, number=self.number, within_s=self.within_s, walks=self._walks.get(host, []))
+            for host in self.waits_for()
+        ]
 
     @property
     def longest_s(self) -> float:
         """For so long an answer may take."""
-        return self.within_s + READING_S
+        return self.within_s + READING_S + (WALKING_S if self._walks else 0.0)
 
     def is_over(self, now_s: float) -> bool:
         """Whether all have told, or those that have not will tell no more."""

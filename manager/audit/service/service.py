@@ -4,15 +4,18 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
 from cwdp.errors import ManagerError
-from cwdp.shared.bus.audits import AuditOrder, AuditReport
+from cwdp.shared.audit.facts import HostFacts
+from cwdp.shared.bus.audits import AuditReport
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import down
 from manager.audit.checks.loading import load_checks
@@ -20,11 +23,13 @@ from manager.audit.checks.model import Checks
 from manager.audit.judging.judge import judge
 from manager.audit.levels import Level
 from manager.audit.service.kept import Files, Finished
-from manager.audit.service.running import HEARD, Running
+from manager.audit.service.network import NOTHING, Network, joined
+from manager.audit.service.running import HEARD, READING_S, WALKING_S, Running
 from manager.audit.summary import in_words
 from manager.audit.today import today
 from manager.config import ManagerConfig
 from manager.planner.events import FLEET
+from manager.state import FleetState
 
 LOOK_S = 0.1
 
@@ -35,15 +40,37 @@ class Progress(Struct, frozen=True, kw_only=True):
     """How far an audit has come.
 
     Attributes:
-        answered, hosts: how many have told all, and how many were asked.
+        stage: what hosts do: they read facts, or walk.
+        answered, hosts: how many have told all of this stage, and how many were asked.
         left_s: for so long it may take at most.
     """
 
     number: int
     level: Level
+    stage: Literal["facts", "walks"]
     answered: int
     hosts: int
     left_s: float
+
+
+@dataclass
+class _UnderWay:
+    """An audit: what was asked for, who is asked now, and what was told so far."""
+
+    number: int
+    level: Level
+    by: str
+    began_s: float
+    checks: Checks
+    hosts: frozenset[str]
+    running: Running
+    stage: Literal["facts", "walks"] = "facts"
+    facts: dict[str, HostFacts] = field(default_factory=dict)
+
+    @property
+    def needs_walks(self) -> bool:
+        """Whether hosts are to walk yet."""
+        return self.level == "network" and self.stage == "facts"
 
 
 class Audits:
@@ -51,8 +78,7 @@ class Audits:
 
     Args:
         bus: to ask hosts by.
-        hosts: all that are known, whether they are up or not.
-        note: keeps an event.
+        state: what the manager knows of hosts and the network.
         config: says where audits are kept, and where the operator's checks and waivers are.
 
     Attributes:
@@ -60,19 +86,12 @@ class Audits:
         latest: the last one that is over; None for none.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        hosts: Callable[[], Iterable[str]],
-        note: Callable[[str, str, str], None],
-        config: ManagerConfig,
-    ) -> None:
-        self._bus, self._hosts, self._note = bus, hosts, note
+    def __init__(self, bus: Bus, state: FleetState, config: ManagerConfig) -> None:
+        self._bus, self._state, self._network = bus, state, Network(state)
         self.files, self._checks_folder = Files(Path(config.state_dir) / "audits"), Path(config.checks)
         self.counters: Counter[str] = Counter(dict.fromkeys(HEARD, 0))
         self.latest: Finished | None = None
-        self._running: Running | None = None
-        self._how: tuple[Level, str, float, Checks] | None = None
+        self._under_way: _UnderWay | None = None
 
     def checks(self) -> Checks:
         """The default checks and the operator's.
@@ -99,45 +118,31 @@ class Audits:
                 f"audit {progress.number} is under way: {progress.answered} of {progress.hosts} hosts have answered",
                 "wait until it is over",
             )
-        hosts = [
-            host
-            for host in self._hosts()
-            if not patterns or any(fnmatchcase(host, each) for each in patterns)
-        ]
+        known = self._state.members.hosts
+        hosts = [host for host in known if not patterns or any(fnmatchcase(host, each) for each in patterns)]
         if not hosts:
             raise ManagerError("there is no such host to audit", "`cwdp host` shows those that there are")
-        self._how = level, by, time.time(), self.checks()
+        checks = self.checks()
         number = max([*self.files.numbers(), 0 if self.latest is None else self.latest.number]) + 1
-        self._running = Running(number, hosts, time.monotonic())
-        found = self.progress()
-        assert found is not None
-        return found
+        running = Running(_order(number, "facts"), hosts, time.monotonic())
+        self._under_way = _UnderWay(number, level, by, time.time(), checks, running.hosts, running)
+        return _progress(self._under_way)
 
     def progress(self) -> Progress | None:
         """How far the one has come that is under way; None for none."""
-        running = self._running
-        if running is None or self._how is None:
-            return None
-        left_s = max(running.began_s + running.longest_s - time.monotonic(), 0.0)
-        return Progress(
-            number=running.number,
-            level=self._how[0],
-            answered=len(running.facts),
-            hosts=len(running.hosts),
-            left_s=left_s,
-        )
+        return None if self._under_way is None else _progress(self._under_way)
 
     def hear(self, report: AuditReport) -> None:
         """A host tells some of its facts."""
-        heard = "not_asked" if self._running is None else self._running.hear(report)
+        heard = "not_asked" if self._under_way is None else self._under_way.running.hear(report)
         self.counters[heard] += 1
 
     async def run(self) -> None:
         """Go on with what is under way, for ever."""
         self.latest = await asyncio.to_thread(self._last_kept)
         while True:
-            if self._running is not None:
-                await self._go_on(self._running)
+            if self._under_way is not None:
+                await self._go_on(self._under_way)
             await asyncio.sleep(LOOK_S)
 
     def _last_kept(self) -> Finished | None:
@@ -148,38 +153,60 @@ class Audits:
                 _log.warning("passed over error=%s", error)
         return None
 
-    async def _go_on(self, running: Running) -> None:
+    async def _go_on(self, audit: _UnderWay) -> None:
         now_s = time.monotonic()
-        await self._bus.publish_each(
-            (
-                down(self._bus.pod, host, "audit"),
-                AuditOrder(host=host, number=running.number, within_s=running.within_s),
-            )
-            for host in running.due(now_s)
-        )
-        if running.is_over(now_s):
-            await self._finish(running)
+        orders = audit.running.due(now_s)
+        await self._bus.publish_each((down(self._bus.pod, order.host, "audit"), order) for order in orders)
+        if not audit.running.is_over(now_s):
+            return
+        audit.facts |= audit.running.facts
+        if audit.needs_walks:
+            audit.stage = "walks"
+            walks = await asyncio.to_thread(self._network.plan, list(audit.facts.values()), audit.number)
+            audit.running = Running(_order(audit.number, "walks"), walks, time.monotonic(), walks)
+        else:
+            await self._finish(audit)
 
-    async def _finish(self, running: Running) -> None:
-        assert self._how is not None
-        level, by, began_s, checks = self._how
-        facts = list(running.facts.values())
-        verdicts = await asyncio.to_thread(
-            partial(judge, checks, facts, today=today(), silent=running.waits_for())
-        )
+    async def _finish(self, audit: _UnderWay) -> None:
+        facts = list(audit.facts.values())
+        silent = sorted(audit.hosts - audit.facts.keys())
+        of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=today(), silent=silent))
+        network = NOTHING if audit.level == "facts" else self._network.judged(facts, audit.hosts)
         self.latest = Finished(
-            number=running.number,
-            level=level,
-            by=by,
-            began_s=began_s,
+            number=audit.number,
+            level=audit.level,
+            by=audit.by,
+            began_s=audit.began_s,
             ended_s=time.time(),
-            hosts=sorted(running.hosts),
-            audit=verdicts,
+            hosts=sorted(audit.hosts),
+            audit=joined(of_facts, network),
+            network=network,
         )
-        self._running = self._how = None
-        what = f"audit {running.number} of {len(running.hosts)} hosts ({level}) by {by}: {in_words(verdicts)}"
+        self._under_way = None
+        what = f"audit {audit.number} of {len(audit.hosts)} hosts ({audit.level}) by {audit.by}"
+        what = f"{what}: {in_words(self.latest.audit)}"
         try:
             await asyncio.to_thread(self.files.keep, self.latest, facts)
         except OSError as error:
             what = f"{what}; it cannot be kept: {error.strerror}"
-        self._note(FLEET, "audit_over", what)
+        self._state.note(FLEET, "audit_over", what)
+
+
+def _order(number: int, stage: Literal["facts", "walks"]) -> int:
+    """The number of an audit's orders: hosts are asked twice where they walk."""
+    return 2 * number + (stage == "walks")
+
+
+def _progress(audit: _UnderWay) -> Progress:
+    running = audit.running
+    left_s = running.began_s + running.longest_s - time.monotonic()
+    if audit.needs_walks:
+        left_s += READING_S + WALKING_S
+    return Progress(
+        number=audit.number,
+        level=audit.level,
+        stage=audit.stage,
+        answered=len(running.facts),
+        hosts=len(running.hosts),
+        left_s=max(left_s, 0.0),
+    )

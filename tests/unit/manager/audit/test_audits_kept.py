@@ -15,7 +15,14 @@ TOLD = [HostFacts(host="h1", taken_s=1.0, subjects=[])]
 
 def _finished(number: int) -> Finished:
     return Finished(
-        number=number, level="facts", by="ann", began_s=1.0, ended_s=2.0, hosts=["h1", "h2"], audit=NOBODY
+        number=number,
+        level="facts",
+        by="ann",
+        began_s=1.0,
+        ended_s=2.0,
+        hosts=["h1", "h2"],
+        audit=NOBODY,
+        network=NOBODY,
     )
 
 

@@ -4,13 +4,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cwdp.shared.audit.facts import HostFacts, Subject
+from cwdp.shared.audit.facts import HostFacts, Subject, Walk
 from cwdp.shared.bus.audits import MOST_PIECES, PIECE_BYTES, AuditReport, audit_reports
 from manager.audit.service.running import (
     AGAIN_S,
     HOSTS_A_SECOND,
     LONGEST_SPREAD_S,
     READING_S,
+    WALKING_S,
     Running,
 )
 
@@ -93,11 +94,19 @@ def test_a_host_that_goes_on_and_on_is_not_kept() -> None:
 
 def test_orders_are_repeated_to_the_silent_only() -> None:
     running = Running(7, ["h1", "h2"], 0.0)
-    assert running.due(0.0) == ["h1", "h2"]
+    assert [order.host for order in running.due(0.0)] == ["h1", "h2"]
     assert running.due(AGAIN_S / 2) == []
     _tell(running, "h1")
-    assert running.due(AGAIN_S) == ["h2"]
+    assert [order.host for order in running.due(AGAIN_S)] == ["h2"]
     assert running.due(1.5 * AGAIN_S) == []
+
+
+def test_hosts_are_told_their_own_walks_and_have_longer_for_them() -> None:
+    walk = Walk(nic="eth1", dst_addr="10.0.0.2", sport=50_000, size_bytes=9_000, tos=106, hops=4)
+    running = Running(7, ["h1", "h2"], 0.0, {"h1": [walk]})
+    assert [order.walks for order in running.due(0.0)] == [[walk], []]
+    assert not running.is_over(READING_S + running.within_s)
+    assert running.is_over(READING_S + running.within_s + WALKING_S)
 
 
 @pytest.mark.parametrize("hosts", [1, 1_000, 100_000])
