@@ -6,7 +6,8 @@ A host may tell anything. What is not of its fact's kind, or larger than any suc
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from manager.audit.checks.model import FACTS
 
@@ -39,7 +40,8 @@ Known = Key | Garbled | None
 def column(name: str, values: list[object]) -> list[Known]:
     """Values of a fact as they can be counted: lists as sorted tuples, what is not sane as `Garbled`, None as it is.
 
-    The common case, all of the right type, costs a pass over the types and one over the values that differ.
+    The common case, all of the right type, costs a pass over the types and one over the values. Equal values become one
+    object: what hosts tell lies all over the memory, and is looked at there no more than once.
     """
     kind = FACTS[name].kind
     types = set(map(type, values))
@@ -47,8 +49,13 @@ def column(name: str, values: list[object]) -> list[Known]:
         return [sane(value, kind) for value in values]
     if kind in ("numbers", "texts"):
         return _lists(values, kind)
-    if kind == "flag" or all(map(_is_sane, _distinct(values))):
+    if kind == "flag":
         return values  # type: ignore[return-value]
+    known: dict[object, object] = {}
+    told = list(map(known.setdefault, values, values))
+    known.pop(None, None)
+    if all(map(_is_sane, known)):
+        return told  # type: ignore[return-value]
     return [sane(value, kind) for value in values]
 
 
@@ -88,12 +95,6 @@ def sane(value: object, kind: str) -> Known:
     return Garbled("a text that is too long" if isinstance(value, str) else "a number that is none")
 
 
-def _distinct(values: Iterable[object]) -> set[object]:
-    found = set(values)
-    found.discard(None)
-    return found
-
-
 def _is_sane(value: object) -> bool:
     """Of a single number or text."""
     if isinstance(value, str):
@@ -109,9 +110,18 @@ def _listed(value: object, kind: str) -> Known:
     if len(value) > MOST_LISTED:
         return Garbled(f"a list of {len(value)}")
     element = "text" if kind == "texts" else "number"
-    if set(map(type, value)) <= _TYPES[element] and all(map(_is_sane, value)):
+    if set(map(type, value)) <= _TYPES[element] and _are_sane(value, kind):
         return tuple(sorted(value))
     return Garbled(f"a list with what is no {element}")
+
+
+def _are_sane(values: Sequence[Any], kind: str) -> bool:
+    if kind == "texts":
+        return max(map(len, values), default=0) <= MOST_TEXT
+    try:
+        return all(map(math.isfinite, values))
+    except OverflowError:
+        return False
 
 
 _IN_WORDS = {
