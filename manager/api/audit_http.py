@@ -126,7 +126,7 @@ class AuditHttp:
     async def _asked(self, request: web.Request) -> Finished:
         """The audit that is asked for, by default the last."""
         text, latest = request.query.get("number"), self._audits.latest
-        if text is not None:
+        if text is not None and (latest is None or text != str(latest.number)):
             number = _number(text)
             found: Finished = await _read(lambda: self._audits.files.read(number))
             return found

@@ -182,13 +182,13 @@ class Audits:
             audit=joined(of_facts, network),
             network=network,
         )
-        self._under_way = None
         what = f"audit {audit.number} of {len(audit.hosts)} hosts ({audit.level}) by {audit.by}"
         what = f"{what}: {in_words(self.latest.audit)}"
         try:
             await asyncio.to_thread(self.files.keep, self.latest, facts)
         except OSError as error:
             what = f"{what}; it cannot be kept: {error.strerror}"
+        self._under_way = None
         self._state.note(FLEET, "audit_over", what)
 
 

@@ -16,7 +16,7 @@ from tools.sim.audit.fleet import fleet
 from tools.sim.audit.kinds import KINDS
 
 TODAY = date(2030, 6, 1)
-SEEDS = 20
+SEEDS = 4
 CHECKS = load_checks()
 
 

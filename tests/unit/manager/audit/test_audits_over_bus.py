@@ -79,6 +79,11 @@ async def _cwdp(config: ManagerConfig, *arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, command)
 
 
+async def _passes(config: ManagerConfig, *arguments: str) -> None:
+    done = await _cwdp(config, *arguments)
+    assert done.exit_code == 0, done.output
+
+
 @asynchronous
 async def test_a_uniform_fleet_passes(tmp_path: Path) -> None:
     config = _config(tmp_path)
@@ -126,7 +131,7 @@ async def test_a_fault_is_named_and_so_is_who_does_not_answer(
 
         nic.facts["pcie_width"] = 16
         hosts[5].facts = told[5]
-        assert (await _cwdp(config, "run")).exit_code == 0
+        await _passes(config, "run")
         listed = json.loads((await _cwdp(config, "list", "--json")).stdout)["audits"]
         assert [row["number"] for row in listed] == [2, 1]
         diff = await _cwdp(config, "diff")
@@ -142,7 +147,7 @@ async def test_old_facts_are_judged_by_the_checks_of_now(tmp_path: Path) -> None
     config = _config(tmp_path)
     told = facts_of_fleet(HOSTS, 3, ["h100"])
     async with _fleet(config, told):
-        assert (await _cwdp(config, "run")).exit_code == 0
+        await _passes(config, "run")
         baseline = await _cwdp(config, "baseline", "--from", told[0].host)
         assert baseline.exit_code == 0
         (tmp_path / "checks" / "baseline.toml").write_text(baseline.stdout)
@@ -203,7 +208,7 @@ async def test_audits_outlive_their_manager(tmp_path: Path) -> None:
     config = _config(tmp_path)
     told = facts_of_fleet(2, 6, ["h100"])
     async with _fleet(config, told):
-        assert (await _cwdp(config, "run")).exit_code == 0
+        await _passes(config, "run")
     async with running(config) as manager:
         await until(lambda: manager.audits.latest is not None)
         assert (await _cwdp(config, "verdict", told[0].host)).exit_code == 0
