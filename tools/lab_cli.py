@@ -168,6 +168,9 @@ def status(name: str, as_json: bool) -> None:
 @click.option("--silent", is_flag=True, help="Leave the carrier and drop everything.")
 @click.option("--loss", type=SHARE, help="Leave the carrier and drop a share, such as 0.5% or 0.005.")
 @click.option("--rate", type=RATE, help="Leave the carrier and change the rate.")
+@click.option("--mtu", type=int, help="Leave the carrier and change the MTU of a link between switches.")
+@click.option("--dscp", type=click.IntRange(0, 63), help="Leave the carrier and give all another DSCP.")
+@click.option("--ecn", type=click.IntRange(0, 3), help="The same of ECN; also together with --dscp.")
 @click.option("--direction", default=faults.BOTH, show_default=True, help="One way only, such as 'l1>s2'.")
 @_convergence_option
 def cut(
@@ -177,23 +180,38 @@ def cut(
     silent: bool,
     loss: float | None,
     rate: int | None,
+    mtu: int | None,
+    dscp: int | None,
+    ecn: int | None,
     direction: str,
     convergence: float,
 ) -> None:
     """Break LINK (h1-l1, l1-s2, p1s2-c1): take its carrier, or what the options say."""
-    chosen = [silent, loss is not None, rate is not None]
-    if sum(chosen) > 1:
-        raise click.UsageError("--silent, --loss and --rate exclude each other; give one per command.")
-    if not any(chosen) and direction != faults.BOTH:
-        raise click.UsageError(
-            "A carrier is lost both ways; add --silent, --loss or --rate to break one direction."
-        )
+    is_remarked = dscp is not None or ecn is not None
+    one_way = [silent, loss is not None, rate is not None, is_remarked]
+    _require_one_fault([*one_way, mtu is not None], may_be_one_way=any(one_way) or direction == faults.BOTH)
     if silent or loss is not None:
         faults.drop(name, link, 1.0 if loss is None else loss, direction)
     elif rate is not None:
         faults.slow(name, link, rate, direction)
+    elif mtu is not None:
+        faults.narrow(name, link, mtu)
+    elif is_remarked:
+        faults.remark(name, link, dscp, ecn, direction)
     else:
         faults.cut(name, link, convergence)
+
+
+def _require_one_fault(chosen: list[bool], *, may_be_one_way: bool) -> None:
+    if sum(chosen) > 1:
+        raise click.UsageError(
+            "--silent, --loss, --rate, --mtu and --dscp or --ecn exclude each other; give one per command."
+        )
+    if not may_be_one_way:
+        raise click.UsageError(
+            "A carrier is lost both ways, and so is an MTU; "
+            "add --silent, --loss, --rate, --dscp or --ecn to break one direction."
+        )
 
 
 @lab.command()

@@ -1,14 +1,17 @@
-"""Facts of this host, read by processes of their own when the manager asks for them."""
+"""Facts of this host, read by processes of their own when the manager asks for them, and walks that it orders."""
 
 import asyncio
 import contextlib
 import random
-from collections import Counter
+
+import msgspec
 
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.hostbus import HostBus
+from cwdp.agent.links import LinkTable
+from cwdp.agent.walking.walker import Walks
 from cwdp.audit.collecting import Wanted, collect
-from cwdp.shared.bus.audits import AuditOrder, audit_reports
+from cwdp.shared.bus.audits import AuditOrder, AuditReport, audit_reports
 
 COUNTERS = ("audits_told", "audits_failed")
 
@@ -19,13 +22,16 @@ class Audits:
     Args:
         config: names the NICs, and their roles.
         bus: by which orders come, and facts go.
+        links: whose addresses the packets of walks have.
 
     Attributes:
-        counters: totals by name (`COUNTERS`).
+        counters: totals by name: `COUNTERS`, and those of `Walks`.
     """
 
-    def __init__(self, config: AgentConfig, bus: HostBus) -> None:
-        self.counters: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+    def __init__(self, config: AgentConfig, bus: HostBus, links: LinkTable) -> None:
+        self._walks = Walks(config.nics, links, config.probe_port)
+        self.counters = self._walks.counters
+        self.counters.update(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
         self._wanted = Wanted(host=config.host, roles={**dict.fromkeys(config.nics, "back"), **config.roles})
         self._ordered: asyncio.Queue[AuditOrder] = asyncio.Queue(maxsize=1)
@@ -44,11 +50,23 @@ class Audits:
             order = await self._ordered.get()
             await asyncio.sleep(random.random() * order.within_s)  # noqa: S311 - not a secret
             try:
-                reports = audit_reports(order.number, await collect(self._wanted))
-            except (OSError, ValueError):
+                reports = await self._reports(order)
+            except* (OSError, ValueError):
                 self.counters["audits_failed"] += 1
             else:
                 for report in reports:
                     self._bus.say("audit", report)
                 self.counters["audits_told"] += 1
             self._number = 0  # who asks again has not heard
+
+    async def _reports(self, order: AuditOrder) -> list[AuditReport]:
+        """Facts and walks at the same time: each has its own bound.
+
+        Raises:
+            OSError: no process can be started.
+            ValueError: it is more than is told.
+        """
+        async with asyncio.TaskGroup() as both:
+            facts = both.create_task(collect(self._wanted))
+            walked = both.create_task(self._walks.make(order.walks))
+        return audit_reports(order.number, msgspec.structs.replace(facts.result(), walks=walked.result()))

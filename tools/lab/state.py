@@ -19,12 +19,21 @@ _LOCK_TIMEOUT_S = 30.0
 _LOCK_POLL_S = 0.02
 
 
+class TosChange(msgspec.Struct, frozen=True):
+    """Which bits of TOS or traffic class get which value."""
+
+    mask: int = 0
+    value: int = 0
+
+
 class LinkFault(msgspec.Struct):
-    """What was done to a link, by direction (`h1>l1`)."""
+    """What was done to a link, by direction (`h1>l1`); `mtu` is 0 where it is the fabric's."""
 
     cut: bool = False
+    mtu: int = 0
     loss: dict[str, float] = {}
     rate_bps: dict[str, int] = {}
+    tos: dict[str, TosChange] = {}
     drop_map_ids: dict[str, int] = {}
 
 

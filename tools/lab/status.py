@@ -102,13 +102,15 @@ def _link(link: Link, fault: LinkFault, counters: dict[str, dict[str, dict[str, 
 
 
 def _direction_state(fault: LinkFault, direction: str) -> str:
-    """Name what is wrong with one direction: `up`, or one or more of `cut`, `silent`, `loss`, `rate`."""
+    """Name what is wrong with one direction: `up`, or one or more of `cut`, `silent`, `loss`, `rate`, `mtu`, `tos`."""
     share = fault.loss.get(direction, 0.0)
     words = {
         "cut": fault.cut,
         "silent": share == 1,
         "loss": 0 < share < 1,
         "rate": direction in fault.rate_bps,
+        "mtu": fault.mtu > 0,
+        "tos": direction in fault.tos,
     }
     return "+".join(word for word, holds in words.items() if holds) or "up"
 

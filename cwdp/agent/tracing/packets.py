@@ -113,7 +113,7 @@ def build(path: FlowPath, hop_limit: int, port: int) -> HopProbe:
             ip["flow"] |= path.sport & FLOW_LABEL_MASK
         packet["len"], packet["check"] = struct.unpack("!HH", secrets.token_bytes(4))
     else:
-        packet["check"] = _udp_checksum(path, packet.tobytes())
+        packet["check"] = udp_checksum(path, packet.tobytes())
     return HopProbe(path, hop_limit, draft.tobytes())
 
 
@@ -139,18 +139,24 @@ def read_icmpv6(data: bytes, responder: str) -> Answer | None:
     return _answer(6, str(IPv6Address(responder.partition("%")[0])), data)
 
 
-def _answer(version: int, responder: str, icmp: bytes) -> Answer | None:
-    kind = _KINDS.get((version, icmp[0])) if icmp else None
+def quote_in(version: int, icmp: bytes) -> bytes | None:
+    """What an ICMP error quotes, from the IP header on, if that could be a probe; `version` is that of IP."""
     quote = icmp[_ICMP_HEADER:]
     header = IPV4_HEADER if version == 4 else IPV6_HEADER
     protocol = 9 if version == 4 else 6
-    if kind is None or len(quote) < header + UDP_HEADER:
+    if len(quote) < header + UDP_HEADER:
         return None
     first = 0x45 if version == 4 else 0x60
     mask = 0xFF if version == 4 else 0xF0
     if quote[0] & mask != first or quote[protocol] not in (socket.IPPROTO_UDP, socket.IPPROTO_TCP):
         return None
-    return Answer(responder, kind, quote)
+    return quote
+
+
+def _answer(version: int, responder: str, icmp: bytes) -> Answer | None:
+    kind = _KINDS.get((version, icmp[0])) if icmp else None
+    quote = quote_in(version, icmp)
+    return None if kind is None or quote is None else Answer(responder, kind, quote)
 
 
 def _header_length(packet: bytes) -> int:
@@ -164,11 +170,11 @@ def _unchanging(packet: bytes) -> bytes:
     return packet[8:40]
 
 
-def _udp_checksum(path: FlowPath, datagram: bytes) -> int:
-    """RFC 768 and RFC 8200 8.1, over a datagram of even length whose checksum field is 0.
+def udp_checksum(path: FlowPath, datagram: bytes) -> int:
+    """RFC 768 and RFC 8200 8.1, over a datagram whose checksum field is 0.
 
     RoCEv2 sends none, but a host drops IPv6 datagrams without one unheard, and no answer would come from it.
     """
     ends = b"".join(socket.inet_pton(path.family, address) for address in (path.source, path.destination))
     pseudo = ends + struct.pack("!II", len(datagram), socket.IPPROTO_UDP)
-    return internet_checksum(pseudo + datagram) or 0xFFFF
+    return internet_checksum(pseudo + datagram + bytes(len(datagram) % 2)) or 0xFFFF

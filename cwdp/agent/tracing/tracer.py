@@ -9,14 +9,13 @@ import math
 import os
 import random
 import socket
-import struct
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from cwdp.agent.inet import family_of
 from cwdp.agent.links import LinkTable
-from cwdp.agent.probing.sender import IPV6_HDRINCL
 from cwdp.agent.tracing.packets import Answer, FlowPath, HopProbe, read_icmpv4, read_icmpv6
+from cwdp.agent.tracing.sockets import icmp_socket, sending_socket
 from cwdp.agent.tracing.table import Found, TraceTable
 from cwdp.shared.bus.edges import PathStat
 from cwdp.shared.bus.messages import Event, ProbeEdge, Trace, TraceOrder, TraceReport
@@ -29,10 +28,9 @@ MOST_PATHS = 16_384
 MOST_PER_WAKE = 64
 TRACES_A_REPORT = 1_000
 
-_SOL_RAW = 255
-_ICMP_FILTER = 1  # linux/icmp.h: a bit for each type to be kept back
-_ICMP6_FILTER = 1  # linux/icmpv6.h
 _LONGEST = 2048
+_KINDS = {socket.AF_INET: (3, 11), socket.AF_INET6: (1, 3)}
+"""ICMP types that are heard."""
 
 Now = Callable[[], int]
 
@@ -141,7 +139,7 @@ class Tracing:
             stack.callback(self._close)
             for family in (socket.AF_INET, socket.AF_INET6):
                 try:
-                    ears = stack.enter_context(_icmp_socket(family))
+                    ears = stack.enter_context(icmp_socket(family, _KINDS[family]))
                 except OSError as error:
                     self.counters["trace_socket_failed"] += 1
                     _log.warning("cannot trace family=%s error=%s", family.name, error.strerror)
@@ -177,7 +175,7 @@ class Tracing:
         way = probe.path.ifname, probe.path.family
         try:
             if way not in self._out:
-                self._out[way] = _sending_socket(*way)
+                self._out[way] = sending_socket(*way)
             self._out[way].sendto(probe.packet, (probe.path.destination, 0))
         except OSError as error:
             self.counters["trace_unsent"] += 1
@@ -205,42 +203,6 @@ class Tracing:
 
 def _read(family: int, data: bytes, sender: str) -> Answer | None:
     return read_icmpv4(data) if family == socket.AF_INET else read_icmpv6(data, sender)
-
-
-def _icmp_socket(family: socket.AddressFamily) -> socket.socket:
-    """A raw socket that hears ICMP errors only."""
-    is_v4 = family == socket.AF_INET
-    protocol = socket.IPPROTO_ICMP if is_v4 else socket.IPPROTO_ICMPV6
-    ears = socket.socket(family, socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK, protocol)
-    try:
-        if is_v4:
-            ears.setsockopt(_SOL_RAW, _ICMP_FILTER, struct.pack("=I", _all_but(3, 11)))
-        else:
-            ears.setsockopt(
-                socket.IPPROTO_ICMPV6, _ICMP6_FILTER, struct.pack("=I", _all_but(1, 3)) + b"\xff" * 28
-            )
-    except OSError:
-        ears.close()
-        raise
-    return ears
-
-
-def _all_but(*types: int) -> int:
-    return 0xFFFFFFFF & ~sum(1 << number for number in types)
-
-
-def _sending_socket(ifname: str, family: socket.AddressFamily) -> socket.socket:
-    """A raw socket for whole IP packets; without the mark by which the dataplane signs probes."""
-    kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    out = socket.socket(family, kind, socket.IPPROTO_RAW)
-    try:
-        out.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, ifname.encode() + b"\0")
-        if family == socket.AF_INET6:
-            out.setsockopt(socket.IPPROTO_IPV6, IPV6_HDRINCL, 1)
-    except OSError:
-        out.close()
-        raise
-    return out
 
 
 def _usual_address(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The eBPF classifier that drops a share of a link's packets: loaded, and its counter read.
+"""The eBPF classifier that drops a share of a link's packets, or changes their class: loaded, and its counter read.
 
 The caller attaches the program; it and its maps live as long as the attachment.
 """
@@ -21,8 +21,13 @@ _COUNTER_BYTES = 8
 
 
 @contextmanager
-def loaded(share: float) -> Iterator[tuple[int, int]]:
-    """Load a classifier that drops `share` (0 to 1); yield its file descriptor and the id of its counter's map.
+def loaded(share: float, tos_mask: int = 0, tos_value: int = 0) -> Iterator[tuple[int, int]]:
+    """Load a classifier; yield its file descriptor and the id of its counter's map.
+
+    Args:
+        share: of the packets, 0 to 1, which it drops.
+        tos_mask: bits of TOS or traffic class that it changes in all others.
+        tos_value: what to.
 
     Raises:
         LabError: the object is not built.
@@ -31,7 +36,9 @@ def loaded(share: float) -> Iterator[tuple[int, int]]:
     if not OBJECT.exists():
         raise LabError(f"{OBJECT.name} is not built", "Run `make setup`.")
     with BpfObject(OBJECT) as classifier:
-        classifier.set_initial_value(".rodata", struct.pack("=Q", round(share * _ALWAYS)))
+        classifier.set_initial_value(
+            ".rodata", struct.pack("=QII", round(share * _ALWAYS), tos_mask, tos_value)
+        )
         classifier.load()
         yield classifier.program_fd(_PROGRAM), _map_id(classifier.map_fd(".bss"))
 

@@ -63,7 +63,7 @@ class Setup:
         self.links = FakeLinks()
         self.tracing = Tracing("h1", ["nic0"], self.links, 4791, lambda: 7)
         self.out: list[NoteSocket] = []
-        monkeypatch.setattr(trace, "_sending_socket", self._open)
+        monkeypatch.setattr(trace, "sending_socket", self._open)
 
     def _open(self, *_: object) -> NoteSocket:
         self.out.append(NoteSocket())
@@ -194,10 +194,10 @@ def test_a_flood_of_icmp_is_taken_in_turns(setup: Setup) -> None:
 
 
 def test_without_the_sockets_the_agent_goes_on(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_family: socket.AddressFamily) -> None:
+    def refuse(_family: socket.AddressFamily, _kinds: tuple[int, ...]) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(trace, "_icmp_socket", refuse)
+    monkeypatch.setattr(trace, "icmp_socket", refuse)
 
     async def run_for_a_moment() -> None:
         with pytest.raises(TimeoutError):
