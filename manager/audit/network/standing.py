@@ -11,7 +11,7 @@ from manager.audit.judging.alike import LEAST_MEMBERS, spread
 from manager.audit.results import FABRIC, Result
 from manager.fabric.routes import Routes
 from manager.fabric.wiring import Miswired
-from manager.faults.finding import Finding
+from manager.faults.finding import Finding, cable
 
 FAULTS, WIRING, REACHABLE, PROBED, DELAYS = "faults", "wiring", "reachable", "probed", "delay-alike"
 LEAST_SENT = 5
@@ -19,6 +19,9 @@ LEAST_SENT = 5
 
 SHARE = 0.9
 """Of the paths over a link that are slow: so many, and it is the link."""
+
+MOST_SLOW = 0.4
+"""Of all paths: if more differ there is no telling who is slow."""
 
 TOLERANCE, LEAST_NS = 0.25, 5_000.0
 """Delays that differ by less are alike: a share of the median, and ns."""
@@ -74,7 +77,7 @@ def _faults(findings: Iterable[Finding]) -> Iterable[Result]:
         is_ours = one.subject.kind in ("nic", "host")
         yield Result(
             check=FAULTS,
-            host=host_of(one.subject.name) if is_ours else FABRIC,
+            host=one.subject.name.partition("/")[0] if is_ours else FABRIC,
             subject=one.subject.name.partition("/")[2] if is_ours else one.subject.name,
             verdict="warn" if one.kind == "clock" else "fail",
             severity="fail",
@@ -158,9 +161,9 @@ def _delays(known: Known) -> tuple[list[Result], int]:
             continue
         found = spread(known.rtt_ns[rows].tolist(), TOLERANCE, is_share=True)
         judged_rows[rows], medians[rows] = True, found.median
-        if found.state == "majority":
-            late = known.rtt_ns[rows] > found.median + LEAST_NS
-            slow[rows] = np.array(found.apart) & late
+        late = np.array(found.apart) & (known.rtt_ns[rows] > found.median + LEAST_NS)
+        if np.count_nonzero(late) <= MOST_SLOW * len(rows):
+            slow[rows] = late
     links = _slow_links(known, slow, judged_rows)
     results = [_slow_link(known, link, slow, medians) for link in links]
     explained = np.isin(known.crossed, links).any(axis=1) if len(known.crossed) else slow
@@ -187,10 +190,10 @@ def _slow_links(known: Known, slow: NDArray[np.bool_], judged_rows: NDArray[np.b
 
 
 def _slow_link(known: Known, link: int, slow: NDArray[np.bool_], medians: NDArray[np.float64]) -> Result:
-    a, b = known.routes.links[link]
     rows = np.flatnonzero(slow & (known.crossed == link).any(axis=1))
     longer_ns = float(np.median(known.rtt_ns[rows] - medians[rows]))
-    return _slow(FABRIC, f"{a} > {b}", f"{len(rows)} paths over it take {longer_ns / 1e3:,.1f} us longer")
+    name = cable(known.routes.links[link]).name
+    return _slow(FABRIC, name, f"{len(rows)} paths over it take {longer_ns / 1e3:,.1f} us longer")
 
 
 def _slow_path(known: Known, row: int, median_ns: float) -> Result:
@@ -210,7 +213,7 @@ def _slow(host: str, subject: str, found: str) -> Result:
         subject=subject,
         verdict="outlier",
         severity="warn",
-        found=f"{found} than nine tenths of those with as many links, there and back",
+        found=f"{found} than most with as many links, there and back",
         expected="as the others",
         why="a cable, a transceiver or a switch's setting makes it longer, or it leads another way",
         mend="compare the ends of the link with others: speed, FEC, length of the cable",
