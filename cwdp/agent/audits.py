@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import random
+from collections.abc import Mapping
 
 import msgspec
 
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.hostbus import HostBus
 from cwdp.agent.links import LinkTable
+from cwdp.agent.reaching import reached
 from cwdp.agent.walking.walker import Walks
 from cwdp.audit.collecting import Wanted, collect
+from cwdp.shared.audit.facts import HostFacts, Value
 from cwdp.shared.bus.audits import AuditOrder, AuditReport, audit_reports
 
 COUNTERS = ("audits_told", "audits_failed")
@@ -60,13 +63,28 @@ class Audits:
             self._number = 0  # who asks again has not heard
 
     async def _reports(self, order: AuditOrder) -> list[AuditReport]:
-        """Facts and walks at the same time: each has its own bound.
+        """Facts, walks and what else is reached at the same time: each has its own bound.
 
         Raises:
             OSError: no process can be started.
             ValueError: it is more than is told.
         """
-        async with asyncio.TaskGroup() as both:
-            facts = both.create_task(collect(self._wanted))
-            walked = both.create_task(self._walks.make(order.walks))
-        return audit_reports(order.number, msgspec.structs.replace(facts.result(), walks=walked.result()))
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(collect(self._wanted))
+            walking = group.create_task(self._walks.make(order.walks))
+            reaching = group.create_task(reached(self._bus.ping)) if order.reach else None
+        facts = reading.result()
+        if reaching is not None:
+            facts = _with(facts, *reaching.result())
+        return audit_reports(order.number, msgspec.structs.replace(facts, walks=walking.result()))
+
+
+def _with(told: HostFacts, facts: Mapping[str, Value], missing: Mapping[str, str]) -> HostFacts:
+    """More of the host itself."""
+    subjects = [
+        one
+        if one.kind != "host"
+        else msgspec.structs.replace(one, facts={**one.facts, **facts}, missing={**one.missing, **missing})
+        for one in told.subjects
+    ]
+    return msgspec.structs.replace(told, subjects=subjects)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from nats.errors import Error as NatsError
 
 from cwdp.agent.clusterkeys import ClusterKeys
 from cwdp.agent.config import AgentConfig
@@ -120,6 +121,20 @@ class HostBus:
     async def close(self) -> None:
         """Send what is queued (for up to a second) and leave the bus."""
         await self._bus.close()
+
+    async def ping(self) -> None:
+        """Ask the server, and return with its answer.
+
+        Raises:
+            OSError: there is no connection.
+        """
+        client = self._bus.session
+        if client is None:
+            raise ConnectionError("there is no bus")
+        try:
+            await client.flush()
+        except NatsError as error:
+            raise ConnectionError(str(error)) from error
 
     def say_hello(self, hello: Hello) -> bool:
         """Publish that this agent is there; False when it was dropped."""

@@ -60,7 +60,7 @@ class EchoTests:
 
     async def _run(self, order: BounceOrder) -> None:
         try:
-            echo = _Echo(order.nic, order.target)
+            echo = Echo(order.nic, order.target)
         except (OSError, ValueError):
             self.counters["bounces_failed"] += 1
             return
@@ -87,7 +87,7 @@ class EchoTests:
             )
 
 
-class _Echo:
+class Echo:
     """A raw socket that sends echo requests to one address and hears the replies.
 
     Raises:

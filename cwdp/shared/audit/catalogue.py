@@ -62,6 +62,11 @@ CATALOGUE: dict[str, Fact] = {
     "host.rp_filter": Fact("number", "routes", "the higher of `all` and `default`; ip-sysctl"),
     "host.arp_ignore": Fact("number", "routes", "of `all`; ip-sysctl"),
     "host.arp_announce": Fact("number", "routes", "of `all`; ip-sysctl"),
+    "host.bus_rtt_ns": Fact("number", "reach", "round trip to the bus server; in audits of the network"),
+    "host.gateways_silent": Fact(
+        "texts", "reach", "gateways of default routes that answer no echo; in audits of the network"
+    ),
+    "host.dns_silent": Fact("texts", "reach", "name servers that answer no query; in audits of the network"),
     "nic.driver": Fact("text", "nics", "of the device"),
     "nic.driver_version": Fact("text", "nics", "as the driver tells; ethtool"),
     "nic.firmware": Fact("text", "nics", "as the driver tells; ethtool"),

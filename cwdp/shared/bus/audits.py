@@ -23,12 +23,14 @@ class AuditOrder(Struct, frozen=True, kw_only=True):
         number: of the audit; an order that is repeated has the same.
         within_s: the host begins at a moment of its own in that time, so that not all speak at once.
         walks: to make, besides reading facts.
+        reach: also find out what answers besides the fabric: the facts of the area `reach`.
     """
 
     host: str
     number: Number
     within_s: Annotated[float, Meta(ge=0, le=60)] = 0.0
     walks: Annotated[list[Walk], Meta(max_length=MOST_WALKS)] = []
+    reach: bool = False
 
 
 class AuditReport(FromAgent, frozen=True, kw_only=True):

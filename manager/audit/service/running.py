@@ -1,7 +1,6 @@
 """An audit under way: who was asked, and who has told all its facts. Pure: time is an argument."""
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -33,7 +32,7 @@ class Running:
         number: of the orders.
         hosts: who is asked.
         began_s: the manager's monotonic clock.
-        walks: those that each host is to make.
+        walks: those that each host is to make, besides finding out what it reaches; None where they are to read facts only.
 
     Attributes:
         facts: of the hosts that have told all.
@@ -44,7 +43,7 @@ class Running:
         number: int,
         hosts: Iterable[str],
         began_s: float,
-        walks: Mapping[str, list[Walk]] = MappingProxyType({}),
+        walks: Mapping[str, list[Walk]] | None = None,
     ) -> None:
         self.number, self.hosts, self.began_s, self._walks = number, frozenset(hosts), began_s, walks
         self.within_s = min(len(self.hosts) / HOSTS_A_SECOND, LONGEST_SPREAD_S)
@@ -83,14 +82,20 @@ class Running:
             return []
         self._ordered_s = now_s
         return [
-            AuditOrder(host=host, number=self.number, within_s=self.within_s, walks=self._walks.get(host, []))
+            AuditOrder(
+                host=host,
+                number=self.number,
+                within_s=self.within_s,
+                walks=(self._walks or {}).get(host, []),
+                reach=self._walks is not None,
+            )
             for host in self.waits_for()
         ]
 
     @property
     def longest_s(self) -> float:
         """For so long an answer may take."""
-        return self.within_s + READING_S + (WALKING_S if self._walks else 0.0)
+        return self.within_s + READING_S + (0.0 if self._walks is None else WALKING_S)
 
     def is_over(self, now_s: float) -> bool:
         """Whether all have told, or those that have not will tell no more."""

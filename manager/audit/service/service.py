@@ -163,7 +163,7 @@ class Audits:
         if audit.needs_walks:
             audit.stage = "walks"
             walks = await asyncio.to_thread(self._network.plan, list(audit.facts.values()), audit.number)
-            audit.running = Running(_order(audit.number, "walks"), walks, time.monotonic(), walks)
+            audit.running = Running(_order(audit.number, "walks"), audit.facts, time.monotonic(), walks)
         else:
             await self._finish(audit)
 
