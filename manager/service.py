@@ -46,7 +46,7 @@ from manager.access.grants import Grants
 from manager.access.listeners import listeners
 from manager.analysis import Analysis
 from manager.api import credentials_http, overrides_http
-from manager.api.audit_http import AuditHttp
+from manager.api.audit.audit_http import AuditHttp
 from manager.api.http import HttpServer
 from manager.api.metrics import SolveTimes, Sources
 from manager.audit.service.service import Audits

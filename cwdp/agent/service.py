@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 import cwdp
-from cwdp.agent.audits import Audits
+from cwdp.agent.auditing.audits import Audits
 from cwdp.agent.bounds import Bounds
 from cwdp.agent.clock.hostclock import HostClock, LocalClock
 from cwdp.agent.clock.hostsync import HostSync

@@ -19,7 +19,7 @@ from manager.access.callers import CALLER, OTHERS, Callers, refusal
 from manager.access.listeners import Listener
 from manager.access.roles import Role
 from manager.access.unreadable import HTTP_LOG
-from manager.api.audit_http import AuditHttp
+from manager.api.audit.audit_http import AuditHttp
 from manager.api.history_http import HistoryHttp
 from manager.api.jobs import collectives_http
 from manager.api.jobs.jobs_http import JobsHttp

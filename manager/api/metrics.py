@@ -19,7 +19,7 @@ from cwdp.shared.bus.records import DIRECTIONS, NAK_KINDS
 from cwdp.shared.loopwatch import LoopWatch
 from manager.access.refusals import REASONS as REFUSAL_REASONS
 from manager.access.refusals import Refusals
-from manager.api.audit_metrics import audit_metrics
+from manager.api.audit.audit_metrics import audit_metrics
 from manager.api.finding_metrics import finding_metrics, host_metrics, job_metrics
 from manager.api.jobs.collective_metrics import LATEST, MOST_JOBS, collective_metrics
 from manager.api.jobs.iteration_metrics import cause_metric, iteration_metrics

@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 from asynchronous import asynchronous
 
-from cwdp.agent import reaching
-from cwdp.agent.reaching import Gateway, gateways, name_servers, reached
+from cwdp.agent.auditing import reaching
+from cwdp.agent.auditing.reaching import Gateway, gateways, name_servers, reached
 
 ROUTE = (
     "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"

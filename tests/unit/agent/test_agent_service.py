@@ -13,7 +13,8 @@ from agent_fakes import CONNECTION, NoteBus, edges
 from bus_fakes import POD, credential_of
 from numpy.typing import NDArray
 
-from cwdp.agent import audits, events, fence, hostbus, service
+from cwdp.agent import events, fence, hostbus, service
+from cwdp.agent.auditing import audits
 from cwdp.agent.clock.timebase import Change
 from cwdp.agent.config import AgentConfig, InterfaceConfig
 from cwdp.agent.pace import SUMS_FROM_S, Pace
@@ -241,8 +242,9 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.loop_late_ms": 0,
         **{
             f"agent.{name}": 0
-            for counters in (echo_tests, fence, tracer, table, audits, walker)
-            for name in counters.COUNTERS
+            for name in sum(
+                (each.COUNTERS for each in (echo_tests, fence, tracer, table, audits, walker)), ()
+            )
         },
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,

@@ -13,7 +13,6 @@ from bus_fakes import POD
 from click.testing import CliRunner, Result
 from fakes import FakeHost, until
 from msgspec.structs import replace
-from one_manager import config_of, running
 
 from cwdp.cli import main
 from cwdp.shared.audit.facts import HostFacts
@@ -22,6 +21,7 @@ from cwdp.shared.bus.subjects import down, up
 from manager.audit.service import running as rules
 from manager.config import ManagerConfig
 from manager.service import Manager
+from tests.unit.manager.one_manager import config_of, running
 from tools.free_ports import free_port
 from tools.sim.audit.fleet import fleet as facts_of_fleet
 
@@ -37,6 +37,7 @@ class _Host(FakeHost):
         super().__init__(facts.host, url, offset_ns=0, drift=0.0)
         self.facts: HostFacts | None = facts
         self.told = 0
+        self.reaches: list[bool] = []
         self.bus.subscribe(down(POD, self.name, "audit"), AuditOrder, self._tell)
 
     def _tell(self, order: AuditOrder) -> None:
@@ -44,6 +45,7 @@ class _Host(FakeHost):
             for report in audit_reports(order.number, self.facts):
                 self.bus.publish(up(POD, self.name, "audit"), replace(report, boot_id="boot"))
             self.told += 1
+            self.reaches.append(order.reach)
 
 
 @contextlib.asynccontextmanager
@@ -201,6 +203,22 @@ async def test_an_audit_of_some_hosts_asks_no_others(tmp_path: Path) -> None:
         done = await _cwdp(config, "run", told[0].host, f"{told[1].host}*")
         assert done.exit_code == 0
         assert [host.told for host in hosts] == [1, 1, 0]
+
+
+@asynchronous
+async def test_an_audit_of_the_network_asks_twice_and_tells_of_the_mesh_too(tmp_path: Path) -> None:
+    """No path is known here, so there is nothing to walk over."""
+    config = _config(tmp_path)
+    told = facts_of_fleet(2, 5, ["h100"])
+    async with _fleet(config, told) as (_, hosts):
+        done = await _cwdp(config, "run", "--level", "network", "--json")
+        answer = json.loads(done.stdout)
+        assert answer["level"] == "network"
+        assert answer["audit"]["passed"]["probed"] == 2
+        assert [host.told for host in hosts] == [2, 2]
+        assert [host.reaches for host in hosts] == [[False, True]] * 2
+        again = json.loads((await _cwdp(config, "show", "--anew", "--json")).stdout)
+        assert again["audit"] == answer["audit"]
 
 
 @asynchronous

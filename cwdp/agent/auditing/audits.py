@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cwdp.agent.auditing.reaching import reached
 from cwdp.agent.config import AgentConfig
 from cwdp.agent.hostbus import HostBus
 from cwdp.agent.links import LinkTable
-from cwdp.agent.reaching import reached
 from cwdp.agent.walking.walker import Walks
 from cwdp.audit.collecting import Wanted, collect
 from cwdp.shared.audit.facts import HostFacts, Value

@@ -1,0 +1,1 @@
+"""Audits over HTTP and as metrics."""
