@@ -28,9 +28,9 @@ upgraded before the other, and a wrong type is refused.
 | KV `cwdp-desired`/POD.HOST.change | manager | `changes.Change` | all changes since it was written whole |
 
 A host is in one pod, a part of the fleet that one manager decides for. What goes up is the host's own, as the bus permits
-it nothing else; what comes down is signed (`cwdp.shared.bus.sealing`). What an agent says bears the ID that it gave itself when it began (`FromAgent`), so that two with one name are told apart.
-Subjects are made in `cwdp.shared.bus.subjects`. A NIC is named `HOST/IFNAME` (`nic_id`).
-Times ending in `_local_ns` are readings of that host's own clock; those on the common timeline end in `_ns`.
+it nothing else; what comes down is signed (`cwdp.shared.bus.sealing`). What an agent says bears the ID that it gave itself when
+it began (`FromAgent`), so that two with one name are told apart.
+Subjects are made in `cwdp.shared.bus.subjects`. A NIC is named `HOST/IFNAME` (`nic_id`). Times ending in `_local_ns` are readings of that host's own clock; those on the common timeline end in `_ns`.
 """
 
 from typing import Annotated, Literal, NamedTuple, TypeVar

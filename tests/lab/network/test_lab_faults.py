@@ -1,4 +1,4 @@
-"""Cut, silence, loss and slowness do what they say, and healing leaves no trace."""
+"""Cut, silence, loss, slowness, MTU and class do what they say, and healing leaves no trace."""
 
 import itertools
 import json
@@ -26,6 +26,7 @@ pytestmark = [
 ]
 
 SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20
+TOS = 26 << 2 | 2
 FLOW_PORTS = range(53000, 53030)
 
 
@@ -189,16 +190,97 @@ def seconds_to_cross_by_no_queue(lab: Lab, frames: int, frame_bytes: int) -> flo
         return time.perf_counter() - start
 
 
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+@pytest.mark.parametrize("direction", ["l1>s2", "s2>l1"])
+def test_what_crosses_a_link_is_of_another_class(lab: Lab, family: int, direction: str) -> None:
+    for spine in ("s1", "s3", "s4"):
+        faults.cut(lab.name, f"l1-{spine}", convergence_s=0)
+    before = {pair: tos_that_come(lab, *pair, family) for pair in (("h1", "h5"), ("h5", "h1"))}
+    assert before == {pair: {TOS} for pair in before}
+    faults.remark(lab.name, "l1-s2", dscp=0, direction=direction)
+    changed = ("h1", "h5") if direction == "l1>s2" else ("h5", "h1")
+    assert {pair: tos_that_come(lab, *pair, family) for pair in before} == before | {changed: {TOS & 3}}
+    faults.remark(lab.name, "l1-s2", dscp=None, ecn=3, direction=direction)
+    assert tos_that_come(lab, *changed, family) == {TOS | 3}
+    faults.drop(lab.name, "l1-s2", 1.0, direction)
+    assert tos_that_come(lab, *changed, family) == set()
+    faults.drop(lab.name, "l1-s2", 0.0, direction)
+    assert tos_that_come(lab, *changed, family) == {TOS | 3}
+
+
+def tos_that_come(lab: Lab, source: str, target: str, family: int) -> set[int]:
+    """TOS or traffic class of packets that have TOS where they are sent."""
+    is_v4 = family == socket.AF_INET
+    level, sent, told, asked = (0, 1, 1, 13) if is_v4 else (41, 67, 67, 66)  # IP_TOS, IP_RECVTOS; IPV6_TCLASS
+    with ExitStack() as stack:
+        receiver = udp_socket(stack, lab.host(target), family, SINK_PORT)
+        receiver.setsockopt(level, asked, 1)
+        receiver.settimeout(0.3)
+        sender = udp_socket(stack, lab.host(source), family, 0)
+        sender.setsockopt(level, sent, TOS)
+        nic = lab.host(target).nics[0]
+        for _ in range(5):
+            sender.sendto(b"class", (str(nic.ipv4 if is_v4 else nic.ipv6), SINK_PORT))
+        found = set()
+        while True:
+            try:
+                _, ancillary, _, _ = receiver.recvmsg(64, 64)
+            except TimeoutError:
+                return found
+            found |= {data[0] for at, kind, data in ancillary if (at, kind) == (level, told)}
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_narrow_link_takes_small_packets_only(lab: Lab, family: int) -> None:
+    for spine in ("s1", "s3", "s4"):
+        faults.cut(lab.name, f"l1-{spine}", convergence_s=0)
+    assert goes_through(lab, family, 4_000)
+    faults.narrow(lab.name, "l1-s2", 1_500)
+    assert not goes_through(lab, family, 1_501)
+    assert goes_through(lab, family, 1_500)
+    faults.narrow(lab.name, "l1-s2", lab.spec.mtu)
+    assert goes_through(lab, family, 4_000)
+
+
+def goes_through(lab: Lab, family: int, size_bytes: int) -> bool:
+    """Whether an IP packet of a size that is not to be divided gets from h1 to h5."""
+    with ExitStack() as stack:
+        receiver = udp_socket(stack, lab.host("h5"), family, SINK_PORT)
+        sender = udp_socket(stack, lab.host("h1"), family, 0)
+        sender.setsockopt(*((0, 10) if family == socket.AF_INET else (41, 23)), 3)  # IP_MTU_DISCOVER: probe
+        headers = 28 if family == socket.AF_INET else 48
+        nic = lab.host("h5").nics[0]
+        to = str(nic.ipv4 if family == socket.AF_INET else nic.ipv6)
+        sender.sendto(bytes(size_bytes - headers), (to, SINK_PORT))
+        came = len(drain(receiver)) == 1
+    for version in ("-4", "-6"):  # nobody is to remember what did not fit
+        argv = ["nsenter", f"--net=/run/netns/{lab.netns('h1')}", "ip", version, "route", "flush", "cache"]
+        subprocess.run(argv, check=True)
+    return came
+
+
+def test_an_mtu_that_cannot_be_is_refused(lab: Lab) -> None:
+    for mtu in (1_279, lab.spec.mtu + 1):
+        with pytest.raises(ConfigError, match="is no MTU of a link of this lab"):
+            faults.narrow(lab.name, "l1-s2", mtu)
+    with pytest.raises(ConfigError, match="h1-l1 is a host's link"):
+        faults.narrow(lab.name, "h1-l1", 1_500)
+    assert link_status(lab, "l1-s2")["directions"]["l1>s2"]["state"] == "up"
+
+
 def test_healing_leaves_no_trace(lab: Lab) -> None:
     before = snapshot(lab)
     faults.cut(lab.name, "l1-s2")
     faults.drop(lab.name, "l1-s2", 0.5)
     faults.slow(lab.name, "l1-s2", 10_000_000)
+    faults.narrow(lab.name, "l1-s2", 1_500)
+    faults.remark(lab.name, "l1-s2", dscp=0, direction="l1>s2")
     faults.cut(lab.name, "h1-l1")
     faults.slow(lab.name, "h2-l1", 10_000_000)
     faults.drop(lab.name, "h2-l1", 1.0, "l1>h2")
     states = {link["name"]: link["directions"] for link in status.collect(lab.name)["links"]}
-    assert states["l1-s2"]["l1>s2"]["state"] == "cut+loss+rate"
+    assert states["l1-s2"]["l1>s2"]["state"] == "cut+loss+rate+mtu+tos"
+    assert states["l1-s2"]["s2>l1"]["state"] == "cut+loss+rate+mtu"
     assert states["h1-l1"]["l1>h1"]["state"] == "cut"
     assert states["h2-l1"]["l1>h2"]["state"] == "silent+rate"
     assert snapshot(lab) != before
@@ -225,7 +307,7 @@ def test_wrong_names_and_directions_are_refused(lab: Lab) -> None:
 def snapshot(lab: Lab) -> dict[tuple[str, str], list[str]]:
     """Return what `ip` and `tc` tell of every switch and of two hosts, but neighbours learned, in any order of lines."""
     asked = ("route", "neigh show nud permanent", "addr", "rule")
-    commands = [f"ip {f} {c}" for f in ("-4", "-6") for c in asked] + ["tc qdisc"]
+    commands = [f"ip {f} {c}" for f in ("-4", "-6") for c in asked] + ["tc qdisc", "ip -o link"]
     nodes = [*lab.topology.switches, "h1", "h2"]
     return {
         (node, command): _lines(lab, node, command) for node, command in itertools.product(nodes, commands)

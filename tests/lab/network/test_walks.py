@@ -193,6 +193,16 @@ def test_the_link_is_found_on_which_it_does_not_fit(chain: Chain, family: int, p
 
 
 @FAMILIES
+def test_what_the_host_believes_of_the_path_changes_nothing(chain: Chain, family: int) -> None:
+    to, via = ("10.77.3.0/24", "10.77.0.2") if family == socket.AF_INET else ("fd77:3::/64", "fd77:0::2")
+    chain.ip("h1", f"route change {to} via {via} mtu {NARROW}")
+    try:
+        assert [hop.answer for hop in chain.walk(family).hops] == ["expired"] * 3 + ["unreachable"]
+    finally:
+        chain.ip("h1", f"route change {to} via {via}")
+
+
+@FAMILIES
 @pytest.mark.parametrize("place", [1, 2, 3])
 @pytest.mark.parametrize(("mask", "value"), [(0xFC, 0), (3, 0), (0xFC, 46 << 2), (0xFF, 1), (1, 1)])
 def test_the_link_is_found_on_which_the_class_changes(

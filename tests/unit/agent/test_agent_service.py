@@ -14,13 +14,11 @@ from bus_fakes import POD, credential_of
 from numpy.typing import NDArray
 
 from cwdp.agent import events, fence, hostbus, service
-from cwdp.agent.auditing import audits
 from cwdp.agent.clock.timebase import Change
 from cwdp.agent.config import AgentConfig, InterfaceConfig
 from cwdp.agent.pace import SUMS_FROM_S, Pace
 from cwdp.agent.service import LOOK_INTERVAL_S, MEASURE_EVERY, Agent
 from cwdp.agent.tracing import echo_tests, table, tracer
-from cwdp.agent.walking import walker
 from cwdp.dataplane.abi import XdpMode
 from cwdp.dataplane.loading.loader import Loaded
 from cwdp.dataplane.pinned.tree import TreePath
@@ -242,10 +240,9 @@ def test_reports_are_numbered_and_every_fourth_has_counters(setup: Setup) -> Non
         "agent.loop_late_ms": 0,
         **{
             f"agent.{name}": 0
-            for name in sum(
-                (each.COUNTERS for each in (echo_tests, fence, tracer, table, audits, walker)), ()
-            )
+            for name in (*echo_tests.COUNTERS, *fence.COUNTERS, *tracer.COUNTERS, *table.COUNTERS)
         },
+        **{f"agent.{name}": 0 for name in setup.agent._audits.counters},
         "bus.published": 3,
         "agent.nic0.pairs_sent": 7,
         "agent.nic1.pairs_sent": 7,
