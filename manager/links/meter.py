@@ -2,11 +2,11 @@
 
 A queue pair whose path is not known counts in equal parts for every known path of its pair, as ECMP would spread many.
 The load of a link that such a one may cross is not sure, nor is that of one whose path has just changed: its rate is
-that of both paths together.
+that of both paths together. Of a NIC that tells nothing, receivers tell what it sends; by which links, nobody knows.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cwdp.shared.bus.messages import nic_id
-from cwdp.shared.bus.records import EGRESS, shown_address
+from cwdp.shared.bus.records import EGRESS, INGRESS, shown_address
 from manager.fabric.routes import Routes, is_nic
 from manager.links.loads import INSIDE_TIER, tiers
 from manager.queue_pairs.counters import JoinedTables, NicTable
@@ -45,6 +45,8 @@ class Crossings:
         located: whether the row's path is known, shape (rows,).
         address: the place of the row's address in `addresses`, -1 for rows that do not send, shape (rows,).
         addresses: the destinations.
+        source: the place of the row's address in `sources`, -1 for rows that do not receive, shape (rows,).
+        sources: who sends to the NIC.
     """
 
     identity: bytes
@@ -54,6 +56,8 @@ class Crossings:
     located: Mask
     address: Indices
     addresses: Sequence[str]
+    source: Indices
+    sources: Sequence[str]
 
 
 class LoadMeter:
@@ -75,7 +79,8 @@ class LoadMeter:
         self.known: dict[tuple[str, str], Crossings] = (
             {} if before is None else _unchanged(before.known, before.routes, routes)
         )
-        self._joined = _Joined(self.known)
+        self._joined = _Joined(self.known, owner)
+        self._addresses = _addresses(owner)
         self._may_cross: dict[tuple[str, str], Indices] = {}
         self._crosses: dict[tuple[str, str], Indices] = {}
         self.kinds = tiers(routes.links)
@@ -103,6 +108,9 @@ class LoadMeter:
         doubt += self._doubt(
             joined, ~unknown & _unsure(rows, joined, sends, now_s, lag_s), rate, self._links_perhaps
         )
+        silent = {nic_id(*nic) for nic, table in all_tables.items() if table.is_silent(now_s)}
+        if silent:
+            doubt += self._received(joined, np.where(sends, np.nan_to_num(rate), 0.0), silent)
         return load, doubt <= SURE_SHARE * load
 
     def _join(self, tables: Mapping[tuple[str, str], NicTable]) -> "_Joined":
@@ -111,7 +119,7 @@ class LoadMeter:
         if list(before) != list(self.known) or any(
             known is not before[nic] for nic, known in self.known.items()
         ):
-            self._joined = _Joined(self.known)
+            self._joined = _Joined(self.known, self._owner)
         return self._joined
 
     def _doubt(
@@ -122,6 +130,18 @@ class LoadMeter:
         rates = np.bincount(joined.pair[unsure], np.nan_to_num(rate[unsure], nan=np.inf))
         for pair in np.unique(joined.pair[unsure]).tolist():
             doubt[links(*joined.pairs[pair])] += rates[pair]
+        return doubt
+
+    def _received(self, joined: "_Joined", rate: Floats, silent: Container[str]) -> Floats:
+        """What NICs receive of silent ones, on every link that it may have crossed; shape (links,)."""
+        doubt = np.zeros(len(self.routes.links))
+        is_received = joined.source >= 0
+        rates = np.bincount(joined.source[is_received], rate[is_received], len(joined.received))
+        for i, (nic, receiver) in enumerate(joined.received):
+            if nic not in silent or rates[i] <= 0:
+                continue
+            addresses = self._addresses.get(receiver, [receiver])
+            doubt[np.unique(np.concatenate([self._links_of(nic, each) for each in addresses]))] += rates[i]
         return doubt
 
     def _links_perhaps(self, nic: str, address: str) -> Indices:
@@ -187,16 +207,12 @@ class LoadMeter:
         )
 
     def _trace(self, nic: tuple[str, str], table: NicTable, identity: bytes) -> Crossings:
-        rows = np.flatnonzero(table.rows["direction"] == EGRESS)
-        flat = np.ascontiguousarray(table.rows["addr"][rows]).view("V16").ravel()
-        packed, which = np.unique(flat, return_inverse=True)
-        addresses = [shown_address(one.tobytes()) for one in packed]
-        address = np.full(len(table.rows), -1)
-        address[rows] = which
+        address, addresses = _placed(table, EGRESS)
+        source, sources = _placed(table, INGRESS)
         located = np.zeros(len(table.rows), bool)
         parts: list[tuple[Indices, Sequence[int], float]] = []
         for i, shown in enumerate(addresses):
-            mine = rows[which == i]
+            mine = np.flatnonzero(address == i)
             ports = self.routes.ports(nic_id(*nic), shown)
             sports = table.rows["sport"][mine]
             located[mine] = np.isin(sports, list(ports))
@@ -204,7 +220,25 @@ class LoadMeter:
             parts += [(mine[~located[mine]], links, 1.0 / len(ports)) for links in ports.values()]
         parts = [part for part in parts if len(part[0])]
         row, link, share = _flat(parts)
-        return Crossings(identity, row, link, share, located, address, addresses)
+        return Crossings(identity, row, link, share, located, address, addresses, source, sources)
+
+
+def _placed(table: NicTable, direction: int) -> tuple[Indices, Sequence[str]]:
+    """The place of each row's address among those of a direction, -1 for the other's, shape (rows,); and these."""
+    rows = np.flatnonzero(table.rows["direction"] == direction)
+    flat = np.ascontiguousarray(table.rows["addr"][rows]).view("V16").ravel()
+    packed, which = np.unique(flat, return_inverse=True)
+    place = np.full(len(table.rows), -1)
+    place[rows] = which
+    return place, [shown_address(one.tobytes()) for one in packed]
+
+
+def _addresses(owner: Mapping[str, str]) -> Mapping[str, Sequence[str]]:
+    """The addresses of each NIC."""
+    found = defaultdict[str, list[str]](list)
+    for address, nic in owner.items():
+        found[nic].append(address)
+    return found
 
 
 def _unchanged(
@@ -250,27 +284,35 @@ class _Joined:
         pair: the place of the row's NIC and address in `pairs`, -1 for rows that do not send, shape (rows,).
         pairs: NICs with their destinations.
         is_sent: rows of what is sent, shape (rows,).
+        source: the place of the row in `received`, -1 for rows that do not receive, shape (rows,).
+        received: who sends, and the NIC that it sends to.
     """
 
-    def __init__(self, known: Mapping[tuple[str, str], Crossings]) -> None:
+    def __init__(self, known: Mapping[tuple[str, str], Crossings], owner: Mapping[str, str]) -> None:
         each = list(known.values())
         first_row = np.cumsum([0, *(len(one.located) for one in each)])
-        first_pair = np.cumsum([0, *(len(one.addresses) for one in each)])
         self.row = _concatenated(
             (one.row + first for one, first in zip(each, first_row, strict=False)), np.intp
         )
         self.link = _concatenated((one.link for one in each), np.intp)
         self.share = _concatenated((one.share for one in each), np.float64)
         self.located = _concatenated((one.located for one in each), bool)
-        self.pair = _concatenated(
-            (
-                np.where(one.address >= 0, one.address + first, -1)
-                for one, first in zip(each, first_pair, strict=False)
-            ),
-            np.intp,
-        )
+        self.pair = _numbered([one.address for one in each], [len(one.addresses) for one in each])
+        self.source = _numbered([one.source for one in each], [len(one.sources) for one in each])
+        self.received = [
+            (owner.get(source, source), nic_id(*nic)) for nic, one in known.items() for source in one.sources
+        ]
         self.pairs = [(nic_id(*nic), address) for nic, one in known.items() for address in one.addresses]
         self.is_sent = self.pair >= 0
+
+
+def _numbered(places: Sequence[Indices], sizes: Sequence[int]) -> Indices:
+    """Places in lists of these sizes, as those in all lists one behind another; -1 stays."""
+    first = np.cumsum([0, *sizes])
+    return _concatenated(
+        (np.where(place >= 0, place + start, -1) for place, start in zip(places, first, strict=False)),
+        np.intp,
+    )
 
 
 def _concatenated(parts: Iterable[NDArray[Any]], dtype: type) -> NDArray[Any]:

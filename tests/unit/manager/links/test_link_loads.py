@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fabric_fakes import one_pair
 
-from cwdp.shared.bus.records import EGRESS, QP_ROW, WINDOW_NS, packed_address
+from cwdp.shared.bus.records import EGRESS, INGRESS, QP_ROW, WINDOW_NS, packed_address
 from manager.fabric.routes import DirectedLink, PathName, Routes
 from manager.links.loads import CARRIES_LOOKS, Capacities, likely_bps, tiers
 from manager.links.meter import LoadMeter
@@ -115,6 +115,35 @@ def test_what_a_host_sent_that_is_gone_is_no_load_and_leaves_those_of_its_links_
     load, sure = LoadMeter(one_pair(), OWNER).measure(store.loading.items(), 1.0)
     assert load.tolist() == [0.0] * 6
     assert not sure.any()
+
+
+@pytest.mark.parametrize("received_bps", [0.0, 1e6])
+def test_what_others_receive_of_a_nic_that_says_nothing_leaves_its_links_in_doubt(
+    received_bps: float,
+) -> None:
+    """A host that was away since before it began to send: none of what it sends was ever told."""
+    store = _traffic(0.0, [50_000])
+    store.depart("a")
+    received = np.zeros(1, QP_ROW)
+    received["addr"], received["direction"] = list(packed_address("10.0.0.1")), INGRESS
+    for second in range(2, 4):
+        received["bytes"] = second * received_bps / 8
+        report = NicReport(("b", "0"), received.copy())
+        store.hear([report], local_ns=second * 10**9, now_s=float(second))
+    owner = OWNER | {"10.0.0.1": "a/0"}
+    load, sure = LoadMeter(one_pair(), owner).measure(store.loading.items(), 3.0)
+    assert not load.any()
+    assert sure.tolist() == [received_bps == 0.0] * 6
+    sending = np.zeros(1, QP_ROW)
+    sending["addr"], sending["direction"], sending["sport"] = (
+        list(packed_address("10.0.0.2")),
+        EGRESS,
+        50_000,
+    )
+    for second in range(2):
+        sending["bytes"] = second * received_bps / 8
+        store.hear([NicReport(("a", "0"), sending.copy())], local_ns=second * 10**9, now_s=3.0)
+    assert LoadMeter(one_pair(), owner).measure(store.loading.items(), 3.0)[1].all()
 
 
 def test_a_queue_pair_that_was_heard_of_once_leaves_loads_in_doubt() -> None:
