@@ -303,7 +303,8 @@ def test_why_a_walk_cannot_be_made(chain: Chain, family: int) -> None:
         f"bare has no IPv{version} address": order(family, nic="bare"),
         "'h2' is no address": order(family, dst_addr="h2"),
     }
-    for to in ("224.0.0.1", "255.255.255.255", "127.0.0.1", "0.0.0.0", "ff02::1", "::1", "fe80::1%right"):
+    reasons["cannot be sent: Permission denied"] = order(family, dst_addr="10.77.0.255")
+    for to in ("224.0.0.1", "::ffff:a4d:302", "127.0.0.1", "0.0.0.0", "ff02::1", "::1", "fe80::1%right"):
         reasons[f"{to} is no address of a host in the fabric"] = order(family, dst_addr=to)
     walked, agent = chain.walks([*reasons.values(), order(family)])
     assert [one.trouble for one in walked] == [*reasons, ""]
