@@ -1,4 +1,8 @@
-"""Walks that an audit orders: packets sent with raw sockets, and what switches answer."""
+"""Walks that an audit orders: packets sent with raw sockets, and what switches answer.
+
+How many of its packets a switch answers is the switch's: one that runs Linux with its defaults answers a host six at once
+and then one a second (`icmp_ratelimit`), so of more walks over it at a time than six most hops are `none`.
+"""
 
 import asyncio
 import errno
@@ -105,7 +109,7 @@ class Walks:
             to = ipaddress.ip_address(walk.dst_addr)
         except ValueError:
             raise _Refused(f"{walk.dst_addr!r} is no address") from None
-        if to.is_multicast or to.is_unspecified or to.is_loopback or to.is_link_local or to.is_reserved:
+        if not _is_of_a_host(to):
             raise _Refused(f"{to} is no address of a host in the fabric")
         link = self._links.get(walk.nic)
         if link is None:
@@ -192,7 +196,11 @@ class _Walking:
     def _end(self, number: int, course: Course, walked: Walked) -> None:
         self.walked[number] = walked
         self._under_way.remove((number, course))
-        self._probes = {key: probes for key, probes in self._probes.items() if probes[0][0] is not course}
+        self._probes = {
+            key: others
+            for key, probes in self._probes.items()
+            if (others := [one for one in probes if one[0] is not course])
+        }
 
 
 class _Sockets:
@@ -262,6 +270,15 @@ class _Sockets:
     def close(self) -> None:
         """Close all."""
         self._stack.close()
+
+
+def _is_of_a_host(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address could be that of a host behind switches; broadcasts the kernel refuses."""
+    if address.version == 6 and address.is_reserved:  # some use the reserved ones of IPv4
+        return False
+    return not (
+        address.is_multicast or address.is_unspecified or address.is_loopback or address.is_link_local
+    )
 
 
 def _probing_socket(ifname: str, family: socket.AddressFamily) -> socket.socket:

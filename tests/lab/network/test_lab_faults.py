@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 import socket
 import subprocess
 import time
@@ -316,4 +317,7 @@ def snapshot(lab: Lab) -> dict[tuple[str, str], list[str]]:
 
 def _lines(lab: Lab, node: str, command: str) -> list[str]:
     argv = ["nsenter", f"--net=/run/netns/{lab.netns(node)}", *command.split()]
-    return sorted(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines())
+    shown = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return sorted(
+        re.sub(r"xdp id \d+", "xdp", line) for line in shown.splitlines()
+    )  # a new one is as the old

@@ -20,6 +20,7 @@ from cwdp.agent.links import Link, LinkTable
 from cwdp.agent.walking import walker
 from cwdp.agent.walking.walker import NO_TIME, Limits, Walks
 from cwdp.shared.audit.facts import Walk, Walked
+from tools.lab import Lab, faults
 from tools.lab.network import drops, netns, shaping
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(120), pytest.mark.needs(drops.OBJECT)]
@@ -303,7 +304,8 @@ def test_why_a_walk_cannot_be_made(chain: Chain, family: int) -> None:
         f"bare has no IPv{version} address": order(family, nic="bare"),
         "'h2' is no address": order(family, dst_addr="h2"),
     }
-    for to in ("224.0.0.1", "255.255.255.255", "127.0.0.1", "0.0.0.0", "ff02::1", "::1", "fe80::1%right"):
+    reasons["cannot be sent: Permission denied"] = order(family, dst_addr="10.77.0.255")
+    for to in ("224.0.0.1", "::ffff:a4d:302", "127.0.0.1", "0.0.0.0", "ff02::1", "::1", "fe80::1%right"):
         reasons[f"{to} is no address of a host in the fabric"] = order(family, dst_addr=to)
     walked, agent = chain.walks([*reasons.values(), order(family)])
     assert [one.trouble for one in walked] == [*reasons, ""]
@@ -314,3 +316,45 @@ def test_where_no_route_leads_there(chain: Chain) -> None:
     """Of a socket that is bound to an interface, Linux takes an IPv4 address without a route for a neighbour's."""
     assert chain.walk(socket.AF_INET6, dst_addr="fd99::1").trouble == "cannot be sent: Network is unreachable"
     assert told(chain.walk(socket.AF_INET, dst_addr="10.99.0.1")) == [NOBODY] * 4
+
+
+@FAMILIES
+def test_in_a_lab_its_faults_are_found_on_their_links(default_lab: Lab, family: int) -> None:
+    """Leaf, spine, leaf; what `cwdp lab cut` does to the links behind and before the spine."""
+    routers = {
+        str(default_lab.topology.router_addresses(name)[family == socket.AF_INET6]): name
+        for name in default_lab.topology.switches
+    }
+    walk = order(
+        family, nic="nic0", dst_addr=nic_address(default_lab, "h5", family), size_bytes=9_000, hops=3
+    )
+    sound = lab_walk(default_lab, walk)
+    assert [(hop.answer, hop.tos) for hop in sound.hops] == [("expired", TOS)] * 3
+    near, spine, far = (routers[hop.responder] for hop in sound.hops)
+    try:
+        faults.remark(default_lab.name, f"{near}-{spine}", dscp=0, direction=f"{near}>{spine}")
+        faults.narrow(default_lab.name, f"{far}-{spine}", 4_000)
+        found = lab_walk(default_lab, walk)
+    finally:
+        for link in (f"{near}-{spine}", f"{far}-{spine}"):
+            faults.heal(default_lab.name, link, convergence_s=0)
+    assert [(hop.answer, routers[hop.responder], hop.tos, hop.mtu_bytes) for hop in found.hops] == [
+        ("expired", near, TOS, 0),
+        ("expired", spine, ECN, 0),
+        ("too_big", spine, ECN, 4_000),
+    ]
+    assert lab_walk(default_lab, walk) == sound
+
+
+def nic_address(lab: Lab, host: str, family: int) -> str:
+    nic = lab.host(host).nics[0]
+    return str(nic.ipv4 if family == socket.AF_INET else nic.ipv6)
+
+
+def lab_walk(lab: Lab, walk: Walk) -> Walked:
+    links = Addresses()
+    own = [nic_address(lab, "h1", family) for family in (socket.AF_INET, socket.AF_INET6)]
+    links.known["nic0"] = Link(2, "nic0", "", True, own)
+    with netns.netns_enter(lab.host("h1").netns):
+        [walked] = asyncio.run(Walks(["nic0"], links, PORT, QUICK).make([walk]))
+    return walked
