@@ -1,20 +1,28 @@
 """Which walks are to be made, so that each link is crossed: a large and a small packet over each chosen path. Pure."""
 
 import random
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cwdp.shared.audit.facts import Walk
-from cwdp.shared.bus.audits import MOST_WALKS
+from cwdp.shared.bus.messages import host_of
 from manager.fabric.routes import PathName, Routes
 from manager.tcp.names import is_tcp
 
 CROSSED = 2
 """Each link is crossed by so many paths, where there are as many."""
 
+WALKS_OF_HOST = 6
+"""Linux answers a host six times at once, and then once a second (icmp(7), icmp_ratelimit): so do switches that are Linux."""
+
 SMALL_BYTES = 128
+SIZES = (True, False)
+"""Large and small."""
+
 ROCE_TOS = 26 << 2 | 2
 """DSCP 26, as RoCEv2's data and our probes have it, and ECT(0), without which no switch marks."""
 
@@ -23,7 +31,7 @@ MOST_PATHS = 200_000
 
 
 def plan(
-    routes: Routes, mtu_bytes: Mapping[str, int], seed: int, walks_of_host: int = MOST_WALKS
+    routes: Routes, mtu_bytes: Mapping[str, int], seed: int, walks_of_host: int = WALKS_OF_HOST
 ) -> dict[str, list[Walk]]:
     """The walks of each host that has some to make.
 
@@ -41,24 +49,43 @@ def plan(
         for sport, row in rows.items()
     ]
     random.Random(seed).shuffle(names)  # noqa: S311 - no secret
-    times = np.zeros(len(routes.links), np.int64)
     walks: defaultdict[str, list[Walk]] = defaultdict(list)
-    for row, name in names[:MOST_PATHS]:
-        links = packed.crossed[row]
-        links = links[links >= 0]
+    for row, name in _chosen(
+        names[:MOST_PATHS], packed.crossed, len(routes.links), walks_of_host // len(SIZES)
+    ):
         host, _, ifname = name.src.partition("/")
-        if not (times[links] < CROSSED).any() or len(walks[host]) + 2 > walks_of_host:
-            continue
-        times[links] += 1
-        for size_bytes in (mtu_bytes[name.src], SMALL_BYTES):
+        hops = int(np.count_nonzero(packed.crossed[row] >= 0))
+        for is_large in SIZES:
             walks[host].append(
                 Walk(
                     nic=ifname,
                     dst_addr=name.dst_addr,
                     sport=name.sport,
-                    size_bytes=size_bytes,
+                    size_bytes=mtu_bytes[name.src] if is_large else SMALL_BYTES,
                     tos=ROCE_TOS,
-                    hops=len(links),
+                    hops=hops,
                 )
             )
-    return {host: each for host, each in walks.items() if each}
+    return dict(walks)
+
+
+def _chosen(
+    names: Sequence[tuple[int, PathName]], crossed: NDArray[np.int32], links: int, paths_of_host: int
+) -> Iterator[tuple[int, PathName]]:
+    """Paths that cross links which too few of those before cross: first those that cross many such."""
+    times, taken = np.zeros(links, np.int64), set[int]()
+    of_host: Counter[str] = Counter()
+    all_crossed = np.unique(crossed[[row for row, _ in names]]) if names else np.zeros(0, np.int32)
+    all_crossed = all_crossed[all_crossed >= 0]
+    for enough, new in product(range(1, CROSSED + 1), range(crossed.shape[1] if len(crossed) else 0, 0, -1)):
+        for row, name in names if (times[all_crossed] < enough).any() else ():
+            host = host_of(name.src)
+            if row in taken or of_host[host] >= paths_of_host:
+                continue
+            way = crossed[row][crossed[row] >= 0]
+            if np.count_nonzero(times[way] < enough) < new:
+                continue
+            times[way] += 1
+            of_host[host] += 1
+            taken.add(row)
+            yield row, name
