@@ -2,7 +2,7 @@
 
 import os
 
-from cwdp.cli.lazy import LazyGroup
+from cwdp.cli.lazy import LazyGroup, version_option
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 """Its threads, one a processor, spin between products as small as ours and make none of them faster; numpy starts them."""
@@ -39,5 +39,6 @@ COMMANDS = {
 main = LazyGroup(
     "cwdp",
     commands_by_path=COMMANDS,
+    params=[version_option("cwdp")],
     help="Makes the Ethernet fabric under an AI training cluster visible and steerable from the host edge.",
 )

@@ -15,7 +15,7 @@ EXIT_INTERRUPTED = 130
 
 
 class LazyGroup(click.Group):
-    """The top of the command tree.
+    """The top of the command tree, or of a part of it.
 
     `commands_by_path` maps a name to ("module:attribute", one line of help). This is also where errors
     are turned into messages.
@@ -26,7 +26,6 @@ class LazyGroup(click.Group):
     ) -> None:
         super().__init__(name, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
         self._paths = commands_by_path
-        self.params.append(_version_option(name))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The name of every subcommand that is installed."""
@@ -65,7 +64,9 @@ def _is_installed(path: str) -> bool:
     return find_spec(path.partition(".")[0]) is not None
 
 
-def _version_option(name: str) -> click.Option:
+def version_option(name: str) -> click.Option:
+    """Of a command that shows the version by it and ends."""
+
     def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         if value and not ctx.resilient_parsing:
             click.echo(f"{name} {__version__}")

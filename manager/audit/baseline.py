@@ -11,6 +11,9 @@ from manager.audit.judging.values import Garbled, sane
 
 OWN = frozenset(
     {
+        "host.bus_rtt_ns",
+        "host.gateways_silent",
+        "host.dns_silent",
         "host.command_line",
         "host.clock_bound_ns",
         "host.clock_synchronised",

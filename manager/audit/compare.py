@@ -8,6 +8,19 @@ from cwdp.shared.audit.facts import HostFacts, Subject
 from manager.audit.judging.values import shown
 from manager.audit.results import Result
 
+RESTLESS = frozenset(
+    {
+        "host.bus_rtt_ns",
+        "host.clock_bound_ns",
+        "nic.module_rx_power_dbm",
+        "nic.module_temperature_c",
+        "nic.module_tx_power_dbm",
+        "gpu.pcie_gtps",
+        "gpu.throttled_by",
+    }
+)
+"""Facts that are never twice the same, or depend on what a host does just now."""
+
 
 class Changes(Struct, frozen=True):
     """Findings of two audits.
@@ -51,7 +64,7 @@ def compare(before: Iterable[Result], after: Iterable[Result]) -> Changes:
 
 
 def changed_facts(before: Iterable[HostFacts], after: Iterable[HostFacts]) -> list[FactChange]:
-    """Facts of hosts that both readings have, by host, subject and name."""
+    """Facts of hosts that both readings have, by host, subject and name; but those that change all the time (`RESTLESS`)."""
     old = {facts.host: facts for facts in before}
     found = []
     for facts in after:
@@ -97,6 +110,7 @@ def _of_subject(host: str, before: Subject, after: Subject) -> list[FactChange]:
     return [
         FactChange(host, after.name, f"{after.kind}.{name}", _said(before, name), _said(after, name))
         for name in sorted(before.facts.keys() | after.facts.keys())
+        if f"{after.kind}.{name}" not in RESTLESS
         if _value(before, name) != _value(after, name)
     ]
 

@@ -1,56 +1,25 @@
-"""`cwdp audit`: the group of its commands."""
+"""`cwdp audit`: the group of its commands, each imported when it is called: `verdict` is asked before each job."""
 
-import asyncio
-from pathlib import Path
+from cwdp.cli.lazy import LazyGroup
 
-import click
-import msgspec
+_ASKED = "cwdp.cli.audit.commands"
 
-from cwdp.audit.collecting import Wanted, collect
-from cwdp.cli.audit import commands
-from cwdp.cli.audit.facts import render
-from cwdp.cli.audit.local import local
-from cwdp.cli.audit.options import json_option, role_option, roles_of, root_option
-from cwdp.cli.output import emit
-from cwdp.errors import ConfigError
-from cwdp.shared.audit.facts import HostFacts
-
-
-@click.group()
-def audit() -> None:
-    """Whether every host, NIC and GPU is what it should be, before a job runs.
-
-    Hosts tell facts: hardware, firmware, settings, counters. These are held against checks. Nothing is ever changed.
-    """
-
-
-for _command in (local, *commands.COMMANDS):
-    audit.add_command(_command)
-
-
-@audit.command()
-@root_option
-@role_option
-@json_option
-def facts(root: Path | None, given: tuple[str, ...], as_json: bool) -> None:
-    """Show all facts of this host; nothing is judged or changed."""
-    found = _collected(Wanted(host=root.name if root else "", root=str(root or ""), roles=roles_of(given)))
-    emit(msgspec.to_builtins(found), as_json=as_json, render=lambda: render(found))
-
-
-@audit.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@role_option
-def record(folder: Path, given: tuple[str, ...]) -> None:
-    """Write all that facts of this host are read from to FOLDER, for `cwdp audit facts --root`."""
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty", "name a folder that is not there yet")
-    folder.mkdir(parents=True, exist_ok=True)
-    found = _collected(Wanted(record=str(folder.resolve()), roles=roles_of(given)))
-    for area, why in found.troubles.items():
-        click.echo(f"{area}: {why}", err=True)
-    click.echo(f"wrote {folder}: what {len(found.subjects)} subjects are read from")
-
-
-def _collected(wanted: Wanted) -> HostFacts:
-    return asyncio.run(collect(wanted))
+audit = LazyGroup(
+    "audit",
+    commands_by_path={
+        "baseline": (f"{_ASKED}:baseline", "Print checks that hold like hosts to what one is."),
+        "diff": (f"{_ASKED}:diff", "Show what has changed between two audits."),
+        "facts": ("cwdp.cli.audit.told:facts", "Show all facts of this host."),
+        "list": (f"{_ASKED}:list_", "List the audits that are kept."),
+        "local": (
+            "cwdp.cli.audit.local:local",
+            "Hold this host against what is expected, without a manager.",
+        ),
+        "record": ("cwdp.cli.audit.told:record", "Write what this host's facts are read from."),
+        "run": (f"{_ASKED}:run", "Have hosts tell their facts, and hold these against what is expected."),
+        "show": (f"{_ASKED}:show_", "Show what an audit came to."),
+        "verdict": (f"{_ASKED}:verdict", "Say whether a host passed the last audit."),
+    },
+    help="Whether every host, NIC and GPU is what it should be, before a job runs.\n\n"
+    "Hosts tell facts: hardware, firmware, settings, counters. These are held against checks. Nothing is ever changed.",
+)

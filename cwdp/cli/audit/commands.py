@@ -111,9 +111,6 @@ def baseline(*, host: str, number: int | None, url: str | None) -> None:
     click.echo(ManagerClient(url).get("/v1/audit/baseline", query)["checks"], nl=False)
 
 
-COMMANDS = (run, show_, list_, diff, verdict, baseline)
-
-
 def _wait(client: ManagerClient, number: int) -> None:
     """Until an audit is over, with a bar where standard error is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

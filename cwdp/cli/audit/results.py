@@ -25,11 +25,11 @@ STYLES = {
 
 def rendered(audit: Audit) -> RenderableType:
     """A table of what does not pass, and the sum below it."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1), expand=True)
     for column in ("", "check"):
         table.add_column(column, no_wrap=True)
-    for column in ("where", "what"):
-        table.add_column(column, overflow="fold")
+    for column, ratio in (("where", 2), ("what", 3)):
+        table.add_column(column, overflow="fold", ratio=ratio)
     rows = _alike(audit.results)
     for alike in rows:
         one = alike[0]

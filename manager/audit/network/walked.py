@@ -165,18 +165,21 @@ def _not_made(host: str, walked: Walked) -> Result:
     )
 
 
-def untold(passed: Mapping[str, int], results: Iterable[Result], links: int) -> list[Result]:
-    """What of the fabric's links no walk tells, one result a check."""
+def untold(
+    passed: Mapping[str, int], results: Iterable[Result], links: Sequence[DirectedLink]
+) -> list[Result]:
+    """What of the fabric's links no walk tells, one result a check. The last link to a NIC is not counted: hosts need not answer."""
     told = Counter(passed) + Counter(one.check for one in results if one.verdict != "unknown")
+    count = sum(not is_nic(link.b) for link in links)
     return [
         Result(
             check=check,
             host=FABRIC,
             verdict="unknown",
             severity="warn",
-            reason=f"of {links - told[check]:,} of {links:,} links no answer tells: switches there are silent, or no path crosses them",
+            reason=f"of {count - told[check]:,} of {count:,} links no answer tells: switches there are silent, or no path crosses them",
             why=_WHY[check],
         )
         for check in (MTU, DSCP, ECN)
-        if told[check] < links
+        if told[check] < count
     ]

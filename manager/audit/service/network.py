@@ -45,7 +45,7 @@ class Network:
         results, passed = standing.judged(self._known(hosts))
         told = [(each.host, one) for each in facts for one in each.walks]
         of_walks, crossed = walked.judged(told, self._routes)
-        of_walks += walked.untold(crossed, of_walks, len(self._routes.links))
+        of_walks += walked.untold(crossed, of_walks, self._routes.links)
         return Audit(results=[*results, *of_walks], hosts={}, passed={**passed, **crossed}, not_applicable={})
 
     def _known(self, hosts: Collection[str]) -> Known:

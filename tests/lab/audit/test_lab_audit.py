@@ -16,7 +16,7 @@ from tools.waiting import wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
-PROBES = ProbeSettings(pairs_per_s=50.0, paths=8)
+PROBES = ProbeSettings(pairs_per_s=200.0, paths=8)
 LEAVES, SPINES, HOSTS = 3, 2, 2
 NICS = LEAVES * HOSTS
 BETWEEN = 2 * LEAVES * SPINES
@@ -62,8 +62,8 @@ class Audited:
         return len(known["links"]) == LEAVES * SPINES + NICS and known["nic_count"] == NICS
 
 
-def _running(**spec: Any) -> Iterator[tuple[Lab, Audited]]:
-    name = lab_name("audit")
+def _running(suffix: str, **spec: Any) -> Iterator[tuple[Lab, Audited]]:
+    name = lab_name(suffix)
     lifecycle.up(LabSpec(name=name, leaves=LEAVES, spines=SPINES, hosts_per_leaf=HOSTS, **spec))
     try:
         lab = Lab.open(name)
@@ -77,7 +77,7 @@ def _running(**spec: Any) -> Iterator[tuple[Lab, Audited]]:
 
 @pytest.fixture(scope="module")
 def audited() -> Iterator[tuple[Lab, Audited]]:
-    yield from _running(seed=3)
+    yield from _running("aud", seed=3)
 
 
 def test_hosts_tell_their_facts(audited: tuple[Lab, Audited]) -> None:
@@ -135,7 +135,7 @@ def test_a_link_that_drops_is_named(audited: tuple[Lab, Audited]) -> None:
 
 
 def test_a_nic_at_another_leaf_is_named() -> None:
-    for _, told in _running(seed=7, miswired=MISWIRED):
+    for _, told in _running("miswired", seed=7, miswired=MISWIRED):
         _, wrong = told.network()
         assert ("wiring", MISWIRED, "nic0") in wrong
         assert {host for check, host, _ in wrong if check == "wiring"} == {MISWIRED}
