@@ -56,12 +56,12 @@ function compared(a, b, sign) {
 
 const STEPS = { ArrowDown: 1, ArrowUp: -1 };
 
-/** Arrows go from row to row; Enter follows the link that has the focus by itself. */
+/** Arrows go from row to row, and through a table within one; Enter follows the link that has the focus by itself. */
 function walk(event) {
   const step = STEPS[event.key];
-  if (!step) return;
+  if (!step || event.defaultPrevented) return;
   const links = [...event.currentTarget.querySelectorAll("tbody tr")].map((row) => row.querySelector("a, button")).filter(Boolean);
-  const here = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  const here = links.findLastIndex((link) => link.closest("tr").contains(document.activeElement));
   const next = links[here < 0 ? 0 : here + step];
   if (!next) return;
   next.focus();
