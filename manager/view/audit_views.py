@@ -50,9 +50,8 @@ def verdict_in_short(finished: Finished | None, host: str) -> Json:
     """The same in words; number 0 where there is no audit."""
     if finished is None:
         return {"number": 0, "host": host}
-    about = {key: value for key, value in _about(finished).items() if key != "verdict"}
     own = of_host(finished.audit, host)
-    return {**about, "host": host, "verdict": summary(own).by_host[host], **_in_short(own)}
+    return {**_head(finished), "host": host, "verdict": summary(own).by_host[host], **_in_short(own)}
 
 
 def findings(finished: Finished, wanted: Wanted, limit: int = MOST_ROWS) -> Json:
@@ -132,13 +131,16 @@ def audit_json(audit: Audit) -> Json:
 
 
 def _about(finished: Finished) -> Json:
+    return {**_head(finished), "verdict": summary(finished.audit).verdict}
+
+
+def _head(finished: Finished) -> Json:
     return {
         "number": finished.number,
         "level": finished.level,
         "by": finished.by,
         "began_s": finished.began_s,
         "ended_s": finished.ended_s,
-        "verdict": summary(finished.audit).verdict,
     }
 
 
