@@ -22,22 +22,24 @@ export function Audited({ id, label, of, asked, empty }) {
   const columns = [
     { name: "verdict", show: (row) => html`<${State} of=${row.verdict} />` },
     { name: "check", show: (row) => html`<${Check} of=${row} />`, value: (row) => row.checks[0] },
-    { name: "where", isText: true, show: (row) => html`<${Where} of=${row} />`, value: (row) => row.where },
+    { name: "where", isWrapped: true, show: (row) => html`<${Where} of=${row} />`, value: (row) => row.where },
     { name: "hosts", isNumber: true, show: (row) => count(row.host_count || null), value: (row) => row.host_count },
-    { name: "what", isText: true, show: (row) => html`<${What} of=${row} asked=${asked} />`, value: (row) => row.found || row.reason },
+    { name: "what", isText: true, show: (row) => html`<${What} of=${row} />`, value: (row) => row.found || row.reason },
   ];
-  return html`<${Table} id=${id} label=${label} columns=${columns} rows=${of} empty=${empty} />`;
+  const unfolded = unfoldedIn(useStore(route).params);
+  const below = (row) => unfolded.includes(row.key) && html`<${Unfolded} of=${row} asked=${asked} />`;
+  return html`<${Table} id=${id} label=${label} columns=${columns} rows=${of} empty=${empty} below=${below} />`;
 }
 
-/** Whether a row is unfolded, and what unfolds it. */
-function useUnfolded(key) {
-  const open = (useStore(route).params.row ?? "").split(",").filter(Boolean);
-  const isOpen = open.includes(key);
-  return [isOpen, () => change({ row: (isOpen ? open.filter((each) => each !== key) : [...open, key]).join(",") })];
+/** The keys of the rows that are unfolded. */
+function unfoldedIn({ row = "" }) {
+  return row.split(",").filter(Boolean);
 }
 
 function Check({ of }) {
-  const [isOpen, turn] = useUnfolded(of.key);
+  const open = unfoldedIn(useStore(route).params);
+  const isOpen = open.includes(of.key);
+  const turn = () => change({ row: (isOpen ? open.filter((each) => each !== of.key) : [...open, of.key]).join(",") });
   return html`<button type="button" class="fold" aria-expanded=${isOpen} onClick=${turn}><span aria-hidden="true">${isOpen ? "▾" : "▸"}</span> ${checks(of)}</button>`;
 }
 
@@ -52,13 +54,11 @@ export function Where({ of }) {
   return html`${name}${of.parts && html` <span class="dim">${of.parts}</span>`}`;
 }
 
-function What({ of, asked }) {
-  const [isOpen] = useUnfolded(of.key);
+function What({ of }) {
   const said = of.variants > 1 ? `${plural(of.variants, "different value")}: ${of.found || of.reason}` : of.found || of.reason;
   return html`
     <p>${said}${of.found && of.expected && html` <span class="dim">expected ${of.expected}</span>`}</p>
-    ${of.found && of.reason && html`<p class="dim">${of.reason}${of.until && `, until ${of.until}`}</p>`}
-    ${isOpen && html`<${Unfolded} of=${of} asked=${asked} />`}`;
+    ${of.found && of.reason && html`<p class="dim">${of.reason}${of.until && `, until ${of.until}`}</p>`}`;
 }
 
 function Unfolded({ of, asked }) {

@@ -1,6 +1,6 @@
 /** Audits: what the last one found, or another that is kept, what has changed since the one before, and how far one has come. */
 import { useJson } from "../api.js";
-import { html } from "../h.js";
+import { html, useRef } from "../h.js";
 import { Command } from "../parts/act.js";
 import { Audited, NEVER_S, Where, checks } from "../parts/audited.js";
 import { Severity, State } from "../parts/badge.js";
@@ -39,14 +39,14 @@ function Kept({ of, params }) {
   if (!of.length) return html`<${Panel} title="Audit"><p class="empty">No audit has been made. An operator has one made by <${Command} text="cwdp audit run" /></p><//>`;
   const older = of.find((audit) => audit.number < number)?.number;
   return html`
-    ${number === undefined ? html`<${Panel} title="Audit"><p class="empty">Of that time no audit is kept.</p><//>` : html`<${One} number=${number} params=${params} />`}
+    ${number === undefined ? html`<${Panel} title="Audit"><p class="empty">Of that time no audit is kept.</p><//>` : html`<${One} key=${number} number=${number} params=${params} />`}
     ${older !== undefined && html`<${Changes} older=${older} newer=${number} />`}
     <${Panel} title="Kept audits" note="of this manager"><${Table} id="kept" label="Kept audits" columns=${kept(String(number))} rows=${of} /><//>`;
 }
 
 function One({ number, params }) {
   const asked = { number, verdict: params.verdict, q: params.q, host: params.host };
-  const answer = useJson("audit/findings", asked, { ofNow: true, everyS: NEVER_S });
+  const answer = useLast(useJson("audit/findings", asked, { ofNow: true, everyS: NEVER_S }));
   return html`<${Panel} title=${`Audit ${number}`} note=${answer.data ? `${stamp(answer.data.ended_s)}, ${ago(answer.data.ended_s)}, by ${answer.data.by}` : ""}>
     <form class="filters" role="search" aria-label="Filter findings" onSubmit=${(event) => event.preventDefault()}>
       <${Filter} name="q" label="text" hint="check, host or part" value=${params.q} />
@@ -55,6 +55,13 @@ function One({ number, params }) {
     </form>
     <${Answer} of=${answer} isPart>${(data) => html`<${Found} of=${data} asked=${asked} />`}<//>
   <//>`;
+}
+
+/** The answer to other filters stays until the next is there, so that what has the focus keeps it. */
+function useLast(answer) {
+  const last = useRef(null);
+  if (answer.data || answer.error) last.current = answer.data;
+  return answer.data || answer.error ? answer : { ...answer, data: last.current, isOld: true };
 }
 
 function Found({ of, asked }) {
@@ -85,7 +92,7 @@ const CHANGED = [
   { name: "change", show: (row) => row.kind, value: (row) => row.kind },
   { name: "verdict", show: (row) => html`<${State} of=${row.verdict} />`, value: (row) => stateWords(row.verdict).word },
   { name: "check", show: checks, value: checks },
-  { name: "where", isText: true, show: (row) => html`<${Where} of=${row} />`, value: (row) => row.where },
+  { name: "where", isWrapped: true, show: (row) => html`<${Where} of=${row} />`, value: (row) => row.where },
   { name: "what", isText: true, show: (row) => (row.before ? html`${row.before} <span aria-label="became">→</span> ${row.after}` : row.after) },
 ];
 
@@ -94,7 +101,7 @@ function Changes({ older, newer }) {
   const answer = useJson("audit/changes", { older, newer }, { ofNow: true, everyS: NEVER_S });
   return html`<${Panel} title="What has changed" note=${`since audit ${older}`}>
     <${Answer} of=${answer} isPart>${(data) => {
-      const rows = ["new", "changed", "gone"].flatMap((kind) => data[kind].map((row) => ({ ...row, kind })));
+      const rows = ["new", "changed", "gone"].flatMap((kind) => data[kind].map((row) => ({ ...row, kind, key: `${kind} ${row.key}` })));
       const all = data.new_count + data.changed_count + data.gone_count;
       return html`
         <${Table} id="changes" label="What has changed" columns=${CHANGED} rows=${rows} empty="Nothing has changed." />
