@@ -144,7 +144,7 @@ def _most(texts: Iterable[str]) -> str:
     """The most frequent of some texts."""
     counts = Counter(texts)
     told = [text for text, _ in counts.most_common(MOST_NAMED) if text]
-    more = [f"{len(counts) - MOST_NAMED} others"] if len(counts) > MOST_NAMED else []
+    more = [f"{len(counts) - MOST_NAMED:,} others"] if len(counts) > MOST_NAMED else []
     return "; ".join(told + more)
 
 

@@ -37,7 +37,8 @@ def shown(finished: Finished) -> Json:
 
 def listed(finished: Finished) -> Json:
     """A row of the list of audits."""
-    return {**_about(finished), "hosts": len(finished.hosts), **_in_short(finished.audit)}
+    in_short = {"severity": _severity(finished.audit), "said": in_words(finished.audit)}
+    return {**_about(finished), "hosts": len(finished.hosts), **in_short}
 
 
 def verdict(finished: Finished, host: str) -> Json:
@@ -51,7 +52,9 @@ def verdict_in_short(finished: Finished | None, host: str) -> Json:
     if finished is None:
         return {"number": 0, "host": host}
     own = of_host(finished.audit, host)
-    return {**_head(finished), "host": host, "verdict": summary(own).by_host[host], **_in_short(own)}
+    said = in_words(own).removesuffix("; 1 host")
+    about = {"verdict": summary(own).by_host[host], "severity": _severity(own), "said": said}
+    return {**_head(finished), "host": host, **about}
 
 
 def findings(finished: Finished, wanted: Wanted, limit: int = MOST_ROWS) -> Json:
@@ -142,10 +145,6 @@ def _head(finished: Finished) -> Json:
         "began_s": finished.began_s,
         "ended_s": finished.ended_s,
     }
-
-
-def _in_short(audit: Audit) -> Json:
-    return {"severity": _severity(audit), "said": in_words(audit)}
 
 
 def _severity(audit: Audit) -> Severity:

@@ -201,5 +201,5 @@ def test_the_verdict_of_a_host_in_short() -> None:
         ("pass", "ok"),
         ("unknown", "unknown"),
     ]
-    assert told[0]["said"] == "2 fail, 1 pass; 1 host"
+    assert told[0]["said"] == "2 fail, 1 pass"
     assert audit_views.verdict_in_short(None, "h1") == {"number": 0, "host": "h1"}

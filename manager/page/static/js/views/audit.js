@@ -16,9 +16,10 @@ import { VERDICTS, count, plural, stateWords } from "../words.js";
 /** The page of audits; `number` chooses one, `verdict` (several by commas), `q` and `host` are the manager's filters. */
 export function Audit({ params }) {
   const answer = useJson("audit/list", {}, { ofNow: true });
-  return html`
+  return html`<div class="page">
     <${UnderWay} />
-    <${Answer} of=${answer} at=${params.at}>${({ audits }) => html`<${Kept} of=${audits} params=${params} />`}<//>`;
+    <${Answer} of=${answer} at=${params.at}>${({ audits }) => html`<${Kept} of=${audits} params=${params} />`}<//>
+  </div>`;
 }
 
 /** How far the audit has come that is under way. */
