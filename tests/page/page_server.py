@@ -14,8 +14,10 @@ from typing import Any, Self
 
 from aiohttp import web
 from answers import answer, short_fleet
-from synthetic import RefusedError, Synthetic
+from audit.audited import two_audits
+from synthetic import HOSTILE_HOST, RefusedError, Synthetic
 
+from manager.api.audit_http import AuditHttp
 from manager.page.files import INDEX, read_files
 from manager.page.files import answer as file_answer
 from manager.page.server import HEADERS
@@ -26,6 +28,7 @@ class PageServer:
 
     Attributes:
         world: what is told.
+        audits: what is told of audits, by the manager's own answers.
         ticks_s: between two ticks; None stops them and leaves streams open.
         answers: whether questions and streams are answered.
         stands: whether questions that come are never answered.
@@ -37,6 +40,7 @@ class PageServer:
         self.ticks_s: float | None = 0.25
         self.answers, self.stands = True, False
         self.streams = 0
+        self.audits: Any = two_audits(HOSTILE_HOST)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="page-server")
 
@@ -66,6 +70,7 @@ class PageServer:
         application.on_response_prepare.append(_add_headers)
         application.router.add_get("/v1/stream", self._stream)
         application.router.add_get("/v1/session", self._session)
+        application.add_routes(AuditHttp(self.audits).reading_routes())
         application.router.add_get("/v1/{path:.*}", self._answer)
         application.router.add_get("/{path:.*}", self._file)
         self._runner = web.AppRunner(application, shutdown_timeout=1, access_log=None)

@@ -57,7 +57,13 @@ def test_help_and_pages_by_keys(browser: Browser, server: PageServer) -> None:
     assert browser.violations() == []
     browser.press("ESCAPE")
     browser.until(lambda: not browser.all("dialog[open]"), "the dialog's end")
-    for key, words in (("m", "tier 1"), ("c", "timeline 16de597c"), ("j", "inferred"), ("e", "160 events")):
+    for key, words in (
+        ("m", "tier 1"),
+        ("c", "timeline 16de597c"),
+        ("j", "inferred"),
+        ("e", "160 events"),
+        ("a", "Kept audits"),
+    ):
         browser.press(key)
         browser.until_text(words, "main")
     browser.press("[")

@@ -50,7 +50,12 @@ PAGES = {
         ["set aside", "its clock runs 40 ppm faster than it says", "+0.697580731 s", "steady"],
     ),
     "events": ("events", {}, ["160 events", "link silent", "clock changed"]),
-    "host": ("host", {"name": HOSTILE_HOST}, [HOSTILE_HOST, "10.1.0.1", "agent.nic0.pairs_sent"]),
+    "audit": (
+        "audit",
+        {},
+        ["Audit 7", "nic-carrier", HOSTILE_HOST, "did not answer", "What has changed", "Kept audits"],
+    ),
+    "host": ("host", {"name": HOSTILE_HOST}, [HOSTILE_HOST, "10.1.0.1", "agent.nic0.pairs_sent", "audit 7"]),
 }
 
 
@@ -84,6 +89,7 @@ def test_names_are_data_and_never_markup(browser: Browser, server: PageServer) -
         ("fleet", {}),
         ("job", {"name": HOSTILE_JOB}),
         ("iterations", {"name": "h1"}),
+        ("audit", {}),
         ("host", {"name": HOSTILE_HOST}),
     ):
         browser.open(address(server, page, names))

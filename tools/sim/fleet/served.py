@@ -50,6 +50,7 @@ async def page_of(
         lease=SimpleNamespace(claim=claim, holder=claim, leads=True),
         bus=SimpleNamespace(connected=True),
         history=None,
+        audits=None,
     )
     http = HttpServer(sources, callers, [], socket=Path(os.devnull), listen=None)
     page = Page(listen, callers, http.reading_routes(), http.overview.tick)

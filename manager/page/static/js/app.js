@@ -11,6 +11,7 @@ import * as session from "./session.js";
 import { useStore } from "./store.js";
 import * as stream from "./stream.js";
 import * as theme from "./theme.js";
+import { Audit } from "./views/audit.js";
 import { Clocks } from "./views/clocks.js";
 import { Events } from "./views/events.js";
 import { Fleet } from "./views/fleet.js";
@@ -23,7 +24,7 @@ import { Link } from "./views/link.js";
 import { FabricMap } from "./views/map.js";
 import { Qp } from "./views/qp.js";
 
-const VIEWS = { fleet: Fleet, map: FabricMap, leaf: Leaf, link: Link, qp: Qp, jobs: Jobs, job: Job, iterations: Iterations, clocks: Clocks, events: Events, host: Host };
+const VIEWS = { fleet: Fleet, map: FabricMap, leaf: Leaf, link: Link, qp: Qp, jobs: Jobs, job: Job, iterations: Iterations, clocks: Clocks, events: Events, audit: Audit, host: Host };
 
 function App() {
   return useStore(session.isOut) ? html`<${SignIn} />` : html`<${Page} />`;

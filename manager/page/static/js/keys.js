@@ -13,10 +13,10 @@ export const KEYS = [
   ["Page up, Page down", "ten cells or values at once"],
   ["[ ]", "a minute back, a minute on"],
   ["l", "live"],
-  ["f m j c e", "Fleet, Map, Jobs, Clocks, Events"],
+  ["f m j c e a", "Fleet, Map, Jobs, Clocks, Events, Audit"],
 ];
 
-const PAGES = { f: "fleet", m: "map", j: "jobs", c: "clocks", e: "events" };
+const PAGES = { f: "fleet", m: "map", j: "jobs", c: "clocks", e: "events", a: "audit" };
 
 /**
  * Follow the keys from now on.

@@ -13,6 +13,7 @@ export const PAGES = {
   iterations: { title: "Iterations", needs: ["name"], up: "jobs" },
   clocks: { title: "Clocks", needs: [], up: "fleet" },
   events: { title: "Events", needs: [], up: "fleet" },
+  audit: { title: "Audit", needs: [], up: "fleet" },
   host: { title: "Host", needs: ["name"], up: "fleet" },
 };
 

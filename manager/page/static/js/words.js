@@ -9,7 +9,7 @@ export const SEVERITIES = {
   unknown: { symbol: "?", word: "not known" },
 };
 
-/** Of each state of a link, a switch, a host or a clock: symbol, word, and how grave it is. */
+/** Of each state of a link, a switch, a host or a clock, and of what audits say: symbol, word, and how grave it is. */
 const STATES = {
   dead: ["✕", "dead", "critical"],
   silent: ["✕", "silent", "critical"],
@@ -31,7 +31,16 @@ const STATES = {
   holdover: ["▲", "holdover", "warning"],
   unsynced: ["?", "unsynced", "unknown"],
   set_aside: ["◆", "set aside", "critical"],
+  fail: ["✕", "fail", "critical"],
+  outlier: ["◆", "outlier", "critical"],
+  warn: ["▲", "warn", "warning"],
+  divided: ["▲", "divided", "warning"],
+  waived: ["●", "waived", "info"],
+  pass: ["✓", "pass", "ok"],
 };
+
+/** What audits say, the gravest first. */
+export const VERDICTS = ["fail", "outlier", "unknown", "warn", "divided", "waived"];
 
 /** Symbol, word and severity of a state; of one that this page does not know, its name. */
 export function stateWords(state) {

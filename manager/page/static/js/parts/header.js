@@ -10,7 +10,7 @@ import { CONNECTIONS, SEVERITIES, spaced } from "../words.js";
 import { Severity } from "./badge.js";
 import { Search } from "./search.js";
 
-const TABS = ["fleet", "map", "jobs", "clocks", "events"];
+const TABS = ["fleet", "map", "jobs", "clocks", "events", "audit"];
 const ABOVE = { leaf: "fleet", host: "fleet", qp: "fleet", link: "map", job: "jobs", iterations: "jobs" };
 
 /** @param field reference to the search field; @param help what opens the help */

@@ -6,11 +6,12 @@ import { useStore } from "../store.js";
 /**
  * @param id names the table in the address, which keeps its sort order
  * @param label what it lists
- * @param columns each `{name, show(row), value(row)?, isNumber?, title?}`; those with `value` can be sorted by
+ * @param columns each `{name, show(row), value(row)?, isNumber?, isText?, isWrapped?, title?}`; those with `value` can be sorted by
  * @param rows what it lists
  * @param empty what is said where there are none
+ * @param below what stands below a row over its whole width, if anything
  */
-export function Table({ id, label, columns, rows, empty = "none" }) {
+export function Table({ id, label, columns, rows, empty = "none", below = () => null }) {
   const order = useStore(route).params[`sort-${id}`];
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   const shown = sorted(rows, columns, order);
@@ -18,11 +19,16 @@ export function Table({ id, label, columns, rows, empty = "none" }) {
     <table>
       <caption class="unseen">${label}</caption>
       <thead><tr>${columns.map((column) => html`<${Head} key=${column.name} id=${id} column=${column} order=${order} />`)}</tr></thead>
-      <tbody>${shown.map((row, i) => html`<tr key=${i}>
-        ${columns.map((column) => html`<td key=${column.name} class=${column.isNumber ? "number" : column.isText ? "text" : ""}>${column.show(row)}</td>`)}
-      </tr>`)}</tbody>
+      <tbody>${shown.map((row, i) => html`<${Row} key=${row.key ?? i} columns=${columns} of=${row} below=${below(row)} />`)}</tbody>
     </table>
   </div>`;
+}
+
+function Row({ columns, of, below }) {
+  const style = (column) => (column.isNumber ? "number" : column.isText ? "text" : column.isWrapped ? "wrapped" : "");
+  return html`
+    <tr>${columns.map((column) => html`<td key=${column.name} class=${style(column)}>${column.show(of)}</td>`)}</tr>
+    ${below && html`<tr class="below"><td colspan=${columns.length}>${below}</td></tr>`}`;
 }
 
 function Head({ id, column, order }) {
@@ -56,12 +62,12 @@ function compared(a, b, sign) {
 
 const STEPS = { ArrowDown: 1, ArrowUp: -1 };
 
-/** Arrows go from row to row; Enter follows the link that has the focus by itself. */
+/** Arrows go from row to row, and through a table within one; Enter follows the link that has the focus by itself. */
 function walk(event) {
   const step = STEPS[event.key];
-  if (!step) return;
+  if (!step || event.defaultPrevented) return;
   const links = [...event.currentTarget.querySelectorAll("tbody tr")].map((row) => row.querySelector("a, button")).filter(Boolean);
-  const here = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  const here = links.findLastIndex((link) => link.closest("tr").contains(document.activeElement));
   const next = links[here < 0 ? 0 : here + step];
   if (!next) return;
   next.focus();

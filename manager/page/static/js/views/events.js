@@ -1,6 +1,7 @@
 /** Everything that happened, searchable. */
 import { useJson } from "../api.js";
-import { html, useEffect, useRef, useState } from "../h.js";
+import { html } from "../h.js";
+import { Filter } from "../parts/filter.js";
 import { Panel } from "../parts/panel.js";
 import { Events as EventRows } from "../parts/rows.js";
 import { Answer } from "../parts/trouble.js";
@@ -10,7 +11,6 @@ import { instant, stamp } from "../time.js";
 import { plural } from "../words.js";
 
 const LIMIT = 1000;
-const RESTS_MS = 250;
 const SPANS = [["-900", "15 min"], ["-3600", "1 h"], ["-86400", "24 h"], ["-604800", "7 d"], ["-7776000", "90 d"]];
 
 /** The log; `since`, `until`, `kind` (several by commas) and `host` are the manager's filters, `text` is looked for here. */
@@ -42,19 +42,4 @@ function Found({ of, text, sinceS, untilS }) {
     <p class="note" role="status">${plural(events.length, "event")}${of.more ? `, the newest of more: the oldest is of ${stamp(firstS)}` : ""}</p>
     ${events.length > 0 && html`<${Timeline} events=${events} sinceS=${firstS} untilS=${untilS} />`}
     <${EventRows} id="events" of=${events} empty="Nothing of this kind happened then." />`;
-}
-
-/** A field that changes the address once typing rests. */
-function Filter({ name, hint, value = "" }) {
-  const [text, setText] = useState(value);
-  const waiting = useRef(0);
-  useEffect(() => setText(value), [value]);
-  useEffect(() => () => clearTimeout(waiting.current), []);
-  function typed(event) {
-    const wanted = event.target.value;
-    setText(wanted);
-    clearTimeout(waiting.current);
-    waiting.current = setTimeout(() => change({ [name]: wanted || null }), RESTS_MS);
-  }
-  return html`<label>${name} <input type="search" value=${text} placeholder=${hint} onInput=${typed} spellcheck="false" autocomplete="off" /></label>`;
 }

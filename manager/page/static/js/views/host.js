@@ -7,7 +7,7 @@ import { Events, QueuePairs } from "../parts/rows.js";
 import { Table } from "../parts/table.js";
 import { Answer, Trouble } from "../parts/trouble.js";
 import { href } from "../routes.js";
-import { dayBefore, duration } from "../time.js";
+import { ago, dayBefore, duration } from "../time.js";
 import { count, spaced } from "../words.js";
 
 /** The page of the host `name`. */
@@ -23,6 +23,7 @@ export function Host({ params }) {
       <${Panel} title=${host.host} note=${`seen ${duration(host.last_seen_s)} ago`} tools=${html`<a href=${href("events", { host: name })}>all its events</a>`}>
         ${params.at !== undefined && html`<p class="note">This is the host as it is now: history keeps its events.</p>`}
         <p class="about"><${State} of=${host.state} /> clock: <${State} of=${host.clock_state} /></p>
+        <${LastAudit} host=${name} />
         <${Facts} of=${[
           ["version", host.version], ["dataplane", host.dataplane_tag], ["boot id", host.boot_id], ["restarts", host.restarts],
           ["desired version", host.desired_version], ["key ids", host.key_ids?.join(", ")],
@@ -35,6 +36,13 @@ export function Host({ params }) {
       <${Panel} title="What happened" note="24 h"><${Answer} of=${events} isPart>${(found) => html`<${Events} id="events" of=${found.events} />`}<//><//>
       <${Counters} of=${host.counters ?? {}} />`;
   }}<//>`;
+}
+
+/** What the last audit came to for it; nothing where there is none. */
+function LastAudit({ host }) {
+  const { data } = useJson("audit/verdict", { host, short: 1 }, { ofNow: true, everyS: 10 });
+  if (!data?.number) return null;
+  return html`<p class="about"><a href=${href("audit", { number: data.number, host })}>audit ${data.number}</a>: <${State} of=${data.verdict} /> ${data.said}; ${ago(data.ended_s)}</p>`;
 }
 
 /** Those by which it sends: each way of a queue pair is told by itself, and the other is the far end's. */
