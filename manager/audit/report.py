@@ -1,10 +1,11 @@
 """An audit as a page of its own: HTML without scripts, to be kept, sent and opened anywhere. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator
 from datetime import UTC, datetime
 from html import escape
 
+from manager.audit.folding import Row, fold, parts, where
 from manager.audit.judging.ranges import ranges
 from manager.audit.results import GRAVEST, Audit, Result
 from manager.audit.summary import in_words, summary
@@ -36,7 +37,7 @@ def html(audit: Audit, *, title: str, ended_s: float) -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>',
         f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1><p>{time}</p>",
         f"<p>{_verdict(summary(audit).verdict)}: {escape(in_words(audit))}</p>",
-        *_findings(audit.results),
+        *_findings(audit),
         *_hosts(audit),
         *_checks(audit),
         "</body></html>\n",
@@ -44,45 +45,30 @@ def html(audit: Audit, *, title: str, ended_s: float) -> str:
     return "\n".join(parts)
 
 
-def _findings(results: Sequence[Result]) -> Iterator[str]:
-    if not results:
+def _findings(audit: Audit) -> Iterator[str]:
+    if not audit.results:
         return
     yield "<h2>Findings</h2><table><tr><th>verdict<th>check<th>where<th>what<th>why, and what to do</tr>"
-    for alike in _alike(results):
-        one = alike[0]
+    for row in fold(audit.results):
         yield (
-            f"<tr><td>{_verdict(one.verdict)}<td>{escape(one.check)}<td>{escape(_where(alike))}"
-            f"<td>{_what(one)}<td>{_advice(one)}</tr>"
+            f"<tr><td>{_verdict(row.first.verdict)}<td>{escape(', '.join(row.checks))}"
+            f"<td>{escape(_where(row, audit.hosts))}<td>{_what(row)}<td>{_advice(row.first)}</tr>"
         )
     yield "</table>"
 
 
-def _alike(results: Iterable[Result]) -> list[list[Result]]:
-    same: defaultdict[tuple[str, ...], list[Result]] = defaultdict(list)
-    for one in results:
-        same[one.verdict, one.check, one.found, one.expected, one.reason].append(one)
-    return sorted(same.values(), key=lambda alike: (GRAVEST.index(alike[0].verdict), alike[0].check))
+def _where(row: Row, hosts: Container[str]) -> str:
+    subjects = parts(row.results)
+    return f"{where(row.results, hosts)}: {subjects}" if subjects else where(row.results, hosts)
 
 
-def _where(alike: Sequence[Result]) -> str:
-    by_subject: defaultdict[str, list[str]] = defaultdict(list)
-    for one in alike:
-        by_subject[one.subject].append(one.host)
-    told = (
-        f"{ranges(hosts, most=MOST_NAMED)}{f': {subject}' if subject else ''}"
-        for subject, hosts in sorted(by_subject.items())
-    )
-    return "; ".join(told)
-
-
-def _what(one: Result) -> str:
-    said = escape(one.found or one.reason)
-    if one.found and one.expected:
-        said += f"<br><small>expected {escape(one.expected)}</small>"
-    if one.found and one.reason:
-        said += (
-            f"<br><small>{escape(one.reason)}{f', until {escape(one.until)}' if one.until else ''}</small>"
-        )
+def _what(row: Row) -> str:
+    said = escape(row.found or row.reason)
+    if row.found and row.expected:
+        said += f"<br><small>expected {escape(row.expected)}</small>"
+    if row.found and row.reason:
+        until = f", until {escape(row.first.until)}" if row.first.until else ""
+        said += f"<br><small>{escape(row.reason)}{until}</small>"
     return said
 
 

@@ -1,16 +1,14 @@
 """What audits came to, as people read it: alike findings in one row, with what to do about them."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Container
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from manager.audit import summary
-from manager.audit.judging.ranges import ranges
-from manager.audit.results import GRAVEST, Audit, Result
+from manager.audit.folding import Row, fold, parts, where
+from manager.audit.results import Audit
 
 STYLES = {
     "fail": "red",
@@ -30,40 +28,29 @@ def rendered(audit: Audit) -> RenderableType:
         table.add_column(column, no_wrap=True)
     for column, ratio in (("where", 2), ("what", 3)):
         table.add_column(column, overflow="fold", ratio=ratio)
-    rows = _alike(audit.results)
-    for alike in rows:
-        one = alike[0]
-        names = dict.fromkeys(each.check for each in alike)
-        check = one.check if len(names) == 1 else f"{len(names)} checks"
-        table.add_row(Text(one.verdict, STYLES[one.verdict]), check, _where(alike), _what(one, list(names)))
+    rows = fold(audit.results)
+    for row in rows:
+        verdict = row.first.verdict
+        check = row.checks[0] if len(row.checks) == 1 else f"{len(row.checks)} checks"
+        table.add_row(Text(verdict, STYLES[verdict]), check, Text(_where(row, audit.hosts)), _what(row))
     return Group(*([table] if rows else []), Text(summary.in_words(audit)))
 
 
-def _alike(results: Iterable[Result]) -> list[list[Result]]:
-    """Findings that say the same, of several hosts, or, where nothing is known, of several checks; the gravest first."""
-    same: defaultdict[tuple[Any, ...], list[Result]] = defaultdict(list)
-    for one in results:
-        said = (one.host, one.subject) if one.verdict == "unknown" else (one.check, one.found, one.expected)
-        same[one.verdict, one.reason, *said].append(one)
-    return sorted(same.values(), key=lambda alike: (GRAVEST.index(alike[0].verdict), alike[0].check))
+def _where(row: Row, hosts: Container[str]) -> str:
+    subjects = parts(row.results)
+    return f"{where(row.results, hosts)}: {subjects}" if subjects else where(row.results, hosts)
 
 
-def _where(alike: Sequence[Result]) -> str:
-    subjects = sorted({one.subject for one in alike if one.subject})
-    hosts = sorted({one.host for one in alike})
-    named = ranges(hosts)
-    return f"{named}: {', '.join(subjects)}" if subjects else named
-
-
-def _what(one: Result, names: Sequence[str]) -> Text:
-    said = one.reason if one.verdict == "unknown" else one.found or one.reason
-    if one.found and one.expected:
-        said = f"{one.found}; expected {one.expected}"
+def _what(row: Row) -> Text:
+    one = row.first
+    said = row.reason if one.verdict == "unknown" else row.found or row.reason
     what = Text(said)
-    if len(names) > 1:
-        what.append(f": {', '.join(names)}", "dim")
-    if one.reason and said != one.reason:
-        what.append(f" ({one.reason})")
+    if row.expected and one.verdict != "unknown":
+        what.append(f"; expected {row.expected}")
+    if len(row.checks) > 1:
+        what.append(f": {', '.join(row.checks)}", "dim")
+    if row.reason and row.reason != said:
+        what.append(f" ({row.reason})")
     if one.mend and one.verdict in ("fail", "outlier", "warn"):
         what.append(f"\n-> {one.mend}", "bold" if one.verdict != "warn" else "")
     return what
