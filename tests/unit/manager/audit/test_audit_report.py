@@ -48,7 +48,14 @@ def test_findings_hosts_and_checks_are_told() -> None:
         }
     )
     assert read.attributes <= {"lang", "charset", "class"}
-    for text in ("Audit <1>", "2026-11-27", "pcie-width", seeded.host, min(seeded.subjects), "reseat the card"):
+    for text in (
+        "Audit <1>",
+        "2026-11-27",
+        "pcie-width",
+        seeded.host,
+        min(seeded.subjects),
+        "reseat the card",
+    ):
         assert text in read.text
     assert all(check in read.text for check in audit.passed)
 
