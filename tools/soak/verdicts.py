@@ -95,9 +95,10 @@ def clock_checks(
         ),
         "without_bound": missing,
         "without_bound_without_agent": int((~claimed & ~belongs).sum()),
-        "without_bound_s": sorted(
-            {round(watch.times_s[row]) for row in np.flatnonzero(unbounded.any(axis=1))}
-        ),
+        "without_bound_of": [
+            {"host": hosts[column], "at_s": round(watch.times_s[row], 1)}
+            for row, column in np.argwhere(unbounded).tolist()
+        ],
         "error_p50_ns": _quantile(errors[claimed], 0.5),
         "error_p99_ns": _quantile(errors[claimed & followed], 0.99),
         "error_max_ns": _quantile(errors[claimed & followed], 1.0),

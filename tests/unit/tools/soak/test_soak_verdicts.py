@@ -104,7 +104,7 @@ def test_a_clock_without_a_bound_fails() -> None:
     watch.bounds_ns[500][2] = np.nan
     checks, figures = verdicts.clock_checks(watch, HOSTS, [], STARTS)
     assert not passed(checks)["clocks without a bound"]
-    assert figures["without_bound_s"] == [50]
+    assert [(each["host"], round(each["at_s"])) for each in figures["without_bound_of"]] == [("h3", 50)]
 
 
 @pytest.mark.parametrize(
