@@ -15,9 +15,9 @@ from typing import Any, Self
 from aiohttp import web
 from answers import answer, short_fleet
 from audit.audited import two_audits
-from manager.api.audit_http import AuditHttp
 from synthetic import HOSTILE_HOST, RefusedError, Synthetic
 
+from manager.api.audit.audit_http import AuditHttp
 from manager.page.files import INDEX, read_files
 from manager.page.files import answer as file_answer
 from manager.page.server import HEADERS

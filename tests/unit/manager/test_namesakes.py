@@ -15,6 +15,7 @@ from one_manager import config_of, running
 from test_manager_service import _get
 
 from cwdp.shared.bursts import BurstReport, NicBursts
+from cwdp.shared.bus.audits import AuditReport
 from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
     BounceReport,
@@ -133,6 +134,7 @@ SAID = {
     "verbs": VerbsReport(host="twin", nics=[]),
     "tcp": TcpReport(host="twin", at_ns=1, nics=[], services=[]),
     "collective": CollectiveReport(host="twin", comms=[], calls=b"", peers=b"", chunks=b""),
+    "audit": AuditReport(host="twin", number=1, taken_s=1.0, facts=b""),
 }
 
 
@@ -151,6 +153,7 @@ def _seen(manager: Manager, heard: list[FromAgent], kind: str) -> object:
         "verbs": lambda: len(heard),
         "tcp": lambda: len(heard),
         "collective": lambda: state.collectives.reports["ok"],
+        "audit": manager.audits.counters.total,
         "event": lambda: [event.kind for event in state.events].count("incast_started"),
     }
     return seen[kind]() if kind in seen else None

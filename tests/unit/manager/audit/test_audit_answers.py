@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 from audit_world import TODAY
-from manager.api.audit_http import AuditHttp
 
+from manager.api.audit.audit_http import AuditHttp
 from manager.audit.checks.loading import load_checks
 from manager.audit.judging.judge import judge
 from manager.audit.service.kept import VERDICTS, Files, Finished

@@ -23,7 +23,8 @@ def table(*rows: tuple[str, int, int]) -> Any:
 def crossings(*pairs: tuple[int, int], unknown: tuple[int, ...] = ()) -> Crossings:
     row, link = (np.array(each, np.intp) for each in zip(*pairs, strict=True))
     located = ~np.isin(np.arange(row.max() + 1), unknown)
-    return Crossings(b"", row, link, np.ones(len(row)), located, np.zeros(0, np.intp), ())
+    nobody = np.zeros(0, np.intp), ()
+    return Crossings(b"", row, link, np.ones(len(row)), located, *nobody, *nobody)
 
 
 def test_each_flow_has_the_links_of_its_row() -> None:

@@ -36,7 +36,8 @@ def test_links_of_flows_with_what_is_known_of_them() -> None:
     routes = Routes(version=1, links=LINKS)
     loads = LinkLoads(routes=routes, queue_p99_ns=np.array([1.0, 2.0]))
     pairs = np.array([0, 0]), np.array([0, 1])
-    known = {NAME: Crossings(b"", *pairs, np.ones(2), np.ones(1, bool), np.zeros(1, np.intp), ())}
+    nobody = np.zeros(1, np.intp), ()
+    known = {NAME: Crossings(b"", *pairs, np.ones(2), np.ones(1, bool), *nobody, *nobody)}
     meter = SimpleNamespace(routes=routes, known=known)
     links_of = reads(meter, loads)()
     known.clear()
