@@ -15,12 +15,14 @@ class Fact(Struct, frozen=True):
         area: which part of the collection reads it (`HostFacts.troubles`).
         what: it means, in few words; with the file or the call that tells it.
         since: the version of the catalogue (`FACTS_VERSION`) that has it first.
+        is_ordered: of a list, whether its order means something; else it is a set.
     """
 
     kind: ValueKind
     area: str
     what: str
     since: int = 1
+    is_ordered: bool = False
 
 
 CATALOGUE: dict[str, Fact] = {
@@ -57,7 +59,7 @@ CATALOGUE: dict[str, Fact] = {
     ),
     "host.clock_bound_ns": Fact("number", "clock", "how far cwdp's clock of this host may be off"),
     "host.acs_bridges": Fact("texts", "pci", "PCIe bridges that redirect requests between devices (ACS)"),
-    "host.dns_servers": Fact("texts", "routes", "of resolv.conf(5)"),
+    "host.dns_servers": Fact("texts", "routes", "of resolv.conf(5)", is_ordered=True),
     "host.default_routes": Fact("texts", "routes", "NICs of default routes, by family, such as `ipv4 eth0`"),
     "host.rp_filter": Fact("number", "routes", "the higher of `all` and `default`; ip-sysctl"),
     "host.arp_ignore": Fact("number", "routes", "of `all`; ip-sysctl"),
@@ -101,9 +103,11 @@ CATALOGUE: dict[str, Fact] = {
     "nic.channels": Fact("number", "ethtool", "queues of either direction or both"),
     "nic.offloads": Fact("texts", "ethtool", "features that are on"),
     "nic.pfc_priorities": Fact("numbers", "dcb", "priorities with priority flow control"),
-    "nic.ets_algorithms": Fact("texts", "dcb", "of each traffic class: `strict`, `ets`, `cbs`"),
-    "nic.ets_percent": Fact("numbers", "dcb", "bandwidth of each traffic class"),
-    "nic.priority_classes": Fact("numbers", "dcb", "traffic class of each priority"),
+    "nic.ets_algorithms": Fact(
+        "texts", "dcb", "of each traffic class: `strict`, `ets`, `cbs`", is_ordered=True
+    ),
+    "nic.ets_percent": Fact("numbers", "dcb", "bandwidth of each traffic class", is_ordered=True),
+    "nic.priority_classes": Fact("numbers", "dcb", "traffic class of each priority", is_ordered=True),
     "nic.dscp_priorities": Fact("texts", "dcb", "priorities that DSCPs are mapped to, such as `26:3`"),
     "nic.trust": Fact("text", "dcb", "`dscp` or `pcp`: by what priorities are told"),
     "nic.ecn_receiver": Fact("numbers", "ecn", "priorities whose marks are answered by CNPs"),
@@ -113,8 +117,8 @@ CATALOGUE: dict[str, Fact] = {
     "nic.module": Fact("text", "modules", "vendor and part number of the transceiver or cable"),
     "nic.module_serial": Fact("text", "modules", "serial number of it"),
     "nic.module_temperature_c": Fact("number", "modules", "of the transceiver"),
-    "nic.module_rx_power_dbm": Fact("numbers", "modules", "of each lane"),
-    "nic.module_tx_power_dbm": Fact("numbers", "modules", "of each lane"),
+    "nic.module_rx_power_dbm": Fact("numbers", "modules", "of each lane", is_ordered=True),
+    "nic.module_tx_power_dbm": Fact("numbers", "modules", "of each lane", is_ordered=True),
     "nic.rx_errors": Fact("number", "counters", "received with errors, since boot"),
     "nic.rx_crc_errors": Fact("number", "counters", "received with a wrong checksum, since boot"),
     "nic.tx_errors": Fact("number", "counters", "not sent for errors, since boot"),

@@ -29,6 +29,9 @@ DERIVED: Mapping[str, Fact] = MappingProxyType(
     {
         "host.back_nics": Fact("number", "nics", "NICs of the fabric between GPUs that it tells of"),
         "host.front_nics": Fact("number", "nics", "NICs with its default route that it tells of"),
+        "host.nic_devices": Fact(
+            "texts", "pci", "how many NICs of each device, such as `8 x 15b3:1021 15b3:0040`"
+        ),
         "host.rdma_ports": Fact("number", "rdma", "ports of RDMA devices that it tells of"),
         "host.gpus": Fact("number", "gpus", "GPUs that it tells of"),
         "nic.route_count": Fact("number", "routes", "how many `nic.routes` there are"),

@@ -2,7 +2,7 @@
 
 | expectation | holds of |
 | --- | --- |
-| `value` | the value itself; lists count as sets |
+| `value` | the value itself; lists count as sets, but those whose order means something |
 | `one_of` | a value that is listed |
 | `min`, `max` | a number; of a list of numbers, each of them |
 | `version_min` | a text whose dotted version is no older; a text that is no version is not judged |
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from itertools import zip_longest
 
-from manager.audit.checks.model import Check, Plain
+from manager.audit.checks.model import FACTS, Check, Plain
 from manager.audit.judging.values import Key, shown
 
 _VERSION = re.compile(r"(?:[A-Za-z_]{1,24}[-_ ]?)?(\d{1,9}(?:[.\-_+~]\d{1,9})*)")
@@ -49,6 +49,8 @@ def holds(check: Check) -> Holds:
 
 def _value(check: Check) -> Holds:
     if isinstance(check.wanted, tuple):
+        if FACTS[check.fact].is_ordered:
+            return lambda value: value == check.wanted
         wanted = frozenset(check.wanted)
         return lambda value: isinstance(value, tuple) and frozenset(value) == wanted
     return lambda value: value == check.wanted

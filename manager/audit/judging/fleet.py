@@ -1,5 +1,6 @@
 """The facts of many hosts by column: for a kind of subject, one list of a fact's values over all subjects of all hosts."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -39,6 +40,8 @@ EVERYWHERE = frozenset(
 )
 """Facts that apply to every subject of their kind: one that is not there, without a reason, is not known."""
 
+NIC_DEVICES = "host.nic_devices"
+_NIC_AREAS = ("pci", *LISTED_BY["nic"])
 _COUNTED_OF = {"nic.route_count": "routes", "nic.address_count": "addresses"}
 
 
@@ -185,6 +188,8 @@ class Fleet:
             told = self._told[f"{name.partition('.')[0]}.{base}"]
             return [len(each) if isinstance(each, list | tuple) else None for each in told]
         kind, role = _COUNTS[name]
+        if name == NIC_DEVICES:
+            return self._nic_devices()
         of_kind = self.of_kind[kind]
         owners = [
             owner
@@ -196,6 +201,22 @@ class Fleet:
         return [
             None if any(area in self.hosts[owner].troubles for area in areas) else counts[owner]
             for owner in self.of_kind["host"].owners
+        ]
+
+    def _nic_devices(self) -> list[Known]:
+        """How many NICs of each device each host has; None where that is not known of all its NICs."""
+        counts: list[Counter[str] | None] = [Counter() for _ in self.hosts]
+        nics = self.of_kind["nic"]
+        for owner, subject in zip(nics.owners, nics.subjects, strict=True):
+            mine, device = counts[owner], subject.facts.get("device")
+            if "device" in subject.missing or any(area in self.hosts[owner].troubles for area in _NIC_AREAS):
+                counts[owner] = None
+            elif mine is not None and isinstance(device, str):
+                mine[device] += 1
+        told = (counts[owner] for owner in self.of_kind["host"].owners)
+        return [
+            None if each is None else tuple(sorted(f"{count} x {device}" for device, count in each.items()))
+            for each in told
         ]
 
     def are_plain(self, name: str, rows: Rows) -> list[bool]:
@@ -306,6 +327,7 @@ _COUNTS: dict[str, tuple[SubjectKind, str]] = {
     "host.front_nics": ("nic", "front"),
     "host.rdma_ports": ("rdma", ""),
     "host.gpus": ("gpu", ""),
+    NIC_DEVICES: ("nic", ""),
 }
 
 

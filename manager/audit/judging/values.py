@@ -38,17 +38,18 @@ Known = Key | Garbled | None
 
 
 def column(name: str, values: list[object]) -> list[Known]:
-    """Values of a fact as they can be counted: lists as sorted tuples, what is not sane as `Garbled`, None as it is.
+    """Values of a fact as they can be counted: lists as tuples, sorted where their order means nothing, what is not sane as `Garbled`, None as it is.
 
     The common case, all of the right type, costs a pass over the types and one over the values. Equal values become one
     object: what hosts tell lies all over the memory, and is looked at there no more than once.
     """
-    kind = FACTS[name].kind
+    fact = FACTS[name]
+    kind = fact.kind
     types = set(map(type, values))
     if not types <= _TYPES[kind] | {_NONE}:
-        return [sane(value, kind) for value in values]
+        return [sane(value, kind, is_ordered=fact.is_ordered) for value in values]
     if kind in ("numbers", "texts"):
-        return _lists(values, kind)
+        return _lists(values, kind, is_ordered=fact.is_ordered)
     if kind == "flag":
         return values  # type: ignore[return-value]
     known: dict[object, object] = {}
@@ -59,7 +60,7 @@ def column(name: str, values: list[object]) -> list[Known]:
     return [sane(value, kind) for value in values]
 
 
-def _lists(values: Sequence[object], kind: str) -> list[Known]:
+def _lists(values: Sequence[object], kind: str, *, is_ordered: bool) -> list[Known]:
     """A column of lists, each that differs looked at once. Texts are joined for that: it costs half of hashing each."""
     told: list[object]
     try:
@@ -69,10 +70,13 @@ def _lists(values: Sequence[object], kind: str) -> list[Known]:
             told = [None if value is None else tuple(value) for value in values]  # type: ignore[arg-type]
         first = dict(zip(told, values, strict=True))
     except TypeError:  # something in them that cannot be hashed, or is no text
-        return [sane(value, kind) for value in values]
-    known = {key: None if value is None else _listed(value, kind) for key, value in first.items()}
+        return [sane(value, kind, is_ordered=is_ordered) for value in values]
+    known = {
+        key: None if value is None else _listed(value, kind, is_ordered=is_ordered)
+        for key, value in first.items()
+    }
     if kind == "texts" and not all(map(_is_clear, known.items())):
-        return [sane(value, kind) for value in values]
+        return [sane(value, kind, is_ordered=is_ordered) for value in values]
     return [known[key] for key in told]
 
 
@@ -82,12 +86,12 @@ def _is_clear(told: tuple[object, Known]) -> bool:
     return not isinstance(key, str) or (isinstance(value, tuple) and key.count(_SEPARATOR) == len(value) - 1)
 
 
-def sane(value: object, kind: str) -> Known:
+def sane(value: object, kind: str, *, is_ordered: bool = False) -> Known:
     """One value, as above."""
     if value is None:
         return None
     if kind in ("numbers", "texts"):
-        return _listed(value, kind)
+        return _listed(value, kind, is_ordered=is_ordered)
     if type(value) not in _TYPES[kind]:
         return Garbled(f"{_type_of(value)} where there must be {_IN_WORDS[kind]}")
     if isinstance(value, bool | int | float | str) and (kind == "flag" or _is_sane(value)):
@@ -104,14 +108,14 @@ def _is_sane(value: object) -> bool:
     return isinstance(value, int) and abs(value) < 1 << 70
 
 
-def _listed(value: object, kind: str) -> Known:
+def _listed(value: object, kind: str, *, is_ordered: bool) -> Known:
     if not isinstance(value, list | tuple):
         return Garbled(f"{_type_of(value)} where there must be {_IN_WORDS[kind]}")
     if len(value) > MOST_LISTED:
         return Garbled(f"a list of {len(value)}")
     element = "text" if kind == "texts" else "number"
     if set(map(type, value)) <= _TYPES[element] and _are_sane(value, kind):
-        return tuple(sorted(value))
+        return tuple(value if is_ordered else sorted(value))
     return Garbled(f"a list with what is no {element}")
 
 

@@ -126,7 +126,9 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "port not active": _of("rdma", {"state": "INIT"}, "rdma-active", role="back"),
     "no rdma device": _of("rdma", {}, "rdma-ports-alike", without=True),
-    "a nic is gone": _of("nic", {}, "back-nics-alike", "rdma-ports-alike", role="back", without=True),
+    "a nic is gone": _of(
+        "nic", {}, "back-nics-alike", "nic-devices-alike", "rdma-ports-alike", role="back", without=True
+    ),
     "a gpu is gone": _of("gpu", {}, "gpus-alike", without=True),
     "an nvlink is missing": _of("gpu", {"nvlinks": 5}, "nvlinks", needs={"persistence": True}),
     "nvlink errors": _of("gpu", {"nvlink_errors": 123_456}, "nvlink-errors", needs={"persistence": True}),
