@@ -15,8 +15,8 @@ from cwdp.audit.collecting import Limits, Wanted, collect
 from cwdp.shared.audit.catalogue import CATALOGUE
 from cwdp.shared.audit.facts import HostFacts
 
-AREA_S = 1.5
-LIMITS = Limits(area_s=AREA_S, all_s=12.0, end_s=1.0)
+AREA_S = 5.0
+LIMITS = Limits(area_s=AREA_S, all_s=60.0, end_s=5.0)
 PATCHED = """
 import os, signal, sys, time
 from cwdp.audit import child
@@ -73,7 +73,7 @@ def test_an_area_that_hangs_is_left_out(tmp_path: Path) -> None:
     assert found.troubles == {"memory": f"timed out after {AREA_S:g} s"}
     assert areas_of(found) >= OTHERS
     assert "memory" not in areas_of(found)
-    assert AREA_S <= took_s < 8
+    assert AREA_S <= took_s < 30
     (pid,) = map(int, pids.read_text().split())
     assert not is_alive(pid)
 
@@ -119,7 +119,7 @@ def test_when_every_area_hangs_the_whole_time_is_kept(tmp_path: Path) -> None:
     found, took_s = run(
         tmp_path, (sys.executable, "-c", "import time; time.sleep(1000)"), Limits(area_s=0.5, all_s=2.0)
     )
-    assert took_s < 5
+    assert took_s < 20
     assert len(found.troubles) == len(AREAS) + 1
     assert found.troubles["subjects"] == "timed out after 0.5 s"
     assert found.troubles["rdma"] == "not read: all took 2 s"
@@ -127,7 +127,7 @@ def test_when_every_area_hangs_the_whole_time_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_program_that_reads_nothing_and_ends(tmp_path: Path) -> None:
-    found, _ = run(tmp_path, ("true",), Limits(area_s=1.0, all_s=5.0))
+    found, _ = run(tmp_path, ("true",), Limits(area_s=5.0, all_s=60.0))
     assert set(found.troubles.values()) == {"crashed: exit status 0"}
 
 
@@ -166,5 +166,5 @@ def test_the_loop_is_not_blocked_meanwhile(tmp_path: Path) -> None:
             worst = max(worst, time.monotonic() - began)
         return worst
 
-    assert asyncio.run(late()) < 0.5
+    assert asyncio.run(late()) < 2.0
     assert signal.getsignal(signal.SIGCHLD) in (signal.SIG_DFL, None)
