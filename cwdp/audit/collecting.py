@@ -25,8 +25,12 @@ CHILD = (sys.executable, "-P", "-m", "cwdp.audit.child")
 
 
 class Limits(Struct, frozen=True):
-    """Of time: for an area, for all of them, and for a killed process to be gone."""
+    """Of time: for a process to begin, for an area, for all of them, and for a killed process to be gone.
 
+    A process that begins imports modules, which takes its time where all processors are busy.
+    """
+
+    begin_s: float = 10.0
     area_s: float = 5.0
     all_s: float = 20.0
     end_s: float = 1.0
@@ -124,15 +128,17 @@ class _Collection:
         process = await asyncio.create_subprocess_exec(
             *self._child, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
         )
-        area = self._left[0]
+        area, limit_s = self._left[0], self._limits.begin_s
         try:
-            async with asyncio.timeout(self._limits.area_s):
+            async with asyncio.timeout(min(limit_s, max(ends_at - time.monotonic(), 0.0))):
                 await _give(process, order)
+                await _begun(process)
+            limit_s = self._limits.area_s
             while self._left:
                 area = self._left[0]
-                await self._hear(process, min(time.monotonic() + self._limits.area_s, ends_at))
+                await self._hear(process, min(time.monotonic() + limit_s, ends_at))
         except TimeoutError:
-            self._give_up(area, self._why_late(ends_at))
+            self._give_up(area, self._why_late(ends_at, limit_s))
         except _Ended as why:
             self._give_up(area, str(why))
         finally:
@@ -158,10 +164,10 @@ class _Collection:
             self._left.pop(0)
             self._troubles[area] = why
 
-    def _why_late(self, ends_at: float) -> str:
+    def _why_late(self, ends_at: float, limit_s: float) -> str:
         if time.monotonic() >= ends_at:
             return f"not read: all took {self._limits.all_s:g} s"
-        return f"timed out after {self._limits.area_s:g} s"
+        return f"timed out after {limit_s:g} s"
 
     async def _end(self, process: Process) -> None:
         """Kill what is left of a process and what it has started; one that the kernel does not let go is left behind."""
@@ -182,6 +188,12 @@ async def _give(process: Process, order: Order) -> None:
         raise _Ended(await _why(process)) from error
     finally:
         process.stdin.close()
+
+
+async def _begun(process: Process) -> None:
+    """Wait until the process says that it begins."""
+    if not (await _said(process)).begins:
+        raise _Ended("the process did not say that it begins")
 
 
 async def _said(process: Process) -> Said:
