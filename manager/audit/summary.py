@@ -1,7 +1,7 @@
 """What an audit comes to as a whole: verdicts of hosts, the exit status, a line for Nagios. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from msgspec import Struct
 
@@ -90,17 +90,18 @@ def nagios(audit: Audit, *, strict: bool = False) -> tuple[str, int]:
     """A line, and the exit status that Nagios knows: 0 for OK, 1 for WARNING, 2 for CRITICAL, 3 for UNKNOWN."""
     status = exit_status(audit, strict=strict)
     has_warnings = any(result.verdict in WARNING for result in audit.results)
+    told: tuple[str, ...] = ("unknown",)
     if status == FAILED:
-        word, code = "CRITICAL", NAGIOS_CRITICAL
+        word, code, told = "CRITICAL", NAGIOS_CRITICAL, (*FAILING, *WARNING)
     elif status == INCOMPLETE:
-        word, code = "UNKNOWN", NAGIOS_UNKNOWN
+        word, code, told = "UNKNOWN", NAGIOS_UNKNOWN, told
     elif has_warnings:
-        word, code = "WARNING", NAGIOS_WARNING
+        word, code, told = "WARNING", NAGIOS_WARNING, WARNING
     else:
         word, code = "OK", NAGIOS_OK
     counts = Counter(result.verdict for result in audit.results)
     figures = " ".join(f"{verdict}={counts[verdict]}" for verdict in COUNTED)
-    return f"AUDIT {word} - {_said(audit)} | {figures} hosts={len(audit.hosts)}", code
+    return f"AUDIT {word} - {_said(audit, told)} | {figures} hosts={len(audit.hosts)}", code
 
 
 def in_words(audit: Audit) -> str:
@@ -123,9 +124,9 @@ def of_host(audit: Audit, host: str) -> Audit:
     )
 
 
-def _said(audit: Audit) -> str:
+def _said(audit: Audit, verdicts: Container[str]) -> str:
     """The gravest findings by check, with their hosts; no character that Nagios would take for its own."""
-    found = [result for result in audit.results if result.verdict in (*FAILING, *WARNING, "unknown")]
+    found = [result for result in audit.results if result.verdict in verdicts]
     if not found:
         return f"{len(audit.hosts)} hosts as they ought to be"
     worst = gravest(result.verdict for result in found)
