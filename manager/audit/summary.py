@@ -94,7 +94,7 @@ def nagios(audit: Audit, *, strict: bool = False) -> tuple[str, int]:
     if status == FAILED:
         word, code, told = "CRITICAL", NAGIOS_CRITICAL, (*FAILING, *WARNING)
     elif status == INCOMPLETE:
-        word, code, told = "UNKNOWN", NAGIOS_UNKNOWN, told
+        word, code = "UNKNOWN", NAGIOS_UNKNOWN
     elif has_warnings:
         word, code, told = "WARNING", NAGIOS_WARNING, WARNING
     else:
