@@ -100,6 +100,12 @@ def parts(results: Iterable[Result]) -> str:
     return ranges((result.subject for result in results if result.subject), most=MOST_PARTS)
 
 
+def place(row: Row, hosts: Container[str]) -> str:
+    """Where a row is: its hosts, and their parts."""
+    subjects = parts(row.results)
+    return f"{where(row.results, hosts)}: {subjects}" if subjects else where(row.results, hosts)
+
+
 def _host_test(host: str) -> Callable[[str], bool]:
     if not host:
         return lambda _: True

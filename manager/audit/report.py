@@ -1,11 +1,11 @@
 """An audit as a page of its own: HTML without scripts, to be kept, sent and opened anywhere. Pure."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from html import escape
 
-from manager.audit.folding import Row, fold, parts, where
+from manager.audit.folding import Row, fold, place
 from manager.audit.judging.ranges import ranges
 from manager.audit.results import GRAVEST, Audit, Result
 from manager.audit.summary import in_words, summary
@@ -52,14 +52,9 @@ def _findings(audit: Audit) -> Iterator[str]:
     for row in fold(audit.results):
         yield (
             f"<tr><td>{_verdict(row.first.verdict)}<td>{escape(', '.join(row.checks))}"
-            f"<td>{escape(_where(row, audit.hosts))}<td>{_what(row)}<td>{_advice(row.first)}</tr>"
+            f"<td>{escape(place(row, audit.hosts))}<td>{_what(row)}<td>{_advice(row.first)}</tr>"
         )
     yield "</table>"
-
-
-def _where(row: Row, hosts: Container[str]) -> str:
-    subjects = parts(row.results)
-    return f"{where(row.results, hosts)}: {subjects}" if subjects else where(row.results, hosts)
 
 
 def _what(row: Row) -> str:

@@ -12,6 +12,7 @@ from statistics import median
 from typing import NamedTuple
 
 from cwdp.agent.tracing.echo_tests import Echo
+from cwdp.audit.areas.nic.routes import dns_servers
 from cwdp.shared.audit.facts import Value
 
 TRIES, WAIT_S = 3, 1.0
@@ -68,8 +69,7 @@ def gateways(root: Path) -> list[Gateway]:
 
 def name_servers(root: Path) -> list[str]:
     """Those of resolv.conf(5), each once."""
-    words = (line.split() for line in _text(root / "etc/resolv.conf").splitlines())
-    return list(dict.fromkeys(line[1] for line in words if len(line) > 1 and line[0] == "nameserver"))[:MOST]
+    return list(dict.fromkeys(dns_servers(_text(root / "etc/resolv.conf"))))[:MOST]
 
 
 def _text(path: Path) -> str:

@@ -1,13 +1,11 @@
 """What audits came to, as people read it: alike findings in one row, with what to do about them."""
 
-from collections.abc import Container
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from manager.audit import summary
-from manager.audit.folding import Row, fold, parts, where
+from manager.audit.folding import Row, fold, place
 from manager.audit.results import Audit
 
 STYLES = {
@@ -32,13 +30,8 @@ def rendered(audit: Audit) -> RenderableType:
     for row in rows:
         verdict = row.first.verdict
         check = row.checks[0] if len(row.checks) == 1 else f"{len(row.checks)} checks"
-        table.add_row(Text(verdict, STYLES[verdict]), check, Text(_where(row, audit.hosts)), _what(row))
+        table.add_row(Text(verdict, STYLES[verdict]), check, Text(place(row, audit.hosts)), _what(row))
     return Group(*([table] if rows else []), Text(summary.in_words(audit)))
-
-
-def _where(row: Row, hosts: Container[str]) -> str:
-    subjects = parts(row.results)
-    return f"{where(row.results, hosts)}: {subjects}" if subjects else where(row.results, hosts)
 
 
 def _what(row: Row) -> Text:

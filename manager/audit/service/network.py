@@ -1,7 +1,9 @@
 """What the manager knows of the network while hosts are audited: walks to make, and verdicts about links and paths."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from manager.audit.network.standing import Known
 from manager.audit.results import Audit, Result
 from manager.fabric.routes import PathName, Routes
 from manager.fabric.wiring import address_of_each
+from manager.paths.owd import OwdStore
 from manager.state import FleetState
 
 NOTHING = Audit(results=[], hosts={}, passed={}, not_applicable={})
@@ -40,19 +43,11 @@ class Network:
         }
         return planning.plan(self._routes, mtu_bytes, seed)
 
-    def judged(self, facts: Sequence[HostFacts], hosts: Collection[str]) -> Audit:
-        """What is known of the network, and what came of the walks that were planned."""
-        results, passed = standing.judged(self._known(hosts))
-        told = [(each.host, one) for each in facts for one in each.walks]
-        of_walks, crossed = walked.judged(told, self._routes)
-        of_walks += walked.untold(crossed, of_walks, self._routes.links)
-        return Audit(results=[*results, *of_walks], hosts={}, passed={**passed, **crossed}, not_applicable={})
-
-    def _known(self, hosts: Collection[str]) -> Known:
+    def look(self, facts: Sequence[HostFacts], hosts: Collection[str]) -> Callable[[], Audit]:
+        """Take down what is known of the network now; what it returns judges that, and the walks, in any thread."""
         state, now_s = self._state, time.monotonic()
-        paths, routes = state.owd.snapshot(now_s), self._routes
         members = {name: host for name, host in state.members.hosts.items() if name in hosts}
-        return Known(
+        known = Known(
             findings=list(state.faults.current.values()),
             miswired=state.discovery.miswired(),
             nics={
@@ -60,13 +55,27 @@ class Network:
                 for name, host in members.items()
                 for nic in host.hello.nics
             },
+            routes=self._routes,
+        )
+        return partial(_judged, known, state.owd, dict(state.members.nics_by_address), facts)
+
+
+def _judged(known: Known, owd: OwdStore, nics: Mapping[str, str], facts: Sequence[HostFacts]) -> Audit:
+    """Of the mesh and the walks."""
+    paths, routes = owd.snapshot(time.monotonic()), known.routes
+    results, passed = standing.judged(
+        replace(
+            known,
             paths=[(src, dst, sport) for src, dst, sport, _ in paths.keys],
             sent=paths.sent,
             lost=paths.lost,
             rtt_ns=paths.delays["rtt_min_ns"],
-            crossed=_crossed(paths.keys, routes, address_of_each(state.members.nics_by_address)),
-            routes=routes,
+            crossed=_crossed(paths.keys, routes, address_of_each(nics)),
         )
+    )
+    of_walks, crossed = walked.judged(((each.host, one) for each in facts for one in each.walks), routes)
+    of_walks += walked.untold(crossed, of_walks, routes.links)
+    return Audit(results=[*results, *of_walks], hosts={}, passed={**passed, **crossed}, not_applicable={})
 
 
 def _crossed(

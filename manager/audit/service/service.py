@@ -171,7 +171,9 @@ class Audits:
         facts = list(audit.facts.values())
         silent = sorted(audit.hosts - audit.facts.keys())
         of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=today(), silent=silent))
-        network = NOTHING if audit.level == "facts" else self._network.judged(facts, audit.hosts)
+        network = NOTHING
+        if audit.level == "network":
+            network = await asyncio.to_thread(self._network.look(facts, audit.hosts))
         self.latest = Finished(
             number=audit.number,
             level=audit.level,

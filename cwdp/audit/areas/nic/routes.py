@@ -18,7 +18,7 @@ ALL = {4: str(ipaddress.IPv4Address(0)), 6: "::"}
 def read(source: Source, found: Found) -> Iterator[Notes]:
     """Facts of the area `routes`."""
     host = Notes("host")
-    host.note("dns_servers", lambda: _dns_servers(source.text("etc/resolv.conf")))
+    host.note("dns_servers", lambda: dns_servers(source.text("etc/resolv.conf")))
     host.note("default_routes", lambda: _default_routes(source))
     host.note("rp_filter", lambda: max(_setting(source, where, "rp_filter") for where in ("all", "default")))
     host.note("arp_ignore", lambda: _setting(source, "all", "arp_ignore"))
@@ -30,7 +30,7 @@ def read(source: Source, found: Found) -> Iterator[Notes]:
         yield notes
 
 
-def _dns_servers(text: str) -> list[str]:
+def dns_servers(text: str) -> list[str]:
     """In the order in which they are asked."""
     words = (line.split() for line in text.splitlines())
     return [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
