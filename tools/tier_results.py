@@ -22,6 +22,12 @@ class Results(msgspec.Struct, frozen=True):
     skipped: dict[str, int] = {}
     """How many, by reason."""
 
+    failures: list[str] = []
+    """The tests that failed, as pytest names them."""
+
+    alone: list[str] = []
+    """Those that failed beside others and passed when they were run once more by themselves; they count as passed."""
+
     @property
     def ran(self) -> int:
         """How many tests ran."""
@@ -45,6 +51,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         passed=len(stats.get("passed", ())),
         failed=len(stats.get("failed", ())) + len(stats.get("error", ())),
         skipped=Counter(_reason(report) for report in stats.get("skipped", ())),
+        failures=sorted({one.nodeid for kind in ("failed", "error") for one in stats.get(kind, ())}),
     )
     config.getoption("results").write_bytes(msgspec.json.encode(results))
 

@@ -245,9 +245,17 @@ class TwoSpines:
 
     def spine_of(self, sport: int, *, side: int = 0, version: int = 4) -> int:
         """Over which spine a TCP path from a host leads, as its leaf says."""
+        return self._spine_of(("tcp", sport, abi.ROCE_PORT), side, version)
+
+    def udp_spine_of(self, sport: int, dport: int) -> int:
+        """Over which spine datagrams of host 0 go."""
+        return self._spine_of(("udp", sport, dport), 0, 4)
+
+    def _spine_of(self, flow: tuple[str, int, int], side: int, version: int) -> int:
         ends = {"from": host_address(side, version), "to": host_address(1 - side, version)}
-        flow = ["ipproto", "tcp", "sport", str(sport), "dport", str(abi.ROCE_PORT)]
-        command = ["ip", "-j", "route", "get", ends["to"], "from", ends["from"], "iif", "host", *flow]
+        protocol, sport, dport = flow
+        ports = ["ipproto", protocol, "sport", str(sport), "dport", str(dport)]
+        command = ["ip", "-j", "route", "get", ends["to"], "from", ends["from"], "iif", "host", *ports]
         with self.leaves[side].namespace.entered():
             told = subprocess.run(command, check=True, capture_output=True)
         return int(json.loads(told.stdout)[0]["dev"].removeprefix("s"))

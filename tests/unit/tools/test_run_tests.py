@@ -152,7 +152,47 @@ def test_the_results_of_a_tier(tmp_path: Path, workers: Sequence[str]) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "test_broken.py").write_text("import no_such_module")
     tier = tier_of(tmp_path, workers)
-    assert tier.results == Results(passed=1, failed=3, skipped={"a fence": 1, "a gate": 2})
+    failures = ["test_broken.py", "test_it.py::test_errs", "test_it.py::test_fails"]
+    assert tier.results == Results(passed=1, failed=3, skipped={"a fence": 1, "a gate": 2}, failures=failures)
+
+
+SHY = """
+import pathlib
+import pytest
+
+@pytest.mark.parametrize("n", range(COUNT))
+def test_shy(n, pytestconfig):
+    seen = pathlib.Path(__file__).with_name(f"seen{n}")
+    if not seen.exists():
+        seen.touch()
+        pytest.fail("so many others")
+
+def test_never():
+    assert NEVER
+"""
+
+
+@pytest.mark.parametrize(
+    ("count", "never", "failed", "alone"),
+    [(2, True, 0, 2), (2, False, 1, 2), (3, True, 0, 3), (3, False, 4, 0), (4, True, 4, 0)],
+)
+def test_few_that_fail_are_run_by_themselves_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, count: int, never: bool, failed: int, alone: int
+) -> None:
+    """More than a few are no accident."""
+    path = tmp_path / "test_shy.py"
+    path.write_text(SHY.replace("COUNT", str(count)).replace("NEVER", str(never)))
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    monkeypatch.setenv("PYTHONPATH", str(Path(run_tests.__file__).parents[1]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(run_tests.TESTS, "unit", ("-n", "2", path.name))
+    tier = run_tests.run("unit")
+    assert tier.results is not None
+    assert (tier.results.failed, len(tier.results.alone)) == (failed, alone)
+    assert tier.failed(ci=True) == failed
+    status, lines = reported([tier])
+    assert status == (failed > 0)
+    assert sum(line.startswith("PASSED BY ITSELF ONLY: ") for line in lines) == alone
 
 
 @pytest.mark.parametrize("status", [0, 1])
@@ -162,7 +202,7 @@ def test_a_worker_that_ends_in_the_midst_of_a_test_has_failed(tmp_path: Path, st
 
 
 def test_a_tier_that_ends_early_has_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_tests, "_pytest", lambda _name, _results: ["sh", "-c", "kill -9 $$"])
+    monkeypatch.setattr(run_tests, "_pytest", lambda *_: ["sh", "-c", "kill -9 $$"])
     assert run_tests.run("unit").results is None
 
 
@@ -181,7 +221,7 @@ def test_a_tier_that_needs_root_gets_it_where_it_may(
     monkeypatch.setenv("CI", "yes")
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     monkeypatch.setattr(run_tests, "_may_sudo", lambda: may_sudo)
-    assert run_tests._pytest(name, Path("results"))[: len(begins)] == begins
+    assert run_tests._pytest(name, Path("results"), ())[: len(begins)] == begins
 
 
 def test_an_unknown_tier_is_refused(
