@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from cwdp.shared.audit.facts import Walk, Walked, WalkHop
 from cwdp.shared.bus.messages import nic_id
+from manager.audit.network.naming import link_subject
 from manager.audit.network.planning import SMALL_BYTES
 from manager.audit.results import FABRIC, Result
 from manager.fabric.routes import DirectedLink, PathName, Routes, is_nic
@@ -136,12 +137,11 @@ def _furthest(small: Walked | None, most: int) -> int:
 def _result(check: str, link: DirectedLink, seen: _Link) -> Result:
     what, times = seen.accused.most_common(1)[0]
     walks = times + seen.cleared
-    nic = next((node for node in link if is_nic(node)), "")
-    host, _, ifname = nic.rpartition("/")
+    host, subject = link_subject(link)
     return Result(
         check=check,
-        host=host or FABRIC,
-        subject=f"{link.a} > {link.b}" if not nic else f"{ifname}: {link.a} > {link.b}",
+        host=host,
+        subject=subject,
         verdict="warn" if seen.cleared else "fail",
         severity="fail",
         found=what if not seen.cleared else f"{what}, in {times} of {walks} walks",
