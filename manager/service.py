@@ -16,7 +16,7 @@ from aiohttp import web
 from cwdp import __version__
 from cwdp.errors import BusError
 from cwdp.shared.bursts import BurstReport
-from cwdp.shared.bus.audits import AuditReport
+from cwdp.shared.bus.audits import AuditReport, FlowReport
 from cwdp.shared.bus.buckets import stream_of
 from cwdp.shared.bus.collectives import CollectiveReport
 from cwdp.shared.bus.messages import (
@@ -303,6 +303,7 @@ class Manager:
             self._hear_timed("tcp", TcpReport, traffic.hear_tcp)
             self._hear_timed("collective", CollectiveReport, self.state.hear_collectives)
             self._hear("audit", AuditReport, self.audits.hear)
+            self._hear("audit-flows", FlowReport, self.audits.hear_flows)
             self._hear("event", Event, self.state.hear_event)
             self.credentials.listen()
             self.pods.listen()

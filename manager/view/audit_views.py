@@ -32,7 +32,13 @@ def progress(running: Progress | None) -> Json:
 
 def shown(finished: Finished) -> Json:
     """An audit that is over."""
-    return {**_about(finished), "hosts": finished.hosts, "audit": audit_json(finished.audit)}
+    carried: Json = msgspec.to_builtins(finished.carried)
+    return {
+        **_about(finished),
+        "hosts": finished.hosts,
+        "audit": audit_json(finished.audit),
+        "carried": carried,
+    }
 
 
 def listed(finished: Finished) -> Json:
@@ -134,7 +140,8 @@ def audit_json(audit: Audit) -> Json:
 
 
 def _about(finished: Finished) -> Json:
-    return {**_head(finished), "verdict": summary(finished.audit).verdict}
+    flows = "" if finished.carried is None else finished.carried.in_words()
+    return {**_head(finished), "verdict": summary(finished.audit).verdict, "flows": flows}
 
 
 def _head(finished: Finished) -> Json:

@@ -17,6 +17,7 @@ from cwdp.cli.client import ManagerClient
 from cwdp.cli.output import emit
 from cwdp.cli.reading import manager_option
 from cwdp.cli.times import shown_time
+from cwdp.shared.rates import parse_rate
 from manager.audit.levels import Level
 from manager.audit.results import Audit
 
@@ -30,18 +31,26 @@ LOOK_S = 0.2
     type=click.Choice(get_args(Level)),
     default="facts",
     show_default=True,
-    help="Facts take seconds. The network as well: a minute at most; every link is crossed by packets of the NICs' MTU.",
+    help="Facts take seconds. The network as well: a minute at most; every link is crossed by packets of the NICs' MTU. Throughput"
+    " as well: a minute or two in which NICs send to each other as fast as they can, until each link was filled.",
 )
+@click.option(
+    "--force", is_flag=True, help="Send by NICs on which queue pairs send, too: it costs them bandwidth."
+)
+@click.option("--cap", default="0bit", metavar="RATE", help="No flow exceeds this, such as 40gbit.")
 @judging
 @manager_option
-def run(*, hosts: tuple[str, ...], level: Level, judged: Judged, url: str | None) -> None:
+def run(
+    *, hosts: tuple[str, ...], level: Level, force: bool, cap: str, judged: Judged, url: str | None
+) -> None:
     """Have hosts tell their facts, and hold these against what is expected of them.
 
     HOST may be a pattern, such as 'gpu*'; all hosts of the fleet unless given. The exit status is 0 where all passes, 1 where
-    something fails or differs from its like, 3 where something is not known. Nothing is done to any host.
+    something fails or differs from its like, 3 where something is not known. No host is changed.
     """
     client = ManagerClient(url)
-    number = client.put("/v1/audit", {"level": level, "hosts": list(hosts)})["number"]
+    asked = {"level": level, "hosts": list(hosts), "force": force, "cap_bps": parse_rate(cap)}
+    number = client.put("/v1/audit", asked)["number"]
     _wait(client, number)
     _show(client.get("/v1/audit", {"number": number}), judged)
 
@@ -119,11 +128,14 @@ def _wait(client: ManagerClient, number: int) -> None:
     ) as progress:
         task = progress.add_task("", total=None)
         while (now := client.get("/v1/audit/progress"))["number"] == number:
+            flows = now["stage"] == "flows"
             progress.update(
                 task,
-                description=f"hosts that have told their {now['stage']}",
-                completed=now["answered"],
-                total=now["hosts"],
+                description="rounds of flows, at most"
+                if flows
+                else f"hosts that have told their {now['stage']}",
+                completed=now["rounds" if flows else "answered"],
+                total=now["most_rounds" if flows else "hosts"],
             )
             time.sleep(LOOK_S)
 
@@ -141,8 +153,9 @@ def _show(answer: Any, judged: Judged) -> None:
 
 def _about(answer: Any) -> Text:
     took_s = answer["ended_s"] - answer["began_s"]
+    flows = f"{answer['flows']}\n" if answer["flows"] else ""
     return Text(
-        f"audit {answer['number']} ({answer['level']}) of {len(answer['hosts'])} hosts by {answer['by']},"
+        f"{flows}audit {answer['number']} ({answer['level']}) of {len(answer['hosts'])} hosts by {answer['by']},"
         f" {shown_time(answer['ended_s'])}, in {took_s:.1f} s",
         "dim",
     )

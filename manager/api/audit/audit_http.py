@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
 
 from cwdp.errors import ConfigError, ManagerError
 from manager.access.callers import CALLER, Callers
@@ -16,7 +15,7 @@ from manager.audit.baseline import baseline
 from manager.audit.compare import changed_facts, compare
 from manager.audit.folding import MOST_ROWS, Wanted
 from manager.audit.judging.judge import judge
-from manager.audit.levels import Level
+from manager.audit.levels import Asked
 from manager.audit.results import GRAVEST
 from manager.audit.service.kept import Finished
 from manager.audit.service.network import joined
@@ -27,13 +26,6 @@ from manager.view.json_values import Json
 
 NO_AUDIT = "no audit has been made here", "`cwdp audit run` makes one"
 MOST_DIGITS = 9
-
-
-class _Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an audit is asked for with: patterns of names of hosts, none for all."""
-
-    level: Level = "facts"
-    hosts: list[str] = []
 
 
 class AuditHttp:
@@ -63,8 +55,7 @@ class AuditHttp:
         return [web.put("/v1/audit", callers.changes(Role.OPERATOR, self._begin))]
 
     async def _begin(self, request: web.Request) -> web.Response:
-        wanted = _wanted(await request.read())
-        progress = self._audits.begin(wanted.level, wanted.hosts, request[CALLER].name)
+        progress = self._audits.begin(_asked_for(await request.read()), request[CALLER].name)
         return web.json_response(audit_views.progress(progress))
 
     async def _shown(self, request: web.Request) -> web.Response:
@@ -204,10 +195,11 @@ async def _read(work: Any) -> Any:
         refuse(error.message, error.hint, 404)
 
 
-def _wanted(body: bytes) -> _Wanted:
+def _asked_for(body: bytes) -> Asked:
     try:
-        return msgspec.json.decode(body, type=_Wanted)
+        return msgspec.json.decode(body, type=Asked)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"that is no audit to make: {error}", "give level (facts) and hosts, patterns of their names"
+            f"that is no audit to make: {error}",
+            "give level (facts), hosts (patterns of their names), force and cap_bps",
         ) from error

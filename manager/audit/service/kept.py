@@ -13,6 +13,7 @@ from cwdp.errors import ManagerError
 from cwdp.shared.audit.facts import HostFacts
 from manager.audit.levels import Level
 from manager.audit.results import Audit
+from manager.audit.throughput.carried import Carried
 
 KEPT = 20
 """So many audits are kept; the oldest go."""
@@ -33,6 +34,7 @@ class Finished(Struct, frozen=True, kw_only=True):
         hosts: who was asked.
         audit: all verdicts.
         network: those of them that are about the network, which was as it was then: they are not made of facts.
+        carried: what flows came to in sum; None where none were sent.
     """
 
     number: int
@@ -43,6 +45,7 @@ class Finished(Struct, frozen=True, kw_only=True):
     hosts: list[str]
     audit: Audit
     network: Audit
+    carried: Carried | None = None
 
 
 class Files:

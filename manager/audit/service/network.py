@@ -8,10 +8,11 @@ from functools import partial
 import numpy as np
 
 from cwdp.shared.audit.facts import HostFacts, Walk
-from cwdp.shared.bus.messages import nic_id
+from cwdp.shared.bus.messages import host_of, nic_id
 from manager.audit.network import planning, standing, walked
 from manager.audit.network.standing import Known
 from manager.audit.results import Audit, Result
+from manager.audit.throughput.ways import Ways, ways
 from manager.fabric.routes import PathName, Routes
 from manager.fabric.wiring import address_of_each
 from manager.paths.owd import OwdStore
@@ -42,6 +43,16 @@ class Network:
             if planning.SMALL_BYTES < mtu <= 65535
         }
         return planning.plan(self._routes, mtu_bytes, seed)
+
+    def ways(self, facts: Sequence[HostFacts], seed: int) -> Ways:
+        """The paths between NICs of hosts that have told their facts, those of the plan."""
+        hosts = {each.host for each in facts}
+        owners = self.owners()
+        return ways(self._routes, owners, [nic for nic in owners.values() if host_of(nic) in hosts], seed)
+
+    def owners(self) -> dict[str, str]:
+        """The NIC of each address."""
+        return dict(self._state.members.nics_by_address)
 
     def look(self, facts: Sequence[HostFacts], hosts: Collection[str]) -> Callable[[], Audit]:
         """Take down what is known of the network now; what it returns judges that, and the walks, in any thread."""
@@ -90,12 +101,24 @@ def _crossed(
     return both
 
 
-def joined(facts: Audit, network: Audit) -> Audit:
-    """The verdicts of both."""
-    results: list[Result] = [*network.results, *facts.results]
+def joined(facts: Audit, *others: Audit) -> Audit:
+    """The verdicts of all; those of facts come last."""
+    results: list[Result] = [*(one for other in others for one in other.results), *facts.results]
+    passed = {check: count for other in others for check, count in other.passed.items()}
     return Audit(
         results=results,
         hosts=facts.hosts,
-        passed={**network.passed, **facts.passed},
+        passed={**passed, **facts.passed},
         not_applicable=facts.not_applicable,
     )
+
+
+def speeds_of(facts: Sequence[HostFacts]) -> dict[str, int]:
+    """What NICs say that their links carry, in bit/s; those that are no devices make it up."""
+    return {
+        nic_id(each.host, subject.name): speed
+        for each in facts
+        for subject in each.subjects
+        if subject.kind == "nic" and "device" in subject.facts
+        if type(speed := subject.facts.get("speed_bps")) is int and speed > 0
+    }

@@ -4,27 +4,27 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 
-from cwdp.errors import ManagerError
+from cwdp.errors import ConfigError, ManagerError
 from cwdp.shared.audit.facts import HostFacts
-from cwdp.shared.bus.audits import AuditReport
+from cwdp.shared.bus.audits import AuditReport, FlowReport
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import down
 from manager.audit.checks.loading import load_checks
 from manager.audit.checks.model import Checks
 from manager.audit.judging.judge import judge
-from manager.audit.levels import Level
+from manager.audit.levels import Asked, Level, Stage
+from manager.audit.service.flow_round import Limits
 from manager.audit.service.kept import Files, Finished
-from manager.audit.service.network import NOTHING, Network, joined
+from manager.audit.service.network import NOTHING, Network, joined, speeds_of
 from manager.audit.service.running import HEARD, READING_S, WALKING_S, Running
+from manager.audit.service.throughput import MOST_S, ROUNDS, Throughput
 from manager.audit.summary import in_words
 from manager.audit.today import today
 from manager.config import ManagerConfig
@@ -40,16 +40,19 @@ class Progress(Struct, frozen=True, kw_only=True):
     """How far an audit has come.
 
     Attributes:
-        stage: what hosts do: they read facts, or walk.
+        stage: what hosts do: they read facts, walk, or send.
         answered, hosts: how many have told all of this stage, and how many were asked.
+        rounds, most_rounds: of flows, that are over, and that there are at most; 0 before them.
         left_s: for so long it may take at most.
     """
 
     number: int
     level: Level
-    stage: Literal["facts", "walks"]
+    stage: Stage
     answered: int
     hosts: int
+    rounds: int
+    most_rounds: int
     left_s: float
 
 
@@ -58,19 +61,25 @@ class _UnderWay:
     """An audit: what was asked for, who is asked now, and what was told so far."""
 
     number: int
-    level: Level
+    asked: Asked
     by: str
     began_s: float
     checks: Checks
     hosts: frozenset[str]
     running: Running
-    stage: Literal["facts", "walks"] = "facts"
+    stage: Stage = "facts"
     facts: dict[str, HostFacts] = field(default_factory=dict)
+    throughput: Throughput | None = None
 
     @property
     def needs_walks(self) -> bool:
         """Whether hosts are to walk yet."""
-        return self.level == "network" and self.stage == "facts"
+        return self.asked.level != "facts" and self.stage == "facts"
+
+    @property
+    def needs_flows(self) -> bool:
+        """Whether hosts are to send yet."""
+        return self.asked.level == "throughput" and self.stage == "walks"
 
 
 class Audits:
@@ -101,31 +110,36 @@ class Audits:
         """
         return load_checks(sorted(self._checks_folder.glob("*.toml")))
 
-    def begin(self, level: Level, patterns: Sequence[str], by: str) -> Progress:
+    def begin(self, asked: Asked, by: str) -> Progress:
         """Have hosts audited.
 
         Args:
-            level: how far to go.
-            patterns: of names of hosts; none for all.
+            asked: which, and how far to go.
             by: who wants it.
 
         Raises:
+            ConfigError: what is asked for does not go together.
             ManagerError: another one is under way, or there is no such host.
             ChecksError: the operator's checks have mistakes.
         """
+        if not asked.is_sound:
+            raise ConfigError(
+                f"the level {asked.level} sends no flows that could be forced or capped",
+                "leave force and cap out, or ask for the level throughput",
+            )
         if (progress := self.progress()) is not None:
             raise ManagerError(
                 f"audit {progress.number} is under way: {progress.answered} of {progress.hosts} hosts have answered",
                 "wait until it is over",
             )
-        known = self._state.members.hosts
+        known, patterns = self._state.members.hosts, asked.hosts
         hosts = [host for host in known if not patterns or any(fnmatchcase(host, each) for each in patterns)]
         if not hosts:
             raise ManagerError("there is no such host to audit", "`cwdp host` shows those that there are")
         checks = self.checks()
         number = max([*self.files.numbers(), 0 if self.latest is None else self.latest.number]) + 1
         running = Running(_order(number, "facts"), hosts, time.monotonic())
-        self._under_way = _UnderWay(number, level, by, time.time(), checks, running.hosts, running)
+        self._under_way = _UnderWay(number, asked, by, time.time(), checks, running.hosts, running)
         return _progress(self._under_way)
 
     def progress(self) -> Progress | None:
@@ -136,6 +150,11 @@ class Audits:
         """A host tells some of its facts."""
         heard = "not_asked" if self._under_way is None else self._under_way.running.hear(report)
         self.counters[heard] += 1
+
+    def hear_flows(self, report: FlowReport) -> None:
+        """A host tells what became of flows."""
+        throughput = None if self._under_way is None else self._under_way.throughput
+        self.counters["not_asked" if throughput is None else throughput.hear(report)] += 1
 
     async def run(self) -> None:
         """Go on with what is under way, for ever."""
@@ -154,6 +173,10 @@ class Audits:
         return None
 
     async def _go_on(self, audit: _UnderWay) -> None:
+        if audit.throughput is not None:
+            if await audit.throughput.go_on():
+                await self._finish(audit)
+            return
         now_s = time.monotonic()
         orders = audit.running.due(now_s)
         await self._bus.publish_each((down(self._bus.pod, order.host, "audit"), order) for order in orders)
@@ -164,27 +187,45 @@ class Audits:
             audit.stage = "walks"
             walks = await asyncio.to_thread(self._network.plan, list(audit.facts.values()), audit.number)
             audit.running = Running(_order(audit.number, "walks"), audit.facts, time.monotonic(), walks)
+        elif audit.needs_flows:
+            audit.stage = "flows"
+            audit.throughput = await self._throughput(audit)
         else:
             await self._finish(audit)
+
+    async def _throughput(self, audit: _UnderWay) -> Throughput:
+        facts, number = list(audit.facts.values()), int(audit.began_s) * ROUNDS
+        return Throughput(
+            self._bus,
+            await asyncio.to_thread(self._network.ways, facts, number),
+            self._network.owners(),
+            speeds_of(facts),
+            Limits(audit.asked.force, audit.asked.cap_bps),
+            number=number,
+        )
 
     async def _finish(self, audit: _UnderWay) -> None:
         facts = list(audit.facts.values())
         silent = sorted(audit.hosts - audit.facts.keys())
         of_facts = await asyncio.to_thread(partial(judge, audit.checks, facts, today=today(), silent=silent))
-        network = NOTHING
-        if audit.level == "network":
+        network, carried = NOTHING, None
+        if audit.asked.level != "facts":
             network = await asyncio.to_thread(self._network.look(facts, audit.hosts))
+        if audit.throughput is not None:
+            of_flows, carried = await asyncio.to_thread(audit.throughput.judged)
+            network = joined(network, of_flows)
         self.latest = Finished(
             number=audit.number,
-            level=audit.level,
+            level=audit.asked.level,
             by=audit.by,
             began_s=audit.began_s,
             ended_s=time.time(),
             hosts=sorted(audit.hosts),
             audit=joined(of_facts, network),
             network=network,
+            carried=carried,
         )
-        what = f"audit {audit.number} of {len(audit.hosts)} hosts ({audit.level}) by {audit.by}"
+        what = f"audit {audit.number} of {len(audit.hosts)} hosts ({audit.asked.level}) by {audit.by}"
         what = f"{what}: {in_words(self.latest.audit)}"
         try:
             await asyncio.to_thread(self.files.keep, self.latest, facts)
@@ -194,7 +235,7 @@ class Audits:
         self._state.note(FLEET, "audit_over", what)
 
 
-def _order(number: int, stage: Literal["facts", "walks"]) -> int:
+def _order(number: int, stage: Stage) -> int:
     """The number of an audit's orders: hosts are asked twice where they walk."""
     return 2 * number + (stage == "walks")
 
@@ -204,11 +245,18 @@ def _progress(audit: _UnderWay) -> Progress:
     left_s = running.began_s + running.longest_s - time.monotonic()
     if audit.needs_walks:
         left_s += READING_S + WALKING_S
+    if audit.throughput is not None:
+        left_s = audit.throughput.left_s
+    elif audit.asked.level == "throughput":
+        left_s += MOST_S
+    course = None if audit.throughput is None else audit.throughput.course
     return Progress(
         number=audit.number,
-        level=audit.level,
+        level=audit.asked.level,
         stage=audit.stage,
         answered=len(running.facts),
         hosts=len(running.hosts),
+        rounds=0 if course is None else course.done,
+        most_rounds=0 if course is None else course.most,
         left_s=max(left_s, 0.0),
     )

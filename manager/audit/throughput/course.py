@@ -29,6 +29,8 @@ from manager.audit.throughput.ways import Ways
 MOST_ROUNDS = 16
 MOST_AGAIN = 4
 
+MOST_OF_ALL = MOST_ROUNDS + MOST_AGAIN + 1
+
 MEASURED = 3
 """So often a slow path is measured: others may have had the processor, or the link, once."""
 
@@ -87,7 +89,7 @@ class Course:
     @property
     def most(self) -> int:
         """So many rounds it takes at most."""
-        return MOST_ROUNDS + MOST_AGAIN + 1
+        return MOST_OF_ALL
 
     def bar(self, nic: str) -> None:
         """A NIC takes no part from now on."""

@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
 
 from cwdp.shared.bus.messages import host_of
 from cwdp.shared.rates import format_rate
 from manager.audit.network.naming import link_subject
 from manager.audit.results import FABRIC, Result
+from manager.audit.throughput.carried import Carried
 from manager.audit.throughput.course import Course
 from manager.audit.throughput.evidence import Evidence
 from manager.audit.throughput.ways import NONE, Ways
@@ -25,25 +25,33 @@ MOST_PATHS = 20
 _WHY = "every flow that is hashed to it is so slow, and a collective waits for the slowest"
 
 
-class Carried(Struct, frozen=True, kw_only=True):
-    """What an audit's flows came to in sum.
+def judged(
+    course: Course, refused: Mapping[str, str], dead: Mapping[int, str], cap_bps: int
+) -> tuple[list[Result], dict[str, int]]:
+    """Results, and how many links pass.
 
-    Attributes:
-        rounds: how many there were.
-        links, filled: of the fabric, one way each; those that were filled.
-        filled_after: after how many rounds all were; 0 where some were not.
-        flow_bps: what most flows carried that shared no link.
-        halves_bps: what each half of the fabric sent to the other at the same time, in sum; 0 for unknown.
-        halves_bound_bps: what the links would carry of it, by what they carry one by one.
+    Args:
+        course: its rounds are over.
+        refused: why NICs did not take part, by NIC.
+        dead: why flows between other NICs did not run, by path.
+        cap_bps: that no flow was to exceed; 0 for no cap.
     """
-
-    rounds: int
-    links: int
-    filled: int
-    filled_after: int
-    flow_bps: float
-    halves_bps: float
-    halves_bound_bps: float
+    found = course.evidence()
+    links, alone = found.slow_links()
+    told = _Told(
+        found, f"what most carry, of at most {format_rate(cap_bps)}" if cap_bps else "what most carry"
+    )
+    results = [told.link(numbers, flows) for numbers, flows in links]
+    results += told.paths(alone)
+    results += [told.dead(row, why) for row, why in sorted(dead.items())[:MOST_PATHS]]
+    results += _too_slow_for_nics(course, cap_bps)
+    results += [_refused(nic, why) for nic, why in sorted(refused.items())]
+    results += _not_filled(course, found)
+    results += _bisection(course)
+    slow = {number for numbers, _ in links for number in numbers}
+    well = set(np.flatnonzero(course.filled).tolist()) - slow
+    is_wide = BISECTION not in {one.check for one in results}
+    return results, {THROUGHPUT: len(well), BISECTION: int(is_wide and course.halves is not None)}
 
 
 def carried(course: Course) -> Carried:
@@ -58,31 +66,6 @@ def carried(course: Course) -> Carried:
         halves_bps=halves_bps,
         halves_bound_bps=bound_bps,
     )
-
-
-def judged(course: Course, refused: Mapping[str, str], cap_bps: int) -> tuple[list[Result], dict[str, int]]:
-    """Results, and how many links pass.
-
-    Args:
-        course: its rounds are over.
-        refused: why NICs did not take part, by NIC.
-        cap_bps: that no flow was to exceed; 0 for no cap.
-    """
-    found = course.evidence()
-    links, alone = found.slow_links()
-    told = _Told(
-        found, f"what most carry, of at most {format_rate(cap_bps)}" if cap_bps else "what most carry"
-    )
-    results = [told.link(numbers, flows) for numbers, flows in links]
-    results += told.paths(alone)
-    results += _too_slow_for_nics(course, cap_bps)
-    results += [_refused(nic, why) for nic, why in sorted(refused.items())]
-    results += _not_filled(course, found)
-    results += _bisection(course)
-    slow = {number for numbers, _ in links for number in numbers}
-    well = set(np.flatnonzero(course.filled).tolist()) - slow
-    is_wide = BISECTION not in {one.check for one in results}
-    return results, {THROUGHPUT: len(well), BISECTION: int(is_wide and course.halves is not None)}
 
 
 class _Told:
@@ -125,6 +108,13 @@ class _Told:
             over = f", over {between}" if between else ""
             return self._slow(host_of(src), names[0].partition("/")[2] + over, found)
         return self._slow(FABRIC, between, f"{found}: {', '.join(names[:3])}")
+
+    def dead(self, row: int, why: str) -> Result:
+        """A path over which a flow did not run."""
+        src, _ = self._ways.ends(row)
+        over = _between(self._ways, row)
+        name = _path_name(self._ways, row).partition("/")[2]
+        return self._slow(host_of(src), f"{name}, over {over}" if over else name, f"carries nothing: {why}")
 
     def _percent(self, flows: Sequence[int]) -> str:
         return f"{100 * float(np.median(self._found.shares[list(flows)])):.0f} %"

@@ -26,10 +26,12 @@ export function Audit({ params }) {
 function UnderWay() {
   const { data } = useJson("audit/progress", {}, { ofNow: true, everyS: 1 });
   if (!data?.number) return null;
-  const { number, level, stage, answered, hosts, left_s: leftS } = data;
+  const { number, level, stage, answered, hosts, rounds, most_rounds: mostRounds, left_s: leftS } = data;
+  const sends = stage === "flows";
+  const said = sends ? `${count(rounds)} of at most ${plural(mostRounds, "round")} of flows are over` : `${count(answered)} of ${plural(hosts, "host")} told their ${stage}`;
   return html`<${Panel} title=${`Audit ${number} is under way`} note=${level}>
-    <p role="status">${count(answered)} of ${plural(hosts, "host")} told their ${stage}; ${duration(leftS)} left at most.</p>
-    <progress aria-label="hosts that have told" max=${hosts} value=${answered}></progress>
+    <p role="status">${said}; ${duration(leftS)} left at most.</p>
+    <progress aria-label=${sends ? "rounds of flows" : "hosts that have told"} max=${sends ? mostRounds : hosts} value=${sends ? rounds : answered}></progress>
   <//>`;
 }
 
@@ -71,6 +73,7 @@ function Found({ of, asked }) {
   return html`
     <p class="about"><${Severity} of=${of.severity} /> ${of.said}</p>
     <${Facts} of=${[["level", of.level], ["hosts", count(of.hosts)], ["began", wholeStamp(of.began_s)], ["took", duration(of.ended_s - of.began_s)]]} />
+    ${of.flows && html`<p>${of.flows}.</p>`}
     <${Chips} of=${of} chosen=${(asked.verdict ?? "").split(",").filter(Boolean)} />
     <${Audited} id="findings" label="Findings" of=${rows} asked=${asked} empty=${isFiltered ? "No finding is like that." : "All is as it should be."} />
     ${rows.length < all && html`<p class="note">${count(rows.length)} of ${plural(all, "row")}, the gravest; the filters choose others. In a terminal: <${Command} text=${`cwdp audit show --number ${of.number}`} /></p>`}
