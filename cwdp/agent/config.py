@@ -2,7 +2,7 @@
 
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -69,6 +69,16 @@ class UprobesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     cgroups: Annotated[list[Annotated[str, Meta(pattern=CGROUP)]], Meta(max_length=16)] = []
 
 
+class FlowsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an audit of the throughput sends by.
+
+    Attributes:
+        program: `perftest`, `none` for not at all, or a command of the operator's own (`cwdp.agent.flows.protocol`).
+    """
+
+    program: Literal["perftest", "none"] | Annotated[list[str], Meta(min_length=1)] = "perftest"
+
+
 class InterfaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a NIC is probed from: by its dataplane, or by UD queue pairs of its RDMA device.
 
@@ -108,6 +118,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     nccl: NcclConfig | None = None
     uprobes: UprobesConfig = UprobesConfig()
     tcp: TcpConfig | None = None
+    flows: FlowsConfig = FlowsConfig()
     interface: dict[str, InterfaceConfig] = {}
     roles: dict[str, Role] = {}
     test_clock: TestClockConfig | None = None

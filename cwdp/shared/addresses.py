@@ -39,3 +39,12 @@ def bytes_address(packed: bytes) -> Address:
         ValueError: it has not 16 bytes.
     """
     return unmapped(IPv6Address(packed))
+
+
+def is_of_a_host(address: Address) -> bool:
+    """Whether an address could be that of a host behind switches; broadcasts the kernel refuses."""
+    if address.version == 6 and address.is_reserved:  # some use the reserved ones of IPv4
+        return False
+    return not (
+        address.is_multicast or address.is_unspecified or address.is_loopback or address.is_link_local
+    )

@@ -178,7 +178,7 @@ class NoteBus:
         self.take_desired = handler
 
     def subscribe(self, subject: str, kind: type, handler: Callable[[ClockUpdate], None]) -> None:
-        assert subject in [down(POD, "a", said) for said in ("clock", "bounce", "audit")]
+        assert subject in [down(POD, "a", said) for said in ("clock", "bounce", "audit", "audit-flows")]
         if kind is ClockUpdate:
             self.take_clock = handler
 

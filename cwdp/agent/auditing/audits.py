@@ -1,14 +1,16 @@
-"""Facts of this host, read by processes of their own when the manager asks for them, and walks that it orders."""
+"""Facts of this host, read by processes of their own when the manager asks for them, and walks and flows that it orders."""
 
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
 
 from cwdp.agent.auditing.reaching import reached
 from cwdp.agent.config import AgentConfig
+from cwdp.agent.flows.runner import Command, FlowProgram, Flows
 from cwdp.agent.hostbus import HostBus
 from cwdp.agent.links import LinkTable
 from cwdp.agent.walking.walker import Walks
@@ -26,15 +28,12 @@ class Audits:
         config: names the NICs, and their roles.
         bus: by which orders come, and facts go.
         links: whose addresses the packets of walks have.
-
-    Attributes:
-        counters: totals by name: `COUNTERS`, and those of `Walks`.
     """
 
     def __init__(self, config: AgentConfig, bus: HostBus, links: LinkTable) -> None:
         self._walks = Walks(config.nics, links, config.probe_port)
-        self.counters = self._walks.counters
-        self.counters.update(dict.fromkeys(COUNTERS, 0))
+        self._flows = Flows(config, bus, links, _flow_program(config))
+        self._own: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
         self._wanted = Wanted(host=config.host, roles={**dict.fromkeys(config.nics, "back"), **config.roles})
         self._ordered: asyncio.Queue[AuditOrder] = asyncio.Queue(maxsize=1)
@@ -47,19 +46,29 @@ class Audits:
                 self._ordered.put_nowait(order)
                 self._number = order.number
 
+    @property
+    def counters(self) -> Counter[str]:
+        """Totals by name: `COUNTERS`, and those of `Walks` and `Flows`."""
+        return Counter({**self._own, **self._walks.counters, **self._flows.counters})
+
     async def run(self) -> None:
         """Follow orders, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._flows.run())
+            group.create_task(self._audit())
+
+    async def _audit(self) -> None:
         while True:
             order = await self._ordered.get()
             await asyncio.sleep(random.random() * order.within_s)  # noqa: S311 - not a secret
             try:
                 reports = await self._reports(order)
             except* (OSError, ValueError):
-                self.counters["audits_failed"] += 1
+                self._own["audits_failed"] += 1
             else:
                 for report in reports:
                     self._bus.say("audit", report)
-                self.counters["audits_told"] += 1
+                self._own["audits_told"] += 1
             self._number = 0  # who asks again has not heard
 
     async def _reports(self, order: AuditOrder) -> list[AuditReport]:
@@ -88,3 +97,8 @@ def _with(told: HostFacts, facts: Mapping[str, Value], missing: Mapping[str, str
         for one in told.subjects
     ]
     return msgspec.structs.replace(told, subjects=subjects)
+
+
+def _flow_program(config: AgentConfig) -> FlowProgram | None:
+    program = config.flows.program
+    return Command(program) if isinstance(program, list) else None

@@ -6,24 +6,22 @@ and then one a second (`icmp_ratelimit`), so of more walks over it at a time tha
 
 import asyncio
 import errno
-import fcntl
 import ipaddress
-import math
 import os
 import socket
-import struct
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from cwdp.agent.inet import family_of
+from cwdp.agent.inet import family_of, mtu_bytes
 from cwdp.agent.links import LinkTable
 from cwdp.agent.tracing.packets import FlowPath, HopProbe, QuoteKey, quote_key
 from cwdp.agent.tracing.sockets import icmp_socket, sending_socket
 from cwdp.agent.walking.course import Course
 from cwdp.agent.walking.packets import KINDS, HopAnswer, build, read_icmpv4, read_icmpv6
+from cwdp.shared.addresses import is_of_a_host
 from cwdp.shared.audit.facts import Walk, Walked
 
 COUNTERS = ("walks_made", "walks_failed", "walk_packets_sent")
@@ -33,7 +31,6 @@ MOST_PER_STEP = 256
 NO_TIME = "no time was left"
 
 _LONGEST = 2048
-_SIOCGIFMTU = 0x8921  # netdevice(7)
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER = 10, 23  # linux/in.h, linux/in6.h
 _PMTUDISC_PROBE = 3
 """DF, and what is known of the path's MTU does not count."""
@@ -109,7 +106,7 @@ class Walks:
             to = ipaddress.ip_address(walk.dst_addr)
         except ValueError:
             raise _Refused(f"{walk.dst_addr!r} is no address") from None
-        if not _is_of_a_host(to):
+        if not is_of_a_host(to):
             raise _Refused(f"{to} is no address of a host in the fabric")
         link = self._links.get(walk.nic)
         if link is None:
@@ -233,9 +230,9 @@ class _Sockets:
         Raises:
             _Refused: it does not.
         """
-        mtu_bytes = _mtu_bytes(self._out[path.ifname, path.family], path.ifname)
-        if size_bytes > mtu_bytes:
-            raise _Refused(f"larger than the interface's MTU, {mtu_bytes}")
+        most_bytes = mtu_bytes(self._out[path.ifname, path.family], path.ifname)
+        if size_bytes > most_bytes:
+            raise _Refused(f"larger than the interface's MTU, {most_bytes}")
 
     def send(self, probe: HopProbe) -> bool:
         """Send a packet; False if the kernel has no room for it now, which is as if it were lost.
@@ -272,15 +269,6 @@ class _Sockets:
         self._stack.close()
 
 
-def _is_of_a_host(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether an address could be that of a host behind switches; broadcasts the kernel refuses."""
-    if address.version == 6 and address.is_reserved:  # some use the reserved ones of IPv4
-        return False
-    return not (
-        address.is_multicast or address.is_unspecified or address.is_loopback or address.is_link_local
-    )
-
-
 def _probing_socket(ifname: str, family: socket.AddressFamily) -> socket.socket:
     """One whose packets are divided by nobody, and never kept back as another of that size did not fit on the way."""
     out = sending_socket(ifname, family)
@@ -293,15 +281,6 @@ def _probing_socket(ifname: str, family: socket.AddressFamily) -> socket.socket:
         out.close()
         raise
     return out
-
-
-def _mtu_bytes(of: socket.socket, ifname: str) -> float:
-    """What an interface of the socket's namespace takes; no bound where that is not to be had: then sending tells."""
-    try:
-        answer = fcntl.ioctl(of, _SIOCGIFMTU, struct.pack("16si16x", ifname.encode(), 0))
-    except OSError:
-        return math.inf
-    return int(struct.unpack_from("=i", answer, 16)[0])
 
 
 def _said(error: OSError) -> str:

@@ -266,8 +266,8 @@ def test_what_is_larger_than_the_interface_takes_is_told_and_not_sent(
     assert [one.trouble for one in walked] == [f"larger than the interface's MTU, {MTU}"] * 2
     assert not any(one.hops for one in walked)
     assert agent.counters["walk_packets_sent"] == 0
-    real, looks = walker._mtu_bytes, iter([1e9])  # it was larger when it was looked at
-    monkeypatch.setattr(walker, "_mtu_bytes", lambda *of: next(looks, None) or real(*of))
+    real, looks = walker.mtu_bytes, iter([1e9])  # it was larger when it was looked at
+    monkeypatch.setattr(walker, "mtu_bytes", lambda *of: next(looks, None) or real(*of))
     assert chain.walk(family, size_bytes=MTU + 1).trouble == f"larger than the interface's MTU, {MTU}"
 
 

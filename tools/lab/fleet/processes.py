@@ -35,6 +35,9 @@ STALL_EVERY_S, STALL_S = (20.0, 40.0), 0.5
 """Of agents in a lab with rough clocks."""
 
 LAST_LINES = 6
+FLOW_PROGRAM = [sys.executable, "-P", "-m", "tools.roce.flow_program"]
+"""What agents send an audit's flows by."""
+
 FLEET = "fleet"
 """The part of the lab that its processes are."""
 
@@ -301,6 +304,7 @@ class Fleet:
             f'keys = "{self.lab.run_dir / host.name}.keys"\n'
             f"pulse_interval_ms = {self._pulse_interval_ms}\n"
             f'[test_clock]\nfile = "{host.clock_file}"\n'
+            f"[flows]\nprogram = {json.dumps(FLOW_PROGRAM)}\n"
             + (f"[congestion]\nthreshold_us = {self._congestion.threshold_us}\n" if self._congestion else "")
             + (f"[tcp.service.lab]\nports = {json.dumps(list(self._tcp_ports))}\n" if self._tcp_ports else "")
         )

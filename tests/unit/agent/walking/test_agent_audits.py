@@ -23,8 +23,9 @@ class Bus:
         self.said: list[Any] = []
         self.order: Any = None
 
-    def hear(self, _kind: str, _of: type, handler: Any) -> None:
-        self.order = handler
+    def hear(self, kind: str, _of: type, handler: Any) -> None:
+        if kind == "audit":
+            self.order = handler
 
     def say(self, _kind: str, message: Any) -> None:
         self.said.append(message)

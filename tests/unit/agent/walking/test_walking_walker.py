@@ -79,7 +79,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     made = Wire()
     monkeypatch.setattr(walker, "icmp_socket", lambda *_: made)
     monkeypatch.setattr(walker, "_probing_socket", lambda *_: made)
-    monkeypatch.setattr(walker, "_mtu_bytes", lambda *_: MTU)
+    monkeypatch.setattr(walker, "mtu_bytes", lambda *_: MTU)
     return made
 
 
