@@ -8,7 +8,7 @@ from cwdp.cli.client import ManagerClient
 from tools.lab import Host, Lab
 from tools.lab.truth.clocks import Truth
 from tools.lab.truth.spines import spines_by_port
-from tools.roce import Endpoint, Flow
+from tools.roce.flows import Endpoint, Flow
 
 SOURCE, TARGET = "h1", "h3"
 QPN, REMOTE_QPN = 1000, 1001

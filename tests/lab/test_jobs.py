@@ -14,9 +14,10 @@ from conftest import lab_name
 from cwdp.cli import main
 from tools.lab import Lab, LabSpec, lifecycle
 from tools.lab.fleet.processes import Fleet
-from tools.roce import Communicator, Generator, collective_result, plan_collective
-from tools.roce.collective.plan import Plan, rank_ends
-from tools.roce.patterns import largest_mtu
+from tools.roce.collective.plan import Communicator, Plan, plan_collective, rank_ends
+from tools.roce.collective.results import collective_result
+from tools.roce.flows import largest_mtu
+from tools.roce.generator import Generator
 from tools.roce.process import PROGRAM
 from tools.waiting import wait_for
 

@@ -14,7 +14,8 @@ from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import wait_for_lock
 from tools.lab.truth.clocks import Truth
 from tools.lab.truth.spines import spines_by_port
-from tools.roce import Endpoint, Flow, Generator
+from tools.roce.flows import Endpoint, Flow
+from tools.roce.generator import Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

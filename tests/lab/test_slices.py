@@ -21,7 +21,8 @@ from cwdp.slices.enforcer import Usage
 from cwdp.slices.slicing import Deletion, Listed, Slicing
 from tools.lab import Lab, LabSpec, lifecycle, netns_enter
 from tools.lab.network import netns
-from tools.roce import Endpoint, Flow, Generator
+from tools.roce.flows import Endpoint, Flow
+from tools.roce.generator import Generator
 
 pytestmark = pytest.mark.lab
 

@@ -21,8 +21,8 @@ from cwdp.dataplane.steering.steering import QpKey, Steer, Steering
 from manager.config import RoceConfig
 from tools.lab import Lab, LabSpec, lifecycle, netns_enter
 from tools.lab.fleet.processes import Fleet
-from tools.roce import Endpoint, Flow, Generator
-from tools.roce.flows import verbs_flow
+from tools.roce.flows import Endpoint, Flow, verbs_flow
+from tools.roce.generator import Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

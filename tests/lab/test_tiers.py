@@ -17,7 +17,8 @@ from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import wait_for_lock
 from tools.lab.truth.clocks import Truth
 from tools.lab.truth.ecmp import Stream, switches_of
-from tools.roce import Flow, Generator
+from tools.roce.flows import Flow
+from tools.roce.generator import Generator
 from tools.roce.jobs import pair_flows
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]

@@ -25,7 +25,8 @@ from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import SETTLE_S, Traffic, lab_for_run, wait_for_lock
 from tools.lab.truth.clocks import Truth
 from tools.lab.truth.spines import spines_by_port
-from tools.roce import Endpoint, Flow, Generator
+from tools.roce.flows import Endpoint, Flow
+from tools.roce.generator import Generator
 
 NAME = "failover"
 PAIRS = (("h1", "h5"), ("h2", "h6"), ("h7", "h3"))

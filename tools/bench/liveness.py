@@ -24,7 +24,8 @@ from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import lab_for_run, wait_for_lock
 from tools.lab.truth.clocks import Truth
 from tools.lab.truth.ecmp import Stream, switches_of
-from tools.roce import Endpoint, Flow, Generator
+from tools.roce.flows import Endpoint, Flow
+from tools.roce.generator import Generator
 from tools.waiting import wait_for
 
 NAME = "liveness"

@@ -24,7 +24,8 @@ from tools.lab.fleet.session import SETTLE_S, Traffic, lab_for_run, wait_for_loc
 from tools.lab.network import netns
 from tools.lab.truth.clocks import Truth, local_ns
 from tools.lab.truth.stamps import joined, stamps, synced
-from tools.roce import Generator, plan_flows
+from tools.roce.generator import Generator
+from tools.roce.patterns import plan_flows
 
 NAME = "qpowd"
 SECONDS = 20.0

@@ -34,7 +34,7 @@ from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import lab_for_run, sample
 from tools.lab.params import CLOCKS
 from tools.lab.truth.clocks import Truth
-from tools.roce import Generator
+from tools.roce.generator import Generator
 
 NAME = "demo"
 CLOCKS_S = 4.0

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tools.lab import Lab, status
-from tools.roce import Flow, Generator
 from tools.roce.collective.rank import Rank
+from tools.roce.flows import Flow
+from tools.roce.generator import Generator
 
 SNAPSHOT_S = 0.1
 WATCH_S = 0.3

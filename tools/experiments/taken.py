@@ -14,7 +14,7 @@ from cwdp.shared.addresses import Address
 from tools.lab import Host, Lab
 from tools.lab.network.netns import netns_enter
 from tools.lab.truth.ecmp import Stream, switches_of
-from tools.roce import Flow
+from tools.roce.flows import Flow
 
 
 @dataclass(frozen=True)

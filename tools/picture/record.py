@@ -29,7 +29,8 @@ from tools.lab.fleet.session import lab_for_run
 from tools.picture.delays import Stamps
 from tools.picture.document import Arm, Recording
 from tools.picture.summary import Moments, Span, summarise
-from tools.roce import Flow, Generator
+from tools.roce.flows import Flow
+from tools.roce.generator import Generator
 from tools.roce.jobs import pair_flows
 from tools.waiting import wait_for
 

@@ -11,20 +11,3 @@ the processes do, runs them and puts their results together:
 `plan_collective` plans ranks whose steps begin when their inputs have arrived, for `Generator(plan.flows, ..., ranks=plan.ranks)`.
 docs/generator.md describes the packets and every field of the result.
 """
-
-from tools.roce.collective.plan import Communicator, plan_collective
-from tools.roce.collective.results import collective_result
-from tools.roce.flows import Endpoint, Flow
-from tools.roce.generator import Generator
-from tools.roce.patterns import PATTERNS, plan_flows
-
-__all__ = [
-    "PATTERNS",
-    "Communicator",
-    "Endpoint",
-    "Flow",
-    "Generator",
-    "collective_result",
-    "plan_collective",
-    "plan_flows",
-]

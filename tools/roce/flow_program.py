@@ -20,8 +20,8 @@ import msgspec
 
 from cwdp.agent.flows.protocol import ProgramAnswer, ProgramFlow, ProgramOrder, ProgramTold
 from cwdp.agent.inet import mtu_bytes
-from tools.roce.flows import Endpoint, Flow
-from tools.roce.patterns import largest_mtu
+from cwdp.shared.bus.audits import LATE
+from tools.roce.flows import Endpoint, Flow, largest_mtu
 from tools.roce.process import HostProcess
 
 FIRST_QPN = 1 << 22
@@ -99,6 +99,8 @@ def run(order: ProgramOrder) -> ProgramAnswer:
         process = HostProcess("here", _lines(order), _spawn, Path(folder), threading.Condition())
         with closing(process):
             process.wait_for("ready", READY_S)
+            if time.monotonic_ns() > order.begin_at_ns:
+                return ProgramAnswer(flows=[ProgramTold(id=flow.id, trouble=LATE) for flow in order.flows])
             process.tell(f"start {order.begin_at_ns} {until_ns}")
             time.sleep(max(0, until_ns - time.monotonic_ns()) / _NS_PER_S + LINGER_S)
             process.tell("stop")

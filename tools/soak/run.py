@@ -18,7 +18,7 @@ from tools.lab.fleet.session import lab_for_run, wait_for_lock
 from tools.lab.network import netns
 from tools.lab.truth.clocks import Truth
 from tools.lab.truth.documents import StoredDocuments
-from tools.roce import Generator
+from tools.roce.generator import Generator
 from tools.soak import traffic, verdicts
 from tools.soak.play import Play
 from tools.soak.schedule import draw

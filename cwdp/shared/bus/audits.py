@@ -14,6 +14,9 @@ MOST_FLOWS = 64
 """Of a host in one round: each of its NICs sends one and receives one."""
 
 LONGEST_FLOWS_S = 30.0
+LATE = "it was not ready when sending was to begin"
+"""The trouble of a flow that may run if there is more time before it."""
+
 PIECE_BYTES, MOST_PIECES = 256 * 1024, 16
 """Of a host's facts: a message's, and of one audit."""
 

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cwdp.shared.bus.audits import Flow, FlowOrder, FlowReport, FlowTold
+from cwdp.shared.bus.audits import LATE, Flow, FlowOrder, FlowReport, FlowTold
 from manager.audit.service.running import Heard
 from manager.audit.throughput.ways import Ways
-
-BEGIN_S = 1.0
-"""Who receives has so long to be ready."""
 
 LASTS_S = 2.0
 TELLING_S = 6.0
@@ -24,10 +21,12 @@ class Limits:
     Attributes:
         force: flows also on NICs on which queue pairs send.
         cap_bps: no flow exceeds this; 0 for no cap.
+        begin_s: who receives has so long to be ready.
     """
 
     force: bool = False
     cap_bps: int = 0
+    begin_s: float = 2.0
 
 
 class FlowRound:
@@ -73,7 +72,7 @@ class FlowRound:
             FlowOrder(
                 host=host,
                 number=self.number,
-                begin_s=BEGIN_S,
+                begin_s=self._limits.begin_s,
                 lasts_s=LASTS_S,
                 cap_bps=self._limits.cap_bps,
                 force=self._limits.force,
@@ -91,7 +90,13 @@ class FlowRound:
 
     def is_over(self, now_s: float) -> bool:
         """Whether all have told, or those that have not will tell no more."""
-        return len(self._told) == len(self._flows) or now_s - self.began_s >= BEGIN_S + LASTS_S + TELLING_S
+        longest_s = self._limits.begin_s + LASTS_S + TELLING_S
+        return len(self._told) == len(self._flows) or now_s - self.began_s >= longest_s
+
+    @property
+    def was_late(self) -> bool:
+        """Whether somebody was not ready in time."""
+        return any(one.trouble == LATE for told in self._told.values() for one in told.values())
 
     def bps(self) -> dict[int, float]:
         """What each path carried that was measured."""
@@ -112,7 +117,8 @@ class FlowRound:
         for flow in self._rows.keys() - {flow for flow, row in self._rows.items() if row in self.bps()}:
             src, dst = self._ways.ends(self._rows[flow])
             of_dst, of_src = self._trouble(dst, flow, ""), self._trouble(src, flow, NOT_TOLD)
-            found[self._rows[flow]] = (dst, of_dst) if of_dst else (src, of_src)
+            if LATE not in {of_src, of_dst}:
+                found[self._rows[flow]] = (dst, of_dst) if of_dst else (src, of_src)
         return found
 
     def _trouble(self, nic: str, flow: int, else_: str) -> str:

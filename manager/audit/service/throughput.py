@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cwdp.shared.bus.audits import FlowReport
 from cwdp.shared.bus.connection import Bus
 from cwdp.shared.bus.subjects import down
 from manager.audit.results import Audit
-from manager.audit.service.flow_round import BEGIN_S, LASTS_S, TELLING_S, FlowRound, Limits
+from manager.audit.service.flow_round import LASTS_S, FlowRound, Limits
 from manager.audit.service.running import Heard
 from manager.audit.throughput.carried import Carried
 from manager.audit.throughput.course import MOST_OF_ALL, Course, Round
@@ -21,8 +21,9 @@ from manager.fabric.wiring import address_of_each
 ROUNDS = 64
 """An audit has fewer; so many numbers of orders are its own."""
 
-ROUND_S = BEGIN_S + LASTS_S + TELLING_S / 2
-MOST_S = MOST_OF_ALL * ROUND_S
+MOST_BEGIN_S = 16.0
+USUAL_TELLING_S = 1.0
+MOST_S = MOST_OF_ALL * (Limits().begin_s + LASTS_S + USUAL_TELLING_S)
 
 STRIKES = 2
 """A NIC none of whose flows ran in so many rounds takes no part any more."""
@@ -80,7 +81,7 @@ class Throughput:
     @property
     def left_s(self) -> float:
         """It takes at most so long yet."""
-        return (self.course.most - self.course.done) * ROUND_S
+        return (self.course.most - self.course.done) * (self._limits.begin_s + LASTS_S + USUAL_TELLING_S)
 
     def hear(self, report: FlowReport) -> Heard:
         """A host tells what became of its flows."""
@@ -118,6 +119,8 @@ class Throughput:
 
     def _learned(self, done: FlowRound) -> dict[int, float]:
         bps = done.bps()
+        if done.was_late:
+            self._limits = replace(self._limits, begin_s=min(2 * self._limits.begin_s, MOST_BEGIN_S))
         self._nics.ran.update(nic for row in bps for nic in self._ways.ends(row))
         for row, (nic, why) in done.troubles().items():
             self._nics.failed[nic] += 1

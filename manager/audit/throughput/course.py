@@ -34,6 +34,9 @@ MOST_OF_ALL = MOST_ROUNDS + MOST_AGAIN + 1
 MEASURED = 3
 """So often a slow path is measured: others may have had the processor, or the link, once."""
 
+MOST_LOST = 3
+"""Rounds of which nothing was told, and the next is not tried."""
+
 MORE = 1.25
 """If two fill a link to so much more than one does, one does not fill it."""
 
@@ -131,12 +134,12 @@ class Course:
             told[self.ways.links_of(row)] += 1
         self.filled |= (told > 0) & (told >= self._limit)
         self.done += 1
-        if not self.filled_after and self.filled[self.ways.reached].all():
+        if not self.filled_after and self.filled[self.ways.known].all():
             self.filled_after = self.done
 
     def _meet(self, kind: int) -> Rounds:
         """Find out how many flows fill the links of a kind."""
-        count, one = 1, self._usual_of_one(kind)
+        count, one, lost = 1, self._usual_of_one(kind), 0
         of_kind = self.ways.kinds == kind
         while True:
             room = self._room()
@@ -150,7 +153,10 @@ class Course:
             missing = {link for row in room.rows if row not in bps for link in self.ways.links_of(row)}
             sums = per_link(self.ways, bps)[[link for link in met if link not in missing]]
             if not sums.size:
-                break
+                lost += 1
+                if lost == MOST_LOST:
+                    break
+                continue
             several = float(np.percentile(sums, USUAL))
             self.rates.shared_bps[kind] = max(several, one)
             if several < MORE * one:
@@ -185,10 +191,13 @@ class Course:
             room.allow(np.full(len(self.ways.links), limit, np.intp))
             fill(room, crosses)
             limit *= 2
-        if room.rows:
+        for _ in range(MOST_LOST if room.rows else 0):
             done = Round("halves", tuple(room.rows), room.used)
-            self.halves = done, (yield done)
+            bps = yield done
             self.done += 1
+            if bps:
+                self.halves = done, bps
+                return
 
     def _room(self) -> Room:
         return Room(self.ways, self._limit, self.barred)

@@ -59,7 +59,7 @@ def carried(course: Course) -> Carried:
     halves_bps, bound_bps = _halves(course)
     return Carried(
         rounds=course.done,
-        links=len(course.ways.reached),
+        links=len(course.ways.known),
         filled=int(np.count_nonzero(course.filled)),
         filled_after=course.filled_after,
         flow_bps=max(course.rates.usual().values(), default=0.0),
@@ -179,8 +179,9 @@ def _refused(nic: str, why: str) -> Result:
 
 def _not_filled(course: Course, found: Evidence) -> list[Result]:
     """What of the fabric's links was not filled, or not told."""
-    links, filled = len(course.ways.links), int(np.count_nonzero(course.filled))
-    if not links:
+    links = len(course.ways.known)
+    filled = int(np.count_nonzero(course.filled[course.ways.known]))
+    if not course.ways.names:
         return [_unknown("no path is known between NICs that may send")]
     results = []
     if filled < links:

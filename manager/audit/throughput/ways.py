@@ -31,6 +31,7 @@ class Ways:
         crossed: numbers of links in the order of travel, NONE behind the last, shape (paths, most links).
         middle: the same number for paths that cross the same links between switches, NONE where they cross none, shape (paths,).
         links: by number.
+        known: the numbers of those that paths cross, of NICs too that are not able, shape (known links,).
     """
 
     names: list[PathName] = field(default_factory=list)
@@ -40,6 +41,7 @@ class Ways:
     crossed: NDArray[np.int32] = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     middle: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     links: tuple[DirectedLink, ...] = ()
+    known: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
 
     @cached_property
     def reached(self) -> NDArray[np.intp]:
@@ -84,12 +86,14 @@ def ways(routes: Routes, owners: Mapping[str, str], able: Collection[str], seed:
         able: the NICs that may send and receive.
         seed: of paths over the same links one is drawn by it.
     """
-    found = list(_found(routes, owners, frozenset(able)))
+    hidden = {number for number, link in enumerate(routes.links) if link in routes.hidden}
+    known = np.array(sorted(set(routes.packed.used().tolist()) - hidden), np.intp)
+    found = [each for each in _found(routes, owners, frozenset(able)) if not hidden.intersection(each[2])]
     draw = random.Random(seed)  # noqa: S311 - no secret
     draw.shuffle(found)
     by_links = {(name.src, dst, links): name for name, dst, links in found[:MOST_PATHS]}
     if not by_links:
-        return Ways(links=routes.links)
+        return Ways(links=routes.links, known=known)
     nics = tuple(sorted({nic for src, dst, _ in by_links for nic in (src, dst)}))
     place = {nic: i for i, nic in enumerate(nics)}
     crossed = np.full((len(by_links), max(len(links) for *_, links in by_links)), NONE, np.int32)
@@ -105,6 +109,7 @@ def ways(routes: Routes, owners: Mapping[str, str], able: Collection[str], seed:
         crossed=crossed,
         middle=np.array([middles[links[1:-1]] for *_, links in by_links], np.intp),
         links=routes.links,
+        known=known,
     )
 
 
@@ -113,7 +118,6 @@ def _found(
 ) -> Iterator[tuple[PathName, str, tuple[int, ...]]]:
     """Paths, where they end, and their links."""
     one_address = address_of_each(owners)
-    hidden = {number for number, link in enumerate(routes.links) if link in routes.hidden}
     for src, dst_addr in routes.pairs():
         dst = owners.get(dst_addr, "")
         if is_tcp(dst_addr) or not {src, dst} <= able or one_address[dst] != dst_addr:
@@ -121,7 +125,7 @@ def _found(
         if ip_address(one_address[src]).version != ip_address(dst_addr).version:
             continue
         for sport, links in routes.ports(src, dst_addr).items():
-            if len(links) > 1 and not hidden.intersection(links) and _is_whole(routes, links, (src, dst)):
+            if len(links) > 1 and _is_whole(routes, links, (src, dst)):
                 yield PathName(src, dst_addr, sport), dst, links
 
 

@@ -15,8 +15,8 @@ from tools.lab.fleet.processes import Fleet
 from tools.lab.network import fabric
 from tools.lab.network.netns import enter_for_good, in_thread
 from tools.lab.truth.ecmp import Stream, switches_of
-from tools.roce import Endpoint, Generator
-from tools.roce.flows import verbs_flow
+from tools.roce.flows import Endpoint, verbs_flow
+from tools.roce.generator import Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

@@ -20,7 +20,7 @@ from manager.config import PlannerSettings, ProbeSettings, RoceConfig
 from tools.lab import Lab, LabSpec, faults, lifecycle
 from tools.lab.fleet.processes import Fleet
 from tools.lab.truth.clocks import Truth
-from tools.roce import Generator
+from tools.roce.generator import Generator
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 

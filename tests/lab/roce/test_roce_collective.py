@@ -13,11 +13,12 @@ import pytest
 from conftest import lab_name
 
 from tools.lab import Lab, LabSpec, faults, lifecycle
-from tools.roce import Generator, collective_result, plan_collective
-from tools.roce.collective.plan import Plan, job_communicators, rank_ends
+from tools.roce.collective.plan import Plan, job_communicators, plan_collective, rank_ends
 from tools.roce.collective.rank import Stall
+from tools.roce.collective.results import collective_result
 from tools.roce.collective.steps import COLLECTIVES
-from tools.roce.patterns import largest_mtu
+from tools.roce.flows import largest_mtu
+from tools.roce.generator import Generator
 from tools.roce.process import PROGRAM
 
 pytestmark = [

@@ -16,8 +16,9 @@ from scapy.packet import Raw
 
 from cwdp.errors import LabError
 from tools.lab import Lab, faults, netns_enter, status
-from tools.roce import PATTERNS, Endpoint, Flow, Generator, plan_flows
-from tools.roce.flows import verbs_flow
+from tools.roce.flows import Endpoint, Flow, verbs_flow
+from tools.roce.generator import Generator
+from tools.roce.patterns import PATTERNS, plan_flows
 from tools.roce.process import PROGRAM
 
 pytestmark = [

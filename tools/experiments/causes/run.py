@@ -31,9 +31,9 @@ from tools.experiments.report import describe_lab, new_table
 from tools.lab import Lab, LabSpec, faults, processor
 from tools.lab.fleet.session import lab_for_run
 from tools.lab.params import CLOCKS, SHARE, SIZE, TIME
-from tools.roce import Generator
 from tools.roce.collective.plan import Plan
 from tools.roce.collective.steps import COLLECTIVES
+from tools.roce.generator import Generator
 from tools.waiting import wait_for
 
 NAME = "causes"

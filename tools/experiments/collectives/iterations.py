@@ -6,8 +6,8 @@ from typing import Any
 
 from tools.experiments import measure
 from tools.experiments.collectives.jobs import NS_PER_S, SETTLE_S
-from tools.roce import collective_result
 from tools.roce.collective.plan import Plan
+from tools.roce.collective.results import collective_result
 
 Json = dict[str, Any]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from tools.experiments.optimum import Pair, fitting_spine_flows
 from tools.lab.topology import Topology
-from tools.roce import Communicator, plan_collective
-from tools.roce.collective.plan import Plan, rank_ends
+from tools.roce.collective.plan import Communicator, Plan, plan_collective, rank_ends
 from tools.roce.jobs import in_turns, interleaved
 
 SETTLE_S = 8.0

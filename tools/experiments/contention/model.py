@@ -23,7 +23,7 @@ from tools.experiments.optimum import fair_optimum_bps, fitting_spine_flows, lin
 from tools.experiments.runs import send
 from tools.lab import Lab, LabSpec
 from tools.lab.topology import Topology
-from tools.roce import Flow
+from tools.roce.flows import Flow
 from tools.roce.jobs import Job, interleaved, pair_flows
 
 OFFERED = 0.94

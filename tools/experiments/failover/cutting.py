@@ -13,8 +13,9 @@ from tools.experiments.fleets import PulseSettings, running_fleet
 from tools.experiments.runs import interrupt, send
 from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet.session import lab_for_run
-from tools.roce import Flow, Generator
 from tools.roce.collective.rank import Rank
+from tools.roce.flows import Flow
+from tools.roce.generator import Generator
 
 PULSES = PulseSettings(interval_ms=3.0, dead_after_ms=10.0)
 """Rarer than usual: a small machine has one processor for the hosts of a whole lab."""

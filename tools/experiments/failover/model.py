@@ -18,7 +18,7 @@ from tools.experiments import measure
 from tools.experiments.optimum import Pair, link_capacities, placed_optimum_bps, total_optimum_bps
 from tools.lab import LabSpec, faults
 from tools.lab.topology import Topology
-from tools.roce import Flow
+from tools.roce.flows import Flow
 from tools.roce.jobs import pair_flows
 
 QPS = 2

@@ -26,7 +26,8 @@ from tools.lab import Lab, LabSpec, faults
 from tools.lab.fleet.processes import Fleet
 from tools.lab.fleet.session import lab_for_run
 from tools.lab.params import CLOCKS, SHARE
-from tools.roce import Flow, Generator
+from tools.roce.flows import Flow
+from tools.roce.generator import Generator
 
 NAME = "nic-failover"
 ARMS = ("ecmp", "cwdp")

@@ -20,7 +20,7 @@ from cwdp.shared.addresses import Address
 from tools.experiments.contention.rivals import Choice, Chooser, MakeChooser
 from tools.lab import Lab
 from tools.lab.network import netns
-from tools.roce import Flow
+from tools.roce.flows import Flow
 
 ROUND_S = 0.03
 """About the round trip of a lab whose queues hold some packets; two pulses of a path."""

@@ -85,11 +85,13 @@ class Fabric:
 
     def carry(self, known: Ways, rows: Sequence[int]) -> dict[int, float]:
         """What flows over paths get at the same time: water-filling, in which a path's own bound is a link of its own."""
-        bounds: dict[object, float] = {link: self.capacity(known.links[link]) for link in range(len(known.links))}
+        bounds: dict[object, float] = {
+            link: self.capacity(known.links[link]) for link in range(len(known.links))
+        }
         links: dict[int, list[object]] = {}
         for row in rows:
             links[row] = list(known.links_of(row))
-            nodes = [known.links[link].a for link in known.links_of(row)][1:] + [known.links[known.links_of(row)[-1]].a]
+            nodes = [known.links[link].b for link in known.links_of(row)]
             for way, bps in self.slow_ways_bps.items():
                 if way == tuple(nodes[: len(way)]):
                     links[row].append(way)
