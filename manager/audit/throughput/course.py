@@ -214,7 +214,7 @@ class Suspects:
         self._ways, self._doubted = found.rates.ways, np.append(found.asked, False)
         self._times = found.times.copy()
         self._slow = np.zeros(len(self._times), bool)
-        explained = {i for _, flows in found.slow_links()[0] for i in flows}
+        explained = {i for slow in found.slow_links()[0] for i in slow.flows}
         alone = [found.rates.carried[i].row for i in found.slow_flows() if i not in explained]
         self._slow[alone] = True
 

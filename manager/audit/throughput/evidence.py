@@ -3,6 +3,7 @@
 A flow speaks of a link only where the link was full: what a link carries shows in nothing else.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,21 @@ ENOUGH_FLOWS = 4
 """If so many were slow over a link, and none was not, nobody asks again."""
 
 Numbers = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Slow:
+    """What explains slow flows.
+
+    Attributes:
+        links: of a switch all, to other switches or from them; else one of them is slow, and nobody can say which.
+        flows: that it explains.
+        switch: "" where it is a link.
+    """
+
+    links: list[int]
+    flows: list[int]
+    switch: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,21 +72,23 @@ class Evidence:
         well = {each.row for each, share in zip(carried, self.shares, strict=True) if share >= SLOW}
         return [i for i in np.flatnonzero(self.shares < SLOW).tolist() if carried[i].row not in well]
 
-    def slow_links(self) -> tuple[list[tuple[list[int], list[int]]], list[int]]:
-        """Links whose flows are all slow, those first that explain most, each with its flows; and the flows that none explains.
+    def slow_links(self) -> tuple[list[Slow], list[int]]:
+        """Links whose flows are all slow, those first that explain most, and the flows that none explains.
 
-        Links that the same flows speak against are told together: nobody can say which of them it is.
+        A switch all of whose links are slow, one way, is told instead of them if no link explains as much.
         """
+        carried, ways = self.rates.carried, self.rates.ways
         left = set(np.flatnonzero(self.shares < SLOW).tolist())
         able = self.doubted & (self.against >= LEAST_FLOWS)
-        found: list[tuple[list[int], list[int]]] = []
+        found: list[Slow] = []
         while True:
             flows_of = self._flows_of(left, able)
-            if max(map(len, flows_of.values()), default=0) < LEAST_FLOWS:
+            found_now = max(self._explaining(flows_of, able), key=lambda one: len(one.flows), default=None)
+            if found_now is None or len(found_now.flows) < LEAST_FLOWS:
                 return found, [i for i in self.slow_flows() if i in left]
-            flows = max(flows_of.values(), key=len)
-            found.append(([link for link, mine in flows_of.items() if mine == flows], flows))
-            left -= set(flows)
+            found.append(found_now)
+            links = set(found_now.links)
+            left = {i for i in left if not links.intersection(ways.links_of(carried[i].row))}
 
     def _flows_of(self, left: set[int], able: NDArray[np.bool_]) -> dict[int, list[int]]:
         flows: dict[int, list[int]] = {}
@@ -79,6 +97,26 @@ class Evidence:
                 if able[link]:
                     flows.setdefault(link, []).append(i)
         return flows
+
+    def _explaining(self, flows_of: dict[int, list[int]], able: NDArray[np.bool_]) -> Iterator[Slow]:
+        """Links, those together that the same flows speak against; then switches."""
+        by_flows: dict[tuple[int, ...], list[int]] = {}
+        for link, mine in flows_of.items():
+            by_flows.setdefault(tuple(mine), []).append(link)
+        for of_links, links in by_flows.items():
+            yield Slow(links, list(of_links))
+        for switch, links in self._sides():
+            if len(links) > 1 and able[links].all():
+                yield Slow(links, sorted({i for link in links for i in flows_of.get(link, ())}), switch)
+
+    def _sides(self) -> Iterator[tuple[str, list[int]]]:
+        """Each switch with its links to other switches, and with those from them."""
+        ways = self.rates.ways
+        for end in (0, 1):
+            sides: dict[str, list[int]] = {}
+            for link in ways.reached[ways.kinds[ways.reached] >= 0].tolist():
+                sides.setdefault(ways.links[link][end], []).append(link)
+            yield from sides.items()
 
 
 def evidence(rates: Rates, limit: Numbers) -> Evidence:

@@ -11,7 +11,7 @@ from manager.audit.network.naming import link_subject
 from manager.audit.results import FABRIC, Result
 from manager.audit.throughput.carried import Carried
 from manager.audit.throughput.course import Course
-from manager.audit.throughput.evidence import Evidence
+from manager.audit.throughput.evidence import Evidence, Slow
 from manager.audit.throughput.ways import NONE, Ways
 
 THROUGHPUT, BISECTION, NIC_RATE = "throughput", "bisection", "nic-rate"
@@ -37,19 +37,19 @@ def judged(
         cap_bps: that no flow was to exceed; 0 for no cap.
     """
     found = course.evidence()
-    links, alone = found.slow_links()
+    slow, alone = found.slow_links()
     told = _Told(
         found, f"what most carry, of at most {format_rate(cap_bps)}" if cap_bps else "what most carry"
     )
-    results = [told.link(numbers, flows) for numbers, flows in links]
+    results = [told.link(one) for one in slow]
     results += told.paths(alone)
     results += [told.dead(row, why) for row, why in sorted(dead.items())[:MOST_PATHS]]
     results += _too_slow_for_nics(course, cap_bps)
     results += [_refused(nic, why) for nic, why in sorted(refused.items())]
     results += _not_filled(course, found)
     results += _bisection(course)
-    slow = {number for numbers, _ in links for number in numbers}
-    well = set(np.flatnonzero(course.filled).tolist()) - slow
+    accused = {link for one in slow for link in one.links}
+    well = set(np.flatnonzero(course.filled).tolist()) - accused
     is_wide = BISECTION not in {one.check for one in results}
     return results, {THROUGHPUT: len(well), BISECTION: int(is_wide and course.halves is not None)}
 
@@ -79,11 +79,15 @@ class _Told:
     def __init__(self, found: Evidence, expected: str) -> None:
         self._found, self._ways, self._expected = found, found.rates.ways, expected
 
-    def link(self, numbers: Sequence[int], flows: Sequence[int]) -> Result:
-        """A link; or several, one of which it is."""
-        (host, subject), *others = (link_subject(self._ways.links[number]) for number in numbers)
-        found = f"carries {self._percent(flows)} of it, in {len(flows)} of {len(flows)} flows that filled it"
-        if others:
+    def link(self, slow: Slow) -> Result:
+        """A link, one of several links, or all of a switch's to others or from others."""
+        links = [self._ways.links[link] for link in slow.links]
+        (host, subject), *others = map(link_subject, links)
+        found = f"carries {self._percent(slow.flows)} of it, in {len(slow.flows)} of {len(slow.flows)} flows that filled it"
+        if slow.switch:
+            way = "to" if slow.switch == links[0].a else "from"
+            subject, found = slow.switch, f"each of its {len(links)} links {way} other switches {found}"
+        elif others:
             found = (
                 f"{found}; or it is {' or '.join(name for _, name in others)}, which the same flows crossed"
             )

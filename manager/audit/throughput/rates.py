@@ -79,8 +79,10 @@ class Rates:
         return np.array([each.bps / self.expected(each, usual) for each in flows], np.float64)
 
     def expected(self, flow: Carried, usual: Mapping[Class, float]) -> float:
-        """What a flow should have carried, NaN where that cannot be told."""
-        most = usual.get(self._class(flow.row), float("nan"))
+        """What a flow should have carried, NaN where that cannot be told: no less than flows over more links."""
+        links, speed_bps = self._class(flow.row)
+        longer = [bps for (other, speed), bps in usual.items() if speed == speed_bps and other >= links]
+        most = max(longer, default=float("nan"))
         for link, count in zip(self.ways.links_of(flow.row), flow.counts, strict=True):
             if count > 1:
                 shared_bps = self.shared_bps.get(int(self.ways.kinds[link]), float("nan"))

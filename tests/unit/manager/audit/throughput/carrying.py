@@ -1,11 +1,10 @@
 """Fabrics in arithmetic that carry flows: each gets its fair share of what its links carry (max-min)."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-
-import numpy as np
 
 from manager.audit.throughput.course import Course, Round
 from manager.audit.throughput.ways import Ways, ways
@@ -117,20 +116,20 @@ class Fabric:
         return (1 - self._draw.random() * self.noise) * (0.5 if self._draw.random() < self.accidents else 1)
 
 
-def run(fabric: Fabric, seed: int = 1, *, without: Sequence[str] = ()) -> tuple[Course, list[Round]]:
-    """All rounds of a course over a fabric."""
-    known = fabric.ways(seed, without)
-    course = Course(known, {}, seed)
+def run(
+    fabric: Fabric,
+    seed: int = 1,
+    *,
+    without: Sequence[str] = (),
+    speeds: Mapping[str, int] | None = None,
+    told: Callable[[dict[int, float]], dict[int, float]] = lambda bps: bps,
+) -> tuple[Course, list[Round]]:
+    """All rounds of a course over a fabric; `told` is what of a round's rates is told."""
+    course = Course(fabric.ways(seed, without), speeds or {}, seed)
     rounds, done = course.rounds(), []
-    try:
+    with suppress(StopIteration):
         now = next(rounds)
         while True:
             done.append(now)
-            now = rounds.send(fabric.carry(known, now.rows))
-    except StopIteration:
-        return course, done
-
-
-def most_on_a_link(now: Round) -> int:
-    """Of flows."""
-    return int(np.max(now.used))
+            now = rounds.send(told(fabric.carry(course.ways, now.rows)))
+    return course, done
