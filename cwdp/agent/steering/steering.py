@@ -30,6 +30,7 @@ class DesiredSteering(Reconciler):
         self._steer: list[SteerQp] | None = None
         self._roce: RoceSettings | None = None
         self._tcp: list[SteerTcp] = []
+        self._pinned: list[SteerQp] = []
         self._looked_s = time.monotonic()
         self._others_until_s = 0.0
 
@@ -40,13 +41,28 @@ class DesiredSteering(Reconciler):
         self._steer, self._roce, self._tcp = steer, roce, tcp
         self._look_at(self._ifnames)
 
+    def pin(self, one: SteerQp) -> None:
+        """Steer a queue pair of this host's own so from now on, whatever is desired of it; not before anything is desired."""
+        self._pinned = [*self._pinned, one]
+        self.loaded(one.nic)
+
+    def unpin(self, one: SteerQp) -> None:
+        """Do so no more."""
+        self._pinned = [pinned for pinned in self._pinned if pinned != one]
+        self.loaded(one.nic)
+
     def loaded(self, ifname: str) -> None:
         """The dataplane of a NIC was found or loaded."""
         if self._steer is not None:
             self._look_at({ifname})
 
     def _reconcile(self, ifname: str) -> list[CwdpError]:
-        wanted = [one for one in self._steer or () if one.nic == ifname]
+        pinned = [one for one in self._pinned if one.nic == ifname]
+        own = {(one.dst_addr, one.qpn) for one in pinned}
+        others = [
+            one for one in self._steer or () if one.nic == ifname and (one.dst_addr, one.qpn) not in own
+        ]
+        wanted = [*pinned, *others]
         return apply(ifname, wanted, self._roce, [one for one in self._tcp if one.nic == ifname])
 
     def _unsettled(self) -> set[str]:
