@@ -10,10 +10,11 @@ import msgspec
 
 from cwdp.agent.auditing.reaching import reached
 from cwdp.agent.config import AgentConfig
-from cwdp.agent.flows.perftest import Perftest, Steers
+from cwdp.agent.flows.perftest import Perftest
 from cwdp.agent.flows.runner import Command, FlowProgram, Flows
 from cwdp.agent.hostbus import HostBus
 from cwdp.agent.links import LinkTable
+from cwdp.agent.steering.steering import DesiredSteering
 from cwdp.agent.walking.walker import Walks
 from cwdp.audit.collecting import Wanted, collect
 from cwdp.shared.audit.facts import HostFacts, Value
@@ -32,9 +33,11 @@ class Audits:
         steering: chooses the paths of flows.
     """
 
-    def __init__(self, config: AgentConfig, bus: HostBus, links: LinkTable, steering: Steers) -> None:
+    def __init__(
+        self, config: AgentConfig, bus: HostBus, links: LinkTable, steering: DesiredSteering
+    ) -> None:
         self._walks = Walks(config.nics, links, config.probe_port)
-        self._flows = Flows(config, bus, links, _flow_program(config, steering))
+        self._flows = Flows(config, bus, links, _flow_program(config, steering), steering=steering)
         self._own: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self._bus = bus
         self._wanted = Wanted(host=config.host, roles={**dict.fromkeys(config.nics, "back"), **config.roles})
@@ -101,7 +104,7 @@ def _with(told: HostFacts, facts: Mapping[str, Value], missing: Mapping[str, str
     return msgspec.structs.replace(told, subjects=subjects)
 
 
-def _flow_program(config: AgentConfig, steering: Steers) -> FlowProgram | None:
+def _flow_program(config: AgentConfig, steering: DesiredSteering) -> FlowProgram | None:
     match config.flows.program:
         case "none":
             return None

@@ -66,6 +66,21 @@ class Program:
         return self._told or [ProgramTold(id=one.id, carried_bytes=1, took_s=1.0) for one in asked.flows]
 
 
+class Steering:
+    """Keeps what is held, and what was."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, set[str]] = {}
+        self.were: list[tuple[str, set[str]]] = []
+
+    def hold(self, ifname: str, peers: set[str]) -> None:
+        self.held[ifname] = peers
+        self.were.append((ifname, peers))
+
+    def release(self, ifname: str) -> None:
+        del self.held[ifname]
+
+
 class Setup:
     """A host with `nic0`, which has an IPv4 address, and `nic1`, which has no carrier."""
 
@@ -80,7 +95,8 @@ class Setup:
         ):
             links.take(message)
         settings = AgentConfig(nics=["nic0", "nic1", "nic2"], host="h1", **config)
-        self.flows = Flows(settings, self.bus, links, program)  # type: ignore[arg-type]
+        self.steering = Steering()
+        self.flows = Flows(settings, self.bus, links, program, steering=self.steering)  # type: ignore[arg-type]
         self.looked: list[str] = []
         self.busy: dict[str, bool | Exception] = {}
         self.flows._traffic.sends = self._sends  # type: ignore[method-assign]
@@ -239,6 +255,14 @@ def test_a_program_that_fails_is_told_for_each_flow() -> None:
     assert [one.id for one in told] == [1, 2]
     assert all(one.trouble.startswith("it broke with two lines xxx") for one in told)
     assert all(len(one.trouble) == 200 for one in told)
+
+
+@pytest.mark.parametrize("error", ["", "it broke"], ids=["made", "failed"])
+def test_the_planner_leaves_the_flows_alone_until_they_are_over(error: str) -> None:
+    setup = Setup(Program(error=error))
+    setup.told(order(flow(), flow(2, peer_addr="10.2.0.2", sends=False)))
+    assert setup.steering.were == [("nic0", {PEER, "10.2.0.2"})]
+    assert setup.steering.held == {}
 
 
 def test_what_a_program_says_of_others_or_not_at_all() -> None:
