@@ -16,7 +16,7 @@ from tools.lab import Lab, LabSpec, lifecycle
 from tools.lab.fleet.processes import Fleet
 from tools.roce import Communicator, Generator, collective_result, plan_collective
 from tools.roce.collective.plan import Plan, rank_ends
-from tools.roce.patterns import largest_mtu
+from tools.roce.flows import largest_mtu
 from tools.roce.process import PROGRAM
 from tools.waiting import wait_for
 

@@ -12,11 +12,15 @@ the processes do, runs them and puts their results together:
 docs/generator.md describes the packets and every field of the result.
 """
 
-from tools.roce.collective.plan import Communicator, plan_collective
-from tools.roce.collective.results import collective_result
-from tools.roce.flows import Endpoint, Flow
-from tools.roce.generator import Generator
-from tools.roce.patterns import PATTERNS, plan_flows
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tools.roce.collective.plan import Communicator, plan_collective
+    from tools.roce.collective.results import collective_result
+    from tools.roce.flows import Endpoint, Flow
+    from tools.roce.generator import Generator
+    from tools.roce.patterns import PATTERNS, plan_flows
 
 __all__ = [
     "PATTERNS",
@@ -28,3 +32,21 @@ __all__ = [
     "plan_collective",
     "plan_flows",
 ]
+
+_WHERE = {
+    "Communicator": "tools.roce.collective.plan",
+    "plan_collective": "tools.roce.collective.plan",
+    "collective_result": "tools.roce.collective.results",
+    "Endpoint": "tools.roce.flows",
+    "Flow": "tools.roce.flows",
+    "Generator": "tools.roce.generator",
+    "PATTERNS": "tools.roce.patterns",
+    "plan_flows": "tools.roce.patterns",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What is named here, imported when it is needed: some programs need little of it, and are to start soon."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)

@@ -17,8 +17,8 @@ from tools.roce.collective.plan import job_communicators, plan_collective, rank_
 from tools.roce.collective.rank import Stall
 from tools.roce.collective.results import collective_result
 from tools.roce.collective.steps import COLLECTIVES
+from tools.roce.flows import largest_mtu
 from tools.roce.generator import Generator
-from tools.roce.patterns import largest_mtu
 
 _NS_PER_S = 1_000_000_000
 _STRAGGLER = re.compile(r"(\S+?):(\S+)")

@@ -1,7 +1,7 @@
 """What a lab's agents send flows by (`[flows]` of their configuration): the traffic generator, for the flows of one host.
 
 The two ends of a flow are started by two agents that know nothing of each other: all that both must know follows from the
-flow's number.
+flow's number. All hosts of a lab start it at once on the processors of one machine, so it imports little.
 """
 
 import subprocess
@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from cwdp.agent.flows.protocol import ProgramAnswer, ProgramFlow, ProgramOrder, ProgramTold
-from cwdp.agent.inet import mtu_bytes
-from tools.roce.flows import Endpoint, Flow
-from tools.roce.patterns import largest_mtu
+from cwdp.agent.walking.mtu import mtu_bytes
+from cwdp.errors import CwdpError
+from tools.roce.flows import Endpoint, Flow, largest_mtu
 from tools.roce.process import HostProcess
 
 FIRST_QPN = 1 << 22
@@ -36,6 +36,7 @@ RETRIES = 10_000
 LINGER_S = 0.5
 """Who receives stays so long for what is on its way."""
 
+LATE_S = 0.1
 READY_S, RESULT_S = 10.0, 5.0
 _PSNS, _SPREAD = 1 << 24, 2_654_435_761
 _NS_PER_S = 1_000_000_000
@@ -99,6 +100,10 @@ def run(order: ProgramOrder) -> ProgramAnswer:
         process = HostProcess("here", _lines(order), _spawn, Path(folder), threading.Condition())
         with closing(process):
             process.wait_for("ready", READY_S)
+            late_s = (time.monotonic_ns() - order.begin_at_ns) / _NS_PER_S
+            if late_s > LATE_S:
+                why = f"the flow program was ready {late_s:.1f} s after sending was to begin: this host is too busy"
+                return ProgramAnswer(flows=[ProgramTold(id=flow.id, trouble=why) for flow in order.flows])
             process.tell(f"start {order.begin_at_ns} {until_ns}")
             time.sleep(max(0, until_ns - time.monotonic_ns()) / _NS_PER_S + LINGER_S)
             process.tell("stop")
@@ -122,5 +127,8 @@ def _spawn(_host: str, argv: Sequence[str], **options: Any) -> "subprocess.Popen
 
 
 if __name__ == "__main__":
-    answer = run(msgspec.json.decode(sys.stdin.buffer.read(), type=ProgramOrder))
+    try:
+        answer = run(msgspec.json.decode(sys.stdin.buffer.read(), type=ProgramOrder))
+    except CwdpError as error:
+        sys.exit(" ".join(str(error).split()))
     sys.stdout.buffer.write(msgspec.json.encode(answer))

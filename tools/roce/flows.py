@@ -17,6 +17,7 @@ DEFAULT_TIMEOUT_NS = 67_108_864
 _FIRST_QPN = 2  # 0 and 1 are reserved
 _PSNS = 2**24
 _DSCP_SHIFT = 2
+_HEADER_BYTES = 80  # IPv6, UDP, BTH, RETH, ICRC
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,11 @@ class Flow:
             "udp_checksum": int(self.udp_checksum),
             "first_psn": self.first_psn,
         }
+
+
+def largest_mtu(link_mtu: int) -> int:
+    """The largest path MTU of RoCEv2 on links of an MTU that NICs would choose; both in bytes."""
+    return max(mtu for mtu in MTUS if mtu + _HEADER_BYTES <= link_mtu)
 
 
 def flow_label(qpn: int, remote_qpn: int) -> int:

@@ -14,10 +14,9 @@ from tools.lab import parts
 from tools.lab.lab import Lab
 from tools.lab.params import SHARE
 from tools.lab.truth.ecmp import Stream, switches_of
-from tools.roce.flows import Flow
+from tools.roce.flows import Flow, largest_mtu
 from tools.roce.generator import Generator
 from tools.roce.jobs import Job, pair_flows
-from tools.roce.patterns import largest_mtu
 
 MESSAGE_BYTES = 64 * 1024
 LEAST_WINDOW, MOST_WINDOW = 2, 64

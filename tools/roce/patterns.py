@@ -7,12 +7,11 @@ from typing import Any
 
 from cwdp.errors import ConfigError
 from tools.lab.lab import Lab
-from tools.roce.flows import MTUS, Endpoint, Flow, drawn_flows
+from tools.roce.flows import Endpoint, Flow, drawn_flows, largest_mtu
 
 NIC_WINDOW = 64
 
 _MIN_WINDOW = 4
-_HEADER_BYTES = 80  # IPv6, UDP, BTH, RETH, ICRC
 
 Pairs = list[tuple[int, int]]
 
@@ -77,11 +76,6 @@ def plan_flows(
     settings.setdefault("mtu", largest_mtu(lab.spec.mtu))
     settings.setdefault("window", shared_window(ends))
     return drawn_flows(ends, rng, **settings)
-
-
-def largest_mtu(link_mtu: int) -> int:
-    """The largest path MTU of RoCEv2 on links of an MTU that NICs would choose; both in bytes."""
-    return max(mtu for mtu in MTUS if mtu + _HEADER_BYTES <= link_mtu)
 
 
 def shared_window(ends: Sequence[tuple[Endpoint, Endpoint]]) -> int:

@@ -39,7 +39,9 @@ TRAFFIC_CLASS = 26 << 2
 """DSCP 26, as probes have it."""
 
 AGAIN_S, LOOK_S = 0.2, 0.02
-MOST_LINES = 1_000
+MOST_LINES, MOST_WORDS = 1_000, 3
+"""Of what the program says, and of its standard error in a trouble: the first of these says what was amiss."""
+
 NOT_INSTALLED = f"{PROGRAM} is not installed on this host (perftest)"
 NOT_PINNED = "the paths of this NIC's queue pairs cannot be chosen: it has no dataplane"
 NS_PER_S = 1_000_000_000
@@ -142,7 +144,7 @@ class Perftest:
         to_begin_s = max(0, order.begin_at_ns - time.monotonic_ns()) / NS_PER_S
         within_s = to_begin_s + self._limits.connect_s + self._limits.lasts_s(order) + self._limits.late_s
         async with started(command) as process:
-            words = asyncio.create_task(last_words(process))
+            words = asyncio.create_task(last_words(process, MOST_WORDS))
             try:
                 async with asyncio.timeout(within_s):
                     async for _ in _lines(process):
@@ -174,7 +176,7 @@ class _Client:
             ProgramError: it fails, does not end, or its path could not be chosen.
         """
         async with started(command) as process, contextlib.AsyncExitStack() as stack:
-            words = asyncio.create_task(last_words(process))
+            words = asyncio.create_task(last_words(process, MOST_WORDS))
             stack.push_async_callback(given_up, words)
             within_s = lasts_s + self._limits.late_s
             try:

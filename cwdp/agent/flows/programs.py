@@ -69,14 +69,14 @@ async def said_by(argv: Sequence[str], told: bytes, within_s: float) -> bytes:
     return said
 
 
-async def last_words(process: Process) -> str:
-    """The last line that a program writes to its standard error, once that has ended."""
+async def last_words(process: Process, most_lines: int = 1) -> str:
+    """The last lines that a program writes to its standard error, once that has ended."""
     assert process.stderr is not None
     kept = b""
     while piece := await process.stderr.read(_PIECE_BYTES):
         kept = (kept + piece)[-LAST_WORDS_BYTES:]
     lines = kept.decode(errors="replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
+    return "; ".join(line.strip() for line in lines[-most_lines:])
 
 
 async def ended(process: Process, hearing: "asyncio.Task[bytes]") -> None:

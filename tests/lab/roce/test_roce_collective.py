@@ -17,7 +17,7 @@ from tools.roce import Generator, collective_result, plan_collective
 from tools.roce.collective.plan import Plan, job_communicators, rank_ends
 from tools.roce.collective.rank import Stall
 from tools.roce.collective.steps import COLLECTIVES
-from tools.roce.patterns import largest_mtu
+from tools.roce.flows import largest_mtu
 from tools.roce.process import PROGRAM
 
 pytestmark = [

@@ -14,8 +14,8 @@ from tools.experiments.collectives.jobs import make_jobs
 from tools.lab.topology import Topology
 from tools.roce.collective.plan import Plan, plan_collective, rank_ends
 from tools.roce.collective.rank import Stall
+from tools.roce.flows import largest_mtu
 from tools.roce.jobs import interleaved
-from tools.roce.patterns import largest_mtu
 
 Kind = Literal["healthy", "compute", "nic", "loss", "cut", "rival", "stall", "processor"]
 KINDS: tuple[Kind, ...] = "healthy", "compute", "nic", "loss", "cut", "rival", "stall", "processor"

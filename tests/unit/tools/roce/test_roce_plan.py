@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cwdp.errors import ConfigError
 from cwdp.rdma.sport import flow_label_to_sport
-from tools.roce.flows import Endpoint, Flow, flow_label, verbs_flow
-from tools.roce.patterns import NIC_WINDOW, PATTERNS, largest_mtu, shared_window
+from tools.roce.flows import Endpoint, Flow, flow_label, largest_mtu, verbs_flow
+from tools.roce.patterns import NIC_WINDOW, PATTERNS, shared_window
 from tools.roce.process import PROGRAM
 from tools.roce.results import lost_packets, summary, timeline
 
