@@ -39,6 +39,7 @@ TRAFFIC_CLASS = 26 << 2
 """DSCP 26, as probes have it."""
 
 AGAIN_S, LOOK_S = 0.2, 0.02
+OVER_CAP = 1.1
 MOST_LINES, MOST_WORDS = 1_000, 3
 """Of what the program says, and of its standard error in a trouble: the first of these says what was amiss."""
 
@@ -127,7 +128,7 @@ class Perftest:
         await asyncio.sleep(max(0, order.begin_at_ns - time.monotonic_ns()) / NS_PER_S)
         connect_until_s = time.monotonic() + self._limits.connect_s
         while True:
-            client = _Client(flow, self._steering, self._limits)
+            client = _Client(flow, order.cap_bps, self._steering, self._limits)
             try:
                 return await client.run([*command, flow.peer_addr], self._limits.lasts_s(order))
             except ProgramError:
@@ -165,8 +166,8 @@ class _Client:
         has_connected: to the server.
     """
 
-    def __init__(self, flow: ProgramFlow, steering: Steers, limits: Limits) -> None:
-        self._flow, self._steering, self._limits = flow, steering, limits
+    def __init__(self, flow: ProgramFlow, cap_bps: int, steering: Steers, limits: Limits) -> None:
+        self._flow, self._cap_bps, self._steering, self._limits = flow, cap_bps, steering, limits
         self.has_connected = False
 
     async def run(self, command: Sequence[str], lasts_s: int) -> ProgramTold:
@@ -189,10 +190,15 @@ class _Client:
             raise ProgramError(f"{PROGRAM} failed: {last or f'status {status}'}")
         if row is None:
             raise ProgramError(f"{PROGRAM} did not say what was carried")
-        carried_bytes = int(row[1]) * int(row[2])
-        return ProgramTold(
-            id=self._flow.id, carried_bytes=carried_bytes, took_s=lasts_s - 2 * self._limits.margin_s
-        )
+        return self._told(int(row[1]) * int(row[2]), lasts_s - 2 * self._limits.margin_s)
+
+    def _told(self, carried_bytes: int, took_s: int) -> ProgramTold:
+        """What is told of so much; raises ProgramError where it is nothing, or more than the cap allows."""
+        if carried_bytes == 0:
+            raise ProgramError(f"{PROGRAM} carried no message of {MESSAGE_BYTES} bytes within {took_s} s")
+        if self._cap_bps and 8 * carried_bytes > OVER_CAP * self._cap_bps * took_s:
+            raise ProgramError(f"{PROGRAM} did not keep to the cap of {self._cap_bps} bit/s")
+        return ProgramTold(id=self._flow.id, carried_bytes=carried_bytes, took_s=took_s)
 
     async def _hear(self, process: Process, stack: contextlib.AsyncExitStack) -> "re.Match[bytes] | None":
         """The row of the result; the queue pair is pinned as soon as its number is known, until the stack is left."""

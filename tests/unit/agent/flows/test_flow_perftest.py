@@ -174,10 +174,18 @@ def test_a_server_that_nobody_comes_to_is_no_trouble_of_this_host(
 
 
 def test_a_cap_is_kept_by_the_sender(setup: Setup) -> None:
-    setup.run(SAYS, flow(), flow(8, sends=False), cap_bps=250_000_000)
+    told, _ = setup.run(SAYS, flow(), flow(8, sends=False), cap_bps=2_500_000_000)
+    assert told.trouble == ""
     receives, sends = sorted(setup.calls, key=lambda call: "10.2.0.1" in call)
-    assert "--rate_limit_type=SW --rate_units=g --rate_limit=0.25" in sends
+    assert "--rate_limit_type=SW --rate_units=g --rate_limit=2.5" in sends
     assert "--rate_limit" not in receives
+    [told] = setup.run(SAYS, flow(), cap_bps=1_000_000_000)
+    assert told.trouble == "ib_write_bw did not keep to the cap of 1000000000 bit/s"
+
+
+def test_a_flow_that_carried_nothing(setup: Setup) -> None:
+    [told] = setup.run(SAYS.replace("4800", "0"), flow())
+    assert told.trouble == "ib_write_bw carried no message of 65536 bytes within 1 s"
 
 
 @pytest.mark.parametrize(
